@@ -191,3 +191,20 @@ async def test_a_compaction_for_less_than_what_must_stay_names_the_floor_and_cha
         made = await ctx.compact(budget=overflow.floor)
         assert made.outcome == "applied" and made.after_tokens <= overflow.floor
         assert made.after_messages == 4
+
+
+async def test_a_budget_that_system_messages_nearly_fill_is_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=4_000)
+        await ctx.add_message({"role": "system", "content": "Be careful. " * 900})
+        for n in range(3):
+            await ctx.add_message({"role": "user", "content": f"Go on with {n}."})
+            await ctx.get_messages_for_request()
+        roomy = await engine.session("roomy", max_tokens=40_000)
+        await roomy.add_message({"role": "system", "content": "Be careful. " * 900})
+        await roomy.add_message({"role": "user", "content": "Go on."})
+        await roomy.get_messages_for_request()
+    (told,) = [one.getMessage() for one in caplog.records if "leaves" in one.getMessage()]
+    assert "session s: a budget of 4000 tokens leaves 7" in told and "raise max_tokens" in told

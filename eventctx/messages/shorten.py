@@ -4,6 +4,8 @@ The copies are made for a view and stored as bodies of the compaction that needs
 itself is never changed. Only texts of a kind with a limit change: ids, order, keys, thinking blocks
 and their signatures stay.
 
+An image, a document or a recording that a person sent cannot be cut: a line takes its place.
+
 A person's demands are not cut. A limit for a person's words is one for the words besides the
 demands: each of these sentences stays, word by word, on a line of its own and in its place.
 """
@@ -19,6 +21,7 @@ from eventctx.messages.demands import MOST_DEMANDS, demands_in, demands_of
 from eventctx.messages.encoding import decode_json
 from eventctx.messages.facts import Facts
 from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.media import shown_of
 from eventctx.messages.parts import Part, Place, parts_of_result, read_parts
 from eventctx.messages.pasted import pasted_spans
 from eventctx.messages.speaker import persons_part
@@ -26,6 +29,11 @@ from eventctx.messages.speaker import persons_part
 MARKER: Final = "\n[… {left} characters left out of message {number} …]\n"
 MARKER_CHARACTERS: Final = 80
 """No marker is longer: two numbers of up to 19 digits and the words around them."""
+
+MEDIUM_MARKER: Final = "[… {what} left out of message {number} …]"
+"""In place of an image, a document or a recording. It is never longer than other markers."""
+
+_MEDIA: Final = {"image": "image", "pages": "document", "audio": "recording"}
 
 GAP: Final = "\n[...]\n"
 """The marker of each further cut in a text."""
@@ -40,11 +48,18 @@ class Limit(NamedTuple):
     """Largest number of characters to keep of a message: of its results, arguments and words.
 
     None leaves that kind as it is. A person's demands do not count as words here, as they stay.
+    ``media`` is 0 where a line takes the place of each image, document and recording in a person's
+    message.
     """
 
     outcome: int | None = None
     arguments: int | None = None
     prose: int | None = None
+    media: int | None = None
+
+    def leaves_out_media(self, facts: Facts) -> bool:
+        """Whether the images, documents and recordings of such a message are left out."""
+        return self.media is not None and facts.human and bool(facts.media)
 
 
 def words_left(facts: Facts, characters: int) -> int:
@@ -71,6 +86,8 @@ def shorten(
     """
     if facts is not None and facts.observation:
         return _shorten_observation(message, number, limit)
+    if limit.media is not None and (read_facts(message) if facts is None else facts).human:
+        _leave_out_media(message, number)
     if limit.outcome is not None:
         _shorten_results(message, number, limit.outcome)
         cut_to = read_facts(message)
@@ -101,6 +118,20 @@ def _shorten_observation(message: dict[str, Any], number: int, limit: Limit) -> 
         most = limit.outcome - MARKER_CHARACTERS * (len(texts) - 1)
         _share(texts, number, max(0, most))
     return message
+
+
+def _leave_out_media(message: dict[str, Any], number: int) -> None:
+    parts = [part for part in read_parts(message) if part.kind != "result"]
+    for result in _results(message):
+        parts += parts_of_result(result)
+    for part in parts:
+        shown = shown_of(part.value) if part.place else None
+        if shown is None or not shown.media:
+            continue
+        marker = MEDIUM_MARKER.format(what=_MEDIA[shown.media[0].kind], number=number)
+        holder, key = _at(message, part.place)
+        kind = "input_text" if part.type.startswith("input_") else "text"
+        holder[key] = marker if len(part.place) == 1 else {"type": kind, "text": marker}
 
 
 def cut(text: str, number: int, characters: int) -> str:

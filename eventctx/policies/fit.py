@@ -9,14 +9,16 @@ and above that by rank. Such a row that the proposal leaves out is put back firs
 round. Then:
 
 1. Results that take more than their share of the budget are shortened, as are pasted blocks here
-   and in each of the next steps.
+   and in each of the next steps. A line takes the place of a person's old images above that share,
+   and in steps 2, 3 and 6 of the others.
 2. Old results are shortened, then old arguments, until the view is down to the target.
 3. The oldest rounds and messages are dropped. Where people said something in one, the rest of it is
    shortened instead, and words that had no room whole to their beginning and demands.
 4. The oldest insertions that quote no demands are dropped.
 5. The round in progress is shortened in steps, to a thousand characters a message.
 6. Of results and arguments in the older rounds that stay nothing is left, of words that had no room
-   whole only the demands.
+   whole only the demands. Where system messages leave less than a quarter of the budget, the round
+   in progress keeps 250 characters of each.
 7. The round in progress is shortened to nothing.
 8. What people said is shortened in steps, the task last; demands stay.
 9. Insertions that quote demands are dropped, oldest first.
@@ -43,7 +45,7 @@ import msgspec
 
 from eventctx.messages.shorten import Limit
 from eventctx.messages.tool_rounds import Group
-from eventctx.policies.policy import Budget, Proposal, Visible
+from eventctx.policies.policy import PERSONS_SHARE, Budget, Proposal, Visible
 from eventctx.policies.proposals import BEGINNING, PersonsWords, persons_words, put_back_words
 from eventctx.policies.working_set import WorkingSet
 from eventctx.projections.view.refs import InsertionRef
@@ -90,6 +92,11 @@ def fit(visible: Visible, proposal: Proposal, budget: Budget) -> Fitted:
     closed = [row for group in staying for row in group.rows if row not in answering]
     rows = [row for row in closed if row not in untouched]
     _shorten_rows(working_set, rows, protected | words.whole, 0, least_spare(budget))
+    system = sum([working_set.tokens_of[row] for row in visible.system])
+    if budget.tokens - system < budget.tokens // PERSONS_SHARE:
+        # There is little room after any compaction, so make what there can be.
+        steps, line = OPEN_CHARACTERS[3:4], least_spare(budget)
+        _shorten_in_steps(working_set, in_progress, steps, line, budget)
     if working_set.total > budget.tokens:
         _shorten_in_steps(working_set, in_progress, OPEN_CHARACTERS[3:], drop_line, budget)
     if working_set.total > budget.tokens:
@@ -126,7 +133,8 @@ def least_spare(budget: Budget) -> int:
 
 def _shorten_old(working_set: WorkingSet, whole: frozenset[int], target: int) -> None:
     old = [row for row in range(len(working_set.messages)) if row not in whole]
-    for limit in (Limit(outcome=OLD_CHARACTERS), Limit(arguments=OLD_CHARACTERS)):
+    results, arguments = Limit(outcome=OLD_CHARACTERS, media=0), Limit(arguments=OLD_CHARACTERS)
+    for limit in (results, arguments):
         for row in old:
             if working_set.total <= target:
                 return
@@ -171,7 +179,7 @@ def _shorten_rows(
             return
         if working_set.stays(row):
             prose = None if row in words else characters
-            working_set.shorten(row, Limit(characters, characters, prose), "budget")
+            working_set.shorten(row, Limit(characters, characters, prose, 0), "budget")
 
 
 def _drop_insertions(

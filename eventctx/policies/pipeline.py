@@ -154,6 +154,9 @@ def _limit_facts(facts: Facts, limit: Limit) -> Facts:
         arguments = min(arguments, most)
     if limit.prose is not None:
         prose = words_left(facts, limit.prose)
+    if limit.leaves_out_media(facts):
+        prose += MARKER_CHARACTERS * len(facts.media)
+        facts = msgspec.structs.replace(facts, media=())
     return msgspec.structs.replace(facts, outcome=outcome, arguments=arguments, prose=prose)
 
 

@@ -112,13 +112,21 @@ class WorkingSet:
                 self.decided[number] = decided
 
     def shorten_oversize(self, rows: Iterable[int], budget: int) -> None:
-        """Shorten the results of every row that take more than their share of the budget."""
+        """Shorten what takes more than its share of the budget: the results of each row, and all
+        old images of people together, of which the newest stay.
+        """
         share = budget // OVERSIZE_SHARE
         most = share * self.estimator.outcome // 10
         messages, here = self.messages, self.here
         for row in rows:
             if here[row] and messages[row].facts.outcome > most:
                 self.shorten(row, Limit(outcome=most), "oversize")
+        for row in reversed(self._visible.old_media):
+            tokens = self.estimator.tokens_of_media(messages[row].facts)
+            if here[row] and tokens > share:
+                self.shorten(row, Limit(media=0), "oversize")
+            elif here[row]:
+                share -= tokens
 
     def saving(self, row: int, characters: int) -> int:
         """Tokens freed by shortening a row's results and arguments to so many characters."""
@@ -235,6 +243,9 @@ def bound_tokens(facts: Facts, limit: Limit, estimator: Estimator) -> int:
         arguments = min(arguments, most)
     if limit.prose is not None:
         prose = words_left(facts, limit.prose)
+    if limit.leaves_out_media(facts):
+        prose += MARKER_CHARACTERS * len(facts.media)
+        facts = msgspec.structs.replace(facts, media=())
     return estimator.tokens_with(facts, prose, arguments, outcome)
 
 

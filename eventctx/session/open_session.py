@@ -146,7 +146,8 @@ class SessionMemory:
     of the last overflow, -1 for none. ``reports`` compare prompts with what was expected.
     ``ending`` are the ends under way of compactions that an error stopped. ``left_open`` is what
     was open when the session was first loaded, until a turn begins. ``recallable``: a tool was made
-    with which the agent reads messages again.
+    with which the agent reads messages again. ``judged_budget`` is the last budget of which it was
+    found how much the system messages leave; 0 for none.
     """
 
     prepared: dict[tuple[str | None, int | None], int] = field(default_factory=dict)
@@ -157,6 +158,7 @@ class SessionMemory:
     ending: set[asyncio.Future[None]] = field(default_factory=set)
     left_open: LeftOpen = field(default_factory=LeftOpen)
     recallable: bool = False
+    judged_budget: int = 0
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)

@@ -8,6 +8,7 @@ again on the new view. So every request shows the view that the log gives at its
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from hashlib import sha256
@@ -31,8 +32,8 @@ from eventctx.messages.tokens import Estimator
 from eventctx.policies.advisers import Intercept
 from eventctx.policies.fit import fit
 from eventctx.policies.planner import visible_of
-from eventctx.policies.policy import Budget, Policy
-from eventctx.policies.trigger import Frame, due_for, make_budget
+from eventctx.policies.policy import PERSONS_SHARE, Budget, Policy
+from eventctx.policies.trigger import Frame, due_for, make_budget, room_for_conversation
 from eventctx.policies.working_set import keep_whole
 from eventctx.projections.view import planned, request_view
 from eventctx.projections.view import state as view_state
@@ -53,6 +54,8 @@ from eventctx.session.result import (
 )
 from eventctx.session.settings import Settings
 from eventctx.session.transcript import DraftedMessages
+
+_log = logging.getLogger("eventctx")
 
 MAX_CONFLICTS = 8
 """Conflicts with other processes after which a request raises instead of deciding again."""
@@ -143,6 +146,7 @@ class RequestHandler:
                     await self._session.appends.append(*added.drafts)
                     adding = None
                     continue
+                self._tell_little_room(frame)
                 underway = underway or self._begun(frame)
                 decided = None
                 if underway is not None:
@@ -186,6 +190,23 @@ class RequestHandler:
         reserve = options.reserve_under(view.estimator)
         scale = calibration.scale(view.calibration, reserve)
         return judge(Frame(view, version, budget, scale, thinking), reserve), unbound
+
+    def _tell_little_room(self, frame: Frame) -> None:
+        """Say, once for each budget, that system messages and tools leave little of it."""
+        memory, budget = self._session.memory, frame.budget.tokens
+        if memory.judged_budget == budget:
+            return
+        memory.judged_budget = budget
+        room = room_for_conversation(frame)
+        if room < budget // PERSONS_SHARE:
+            _log.warning(
+                "session %s: a budget of %d tokens leaves %d for the conversation; system "
+                "messages, tools and reserves take the rest, so nearly every result of a tool is "
+                "shortened, by a compaction: raise max_tokens or send less with each request",
+                self._session.stream,
+                budget,
+                max(0, room),
+            )
 
     async def rows(self, prepared: PreparedRequest) -> list[dict[str, Any]]:
         """The messages of a prepared request: plain dicts and lists, decoded for this caller."""

@@ -225,6 +225,12 @@ class Visible(msgspec.Struct, frozen=True, dict=True):
             if facts.outcome and row not in pinned and (row not in protected or facts.human)
         ]
 
+    @cached_property
+    def old_media(self) -> list[int]:
+        """Rows with images, documents or recordings of a person, but for those that stay whole."""
+        rows, protected = self.spoken_by_people, self.protected
+        return [row for row in rows if self.facts[row].media and row not in protected]
+
     # -- what people said ------------------------------------------------------------------------
 
     @cached_property

@@ -8,6 +8,7 @@ import pytest
 
 from eventctx.messages.extracts import CallExtract, ExtractKind, MessageExtracts, extract
 from eventctx.messages.mentions import Mentions
+from eventctx.messages.recall_text import QUOTED
 from tests.transcripts import DIALECTS, human, result
 
 ALL = get_args(ExtractKind)
@@ -32,7 +33,8 @@ def test_of_a_models_message_come_decisions_calls_and_identifiers() -> None:
     )
     assert [call.source for call in found.calls] == ["Read core/view.py", "Bash make test"]
     assert "retry_decorator" in found.identifiers
-    assert (found.demands, found.instructions, found.lines) == ((), (), ())
+    assert (found.demands, found.instructions) == ((), ())
+    assert found.lines == ("I'll use the retry_decorator here. Reading it first.",)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -52,6 +54,63 @@ def test_of_a_result_come_its_outcome_and_its_lines_without_their_numbers(dialec
     assert (found.outcomes["c"].status, found.outcomes["c"].failed) == (2, True)
     assert found.outcomes["c"].error == "ValueError: no port"
     assert found.lines == ("def first_line():", "ValueError: no port")
+    assert found.answers == ("c",)
+
+
+def test_what_a_harness_puts_around_a_result_and_what_was_recalled_are_no_lines() -> None:
+    text = "Chunk ID: 4fd9a1\nWall time: 0.0521 seconds\nProcess exited with code 0\nport = 8080"
+    assert extract(result("openai", "c", f"{text} here"), ALL).lines == ("port = 8080 here",)
+    assert extract(result("openai", "c", f"{QUOTED}\nthe port is 8081"), ALL).lines == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "files", "command"),
+    [
+        ("THOUGHT: look\n```bash\ncat src/a.py\n```", (("src/a.py", "read"),), None),
+        ("```mswea_bash_command\nmake test\n```", (), "make test"),
+        (
+            (
+                "<function=str_replace_editor>\n<parameter=command>str_replace</parameter>\n"
+                "<parameter=path>b.py</parameter>\n<parameter=old_str>x = 1</parameter>\n</function>"
+            ),
+            (("b.py", "edited"),),
+            None,
+        ),
+    ],
+)
+def test_an_action_in_a_models_text_is_a_call(text: str, files: Any, command: str | None) -> None:
+    (call,) = extract({"role": "assistant", "content": text}, ALL).calls
+    assert (call.files, call.command) == (files, command)
+
+
+@pytest.mark.parametrize("key", ["file_path", "filePath", "path", "absolutePath"])
+def test_the_path_of_a_file_is_found_under_the_names_of_every_program(key: str) -> None:
+    (call,) = extract(called("read", {key: "src/a.py"}), ALL).calls
+    assert call.files == (("src/a.py", "read"),)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"path": "a.py", "old_string": "x = 1\n  y = 2", "new_string": "y = 2\nz = 3"},
+        {"filePath": "a.py", "oldString": "x = 1\ny = 2", "newString": "y = 2\nz = 3"},
+        {"path": "a.py", "edits": [{"oldText": "x = 1\ny = 2", "newText": "y = 2\nz = 3"}]},
+    ],
+)
+def test_an_edit_tells_the_lines_that_it_takes_out_and_puts_in(arguments: dict[str, Any]) -> None:
+    (call,) = extract(called("edit", arguments), ALL).calls
+    assert (call.removed, call.added) == ({"x = 1"}, {"y = 2", "z = 3"})
+
+
+def test_a_patch_tells_the_lines_that_it_takes_out_and_puts_in() -> None:
+    patch = "*** Begin Patch\n*** Update File: a.py\n-x = 1\n+z = 3\n y = 2\n*** End Patch"
+    (call,) = extract(called("apply_patch", {"input": patch}), ALL).calls
+    assert (call.removed, call.added) == ({"x = 1"}, {"z = 3"})
+
+
+def called(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    block = {"type": "tool_use", "id": "c", "name": name, "input": arguments}
+    return {"role": "assistant", "content": [block]}
 
 
 @pytest.mark.parametrize("message", [MODEL, human("anthropic", ASKED), result("openai", "c", "x")])

@@ -19,6 +19,7 @@ from eventctx.comparison.simulator import TARGET, THRESHOLD
 from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import shown
 from eventctx.messages.encoding import decode_json
+from eventctx.messages.shorten import Limit
 from eventctx.messages.tool_rounds import Group
 from eventctx.policies.advisers import Scorer, Summarizer
 from eventctx.policies.named import (
@@ -42,6 +43,9 @@ from eventctx.policies.trigger import make_budget
 from eventctx.policies.working_set import WorkingSet, keep_whole
 from eventctx.projections.evidence import Need
 from eventctx.session.settings import by_own_name, check_advised
+
+UNMASKED: Final = 10
+"""Results that masking leaves as they are, the newest."""
 
 Order = Callable[[Visible, Sequence[Group], WorkingSet], Iterable[Group]]
 """Rounds that may go, in the order in which they go."""
@@ -75,6 +79,35 @@ class Dropping:
 def recency() -> Policy:
     """The oldest rounds go first."""
     return Dropping("recency", lambda visible, free, _: free)
+
+
+class Masking:
+    """Empties the oldest results until the view is down to the target, then drops rounds.
+
+    The ten newest results stay as long as there are others: observation masking.
+    """
+
+    name = "masking"
+    version = 1
+    max_messages: int | None = None
+
+    def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
+        """The proposal; its insertions are those of the view."""
+        whole = keep_whole(visible)
+        working_set = WorkingSet(visible, whole)
+        results = [row for row, ref in enumerate(visible.messages) if ref.facts.results]
+        for row in results[:-UNMASKED]:
+            if working_set.total <= budget.target:
+                break
+            working_set.shorten(row, Limit(outcome=0), "old_result")
+        fixed = visible.protected | visible.open_round
+        for group in [one for one in working_set.groups if fixed.isdisjoint(one.rows)]:
+            if working_set.total <= budget.target:
+                break
+            working_set.drop(group, "old_round")
+        return Proposal(
+            working_set.decided, working_set.limits, kept_insertions=whole.kept_insertions
+        )
 
 
 def chance(seed: int = 0) -> Policy:
@@ -152,7 +185,7 @@ WHOLE: Final = "whole"
 """The row without any compaction."""
 
 HINDSIGHT: Final = "hindsight"
-ON_REQUEST: Final = ("recency", "random")
+ON_REQUEST: Final = ("recency", "random", "masking")
 
 SESSION_SETTINGS: Final = ("target_usage", "compact_threshold")
 """Settings of a session that are given with a policy's own."""
@@ -304,6 +337,7 @@ _BASELINES: Final[dict[str, Callable[[Sequence[Need]], Policy | None]]] = {
     HINDSIGHT: hindsight,
     "recency": lambda _: recency(),
     "random": lambda _: chance(),
+    "masking": lambda _: Masking(),
 }
 
 

@@ -64,7 +64,8 @@ class Recording:
 
     A message's place is its number in a run; ``number_of(place)`` is its number in the session,
     which differs where a host replaced messages. Message ``n`` is body 0 of the record at position
-    ``n``; a run's own records come after them.
+    ``n``; a run's own records come after them. ``add`` is for a session that is still under way:
+    what is read of all messages (``needs``, ``demands``, ``requests``) is read once.
     """
 
     def __init__(
@@ -85,22 +86,31 @@ class Recording:
 
         ``left_out`` messages of the session are not played. Raises InvalidMessage.
         """
-        self.messages = tuple(messages)
+        self.messages: list[dict[str, Any]] = []
         self.name = name
         self.model = model
         self.left_out = left_out
         self._numbers = numbers
         self.facts: list[Facts] = []
         self.records: list[Record] = []
-        for number, message in enumerate(self.messages):
-            message = plain_message(message)
-            facts = read_facts(message, by_harness=number in harness)
-            action = self.facts[-1].action if self.facts else ""
-            if number in observations or (facts.human and observes(message, action)):
-                facts = as_observation(facts)
-            body = make_body(encode_plain(message), encode_facts(facts), bytes)
-            self.facts.append(facts)
-            self.records.append(record_of(events.MessageAdded(), number, (body,)))
+        for number, message in enumerate(messages):
+            self.add(message, harness=number in harness, observation=number in observations)
+
+    def add(
+        self, message: dict[str, Any], *, harness: bool = False, observation: bool = False
+    ) -> int:
+        """Add one more message; its place is returned. Raises InvalidMessage."""
+        number = len(self.messages)
+        self.messages.append(message)
+        message = plain_message(message)
+        facts = read_facts(message, by_harness=harness)
+        action = self.facts[-1].action if self.facts else ""
+        if observation or (facts.human and observes(message, action)):
+            facts = as_observation(facts)
+        body = make_body(encode_plain(message), encode_facts(facts), bytes)
+        self.facts.append(facts)
+        self.records.append(record_of(events.MessageAdded(), number, (body,)))
+        return number
 
     def __len__(self) -> int:
         return len(self.messages)

@@ -61,6 +61,9 @@ from eventctx.session.requests import is_stuck
 THRESHOLD = 0.92
 TARGET = 0.5
 
+FIRST_OWN = 2**40
+"""The position of a run's first own record: behind any message, however many are still to come."""
+
 Watch = Callable[[list[dict[str, Any]]], None]
 
 
@@ -144,10 +147,10 @@ def steps(
     """As ``play``, for a caller that answers the policy's questions itself."""
     recording = messages if isinstance(messages, Recording) else Recording(messages)
     limits = None if budget is None else make_budget(budget, threshold, target)
-    return _Run(recording, policy, limits, model, watch).play()
+    return SimulatedRun(recording, policy, limits, model, watch).play()
 
 
-class _Run:
+class SimulatedRun:
     """One run under way: a view that grows, and the requests made of it."""
 
     def __init__(
@@ -163,7 +166,7 @@ class _Run:
         self._budget = budget
         self._watch = watch
         self._model = model
-        self._next = len(recording)
+        self._next = FIRST_OWN
         self._texts: dict[tuple[int, int], bytes] = {}
         self._normal: dict[tuple[int, int], str] = {}
         self._requests: list[PlayedRequest] = []
@@ -183,6 +186,10 @@ class _Run:
                 self._view = request_view.with_model(self._view, self._model)
                 yield from self._compact_if_due(number + 1)
                 self._note(number + 1)
+        return self.played()
+
+    def played(self) -> Played:
+        """The run until now."""
         return Played(
             "whole" if self._policy is None else self._policy.name,
             None if self._budget is None else self._budget.tokens,

@@ -107,7 +107,7 @@ def extract(
         _outcomes(parts) if "outcome" in wanted else {},
         tuple(_lines(parts)) if "line" in wanted else (),
         frozenset(_identifiers(parts)) if of_model and "identifier" in wanted else frozenset(),
-        tuple([call_id for part in parts if part.kind == "result" for call_id in part.ids]),
+        tuple(_answered(parts)) if "line" in wanted else (),
     )
 
 
@@ -139,6 +139,12 @@ def _calls(
         command = None if command is None else core(command)
         ids = tuple(dict.fromkeys(part.ids))
         yield CallExtract(ids, name, effect.files, command, effect.removed, effect.added)
+
+
+def _answered(parts: Iterable[Part]) -> Iterator[str]:
+    for part in parts:
+        if part.kind == "result":
+            yield from part.ids
 
 
 def _outcomes(parts: Iterable[Part]) -> dict[str, CallOutcome]:

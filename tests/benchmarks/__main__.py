@@ -26,6 +26,7 @@ MODULES = (
     "importing",
     "disk",
     "peers.compared",
+    "policies",
     "servers.postgres",
     "servers.jetstream",
 )

@@ -60,6 +60,10 @@ ACTING: dict[str, tuple[str, ...]] = {
 MODULE = Path(__file__).parents[1] / "testing" / "modules" / "sound_context.py"
 ALONE: dict[str, tuple[str, ...]] = {
     "compare": ("compare", "{session}", "--policies", "simple,ladder", "--budgets", "2k"),
+    "compare-tasks": (
+        *("compare", "--tasks", "--lengths", "2k", "--seeds", "1", "--budgets", "100,50"),
+        *("--policies", "workset,recency"),
+    ),
     "sign": ("sign", "{session}", "--key", "{folder}/key.pem"),
     "validate": ("validate", str(MODULE)),
     "prune": ("prune", "--older-than", "0h", "--yes"),
@@ -74,7 +78,18 @@ _FREE = frozenset(
 )
 """Keys whose values are not the command line's to define: messages, events, policies' settings."""
 _MAPS = frozenset(
-    ("by_model", "known", "left_by", "left_of", "raw", "types", "unknown", "unpriced", "usage")
+    (
+        "by_family",
+        "by_model",
+        "known",
+        "left_by",
+        "left_of",
+        "raw",
+        "types",
+        "unknown",
+        "unpriced",
+        "usage",
+    )
 )
 """Keys whose values are tables, keyed by names."""
 

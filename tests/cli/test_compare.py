@@ -182,3 +182,41 @@ def test_a_session_without_an_answer_is_an_error_alone_and_passed_over_beside_ot
     both = run("compare", "work-0", "work-1", "--budgets", "6k", "--store", path)
     assert both.code == 0
     assert "passed over: session 'work-1'" in both.out
+
+
+TASKS = ("compare", "--tasks", "--lengths", "2k", "--seeds", "1", "--policies", "workset,recency")
+
+
+def test_tasks_are_played_without_a_store_and_shown_by_share_family_and_fact(run: Any) -> None:
+    done = run(*TASKS, "--budgets", "100,50%")
+    assert done.code == 0, done.err
+    assert "16 tasks of 16 families, 2,000 tokens" in done.out
+    assert "held out: correction, handoff, counters, nested" in done.out
+    assert "100% of the full length" in done.out
+    assert "50% of the full length" in done.out
+    words = [line.split() for line in done.out.splitlines() if line[:1].isalpha()]
+    assert [one[0] for one in words if one[0] in ("workset", "recency")] == [
+        *("workset", "recency", "workset", "recency"),
+    ]
+    assert "workset, by family" in done.out
+    assert any(one[0] == "person" and one[2] == "of" for one in words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("compare", "work", "--tasks"),
+        ("compare", "--tasks", "--price", "1"),
+        ("compare", "work", "--seeds", "2"),
+        ("compare", "work", "--lengths", "8k"),
+        ("compare",),
+    ],
+)
+def test_sessions_and_tasks_are_not_mixed(run: Any, words: tuple[str, ...]) -> None:
+    assert run(*words).code == 2
+
+
+def test_a_budget_of_tasks_is_percent(run: Any) -> None:
+    done = run(*TASKS, "--budgets", "16k")
+    assert done.code == 2
+    assert "percent of the full length, such as 25, found '16k'" in done.err

@@ -28,6 +28,8 @@ from eventctx.policies.index import (
     messages_behind,
     read_messages,
     room_for_sections,
+    sources_of,
+    without_removed,
 )
 from tests.policies.given import Row, examples, model, user
 from tests.transcripts import DIALECTS, calls, human, result
@@ -79,7 +81,7 @@ def test_a_message_of_which_one_demand_found_no_room_is_not_named_as_quoted() ->
 def test_without_demands_files_or_lines_there_is_no_section() -> None:
     assert demands_section([], ROOM) == ([], ())
     assert files_section([], ROOM) == []
-    assert lines_of(model("nothing that a program said")) == []
+    assert lines_of(model("Well.")) == []
 
 
 # -- files ---------------------------------------------------------------------------------------
@@ -193,6 +195,53 @@ def test_rounds_of_every_dialect_are_read(dialect: str) -> None:
 )
 def test_odd_messages_are_no_trouble(odd: dict[str, Any]) -> None:
     assert len(read(odd)) == 1
+
+
+def test_the_models_own_lines_are_quoted_those_with_a_number_before_the_others() -> None:
+    rows = [
+        model("Let me look at it.\nSlot 7 has room for 260 more."),
+        tool("some words of a tool"),
+    ]
+    assert lines_of(*rows, room=45)[1:] == ["| #0:", "|   Slot 7 has room for 260 more."]
+
+
+def test_a_line_that_a_later_edit_took_out_of_its_file_is_left_out() -> None:
+    read_it = called("c1", "read", {"path": "a.py"})
+    other = called("c2", "read", {"path": "b.py"})
+    edit_it = called("c3", "edit", {"path": "a.py", "old_string": "port = 8080 # old",
+                                    "new_string": "port = 8081 # new"})  # fmt: skip
+    shown = "port = 8080 # old\nhost = 'heron.local'"
+    rows = [read_it, told("c1", shown), other, told("c2", shown), edit_it, told("c3", "done")]
+    kept = without_removed(read(*rows))
+    assert kept[1].lines == ("host = 'heron.local'",)
+    assert kept[3].lines == ("port = 8080 # old", "host = 'heron.local'")
+
+
+def test_a_line_that_a_still_later_edit_put_back_stays() -> None:
+    old, new = "port = 8080 # old", "port = 8081 # new"
+    there = {"path": "a.py", "old_string": old, "new_string": new}
+    back = {"path": "a.py", "old_string": new, "new_string": old}
+    rows = [called("c1", "read", {"path": "a.py"}), told("c1", old)]
+    rows += [called("c2", "edit", there), called("c3", "edit", back)]
+    assert without_removed(read(*rows))[1].lines == (old,)
+
+
+def test_each_message_says_what_it_was_the_answer_to() -> None:
+    rows = [user("the port is 8080"), called("c1", "bash", {"command": "make test"}),
+            told("c1", "all is well"), model("It is done.")]  # fmt: skip
+    facts = read_messages(dict(enumerate(rows)), {0: "human"}, frozenset())
+    assert sources_of(facts) == {0: "the person", 1: "the model", 2: "bash make test",
+                                 3: "the model"}  # fmt: skip
+
+
+def called(call_id: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    block = {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
+    return {"role": "assistant", "content": [block]}
+
+
+def told(call_id: str, text: str) -> dict[str, Any]:
+    block = {"type": "tool_result", "tool_use_id": call_id, "content": text}
+    return {"role": "user", "content": [block]}
 
 
 # -- sizes ---------------------------------------------------------------------------------------

@@ -71,7 +71,9 @@ def test_without_times_the_header_says_nothing_of_what_it_covers(times: dict[str
 def test_the_text_names_the_messages_it_stands_for_and_how_to_get_one_back() -> None:
     second = text_of("x", (2, 10), (12, 12), (14, 40)).split("\n")[1]
     assert "messages 2-10, 12, 14-40" in second
-    assert "by its number" in second
+    assert "recall_messages" not in second
+    message = summary_message(Summary("x"), ((2, 10),), 1, recall=True)
+    assert "recall_messages takes each number" in message["content"].split("\n")[1]
 
 
 def test_very_many_runs_are_not_all_named() -> None:

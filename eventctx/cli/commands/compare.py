@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from eventctx.cli.output import opening
-from eventctx.cli.output.plain import number, one_line, plural
+from eventctx.cli.output.comparison import show_comparison, show_losses, show_tasks
 from eventctx.cli.output.program import run, spelling
-from eventctx.cli.output.screen import Column, Screen, progress, put_document
+from eventctx.cli.output.screen import Screen, progress, put_document
 from eventctx.comparison.compare import Comparison, compare
 from eventctx.comparison.contenders import budgets_of, contenders, name_and_settings
 from eventctx.comparison.defaults import BUDGETS, PRICES, Prices
@@ -27,8 +27,7 @@ from eventctx.policies.named import ALIASES, POLICIES, import_path
 from eventctx.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
-    from eventctx.comparison.compare import Comparison, Measured, PolicyRow
-    from eventctx.comparison.figures import NeededAgain
+    from eventctx.testing.tasks import TaskTable
 
 
 LOSSES = 3
@@ -37,19 +36,33 @@ _PART = re.compile(r"""(?:"(?:[^"\\]|\\.)*"|\[[^\]]*\]|\{[^}]*\}|[^,])+""")
 
 
 @click.command("compare", short_help="What each policy would have kept, and at what cost.")
-@click.argument("sessions", nargs=-1, required=True, metavar="SESSION…")
+@click.argument("sessions", nargs=-1, metavar="SESSION…")
+@click.option(
+    "--tasks",
+    is_flag=True,
+    help="Play generated tasks instead of sessions, and say how many succeed.",
+)
+@click.option(
+    "--lengths",
+    metavar="A,B",
+    help="Tokens of the tasks. Default: 8k,32k,64k; 128k and 256k are usual, too.",
+)
+@click.option(
+    "--seeds", type=click.IntRange(min=1), metavar="N", help="Tasks of a family and length."
+)
 @click.option(
     "--policies",
     metavar="A,B",
     help="Policies, the first one to compare with; settings behind colons: "
-    "ladder:target_usage=0.3. Also recency and random. Default: all that need no function.",
+    "ladder:target_usage=0.3. Also masking, recency and random. Default: all that need no "
+    "function.",
 )
 @click.option(
     "--budgets",
-    default=",".join([f"{budget // 1000}k" for budget in BUDGETS]),
-    show_default=True,
     metavar="A,B",
-    help="Tokens per request.",
+    help="Tokens per request. Default: "
+    f"{','.join([f'{budget // 1000}k' for budget in BUDGETS])}. With --tasks percent of the full "
+    "length. Default: 100,50,25,12.",
 )
 @click.option(
     "--price",
@@ -70,8 +83,11 @@ _PART = re.compile(r"""(?:"(?:[^"\\]|\\.)*"|\[[^\]]*\]|\{[^}]*\}|[^,])+""")
 @opening.reading
 def compare_command(
     sessions: tuple[str, ...],
+    tasks: bool,
+    lengths: str | None,
+    seeds: int | None,
     policies: str | None,
-    budgets: str,
+    budgets: str | None,
     price: str | None,
     losses: int,
     summarizer: str | None,
@@ -87,9 +103,21 @@ def compare_command(
     never compacts; "hindsight" knows what will be used. Every session is used up to its first
     compaction. Nothing is written, and no model is called but by functions of yours.
     """
+    if tasks:
+        _refuse_with_tasks(sessions, price, summarizer, scorer)
+        table = run(_play_tasks(policies, lengths, budgets, seeds))
+        if as_json:
+            put_document(table)
+        else:
+            show_tasks(Screen(), table)
+        return
+    if not sessions:
+        raise click.UsageError("Missing argument 'SESSION…', or --tasks.")
+    if lengths is not None or seeds is not None:
+        raise click.UsageError("--lengths and --seeds are for --tasks.")
     options = _Options(
         None if policies is None else _listed(policies),
-        budgets_of([one for one in budgets.split(",") if one.strip()]),
+        budgets_of(BUDGETS if budgets is None else _parts(budgets)),
         _prices(price),
         losses,
         None if summarizer is None else _function("summarizer", summarizer),
@@ -196,6 +224,47 @@ async def _to_ask(
     return None if position is None else _Asked(losses[0], fork, position)
 
 
+def _refuse_with_tasks(sessions: tuple[str, ...], *others: str | None) -> None:
+    if sessions or any(one is not None for one in others):
+        raise click.UsageError(
+            "--tasks takes no sessions, prices or functions; give --policies, --budgets, --lengths "
+            "and --seeds."
+        )
+
+
+async def _play_tasks(
+    policies: str | None, lengths: str | None, budgets: str | None, seeds: int | None
+) -> TaskTable:
+    # Loaded here: the tasks' families are needed by this option alone.
+    from eventctx.testing.tasks.table import SEEDS, SHARES, USUAL_LENGTHS, run_tasks
+
+    with progress("Playing", 1) as bar:
+        return await run_tasks(
+            None if policies is None else _listed(policies),
+            lengths=USUAL_LENGTHS if lengths is None else sorted(budgets_of(_parts(lengths))),
+            shares=SHARES if budgets is None else [_share(one) for one in _parts(budgets)],
+            seeds=SEEDS if seeds is None else seeds,
+            progress=bar.at,
+        )
+
+
+def _parts(given: str) -> list[str]:
+    return [one.strip() for one in given.split(",") if one.strip()]
+
+
+def _share(given: str) -> float:
+    try:
+        percent = float(given.removesuffix("%"))
+    except ValueError:
+        percent = 0.0
+    if not 0 < percent <= 100:
+        raise InvalidSetting(
+            "--budgets: with --tasks expected percent of the full length, such as 25, "
+            f"found {given!r}"
+        )
+    return percent / 100
+
+
 def _listed(given: str) -> list[str]:
     """Parts between commas; those in brackets and quotes belong to a setting's JSON."""
     return [one.strip() for one in _PART.findall(given) if one.strip()]
@@ -224,75 +293,6 @@ def _function(option: str, path: str) -> Any:
     return found
 
 
-HELD = (
-    Column("policy", fold=True),
-    Column("held %", right=True),
-    Column("95 %", right=True),
-    Column("vs 1st", right=True),
-    Column("quotes", right=True),
-    Column("names", right=True),
-    Column("or #", right=True),
-    Column("starved", right=True),
-    Column("demands", right=True),
-)
-COST = (
-    Column("policy", fold=True),
-    Column("tokens", right=True),
-    Column("reuse %", right=True),
-    Column("cost", right=True),
-    Column("of whole", right=True),
-    Column("compactions", right=True),
-    Column("per 50", right=True),
-)
-LEGEND = (
-    "held: the share of what the model used again that its requests still held, in quotes and in "
-    "names; or #: with what they point to by number. starved: requests that held less than half. "
-    "demands: a person's, word for word. 95 %: where held lies if the sessions are drawn again. "
-    "vs 1st: points above the first policy with that budget; ~ is within noise, as is any "
-    "difference of fewer than six sessions."
-)
-LONGEST = 60
-LONGEST_ERROR = 200
-
-
-def show_comparison(screen: Screen, found: Comparison, priced: bool) -> None:
-    """The two tables, with a line before the rows of each budget."""
-    screen.line((_headline(found), "bold"))
-    for one in found.passed_over:
-        screen.line(("passed over: ", "yellow"), one.reason)
-    left = sum([one.left_out for one in found.sessions])
-    if left:
-        screen.line(
-            (f"not used: {plural(left, 'message')} behind a first compaction or an erasure", "dim")
-        )
-    screen.blank()
-    notes = _notes(found.rows)
-    screen.table(HELD, [_held(row) for row in found.rows], notes)
-    screen.line((LEGEND, "dim"))
-    screen.blank()
-    screen.table(COST, [_cost(row, priced) for row in found.rows], notes)
-    unit = "by the given prices" if priced else "in tokens at the plain input price"
-    screen.line((f"cost: {unit}. reuse: tokens that a cache has from the request before.", "dim"))
-    for row in found.rows:
-        if row.over_budget or row.fallbacks:
-            screen.line(_warning(row))
-
-
-def show_losses(screen: Screen, losses: Sequence[NeededAgain]) -> None:
-    """The worst losses: the message, the rule that took it, and the requests that missed it."""
-    for one in losses:
-        screen.blank()
-        budget = "" if one.budget is None else f" with {number(one.budget)}"
-        screen.line(
-            (f"{one.policy}{budget} lost {message_name(one.message)}", "bold"),
-            f" of {one.session}: {one.disposition or 'cut'}"
-            + (f", {one.why}" if one.why else "")
-            + f"; {plural(one.requests, 'request')} needed it, the first behind "
-            + f"{message_name(one.behind)}",
-        )
-        screen.line((one_line(one.text, LONGEST), "dim"), indent=2)
-
-
 def show_how_to_ask(screen: Screen, loss: NeededAgain, commands: Sequence[str]) -> None:
     """How to ask `why` about a loss: it explains what was done, and a what-if is not."""
     screen.blank()
@@ -307,79 +307,3 @@ def show_how_to_ask(screen: Screen, loss: NeededAgain, commands: Sequence[str]) 
 def first_policy(found: Comparison) -> str:
     """The policy that the others are compared with."""
     return next((row.policy for row in found.rows if row.budget is not None), "")
-
-
-def _headline(found: Comparison) -> str:
-    judged = sum([one.judged for one in found.sessions])
-    requests = sum([one.requests for one in found.sessions])
-    return (
-        f"{plural(len(found.sessions), 'session')}, {plural(requests, 'request')}; "
-        f"{number(judged)} used something again that was not fresh"
-    )
-
-
-def _notes(rows: Sequence[PolicyRow]) -> dict[int, Sequence[str | tuple[str, str]]]:
-    notes: dict[int, Sequence[str | tuple[str, str]]] = {}
-    seen: Collection[int | None] = {None}
-    for place, row in enumerate(rows):
-        if row.budget not in seen:
-            seen = {*seen, row.budget}
-            notes[place] = ((plural(row.budget or 0, "token"), "bold"),)
-    return notes
-
-
-def _held(row: PolicyRow) -> list[str]:
-    return [
-        row.policy,
-        _percent(row.evidence.value),
-        _range(row.evidence),
-        _against(row.evidence),
-        _percent(row.quotes.value),
-        _percent(row.names.value),
-        _percent(row.with_pointers),
-        _percent(row.starved),
-        _percent(row.demands),
-    ]
-
-
-def _cost(row: PolicyRow, priced: bool) -> list[str]:
-    return [
-        row.policy,
-        number(row.tokens),
-        _percent(row.prefix_reuse),
-        f"{row.cost:,.2f}" if priced else number(round(row.cost)),
-        _percent(row.cost_share),
-        number(row.compactions),
-        "" if row.compactions_per_50 is None else f"{row.compactions_per_50:.1f}",
-    ]
-
-
-def _warning(row: PolicyRow) -> str:
-    found = []
-    if row.over_budget:
-        found.append(f"{plural(row.over_budget, 'request')} over the budget, as too much must stay")
-    if row.fallbacks:
-        failed = f" ({one_line(row.failure, LONGEST_ERROR)})" if row.failure else ""
-        found.append(
-            f"{plural(row.fallbacks, 'compaction')} decided by the ladder, as it failed{failed}"
-        )
-    budget = "" if row.budget is None else f" with {number(row.budget)}"
-    return f"{row.policy}{budget}: {'; '.join(found)}"
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f}"
-
-
-def _range(measured: Measured) -> str:
-    found = measured.interval
-    if found is None or found.low == found.high:
-        return ""
-    return f"{100 * found.low:.0f}–{100 * found.high:.0f}"
-
-
-def _against(measured: Measured) -> str:
-    found = measured.difference
-    if found is None:
-        return ""
-    return f"{'~' if found.within_noise else ''}{100 * found.value:+.1f}"

@@ -1,0 +1,119 @@
+"""Texts that nobody needs later: logs, tables, settings and notes, with names and numbers in them.
+
+A fact that a task needs is a line among them and looks like its neighbours. The same key gives the
+same text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from random import Random
+from typing import Final
+
+NAMES: Final = (
+    *("alder", "amber", "anvil", "basalt", "beacon", "birch", "bramble", "brook", "cedar"),
+    *("cinder", "cobalt", "copper", "coral", "dune", "ember", "fennel", "fern", "flint", "garnet"),
+    *("gorse", "granite", "harbour", "hazel", "heron", "indigo", "juniper", "kelp", "kestrel"),
+    *("larch", "lichen", "linden", "marlin", "marsh", "meadow", "moss", "nettle", "ochre", "osier"),
+    *("otter", "pebble", "pilot", "plover", "quartz", "raven", "reed", "rowan", "sable", "saffron"),
+    *(
+        "sorrel",
+        "tallow",
+        "tern",
+        "thistle",
+        "topaz",
+        "umber",
+        "walnut",
+        "willow",
+        "wren",
+        "yarrow",
+    ),
+)
+"""Names of what tasks are about."""
+
+_OTHERS: Final = (
+    *("abbot", "acorn", "argon", "aspen", "barley", "bishop", "bobbin", "burdock", "canal", "carp"),
+    *("chalk", "clover", "cobble", "cornice", "damson", "dapple", "drover", "eider", "elder"),
+    *(
+        "fathom",
+        "ferry",
+        "fiddle",
+        "gable",
+        "galley",
+        "gimlet",
+        "hamlet",
+        "heath",
+        "hollow",
+        "jetty",
+    ),
+    *("lantern", "lattice", "magnet", "maple", "mortar", "oriel", "parcel", "pewter", "quarry"),
+    *("rafter", "ribbon", "satin", "slate", "spindle", "sundial", "tiller", "turret", "velvet"),
+)
+"""Names of all else. Some lines have one of ``NAMES``: what is asked for has namesakes."""
+
+NAMESAKES: Final = 0.03
+"""The share of names in these texts that are of ``NAMES``."""
+
+PEOPLE: Final = (
+    *("Ona Brandt", "Maren Tolk", "Ilse Varga", "Tomas Rehn", "Bela Okafor", "Noor Haddad"),
+    *("Siri Lunde", "Pavel Cech", "Yuki Arata", "Lena Moreau", "Dario Conti", "Aino Saari"),
+)
+_VERBS: Final = ("opened", "closed", "moved", "counted", "checked", "renamed", "loaded", "sent")
+_THINGS: Final = ("batch", "ledger", "queue", "crate", "report", "index", "valve", "draft", "route")
+_HOW: Final = ("late", "twice", "by hand", "as planned", "in part", "after lunch", "at night")
+
+
+def _name(random: Random) -> str:
+    return random.choice(NAMES if random.random() < NAMESAKES else _OTHERS)
+
+
+def _log(random: Random) -> str:
+    return (
+        f"{random.randrange(24):02}:{random.randrange(60):02}:{random.randrange(60):02} "
+        f"{_name(random)}[{random.randrange(100, 9999)}]: {random.choice(_THINGS)} "
+        f"{random.randrange(10_000)} {random.choice(_VERBS)}, {random.randrange(900)} ms"
+    )
+
+
+def _table(random: Random) -> str:
+    return (
+        f"| KD-{random.randrange(1_000, 9_999)} | {_name(random)} {random.choice(_THINGS)} | "
+        f"{random.randrange(500)} | {random.choice(PEOPLE)} | {random.choice(_HOW)} |"
+    )
+
+
+def _setting(random: Random) -> str:
+    return (
+        f"{_name(random)}.{random.choice(_THINGS)}.{_name(random)} = "
+        f"{random.choice((random.randrange(9000), _name(random), random.random() < 0.5))}"
+    )
+
+
+def _note(random: Random) -> str:
+    return (
+        f"{random.choice(PEOPLE)} {random.choice(_VERBS)} the {_name(random)} "
+        f"{random.choice(_THINGS)} {random.choice(_HOW)}; {_name(random)} is at "
+        f"{random.randrange(100)} of {random.randrange(100, 200)}."
+    )
+
+
+STYLES: Final[Mapping[str, Callable[[Random], str]]] = {
+    "build log": _log,
+    "register": _table,
+    "settings": _setting,
+    "diary": _note,
+}
+
+
+@lru_cache(maxsize=20_000)
+def lines(key: str, style: str, characters: int) -> tuple[str, ...]:
+    """Lines of a style, of about so many characters together."""
+    random = Random(key)  # noqa: S311 - nothing here is secret
+    make = STYLES[style]
+    found: list[str] = []
+    size = 0
+    while size < characters:
+        found.append(make(random))
+        size += len(found[-1]) + 1
+    return tuple(found)

@@ -53,6 +53,20 @@ def test_cache_reads_and_writes_are_priced_apart() -> None:
     assert cost.total == pytest.approx(0.18375)
 
 
+def test_a_write_that_lives_an_hour_costs_twice_the_input() -> None:
+    price = TABLE.models["claude-opus-4-6"]
+    write = cost_of(price, Usage(10_000, cache_write=10_000, cache_write_1h=4_000)).cache_write
+    assert write == pytest.approx((6_000 * 6.25 + 4_000 * 10) / 10**6)
+    most = cost_of(price, Usage(10_000, cache_write=10_000, cache_write_1h=90_000)).cache_write
+    assert most == pytest.approx(0.1)
+
+
+def test_without_a_rate_for_an_hour_a_write_costs_as_others_do() -> None:
+    price = TABLE.models["gpt-5.6-sol"]
+    written = Usage(10_000, cache_write=10_000, cache_write_1h=4_000)
+    assert cost_of(price, written).cache_write == pytest.approx(0.05)
+
+
 def test_a_long_prompt_has_the_rates_of_long_prompts() -> None:
     price = TABLE.models["claude-sonnet-4-5"]
     assert cost_of(price, Usage(prompt=200_000)).input == pytest.approx(0.6)
@@ -129,6 +143,23 @@ async def test_requests_turns_and_the_session_have_costs_and_an_unknown_model_no
     assert found.calls.total.total == pytest.approx(0.0875)
     assert found.calls.unpriced == {"mine": 1}
     assert answer.costs == found.calls
+    await engine.close()
+
+
+async def test_a_call_of_a_session_tells_what_it_wrote_for_an_hour() -> None:
+    engine = eventctx.Engine(MemoryStore())
+    ctx = await engine.session("s")
+    written = {"ephemeral_5m_input_tokens": 60_000, "ephemeral_1h_input_tokens": 40_000}
+    counts = {"input_tokens": 0, "output_tokens": 0, "cache_creation_input_tokens": 100_000}
+    usage = {**counts, "cache_creation": written}
+    async with ctx.turn() as turn, turn.iteration() as iteration:
+        async with iteration.provider_call("claude-opus-4-6", "p") as call:
+            await call.usage_from({"id": "a", "type": "message", "usage": usage})
+        async with iteration.provider_call("claude-opus-4-6", "p") as call:
+            await call.usage(100_000, cache_write=100_000, cache_write_1h=100_000)
+    calls = (await session_costs(engine.store, "s", TABLE)).calls
+    assert calls is not None
+    assert calls.total.cache_write == pytest.approx(0.06 * 6.25 + 0.04 * 10 + 0.1 * 10)
     await engine.close()
 
 

@@ -63,19 +63,18 @@ def test_what_a_harness_puts_around_a_result_and_what_was_recalled_are_no_lines(
     assert extract(result("openai", "c", f"{QUOTED}\nthe port is 8081"), ALL).lines == ()
 
 
+OPENHANDS_EDIT = (
+    "<function=str_replace_editor>\n<parameter=command>str_replace</parameter>\n"
+    "<parameter=path>b.py</parameter>\n<parameter=old_str>x</parameter>\n</function>"
+)
+
+
 @pytest.mark.parametrize(
     ("text", "files", "command"),
     [
         ("THOUGHT: look\n```bash\ncat src/a.py\n```", (("src/a.py", "read"),), None),
         ("```mswea_bash_command\nmake test\n```", (), "make test"),
-        (
-            (
-                "<function=str_replace_editor>\n<parameter=command>str_replace</parameter>\n"
-                "<parameter=path>b.py</parameter>\n<parameter=old_str>x = 1</parameter>\n</function>"
-            ),
-            (("b.py", "edited"),),
-            None,
-        ),
+        (OPENHANDS_EDIT, (("b.py", "edited"),), None),
     ],
 )
 def test_an_action_in_a_models_text_is_a_call(text: str, files: Any, command: str | None) -> None:

@@ -86,7 +86,7 @@ MOST_FILES = {
     "cli": 51,
     "comparison": 10,
     "hooks": 20,
-    "importers": 68,
+    "importers": 83,
     "log": 15,
     "mcp": 5,
     "messages": 24,

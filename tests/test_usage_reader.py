@@ -25,7 +25,7 @@ from eventctx.log.usage import (
 )
 
 FORMS = [form for form in vars(usage_table).values() if isinstance(form, UsageForm)]
-CALL = Usage(prompt=130, output=7, cache_read=100, cache_write=20, reasoning=3)
+CALL = Usage(prompt=130, output=7, cache_read=100, cache_write=20, reasoning=3, cache_write_1h=5)
 
 
 def nested(names: dict[str, Any]) -> dict[str, Any]:
@@ -53,6 +53,7 @@ def test_one_call_reads_the_same_in_every_form(form: UsageForm) -> None:
         CALL.cache_read,
         CALL.cache_write if form.cache_write else 0,
         CALL.reasoning if form.reasoning else 0,
+        CALL.cache_write_1h if form.cache_write_1h else 0,
     )
     assert read_usage(in_form(CALL, form), form) == expected
 

@@ -5,6 +5,7 @@ The marks of each format are in the table of formats; this module reads a file u
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from itertools import chain, islice
 from pathlib import Path
@@ -16,15 +17,20 @@ from eventctx.errors import MalformedTranscript, NotATranscript, UnknownFormat, 
 from eventctx.importers.format_table import (
     AMPLIFIER,
     CASSETTE,
+    CLINE,
     CONTEXT_PERSISTENT,
+    CURSOR,
     FORMATS,
     MESSAGES,
     OPENHANDS,
     Format,
 )
-from eventctx.importers.formats import amplifier, gemini
+from eventctx.importers.formats import amplifier, atif, cursor
 from eventctx.importers.formats.cassettes import cassette
-from eventctx.importers.formats.foreign import foreign
+from eventctx.importers.formats.cline import cline
+from eventctx.importers.formats.foreign import foreign, foreign_text
+from eventctx.importers.formats.google import gemini
+from eventctx.importers.source.companions import owner_of
 from eventctx.importers.source.document import read_document
 from eventctx.importers.source.http_recording import begins_cassette, read_cassette
 from eventctx.importers.source.items import FileLine
@@ -44,13 +50,14 @@ def session_source(path: Path, name: str | None = None) -> Path:
     format a file is taken as it is.
     """
     if name is None or (name == AMPLIFIER and path.is_dir()):
-        return amplifier.source_of(path)
+        return amplifier.source_of(Path(owner_of(os.fspath(path))))
     return path
 
 
 def passed_over(path: Path, *, take_over: bool = False) -> str | None:
     """The reason not to import a file found in a folder: another one tells its session."""
-    return amplifier.passed_over(path, take_over=take_over) or gemini.passed_over(path)
+    other = amplifier.passed_over(path, take_over=take_over)
+    return other or gemini.passed_over(path) or atif.passed_over(path)
 
 
 def is_transcript_folder(path: Path) -> bool:
@@ -88,6 +95,8 @@ def choose(path: Path, name: str | None, *, folders: bool = False) -> Format:
         name = detect(read_lines(path), path.name)
         if name in (MESSAGES, CONTEXT_PERSISTENT) and amplifier.is_transcript(path):
             name = AMPLIFIER
+        if name == MESSAGES and cline.is_task(path):
+            name = CLINE
     return FORMATS[name]
 
 
@@ -122,12 +131,17 @@ def detect(lines: Iterable[FileLine], name: str) -> str:
     head = list(islice((line for line in source if line.data.strip()), _LOOKED_AT))
     if begins_cassette(head):
         return _of_cassette(chain(head, source), name)
+    if head and cursor.is_text(head[0]):
+        return CURSOR
     values = _values(head)
     if not _begins_with_record(head):
         values = _of_many_lines(chain(head, source), name, values) or values
         if not values:
             if name.endswith((".yaml", ".yml")):
                 raise NotATranscript(name, "YAML that is no cassette", tuple(FORMATS))
+            text = foreign_text(head[0].data if head else b"")
+            if text is not None:
+                raise NotATranscript(name, text, tuple(FORMATS))
             raise UnknownFormat(
                 f"{name}: expected JSON or JSONL, found neither ({_excerpt(head)}); "
                 f"name the format with --format if it is one of {', '.join(FORMATS)}"

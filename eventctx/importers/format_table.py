@@ -25,20 +25,24 @@ from typing import Any, Final, NamedTuple
 
 from eventctx.importers.formats import (
     amplifier,
+    atif,
     chat,
     claude_code,
+    claude_stream,
     codex,
+    codex_exec,
     codex_rows,
-    gemini,
-    gemini_records,
+    copilot,
+    cursor,
     opencode,
     opencode_storage,
     openhands,
     pi,
-    qwen,
     trajectories,
 )
 from eventctx.importers.formats.cassettes import cassette, tape
+from eventctx.importers.formats.cline import cline
+from eventctx.importers.formats.google import gemini, gemini_records, qwen
 from eventctx.importers.source.items import FileLine, Parser
 from eventctx.importers.source.naming import named_by_folder
 from eventctx.importers.source.source import folder_name
@@ -96,7 +100,8 @@ class Format(NamedTuple):
     file by its place, or one that is no text. ``called`` gives the name of a session whose lines do
     not name it. ``others`` gives a parser for each further session of a file; they read the file as
     it is when they are made. ``whole`` adds the lines of the session that are in another file.
-    ``home`` is where a program keeps its sessions.
+    ``home`` is where a program keeps its sessions, ``also`` are further folders, which count where
+    they exist.
 
     ``by_file``: no line names a session, so that two files of one name are told apart by their
     folders. ``has_agents``: sessions of subagents are in files of a folder with the session's name.
@@ -116,6 +121,7 @@ class Format(NamedTuple):
     others: Callable[[Path], list[Parser]] = _no_others
     whole: Callable[[Path, Iterable[FileLine]], Iterable[FileLine]] = _only_its_own
     home: ProgramHome | None = None
+    also: tuple[ProgramHome, ...] = ()
     by_file: bool = False
     has_agents: bool = False
     has_requests: bool = False
@@ -123,10 +129,23 @@ class Format(NamedTuple):
     rewrites: bool = False
 
 
+_EDITORS: Final = (
+    ".config/Code/User",
+    "Library/Application Support/Code/User",
+    "AppData/Roaming/Code/User",
+    ".vscode-server/data/User",
+)
+"""The folders of Visual Studio Code on Linux, macOS, Windows and a remote machine."""
+
+_CLINES: Final = (("Cline", "saoudrizwan.claude-dev"), ("Roo Code", "rooveterinaryinc.roo-cline"))
+"""Programs in an editor that keep tasks, and their names there."""
+
 OPENHANDS: Final = "openhands"
 AMPLIFIER: Final = "amplifier"
 CONTEXT_PERSISTENT: Final = "context-persistent"
 CASSETTE: Final = "cassette"
+CLINE: Final = "cline"
+CURSOR: Final = "cursor"
 MESSAGES: Final = "messages"
 
 _ROWS: Final = (
@@ -142,6 +161,16 @@ _ROWS: Final = (
         undoes_compactions=True,
     ),
     Format(
+        "claude-stream",
+        "output of claude -p --output-format stream-json, or of the Agent SDK (JSONL, JSON)",
+        claude_stream.parse,
+        is_row=claude_stream.is_row,
+        is_document=claude_stream.is_document,
+        others=claude_stream.others,
+        by_file=True,
+        has_agents=True,
+    ),
+    Format(
         "codex",
         "Codex rollout (JSONL)",
         codex.parse,
@@ -150,6 +179,50 @@ _ROWS: Final = (
         rewrites=True,
         home=ProgramHome("Codex", ".codex", "sessions", "CODEX_HOME"),
         undoes_compactions=True,
+    ),
+    Format(
+        "codex-exec",
+        "output of codex exec --json (JSONL)",
+        codex_exec.parse,
+        is_row=codex_exec.is_row,
+        by_file=True,
+    ),
+    Format(
+        "copilot",
+        "GitHub Copilot CLI session (events.jsonl)",
+        copilot.parse,
+        is_row=copilot.is_row,
+        called=named_by_folder,
+        others=copilot.others,
+        home=ProgramHome("Copilot CLI", ".copilot", "session-state", "COPILOT_HOME"),
+        has_agents=True,
+    ),
+    Format(
+        CURSOR,
+        "Cursor agent transcript (JSONL or text)",
+        cursor.parse,
+        is_row=cursor.is_row,
+        home=ProgramHome("Cursor", ".cursor", "projects"),
+        by_file=True,
+        has_agents=True,
+    ),
+    Format(
+        CLINE,
+        "Cline or Roo Code task, or Cline session (a folder of JSON)",
+        cline.parse,
+        is_document=cline.is_document,
+        called=named_by_folder,
+        whole=cline.with_companions,
+        home=ProgramHome("Cline", ".cline/data", "sessions", "CLINE_DATA_DIR"),
+        also=(
+            ProgramHome("Cline", ".cline/data", "tasks", "CLINE_DATA_DIR"),
+            *[
+                ProgramHome(program, editor, f"globalStorage/{name}/tasks")
+                for editor in _EDITORS
+                for program, name in _CLINES
+            ],
+        ),
+        by_file=True,
     ),
     Format(
         "gemini-cli",
@@ -180,6 +253,15 @@ _ROWS: Final = (
         "mini-swe-agent trajectory (.traj.json)",
         trajectories.parse_mini,
         is_document=trajectories.is_mini,
+        by_file=True,
+    ),
+    Format(
+        "atif",
+        "ATIF trajectory of Harbor's agents and others (JSON)",
+        atif.parse,
+        is_document=atif.is_document,
+        others=atif.others,
+        whole=atif.with_continuations,
         by_file=True,
     ),
     Format(
@@ -257,6 +339,13 @@ FORMATS: Final[dict[str, Format]] = {row.name: row for row in _ROWS}
 
 
 def known_folders(home: Path, environment: Mapping[str, str]) -> tuple[KnownFolder, ...]:
-    """The folders where programs keep sessions that can be imported, whether they exist or not."""
+    """The folders where programs keep sessions that can be imported.
+
+    The first folder of each program is among them whether it exists or not.
+    """
     homes = [row.home for row in _ROWS if row.home is not None]
-    return tuple([one.sessions(home, environment) for one in homes])
+    further = [one.sessions(home, environment) for row in _ROWS for one in row.also]
+    return (
+        *[one.sessions(home, environment) for one in homes],
+        *[one for one in further if one.path.is_dir()],
+    )

@@ -15,11 +15,15 @@ from typing import Final, NamedTuple
 from eventctx.errors import UnreadableFile
 from eventctx.importers.detect import is_transcript_folder
 from eventctx.importers.formats import opencode_storage
+from eventctx.importers.source.companions import TASK, companions, owner_of
 from eventctx.importers.source.lines import unreadable
 from eventctx.importers.source.source import is_event_path
 
 ENDINGS: Final = (".jsonl", ".json", ".traj", ".ndjson", ".yaml", ".yml")
 """The endings of the files that a search of a folder takes."""
+
+SESSIONS: Final = (".jsonl", ".txt", ".messages.json", TASK)
+"""The endings of sessions among the files of known programs; ``.txt`` is Cursor's alone."""
 
 SUBAGENTS: Final = "subagents"
 """The folder of subagents' files, in a folder with the name of a Claude Code session."""
@@ -27,6 +31,10 @@ SUBAGENTS: Final = "subagents"
 _IN_SUBAGENTS: Final = f"{os.sep}{SUBAGENTS}{os.sep}"
 _OF_A_SESSION: Final = re.compile(r"[0-9a-fA-F-]{32,36}[\\/]agent-[^\\/]*\.jsonl")
 """A subagent's file of Qwen Code, in a folder with the name of a session: a session of its own."""
+
+_OF_CURSOR: Final = f"{os.sep}.cursor{os.sep}projects{os.sep}"
+_TRANSCRIPTS: Final = f"{os.sep}agent-transcripts{os.sep}"
+"""Cursor's folder of transcripts; next to it are many files of other kinds."""
 
 
 class FileState(NamedTuple):
@@ -108,8 +116,9 @@ def files_of(path: Path) -> tuple[FileState, ...]:
     folder, root = path, path
     found: list[FileState] = []
     if not path.is_dir():
-        folder, root = path.with_suffix("") / SUBAGENTS, path.parent
-        found = [_state(own, path.stat()), *_states(opencode_storage.files_of_session(path))]
+        folder, root = agents_folder(path), path.parent
+        beside = (*companions(path), *opencode_storage.files_of_session(path))
+        found = [_state(own, path.stat()), *_states(beside)]
     if folder.is_dir():
         files: dict[str, list[FileState]] = {}
         _collect(os.fspath(folder), len(os.fspath(root)), files, {})
@@ -117,6 +126,12 @@ def files_of(path: Path) -> tuple[FileState, ...]:
         if not found:  # a session of several files, each of which a search finds by itself
             found = [file for states in files.values() for file in states]
     return tuple(sorted(found))
+
+
+def agents_folder(path: Path) -> Path:
+    """The folder of the files of a session's subagents: next to its file, or around it."""
+    around = path.parent if path.parent.name == path.stem else path.with_suffix("")
+    return around / SUBAGENTS
 
 
 def _by_folders(path: str) -> str:
@@ -145,7 +160,7 @@ def _collect(
         path = entry.path
         if entry.is_dir(follow_symlinks=False):
             _collect(path, above, files, errors)
-        elif entry.name.endswith(ENDINGS):
+        elif _may_be_transcript(path):
             owner = _owner(path, above)
             try:
                 there = entry.stat()
@@ -161,6 +176,13 @@ def _collect(
             # Of a subagent's file the import of its session says what is wrong.
             if owner == path:
                 errors[path] = problem
+
+
+def _may_be_transcript(path: str) -> bool:
+    """Whether a file has the ending of a transcript."""
+    if _TRANSCRIPTS in path:
+        return path.endswith((*ENDINGS, ".txt"))
+    return path.endswith(ENDINGS) and _OF_CURSOR not in path
 
 
 def _add_session(
@@ -198,8 +220,10 @@ def _owner(path: str, above: int) -> str:
     """
     place = path.find(_IN_SUBAGENTS, above)
     if place >= 0 and not _OF_A_SESSION.fullmatch(path, place + len(_IN_SUBAGENTS)):
-        return f"{path[:place]}.jsonl"
-    return path.rpartition(os.sep)[0] if is_event_path(path) else path
+        session = path[:place].rpartition(os.sep)[2]
+        inside = f"{path[:place]}{os.sep}{session}.jsonl"
+        return inside if Path(inside).is_file() else f"{path[:place]}.jsonl"
+    return path.rpartition(os.sep)[0] if is_event_path(path) else owner_of(path)
 
 
 def _state(path: str, there: os.stat_result) -> FileState:

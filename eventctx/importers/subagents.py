@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from eventctx.errors import EventctxError
+from eventctx.importers.found import agents_folder
 from eventctx.importers.one_session import ImportOutcome, ImportRun, ImportSummary, import_session
 from eventctx.importers.source.lines import nanoseconds, text_or_none
 from eventctx.importers.source.naming import event_id
@@ -36,10 +37,11 @@ Agents = dict[Path, tuple[Subagent, ImportSummary]]
 
 
 def subagent_files(path: Path) -> list[Path]:
-    """The files of the subagents of a Claude Code session; those of a workflow's run have a folder,
-    with a journal that is no transcript.
+    """The files of the subagents of a session, of Claude Code's or Cursor's.
+
+    Those of a workflow's run have a folder, with a journal that is no transcript.
     """
-    folder = path.with_suffix("") / "subagents"
+    folder = agents_folder(path)
     if not folder.is_dir():
         return []
     return sorted({*folder.glob("*.jsonl"), *folder.rglob("agent-*.jsonl")})

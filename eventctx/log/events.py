@@ -514,6 +514,7 @@ class UsageReported(Event, frozen=True, tag="usage:reported"):
 
     ``prompt`` is the whole prompt, cache reads and writes included. ``prepared`` as in
     ``provider:request``. ``output_exact`` is false where an imported file has placeholders.
+    ``cache_write_1h`` is the part of ``cache_write`` that lives an hour.
     """
 
     prompt: int
@@ -524,6 +525,7 @@ class UsageReported(Event, frozen=True, tag="usage:reported"):
     model: str | None = None
     prepared: int | None = None
     output_exact: bool = True
+    cache_write_1h: int = 0
 
 
 class LossSuspected(Event, frozen=True, tag="context:loss_suspected"):

@@ -21,13 +21,17 @@ largest prompts there will be, and exact in a float with all that is computed fr
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """Tokens of one call as in ``usage:reported``: ``prompt`` is all of it, caches included."""
+    """Tokens of one call as in ``usage:reported``: ``prompt`` is all of it, caches included.
+
+    ``cache_write_1h`` is the part of ``cache_write`` that lives an hour, at a price of its own.
+    """
 
     prompt: int = 0
     output: int = 0
     cache_read: int = 0
     cache_write: int = 0
     reasoning: int = 0
+    cache_write_1h: int = 0
 
 
 class UsageForm(NamedTuple):
@@ -42,6 +46,7 @@ class UsageForm(NamedTuple):
     cache_read: tuple[str, ...]
     cache_write: tuple[str, ...]
     reasoning: tuple[str, ...] = ()
+    cache_write_1h: tuple[str, ...] = ()
     outside_prompt: tuple[str, ...] = ()
     outside_output: tuple[str, ...] = ()
 
@@ -52,6 +57,7 @@ ANTHROPIC: Final = UsageForm(
     cache_read=("cache_read_input_tokens",),
     cache_write=("cache_creation_input_tokens",),
     reasoning=("output_tokens_details.thinking_tokens",),
+    cache_write_1h=("cache_creation.ephemeral_1h_input_tokens",),
     outside_prompt=("cache_read", "cache_write"),
 )
 OPENAI_CHAT: Final = UsageForm(
@@ -86,7 +92,7 @@ CODEX: Final = UsageForm(
     prompt=("input_tokens",),
     output=("output_tokens",),
     cache_read=("cached_input_tokens",),
-    cache_write=(),
+    cache_write=("cache_write_input_tokens",),
     reasoning=("reasoning_output_tokens",),
 )
 AMPLIFIER: Final = UsageForm(
@@ -98,12 +104,31 @@ AMPLIFIER: Final = UsageForm(
     reasoning=("reasoning_tokens",),
     outside_prompt=("cache_write",),
 )
+ATIF: Final = UsageForm(
+    prompt=("prompt_tokens",),
+    output=("completion_tokens",),
+    cache_read=("cached_tokens",),
+    cache_write=(
+        "extra.cache_creation_input_tokens",
+        "extra.cache_write_input_tokens",
+        "extra.cache_write_tokens",
+    ),
+    reasoning=("extra.reasoning_tokens", "extra.reasoning_output_tokens"),
+)
 PI: Final = UsageForm(
     prompt=("input",),
     output=("output",),
     cache_read=("cacheRead",),
     cache_write=("cacheWrite",),
     outside_prompt=("cache_read", "cache_write"),
+)
+COPILOT: Final = UsageForm(
+    # The form of Cline's own SDK, too.
+    prompt=("inputTokens",),
+    output=("outputTokens",),
+    cache_read=("cacheReadTokens",),
+    cache_write=("cacheWriteTokens",),
+    reasoning=("reasoningTokens",),
 )
 AGENT_FRAMEWORK: Final = UsageForm(
     prompt=("input_token_count",),

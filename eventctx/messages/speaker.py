@@ -24,9 +24,11 @@ _ELEMENTS: Final = (
     *("environment_context", "user_instructions", "user_shell_command", "turn_aborted"),
     *("subagent_notification", "skill", "hook_prompt", "extension_context", "teammate-message"),
     *("codex_internal_context", "recommended_plugins", "ci-monitor-event"),
-    *("ide_opened_file", "ide_selection", "environment_details"),
+    *("ide_opened_file", "ide_selection"),
+    *("current_datetime", "reminder", "system_notification", "user_shell_command_output"),
+    *("environment_details", "system_reminder", "timestamp"),
 )
-"""Elements that Claude Code, Codex, pi, Cline and Amplifier write in the user's role.
+"""Elements that agents' programs write in the user's role.
 
 Commands that a person runs (``bash-input``, ``user_shell_command``) are among them: they are not
 addressed to the model.

@@ -37,13 +37,14 @@ _SUFFIXES: Final = re.compile(
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """US dollars for a million tokens. Without a rate of their own, cache reads and writes cost as
-    other input does.
+    other input does, and writes that live an hour as other writes do.
     """
 
     input: _Dollars
     output: _Dollars
     cache_read: _Dollars | None = None
     cache_write: _Dollars | None = None
+    cache_write_1h: _Dollars | None = None
 
 
 class LongRates(Rates, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -140,7 +141,9 @@ class CostSums:
             self._unpriced[event.model or ""] += 1
             return None
         output = event.output if event.output_exact else 0
-        cost = cost_of(price, Usage(event.prompt, output, event.cache_read, event.cache_write))
+        written = {"cache_write": event.cache_write, "cache_write_1h": event.cache_write_1h}
+        usage = Usage(event.prompt, output, event.cache_read, **written)
+        cost = cost_of(price, usage)
         name = event.model or ""
         self._models[name] = self._models.get(name, Cost()) + cost
         return cost
@@ -186,8 +189,8 @@ def read_prices(path: Path | None = None) -> PriceTable:
 def cost_of(price: Price, usage: Usage) -> Cost:
     """The cost of one call.
 
-    ``usage.prompt`` includes cache reads and writes. A cache write costs as one that lives five
-    minutes: providers do not report in one count how long it lives.
+    ``usage.prompt`` includes cache reads and writes. What the provider does not count as a write
+    that lives an hour costs as one that lives five minutes.
     """
     rates: Rates = price
     if price.above is not None and usage.prompt > price.above.prompt:
@@ -195,10 +198,12 @@ def cost_of(price: Price, usage: Usage) -> Cost:
     plain = max(0, usage.prompt - usage.cache_read - usage.cache_write)
     read = rates.input if rates.cache_read is None else rates.cache_read
     write = rates.input if rates.cache_write is None else rates.cache_write
+    hour = write if rates.cache_write_1h is None else rates.cache_write_1h
+    for_hour = min(usage.cache_write_1h, usage.cache_write)
     parts = (
         plain * rates.input / PER,
         usage.cache_read * read / PER,
-        usage.cache_write * write / PER,
+        ((usage.cache_write - for_hour) * write + for_hour * hour) / PER,
         usage.output * rates.output / PER,
     )
     return Cost(*parts, sum(parts))

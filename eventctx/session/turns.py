@@ -271,8 +271,11 @@ class ProviderCall(_Call):
         cache_read: int | None = 0,
         cache_write: int | None = 0,
         reasoning: int | None = 0,
+        cache_write_1h: int | None = 0,
     ) -> None:
         """Record the tokens that the provider counted; ``prompt`` includes the caches.
+
+        ``cache_write_1h`` is the part of ``cache_write`` that lives an hour, which costs more.
 
         None, where a provider leaves a count out, is recorded as 0. Raises InvalidSetting for a
         number that counts no tokens, and records nothing: a wrong count would move every budget.
@@ -280,7 +283,7 @@ class ProviderCall(_Call):
         counts = dict(
             zip(
                 Usage.__struct_fields__,
-                (prompt, output, cache_read, cache_write, reasoning),
+                (prompt, output, cache_read, cache_write, reasoning, cache_write_1h),
                 strict=True,
             )
         )
@@ -315,6 +318,7 @@ class ProviderCall(_Call):
                 cache_read=of.cache_read,
                 cache_write=of.cache_write,
                 reasoning=of.reasoning,
+                cache_write_1h=of.cache_write_1h,
             )
 
     def finished(

@@ -363,6 +363,7 @@ class ProviderCall:
         cache_read: int | None = 0,
         cache_write: int | None = 0,
         reasoning: int | None = 0,
+        cache_write_1h: int | None = 0,
     ) -> None: ...
     def usage_from(self, response: object) -> None: ...
     def finished(

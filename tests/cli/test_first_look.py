@@ -11,6 +11,7 @@ import pytest
 
 import eventctx
 from tests.cli.test_terminal import Terminal
+from tests.importers.agents import ClineTask, Copilot
 from tests.importers.given import ClaudeCode, text
 
 pytestmark = pytest.mark.slow
@@ -23,7 +24,8 @@ def talk(words: str, session: str) -> bytes:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "EVENTCTX_STORE", "FORCE_COLOR"):
+    homes = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "COPILOT_HOME", "CLINE_DATA_DIR")
+    for name in (*homes, "EVENTCTX_STORE", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
@@ -50,6 +52,26 @@ def test_sessions_are_read_with_consent_listed_and_not_offered_again(home: Path)
     with Terminal() as terminal:
         again = terminal.all()
     assert "Read them?" not in again and "Mend the roof" in again
+
+
+def test_sessions_of_programs_that_keep_no_jsonl_are_found_too(home: Path) -> None:
+    storage = home / ".config" / "Code" / "User" / "globalStorage" / "saoudrizwan.claude-dev"
+    ClineTask().user(text("<task>Sort the jars</task>")).answer(text("so")).write(
+        storage / "tasks" / "1760"
+    )
+    transcripts = home / ".cursor" / "projects" / "p" / "agent-transcripts"
+    transcripts.mkdir(parents=True)
+    (transcripts / "talk.txt").write_text("user:\nPaint the fence\n\nassistant:\nPainted.\n")
+    copilot = home / ".copilot" / "session-state" / "cp-1" / "events.jsonl"
+    copilot.parent.mkdir(parents=True)
+    copilot.write_bytes(Copilot().user("Mend the roof").answer("Mended.").data())
+    with Terminal() as terminal:
+        asked = terminal.until("Read them?")
+        assert all(one in asked for one in ("Cline", "Cursor", "Copilot CLI"))
+        terminal.type("y\r")
+        shown = terminal.all()
+    assert "Read 3 sessions in" in shown and "not read" not in shown
+    assert all(one in shown for one in ("Sort the jars", "Paint the fence", "Mend the roof"))
 
 
 def test_nothing_is_read_or_made_without_consent(home: Path) -> None:

@@ -165,3 +165,149 @@ def amplifier_talk() -> AmplifierLog:
     log = AmplifierLog().prompt("go").request(passing_reminder())
     log.response(thinking("hm", "sig="), call("t1")).tool("t1").request()
     return log.response(text("done")).event("orchestrator:complete", {"status": "success"})
+
+
+class Copilot:
+    """Events of GitHub Copilot CLI, a second apart; ``agent`` names the subagent they are of."""
+
+    def __init__(self, session: str = "cp-1", **start: Any) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self.of: dict[str, Any] = {}
+        self.event("session.start", sessionId=session, producer="copilot-agent", **start)
+
+    def event(self, name: str, /, **data: Any) -> Copilot:
+        number = len(self.rows)
+        about = {"id": f"e{number}", "parentId": f"e{number - 1}" if number else None}
+        stamp = f"2026-01-01T10:{number // 60:02d}:{number % 60:02d}.000Z"
+        self.rows.append({"type": name, "data": data, **about, "timestamp": stamp, **self.of})
+        return self
+
+    def agent(self, name: str | None) -> Copilot:
+        self.of = {} if name is None else {"agentId": name}
+        return self
+
+    def user(self, value: str, **data: Any) -> Copilot:
+        return self.event("user.message", content=value, **data)
+
+    def system(self, value: str = "Be brief.", **data: Any) -> Copilot:
+        return self.event("system.message", role="system", content=value, **data)
+
+    def answer(self, value: str, *calls: str, **data: Any) -> Copilot:
+        asked = [
+            {"toolCallId": one, "name": "bash", "arguments": {"command": f"run {one}"}}
+            for one in calls
+        ]
+        fields = {"apiCallId": f"api-{len(self.rows)}", "model": "m", **data}
+        return self.event("assistant.message", content=value, toolRequests=asked, **fields)
+
+    def used(self, call: str, prompt: int, **counts: int) -> Copilot:
+        usage = {"apiCallId": call, "inputTokens": prompt, "outputTokens": 7, **counts}
+        return self.event("session.usage_record", usage=usage)
+
+    def result(self, call_id: str, value: str = "done", **data: Any) -> Copilot:
+        fields = {"success": True, "result": {"content": value}, **data}
+        return self.event("tool.execution_complete", toolCallId=call_id, **fields)
+
+    def compacted(self, summary: str, **data: Any) -> Copilot:
+        fields = {"success": True, "preCompactionTokens": 900, "trigger": "threshold", **data}
+        return self.event("session.compaction_complete", summaryContent=summary, **fields)
+
+    def data(self) -> bytes:
+        return jsonl(self.rows)
+
+
+class Cursor:
+    """Lines of one of Cursor's transcripts."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+
+    def says(self, role: str, *blocks: Any) -> Cursor:
+        self.rows.append({"role": role, "message": {"content": list(blocks)}})
+        return self
+
+    def user(self, value: str) -> Cursor:
+        return self.says("user", text(f"<user_query>\n{value}\n</user_query>"))
+
+    def answer(self, *blocks: Any) -> Cursor:
+        return self.says("assistant", *blocks)
+
+    def ended(self, status: str = "success") -> Cursor:
+        self.rows.append({"type": "turn_ended", "status": status})
+        return self
+
+    def data(self) -> bytes:
+        return jsonl(self.rows)
+
+
+def cursor_call(**arguments: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "name": "Shell", "input": arguments}
+
+
+class ClineTask:
+    """A task of Cline's or Roo Code's, ten seconds a message: its messages and its screen."""
+
+    def __init__(self, *, roo: bool = False) -> None:
+        self.roo = roo
+        self.rows: list[dict[str, Any]] = []
+        self.screen: list[dict[str, Any]] = []
+        self.range: list[int] | None = None
+        self.clock = 1_760_000_000_000
+
+    def _show(self, **row: Any) -> None:
+        self.clock += 1000
+        shown = {"ts": self.clock, "type": "say", **row}
+        if not self.roo:
+            shown["conversationHistoryIndex"] = len(self.rows) - 1
+            if self.range is not None:
+                shown["conversationHistoryDeletedRange"] = self.range
+        self.screen.append(shown)
+
+    def _store(self, role: str, content: Any, **fields: Any) -> ClineTask:
+        self.clock += 1000
+        stamp = {"ts": self.clock} if self.roo else {}
+        self.rows.append({"role": role, "content": content, **stamp, **fields})
+        return self
+
+    def user(self, *blocks: Any, leaves_out: list[int] | None = None, **counts: int) -> ClineTask:
+        """A prompt, and the request that it begins; counts of 0 are those of a failed one."""
+        used = {"tokensIn": 10, "tokensOut": 7, "cacheWrites": 20, "cacheReads": 30, **counts}
+        self._show(say="api_req_started", text=json.dumps({"request": "…", **used}))
+        self._store("user", list(blocks))
+        self.range = leaves_out or self.range
+        self._show(say="text", text="shown while the answer comes")
+        return self
+
+    def answer(self, *blocks: Any) -> ClineTask:
+        model = {"modelId": "m", "providerId": "anthropic", "mode": "act"}
+        about = {} if self.roo else {"modelInfo": model, "metrics": {"tokens": {"prompt": 10}}}
+        return self._store("assistant", list(blocks), **about)
+
+    def condensed(self, mark: str, summary: str) -> ClineTask:
+        """Roo Code's summary: it stands for all rows before."""
+        for row in self.rows:
+            row.setdefault("condenseParent", mark)
+        about = {"condenseId": mark, "prevContextTokens": 900}
+        self._show(say="condense_context", contextCondense=about)
+        return self._store("user", [text(summary)], isSummary=True, condenseId=mark)
+
+    def truncated(self, mark: str, first: int, last: int) -> ClineTask:
+        """Roo Code's truncation: these rows are hidden, and a row says so between them."""
+        for row in self.rows[first : last + 1]:
+            row["truncationParent"] = mark
+        about = {"truncationId": mark, "prevContextTokens": 800}
+        self._show(say="sliding_window_truncation", contextTruncation=about)
+        marker = {"role": "user", "content": "[hidden]", "isTruncationMarker": True}
+        stamp = self.rows[last + 1]["ts"] - 1 if len(self.rows) > last + 1 else self.clock
+        self.rows.insert(last + 1, {**marker, "truncationId": mark, "ts": stamp})
+        return self
+
+    def write(self, folder: Path, **more: Any) -> Path:
+        """The folder of the task; ``more`` are further files by their names without an ending."""
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "api_conversation_history.json"
+        path.write_text(json.dumps(self.rows))
+        (folder / "ui_messages.json").write_text(json.dumps(self.screen))
+        for name, value in more.items():
+            (folder / f"{name}.json").write_text(json.dumps(value))
+        return path

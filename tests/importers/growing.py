@@ -5,8 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.importers.agents import AmplifierLog, OpenHands, Pi, pi_call
+from tests.importers.agents import (
+    AmplifierLog,
+    Copilot,
+    Cursor,
+    OpenHands,
+    Pi,
+    cursor_call,
+    pi_call,
+)
 from tests.importers.given import ClaudeCode, Codex, call, jsonl, text, thinking
+from tests.importers.outputs import ClaudeStream, CodexExec
 from tests.importers.terminal_agents import Gemini, Qwen, answers, calls, says, thought, told, tool
 
 
@@ -94,6 +103,31 @@ def stored() -> bytes:
     return jsonl([{**row, **stamp} for row in rows if "role" in row])
 
 
+def copilot() -> bytes:
+    log = Copilot(selectedModel="m").user("go").system().event("assistant.turn_start", turnId="0")
+    log.used("api-4", 50).answer("on it", "t1", "t2", apiCallId="api-4").result("t1", "😀")
+    log.result("t2", success=False, error={"message": "no"}).result("t2").event("hook.start")
+    log.event("session.compaction_start").answer("so", "t3", chunkIndex=0, apiCallId="x")
+    log.answer("far", apiCallId="x", chunkIndex=1).compacted("In short").result("t3")
+    log.user("more", source="agent-1").system("Be long.").event("session.error", errorType="query")
+    log.user("again").answer("", "t4").agent("a1").event("subagent.started", toolCallId="t4")
+    log.user("look", source="agent-cp-1").agent(None).result("t4")
+    log.event("session.truncation", messagesRemovedDuringTruncation=2).answer("done")
+    back = log.rows[-6]["id"]
+    log.event("session.snapshot_rewind", upToEventId=back, eventsRemoved=6).user("other")
+    log.answer("").answer("well").event("session.context_cleared", initialMessage="anew")
+    log.event("hologram").event("session.hologram").event("abort", reason="user").user("last")
+    return log.data()
+
+
+def cursor() -> bytes:
+    log = Cursor().user("go").answer(text("on it"), cursor_call(command="one"), cursor_call())
+    log.says("user", {"type": "tool_result", "tool_use_id": "x", "content": "😀"})
+    log.answer(text("so")).ended().user("more").answer(cursor_call()).ended("error")
+    log.rows.append({"no": "message"})
+    return log.says("user", text("<system_reminder>be good</system_reminder>")).user("last").data()
+
+
 def gemini() -> bytes:
     log = Gemini().anew(told("m0", says("<session_context>\nToday"))).user("go", "m1")
     log.answer("on it", own="m2").sets(lastUpdated="x").answer("on it", tool("c1"), own="m2")
@@ -118,9 +152,35 @@ def qwen() -> bytes:
     return log.answer(says("bye")).system("turn_result").user("last").data()
 
 
+def claude_stream() -> bytes:
+    log = ClaudeStream().system("hook_started").user("go", isReplay=True)
+    log.answer("m1", thinking("hm", "sig=")).answer("m1", call("t1"))
+    log.event("message_delta", usage={"output_tokens": 90})
+    log.result("t1", "one 😀").answer("m2", text("end")).over()
+    log.answer("m3", call("t2")).result("t2")
+    log.system("compact_boundary", compact_metadata={"trigger": "auto", "pre_tokens": 9})
+    log.user("In short", isSynthetic=True).answer("m4", text("x")).line("hologram")
+    log.system("compact_boundary").answer("m5", text("y")).over("error_max_turns", errors=["no"])
+    return log.user("again").answer("m6", text("bye")).over().data()
+
+
+def codex_exec() -> bytes:
+    log = CodexExec().turn().says("hm", "reasoning").runs("a").runs("b").ran("b", code=2).ran("a")
+    todo = [{"text": "one", "completed": False}]
+    log.item("started", "todo_list", "t", items=todo).item("completed", "todo_list", "t", items=[])
+    log.item("completed", "file_change", changes=[{"path": "x", "kind": "add"}], status="completed")
+    log.item("completed", "web_search", query="q").says("done").over()
+    log.turn().item("completed", "hologram").runs("c").line("turn.failed", error={"message": "no"})
+    return log.line("error", message="no").data()
+
+
 FILES = {
     "claude-code": claude_code(),
+    "claude-stream": claude_stream(),
     "codex": codex(),
+    "codex-exec": codex_exec(),
+    "copilot": copilot(),
+    "cursor": cursor(),
     "gemini-cli": gemini(),
     "qwen-code": qwen(),
     "pi": pi(),

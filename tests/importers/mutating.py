@@ -23,12 +23,17 @@ from eventctx.log.record import Record
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import (
     AmplifierLog,
+    ClineTask,
+    Copilot,
+    Cursor,
     OpenHands,
     Pi,
+    cursor_call,
     passing_reminder,
     pi_call,
 )
 from tests.importers.given import ClaudeCode, Codex, call, forked, load, records, text, thinking
+from tests.importers.outputs import Atif, ClaudeStream, CodexExec, seen
 from tests.importers.terminal_agents import (
     Gemini,
     OpenCode,
@@ -153,6 +158,48 @@ def _request_log() -> Row:
     return {"messages": _chat(), "response": response, "context_window": 200_000, "cost": 0.5}
 
 
+def _copilot() -> list[Row]:
+    log = Copilot(selectedModel="test-model").user("start here", transformedContent="start here!")
+    log.system().used("api-3", 50, cacheReadTokens=20).answer("on it", "t1", apiCallId="api-3")
+    log.result("t1", "listing").event("session.compaction_start").answer("more", "t2")
+    log.compacted("Short").result("t2", success=False, error={"message": "broken"})
+    log.event("session.truncation", messagesRemovedDuringTruncation=2).answer("fine")
+    log.user("again").answer("well", reasoningText="thinking").event("abort", reason="user")
+    log.event("session.snapshot_rewind", upToEventId=log.rows[-3]["id"], eventsRemoved=3)
+    return log.user("last").event("session.context_cleared", initialMessage="anew").rows
+
+
+def _cursor() -> list[Row]:
+    log = Cursor().user("start here").answer(text("on it"), cursor_call(command="list"))
+    log.says("user", {"type": "tool_result", "content": "listing"}).answer(text("finished"))
+    return log.ended().user("more").answer(cursor_call(path="here"), text("fine")).rows
+
+
+def _cline_task() -> Row:
+    task = ClineTask(roo=True).user(text("<task>\nstart here\n</task>")).answer(call("t1"))
+    task.user({"type": "tool_result", "tool_use_id": "t1", "content": "listing"})
+    task.answer(text("more")).user(text("<feedback>good</feedback>")).answer(text("finished"))
+    task.truncated("cut1", 1, 2).user(text("again")).answer(text("well")).condensed("mark", "Short")
+    task.user(text("last")).answer(text("done"))
+    return {"list": task.rows}
+
+
+def _cline_session() -> Row:
+    usage = {"inputTokens": 50, "outputTokens": 7, "cacheReadTokens": 20, "cacheWriteTokens": 0}
+    about = {"modelInfo": {"id": "test-model", "provider": "anthropic"}, "metrics": usage}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": [{"query": "list"}]}
+    file = {"type": "file", "path": "/here", "content": "listing"}
+    rows = [
+        {"role": "user", "content": [text('<user_input mode="act">start here</user_input>'), file]},
+        {"role": "assistant", "content": [text("on it"), call("t1")], **about},
+        {"role": "user", "content": [result], "ts": 1_760_000_000_000},
+        {"role": "assistant", "content": [text("finished")], "id": "last", **about},
+    ]
+    origin = {"source": "cli", "parentThreadId": "another"}
+    head = {"version": 1, "agent": "lead", "sessionId": "cline-1", "origin": origin}
+    return {**head, "system_prompt": "be good", "messages": rows}
+
+
 def _gemini() -> Gemini:
     log = Gemini().user("start here", "first").answer("on it", own="second")
     log.answer("on it", tool("call1", agentId="helper"), own="second").results(answers("call1"))
@@ -189,14 +236,75 @@ def _opencode() -> Row:
     return {"info": log.head, "messages": log.messages}
 
 
+def _claude_stream() -> list[Row]:
+    log = ClaudeStream().user("start here").answer("m1", thinking("hmmm", "sig="))
+    log.answer("m1", call("t1", command="list")).event("message_delta", usage={"output_tokens": 9})
+    log.result("t1", "first result").answer("m2", text("finished")).over()
+    log.system("compact_boundary", compact_metadata={"trigger": "auto", "pre_tokens": 9})
+    log.user("In short, this", isSynthetic=True).answer("m3", call("t2")).result("t2")
+    return log.answer("m4", text("good")).over("error_max_turns", errors=["enough"]).rows
+
+
+def _codex_exec() -> list[Row]:
+    log = CodexExec().turn().says("hmmm", "reasoning").runs("a", "list").ran("a", "listing")
+    todo = [{"text": "start here", "completed": False}]
+    log.item("started", "todo_list", "t", items=todo)
+    asked = {"server": "store", "tool": "find", "arguments": {"name": "jars"}}
+    found = {"content": [{"type": "text", "text": "three jars"}]}
+    log.item("completed", "mcp_tool_call", **asked, result=found, status="completed")
+    return log.says("finished").over().turn().line("turn.failed", error={"message": "boom"}).rows
+
+
+def _codex_events() -> list[Row]:
+    def event(kind: str, **fields: Any) -> Row:
+        return {"id": "1", "msg": {"type": kind, **fields}}
+
+    ran = {"call_id": "c1", "stdout": "listing", "stderr": "", "exit_code": 0}
+    usage = {"input_tokens": 70, "cached_input_tokens": 5, "output_tokens": 7}
+    return [
+        {"model": "test-model", "provider": "openai", "workdir": "here"},
+        {"prompt": "start here"},
+        event("task_started", model_context_window=9000),
+        event("agent_reasoning", text="hmmm"),
+        event("exec_command_begin", call_id="c1", command=["list"], cwd="here"),
+        event("exec_command_end", **ran),
+        event("token_count", info={"last_token_usage": usage}),
+        event("agent_message", message="finished"),
+        event("task_complete", last_agent_message="finished"),
+    ]
+
+
+def _atif() -> Row:
+    log = Atif().step("system", "be good").step("user", "start here")
+    log.acts(
+        "on it", "c1", "c2", prompt=100, reasoning_content="hmmm", observation=seen((None, "x"))
+    )
+    image = {"type": "image", "source": {"media_type": "image/png", "path": "shot.png"}}
+    log.acts(
+        "look", "c3", prompt=120, observation=seen(("c3", [{"type": "text", "text": "y"}, image]))
+    )
+    told = {"context_management": {"type": "compaction", "boundary": "replace"}}
+    log.step("system", "shortened", extra=told, observation=seen((None, "In short, this")))
+    log.acts("finished", prompt=50)
+    return log.document(notes="all of it", subagent_trajectories=["none"])
+
+
 SESSIONS: dict[str, tuple[str, Callable[[], list[Row] | Row]]] = {
     "claude-code": ("claude-code", _claude_code),
+    "claude-stream": ("claude-stream", _claude_stream),
     "codex": ("codex", _codex),
+    "codex-exec": ("codex-exec", _codex_exec),
+    "codex-exec-events": ("codex-exec", _codex_events),
+    "atif": ("atif", _atif),
     "gemini-cli": ("gemini-cli", _gemini_lines),
     "gemini-document": ("gemini-cli", _gemini_document),
     "qwen-code": ("qwen-code", _qwen),
     "opencode-document": ("opencode", _opencode),
     "pi": ("pi", _pi),
+    "copilot": ("copilot", _copilot),
+    "cursor": ("cursor", _cursor),
+    "cline-list": ("cline", _cline_task),
+    "cline-document": ("cline", _cline_session),
     "openhands": ("openhands", _openhands),
     "openhands-folder": ("openhands", _openhands),
     "openhands-list": ("openhands", lambda: {"history": _openhands()}),
@@ -283,6 +391,9 @@ def _mutated(row: Row, rng: random.Random) -> bytes:
 def _rows(name: str) -> list[Row]:
     """The session as lines, each with a word of its own; a document is one line."""
     made = SESSIONS[name][1]()
+    if name == "cline-list":
+        rows: Any = made
+        return [rows["list"]]
     if isinstance(made, dict):
         return [made]
     return [{**row, "aside": f"line{number:04}"} for number, row in enumerate(made)]
@@ -314,7 +425,9 @@ _OF_THE_FORM = frozenset(
     (
         *(b"replacement_history", b"toolCall", b"arguments", b"llm_message", b"system_prompt"),
         *(b"history", b"trajectory", b"messages", b"extra", b"thought", b"observation"),
+        *(b"transformedContent", b"summaryContent", b"reasoningText"),
         *(b"functionCall", b"functionResponse", b"response", b"output", b"args", b"parts", b"true"),
+        *(b"steps", b"subagent_trajectories"),
     )
 )
 """Words of the formats' own structure, in place of which our records have theirs."""

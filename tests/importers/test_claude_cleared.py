@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from eventctx.importers.formats.claude.cleared import INSTEAD
 from eventctx.log.plan import INFERRED
 from tests.importers.given import SESSION, ClaudeCode, call, gauges, text, thinking
 from tests.importers.test_claude_compactions import compacts
@@ -37,6 +38,20 @@ async def test_a_result_that_a_microcompaction_cleared_is_in_view_without_its_te
     await engine.close()
 
 
+async def test_a_microcompaction_of_results_before_the_file_is_told_all_the_same(
+    tmp_path: Path,
+) -> None:
+    facts = {"trigger": "auto", "preTokens": 543, "compactedToolIds": ["unknown"]}
+    log = gauges().system("microcompact_boundary", microcompactMetadata=facts).user("gauge 1?")
+    log.answer("m6", text("it is here"), stop_reason="end_turn")
+    engine, view = await viewed(linked(log), tmp_path)
+    assert results_in(view) == [True] * 4
+    audit = await engine.audit(SESSION)
+    assert [row.breaks for row in audit.requests][-1] == ("compaction",)
+    assert [row.counts.shortened for row in audit.requests] == [0] * 5
+    await engine.close()
+
+
 async def test_results_that_the_provider_cleared_are_the_oldest_of_that_request(
     tmp_path: Path,
 ) -> None:
@@ -48,6 +63,37 @@ async def test_results_that_the_provider_cleared_are_the_oldest_of_that_request(
     assert results_in(view) == [False, False, False, True]
     rows = (await engine.audit(SESSION)).requests
     assert [row.counts.shortened for row in rows] == [0, 0, 0, 0, 3, 3]
+    await engine.close()
+
+
+async def test_a_result_that_the_program_replaced_is_in_view_as_what_it_sent(
+    tmp_path: Path,
+) -> None:
+    told = [("t1", "a preview"), ("t3", "another"), ("unknown", "x"), (["t2"], "x"), ("t2", None)]
+    replaced = [{"toolUseId": call, "replacement": text} for call, text in told]
+    log = gauges().line("content-replacement", replacements=[*replaced, "odd"]).user("gauge 1?")
+    log.line("content-replacement", replacements={"odd": 1})
+    log.answer("m6", text("it is cut"), stop_reason="end_turn")
+    engine, view = await viewed(linked(log), tmp_path)
+    blocks = [block for content in view if isinstance(content, list) for block in content]
+    sent = [one["content"] for one in blocks if one["type"] == "tool_result"]
+    assert sent == ["a preview", "bar " * 90, "another", "bar " * 90]
+    why = await engine.why(SESSION, 2)
+    assert why.ruling is not None
+    assert why.ruling.cause.compaction is not None
+    assert why.ruling.cause.compaction.requested_by == "claude-code:content-replacement"
+    await engine.close()
+
+
+async def test_a_preview_may_be_cleared_and_what_was_cleared_gets_none(tmp_path: Path) -> None:
+    previews = [{"toolUseId": call, "replacement": "a preview"} for call in ("t1", "t3", "t4")]
+    log = gauges().line("content-replacement", replacements=previews[:2])
+    log.system("microcompact_boundary", microcompactMetadata={"compactedToolIds": ["t1", "t3"]})
+    log.line("content-replacement", replacements=previews).user("gauge 1?")
+    engine, view = await viewed(linked(log.answer("m6", text("gone"))), tmp_path)
+    blocks = [block for content in view if isinstance(content, list) for block in content]
+    sent = [one["content"] for one in blocks if one["type"] == "tool_result"]
+    assert sent == [INSTEAD, "bar " * 90, INSTEAD, "a preview"]
     await engine.close()
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from eventctx.importers.formats.claude_code import parse
 from eventctx.importers.source.items import (
     CallEnded,
@@ -20,6 +22,7 @@ from eventctx.importers.source.items import (
 from tests.importers.given import (
     SESSION,
     ClaudeCode,
+    as_lines,
     call,
     items_of,
     of_type,
@@ -63,6 +66,50 @@ def test_usage_is_the_sum_of_three_and_counted_once_per_id() -> None:
     usage = call.usage
     assert (usage.output, usage.cache_read, usage.cache_write) == (99, 500, 40)
     assert call.output_exact
+
+
+def test_a_part_of_what_was_cached_lives_an_hour() -> None:
+    log = ClaudeCode().user("go").answer("m1", text("a"))
+    log.rows[-1]["message"]["usage"]["cache_creation"] = {"ephemeral_1h_input_tokens": 30}
+    call = of_type(items_of(parse, log.user("next").data()), ModelCall)[0]
+    assert (call.usage.cache_write, call.usage.cache_write_1h) == (40, 30)
+
+
+OWN = "99999999-2222-4333-8444-555555555555"
+
+
+def begun_with(lines: int) -> bytes:
+    """A session whose first lines bear the id of the one before it."""
+    log = ClaudeCode().user("[Request interrupted by user]").user("the plan")
+    log.answer("m1", text("a")).user("b").answer("m2", text("c")).user("d")
+    log.rows[lines:] = [{**row, "sessionId": OWN} for row in log.rows[lines:]]
+    return log.data()
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "session"),
+    [
+        (f"{OWN}.jsonl", 1, OWN),
+        (f"claude-{OWN}.full.jsonl", 2, OWN),
+        (f"{OWN}.jsonl", 6, SESSION),
+        ("other.jsonl", 1, SESSION),
+    ],
+)
+def test_the_files_name_tells_a_session_from_the_one_that_its_first_lines_name(
+    name: str, lines: int, session: str
+) -> None:
+    found = list(parse(as_lines(begun_with(lines)), name))
+    assert [one.session_id for one in of_type(found, Session)] == [session]
+    assert len(texts(found)) >= 4
+
+
+def test_the_first_lines_wait_for_the_files_own_session() -> None:
+    rows = as_lines(begun_with(1))[:1]
+    assert of_type(list(parse(rows, f"{OWN}.jsonl")), Waiting, Session) == [
+        Waiting(1, "no line names the file's own session yet")
+    ]
+    (session,) = of_type(list(parse(rows, f"{OWN}.jsonl", lambda: True)), Session)
+    assert session.session_id == SESSION
 
 
 def test_an_output_count_is_exact_with_a_stop_reason() -> None:

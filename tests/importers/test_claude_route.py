@@ -62,6 +62,15 @@ def rewound() -> ClaudeCode:
     return log.user("blue").answer("m3", text("blue it is"), stop_reason="end_turn").user("on")
 
 
+def test_a_prompt_may_follow_what_a_hook_reported() -> None:
+    log = rewound()
+    log.rows[4:4] = ClaudeCode().progress(type="hook_progress").rows
+    log.rows[4]["uuid"] = "hook"
+    rows = linked(log, {4: 1, 5: 4})
+    assert rows[5]["parentUuid"] == "hook"
+    assert left(rows) == [[2, 3]]
+
+
 async def viewed(rows: list[Row], tmp_path: Path) -> tuple[Engine, list[Any]]:
     """An engine with the imported rows, and the contents of the last request."""
     path = tmp_path / "session.jsonl"

@@ -55,6 +55,14 @@ def test_a_count_that_comes_late_still_belongs_to_its_call() -> None:
     assert [end.usage and end.usage.prompt for end in ends] == [None, 100]
 
 
+def test_a_count_that_is_written_again_is_not_that_of_an_interrupted_call() -> None:
+    log = Codex().says("user", "x").calls("c1").counted(100, 100).output("c1").item("reasoning")
+    log.event("turn_aborted").says("user", "y").counted(100, 100)
+    log.says("assistant", "z").counted(100, 100).counted(300, 400)
+    ends = of_type(items_of(parse, log.data()), CallEnded)
+    assert [end.usage and end.usage.prompt for end in ends] == [100, None, 300]
+
+
 def test_a_count_without_info_is_no_usage() -> None:
     log = Codex().says("user", "x").says("assistant", "y").event("token_count", info=None)
     assert of_type(items_of(parse, log.data()), CallEnded) == []

@@ -479,6 +479,17 @@ def test_the_known_folders_are_those_of_the_programs(tmp_path: Path) -> None:
     assert found["opencode"] == Path("/data/opencode")
 
 
+def test_further_folders_of_a_program_are_known_where_they_exist(tmp_path: Path) -> None:
+    storage = tmp_path / ".config" / "Code" / "User" / "globalStorage"
+    tasks = storage / "rooveterinaryinc.roo-cline" / "tasks"
+    assert "Roo Code" not in {one.program for one in known_folders(tmp_path, {})}
+    tasks.mkdir(parents=True)
+    (tmp_path / ".cline" / "data" / "tasks").mkdir(parents=True)
+    found = known_folders(tmp_path, {})
+    assert ("Roo Code", tasks) in found
+    assert [one.path.name for one in found if one.program == "Cline"] == ["sessions", "tasks"]
+
+
 async def test_files_of_one_name_that_begin_alike_are_sessions_of_their_own(tmp_path: Path) -> None:
     store = MemoryStore()
     paths = [tmp_path / folder / "run.jsonl" for folder in ("a", "b")]

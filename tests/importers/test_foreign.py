@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eventctx.errors import NotATranscript
+from eventctx.errors import MalformedTranscript, NotATranscript
 from eventctx.importers.detect import choose
 from eventctx.importers.many import import_paths
 from eventctx.stores.memory import MemoryStore
@@ -21,10 +21,10 @@ OPENCODE = {"id": "msg_1", "sessionID": "ses_1", "role": "user", "time": {"creat
 PART = {"id": "prt_1", "messageID": "msg_1", "sessionID": "ses_1", "type": "text", "text": "Sort."}
 QWEN = {"uuid": "a", "parentUuid": None, "sessionId": "s", "timestamp": AT, "version": "0.5.0"}
 MANAGED = {"id": "sevt_1", "type": "user.message", "content": SORT, "processed_at": AT}
+CURSOR = {"type": "system", "subtype": "init", "session_id": "s", "apiKeySource": "login"}
 SAID = {"ts": 1756720000000, "type": "say", "say": "task", "text": "Sort the jars."}
 
 FOREIGN: list[tuple[str, list[Any] | dict[str, Any]]] = [
-    ("Cursor", [{"role": "user", "message": {"content": SORT}}]),
     ("opencode", [OPENCODE]),
     ("opencode", [PART]),
     ("opencode", {"info": {"id": "ses_1"}, "messages": []}),
@@ -44,16 +44,41 @@ FOREIGN: list[tuple[str, list[Any] | dict[str, Any]]] = [
     ("Cline", {"messages": [SAID]}),
     ("Managed Agents", [MANAGED]),
     ("Managed Agents", {"data": [MANAGED], "next_page": None}),
+    ("Cursor's stream-json", [CURSOR, {**CURSOR, "type": "tool_call", "tool_call": {}}]),
+    ("Cursor's stream-json", [{"type": "assistant", "message": {}, "session_id": "s"}]),
     (
-        "stream-json",
-        [{"type": "assistant", "message": {"role": "assistant", "content": SORT}, "session_id": 1}],
+        "Qwen Code's stream-json",
+        [{**CURSOR, "uuid": "u", "tools": [], "mcp_servers": [], "qwen_code_version": "0.9.0"}],
     ),
-    ("codex exec", [{"type": "thread.started", "thread_id": "t"}]),
+    ("result of a Claude Code run", {**CURSOR, "type": "result", "num_turns": 1, "result": "x"}),
+    ("Droid", [{"type": "system", "subtype": "init", "session_id": "s", "tools": ["Read"]}]),
+    ("Droid", [{"type": "message", "role": "user", "text": "Sort.", "timestamp": AT}]),
+    ("Droid", [{"type": "tool_call", "toolName": "Shell", "parameters": {}, "session_id": "s"}]),
+    ("app-server", [{"method": "item/completed", "params": {"item": {}}}]),
+    ("Client Protocol", [{"jsonrpc": "2.0", "method": "session/update", "params": {}}]),
+    ("Grok", [{"type": "system", "content": "x"}, {"type": "user", "content": SORT}]),
+    ("Kimi", [{"type": "metadata", "protocol_version": "1.4"}]),
+    ("Kimi", [{"type": "context.append_message", "time": 1, "message": {"role": "user"}}]),
+    ("Antigravity", [{"step_index": 0, "source": "MODEL", "type": "X", "status": "DONE"}]),
+    ("Goose", [{"working_dir": "/w", "message_count": 2}, {"role": "user", "content": SORT}]),
+    ("Goose", [{"role": "assistant", "content": [{"type": "toolRequest", "toolCall": {}}]}]),
+    ("Amp", {"id": "T-1", "messages": [{"role": "user", "content": SORT}]}),
+    (
+        "Amp",
+        [{"role": "user", "content": [{"type": "tool_result", "toolUseID": "t", "run": {}}]}],
+    ),
+    ("VS Code", {"requests": [], "responderUsername": "GitHub Copilot"}),
+    ("ChatGPT", {"title": "x", "create_time": 1.5, "mapping": {"a": {}}}),
+    ("claude.ai", {"uuid": "u", "name": "x", "chat_messages": [{"text": "Sort."}]}),
+    ("LangChain", [{"type": "human", "data": {"content": "Sort."}}]),
+    ("LangSmith", [{"id": "r", "run_type": "llm", "inputs": {"messages": [[]]}}]),
+    ("OpenTelemetry", {"resourceSpans": [{"scopeSpans": []}]}),
+    ("HAR", {"log": {"version": "1.2", "entries": []}}),
+    ("Zed", {"zed": "context", "version": "0.4.0", "text": "Sort.", "messages": [{"id": 0}]}),
     (
         "Droid",
         [{"type": "session_start", "id": "s", "title": "t"}, *Pi().user("x").rows[1:]],
     ),
-    ("Copilot", [{"type": "user.message", "data": {}, "id": "1", "parentId": None}]),
     ("Continue", {"history": [{"message": {"role": "user", "content": "x"}, "contextItems": []}]}),
 ]
 
@@ -98,6 +123,48 @@ async def test_a_session_without_any_text_is_refused_also_under_a_named_format(
     assert [info async for info in store.streams()] == []
 
 
+@pytest.mark.parametrize("kind", ["tool_call", "reasoning", "compaction", "program"])
+async def test_a_line_with_nothing_of_an_item_but_its_type_is_none(
+    kind: str, tmp_path: Path
+) -> None:
+    with pytest.raises(NotATranscript):
+        choose(written(tmp_path / "file.jsonl", [{"type": kind, "text": "Sort.", "id": 7}]), None)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (
+            "\n# aider chat started at 2026-09-01 10:00:00\n\n#### Sort the jars.\n",
+            "aider, as Mark",
+        ),
+        ("TO LLM 2026-09-01T10:00:00\nUSER Sort the jars.\n", "aider's log"),
+    ],
+)
+def test_texts_of_a_program_are_told_by_their_first_line(
+    data: str, reason: str, tmp_path: Path
+) -> None:
+    (tmp_path / "history.md").write_text(data)
+    with pytest.raises(NotATranscript, match=reason):
+        choose(tmp_path / "history.md", None)
+
+
+async def test_a_file_with_a_conversation_in_each_line_is_refused_with_what_to_do(
+    tmp_path: Path,
+) -> None:
+    chat = {"messages": [{"role": "user", "content": "Sort the jars."}]}
+    path = written(tmp_path / "tuning.jsonl", [chat, chat])
+    with pytest.raises(MalformedTranscript, match="import each of several as a file of its own"):
+        await load(MemoryStore(), path)
+
+
+def test_lists_of_exports_are_told_as_their_elements_are(tmp_path: Path) -> None:
+    chats = [{"title": "x", "create_time": 1.5, "mapping": {}}]
+    (tmp_path / "conversations.json").write_text(json.dumps(chats))
+    with pytest.raises(NotATranscript, match="an export of ChatGPT"):
+        choose(tmp_path / "conversations.json", None)
+
+
 async def test_a_search_names_foreign_files_and_they_are_no_error(tmp_path: Path) -> None:
     written(tmp_path / "msg_1.jsonl", [OPENCODE])
     done = await import_paths(MemoryStore(), [tmp_path])
@@ -123,6 +190,8 @@ async def test_a_session_that_only_begins_is_no_session_without_text(tmp_path: P
         [{"role": "user", "content": [{"text": "x"}]}],
         [{"role": "assistant", "tool_calls": []}, {"role": "user", "content": "x"}],
         [{"role": "user", "content": SORT, "ts": 1756720000000}],
+        [{"type": "reasoning", "summary": []}, {"role": "user", "content": "x"}],
+        [{"type": "web_search_call", "action": {"query": "jars"}}],
         [{"type": "message", "role": "user", "content": "x"}],
         [{"role": "user", "content": "x"}, {"role": "assistant", "content": None}],
         ClaudeCode().user([{"type": "image", "source": {"type": "base64", "data": "AA=="}}]).rows,

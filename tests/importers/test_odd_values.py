@@ -18,7 +18,7 @@ from eventctx.importers.source.lines import nanoseconds
 from eventctx.importers.source.values import MAX_DEPTH, REPEATED, REPLACED, decode, read_value
 from eventctx.log.codec import raw_of
 from eventctx.stores.memory import MemoryStore
-from tests.importers.agents import AmplifierLog, OpenHands, Pi
+from tests.importers.agents import AmplifierLog, Copilot, Cursor, OpenHands, Pi
 from tests.importers.given import (
     ClaudeCode,
     Codex,
@@ -29,6 +29,7 @@ from tests.importers.given import (
     records,
     text,
 )
+from tests.importers.outputs import ClaudeStream, CodexExec
 from tests.importers.terminal_agents import Gemini, Qwen, says
 
 CHAT: list[dict[str, Any]] = [
@@ -38,7 +39,11 @@ CHAT: list[dict[str, Any]] = [
 ]
 FILES = {
     "claude-code": ClaudeCode().user("one").answer("m", text("two"), stop_reason="end_turn").data(),
+    "claude-stream": ClaudeStream().user("one").answer("m", text("two")).over().data(),
     "codex": Codex().says("user", "one").says("assistant", "two").data(),
+    "codex-exec": CodexExec().turn().says("one").says("two").over().data(),
+    "copilot": Copilot().user("one").answer("two").data(),
+    "cursor": Cursor().says("user", text("one")).answer(text("two")).data(),
     "gemini-cli": Gemini().user("one").answer("two").data(),
     "qwen-code": Qwen().user("one").answer(says("two")).data(),
     "pi": Pi().user("one").answer(text("two")).data(),

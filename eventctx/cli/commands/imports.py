@@ -82,9 +82,10 @@ def import_command(
     store: str | None,
     as_json: bool,
 ) -> None:
-    """Import transcripts of other agents: Claude Code, Codex, Gemini CLI, Qwen Code, opencode, pi,
-    OpenHands, Amplifier, SWE-agent, mini-swe-agent; recorded HTTP of SDKs (VCR); lists of messages;
-    exports.
+    """Import transcripts of other agents: Claude Code, Codex, Copilot CLI, Cursor, Cline, Roo Code,
+    Gemini CLI, Qwen Code, opencode, pi, OpenHands, Amplifier, SWE-agent, mini-swe-agent; what
+    Claude Code and Codex print; trajectories of Harbor (ATIF); recorded HTTP of SDKs (VCR); lists
+    of messages; exports.
 
     A folder is searched for them; one with a file per event, as OpenHands has it, or Amplifier's of
     a session is a transcript itself. Importing a file again adds only what is new in it. A session

@@ -53,6 +53,10 @@ _PROMPTS: Final = ("system", "instructions")
 _CONTENT: Final = ("content", "tool_calls", "function_call", "refusal", "audio")
 """A message with a role has one of these; without any, it is a line of another program."""
 
+_OF_ITEMS: Final = ("call_id", "summary", "encrypted_content", "action", "output", "outputs")
+_OF_HOSTED: Final = ("queries", "results", "server_label", "code", "container_id", "result")
+"""An item has one of these; many programs write lines with the type of one."""
+
 _LOOKED_AT: Final = 50
 _TIMES: Final = ("timestamp", "created_at", "time", "ts")
 
@@ -128,7 +132,8 @@ def is_plain(value: object) -> bool:
     """Whether a value is a message of a known dialect, by its role or type and by its content."""
     if not isinstance(value, dict) or not is_message(value) or foreign(value):
         return False
-    return "role" not in value or any(key in value for key in _CONTENT)
+    keys = _CONTENT if "role" in value else (*_OF_ITEMS, *_OF_HOSTED)
+    return any(key in value for key in keys)
 
 
 def holds_plain(rows: list[Any]) -> bool:

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from eventctx.importers.formats import qwen
 from eventctx.importers.formats.claude.conversation import ClaudeConversation
 from eventctx.importers.formats.claude.rows import ClaudeRow, decode_row
+from eventctx.importers.formats.google import qwen
 from eventctx.importers.source.items import Ended, FileLine, Item, Parser, never
 from eventctx.importers.source.lines import parse_rows, read_lines
 from eventctx.importers.source.values import BROKEN

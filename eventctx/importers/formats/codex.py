@@ -80,6 +80,7 @@ class _Rollout:
         self.model: str | None = None
         self.provider: str | None = None
         self.window: int | None = None
+        self.total: object = None
         self.events = EventMessages()
         self.turns = Turns()
         self.copied = CopiedHistory()
@@ -239,10 +240,16 @@ class _Rollout:
             yield TurnEnded(line, time, "ok" if event == "task_complete" else "cancelled")
 
     def _count(self, info: object) -> Usage | None:
-        """This call's tokens; ``total_token_usage`` is a running sum and no context size."""
+        """This call's tokens; ``total_token_usage`` is a running sum and no context size.
+
+        Codex counts again when its rate limits changed: the sum is the same, and no call ended.
+        """
         if not isinstance(info, dict):
             return None
         self.window = count(info.get("model_context_window")) or self.window
+        before, self.total = self.total, info.get("total_token_usage")
+        if before is not None and before == self.total:
+            return None
         return read_usage(info.get("last_token_usage"), CODEX)
 
     def _compaction(

@@ -84,6 +84,8 @@ def _document(lines: list[FileLine], name: str) -> JsonDocument:
         remedy = "if a program is still writing it, import it when that is done"
         if isinstance(error, TooDeep):
             remedy = "no program can read it as it is"
+        elif "Extra data" in str(error):
+            remedy = "import each of several as a file of its own"
         raise MalformedTranscript(
             f"{name}: expected one whole JSON document, found {error}; {remedy}"
         ) from error

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Final
 
 MAX_CHARACTERS: Final = 120
-_SAME_IN_EVERY_SESSION: Final = frozenset(("transcript", "context-messages", "events"))
+_SAME_IN_EVERY_SESSION: Final = frozenset(
+    ("transcript", "context-messages", "events", "api_conversation_history")
+)
 _BETWEEN: Final = frozenset(("context-intelligence",))
 _KEPT: Final = frozenset("._-:@+=,()[] ")
 

@@ -221,6 +221,7 @@ class ModelCaller:
             cache_read=used.cache_read,
             cache_write=used.cache_write,
             reasoning=used.reasoning,
+            cache_write_1h=used.cache_write_1h,
         )
         self._run.spend(used)
 

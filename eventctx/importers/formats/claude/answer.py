@@ -153,7 +153,7 @@ class ProviderEdits:
             before = None if before is None else before - tokens["clear_thinking"]
         if edit := known.get("clear_tool_uses"):
             found = self._places.clear_oldest(count(edit.get("cleared_tool_uses")))
-            if found is not None:
+            if found.places:
                 yield ResultsCleared(line, None, "clear_tool_uses", *found, before, inferred=True)
 
     def _fresh_tokens(self, kind: str, edit: dict[str, Any]) -> int:

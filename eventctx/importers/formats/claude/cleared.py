@@ -1,14 +1,17 @@
 """Tool results and thinking that the program, or the provider, cleared.
 
-A ``microcompact_boundary`` names the calls whose results the program cleared. The provider's own
-clearing (``context_management``) counts what it took out of that request, and names nothing: the
-oldest results (``clear_tool_uses``), the thinking of the oldest turns (``clear_thinking``). It
-counts anew for every request, so a number that stays says nothing new.
+A ``microcompact_boundary`` names the calls whose results the program cleared. A
+``content-replacement`` names calls whose results are too long together, and the preview that is
+sent for each. The provider's own clearing (``context_management``) counts what it took out of that
+request, and names nothing: the oldest results (``clear_tool_uses``), the thinking of the oldest
+turns (``clear_thinking``). It counts anew for every request, so a number that stays says nothing
+new.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 from eventctx.importers.source.lines import list_or_empty, object_or_empty
 from eventctx.importers.source.spill_file import SpillFile
@@ -17,8 +20,12 @@ from eventctx.importers.source.values import decode, encode
 INSTEAD: Final = "[Old tool result content cleared]"
 """Claude Code sends this in place of a result."""
 
-Shortened = tuple[tuple[int, ...], tuple[dict[str, Any], ...]]
-"""Places of messages, and the messages as they are sent now."""
+
+class Shortened(NamedTuple):
+    """Places of messages, and the messages as they are sent now."""
+
+    places: tuple[int, ...]
+    messages: tuple[dict[str, Any], ...]
 
 
 class ClearedPlaces:
@@ -26,7 +33,7 @@ class ClearedPlaces:
 
     def __init__(self) -> None:
         self._results: dict[str, int] = {}
-        self._cleared: set[str] = set()
+        self._sent: dict[str, str] = {}
         self._thinking: list[list[int]] = [[]]
         self._without: set[int] = set()
         self._gone: set[int] = set()
@@ -68,22 +75,25 @@ class ClearedPlaces:
             self._gone -= self._taken_out[number]
         self._gone |= places
 
-    def clear(self, calls: list[Any]) -> Shortened | None:
-        """The messages that hold the results of these calls; None if nothing is cleared anew."""
+    def clear(self, sent: Mapping[str, str]) -> Shortened:
+        """The messages that change where these texts are sent for the results of these calls.
+
+        What was cleared stays so; a preview may still be cleared.
+        """
         fresh = [
             one
-            for one in calls
-            if isinstance(one, str) and one in self._results and one not in self._cleared
+            for one, instead in sent.items()
+            if one in self._results and self._sent.get(one) not in (INSTEAD, instead)
         ]
-        self._cleared.update(fresh)
+        self._sent.update((one, sent[one]) for one in fresh)
         found = {self._results[one]: self._cut(self._results[one], one) for one in fresh}
         places = tuple(sorted(found))
-        return (places, tuple([found[place] for place in places])) if found else None
+        return Shortened(places, tuple([found[place] for place in places]))
 
-    def clear_oldest(self, number: int) -> Shortened | None:
+    def clear_oldest(self, number: int) -> Shortened:
         """As ``clear``, of the first results of the conversation."""
         known = [one for one, place in self._results.items() if place not in self._gone]
-        return self.clear(known[:number])
+        return self.clear(dict.fromkeys(known[:number], INSTEAD))
 
     def clear_thinking(self, turns: int) -> frozenset[int]:
         """The messages that lose the thinking of the first turns with some; none is left twice."""
@@ -98,13 +108,20 @@ class ClearedPlaces:
 
     def _cut(self, place: int, call: str) -> dict[str, Any]:
         if place not in self._spilled:
-            block = {"type": "tool_result", "tool_use_id": call, "content": INSTEAD}
+            block = {"type": "tool_result", "tool_use_id": call, "content": self._sent[call]}
             return {"role": "user", "content": [block]}
         message: dict[str, Any] = decode(self._spill.get(self._spilled[place]))
         for block in map(object_or_empty, message["content"]):
-            if _is_result(block) and block.get("tool_use_id") in self._cleared:
-                block["content"] = INSTEAD
+            if _is_result(block) and (instead := self._sent.get(str(block.get("tool_use_id")))):
+                block["content"] = instead
         return message
+
+
+def replacements_in(value: object) -> dict[str, str]:
+    """The texts that the program sends in place of results, by the ids of their calls."""
+    told = list_or_empty(object_or_empty(value).get("replacements"))
+    pairs = [(one.get("toolUseId"), one.get("replacement")) for one in map(object_or_empty, told)]
+    return {call: text for call, text in pairs if isinstance(call, str) and isinstance(text, str)}
 
 
 def _is_result(block: object) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 from eventctx.importers.formats.claude import requests
 from eventctx.importers.formats.claude.answer import AnswerLines, ProviderEdits
-from eventctx.importers.formats.claude.cleared import ClearedPlaces
+from eventctx.importers.formats.claude.cleared import INSTEAD, ClearedPlaces, replacements_in
 from eventctx.importers.formats.claude.route import KeptLines, Route
 from eventctx.importers.formats.claude.rows import (
     KNOWN_KINDS,
@@ -33,6 +33,7 @@ from eventctx.importers.formats.claude.waiting import (
     QUEUED_COMMAND,
     LineOrder,
     MessageQueue,
+    OwnSession,
     WaitingRow,
 )
 from eventctx.importers.source.document import stem
@@ -93,6 +94,7 @@ class ClaudeConversation:
         self.route = Route()
         self.results = ClearedPlaces()
         self.edits = ProviderEdits(self.results)
+        self.named = OwnSession("" if agent else name)
         self.order = LineOrder(self.route.knows)
         self.boundary = Boundary()
         self.linked: set[str] = set()
@@ -103,8 +105,9 @@ class ClaudeConversation:
 
     def row(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         """The items of one line, and of those that waited for it."""
-        for one in self.order.take(WaitingRow(line, data, row)):
-            yield from self._place(self._row(*one))
+        for named in self.named.take(WaitingRow(line, data, row)):
+            for one in self.order.take(named):
+                yield from self._place(self._row(*one))
 
     def _place(self, items: Iterable[Item]) -> Iterator[Item]:
         """The items, whose messages the route takes in their order."""
@@ -132,9 +135,10 @@ class ClaudeConversation:
         self.waited += 1
         spoken = self.sidechain is not None
         first: list[Session] = []
-        if row.sessionId and (spoken or row.isSidechain is not None):
+        named = self.named.own or row.sessionId
+        if named and (spoken or row.isSidechain is not None):
             agent = self.agent or (row.agentId if row.isSidechain else None)
-            first = [self._begin(time_of(row), row.sessionId, agent, source_of(row))]
+            first = [self._begin(time_of(row), named, agent, source_of(row))]
         elif self.waited >= _LINES_WITHOUT_SESSION or spoken:
             first = [self._begin(time_of(row), row.sessionId or stem(self.name), None)]
         return (*first, *self._items(line, data, row))
@@ -174,6 +178,8 @@ class ClaudeConversation:
             return self._request(line, data, row)
         if kind in ("queue-operation", "attachment"):
             return self._queue_line(line, data, row)
+        if kind == "content-replacement":
+            return chain((Raw(line, kind, data),), self._replace(line, row, data))
         if kind != "system":
             return (Raw(line, kind or "untyped", data, kind in KNOWN_KINDS),)
         return self._system(line, data, row)
@@ -202,6 +208,9 @@ class ClaudeConversation:
 
     def _progress(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         raw = Raw(line, "progress", data)
+        if not self.route.knows(row.uuid):
+            # What hooks report is between an answer and the next prompt.
+            self.route.enter(row.uuid, row.parentUuid, line)
         return (raw, *self._linked(line, row, agent_in(row.data).agentId, row.parentToolUseID))
 
     def _linked(
@@ -250,10 +259,27 @@ class ClaudeConversation:
         yield from self._deliver(line)
         facts = object_or_empty(row.microcompactMetadata)
         how = "microcompact:manual" if facts.get("trigger") == "manual" else "microcompact"
-        calls = list_or_empty(facts.get("compactedToolIds"))
-        if found := self.results.clear(calls):
-            tokens = count(facts.get("preTokens")) or None
-            yield ResultsCleared(line, time_of(row), how, *found, tokens_before=tokens)
+        named = list_or_empty(facts.get("compactedToolIds"))
+        sent = {one: INSTEAD for one in named if isinstance(one, str)}
+        tokens = count(facts.get("preTokens"))
+        yield from self._send_instead(line, time_of(row), how, sent, tokens)
+
+    def _replace(self, line: int, row: ClaudeRow, data: bytes) -> Iterator[Item]:
+        if sent := replacements_in(value_of(data)):
+            yield from self._close()
+            yield from self._deliver(line)
+            yield from self._send_instead(line, time_of(row), "content-replacement", sent)
+
+    def _send_instead(
+        self, line: int, time: int | None, how: str, sent: dict[str, str], tokens: int = 0
+    ) -> Iterator[Item]:
+        """The step that sends other texts for results; with its size also if none is known.
+
+        A file may begin after the results.
+        """
+        found = self.results.clear(sent)
+        if found.places or (sent and tokens):
+            yield ResultsCleared(line, time, how, *found, tokens_before=tokens or None)
 
     def _retract(self, line: int, row: ClaudeRow) -> Iterator[Item]:
         """The answers that the program took out of the conversation, after a refusal."""
@@ -400,6 +426,13 @@ class ClaudeConversation:
 
     def end(self, ended: Ended) -> Iterator[Item]:
         """The items left at the end of the file."""
+        unnamed = self.named.first
+        if unnamed is not None and not ended():
+            yield Waiting(unnamed.line, "no line names the file's own session yet")
+            return
+        for named in self.named.rest():
+            for one in self.order.take(named):
+                yield from self._place(self._row(*one))
         if self.session is None:
             if not ended():
                 yield Waiting(1, "no line names the session yet")

@@ -22,12 +22,25 @@ KNOWN_KINDS: Final = frozenset(
         "file-history-snapshot",
         "queue-operation",
         "summary",
+        "agent-color",
+        "agent-name",
+        "agent-setting",
+        "ai-title",
         "atis-latch",
+        "attribution-snapshot",
+        "bridge-session",
         "cost-state",
+        "custom-title",
+        "frame-link",
         "last-prompt",
         "mode",
+        "permission-mode",
         "pr-link",
+        "relocated",
+        "tag",
+        "task-summary",
         "tools-used",
+        "worktree-state",
         "system/compact_boundary",
         "system/microcompact_boundary",
         "system/stop_hook_summary",
@@ -36,11 +49,12 @@ KNOWN_KINDS: Final = frozenset(
         "system/api_error",
         "system/api_refusal",
         "system/model_refusal_fallback",
+        "system/error",
         "system/informational",
     )
 )
-"""Kinds of lines without a message, as 2.0.76 to 2.1.42 and 2.1.330 write them. A line of another
-kind is kept, too, and counts as not understood."""
+"""Kinds of lines without a message, as 2.0.76 to 2.1.330 write them. A line of another kind is
+kept, too, and counts as not understood."""
 
 _MOST_MILLISECONDS: Final = 10**11
 _SPACED: Final = re.compile(rb'"(?:message|shape)"\s*:\s*$')

@@ -1,4 +1,4 @@
-"""Lines that wait: for the line that they follow, and queued messages for the next request.
+"""Lines that wait: for their session's name, for the line that they follow, for the next request.
 
 The program writes its lines at once, not in turn, so the result of a quick tool may come before its
 call. Such a line waits here for the line that it follows, for a few lines at most; a parent that
@@ -7,6 +7,7 @@ was never written changes nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -40,6 +41,47 @@ class WaitingRow(NamedTuple):
     line: int
     data: bytes
     row: ClaudeRow
+
+
+_UUID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
+
+
+_OF_ANOTHER: Final = 4
+"""Lines with another session's id after which it is the file's name that is another's."""
+
+
+class OwnSession:
+    """The session that a file is of, where its first lines name the one that it comes from.
+
+    Claude Code names a file after its session. Where it goes on in a new file, as with a plan whose
+    context was cleared, the first lines may still bear the id of the old one.
+    """
+
+    def __init__(self, file: str) -> None:
+        named = _UUID.search(file)
+        self.own: str | None = None
+        self._hoped = None if named is None else named[0]
+        self._held: list[WaitingRow] = []
+
+    @property
+    def first(self) -> WaitingRow | None:
+        """The row that waits."""
+        return self._held[0] if self._held else None
+
+    def take(self, new: WaitingRow) -> list[WaitingRow]:
+        """The rows whose session is known with ``new``."""
+        session = new.row.sessionId
+        if self._hoped is None or new.row.isSidechain or (session is None and not self._held):
+            return [new]
+        self._held.append(new)
+        if session == self._hoped:
+            self.own = session
+        return self.rest() if self.own or len(self._held) >= _OF_ANOTHER else []
+
+    def rest(self) -> list[WaitingRow]:
+        """The rows that still wait; none waits any more."""
+        rows, self._held, self._hoped = self._held, [], None
+        return rows
 
 
 class _Waits(NamedTuple):

@@ -12,7 +12,9 @@ const HARNESS_ELEMENTS = [
   'environment_context', 'user_instructions', 'user_shell_command', 'turn_aborted',
   'subagent_notification', 'skill', 'hook_prompt', 'extension_context', 'teammate-message',
   'codex_internal_context', 'recommended_plugins', 'ci-monitor-event',
-  'ide_opened_file', 'ide_selection', 'environment_details',
+  'ide_opened_file', 'ide_selection',
+  'current_datetime', 'reminder', 'system_notification', 'user_shell_command_output',
+  'environment_details', 'system_reminder', 'timestamp',
 ];
 
 /** How other texts of a harness begin and end; after the end may come a person's words. */

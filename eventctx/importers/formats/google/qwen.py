@@ -2,7 +2,7 @@
 
 A record whose parent is not the one before it goes back to that parent: what came after it was
 taken back. A compression holds the whole history that the program goes on with
-(``google_history.py``). A subagent's file holds its text and each of its calls in records of their
+(``history.py``). A subagent's file holds its text and each of its calls in records of their
 own, which are one answer up to the next result or round.
 """
 
@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from eventctx.importers.formats.google_contents import GoogleContents, is_results
-from eventctx.importers.formats.google_history import History, InPlace
+from eventctx.importers.formats.google.contents import GoogleContents, is_results
+from eventctx.importers.formats.google.history import History, InPlace
 from eventctx.importers.source.document import stem
 from eventctx.importers.source.items import (
     CallEnded,

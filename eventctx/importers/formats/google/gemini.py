@@ -4,7 +4,7 @@ A record of the JSONL is written again, with the same ``id``, when the answer's 
 when its tools have ended: the last one counts. So an answer waits for the next record. A person's
 message waits for the answer to it, because records without a model that a new history follows
 (``$set`` with ``messages``) are that history's, such as the summary of a compression
-(``google_history.py``).
+(``history.py``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from eventctx.importers.formats.gemini_records import (
+from eventctx.importers.formats.google.contents import (
+    GoogleContents,
+    calls_in,
+    is_results,
+    results_in,
+)
+from eventctx.importers.formats.google.gemini_records import (
     SCREEN,
     TYPES,
     answer_blocks,
@@ -26,13 +32,7 @@ from eventctx.importers.formats.gemini_records import (
     tools_ended_at,
     tools_of,
 )
-from eventctx.importers.formats.google_contents import (
-    GoogleContents,
-    calls_in,
-    is_results,
-    results_in,
-)
-from eventctx.importers.formats.google_history import History
+from eventctx.importers.formats.google.history import History
 from eventctx.importers.source.document import first_record, read_object, stem
 from eventctx.importers.source.items import (
     CallEnded,
@@ -106,7 +106,8 @@ def _document(
 
 def _begins_document(line: FileLine) -> bool:
     """Whether a line without a whole record is the first one of a document of many lines."""
-    return line.data.rstrip().endswith((b"{", b"[", b","))
+    text = line.data.strip()
+    return text.startswith(b"{") and text.endswith((b"{", b"[", b","))
 
 
 class _Held(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from eventctx.importers.formats.google_contents import results_in
+from eventctx.importers.formats.google.contents import results_in
 from eventctx.importers.source.items import CompactionItem, Item, ResultsCleared, Undone
 
 CONTEXT: Final = "<session_context>"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from eventctx.importers.formats.google_contents import GoogleContents, calls_in, results_in
-from eventctx.importers.formats.google_history import CONTEXT
+from eventctx.importers.formats.google.contents import GoogleContents, calls_in, results_in
+from eventctx.importers.formats.google.history import CONTEXT
 from eventctx.importers.source.lines import (
     list_or_empty,
     nanoseconds,

@@ -1,0 +1,145 @@
+"""Small synthetic outputs of programs, and trajectories: Claude Code, Codex, ATIF."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+from tests.importers.given import jsonl
+
+
+class ClaudeStream:
+    """Lines of ``claude -p --output-format stream-json``."""
+
+    def __init__(self, session: str = "claude-1") -> None:
+        self.rows: list[dict[str, Any]] = []
+        self._session = session
+        tools = {"tools": ["Bash"], "mcp_servers": []}
+        self.line("system", subtype="init", model="claude-test-1", **tools)
+
+    def line(self, kind: str, **fields: Any) -> ClaudeStream:
+        uuid = f"u{len(self.rows) + 1}"
+        self.rows.append({"type": kind, **fields, "session_id": self._session, "uuid": uuid})
+        return self
+
+    def user(self, content: Any, agent: str | None = None, **fields: Any) -> ClaudeStream:
+        message = {"role": "user", "content": content}
+        return self.line("user", message=message, parent_tool_use_id=agent, **fields)
+
+    def result(self, call_id: str, value: str = "done", agent: str | None = None) -> ClaudeStream:
+        block = {"tool_use_id": call_id, "type": "tool_result", "content": value}
+        return self.user([block], agent, tool_use_result={"stdout": value})
+
+    def answer(
+        self, message_id: str, *blocks: dict[str, Any], agent: str | None = None, **fields: Any
+    ) -> ClaudeStream:
+        usage = {"input_tokens": 3, "cache_creation_input_tokens": 40, "output_tokens": 1}
+        message = {
+            "model": "claude-test-1",
+            "id": message_id,
+            "type": "message",
+            "role": "assistant",
+            "content": list(blocks),
+            "stop_reason": None,
+            "usage": {**usage, "cache_read_input_tokens": 500},
+        }
+        return self.line("assistant", message=message, parent_tool_use_id=agent, **fields)
+
+    def event(self, kind: str, **fields: Any) -> ClaudeStream:
+        event = {"type": kind, **fields}
+        return self.line("stream_event", event=event, parent_tool_use_id=None)
+
+    def system(self, subtype: str, **fields: Any) -> ClaudeStream:
+        return self.line("system", subtype=subtype, **fields)
+
+    def over(self, subtype: str = "success", **fields: Any) -> ClaudeStream:
+        told = {"num_turns": 1, "duration_ms": 1500, "total_cost_usd": 0.01, "result": "end"}
+        failed = subtype != "success"
+        return self.line("result", subtype=subtype, **{"is_error": failed, **told, **fields})
+
+    def data(self) -> bytes:
+        return jsonl(self.rows)
+
+
+class CodexExec:
+    """Lines of ``codex exec --json``."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = [{"type": "thread.started", "thread_id": "thread-1"}]
+        self._numbers = itertools.count()
+
+    def line(self, kind: str, **fields: Any) -> CodexExec:
+        self.rows.append({"type": kind, **fields})
+        return self
+
+    def turn(self) -> CodexExec:
+        return self.line("turn.started")
+
+    def item(self, step: str, kind: str, item: str = "", **fields: Any) -> CodexExec:
+        named = item or f"item_{next(self._numbers)}"
+        return self.line(f"item.{step}", item={"id": named, "type": kind, **fields})
+
+    def says(self, value: str, kind: str = "agent_message") -> CodexExec:
+        return self.item("completed", kind, text=value)
+
+    def runs(self, item: str, command: str = "ls") -> CodexExec:
+        going = {"aggregated_output": "", "exit_code": None, "status": "in_progress"}
+        return self.item("started", "command_execution", item, command=command, **going)
+
+    def ran(self, item: str, output: str = "ok", code: int = 0) -> CodexExec:
+        status = "failed" if code else "completed"
+        over = {"aggregated_output": output, "exit_code": code, "status": status}
+        return self.item("completed", "command_execution", item, command="ls", **over)
+
+    def over(self) -> CodexExec:
+        return self.line("turn.completed", usage={"input_tokens": 50, "output_tokens": 5})
+
+    def data(self) -> bytes:
+        return jsonl(self.rows)
+
+
+class Atif:
+    """The steps of an ATIF trajectory."""
+
+    def __init__(self, **root: Any) -> None:
+        self.steps: list[dict[str, Any]] = []
+        agent = {"name": "terminus-2", "version": "2.0.0", "model_name": "test-model"}
+        self.root = {"schema_version": "ATIF-v1.8", "session_id": "run-1", "agent": agent, **root}
+
+    def step(self, source: str, message: Any, **fields: Any) -> Atif:
+        number = len(self.steps) + 1
+        stamp = f"2026-01-01T10:00:{number:02d}Z"
+        step = {"step_id": number, "timestamp": stamp, "source": source, "message": message}
+        self.steps.append({**step, **fields})
+        return self
+
+    def acts(self, message: str, *calls: str, prompt: int = 0, **fields: Any) -> Atif:
+        """An agent's step; ``calls`` are names of calls."""
+        made = [
+            {"tool_call_id": one, "function_name": "run", "arguments": {"keys": one}}
+            for one in calls
+        ]
+        told = {"prompt_tokens": prompt, "completion_tokens": 7, "cached_tokens": 5}
+        if made:
+            fields["tool_calls"] = made
+        if prompt:
+            fields["metrics"] = told
+        return self.step("agent", message, **fields)
+
+    def document(self, **root: Any) -> dict[str, Any]:
+        return {**self.root, "steps": self.steps, **root}
+
+    def data(self, **root: Any) -> bytes:
+        return json.dumps(self.document(**root)).encode()
+
+
+def seen(*results: tuple[str | None, Any], **fields: Any) -> dict[str, Any]:
+    """An observation: a call's name, or None, and a content, for each result."""
+    rows: list[dict[str, Any]] = [
+        {"source_call_id": call, "content": content, **fields}
+        if call is not None
+        else {"content": content, **fields}
+        for call, content in results
+    ]
+    return {"results": rows}

@@ -31,7 +31,7 @@ function spansOfMachines(text, at) {
   const spans = [];
   /** @type {{start: number, stop: number} | null} */
   let run = null;
-  for (const { start, stop, kind } of blocksOf(text, at)) {
+  for (const { start, stop, kind } of pastedKinds(text, at)) {
     if (kind === 'machine' && run) {
       run = { start: run.start, stop };
       continue;
@@ -44,7 +44,7 @@ function spansOfMachines(text, at) {
 }
 
 /** @param {string} text @param {number} from */
-function blocksOf(text, from) {
+function pastedKinds(text, from) {
   /** @type {{start: number, stop: number, kind: string}[]} */
   const blocks = [];
   let at = from;

@@ -16,7 +16,7 @@ from eventctx.cli.output.screen import Screen, progress
 from eventctx.cli.output.session_table import age, show_sessions
 from eventctx.importers.detect import passed_over
 from eventctx.importers.format_table import known_folders
-from eventctx.importers.found import SESSIONS, FileState, search
+from eventctx.importers.found import FileState, search
 from eventctx.importers.known_files import KnownFiles
 from eventctx.importers.many import import_paths
 from eventctx.queries.read_errors import ReadErrors
@@ -93,7 +93,7 @@ def _found() -> list[FoundFile]:
         for folder in known_folders(Path.home(), os.environ)
         if folder.path.is_dir()
         for path, states in search(folder.path).files.items()
-        if path.endswith(SESSIONS)
+        if folder.holds(path)
     ]
     return sorted(found, key=lambda one: one.modified, reverse=True)
 

@@ -19,6 +19,7 @@ a grown file finds the same items. The files of ``tests/importers/growing.py`` t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -43,30 +44,40 @@ from eventctx.importers.formats import (
 from eventctx.importers.formats.cassettes import cassette, tape
 from eventctx.importers.formats.cline import cline
 from eventctx.importers.formats.google import gemini, gemini_records, qwen
+from eventctx.importers.source.companions import TASK
 from eventctx.importers.source.items import FileLine, Parser
 from eventctx.importers.source.naming import named_by_folder
 from eventctx.importers.source.source import folder_name
 
 
 class KnownFolder(NamedTuple):
-    """A folder of sessions and the program that writes it."""
+    """A folder of sessions, the program that writes it, and the end of its sessions' paths."""
 
     program: str
     path: Path
+    files: str
+
+    def holds(self, path: str) -> bool:
+        """Whether a path in the folder is that of a session."""
+        return re.search(rf"(?:{self.files})\Z", path) is not None
 
 
 class ProgramHome(NamedTuple):
-    """``below`` a program's folder are its sessions; the environment may name another folder."""
+    """``below`` a program's folder are its sessions; the environment may name another folder.
+
+    ``files`` is an expression for the end of their paths: programs keep other files there, too.
+    """
 
     program: str
     folder: str
     below: str
     variable: str | None = None
+    files: str = r"\.jsonl"
 
     def sessions(self, home: Path, environment: Mapping[str, str]) -> KnownFolder:
         """The folder of sessions of the person whose home folder is ``home``."""
         moved = environment.get(self.variable) if self.variable else None
-        return KnownFolder(self.program, Path(moved or home / self.folder) / self.below)
+        return KnownFolder(self.program, Path(moved or home / self.folder) / self.below, self.files)
 
 
 def _own_name(path: Path) -> str:
@@ -202,7 +213,7 @@ _ROWS: Final = (
         "Cursor agent transcript (JSONL or text)",
         cursor.parse,
         is_row=cursor.is_row,
-        home=ProgramHome("Cursor", ".cursor", "projects"),
+        home=ProgramHome("Cursor", ".cursor", "projects", files=r"\.jsonl|\.txt"),
         by_file=True,
         has_agents=True,
     ),
@@ -213,11 +224,11 @@ _ROWS: Final = (
         is_document=cline.is_document,
         called=named_by_folder,
         whole=cline.with_companions,
-        home=ProgramHome("Cline", ".cline/data", "sessions", "CLINE_DATA_DIR"),
+        home=ProgramHome("Cline", ".cline/data", "sessions", "CLINE_DATA_DIR", r"\.messages\.json"),
         also=(
-            ProgramHome("Cline", ".cline/data", "tasks", "CLINE_DATA_DIR"),
+            ProgramHome("Cline", ".cline/data", "tasks", "CLINE_DATA_DIR", re.escape(TASK)),
             *[
-                ProgramHome(program, editor, f"globalStorage/{name}/tasks")
+                ProgramHome(program, editor, f"globalStorage/{name}/tasks", files=re.escape(TASK))
                 for editor in _EDITORS
                 for program, name in _CLINES
             ],
@@ -231,7 +242,7 @@ _ROWS: Final = (
         is_row=gemini_records.is_row,
         is_document=gemini_records.is_document,
         called=gemini.called,
-        home=ProgramHome("Gemini CLI", ".gemini", "tmp"),
+        home=ProgramHome("Gemini CLI", ".gemini", "tmp", files=r"/chats/session-[^/]*\.jsonl?"),
     ),
     Format(
         "qwen-code",
@@ -280,7 +291,7 @@ _ROWS: Final = (
         is_file=opencode_storage.is_session_file,
         others=opencode.others,
         whole=opencode_storage.with_messages,
-        home=ProgramHome("opencode", ".local/share", "opencode", "XDG_DATA_HOME"),
+        home=ProgramHome("opencode", ".local/share", "opencode", "XDG_DATA_HOME", ""),
     ),
     Format(
         OPENHANDS,

@@ -15,15 +15,12 @@ from typing import Final, NamedTuple
 from eventctx.errors import UnreadableFile
 from eventctx.importers.detect import is_transcript_folder
 from eventctx.importers.formats import opencode_storage
-from eventctx.importers.source.companions import TASK, companions, owner_of
+from eventctx.importers.source.companions import companions, owner_of
 from eventctx.importers.source.lines import unreadable
 from eventctx.importers.source.source import is_event_path
 
 ENDINGS: Final = (".jsonl", ".json", ".traj", ".ndjson", ".yaml", ".yml")
 """The endings of the files that a search of a folder takes."""
-
-SESSIONS: Final = (".jsonl", ".txt", ".messages.json", TASK)
-"""The endings of sessions among the files of known programs; ``.txt`` is Cursor's alone."""
 
 SUBAGENTS: Final = "subagents"
 """The folder of subagents' files, in a folder with the name of a Claude Code session."""

@@ -13,6 +13,7 @@ import eventctx
 from tests.cli.test_terminal import Terminal
 from tests.importers.agents import ClineTask, Copilot
 from tests.importers.given import ClaudeCode, text
+from tests.importers.terminal_agents import Gemini, OpenCode
 
 pytestmark = pytest.mark.slow
 
@@ -65,13 +66,24 @@ def test_sessions_of_programs_that_keep_no_jsonl_are_found_too(home: Path) -> No
     copilot = home / ".copilot" / "session-state" / "cp-1" / "events.jsonl"
     copilot.parent.mkdir(parents=True)
     copilot.write_bytes(Copilot().user("Mend the roof").answer("Mended.").data())
+    chats = home / ".gemini" / "tmp" / "shed" / "chats"
+    chats.mkdir(parents=True)
+    (chats / "session-2026-01-02T03-04-aaaaaaaa.json").write_bytes(
+        Gemini().user("Oil the door").answer("Oiled.").document()
+    )
+    (chats.parent / "logs.json").write_text("[]")
+    log = OpenCode().user("Cut the hedge").answer({"type": "text", "text": "Cut."})
+    log.storage(home / "data" / "opencode" / "storage")
     with Terminal() as terminal:
         asked = terminal.until("Read them?")
-        assert all(one in asked for one in ("Cline", "Cursor", "Copilot CLI"))
+        assert all(
+            one in asked for one in ("Cline", "Cursor", "Copilot CLI", "Gemini CLI", "opencode")
+        )
         terminal.type("y\r")
         shown = terminal.all()
-    assert "Read 3 sessions in" in shown and "not read" not in shown
-    assert all(one in shown for one in ("Sort the jars", "Paint the fence", "Mend the roof"))
+    assert "Read 5 sessions in" in shown and "not read" not in shown
+    words = ("Sort the jars", "Paint the fence", "Mend the roof", "Oil the door", "Cut the hedge")
+    assert all(one in shown for one in words)
 
 
 def test_nothing_is_read_or_made_without_consent(home: Path) -> None:

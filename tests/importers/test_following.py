@@ -486,7 +486,7 @@ def test_further_folders_of_a_program_are_known_where_they_exist(tmp_path: Path)
     tasks.mkdir(parents=True)
     (tmp_path / ".cline" / "data" / "tasks").mkdir(parents=True)
     found = known_folders(tmp_path, {})
-    assert ("Roo Code", tasks) in found
+    assert ("Roo Code", tasks) in {(one.program, one.path) for one in found}
     assert [one.path.name for one in found if one.program == "Cline"] == ["sessions", "tasks"]
 
 

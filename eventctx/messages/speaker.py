@@ -54,7 +54,6 @@ _TO_THE_END: Final = (
     "[Index: what this conversation held before",
     "[From the host: texts that it keeps in view]",
     "Stop hook feedback:",
-    "Your task is to create a detailed summary of the conversation so far",
     "This is the Gemini CLI. We are setting up the context for our chat.",
     "System: Please continue.",
     "[ERROR] You did not use a tool in your previous response!",

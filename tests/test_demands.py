@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventctx.messages.demands import CUES, MOST_DEMANDS, demands_in, demands_of
+from eventctx.messages.demands import (
+    KEEPING,
+    MOST_DEMANDS,
+    OBLIGING,
+    OTHER_WORDS,
+    STRONG,
+    WISHING,
+    demands_in,
+    demands_of,
+)
 from eventctx.messages.facts_reader import read_facts
 
 
@@ -41,13 +50,16 @@ def test_what_a_harness_wrote_into_a_text_is_nobodys_demand() -> None:
 
 
 def test_of_too_many_the_strong_ones_are_taken_in_their_order() -> None:
-    lines = [f"Please look at file {n}." for n in range(20)]
+    lines = [f"Please keep file {n} there." for n in range(20)]
     lines[15] = "Never touch file 15 again."
     found = demands_of("\n".join(lines))
     assert found == (*lines[: MOST_DEMANDS - 1], lines[15])
 
 
-@given(st.lists(st.sampled_from([*CUES, "the file", "now.", "\n", "Then", "  ", "é"]), max_size=40))
+PIECES = (*STRONG, *KEEPING, *OBLIGING, *OTHER_WORDS, "the file", "now.", "\n", "Then", "  ", "é")
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=40))
 def test_every_demand_stands_in_its_text_word_by_word(words: list[str]) -> None:
     text = " ".join(words)
     for demand in demands_of(text):
@@ -55,20 +67,92 @@ def test_every_demand_stands_in_its_text_word_by_word(words: list[str]) -> None:
         assert "\n" not in demand
 
 
-@pytest.mark.parametrize("cue", CUES)
-@pytest.mark.parametrize(
-    "text", ["then {} it now", "THEN {} IT NOW", "then é{} it now", "(then {}, it)"]
-)
+@pytest.mark.parametrize("cue", (*STRONG, *KEEPING, *OBLIGING, *WISHING, *OTHER_WORDS))
+@pytest.mark.parametrize("text", ["{} mine now", "{} MINE NOW", "(then, {} mine now)"])
 def test_each_cue_is_seen_in_a_message_as_in_its_sentences(cue: str, text: str) -> None:
     for written in (cue, cue.replace("'", "’")):
-        whole = text.format(written.upper() if text.isupper() else written)
+        whole = text.format(written.upper() if text.isupper() and "ß" not in cue else written)
         assert demands_of(whole) == (whole,)
         assert read_facts({"role": "user", "content": whole}).demands == 1
 
 
 def test_sentences_end_at_marks_before_capitals_at_tags_and_at_wide_marks() -> None:
-    text = "Use tabs here.) Never push it.<b>Keep the old name</b>please do that。Stop at once now"
+    text = "Use tabs here.) Never push it.<b>Keep the old name</b>please use that。Stop at once now"
     assert demands_of(text) == (
-        *("Use tabs here.", "Never push it.", "Keep the old name", "please do that"),
+        *("Use tabs here.", "Never push it.", "Keep the old name", "please use that"),
         "Stop at once now",
+    )
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "Fass die Datei config/secrets.yaml niemals an.",
+        "Die Tests darf niemand löschen, du musst sie behalten.",
+        "Ne touche pas au fichier de configuration.",
+        "Utilisez toujours des tabulations.",
+        "No toques el archivo de configuración.",
+        "Nunca cambies la versión del paquete.",
+        "Não altere o arquivo de configuração.",
+        "Non toccare mai il file di configurazione.",
+        "Nigdy nie zmieniaj tego pliku.",
+        "Никогда не трогай этот файл.",
+        "Не трогай файл настроек.",
+        "永远不要修改这个文件",
+        "绝不要碰 config/secrets.yaml 文件",
+        "このファイルは絶対に変更しないでください",
+        "이 파일은 절대 수정하지 마세요.",
+        "इस फ़ाइल को कभी मत बदलना",
+    ],
+)
+def test_a_rule_in_another_language_is_a_demand(rule: str) -> None:
+    assert demands_of(rule) == (rule,)
+    assert read_facts({"role": "user", "content": rule}).demands == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Which of the files must never change?",
+        "do we need to keep the old parser",
+        "Please explain it.",
+        "I don't understand what it does there.",
+        "The run failed, I guess the cache should be empty.",
+        "> You must never do that again.",
+        "2026-01-02T10:00:00 ERROR you must never do that",
+        "src/parse.py:14: you must use a list here",
+        "No tests were found in the folder.",
+        "Warum muss das so lange dauern?",
+        "为什么不能保存？",
+    ],
+)
+def test_a_question_a_report_a_quote_and_a_request_for_an_answer_are_no_demands(text: str) -> None:
+    assert demands_of(text) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Follow the style of the files around it.",
+        "Once done, clean up the branches.",
+        "When you finish a step, write one line about it.",
+        "Write each number as a word.",
+        "no new dependencies here!",
+        "important not to push before the review",
+        "i basically want one file per command",
+    ],
+)
+def test_a_command_a_wish_and_what_comes_after_a_condition_are_demands(text: str) -> None:
+    assert demands_of(text) == (text,)
+
+
+def test_a_sentence_ends_before_a_small_letter_but_not_in_a_name_or_an_abbreviation() -> None:
+    text = "it works now. never touch main.py again. use v1.2 e.g. for the tests. is it done?"
+    assert demands_of(text) == ("never touch main.py again.", "use v1.2 e.g. for the tests.")
+
+
+def test_a_pasted_block_holds_no_demands() -> None:
+    log = "\n".join([f"{n:04d}-01-02 you must never do that = {n};" for n in range(80)])
+    assert demands_of(f"Never push this.\n\n{log}\n\nIt must stay small.") == (
+        *("Never push this.", "It must stay small."),
     )

@@ -90,7 +90,7 @@ MOST_FILES = {
     "importers": 83,
     "log": 15,
     "mcp": 5,
-    "messages": 23,
+    "messages": 24,
     "orchestrators": 30,
     "policies": 20,
     "projections": 59,

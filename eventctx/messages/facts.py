@@ -28,6 +28,8 @@ actions are text is a result; a model's text tells whether it holds an action.
 7: the finds of a provider's search count nothing: the searching call reports them in its prompt.
 8: what a person pasted counts as ``outcome``.
 9: texts are weighed (``weight``, ``dense``). Signed thinking without text counts by its signature.
+Demands are told by the form of a sentence, in twelve languages; questions, quotes and pasted blocks
+hold none. Task notifications in JSON and the tabs of an editor count as a harness's.
 """
 
 FIRST_WITH_DEMANDS: Final = 5

@@ -15,7 +15,7 @@ import msgspec
 
 from eventctx.errors import InvalidMessage
 from eventctx.messages import response_items as items
-from eventctx.messages.demands import LETTERS_ONLY, MARKS, demands_in
+from eventctx.messages.demands import demands_in, has_mark
 from eventctx.messages.facts import READER, Dialect, Facts, Kind, Medium, as_observation
 from eventctx.messages.media import image_medium, shown_of
 from eventctx.messages.parts import (
@@ -75,7 +75,7 @@ def read_facts(
     spoken = human and (found.prose > 0 or not results)
     kind = _kind(role, human, bool(results))
     is_models = kind == "assistant"
-    demands = demands_in(message) if spoken and _has_cue(texts) else ()
+    demands = demands_in(message) if spoken and any(map(has_mark, texts)) else ()
     long = spoken and not results and found.prose > LEAST_CHARACTERS
     pasted = _count_pasted(message) if long else 0
     sizes = _measure_texts(found, count)
@@ -227,15 +227,6 @@ def _unpaired_ids(parts: list[Part]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         tuple([call_id for call_id in calls if call_id not in results]),
         tuple([call_id for call_id in results if call_id not in calls]),
     )
-
-
-def _has_cue(texts: list[str]) -> bool:
-    """Whether a person's words may hold a demand; seen here, since most messages hold none."""
-    for text in texts:
-        words = text.lower().encode("ascii", "replace").translate(LETTERS_ONLY).split()
-        if not MARKS.isdisjoint(words):
-            return True
-    return False
 
 
 def _dialect(message: dict[str, Any], item: str) -> Dialect:

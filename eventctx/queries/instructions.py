@@ -12,6 +12,7 @@ from eventctx.log.events import Known
 from eventctx.log.naming import demand_name, message_name, position_name, request_name
 from eventctx.log.plan import numbers_in
 from eventctx.log.store import Address
+from eventctx.messages.superseding import find_superseded
 from eventctx.projections import instructions
 from eventctx.projections.instructions import Demanding, InstructionsState, Phase, RemovedBy
 from eventctx.projections.view.refs import InsertionRef
@@ -71,7 +72,8 @@ class Instruction(msgspec.Struct, frozen=True, kw_only=True):
     ``stands`` is how the view asked about holds it, ``where`` as in a run; None for one that was
     taken back or left the transcript, and so holds no longer. ``requests`` counts those that it
     held in, ``held_in`` those of them that held it in any form, word by word. ``absent_since`` is
-    the first request of those in a row, up to the view, that did not.
+    the first request of those in a row, up to the view, that did not. ``superseded_by`` names the
+    later demand (``#40.1``) that says the same with another value; then ``stands`` is None, too.
     """
 
     name: str
@@ -87,6 +89,7 @@ class Instruction(msgspec.Struct, frozen=True, kw_only=True):
     runs: tuple[HeldRun, ...]
     taken_back: TakenBack | None = None
     left: LeftTranscript | None = None
+    superseded_by: str | None = None
 
     @property
     def is_absent(self) -> bool:
@@ -99,7 +102,8 @@ class Instructions(msgspec.Struct, frozen=True):
 
     ``about`` names the request (``2.3``) whose view the answer is about; None for the view as it
     stands now. ``requests`` counts those up to there, ``known`` by how each is known. ``counts``
-    has the demands that hold by ``stands``. ``erased`` messages may have held demands, too.
+    has the demands that hold by ``stands``; ``superseded`` do not, since a later one took their
+    place. ``erased`` messages may have held demands, too.
     ``sealed`` summaries were encrypted: their contents are not known.
     """
 
@@ -114,6 +118,7 @@ class Instructions(msgspec.Struct, frozen=True):
     erased: int
     sealed: int
     instructions: tuple[Instruction, ...]
+    superseded: int = 0
 
 
 class LedgerTexts(NamedTuple):
@@ -159,6 +164,22 @@ class Ledger:
                 self._saying.setdefault(one_line(sentence), []).append(one)
         self._removed = {one.number: one for one in state.removed}
         self._withdrawn = {(one.event.number, one.event.demand): one for one in state.withdrawn}
+        self._later = self._superseded()
+
+    def _superseded(self) -> dict[tuple[int, int], tuple[Demanding, int]]:
+        """The demands, by message and place, that a later one which holds has replaced."""
+        holding = [
+            (asked, place, sentence)
+            for asked in self._state.demanding
+            for place, sentence in enumerate(self._texts.demands[asked.ref.number], 1)
+            if asked.ref.number not in self._removed
+            and (asked.ref.number, place) not in self._withdrawn
+        ]
+        found = find_superseded([(asked.ref.number, said) for asked, _, said in holding])
+        return {
+            (holding[one][0].ref.number, holding[one][1]): holding[other][:2]
+            for one, other in found.items()
+        }
 
     def make(self, session: str, about: str | None, sealed: int) -> Instructions:
         """The answer. ``sealed`` summaries are encrypted."""
@@ -177,6 +198,7 @@ class Ledger:
             self._texts.erased,
             sealed,
             found,
+            sum(one.superseded_by is not None for one in found),
         )
 
     def _of_message(self, asked: Demanding) -> Iterator[Instruction]:
@@ -191,13 +213,15 @@ class Ledger:
         for ended in (removed, withdrawn):
             if ended is not None:
                 until = min(until, ended.request)
+        later = self._later.get((number, demand))
+        until = until if later is None else min(until, later[0].request)
         spans = self._spans(asked, one_line(sentence), until)
         stands: Held | None = None
         where: str | None = None
-        if removed is None and withdrawn is None:
-            stands, where, later = self._in_phase(self._shown, asked, one_line(sentence))
-            if later:
-                stands, where = "verbatim", message_name(later[0].ref.number)
+        if removed is None and withdrawn is None and later is None:
+            stands, where, again = self._in_phase(self._shown, asked, one_line(sentence))
+            if again:
+                stands, where = "verbatim", message_name(again[0].ref.number)
         counted = Counter[bool]()
         for span in spans:
             counted[span.held not in NOT_HELD] += span.last - span.first + 1
@@ -228,6 +252,7 @@ class Ledger:
             left=None
             if removed is None
             else LeftTranscript(removed.by, position_name(removed.position), removed.position),
+            superseded_by=None if later is None else demand_name(later[0].ref.number, later[1]),
         )
 
     # -- how views hold a demand -----------------------------------------------------------------

@@ -89,9 +89,32 @@ def test_what_a_harness_writes_is_nobodys_demand_in_the_page_either() -> None:
 
 def test_words_in_any_order_have_the_same_demands_in_the_page() -> None:
     pieces = (
-        *demands.CUES,
+        *demands.STRONG,
+        *demands.KEEPING,
+        *demands.LASTING,
+        *demands.OBLIGING,
+        *demands.WISHING,
+        *demands.DOUBTS,
+        *demands.OTHER_WORDS,
+        *demands.OTHER_COMMANDS,
+        *demands.CONDITIONS,
+        *demands.ACTING,
         *(". ", "! ", "\n", " ", " ", " ", "- ", '" ', "’", "(A", "<b>", "```", "=>", ";", "1. "),
-        *("it", "the file", "X", "é", "日本", "。", "</system-reminder>", "<system-reminder>"),
+        *(
+            "it",
+            "the file",
+            "X",
+            "é",
+            "日本",
+            "。",
+            "不要",
+            "?",
+            ", ",
+            "e.g. ",
+            " - ",
+            "</system-reminder>",
+            "<system-reminder>",
+        ),
     )
     dice = random.Random(7)  # noqa: S311
     texts = ["".join(dice.choices(pieces, k=dice.randint(1, 40))) for _ in range(3_000)]

@@ -35,7 +35,7 @@ async def words_that_hold(engine: Engine, session: str) -> list[Words]:
     Raises StreamNotFound.
     """
     found = (await engine.instructions(session)).instructions
-    holding = [one for one in found if one.taken_back is None and one.left is None]
+    holding = [one for one in found if one.stands is not None]
     return _after(await _task(engine, session, found), holding)
 
 
@@ -61,7 +61,7 @@ async def _task(engine: Engine, session: str, demands: tuple[Instruction, ...]) 
     for number, _, message, origin in await engine.transcript(session):
         if message is None or origin == "harness" or role_of(message) != "user":
             continue
-        taken_back = [one.text for one in demands if one.number == number and one.taken_back]
+        taken_back = [one.text for one in demands if one.number == number and one.stands is None]
         text = words_of_person(message)
         sentences = [_line(one) for one in instructions(text, None, taken_back)]
         if sentences:

@@ -63,14 +63,17 @@ def instructions_command(
 ) -> None:
     """List what a person demanded in SESSION, and how the view holds each demand.
 
-    A demand is a sentence that asks for or forbids something, told by English words such as
-    "never" or "make sure"; `#12.1` is the first one of message #12. It is in view word by word
-    (verbatim), in the summary or the index word by word, cut from its message, or absent. Without
-    options it is about the view as it stands now, without SESSION about the last one used. JSON
-    holds all requests.
+    A demand is a sentence that asks for or forbids something, told by its form ("never …", "make
+    sure …") in twelve languages; `#12.1` is the first one of message #12. It is in view word by
+    word (verbatim), in the summary or the index word by word, cut from its message, or absent.
+    Without options it is about the view as it stands now, without SESSION about the last one used.
+    JSON holds all requests.
+
+    A demand is superseded by a later one with the same words and another value ("at most 300",
+    "at most 800"), and then no longer held against a view.
 
     --take-back writes to the store: a demand that was taken back no longer counts as absent, and a
-    compaction need not keep it. Nothing is guessed from words. An imported session changes by
+    compaction need not keep it. An imported session changes by
     import alone: use --fork.
     """
     if take_back is not None:
@@ -245,7 +248,12 @@ def answer(found: Instructions) -> str:
     else:
         verb = "holds" if total == 1 else "hold"
         text = f"{where}: {plural(total, 'demand')} of a person {verb}; {', '.join(parts)}."
-    for count, words in ((found.taken_back, "taken back"), (found.left, "left the transcript")):
+    ended = (
+        (found.taken_back, "taken back"),
+        (found.superseded, "superseded"),
+        (found.left, "left the transcript"),
+    )
+    for count, words in ended:
         if count:
             verb = "" if words.startswith("left") else ("was " if count == 1 else "were ")
             text += f" {number(count)} {verb}{words}."
@@ -275,6 +283,8 @@ def show_demands(screen: Screen, listed: Sequence[Instruction]) -> None:
 def _state(one: Instruction) -> tuple[str, str]:
     if one.taken_back is not None:
         return "taken back", "dim"
+    if one.superseded_by is not None:
+        return "superseded", "dim"
     if one.stands is None:
         return "left", "dim"
     return _SHORT[one.stands], _STYLES[one.stands]
@@ -298,6 +308,8 @@ def _below(one: Instruction) -> str:
     if one.taken_back is not None:
         by = "" if one.taken_back.by is None else f" by {one.taken_back.by}"
         parts.append(f"taken back{by}, as a {one.taken_back.said_by} said ({one.taken_back.at})")
+    if one.superseded_by is not None:
+        parts.append(f"superseded by {one.superseded_by}")
     if one.left is not None:
         parts.append(f"{_LEFT[one.left.by]} ({one.left.at})")
     return "; ".join(parts)

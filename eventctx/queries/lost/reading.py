@@ -12,6 +12,7 @@ from eventctx.messages.demands import demands_in
 from eventctx.messages.extracts import instructions, words_of_person
 from eventctx.messages.overlap import normal
 from eventctx.messages.recall_text import text_of
+from eventctx.messages.superseding import find_superseded
 from eventctx.projections.explain.changes import ChangesState
 from eventctx.projections.silent_loss import SuspectedLoss
 from eventctx.projections.timeline.losses import suspected_losses
@@ -27,6 +28,9 @@ from eventctx.queries.requests import address_of, sound_messages
 
 BATCH: Final = 256
 """Bodies in memory at a time."""
+
+_REMOVED: Final = ("set", "clear", "erased")
+_IN_VIEW: Final = ("", 0)
 
 
 async def what_left(
@@ -112,9 +116,9 @@ class _Reader:
         return found
 
     async def taken_back(self, state: ChangesState) -> WithdrawnSentences:
-        """The sentences that a person had taken back by then."""
+        """The sentences that a person had taken back by then, or replaced by later ones."""
         places: dict[int, set[int]] = {}
-        for number, place in state.view.spoken.withdrawn:
+        for number, place in (*state.view.spoken.withdrawn, *self._superseded(state)):
             places.setdefault(number, set()).add(place)
         if not places:
             return WithdrawnSentences()
@@ -130,6 +134,21 @@ class _Reader:
             left = [one for one in item.occurrences if one not in gone]
             changed[item] = GatheredItem(item.kind, left) if left else None
         return WithdrawnSentences(gone, changed)
+
+    def _superseded(self, state: ChangesState) -> list[tuple[int, int]]:
+        """The demands, by message and place, whose values a later demand had changed by then."""
+        known, made = len(state.origins), len(state.changes)
+        ended = set(state.view.spoken.withdrawn)
+        causes = self._index.causes
+        holding = [
+            (number, place, said)
+            for number, demands in self._index.demands.items()
+            if number < known and (causes.at(number, made) or _IN_VIEW)[0] not in _REMOVED
+            for place, said in enumerate(demands, 1)
+            if (number, place) not in ended
+        ]
+        found = find_superseded([(number, said) for number, _, said in holding])
+        return [holding[one][:2] for one in found]
 
     async def _messages(
         self, refs: Sequence[MessageRef | InsertionRef]

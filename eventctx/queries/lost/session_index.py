@@ -171,6 +171,7 @@ class SessionIndex:
         self.needles = Needles()
         self.causes = LeavingCauses()
         self.erased: list[int] = []
+        self.demands: dict[int, tuple[str, ...]] = {}
         self.shortened: OrderedDict[Address, str] = OrderedDict()
         self.summaries: OrderedDict[tuple[Address, ...], SummaryMentions] = OrderedDict()
         self._writers = bytearray()
@@ -203,7 +204,10 @@ class SessionIndex:
             else:
                 self.needles.held(number, marks_in(text), is_result=bool(facts.answers))
             wanted = (*_KINDS, "instruction") if facts.human else _KINDS
-            self.gathering.read(extract(message, wanted, number=number, kind=facts.kind))
+            found = extract(message, wanted, number=number, kind=facts.kind)
+            if found.demands:
+                self.demands[number] = found.demands
+            self.gathering.read(found)
 
     def follow(self, state: ChangesState) -> None:
         """Take in the changes and turns that came, up to ``state``."""

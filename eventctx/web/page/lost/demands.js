@@ -3,19 +3,10 @@
 // The rule is `eventctx/messages/demands.py`; a test holds both to the same answers. They are what
 // a compaction must not lose, so the page shows them first.
 
+import { strengthOf } from './demand-cues.js';
+import { pastedSpans } from './pasted.js';
 import { personsPart, withoutElements } from './persons-words.js';
 
-const STRONG_CUES = [
-  'never', 'always', 'must', "mustn't", "don't", 'only', 'ensure', 'forbidden', 'require',
-  'required', 'do not', 'make sure', 'not allowed', 'under no circumstances', 'no matter',
-];
-const CUES = [
-  ...STRONG_CUES,
-  'should', "shouldn't", 'shall', 'instead', 'without', 'avoid', 'use', 'keep', 'prefer',
-  'please', "can't", 'cannot', "won't", 'stop', 'remember', 'leave', "let's", 'need to',
-  'needs to', 'has to', 'have to', 'be sure', 'no longer', 'stick to', 'at most', 'at least',
-  'rather than', 'i want', "i'd like",
-];
 const LEAST_WORDS = 3;
 const MOST_WORDS = 60;
 const MOST_DEMANDS = 12;
@@ -23,12 +14,24 @@ const MOST_DEMANDS = 12;
 const MOST_DEMAND_CHARACTERS = 100_000;
 
 const LINE_ENDS = /\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]/;
-const SENTENCE_BREAK =
-  /(?<=[.!?])["'”)\]]*\s+(?=["'“([*`]*[A-Z0-9])|<\/?[a-zA-Z][\p{L}\p{N}_-]*>|[。！？]/u;
-const LIST_MARK = /^(?:[-*+•>#]+|\p{Nd}{1,3}[.)])\s+/u;
-const SPOKEN_WORD = /[a-z0-9_][\p{L}\p{N}_'./-]*/gu;
+const SENTENCE_BREAK = new RegExp(
+  '[.!?<。！？।](?:(?<=[.!?])(?<!(?<![\\p{L}\\p{N}_])(?:e\\.g|i\\.e|vs|cf|z\\.B|d\\.h)\\.)' +
+  '["\'”)\\]]*\\s+(?:(?=["\'“(\\[*`]*[A-Z0-9])' +
+  '|(?<!\\.\\.\\s)(?<!(?<![\\p{L}\\p{N}_])(?:etc|approx|incl|resp|ca)\\.\\s)(?<!^\\d\\.\\s)' +
+  '(?<!^\\d\\d\\.\\s)(?=["\'“(\\[*`]*[\\p{L}\\p{N}_]))' +
+  '|(?<=<)/?[a-zA-Z][\\p{L}\\p{N}_-]*>|(?<=[。！？।]))', 'gu');
+const LIST_MARK = /^(?:[-*+•#]+|\p{Nd}{1,3}[.)])\s+/u;
+const TOKEN =
+  /[\p{L}\p{N}_\u0900-\u0963](?:[\p{L}\p{N}_\u0900-\u0963'./-]*[\p{L}\p{N}_\u0900-\u0963])?|[,;:()–—]|(?<=\s)-(?=\s)/gu;
+const WIDE_LETTER = /[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]/;
+const LEAST_WIDE = 5;
 const LOOKS_LIKE_CODE =
   /[;{}]\s*$|^\s*(?:\$|>>>|[+-]{3} |@@|import |from \S+ import |def |class )|=>|->|\|\|/;
+/** The beginning of a line that was quoted, or that a program logged. */
+const NOT_SAID = new RegExp(
+  '^\\s*(?:>|⨯|\\S+:\\p{Nd}+:|\\[?\\p{Nd}{1,4}[-:/]\\p{Nd}\\p{Nd}|at \\S+\\(|File "' +
+  '|[\\p{L}\\p{N}_]*(?:Error|Exception|Warning): |[➜$%] ' +
+  '|\\[?(?:ERROR|WARN|WARNING|INFO|DEBUG|FATAL|TRACE)(?![\\p{L}\\p{N}_])[\\]: ])', 'u');
 
 /**
  * The demands of one text of a person, as they stand in it, in order.
@@ -40,14 +43,17 @@ export function demandsOfText(text) {
   const begins = personsPart(text);
   if (begins < 0) return [];
   let spoken = text.slice(begins, begins + MOST_DEMAND_CHARACTERS);
+  for (const { start, stop } of pastedSpans(spoken).reverse()) {
+    spoken = `${spoken.slice(0, start)}\n${spoken.slice(stop)}`;
+  }
   if (spoken.includes('<')) spoken = withoutElements(spoken);
   /** @type {Map<string, boolean>} */
   const found = new Map();
   let inCode = false;
   for (const line of spoken.split(LINE_ENDS)) {
     if (/^\s*(?:```|~~~)/.test(line)) inCode = !inCode;
-    else if (!inCode) {
-      for (const sentence of line.split(SENTENCE_BREAK)) {
+    else if (!inCode && !NOT_SAID.test(line)) {
+      for (const sentence of sentencesOf(line)) {
         const [demand, strong] = demandIn(sentence);
         if (demand !== null && !found.has(demand)) found.set(demand, strong);
       }
@@ -95,6 +101,25 @@ export function markedPieces(text, demands) {
 }
 
 /**
+ * The sentences of a line but for questions.
+ *
+ * @param {string} line
+ */
+function sentencesOf(line) {
+  /** @type {string[]} */
+  const found = [];
+  let begins = 0;
+  for (const between of line.matchAll(SENTENCE_BREAK)) {
+    const mark = between[0][0];
+    if (!'?？'.includes(mark)) {
+      found.push(line.slice(begins, between.index + Number('.!'.includes(mark))));
+    }
+    begins = between.index + between[0].length;
+  }
+  return [...found, line.slice(begins)];
+}
+
+/**
  * A sentence without its list mark, and whether its cue is strong; null if it is no demand.
  *
  * @param {string} sentence
@@ -102,18 +127,15 @@ export function markedPieces(text, demands) {
  */
 function demandIn(sentence) {
   const bare = sentence.trim().replace(LIST_MARK, '').trim();
-  const words = wordsOf(bare);
-  const spoken = ` ${words.join(' ')} `;
-  const has = (/** @type {string} */ cue) => spoken.includes(` ${cue} `);
-  if (!CUES.some(has) || LOOKS_LIKE_CODE.test(bare)) return [null, false];
-  if (words.length < LEAST_WORDS || words.length > MOST_WORDS) return [null, false];
+  if (/\?["'”)\]]*$/.test(bare)) return [null, false];
+  const tokens = bare.toLowerCase().replaceAll('’', "'").match(TOKEN) ?? [];
+  const said = tokens.map((one) => (';()–—-'.includes(one) ? ',' : one));
+  const words = said.filter((one) => one !== ',' && one !== ':').length;
+  const few = WIDE_LETTER.test(bare) ? [...bare].length < LEAST_WIDE : words < LEAST_WORDS;
+  if (few || words > MOST_WORDS) return [null, false];
+  const strong = strengthOf(` ${said.join(' ')} `);
+  if (strong === null || LOOKS_LIKE_CODE.test(bare)) return [null, false];
   const characters = [...bare];
-  const readable = characters.filter((one) => /[\p{L}\s]/u.test(one)).length;
-  return readable * 10 >= characters.length * 7 ? [bare, STRONG_CUES.some(has)] : [null, false];
-}
-
-/** @param {string} text */
-function wordsOf(text) {
-  const found = text.toLowerCase().replaceAll('’', "'").match(SPOKEN_WORD) ?? [];
-  return found.map((word) => word.replace(/['./-]+$/, ''));
+  const readable = characters.filter((one) => /[\p{L}\s\u0900-\u0963]/u.test(one)).length;
+  return readable * 10 >= characters.length * 7 ? [bare, strong] : [null, false];
 }

@@ -91,7 +91,8 @@ async def test_a_loop_is_recorded_inside_its_turn(engine: Any) -> None:
 async def test_messages_are_pinned_compacted_asked_for_and_found(engine: Any) -> None:
     ctx = await got(engine.session("s", policy="truncate", keep_recent=2))
     for number in range(6):
-        await got(ctx.add_message({"role": "user", "content": f"word{number}"}))
+        role = "assistant" if number else "user"
+        await got(ctx.add_message({"role": role, "content": f"word{number}"}))
     await got(ctx.pin(1))
     result = await got(ctx.compact(force=True))
     assert result.outcome == "applied"
@@ -176,7 +177,7 @@ async def test_a_demand_is_withdrawn_and_a_pin_too(engine: Any) -> None:
     ctx = await got(engine.session("s", policy="truncate", keep_recent=1))
     await got(ctx.add_message({"role": "user", "content": "Never edit the tests."}))
     for number in range(4):
-        await got(ctx.add_message({"role": "user", "content": f"word{number}"}))
+        await got(ctx.add_message({"role": "assistant", "content": f"word{number}"}))
     await got(ctx.pin(1))
     await got(ctx.unpin(1))
     assert (await got(engine.instructions("s"))).taken_back == 0

@@ -40,10 +40,6 @@ class Budget(msgspec.Struct, frozen=True):
     target: int
     words: int = 0
 
-    def __post_init__(self) -> None:
-        if not self.words:
-            msgspec.structs.force_setattr(self, "words", self.tokens // PERSONS_SHARE)
-
 
 class AskSummary(msgspec.Struct, frozen=True):
     """A request for a summary of visible messages ``numbers``, in at most ``max_tokens`` tokens.

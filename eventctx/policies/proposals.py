@@ -19,7 +19,7 @@ from eventctx.log.plan import Disposition
 from eventctx.messages.facts import Facts
 from eventctx.messages.shorten import words_left
 from eventctx.messages.tokens import Estimator
-from eventctx.policies.policy import Budget, Proposal, Visible
+from eventctx.policies.policy import PERSONS_SHARE, Budget, Proposal, Visible
 
 Decisions = dict[int, tuple[Disposition, str]]
 """A disposition and a reason code by message number."""
@@ -66,7 +66,8 @@ def persons_words(visible: Visible, budget: Budget) -> PersonsWords:
     costs = {row: _tokens_said(visible.facts[row], visible.estimator) for row in said}
     whole = {row for row, reason in said.items() if reason == "task" or row == latest}
     short: set[int] = set()
-    room = budget.words - sum([min(costs[row], budget.words // 2) for row in whole])
+    most = budget.words or budget.tokens // PERSONS_SHARE
+    room = most - sum([min(costs[row], most // 2) for row in whole])
     rest = [row for row in said if row not in whole]
     pairs: dict[int, int] = {}
     if sum([costs[row] for row in rest]) > room:

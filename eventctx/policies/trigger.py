@@ -8,7 +8,7 @@ from eventctx.errors import InvalidSetting
 from eventctx.log.events import Trigger
 from eventctx.messages.calibration import Scale
 from eventctx.messages.thinking import BY_MODEL, ThinkingRule
-from eventctx.policies.policy import Budget
+from eventctx.policies.policy import PERSONS_SHARE, Budget
 from eventctx.projections.view import planned
 from eventctx.projections.view.request_view import ViewState
 from eventctx.projections.view.state import conversation_length
@@ -26,7 +26,12 @@ def make_budget(tokens: int, threshold: float, target: float) -> Budget:
             "expected 0 < target_usage < compact_threshold <= 1, "
             f"found target_usage={target}, compact_threshold={threshold}"
         )
-    return Budget(tokens, max(1, int(tokens * threshold)), max(1, int(tokens * target)))
+    return Budget(
+        tokens,
+        max(1, int(tokens * threshold)),
+        max(1, int(tokens * target)),
+        tokens // PERSONS_SHARE,
+    )
 
 
 def due(

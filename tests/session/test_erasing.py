@@ -114,7 +114,7 @@ async def test_summaries_of_an_erased_message_go_along(engine: Engine, tmp_path:
 
     context = await engine.session("s", max_tokens=2_000, policy="summarize", summarizer=summarizer)
     await talk(context, 2)
-    await context.add_message(SECRET)
+    await context.add_message({**SECRET, "role": "assistant"})
     await talk(context, 12)
     assert "They said" in str(await context.get_messages_for_request())
     assert files_with(tmp_path, "They said: {'role")

@@ -15,7 +15,7 @@ from eventctx.log.record import Draft
 from eventctx.log.store import ANY
 from eventctx.policies.named import policy_named
 from eventctx.stores.memory import MemoryStore
-from tests.explained import compacted, thirty, user
+from tests.explained import compacted, model, thirty, user
 from tests.sessions import tool_round
 
 # -- one message ---------------------------------------------------------------------------------
@@ -36,7 +36,7 @@ async def test_a_dropped_message_names_its_compaction_rule_and_setting() -> None
     assert compaction.asked_because == "too long"
     record = [r async for r in engine.records("s") if r.type == "context:post_compact"][-1]
     assert (why.ruling.cause.position, why.ruling.cause.time) == (record.position, record.time)
-    assert (why.message, why.shows, why.stands_in) == (user("message 3"), None, ())
+    assert (why.message, why.shows, why.stands_in) == (model("message 3"), None, ())
 
 
 async def test_one_that_stayed_says_by_which_rule() -> None:

@@ -12,9 +12,8 @@ from eventctx.log.naming import request_name
 from eventctx.log.record import Record
 from eventctx.projections import figures, numbering
 from eventctx.projections.figures import CompactionFigures, Figures, RequestFigures
-from eventctx.projections.silent_loss import tools_of
 from eventctx.projections.view import request_view
-from eventctx.projections.view.request_view import ViewCounts
+from eventctx.projections.view.request_view import ViewCounts, tools_of
 from eventctx.projections.view.series import Series
 
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from eventctx.log.events import Break, CountedPart, LossCause, RequestPrepared
+from eventctx.log.events import Break, CountedPart, LossCause
 from eventctx.projections.view.refs import MessageRef
 from eventctx.projections.view.state import ViewState
 
@@ -64,16 +64,6 @@ class SuspectedLoss(msgspec.Struct, frozen=True):
     found: int
     cause: LossCause
     messages: tuple[tuple[int, int], ...] = ()
-
-
-def tools_of(event: RequestPrepared) -> str | None:
-    """The name of a request's tool definitions, None if they are not known: the same for equal ones
-    of a session, which are stored once.
-    """
-    if event.wire is not None and event.wire.tools is not None:
-        position, index = event.wire.tools
-        return f"{position}.{index}"
-    return event.tools_digest
 
 
 class ReportedRequest(NamedTuple):

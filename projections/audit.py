@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eventctx.log.codec import decode_known
-from eventctx.log.events import RequestPrepared
 from eventctx.log.naming import request_name
 from eventctx.log.record import Record
 from eventctx.projections import figures, numbering
 from eventctx.projections.figures import CompactionFigures, Figures, RequestFigures
 from eventctx.projections.view import request_view
-from eventctx.projections.view.request_view import ViewCounts
+from eventctx.projections.view.request_view import ViewCounts, tools_of
 from eventctx.projections.view.series import Series
 
 
@@ -213,16 +212,6 @@ def _request(view: request_view.ViewState, time: numbering.Numbering, record: Re
         figures=figures.of_request(event, None),
         tools=tools_of(event),
     )
-
-
-def tools_of(event: RequestPrepared) -> str | None:
-    """The name of a request's tool definitions, None if they are not known: the same for equal ones
-    of a session, which are stored once.
-    """
-    if event.wire is not None and event.wire.tools is not None:
-        position, index = event.wire.tools
-        return f"{position}.{index}"
-    return event.tools_digest
 
 
 def _compaction(time: numbering.Numbering, record: Record) -> CompactionRow:

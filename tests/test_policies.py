@@ -354,4 +354,4 @@ def test_a_plan_over_ten_thousand_messages_is_small() -> None:
 
 
 def test_facts_need_no_text_and_are_small() -> None:
-    assert len(encode_facts(read_facts(user("x" * 100_000)))) < 60
+    assert len(encode_facts(read_facts(user("x" * 100_000)))) < 64

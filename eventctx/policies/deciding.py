@@ -31,6 +31,7 @@ from eventctx.policies.policy import (
     Answer,
     Ask,
     Budget,
+    MessageTexts,
     Policy,
     PolicyState,
     Proposal,
@@ -45,6 +46,10 @@ FALLBACK: Final = Ladder()
 
 MAX_QUESTIONS: Final = 8
 """Questions that a policy may ask in one compaction."""
+
+
+LEAST_SPARE: Final = 6
+"""A plan whose view misses the target by more than the target divided by this is made anew."""
 
 
 class NoAnswer(CompactionError):
@@ -122,6 +127,7 @@ class Deciding:
         are kept.
         """
         view, aim = situation.view, situation.aim
+        anew = False
         while True:
             outcome = self._outline(situation.visible, aim, view)
             if not isinstance(outcome, Fitted):
@@ -139,6 +145,10 @@ class Deciding:
                 self.fall_back(error)
                 continue
             after = io.applied(made)
+            spare = situation.aim.target - after.layout.tokens
+            if spare * LEAST_SPARE > aim.target and self._promised_little(outcome) and not anew:
+                anew, aim = True, msgspec.structs.replace(aim, target=aim.target + spare)
+                continue
             surplus = after.layout.tokens - situation.budget.tokens
             if surplus <= 0 or outcome.overflow or aim.tokens == 1:
                 break
@@ -151,6 +161,14 @@ class Deciding:
             made = made._replace(plan=msgspec.structs.replace(made.plan, unbound=stripped))
             after = planned.with_stripped(after, stripped)
         return Decision(outcome.proposal, made, after, outcome.overflow)
+
+    def _promised_little(self, fitted: Fitted) -> bool:
+        """Whether shortened texts may be smaller than their limits say, and asking anew is free.
+
+        A limit promises the tokens of the densest text of its length.
+        """
+        free = all(isinstance(answer, MessageTexts) for answer in self.answers.values())
+        return bool(fitted.proposal.limits) and free
 
     def fall_back(self, error: Exception) -> None:
         """Let the fallback policy decide from here on; the log says which error is the reason."""

@@ -29,8 +29,8 @@ from eventctx.messages.thinking import ThinkingSetting
 from eventctx.messages.tokens import Tokenizer, family_of
 from eventctx.messages.vocabulary import vocabulary_of
 from eventctx.policies.constraints import AtLeastOne, check_value
-from eventctx.projections.audit import tools_of
 from eventctx.projections.silent_loss import ReportedRequest, ShownMessages, suspect
+from eventctx.projections.view.request_view import tools_of
 from eventctx.session.aggregate import Aggregate
 from eventctx.session.append_queue import AppendQueue
 from eventctx.session.contents import BodyCache, TranscriptLines

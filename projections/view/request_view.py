@@ -379,3 +379,13 @@ _STEPS = {
     _name(events.ToolError): steps.end_call,
     _name(events.UsageReported): _report,
 }
+
+
+def tools_of(event: RequestPrepared) -> str | None:
+    """The name of a request's tool definitions, None if they are not known: the same for equal ones
+    of a session, which are stored once.
+    """
+    if event.wire is not None and event.wire.tools is not None:
+        position, index = event.wire.tools
+        return f"{position}.{index}"
+    return event.tools_digest

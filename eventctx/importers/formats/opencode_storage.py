@@ -8,17 +8,19 @@ each. Both are read as lines: the head, then a message with its parts each, as i
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from eventctx.errors import MalformedTranscript
 from eventctx.importers.source.items import FileLine
 from eventctx.importers.source.lines import object_or_empty, unreadable
 from eventctx.importers.source.values import encode, read_value
+
+if TYPE_CHECKING:
+    import sqlite3
 
 _FOLDERS: Final = frozenset(("session", "message", "part"))
 DATABASE: Final = "opencode*.db"
@@ -36,6 +38,8 @@ def is_database(path: Path) -> bool:
     with path.open("rb") as file:
         if file.read(len(_MAGIC)) != _MAGIC:
             return False
+    import sqlite3  # few files are databases, and loading it takes milliseconds
+
     try:
         with closing(_open(path)) as database:
             rows = database.execute("select name from sqlite_master where type = 'table'")
@@ -168,6 +172,8 @@ def session_ids(path: Path) -> list[str]:
         "select id from session where exists"
         " (select 1 from message where session_id = session.id) order by time_created, id"
     )
+    import sqlite3
+
     try:
         with closing(_open(path)) as database:
             return [str(own) for (own,) in database.execute(query)]
@@ -177,6 +183,8 @@ def session_ids(path: Path) -> list[str]:
 
 def stored_lines(path: Path, session: str) -> Iterator[FileLine]:
     """The lines of a session in a database."""
+    import sqlite3
+
     try:
         with closing(_open(path)) as database:
             database.row_factory = sqlite3.Row
@@ -199,6 +207,8 @@ def stored_lines(path: Path, session: str) -> Iterator[FileLine]:
 
 def _open(path: Path) -> sqlite3.Connection:
     """A connection that writes nothing, also where the program is at work."""
+    import sqlite3
+
     return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=5)
 
 

@@ -28,7 +28,10 @@ NO_FLAG: list[Any] = ["no", 1, [], 0.0]
 NO_OBJECT: list[Any] = [5, "x", b"x"]
 NO_LIST: list[Any] = [5, "x", b"x", True, None, {"role": "user"}, 1.5]
 NO_TOOLS: list[Any] = [5, "x", b"x", True, {"name": "f"}, [5], ["f"], [None]]
-NO_ADDITIONS: list[Any] = [5, "x", [5], [(1,)], [("1", {"role": "user"})], [(-1, {"role": "user"})]]
+NO_ADDITIONS: list[Any] = [
+    *[-5, 1.5, True, None, "x"],
+    *[[5], [(1,)], [("1", {"role": "user"})], [(-1, {"role": "user"})]],
+]
 
 
 def _shown(value: Any) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import apsw
@@ -225,7 +227,7 @@ def test_ctrl_c_stops_following_quietly(store):
 
 
 @pytest.mark.slow
-def test_a_read_only_store_can_be_read(store, tmp_path):
+def test_a_read_only_store_can_be_read(store):
     code = """
 import importlib, os, pkgutil, sys
 import eventctx.cli.main, eventctx.stores.sqlite
@@ -241,25 +243,20 @@ if os.geteuid() == 0:
 os.environ["XDG_STATE_HOME"] = "/nowhere"  # the other user's receipts
 eventctx.cli.main.main()
 """
-    for folder in (store.parent, *store.parent.parents):
-        if folder.stat().st_uid == os.geteuid() and folder != Path("/"):
-            folder.chmod(folder.stat().st_mode | 0o055)
-        if folder.name.startswith("pytest-of-"):
-            break
-    store.chmod(0o444)
-    store.parent.chmod(0o555)
-    try:
+    # pytest closes the folder of all its runs to others whenever a run starts: this is another one.
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(shutil.copy(store, folder))
+        copy.chmod(0o444)
+        copy.parent.chmod(0o555)
         for command in (("sessions",), ("audit", "work"), ("verify",), ("transcript", "work")):
-            with _process(*command, "--json", "--store", store, code=code) as child:
+            with _process(*command, "--json", "--store", copy, code=code) as child:
                 out, err = child.communicate(timeout=30)
                 assert (child.returncode, err) == (0, b""), command
                 assert out
-        with _process("fork", "work", "new", "--at", 3, "--store", store, code=code) as child:
+        with _process("fork", "work", "new", "--at", 3, "--store", copy, code=code) as child:
             out, err = child.communicate(timeout=30)
             assert child.returncode == 3
             assert b"read-only" in err
-    finally:
-        store.parent.chmod(0o755)
 
 
 def test_an_unknown_exception_keeps_its_traceback(run, store, monkeypatch):

@@ -152,7 +152,7 @@ async def erase_what_was_summarised(folder: Path) -> None:
             "s", max_tokens=2_000, policy="summarize", summarizer=summarizer
         )
         await talk(context, 2)
-        await context.add_message(SECRET)
+        await context.add_message({**SECRET, "role": "assistant"})
         await talk(context, 12)
         assert files_with(folder, "spoke of foxtrot")
         await engine.erase("s", [4])

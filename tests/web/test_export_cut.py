@@ -55,6 +55,15 @@ async def test_nothing_of_later_turns_is_in_a_cut(whole: dict[str, Any]) -> None
     assert max(held.numbers) == len(cut["messages"]["position"]) - 1
 
 
+async def test_a_loss_that_is_suspected_later_is_not_in_a_cut(whole: dict[str, Any]) -> None:
+    losses = [
+        {"position": turn["last"] - 1, "kind": "prompt", "tokens": 2_000, "words": "…"}
+        for turn in whole["turns"]
+    ]
+    cut, _ = cut_to_turns({**whole, "losses": losses}, 2, 2)
+    assert cut["losses"] == losses[:2]
+
+
 async def test_the_messages_of_a_turn_are_in_its_cut_behind_its_last_request_too(
     whole: dict[str, Any],
 ) -> None:

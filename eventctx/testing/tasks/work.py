@@ -89,7 +89,7 @@ class Desk:
         self.series: dict[str, tuple[str, ...]] = {}
         self._key = key
         self._characters = tokens * CHARACTERS
-        self._longest = min(LONGEST, round(self._characters / 20))
+        self._longest = max(1, min(LONGEST, round(self._characters / 20)))
         self._names = self.random.sample(NAMES, len(NAMES))
 
     def name(self) -> str:

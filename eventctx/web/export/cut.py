@@ -70,6 +70,7 @@ def cut_to_turns(document: Document, first: int, last: int) -> tuple[Document, H
             }
             for one in document["recounts"]
         ],
+        "losses": [one for one in document["losses"] if one["position"] <= end],
         "calls": {call: one for call, one in document["calls"].items() if one < messages},
     }
     return made, held

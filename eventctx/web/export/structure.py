@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, get_args
 
-from eventctx.log.events import Break, Outcome, Trigger
+from eventctx.log.events import Break, CountedPart, Outcome, Trigger
 from eventctx.log.plan import InsertionKind
 from eventctx.policies.named import POLICIES
 from eventctx.projections.explain.view_diff import GROUPS
@@ -82,6 +82,7 @@ def structure_of(document: Document) -> Document:
         "turns": [_turn(one, names) for one in document["turns"]],
         "links": [_link(one, names) for one in document["links"]],
         "recounts": [_numbers(one, ("from", "tokens")) for one in document["recounts"]],
+        "losses": [_loss(one) for one in document["losses"]],
         "calls": {names.call(call): int(number) for call, number in document["calls"].items()},
     }
 
@@ -161,6 +162,15 @@ def _link(link: Document, names: _Names) -> Document:
         "relation": _one_of(("parent", "child"))(link["relation"]),
         "kind": _one_of(("subagent", "branch", "transcript"))(link["kind"]),
         "call_id": _optional(names.call, link["call_id"]),
+    }
+
+
+def _loss(loss: Document) -> Document:
+    # The sentence is this library's own, made from numbers.
+    return {
+        **_numbers(loss, ("position", "tokens")),
+        "kind": _one_of(get_args(CountedPart))(loss["kind"]),
+        "words": loss["words"],
     }
 
 

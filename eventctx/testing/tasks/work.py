@@ -26,7 +26,7 @@ OF_ROUND: Final = 500
 
 _ASKED: Final = (
     "Go through the {series}, 1 to {last}, and say when you are at the end.",
-    "Next comes the {series}, 1 to {last}. Read it all and tell me when you have.",
+    "Next comes the {series}, 1 to {last}. Read it all and say so at the end.",
     "Have a look at the {series}, 1 to {last}, one by one.",
 )
 _OPENINGS: Final = (

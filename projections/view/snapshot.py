@@ -24,7 +24,7 @@ NAME: Final = "request_view"
 
 CHECKSUM_BYTES: Final = 16
 
-VERSION = 7
+VERSION = 8
 """Version of the stored state; a snapshot of another version is not read."""
 
 

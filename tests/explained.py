@@ -22,13 +22,18 @@ def user(text: str) -> Row:
     return {"role": "user", "content": text}
 
 
+def model(text: str) -> Row:
+    return {"role": "assistant", "content": text}
+
+
 async def thirty(**options: Any) -> tuple[Engine, eventctx.Context]:
-    """Thirty messages of a person, in a turn that ends in a request."""
+    """A task, 28 messages of a model and a person's last, in a turn that ends in a request."""
     engine = Engine(MemoryStore())
     ctx = await engine.session("s", **{"policy": "simple", **options})
     async with ctx.turn():
         for number in range(30):
-            await ctx.add_message(user(f"message {number}"))
+            role = user if number in (0, 29) else model
+            await ctx.add_message(role(f"message {number}"))
         await ctx.get_messages_for_request()
     return engine, ctx
 

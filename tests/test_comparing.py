@@ -64,13 +64,14 @@ async def test_a_diff_tells_of_results_whose_call_left_their_row() -> None:
 
 async def test_a_diff_tells_which_insertions_came_and_went() -> None:
     engine, ctx = await thirty()
-    summary = Insertion("summary", 0, None, None, ((0, 19),))
-    runs = (Run(0, 19, "summarised", "summary"), Run(20, 29, "kept", "recent"))
+    summary = Insertion("summary", 0, None, None, ((1, 19),))
+    task, recent = Run(0, 0, "kept", "task"), Run(20, 29, "kept", "recent")
+    runs = (task, Run(1, 19, "summarised", "summary"), recent)
     at = await compacted(engine, Plan(29, runs, (), (summary,)), "In short.")
     async with ctx.turn():
         await ctx.get_messages()  # sees what was appended next to it
         await ctx.get_messages_for_request()
-    await compacted(engine, Plan(29, (Run(20, 29, "kept", "recent"),)))
+    await compacted(engine, Plan(29, (task, recent)))
     async with ctx.turn():
         await ctx.get_messages()
         await ctx.get_messages_for_request()

@@ -269,7 +269,7 @@ async def test_a_session_is_one_object_per_engine_and_refuses_other_settings() -
         for other in ({"max_tokens": 5}, {"policy": "simple"}, {"index_tokens": 9}):
             with pytest.raises(InvalidSetting, match="is open with"):
                 await engine.session("s", **other)
-        assert await engine.session("s", index_tokens=8_000) is first
+        assert await engine.session("s", index_tokens=16_000) is first
 
 
 async def test_records_of_a_turn_carry_its_ids_and_those_outside_null() -> None:
@@ -428,7 +428,8 @@ async def test_pinning_what_a_compaction_left_out_brings_it_back() -> None:
     async with eventctx.open() as engine:
         ctx = await engine.session("s", policy="simple")
         for number in range(30):
-            await ctx.add_message({"role": "user", "content": f"message {number}"})
+            role = "assistant" if number else "user"
+            await ctx.add_message({"role": role, "content": f"message {number}"})
         await ctx.compact()
         await ctx.pin(3)
         await ctx.compact()

@@ -15,7 +15,7 @@ from eventctx.log.record import Draft
 from eventctx.log.store import ANY
 from eventctx.policies.named import policy_named
 from eventctx.stores.memory import MemoryStore
-from tests.explained import compacted, thirty, user
+from tests.explained import compacted, model, thirty, user
 from tests.sessions import tool_round
 
 # -- one message ---------------------------------------------------------------------------------
@@ -36,7 +36,7 @@ async def test_a_dropped_message_names_its_compaction_rule_and_setting() -> None
     assert compaction.asked_because == "too long"
     record = [r async for r in engine.records("s") if r.type == "context:post_compact"][-1]
     assert (why.ruling.cause.position, why.ruling.cause.time) == (record.position, record.time)
-    assert (why.message, why.shows, why.stands_in) == (user("message 3"), None, ())
+    assert (why.message, why.shows, why.stands_in) == (model("message 3"), None, ())
 
 
 async def test_one_that_stayed_says_by_which_rule() -> None:
@@ -177,8 +177,8 @@ async def test_a_system_message_whose_place_a_prompt_took_is_replaced_and_not_dr
 async def test_a_merged_message_names_the_one_that_stands_for_it() -> None:
     engine = Engine(MemoryStore())
     ctx = await engine.session("s", policy="simple")
-    for text in ("hello", "go on", "other", "go on", "end"):
-        await ctx.add_message(user(text))
+    for row in (user("hello"), model("go on"), user("other"), model("go on"), user("end")):
+        await ctx.add_message(row)
     await ctx.compact()
     why = await engine.why("s", 1)
     assert (why.standing, why.into, why.into_in_view) == ("merged", 3, True)
@@ -259,11 +259,11 @@ async def test_thinking_that_a_plan_unbound_is_told() -> None:
 
 async def test_thinking_that_a_restore_left_out_is_told_of_its_own_message_alone() -> None:
     engine = Engine(MemoryStore())
-    ctx = await engine.session("s", policy="simple", keep_recent=4)
+    ctx = await engine.session("s", policy="simple", keep_recent=4, max_tokens=8_000)
     for number in range(8):
         thought = {"type": "thinking", "thinking": "hm" * 50, "signature": "c2ln"}
         said = {"type": "text", "text": f"answer {number}"}
-        await ctx.add_message(user(f"question {number}"))
+        await ctx.add_message(user(f"question {number} " + "more " * 400))
         await ctx.add_message({"role": "assistant", "content": [thought, said]})
     await ctx.compact()
     for number in (4, 5):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from eventctx import Context
 from eventctx.engine import Engine
 from eventctx.log import events
 from eventctx.log.codec import decode_event, encode_event
@@ -25,12 +26,18 @@ def user(text: str) -> Row:
     return {"role": "user", "content": text}
 
 
+async def add_thirty(ctx: Context) -> None:
+    """A task, 28 messages of a model, and a person's last."""
+    for number in range(30):
+        role = "user" if number in (0, 29) else "assistant"
+        await ctx.add_message({"role": role, "content": f"message {number}"})
+
+
 async def compacted() -> Engine:
     """Thirty messages, of which the task and the last ten are in view."""
     engine = Engine(MemoryStore())
     ctx = await engine.session("s", policy="simple")
-    for number in range(30):
-        await ctx.add_message(user(f"message {number}"))
+    await add_thirty(ctx)
     await ctx.compact()
     return engine
 
@@ -88,8 +95,7 @@ async def test_the_next_compaction_may_drop_a_restored_message_again() -> None:
 async def test_pins_hold_through_a_compaction_until_they_are_taken_away() -> None:
     engine = Engine(MemoryStore())
     ctx = await engine.session("s", policy="simple")
-    for number in range(30):
-        await ctx.add_message(user(f"message {number}"))
+    await add_thirty(ctx)
     await ctx.pin(2, 4)
     await ctx.unpin(4)
     await ctx.compact()
@@ -164,8 +170,7 @@ async def test_a_summary_goes_with_what_it_stands_for() -> None:
 async def test_a_summary_outlives_a_later_compaction_of_what_follows() -> None:
     engine = Engine(MemoryStore())
     ctx = await engine.session("s", policy="simple")
-    for number in range(30):
-        await ctx.add_message(user(f"message {number}"))
+    await add_thirty(ctx)
     body = body_of(user("In short: all went well."), os.urandom)
     plan = Plan(
         through=29,

@@ -264,7 +264,7 @@ async def test_a_compaction_that_only_drops_has_no_output_and_a_skipped_one_noth
         await ctx.add_message({"role": "user", "content": "Begin."})
         await ctx.compact()
         for number in range(60):
-            await ctx.add_message({"role": "user", "content": f"{number}."})
+            await ctx.add_message({"role": "assistant", "content": f"{number}."})
         await ctx.compact()
         skipped, dropped = await compactions(engine)
     assert skipped.attributes["eventctx.outcome"] == "skipped"
@@ -278,7 +278,8 @@ async def test_of_too_many_messages_that_left_the_view_the_newest_are_shown() ->
     async with eventctx.open() as engine:
         ctx = await engine.session("s", policy="truncate", keep_recent=2, max_tokens=10**7)
         for number in range(40):
-            await ctx.add_message({"role": "user", "content": f"{number}. " + "x" * 15_000})
+            role = "assistant" if number else "user"
+            await ctx.add_message({"role": role, "content": f"{number}. " + "x" * 15_000})
         await ctx.compact()
         (one,) = await compactions(engine)
     assert len(str(one.attributes[INPUT])) <= MAX_CONTENT + 1_000

@@ -31,8 +31,8 @@ NO_ID: Final = bytes(16)
 def body_of(message: Any) -> Body:
     """The body of a message with its facts. Raises InvalidMessage.
 
-    The salt is fixed, so that texts that are made again alike have one digest: what a provider's
-    cache sees is equal then, too.
+    The salt is fixed, so that insertions that are made again alike have one digest: what a
+    provider's cache sees is equal then, too.
     """
     message = plain_message(message)
     return make_body(encode_plain(message), encode_facts(read_facts(message)), bytes)
@@ -107,7 +107,8 @@ class Recording:
         action = self.facts[-1].action if self.facts else ""
         if observation or (facts.human and observes(message, action)):
             facts = as_observation(facts)
-        body = make_body(encode_plain(message), encode_facts(facts), bytes)
+        # Each has a salt of its own: as in a log, a digest does not tell that two say the same.
+        body = make_body(encode_plain(message), encode_facts(facts), number.to_bytes)
         self.facts.append(facts)
         self.records.append(record_of(events.MessageAdded(), number, (body,)))
         return number

@@ -125,6 +125,15 @@ async def test_a_recorded_session_is_played_as_the_engine_would_have(
         await check_equal(beginning(session.messages), policy, budget, session.model)
 
 
+async def test_words_that_are_said_again_are_played_as_the_engine_would_have() -> None:
+    said = ["Mend the parser.", *["go on"] * 5]
+    answers = [{"role": "assistant", "content": f"{number} " + "x" * 900} for number in range(6)]
+    rows = [{"role": "user", "content": text} for text in said]
+    messages = [row for pair in zip(rows, answers, strict=True) for row in pair]
+    assert driven(messages, "simple", 1_000)[1].compactions
+    await check_equal(messages, "simple", 1_000)
+
+
 @settings(max_examples=60, deadline=None)
 @given(story=stories(), policy=st.sampled_from(FREE), budget=st.sampled_from([400, 1_500, 6_000]))
 async def test_any_session_is_played_as_the_engine_would_have(

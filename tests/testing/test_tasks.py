@@ -101,6 +101,12 @@ def test_persons_say_nothing_that_a_policy_could_read_by_its_form(family: Any) -
             assert demands_in({"role": "user", "content": person}) == ()
 
 
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda one: one.name)
+def test_the_shortest_task_can_be_made_for_every_seed(family: Any) -> None:
+    for seed in range(10):
+        assert family.make(2_000, seed).persons
+
+
 async def test_a_task_is_about_as_long_as_it_says() -> None:
     for family in FAMILIES:
         source = LiveRun(None, None)

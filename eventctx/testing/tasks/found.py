@@ -172,7 +172,7 @@ def _build_baseline(desk: Desk) -> Work:
     }
     named = ", ".join(gauges)
     persons = [
-        f"Read the gauges {named}: `gauge`, one after another.",
+        f"Read the gauges {named}: `gauge`, one by one.",
         *[desk.errand(0.4) for _ in range(2)],
         f"Read them again ({named}), then `raise_alarm` for those that are higher than at first.",
     ]
@@ -240,7 +240,7 @@ def _build_migration(desk: Desk) -> Work:
     persons = [
         "The old settings move to the new form. Read the `guide` first.",
         desk.errand(0.1),
-        "Take the files over now, each with `take` and then `put`: begin with `take` 1.",
+        "Take the files over now, all with `take` and then `put`: begin with `take` 1.",
     ]
 
     def answer(call: AgentCall, before: Sequence[AgentCall]) -> str:
@@ -259,7 +259,7 @@ def _build_migration(desk: Desk) -> Work:
 def _act_on_migration(view: AgentView) -> Action:
     if "Read the `guide`" in view.request:
         return Say("I have read it.") if view.calls("guide", of_request=True) else do("guide")
-    if "each with `take` and then `put`" not in view.request:
+    if "all with `take` and then `put`" not in view.request:
         return Say("Gladly.")
     if view.last.by_person:
         return do("take", file=1)

@@ -107,13 +107,13 @@ STYLES: Final[Mapping[str, Callable[[Random], str]]] = {
 
 
 @lru_cache(maxsize=20_000)
-def lines(key: str, style: str, characters: int) -> tuple[str, ...]:
-    """Lines of a style, of about so many characters together."""
+def lines(key: str, style: str, characters: int, least: int = 0) -> tuple[str, ...]:
+    """Lines of a style, of about so many characters together, and at least so many lines."""
     random = Random(key)  # noqa: S311 - nothing here is secret
     make = STYLES[style]
     found: list[str] = []
     size = 0
-    while size < characters:
+    while size < characters or len(found) < least:
         found.append(make(random))
         size += len(found[-1]) + 1
     return tuple(found)

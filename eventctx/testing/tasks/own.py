@@ -188,7 +188,7 @@ def _build_nested(desk: Desk) -> Work:
     parts = [desk.name() for _ in range(3)]
     seals = {one: f"seal-{desk.random.randrange(1_000, 9_999)}" for one in parts}
     persons = [
-        f"Release {parts[0]}: `begin` it, and what it needs before it.",
+        f"Release {parts[0]}: `begin` it, and first what it needs.",
         desk.errand(0.28),
         f"Go one deeper: `begin` what {parts[1]} needs.",
         *[desk.errand(0.28) for _ in range(2)],

@@ -38,7 +38,7 @@ def _build_rules(desk: Desk) -> Work:
             head = f"Case {number}, of {first + count - 1} in all; about the {topic}"
             cases[str(number)] = f"{head}\n{desk.filler(600)}"
             truth[str(number)] = now[topic]
-        persons.append(f"Sort the new cases: begin with `take` {first}, then `route` each.")
+        persons.append(f"Sort the new cases: begin with `take` {first}, then `route` them.")
 
     def answer(call: AgentCall, before: Sequence[AgentCall]) -> str:
         number = str(call.arguments.get("case"))

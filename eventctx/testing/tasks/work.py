@@ -21,12 +21,15 @@ CHARACTERS: Final = 2.7
 LONGEST: Final = 3_600
 """Characters of one text; of a short task a twentieth, or a small budget could not show it."""
 
+LEAST_LINES: Final = 6
+"""Lines that a text has at least, however short the task is: a task hides its own among them."""
+
 OF_ROUND: Final = 500
 """Characters of two rounds besides their text, counted as text is."""
 
 _ASKED: Final = (
     "Go through the {series}, 1 to {last}, and say when you are at the end.",
-    "Next comes the {series}, 1 to {last}. Read it all and tell me when you have.",
+    "Next comes the {series}, 1 to {last}. Read it all and say so at the end.",
     "Have a look at the {series}, 1 to {last}, one by one.",
 )
 _OPENINGS: Final = (
@@ -105,7 +108,8 @@ class Desk:
         """A text that nobody needs, of so many characters or what a short task has room for."""
         characters = min(characters, self._longest)
         key = f"{self._key} filler {self.random.random()}"
-        return "\n".join(lines(key, self.random.choice(list(STYLES)), characters))
+        style = self.random.choice(list(STYLES))
+        return "\n".join(lines(key, style, characters, LEAST_LINES))
 
     def errand(self, share: float, plants: Sequence[tuple[float, str]] = ()) -> str:
         """A person's words that ask for a series, which takes a share of the task's length.

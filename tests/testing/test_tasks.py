@@ -88,7 +88,7 @@ def test_a_task_is_the_same_every_time_and_another_for_each_seed(family: Any) ->
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda one: one.name)
 async def test_a_task_of_hardly_any_length_can_be_made_and_done(family: Any) -> None:
-    for tokens, seed in product((1, 100, 2_000), range(8)):
+    for tokens, seed in product((1, 100, 2_000), range(10)):
         assert family.make(tokens, seed).persons
     source = LiveRun(None, None)
     assert (await play(family, family.make(100, 0), source, most_steps=500)).succeeded
@@ -99,12 +99,6 @@ def test_persons_say_nothing_that_a_policy_could_read_by_its_form(family: Any) -
     for seed in range(10):
         for person in family.make(SMALL, seed).persons:
             assert demands_in({"role": "user", "content": person}) == ()
-
-
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda one: one.name)
-def test_the_shortest_task_can_be_made_for_every_seed(family: Any) -> None:
-    for seed in range(10):
-        assert family.make(2_000, seed).persons
 
 
 async def test_a_task_is_about_as_long_as_it_says() -> None:

@@ -22,9 +22,7 @@ def _build_choice(desk: Desk) -> Work:
     word = ("first", "second", "third")[chosen]
     offers = desk.filler(1_500).splitlines()
     for town, crate, day in zip(towns, crates, days, strict=True):
-        offers.insert(
-            desk.random.randrange(1, max(2, len(offers))), f"via {town}: {crate} crates, {day}"
-        )
+        offers.insert(desk.random.randrange(1, len(offers)), f"via {town}: {crate} crates, {day}")
     persons = [
         f"Ask the `carrier` for ways ({', '.join(towns)}) and offer them to me in that order.",
         f"The {word} one then. It can wait a little.",

@@ -226,7 +226,7 @@ def _build_migration(desk: Desk) -> Work:
     new = {one: f"{desk.name()}.{desk.name()}" for one in old}
     guide = desk.filler(3_000).splitlines()
     for one in old:
-        guide.insert(desk.random.randrange(1, max(2, len(guide))), f"{one} has become {new[one]}")
+        guide.insert(desk.random.randrange(1, len(guide)), f"{one} has become {new[one]}")
     count = desk.count(0.8, 1_700, 3, 500)
     files: dict[int, str] = {}
     truth: dict[int, dict[str, int]] = {}
@@ -234,7 +234,7 @@ def _build_migration(desk: Desk) -> Work:
         chosen = {one: desk.random.randrange(1_000) for one in desk.random.sample(old, 2)}
         text = desk.filler(desk.random.randrange(800, 2_600)).splitlines()
         for name, value in chosen.items():
-            text.insert(desk.random.randrange(1, max(2, len(text))), f"{name}: {value}")
+            text.insert(desk.random.randrange(1, len(text)), f"{name}: {value}")
         files[number] = f"File {number}, of {count} in all\n" + "\n".join(text)
         truth[number] = {new[name]: value for name, value in chosen.items()}
     persons = [

@@ -19,10 +19,9 @@ def _build_plan(desk: Desk) -> Work:
     doings = desk.random.sample(("drain", "seal", "lift", "paint", "weigh", "label"), 5)
     steps = [(doing, desk.name()) for doing in doings]
     sheet = desk.filler(1_500).splitlines()
-    end = len(sheet)
-    placed = sorted(desk.random.sample(range(1, max(end, len(steps) + 1)), len(steps)))
+    placed = sorted(desk.random.sample(range(1, len(sheet)), len(steps)))
     for at, (doing, what) in reversed([*zip(placed, steps, strict=True)]):
-        sheet.insert(min(at, end), f"to do: {doing} {what}")
+        sheet.insert(at, f"to do: {doing} {what}")
     persons = [
         "Read the `sheet` and tell me your steps, in the order of the sheet.",
         "Good. Do the first two, with `work`.",

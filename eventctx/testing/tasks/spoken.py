@@ -252,7 +252,7 @@ def _build_handoff(desk: Desk) -> Work:
     ]
     note = desk.filler(3_200).splitlines()
     for detail in details:
-        note.insert(desk.random.randrange(2, max(3, len(note) - 2)), detail)
+        note.insert(desk.random.randrange(2, len(note) - 2), detail)
     pasted = "\n".join(note)
     persons = [
         f"I took this over from the last shift, so now it is yours:\n\n{pasted}\n\nReady?",

@@ -130,7 +130,9 @@ def _leave_out_media(message: dict[str, Any], number: int) -> None:
             continue
         marker = MEDIUM_MARKER.format(what=_MEDIA[shown.media[0].kind], number=number)
         holder, key = _at(message, part.place)
-        kind = "input_text" if part.type.startswith("input_") else "text"
+        # OpenAI's chat names a recording so, and a text as everybody does.
+        responses = part.type.startswith("input_") and part.type != "input_audio"
+        kind = "input_text" if responses else "text"
         holder[key] = marker if len(part.place) == 1 else {"type": kind, "text": marker}
 
 

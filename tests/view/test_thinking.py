@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -85,8 +86,7 @@ async def looped(
 
 def at_compactions(views: list[list[Any]]) -> list[list[Any]]:
     """The views that a compaction made: all others begin as the one before them."""
-    pairs = zip(views, views[1:], strict=False)
-    return [view for before, view in pairs if view[:2] != before[:2]]
+    return [view for before, view in pairwise(views) if view[:2] != before[:2]]
 
 
 def thinking_in(view: list[Any]) -> list[str]:

@@ -197,7 +197,7 @@ async def test_a_call_that_is_repeated_begins_with_the_list_of_the_run(engine: E
 @HOW
 async def test_our_history_for_each_call_is_the_view(engine: Engine, stream: bool) -> None:
     client, session = script(reads(1), "One.", reads(2), "Two."), AgentSession(session_id="s")
-    ours = EventctxAgents(engine, max_tokens=2_000, reserve_tokens=0)
+    ours = EventctxAgents(engine, max_tokens=1_400, reserve_tokens=0)
     agent = agent_of(
         client,
         ours,

@@ -17,7 +17,7 @@ async def test_a_mutated_session_is_imported_whole_or_refused(name: str, tmp_pat
     count = trials("mutants of a format")
     ended = await Mutants(tmp_path, name).run(count, seed=1)
     assert ended.total() == count
-    # Of JSONL only the odd line is kept as it is; half a document (an ATIF trajectory is one) is refused.
+    # Of JSONL only the odd line is kept as it is; half a document is refused, as ATIF is one.
     whole = name.endswith(("-list", "-document", "swe-agent", "atif"))
     assert ended["imported"] >= count * (0.4 if whole else 0.8)
     report(f"mutants of {name}", ended)

@@ -48,8 +48,11 @@ RECALL: Final = f"{NOTE} Each can still be read: {TOOL_NAME} takes its number."
 END: Final = "[End of the index]"
 
 DEMANDS: Final = "The person demanded, word by word:"
-FILES: Final = "Files:"
-LINES: Final = "Lines of messages that left this view:"
+FILES: Final = "Files, the last touched first:"
+LINES: Final = (
+    "Lines of messages that left this view, the oldest first; a later one may overrule an earlier "
+    "one, and those between them are left out:"
+)
 
 DEMANDS_SHARE: Final = 4
 """Demands may take the room divided by this: a quarter."""
@@ -466,25 +469,27 @@ def _weigh_lines(
         for name, count in frequent.items()
     }
     kinds = {number: one.kind for number, one in answered.items()}
-    forms = {text: _form(text) for text in lines}
+    is_code = {text: bool(_CODE.match(text)) and not _NO_CODE.match(text) for text in lines}
+    forms = {text: _form(text, code=is_code[text]) for text in lines}
     calls, alike = Counter(kinds.values()), Counter(forms.values())
     weighed: list[tuple[float, QuotedLine]] = []
     for text, line in lines.items():
         number = line.number
         if number in own:
+            if text.endswith(":"):
+                continue  # it says what comes next, which is over
             worth = TELLING_WEIGHT if _TELLING.search(text) else 1.0
         else:
             single = SINGLE_WEIGHT / calls[kinds[number]] ** 0.5 if number in kinds else 1.0
             worth = max(1.0, single) + sum([weight[name] for name in named[text]])
         worth *= 2.0 ** (-time.age(number) / AGE_HALF_LIFE)
-        if _CODE.match(text) and not _NO_CODE.match(text):
+        if is_code[text]:
             worth *= CODE_WEIGHT
-        else:
-            worth /= alike[forms[text]] ** 0.5
+        worth /= alike[forms[text]] ** 0.5
         weighed.append((worth / (len(text) + LINE_CHARACTERS), line))
     return weighed
 
 
-def _form(text: str) -> str:
-    """What is left of a line when each word and each number stands for any other."""
-    return _NUMBER.sub("0", _WORD.sub("a", text))
+def _form(text: str, *, code: bool) -> str:
+    """A line in which each number stands for any other, and each word but in code."""
+    return _NUMBER.sub("0", text if code else _WORD.sub("a", text))

@@ -98,7 +98,7 @@ class Workset(msgspec.Struct, frozen=True):
     index_share: Share = 0.6
     index_tokens: Count = 16_000
     name: str = "workset"
-    version: int = 2
+    version: int = 3
 
     max_messages: ClassVar[int | None] = None
     """The policy counts tokens, not messages."""

@@ -204,11 +204,16 @@ def test_of_many_lines_of_one_form_the_line_of_another_form_is_quoted_first() ->
     assert lines_of(tool("\n".join(log)), room=50)[1:] == ["| #0:", f"|   {log[5]}"]
 
 
-def test_code_of_one_form_is_quoted_whatever_its_number() -> None:
-    code = [f"def step_{n}(self):" for n in range(40)]
-    assert lines_of(tool("\n".join([*code, "it is as we thought"])), room=30)[2:] == [
-        "|   def step_0(self):"
-    ]
+def test_code_is_of_one_form_only_with_the_same_words() -> None:
+    words = [f"def {'x' * (n + 1)}_step(self):" for n in range(40)]
+    numbered = [f"def z{n}(a):" for n in range(40)]
+    lines = lines_of(tool("\n".join([*numbered, *words])), room=200)[2:]
+    assert not [line for line in lines if "def z" in line]
+
+
+def test_what_the_model_says_it_does_next_is_not_quoted() -> None:
+    rows = [model("Slot 7 has room for 260 more.\nNow I read `a.py`, 3 lines:")]
+    assert lines_of(*rows)[2:] == ["|   Slot 7 has room for 260 more."]
 
 
 def test_a_call_that_came_once_is_quoted_before_one_of_many_alike() -> None:

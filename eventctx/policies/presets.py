@@ -50,7 +50,7 @@ class Simple(msgspec.Struct, frozen=True):
     keep_recent: AtLeastOne = 10
     max_messages: AtLeastOne | None = None
     name: str = "simple"
-    version: int = 3
+    version: int = 4
 
     def __post_init__(self) -> None:
         check(self)

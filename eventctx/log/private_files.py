@@ -16,6 +16,7 @@ from typing import IO, Final
 
 FILE_RIGHTS: Final = 0o600
 FOLDER_RIGHTS: Final = 0o700
+KEY_BYTES: Final = 32
 
 
 def make_folder(folder: Path) -> None:
@@ -45,6 +46,29 @@ def whole_file(output: Path) -> Iterator[IO[bytes]]:
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
+
+
+def own_key(path: Path, *, make: bool) -> bytes:
+    """The key of ``KEY_BYTES`` in a file; ``make`` writes a new one where there is none.
+
+    Raises OSError, also for a file that holds no key.
+    """
+    if make and not path.exists():
+        make_folder(path.parent)
+        unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
+        with open(unfinished, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            file.write(os.urandom(KEY_BYTES))
+        try:
+            # Of two processes the first one makes the key of both.
+            os.link(unfinished, path)
+        except FileExistsError:
+            pass
+        finally:
+            unfinished.unlink(missing_ok=True)
+    key = path.read_bytes()
+    if len(key) != KEY_BYTES:
+        raise OSError(errno.EINVAL, f"expected a key of {KEY_BYTES} bytes", str(path))
+    return key
 
 
 def append_line(

@@ -2,7 +2,8 @@
 
 A file says which records its frames were made at, by digest; it is used only where the store holds
 these. It holds no text of a message. Anybody may delete it, and what cannot be read or written is
-folded again.
+folded again. A cache is never evidence: each frame has a digest with a key of this user's, so one
+that another hand wrote or changed is folded again, too. Without that key no file is used.
 """
 
 from __future__ import annotations
@@ -13,22 +14,26 @@ import logging
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from hmac import compare_digest
 from pathlib import Path
 from typing import Final
-from zlib import crc32
 
 from eventctx.errors import DecodeError
-from eventctx.log.private_files import make_folder, whole_file
+from eventctx.log.private_files import make_folder, own_key, whole_file
 from eventctx.projections.timeline.fold import TimelineState
 from eventctx.projections.timeline.snapshot import VERSION, LoadedFrames, StoredFrame, dump
+from eventctx.stores.location import default_key
 
 SUFFIX: Final = ".eventctx-timelines"
 """Suffix of the folder next to the store's file."""
 
 _MAGIC: Final = b"eventctx timeline\n"
 _HEAD: Final = struct.Struct(">I")
-_FRAME: Final = struct.Struct(">QIII32s")
-"""Position, lengths of frame and block, their CRC-32, and the digest of the record."""
+_FRAME: Final = struct.Struct(">QII32s")
+"""Position, lengths of frame and block, and the digest of the record."""
+
+_SEAL: Final = 32
+"""Bytes of the keyed digest after each frame, which covers the seal before it, too."""
 
 _log = logging.getLogger("eventctx.timelines")
 
@@ -70,7 +75,7 @@ class FrameFiles:
     def _load(self, stream: str) -> LoadedFrames | None:
         try:
             data = self._path(stream).read_bytes()
-            frames = list(_frames_in(data))
+            frames = list(_frames_in(data, own_key(default_key(), make=False)))
             return LoadedFrames(frames) if frames else None
         except FileNotFoundError:
             return None
@@ -83,10 +88,13 @@ class FrameFiles:
     ) -> None:
         path = self._path(stream)
         try:
+            key = own_key(default_key(), make=True)
             kept: list[StoredFrame] = []
             if before is not None:
                 kept = [
-                    one for one in _frames_in(path.read_bytes()) if one.position <= before.position
+                    one
+                    for one in _frames_in(path.read_bytes(), key)
+                    if one.position <= before.position
                 ]
                 if not kept or kept[-1].digest != before.digest:
                     return  # another process replaced them; its frames are as good
@@ -94,13 +102,13 @@ class FrameFiles:
                 return
             make_folder(self._folder)
             with whole_file(path) as file:
-                file.write(_MAGIC + _HEAD.pack(VERSION))
+                seal = _HEAD.pack(VERSION)
+                file.write(_MAGIC + seal)
                 for one in (*kept, *dump(fresh, before)):
-                    checked = crc32(one.block, crc32(one.frame))
                     lengths = len(one.frame), len(one.block)
-                    file.write(_FRAME.pack(one.position, *lengths, checked, one.digest))
-                    file.write(one.frame)
-                    file.write(one.block)
+                    head = _FRAME.pack(one.position, *lengths, one.digest)
+                    seal = _seal(key, seal, head, one.frame, one.block)
+                    file.writelines((head, one.frame, one.block, seal))
         except (OSError, DecodeError) as error:
             _log.debug("the frames of %r cannot be kept: %s", stream, error)
 
@@ -110,19 +118,31 @@ class FrameFiles:
             return file.read(len(_MAGIC)) == _MAGIC
 
 
-def _frames_in(data: bytes) -> Iterator[StoredFrame]:
-    """The frames of a file, of this version. Raises DecodeError for damage."""
-    at = len(_MAGIC) + _HEAD.size
-    if data[:at] != _MAGIC + _HEAD.pack(VERSION):
+def _seal(key: bytes, *parts: bytes) -> bytes:
+    sealed = hashlib.blake2b(key=key, digest_size=_SEAL)
+    for part in parts:
+        sealed.update(part)
+    return sealed.digest()
+
+
+def _frames_in(data: bytes, key: bytes) -> Iterator[StoredFrame]:
+    """The frames of a file, of this version. Raises DecodeError for damage, and for a foreign hand.
+
+    The lengths in a frame's head are covered, so no byte can move from one part to another.
+    """
+    seal = _HEAD.pack(VERSION)
+    at = len(_MAGIC) + len(seal)
+    if data[:at] != _MAGIC + seal:
         return
     while at < len(data):
         try:
-            position, frame, block, checked, digest = _FRAME.unpack_from(data, at)
+            position, frame, block, digest = _FRAME.unpack_from(data, at)
         except struct.error as error:
             raise DecodeError(f"a file of key frames is damaged: {error}") from error
-        start = at + _FRAME.size
-        middle, at = start + frame, start + frame + block
-        found = StoredFrame(position, digest, data[start:middle], data[middle:at])
-        if at > len(data) or crc32(found.block, crc32(found.frame)) != checked:
-            raise DecodeError("a file of key frames is damaged")
-        yield found
+        begin, start = at, at + _FRAME.size
+        middle, end = start + frame, start + frame + block
+        at = end + _SEAL
+        seal = _seal(key, seal, memoryview(data)[begin:end])
+        if at > len(data) or not compare_digest(seal, data[end:at]):
+            raise DecodeError("a file of key frames is damaged, or another hand wrote it")
+        yield StoredFrame(position, digest, data[start:middle], data[middle:end])

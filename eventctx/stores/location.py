@@ -84,6 +84,13 @@ def default_book(store: Path) -> Path:
     return folder / "receipts" / f"{named}.jsonl"
 
 
+def default_key() -> Path:
+    """The path of the key in the user's state folder with which caches are sealed."""
+    import platformdirs
+
+    return Path(platformdirs.user_state_path("eventctx", appauthor=False)) / "cache.key"
+
+
 def book_of(
     store: EventStore, receipts: bool | str | os.PathLike[str], *, read_only: bool
 ) -> ReceiptBook | None:

@@ -254,6 +254,52 @@ async def test_a_frame_of_another_log_in_a_file_that_may_not_be_deleted_only_cos
     await check_all(store, KeyFrames(store, kept, every=EVERY))
 
 
+async def test_frames_that_another_hand_wrote_are_never_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, kept = MemoryStore(), FrameFiles(tmp_path / "store.db")
+    await filled(store)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another hand's"))
+    await KeyFrames(store, kept, every=EVERY).at("s")
+    assert await kept.load("s") is not None
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "ours"))
+    assert await kept.load("s") is None
+    await KeyFrames(store, kept, every=EVERY).at("s")
+    assert await kept.load("s") is not None
+    key = tmp_path / "ours" / "eventctx" / "cache.key"
+    assert (key.stat().st_size, key.stat().st_mode & 0o777) == (32, 0o600)
+
+
+@pytest.mark.parametrize("change", ["taken out", "moved"])
+async def test_a_file_whose_frames_were_put_together_anew_is_not_used(
+    change: str, tmp_path: Path
+) -> None:
+    store, kept = MemoryStore(), FrameFiles(tmp_path / "store.db")
+    await filled(store)
+    await KeyFrames(store, kept, every=EVERY).at("s")
+    file = the_file(tmp_path)
+    data = file.read_bytes()
+    digests = [record.digest for record in (await records_of(store))[EVERY - 1 :: EVERY]]
+    first, second, third = [data.index(digest) for digest in digests[:3]]
+    one, two = data[first:second], data[second:third]
+    middle = two if change == "taken out" else two + one
+    file.write_bytes(data[:first] + middle + data[third:])
+    assert await kept.load("s") is None
+    await check_all(store, KeyFrames(store, kept, every=EVERY))
+
+
+async def test_without_a_key_no_file_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = tmp_path / "state"
+    state.write_text("no folder")
+    monkeypatch.setenv("XDG_STATE_HOME", str(state))
+    store, kept = MemoryStore(), FrameFiles(tmp_path / "store.db")
+    await filled(store)
+    await check_all(store, KeyFrames(store, kept, every=EVERY))
+    assert not (tmp_path / "store.db.eventctx-timelines").exists()
+
+
 async def test_somebody_elses_file_is_left_alone(tmp_path: Path) -> None:
     store = MemoryStore()
     await filled(store)

@@ -188,3 +188,16 @@ async def test_an_import_that_finds_nothing_new_notes_nothing(
     for _ in range(3):
         await import_it(tmp_path / "s.db", file, book)
     assert [entry.what for entry in ReceiptBook(book).entries()] == ["receipt"]
+
+
+async def test_what_is_left_of_a_deleted_session_keeps_its_name(
+    tmp_path: Path, book: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "s.db"
+    await say(path, book, "old", "new")
+    async with eventctx.open(path, receipts=book) as engine:
+        await engine.delete("old")
+    assert await problems(path, book) == []
+    assert "is not what it was" not in caplog.text
+    change(path, "UPDATE streams SET name = 'renamed' WHERE name = 'old'")
+    assert any("nothing is left" in found for found in await problems(path, book))

@@ -118,7 +118,7 @@ class FrameFiles:
             return file.read(len(_MAGIC)) == _MAGIC
 
 
-def _seal(key: bytes, *parts: bytes) -> bytes:
+def _seal(key: bytes, *parts: bytes | memoryview) -> bytes:
     sealed = hashlib.blake2b(key=key, digest_size=_SEAL)
     for part in parts:
         sealed.update(part)

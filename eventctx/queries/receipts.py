@@ -59,11 +59,11 @@ class ReceiptKeeper:
         if self.book is not None:
             self.book.note(receipt)
 
-    def deleted(self, session: str) -> None:
-        """Note that a session was deleted on purpose."""
-        self._unnoted.pop(session, None)
+    def deleted(self, record: Record) -> None:
+        """Note the record that is left of a session which was deleted on purpose."""
+        self._unnoted.pop(record.stream, None)
         if self.book is not None:
-            self.book.deleted(session)
+            self.book.deleted(_receipt(record))
 
     def erased(self, sessions: Iterable[str]) -> None:
         """Note that contents of sessions were erased."""
@@ -112,12 +112,12 @@ async def mismatch(store: EventStore, receipt: Receipt) -> str | None:
         info = await store.head(receipt.stream)
         if info is None:
             return "the session is gone"
-        if info.deleted:
-            return "the session was deleted"
-        if info.head < receipt.position:
-            return f"the session ends at {info.head}"
         if info.head == receipt.position:
             digest = info.digest
+        elif info.deleted:
+            return "the session was deleted"
+        elif info.head < receipt.position:
+            return f"the session ends at {info.head}"
         else:
             at = receipt.position
             found = store.read(receipt.stream, start=at, stop=at, bodies=False)

@@ -178,6 +178,8 @@ class _Walk:
         async for record in self.store.read(self.stream, start=info.head):
             self.records += 1
             self.position, self.previous = record.position, record.digest
+            if record.position in self._wanted:
+                self._met[record.position] = record.digest
             try:
                 event = decode_known(record)
                 before = bytes.fromhex(event.digest)

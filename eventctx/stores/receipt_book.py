@@ -90,11 +90,15 @@ class ReceiptBook:
             )
         )
 
-    def deleted(self, session: str) -> None:
-        """Note that a session was deleted on purpose. Its receipts no longer apply."""
+    def deleted(self, mark: Receipt) -> None:
+        """Note the record that is left of a session which was deleted on purpose. Never raises.
+
+        Its earlier receipts no longer apply.
+        """
         if self._last is not None:
-            self._last.pop(session, None)
-        self._append(BookEntry(1, "deleted", session, self._clock()))
+            self._last[mark.stream] = mark
+        now = self._clock()
+        self._append(BookEntry(1, "deleted", mark.stream, now, mark.position, mark.digest.hex()))
 
     def erased(self, session: str) -> None:
         """Note that contents of a session were erased. Never raises."""
@@ -133,16 +137,16 @@ class ReceiptBook:
         return self._last is not None
 
     def last(self) -> dict[str, Receipt]:
-        """The last receipt of each session since a restore, unless deleted. Empty without a book.
+        """The last receipt of each session since a restore. Empty without a book.
 
         Raises NotAStore (somebody else's file), StoreUnavailable.
         """
         if self._last is None:
             found: dict[str, Receipt] = {}
             for entry in self.entries():
-                if entry.what == "receipt":
+                if entry.what == "receipt" or (entry.what == "deleted" and entry.digest):
                     found[entry.session] = entry.receipt
-                elif entry.what == "deleted":
+                elif entry.what == "deleted":  # as earlier releases noted it
                     found.pop(entry.session, None)
                 elif entry.what == "restored":
                     found.clear()

@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("h11", reason="an extra: eventctx[record]")
 
+from eventctx.log.store import Receipt
 from eventctx.proxy.call_copy import SeenCall
 from eventctx.proxy.tapes import Tapes
 from eventctx.stores.location import default_book, default_tapes
@@ -127,7 +128,7 @@ def test_only_our_own_files_of_these_sessions_are_destroyed(home: Path) -> None:
     assert destroy_tapes(book) == []
     assert noted.exists()  # as nothing was erased
     book.erased("a")
-    book.deleted("c-2")
+    book.deleted(Receipt("c-2", 1, bytes(32)))
     assert copies(book, ["a"], "tape") == [noted]
     assert destroy_tapes(book) == []
     assert [one.exists() for one in (noted, other, side, somebodys)] == [False, True, False, True]

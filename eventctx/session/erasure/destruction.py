@@ -178,10 +178,9 @@ class Destruction:
         records: list[Record] = []
         for name in names:
             await self._sessions.close(name)
-            records.append(
-                await delete_session(self.store, name, reason, self._clock, self._random)
-            )
-            self._receipts.deleted(name)
+            record = await delete_session(self.store, name, reason, self._clock, self._random)
+            records.append(record)
+            self._receipts.deleted(record)
         await self._forget(records)
         return names
 
@@ -204,7 +203,7 @@ class Destruction:
         await self._sessions.close(stream)
         await self.store.save_checkpoint(ERASING, 1)
         record = await self.store.delete(stream, last, expected)
-        self._receipts.deleted(stream)
+        self._receipts.deleted(record)
         await self._forget([record])
 
     async def _forget(self, records: Sequence[Record]) -> None:

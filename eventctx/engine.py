@@ -262,6 +262,13 @@ class Engine(Reader):
         check_session_id(session)
         await self._sessions.close(session)
 
+    def note_receipt(self, receipt: Receipt) -> None:
+        """Note the end of a session that something else than this engine wrote, as an import does.
+
+        The book of receipts then tells of a tail that is cut. Never raises.
+        """
+        self._receipts.copied(receipt)
+
     # -- life ------------------------------------------------------------------------------------
 
     async def close(self) -> None:

@@ -53,10 +53,10 @@ def test_messages_without_tools_are_merged_by_role_and_first_hundred_characters(
     assert {n for n, (d, _) in decided.items() if d == "kept"} == {0, 2, 3, 4, 5, 6, 7, 8}
 
 
-def test_what_a_person_said_is_merged_only_into_the_same_words() -> None:
+def test_what_a_person_said_is_never_merged() -> None:
     rows = [user("go"), user("x" * 100 + "one"), user("x" * 100 + "two"), user("so"), user("so")]
     decided = proposed(view(*rows, user("last"))).dispositions
-    assert [decided[n][0] for n in range(1, 5)] == ["kept", "kept", "merged", "kept"]
+    assert [decided[n][0] for n in range(1, 5)] == ["kept"] * 4
 
 
 def test_pins_and_the_latest_human_message_outlive_recency() -> None:

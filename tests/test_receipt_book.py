@@ -1,13 +1,16 @@
-"""The book of receipts after a restore: what stood before it binds nobody any more."""
+"""The book of receipts: after a restore, and of sessions that were imported."""
 
 from __future__ import annotations
 
 import logging
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import eventctx
+from eventctx.importers.load import import_file
 from eventctx.log.store import Receipt
 from eventctx.queries.verify import verify_file
 from eventctx.stores.receipt_book import ReceiptBook
@@ -100,3 +103,88 @@ def test_a_restore_to_an_empty_store_leaves_no_newest_receipt(book: Path) -> Non
     writing.restored([])
     assert writing.newest() is None
     assert writing.last() == {}
+
+
+# -- what other programs wrote -------------------------------------------------------------------
+
+LINES = ['{"role": "user", "content": "Mend it."}', '{"role": "assistant", "content": "Mended."}',
+         '{"role": "user", "content": "And the other?"}']  # fmt: skip
+
+
+async def import_it(store: Path, file: Path, book: Path) -> str:
+    async with eventctx.open(store, receipts=book) as engine:
+        (summary,) = await import_file(engine.store, file, noted=engine.note_receipt)
+        return str(summary.session)
+
+
+def change(store: Path, sql: str) -> None:
+    """Write into a store's file as a program that is not eventctx may."""
+    with closing(sqlite3.connect(store)) as db, db:
+        db.execute(sql)
+
+
+async def problems(store: Path, book: Path) -> list[str]:
+    async with eventctx.open(store, receipts=book) as engine:
+        checked = await engine.verify_store()
+        return [found.text for one in checked.sessions for found in one.problems]
+
+
+def change_file(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "talk.jsonl"
+    path.write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    return path
+
+
+async def test_the_end_of_an_imported_session_that_is_cut_off_is_found(
+    tmp_path: Path, file: Path, book: Path
+) -> None:
+    store = tmp_path / "s.db"
+    await import_it(store, file, book)
+    assert await problems(store, book) == []
+    change(store, "DELETE FROM records WHERE position >= (SELECT max(position) FROM records)")
+    (found,) = await problems(store, book)
+    assert "the tail was cut" in found
+
+
+async def test_an_imported_session_that_is_gone_is_found(
+    tmp_path: Path, file: Path, book: Path
+) -> None:
+    store = tmp_path / "s.db"
+    await import_it(store, file, book)
+    change(store, "DELETE FROM records")
+    change(store, "DELETE FROM streams")
+    assert any("nothing is left" in found for found in await problems(store, book))
+
+
+async def test_a_session_that_was_deleted_on_purpose_and_imported_again_is_sound(
+    tmp_path: Path, file: Path, book: Path
+) -> None:
+    store = tmp_path / "s.db"
+    session = await import_it(store, file, book)
+    async with eventctx.open(store, receipts=book) as engine:
+        await engine.delete(session)
+    assert await problems(store, book) == []
+
+
+async def test_a_receipt_that_another_programs_import_outdated_says_so(
+    tmp_path: Path, file: Path, book: Path
+) -> None:
+    await import_it(tmp_path / "s.db", file, book)
+    # Another machine's store has the same file, one word changed, and takes the place of ours.
+    change_file(file, "\n".join([*LINES[:2], LINES[2].replace("other", "next")]))
+    await import_it(tmp_path / "other.db", file, tmp_path / "other.jsonl")
+    (found,) = await problems(tmp_path / "other.db", book)
+    assert "another program deleted it and imported its file anew" in found
+
+
+async def test_an_import_that_finds_nothing_new_notes_nothing(
+    tmp_path: Path, file: Path, book: Path
+) -> None:
+    for _ in range(3):
+        await import_it(tmp_path / "s.db", file, book)
+    assert [entry.what for entry in ReceiptBook(book).entries()] == ["receipt"]

@@ -123,7 +123,7 @@ async def _imported(screen: Screen, files: list[FoundFile]) -> None:
         with progress("Reading sessions", len(files)) as bar:
             for count, one in enumerate(files, 1):
                 if passed_over(one.path) is None:
-                    done = await import_paths(engine.store, [one.path])
+                    done = await import_paths(engine.store, [one.path], noted=engine.note_receipt)
                     heads = {
                         found.session: info
                         for found in done.sessions

@@ -148,7 +148,7 @@ async def _imported(paths: Sequence[Path], store: str | None) -> None:
         async with opening.open_or_create(store) as engine:
             book = None if engine.receipts_path is None else ReceiptBook(engine.receipts_path)
             for path in paths:
-                for one in await import_file(engine.store, path):
+                for one in await import_file(engine.store, path, noted=engine.note_receipt):
                     summaries.append(one)
                     if book is not None and one.session is not None:
                         book.copied_to(path, one.session, "tape")

@@ -30,7 +30,7 @@ from eventctx.importers.many import (
     passed_over_for,
     result_of,
 )
-from eventctx.log.store import EventStore, StreamInfo
+from eventctx.log.store import EventStore, Receipt, StreamInfo
 
 INTERVAL: Final = 0.25
 """Seconds between two looks at the files that changed lately."""
@@ -85,6 +85,7 @@ class Follower:
         *,
         known: KnownFiles,
         told: Told,
+        noted: Callable[[Receipt], None] | None = None,
         format: str | None = None,  # noqa: A002 - the command line's word
         quiet: float = QUIET,
         patience: float = PATIENCE,
@@ -94,6 +95,7 @@ class Follower:
         self._lookout = FolderWatcher(paths, quiet)
         self._known = known
         self._told = told
+        self._noted = noted
         self._format = format
         self._quiet = quiet
         self._patience = patience
@@ -198,7 +200,9 @@ class Follower:
                 followed.problems = [FilePassedOver(path=path, reason=reason)]
                 return
             more = partial(self._more, followed)
-            summaries = await follow_file(self._store, path, more, format=self._format)
+            summaries = await follow_file(
+                self._store, path, more, format=self._format, noted=self._noted
+            )
             self._tell(followed, summaries, closed=followed.opened)
             sessions = await self._heads([one.session for one in summaries])
         except ENDS_ALL:

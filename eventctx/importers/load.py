@@ -41,7 +41,7 @@ from eventctx.log.codec import decode_known
 from eventctx.log.events import SessionStart, SessionTakenOver
 from eventctx.log.ids import check_session_id, random_bytes
 from eventctx.log.record import CheckedClock
-from eventctx.log.store import EventStore
+from eventctx.log.store import EventStore, Receipt
 from eventctx.log.turn_recorder import fit_for_log
 
 __all__ = ["ENDS_ALL", "ImportSummary", "More", "follow_file", "import_file"]
@@ -65,6 +65,7 @@ async def import_file(
     clock: Callable[[], int] = time.time_ns,
     salt: Callable[[int], bytes] = random_bytes,
     progress: Progress | None = None,
+    noted: Callable[[Receipt], None] | None = None,
 ) -> list[ImportSummary]:
     """Import a transcript, and the files of its subagents, and return a summary of each.
 
@@ -74,7 +75,8 @@ async def import_file(
 
     A second import adds only what is new since the first one. ``format`` overrides detection,
     ``session`` the file's own id. ``complete`` means that the file grows no more: parts that would
-    wait are imported, and the last turn ends. ``clock`` gives UTC nanoseconds.
+    wait are imported, and the last turn ends. ``clock`` gives UTC nanoseconds. ``noted`` is called
+    with the receipt of each session that got records (``Engine.note_receipt``).
 
     An imported session mirrors its file and changes by import alone. ``take_over`` makes it ours
     for good: everything is imported, as with ``complete``, and from then on the session takes new
@@ -97,7 +99,8 @@ async def import_file(
         path = session_source(path, format)
     chosen = _choose(path, format)
     now = CheckedClock(clock)()
-    run = ImportRun(store, chosen, session, complete or take_over, now, salt, ENDS_ALL)
+    done = complete or take_over
+    run = ImportRun(store, chosen, session, done, now, salt, ENDS_ALL, noted=noted)
     run, main = await _import_main(run, path, progress)
     summaries = await with_agents(run, path, main, {})
     others = await _others(run, path, main)
@@ -116,6 +119,7 @@ async def follow_file(
     format: str | None = None,  # noqa: A002 - the command line's word
     clock: Callable[[], int] = time.time_ns,
     salt: Callable[[int], bytes] = random_bytes,
+    noted: Callable[[Receipt], None] | None = None,
 ) -> list[ImportSummary]:
     """Import a transcript as ``import_file`` does, and read on as often as ``more`` says so.
 
@@ -127,7 +131,8 @@ async def follow_file(
     path = session_source(Path(path), format)
     # What another process writes in between says nothing of a subagent's file: all is read again.
     ends = (*ENDS_ALL, WrongExpectedVersion)
-    run = ImportRun(store, _choose(path, format), None, False, CheckedClock(clock)(), salt, ends)
+    now = CheckedClock(clock)()
+    run = ImportRun(store, _choose(path, format), None, False, now, salt, ends, noted=noted)
     # Of a file that is being written, the beginning of another run may be all that there is.
     run = [one async for one in _runs_to_try(run, path) if not one.only_match][-1]
     agents: Agents = {}

@@ -18,7 +18,7 @@ from eventctx.importers.detect import passed_over
 from eventctx.importers.formats.amplifier import CONTEXT
 from eventctx.importers.found import Candidate, find
 from eventctx.importers.load import ENDS_ALL, ImportSummary, import_file
-from eventctx.log.store import EventStore
+from eventctx.log.store import EventStore, Receipt
 
 
 class FilePassedOver(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,18 +97,19 @@ async def import_paths(
     take_over: bool = False,
     importing: ImportOne | None = None,
     told: Told | None = None,
+    noted: Callable[[Receipt], None] | None = None,
 ) -> ImportedPaths:
     """Import files, and all transcripts in folders; an error of one file does not end the others.
 
-    ``complete`` and ``take_over`` are those of ``import_file``; ``importing`` takes its place, for
-    other options.
+    ``complete``, ``take_over`` and ``noted`` are those of ``import_file``; ``importing`` takes its
+    place, for other options.
 
     Raises StoreUnavailable, NotAStore and StoreTooNew: without the store no other file can be
     imported. What was imported before stays.
     """
 
     async def plainly(path: Path) -> Sequence[ImportSummary]:
-        return await import_file(store, path, complete=complete, take_over=take_over)
+        return await import_file(store, path, complete=complete, take_over=take_over, noted=noted)
 
     sessions: list[ImportSummary] = []
     left_out: list[FilePassedOver] = []

@@ -28,7 +28,7 @@ from eventctx.importers.source.items import (
 from eventctx.importers.source.lines import MAX_BYTES
 from eventctx.importers.source.naming import folder_mark, session_name
 from eventctx.importers.source.source import GrowingLines, Progress, Source
-from eventctx.log.store import EventStore
+from eventctx.log.store import EventStore, Receipt
 from eventctx.log.turn_recorder import fit_for_log
 from eventctx.messages.facts_reader import read_facts
 from eventctx.projections.trace.identity import SpanIds
@@ -73,7 +73,8 @@ class ImportRun(NamedTuple):
 
     ``session`` is the name that the caller wants, ``now`` the time of the import. ``ends`` are the
     errors of a subagent's file that end the import of the main one, too. ``only_match``: the
-    session must be there, and the file must hold nothing else.
+    session must be there, and the file must hold nothing else. ``noted`` takes the receipt of each
+    session that got records.
     """
 
     store: EventStore
@@ -84,6 +85,7 @@ class ImportRun(NamedTuple):
     salt: Callable[[int], bytes]
     ends: tuple[type[Exception], ...]
     only_match: bool = False
+    noted: Callable[[Receipt], None] | None = None
 
 
 class ImportOutcome(msgspec.Struct):
@@ -180,7 +182,13 @@ async def import_session(
         first = msgspec.structs.replace(first, parent=parent)
     name = run.session or session_name(first.session_id)
     track = Track(
-        run.store, name, run.salt, run.now, only_match=run.only_match, rewrites=chosen.rewrites
+        run.store,
+        name,
+        run.salt,
+        run.now,
+        only_match=run.only_match,
+        rewrites=chosen.rewrites,
+        noted=run.noted,
     )
     reading.track = track
     await track.open()

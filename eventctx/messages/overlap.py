@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
@@ -104,10 +105,21 @@ _SAID: Final = frozenset({"content", "text", "thinking", "output", "refusal", "s
 _PLACES: Final = ("/", "./", "../", "~", "http://", "https://", "file:", "C:", "D:")
 
 
+_NAME: Final = re.compile(r"[^\s\"'`<>()\[\]{},;]{6,}")
+
+
+def _names(text: str) -> set[str]:
+    """Words that mean one thing: keys, numbers, addresses, anything that is more than letters."""
+    found = {one.strip(".:!?").casefold() for one in _NAME.findall(text)}
+    return {one for one in found if len(one) >= LEAST_WHOLE and not one.isalpha()}
+
+
 class Overlap:
     """The texts to look for."""
 
     def __init__(self, texts: Iterable[str]) -> None:
+        texts = list(texts)
+        self._names = {name for text in texts for name in _names(text)}
         given = {normal(text) for text in texts}
         self._long = {text for text in given if len(text) >= _GRAM}
         self._short = {text for text in given - self._long if len(text) >= LEAST_WHOLE}
@@ -127,6 +139,10 @@ class Overlap:
         return bool(grams) and any(
             text[at : at + _GRAM] in grams for at in range(len(text) - _GRAM + 1)
         )
+
+    def names(self, text: str) -> bool:
+        """Whether ``text`` names one thing that the given texts name: a key, a number, a file."""
+        return not self._names.isdisjoint(_names(text))
 
     def holds(self, text: str) -> bool:
         """Whether one of the given texts is in ``text`` as a whole, or is it if it is short."""

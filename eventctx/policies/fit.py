@@ -102,7 +102,7 @@ def fit(visible: Visible, proposal: Proposal, budget: Budget) -> Fitted:
     if working_set.total > budget.tokens:
         _shorten_words(working_set, words, protected, drop_line, budget)
     if working_set.total > budget.tokens and kept:
-        # A row that this insertion quoted counts again, so the decision is made anew.
+        # Without it less else has to be cut, so the decision is made anew.
         return fit(visible, msgspec.structs.replace(proposal, kept_insertions=kept[1:]), budget)
     if working_set.total > budget.tokens:
         for group in sorted(said, key=lambda one: max([_rank(row, words) for row in one.rows])):

@@ -48,8 +48,11 @@ RECALL: Final = f"{NOTE} Each can still be read: {TOOL_NAME} takes its number."
 END: Final = "[End of the index]"
 
 DEMANDS: Final = "The person demanded, word by word:"
-FILES: Final = "Files:"
-LINES: Final = "Lines of messages that left this view:"
+FILES: Final = "Files, the last touched first:"
+LINES: Final = (
+    "Lines of messages that left this view, the oldest first; a later one may overrule an earlier "
+    "one, and those between them are left out:"
+)
 
 DEMANDS_SHARE: Final = 4
 """Demands may take the room divided by this: a quarter."""
@@ -107,22 +110,42 @@ def file_touches(read: Iterable[MessageExtracts]) -> list[FileTouch]:
     ]
 
 
-def sources_of(read: Iterable[MessageExtracts]) -> dict[int, str]:
-    """A word on where each message comes from: the call that a result answers, or the speaker."""
-    calls: dict[str, CallExtract] = {}
-    sources: dict[int, str] = {}
-    last: CallExtract | None = None
+class AnsweredCall(NamedTuple):
+    """A call in message ``number`` that a result answers."""
+
+    number: int
+    call: CallExtract
+
+    @property
+    def kind(self) -> str:
+        """The tool, and the program that its command runs."""
+        return f"{self.call.name} {(self.call.command or '').partition(' ')[0]}"
+
+
+def answered_calls(read: Iterable[MessageExtracts]) -> dict[int, AnsweredCall]:
+    """The call that each message with a result answers, the first of several."""
+    calls: dict[str, AnsweredCall] = {}
+    answered: dict[int, AnsweredCall] = {}
+    last: AnsweredCall | None = None
     for one in read:
-        calls.update({call_id: call for call in one.calls for call_id in call.ids})
-        answered = next((calls[call_id] for call_id in one.answers if call_id in calls), None)
+        made = [AnsweredCall(one.number, call) for call in one.calls]
+        calls.update({call_id: each for each in made for call_id in each.call.ids})
+        call = next((calls[call_id] for call_id in one.answers if call_id in calls), None)
         if one.speaker == "result":
             # A text with an action has no ids: its observation comes next.
-            answered = answered if one.answers else last
-        source = _SPEAKERS.get(one.speaker, "") if answered is None else _brief(answered)
-        if source and is_quotable(source):
-            sources[one.number] = source
-        last = one.calls[-1] if one.calls else None
-    return sources
+            call = call if one.answers else last
+        if call is not None:
+            answered[one.number] = call
+        last = made[-1] if made else None
+    return answered
+
+
+def _source(one: MessageExtracts, answered: AnsweredCall | None) -> str:
+    """Where a message comes from: the call that it answers, with its number, or the speaker."""
+    if answered is None:
+        return _SPEAKERS.get(one.speaker, "")
+    source = _brief(answered.call)
+    return f"#{answered.number} {source}" if is_quotable(source) else ""
 
 
 def _brief(call: CallExtract) -> str:
@@ -256,18 +279,22 @@ def lines_section(
     time: Timeline,
     room: int,
     measure: Measure = len,
-    sources: Mapping[int, str] = {},
+    answered: Mapping[int, AnsweredCall] = {},
 ) -> list[str]:
-    """Lines of messages that left, each under its message's number and its source."""
+    """Lines of messages that left, each under its message's number and its source.
+
+    ``answered`` are the calls that they answer.
+    """
+    sources = {one.number: _source(one, answered.get(one.number)) for one in gone}
 
     def heading(number: int) -> str:
-        source = sources.get(number)
+        source = sources[number]
         return f"{MARK} #{number} ({source}):" if source else f"{MARK} #{number}:"
 
     sizes = LineSizes(
         lambda number: measure(heading(number)) + 1, lambda text: measure(_line(text)) + 1
     )
-    chosen = choose_lines(gone, shown, time, room, sizes)
+    chosen = choose_lines(gone, shown, time, room, sizes, answered)
     by_number: dict[int, list[QuotedLine]] = {}
     for line in chosen:
         by_number.setdefault(line.number, []).append(line)
@@ -282,7 +309,7 @@ def _line(text: str) -> str:
     return f"{MARK}   {text}"
 
 
-_QUOTED: Final = pattern(rf"^{re.escape(MARK)} #(\d+)(?: \(.*\))?:", re.MULTILINE)
+_QUOTED: Final = pattern(rf"^{re.escape(MARK)} #(\d+)(?: \((?:#(\d+) )?.*\))?:", re.MULTILINE)
 _TOUCHED: Final = pattern(
     rf"^{re.escape(MARK)} \S.* (\((?:read|written|edited) #[^()]*\))$", re.MULTILINE
 )
@@ -293,7 +320,7 @@ def messages_behind(message: object) -> set[int]:
     text = message.get("content") if isinstance(message, dict) else None
     if not isinstance(text, str) or not text.startswith(HEADER):
         return set()
-    numbers = _QUOTED.findall(text)
+    numbers = [number for pair in _QUOTED.findall(text) for number in pair if number]
     for touched in _TOUCHED.findall(text):
         numbers += re.findall(r"#(\d+)", touched)
     return {int(number) for number in numbers}
@@ -310,11 +337,13 @@ def last_said(messages: Sequence[MessageExtracts], request_of: Mapping[int, int]
 
 
 # -- the choice of lines -------------------------------------------------------------------------
-# A line is worth more the newer its message is, the more lately the model wrote a name
-# in it, and the rarer that name is; code and paths are worth twice as much as prose. All of it was
-# measured on recorded sessions (docs/decisions/0034-workset.md).
+# A line is worth more the newer its message is, the more lately the model wrote a name in it, and
+# the rarer that name, its form and its call are: of a long log the line that is unlike the others
+# tells something, and a call that came once is not one of many readings. Code and paths are worth
+# twice as much as prose, whatever their form. All of it was measured on recorded sessions and on
+# tasks (docs/decisions/0034-workset.md).
 
-AGE_HALF_LIFE: Final = 32
+AGE_HALF_LIFE: Final = 128
 """Requests after which a line counts half."""
 
 SAID_HALF_LIFE: Final = 16
@@ -325,6 +354,9 @@ SAID_WEIGHT: Final = 10.0
 
 CODE_WEIGHT: Final = 2.0
 
+SINGLE_WEIGHT: Final = 3.0
+"""The weight of a line that a call brought which is like no other; of n alike it is this by √n."""
+
 LINE_CHARACTERS: Final = 10
 """About what a line takes besides its text: its mark, its end, its part of the message's number."""
 
@@ -334,7 +366,7 @@ TELLING_WEIGHT: Final = 5.0
 The names in a line of its own do not count: it wrote them all.
 """
 
-MOST_WEIGHED: Final = 3_000
+MOST_WEIGHED: Final = 20000
 """Lines that are weighed at most, the newest; older ones are worth nearly nothing."""
 
 _CODE: Final = pattern(
@@ -344,6 +376,8 @@ _CODE: Final = pattern(
 )
 _TELLING: Final = pattern(r"\d|[`\"]|: ")
 _NO_CODE: Final = pattern(r"//|#(?!include)|\*|/\*|[-|] ")
+_WORD: Final = re.compile(r"[^\W\d_]+")
+_NUMBER: Final = re.compile(r"\d[\d.,:]*")
 
 
 class QuotedLine(NamedTuple):
@@ -382,14 +416,15 @@ def choose_lines(
     time: Timeline,
     room: int,
     sizes: LineSizes,
+    answered: Mapping[int, AnsweredCall] = {},
 ) -> list[QuotedLine]:
     """The best lines of ``gone`` that fit into ``room``, in the order of the messages.
 
-    ``shown`` are lines that are in view anyway.
+    ``shown`` are lines that are in view anyway; ``answered`` are the calls that messages answer.
     """
     chosen: list[QuotedLine] = []
     named: set[int] = set()
-    for _, line in sorted(_weigh_lines(gone, shown, time), key=_best_first):
+    for _, line in sorted(_weigh_lines(gone, shown, time, answered), key=_best_first):
         if len(line.text) > room:
             continue
         size = sizes.line(line.text)
@@ -409,7 +444,10 @@ def _best_first(weighed: tuple[float, QuotedLine]) -> float:
 
 
 def _weigh_lines(
-    gone: Sequence[MessageExtracts], shown: Collection[str], time: Timeline
+    gone: Sequence[MessageExtracts],
+    shown: Collection[str],
+    time: Timeline,
+    answered: Mapping[int, AnsweredCall],
 ) -> list[tuple[float, QuotedLine]]:
     """Lines with their worth by character; each text once, as its newest message has it."""
     lines: dict[str, QuotedLine] = {}
@@ -430,14 +468,28 @@ def _weigh_lines(
         name: SAID_WEIGHT * 2.0 ** ((said[name] - time.now) / SAID_HALF_LIFE) / count**0.5
         for name, count in frequent.items()
     }
+    kinds = {number: one.kind for number, one in answered.items()}
+    is_code = {text: bool(_CODE.match(text)) and not _NO_CODE.match(text) for text in lines}
+    forms = {text: _form(text, code=is_code[text]) for text in lines}
+    calls, alike = Counter(kinds.values()), Counter(forms.values())
     weighed: list[tuple[float, QuotedLine]] = []
     for text, line in lines.items():
-        if line.number in own:
+        number = line.number
+        if number in own:
+            if text.endswith(":"):
+                continue  # it says what comes next, which is over
             worth = TELLING_WEIGHT if _TELLING.search(text) else 1.0
         else:
-            worth = 1.0 + sum([weight[name] for name in named[text]])
-        worth *= 2.0 ** (-time.age(line.number) / AGE_HALF_LIFE)
-        if _CODE.match(text) and not _NO_CODE.match(text):
+            single = SINGLE_WEIGHT / calls[kinds[number]] ** 0.5 if number in kinds else 1.0
+            worth = max(1.0, single) + sum([weight[name] for name in named[text]])
+        worth *= 2.0 ** (-time.age(number) / AGE_HALF_LIFE)
+        if is_code[text]:
             worth *= CODE_WEIGHT
+        worth /= alike[forms[text]] ** 0.5
         weighed.append((worth / (len(text) + LINE_CHARACTERS), line))
     return weighed
+
+
+def _form(text: str, *, code: bool) -> str:
+    """A line in which each number stands for any other, and each word but in code."""
+    return _NUMBER.sub("0", text if code else _WORD.sub("a", text))

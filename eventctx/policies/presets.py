@@ -43,14 +43,14 @@ from eventctx.projections.view.refs import MessageRef
 class Simple(msgspec.Struct, frozen=True):
     """Keep system messages and the ``keep_recent`` last messages of the conversation.
 
-    Messages without tools are de-duplicated by role and first 100 characters, what people said by
-    its whole text. Of duplicates the last one stays, so that order and recency survive.
+    Messages without tools are de-duplicated by role and first 100 characters, but for what people
+    said. Of duplicates the last one stays, so that order and recency survive.
     """
 
     keep_recent: AtLeastOne = 10
     max_messages: AtLeastOne | None = None
     name: str = "simple"
-    version: int = 3
+    version: int = 4
 
     def __post_init__(self) -> None:
         check(self)
@@ -63,10 +63,8 @@ class Simple(msgspec.Struct, frozen=True):
         recent = visible.conversation[-kept:]
         words = persons_words(visible, budget)
         decided = decisions(visible, dict.fromkeys(recent, "recent"), words=words)
-        number_of = {row: visible.messages[row].number for row in words.rows}
-        task = {number for row, number in number_of.items() if words.rows[row] == "task"}
-        said = set(number_of.values())
-        _merge_duplicates(visible.messages, decided, visible.pins | task, said)
+        said = {visible.messages[row].number for row in words.rows}
+        _merge_duplicates(visible.messages, decided, visible.pins | said)
         return Proposal(decided, kept_insertions=tuple(visible.insertions))
 
 
@@ -130,9 +128,9 @@ def _at_most(max_messages: int | None, state: PolicyState) -> int | None:
 
 
 def _merge_duplicates(
-    messages: Sequence[MessageRef], decided: Decisions, staying: frozenset[int], said: set[int]
+    messages: Sequence[MessageRef], decided: Decisions, staying: frozenset[int]
 ) -> None:
-    """Merge messages into a later one with the same beginning; of ``said``, with the same words."""
+    """Merge messages into a later one with the same beginning, but for those of ``staying``."""
     seen: set[bytes] = set()
     for ref in reversed(messages):
         facts = ref.facts
@@ -143,9 +141,9 @@ def _merge_duplicates(
             continue
         if not facts.prose:
             continue
-        if (ref.digest if ref.number in said else facts.mark) in seen:
+        if facts.mark in seen:
             decided[ref.number] = ("merged", "duplicate")
-        seen.update((facts.mark, ref.digest))
+        seen.add(facts.mark)
 
 
 # -- the best rounds -----------------------------------------------------------------------------

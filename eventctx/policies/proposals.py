@@ -194,20 +194,6 @@ def put_back_words(visible: Visible, proposal: Proposal, words: PersonsWords) ->
 
 
 def missing_words(visible: Visible, proposal: Proposal, words: PersonsWords) -> set[int]:
-    """The rows of ``words`` that leave the view.
-
-    A message may be merged into the same message, said again.
-    """
+    """The rows of ``words`` that leave the view."""
     messages, decided = visible.messages, proposal.dispositions
-    missing = {row for row in words.rows if decided[messages[row].number][0] not in _STAYS}
-    if any(decided[messages[row].number][0] == "merged" for row in missing):
-        staying = [ref for ref in messages if decided[ref.number][0] in _STAYS]
-        said = {(ref.digest, ref.facts) for ref in staying}
-        missing -= {
-            row
-            for row in missing
-            if words.rows[row] != "task"
-            and decided[messages[row].number][0] == "merged"
-            and (messages[row].digest, messages[row].facts) in said
-        }
-    return missing
+    return {row for row in words.rows if decided[messages[row].number][0] not in _STAYS}

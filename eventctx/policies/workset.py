@@ -29,6 +29,7 @@ from eventctx.policies.index import (
     DEMANDS_SHARE,
     FILES_SHARE,
     Timeline,
+    answered_calls,
     demands_section,
     file_touches,
     files_section,
@@ -38,7 +39,6 @@ from eventctx.policies.index import (
     measure_of,
     read_messages,
     room_for_sections,
-    sources_of,
     without_removed,
 )
 from eventctx.policies.policy import (
@@ -57,7 +57,7 @@ from eventctx.projections.view.refs import InsertionRef
 QUESTION: Final = "texts"
 """The key of the one question."""
 
-MOST_GONE: Final = 200
+MOST_GONE: Final = 600
 """Messages out of view that are read, the newest."""
 
 MOST_IN_VIEW: Final = 1_200
@@ -80,7 +80,9 @@ model says, counts 1.
 _OF_KIND: Final[Mapping[str, float]] = {"human": 3.0, "user": 2.0}
 
 NEWEST: Final = 3
-"""Rounds at the end that stay before all others, since the next answer speaks of them."""
+"""Rounds at the end that stay before all others, since the next answer speaks of them.
+
+They may take the index's part of the target; it takes what is left up to the line of ``fit``."""
 
 LEAST_ROOM: Final = 200
 """Tokens below which an index is not worth its frame."""
@@ -93,10 +95,10 @@ class Workset(msgspec.Struct, frozen=True):
     tokens that it may have; with 0 there is none.
     """
 
-    index_share: Share = 0.4
+    index_share: Share = 0.6
     index_tokens: Count = 16_000
     name: str = "workset"
-    version: int = 2
+    version: int = 3
 
     max_messages: ClassVar[int | None] = None
     """The policy counts tokens, not messages."""
@@ -137,7 +139,7 @@ class Workset(msgspec.Struct, frozen=True):
     ) -> Proposal:
         """The rounds that fit with an index of ``room`` tokens, and the index."""
         words = persons_words(visible, budget)
-        _reduce(working_set, scene, words, budget.target - room)
+        _reduce(working_set, scene, words, budget.target, room)
         _name_what_must_stay(working_set, visible, words)
         proposal = Proposal(working_set.decided, working_set.limits, kept_insertions=others)
         # Where much must stay, a large index would only bring the next compaction nearer.
@@ -203,8 +205,13 @@ class _Scene:
         return found
 
 
-def _reduce(working_set: WorkingSet, scene: _Scene, words: PersonsWords, goal: int) -> None:
-    """Keep the rounds that are worth most, as many as fit into ``goal`` tokens with the rest."""
+def _reduce(
+    working_set: WorkingSet, scene: _Scene, words: PersonsWords, goal: int, index: int
+) -> None:
+    """Keep the rounds that are worth most: as many as fit into ``goal`` tokens with the rest.
+
+    All but the newest leave ``index`` of these tokens free.
+    """
     visible, groups = scene.visible, working_set.groups
     costs, worth = working_set.costs(), _worth(working_set, scene)
     for question, answer in words.pairs.items():
@@ -228,9 +235,9 @@ def _reduce(working_set: WorkingSet, scene: _Scene, words: PersonsWords, goal: i
     going: list[Group] = []
     freed = 0
     beginning = Limit(BEGINNING, BEGINNING, BEGINNING)
-    for place in ranked:
+    for at, place in enumerate(ranked):
         group, cost = groups[place], costs[place]
-        if cost <= room:
+        if cost <= (room if at < NEWEST else room - index):
             room -= cost
         elif place in said:
             for row in group.rows:
@@ -316,7 +323,7 @@ def _index(scene: _Scene, working_set: WorkingSet, room: int) -> NewInsertion | 
     left = characters - sum([measure(line) + 1 for line in (*asked, *files)])
     shown = {line for one in scene.read if one.number in in_view for line in one.lines}
     hidden = shown | scene.lines_taken_back()
-    lines = lines_section(gone, hidden, scene.time, left, measure, sources_of(scene.read))
+    lines = lines_section(gone, hidden, scene.time, left, measure, answered_calls(scene.read))
     sections = [*asked, *files, *lines]
     if not sections:
         return None

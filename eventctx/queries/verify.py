@@ -16,8 +16,9 @@ import msgspec
 
 from eventctx.errors import DecodeError, InvalidSetting, LogCorrupted, StreamNotFound
 from eventctx.log.codec import decode_event, decode_known
-from eventctx.log.events import SessionSigned
+from eventctx.log.events import SessionSigned, SessionStart
 from eventctx.log.integrity import holds
+from eventctx.log.naming import iso
 from eventctx.log.record import GENESIS, Record, follows
 from eventctx.log.store import EventStore, Receipt, StreamInfo
 from eventctx.queries.verification import (
@@ -76,6 +77,7 @@ class _Walk:
         self.position = -1
         self.previous: bytes | None = GENESIS
         self.records = 0
+        self._imported_at: int | None = None
         self._receipts = receipts
         self._met: dict[int, bytes] = {}
         self._wanted = {receipt.position for receipt in receipts}
@@ -130,6 +132,8 @@ class _Walk:
             if self.found.problems:
                 self.snapshots.give_up()
             self.snapshots.take(record)
+        if record.position == 0 and record.type == "session:start":
+            self._imported_at = _imported_at(record)
         if record.position in self._wanted:
             self._met[record.position] = record.digest
         # The stored digest, not the computed one: else one bad record would condemn all later ones.
@@ -181,7 +185,8 @@ class _Walk:
 
     def _mismatch(self, receipt: Receipt, digest: bytes | None, info: StreamInfo | None) -> str:
         if digest is not None:
-            return "the receipt names another digest: history up to here was rewritten"
+            what = "history up to here was rewritten"
+            return f"the receipt names another digest: {what}{self._imported_anew()}"
         if info is not None and info.deleted:
             return f"the receipt is for position {receipt.position}, the session was deleted"
         if info is None or info.head < 0:
@@ -190,7 +195,16 @@ class _Walk:
             return f"the record at position {receipt.position}, which the receipt names, is gone"
         return (
             f"the receipt is for position {receipt.position}, the stream ends at "
-            f"{self.position}: the tail was cut"
+            f"{self.position}: the tail was cut{self._imported_anew()}"
+        )
+
+    def _imported_anew(self) -> str:
+        """What else may have made a receipt wrong: a file is imported in any store that has it."""
+        if self._imported_at is None:
+            return ""
+        return (
+            f"; or another program deleted it and imported its file anew (it was imported on "
+            f"{iso(self._imported_at)})"
         )
 
     def result(self) -> Verification:
@@ -205,6 +219,15 @@ class _Walk:
             self.found.deleted,
             tuple(self.signatures.signed),
         )
+
+
+def _imported_at(start: Record) -> int | None:
+    """When a session was imported; None for any other, and where that cannot be read."""
+    try:
+        event = decode_known(start)
+    except DecodeError:
+        return None
+    return event.imported_at if isinstance(event, SessionStart) else None
 
 
 class SignatureChecker:

@@ -198,3 +198,15 @@ def test_on_a_terminal_the_restore_asks(store, backup, answer):
         terminal.until("is kept as" if answer == "y" else "stopped")
         assert terminal.child.wait(15) == (0 if answer == "y" else 130)
     assert len(kept(store)) == (answer == "y")
+
+
+def test_an_import_notes_how_its_sessions_end(run, tmp_path: Path) -> None:
+    store, file = tmp_path / "imported.db", tmp_path / "talk.jsonl"
+    file.write_text('{"role": "user", "content": "Mend it."}\n', encoding="utf-8")
+    assert run("import", file, "--store", store).code == 0
+    assert [*ReceiptBook(default_book(store)).last()] == ["talk"]
+    export = tmp_path / "talk.export.jsonl"
+    assert run("export", "talk", "--store", store, "--output", export).code == 0
+    other = tmp_path / "other.db"
+    assert run("import", export, "--store", other).code == 0
+    assert [*ReceiptBook(default_book(other)).last()] == ["talk"]

@@ -26,6 +26,8 @@ from eventctx.adapters.command_hooks.reminder import (
 from eventctx.cli.main import cli
 from eventctx.engine import Engine
 from eventctx.errors import WrongExpectedVersion
+from eventctx.stores.location import default_book
+from eventctx.stores.receipt_book import ReceiptBook
 from tests.cli.conftest import Outcome
 from tests.importers.given import SESSION, ClaudeCode, Codex
 
@@ -108,6 +110,12 @@ def test_after_a_compaction_the_model_is_told_what_the_person_demanded(
     assert "#2: Never touch the file legacy.py." in told["additionalContext"]
     assert f"eventctx instructions {SESSION}" in told["additionalContext"]
     assert "Zx9Qw7" not in done.out
+
+
+def test_a_hook_notes_how_the_session_ends_that_it_imported(transcript: Path, store: Path) -> None:
+    hook(store, payload("stop", transcript))
+    last = ReceiptBook(default_book(store)).last()
+    assert last[SESSION].position > 0
 
 
 @pytest.mark.parametrize("name", ["resume", "stop", "before", "after"])

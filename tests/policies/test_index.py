@@ -16,8 +16,10 @@ from eventctx.messages.tokens import BY_KIND, FAMILIES, Estimator
 from eventctx.policies.index import (
     END,
     HEADER,
+    LINES,
     FileTouch,
     Timeline,
+    answered_calls,
     demands_section,
     file_touches,
     files_section,
@@ -28,7 +30,6 @@ from eventctx.policies.index import (
     messages_behind,
     read_messages,
     room_for_sections,
-    sources_of,
     without_removed,
 )
 from tests.policies.given import Row, examples, model, user
@@ -197,12 +198,39 @@ def test_odd_messages_are_no_trouble(odd: dict[str, Any]) -> None:
     assert len(read(odd)) == 1
 
 
+def test_of_many_lines_of_one_form_the_line_of_another_form_is_quoted_first() -> None:
+    log = [f"at 09:{n:02} heron[{n}]: batch {n} loaded, {n} ms" for n in range(40)]
+    log.insert(5, "the heron batch belongs to Ona Brandt")
+    assert lines_of(tool("\n".join(log)), room=50)[1:] == ["| #0:", f"|   {log[5]}"]
+
+
+def test_code_is_of_one_form_only_with_the_same_words() -> None:
+    words = [f"def {'x' * (n + 1)}_step(self):" for n in range(40)]
+    numbered = [f"def z{n}(a):" for n in range(40)]
+    lines = lines_of(tool("\n".join([*numbered, *words])), room=200)[2:]
+    assert not [line for line in lines if "def z" in line]
+
+
+def test_what_the_model_says_it_does_next_is_not_quoted() -> None:
+    rows = [model("Slot 7 has room for 260 more.\nNow I read `a.py`, 3 lines:")]
+    assert lines_of(*rows)[2:] == ["|   Slot 7 has room for 260 more."]
+
+
+def test_a_call_that_came_once_is_quoted_before_one_of_many_alike() -> None:
+    rows = []
+    for n in range(30):
+        rows += [called(f"c{n}", "fetch", {}), told(f"c{n}", f"{'wren ' * n}heron {n} lantern")]
+    rows[0:0] = [called("c", "guide", {}), told("c", "gauge reads 48")]
+    messages = read_messages(dict(enumerate(rows)), {}, frozenset())
+    answered = answered_calls(messages)
+    lines = lines_section(messages, set(), time_of(messages), 45, len, answered)
+    assert lines[1:] == ["| #1 (#0 guide):", "|   gauge reads 48"]
+
+
 def test_the_models_own_lines_are_quoted_those_with_a_number_before_the_others() -> None:
-    rows = [
-        model("Let me look at it.\nSlot 7 has room for 260 more."),
-        tool("some words of a tool"),
-    ]
-    assert lines_of(*rows, room=45)[1:] == ["| #0:", "|   Slot 7 has room for 260 more."]
+    telling = "Slot 7 has room for 260 more."
+    rows = [model(f"Let me look at it.\n{telling}"), tool("some words of a tool")]
+    assert lines_of(*rows, room=60)[1:] == ["| #0 (the model):", f"|   {telling}"]
 
 
 def test_a_line_that_a_later_edit_took_out_of_its_file_is_left_out() -> None:
@@ -228,10 +256,25 @@ def test_a_line_that_a_still_later_edit_put_back_stays() -> None:
 
 def test_each_message_says_what_it_was_the_answer_to() -> None:
     rows = [user("the port is 8080"), called("c1", "bash", {"command": "make test"}),
-            told("c1", "all is well"), model("It is done.")]  # fmt: skip
-    facts = read_messages(dict(enumerate(rows)), {0: "human"}, frozenset())
-    assert sources_of(facts) == {0: "the person", 1: "the model", 2: "bash make test",
-                                 3: "the model"}  # fmt: skip
+            told("c1", "41 tests passed"), model("Slot 7 is free.")]  # fmt: skip
+    assert headings(*rows) == ["| #0 (the person):", "| #2 (#1 bash make test):",
+                               "| #3 (the model):"]  # fmt: skip
+
+
+def test_an_index_names_the_message_of_the_call_whose_words_it_repeats() -> None:
+    rows = [called("c1", "bash", {"command": "deploy zanzibar"}), told("c1", "41 tests passed")]
+    index = index_message([LINES, *headings(*rows)])
+    assert "zanzibar" in index["content"]
+    assert messages_behind(index) == {0, 1}
+    older = index_message([LINES, "| #7 (bash make #3 (all)):", "|   all is well"])
+    assert messages_behind(older) == {7}
+
+
+def headings(*rows: Row) -> list[str]:
+    messages = read_messages(dict(enumerate(rows)), {0: "human"}, frozenset())
+    answered = answered_calls(messages)
+    lines = lines_section(messages, set(), time_of(messages), ROOM, len, answered)
+    return [line for line in lines if line.startswith("| #")]
 
 
 def called(call_id: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:

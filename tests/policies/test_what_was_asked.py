@@ -191,12 +191,12 @@ def test_a_demand_beside_a_result_keeps_its_round_and_the_result_is_cut() -> Non
         assert fitted.tokens <= 2_000
 
 
-def test_what_a_proposal_merges_into_the_same_words_is_not_put_back() -> None:
+def test_what_a_proposal_merges_is_put_back_too() -> None:
     rows = [user("go"), user(RULE), user(RULE), user("on")]
     decided: dict[int, Any] = dict.fromkeys(range(4), ("kept", "custom"))
     decided[1] = ("merged", "duplicate")
     fitted = fit(view(*rows), Proposal(decided), budget_of(4_000))
-    assert fitted.proposal.dispositions[1] == ("merged", "duplicate")
+    assert fitted.proposal.dispositions[1] == ("kept", "demand")
 
 
 def test_a_plan_that_keeps_other_things_instead_of_a_demand_breaks_a_rule() -> None:

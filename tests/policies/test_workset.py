@@ -140,7 +140,8 @@ def test_what_left_is_quoted_and_named_under_its_number() -> None:
         if line.startswith("| #"):
             number = int(line[3:-1].split()[0])
             assert number in gone
-            assert line.endswith(f"(read_file src/part_{(number - 1) // 2}.py):")
+            called = f"#{number - 1} read_file src/part_{(number - 1) // 2}.py"
+            assert line.endswith(f"({called}):")
         else:
             assert line[4:] in work(30)[number]["content"].splitlines()
 
@@ -390,7 +391,7 @@ from tests.policies.test_workset import TIGHT, compacted, text_of, work
 print(message_digest({"role": "user", "content": text_of(compacted(work(30), TIGHT))}).hex())
 said = {f"name_{n:02}": n for n in range(40)}
 lines = tuple([" ".join([*said][n : n + 9]) for n in range(30)])
-print(_weigh_lines([MessageExtracts(0, "result", lines=lines)], set(), Timeline({}, 41, said)))
+print(_weigh_lines([MessageExtracts(0, "result", lines=lines)], set(), Timeline({}, 41, said), {}))
 """
 """Also prints what each line is worth: sums differ in their last bit by the order of the names."""
 

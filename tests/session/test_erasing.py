@@ -167,6 +167,20 @@ async def test_what_a_host_was_sent_and_hints_go_along(engine: Engine, tmp_path:
     assert (await engine.verify("s")).ok
 
 
+async def test_a_hint_that_names_what_an_erased_message_names_goes_along(
+    engine: Engine, tmp_path: Path
+) -> None:
+    context = await engine.session("s", max_tokens=3_000)
+    await context.add_message({"role": "user", "content": "The account is DE-4471-x, hurry."})
+    await talk(context, 6)
+    await context.compact(keep="the account de-4471-x")
+    await talk(context, 6)
+    await context.compact(keep="whatever is in a hurry")
+    await engine.erase("s", [0])
+    assert files_with(tmp_path, "4471-x") == []
+    assert files_with(tmp_path, "whatever is in")
+
+
 async def test_every_fork_that_reaches_a_message_loses_it_and_says_so(
     engine: Engine, tmp_path: Path
 ) -> None:

@@ -33,6 +33,8 @@ from eventctx.version import __version__
 if TYPE_CHECKING:
     from claude_agent_sdk.types import SessionKey, SessionSummaryEntry
 
+    from eventctx.engine import Engine
+
 
 FORMAT: Final = "claude-agent-sdk"
 HEAD: Final = 2
@@ -165,7 +167,7 @@ _AGENT: Final = re.compile(r"subagents/([\w.-]{1,200})")
 
 
 async def imported(
-    store: EventStore, session: str, parts: Mapping[str | None, list[bytes]]
+    engine: Engine, session: str, parts: Mapping[str | None, list[bytes]]
 ) -> list[ImportSummary]:
     """Import the lines of a main transcript (key None) and of those below its subpaths.
 
@@ -176,7 +178,9 @@ async def imported(
         return []
     with tempfile.TemporaryDirectory(prefix="eventctx-") as folder:
         path = await asyncio.to_thread(_write_files, Path(folder), session, parts)
-        return await import_file(store, path, format="claude-code")
+        return await import_file(
+            engine.store, path, format="claude-code", noted=engine.note_receipt
+        )
 
 
 def _write_files(folder: Path, session: str, parts: Mapping[str | None, list[bytes]]) -> Path:

@@ -151,7 +151,7 @@ class EventctxSessionStore:
         async with self._locks(f"import {main.stream}"):
             agents = [main._replace(subpath=one) for one in await self.list_subkeys(key)]
             parts = {one.subpath: await self._lines(one) for one in (main, *agents)}
-            return await imported(self._store, main.session, parts)
+            return await imported(self._engine, main.session, parts)
 
     def hooks(self) -> dict[HookEvent, list[HookMatcher]]:
         """Hooks that import a session before a compaction and after each turn.

@@ -57,7 +57,10 @@ async def _imported(engine: Engine, host: HookHost, payload: HookPayload) -> str
         if path is None or not _is_there(path):
             return None
         try:
-            return (await import_file(engine.store, path, format=host.name))[0].session
+            done = await import_file(
+                engine.store, path, format=host.name, noted=engine.note_receipt
+            )
+            return done[0].session
         except WrongExpectedVersion:
             # `eventctx watch` or a second hook imports the same file at the same time.
             if attempt == _ATTEMPTS - 1:

@@ -24,6 +24,7 @@ from eventctx.importers.source.lines import unreadable
 from eventctx.importers.source.source import folder_size
 from eventctx.log.ids import check_session_id
 from eventctx.log.record import Draft
+from eventctx.log.store import Receipt
 from eventctx.queries.transfer import import_drafts, looks_like_export, read_drafts, read_header
 
 if TYPE_CHECKING:
@@ -188,6 +189,7 @@ async def _import_one(
         complete=complete,
         take_over=take_over,
         progress=bar.at,
+        noted=engine.note_receipt,
     )
 
 
@@ -216,6 +218,8 @@ async def _import_export(
                 f"session {name!r} is in the store already and holds something else; import the "
                 "file as another one with --session NEW"
             ) from error
+    if added and (info := await engine.store.head(name)) is not None:
+        engine.note_receipt(Receipt(name, info.head, info.digest))
     seen = export.seen
     return ImportSummary(
         path=path,

@@ -70,7 +70,9 @@ async def _follow(
 
     async with opening.open_or_create(store) as engine:
         known = KnownFiles(opening.path_of(opening.location(store)))
-        follower = Follower(engine.store, paths, known=known, told=told, format=format_)
+        follower = Follower(
+            engine.store, paths, known=known, told=told, noted=engine.note_receipt, format=format_
+        )
         if as_json:
             put_json({"kind": "watching", "watching": paths})
         else:

@@ -26,7 +26,7 @@ from eventctx.log.codec import (
 from eventctx.log.events import Event, ImportRaw
 from eventctx.log.ids import RecordIds, derive_span_id
 from eventctx.log.record import Draft, Record, make_body, place
-from eventctx.log.store import NO_STREAM, Appended, EventStore
+from eventctx.log.store import NO_STREAM, Appended, EventStore, Receipt
 
 _BATCH_RECORDS: Final = 256
 _BATCH_BYTES: Final = 1 << 20
@@ -75,8 +75,11 @@ class Track:
         *,
         only_match: bool = False,
         rewrites: bool = False,
+        noted: Callable[[Receipt], None] | None = None,
     ) -> None:
         """``now`` (UTC nanoseconds) is used for the times of a file that has none.
+
+        ``noted`` is called when all that was put is in the store, if any of it was new.
 
         With ``only_match`` no record is appended: one that is new raises SourceChanged.
         ``rewrites`` as in the table of formats.
@@ -92,6 +95,8 @@ class Track:
         self._now = now
         self._only_match = only_match
         self._rewrites = rewrites
+        self._noted = noted
+        self._receipt: Receipt | None = None
         self._before_first = True
         self._stored: AsyncIterator[Record] | None = None
         self._next: Record | None = None
@@ -274,10 +279,14 @@ class Track:
             self._in_flight.append(self._store.append(self.stream, drafts, expected))
             self.added += len(drafts)
         await self._settle(in_flight)
+        if not in_flight and self._receipt is not None:
+            receipt, self._receipt = self._receipt, None
+            if self._noted is not None:
+                self._noted(receipt)
 
     async def _settle(self, in_flight: int) -> None:
         while len(self._in_flight) > in_flight:
-            await self._in_flight.popleft()
+            self._receipt = (await self._in_flight.popleft()).receipt
 
 
 async def check_not_taken_over(store: EventStore, stream: str, start: int = 0) -> None:

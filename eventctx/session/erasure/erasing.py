@@ -3,8 +3,8 @@
 A plan says what goes along. By the records: the whole tool round of a message (inputs and outputs
 of one call), its shortened copies, the summaries that stand for it, the indexes that quote or name
 it. By the words: raw parts of an imported file, contents that a host was sent, hints, recalled
-memories that share a long enough part with it. Other messages never go along; those that repeat the
-words are named, so that a person can decide.
+memories that share a long enough part with it; hints that name a thing that it names, too. Other
+messages never go along; those that repeat the words are named, so that a person can decide.
 
 The order makes a cut at any point harmless. ``ERASING`` is set in the store first; bodies, facts
 and snapshots go in one transaction with the ``context:erased`` records of every stream that reaches
@@ -24,6 +24,7 @@ from eventctx.log.codec import decode_event, encode_event, raw_of
 from eventctx.log.events import (
     Erased,
     PostCompact,
+    PreCompact,
     RequestContent,
     RequestPrepared,
     ToolError,
@@ -184,6 +185,11 @@ def _find_derived(record: Record, numbers: set[int], calls: set[str], words: Ove
         insertions = event.insertions
     elif _carries(event, numbers) or _answers(event, calls):
         found.add(0)
+    elif isinstance(event, PreCompact) and event.hint is not None:
+        # It is a few words about what matters, so what it repeats of a message is short.
+        hint = record.bodies[event.hint].data if event.hint < len(record.bodies) else None
+        if any(map(words.names, _texts(hint))):
+            found.add(event.hint)
     made_here = [one for one in insertions if one.at is None and one.body < len(record.bodies)]
     found |= {
         one.body

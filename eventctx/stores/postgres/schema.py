@@ -219,10 +219,46 @@ END
 $roles$;
 """
 
+# A note of an erasure is its tenant's own: another one is not told when something was erased.
+SCRUBS: Final = """
+ALTER TABLE eventctx.scrubs
+  ADD COLUMN tenant text COLLATE "C" NOT NULL DEFAULT eventctx.my_tenant(),
+  DROP CONSTRAINT scrubs_pkey, ADD PRIMARY KEY (tenant, relation);
+ALTER TABLE eventctx.scrubs ENABLE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON eventctx.scrubs
+  USING (eventctx.is_mine(tenant) OR tenant = session_user::text);
+
+CREATE OR REPLACE FUNCTION eventctx.forget_words(
+  of_stream text, of_position bigint, of_index integer)
+RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $forget$
+DECLARE
+  had record;
+BEGIN
+  FOR had IN
+    SELECT m.id, m.tenant, m.length FROM eventctx.recall_messages m
+    WHERE m.stream = of_stream AND m.position = of_position AND m.index = of_index AND m.pieces > 0
+  LOOP
+    UPDATE eventctx.recall_messages SET words = NULL, pieces = 0, length = 0 WHERE id = had.id;
+    DELETE FROM eventctx.recall_pieces WHERE message = had.id;
+    UPDATE eventctx.recall_marks SET messages = messages - 1, length = length - had.length
+    WHERE tenant = had.tenant;
+    INSERT INTO eventctx.scrubs(tenant, relation, file, transaction)
+    -- The owner's rights are in force here, so that current_user is nobody who erases.
+    SELECT coalesce(nullif(current_setting('eventctx_store.tenant', true), ''), session_user),
+      c.oid, c.relfilenode, pg_current_xact_id()::text FROM pg_class c
+    WHERE c.oid IN ('eventctx.recall_messages'::regclass, 'eventctx.recall_pieces'::regclass)
+    ON CONFLICT (tenant, relation) DO UPDATE
+    SET file = excluded.file, transaction = excluded.transaction;
+  END LOOP;
+END
+$forget$;
+"""
+
 MIGRATIONS: Final[tuple[tuple[int, str], ...]] = (
     (1, TABLES + APPEND_FUNCTION),
     (2, RECALL),
     (3, TENANTS),
+    (4, SCRUBS),
 )
 """Versions of the schema, each with its SQL; never changed once released."""
 
@@ -255,6 +291,15 @@ def prepare_schema(connection: ServerConnection, *, create: bool, writable: bool
         )
     _migrate(connection)
     return meta(connection, "store_id") or ""
+
+
+def tenant_of(connection: ServerConnection) -> str:
+    """The tenant of a connection; empty for the owner of the tables, who sees all sessions."""
+    ((name,),) = connection.rows(
+        "SELECT nullif(eventctx.my_tenant(), pg_get_userbyid(c.relowner)::text) "
+        "FROM pg_class c WHERE c.oid = 'eventctx.meta'::regclass"
+    )
+    return str(name or "")
 
 
 def meta(connection: ServerConnection, key: str) -> str | None:

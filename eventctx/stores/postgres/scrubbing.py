@@ -45,7 +45,8 @@ INSERT INTO eventctx.scrubs(relation, file, transaction)
 SELECT c.oid, c.relfilenode, pg_current_xact_id()::text FROM pg_class c
 WHERE c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'eventctx.meta'::regclass)
   AND c.relname = ANY($1)
-ON CONFLICT (relation) DO UPDATE SET file = excluded.file, transaction = excluded.transaction
+ON CONFLICT (tenant, relation) DO UPDATE
+SET file = excluded.file, transaction = excluded.transaction
 """
 
 

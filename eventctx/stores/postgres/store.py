@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple, cast, get_args
@@ -30,7 +31,7 @@ from eventctx.stores.postgres.inspection import fence_facts
 from eventctx.stores.postgres.log import ServerLog
 from eventctx.stores.postgres.queries import ServerQueries, Top
 from eventctx.stores.postgres.reader import NewsListener, ServerReader
-from eventctx.stores.postgres.schema import prepare_schema
+from eventctx.stores.postgres.schema import prepare_schema, tenant_of
 from eventctx.stores.postgres.writer import GroupWriter, append
 from eventctx.stores.threaded_store import NEXT_LOOK, NO_LIMIT, ThreadedStore, count
 from eventctx.stores.threads import StoreThreads
@@ -155,8 +156,12 @@ class PostgresStore(ThreadedStore):
 
     @property
     def cache_path(self) -> Path | None:
-        """See ``EventStore.cache_path``: in the user's cache folder, by the store's own id."""
-        return cache_base("postgresql", self._opened.store_id)
+        """See ``EventStore.cache_path``: in the user's cache folder, by store and tenant."""
+        named = self._opened.store_id
+        if tenant := self._opened.tenant:
+            # One account of this machine may serve several, and none is to see another's names.
+            named += f"-{sha256(tenant.encode()).hexdigest()[:16]}"
+        return cache_base("postgresql", named)
 
     async def read_all(
         self, *, after: int = -1, limit: int | None = None, bodies: bool = True
@@ -234,6 +239,7 @@ class OpenedSchema(NamedTuple):
 
     connection: ServerConnection
     store_id: str
+    tenant: str
     read_only: bool
     durability: Durability
 
@@ -266,7 +272,9 @@ def open_schema(
                 store_id = prepare_schema(
                     connection, create=create and not reading, writable=not reading
                 )
-                return OpenedSchema(connection, store_id, reading, durability)
+                return OpenedSchema(
+                    connection, store_id, tenant_of(connection), reading, durability
+                )
             except BaseException:
                 connection.close()
                 raise

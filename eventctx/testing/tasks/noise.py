@@ -98,11 +98,47 @@ def _note(random: Random) -> str:
     )
 
 
+_LETTERS: Final = (
+    "{who} wrote that the {what} {thing} {verb} {how}",
+    "the {thing} of {what} was {verb} {how}, {who} says",
+    "{what} has {number} of them, and {what2} has {number2}",
+    "as for the {thing}: {who} {verb} it {how}",
+    "nobody at {what} has seen the {thing} since {number}",
+    "{number} more are on their way to {what}, {how}",
+    "please tell {who} about {what}",
+    "{what} and {what2} share one {thing}",
+    "{who}, {who2} and the {thing} of {what} were all {how}",
+    "at {number} the {thing} was {verb}",
+    "why {what} {verb} the {thing} is not known to {who}",
+    "{thing} {number} belongs to {what}",
+    "{what} is now with {who}",
+    "{who} keeps {number} of {what2} under {thing} {number2}",
+)
+
+
+def _letter(random: Random) -> str:
+    """Sentences of many forms: a line of a task looks like any of them."""
+    words = {
+        "who": random.choice(PEOPLE),
+        "who2": random.choice(PEOPLE),
+        "what": _name(random),
+        "what2": _name(random),
+        "thing": random.choice(_THINGS),
+        "verb": random.choice(_VERBS),
+        "how": random.choice(_HOW),
+        "number": random.randrange(10, 10_000),
+        "number2": random.randrange(10, 100),
+    }
+    sentences = [one.format(**words) for one in random.sample(_LETTERS, random.choice((1, 1, 2)))]
+    return (" - " if random.random() < 0.2 else ". ").join(sentences)
+
+
 STYLES: Final[Mapping[str, Callable[[Random], str]]] = {
     "build log": _log,
     "register": _table,
     "settings": _setting,
     "diary": _note,
+    "letters": _letter,
 }
 
 

@@ -10,11 +10,13 @@ from typing import Any
 import psycopg
 import pytest
 
+import eventctx
 from eventctx.errors import StoreReadOnly, StreamExists, StreamNotFound
 from eventctx.log.store import ANY, NO_STREAM, Address, Last
 from eventctx.search.postgres_index import PostgresTextIndex
 from eventctx.search.recall import Recall
 from eventctx.stores.postgres.store import PostgresStore
+from eventctx.stores.receipt_book import ReceiptBook
 from eventctx.testing.store_contract.drafts import make_draft
 from tests.services.in_memory import memory_folder
 from tests.services.postgres_server import Server
@@ -95,6 +97,42 @@ async def test_a_tenant_lists_reads_and_follows_its_own_sessions_alone(opened: O
     assert (following.stream, following.position) == ("b", 1)
     await heard.aclose()
     assert (await alpha.inspect()).findings == ()
+
+
+async def test_tenants_on_one_machine_do_not_see_each_others_names_in_the_book_of_receipts(
+    server: Server, opened: Open
+) -> None:
+    async def written(user: str, session: str) -> tuple[set[str], set[str]]:
+        async with eventctx.open(server.url(user=user)) as engine:
+            context = await engine.session(session)
+            async with context.turn():
+                await context.add_message({"role": "user", "content": "hello"})
+            checked = await engine.verify_store()
+            assert checked.ok
+            book = ReceiptBook(engine.receipts_path).entries()
+        return {one.stream for one in checked.sessions}, {one.session for one in book}
+
+    assert await written("ann", "a") == ({"a"}, {"a"})
+    assert await written("bob", "b") == ({"b"}, {"b"})
+    assert await written("amy", "c") == ({"a", "c"}, {"a", "c"})
+    owner, alpha = await opened("postgres"), await opened("ann")
+    assert owner.cache_path.name == f"postgresql-{owner._opened.store_id}"
+    assert alpha.cache_path != owner.cache_path
+
+
+async def test_what_a_tenant_erased_is_noted_for_itself_alone(server: Server, opened: Open) -> None:
+    alpha, hand = await opened("ann"), await opened("hand")
+    await added(alpha, "a", "secret")
+    await hand.erase({"a": {Address(0): b""}})
+    server.execute("GRANT SELECT ON eventctx.scrubs TO beta, alpha")
+    noted = "SELECT count(*) FROM eventctx.scrubs"
+    found = []
+    for user in ("bob", "hand", "postgres"):
+        with psycopg.connect(server.url(user=user)) as connection:
+            found.append(connection.execute(noted).fetchone()[0])
+    assert found[0] == 0
+    assert found[1] > 0
+    assert found[2] >= found[1]
 
 
 async def test_a_tenant_finds_words_of_its_own_sessions_alone(opened: Open) -> None:

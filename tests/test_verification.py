@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import msgspec
 import pytest
 
 import eventctx
 from eventctx.errors import LogCorrupted, StreamNotFound
 from eventctx.log.integrity import Signer
+from eventctx.messages.facts import READER, decode_facts, encode_facts
 from eventctx.queries.verify import StoreVerification
 from eventctx.stores.receipt_book import ReceiptBook
 
@@ -118,6 +120,65 @@ EDITS: dict[str, tuple[str, str, str]] = {
     ),
     "a type that is gone": ("DELETE FROM types WHERE id=2", "s", "unreadable"),
 }  # fmt: skip
+
+
+def with_facts(connection: apsw.Connection, pos: int, **changed: Any) -> None:
+    """Write other facts of the first body of a record."""
+    ((stored,),) = connection.execute("SELECT facts FROM records WHERE pos=?", (pos,)).fetchall()
+    facts = encode_facts(msgspec.structs.replace(decode_facts(stored), **changed))
+    connection.execute("UPDATE records SET facts=? WHERE pos=?", (facts, pos)).fetchall()
+
+
+FALSE_FACTS: dict[str, dict[str, Any]] = {
+    "nobody said it": {"kind": "user", "human": False, "demands": 0},
+    "it is short": {"prose": 1, "digits": 0},
+    "it makes a call": {"calls": ("x",)},
+    "it is an observation": {"kind": "result", "observation": True},
+}
+
+
+@pytest.mark.parametrize("reader", [READER, READER - 1])
+@pytest.mark.parametrize("name", FALSE_FACTS)
+async def test_facts_are_read_anew_whichever_reader_they_name(
+    path: Path, name: str, reader: int
+) -> None:
+    changed = {**FALSE_FACTS[name], "reader": reader}
+    found = await checked(path, lambda connection: with_facts(connection, 2, **changed))
+    assert "facts" in kinds(found)
+
+
+async def test_facts_of_a_later_release_are_no_damage(path: Path) -> None:
+    def edit(connection: apsw.Connection) -> None:
+        sql = "SELECT pos FROM records WHERE stream=3 AND bodies=1"
+        ((pos,),) = connection.execute(sql).fetchall()
+        with_facts(connection, pos, kind="user", human=False, prose=7, reader=READER + 1)
+
+    assert (await checked(path, edit)).ok
+
+
+async def test_a_demand_that_an_older_reader_did_not_count_holds_nevertheless(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "s.db"
+    async with eventctx.open(path, receipts=False) as engine:
+        context = await engine.session("s")
+        await context.add_message({"role": "user", "content": "Never touch legacy.py."})
+    connection = apsw.Connection(str(path))
+    with_facts(connection, 1, reader=READER - 1, demands=0, demand_characters=0)
+    connection.close()
+    async with eventctx.open(path, receipts=False) as engine:
+        found = await engine.instructions("s")
+    assert [one.text for one in found.instructions] == ["Never touch legacy.py."]
+
+
+@pytest.mark.parametrize("at", [-1, 3])
+async def test_a_parent_that_a_foreign_hand_gave_a_session_is_found(path: Path, at: int) -> None:
+    sql = "UPDATE streams SET parent=1, forked_at=? WHERE id=3"
+    found = await checked(path, lambda connection: connection.execute(sql, (at,)).fetchall())
+    assert kinds(found, "other")
+    gone = "UPDATE streams SET parent=NULL, forked_at=NULL WHERE id=2"
+    found = await checked(path, lambda connection: connection.execute(gone).fetchall())
+    assert kinds(found, "fork")
 
 
 @pytest.mark.parametrize("name", EDITS)

@@ -32,7 +32,9 @@ Demands are told by the form of a sentence, in twelve languages; questions, quot
 hold none. Task notifications in JSON and the tabs of an editor count as a harness's.
 """
 
-FIRST_WITH_DEMANDS: Final = 5
+DEMANDS_SINCE: Final = 9
+"""The reader since which demands are told as they are now; those of others are read anew."""
+
 FIRST_WEIGHED: Final = 9
 
 Kind = Literal["system", "human", "user", "assistant", "result", "other"]
@@ -123,8 +125,8 @@ class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def may_demand(self) -> bool:
-        """Whether a person makes demands here, or an older reader did not look for them."""
-        return self.human and (self.demands > 0 or self.reader < FIRST_WITH_DEMANDS)
+        """Whether a person makes demands here, or an older reader told them by other rules."""
+        return self.human and (self.demands > 0 or self.reader < DEMANDS_SINCE)
 
 
 NO_FACTS: Final = Facts(READER, "erased", "other", "chat")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final, Literal
 
@@ -253,10 +253,20 @@ def _named_by(record: Record) -> set[tuple[int, int]]:
     return set(event.bodies) if isinstance(event, Erased) else set()
 
 
+_SINCE: Final[Mapping[str, int]] = {
+    **dict.fromkeys(("arguments", "media", "item"), 4),
+    **dict.fromkeys(("observation", "action"), 5),
+    **dict.fromkeys(("calls", "results", "server_calls", "server_results"), 6),
+    **dict.fromkeys(("images", "digits", "wide", "spaces"), 7),
+    **dict.fromkeys(("prose", "outcome"), 8),
+}
+"""Facts, and the reader since which they come out as they do now (``messages.facts.READER``)."""
+
+
 def _facts_are_true(facts: bytes, data: bytes, index: int, origins: HarnessBodies) -> bool:
     """Whether stored facts equal those that this reader reads.
 
-    Facts of another reader are compared in what no reader ever changed.
+    Those of another reader are compared as far as both read alike.
     """
     try:
         read = read_facts(
@@ -270,7 +280,7 @@ def _facts_are_true(facts: bytes, data: bytes, index: int, origins: HarnessBodie
     except (EventctxError, msgspec.DecodeError):
         return False
     if stored.reader != READER:
-        return _agree(stored, read)
+        return _agree(stored, read) and (stored.reader > READER or _same(stored, read))
     # Without the tokenizer its count cannot be made again, so it is not compared.
     return encode_facts(
         msgspec.structs.replace(stored, tokens=0, weight=read.weight)
@@ -289,6 +299,22 @@ def _agree(older: Facts, newer: Facts) -> bool:
         and set(older.calls) <= set(newer.calls)
         and set(older.results) <= set(newer.results)
     )
+
+
+def _same(older: Facts, newer: Facts) -> bool:
+    """Whether two facts are the same as far as an earlier reader reads as this one does.
+
+    Each reader knows more of what is no person's; what this one calls a person's always was one.
+    """
+    if newer.item:
+        return True
+    persons = older.human or not newer.human or older.reader < _KNOWS_PERSONS
+    alike = [name for name, since in _SINCE.items() if older.reader >= since]
+    return persons and all(getattr(older, name) == getattr(newer, name) for name in alike)
+
+
+_KNOWS_PERSONS: Final = 4
+"""The reader since which no message became a person's that was none before."""
 
 
 class SnapshotChecker:

@@ -77,6 +77,7 @@ class _Walk:
         self.position = -1
         self.previous: bytes | None = GENESIS
         self.records = 0
+        self._fork: int | None = None
         self._imported_at: int | None = None
         self._receipts = receipts
         self._met: dict[int, bytes] = {}
@@ -92,6 +93,7 @@ class _Walk:
             self.found.report(0, "missing", "all records of the session were removed")
         else:
             await self._records(info)
+            self._check_origin(info)
         self._compare_receipts(info)
 
     async def _records(self, info: StreamInfo) -> None:
@@ -132,6 +134,8 @@ class _Walk:
             if self.found.problems:
                 self.snapshots.give_up()
             self.snapshots.take(record)
+        if record.type == "session:fork":
+            self._fork = record.position
         if record.position == 0 and record.type == "session:start":
             self._imported_at = _imported_at(record)
         if record.position in self._wanted:
@@ -159,6 +163,15 @@ class _Walk:
         elif self.previous is not None and info.digest != self.previous:
             what = "the stream's head does not name its last record"
             self.found.report(self.position, "head", what)
+
+    def _check_origin(self, info: StreamInfo) -> None:
+        """A fork's first own record says that it is one; a fork that was moved has no parent."""
+        if info.forked_at is not None and info.forked_at + 1 != self._fork:
+            text = (
+                f"the store says that it was forked from {info.parent!r} at {info.forked_at}, its "
+                "records do not"
+            )
+            self.found.report(-1, "head", text)
 
     async def _tombstone(self, info: StreamInfo) -> None:
         """Check the one record that is left of a deleted session."""

@@ -18,8 +18,9 @@ import msgspec
 from eventctx.log.codec import decode_known
 from eventctx.log.events import Known, PostCompact, RequestPrepared, known_as
 from eventctx.log.record import Record
-from eventctx.messages.calibration import LEAST_FACTOR, MOST_FACTOR
+from eventctx.messages.calibration import LEAST_FACTOR, MOST_FACTOR, Scale
 from eventctx.messages.facts import decode_facts
+from eventctx.projections.view.layout import Layout
 from eventctx.projections.view.series import Series
 
 
@@ -73,6 +74,30 @@ class CompactionFigures(msgspec.Struct, frozen=True):
     def estimated(self) -> bool:
         """Whether either figure is an estimate."""
         return self.before_estimated or self.after_estimated
+
+
+class LittleRoom(msgspec.Struct, frozen=True):
+    """A budget of which only ``left`` tokens, less than a quarter, are for the conversation."""
+
+    budget: int
+    left: int
+
+    @property
+    def sentence(self) -> str:
+        """What it means, and what to do."""
+        return (
+            f"a budget of {self.budget:,} tokens leaves {self.left:,} for the conversation; system "
+            "messages, tools and reserves take the rest, so nearly every result of a tool is "
+            "shortened, by a compaction: raise max_tokens or send less with each request"
+        )
+
+
+def little_room(budget: int, layout: Layout, scale: Scale) -> LittleRoom | None:
+    """What system messages, and all that is sent besides, leave of a budget, if it is little."""
+    prompts = [one.tokens for one in layout.insertions if one.kind == "system_prompt"]
+    system = [ref.tokens for ref in layout.in_play() if ref.facts.kind == "system"]
+    left = budget - scale.tokens(sum([*prompts, *system]))
+    return LittleRoom(budget, max(0, left)) if left < budget // 4 else None
 
 
 def of_request(

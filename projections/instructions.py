@@ -42,13 +42,14 @@ class Phase(NamedTuple):
     """The requests from index ``first`` on, up to the next phase, and how they show messages.
 
     ``shown`` are the messages with demands that are in view, as far as they were known when it
-    began; those from number ``known`` on came later and are whole.
+    began; those from number ``known`` on came later and are whole. ``for_others`` are insertions,
+    and messages that a host put in the place of others.
     """
 
     first: int
     known: int
     shown: Mapping[int, MessageRef]
-    insertions: tuple[InsertionRef, ...]
+    for_others: tuple[InsertionRef | MessageRef, ...]
 
 
 class Removed(NamedTuple):
@@ -72,6 +73,7 @@ class InstructionsState(NamedTuple):
     """The fold's state. ``changed``: the last phase ended, or none began yet.
 
     ``view`` has the messages and insertions of the request view, and not all of its measures.
+    ``replacing`` are the positions of sets that took messages out.
     """
 
     view: ViewState
@@ -82,6 +84,7 @@ class InstructionsState(NamedTuple):
     removed: Series[Removed]
     withdrawn: Series[Withdrawal]
     changed: bool = True
+    replacing: frozenset[int] = frozenset()
 
 
 _CHANGES: Final = frozenset(
@@ -128,10 +131,7 @@ def evolve(state: InstructionsState, record: Record) -> InstructionsState:
     view = request_view.evolve(before, record)
     if kind == "context:message_added":
         # Written out, since this runs for every message and _replace costs 1 µs.
-        _, time, known_as, demanding, phases, removed, withdrawn, changed = state
-        state = InstructionsState(
-            view, time, known_as, demanding, phases, removed, withdrawn, changed
-        )
+        state = InstructionsState(view, *state[1:])
         return _add_messages(state, (view.layout.refs[-1],), record)
     state = state._replace(view=view, time=numbering.evolve(state.time, record))
     if kind in _CHANGES:
@@ -199,9 +199,11 @@ def _add_request(state: InstructionsState, record: Record) -> InstructionsState:
 
 def _phase(state: InstructionsState, view: ViewState) -> Phase:
     held = _held_numbers(state)
-    shown = {ref.number: ref for ref in view.layout.refs if ref.number in held}
+    refs = [one.ref for one in view.layout.entries() if one.kind == "message"]
+    shown = {one.number: one for one in refs if isinstance(one, MessageRef) and one.number in held}
     insertions = [one for one in view.layout.insertions if one.kind != "system_prompt"]
-    return Phase(len(state.known_as), view.next_number, shown, tuple(insertions))
+    put = [one for one in refs if isinstance(one, MessageRef) and one.position in state.replacing]
+    return Phase(len(state.known_as), view.next_number, shown, (*insertions, *put))
 
 
 def _held_numbers(state: InstructionsState) -> set[int]:
@@ -218,6 +220,9 @@ def _remove_messages(
     match record.type:
         case "context:messages_set":
             by, left = "set", numbers_in(event.order)
+            hidden = numbers_in([(run.first, run.last) for run in before.gone])
+            if not left.issuperset(hidden.union([ref.number for ref in before.layout.refs])):
+                state = state._replace(replacing=state.replacing | {record.position})
             fresh = [ref for ref in state.view.layout.refs if ref.number >= before.next_number]
             state = _add_messages(state, sorted(fresh, key=lambda ref: ref.number), record)
         case "context:cleared":

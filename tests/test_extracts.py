@@ -127,8 +127,8 @@ def test_a_text_is_asked_for_every_kind_in_one_way() -> None:
     summary = Mentions(
         ["Do not touch main.py; `make test` fails: ValueError: no port. See core/view.py."]
     )
-    assert summary.holds("demand", "Never touch main.py.") is False
-    assert summary.holds("demand", "Do not touch main.py")
+    assert summary.holds("instruction", "Never touch main.py.") is False
+    assert summary.holds("instruction", "do not touch main.py.")
     assert summary.holds("command", "cd x && make test")
     assert summary.holds("failure", "ValueError: no port")
     assert summary.holds("file", "/a/core/view.py")

@@ -198,7 +198,8 @@ async def test_a_budget_that_system_messages_nearly_fill_is_told_once(
 ) -> None:
     async with eventctx.open() as engine:
         ctx = await engine.session("s", max_tokens=4_000)
-        await ctx.add_message({"role": "system", "content": "Be careful. " * 900})
+        await ctx.add_message({"role": "system", "content": "Be careful. " * 450})
+        await ctx.set_system_prompt("Be quick. " * 540)
         for n in range(3):
             await ctx.add_message({"role": "user", "content": f"Go on with {n}."})
             await ctx.get_messages_for_request()
@@ -206,5 +207,8 @@ async def test_a_budget_that_system_messages_nearly_fill_is_told_once(
         await roomy.add_message({"role": "system", "content": "Be careful. " * 900})
         await roomy.add_message({"role": "user", "content": "Go on."})
         await roomy.get_messages_for_request()
+        room = (await engine.audit("s")).little_room
+        assert (await engine.audit("roomy")).little_room is None
     (told,) = [one.getMessage() for one in caplog.records if "leaves" in one.getMessage()]
-    assert "session s: a budget of 4000 tokens leaves 7" in told and "raise max_tokens" in told
+    assert "session s: a budget of 4,000 tokens leaves 7" in told and "raise max_tokens" in told
+    assert room is not None and told.endswith(room.sentence)

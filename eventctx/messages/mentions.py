@@ -6,11 +6,11 @@ tested:
 - A *file*: its path, or the end of the path from two parts on (``core/view.py``); the file's name
   alone, if no other file of the session has it. A longer path that ends alike is a mention, a
   longer name is not.
-- A *sentence*: it is there word for word; or half of its words are and, paths left out, a run of 31
-  characters of it (``overlap.LEAST_SHARED``); or three fifths of its words, three at least, are in
-  one sentence of the text. Words have three letters at least and are no function words. A sentence
-  of fewer such words must be there word for word, and one of one or two words in quotation marks or
+- A *sentence of a person*: it is there word for word; one of one or two words in quotation marks or
   as an item.
+- A *decision* of a model: that too; or half of its words are there and, paths left out, a run of 31
+  characters of it (``overlap.LEAST_SHARED``); or three fifths of its words, three at least, are in
+  one sentence of the text. Words have three letters at least and are no function words.
 - A *command*: it is there, without ``cd x &&`` and ``| tail`` around it; or its program and
   everything that tells it from others, paths and names, are in one sentence.
 - A *failure*: of the first line of its error, paths left out, 31 characters in a row are there,
@@ -23,11 +23,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
-from typing import Final, Literal
+from functools import cached_property
+from typing import Any, Final, Literal
 
 from eventctx.messages.call_effects import core, identifying
+from eventctx.messages.demands import LEAST_WIDE
 from eventctx.messages.extracts import names_in, sentences
 from eventctx.messages.overlap import LEAST_SHARED, Overlap, normal
+from eventctx.messages.recall_text import is_sealed, text_of_summary
 from eventctx.text import pattern
 
 _WORD: Final = pattern(r"[^\W_][\w.'’/-]*\w|\w")
@@ -63,7 +66,7 @@ LEAST_COMMAND: Final = 4
 
 
 MentionKind = Literal[
-    "demand", "instruction", "decision", "command", "failure", "file", "file_alone", "line", "name"
+    "instruction", "decision", "command", "failure", "file", "file_alone", "line", "name"
 ]
 """The kind of an extract. ``file_alone``: no other file of the session has its name; ``failure``:
 the first line of a failed command's error."""
@@ -73,20 +76,30 @@ class Mentions:
     """Texts in which extracts are looked for; made once for all summaries of a view."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        given = [text for text in texts if text]
-        self.empty = not given
-        self._texts = [normal(text) for text in given]
-        self._lines = [normal(line) for text in given for line in text.splitlines()]
-        self._overlap = Overlap(given)
-        self._names = {name.casefold() for text in given for name in names_in(text)}
-        told = [one for text in given for one in sentences(text, code=True)]
-        self._told = [normal(one) for one in told]
-        self._sentences = [content_words(one) for one in told]
+        self._given = [text for text in texts if text]
+        self._texts = [normal(text) for text in self._given]
         self._known: dict[tuple[MentionKind, str], bool] = {}
-        self._places: dict[str, list[int]] = {}
-        for place, words in enumerate(self._sentences):
-            for word in words:
-                self._places.setdefault(word, []).append(place)
+
+    @cached_property
+    def _overlap(self) -> Overlap:
+        return Overlap(self._given)
+
+    @cached_property
+    def _names(self) -> set[str]:
+        return {name.casefold() for text in self._given for name in names_in(text)}
+
+    @cached_property
+    def _told(self) -> list[str]:
+        return [normal(one) for text in self._given for one in sentences(text, code=True)]
+
+    @cached_property
+    def _places(self) -> dict[str, list[int]]:
+        """The sentences that have a word, by its place among all of them."""
+        found: dict[str, list[int]] = {}
+        for place, told in enumerate(self._told):
+            for word in content_words(told):
+                found.setdefault(word, []).append(place)
+        return found
 
     def holds(self, kind: MentionKind, text: str) -> bool:
         """Whether an extract is mentioned; each one is looked for once."""
@@ -104,19 +117,33 @@ class Mentions:
             case "command":
                 return self.command(text)
             case "line":
-                return self.line(text)
+                return self._contains(normal(text))
             case "name":
                 return self.name(text)
-            case "demand" | "instruction" | "decision":
-                return self.sentence(text)
+            case "instruction":
+                return self.quotes(text)
+            case "decision":
+                return self.decision(text)
 
-    def sentence(self, text: str) -> bool:
-        """Whether a sentence is mentioned."""
+    def quotes(self, text: str) -> bool:
+        """Whether a sentence is there word for word; one of two words: quoted, or as an item."""
+        plain = normal(text).strip(" .!?\"'`")
+        if len(plain) >= LEAST_WIDE and max(plain) > "\u2e80":  # no blanks between words
+            return self._contains(plain)
+        if not plain or len(plain.split()) > 2:
+            return self._bounded(plain)
+        quoted = re.compile(rf"[\"'`“‘«]{re.escape(plain)}[.!?]*[\"'`”’»]")
+        item = re.compile(rf"(?:[-*•]|\d+[.)])?{_EDGE}{re.escape(plain)}{_EDGE}[.!?]*")
+        lines = [normal(line) for text in self._given for line in text.splitlines()]
+        return any(quoted.search(one) or item.fullmatch(one) for one in lines)
+
+    def decision(self, text: str) -> bool:
+        """Whether a sentence of a model is mentioned, in these words or most of them."""
+        if self.quotes(text):
+            return True
         wanted = content_words(text)
         if len(wanted) < LEAST_WORDS:
-            return self._stands(text)
-        if self._contains(normal(text).strip(" .!?")):
-            return True
+            return False
         present = sum(word in self._places for word in wanted)
         if present < SHARE_WITH_RUN * len(wanted):
             return False
@@ -173,21 +200,6 @@ class Mentions:
         plain = normal(name)
         return plain in self._names or self._bounded(plain)
 
-    def line(self, text: str) -> bool:
-        """Whether the text has a line word for word."""
-        return self._contains(normal(text))
-
-    def _stands(self, text: str) -> bool:
-        """Whether the text has a short sentence; one of two words: quoted, or as an item."""
-        plain = normal(text).strip(" .!?\"'`")
-        if not plain:
-            return False
-        if len(plain.split()) > 2:
-            return self._bounded(plain)
-        quoted = re.compile(rf"[\"'`“‘«]{re.escape(plain)}[.!?]*[\"'`”’»]")
-        item = re.compile(rf"(?:[-*•]|\d+[.)])?{_EDGE}{re.escape(plain)}{_EDGE}[.!?]*")
-        return any(quoted.search(one) or item.fullmatch(one) for one in self._lines)
-
     def _contains(self, plain: str) -> bool:
         return bool(plain) and any(plain in text for text in self._texts)
 
@@ -196,6 +208,15 @@ class Mentions:
             return False
         pattern = re.compile(rf"(?<!\w){re.escape(plain)}(?!\w)")
         return any(pattern.search(text) for text in self._texts)
+
+
+class SummaryMentions(Mentions):
+    """The summaries of a view; ``sealed`` of them are encrypted."""
+
+    def __init__(self, messages: Iterable[dict[str, Any]]) -> None:
+        given = list(messages)
+        super().__init__(map(text_of_summary, given))
+        self.sealed = sum(map(is_sealed, given))
 
 
 def content_words(text: str) -> set[str]:

@@ -106,13 +106,6 @@ class Frame(NamedTuple):
         return self.scale.tokens(view.layout.tokens)
 
 
-def room_for_conversation(frame: Frame) -> int:
-    """The tokens of the budget that system messages, and all that is sent besides, leave."""
-    refs = frame.view.layout.refs
-    system = sum([ref.tokens for ref in refs if ref.facts.kind == "system"])
-    return frame.budget.tokens - frame.scale.tokens(system)
-
-
 def due_for(frame: Frame, max_messages: int | None) -> Trigger | None:
     """As ``due``, for the view of a frame; and whether the tool loop in progress goes on first.
 

@@ -8,9 +8,16 @@ from eventctx.errors import InvalidSetting
 from eventctx.log.naming import iso_or
 from eventctx.log.plan import TAKEN_BACK
 from eventctx.log.store import EventStore
+from eventctx.messages import calibration
+from eventctx.messages.calibration import Scale
 from eventctx.projections import audit, figures, numbering, usage
 from eventctx.projections.audit import EstimateErrors
-from eventctx.projections.figures import CompactionFigures, ImportedFile, RequestFigures
+from eventctx.projections.figures import (
+    CompactionFigures,
+    ImportedFile,
+    LittleRoom,
+    RequestFigures,
+)
 from eventctx.projections.silent_loss import SuspectedLoss
 from eventctx.projections.timeline.fold import TimelineState
 from eventctx.projections.timeline.losses import suspected_losses
@@ -33,7 +40,8 @@ class Audit(msgspec.Struct, frozen=True):
     What an imported file takes back is a row among the compactions, with strategy ``taken_back``.
     ``errors`` says how far the estimates were from the counts that the provider reported later.
     ``losses`` are inferred from those counts: what is missing in a request, and no record says why.
-    ``costs`` are there where prices were asked for.
+    ``costs`` are there where prices were asked for. ``little_room``: the last request's budget is
+    nearly filled by what is sent each time.
     """
 
     session: str
@@ -44,6 +52,7 @@ class Audit(msgspec.Struct, frozen=True):
     errors: EstimateErrors
     losses: tuple[SuspectedLoss, ...] = ()
     costs: SessionCosts | None = None
+    little_room: LittleRoom | None = None
 
     def __repr__(self) -> str:
         return summary_line(
@@ -94,7 +103,16 @@ def _audit(session: str, now: TimelineState) -> Audit:
         dict(now.extras.usage.models),
         found.errors,
         suspected_losses(now),
+        little_room=_little_room(now, found.requests[-1]) if found.requests else None,
     )
+
+
+def _little_room(now: TimelineState, last: audit.AuditRow) -> LittleRoom | None:
+    if last.budget is None:
+        return None
+    factor = calibration.scale(now.view.calibration).factor
+    scale = Scale(factor, max(0, last.figures.beside or 0))
+    return figures.little_room(last.budget, now.view.layout, scale)
 
 
 async def audit_of(
@@ -201,7 +219,9 @@ class TurnAnswer(msgspec.Struct, frozen=True):
 
 
 class AuditAnswer(msgspec.Struct, frozen=True):
-    """The audit of a session."""
+    """The audit of a session. ``little_room``: a budget that is nearly filled by what is sent each
+    time (system messages, tools, reserves); None where there is room, or no budget is known.
+    """
 
     session: str
     requests: list[RequestAnswer]
@@ -210,6 +230,7 @@ class AuditAnswer(msgspec.Struct, frozen=True):
     usage: dict[str, usage.UsageTotals]
     errors: EstimateErrors
     costs: CallCosts | None
+    little_room: LittleRoom | None
 
 
 def audit_answer(found: Audit, undated: int | None = None) -> AuditAnswer:

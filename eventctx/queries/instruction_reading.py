@@ -9,11 +9,13 @@ from typing import Final
 from eventctx.log.naming import request_name
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.demands import demands_in
-from eventctx.messages.recall_text import is_sealed, text_of, text_of_summary
+from eventctx.messages.mentions import SummaryMentions
+from eventctx.messages.overlap import normal
+from eventctx.messages.recall_text import text_of
 from eventctx.projections import instructions
 from eventctx.projections.instructions import InstructionsState, Phase
 from eventctx.queries.explaining import NOW, RequestSelector, states_at
-from eventctx.queries.instructions import Instructions, Ledger, LedgerTexts, one_line
+from eventctx.queries.instructions import Instructions, Ledger, LedgerTexts
 from eventctx.queries.key_frames import key_frames
 from eventctx.queries.requests import address_of, sound_messages
 
@@ -24,13 +26,13 @@ EVERY: Final = 1_000
 class KeptDemands:
     """The fold at some records, the demands of messages, and the texts of copies and insertions.
 
-    None is a message without contents; ``sealed`` are the insertions that are encrypted.
+    None is a message without contents.
     """
 
     def __init__(self) -> None:
         self.demands: dict[Address, tuple[str, ...] | None] = {}
-        self.texts: dict[Address, str | None] = {}
-        self.sealed: set[Address] = set()
+        self.copies: dict[Address, str] = {}
+        self.inserted: dict[Address, SummaryMentions] = {}
         self._states: list[InstructionsState] = [instructions.initial()]
         self._ends: list[int] = [-1]
 
@@ -102,16 +104,14 @@ async def _texts(
         for number, ref in phase.shown.items()
         if ref.shortened and number in wanted
     }
-    inserted = {address_of(one) for phase in phases for one in phase.insertions}
-    for address, message in await _messages(store, stream, copies - kept.texts.keys()):
-        kept.texts[address] = None if message is None else one_line(text_of(message))
-    for address, message in await _messages(store, stream, inserted - kept.texts.keys()):
-        kept.texts[address] = None if message is None else one_line(text_of_summary(message))
-        if message is not None and is_sealed(message):
-            kept.sealed.add(address)
-    texts = {address: kept.texts[address] or "" for address in copies | inserted}
+    inserted = {address_of(one) for phase in phases for one in phase.for_others}
+    for address, message in await _messages(store, stream, copies - kept.copies.keys()):
+        kept.copies[address] = "" if message is None else normal(text_of(message))
+    for address, message in await _messages(store, stream, inserted - kept.inserted.keys()):
+        kept.inserted[address] = SummaryMentions([] if message is None else [message])
     erased = sum(one is None for one in found.values())
-    return LedgerTexts(demands, texts, erased), len(inserted & kept.sealed)
+    sealed = sum(kept.inserted[address].sealed for address in inserted)
+    return LedgerTexts(demands, kept.copies, kept.inserted, erased), sealed
 
 
 async def _messages(

@@ -10,18 +10,19 @@ import msgspec
 
 from eventctx.log.events import Known
 from eventctx.log.naming import demand_name, message_name, position_name, request_name
-from eventctx.log.plan import numbers_in
 from eventctx.log.store import Address
+from eventctx.messages.mentions import SummaryMentions
+from eventctx.messages.overlap import normal
 from eventctx.messages.superseding import find_superseded
 from eventctx.projections import instructions
 from eventctx.projections.instructions import Demanding, InstructionsState, Phase, RemovedBy
-from eventctx.projections.view.refs import InsertionRef
+from eventctx.projections.view.refs import MessageRef
 from eventctx.queries.requests import address_of
 
 Held = Literal["verbatim", "in_summary", "in_index", "shortened", "absent"]
 """- ``verbatim``: a message of the person that is in view has it, maybe a shortened one;
-- ``in_summary``, ``in_index``: it is word for word in a summary, or in an index, notice or
-  memory;
+- ``in_summary``, ``in_index``: it is word for word in a summary or a message that a host put in
+  the place of others, or in an index, notice or memory;
 - ``shortened``: its message is in view, but this sentence was cut out;
 - ``absent``: it is nowhere, or in other words only."""
 
@@ -122,13 +123,14 @@ class Instructions(msgspec.Struct, frozen=True):
 
 
 class LedgerTexts(NamedTuple):
-    """Demands by message number; copies and insertions by address, each text on one line.
+    """Demands by message number; normal texts of copies, and insertions, by address.
 
     ``erased`` messages of a person have no text.
     """
 
     demands: dict[int, tuple[str, ...]]
-    held: dict[Address, str]
+    copies: dict[Address, str]
+    inserted: dict[Address, SummaryMentions]
     erased: int
 
 
@@ -141,11 +143,6 @@ class _Span(NamedTuple):
     last: int
 
 
-def one_line(text: str) -> str:
-    """A text as it is compared: each run of white space one blank."""
-    return " ".join(text.split())
-
-
 class Ledger:
     """Makes the ledger of one session; pure, over the fold and the texts.
 
@@ -156,12 +153,10 @@ class Ledger:
         self._state = state
         self._shown = shown
         self._texts = texts
-        self._quoted: dict[Address, set[int]] = {}
-        self._in_text: dict[tuple[Address, str], bool] = {}
         self._saying: dict[str, list[Demanding]] = {}
         for one in state.demanding:
             for sentence in texts.demands[one.ref.number]:
-                self._saying.setdefault(one_line(sentence), []).append(one)
+                self._saying.setdefault(normal(sentence), []).append(one)
         self._removed = {one.number: one for one in state.removed}
         self._withdrawn = {(one.event.number, one.event.demand): one for one in state.withdrawn}
         self._later = self._superseded()
@@ -215,11 +210,11 @@ class Ledger:
                 until = min(until, ended.request)
         later = self._later.get((number, demand))
         until = until if later is None else min(until, later[0].request)
-        spans = self._spans(asked, one_line(sentence), until)
+        spans = self._spans(asked, normal(sentence), until)
         stands: Held | None = None
         where: str | None = None
         if removed is None and withdrawn is None and later is None:
-            stands, where, again = self._in_phase(self._shown, asked, one_line(sentence))
+            stands, where, again = self._in_phase(self._shown, asked, normal(sentence))
             if again:
                 stands, where = "verbatim", message_name(again[0].ref.number)
         counted = Counter[bool]()
@@ -283,10 +278,12 @@ class Ledger:
         for other in before:
             if self._in_message(phase, other, sentence):
                 return "verbatim", message_name(other.ref.number), []
-        for insertion in phase.insertions:
-            if self._in_insertion(insertion, asked.ref.number, sentence):
-                held: Held = "in_summary" if insertion.kind == "summary" else "in_index"
-                return held, position_name(insertion.position), []
+        for ref in phase.for_others:
+            if self._texts.inserted[address_of(ref)].holds("instruction", sentence):
+                if isinstance(ref, MessageRef):
+                    return "in_summary", message_name(ref.number), []
+                held: Held = "in_summary" if ref.kind == "summary" else "in_index"
+                return held, position_name(ref.position), []
         later = [one for one in others if one.ref.number >= phase.known]
         cut = asked.ref.number in phase.shown
         return ("shortened" if cut else "absent"), None, later
@@ -295,21 +292,9 @@ class Ledger:
         if one.ref.number >= phase.known:
             return True
         ref = phase.shown.get(one.ref.number)
-        if ref is None:
-            return False
-        return not ref.shortened or self._stands_in(address_of(ref), sentence)
-
-    def _in_insertion(self, insertion: InsertionRef, number: int, sentence: str) -> bool:
-        address = address_of(insertion)
-        if address not in self._quoted:
-            self._quoted[address] = numbers_in(insertion.demands)
-        return number in self._quoted[address] or self._stands_in(address, sentence)
-
-    def _stands_in(self, address: Address, sentence: str) -> bool:
-        found = self._in_text.get((address, sentence))
-        if found is None:
-            found = self._in_text[address, sentence] = sentence in self._texts.held.get(address, "")
-        return found
+        return ref is not None and (
+            not ref.shortened or sentence in self._texts.copies[address_of(ref)]
+        )
 
     # -- names -----------------------------------------------------------------------------------
 

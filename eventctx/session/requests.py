@@ -32,9 +32,10 @@ from eventctx.messages.tokens import Estimator
 from eventctx.policies.advisers import Intercept
 from eventctx.policies.fit import fit
 from eventctx.policies.planner import visible_of
-from eventctx.policies.policy import PERSONS_SHARE, Budget, Policy
-from eventctx.policies.trigger import Frame, due_for, make_budget, room_for_conversation
+from eventctx.policies.policy import Budget, Policy
+from eventctx.policies.trigger import Frame, due_for, make_budget
 from eventctx.policies.working_set import keep_whole
+from eventctx.projections.figures import little_room
 from eventctx.projections.view import planned, request_view
 from eventctx.projections.view import state as view_state
 from eventctx.projections.view.render import places
@@ -197,16 +198,9 @@ class RequestHandler:
         if memory.judged_budget == budget:
             return
         memory.judged_budget = budget
-        room = room_for_conversation(frame)
-        if room < budget // PERSONS_SHARE:
-            _log.warning(
-                "session %s: a budget of %d tokens leaves %d for the conversation; system "
-                "messages, tools and reserves take the rest, so nearly every result of a tool is "
-                "shortened, by a compaction: raise max_tokens or send less with each request",
-                self._session.stream,
-                budget,
-                max(0, room),
-            )
+        found = little_room(budget, frame.view.layout, frame.scale)
+        if found is not None:
+            _log.warning("session %s: %s", self._session.stream, found.sentence)
 
     async def rows(self, prepared: PreparedRequest) -> list[dict[str, Any]]:
         """The messages of a prepared request: plain dicts and lists, decoded for this caller."""

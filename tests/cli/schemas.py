@@ -103,6 +103,7 @@ _NULL_OR = {
     "fallback": "string",
     "forked_at": "integer",
     "iteration": "integer",
+    "little_room": "object",
     "parent": "string",
     "position": "integer",
     "recorded": "integer",

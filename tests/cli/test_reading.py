@@ -156,6 +156,10 @@ def hosted(tmp_path: Path) -> Path:
             await ctx.add_message({"role": "user", "content": "question 2"})
             await ctx.get_messages_for_request()
             await ctx.set_system_prompt(None)
+            full = await engine.session("full", max_tokens=2_000)
+            await full.set_system_prompt("You help. " * 540)
+            await full.add_message({"role": "user", "content": "question 0"})
+            await full.get_messages_for_request()
 
     asyncio.run(fill())
     return path
@@ -180,6 +184,14 @@ def test_a_view_ends_with_what_the_host_sent_besides(run, hosted: Path) -> None:
     assert sent["additions"] == [{"behind": 2, "message": reminder}]
     audit = run("audit", "hosted", "--store", hosted).out
     assert "2 requests did not leave as prepared" in audit
+    assert "little room" not in audit
+
+
+def test_an_audit_tells_that_a_budget_leaves_little_for_the_conversation(run, hosted: Path) -> None:
+    room = run("audit", "full", "--store", hosted, "--json").document["little_room"]
+    assert room["budget"] == 2_000 and 0 < room["left"] < 500
+    audit = " ".join(run("audit", "full", "--store", hosted).out.split())
+    assert f"There is little room: a budget of 2,000 tokens leaves {room['left']}" in audit
 
 
 @pytest.mark.parametrize("command", ["log", "replay"])

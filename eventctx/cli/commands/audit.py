@@ -292,6 +292,8 @@ def _footnotes(audit: Audit, file: ImportedFile, *, whole: bool) -> list[str]:
     found = [_MEANINGS]
     if any(row.floor_sent for row in audit.requests):
         found.append("! Over the budget: what must stay was larger, and was sent all the same.")
+    if audit.little_room is not None:
+        found.append(f"There is little room: {audit.little_room.sentence}.")
     differing = sum(1 for row in audit.requests if row.additions or row.missing)
     if differing:
         found.append(

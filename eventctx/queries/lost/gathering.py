@@ -5,13 +5,12 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from eventctx.messages.call_effects import How
 from eventctx.messages.extracts import CallExtract, MessageExtracts, names_in
 from eventctx.messages.mentions import Mentions
 from eventctx.messages.overlap import normal
-from eventctx.messages.recall_text import is_sealed, text_of_summary
 from eventctx.messages.tool_results import CallOutcome
 
 GatheredKind = Literal["instruction", "file", "command", "decision"]
@@ -104,6 +103,15 @@ class GatheredItem:
         for one in self.occurrences:
             found.setdefault(one.how, {})[one.number] = None
         return {how: list(numbers) for how, numbers in found.items()}
+
+    def is_mentioned(self, summaries: Mentions, *, alone: bool) -> bool:
+        """Whether summaries have it; ``alone``: no other file has its name."""
+        outcome = self.outcome
+        if self.kind == "command" and outcome is not None and outcome.failed:
+            return summaries.holds("failure", outcome.error)
+        return summaries.holds(
+            "file_alone" if self.kind == "file" and alone else self.kind, self.text
+        )
 
     def changed(self) -> None:
         """Forget what was derived from the occurrences."""
@@ -263,31 +271,3 @@ def unite_files(items: Iterable[GatheredItem]) -> dict[GatheredItem, GatheredIte
         file = UnitedFile(paths[path], others)
         found.update(dict.fromkeys((paths[path], *others), file))
     return found
-
-
-class SummaryMentions:
-    """The summaries of a view; ``sealed`` of them are encrypted."""
-
-    def __init__(self, messages: Iterable[dict[str, Any]]) -> None:
-        given = list(messages)
-        self.sealed = sum(map(is_sealed, given))
-        self._texts = [text_of_summary(one) for one in given]
-        self.empty = not any(self._texts)
-
-    @cached_property
-    def _mentions(self) -> Mentions:
-        return Mentions(self._texts)
-
-    def item(self, item: GatheredItem, *, alone: bool) -> bool:
-        """Whether an item is mentioned; ``alone``: no other file has its name."""
-        if self.empty:
-            return False
-        outcome = item.outcome
-        if item.kind == "command" and outcome is not None and outcome.failed:
-            return self._mentions.holds("failure", outcome.error)
-        kind = "file_alone" if item.kind == "file" and alone else item.kind
-        return self._mentions.holds(kind, item.text)
-
-    def needle(self, text: str) -> bool:
-        """Whether a name or line is mentioned."""
-        return not self.empty and self._mentions.holds("line" if " " in text else "name", text)

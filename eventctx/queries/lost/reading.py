@@ -10,6 +10,7 @@ import msgspec
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.demands import demands_in
 from eventctx.messages.extracts import instructions, words_of_person
+from eventctx.messages.mentions import SummaryMentions
 from eventctx.messages.overlap import normal
 from eventctx.messages.recall_text import text_of
 from eventctx.messages.superseding import find_superseded
@@ -20,7 +21,7 @@ from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.queries.explaining import NOW, RequestSelector
 from eventctx.queries.key_frames import key_frames, timeline_at
 from eventctx.queries.lost.answers import Lost
-from eventctx.queries.lost.gathering import GatheredItem, Occurrence, SummaryMentions
+from eventctx.queries.lost.gathering import GatheredItem, Occurrence
 from eventctx.queries.lost.report import Report, Scene, WithdrawnSentences
 from eventctx.queries.lost.session_index import MOST_SHORTENED, MOST_SUMMARIES, SessionIndex
 from eventctx.queries.lost.views import ViewContents, find_states

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from eventctx.log.naming import message_name, position_name
+from eventctx.messages.mentions import MentionKind, SummaryMentions
 from eventctx.messages.overlap import normal
 from eventctx.projections.presence import Presence
 from eventctx.queries.lost.answers import (
@@ -21,7 +22,7 @@ from eventctx.queries.lost.answers import (
     StateCounts,
     ViewItem,
 )
-from eventctx.queries.lost.gathering import GatheredItem, Occurrence, SummaryMentions
+from eventctx.queries.lost.gathering import GatheredItem, Occurrence
 from eventctx.queries.lost.needles import Needle
 from eventctx.queries.lost.session_index import SessionIndex, file_name
 from eventctx.queries.lost.views import Asked, ViewContents
@@ -211,7 +212,9 @@ class Report:
         if found is not None:
             return found.presence
         alone = file_name(item.text) in self._all.alone
-        return Presence.SUMMARY if scene.summaries.item(item, alone=alone) else Presence.GONE
+        return (
+            Presence.SUMMARY if item.is_mentioned(scene.summaries, alone=alone) else Presence.GONE
+        )
 
     def _used_again(self, item: GatheredItem, count: int) -> int:
         """How many later messages have the item, or for a sentence a name in it."""
@@ -314,7 +317,8 @@ class Report:
         cut = "" if ref is None or not ref.shortened else self._after.shortened[number]
         if normal(needle.key) in cut:
             return Presence.SHORTENED
-        return Presence.SUMMARY if self._after.summaries.needle(needle.key) else Presence.GONE
+        kind: MentionKind = "line" if " " in needle.key else "name"
+        return Presence.SUMMARY if self._after.summaries.holds(kind, needle.key) else Presence.GONE
 
 
 def _order(item: ViewItem) -> tuple[int, int, int, bool, int]:

@@ -17,11 +17,12 @@ from eventctx.log.plan import TAKEN_BACK
 from eventctx.log.store import Address
 from eventctx.messages.extracts import ExtractKind, extract, needles_in
 from eventctx.messages.facts import Facts
+from eventctx.messages.mentions import SummaryMentions
 from eventctx.messages.recall_text import text_of
 from eventctx.projections.explain.changes import Change, ChangesState, Origin
 from eventctx.projections.presence import PROVIDER_EDITS
 from eventctx.queries.lost.answers import LeftBy
-from eventctx.queries.lost.gathering import GatheredItem, Gathering, SummaryMentions, unite_files
+from eventctx.queries.lost.gathering import GatheredItem, Gathering, unite_files
 from eventctx.queries.lost.needles import HeldNeedles, Needles, marks_in
 
 _LEFT_BY: Final[dict[str, LeftBy]] = {

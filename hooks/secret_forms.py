@@ -199,7 +199,7 @@ _DOT: Final = FormGroup(
         _known("api-key", (r"SG\.", r"[A-Za-z0-9_-]{16,}+\.[A-Za-z0-9_-]{16,}+")),
         _known("token", (r"hvs\. ya29\.", r"[A-Za-z0-9_-]{20,}+")),
         _known("token", (r"dp\.pt\. dp\.st\. dp\.ct\.", r"[A-Za-z0-9_.-]{40,}+")),
-        _known("token", (r"sk\.", rf"(?=eyJ){_WORD}{{20,}}+\.{_WORD}{{20,}}+")),
+        _known("token", (r"sk\.", rf"eyJ{_WORD}{{20,}}+\.{_WORD}{{20,}}+")),
         Form("token", (".atlasv1.",), re.compile(rf"\.atlasv1\.{_WORD}{{40,}}+"), before=_LETTERS),
         Form(
             "token",

@@ -128,6 +128,8 @@ _DASH: Final = _ending_in(
             ("sk-", r"(?=[A-Za-z_-]{0,64}+\d)[A-Za-z0-9_-]{16,}+"),
             ("nvapi- pplx- tvly- xai-", r"(?=[A-Za-z_-]{0,32}+\d)[A-Za-z0-9_-]{20,}+"),
             ("PMAK-", r"[A-Za-z0-9]{10,}+-[A-Za-z0-9]{20,}+"),
+            ("NRAK-", r"[A-Z0-9]{20,}+"),
+            ("fc- pul-", rf"{_HEX}{{32,}}+(?![A-Za-z0-9])"),
             # As Mailgun has it: the key of a cache has a word before it (``user-key-…``).
             ("key-", rf"(?<![_-]key-){_HEX}{{32}}(?!{_WORD})"),
         ),
@@ -140,6 +142,7 @@ _DASH: Final = _ending_in(
                 r"(?=[A-Za-z_-]{0,64}+\d)[A-Za-z0-9_.-]{16,}+",
             ),
             ("tskey-", r"(?=[A-Za-z-]{0,64}+\d)[A-Za-z0-9-]{16,}+"),
+            ("CFPAT- HRKU-", rf"(?=[A-Za-z_-]{{0,64}}+\d){_WORD}{{30,}}+"),
         ),
         "secret": (
             ("GOCSPX-", r"[A-Za-z0-9_-]{20,}+"),
@@ -153,6 +156,12 @@ _UNDERSCORE: Final = _ending_in(
         "api-key": (
             ("sk_live_ sk_test_ rk_live_ rk_test_", r"[A-Za-z0-9]{12,}+"),
             ("gsk_ r8_ sk_", r"(?=[A-Za-z_]{0,32}+\d)[A-Za-z0-9_]{24,}+"),
+            ("pcsk_ phx_ bb_live_", rf"(?=[A-Za-z_-]{{0,64}}+\d){_WORD}{{20,}}+"),
+            ("lin_api_ napi_ ntn_ rnd_", r"(?=[A-Za-z]{0,32}+\d)[A-Za-z0-9]{30,}+"),
+            ("lsv2_pt_ lsv2_sk_", rf"{_HEX}{{32}}_{_HEX}{{10}}"),
+            ("re_", r"(?=[A-Za-z]{0,8}+[\d_])[A-Za-z0-9]{8}_?[A-Za-z0-9]{20,}+(?!_)"),
+            ("e2b_", rf"{_HEX}{{40}}(?![A-Za-z0-9])"),
+            ("pk_", r"\d{6,10}_[A-Z0-9]{30,}+"),
         ),
         "token": (
             ("ghp_ gho_ ghr_ ghs_ ghu_ hf_", r"[A-Za-z0-9]{20,}+"),
@@ -164,21 +173,39 @@ _UNDERSCORE: Final = _ending_in(
             ("glsa_", r"[A-Za-z0-9]{24,}+(?:_[A-Fa-f0-9]{8})?"),
             ("glc_ sntrys_ sntryu_", rf"(?=[A-Za-z_]{{0,64}}+\d){_BASE64}{{32,}}+"),
             ("ops_", rf"(?=eyJ){_BASE64}{{40,}}+"),
+            ("bkua_ lin_oauth_ sbp_", rf"{_HEX}{{40,}}+(?![A-Za-z0-9])"),
+            ("figd_ fo1_ sb_secret_", rf"(?=[A-Za-z_-]{{0,64}}+\d){_WORD}{{28,}}+"),
+            ("nfc_ nfo_ nfp_ nfu_", r"(?=[A-Za-z]{0,40}+\d)[A-Za-z0-9]{36,}+"),
+            ("pscale_oauth_ pscale_tkn_", r"(?=[A-Za-z_.-]{0,64}+\d)[A-Za-z0-9_.-]{32,}+"),
+            ("CCIPAT_", rf"[A-Za-z0-9]{{20,}}+_{_HEX}{{40}}"),
+            ("fm1r_ fm2_", rf"(?=[A-Za-z_]{{0,64}}+[\d+/=]){_BASE64}{{40,}}+"),
         ),
         "secret": (
             ("whsec_", r"[A-Za-z0-9+/=]{16,}+"),
             ("shpss_", r"[A-Za-z0-9]{24,}+"),
+            # Notion's until 2024.
+            ("secret_", r"(?=[A-Za-z]{0,42}+\d)[A-Za-z0-9]{43}(?![A-Za-z0-9_])"),
+            ("pscale_pw_", r"(?=[A-Za-z_.-]{0,64}+\d)[A-Za-z0-9_.-]{32,}+"),
         ),
     },
 )
 # A bot's id at Discord, digits in base64: three of them make four characters of these classes.
 _DIGITS: Final = "[DTjz][AEIMQUYcgk][w-z0-5]"
+_LETTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 _DISCORD_REST: Final = rf"{_WORD}{{6}}\.{_WORD}{{27}}"
 _DOT: Final = FormGroup(
     (".",),
     (
         _known("api-key", (r"SG\.", r"[A-Za-z0-9_-]{16,}+\.[A-Za-z0-9_-]{16,}+")),
         _known("token", (r"hvs\. ya29\.", r"[A-Za-z0-9_-]{20,}+")),
+        _known("token", (r"dp\.pt\. dp\.st\. dp\.ct\.", r"[A-Za-z0-9_.-]{40,}+")),
+        _known("token", (r"sk\.", rf"eyJ{_WORD}{{20,}}+\.{_WORD}{{20,}}+")),
+        Form("token", (".atlasv1.",), re.compile(rf"\.atlasv1\.{_WORD}{{40,}}+"), before=_LETTERS),
+        Form(
+            "token",
+            ("pat",),
+            re.compile(rf"{from_start('pat')}[A-Za-z0-9]{{14}}\.{_HEX}{{64}}(?![A-Za-z0-9])"),
+        ),
         Form(
             "token",
             (".",),
@@ -188,7 +215,10 @@ _DOT: Final = FormGroup(
             ),
         ),
     ),
-    re.compile(rf"\.(?:(?<=SG\.)|(?<=hvs\.)|(?<=ya29\.)|{_DISCORD_REST})"),
+    re.compile(
+        rf"\.(?:(?<=SG\.)|(?<=hvs\.)|(?<=ya29\.)|(?<=dp\.[psc]t\.)|(?<=sk\.)|atlasv1\.|{_HEX}{{64}}"
+        rf"|{_DISCORD_REST})"
+    ),
 )
 
 # The first part is read to its end. Where no second one follows, no start inside it does better.
@@ -274,7 +304,7 @@ _EMAIL: Final = re.compile(
     r"@(?:(?<!git@)|(?<=[\w.%+-]git@))(?!\d++\.\d)"
     r"(?:[^\W_](?:[\w-]{0,62}+)\.(?=[^\W_])){1,8}+[^\W\d_]{2,24}+"
 )
-_LOCAL: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._%+-"
+_LOCAL: Final = _LETTERS + "._%+-"
 
 _BLOCK: Final = re.compile(
     r"-----BEGIN [A-Z0-9 ]{0,40}?PRIVATE KEY(?: BLOCK)?-----"
@@ -297,7 +327,9 @@ KNOWN: Final = (
     FormGroup(("earer ", "asic "), (_SCHEMES,)),
 )
 ADDRESSES: Final = (FormGroup(("@",), (Form("email", ("@",), _EMAIL, before=_LOCAL),)),)
-_NO_PREFIXES: Final = (".", "SK", "AC", "key-")
+_NO_PREFIXES: Final = (
+    *(".", "SK", "AC", "key-", ".atlasv1.", "pat", "fc-", "pk_", "re_", "rnd_", "secret_", "sk."),
+)
 PREFIXES: Final = tuple(
     dict.fromkeys(
         hint

@@ -21,7 +21,7 @@ from typing import Final
 from eventctx.errors import DecodeError
 from eventctx.log.private_files import make_folder, own_key, whole_file
 from eventctx.projections.timeline.fold import TimelineState
-from eventctx.projections.timeline.snapshot import VERSION, LoadedFrames, StoredFrame, dump
+from eventctx.projections.timeline.snapshot import VERSION, LoadedFrames, StoredFrame
 from eventctx.stores.location import default_key
 
 SUFFIX: Final = ".eventctx-timelines"
@@ -53,7 +53,7 @@ class FrameFiles:
         return await asyncio.to_thread(self._load, stream)
 
     async def save(
-        self, stream: str, before: TimelineState | None, fresh: Sequence[TimelineState]
+        self, stream: str, before: TimelineState | None, fresh: Sequence[StoredFrame]
     ) -> None:
         """Keep ``fresh`` frames after those up to ``before`` (None: they are the first)."""
         if self._read_only:
@@ -84,7 +84,7 @@ class FrameFiles:
             return None
 
     def _save(
-        self, stream: str, before: TimelineState | None, fresh: Sequence[TimelineState]
+        self, stream: str, before: TimelineState | None, fresh: Sequence[StoredFrame]
     ) -> None:
         path = self._path(stream)
         try:
@@ -104,7 +104,7 @@ class FrameFiles:
             with whole_file(path) as file:
                 seal = _HEAD.pack(VERSION)
                 file.write(_MAGIC + seal)
-                for one in (*kept, *dump(fresh, before)):
+                for one in (*kept, *fresh):
                     lengths = len(one.frame), len(one.block)
                     head = _FRAME.pack(one.position, *lengths, one.digest)
                     seal = _seal(key, seal, head, one.frame, one.block)

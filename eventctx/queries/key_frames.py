@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from eventctx.projections.explain.changes import ChangesState
     from eventctx.projections.figures import Figures
     from eventctx.projections.timeline.columns import Document
-    from eventctx.projections.timeline.snapshot import LoadedFrames
+    from eventctx.projections.timeline.snapshot import LoadedFrames, StoredFrame
 
 
 KEY_FRAME: Final = 1_000
@@ -54,13 +54,13 @@ class Frames:
     are asked for. ``beside`` is what questions keep for as long as the frames are held.
     """
 
-    def __init__(self, loaded: LoadedFrames | None = None) -> None:
+    def __init__(self, packed: LoadedFrames | None = None) -> None:
         self.now: TimelineState | None = None
         self.beside: dict[type[Sized], Sized] = {}
-        self._loaded = loaded
-        self.positions = [] if loaded is None else list(loaded.positions)
+        self._packed = packed
+        self._states: list[TimelineState] = []
+        self.positions = [] if packed is None else list(packed.positions)
         self.known = self.positions[-1] if self.positions else -1
-        self._states: list[TimelineState | None] = [None] * len(self.positions)
 
     def last(self) -> TimelineState | None:
         """The last frame."""
@@ -70,20 +70,68 @@ class Frames:
         """The last frame at or before a position."""
         return self._at(bisect_right(self.positions, position) - 1)
 
-    def grown(self, fresh: Sequence[TimelineState], known: int) -> None:
-        """Take the frames after the last one."""
-        self._states += fresh
-        self.positions += [one.position for one in fresh]
+    def begin(self) -> NewFrames:
+        """Frames to come after the last one."""
+        return NewFrames(self.positions[-1:], self._packed, self.last)
+
+    def take(self, new: NewFrames, known: int) -> bool:
+        """Take the frames after the last one; False if others were taken since ``begin``."""
+        if new.after != self.positions[-1:] or not new.positions:
+            return False
+        self._packed = new.packed or self._packed
+        self._states += new.states
+        self.positions += new.positions
         self.known = known
+        return True
 
     def _at(self, place: int) -> TimelineState | None:
         if place < 0:
             return None
-        state = self._states[place]
-        if state is None:
-            assert self._loaded is not None  # noqa: S101 - else all states are there
-            state = self._states[place] = self._loaded.state(place)
-        return state
+        packed = self._packed
+        if packed is None or place >= len(packed.positions):
+            return self._states[place - (0 if packed is None else len(packed.positions))]
+        return packed.state(place)
+
+
+class NewFrames:
+    """The frames of one fold. A frame is packed at once, and the fold goes on from its bytes.
+
+    So a long session takes some tens of bytes a record instead of a thousand. Those of a fork are
+    held as states: its rows begin anew at its own first record.
+    """
+
+    def __init__(
+        self,
+        after: list[int],
+        packed: LoadedFrames | None,
+        last: Callable[[], TimelineState | None],
+    ) -> None:
+        self.after = after
+        self.positions: list[int] = []
+        self.states: list[TimelineState] = []
+        self.stored: list[StoredFrame] = []
+        self.packed: LoadedFrames | None = None
+        self._before = packed
+        self._last = last
+
+    def keep(self, state: TimelineState) -> TimelineState:
+        """Keep ``state`` as a frame; return what to fold the next records on."""
+        from eventctx.projections.timeline.snapshot import LoadedFrames, dump
+
+        before = self._last() if not self.positions else None
+        self.positions.append(state.position)
+        if state.extras.provenance.parent is not None:
+            self.states.append(state)
+            return state
+        if self.packed is None:
+            self.packed = LoadedFrames() if self._before is None else self._before.copy()
+        place = len(self.packed.positions)
+        if place and before is None:
+            before = self.packed.state(place - 1)
+        one = dump(state, before)
+        self.stored.append(one)
+        self.packed.add(one)
+        return self.packed.state(place)
 
 
 class FrameCache(Protocol):
@@ -94,7 +142,7 @@ class FrameCache(Protocol):
         ...
 
     async def save(
-        self, stream: str, before: TimelineState | None, fresh: Sequence[TimelineState]
+        self, stream: str, before: TimelineState | None, fresh: Sequence[StoredFrame]
     ) -> None:
         """Keep ``fresh`` frames after those up to ``before`` (None: they are the first)."""
         ...
@@ -215,9 +263,9 @@ class KeyFrames:
 
     async def _at_head(self, stream: str, frames: Frames) -> TimelineState:
         """The state at the end of the log; keeps the frames on the way."""
-        made: list[TimelineState] = []
+        made = frames.begin()
+        last = frames.last()
         try:
-            last = frames.last()
             state = await self._folded(stream, frames.now or last, None, made, frames.known)
         except DecodeError:
             if not frames.positions:
@@ -226,14 +274,16 @@ class KeyFrames:
         if state is None:
             await self.forget(stream)
             frames = self._held[stream] = Frames()
-            last, made = None, []
+            last, made = None, frames.begin()
             state = await self._folded(stream, None, None, made)
             assert state is not None  # noqa: S101 - without a frame nothing can differ
         # Another task may have taken the same frames meanwhile.
-        if made and frames.last() is last:
-            frames.grown(made, state.position)
-            if self._cache is not None and state.extras.provenance.parent is None:
-                await self._cache.save(stream, last, made)
+        if (
+            frames.take(made, state.position)
+            and self._cache is not None
+            and state.extras.provenance.parent is None
+        ):
+            await self._cache.save(stream, last, made.stored)
         frames.known = max(frames.known, state.position)
         # A short session is read as the store holds it now, each time.
         frames.now = state if frames.positions else None
@@ -244,7 +294,7 @@ class KeyFrames:
         stream: str,
         frame: TimelineState | None,
         stop: int | None,
-        made: list[TimelineState] | None = None,
+        made: NewFrames | None = None,
         known: int | None = None,
     ) -> TimelineState | None:
         """The state at ``stop`` from ``frame`` on; None where the frame is not of this log.
@@ -264,7 +314,7 @@ class KeyFrames:
                 return None
             state = fold.evolve(state, record)
             if made is not None and (record.position + 1) % self._every == 0:
-                made.append(state)
+                state = made.keep(state)
         return state if met else None
 
 

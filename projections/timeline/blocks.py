@@ -8,6 +8,7 @@ Invariant: a block is never changed, so it may be decoded at any time and by any
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
@@ -159,13 +160,36 @@ def encode_block(state: TimelineState, before: Sequence[int]) -> bytes:
     return _encode(_Stored(lengths_of(state), parts))
 
 
+MOST_DECODED: Final = 128
+"""Parts of a session's blocks that are held decoded: some 30 kB each, however long it is."""
+
+
+class DecodedParts:
+    """The parts of a session's blocks that were decoded last. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: dict[tuple[FrameBlock, str], list[Any]] = {}
+
+    def get(self, at: tuple[FrameBlock, str]) -> list[Any] | None:
+        """The items of a part, by its block and name; None where they are not held."""
+        return self._held.get(at)
+
+    def add(self, at: tuple[FrameBlock, str], items: list[Any]) -> None:
+        """Hold the items of a part in place of those that were decoded first."""
+        with self._lock:
+            self._held[at] = items
+            if len(self._held) > MOST_DECODED:
+                del self._held[next(iter(self._held))]
+
+
 class FrameBlock:
-    """One block; its parts are decoded when they are first read.
+    """One block; its parts are decoded when they are read.
 
     Raises DecodeError for bytes that ``encode_block`` did not make.
     """
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, decoded: DecodedParts) -> None:
         try:
             stored = _decode_stored(data)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -174,19 +198,20 @@ class FrameBlock:
             raise _damaged(f"{len(stored.lengths)} lengths")
         self.lengths = stored.lengths
         self._parts = stored.parts
-        self._decoded: dict[str, list[Any]] = {}
+        self._decoded = decoded
 
     def items(self, name: str) -> list[Any]:
         """The items of one series. Raises DecodeError for bytes that hold none."""
-        found = self._decoded.get(name)
+        found = self._decoded.get((self, name))
         if found is None:
-            found = self._decoded[name] = self._unpacked(name, PARTS[name].decode)
+            found = self._unpacked(name, PARTS[name].decode)
+            self._decoded.add((self, name), found)
         return found
 
     def numbered(self, name: str, number: int) -> list[Any]:
         """The items of one series whose ``number`` it is. Raises as ``items``."""
         make = PARTS[name].numbered
-        if make is None or name in self._decoded:
+        if make is None:
             return with_number(self.items(name), number)
         if number >= self.lengths[_ORIGINS]:
             return []  # the message came later
@@ -207,17 +232,21 @@ class LazySeries(Generic[T]):
     blocks by bisection and only that block is decoded.
     """
 
-    def __init__(self, name: str, blocks: Sequence[FrameBlock], ends: Sequence[int]) -> None:
+    def __init__(
+        self, name: str, blocks: Sequence[FrameBlock], ends: Sequence[int], stored: int
+    ) -> None:
+        """The first ``stored`` items are in the blocks, which may be more by then."""
         self._name = name
         self._blocks = blocks
         self._ends = ends
-        self._stored = ends[-1] if ends else 0
+        self._stored = stored
         self._fresh: list[T] = []
 
     def first(self, count: int, /) -> LazySeries[T]:
         """A sequence of its own with the first ``count`` items; no block is decoded for it."""
-        found: LazySeries[T] = LazySeries(self._name, self._blocks, self._ends)
-        found._stored = min(self._stored, count)
+        found: LazySeries[T] = LazySeries(
+            self._name, self._blocks, self._ends, min(self._stored, count)
+        )
         found._fresh = self._fresh[: max(0, count - self._stored)]
         return found
 

@@ -23,6 +23,7 @@ from eventctx.projections.figures import ImportedFile
 from eventctx.projections.timeline import views
 from eventctx.projections.timeline.blocks import (
     PARTS,
+    DecodedParts,
     FrameBlock,
     LazySeries,
     encode_block,
@@ -76,18 +77,14 @@ def _decoder() -> msgspec.msgpack.Decoder[_Frame]:
     return msgspec.msgpack.Decoder(_Frame)
 
 
-def dump(states: Sequence[TimelineState], before: TimelineState | None) -> list[StoredFrame]:
-    """Frames of one session in order, after the frame ``before`` (None: from the beginning).
+def dump(state: TimelineState, before: TimelineState | None) -> StoredFrame:
+    """The frame of a session after the frame ``before`` (None: it is the first).
 
     Not for a fork, whose rows begin anew at its own first record.
     """
-    found: list[StoredFrame] = []
     lengths = (0,) * len(PARTS) if before is None else lengths_of(before)
-    for state in states:
-        frame = compress(_encode(_frame(state)), 1)
-        found.append(StoredFrame(state.position, state.digest, frame, encode_block(state, lengths)))
-        lengths = lengths_of(state)
-    return found
+    frame = compress(_encode(_frame(state)), 1)
+    return StoredFrame(state.position, state.digest, frame, encode_block(state, lengths))
 
 
 def _frame(state: TimelineState) -> _Frame:
@@ -135,15 +132,32 @@ class LoadedFrames:
     Raises DecodeError for bytes that ``dump`` did not make, here or later.
     """
 
-    def __init__(self, stored: Sequence[StoredFrame]) -> None:
-        self._stored = stored
-        blocks = [FrameBlock(one.block) for one in stored]
-        self._lengths = [block.lengths for block in blocks]
-        self._series: list[Series[Any]] = [
-            Series.backed_by(LazySeries(name, blocks, [block.lengths[at] for block in blocks]))
-            for at, name in enumerate(PARTS)
-        ]
-        self.positions = [one.position for one in stored]
+    def __init__(self, stored: Sequence[StoredFrame] = ()) -> None:
+        self._stored: list[StoredFrame] = []
+        self._blocks: list[FrameBlock] = []
+        self._ends: list[list[int]] = [[] for _ in PARTS]
+        self._decoded = DecodedParts()
+        self.positions: list[int] = []
+        for one in stored:
+            self.add(one)
+
+    def copy(self) -> LoadedFrames:
+        """The same frames, to which others may be added."""
+        found = LoadedFrames()
+        found._stored, found._blocks = self._stored.copy(), self._blocks.copy()
+        found._ends = [ends.copy() for ends in self._ends]
+        found._decoded = self._decoded
+        found.positions = self.positions.copy()
+        return found
+
+    def add(self, stored: StoredFrame) -> None:
+        """Add the next frame."""
+        block = FrameBlock(stored.block, self._decoded)
+        self._stored.append(stored._replace(block=b""))  # the block itself holds its bytes
+        self._blocks.append(block)
+        for ends, length in zip(self._ends, block.lengths, strict=True):
+            ends.append(length)
+        self.positions.append(stored.position)
 
     def state(self, place: int) -> TimelineState:
         """The state of one frame."""
@@ -152,8 +166,10 @@ class LoadedFrames:
             frame = _decoder().decode(decompress(stored.frame))
         except (msgspec.DecodeError, UnicodeDecodeError, ZlibError) as error:
             raise DecodeError(f"a key frame is damaged: {error}") from error
-        lengths = self._lengths[place]
-        series = dict(zip(PARTS, map(Series.first, self._series, lengths), strict=True))
+        series: dict[str, Series[Any]] = {}
+        for name, ends in zip(PARTS, self._ends, strict=True):
+            items: LazySeries[Any] = LazySeries(name, self._blocks, ends, ends[place])
+            series[name] = Series.backed_by(items)
         return _make_state(stored, frame, series)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Generic, Protocol, TypeVar, overload, runtime_checkable
 
 T = TypeVar("T")
@@ -124,7 +125,7 @@ class Series(Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         items, length = self._items, self._length
-        return iter(items if len(items) == length else items[:length])
+        return islice(items, length)
 
     @overload
     def __getitem__(self, index: int) -> T: ...

@@ -16,6 +16,7 @@ from eventctx.errors import InvalidSetting, StoreReadOnly, StoreUnavailable
 from eventctx.log.ids import random_bytes
 from eventctx.log.record import Draft
 from eventctx.log.store import ANY
+from eventctx.projections.timeline.snapshot import dump
 from eventctx.queries.frame_files import FrameFiles
 from eventctx.queries.key_frames import timeline_at
 from eventctx.stores.sqlite import SqliteStore
@@ -75,9 +76,10 @@ async def test_the_key_frames_that_lie_there_are_read_and_left_alone(path):
     async with eventctx.open(path) as engine:
         state = await timeline_at(engine.store, "work")
     files, reading = FrameFiles(path), FrameFiles(path, read_only=True)
-    await reading.save("work", None, [state])
+    frame = dump(state, None)
+    await reading.save("work", None, [frame])
     assert await reading.load("work") is None
-    await files.save("work", None, [state])
+    await files.save("work", None, [frame])
     await reading.forget("work")
     assert await reading.load("work") is not None
     async with eventctx.open(path, read_only=True) as engine:

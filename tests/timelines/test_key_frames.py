@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import tempfile
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,8 @@ from eventctx.engine import Engine
 from eventctx.errors import DecodeError, StreamNotFound
 from eventctx.log.record import Record
 from eventctx.log.store import EventStore
-from eventctx.projections.timeline import fold
+from eventctx.projections.explain.changes import Origin
+from eventctx.projections.timeline import blocks, fold
 from eventctx.projections.timeline.document import document
 from eventctx.projections.timeline.fold import TimelineState
 from eventctx.projections.timeline.snapshot import LoadedFrames, StoredFrame, dump
@@ -368,7 +371,38 @@ Damage = Callable[[StoredFrame], StoredFrame]
 async def test_bytes_that_are_no_frame_raise_one_error(damage: Damage) -> None:
     store = MemoryStore()
     await filled(store)
-    stored = dump(states_of(await records_of(store))[6::EVERY], None)
+    states = states_of(await records_of(store))[6::EVERY]
+    stored = [dump(one, before) for before, one in pairwise([None, *states]) if one is not None]
     stored[2] = damage(stored[2])
     with pytest.raises(DecodeError, match="key frame is damaged"):
         LoadedFrames(stored).state(2)
+
+
+def alive(kind: type) -> int:
+    return sum(type(one) is kind for one in gc.get_objects())
+
+
+async def test_of_a_long_session_only_the_last_parts_are_held_as_objects(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(blocks, "MOST_DECODED", 2)
+    store = MemoryStore()
+    ctx = await Engine(store).session("s", max_tokens=100_000)
+    for _ in range(10):
+        await ctx.add_messages([{"role": "user", "content": "Read the file."}] * 60)
+        await ctx.get_messages_for_request()
+        await ctx.clear()
+    frames = KeyFrames(store, every=50)
+    before = alive(Origin)
+    state = await frames.at("s")
+    assert len(state.changes.origins) == 600
+    assert alive(Origin) - before < 200
+
+
+async def test_parts_that_are_no_longer_held_are_decoded_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(blocks, "MOST_DECODED", 2)
+    store = MemoryStore()
+    await filled(store)
+    await check_all(store, KeyFrames(store, every=EVERY))

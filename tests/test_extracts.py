@@ -107,6 +107,44 @@ def test_a_patch_tells_the_lines_that_it_takes_out_and_puts_in() -> None:
     assert (call.removed, call.added) == ({"x = 1"}, {"z = 3"})
 
 
+@pytest.mark.parametrize(
+    ("command", "deleted"),
+    [
+        ("rm ~/.pi/nord.json && ls", ("~/.pi/nord.json",)),
+        ("cd /r; git rm -q a.py b.py", ("a.py", "b.py")),
+        ("mv old.py new.py", ("old.py",)),
+        ("rm -rf build/ dist/*", ("build",)),
+        ("npm run rm", ()),
+        ("cat <<'EOF' > a.sh\nrm b.py\nEOF", ()),
+    ],
+)
+def test_a_command_tells_the_files_that_are_gone_after_it(
+    command: str, deleted: tuple[str, ...]
+) -> None:
+    (call,) = extract(called("bash", {"command": command}), ALL).calls
+    assert call.deleted == deleted
+
+
+def test_a_patch_tells_the_files_that_it_deletes() -> None:
+    patch = "*** Begin Patch\n*** Delete File: a.py\n*** End Patch"
+    (call,) = extract(called("apply_patch", {"input": patch}), ALL).calls
+    assert (call.files, call.deleted) == ((("a.py", "edited"),), ("a.py",))
+
+
+def test_a_call_of_no_known_effect_is_told_by_its_short_arguments() -> None:
+    arguments = {"pattern": "class Shop", "multiline": True, "n": 4, "body": "x" * 200}
+    (call,) = extract(called("Grep", arguments), ALL).calls
+    assert (call.told, call.source) == ("class Shop 4", "Grep")
+
+
+def test_a_poll_names_the_process_that_an_earlier_result_told() -> None:
+    text = "Chunk ID: 60a5a7\nProcess running with session ID 58192\nOutput:\n"
+    found = extract(result("openai", "c", text), ALL)
+    assert (dict(found.running), found.lines) == ({"c": "58192"}, ())
+    (call,) = extract(called("write_stdin", {"session_id": 58192, "chars": ""}), ALL).calls
+    assert call.process == "58192"
+
+
 def called(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     block = {"type": "tool_use", "id": "c", "name": name, "input": arguments}
     return {"role": "assistant", "content": [block]}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import shlex
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
@@ -21,7 +21,7 @@ from eventctx.messages.encoding import decode_json
 from eventctx.messages.parts import Part, hosted_arguments
 from eventctx.text import pattern
 
-How = Literal["read", "written", "edited"]
+How = Literal["read", "written", "edited", "deleted"]
 """The effect of a call on a file."""
 
 _HOW: Final[dict[str, How]] = {
@@ -59,13 +59,18 @@ class CallEffect(NamedTuple):
     """The files that one call touches, and the command that it runs, if any.
 
     ``removed`` and ``added`` are the lines that it takes out of the files that it edits and puts
-    in, without the white space around them.
+    in, without the white space around them. ``deleted`` are files and folders that are gone after
+    it. ``process`` is the id of a running command whose output it asks for. ``told`` are short
+    arguments of a call that is none of all this.
     """
 
     files: tuple[tuple[str, How], ...] = ()
     command: str | None = None
     removed: frozenset[str] = frozenset()
     added: frozenset[str] = frozenset()
+    deleted: tuple[str, ...] = ()
+    process: str = ""
+    told: str = ""
 
 
 _NOTHING: Final = CallEffect()
@@ -110,12 +115,28 @@ def _effect(called: str, arguments: Any) -> CallEffect:
     editor = name in _EDITORS
     how = _HOW_OF_EDITOR.get(str(arguments.get("command"))) if editor else _HOW.get(name)
     path = next((arguments[key] for key in _PATH_KEYS if isinstance(arguments.get(key), str)), None)
+    if name in _POLLS:
+        return CallEffect(process=str(arguments.get(_POLLS[name], "")))
     if how is None or not path or "\n" in path:
-        return _NOTHING
+        return CallEffect(told=_short_words(arguments))
     if editor and how == "read" and "." not in path.rsplit("/", 1)[-1]:
         return _NOTHING  # probably a folder
     files = ((plain_path(path), how),)
     return CallEffect(files) if how != "edited" else CallEffect(files, None, *_edits(arguments))
+
+
+_POLLS: Final = {"write_stdin": "session_id", "bashoutput": "bash_id", "taskoutput": "task_id"}
+"""Tools that ask for the output of a running command, and the argument that names it."""
+
+MOST_TOLD: Final = 80
+"""Characters of an argument that tells a call from others."""
+
+
+def _short_words(arguments: dict[str, Any]) -> str:
+    """The arguments that are short texts or numbers."""
+    given = [one for one in arguments.values() if isinstance(one, str | int)]
+    words = [str(one) for one in given if not isinstance(one, bool)]
+    return " ".join([one for one in words if len(one) <= MOST_TOLD and "\n" not in one]).strip()
 
 
 _OLD_KEYS: Final = ("old_string", "old_str", "oldString", "oldText", "search", "old")
@@ -151,6 +172,22 @@ def plain_path(path: str) -> str:
     return re.sub("/{2,}", "/", path)
 
 
+def absolute_of(paths: Iterable[str]) -> dict[str, str]:
+    """The absolute path of each relative one that can only mean it."""
+    given = list(paths)
+    absolute: dict[str, list[str]] = {}
+    for path in dict.fromkeys(given):
+        if path.startswith(("/", "~")):
+            absolute.setdefault(path.rsplit("/", 1)[-1], []).append(path)
+    found: dict[str, str] = {}
+    for path in given:
+        named = absolute.get(path.rsplit("/", 1)[-1], ())
+        same = [one for one in named if one.endswith(f"/{path}")]
+        if len(same) == 1:
+            found[path] = same[0]
+    return found
+
+
 def _open_json(value: Any) -> Any:
     """Arguments as an object where they are JSON in a text."""
     if isinstance(value, str) and value[:1] == "{":
@@ -176,7 +213,9 @@ def _read_command(arguments: dict[str, Any]) -> CallEffect:
         return patched
     folder = arguments.get("workdir", arguments.get("cwd"))
     files = tuple([(_within(folder, path), how) for path, how in files_of(command)])
-    return CallEffect(files, None if files and only_files(command) else command)
+    deleted = tuple([_within(folder, path) for path in _deleted_by(command)])
+    command = None if files and only_files(command) else command
+    return CallEffect(files, command, deleted=deleted)
 
 
 def _within(folder: object, path: str) -> str:
@@ -197,8 +236,10 @@ def _effect_of_patch(value: Any) -> CallEffect:
         value = next((value[key] for key in _PATCH_KEYS if isinstance(value.get(key), str)), "")
     if not isinstance(value, str):
         return _NOTHING
-    files = [(plain_path(found[2]), _HOW_OF_PATCH[found[1]]) for found in _PATCHED.finditer(value)]
-    return CallEffect(tuple(files), None, *_changes(value))
+    found = [(one[1], plain_path(one[2])) for one in _PATCHED.finditer(value)]
+    files = tuple([(path, _HOW_OF_PATCH[what]) for what, path in found])
+    deleted = tuple([path for what, path in found if what == "Delete"])
+    return CallEffect(files, None, *_changes(value), deleted)
 
 
 def _changes(patch: str) -> tuple[frozenset[str], frozenset[str]]:
@@ -238,6 +279,7 @@ _SUFFIX: Final = pattern(
 _SEPARATORS: Final = frozenset(("&&", "||", ";", "|", "&", "(", ")", ";;", "|&"))
 _UNSURE: Final = pattern(r"[*?$`{}\[\]<>|\"\\]|^-|^/dev/|^&")
 _ON_FILES: Final = frozenset(("cat", "head", "tail", "sed", "nl", "tee", "cd"))
+_DELETES: Final = pattern(r"\b(?:rm|mv|rmdir|unlink)\b")
 _WITH_SUBCOMMAND: Final = frozenset(
     (
         *("npx", "uv", "poetry", "bundle", "pnpm", "yarn", "npm", "mix", "cargo", "git", "go"),
@@ -271,6 +313,20 @@ def files_of(command: str) -> tuple[tuple[str, How], ...]:
     for simple in _simple_commands(command):
         found += [one for one in _read_simple_command(simple) if not _UNSURE.search(one[0])]
     return tuple(found)
+
+
+@lru_cache(maxsize=MOST_KNOWN)
+def _deleted_by(command: str) -> tuple[str, ...]:
+    """The files and folders that a command surely deletes or moves away."""
+    found: list[str] = []
+    for words in _simple_commands(command) if _DELETES.search(command) else ():
+        words = words[1:] if words[:1] == ["git"] else words
+        operands = [word for word in words[1:] if not word.startswith("-")]
+        if words[:1] == ["mv"]:
+            found += operands[:-1]
+        elif words[:1] in (["rm"], ["unlink"], ["rmdir"]):
+            found += operands
+    return tuple([one.rstrip("/") for one in found if not _UNSURE.search(one)])
 
 
 def only_files(command: str) -> bool:

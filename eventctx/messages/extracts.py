@@ -51,6 +51,16 @@ class CallExtract(NamedTuple):
     command: str | None
     removed: frozenset[str] = frozenset()
     added: frozenset[str] = frozenset()
+    deleted: tuple[str, ...] = ()
+    process: str = ""
+    told: str = ""
+
+    def under(self, absolute: Mapping[str, str]) -> CallExtract:
+        """The same with the absolute paths of its relative ones, as far as these are known."""
+        return self._replace(
+            files=tuple([(absolute.get(path, path), how) for path, how in self.files]),
+            deleted=tuple([absolute.get(path, path) for path in self.deleted]),
+        )
 
     @property
     def source(self) -> str:
@@ -63,7 +73,8 @@ class MessageExtracts(NamedTuple):
     """The extracts of message ``number``, each kind in the order of the text.
 
     ``outcomes`` are those of the calls that the message answers, by call id, and ``answers`` the
-    ids of these calls. ``lines`` have no numbers that a tool put before them, and each comes once.
+    ids of these calls; ``running`` are those whose command goes on, with the id of its process.
+    ``lines`` have no numbers that a tool put before them, and each comes once.
     """
 
     number: int
@@ -76,6 +87,7 @@ class MessageExtracts(NamedTuple):
     lines: tuple[str, ...] = ()
     identifiers: frozenset[str] = frozenset()
     answers: tuple[str, ...] = ()
+    running: Mapping[str, str] = {}
 
 
 def extract(
@@ -108,6 +120,7 @@ def extract(
         tuple(_lines(parts)) if "line" in wanted else (),
         frozenset(_identifiers(parts)) if of_model and "identifier" in wanted else frozenset(),
         tuple(_answered(parts)) if "line" in wanted else (),
+        dict(_running(parts)) if "line" in wanted else {},
     )
 
 
@@ -138,13 +151,21 @@ def _calls(
         command = effect.command if "command" in wanted else None
         command = None if command is None else core(command)
         ids = tuple(dict.fromkeys(part.ids))
-        yield CallExtract(ids, name, effect.files, command, effect.removed, effect.added)
+        yield CallExtract(ids, name, effect.files, command, *effect[2:])
 
 
 def _answered(parts: Iterable[Part]) -> Iterator[str]:
     for part in parts:
         if part.kind == "result":
             yield from part.ids
+
+
+def _running(parts: Iterable[Part]) -> Iterator[tuple[str, str]]:
+    for part in parts:
+        if part.kind == "result" and (
+            found := _RUNNING.search(text_of_result(part)[:LONGEST_LINE])
+        ):
+            yield from [(call_id, found[1]) for call_id in part.ids]
 
 
 def _outcomes(parts: Iterable[Part]) -> dict[str, CallOutcome]:
@@ -279,12 +300,16 @@ _NUMBERED: Final = pattern(r"\s*\d+\s*[→|:\t]")
 
 _AROUND: Final = pattern(
     r"(?:Chunk ID: |Wall time: |Original token count: |Total output lines: "
-    r"|(?:Process|Command) (?:exited|finished) with |\[(?:The command completed with )?exit code"
+    r"|(?:Process|Command) (?:exited|finished|running) with "
+    r"|\[(?:The command completed with )?exit code"
     r"|\[(?:Current working directory|Python interpreter|Command finished)\b"
     r"|</?(?:returncode|output|output_head|output_tail|elided_chars|system-reminder)>"
     r"|\(Bash completed with no output\))"
 )
 """The lines that a harness puts around a result (Codex, OpenHands, mini-swe-agent, Claude Code)."""
+
+_RUNNING: Final = pattern(r"running (?:with session ID|in background with ID:) (\w+)")
+"""What Codex and Claude Code answer for a command that goes on."""
 
 _UNREADABLE: Final = pattern("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Controls of terminals and of the order of letters, which show a text as another than it is."""

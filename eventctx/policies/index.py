@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from eventctx.messages.call_effects import How
+from eventctx.messages.call_effects import SHELL_TOOLS, How, absolute_of
 from eventctx.messages.extracts import (
     CallExtract,
     ExtractKind,
@@ -73,7 +73,7 @@ _KINDS: Final[tuple[ExtractKind, ...]] = ("file", "command", "line", "identifier
 
 
 class FileTouch(NamedTuple):
-    """The call in message ``number`` read, wrote or edited a file."""
+    """The call in message ``number`` read, wrote, edited or deleted a file."""
 
     path: str
     how: How
@@ -83,12 +83,12 @@ class FileTouch(NamedTuple):
 def read_messages(
     messages: Mapping[int, dict[str, Any]], kinds: Mapping[int, Kind], persons: frozenset[int]
 ) -> list[MessageExtracts]:
-    """Read messages in the order of their numbers.
+    """Read messages in the order of their numbers; a file has one path in all of them.
 
     ``kinds`` are theirs as far as the view knows them. ``persons`` are the numbers of the messages
     whose demands are wanted.
     """
-    return [
+    read = [
         extract(
             messages[number],
             (*_KINDS, "demand") if number in persons else _KINDS,
@@ -97,6 +97,14 @@ def read_messages(
         )
         for number in sorted(messages)
     ]
+    paths = absolute_of([path for one in read for call in one.calls for path, _ in call.files])
+    for place, one in enumerate(read):
+        if one.speaker == "user" and one.number not in kinds:
+            # It left before, so nobody knows whether a person wrote it.
+            read[place] = one._replace(speaker="other")
+        elif paths and one.calls:
+            read[place] = one._replace(calls=tuple([call.under(paths) for call in one.calls]))
+    return read
 
 
 def file_touches(read: Iterable[MessageExtracts]) -> list[FileTouch]:
@@ -105,7 +113,7 @@ def file_touches(read: Iterable[MessageExtracts]) -> list[FileTouch]:
         FileTouch(path, how, one.number)
         for one in read
         for call in one.calls
-        for path, how in call.files
+        for path, how in (*call.files, *[(path, "deleted") for path in call.deleted])
         if is_quotable(path)
     ]
 
@@ -125,11 +133,15 @@ class AnsweredCall(NamedTuple):
 def answered_calls(read: Iterable[MessageExtracts]) -> dict[int, AnsweredCall]:
     """The call that each message with a result answers, the first of several."""
     calls: dict[str, AnsweredCall] = {}
+    running: dict[str, AnsweredCall] = {}
     answered: dict[int, AnsweredCall] = {}
     last: AnsweredCall | None = None
     for one in read:
-        made = [AnsweredCall(one.number, call) for call in one.calls]
-        calls.update({call_id: each for each in made for call_id in each.call.ids})
+        # What a poll brings is the output of the command that runs.
+        made = [running.get(call.process) or AnsweredCall(one.number, call) for call in one.calls]
+        for each, own in zip(made, one.calls, strict=True):
+            calls.update(dict.fromkeys(own.ids, each))
+        running.update({one.running[id_]: calls[id_] for id_ in one.running if id_ in calls})
         call = next((calls[call_id] for call_id in one.answers if call_id in calls), None)
         if one.speaker == "result":
             # A text with an action has no ids: its observation comes next.
@@ -152,30 +164,51 @@ def _brief(call: CallExtract) -> str:
     """A call in a few words: of a path the end tells more."""
     name = call.name or "a call"
     if call.command is None and call.files:
-        return f"{name} {clip(call.files[0][0], _MOST_OF_SOURCE - len(name), end=True)}"
-    return clip(call.source, _MOST_OF_SOURCE)
+        path, how = call.files[0]
+        # "bash a.py" would run it.
+        name = f"{name}: {how}" if name.casefold() in SHELL_TOOLS else name
+        return f"{name} {clip(path, _MOST_OF_SOURCE - len(name), end=True)}"
+    source = call.source if call.command or call.files else f"{name} {call.told}".strip()
+    if len(source) <= _MOST_OF_SOURCE:
+        return source
+    return source[: _MOST_OF_SOURCE - _END_OF_SOURCE] + clip(source, _END_OF_SOURCE, end=True)
 
 
-_SPEAKERS: Final[Mapping[Kind, str]] = {"assistant": "the model", "human": "the person"}
+_SPEAKERS: Final[Mapping[Kind, str]] = {
+    "assistant": "the model",
+    "human": "the person",
+    "user": "the harness",
+}
 _MOST_OF_SOURCE: Final = 48
 """Characters of a call in words."""
 
+_END_OF_SOURCE: Final = 20
+"""Those of its end, which names the file that a search is about."""
 
-def without_removed(read: Sequence[MessageExtracts]) -> list[MessageExtracts]:
-    """The messages without the lines of files that a later edit took out of these files."""
-    calls = {call_id: call for one in read for call in one.calls for call_id in call.ids}
+
+def without_removed(
+    read: Sequence[MessageExtracts], answered: Mapping[int, AnsweredCall]
+) -> list[MessageExtracts]:
+    """The messages without the lines of files that a later edit took out, or that were deleted.
+
+    ``answered`` are the calls whose results show files.
+    """
+    deleted: set[str] = set()
     removed: dict[str, set[str]] = {}
     added: dict[str, set[str]] = {}
     kept: list[MessageExtracts] = []
     for one in reversed(read):
-        shown = [calls[call_id].files for call_id in one.answers if call_id in calls]
-        stale = {
-            line for files in shown for path, _ in files for line in removed.get(path, ())
-        }.intersection(one.lines)
-        if stale:
+        shown = (
+            [path for path, _ in answered[one.number].call.files] if one.number in answered else []
+        )
+        stale = {line for path in shown for line in removed.get(path, ())}.intersection(one.lines)
+        if shown and deleted.issuperset(shown):
+            one = one._replace(lines=())
+        elif stale:
             one = one._replace(lines=tuple([line for line in one.lines if line not in stale]))
         kept.append(one)
         for call in reversed(one.calls):
+            deleted.update(call.deleted)
             for path, _ in call.files if call.removed or call.added else ():
                 removed.setdefault(path, set()).update(call.removed - added.get(path, set()))
                 added.setdefault(path, set()).update(call.added)
@@ -258,6 +291,8 @@ def files_section(touches: Sequence[FileTouch], room: int, measure: Measure = le
         by_path.setdefault(touch.path, {}).setdefault(touch.how, []).append(touch.number)
     lines: list[str] = []
     for path, done in by_path.items():
+        if [*done] == ["deleted"]:
+            continue
         touched = ", ".join(
             [f"{how} {_numbers(numbers[:LAST_TOUCHES])}" for how, numbers in done.items()]
         )
@@ -311,7 +346,7 @@ def _line(text: str) -> str:
 
 _QUOTED: Final = pattern(rf"^{re.escape(MARK)} #(\d+)(?: \((?:#(\d+) )?.*\))?:", re.MULTILINE)
 _TOUCHED: Final = pattern(
-    rf"^{re.escape(MARK)} \S.* (\((?:read|written|edited) #[^()]*\))$", re.MULTILINE
+    rf"^{re.escape(MARK)} \S.* (\((?:read|written|edited|deleted) #[^()]*\))$", re.MULTILINE
 )
 
 

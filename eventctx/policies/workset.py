@@ -69,8 +69,8 @@ AGE: Final = 6
 PERSONS_AGE: Final = 18
 """The same for a person's words, which are needed for longer."""
 
-_FRESH: Final[Mapping[str, float]] = {"read": 2.8, "edited": 2.2, "written": 2.2}
-_STALE: Final[Mapping[str, float]] = {"read": 1.2, "edited": 1.0, "written": 1.0}
+_FRESH: Final[Mapping[str, float]] = {"read": 2.8, "edited": 2.2, "written": 2.2, "deleted": 1.0}
+_STALE: Final[Mapping[str, float]] = {"read": 1.2, "edited": 1.0, "written": 1.0, "deleted": 1.0}
 """The worth of a call that touched a file; stale where the file was touched again since.
 
 By how often models used one again, by token, in recorded sessions; any other call, and what the
@@ -183,7 +183,9 @@ class _Scene:
         self.taken_back = frozenset(visible.spoken.withdrawn)
         asked = {*self.demanding, *[number for number, _ in self.taken_back]}
         self.recall = recall
-        self.read = without_removed(read_messages(texts, kinds, frozenset(asked)))
+        read = read_messages(texts, kinds, frozenset(asked))
+        self.answered = answered_calls(read)
+        self.read = without_removed(read, self.answered)
         self.by_number = {one.number: one for one in self.read}
         self.request_of: dict[int, int] = {}
         request, acting = 0, False
@@ -323,7 +325,7 @@ def _index(scene: _Scene, working_set: WorkingSet, room: int) -> NewInsertion | 
     left = characters - sum([measure(line) + 1 for line in (*asked, *files)])
     shown = {line for one in scene.read if one.number in in_view for line in one.lines}
     hidden = shown | scene.lines_taken_back()
-    lines = lines_section(gone, hidden, scene.time, left, measure, answered_calls(scene.read))
+    lines = lines_section(gone, hidden, scene.time, left, measure, scene.answered)
     sections = [*asked, *files, *lines]
     if not sections:
         return None

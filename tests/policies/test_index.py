@@ -240,7 +240,7 @@ def test_a_line_that_a_later_edit_took_out_of_its_file_is_left_out() -> None:
                                     "new_string": "port = 8081 # new"})  # fmt: skip
     shown = "port = 8080 # old\nhost = 'heron.local'"
     rows = [read_it, told("c1", shown), other, told("c2", shown), edit_it, told("c3", "done")]
-    kept = without_removed(read(*rows))
+    kept = kept_of(*rows)
     assert kept[1].lines == ("host = 'heron.local'",)
     assert kept[3].lines == ("port = 8080 # old", "host = 'heron.local'")
 
@@ -251,7 +251,31 @@ def test_a_line_that_a_still_later_edit_put_back_stays() -> None:
     back = {"path": "a.py", "old_string": new, "new_string": old}
     rows = [called("c1", "read", {"path": "a.py"}), told("c1", old)]
     rows += [called("c2", "edit", there), called("c3", "edit", back)]
-    assert without_removed(read(*rows))[1].lines == (old,)
+    assert kept_of(*rows)[1].lines == (old,)
+
+
+def test_a_deleted_file_is_named_as_such_and_none_of_its_lines_stays() -> None:
+    rows = [called("c1", "read", {"path": "a.py"}), told("c1", "port = 8080 # old"),
+            called("c2", "bash", {"command": "rm a.py b.py"}), told("c2", "ok")]  # fmt: skip
+    assert kept_of(*rows)[1].lines == ()
+    assert files_section(file_touches(read(*rows)), ROOM)[1:] == ["| a.py (deleted #2, read #0)"]
+    again = [called("c3", "read", {"path": "a.py"}), told("c3", "port = 8081 # new")]
+    assert kept_of(*rows, *again)[5].lines == ("port = 8081 # new",)
+
+
+def test_a_file_has_one_path_whether_it_was_named_by_all_of_it_or_by_its_end() -> None:
+    old = "port = 8080 # old"
+    rows = [called("c1", "read", {"path": "/r/src/a.py"}), told("c1", old),
+            called("c2", "edit", {"path": "src/a.py", "old_string": old})]  # fmt: skip
+    assert files_section(file_touches(read(*rows)), ROOM)[1:] == [
+        "| /r/src/a.py (edited #2, read #0)"
+    ]
+    assert kept_of(*rows)[1].lines == ()
+
+
+def kept_of(*rows: Row) -> list[MessageExtracts]:
+    messages = read(*rows)
+    return without_removed(messages, answered_calls(messages))
 
 
 def test_each_message_says_what_it_was_the_answer_to() -> None:
@@ -259,6 +283,44 @@ def test_each_message_says_what_it_was_the_answer_to() -> None:
             told("c1", "41 tests passed"), model("Slot 7 is free.")]  # fmt: skip
     assert headings(*rows) == ["| #0 (the person):", "| #2 (#1 bash make test):",
                                "| #3 (the model):"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "source"),
+    [
+        ("Grep", {"pattern": "class Shop", "-n": True}, "Grep class Shop"),
+        ("bash", {"command": "sed -n '1,9p' src/a.py"}, "bash: read src/a.py"),
+        ("Read", {"file_path": "src/a.py"}, "Read src/a.py"),
+        (
+            "bash",
+            {"command": "grep -B 5 -A 10 'Preview theme' packages/agent/src/tui/renderer.ts"},
+            "bash grep -B 5 -A 10 'Previe…src/tui/renderer.ts",
+        ),
+    ],
+)
+def test_a_source_tells_calls_of_one_tool_apart(
+    name: str, arguments: dict[str, Any], source: str
+) -> None:
+    rows = [called("c1", name, arguments), told("c1", "41 tests passed")]
+    assert headings(*rows) == [f"| #1 (#0 {source}):"]
+
+
+def test_what_a_poll_brings_is_of_the_command_that_runs() -> None:
+    rows = [called("c1", "exec_command", {"cmd": "make test"}),
+            told("c1", "Process running with session ID 58192"),
+            called("c2", "write_stdin", {"session_id": 58192, "chars": ""}),
+            told("c2", "41 tests passed")]  # fmt: skip
+    assert headings(*rows) == ["| #3 (#0 exec_command make test):"]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "heading"), [({0: "user"}, "| #0 (the harness):"), ({}, "| #0:")]
+)
+def test_what_nobody_is_known_to_have_said_is_not_said_to_be_a_persons(
+    kinds: dict[int, Kind], heading: str
+) -> None:
+    messages = read(user("Mark it as in_progress."), kinds=kinds)
+    assert lines_section(messages, set(), time_of(messages), ROOM)[1] == heading
 
 
 def test_an_index_names_the_message_of_the_call_whose_words_it_repeats() -> None:

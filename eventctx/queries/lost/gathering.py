@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Final, Literal
 
-from eventctx.messages.call_effects import How
+from eventctx.messages.call_effects import How, absolute_of
 from eventctx.messages.extracts import CallExtract, MessageExtracts, names_in
 from eventctx.messages.mentions import Mentions
 from eventctx.messages.overlap import normal
@@ -254,18 +254,9 @@ def _key(kind: GatheredKind, plain: str, outcome: CallOutcome | None) -> tuple[s
 def unite_files(items: Iterable[GatheredItem]) -> dict[GatheredItem, GatheredItem]:
     """Relative and absolute paths that are one file, each with the item for both."""
     paths = {item.text: item for item in items if item.kind == "file"}
-    absolute: dict[str, list[str]] = {}
-    for path in paths:
-        if path.startswith(("/", "~")):
-            absolute.setdefault(path.rsplit("/", 1)[-1], []).append(path)
     relative: dict[str, list[GatheredItem]] = {}
-    for path, item in paths.items():
-        if path.startswith(("/", "~")):
-            continue
-        ends = f"/{path}"
-        same = [one for one in absolute.get(path.rsplit("/", 1)[-1], ()) if one.endswith(ends)]
-        if len(same) == 1:
-            relative.setdefault(same[0], []).append(item)
+    for path, absolute in absolute_of(paths).items():
+        relative.setdefault(absolute, []).append(paths[path])
     found: dict[GatheredItem, GatheredItem] = {}
     for path, others in relative.items():
         file = UnitedFile(paths[path], others)

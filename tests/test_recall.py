@@ -214,6 +214,13 @@ def test_anything_can_be_read(value: Any) -> None:
 # -- queries and snippets ------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("phrase", ["a " * 1_800, "漢字" * 1_800, "ab.cd-" * 600])
+def test_of_a_long_phrase_the_first_words_count(phrase: str) -> None:
+    ((text, _),) = parse(f'"{phrase}"')
+    assert len(words(text)) == 64
+    assert matches(phrase, parse(f'"{phrase}"'))[0][0] == 0
+
+
 def test_words_phrases_and_prefixes_are_terms_and_all_else_is_literal() -> None:
     assert parse('find "the lost key" conf* a*b') == [
         ("find", False), ("the lost key", False), ("conf", True), ("a*b", False)

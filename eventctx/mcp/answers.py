@@ -27,6 +27,7 @@ from eventctx.queries.view import last_request, view_answer, view_of
 from eventctx.search.documents import VERSION
 from eventctx.search.found import find_messages, found_answers
 from eventctx.search.recall import Recall, text_index
+from eventctx.text import escape
 
 if TYPE_CHECKING:
     from eventctx.reader import Reader
@@ -170,7 +171,7 @@ class AgentAnswers:
         }
         if found.message is None:
             return {**head, "text": None, "left_out": "its contents were erased"}
-        text = text_of(self._redacted(found.message, session))
+        text = escape(text_of(self._redacted(found.message, session)))
         if start and start >= len(text):
             raise InvalidSetting(
                 f"start: expected less than the text's {len(text):,} characters, found {start:,}"
@@ -253,8 +254,12 @@ def bounded(
 
 
 def cut(value: Any, longest: int) -> tuple[Any, bool]:
-    """The value with texts and lists of bounded length, and whether anything was cut."""
+    """The value with texts and lists of bounded length, and whether anything was cut.
+
+    Control characters are escaped, since a client may print what it gets.
+    """
     if isinstance(value, str):
+        value = escape(value)
         if len(value) <= longest:
             return value, False
         return f"{value[:longest]}… [{len(value) - longest:,} more characters]", True

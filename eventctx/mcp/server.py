@@ -27,7 +27,7 @@ from eventctx.mcp.arguments import (
     schema_of,
 )
 from eventctx.queries.encoding import encode
-from eventctx.text import without_password
+from eventctx.text import escape, without_password
 from eventctx.version import __version__
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def mcp_server(
                 answers = AgentAnswers(reader, search, folder, most, redactor, asking)
                 answer = await tool.answer(answers, arguments)
         except EventctxError as error:
-            text = redactor.text(without_password(str(error)))[: most // 2]
+            text = escape(redactor.text(without_password(str(error))))[: most // 2]
             failed = {"error": type(error).__name__, "message": text}
             return _result(failed, is_error=True)
         return _result(answer)

@@ -4,8 +4,9 @@ Clears and sets take messages out of the transcript, but not out of the search; 
 does. A message's number is the count of the messages added to its stream before, so the state of
 the fold is that count, and a fork continues from its parent's.
 
-The whole grammar of a query: words; ``"several words"`` that follow each other; ``begin*`` for
-every word that begins so. All else is literal: no text is an error, and no word is an operator.
+The whole grammar of a query: words; ``"several words"`` that follow each other, of which the first
+``MAX_WORDS`` count; ``begin*`` for every word that begins so. All else is literal: no text is an
+error, and no word is an operator.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -164,6 +166,9 @@ MAX_QUERY: Final = 4_000
 SNIPPET_CHARACTERS: Final = 240
 
 _TERM: Final = pattern(r'"([^"]*)"?(\*?)|([^\s"]+)')
+MAX_WORDS: Final = 64
+"""Words of a phrase; of a script without spaces, characters."""
+
 _TOKEN: Final = pattern(r"\w+")
 _MARKS: Final = pattern("[\u0300-\u036f]")
 _SPACE: Final = pattern(r"\s+")
@@ -177,10 +182,17 @@ def parse(query: str) -> list[Term]:
         text = plain or quoted
         prefix = bool(star) or plain.endswith("*")
         if words(text):
-            found[Term(space_out(text.rstrip("*") if plain else text).strip(), prefix)] = None
+            text = _first_words(space_out(text.rstrip("*") if plain else text)).strip()
+            found[Term(text, prefix)] = None
         if len(found) == MAX_TERMS:
             break
     return list(found)
+
+
+def _first_words(text: str) -> str:
+    """The first ``MAX_WORDS`` words of a phrase: each costs an index all of its places."""
+    ends = [match.end() for match in islice(_TOKEN.finditer(text), MAX_WORDS)]
+    return text[: ends[-1]] if len(ends) == MAX_WORDS else text
 
 
 def _is_control(character: str) -> bool:

@@ -109,6 +109,19 @@ async def test_a_page_of_characters_that_json_escapes_is_no_longer_than_the_limi
     assert text == quoted
 
 
+async def test_no_answer_holds_a_control_character(engine: Engine) -> None:
+    text = "red \x07, back \u202e, and \x9b bell\nnext line"
+    await (await engine.session("odd")).add_message({"role": "user", "content": text})
+    shown = "red \\x07, back \\u202e, and \\x9b bell"
+    async with served(engine) as client:
+        page = await ask(client, "recall", session="odd", message=0)
+        assert page["text"] == shown + "\nnext line"
+        found = await ask(client, "recall", session="odd", query="bell")
+        assert "\\x07" in json.dumps(found["found"][0]).replace("\\\\", "\\")
+        failed = await client.call_tool("recall", {"session": "no\x1b[31m", "query": "x"})
+        assert "\x1b" not in json.loads(failed.content[0].text)["message"]
+
+
 async def test_a_search_says_that_there_is_more(engine: Engine) -> None:
     async with served(engine) as client:
         found = await ask(client, "recall", session="talk", query="module*", limit=3)

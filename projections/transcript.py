@@ -5,8 +5,10 @@ The fold keeps only addresses; bodies are fetched when the transcript is read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import starmap
+from typing import Any, Final, NamedTuple, overload
 
 from eventctx.log.codec import decode_known
 from eventctx.log.record import Record
@@ -31,6 +33,51 @@ class TranscriptLine(NamedTuple):
         return Address(self.position, self.index)
 
 
+class PackedLines:
+    """Lines in three columns of numbers: a session of years has a million of them in memory."""
+
+    def __init__(self, lines: Iterable[TranscriptLine] = ()) -> None:
+        self._columns = (array("q"), array("q"), array("q"))
+        self.extend(lines)
+
+    def append(self, line: TranscriptLine, /) -> None:
+        """Add a line at the end."""
+        self.extend((line,))
+
+    def extend(self, lines: Iterable[TranscriptLine], /) -> None:
+        """Add lines at the end."""
+        for column, added in zip(self._columns, zip(*lines, strict=True), strict=False):
+            column.extend(added)
+
+    def first(self, count: int, /) -> PackedLines:
+        """The first ``count`` lines, as a sequence of their own."""
+        found = PackedLines()
+        for column, own in zip(found._columns, self._columns, strict=True):
+            column.extend(own[:count])
+        return found
+
+    def __len__(self) -> int:
+        # The last column is the last to grow.
+        return len(self._columns[-1])
+
+    def __iter__(self) -> Iterator[TranscriptLine]:
+        return starmap(TranscriptLine, zip(*self._columns, strict=False))
+
+    @overload
+    def __getitem__(self, index: int, /) -> TranscriptLine: ...
+    @overload
+    def __getitem__(self, index: slice, /) -> list[TranscriptLine]: ...
+    def __getitem__(self, index: int | slice, /) -> TranscriptLine | list[TranscriptLine]:
+        found = [column[index] for column in self._columns]
+        if isinstance(index, slice):
+            return list(starmap(TranscriptLine, zip(*found, strict=True)))
+        return TranscriptLine(*found)  # type: ignore[arg-type]
+
+
+def _series(lines: Iterable[TranscriptLine] = ()) -> Series[TranscriptLine]:
+    return Series.backed_by(PackedLines(lines))
+
+
 class TranscriptState(NamedTuple):
     """The transcript after some record: its lines, and the number of the next message."""
 
@@ -41,7 +88,7 @@ class TranscriptState(NamedTuple):
 
 def initial() -> TranscriptState:
     """The transcript of an empty stream."""
-    return TranscriptState(-1, 0, Series())
+    return TranscriptState(-1, 0, _series())
 
 
 def evolve(state: TranscriptState, record: Record) -> TranscriptState:
@@ -54,7 +101,7 @@ def evolve(state: TranscriptState, record: Record) -> TranscriptState:
     if kind == "context:messages_set":
         return _set(state, record)
     if kind == "context:cleared":
-        return TranscriptState(record.position, state.next_number, Series())
+        return TranscriptState(record.position, state.next_number, _series())
     return state._replace(position=record.position)
 
 
@@ -82,7 +129,7 @@ def whole_transcript(view: ViewState) -> TranscriptState | None:
     if view.plan_position is not None or view.gone or len(refs) != view.messages:
         return None
     lines = [TranscriptLine(ref.number, ref.position, ref.index) for ref in refs]
-    return TranscriptState(view.position, view.next_number, Series(lines))
+    return TranscriptState(view.position, view.next_number, _series(lines))
 
 
 def _set(state: TranscriptState, record: Record) -> TranscriptState:
@@ -97,4 +144,4 @@ def _set(state: TranscriptState, record: Record) -> TranscriptState:
             else:
                 lines.append(TranscriptLine(number, record.position, fresh))
                 fresh += 1
-    return TranscriptState(record.position, state.next_number + fresh, Series(lines))
+    return TranscriptState(record.position, state.next_number + fresh, _series(lines))

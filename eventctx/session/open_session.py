@@ -73,8 +73,9 @@ class PromptReports:
             tools=tools_of(event),
             tools_counted=event.wire is not None,
         )
-        if len(self._expected) > MAX_EXPECTED:
-            del self._expected[next(iter(self._expected))]
+        # Requests of several threads may come here at once; a list of keys is made in one step.
+        for oldest in list(self._expected)[:-MAX_EXPECTED]:
+            self._expected.pop(oldest, None)
 
     def note_untold(self, position: int, added: int) -> None:
         """Note that a host added messages to a request, of which it tells no text."""
@@ -93,8 +94,9 @@ class PromptReports:
         if asked is None or usage.prompt <= 0:
             return None
         breaks: set[Break] = set(asked.breaks)
-        for position in [one for one in self._expected if one < asked.position]:
-            breaks |= self._expected.pop(position).breaks  # a request without a report
+        for position in [one for one in list(self._expected) if one < asked.position]:
+            skipped = self._expected.pop(position, None)  # a request without a report
+            breaks |= frozenset() if skipped is None else skipped.breaks
         now = asked._replace(
             prompt=usage.prompt,
             cached=usage.cache_read,

@@ -107,7 +107,7 @@ READS: Final = {
 ENGINE_WRITES: Final = {"session"}
 """Opens a session, and begins a new one. What it returns is held by the commands above."""
 
-ENGINE_ABOUT: Final = {"fork", "link", "erase", "delete", "sign"}
+ENGINE_ABOUT: Final = {"fork", "link", "erase", "delete", "sign", "note_receipt"}
 """They make a session of ours, or serve evidence and duties: allowed on a mirror."""
 
 ENGINE_READS: Final = {

@@ -43,12 +43,13 @@ HEADER: Final = (
 
 NOTE: Final = "The number after # is that of a message of the whole conversation."
 RECALL: Final = f"{NOTE} Each can still be read: {TOOL_NAME} takes its number."
-"""The second line, and what it is where the agent has the tool."""
+NO_RECALL: Final = f"{NOTE} It cannot be looked up; a file can be read again."
+"""The second line, with the tool and without."""
 
 END: Final = "[End of the index]"
 
 DEMANDS: Final = "The person demanded, word by word:"
-FILES: Final = "Files, the last touched first:"
+FILES: Final = "Files:"
 LINES: Final = (
     "Lines of messages that left this view, the oldest first; a later one may overrule an earlier "
     "one, and those between them are left out:"
@@ -178,6 +179,7 @@ _SPEAKERS: Final[Mapping[Kind, str]] = {
     "assistant": "the model",
     "human": "the person",
     "user": "the harness",
+    "other": "role user",
 }
 _MOST_OF_SOURCE: Final = 48
 """Characters of a call in words."""
@@ -255,7 +257,7 @@ def index_message(sections: Iterable[str], *, recall: bool = False) -> dict[str,
 
     ``recall``: the agent has the tool that reads a message again.
     """
-    note = RECALL if recall else NOTE
+    note = RECALL if recall else NO_RECALL
     return {"role": "user", "content": "\n".join([HEADER, note, *sections, END])}
 
 

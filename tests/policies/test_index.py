@@ -314,7 +314,7 @@ def test_what_a_poll_brings_is_of_the_command_that_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kinds", "heading"), [({0: "user"}, "| #0 (the harness):"), ({}, "| #0:")]
+    ("kinds", "heading"), [({0: "user"}, "| #0 (the harness):"), ({}, "| #0 (role user):")]
 )
 def test_what_nobody_is_known_to_have_said_is_not_said_to_be_a_persons(
     kinds: dict[int, Kind], heading: str

@@ -12,7 +12,7 @@ from pathlib import Path
 from time import monotonic, time_ns
 from typing import Final, NamedTuple
 
-from eventctx.errors import UnreadableFile
+from eventctx.errors import InvalidSetting, UnreadableFile
 from eventctx.importers.detect import is_transcript_folder
 from eventctx.importers.formats import opencode_storage
 from eventctx.importers.source.companions import companions, owner_of
@@ -21,6 +21,9 @@ from eventctx.importers.source.source import is_event_path
 
 ENDINGS: Final = (".jsonl", ".json", ".traj", ".ndjson", ".yaml", ".yml")
 """The endings of the files that a search of a folder takes."""
+
+MOST_ENTRIES: Final = 200_000
+"""Files and folders, at any depth, of a folder that is searched."""
 
 SUBAGENTS: Final = "subagents"
 """The folder of subagents' files, in a folder with the name of a Claude Code session."""
@@ -54,6 +57,23 @@ class Candidate(NamedTuple):
     named: bool = False
     error: UnreadableFile | None = None
     files: tuple[FileState, ...] = ()
+
+
+def check_folder(path: Path) -> None:
+    """Raise InvalidSetting for a folder that nobody means all of: ``/``, or one as large."""
+    folders = [os.fspath(path)] if path.is_dir() else []
+    count = MOST_ENTRIES if os.path.ismount(path) and path.resolve().parent == path.resolve() else 0
+    while folders:
+        with suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                count += 1
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+        if count > MOST_ENTRIES:
+            raise InvalidSetting(
+                f"{path}: expected a folder of sessions, found a whole disk or more than "
+                f"{MOST_ENTRIES:,} files; name a folder in it, such as ~/.claude/projects"
+            )
 
 
 def find(path: Path) -> Iterator[Candidate]:

@@ -16,7 +16,7 @@ from eventctx.errors import (
 )
 from eventctx.importers.detect import passed_over
 from eventctx.importers.formats.amplifier import CONTEXT
-from eventctx.importers.found import Candidate, find
+from eventctx.importers.found import Candidate, check_folder, find
 from eventctx.importers.load import ENDS_ALL, ImportSummary, import_file
 from eventctx.log.store import EventStore, Receipt
 
@@ -105,7 +105,8 @@ async def import_paths(
     place, for other options.
 
     Raises StoreUnavailable, NotAStore and StoreTooNew: without the store no other file can be
-    imported. What was imported before stays.
+    imported. What was imported before stays. Raises InvalidSetting for a folder with more than
+    ``MOST_ENTRIES`` files.
     """
 
     async def plainly(path: Path) -> Sequence[ImportSummary]:
@@ -114,6 +115,7 @@ async def import_paths(
     sessions: list[ImportSummary] = []
     left_out: list[FilePassedOver] = []
     for path in paths:
+        check_folder(Path(path))
         candidates = list(find(Path(path)))
         if take_over:
             # Amplifier's two programs keep one session in two folders; the file with all of its

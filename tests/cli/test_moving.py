@@ -205,3 +205,14 @@ def test_a_branch_of_a_pi_session_is_listed_as_a_branch(run, tmp_path) -> None:
     assert "pi-1 (branch of old-id)" in " ".join(run("sessions", "--store", store).out.split())
     [row] = run("sessions", "--json", "--store", store).document
     assert (row["belongs_to"], row["link"], row["parent"]) == ("old-id", "branch", None)
+
+
+def test_a_name_with_a_line_break_breaks_no_line(run, tmp_path: Path) -> None:
+    folder = tmp_path / "two\nlines"
+    folder.mkdir()
+    (folder / "no\nsense.jsonl").write_text("nonsense", encoding="utf-8")
+    done = run("import", folder, "--store", tmp_path / "s.db")
+    assert len(done.out.splitlines()) == 2
+    assert "two\\nlines" in done.out
+    missing = run("sessions", "--store", folder / "s.db")
+    assert len(missing.err.splitlines()) == 1

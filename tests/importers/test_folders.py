@@ -9,8 +9,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from eventctx.cli.main import cli
-from eventctx.errors import UnknownFormat
+from eventctx.errors import InvalidSetting, UnknownFormat
+from eventctx.importers import found
 from eventctx.importers.formats.openhands import parse_folder
+from eventctx.importers.many import import_paths
 from eventctx.importers.source.items import Item, Waiting
 from eventctx.importers.source.source import read_events
 from eventctx.stores.memory import MemoryStore
@@ -154,3 +156,17 @@ def test_a_folder_of_events_in_another_format_is_an_error(tmp_path: Path) -> Non
     done = run(openhands_talk().folder(tmp_path / "run-7"), "--format", "codex")
     assert done.exit_code == 2
     assert "found a folder" in done.stdout
+
+
+@pytest.mark.parametrize("folder", ["/", "many"])
+async def test_a_folder_that_nobody_means_all_of_is_refused(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(found, "MOST_ENTRIES", 20)
+    for number in range(21):
+        below = tmp_path / "many" / str(number % 4)
+        below.mkdir(parents=True, exist_ok=True)
+        (below / f"{number}.txt").touch()
+    with pytest.raises(InvalidSetting, match="name a folder in it"):
+        await import_paths(MemoryStore(), [tmp_path / folder])
+    assert (await import_paths(MemoryStore(), [tmp_path / "many" / "0"])).sessions == ()

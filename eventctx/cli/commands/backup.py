@@ -17,7 +17,7 @@ from eventctx.errors import InvalidSetting
 from eventctx.queries.verify import verification_answers, verify_file
 from eventctx.stores.location import default_book, default_path
 from eventctx.stores.receipt_book import ReceiptBook
-from eventctx.text import without_password
+from eventctx.text import escape_breaks, without_password
 
 if TYPE_CHECKING:
     from eventctx.queries.verify import StoreVerification
@@ -53,7 +53,7 @@ def _show_backup(screen: Screen, file: Path, checked: StoreVerification) -> None
     else:
         show_verifications(screen, checked)
         screen.line(("The copy has the damage above", "bold red"), "; keep older backups. It is:")
-    screen.whole(str(file))
+    screen.whole(escape_breaks(str(file)))
 
 
 @click.command("restore-backup", short_help="Put a verified backup in the store's place.")

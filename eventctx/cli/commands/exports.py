@@ -17,7 +17,7 @@ from eventctx.log.naming import position_name
 from eventctx.queries.copy_writing import CopyProgress, CopyResult, CopyStep
 from eventctx.queries.transfer import export_lines
 from eventctx.stores.receipt_book import ReceiptBook
-from eventctx.text import without_password
+from eventctx.text import escape_breaks, without_password
 
 _PROGRESS_EVERY = 500
 """Lines between two updates of the progress bar."""
@@ -54,9 +54,8 @@ async def _export(session: str, output: Path | None, store: str | None) -> None:
                 ReceiptBook(reader.receipts_path).copied_to(output, info.stream, "export")
             with whole_file(output) as file:
                 written = await _write(lines, file.write, bar.at)
-    summary = styled(
-        f"wrote {output}: session {info.stream}, {plural(info.head + 1, 'record')}, {size(written)}"
-    )
+    what = f"session {info.stream}, {plural(info.head + 1, 'record')}, {size(written)}"
+    summary = styled(f"wrote {escape_breaks(str(output))}: {what}")
     click.echo(summary.plain, err=True)
 
 

@@ -17,7 +17,7 @@ from eventctx.cli.output.screen import Bar, Screen, progress, put_document
 from eventctx.errors import InvalidSetting, MalformedTranscript, StreamExists
 from eventctx.importers.detect import is_transcript_folder, session_source
 from eventctx.importers.format_table import FORMATS
-from eventctx.importers.found import ENDINGS, find
+from eventctx.importers.found import ENDINGS, check_folder, find
 from eventctx.importers.load import ImportSummary, import_file
 from eventctx.importers.many import FilePassedOver, import_paths
 from eventctx.importers.source.lines import unreadable
@@ -149,6 +149,7 @@ async def _import(
 
 def _check(path: Path) -> None:
     """Raise UsageError for a path that is not there, and for a folder without any transcript."""
+    check_folder(path)
     if not path.is_dir():
         # A link to nowhere is there, and is passed over with the reason.
         if not path.exists() and not path.is_symlink():

@@ -14,9 +14,11 @@ from eventctx.cli.output.program import run, stopped_by_signals
 from eventctx.cli.output.screen import Screen, put_json
 from eventctx.importers.following import Follower
 from eventctx.importers.format_table import known_folders
+from eventctx.importers.found import check_folder
 from eventctx.importers.known_files import KnownFiles
 from eventctx.importers.load import ImportSummary
 from eventctx.importers.many import FilePassedOver, ImportTotal
+from eventctx.text import escape_breaks
 
 
 @click.command("watch", short_help="Import sessions while agents write them.")
@@ -51,6 +53,7 @@ def follow_paths(
     for path in paths:
         if not path.exists():
             raise click.UsageError(f"{path}: there is no such file or folder.")
+        check_folder(path)
     run(_follow(paths, format_, store, as_json))
 
 
@@ -121,7 +124,7 @@ def show_session(screen: Screen, summary: ImportSummary, verbose: bool = False) 
 def show_passed_over(screen: Screen, one: FilePassedOver) -> None:
     """One line of a file that became no session."""
     style = "dim" if one.error is None else "yellow"
-    screen.line(("passed over: ", style), str(one.path), f": {one.reason}")
+    screen.line(("passed over: ", style), escape_breaks(f"{one.path}: {one.reason}"))
 
 
 def show_total(screen: Screen, total: ImportTotal) -> None:

@@ -28,7 +28,7 @@ from eventctx.errors import (
     StreamExists,
     StreamNotFound,
 )
-from eventctx.text import escape, without_password
+from eventctx.text import escape, escape_breaks, without_password
 
 if TYPE_CHECKING:
     import asyncio
@@ -186,7 +186,7 @@ def complain(text: str) -> None:
 
 
 def _say(text: str) -> None:
-    click.echo(f"eventctx: {escape(without_password(text))}", err=True)
+    click.echo(f"eventctx: {escape_breaks(without_password(text))}", err=True)
 
 
 def _drop_output() -> None:

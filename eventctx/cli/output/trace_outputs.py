@@ -20,6 +20,7 @@ from eventctx.projections.trace import files
 from eventctx.projections.trace.attributes import Attribute
 from eventctx.projections.trace.fold import OpenTurns
 from eventctx.projections.trace.spans import Span
+from eventctx.text import escape_breaks
 from eventctx.version import __version__
 
 BATCH: Final = 512
@@ -67,7 +68,8 @@ class JaegerFile:
             written += self._file.write(part)
         spans = sum(map(len, self._traces.values()))
         what = counted(spans, len(self._traces))
-        return f"wrote {self._path}: {what}, {size(written)}; open it in Jaeger's upload tab"
+        where = escape_breaks(str(self._path))
+        return f"wrote {where}: {what}, {size(written)}; open it in Jaeger's upload tab"
 
 
 class OtlpFile:
@@ -88,7 +90,7 @@ class OtlpFile:
     async def finish(self) -> str:
         """Return the summary; the lines are written already."""
         what = counted(self._spans, len(self._traces))
-        return f"wrote {self._path}: {what}, {size(self._written)}"
+        return f"wrote {escape_breaks(str(self._path))}: {what}, {size(self._written)}"
 
 
 class Collector:

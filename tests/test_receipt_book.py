@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -201,3 +203,18 @@ async def test_what_is_left_of_a_deleted_session_keeps_its_name(
     assert "is not what it was" not in caplog.text
     change(path, "UPDATE streams SET name = 'renamed' WHERE name = 'old'")
     assert any("nothing is left" in found for found in await problems(path, book))
+
+
+async def test_an_old_log_of_sqlite_next_to_a_newer_file_is_found(
+    tmp_path: Path, book: Path
+) -> None:
+    path = tmp_path / "s.db"
+    wal, old = tmp_path / "s.db-wal", tmp_path / "old"
+    async with eventctx.open(path, receipts=book) as engine:
+        context = await engine.session("s")
+        async with context.turn():
+            await context.add_message({"role": "user", "content": "first"})
+        await asyncio.to_thread(shutil.copy, wal, old)
+    await say(path, book, "s", "s")
+    await asyncio.to_thread(shutil.copy, old, wal)
+    assert any("the tail was cut" in found for found in await problems(path, book))

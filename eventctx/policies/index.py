@@ -403,7 +403,7 @@ TELLING_WEIGHT: Final = 5.0
 The names in a line of its own do not count: it wrote them all.
 """
 
-MOST_WEIGHED: Final = 20000
+MOST_WEIGHED: Final = 20_000
 """Lines that are weighed at most, the newest; older ones are worth nearly nothing."""
 
 _CODE: Final = pattern(

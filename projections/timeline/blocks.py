@@ -160,7 +160,7 @@ def encode_block(state: TimelineState, before: Sequence[int]) -> bytes:
     return _encode(_Stored(lengths_of(state), parts))
 
 
-MOST_DECODED: Final = 128
+MOST_DECODED: Final = 32
 """Parts of a session's blocks that are held decoded: some 30 kB each, however long it is."""
 
 

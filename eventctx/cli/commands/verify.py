@@ -223,7 +223,9 @@ class _Shown:
             parts += [f"{plural(self._problems, 'problem')} of the store"] * bool(self._problems)
             screen.line((", ".join(parts), "bold" if self.ok else "bold red"))
         if self._of_receipts and book is not None:
-            screen.line("If you put an older copy of the store, or of its -wal, in its place, delete its receipts:")
+            screen.line(
+                "If you put an older copy of the store, or of its -wal, in its place, delete its receipts:"
+            )
             screen.whole(str(book))
 
 

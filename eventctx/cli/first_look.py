@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
+from itertools import compress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -11,14 +13,14 @@ import click
 
 from eventctx.cli.output import opening
 from eventctx.cli.output.plain import one_line, plural
-from eventctx.cli.output.program import run, spelling
+from eventctx.cli.output.program import complain, run, spelling
 from eventctx.cli.output.screen import Screen, progress
 from eventctx.cli.output.session_table import age, show_sessions
 from eventctx.importers.detect import passed_over
 from eventctx.importers.format_table import known_folders
 from eventctx.importers.found import FileState, search
 from eventctx.importers.known_files import KnownFiles
-from eventctx.importers.many import import_paths
+from eventctx.importers.many import FilePassedOver, import_paths
 from eventctx.queries.read_errors import ReadErrors
 from eventctx.queries.session_list import (
     ListedSession,
@@ -33,9 +35,16 @@ _READ: Final = 50
 """Files that are read at once: the newest, so that there is an answer within a minute."""
 
 _SHOWN: Final = 10
-_SECOND: Final = 10**9
-_LATER: Final = 60 * _SECOND
-"""A file that was written so much later than the last record holds something new."""
+
+
+class UnreadFiles(NamedTuple):
+    """Files that the index of what was read has not: among the newest of all, and older ones.
+
+    To be asked about the newest alone is enough: a person who has read these may want no more.
+    """
+
+    new: list[FoundFile]
+    older: int
 
 
 class FoundFile(NamedTuple):
@@ -58,35 +67,33 @@ def look() -> None:
     screen.line((words, "bold"))
     screen.blank()
     sessions, files = run(_state())
-    if files and _offered(screen, files, again=bool(sessions)):
-        run(_imported(screen, files[:_READ]))
-        sessions, _ = run(_state())
+    if files.new and _offered(screen, files, again=bool(sessions)):
+        run(_imported(screen, files.new))
+        sessions, files = run(_state())
         screen.blank()
     if not sessions:
         _show_ways(screen, files)
         return
     run(_shown(screen))
+    if files.older:
+        left = f"{plural(files.older, 'older file')} {'is' if files.older == 1 else 'are'}"
+        screen.line((f"{left} not read yet: `{spelling()} import --all`", "dim"))
 
 
-async def _state() -> tuple[list[Summed], list[FoundFile]]:
-    """The sessions of the store, and the files that hold something new; both may be none."""
+async def _state() -> tuple[list[Summed], UnreadFiles]:
+    """The sessions of the store, and the files that were not read; both may be none."""
     path = opening.path_of(opening.location(None))
+    files = found_files()
     if path is not None and not path.exists():
-        return [], _found()
+        return [], UnreadFiles(files[:_READ], len(files[_READ:]))
     async with opening.open_existing(None) as engine:
         sessions = await sum_sessions(engine.store, ReadErrors())
-        read_to = max((one.sums.last for one in sessions), default=0)
         known = KnownFiles(path)
-        fresh = [
-            one
-            for one in _found()
-            if one.modified > read_to + _LATER
-            and await known.get(one.path, one.files, engine.store) is None
-        ]
-        return sessions, fresh
+        unread = [await known.get(one.path, one.files, engine.store) is None for one in files]
+        return sessions, UnreadFiles([*compress(files[:_READ], unread)], sum(unread[_READ:]))
 
 
-def _found() -> list[FoundFile]:
+def found_files() -> list[FoundFile]:
     """The transcripts in the folders of known programs by their names, the newest first."""
     found = [
         FoundFile(folder.program, Path(path), states)
@@ -98,16 +105,20 @@ def _found() -> list[FoundFile]:
     return sorted(found, key=lambda one: one.modified, reverse=True)
 
 
-def _offered(screen: Screen, files: list[FoundFile], *, again: bool) -> bool:
-    """Whether the person lets these files be read."""
-    screen.line("New since the last import:" if again else "Found on this machine:")
-    for program in dict.fromkeys(one.program for one in files):
-        own = [one for one in files if one.program == program]
+def _offered(screen: Screen, files: UnreadFiles, *, again: bool) -> bool:
+    """Whether the person lets the new files be read."""
+    screen.line("Not read yet:" if again else "Found on this machine:")
+    for program in dict.fromkeys(one.program for one in files.new):
+        own = [one for one in files.new if one.program == program]
         count, when = f"{plural(len(own), 'file'):>10}", age(own[0].modified)
         last = "the last written just now" if when == "now" else f"the last written {when} ago"
         screen.line((f"{program:<12}", "bold"), f"{count}, {last}", indent=2)
     screen.blank()
-    which = "them" if len(files) <= _READ else f"the newest {_READ}"
+    if files.older:
+        screen.line(
+            f"and {plural(files.older, 'older file')}: `{spelling()} import --all`", indent=2
+        )
+    which = "the newest " + str(len(files.new)) if files.older else "them"
     screen.line(
         f"They are copied into {opening.location(None)}; the files stay as they are, and nothing "
         "leaves this machine."
@@ -120,22 +131,27 @@ async def _imported(screen: Screen, files: list[FoundFile]) -> None:
     names: set[str] = set()
     async with opening.open_or_create(None) as engine:
         known = KnownFiles(opening.path_of(opening.location(None)))
-        with progress("Reading sessions", len(files)) as bar:
-            for count, one in enumerate(files, 1):
-                if passed_over(one.path) is None:
-                    done = await import_paths(engine.store, [one.path], noted=engine.note_receipt)
-                    heads = {
-                        found.session: info
-                        for found in done.sessions
-                        if found.session and (info := await engine.store.head(found.session))
-                    }
-                    names |= heads.keys()
-                    known.note(one.path, one.files, heads, next(iter(done.passed_over), None))
+        count = 0
+        try:
+            with progress("Reading sessions", len(files)) as bar:
+                for count, one in enumerate(files):
+                    if (reason := passed_over(one.path)) is not None:
+                        left_out = FilePassedOver(path=one.path, reason=reason)
+                        known.note(one.path, one.files, {}, left_out)
+                        continue
+                    done = await import_paths(
+                        engine.store, [one.path], was_read=known.note, noted=engine.note_receipt
+                    )
+                    names.update([one.session for one in done.sessions if one.session])
                     for failed in done.passed_over:
                         text = one_line(f"{failed.path}: {failed.reason}")
                         screen.line(("not read: ", "yellow"), text)
-                bar.at(count, len(files))
-        known.save()
+                    bar.at(count + 1, len(files))
+        except asyncio.CancelledError:
+            complain(f"{count} of {len(files)} read; run `{spelling()}` to go on")
+            raise
+        finally:
+            known.save()
     screen.line(f"Read {plural(len(names), 'session')} in {time.monotonic() - began:.1f} s.")
 
 
@@ -171,8 +187,8 @@ def _show_commands(
         screen.line((f"{spelling()} {command:<{width}}", "cyan"), f"  {about}", indent=2)
 
 
-def _show_ways(screen: Screen, files: list[FoundFile]) -> None:
-    if not files:
+def _show_ways(screen: Screen, files: UnreadFiles) -> None:
+    if not files.new:
         known = known_folders(Path.home(), os.environ)
         looked = ", ".join(f"{one.path} ({one.program})" for one in known)
         screen.line(f"No sessions yet, and none in {looked}.")

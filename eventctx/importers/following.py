@@ -138,7 +138,7 @@ class Follower:
         if followed is None:
             followed = self._followed[seen.path] = _Followed(seen)
             known = await self._known.get(seen.path, seen.files, self._store)
-            if known is not None:
+            if known is not None and not known.may_be_read_now:
                 followed.read = seen.files
                 followed.problems = [known.passed_over] if known.passed_over is not None else []
                 self.unchanged += 1

@@ -1,9 +1,10 @@
 """The files that were imported, and their states then: a file next to the store, never needed.
 
-Whoever follows folders need not read a file again that has not changed since it was imported. This
-is a cache: without it, or after an update of eventctx, all files are read again, and nothing is
-added twice. It is replaced as a whole, so a reader sees one state or the other. It holds names of
-files and sessions and no content. A file of its name that somebody else made is left alone.
+One index for all that reads files: ``eventctx`` alone offers a file that is not in it, ``import``
+and ``watch`` note what they read, and ``watch`` reads nothing again that has not changed. This is a
+cache: without it, or after an update of eventctx, all files are read again, and nothing is added
+twice. It is replaced as a whole, so a reader sees one state or the other. It holds names of files
+and sessions and no content. A file of its name that somebody else made is left alone.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SUFFIX: Final = "-imported.json"
 _MARK: Final = b'{"eventctx_imported":'
 _VERSION: Final = 1
 _OF_THE_FILE: Final = (None, "UnknownFormat", "NotATranscript", "MalformedTranscript")
-"""Reasons to pass over a file that are in the file alone; with any other it is read again."""
+"""Reasons to pass over a file that are in the file alone."""
 
 
 class _Session(msgspec.Struct, frozen=True, array_like=True):
@@ -43,6 +44,11 @@ class KnownFile(msgspec.Struct, frozen=True):
     files: tuple[FileState, ...]
     sessions: dict[str, _Session] = {}
     passed_over: FilePassedOver | None = None
+
+    @property
+    def may_be_read_now(self) -> bool:
+        """Whether what kept the file from being read may be over, though it has not changed."""
+        return self.passed_over is not None and self.passed_over.error not in _OF_THE_FILE
 
 
 class _Known(msgspec.Struct, frozen=True):
@@ -98,9 +104,6 @@ class KnownFiles:
         passed_over: FilePassedOver | None,
     ) -> None:
         """Note the outcome of an import that has read these files to their ends."""
-        if passed_over is not None and passed_over.error not in _OF_THE_FILE:
-            self._changed = self._known.pop(os.fspath(path), None) is not None or self._changed
-            return
         heads = {name: _Session(info.created, info.head) for name, info in sessions.items()}
         self._known[os.fspath(path)] = KnownFile(files, heads, passed_over)
         self._changed = True

@@ -16,9 +16,9 @@ from eventctx.errors import (
 )
 from eventctx.importers.detect import passed_over
 from eventctx.importers.formats.amplifier import CONTEXT
-from eventctx.importers.found import Candidate, check_folder, find
+from eventctx.importers.found import Candidate, FileState, check_folder, find
 from eventctx.importers.load import ENDS_ALL, ImportSummary, import_file
-from eventctx.log.store import EventStore, Receipt
+from eventctx.log.store import EventStore, Receipt, StreamInfo
 
 
 class FilePassedOver(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +89,12 @@ Told = Callable[[ImportSummary | FilePassedOver], None]
 """Called with each result as soon as there is one."""
 
 
+WasRead = Callable[
+    [Path, tuple[FileState, ...], dict[str, StreamInfo], FilePassedOver | None], None
+]
+"""Called with a file, the states of the files that were read, and the outcome (``KnownFiles``)."""
+
+
 async def import_paths(
     store: EventStore,
     paths: Iterable[str | Path],
@@ -97,12 +103,13 @@ async def import_paths(
     take_over: bool = False,
     importing: ImportOne | None = None,
     told: Told | None = None,
+    was_read: WasRead | None = None,
     noted: Callable[[Receipt], None] | None = None,
 ) -> ImportedPaths:
     """Import files, and all transcripts in folders; an error of one file does not end the others.
 
     ``complete``, ``take_over`` and ``noted`` are those of ``import_file``; ``importing`` takes its
-    place, for other options.
+    place, for other options. ``was_read`` is called after each file.
 
     Raises StoreUnavailable, NotAStore and StoreTooNew: without the store no other file can be
     imported. What was imported before stays. Raises InvalidSetting for a folder with more than
@@ -122,7 +129,11 @@ async def import_paths(
             # messages comes first, since the session is taken over once.
             candidates = sorted(candidates, key=lambda one: one.path.name != CONTEXT)
         for found in candidates:
-            for result in await _results(found, importing or plainly, take_over):
+            results = await _results(found, importing or plainly, take_over)
+            if was_read is not None:
+                heads, problem = await _outcome(store, results)
+                was_read(found.path, found.files, heads, problem)
+            for result in results:
                 if isinstance(result, FilePassedOver):
                     left_out.append(result)
                 else:
@@ -130,6 +141,16 @@ async def import_paths(
                 if told is not None:
                     told(result)
     return ImportedPaths(sessions=tuple(sessions), passed_over=tuple(left_out))
+
+
+async def _outcome(
+    store: EventStore, results: Sequence[ImportSummary | FilePassedOver]
+) -> tuple[dict[str, StreamInfo], FilePassedOver | None]:
+    """The sessions that were made of a file, and why it was passed over, if it was."""
+    names = [one.session for one in results if isinstance(one, ImportSummary)]
+    heads = {name: info for name in names if name and (info := await store.head(name))}
+    problem = next((one for one in results if isinstance(one, FilePassedOver)), None)
+    return heads, problem
 
 
 async def _results(

@@ -5,6 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -109,11 +113,81 @@ def test_a_file_that_is_new_is_offered_beside_those_that_were_read(home: Path) -
     (home / ".claude" / "projects" / "broken.jsonl").write_bytes(b"\0\1\2")
     with Terminal() as terminal:
         asked = terminal.until("Read them?")
-        assert "New since the last import" in asked and "2 files" in asked
+        assert "Not read yet" in asked and "2 files" in asked
         terminal.type("y\r")
         shown = terminal.all()
     assert "Paint the fence" in shown and "Mend the roof" in shown
     assert "not read" in shown and "broken.jsonl" in shown
+
+
+def uuid_of(number: int) -> str:
+    return f"{number:08x}-2222-3333-4444-555555555555"
+
+
+def dated(path: Path, seconds: int) -> None:
+    os.utime(path, (seconds, seconds))
+
+
+def test_a_file_that_is_older_than_what_was_read_is_offered_too(home: Path) -> None:
+    claude(home, "Mend the roof", uuid_of(1))
+    with Terminal() as terminal:
+        terminal.until("Read them?")
+        terminal.type("\r")
+        terminal.all()
+    dated(claude(home, "Paint the fence", uuid_of(2)), 1_000_000_000)
+    with Terminal() as terminal:
+        assert "1 file, " in terminal.until("Read them?")
+        terminal.type("\r")
+        assert "Paint the fence" in terminal.all()
+    with Terminal() as terminal:
+        assert "Read them?" not in terminal.all()
+
+
+def test_beyond_the_newest_files_it_says_how_to_read_the_others(home: Path) -> None:
+    for number in range(52):
+        dated(claude(home, f"Task {number}", uuid_of(number)), 1_700_000_000 + number)
+    with Terminal() as terminal:
+        assert "2 older files" in terminal.until("Read the newest 50?")
+        terminal.type("\r")
+        shown = terminal.all()
+    assert "Read 50 sessions" in shown
+    assert "2 older files are not read yet" in shown and "import --all" in shown
+    imported = run_program("import", "--all")
+    assert imported.returncode == 0 and "52 sessions" in imported.stdout
+    with Terminal() as terminal:
+        shown = terminal.all()
+    assert "not read yet" not in shown and "Read the" not in shown
+
+
+def test_a_first_reading_that_is_stopped_goes_on_the_next_time(home: Path) -> None:
+    for number in range(50):
+        claude(home, "Mend the roof. " * 20_000, uuid_of(number))
+    with Terminal() as terminal:
+        terminal.until("Read them?")
+        terminal.type("\r")
+        terminal.until("Reading")
+        terminal.child.send_signal(signal.SIGINT)
+        stopped = terminal.all()
+    found = re.search(r"(\d+) of 50 read; run `[^`]*` to go on", stopped)
+    assert found is not None, stopped
+    with Terminal() as terminal:
+        asked = terminal.until("Read them?")
+        assert f"{50 - int(found[1])} files" in asked
+        terminal.type("n\r")
+        terminal.all()
+
+
+def test_what_was_imported_by_name_is_not_offered_again(home: Path) -> None:
+    path = claude(home, "Mend the roof", uuid_of(1))
+    run_program("import", path)
+    with Terminal() as terminal:
+        shown = terminal.all()
+    assert "Read them?" not in shown and "Mend the roof" in shown
+
+
+def run_program(*arguments: object) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "eventctx.cli", *map(str, arguments)]
+    return subprocess.run(line, capture_output=True, text=True, timeout=60)
 
 
 def test_without_any_session_it_says_where_it_looked(home: Path) -> None:

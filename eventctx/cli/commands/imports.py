@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import click
 
 from eventctx.cli.commands.watch import follow_paths, show_passed_over, show_session, show_total
+from eventctx.cli.first_look import found_files
 from eventctx.cli.output import opening
 from eventctx.cli.output.program import USAGE, CommandFailed, run
 from eventctx.cli.output.screen import Bar, Screen, progress, put_document
@@ -18,6 +19,7 @@ from eventctx.errors import InvalidSetting, MalformedTranscript, StreamExists
 from eventctx.importers.detect import is_transcript_folder, session_source
 from eventctx.importers.format_table import FORMATS
 from eventctx.importers.found import ENDINGS, check_folder, find
+from eventctx.importers.known_files import KnownFiles
 from eventctx.importers.load import ImportSummary, import_file
 from eventctx.importers.many import FilePassedOver, import_paths
 from eventctx.importers.source.lines import unreadable
@@ -44,9 +46,8 @@ class _NamedPath(click.Path):
 
 
 @click.command("import", short_help="Import transcripts of other programs, or exports.")
-@click.argument(
-    "files", nargs=-1, required=True, metavar="FILE...", type=_NamedPath(path_type=Path)
-)
+@click.argument("files", nargs=-1, metavar="[FILE...]", type=_NamedPath(path_type=Path))
+@click.option("--all", "all_", is_flag=True, help="All sessions of known programs on this machine.")
 @click.option(
     "--format",
     "format_",
@@ -74,6 +75,7 @@ class _NamedPath(click.Path):
 @opening.reading
 def import_command(
     files: tuple[Path, ...],
+    all_: bool,
     format_: str | None,
     session: str | None,
     complete: bool,
@@ -93,6 +95,10 @@ def import_command(
     mirrors its file and changes by import alone, until --take-over. A file that cannot be read is
     passed over, named at the end, and makes the exit code 2.
     """
+    if all_ == bool(files):
+        raise click.UsageError("expected files or folders, or --all.")
+    if all_:
+        files = tuple([one.path for one in found_files()])
     if session is not None:
         check_session_id(session)
         if len(files) > 1 or (files[0].is_dir() and not is_transcript_folder(files[0])):
@@ -132,9 +138,18 @@ async def _import(
             with progress(f"Importing {path.name}", _size(session_source(path, format_))) as bar:
                 return await _import_one(engine, path, format_, session, complete, take_over, bar)
 
-        done = await import_paths(
-            engine.store, files, take_over=take_over, importing=importing, told=told
-        )
+        known = KnownFiles(opening.path_of(opening.location(store)))
+        try:
+            done = await import_paths(
+                engine.store,
+                files,
+                take_over=take_over,
+                importing=importing,
+                told=told,
+                was_read=known.note,
+            )
+        finally:
+            known.save()
     if as_json:
         put_document(
             {"sessions": done.sessions, "passed_over": done.passed_over, "total": done.total}

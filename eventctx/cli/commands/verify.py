@@ -224,7 +224,8 @@ class _Shown:
             screen.line((", ".join(parts), "bold" if self.ok else "bold red"))
         if self._of_receipts and book is not None:
             screen.line(
-                "If you put an older copy of the store, or of its -wal, in its place, delete its receipts:"
+                "If you put an older copy of the store, or of its -wal, in its place, delete its "
+                "receipts:"
             )
             screen.whole(str(book))
 

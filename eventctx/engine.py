@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from eventctx.aio import Opening, awaited_first, run_apart
-from eventctx.errors import NotOpened
+from eventctx.errors import InvalidSetting, NotOpened
 from eventctx.hooks.hook_failures import HookFailures
 from eventctx.hooks.interceptors import Interceptors
 from eventctx.hooks.registry import Hooks
@@ -250,6 +250,11 @@ class Engine(Reader):
 
         ``key`` is made by ``eventctx.signer``. Raises StreamNotFound, InvalidSetting.
         """
+        if not isinstance(key, Signer):
+            raise InvalidSetting(
+                "key: expected what `eventctx.signer(pem)` makes, found an object of type "
+                f"{type(key).__name__}"
+            )
         await self._readable(session)
         return await sign(self.store, self._sessions, session, key)
 

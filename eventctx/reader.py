@@ -203,19 +203,22 @@ class Reader:
         position: int | None = None,
         allow_damage: bool = False,
     ) -> RequestView:
-        """The request that the model was sent: a turn's last one, or that of one iteration.
+        """The request that the model was sent last, or last in a turn, or in one iteration.
 
         Or the one at the position of a ``context:request_prepared``, as the audit lists it. With
         ``allow_damage`` a request with edited messages is returned, as one that is not verified;
         without, it raises LogCorrupted. Raises StreamNotFound, InvalidSetting.
         """
         from eventctx.queries.requests import request_at, request_of_turn
+        from eventctx.queries.view import last_request
 
         check_session_id(session)
         _check_request(turn, iteration, position)
-        if (turn is None) == (position is None):
-            raise InvalidSetting("request_view: expected either a turn or a position")
+        if turn is not None and position is not None:
+            raise InvalidSetting("request_view: expected a turn or a position, found both")
         store = await self._readable(session)
+        if turn is None and position is None:
+            position = (await last_request(store, session)).position
         if position is not None:
             return await request_at(store, session, position, allow_damage=allow_damage)
         assert turn is not None  # noqa: S101 - tells the type checker
@@ -446,6 +449,10 @@ class Reader:
             )
         for session in sessions or ():
             check_session_id(session)
+        if not hasattr(target, "_copy_target"):
+            raise InvalidSetting(
+                f"target: expected an engine, as `eventctx.open` gives it; found {shown(target)}"
+            )
         await self._send()
         return await copy_sessions(self.store, await target._copy_target(), sessions, progress)
 

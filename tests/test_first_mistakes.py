@@ -12,7 +12,7 @@ import pytest
 
 import eventctx
 from eventctx.comparison.contenders import contenders
-from eventctx.errors import InvalidMessage, InvalidSetting, NotOpened
+from eventctx.errors import InvalidMessage, InvalidSetting, NotOpened, TurnError
 from eventctx.policies.proposals import keep_only
 from tests.sessions import USER, filled
 
@@ -230,3 +230,46 @@ async def test_a_message_that_was_not_awaited_is_said_so() -> None:
             await ctx.add_message(pending)
         await pending
         assert await ctx.add_message(USER)
+
+
+async def test_without_a_turn_the_last_request_is_meant() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        with pytest.raises(InvalidSetting, match="has no request"):
+            await engine.request_view("s")
+        for words in ("first", "second"):
+            async with ctx.turn() as turn:
+                await ctx.add_message({"role": "user", "content": words})
+                async with turn.iteration():
+                    await ctx.get_messages_for_request()
+        last = await engine.request_view("s")
+        assert last == await engine.request_view("s", 2)
+        assert last.messages[-1]["content"] == "second"
+        with pytest.raises(InvalidSetting, match="found both"):
+            await engine.request_view("s", 2, position=last.position)
+
+
+async def test_a_copy_goes_to_an_engine_and_a_key_is_a_signer() -> None:
+    async with eventctx.open() as engine:
+        await engine.session("s")
+        with pytest.raises(InvalidSetting, match="expected an engine"):
+            await engine.copy_to("x.db")  # type: ignore[arg-type]
+        with pytest.raises(InvalidSetting, match=r"eventctx\.signer") as refused:
+            await engine.sign("s", "SECRET")  # type: ignore[arg-type]
+        assert "SECRET" not in str(refused.value)
+
+
+async def test_a_turn_that_ended_takes_no_more_iterations() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        async with ctx.turn() as turn:
+            pass
+        with pytest.raises(TurnError, match="has ended"):
+            turn.iteration()
+
+
+@pytest.mark.parametrize("reserve", [4_000, 4_001])
+async def test_a_reserve_that_leaves_nothing_is_refused_at_once(reserve: int) -> None:
+    async with eventctx.open() as engine:
+        with pytest.raises(InvalidSetting, match="nothing would be left"):
+            await engine.session("s", max_tokens=4_000, reserve_tokens=reserve)

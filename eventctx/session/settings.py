@@ -87,6 +87,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def __post_init__(self) -> None:
         check(self)
+        if self.reserve_tokens >= self.limit:
+            raise InvalidSetting(
+                f"reserve_tokens: expected less than the budget of {self.limit:,} tokens, found "
+                f"{self.reserve_tokens:,}: nothing would be left for messages"
+            )
         make_budget(self.limit, self.compact_threshold, self.target_usage)
 
     @property

@@ -108,8 +108,10 @@ class Turn(_Block):
     def iteration(self, number: int | None = None) -> Iteration:
         """Make the next provider/tool cycle of this turn (numbered from 1).
 
-        Raises TurnError before the turn was entered, and InvalidSetting.
+        Raises TurnError before the turn was entered and after it ended, and InvalidSetting.
         """
+        if self._turn.span.ended:
+            raise TurnError("this turn has ended: begin another one, `async with ctx.turn()`")
         return Iteration(self._emitter, self.scope, self._turn.iteration(number))
 
 

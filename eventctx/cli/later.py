@@ -38,7 +38,28 @@ class CommandLater(click.Command):
 
 
 class ProgramOfCommands(Program):
-    """A program that loads the one command that is to run."""
+    """A program that loads the one command that is to run, and lists commands under headings."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._headings: dict[str, list[CommandLater]] = {}
+
+    def add_under(self, heading: str, command: CommandLater) -> None:
+        """Add a command under a heading of the help."""
+        self.add_command(command)
+        self._headings.setdefault(heading, []).append(command)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, those of a heading together, in the order in which they came."""
+        width = max(len(name) for name in self.commands)
+        for heading, commands in self._headings.items():
+            with formatter.section(heading):
+                formatter.write_dl(
+                    [
+                        (f"{one.name or '':<{width}}", one.get_short_help_str(100))
+                        for one in commands
+                    ]
+                )
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

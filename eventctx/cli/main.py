@@ -13,43 +13,57 @@ import click
 from eventctx.cli.later import CommandLater, ProgramOfCommands, with_session_names
 from eventctx.version import __version__
 
-_COMMANDS: Final = (
-    ("demo", "demo.command", "Run a sample session live, compactions and all."),
-    ("import", "commands.imports", "Import transcripts of other programs, or exports."),
-    ("record", "commands.record", "Run a program, and record what it asks its model."),
-    ("watch", "commands.watch", "Import sessions while agents write them."),
-    ("hook", "commands.for_agents", "Answer a hook of an agent's program."),
-    ("mcp", "commands.for_agents", "Answer the agent itself, as an MCP server."),
-    ("inspect", "commands.inspect", "A page that shows what the model saw, at any point."),
-    ("sessions", "commands.sessions", "The sessions of the store, the last used first."),
-    ("log", "commands.log", "The records of a session, one a line."),
-    ("transcript", "commands.transcript", "All that was said, now or at an earlier point."),
-    ("view", "commands.transcript", "What the model was sent in a turn."),
-    ("audit", "commands.audit", "The requests: what was kept, shortened and dropped."),
-    ("why", "commands.why", "Why a message was in a view, or was not."),
-    ("trace", "commands.trace", "The trace of a session: a tree, a file, or sent to Jaeger."),
-    ("diff", "commands.diff", "What two requests differ in, and why."),
-    ("lost", "commands.lost", "What left the view: instructions, files, commands."),
-    ("instructions", "commands.instructions", "What a person demanded, and what is still told."),
-    ("search", "commands.sessions", "Find what was said, in view or not."),
-    ("replay", "commands.replay", "Step through a session."),
-    ("fork", "commands.changing", "A new session from a point of another one."),
-    ("restore", "commands.changing", "Bring messages back into view."),
-    ("compact", "commands.compact", "Compact a session, or say what that would do."),
-    ("compare", "commands.compare", "What each policy would have kept, and at what cost."),
-    ("verify", "commands.verify", "Recompute every digest; find damage."),
-    ("sign", "commands.changing", "Vouch for a session with a key."),
-    ("backup", "commands.backup", "A verified copy of the store, while it is in use."),
-    ("restore-backup", "commands.backup", "Put a verified backup in the store's place."),
-    ("export", "commands.exports", "A session as JSON Lines that import back equal."),
-    ("copy", "commands.exports", "Sessions to another store: file, PostgreSQL, JetStream."),
-    ("erase", "commands.erasing", "Destroy contents of messages for ever."),
-    ("delete", "commands.erasing", "Destroy a session for ever."),
-    ("prune", "commands.erasing", "Delete the sessions that are older than a limit."),
-    ("stats", "commands.stats", "Figures of the whole store."),
-    ("validate", "commands.validate", "Hold a context module to the contract."),
-)
-"""A command's name, its module in this folder, and its line in the help of the program."""
+_COMMANDS: Final = {
+    "Bring sessions in": (
+        ("import", "commands.imports", "Import transcripts of other programs, or exports."),
+        ("watch", "commands.watch", "Import sessions while agents write them."),
+        ("record", "commands.record", "Run a program, and record what it asks its model."),
+        ("demo", "demo.command", "Run a sample session live, compactions and all."),
+    ),
+    "Ask": (
+        ("sessions", "commands.sessions", "The sessions of the store, the last used first."),
+        ("lost", "commands.lost", "What left the view: instructions, files, commands."),
+        (
+            "instructions",
+            "commands.instructions",
+            "What a person demanded, and what is still told.",
+        ),
+        ("why", "commands.why", "Why a message was in a view, or was not."),
+        ("view", "commands.transcript", "What the model was sent in a turn."),
+        ("audit", "commands.audit", "The requests: what was kept, shortened and dropped."),
+        ("transcript", "commands.transcript", "All that was said, now or at an earlier point."),
+        ("search", "commands.sessions", "Find what was said, in view or not."),
+        ("diff", "commands.diff", "What two requests differ in, and why."),
+        ("trace", "commands.trace", "The trace of a session: a tree, a file, or sent to Jaeger."),
+        ("log", "commands.log", "The records of a session, one a line."),
+        ("replay", "commands.replay", "Step through a session."),
+        ("inspect", "commands.inspect", "A page that shows what the model saw, at any point."),
+        ("stats", "commands.stats", "Figures of the whole store."),
+    ),
+    "Change": (
+        ("restore", "commands.changing", "Bring messages back into view."),
+        ("compact", "commands.compact", "Compact a session, or say what that would do."),
+        ("fork", "commands.changing", "A new session from a point of another one."),
+    ),
+    "Keep and destroy": (
+        ("verify", "commands.verify", "Recompute every digest; find damage."),
+        ("sign", "commands.changing", "Sign a session."),
+        ("backup", "commands.backup", "A verified copy of the store, while it is in use."),
+        ("restore-backup", "commands.backup", "Put a verified backup in the store's place."),
+        ("export", "commands.exports", "A session as JSON Lines that import back equal."),
+        ("copy", "commands.exports", "Sessions to another store: file, PostgreSQL, JetStream."),
+        ("erase", "commands.erasing", "Destroy contents of messages for ever."),
+        ("delete", "commands.erasing", "Destroy a session for ever."),
+        ("prune", "commands.erasing", "Delete the sessions that are older than a limit."),
+    ),
+    "For agents and their developers": (
+        ("hook", "commands.for_agents", "Answer a hook of an agent's program."),
+        ("mcp", "commands.for_agents", "Answer the agent itself, as an MCP server."),
+        ("compare", "commands.compare", "What each policy would have kept, and at what cost."),
+        ("validate", "commands.validate", "Hold a context module to the contract."),
+    ),
+}
+"""Commands by their heading in the help: a name, its module in this folder, and its line."""
 
 
 @click.group(
@@ -82,8 +96,10 @@ def cli(context: click.Context, store: str | None) -> None:
         look()
 
 
-for _name, _module, _line in _COMMANDS:
-    cli.add_command(CommandLater(_name, f"eventctx.cli.{_module}", _line, with_session_names))
+for _heading, _rows in _COMMANDS.items():
+    for _name, _module, _line in _rows:
+        _later = CommandLater(_name, f"eventctx.cli.{_module}", _line, with_session_names)
+        cli.add_under(_heading, _later)
 
 
 def main(arguments: list[str] | None = None, **options: Any) -> None:

@@ -246,7 +246,7 @@ class Engine(Reader):
         return self._destruction
 
     async def sign(self, session: str, key: Signer) -> Receipt:
-        """Vouch for all records of a session until now, with a record that carries the signature.
+        """Sign all records of a session until now; the signature is a record, too.
 
         ``key`` is made by ``eventctx.signer``. Raises StreamNotFound, InvalidSetting.
         """

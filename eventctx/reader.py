@@ -519,7 +519,7 @@ class Reader:
 
         ``policies`` are names, with settings after colons (``ladder:target_usage=0.3``), or
         objects; without any, all that need no function of yours. A policy that asks a summarizer or
-        scorer gets yours. Every session is used up to its first compaction. ``losses`` is how many
+        scorer gets yours. Only the part before a first compaction is used. ``losses`` is how many
         of the worst losses are listed for each policy and budget. ``progress`` is called with the
         runs that are done, and with all of them. Raises InvalidSetting and StreamNotFound.
         """

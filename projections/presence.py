@@ -136,7 +136,7 @@ REASONS: dict[str, str] = {
     "task": "the first human message, which says what it is all about",
     "demand": "a person asks for or forbids something in it",
     "said": "a person said it, and a quarter of the budget has room for it",
-    "least_needed": "needed less than what stays, by the policy's measure",
+    "least_needed": "the policy ranked it lower than what it kept",
     "fits": "room was left for it",
     "important": "scored high enough to stay",
     "unimportant": "scored too low to stay",

@@ -73,7 +73,7 @@ async def test_a_file_answers_what_was_forgotten_and_why(exported: Exported) -> 
     card = page.get_by_role("article", name="Message 2", exact=True)
     await expect(card).to_contain_text(stores.FORGOTTEN)
     await card.get_by_role("link", name="Why message 2 is not in view").click()
-    await expect(page.locator("ctx-drawer")).to_contain_text("needed less than what stays")
+    await expect(page.locator("ctx-drawer")).to_contain_text("the policy ranked it lower")
     await page.keyboard.press("ArrowLeft")
     await expect(page).to_have_url(re.compile(r"#/s/a%20long%20chat\?at=\d+"))
 

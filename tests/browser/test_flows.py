@@ -29,13 +29,13 @@ async def test_three_clicks_lead_to_when_it_was_forgotten_and_why(visit: Visit) 
     await expect(page.get_by_role("heading", name="not in view").first).to_be_visible()
     card = page.get_by_role("article", name="Message 2", exact=True)
     await expect(card).to_contain_text(stores.FORGOTTEN)
-    await expect(card).to_contain_text("needed less than what stays")
+    await expect(card).to_contain_text("the policy ranked it lower")
     await card.get_by_role("link", name="Why message 2 is not in view").click()
     await expect(page).to_have_url(re.compile(r"/s/a%20long%20chat\?.*msg=2\b.*tab=why"))
     why = page.locator("ctx-drawer")
     await expect(why).to_contain_text("#2")
     await expect(why).to_contain_text(re.compile("dropped at compaction", re.IGNORECASE))
-    await expect(why).to_contain_text("needed less than what stays")
+    await expect(why).to_contain_text("the policy ranked it lower")
 
 
 async def test_three_clicks_lead_to_a_result_that_the_model_needed_again(visit: Visit) -> None:

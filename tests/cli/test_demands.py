@@ -41,7 +41,7 @@ def shown(run: Any, store: Path, *arguments: object) -> str:
 
 def test_each_demand_is_shown_with_where_it_stands_and_since_when(run: Any, store: Path) -> None:
     lines = shown(run, store).splitlines()
-    assert lines[0] == "Now: 3 demands of a person hold; 1 in view word by word, 2 absent."
+    assert lines[0] == "Now: 3 of your instructions still apply: 1 sent unchanged, 2 absent."
     assert lines[2:7] == [
         "absent     #0.1  “Never touch the migrations.”",
         "                 verbatim 1.1–1.2, absent 2.1–2.2; not told since 2.1",
@@ -57,7 +57,7 @@ def test_each_demand_is_shown_with_where_it_stands_and_since_when(run: Any, stor
 def test_the_commands_that_it_names_do_what_it_says(run: Any, store: Path) -> None:
     assert "not in view: dropped" in run("why", "work", 0, "--store", store).out
     assert run("restore", "work", 0, "--store", store).code == 0
-    assert shown(run, store).startswith("Now: 3 demands of a person hold; 3 in view")
+    assert shown(run, store).startswith("Now: 3 of your instructions still apply: 3 sent")
 
 
 def test_only_absent_ones_and_those_of_a_request_can_be_asked_for(run: Any, store: Path) -> None:
@@ -66,7 +66,7 @@ def test_only_absent_ones_and_those_of_a_request_can_be_asked_for(run: Any, stor
     assert "#4.1" not in absent
     then = shown(run, store, "--turn", "1.2")
     assert then == (
-        "In request 1.2: 2 demands of a person hold; 2 in view word by word.\n\n"
+        "In request 1.2: 2 of your instructions still apply: 2 sent unchanged.\n\n"
         "verbatim   #0.1  “Never touch the migrations.”\n"
         "verbatim   #0.2  “Please keep the old names.”\n"
     )
@@ -87,7 +87,7 @@ def test_a_demand_is_taken_back_by_a_message(run: Any, store: Path) -> None:
     done = shown(run, store, "--take-back", "0.1", "--by", 4)
     assert done.startswith("taken back: #0.1, by #4 (@")
     lines = shown(run, store).splitlines()
-    assert lines[0].endswith("1 in view word by word, 1 absent. 1 was taken back.")
+    assert lines[0].endswith("1 sent unchanged, 1 absent. 1 was taken back.")
     assert lines[2].startswith("taken back #0.1")
     assert "taken back by #4, as a person said" in lines[3]
     again = run("instructions", "work", "--take-back", "#0.1", "--store", store)
@@ -134,4 +134,4 @@ def test_a_session_without_demands_says_what_a_demand_is(run: Any, tmp_path: Pat
             await (await engine.session("work")).add_message(user("hello"))
 
     asyncio.run(write_hello())
-    assert shown(run, tmp_path / "t.db").startswith("Now: no demand of a person is known; ")
+    assert shown(run, tmp_path / "t.db").startswith("Now: no instruction of a person is known; ")

@@ -152,7 +152,7 @@ async def _fork(session: str, new: str, at: int, store: str | None, as_json: boo
     screen.whole(("receipt ", "dim"), str(receipt))
 
 
-@click.command("sign", short_help="Vouch for a session with a key.")
+@click.command("sign", short_help="Sign a session.")
 @click.argument("session")
 @click.option(
     "--key",

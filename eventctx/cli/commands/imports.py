@@ -58,7 +58,7 @@ class _NamedPath(click.Path):
 @click.option(
     "--complete",
     is_flag=True,
-    help="The files grow no more: import their last message groups and end their last turns.",
+    help="The files are finished: import their last message groups and end their last turns.",
 )
 @click.option(
     "--follow",

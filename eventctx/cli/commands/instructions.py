@@ -204,7 +204,7 @@ _MOST_RUNS: Final = 6
 """Runs of requests that one line names; of more, the last ones."""
 
 _IN_WORDS: Final[dict[Held, str]] = {
-    "verbatim": "in view word by word",
+    "verbatim": "sent unchanged",
     "in_summary": "in a summary",
     "in_index": "in an index or notice",
     "shortened": "cut from a message in view",
@@ -240,14 +240,14 @@ def answer(found: Instructions) -> str:
     ]
     if not found.instructions:
         text = (
-            f"{where}: no demand of a person is known; a demand is told by words such as "
+            f"{where}: no instruction of a person is known; one is told by words such as "
             '"never", "must" or "make sure".'
         )
     elif not total:
-        text = f"{where}: no demand of a person holds any more."
+        text = f"{where}: no instruction of a person applies any more."
     else:
-        verb = "holds" if total == 1 else "hold"
-        text = f"{where}: {plural(total, 'demand')} of a person {verb}; {', '.join(parts)}."
+        verb = "still applies" if total == 1 else "still apply"
+        text = f"{where}: {number(total)} of your instructions {verb}: {', '.join(parts)}."
     ended = (
         (found.taken_back, "taken back"),
         (found.superseded, "superseded"),

@@ -34,8 +34,8 @@ def record_command(
 
     It asks a relay on this machine, which passes all bytes on as they are, and writes what it saw
     to a tape. Tapes become sessions of the store while the program runs. Keys are not recorded.
-    What fails here costs the program no answer. The exit code is the program's. Needs the extra
-    `record`: pip install 'eventctx[record]'.
+    If recording fails, your program still gets its answer. The exit code is the program's. Needs
+    the extra `record`: pip install 'eventctx[record]'.
     """
     if bool(command) == serve:
         raise click.UsageError("name a program, `record -- claude`, or say --serve.")

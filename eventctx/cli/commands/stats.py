@@ -76,7 +76,7 @@ def _output(used: usage.UsageTotals) -> str:
 
 
 def _known(stats: Stats) -> str:
-    """How the requests are known; nothing where eventctx made them all."""
+    """How sure we are of each request; nothing where eventctx made them all."""
     if stats.known.keys() <= {"prepared"}:
         return ""
     parts = [f"{number(count)} {known}" for known, count in sorted(stats.known.items())]

@@ -102,7 +102,7 @@ def _spread(one: Spread) -> str:
 KNOWN: Final[dict[Known, str]] = {
     "observed": "observed: the program recorded what it sent",
     "prepared": "prepared by eventctx, recorded before it left",
-    "reconstructed": "reconstructed from the imported file, which does not hold what was sent",
+    "reconstructed": "rebuilt from the imported file; the real request was not saved",
 }
 """How a request is known."""
 

@@ -4,7 +4,7 @@
 
 /** In the order of their codes, each with what it means. */
 export const KNOWN_MEANINGS = /** @type {const} */ ([
-  ['observed', 'A client really sent it; it is rebuilt here from what was sent.'],
+  ['observed', 'Recorded from the real request.'],
   ['prepared', 'eventctx made it, and recorded it before it was sent.'],
   ['reconstructed', 'An importer derived it from another program’s transcript. What that file does not hold, such as the system prompt, is not known.'],
 ]);

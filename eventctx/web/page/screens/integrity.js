@@ -56,7 +56,7 @@ function checksSection(now) {
 function knownSection(now) {
   const counts = requestsByKnown(now);
   const { additions, missing, floor, untold } = changedOnTheWay(now);
-  return section('How the requests are known',
+  return section('How sure we are of each request',
     h('table', { class: 'known-table' },
       h('caption', { class: 'only-heard', text: 'Requests by how they are known' }),
       h('thead', null, h('tr', null,
@@ -107,7 +107,7 @@ function changesSection(now) {
   const breaks = breaksByReason(now);
   const unknown = ['system', 'tools'].filter((what) => !found.some((one) => one.what === what));
   return section('What changed around the messages',
-    unknown.length === 0 ? null : h('p', { class: 'muted', text: `Not known of any request: ${unknown.map((what) => AROUND_WORDS[what].toLowerCase()).join(', ')}.` }),
+    unknown.length === 0 ? null : h('p', { class: 'muted', text: `Not recorded: ${unknown.map((what) => AROUND_WORDS[what].toLowerCase()).join(', ')}.` }),
     found.length === 0 ? null : h('table', { class: 'changes-table' },
       h('caption', { class: 'only-heard', text: 'Changes of model, system prompt, tools and budget' }),
       h('thead', null, h('tr', null,
@@ -119,7 +119,7 @@ function changesSection(now) {
         h('td', { text: aroundValue(one.before) }),
         h('td', { text: aroundValue(one.after) }))))),
     found.length > CHANGES_SHOWN ? h('p', { class: 'muted', text: `and ${countText(found.length - CHANGES_SHOWN)} more.` }) : null,
-    breaks.length === 0 ? null : h('p', { text: `A request began otherwise than the one before it: ${breaks.map(([reason, count]) => `${reason.replaceAll('_', ' ')} ${countText(count)}×`).join(', ')}.` }));
+    breaks.length === 0 ? null : h('p', { text: `Requests that began differently than the one before, and why: ${breaks.map(([reason, count]) => `${reason.replaceAll('_', ' ')} ${countText(count)}×`).join(', ')}.` }));
 }
 
 /** @param {number | string | null} value */

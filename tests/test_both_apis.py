@@ -233,6 +233,7 @@ async def test_a_store_is_signed_verified_backed_up_and_copied(engine: Any, tmp_
     pem = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8)
     key = ed25519.Ed25519PrivateKey.generate().private_bytes(*pem, serialization.NoEncryption())
     receipt = await got(engine.sign("s", eventctx.signer(key)))
+    await got(engine.note_receipt(receipt))
     assert (await got(engine.verify("s", receipt))).ok
     assert (await got(engine.verify_store())).ok
     assert [one.stream for one in await each(engine.verifications())] == ["s"]

@@ -17,7 +17,7 @@ from eventctx.stores.memory import MemoryStore
 
 SQLITES_HELPERS = {"s.db-wal", "s.db-shm"}
 
-WRITING = {"session", "fork", "link", "erase", "delete", "sign", "close_session"}
+WRITING = {"session", "fork", "link", "erase", "delete", "sign", "close_session", "note_receipt"}
 """The methods of an engine that ask nothing."""
 
 

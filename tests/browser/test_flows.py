@@ -54,12 +54,12 @@ async def test_three_clicks_lead_to_a_result_that_the_model_needed_again(visit: 
 async def test_a_permanent_link_gives_the_same_place_again(visit: Visit, load: Visit) -> None:
     page = await settled(await visit(path_of(DEMO)))
     await page.keyboard.press("Shift+ArrowLeft")
-    await expect(page).to_have_url(re.compile(r"at=591\b"))
+    await expect(page).to_have_url(re.compile(r"at=616\b"))
     where = page.get_by_role("group", name="The request at the cursor")
-    await expect(where).to_contain_text("turn 12, iteration 4")
+    await expect(where).to_contain_text("turn 13, iteration 2")
     again = await settled(await load(page.url))
     there = again.get_by_role("group", name="The request at the cursor")
-    await expect(there).to_contain_text("turn 12, iteration 4")
+    await expect(there).to_contain_text("turn 13, iteration 2")
     assert again.url == page.url
 
 

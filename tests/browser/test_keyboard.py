@@ -60,21 +60,21 @@ async def test_tab_goes_through_a_screen_and_out_and_is_always_seen(
 async def test_arrows_step_through_requests(visit: Visit) -> None:
     page = await settled(await visit(path_of(DEMO)))
     await page.keyboard.press("ArrowLeft")
-    await expect(page).to_have_url(_at(621))
+    await expect(page).to_have_url(_at(623))
     await page.keyboard.press("ArrowLeft")
-    await expect(page).not_to_have_url(_at(621))
+    await expect(page).not_to_have_url(_at(623))
     await page.keyboard.press("ArrowRight")
-    await expect(page).to_have_url(_at(621))
+    await expect(page).to_have_url(_at(623))
 
 
 async def test_shift_and_arrows_step_through_compactions(visit: Visit) -> None:
     page = await settled(await visit(path_of(DEMO)))
     await page.keyboard.press("Shift+ArrowLeft")
-    await expect(page).to_have_url(_at(591))
+    await expect(page).to_have_url(_at(616))
     await page.keyboard.press("Shift+ArrowLeft")
-    await expect(page).to_have_url(_at(490))
+    await expect(page).to_have_url(_at(543))
     await page.keyboard.press("Shift+ArrowRight")
-    await expect(page).to_have_url(_at(591))
+    await expect(page).to_have_url(_at(616))
 
 
 def _at(position: int) -> re.Pattern[str]:

@@ -199,7 +199,7 @@ def test_without_any_session_it_says_where_it_looked(home: Path) -> None:
 
 def test_in_a_pipe_it_prints_help_and_fails(run) -> None:
     done = run()
-    assert done.code == 2 and done.err.startswith("Usage: ") and "Commands:" in done.err
+    assert done.code == 2 and done.err.startswith("Usage: ") and "Bring sessions in:" in done.err
 
 
 def said(store: Path, session: str) -> None:

@@ -38,7 +38,7 @@ def test_a_file_that_holds_its_requests_is_not_said_to_lack_them(run: Any, tmp_p
     store = imported(run, tmp_path, tape.json())
     for command in (["audit", "talk"], ["view", "talk", "--turn", "1.1"], ["why", "talk", 0]):
         out = run(*command, "--store", store).out
-        assert "reconstructed from requests in the imported file" in out
+        assert "rebuilt from requests in the imported file" in out
         assert "Not among these messages: what was sent beside them, such as tool def" in out
         assert "Not in the file" not in out
         assert "does not hold what was sent" not in out

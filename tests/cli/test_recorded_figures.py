@@ -318,7 +318,7 @@ def test_what_is_said_to_be_missing_is_not_in_the_file(recorded: Recorded) -> No
     for session, audit in everything(recorded):
         rows = [row for row in audit["requests"] if row["figures"]["known"] == "reconstructed"]
         text = recorded.text("audit", session)
-        assert ("reconstructed from" in text) == bool(rows), session
+        assert ("rebuilt from" in text) == bool(rows), session
         lines = recorded.lines("log", session, "--type", "context:message_added", "--bodies")
         roles = [one["bodies"][0]["content"].get("role") for one in lines]
         if {"system", "developer"} & set(roles):

@@ -145,7 +145,9 @@ async def test_a_loop_that_a_person_spoke_into_keeps_the_thought_that_it_began_w
 async def test_a_model_with_a_prefix_check_is_sent_no_thinking_behind_a_change() -> None:
     views = await looped(PRESERVED)
     assert thinking_in(views[0]) == ["page 0"]
-    assert [thinking_in(view) for view in at_compactions(views)] == [[], []]
+    compacted = [thinking_in(view) for view in at_compactions(views)]
+    assert len(compacted) > 1
+    assert not any(compacted)
 
 
 @pytest.mark.parametrize(("setting", "kept"), [("keep", True), ("strip", False)])
@@ -185,10 +187,10 @@ async def asking(thinking: Any) -> list[str]:
 
 async def test_what_a_request_says_of_itself_wins_over_the_name_of_its_model() -> None:
     assert await asking({"type": "adaptive"}) == []
-    assert await asking({"type": "enabled", "budget_tokens": 1024}) == ["page 2"]
+    assert await asking({"type": "enabled", "budget_tokens": 1024}) == ["page 1", "page 2"]
     binding = {"prefix_mismatch_behavior": "drop_block"}
-    assert await asking({"type": "adaptive", "block_binding": binding}) == ["page 2"]
-    assert await asking("keep") == ["page 2"]
+    assert await asking({"type": "adaptive", "block_binding": binding}) == ["page 1", "page 2"]
+    assert await asking("keep") == ["page 1", "page 2"]
     with pytest.raises(InvalidSetting, match="thinking: expected"):
         await asking("perhaps")
 

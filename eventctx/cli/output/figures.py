@@ -107,7 +107,7 @@ KNOWN: Final[dict[Known, str]] = {
 """How a request is known."""
 
 _FROM_REQUESTS: Final = (
-    "reconstructed from requests in the imported file, which hold no digest of what was sent"
+    "rebuilt from requests in the imported file, which hold no digest of what was sent"
 )
 """How a request is known whose messages an importer read from a recorded request."""
 

@@ -109,7 +109,8 @@ async def test_tenants_on_one_machine_do_not_see_each_others_names_in_the_book_o
                 await context.add_message({"role": "user", "content": "hello"})
             checked = await engine.verify_store()
             assert checked.ok
-            book = ReceiptBook(engine.receipts_path).entries()
+            path = engine.receipts_path
+        book = ReceiptBook(path).entries()
         return {one.stream for one in checked.sessions}, {one.session for one in book}
 
     assert await written("ann", "a") == ({"a"}, {"a"})

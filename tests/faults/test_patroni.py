@@ -19,7 +19,7 @@ from tests.faults.servers.trials import (
 )
 from tests.faults.workload import Load
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("patroni")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("quorum")]
 
 LOAD = Load(patience=120.0)
 

@@ -48,7 +48,8 @@ def test_an_import_of_a_file_four_times_as_long_takes_no_more_memory(
         path = tmp_path / f"{megabytes}.jsonl"
         write(path, megabytes * MEGABYTE)
         peaks.append(peak_of(path))
-    assert peaks[1] - peaks[0] < 2, peaks
+    # What a process takes varies by half a MiB; an import that held its file would take nine more.
+    assert peaks[1] - peaks[0] < 3, peaks
 
 
 # -- a view on disk ---------------------------------------------------------------------------

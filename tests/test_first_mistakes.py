@@ -245,7 +245,7 @@ async def test_without_a_turn_the_last_request_is_meant() -> None:
         last = await engine.request_view("s")
         assert last == await engine.request_view("s", 2)
         assert last.messages[-1]["content"] == "second"
-        with pytest.raises(InvalidSetting, match="found both"):
+        with pytest.raises(InvalidSetting, match="found turn and position"):
             await engine.request_view("s", 2, position=last.position)
 
 

@@ -29,11 +29,16 @@ _REQUEST: Final = pattern(rf"@({_NUMBER})|({_NUMBER})(?:\.({_NUMBER}))?", re.ASC
 
 
 class RequestName(NamedTuple):
-    """A request as a person names it: turn and iteration, the last of a turn, or a position."""
+    """A request as a person names it: turn and iteration, the last of a turn, or a position.
+
+    ``ordinal`` counts the session's own requests from 1, as the audit lists them. With none of the
+    four it is the present view.
+    """
 
     turn: int | None = None
     iteration: int | None = None
     position: int | None = None
+    ordinal: int | None = None
 
 
 def message_name(number: int) -> str:

@@ -17,13 +17,15 @@ from starlette.routing import Route
 
 from eventctx.errors import EventctxError, InvalidSetting, StreamNotFound
 from eventctx.hooks.result_redactor import ResultRedactor
-from eventctx.log.naming import position_name
+from eventctx.log.naming import RequestName, position_name
 from eventctx.log.store import StreamInfo
 from eventctx.projections.session_sums import SessionSums
 from eventctx.projections.timeline.document import marks
 from eventctx.queries.audit import audit_answer, audit_of
 from eventctx.queries.encoding import encode
 from eventctx.queries.explain_answers import diff_answer, why_answer
+from eventctx.queries.explaining import why
+from eventctx.queries.instruction_reading import instructions_of
 from eventctx.queries.key_frames import figures_of
 from eventctx.queries.read_errors import ReadErrors
 from eventctx.queries.records import RecordAnswer, record_rows, transcript_answer, transcript_of
@@ -233,9 +235,9 @@ class PageAnswers:
         return await self._shown(audit_answer(audit, file.undated))
 
     async def _why(self, request: Request) -> Response:
-        name, which = await self._name(request), request_of(request)._asdict()
+        name, which = await self._name(request), request_of(request)
         number = needed(request, "number")
-        answer = await self._background.ask(lambda reader: reader.why(name, number, **which))
+        answer = await self._background.ask(lambda reader: why(reader.store, name, number, which))
         known = await self._background.ask(lambda reader: figures_of(reader.store, name))
         return await self._shown(why_answer(answer, known.file.undated))
 
@@ -262,8 +264,9 @@ class PageAnswers:
     async def _transcript(self, request: Request) -> Response:
         info = await self._info(session_of(request))
         at, turn = number_of(request, "at"), number_of(request, "turn")
+        named = None if turn is None else RequestName(turn)
         messages = await self._background.ask(
-            lambda reader: transcript_of(reader.store, info, at, turn)
+            lambda reader: transcript_of(reader.store, info, at, named)
         )
         return await self._shown(transcript_answer(messages))
 
@@ -284,10 +287,11 @@ class PageAnswers:
         return await self._shown(await self._background.ask(rows))
 
     async def _instructions(self, request: Request) -> Response:
-        name, which = await self._name(request), request_of(request)._asdict()
-        return await self._shown(
-            await self._background.ask(lambda reader: reader.instructions(name, **which))
+        name, which = await self._name(request), request_of(request)
+        found = await self._background.ask(
+            lambda reader: instructions_of(reader.store, name, which)
         )
+        return await self._shown(found)
 
     async def _verify(self, request: Request) -> Response:
         name = await self._name(request)

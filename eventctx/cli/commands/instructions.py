@@ -10,19 +10,13 @@ import click
 
 from eventctx.cli.output import opening
 from eventctx.cli.output.figures import figures_of, show_known
-from eventctx.cli.output.opening import (
-    demand,
-    message_number,
-    one_request,
-    position,
-    request,
-    session_or_last,
-)
+from eventctx.cli.output.opening import demand, message_number, session_or_last
 from eventctx.cli.output.plain import number, one_line, plural
 from eventctx.cli.output.program import run, spelling
 from eventctx.cli.output.screen import Screen, put_document
 from eventctx.errors import AlreadyTakenBack, InvalidSetting, NoSuchDemand
 from eventctx.log.naming import RequestName, demand_name, message_name, position_name
+from eventctx.queries.instruction_reading import instructions_of
 from eventctx.queries.instructions import HELD, Held, HeldRun, Instruction, Instructions
 
 if TYPE_CHECKING:
@@ -35,10 +29,7 @@ if TYPE_CHECKING:
 @click.command("instructions", short_help="What a person demanded, and what is still told.")
 @click.argument("session", required=False)
 @click.option("--absent", is_flag=True, help="Only those that the model is not told.")
-@click.option(
-    "--turn", type=request, metavar="N[.I]", help="In the last request of turn N, or in N.I."
-)
-@click.option("--position", type=position, metavar="P", help="Instead: in the request at P.")
+@opening.one_request
 @click.option(
     "--take-back",
     type=demand,
@@ -53,8 +44,7 @@ if TYPE_CHECKING:
 def instructions_command(
     session: str | None,
     absent: bool,
-    turn: RequestName | None,
-    position: int | None,
+    name: RequestName,
     take_back: tuple[int, int] | None,
     by: int | None,
     fork: str | None,
@@ -79,16 +69,13 @@ def instructions_command(
     if take_back is not None:
         if session is None:
             raise click.UsageError("--take-back writes to a session: name it.")
-        if absent or turn is not None or position is not None:
+        if absent or name != RequestName():
             raise click.UsageError("--take-back goes with --by and --fork only.")
         _take_back(session, take_back, by, fork, store, as_json)
         return
     if by is not None or fork is not None:
         raise click.UsageError("--by and --fork go with --take-back.")
-    if turn is not None and position is not None:
-        raise click.UsageError("Expected at most one of --turn and --position.")
-    which = one_request(turn, None, position)
-    found, mirror, figures = run(_instructions(session, which, store))
+    found, mirror, figures = run(_instructions(session, name, store))
     if as_json:
         put_document(found)
         return
@@ -101,12 +88,12 @@ def instructions_command(
 
 
 async def _instructions(
-    session: str | None, which: RequestName, store: str | None
+    session: str | None, name: RequestName, store: str | None
 ) -> tuple[Instructions, str | None, Figures]:
     """The answer, the name of the file that the session mirrors (None for one of ours), figures."""
     async with opening.open_reader(store, lists=session is None) as reader:
         info = await session_or_last(reader, session)
-        found = await reader.instructions(info.stream, **which._asdict())
+        found = await instructions_of(reader.store, info.stream, name)
         mirror = await reader.mirror_of(info.stream)
         return found, mirror, await figures_of(reader.store, info.stream)
 

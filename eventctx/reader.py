@@ -28,7 +28,6 @@ from eventctx.errors import InvalidSetting, NotOpened
 from eventctx.hooks.hook_failures import HookFailures, Loss, LossListener
 from eventctx.log.arguments import shown
 from eventctx.log.ids import check_session_id, random_bytes
-from eventctx.log.naming import RequestName
 from eventctx.log.record import Record
 from eventctx.log.store import EventStore, Receipt, StreamInfo
 from eventctx.policies.advisers import Scorer, Summarizer
@@ -41,6 +40,7 @@ from eventctx.stores.receipt_book import ReceiptBook
 
 if TYPE_CHECKING:
     from eventctx.comparison.compare import Comparison
+    from eventctx.log.naming import RequestName
     from eventctx.queries.audit import Audit
     from eventctx.queries.copy_sessions import CopyTarget
     from eventctx.queries.copy_writing import CopyProgress, CopyResult
@@ -210,6 +210,7 @@ class Reader:
         ``allow_damage`` a request with edited messages is returned, as one that is not verified;
         without, it raises LogCorrupted. Raises StreamNotFound, InvalidSetting.
         """
+        from eventctx.log.naming import RequestName
         from eventctx.queries.requests import find_request, request_at
         from eventctx.queries.view import last_request
 
@@ -254,6 +255,7 @@ class Reader:
 
         The request is named as for ``request_view``. Raises StreamNotFound, InvalidSetting.
         """
+        from eventctx.log.naming import RequestName
         from eventctx.queries.explaining import why
 
         check_session_id(session)
@@ -291,6 +293,7 @@ class Reader:
         in a summary, or gone. ``compaction`` counts the applied ones from 1. Raises
         StreamNotFound, InvalidSetting.
         """
+        from eventctx.log.naming import RequestName
         from eventctx.queries.lost.reading import what_left
 
         check_session_id(session)
@@ -314,6 +317,7 @@ class Reader:
         With a request, named as for ``request_view``, the answer goes up to there and is about its
         view; else it is about the present view. Raises StreamNotFound, InvalidSetting.
         """
+        from eventctx.log.naming import RequestName
         from eventctx.queries.instruction_reading import instructions_of
 
         check_session_id(session)
@@ -575,6 +579,8 @@ class Reader:
 
 def _named(given: object, by: str) -> RequestName:
     """The request that a turn, a pair of turn and iteration, or a position means."""
+    from eventctx.log.naming import RequestName
+
     if by not in ("turn", "position"):
         raise InvalidSetting(f"by: expected 'turn' or 'position', found {shown(by)}")
     if by == "position":

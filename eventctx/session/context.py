@@ -33,6 +33,7 @@ from eventctx.session.scope import Scope
 from eventctx.session.settings import Settings, model_of, resolve_budget, said_by_request
 from eventctx.session.transcript import Transcript, TranscriptMark
 from eventctx.session.turns import ProviderCall, Turn
+from eventctx.text import summary_line
 
 if TYPE_CHECKING:
     from eventctx.messages.thinking import ThinkingSetting
@@ -83,6 +84,16 @@ class Context:
         self._additions = HostAdditions(session)
         self._recaller = recaller
         self._observe = observe
+
+    def __repr__(self) -> str:
+        """The session, its last position, the policy and its limit; not what was said."""
+        limit = self.settings.max_tokens
+        return summary_line(
+            f"Context {self.session_id}:",
+            f"{self._session.appends.head + 1:,} records",
+            f"policy {self.policy.name}",
+            None if limit is None else f"{limit:,} tokens",
+        )
 
     @cached_property
     def _requests(self) -> RequestHandler:

@@ -10,7 +10,7 @@ import click
 from eventctx.cli.output import opening
 from eventctx.cli.output.opening import flat, message_numbers, position
 from eventctx.cli.output.program import run
-from eventctx.cli.output.screen import Screen, put_document
+from eventctx.cli.output.screen import Screen, progress, put_document
 from eventctx.errors import InvalidSetting
 from eventctx.log.integrity import Signer, signer
 from eventctx.log.naming import message_name, position_name
@@ -95,7 +95,8 @@ async def _restore(
     async with opening.open_existing(store) as engine:
         info = await opening.find_session(engine.store, session)
         if kinds:
-            messages = (*messages, *await _lost(engine, info.stream, kinds))
+            with progress("Reading"):
+                messages = (*messages, *await _lost(engine, info.stream, kinds))
         if not messages:
             return info.stream, (), ()
         if fork is not None:

@@ -149,7 +149,7 @@ def _is_request(text: str) -> bool:
 async def _diff(
     one: _Named, other: _Named, store: str | None
 ) -> tuple[ViewDiff | SessionsDiff, list[Figures]]:
-    async with opening.open_reader(store) as reader:
+    async with opening.answering(store) as reader:
         found = [await _find(reader.store, *named) for named in (one, other)]
         (first, name), (second, name_in_second) = found
         figures = [await figures_of(reader.store, stream) for stream, _ in dict(found).items()]

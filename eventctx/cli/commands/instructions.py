@@ -16,7 +16,6 @@ from eventctx.cli.output.program import run, spelling
 from eventctx.cli.output.screen import Screen, put_document
 from eventctx.errors import AlreadyTakenBack, InvalidSetting, NoSuchDemand
 from eventctx.log.naming import RequestName, demand_name, message_name, position_name
-from eventctx.queries.instruction_reading import instructions_of
 from eventctx.queries.instructions import HELD, Held, HeldRun, Instruction, Instructions
 
 if TYPE_CHECKING:
@@ -91,7 +90,9 @@ async def _instructions(
     session: str | None, name: RequestName, store: str | None
 ) -> tuple[Instructions, str | None, Figures]:
     """The answer, the name of the file that the session mirrors (None for one of ours), figures."""
-    async with opening.open_reader(store, lists=session is None) as reader:
+    from eventctx.queries.instruction_reading import instructions_of
+
+    async with opening.answering(store, lists=session is None) as reader:
         info = await session_or_last(reader, session)
         found = await instructions_of(reader.store, info.stream, name)
         mirror = await reader.mirror_of(info.stream)

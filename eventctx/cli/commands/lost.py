@@ -84,7 +84,7 @@ async def _lost(
     session: str | None, compaction: int | None, turn: int | None, store: str | None
 ) -> tuple[str, Lost, Figures, Sequence[AuditRow], bool]:
     """Session, answer, figures, the requests of suspected losses, and whether it is a mirror."""
-    async with opening.open_reader(store, lists=session is None) as reader:
+    async with opening.answering(store, lists=session is None) as reader:
         info = await session_or_last(reader, session, "compacted")
         found = await reader.lost(info.stream, compaction=compaction, turn=turn)
         known = await figures_of(reader.store, info.stream)

@@ -90,7 +90,7 @@ async def _transcript(
     store: str | None,
     as_json: bool,
 ) -> None:
-    async with opening.open_reader(store, lists=session is None) as reader:
+    async with opening.answering(store, lists=session is None) as reader:
         info = await session_or_last(reader, session)
         messages = _shown_to(audience, await transcript_of(reader.store, info, at, turn))
     if as_json:
@@ -176,7 +176,7 @@ async def _view(
     store: str | None,
     as_json: bool,
 ) -> None:
-    async with opening.open_reader(store, lists=session is None) as reader:
+    async with opening.answering(store, lists=session is None) as reader:
         info = await session_or_last(reader, session)
         if name == RequestName():
             name = await last_request(reader.store, info.stream)

@@ -17,7 +17,6 @@ from eventctx.log.naming import RequestName, message_name
 from eventctx.projections.figures import Figures
 from eventctx.projections.presence import Presence
 from eventctx.queries.explain_answers import Explanation, why_answer
-from eventctx.queries.explaining import why
 
 
 @click.command("why", short_help="Why a message was in a view, or was not.")
@@ -52,7 +51,9 @@ async def _why(
     session: str, message: int, name: RequestName, store: str | None
 ) -> tuple[Explanation, str | None, Figures]:
     """The answer, the name of the file that the session mirrors (None for one of ours), figures."""
-    async with opening.open_reader(store) as reader:
+    from eventctx.queries.explaining import why
+
+    async with opening.answering(store) as reader:
         info = await opening.find_session(reader.store, session)
         answer = await why(reader.store, info.stream, message, name)
         comes_back = answer.standing.restorable

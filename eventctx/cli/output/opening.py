@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from eventctx.reader import Reader
     from eventctx.session.context import Context
 from eventctx.cli.output.plain import one_line
+from eventctx.cli.output.screen import progress
 from eventctx.log import naming
 from eventctx.log.naming import RequestName
 
@@ -118,6 +119,19 @@ async def open_reader(own: str | None, *, lists: bool = False) -> AsyncIterator[
 
     async with read(_existing(own)) as found:
         yield found
+
+
+@asynccontextmanager
+async def answering(
+    own: str | None, *, lists: bool = False, text: str = "Reading"
+) -> AsyncIterator[Reader]:
+    """A reader, as ``open_reader`` has it, with a progress bar until the answer is there.
+
+    For commands that print after they have asked.
+    """
+    with progress(text):
+        async with open_reader(own, lists=lists) as found:
+            yield found
 
 
 def _existing(own: str | None) -> str:

@@ -41,6 +41,7 @@ from eventctx.stores.receipt_book import ReceiptBook
 if TYPE_CHECKING:
     from eventctx.comparison.compare import Comparison
     from eventctx.log.naming import RequestName
+    from eventctx.policies.named import PolicyName
     from eventctx.queries.audit import Audit
     from eventctx.queries.copy_sessions import CopyTarget
     from eventctx.queries.copy_writing import CopyProgress, CopyResult
@@ -460,7 +461,7 @@ class Reader:
         self,
         session: str,
         *,
-        policy: str | Policy | PolicyFunction | None = None,
+        policy: PolicyName | Policy | PolicyFunction | None = None,
         reason: str | None = None,
         keep: str | None = None,
         force: bool = False,

@@ -593,6 +593,46 @@ def _row(
     return name, EventType(name, payload, 1, family, durable, promise, interceptable, emitted)
 
 
+EventName = Literal[
+    "context:message_added",
+    "context:messages_set",
+    "context:cleared",
+    "context:pinned",
+    "context:unpinned",
+    "context:restored",
+    "context:instruction_withdrawn",
+    "context:erased",
+    "context:set_ignored",
+    "context:system_prompt_set",
+    "context:pre_compact",
+    "context:post_compact",
+    "context:request_prepared",
+    "context:request_content",
+    "context:request_sent",
+    "session:start",
+    "session:fork",
+    "session:linked",
+    "session:taken_over",
+    "session:end",
+    "session:deleted",
+    "session:signed",
+    "prompt:submit",
+    "prompt:complete",
+    "prompt:measured",
+    "plan:start",
+    "plan:end",
+    "provider:request",
+    "provider:response",
+    "provider:error",
+    "tool:pre",
+    "tool:post",
+    "tool:error",
+    "usage:reported",
+    "context:loss_suspected",
+    "import:raw",
+]
+"""The names of all events, for type checkers; those of ``CATALOGUE``."""
+
 CATALOGUE: dict[str, EventType] = dict(
     (
         _row(MessageAdded, "context", True, "once per message; the body equals what was given"),

@@ -97,7 +97,7 @@ class Unpinned(Event, frozen=True, tag="context:unpinned"):
 
 
 class InstructionWithdrawn(Event, frozen=True, tag="context:instruction_withdrawn"):
-    """The demand ``demand`` (from 1) of a person's message ``number`` no longer holds.
+    """The instruction ``demand`` (from 1) of a person's message ``number`` no longer holds.
 
     ``by`` is the message that takes it back. ``said_by`` is who said so.
     """
@@ -431,8 +431,8 @@ class RequestPrepared(Event, frozen=True, tag="context:request_prepared"):
     their bodies this record's. ``reconstructed``: an importer inferred the view. ``tokens`` is the
     ``estimator``'s count of the view, times ``factor``, plus ``reserve`` for the rest of the
     request (system prompt, tool definitions). ``wire``: the request as sent, where the client
-    recorded it. ``demands_absent`` counts a person's demands that the view lacks word by word; None
-    if none was known. ``unbound`` as in ``Plan``: a model cannot read the thinking of another.
+    recorded it. ``demands_absent`` counts a person's instructions that the view lacks word by word;
+    None if none was known. ``unbound`` as in ``Plan``: a model cannot read the thinking of another.
     """
 
     renderer: int
@@ -641,7 +641,7 @@ CATALOGUE: dict[str, EventType] = dict(
         _row(Pinned, "context", True, "holds for every policy"),
         _row(Unpinned, "context", True, "takes effect at the next compaction"),
         _row(Restored, "context", True, "a recorded break of the prefix"),
-        _row(InstructionWithdrawn, "context", True, "at most once per demand; views stay as is"),
+        _row(InstructionWithdrawn, "context", True, "once per instruction at most; views stay"),
         _row(Erased, "context", True, "the chain still verifies"),
         _row(SetIgnored, "context", True, "the transcript is unchanged", emitted=True),
         _row(SystemPromptSet, "context", True, "once per change; precedes every view from then on"),

@@ -88,7 +88,8 @@ def read_demand(text: str) -> tuple[int, int]:
     match = _DEMAND.fullmatch(text.strip())
     if match is None:
         raise InvalidSetting(
-            f"expected a demand such as #6.1 or 6.1, found {shown(text)}; `instructions` lists them"
+            f"expected an instruction such as #6.1 or 6.1, found {shown(text)}; `instructions` "
+            "lists them"
         )
     return int(match[1]), 1 if match[2] is None else int(match[2])
 

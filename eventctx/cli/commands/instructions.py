@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from eventctx.queries.instructions import Instruction, Instructions
 
 
-@click.command("instructions", short_help="What a person demanded, and what is still told.")
+@click.command("instructions", short_help="A person's instructions: is each still sent?")
 @click.argument("session", required=False)
 @click.option("--absent", is_flag=True, help="Only those that the model is not told.")
 @opening.one_request
 @click.option(
     "--take-back",
     type=demand,
-    metavar="DEMAND",
-    help="Record that this demand, such as 12.1, no longer holds.",
+    metavar="INSTRUCTION",
+    help="Record that this instruction, such as 12.1, no longer holds.",
 )
 @click.option(
     "--by", type=message_number, metavar="MESSAGE", help="The message that takes it back."
@@ -50,20 +50,19 @@ def instructions_command(
     store: str | None,
     as_json: bool,
 ) -> None:
-    """List what a person demanded in SESSION, and how the view holds each demand.
+    """List the instructions of a person in SESSION, and how the view holds each.
 
-    A demand is a sentence that asks for or forbids something, told by its form ("never …", "make
-    sure …") in twelve languages; `#12.1` is the first one of message #12. It is in view word by
-    word (verbatim), in the summary or the index word by word, cut from its message, or absent.
+    An instruction is a sentence that asks for or forbids something, told by its form ("never …",
+    "make sure …") in twelve languages; `#12.1` is the first one of message #12. It is in view word
+    by word (verbatim), in the summary or the index word by word, cut from its message, or absent.
     Without options it is about the view as it stands now, without SESSION about the last one used.
     JSON holds all requests.
 
-    A demand is superseded by a later one with the same words and another value ("at most 300",
-    "at most 800"), and then no longer held against a view.
+    An instruction is superseded by a later one with the same words and another value ("at most
+    300", "at most 800"), and then no longer held against a view.
 
-    --take-back writes to the store: a demand that was taken back no longer counts as absent, and a
-    compaction need not keep it. An imported session changes by
-    import alone: use --fork.
+    --take-back writes to the store: an instruction that was taken back no longer counts as absent,
+    and a compaction need not keep it. An imported session changes by import alone: use --fork.
     """
     if take_back is not None:
         if session is None:
@@ -171,11 +170,11 @@ async def _check(engine: Engine, session: str, which: tuple[int, int], by: int |
     one = next((one for one in found if (one.number, one.demand) == which), None)
     if one is None or one.left is not None:
         raise NoSuchDemand(
-            f"{name}: expected a demand of a person in the transcript, found none; "
+            f"{name}: expected an instruction of a person in the transcript, found none; "
             f"`eventctx instructions {session}` lists them"
         )
     if one.taken_back is not None:
-        raise AlreadyTakenBack(f"{name}: expected a demand that holds, found one taken back")
+        raise AlreadyTakenBack(f"{name}: expected an instruction that holds, found one taken back")
     known = {message.number for message in await engine.transcript(session)}
     if by is not None and (by not in known or by <= which[0]):
         raise InvalidSetting(

@@ -174,9 +174,13 @@ class Hooks:
     # -- registration ----------------------------------------------------------------------------
 
     @overload
-    def on(self, name: EventPattern, handler: None = None, *, priority: int = 0) -> Callable[[H], H]: ...
+    def on(
+        self, name: EventPattern, handler: None = None, *, priority: int = 0
+    ) -> Callable[[H], H]: ...
     @overload
-    def on(self, name: EventPattern, handler: Observer, *, priority: int = 0) -> Callable[[], None]: ...
+    def on(
+        self, name: EventPattern, handler: Observer, *, priority: int = 0
+    ) -> Callable[[], None]: ...
 
     def on(
         self, name: EventPattern, handler: Observer | None = None, *, priority: int = 0

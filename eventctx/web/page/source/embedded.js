@@ -48,10 +48,11 @@ export function embeddedSource() {
       writable: false,
     }),
     sessions: async () => [(await opened).row],
-    older: async () => 0,
-    sparklines: async () => {
+    listed: async () => ({ read: 1, sessions: 1, older: 0 }),
+    lost: async () => {
       const { timeline } = await opened;
-      return { [timeline.session]: sparklineOf(timeline) };
+      const { count } = timeline.requests;
+      return { [timeline.session]: count === 0 ? 0 : timeline.wordsOutOfView(count - 1).length };
     },
     timeline: async (name) => {
       const { timeline } = await opened;
@@ -74,20 +75,6 @@ async function openFile() {
   const timeline = Timeline.from(whole);
   if (place.peek().session === null) go({ session: timeline.session }, { replace: true });
   return { timeline, row: sessionRowOf(whole), leftOut: leftOutMessages(whole, timeline) };
-}
-
-/**
- * At most 40 figures, the largest of each stretch, as the server gives them.
- * @param {Timeline} loaded
- */
-function sparklineOf(loaded) {
-  const { count, total } = loaded.requests;
-  const stretches = Math.min(count, 40);
-  const totals = Array.from({ length: stretches }, (_, at) => {
-    const [start, stop] = [at, at + 1].map((edge) => Math.floor((count * edge) / stretches));
-    return Math.max(...total.slice(start, stop));
-  });
-  return { totals, lost: count === 0 ? 0 : loaded.wordsOutOfView(count - 1).length };
 }
 
 /** @param {string} id */
@@ -228,7 +215,8 @@ async function searched(query, timeline, blocks) {
   // Messages with all words are found; where there are none, messages with any of them.
   const most = Math.max(0, ...found.map((one) => one.score));
   const all = found.filter((one) => most < words.length || one.score === words.length);
-  return all.sort((one, other) => other.score - one.score).slice(0, MOST_FOUND);
+  all.sort((one, other) => other.score - one.score);
+  return { found: all.slice(0, MOST_FOUND), total: all.length };
 }
 
 /**

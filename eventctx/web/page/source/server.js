@@ -13,6 +13,8 @@ import { followTimeline } from './following.js';
 /** Sessions whose bodies are kept: one looks at one, or compares two. */
 const MOST_SESSIONS = 2;
 
+const MOST_HITS = 100;
+
 /** @returns {Source} */
 export function serverSource() {
   const decoder = new TimelineDecoder();
@@ -22,8 +24,8 @@ export function serverSource() {
     can: { answers: true, live: true, search: true },
     about: () => fetchJson('/api/about'),
     sessions: () => fetchJson('/api/sessions'),
-    older: async () => (await fetchJson('/api/older')).older,
-    sparklines: () => fetchJson('/api/sparklines'),
+    listed: () => fetchJson('/api/listed'),
+    lost: () => fetchJson('/api/lost'),
     async timeline(name) {
       return Timeline.from(await decoder.decode(sessionPlace(name, 'timeline')));
     },
@@ -31,7 +33,12 @@ export function serverSource() {
     bodies: (name, addresses) => blocksOf(blocks, name).get(addresses),
     answer: (name, question, parameters = {}) =>
       fetchJson(sessionPlace(name, question, parameters)),
-    search: (query, session = null) => fetchJson(`/api/search${queryOf({ q: query, session })}`),
+    async search(query, session) {
+      const asked = queryOf({ q: query, session, limit: MOST_HITS });
+      const found = await fetchJson(`/api/search${asked}`);
+      const counted = found.length === MOST_HITS ? await fetchJson(`/api/matches${asked}`) : null;
+      return { found, total: counted?.matches ?? found.length };
+    },
     async digests(name) {
       return (await fetchJson(sessionPlace(name, 'digests'))).messages;
     },

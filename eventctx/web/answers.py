@@ -25,6 +25,7 @@ from eventctx.queries.explain_answers import diff_answer, why_answer
 from eventctx.queries.key_frames import figures_of
 from eventctx.queries.read_errors import ReadErrors
 from eventctx.queries.records import RecordAnswer, record_rows, transcript_answer, transcript_of
+from eventctx.queries.session_list import ListedSession
 from eventctx.queries.stats import Stats, stats_of
 from eventctx.queries.verify import StoreVerification, verification_answers
 from eventctx.queries.view import view_answer, view_of
@@ -69,6 +70,7 @@ class PageAnswers:
         self._timelines = Timelines(reader.store)
         self._background = BackgroundReader(url)
         self._list = SessionList(reader.store, self._background)
+        self._rows: tuple[list[ListedSession], bytes] = ([], b"[]")
         self._whole: tuple[tuple[str, bytes], bytes] = (("", b""), b"")
 
     async def close(self) -> None:
@@ -136,7 +138,11 @@ class PageAnswers:
         )
 
     async def _sessions(self, request: Request) -> Response:
-        return await self._shown(await self._list.rows())
+        rows = await self._list.rows()
+        if rows != self._rows[0]:  # every page asks every five seconds, mostly for the same
+            reply = await self._shown(rows)
+            self._rows = rows, bytes(reply.body)
+        return Response(self._rows[1], media_type=_JSON)
 
     async def _listed(self, request: Request) -> Response:
         found = self._list

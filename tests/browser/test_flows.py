@@ -24,7 +24,7 @@ DEMO: Final = stores.DEMO
 
 async def test_three_clicks_lead_to_when_it_was_forgotten_and_why(visit: Visit) -> None:
     page = await settled(await visit())
-    await page.get_by_title(stores.CHAT, exact=True).click()
+    await page.get_by_role("table").get_by_title(stores.CHAT, exact=True).click()
     await page.get_by_role("link", name=re.compile("of your messages (is|are) not in view")).click()
     await expect(page.get_by_role("heading", name="not in view").first).to_be_visible()
     card = page.get_by_role("article", name="Message 2", exact=True)
@@ -40,7 +40,7 @@ async def test_three_clicks_lead_to_when_it_was_forgotten_and_why(visit: Visit) 
 
 async def test_three_clicks_lead_to_a_result_that_the_model_needed_again(visit: Visit) -> None:
     page = await settled(await visit())
-    await page.get_by_title(DEMO, exact=True).click()
+    await page.get_by_role("table").get_by_title(DEMO, exact=True).click()
     await page.get_by_role("link", name="Lost", exact=True).click()
     heading = page.get_by_role("heading", name="All of your messages are in view")
     await expect(heading).to_be_visible()

@@ -112,7 +112,7 @@ function header(host) {
     'header',
     { class: 'app-header' },
     home,
-    sessionSwitcher(host),
+    sessionLink(host),
     nav,
     h('span', { class: 'app-space' }),
     liveDot(host),
@@ -141,30 +141,18 @@ function screenLink([screen, word, key], current) {
   );
 }
 
-/**
- * The session that is shown, among the others: a menu of the browser's own.
- * @param {Host} host
- */
-function sessionSwitcher(host) {
-  const select = h('select', { class: 'app-session', 'aria-label': 'Session' });
-  // By number: a name may hold characters that no attribute should.
-  /** @type {string[]} */
-  let names = [];
-  select.addEventListener('change', () => {
-    go({ session: names[Number(select.value)] ?? null, screen: 'session' });
-  });
+/** @param {Host} host */
+function sessionLink(host) {
+  const link = h('a', { class: 'app-session' });
   host.effect(() => {
     const { session } = place.value;
-    select.hidden = session === null;
+    link.hidden = session === null;
     if (session === null) return;
-    names = (sessions.value ?? []).map((row) => row.session);
-    if (!names.includes(session)) names.unshift(session);
-    select.replaceChildren(
-      ...names.map((name, at) => h('option', { value: String(at), text: shownText(labelOf(name, sessions.value)) })),
-    );
-    select.value = String(names.indexOf(session));
+    link.setAttribute('href', linkTo({ screen: 'session', query: '' }));
+    link.textContent = shownText(labelOf(session, sessions.value));
+    link.title = shownText(session);
   });
-  return select;
+  return link;
 }
 
 /** @type {Readonly<Record<string, readonly [word: string, meaning: string]>>} */

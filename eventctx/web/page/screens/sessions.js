@@ -105,7 +105,7 @@ function sessionRow({ row, depth, matches }, known, now) {
     },
     titleCell(row, known[row.session] ?? 0),
     cell('project', folderOf(project ?? ''), project),
-    cell('model', (model ?? '').replace(/^.*\//, ''), model),
+    cell('model', (model ?? '').replace(/^.*\/|[-@](\d{8}|\d{4}-\d\d-\d\d)$/g, ''), model),
     cell('tokens', tokens === null ? '' : shortTokens(tokens, estimated), tokens === null ? null : `${tokensText(tokens, estimated)} tokens in the last request`),
     costCell(row),
     cell('last', row.last === null ? '' : agoText(timeOf(row.last), now), row.last === null ? null : utcText(timeOf(row.last))),
@@ -193,7 +193,7 @@ function columnHeads(host) {
 function filterBar(host) {
   const text = h('input', {
     type: 'search',
-    placeholder: 'Filter by title, project or model',
+    placeholder: 'Title, project or model',
     'aria-label': 'Filter by title, project or model',
     on: { input: () => go({ query: text.value }, { replace: true }) },
   });
@@ -208,7 +208,7 @@ function filterBar(host) {
     'div',
     { class: 'sessions-filters', role: 'search', 'aria-label': 'Sessions' },
     text,
-    filterDay(host, 'from', 'Used from'),
+    filterDay(host, 'from', 'From'),
     filterDay(host, 'to', 'to'),
     filterBox(host, 'compactions', 'Has compactions'),
     filterBox(host, 'lost', 'Has lost words'),

@@ -220,31 +220,15 @@ async function searched(query, timeline, blocks) {
 }
 
 /**
- * The session's row, as a list of sessions has it.
+ * The session's row in a list of one, which leads back to it.
  * @param {any} whole
  * @returns {SessionRow}
  */
-function sessionRowOf(whole) {
-  const known = (/** @type {string} */ name) =>
-    whole.requests.known.filter((/** @type {number} */ one) => whole.legends.known[one] === name).length;
-  const times = [...whole.messages.time, ...whole.requests.time].filter((one) => one > 0);
-  const iso = (/** @type {number | undefined} */ time) => (time ? new Date(time).toISOString() : null);
-  const parent = whole.links.find((/** @type {any} */ one) => one.relation === 'parent');
+function sessionRowOf({ session, records, parent, source_format: format, compactions }) {
+  const unknown = { title: null, project: null, model: null, tokens: null, cost: null, started: null, last: null };
   return {
-    session: whole.session,
-    records: whole.records,
-    messages: whole.messages.position.length,
-    turns: whole.turns.length,
-    requests: whole.requests.position.length,
-    observed: known('observed'),
-    reconstructed: known('reconstructed'),
-    compactions: whole.compactions.filter((/** @type {any} */ one) => one.outcome === 'applied').length,
-    started: iso(times.reduce((one, other) => Math.min(one, other), times[0])),
-    last: iso(times.reduce((one, other) => Math.max(one, other), times[0])),
-    parent: whole.parent?.session ?? null,
-    forked_at: whole.parent?.at ?? null,
-    format: whole.source_format,
-    belongs_to: parent?.session ?? null,
-    link: parent?.kind ?? null,
+    ...unknown, session, records, format, parent: parent?.session ?? null, forked_at: parent?.at ?? null,
+    belongs_to: null, requests: 0, live: false, unpriced: 0,
+    compactions: compactions.filter((/** @type {any} */ one) => one.outcome === 'applied').length,
   };
 }

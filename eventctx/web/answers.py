@@ -34,7 +34,7 @@ from eventctx.search.found import find_messages, found_answers
 from eventctx.stores.location import default_store
 from eventctx.text import without_password
 from eventctx.version import __version__
-from eventctx.web.bodies import messages_at
+from eventctx.web.bodies import demands_of_messages, messages_at
 from eventctx.web.follow import SessionStream, Streams
 from eventctx.web.parameters import (
     addresses_of,
@@ -93,6 +93,7 @@ class PageAnswers:
             "timeline": self._timeline,
             "digests": self._digests,
             "bodies": self._bodies,
+            "demands": self._demands,
             "follow": self._follow,
             "audit": self._audit,
             "why": self._why,
@@ -199,10 +200,17 @@ class PageAnswers:
         return await _sent(lambda: {"messages": [one.hex() for one in marks(state)]})
 
     async def _bodies(self, request: Request) -> Response:
+        return await self._shown(await self._messages(request))
+
+    async def _demands(self, request: Request) -> Response:
+        messages = await self._messages(request)
+        keep = await self._names_in(messages)
+        # Of the texts as they are shown, so that the page finds them there.
+        return await _sent(lambda: demands_of_messages(self._redactor.document(messages, keep)))
+
+    async def _messages(self, request: Request) -> list[dict[str, Any] | None]:
         info = await self._info(session_of(request))
-        return await self._shown(
-            await messages_at(self._reader.store, info.stream, addresses_of(request))
-        )
+        return await messages_at(self._reader.store, info.stream, addresses_of(request))
 
     async def _follow(self, request: Request) -> Response:
         info = await self._info(session_of(request))

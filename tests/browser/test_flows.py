@@ -38,6 +38,12 @@ async def test_three_clicks_lead_to_when_it_was_forgotten_and_why(visit: Visit) 
     await expect(why).to_contain_text("the policy ranked it lower")
 
 
+async def test_what_a_person_demanded_is_marked_in_what_was_lost(visit: Visit) -> None:
+    page = await settled(await visit(path_of(stores.TOLD, "lost")))
+    card = page.get_by_role("article", name="Message 0", exact=True)
+    await expect(card.locator("mark")).to_have_text(stores.DEMAND)
+
+
 async def test_three_clicks_lead_to_a_result_that_the_model_needed_again(visit: Visit) -> None:
     page = await settled(await visit())
     await page.get_by_role("table").get_by_title(DEMO, exact=True).click()

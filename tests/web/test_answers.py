@@ -326,11 +326,22 @@ def secretive(tmp_path: Path) -> Path:
 ALL = [
     "/api/sessions", "/api/stats", "/api/verify", "/api/lost", "/api/search?q=always",
     *[f"/api/s/plain/{one}" for one in (
-        "timeline", "digests", "bodies?at=1.0", "bodies?at=1.0,2.0", "audit", "why?number=0",
+        "timeline", "digests", "bodies?at=1.0", "bodies?at=1.0,2.0", "demands?at=2.0",
+        "audit", "why?number=0",
         "lost", "view?turn=1", "transcript", "log?bodies=1", "instructions", "verify",
         "why?number=77",
     )],
 ]  # fmt: skip
+
+
+def test_demands_are_those_of_the_text_that_is_shown(serving, secretive) -> None:
+    served = serving(secretive)
+    columns = served.get("/api/s/plain/timeline").document["messages"]
+    at = ",".join(f"{one}.0" for one in columns["position"])
+    found = served.get(f"/api/s/plain/demands?at={at}").document
+    assert [len(one) for one in found] == columns["demands"] == [1, 0]
+    shown = served.get(f"/api/s/plain/bodies?at={at}").document[0]["content"]
+    assert found[0] == [shown]
 
 
 def test_secrets_are_redacted_in_every_answer(serving, secretive) -> None:

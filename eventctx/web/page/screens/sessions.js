@@ -145,7 +145,7 @@ function titleCell(row, out) {
       { href: linkTo({ session: row.session, screen: 'session' }), title: shownText(row.session), 'data-row-focus': true },
       h('span', { class: 'listed-name', text: shownText(titleOf(row)) }),
       ' ',
-      h('span', { class: 'listed-facts' }, factsOfSession(row).map((fact) => h('span', { text: shownText(fact) }))),
+      h('span', { class: 'listed-facts', text: shownText(factsOfSession(row)) }),
     ),
     row.live ? h('span', { class: 'badge good' }, icon('live'), ' live') : null,
     out === 0 ? null : h(
@@ -157,7 +157,7 @@ function titleCell(row, out) {
   );
 }
 
-/** What else is worth knowing of a session. @param {SessionRow} row @returns {string[]} */
+/** What else is worth knowing of a session, in a line. @param {SessionRow} row */
 function factsOfSession(row) {
   const part = row.link === 'branch' ? 'branch' : row.link === 'transcript' ? 'lines' : 'subagent';
   const whence = row.forked_at === null ? '' : ` at @${row.forked_at}`;
@@ -169,7 +169,7 @@ function factsOfSession(row) {
     row.format ?? 'eventctx',
     knownAs(row),
     row.compactions === 0 ? '' : counted(row.compactions, 'compaction'),
-  ].filter((fact) => fact !== '');
+  ].filter((fact) => fact !== '').join(' · ');
 }
 
 /** @param {Host} host */

@@ -13,6 +13,7 @@ import { foundIn, wordsOfQuery } from './searching.js';
 /** @typedef {import('./source.js').SessionRow} SessionRow */
 /** @typedef {import('./source.js').BodyAddress} BodyAddress */
 /** @typedef {import('./source.js').StoredMessage} StoredMessage */
+/** @typedef {{body: StoredMessage, demands: string[]}} HeldBody */
 /** @typedef {{version: string, reveal: boolean, structure: boolean}} AboutFile */
 
 /** Blocks that stay decoded. Each holds about 2 MB of text, unless one message is longer. */
@@ -31,8 +32,8 @@ export function embeddedSource() {
   async function bodies(_name, addresses) {
     const { leftOut } = await opened;
     const found = addresses.map(async (address) => {
-      const body = await blocks.find(address);
-      return body === undefined ? leftOut(address) : body;
+      const held = await blocks.find(address);
+      return held === undefined ? leftOut(address) : held.body;
     });
     return Promise.all(found);
   }
@@ -61,6 +62,8 @@ export function embeddedSource() {
     },
     follow: () => () => {},
     bodies,
+    demands: (_name, addresses) =>
+      Promise.all(addresses.map(async (address) => (await blocks.find(address))?.demands ?? [])),
     answer: async () => {
       throw new Error('A file holds no answer to this: ask the command line of the store.');
     },
@@ -88,13 +91,13 @@ class BlockShelf {
   constructor(elements) {
     this.elements = [...elements];
     this.firsts = this.elements.map((one) => addressOf(one.getAttribute('data-first') ?? ''));
-    /** @type {Map<number, Promise<Map<string, StoredMessage>>>} */
+    /** @type {Map<number, Promise<Map<string, HeldBody>>>} */
     this.decoded = new Map();
   }
 
   /**
    * @param {BodyAddress} address
-   * @returns {Promise<StoredMessage | undefined>} undefined: the file does not hold it
+   * @returns {Promise<HeldBody | undefined>} undefined: the file does not hold it
    */
   async find(address) {
     let low = 0;
@@ -138,12 +141,12 @@ function isBehind(one, other) {
 
 /**
  * @param {Element | undefined} element
- * @returns {Promise<Map<string, StoredMessage>>}
+ * @returns {Promise<Map<string, HeldBody>>}
  */
 async function decodedBlock(element) {
-  /** @type {[number, number, StoredMessage][]} */
+  /** @type {[number, number, StoredMessage, string[] | undefined][]} */
   const rows = await unpacked(element?.textContent ?? '');
-  return new Map(rows.map(([position, index, body]) => [`${position}.${index}`, body]));
+  return new Map(rows.map(([position, index, body, demands = []]) => [`${position}.${index}`, { body, demands }]));
 }
 
 /**
@@ -197,7 +200,7 @@ async function searched(query, timeline, blocks) {
   const { position, index, time, count } = timeline.messages;
   for (let number = 0; words.length > 0 && number < count; number += 1) {
     const address = { position: position[number] ?? -1, index: index[number] ?? 0 };
-    const message = await blocks.find(address);
+    const message = (await blocks.find(address))?.body;
     const match = message ? foundIn(message, words) : null;
     if (match === null) continue;
     found.push({

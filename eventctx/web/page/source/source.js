@@ -46,6 +46,7 @@
  *   timeline(name: string): Promise<Timeline>,
  *   follow(timeline: Timeline, onState: (state: FollowState) => void): () => void,
  *   bodies(name: string, addresses: BodyAddress[]): Promise<StoredMessage[]>,
+ *   demands(name: string, addresses: BodyAddress[]): Promise<string[][]>,
  *   answer(name: string, question: string, parameters?: Record<string, unknown>): Promise<any>,
  *   search(query: string, session: string | null): Promise<Found>,
  *   digests(name: string): Promise<string[]>,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from pathlib import Path
 from typing import Final
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import BrowserContext, Route, expect
 
 import eventctx
 from tests.browser import stores
@@ -125,6 +126,25 @@ async def test_the_list_of_sessions_is_filtered(visit: Visit) -> None:
     await page.get_by_role("searchbox").or_(page.get_by_role("textbox")).first.fill("another way")
     await expect(page.get_by_role("link", name=stores.FORK)).to_be_visible()
     await expect(page.get_by_role("link", name=re.compile("^50 megabytes|halves"))).to_have_count(0)
+
+
+async def test_the_list_says_how_far_it_is_while_it_is_made(
+    visit: Visit, context: BrowserContext
+) -> None:
+    await settled(await visit())  # the server has made a list before
+    page = await context.new_page()
+    told = asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        await told.wait()
+        await route.continue_()
+
+    await page.route("**/api/sessions", hold)
+    await page.goto("/")
+    await expect(page.get_by_text(re.compile(r"^Reading \d+ of \d+ sessions …$"))).to_be_visible()
+    told.set()
+    await expect(page.get_by_role("table")).to_be_visible()
+    await page.close()
 
 
 async def test_the_list_is_sorted_by_a_column_and_the_order_stays_in_the_address(

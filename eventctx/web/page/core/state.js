@@ -128,15 +128,19 @@ export function notify(text, { isError = false } = {}) {
 export function startState(from) {
   source = from;
   void from.about().then((about) => (named = about.option), () => {});
-  void loadSessions();
+  if (place.peek().session === null) void loadSessions();
   effect(() => {
     const { session } = place.value;
     return untracked(() => openSession(session));
   });
 }
 
+let isReadingSessions = false;
+
 /** Reads the list of sessions again. */
 export async function loadSessions() {
+  if (isReadingSessions) return;
+  isReadingSessions = true;
   const look = async () => void (listing.value = await source.listed());
   const isFirst = sessions.peek() === null;
   const timer = isFirst ? setInterval(() => void look().catch(() => {}), PROGRESS_MS) : undefined;
@@ -149,6 +153,7 @@ export async function loadSessions() {
     notify(`The sessions cannot be read: ${messageOf(error)}`, { isError: true });
   } finally {
     clearInterval(timer);
+    isReadingSessions = false;
   }
 }
 
@@ -168,7 +173,10 @@ function openSession(name) {
     connection.value = 'off';
     marks.value = { a: null, b: null };
   });
-  if (name !== null) void loadTimeline(name);
+  // The session first: in a large store its first list takes the engine's time for seconds.
+  void (name === null ? Promise.resolve() : loadTimeline(name)).then(() => {
+    if (sessions.peek() === null) void loadSessions();
+  });
 }
 
 /** @param {string} name */

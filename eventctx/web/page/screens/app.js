@@ -67,7 +67,7 @@ function showScreen(main) {
   if (session !== null && problem.value !== null) {
     main.replaceChildren(problemBox(session, problem.value));
   } else if (isReading) {
-    main.replaceChildren(h('p', { class: 'loading', text: `Reading ${shownText(session)} …` }));
+    main.replaceChildren(h('p', { class: 'loading', text: `Reading ${shownText(labelOf(session, sessions.value))} …` }));
   } else if (shown?.localName !== ELEMENTS[screen] || shown.hasAttribute('data-session') !== (session !== null)) {
     const hadFocus = main.contains(document.activeElement);
     main.replaceChildren(h(ELEMENTS[screen], { 'data-session': session !== null }));

@@ -58,8 +58,15 @@ function whoText(hit, timeline) {
   const turn = timeline?.messages.turn[hit.number] ?? -1;
   const when = String(hit.time ?? '').slice(0, 16).replace('T', ' ');
   const kind = timeline?.messages.kind[hit.number];
-  const who = kind === undefined ? (ROLE_WORDS[hit.role] ?? hit.role) : KIND_OF_HIT[kind];
+  const who = kind === undefined ? roleWord(hit) : KIND_OF_HIT[kind];
   return [who, turn > 0 ? `turn ${turn}` : '', when === '' ? '' : `${when} UTC`].filter(Boolean).join(' · ');
+}
+
+/** Anthropic's results are in the user's role. @param {SearchHit} hit @returns {string} */
+function roleWord({ role, message }) {
+  const parts = Array.isArray(message?.content) ? message.content : [];
+  const isResult = parts.some((/** @type {any} */ part) => part?.type === 'tool_result');
+  return ROLE_WORDS[isResult ? 'tool' : role] ?? role;
 }
 
 /**

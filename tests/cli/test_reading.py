@@ -429,3 +429,11 @@ def test_diff_of_two_sessions_says_what_only_one_has(run, store):
     assert (found["first_session"], found["second_session"]) == ("work", "other")
     text = run("diff", "work:3.1", "other", "--store", store).out
     assert "only in work" in text and "never added to other" in text
+
+
+def test_a_search_says_how_many_messages_match_beyond_those_shown(run, store):
+    every = run("search", "file", "--limit", 100, "--store", store)
+    total = len(run("search", "file", "--limit", 100, "--json", "--store", store).document)
+    assert every.out.splitlines()[-1] == f"{total} messages"
+    some = run("search", "file", "--limit", 3, "--store", store)
+    assert some.out.splitlines()[-1] == f"The best 3 of {total} messages; --limit shows more."

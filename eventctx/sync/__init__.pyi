@@ -24,6 +24,7 @@ from eventctx.messages.thinking import ThinkingSetting
 from eventctx.messages.tokens import Tokenizer
 from eventctx.policies.advisers import Scorer, Summarizer
 from eventctx.policies.policy import Policy, PolicyFunction
+from eventctx.queries.atif.export import AtifExport
 from eventctx.queries.audit import Audit
 from eventctx.queries.copy_writing import CopyProgress, CopyResult
 from eventctx.queries.explain_answers import Explanation, ViewDiff
@@ -120,6 +121,7 @@ class Engine:
         *,
         progress: CopyProgress | None = None,
     ) -> CopyResult: ...
+    def export_atif(self, session: str, path: str | os.PathLike[str]) -> AtifExport: ...
     def dry_run(
         self,
         session: str,

@@ -44,11 +44,13 @@ class Exported(HTMLParser):
         self.timeline: dict[str, Any] = unpacked(timeline) if packed else json.loads(timeline)
         self.style, self.script = unpacked(self.parts["page"])
         self.about: dict[str, Any] = json.loads(self.parts["export"])
-        self.bodies: dict[Address, Any] = {
-            (position, index): body
-            for _, _, data in self.blocks
-            for position, index, body in unpacked(data)
-        }
+        self.bodies: dict[Address, Any] = {}
+        self.demands: dict[Address, list[str]] = {}
+        for _, _, data in self.blocks:
+            for position, index, body, *demands in unpacked(data):
+                self.bodies[position, index] = body
+                if demands:
+                    (self.demands[position, index],) = demands
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)

@@ -138,7 +138,7 @@ def search_command(
 async def _found(query: str, session: str | None, limit: int, store: str | None) -> Found:
     from eventctx.search.found import find_messages
 
-    async with opening.open_reader(store, lists=True) as reader:
+    async with opening.answering(store, lists=True, text="Searching") as reader:
         name = None
         if session is not None:
             name = (await opening.find_session(reader.store, session)).stream

@@ -16,7 +16,7 @@ import msgspec
 from eventctx.hooks.result_redactor import ResultRedactor
 from eventctx.log.store import Address, EventStore
 from eventctx.projections.timeline.columns import Document
-from eventctx.web.bodies import messages_at
+from eventctx.web.bodies import demands_of_messages, messages_at
 from eventctx.web.export.cut import HeldContents
 
 BLOCK: Final = 256
@@ -46,16 +46,33 @@ def addresses(document: Document, shown: HeldContents) -> list[Address]:
     return sorted(found)
 
 
+def demanding(document: Document) -> frozenset[Address]:
+    """Where the messages lie in which a person demands something."""
+    messages = document["messages"]
+    columns = (messages["position"], messages["index"], messages["demands"])
+    return frozenset(Address(at, index) for at, index, count in zip(*columns, strict=True) if count)
+
+
 async def blocks(
-    store: EventStore, session: str, places: Sequence[Address], redactor: ResultRedactor
+    store: EventStore,
+    session: str,
+    places: Sequence[Address],
+    with_demands: frozenset[Address],
+    redactor: ResultRedactor,
 ) -> AsyncIterator[BodyBlock]:
-    """The bodies at these places, in blocks; in place of a damaged one stands what is wrong."""
+    """The bodies at these places, in blocks, some with their demands.
+
+    In place of a damaged one is what is wrong.
+    """
     block: list[tuple[Address, bytes]] = []
     size = 0
     for start in range(0, len(places), BLOCK):
         wanted = places[start : start + BLOCK]
         for place, message in zip(wanted, await messages_at(store, session, wanted), strict=True):
-            data = msgspec.json.encode(redactor.document(message))
+            shown = redactor.document(message)
+            data = msgspec.json.encode(shown)
+            if place in with_demands:
+                data += b"," + msgspec.json.encode(demands_of_messages([shown])[0])
             if block and (len(block) == BLOCK or size + len(data) > BLOCK_BYTES):
                 yield _packed(block)
                 block, size = [], 0

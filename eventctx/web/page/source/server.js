@@ -8,30 +8,38 @@ import { fetchJson, fetchText, TimelineDecoder } from './decoding.js';
 import { followTimeline } from './following.js';
 
 /** @import { FollowPort } from './following.js' */
-/** @import { Source, StoredMessage } from './source.js' */
+/** @import { Source } from './source.js' */
 
-/** Sessions whose bodies are kept: one looks at one, or compares two. */
-const MOST_SESSIONS = 2;
+/** Bodies and demands of two sessions are kept: one looks at one, or compares two. */
+const MOST_KEPT_BLOCKS = 4;
+
+const MOST_HITS = 100;
 
 /** @returns {Source} */
 export function serverSource() {
   const decoder = new TimelineDecoder();
-  /** @type {Map<string, BodyBlocks>} */
+  /** @type {Map<string, BodyBlocks<any>>} */
   const blocks = new Map();
   return {
     can: { answers: true, live: true, search: true },
     about: () => fetchJson('/api/about'),
     sessions: () => fetchJson('/api/sessions'),
-    older: async () => (await fetchJson('/api/older')).older,
-    sparklines: () => fetchJson('/api/sparklines'),
+    listed: () => fetchJson('/api/listed'),
+    lost: () => fetchJson('/api/lost'),
     async timeline(name) {
       return Timeline.from(await decoder.decode(sessionPlace(name, 'timeline')));
     },
     follow: (timeline, onState) => followTimeline(timeline, serverPort(timeline.session), onState),
-    bodies: (name, addresses) => blocksOf(blocks, name).get(addresses),
+    bodies: (name, addresses) => blocksOf(blocks, name, 'bodies').get(addresses),
+    demands: (name, addresses) => blocksOf(blocks, name, 'demands').get(addresses),
     answer: (name, question, parameters = {}) =>
       fetchJson(sessionPlace(name, question, parameters)),
-    search: (query, session = null) => fetchJson(`/api/search${queryOf({ q: query, session })}`),
+    async search(query, session) {
+      const asked = queryOf({ q: query, session, limit: MOST_HITS });
+      const found = await fetchJson(`/api/search${asked}`);
+      const counted = found.length === MOST_HITS ? await fetchJson(`/api/matches${asked}`) : null;
+      return { found, total: counted?.matches ?? found.length };
+    },
     async digests(name) {
       return (await fetchJson(sessionPlace(name, 'digests'))).messages;
     },
@@ -73,27 +81,29 @@ function serverPort(session) {
 }
 
 /**
- * @param {Map<string, BodyBlocks>} blocks
+ * @param {Map<string, BodyBlocks<any>>} blocks
  * @param {string} name
+ * @param {'bodies' | 'demands'} what
  */
-function blocksOf(blocks, name) {
-  const known = blocks.get(name) ?? new BodyBlocks((addresses) => askBodies(name, addresses));
-  blocks.delete(name);
-  blocks.set(name, known);
+function blocksOf(blocks, name, what) {
+  const place = sessionPlace(name, what);
+  const known = blocks.get(place) ?? new BodyBlocks((addresses) => askBlock(place, addresses));
+  blocks.delete(place);
+  blocks.set(place, known);
   for (const [oldest] of blocks) {
-    if (blocks.size <= MOST_SESSIONS) break;
+    if (blocks.size <= MOST_KEPT_BLOCKS) break;
     blocks.delete(oldest);
   }
   return known;
 }
 
 /**
- * @param {string} name
+ * @param {string} place
  * @param {string[]} addresses
- * @returns {Promise<{messages: StoredMessage[], size: number}>}
+ * @returns {Promise<{messages: any[], size: number}>}
  */
-async function askBodies(name, addresses) {
+async function askBlock(place, addresses) {
   // Commas and points need no escapes, and 64 addresses stay short.
-  const text = await fetchText(`${sessionPlace(name, 'bodies')}?at=${addresses.join(',')}`);
+  const text = await fetchText(`${place}?at=${addresses.join(',')}`);
   return { messages: JSON.parse(text), size: text.length };
 }

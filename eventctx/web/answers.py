@@ -48,10 +48,14 @@ from eventctx.web.parameters import (
     session_of,
 )
 from eventctx.web.reading import BackgroundReader, NewestSessions, SessionPicture, session_picture
+from eventctx.web.renderer import Renderer
 from eventctx.web.store_file import StoreFile
 from eventctx.web.timelines import Timelines
 
 _HITS: Final = 100
+
+_RENDERING: Final = 10.0
+"""Seconds for the texts of one question; what is left then is shown as it was written."""
 
 Answer = Callable[[Request], Awaitable[Response]]
 
@@ -72,6 +76,7 @@ class PageAnswers:
         self._timelines = Timelines(reader.store)
         self._background = BackgroundReader(url)
         self._newest = NewestSessions(reader.store)
+        self._renderer = Renderer()
         self._sums: dict[str, SessionSums] = {}
         self._whole: tuple[tuple[str, bytes], bytes] = (("", b""), b"")
         self._pictures: dict[str, tuple[bytes, SessionPicture]] = {}
@@ -79,6 +84,7 @@ class PageAnswers:
     async def close(self) -> None:
         """End what answers questions."""
         await self._background.close()
+        await self._renderer.close()
 
     def routes(self) -> list[Route]:
         """All routes below ``/api``."""
@@ -95,6 +101,7 @@ class PageAnswers:
             "timeline": self._timeline,
             "digests": self._digests,
             "bodies": self._bodies,
+            "rendered": self._rendered,
             "follow": self._follow,
             "audit": self._audit,
             "why": self._why,
@@ -214,6 +221,15 @@ class PageAnswers:
         return await self._shown(
             await messages_at(self._reader.store, info.stream, addresses_of(request))
         )
+
+    async def _rendered(self, request: Request) -> Response:
+        info = await self._info(session_of(request))
+        found = await messages_at(self._reader.store, info.stream, addresses_of(request))
+        keep = await self._names_in(found)
+        # Redacted first: a tree then holds what the text holds, and is found by it.
+        shown = await asyncio.to_thread(self._redactor.document, found, keep)
+        trees = await self._renderer.messages(shown, _RENDERING)
+        return await _sent(lambda: trees)
 
     async def _follow(self, request: Request) -> Response:
         info = await self._info(session_of(request))

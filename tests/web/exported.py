@@ -44,11 +44,9 @@ class Exported(HTMLParser):
         self.timeline: dict[str, Any] = unpacked(timeline) if packed else json.loads(timeline)
         self.style, self.script = unpacked(self.parts["page"])
         self.about: dict[str, Any] = json.loads(self.parts["export"])
-        self.bodies: dict[Address, Any] = {
-            (position, index): body
-            for _, _, data in self.blocks
-            for position, index, body in unpacked(data)
-        }
+        rows = [row for _, _, data in self.blocks for row in unpacked(data)]
+        self.bodies: dict[Address, Any] = {(row[0], row[1]): row[2] for row in rows}
+        self.trees: dict[Address, Any] = {(row[0], row[1]): row[3] for row in rows if len(row) > 3}
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)

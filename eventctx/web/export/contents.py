@@ -1,5 +1,7 @@
 """The contents of messages in a file: blocks of bodies, each compressed by itself.
 
+A body whose texts have markup is followed by their trees, which compress well next to them.
+
 A page decodes a block when one of its messages is first seen, so a large file opens as fast as a
 small one. A block ends after 256 bodies, or earlier where they are long.
 """
@@ -18,6 +20,7 @@ from eventctx.log.store import Address, EventStore
 from eventctx.projections.timeline.columns import Document
 from eventctx.web.bodies import messages_at
 from eventctx.web.export.cut import HeldContents
+from eventctx.web.renderer import Renderer
 
 BLOCK: Final = 256
 BLOCK_BYTES: Final = 2 * 2**20
@@ -47,7 +50,11 @@ def addresses(document: Document, shown: HeldContents) -> list[Address]:
 
 
 async def blocks(
-    store: EventStore, session: str, places: Sequence[Address], redactor: ResultRedactor
+    store: EventStore,
+    session: str,
+    places: Sequence[Address],
+    redactor: ResultRedactor,
+    renderer: Renderer,
 ) -> AsyncIterator[BodyBlock]:
     """The bodies at these places, in blocks; in place of a damaged one stands what is wrong."""
     block: list[tuple[Address, bytes]] = []
@@ -55,7 +62,10 @@ async def blocks(
     for start in range(0, len(places), BLOCK):
         wanted = places[start : start + BLOCK]
         for place, message in zip(wanted, await messages_at(store, session, wanted), strict=True):
-            data = msgspec.json.encode(redactor.document(message))
+            shown = redactor.document(message)
+            data = msgspec.json.encode(shown)
+            if trees := await renderer.message(shown):
+                data += b"," + msgspec.json.encode(trees)
             if block and (len(block) == BLOCK or size + len(data) > BLOCK_BYTES):
                 yield _packed(block)
                 block, size = [], 0

@@ -19,6 +19,7 @@ from eventctx.web.export.contents import BodyBlock, addresses, blocks, packed
 from eventctx.web.export.cut import cut_to_turns, everything
 from eventctx.web.export.shell import shell
 from eventctx.web.export.structure import structure_of
+from eventctx.web.renderer import Renderer
 
 _ESCAPES: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
@@ -91,10 +92,14 @@ async def write_file(
         written += file.write(part)
     known = marks[: len(document["messages"]["position"])]
     written += file.write(_packed_json("digests", [one.hex() for one in known]))
-    async for block in blocks(store, session, places, redactor):
-        written += file.write(_block(block))
-        done += block.bodies
-        report(done)
+    renderer = Renderer()
+    try:
+        async for block in blocks(store, session, places, redactor, renderer):
+            written += file.write(_block(block))
+            done += block.bodies
+            report(done)
+    finally:
+        await renderer.close()
     return written + file.write(shell().end.encode())
 
 

@@ -13,6 +13,8 @@ import { foundIn, wordsOfQuery } from './searching.js';
 /** @typedef {import('./source.js').SessionRow} SessionRow */
 /** @typedef {import('./source.js').BodyAddress} BodyAddress */
 /** @typedef {import('./source.js').StoredMessage} StoredMessage */
+/** @typedef {import('./source.js').RenderedTexts} RenderedTexts */
+/** @typedef {[position: number, index: number, body: StoredMessage, texts?: RenderedTexts]} StoredRow */
 /** @typedef {{version: string, reveal: boolean, structure: boolean}} AboutFile */
 
 /** Blocks that stay decoded. Each holds about 2 MB of text, unless one message is longer. */
@@ -31,10 +33,15 @@ export function embeddedSource() {
   async function bodies(_name, addresses) {
     const { leftOut } = await opened;
     const found = addresses.map(async (address) => {
-      const body = await blocks.find(address);
-      return body === undefined ? leftOut(address) : body;
+      const row = await blocks.find(address);
+      return row === undefined ? leftOut(address) : row[2];
     });
     return Promise.all(found);
+  }
+
+  /** @type {Source['rendered']} */
+  async function rendered(_name, addresses) {
+    return Promise.all(addresses.map(async (address) => (await blocks.find(address))?.[3] ?? []));
   }
 
   return {
@@ -60,6 +67,7 @@ export function embeddedSource() {
     },
     follow: () => () => {},
     bodies,
+    rendered,
     answer: async () => {
       throw new Error('A file holds no answer to this: ask the command line of the store.');
     },
@@ -101,13 +109,13 @@ class BlockShelf {
   constructor(elements) {
     this.elements = [...elements];
     this.firsts = this.elements.map((one) => addressOf(one.getAttribute('data-first') ?? ''));
-    /** @type {Map<number, Promise<Map<string, StoredMessage>>>} */
+    /** @type {Map<number, Promise<Map<string, StoredRow>>>} */
     this.decoded = new Map();
   }
 
   /**
    * @param {BodyAddress} address
-   * @returns {Promise<StoredMessage | undefined>} undefined: the file does not hold it
+   * @returns {Promise<StoredRow | undefined>} undefined: the file does not hold it
    */
   async find(address) {
     let low = 0;
@@ -151,12 +159,12 @@ function isBehind(one, other) {
 
 /**
  * @param {Element | undefined} element
- * @returns {Promise<Map<string, StoredMessage>>}
+ * @returns {Promise<Map<string, StoredRow>>}
  */
 async function decodedBlock(element) {
-  /** @type {[number, number, StoredMessage][]} */
+  /** @type {StoredRow[]} */
   const rows = await unpacked(element?.textContent ?? '');
-  return new Map(rows.map(([position, index, body]) => [`${position}.${index}`, body]));
+  return new Map(rows.map((row) => [`${row[0]}.${row[1]}`, row]));
 }
 
 /**
@@ -210,7 +218,7 @@ async function searched(query, timeline, blocks) {
   const { position, index, time, count } = timeline.messages;
   for (let number = 0; words.length > 0 && number < count; number += 1) {
     const address = { position: position[number] ?? -1, index: index[number] ?? 0 };
-    const message = await blocks.find(address);
+    const message = (await blocks.find(address))?.[2];
     const match = message ? foundIn(message, words) : null;
     if (match === null) continue;
     found.push({

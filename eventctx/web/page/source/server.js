@@ -29,6 +29,7 @@ export function serverSource() {
     },
     follow: (timeline, onState) => followTimeline(timeline, serverPort(timeline.session), onState),
     bodies: (name, addresses) => blocksOf(blocks, name).get(addresses),
+    rendered: (name, addresses) => fetchJson(bodiesPlace(name, 'rendered', addresses.map(({ position, index }) => `${position}.${index}`))),
     answer: (name, question, parameters = {}) =>
       fetchJson(sessionPlace(name, question, parameters)),
     search: (query, session = null) => fetchJson(`/api/search${queryOf({ q: query, session })}`),
@@ -93,7 +94,16 @@ function blocksOf(blocks, name) {
  * @returns {Promise<{messages: StoredMessage[], size: number}>}
  */
 async function askBodies(name, addresses) {
-  // Commas and points need no escapes, and 64 addresses stay short.
-  const text = await fetchText(`${sessionPlace(name, 'bodies')}?at=${addresses.join(',')}`);
+  const text = await fetchText(bodiesPlace(name, 'bodies', addresses));
   return { messages: JSON.parse(text), size: text.length };
+}
+
+/**
+ * @param {string} name
+ * @param {'bodies' | 'rendered'} what
+ * @param {string[]} addresses
+ */
+function bodiesPlace(name, what, addresses) {
+  // Commas and points need no escapes, and 64 addresses stay short.
+  return `${sessionPlace(name, what)}?at=${addresses.join(',')}`;
 }

@@ -114,9 +114,14 @@ def test_digests_are_one_mark_for_each_message(served) -> None:
     assert all(mark.startswith(b"m".hex()) and len(mark) == 66 for mark in marks)
 
 
-def test_a_text_with_markup_comes_as_a_tree_of_its_redacted_form(serving, tmp_path) -> None:
+def test_redacted_texts_come_with_their_trees_and_demands(serving, tmp_path) -> None:
     path = tmp_path / "markup.db"
-    contents = [f"**write** to {MAIL}", "plain", [{"type": "text", "text": "`a`"}]]
+    contents = [
+        f"**write** to {MAIL}",
+        "plain",
+        [{"type": "text", "text": "`a`"}],
+        "Never touch main.py. Thanks!",
+    ]
 
     async def made() -> None:
         async with eventctx.open(path) as engine:
@@ -126,13 +131,14 @@ def test_a_text_with_markup_comes_as_a_tree_of_its_redacted_form(serving, tmp_pa
 
     asyncio.run(made())
     served = serving(path)
-    found = served.get("/api/s/s/rendered?at=1.0,2.0,3.0").document
+    found = served.get("/api/s/s/rendered?at=1.0,2.0,3.0,4.0").document
     words = served.get("/api/s/s/bodies?at=1.0").document[0]["content"].removeprefix("**write**")
     assert MAIL not in words
     assert found == [
-        [[["content"], [["p", {}, [["strong", {}, ["write"]], words]]]]],
-        [],
-        [[["content", 0, "text"], [["p", {}, [["code", {}, ["a"]]]]]]],
+        {"trees": [[["content"], [["p", {}, [["strong", {}, ["write"]], words]]]]]},
+        {},
+        {"trees": [[["content", 0, "text"], [["p", {}, [["code", {}, ["a"]]]]]]]},
+        {"demands": ["Never touch main.py."]},
     ]
 
 

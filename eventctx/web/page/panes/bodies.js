@@ -18,7 +18,7 @@ const MOST_REMEMBERED = 2000;
 /** @typedef {{element: HTMLElement, address: BodyAddress, show: ShowBody, wantsTrees: boolean}} WaitingBody */
 
 // A text that is there is not held back longer for its markup.
-const WAIT_FOR_TREES_MS = 250;
+const WAIT_FOR_TREES_MS = 600;
 
 /** @type {TextTrees} */
 const NO_TREES = new Map();
@@ -128,7 +128,7 @@ function showWith(session, { element, address, show }, trees) {
  */
 function treesByText(message, texts) {
   const textAt = (/** @type {(string|number)[]} */ place) => place.reduce((value, key) => value?.[key], message);
-  return new Map((texts ?? []).map(([place, tree]) => [String(textAt(place)), tree]));
+  return new Map((texts?.trees ?? []).map(([place, tree]) => [String(textAt(place)), tree]));
 }
 
 /**

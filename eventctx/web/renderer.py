@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import sha256
+from math import inf
 from typing import Any, BinaryIO, Final
 
 import msgspec
@@ -50,11 +51,17 @@ class Rendered(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Renderer:
-    """Renders messages. The child starts with the first text that needs it."""
+    """Renders messages. The child starts with the first text that needs it.
 
-    def __init__(self, *, most: int = MOST_TEXT, limit: float = LIMIT) -> None:
+    After ``most_slow`` texts that took too long no more are tried: a file is made in bounded time.
+    """
+
+    def __init__(
+        self, *, most: int = MOST_TEXT, limit: float = LIMIT, most_slow: float = inf
+    ) -> None:
         self._most = most
         self._limit = limit
+        self._most_slow = most_slow
         self._child: asyncio.subprocess.Process | None = None
         self._one_at_a_time = asyncio.Lock()
         self._too_slow: set[bytes] = set()
@@ -94,7 +101,7 @@ class Renderer:
             return None
         mark = sha256(data).digest()
         async with self._one_at_a_time:
-            if mark in self._too_slow:
+            if mark in self._too_slow or len(self._too_slow) >= self._most_slow:
                 return None
             try:
                 async with asyncio.timeout(self._limit):

@@ -273,6 +273,22 @@ async def test_the_charts_shrink_to_a_strip_which_a_reload_keeps(page: Page) -> 
     await expect(page.locator("ctx-river")).to_be_visible()
 
 
+async def test_a_border_is_dragged_and_a_reload_keeps_it(page: Page) -> None:
+    border = page.get_by_role("separator", name="Size of what was sent")
+    sent = page.locator("#panel-sent")
+    before = await sent.evaluate("panel => panel.offsetWidth")
+    box = await border.bounding_box()
+    assert box is not None
+    await page.mouse.move(box["x"], box["y"] + 50)
+    await page.mouse.down()
+    await page.mouse.move(box["x"] - 100, box["y"] + 50)
+    await page.mouse.up()
+    assert await sent.evaluate("panel => panel.offsetWidth") == before + 100
+    await page.reload()
+    await settled(page)
+    assert await sent.evaluate("panel => panel.offsetWidth") == before + 100
+
+
 async def test_a_tab_opens_the_details_and_shuts_them(page: Page) -> None:
     panel = page.locator("#drawer-panel")
     await expect(panel).to_be_hidden()

@@ -92,6 +92,16 @@ async def test_a_text_that_takes_too_long_is_left_and_the_next_is_rendered() -> 
         await renderer.close()
 
 
+async def test_after_some_slow_texts_no_more_are_tried() -> None:
+    renderer = Renderer(limit=0, most_slow=1)
+    try:
+        assert await renderer.message({"role": "user", "content": "**a** b"}) == Rendered()
+        renderer._limit = 30
+        assert await renderer.message({"role": "user", "content": "*another*"}) == Rendered()
+    finally:
+        await renderer.close()
+
+
 async def test_a_child_that_dies_costs_one_text_its_markup(renderer: Renderer) -> None:
     assert trees(await renderer.message({"role": "user", "content": "**a** b"}))
     assert renderer._child is not None

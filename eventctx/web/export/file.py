@@ -23,6 +23,9 @@ from eventctx.web.renderer import Renderer
 
 _ESCAPES: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
+_MOST_SLOW: Final = 8
+"""Texts whose markup may take too long: those of a session that was written to be slow."""
+
 _ALONE: Final = (
     "If this stays, the session cannot be shown: the file is not whole, or this browser is too old "
     "or runs no scripts."
@@ -92,7 +95,7 @@ async def write_file(
         written += file.write(part)
     known = marks[: len(document["messages"]["position"])]
     written += file.write(_packed_json("digests", [one.hex() for one in known]))
-    renderer = Renderer()
+    renderer = Renderer(most_slow=_MOST_SLOW)
     try:
         async for block in blocks(store, session, places, redactor, renderer):
             written += file.write(_block(block))

@@ -54,9 +54,6 @@ from eventctx.web.timelines import Timelines
 
 _HITS: Final = 100
 
-_RENDERING: Final = 10.0
-"""Seconds for the texts of one question; what is left then is shown as it was written."""
-
 Answer = Callable[[Request], Awaitable[Response]]
 
 
@@ -226,10 +223,10 @@ class PageAnswers:
         info = await self._info(session_of(request))
         found = await messages_at(self._reader.store, info.stream, addresses_of(request))
         keep = await self._names_in(found)
-        # Redacted first: a tree then holds what the text holds, and is found by it.
+        # Redacted first: a tree then holds what its text holds.
         shown = await asyncio.to_thread(self._redactor.document, found, keep)
-        trees = await self._renderer.messages(shown, _RENDERING)
-        return await _sent(lambda: trees)
+        rendered = await self._renderer.messages(shown)
+        return await _sent(lambda: rendered)
 
     async def _follow(self, request: Request) -> Response:
         info = await self._info(session_of(request))

@@ -27,6 +27,9 @@ MOST_TEXT: Final = 200_000
 LIMIT: Final = 5.0
 """Seconds that a text may take."""
 
+LIMIT_TOGETHER: Final = 10.0
+"""Seconds that the messages of one question may take."""
+
 _SIZE: Final = 4
 """Bytes that give the length of what comes after them."""
 
@@ -81,8 +84,10 @@ class Renderer:
         demands = await asyncio.to_thread(demands_in, message) if spoken else ()
         return Rendered(tuple(found), demands)
 
-    async def messages(self, messages: Sequence[Any], within: float) -> list[Rendered | None]:
-        """Those of several; of messages that would take more than ``within`` seconds, none."""
+    async def messages(
+        self, messages: Sequence[Any], within: float = LIMIT_TOGETHER
+    ) -> list[Rendered | None]:
+        """Several in their order; None for those that would begin after ``within`` seconds."""
         loop = asyncio.get_running_loop()
         end = loop.time() + within
         return [await self.message(one) if loop.time() < end else None for one in messages]

@@ -1,8 +1,8 @@
-"""What a page cannot read in a message by itself: the markup of its texts, a person's demands.
+"""What a page shows of texts with markup: trees, made in a process of their own.
 
-The trees are made in a process of their own. Patterns of a lexer may take minutes for a text that
-was written for it, and no thread of this process would run meanwhile. So a child reads the texts;
-one that takes too long is ended with its text, which then is shown as it was written.
+Patterns of a lexer may take minutes for a text that was written for it, and no thread of this
+process would run meanwhile. So a child reads the texts; one that takes too long is ended with its
+text, which then is shown as it was written.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
-from eventctx.messages.demands import demands_in
 from eventctx.messages.parts import SEALED, read_parts
 
 MOST_TEXT: Final = 200_000
@@ -41,16 +40,8 @@ _MARKUP: Final = re.compile(
 )
 """Without any of these a text reads the same as it was written."""
 
-
-class Rendered(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is known of the texts of a message; without a field where there is nothing to say.
-
-    ``trees`` are the place of each text that has one, and the JSON of the tree's children;
-    ``demands`` the sentences of a person that ask for or forbid something, as they are written.
-    """
-
-    trees: tuple[tuple[tuple[str | int, ...], msgspec.Raw], ...] = ()
-    demands: tuple[str, ...] = ()
+Rendered = list[tuple[list[str | int], msgspec.Raw]]
+"""Of a message: the place of each text that has a tree, and the JSON of the tree's children."""
 
 
 class Renderer:
@@ -70,19 +61,17 @@ class Renderer:
         self._too_slow: set[bytes] = set()
 
     async def message(self, message: Any) -> Rendered | None:
-        """What is known of a message's texts; None for what is no message, or was erased."""
+        """The trees of a message's texts; None for what is no message, or was erased."""
         if not isinstance(message, dict):
             return None
-        found = []
+        found: Rendered = []
         for part in read_parts(message):
             if part.kind not in _WORDS or part.type in SEALED or not isinstance(part.value, str):
                 continue
             tree = await self._tree(part.value)
             if tree is not None:
-                found.append((part.place, tree))
-        spoken = message.get("role") == "user"
-        demands = await asyncio.to_thread(demands_in, message) if spoken else ()
-        return Rendered(tuple(found), demands)
+                found.append((list(part.place), tree))
+        return found
 
     async def messages(
         self, messages: Sequence[Any], within: float = LIMIT_TOGETHER

@@ -46,7 +46,7 @@ class Exported(HTMLParser):
         self.about: dict[str, Any] = json.loads(self.parts["export"])
         rows = [row for _, _, data in self.blocks for row in unpacked(data)]
         self.bodies: dict[Address, Any] = {(row[0], row[1]): row[2] for row in rows}
-        self.known: dict[Address, Any] = {(row[0], row[1]): row[3] for row in rows if len(row) > 3}
+        self.trees: dict[Address, Any] = {(row[0], row[1]): row[3] for row in rows if len(row) > 3}
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)

@@ -114,14 +114,9 @@ def test_digests_are_one_mark_for_each_message(served) -> None:
     assert all(mark.startswith(b"m".hex()) and len(mark) == 66 for mark in marks)
 
 
-def test_redacted_texts_come_with_their_trees_and_demands(serving, tmp_path) -> None:
+def test_a_text_with_markup_comes_as_a_tree_of_its_redacted_form(serving, tmp_path) -> None:
     path = tmp_path / "markup.db"
-    contents = [
-        f"**write** to {MAIL}",
-        "plain",
-        [{"type": "text", "text": "`a`"}],
-        "Never touch main.py. Thanks!",
-    ]
+    contents = [f"**write** to {MAIL}", "plain", [{"type": "text", "text": "`a`"}]]
 
     async def made() -> None:
         async with eventctx.open(path) as engine:
@@ -131,14 +126,13 @@ def test_redacted_texts_come_with_their_trees_and_demands(serving, tmp_path) -> 
 
     asyncio.run(made())
     served = serving(path)
-    found = served.get("/api/s/s/rendered?at=1.0,2.0,3.0,4.0").document
+    found = served.get("/api/s/s/rendered?at=1.0,2.0,3.0").document
     words = served.get("/api/s/s/bodies?at=1.0").document[0]["content"].removeprefix("**write**")
     assert MAIL not in words
     assert found == [
-        {"trees": [[["content"], [["p", {}, [["strong", {}, ["write"]], words]]]]]},
-        {},
-        {"trees": [[["content", 0, "text"], [["p", {}, [["code", {}, ["a"]]]]]]]},
-        {"demands": ["Never touch main.py."]},
+        [[["content"], [["p", {}, [["strong", {}, ["write"]], words]]]]],
+        [],
+        [[["content", 0, "text"], [["p", {}, [["code", {}, ["a"]]]]]]],
     ]
 
 

@@ -24,8 +24,7 @@ async def renderer() -> AsyncIterator[Renderer]:
 
 def trees(found: Rendered | None) -> Any:
     assert found is not None
-    assert found.demands == ()
-    return [(list(place), json.loads(bytes(tree))) for place, tree in found.trees]
+    return [(place, json.loads(bytes(tree))) for place, tree in found]
 
 
 BOLD = [["p", {}, [["strong", {}, ["a"]], " b"]]]
@@ -47,19 +46,12 @@ async def test_each_text_with_markup_has_a_tree_at_its_place(renderer: Renderer)
     ]
 
 
-async def test_what_a_person_demands_is_told_as_it_is_written(renderer: Renderer) -> None:
-    text = "Hello there. Never touch main.py! Must it be so?"
-    demands = ("Never touch main.py!",)
-    assert await renderer.message({"role": "user", "content": text}) == Rendered(demands=demands)
-    assert await renderer.message({"role": "assistant", "content": "Never do it."}) == Rendered()
-
-
 async def test_results_and_sealed_thinking_are_not_read(renderer: Renderer) -> None:
     result = {"type": "tool_result", "tool_use_id": "c", "content": "**a** b"}
     sealed = {"type": "redacted_thinking", "data": "**a** b"}
-    assert await renderer.message({"role": "user", "content": [result]}) == Rendered()
-    assert await renderer.message({"role": "assistant", "content": [sealed]}) == Rendered()
-    assert await renderer.message({"role": "tool", "content": "**a** b"}) == Rendered()
+    assert await renderer.message({"role": "user", "content": [result]}) == []
+    assert await renderer.message({"role": "assistant", "content": [sealed]}) == []
+    assert await renderer.message({"role": "tool", "content": "**a** b"}) == []
 
 
 @pytest.mark.parametrize("nothing", [None, "text", ["text"]])
@@ -68,13 +60,13 @@ async def test_what_is_no_message_has_no_texts(renderer: Renderer, nothing: Any)
 
 
 async def test_half_of_a_surrogate_pair_is_no_text_to_render(renderer: Renderer) -> None:
-    assert await renderer.message({"role": "user", "content": "**\ud83d**"}) == Rendered()
+    assert await renderer.message({"role": "user", "content": "**\ud83d**"}) == []
 
 
 async def test_a_long_text_is_left_as_it_is() -> None:
     renderer = Renderer(most=10)
     try:
-        assert await renderer.message({"role": "user", "content": "**a** b and more"}) == Rendered()
+        assert await renderer.message({"role": "user", "content": "**a** b and more"}) == []
         assert trees(await renderer.message({"role": "user", "content": "**a** b"}))
     finally:
         await renderer.close()
@@ -83,10 +75,10 @@ async def test_a_long_text_is_left_as_it_is() -> None:
 async def test_a_text_that_takes_too_long_is_left_and_the_next_is_rendered() -> None:
     renderer = Renderer(limit=0)
     try:
-        assert await renderer.message({"role": "user", "content": "**a** b"}) == Rendered()
+        assert await renderer.message({"role": "user", "content": "**a** b"}) == []
         renderer._limit = 30
         # It is known by now, and is not tried again.
-        assert await renderer.message({"role": "user", "content": "**a** b"}) == Rendered()
+        assert await renderer.message({"role": "user", "content": "**a** b"}) == []
         assert trees(await renderer.message({"role": "user", "content": "**a** b "}))
     finally:
         await renderer.close()
@@ -95,9 +87,9 @@ async def test_a_text_that_takes_too_long_is_left_and_the_next_is_rendered() -> 
 async def test_after_some_slow_texts_no_more_are_tried() -> None:
     renderer = Renderer(limit=0, most_slow=1)
     try:
-        assert await renderer.message({"role": "user", "content": "**a** b"}) == Rendered()
+        assert await renderer.message({"role": "user", "content": "**a** b"}) == []
         renderer._limit = 30
-        assert await renderer.message({"role": "user", "content": "*another*"}) == Rendered()
+        assert await renderer.message({"role": "user", "content": "*another*"}) == []
     finally:
         await renderer.close()
 
@@ -107,7 +99,7 @@ async def test_a_child_that_dies_costs_one_text_its_markup(renderer: Renderer) -
     assert renderer._child is not None
     renderer._child.kill()
     await renderer._child.wait()
-    assert await renderer.message({"role": "user", "content": "*c*"}) == Rendered()
+    assert await renderer.message({"role": "user", "content": "*c*"}) == []
     assert trees(await renderer.message({"role": "user", "content": "**a** b"}))
 
 

@@ -1,7 +1,6 @@
 """The contents of messages in a file: blocks of bodies, each compressed by itself.
 
-A body is followed by what the page cannot read in its texts: their markup, a person's demands. They
-repeat words of the body, so they compress well next to it.
+A body whose texts have markup is followed by their trees, which compress well next to them.
 
 A page decodes a block when one of its messages is first seen, so a large file opens as fast as a
 small one. A block ends after 256 bodies, or earlier where they are long.
@@ -65,9 +64,8 @@ async def blocks(
         for place, message in zip(wanted, await messages_at(store, session, wanted), strict=True):
             shown = redactor.document(message)
             data = msgspec.json.encode(shown)
-            known = await renderer.message(shown)
-            if known is not None and (known.trees or known.demands):
-                data += b"," + msgspec.json.encode(known)
+            if trees := await renderer.message(shown):
+                data += b"," + msgspec.json.encode(trees)
             if block and (len(block) == BLOCK or size + len(data) > BLOCK_BYTES):
                 yield _packed(block)
                 block, size = [], 0

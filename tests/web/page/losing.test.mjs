@@ -6,9 +6,9 @@ import {
 } from '../../../eventctx/web/page/integrity/known-requests.js';
 import { checkViews } from '../../../eventctx/web/page/integrity/view-check.js';
 import { restoreCommand } from '../../../eventctx/web/page/lost/lost-card.js';
+import { demandsOfText, markedPieces } from '../../../eventctx/web/page/lost/demands.js';
 import { lostRows } from '../../../eventctx/web/page/lost/lost-rows.js';
 import { keptInSummary, reasonText } from '../../../eventctx/web/page/lost/lost-words.js';
-import { markedPieces } from '../../../eventctx/web/page/lost/spoken-text.js';
 import { shellQuoted } from '../../../eventctx/web/page/parts/command-line.js';
 import { firstRequestWith, requestsOfHits } from '../../../eventctx/web/page/search/hits-in-requests.js';
 import { hitPieces, searchTexts } from '../../../eventctx/web/page/search/text-search.js';
@@ -78,8 +78,9 @@ test('a demand is kept by a summary only if its words stand there, whatever the 
 });
 
 test('demands are marked where they stand, and the pieces are the text', () => {
-  const text = 'Hello there.\n- Never touch main.py. It is nice.\nYou must test it.';
-  const demands = ['Never touch main.py.', 'You must test it.'];
+  const text = 'Hello there.\n- Never touch main.py. It is nice.\n```\nnever run this at all\n```\nYou must test it.';
+  const demands = demandsOfText(text);
+  assert.deepEqual(demands, ['Never touch main.py.', 'You must test it.']);
   const pieces = markedPieces(text, demands);
   assert.equal(pieces.map((piece) => piece.text).join(''), text);
   assert.deepEqual(pieces.filter(({ demand }) => demand).map((piece) => piece.text), demands);

@@ -10,7 +10,6 @@ import { checkedImageType, imageData } from '../../../eventctx/web/page/panes/im
 import { injectedPieces } from '../../../eventctx/web/page/panes/injected.js';
 import { runsOfNumbers, runsText } from '../../../eventctx/web/page/panes/message-head.js';
 import { argumentsLine, messageLine } from '../../../eventctx/web/page/panes/message-line.js';
-import { roleOfMessage } from '../../../eventctx/web/page/panes/message-parts.js';
 import { compactionEffect } from '../../../eventctx/web/page/panes/plan-runs.js';
 import { rowOfMessage, sentRows } from '../../../eventctx/web/page/panes/sent-rows.js';
 import { suggestedMessage } from '../../../eventctx/web/page/panes/suggested.js';
@@ -207,14 +206,4 @@ test('a document is found wherever its dialect keeps it', () => {
   for (const none of [null, {}, 'x', { source: { type: 'url', url: 'https://a.example/b' } }, { file: { file_id: 'f' } }]) {
     assert.equal(documentContents(none), null);
   }
-});
-
-test('results are a tool\'s, also where a dialect has the user send them', () => {
-  const result = { type: 'tool_result', tool_use_id: 'c', content: 'one' };
-  assert.equal(roleOfMessage({ role: 'user', content: [result, result] }), 'tool');
-  assert.equal(roleOfMessage({ role: 'tool', tool_call_id: 'c', content: 'one' }), 'tool');
-  assert.equal(roleOfMessage({ type: 'function_call_output', call_id: 'c', output: 'one' }), 'tool');
-  assert.equal(roleOfMessage({ role: 'user', content: [result, { type: 'text', text: 'Go on.' }] }), 'user');
-  assert.equal(roleOfMessage({ role: 'assistant', content: 'one' }), 'assistant');
-  for (const none of [null, undefined, {}, 'x']) assert.equal(roleOfMessage(none), '');
 });

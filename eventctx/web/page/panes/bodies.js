@@ -128,7 +128,7 @@ function showWith(session, { element, address, show }, trees) {
  */
 function treesByText(message, texts) {
   const textAt = (/** @type {(string|number)[]} */ place) => place.reduce((value, key) => value?.[key], message);
-  return new Map((texts?.trees ?? []).map(([place, tree]) => [String(textAt(place)), tree]));
+  return new Map((texts ?? []).map(([place, tree]) => [String(textAt(place)), tree]));
 }
 
 /**

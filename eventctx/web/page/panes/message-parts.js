@@ -29,16 +29,6 @@ export function readMessageParts(message) {
 }
 
 /**
- * The role of a message, by what it holds: results are a tool's, also where a dialect has the user send them.
- * @param {any} message
- * @returns {string}
- */
-export function roleOfMessage(message) {
-  const parts = readMessageParts(message);
-  return parts.length > 0 && parts.every((one) => one.kind === 'result') ? 'tool' : String(message?.role ?? '');
-}
-
-/**
  * The parts of a result's content; blocks of types that no result has are `other`.
  * @param {MessagePart} part
  * @returns {MessagePart[]}

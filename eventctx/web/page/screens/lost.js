@@ -85,7 +85,9 @@ function leadNodes(now, request, rows) {
  * @param {number} from
  */
 function showCards(now, rows, cards, from) {
-  const made = rows.slice(from, from + CARDS_AT_ONCE).map((row) => lostCard(now, row));
+  const bodies = (/** @type {{position: number, index: number}[]} */ places) =>
+    source.bodies(now.session, places);
+  const made = rows.slice(from, from + CARDS_AT_ONCE).map((row) => lostCard(now, row, bodies));
   if (from === 0) cards.replaceChildren(...made);
   else cards.append(...made);
   const left = rows.length - from - made.length;

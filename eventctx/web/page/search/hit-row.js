@@ -1,7 +1,6 @@
 /** One message that a search found, and whether the model is sent it at the cursor. */
 
 import { h } from '../core/element.js';
-import { roleOfMessage } from '../panes/message-parts.js';
 import { standingMark } from '../parts/standing.js';
 import { firstLine } from '../parts/text.js';
 import { linkTo } from '../core/place.js';
@@ -59,6 +58,6 @@ function whoText(hit, timeline) {
   const turn = timeline?.messages.turn[hit.number] ?? -1;
   const when = String(hit.time ?? '').slice(0, 16).replace('T', ' ');
   const kind = timeline?.messages.kind[hit.number];
-  const who = kind === undefined ? (ROLE_WORDS[roleOfMessage(hit.message)] ?? hit.role) : KIND_OF_HIT[kind];
+  const who = kind === undefined ? (ROLE_WORDS[hit.role] ?? hit.role) : KIND_OF_HIT[kind];
   return [who, turn > 0 ? `turn ${turn}` : '', when === '' ? '' : `${when} UTC`].filter(Boolean).join(' · ');
 }

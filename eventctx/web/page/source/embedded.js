@@ -41,7 +41,7 @@ export function embeddedSource() {
 
   /** @type {Source['rendered']} */
   async function rendered(_name, addresses) {
-    return Promise.all(addresses.map(async (address) => (await blocks.find(address))?.[3] ?? null));
+    return Promise.all(addresses.map(async (address) => (await blocks.find(address))?.[3] ?? []));
   }
 
   return {

@@ -8,7 +8,7 @@ import { fetchJson, fetchText, TimelineDecoder } from './decoding.js';
 import { followTimeline } from './following.js';
 
 /** @import { FollowPort } from './following.js' */
-/** @import { Source } from './source.js' */
+/** @import { Source, StoredMessage } from './source.js' */
 
 /** Sessions whose bodies are kept: one looks at one, or compares two. */
 const MOST_SESSIONS = 2;
@@ -18,8 +18,6 @@ export function serverSource() {
   const decoder = new TimelineDecoder();
   /** @type {Map<string, BodyBlocks>} */
   const blocks = new Map();
-  /** @type {Map<string, BodyBlocks>} */
-  const texts = new Map();
   return {
     can: { answers: true, live: true, search: true },
     about: () => fetchJson('/api/about'),
@@ -30,8 +28,8 @@ export function serverSource() {
       return Timeline.from(await decoder.decode(sessionPlace(name, 'timeline')));
     },
     follow: (timeline, onState) => followTimeline(timeline, serverPort(timeline.session), onState),
-    bodies: (name, addresses) => blocksOf(blocks, name, 'bodies').get(addresses),
-    rendered: (name, addresses) => blocksOf(texts, name, 'rendered').get(addresses),
+    bodies: (name, addresses) => blocksOf(blocks, name).get(addresses),
+    rendered: (name, addresses) => fetchJson(bodiesPlace(name, 'rendered', addresses.map(({ position, index }) => `${position}.${index}`))),
     answer: (name, question, parameters = {}) =>
       fetchJson(sessionPlace(name, question, parameters)),
     search: (query, session = null) => fetchJson(`/api/search${queryOf({ q: query, session })}`),
@@ -78,10 +76,9 @@ function serverPort(session) {
 /**
  * @param {Map<string, BodyBlocks>} blocks
  * @param {string} name
- * @param {'bodies' | 'rendered'} what
  */
-function blocksOf(blocks, name, what) {
-  const known = blocks.get(name) ?? new BodyBlocks((addresses) => askBodies(name, what, addresses));
+function blocksOf(blocks, name) {
+  const known = blocks.get(name) ?? new BodyBlocks((addresses) => askBodies(name, addresses));
   blocks.delete(name);
   blocks.set(name, known);
   for (const [oldest] of blocks) {
@@ -93,12 +90,20 @@ function blocksOf(blocks, name, what) {
 
 /**
  * @param {string} name
+ * @param {string[]} addresses
+ * @returns {Promise<{messages: StoredMessage[], size: number}>}
+ */
+async function askBodies(name, addresses) {
+  const text = await fetchText(bodiesPlace(name, 'bodies', addresses));
+  return { messages: JSON.parse(text), size: text.length };
+}
+
+/**
+ * @param {string} name
  * @param {'bodies' | 'rendered'} what
  * @param {string[]} addresses
- * @returns {Promise<{messages: any[], size: number}>}
  */
-async function askBodies(name, what, addresses) {
+function bodiesPlace(name, what, addresses) {
   // Commas and points need no escapes, and 64 addresses stay short.
-  const text = await fetchText(`${sessionPlace(name, what)}?at=${addresses.join(',')}`);
-  return { messages: JSON.parse(text), size: text.length };
+  return `${sessionPlace(name, what)}?at=${addresses.join(',')}`;
 }

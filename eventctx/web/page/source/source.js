@@ -21,8 +21,8 @@
  * @typedef {Record<string, any> | null} StoredMessage
  */
 
-/** Of the texts of a message: the place of each that has markup, with its tree, and a person's demands.
- * @typedef {{trees?: [place: (string | number)[], tree: any[]][], demands?: string[]} | null} RenderedTexts
+/** The texts of a message that have markup: the place of each in the message, and its tree.
+ * @typedef {[place: (string | number)[], tree: any[]][] | null} RenderedTexts
  */
 
 /** @typedef {{version: string, reveal: boolean, live: boolean, store: string, option: string | null, writable: boolean}} About */

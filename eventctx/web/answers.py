@@ -214,19 +214,19 @@ class PageAnswers:
         return await _sent(lambda: {"messages": [one.hex() for one in marks(state)]})
 
     async def _bodies(self, request: Request) -> Response:
-        info = await self._info(session_of(request))
-        return await self._shown(
-            await messages_at(self._reader.store, info.stream, addresses_of(request))
-        )
+        return await self._shown(await self._messages(request))
 
     async def _rendered(self, request: Request) -> Response:
-        info = await self._info(session_of(request))
-        found = await messages_at(self._reader.store, info.stream, addresses_of(request))
-        keep = await self._names_in(found)
+        messages = await self._messages(request)
+        keep = await self._names_in(messages)
         # Redacted first: a tree then holds what its text holds.
-        shown = await asyncio.to_thread(self._redactor.document, found, keep)
+        shown = await asyncio.to_thread(self._redactor.document, messages, keep)
         rendered = await self._renderer.messages(shown)
         return await _sent(lambda: rendered)
+
+    async def _messages(self, request: Request) -> list[dict[str, Any] | None]:
+        info = await self._info(session_of(request))
+        return await messages_at(self._reader.store, info.stream, addresses_of(request))
 
     async def _follow(self, request: Request) -> Response:
         info = await self._info(session_of(request))

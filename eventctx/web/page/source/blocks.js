@@ -8,19 +8,15 @@
 
 import { MOST_BODIES } from './source.js';
 
-/** @import { BodyAddress, StoredMessage } from './source.js' */
+/** @import { BodyAddress } from './source.js' */
 
 /** Characters of JSON: about 32 MB in memory. */
 const MOST_KEPT = 16_000_000;
 
-/**
- * @typedef {{message: StoredMessage, size: number}} KeptBody
- * @typedef {{resolve: (body: StoredMessage) => void, reject: (error: unknown) => void}} Waiting
- */
-
+/** @template T what is asked for of each body, such as its message */
 export class BodyBlocks {
   /**
-   * @param {(addresses: string[]) => Promise<{messages: StoredMessage[], size: number}>} ask answers
+   * @param {(addresses: string[]) => Promise<{messages: T[], size: number}>} ask answers
    *   for addresses `position.index`, in order, with the size of the answer in characters
    * @param {number} [most] how many characters are kept
    */
@@ -28,17 +24,17 @@ export class BodyBlocks {
     this.ask = ask;
     this.most = most;
     this.size = 0;
-    /** @type {Map<string, KeptBody>} in the order of use, the oldest first */
+    /** @type {Map<string, {message: T, size: number}>} in the order of use, the oldest first */
     this.kept = new Map();
-    /** @type {Map<string, Promise<StoredMessage>>} asked for and not there yet */
+    /** @type {Map<string, Promise<T>>} asked for and not there yet */
     this.coming = new Map();
-    /** @type {Map<string, Waiting>} to be asked for with the next block */
+    /** @type {Map<string, {resolve: (body: T) => void, reject: (error: unknown) => void}>} to be asked for with the next block */
     this.waiting = new Map();
   }
 
   /**
    * @param {BodyAddress[]} addresses
-   * @returns {Promise<StoredMessage[]>} in the same order
+   * @returns {Promise<T[]>} in the same order
    */
   get(addresses) {
     return Promise.all(addresses.map(({ position, index }) => this.one(`${position}.${index}`)));
@@ -46,7 +42,7 @@ export class BodyBlocks {
 
   /**
    * @param {string} address
-   * @returns {Promise<StoredMessage>}
+   * @returns {Promise<T>}
    */
   one(address) {
     const kept = this.kept.get(address);
@@ -59,7 +55,7 @@ export class BodyBlocks {
     if (coming) return coming;
     // All rows that are drawn together ask before this runs.
     if (this.waiting.size === 0) queueMicrotask(() => this.send());
-    /** @type {Promise<StoredMessage>} */
+    /** @type {Promise<T>} */
     const asked = new Promise((resolve, reject) => this.waiting.set(address, { resolve, reject }));
     this.coming.set(address, asked);
     return asked;
@@ -73,7 +69,7 @@ export class BodyBlocks {
     }
   }
 
-  /** @param {[string, Waiting][]} block */
+  /** @param {[string, {resolve: (body: T) => void, reject: (error: unknown) => void}][]} block */
   async load(block) {
     try {
       const { messages, size } = await this.ask(block.map(([address]) => address));
@@ -91,7 +87,7 @@ export class BodyBlocks {
 
   /**
    * @param {string} address
-   * @param {StoredMessage} message
+   * @param {T} message
    * @param {number} size
    */
   keep(address, message, size) {

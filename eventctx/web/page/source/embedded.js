@@ -14,7 +14,7 @@ import { foundIn, wordsOfQuery } from './searching.js';
 /** @typedef {import('./source.js').BodyAddress} BodyAddress */
 /** @typedef {import('./source.js').StoredMessage} StoredMessage */
 /** @typedef {import('./source.js').RenderedTexts} RenderedTexts */
-/** @typedef {[position: number, index: number, body: StoredMessage, texts?: RenderedTexts]} StoredRow */
+/** @typedef {{body: StoredMessage, texts: RenderedTexts}} HeldBody */
 /** @typedef {{version: string, reveal: boolean, structure: boolean}} AboutFile */
 
 /** Blocks that stay decoded. Each holds about 2 MB of text, unless one message is longer. */
@@ -33,15 +33,10 @@ export function embeddedSource() {
   async function bodies(_name, addresses) {
     const { leftOut } = await opened;
     const found = addresses.map(async (address) => {
-      const row = await blocks.find(address);
-      return row === undefined ? leftOut(address) : row[2];
+      const held = await blocks.find(address);
+      return held === undefined ? leftOut(address) : held.body;
     });
     return Promise.all(found);
-  }
-
-  /** @type {Source['rendered']} */
-  async function rendered(_name, addresses) {
-    return Promise.all(addresses.map(async (address) => (await blocks.find(address))?.[3] ?? []));
   }
 
   return {
@@ -67,7 +62,8 @@ export function embeddedSource() {
     },
     follow: () => () => {},
     bodies,
-    rendered,
+    rendered: (_name, addresses) =>
+      Promise.all(addresses.map(async (address) => (await blocks.find(address))?.texts ?? [])),
     answer: async () => {
       throw new Error('A file holds no answer to this: ask the command line of the store.');
     },
@@ -109,13 +105,13 @@ class BlockShelf {
   constructor(elements) {
     this.elements = [...elements];
     this.firsts = this.elements.map((one) => addressOf(one.getAttribute('data-first') ?? ''));
-    /** @type {Map<number, Promise<Map<string, StoredRow>>>} */
+    /** @type {Map<number, Promise<Map<string, HeldBody>>>} */
     this.decoded = new Map();
   }
 
   /**
    * @param {BodyAddress} address
-   * @returns {Promise<StoredRow | undefined>} undefined: the file does not hold it
+   * @returns {Promise<HeldBody | undefined>} undefined: the file does not hold it
    */
   async find(address) {
     let low = 0;
@@ -159,12 +155,12 @@ function isBehind(one, other) {
 
 /**
  * @param {Element | undefined} element
- * @returns {Promise<Map<string, StoredRow>>}
+ * @returns {Promise<Map<string, HeldBody>>}
  */
 async function decodedBlock(element) {
-  /** @type {StoredRow[]} */
+  /** @type {[number, number, StoredMessage, RenderedTexts | undefined][]} */
   const rows = await unpacked(element?.textContent ?? '');
-  return new Map(rows.map((row) => [`${row[0]}.${row[1]}`, row]));
+  return new Map(rows.map(([position, index, body, texts = []]) => [`${position}.${index}`, { body, texts }]));
 }
 
 /**
@@ -218,7 +214,7 @@ async function searched(query, timeline, blocks) {
   const { position, index, time, count } = timeline.messages;
   for (let number = 0; words.length > 0 && number < count; number += 1) {
     const address = { position: position[number] ?? -1, index: index[number] ?? 0 };
-    const message = (await blocks.find(address))?.[2];
+    const message = (await blocks.find(address))?.body;
     const match = message ? foundIn(message, words) : null;
     if (match === null) continue;
     found.push({

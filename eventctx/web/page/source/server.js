@@ -8,15 +8,15 @@ import { fetchJson, fetchText, TimelineDecoder } from './decoding.js';
 import { followTimeline } from './following.js';
 
 /** @import { FollowPort } from './following.js' */
-/** @import { Source, StoredMessage } from './source.js' */
+/** @import { Source } from './source.js' */
 
-/** Sessions whose bodies are kept: one looks at one, or compares two. */
-const MOST_SESSIONS = 2;
+/** Bodies and trees of two sessions are kept: one looks at one, or compares two. */
+const MOST_KEPT_BLOCKS = 4;
 
 /** @returns {Source} */
 export function serverSource() {
   const decoder = new TimelineDecoder();
-  /** @type {Map<string, BodyBlocks>} */
+  /** @type {Map<string, BodyBlocks<any>>} */
   const blocks = new Map();
   return {
     can: { answers: true, live: true, search: true },
@@ -28,8 +28,8 @@ export function serverSource() {
       return Timeline.from(await decoder.decode(sessionPlace(name, 'timeline')));
     },
     follow: (timeline, onState) => followTimeline(timeline, serverPort(timeline.session), onState),
-    bodies: (name, addresses) => blocksOf(blocks, name).get(addresses),
-    rendered: (name, addresses) => fetchJson(bodiesPlace(name, 'rendered', addresses.map(({ position, index }) => `${position}.${index}`))),
+    bodies: (name, addresses) => blocksOf(blocks, name, 'bodies').get(addresses),
+    rendered: (name, addresses) => blocksOf(blocks, name, 'rendered').get(addresses),
     answer: (name, question, parameters = {}) =>
       fetchJson(sessionPlace(name, question, parameters)),
     search: (query, session = null) => fetchJson(`/api/search${queryOf({ q: query, session })}`),
@@ -74,36 +74,29 @@ function serverPort(session) {
 }
 
 /**
- * @param {Map<string, BodyBlocks>} blocks
+ * @param {Map<string, BodyBlocks<any>>} blocks
  * @param {string} name
+ * @param {'bodies' | 'rendered'} what
  */
-function blocksOf(blocks, name) {
-  const known = blocks.get(name) ?? new BodyBlocks((addresses) => askBodies(name, addresses));
-  blocks.delete(name);
-  blocks.set(name, known);
+function blocksOf(blocks, name, what) {
+  const place = sessionPlace(name, what);
+  const known = blocks.get(place) ?? new BodyBlocks((addresses) => askBlock(place, addresses));
+  blocks.delete(place);
+  blocks.set(place, known);
   for (const [oldest] of blocks) {
-    if (blocks.size <= MOST_SESSIONS) break;
+    if (blocks.size <= MOST_KEPT_BLOCKS) break;
     blocks.delete(oldest);
   }
   return known;
 }
 
 /**
- * @param {string} name
+ * @param {string} place
  * @param {string[]} addresses
- * @returns {Promise<{messages: StoredMessage[], size: number}>}
+ * @returns {Promise<{messages: any[], size: number}>}
  */
-async function askBodies(name, addresses) {
-  const text = await fetchText(bodiesPlace(name, 'bodies', addresses));
-  return { messages: JSON.parse(text), size: text.length };
-}
-
-/**
- * @param {string} name
- * @param {'bodies' | 'rendered'} what
- * @param {string[]} addresses
- */
-function bodiesPlace(name, what, addresses) {
+async function askBlock(place, addresses) {
   // Commas and points need no escapes, and 64 addresses stay short.
-  return `${sessionPlace(name, what)}?at=${addresses.join(',')}`;
+  const text = await fetchText(`${place}?at=${addresses.join(',')}`);
+  return { messages: JSON.parse(text), size: text.length };
 }

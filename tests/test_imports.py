@@ -101,7 +101,7 @@ MOST_FILES = {
     "stores": 53,
     "sync": 3,
     "testing": 67,
-    "web": 20,
+    "web": 22,
 }
 
 SCREEN = 60
@@ -137,6 +137,8 @@ HOMES = {
     "nkeys": {"eventctx.stores.jetstream.address"},
     "psycopg": {"eventctx.stores.postgres.*", "eventctx.search.postgres*"},
     "tiktoken": {"eventctx.messages.tokens", "eventctx.messages.vocabulary"},
+    "markdown_it": {"eventctx.web.markdown_tree"},
+    "pygments": {"eventctx.web.markdown_tree"},
     "imagesize": {"eventctx.messages.media"},
     "click": {"eventctx.cli.*"},
     "rich": {"eventctx.cli.*"},

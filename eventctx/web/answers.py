@@ -48,6 +48,7 @@ from eventctx.web.parameters import (
     session_of,
 )
 from eventctx.web.reading import BackgroundReader, SessionList
+from eventctx.web.renderer import Renderer
 from eventctx.web.store_file import StoreFile
 from eventctx.web.timelines import Timelines
 
@@ -73,11 +74,13 @@ class PageAnswers:
         self._background = BackgroundReader(url)
         self._list = SessionList(reader.store, self._background)
         self._rows: tuple[list[ListedSession], bytes] = ([], b"[]")
+        self._renderer = Renderer()
         self._whole: tuple[tuple[str, bytes], bytes] = (("", b""), b"")
 
     async def close(self) -> None:
         """End what answers questions."""
         await self._background.close()
+        await self._renderer.close()
 
     def routes(self) -> list[Route]:
         """All routes below ``/api``."""
@@ -96,6 +99,7 @@ class PageAnswers:
             "digests": self._digests,
             "bodies": self._bodies,
             "demands": self._demands,
+            "rendered": self._rendered,
             "follow": self._follow,
             "audit": self._audit,
             "why": self._why,
@@ -209,6 +213,14 @@ class PageAnswers:
         keep = await self._names_in(messages)
         # Of the texts as they are shown, so that the page finds them there.
         return await _sent(lambda: demands_of_messages(self._redactor.document(messages, keep)))
+
+    async def _rendered(self, request: Request) -> Response:
+        messages = await self._messages(request)
+        keep = await self._names_in(messages)
+        # Redacted first: a tree then holds what its text holds.
+        shown = await asyncio.to_thread(self._redactor.document, messages, keep)
+        rendered = await self._renderer.messages(shown)
+        return await _sent(lambda: rendered)
 
     async def _messages(self, request: Request) -> list[dict[str, Any] | None]:
         info = await self._info(session_of(request))

@@ -47,6 +47,10 @@ MARKUP: Final = {
     "an element of the page": "<ctx-drawer onclick=ran=1></ctx-drawer><div id=timeline>",
     "a template": "${ran=1} {{constructor.constructor('ran=1')()}} %{ran=1}",
     "a link": "[here](javascript:ran=1) javascript:ran=1 data:text/html,<script>ran=1</script>",
+    "links of Markdown": f"[a]({ELSEWHERE}/a 'onclick=ran=1') ![b]({ELSEWHERE}/b.png) "
+    f"<{ELSEWHERE}/c> {ELSEWHERE}/d [e](data:text/html,ran=1) [f](JavaScript&colon;ran=1)",
+    "code of Markdown": "\n\n```html onmouseover=ran=1\n<script>ran=1</script>\n```\n\n`<img src=x "
+    "onerror=ran=1>`\n\n| <b onclick=ran=1> |\n|-|\n",
     "a name of the prototype": "__proto__ constructor toString hasOwnProperty",
 }
 

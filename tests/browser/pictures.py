@@ -34,7 +34,7 @@ class Picture(NamedTuple):
 
 
 PICTURES: Final = (
-    Picture("inspect-session.png", path_of(DEMO, at=111, msg=3, tab="why"), height=840),
+    Picture("inspect-session.png", path_of(DEMO, at=111, msg=3, tab="why"), height=780),
     Picture("inspect-lost.png", path_of(DEMO, "lost"), height=840),
 )
 

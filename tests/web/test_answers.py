@@ -148,6 +148,28 @@ def test_digests_are_one_mark_for_each_message(served) -> None:
     assert all(mark.startswith(b"m".hex()) and len(mark) == 66 for mark in marks)
 
 
+def test_a_text_with_markup_comes_as_a_tree_of_its_redacted_form(serving, tmp_path) -> None:
+    path = tmp_path / "markup.db"
+    contents = [f"**write** to {MAIL}", "plain", [{"type": "text", "text": "`a`"}]]
+
+    async def made() -> None:
+        async with eventctx.open(path) as engine:
+            ctx = await engine.session("s")
+            for content in contents:
+                await ctx.add_message({"role": "user", "content": content})
+
+    asyncio.run(made())
+    served = serving(path)
+    found = served.get("/api/s/s/rendered?at=1.0,2.0,3.0").document
+    words = served.get("/api/s/s/bodies?at=1.0").document[0]["content"].removeprefix("**write**")
+    assert MAIL not in words
+    assert found == [
+        [[["content"], [["p", {}, [["strong", {}, ["write"]], words]]]]],
+        [],
+        [[["content", 0, "text"], [["p", {}, [["code", {}, ["a"]]]]]]],
+    ]
+
+
 def test_bodies_come_in_the_order_in_which_they_were_asked_for(served, run) -> None:
     columns = served.get(f"{WORK}/timeline").document["messages"]
     places = list(zip(columns["position"], columns["index"], strict=True))[:8][::-1]
@@ -161,6 +183,8 @@ def test_bodies_come_in_the_order_in_which_they_were_asked_for(served, run) -> N
 @pytest.mark.parametrize(
     ("target", "status"),
     [
+        (f"{WORK}/rendered", 400),
+        (f"{WORK}/rendered?at={','.join(['1.0'] * 65)}", 400),
         (f"{WORK}/bodies", 400),
         (f"{WORK}/bodies?at=", 400),
         (f"{WORK}/bodies?at=1", 400),
@@ -327,9 +351,8 @@ ALL = [
     "/api/sessions", "/api/stats", "/api/verify", "/api/lost", "/api/search?q=always",
     *[f"/api/s/plain/{one}" for one in (
         "timeline", "digests", "bodies?at=1.0", "bodies?at=1.0,2.0", "demands?at=2.0",
-        "audit", "why?number=0",
-        "lost", "view?turn=1", "transcript", "log?bodies=1", "instructions", "verify",
-        "why?number=77",
+        "rendered?at=1.0", "audit", "why?number=0", "lost", "view?turn=1", "transcript",
+        "log?bodies=1", "instructions", "verify", "why?number=77",
     )],
 ]  # fmt: skip
 

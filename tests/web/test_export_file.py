@@ -194,6 +194,21 @@ async def test_reveal_leaves_texts_as_they_are_and_says_so(tmp_path):
     assert "Nothing is redacted." in file.text
 
 
+async def test_texts_with_markup_have_their_trees_in_the_file_unless_it_is_a_structure(tmp_path):
+    async with eventctx.open("memory://") as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message({"role": "user", "content": "plain"})
+        await ctx.add_message({"role": "assistant", "content": f"**bold** {KEY}"})
+        await ctx.get_messages_for_request()
+        file = await exported(engine, "s", tmp_path / "s.html")
+        bare = await exported(engine, "s", tmp_path / "b.html", Contents(structure=True))
+    ((place, tree),) = [one for trees in file.trees.values() for one in trees]
+    assert place == ["content"]
+    bold = ["strong", {}, ["bold"]]
+    assert tree == [["p", {}, [bold, " [redacted:api-key]"]]]
+    assert bare.trees == {}
+
+
 # -- structure -----------------------------------------------------------------------------------
 
 

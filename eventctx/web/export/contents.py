@@ -1,5 +1,7 @@
 """The contents of messages in a file: blocks of bodies, each compressed by itself.
 
+A body whose texts have markup is followed by their trees, which compress well next to them.
+
 A page decodes a block when one of its messages is first seen, so a large file opens as fast as a
 small one. A block ends after 256 bodies, or earlier where they are long.
 """
@@ -9,7 +11,7 @@ from __future__ import annotations
 import base64
 import gzip
 from collections.abc import AsyncIterator, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -18,6 +20,7 @@ from eventctx.log.store import Address, EventStore
 from eventctx.projections.timeline.columns import Document
 from eventctx.web.bodies import demands_of_messages, messages_at
 from eventctx.web.export.cut import HeldContents
+from eventctx.web.renderer import Renderer
 
 BLOCK: Final = 256
 BLOCK_BYTES: Final = 2 * 2**20
@@ -59,6 +62,7 @@ async def blocks(
     places: Sequence[Address],
     with_demands: frozenset[Address],
     redactor: ResultRedactor,
+    renderer: Renderer,
 ) -> AsyncIterator[BodyBlock]:
     """The bodies at these places, in blocks, some with their demands.
 
@@ -71,8 +75,11 @@ async def blocks(
         for place, message in zip(wanted, await messages_at(store, session, wanted), strict=True):
             shown = redactor.document(message)
             data = msgspec.json.encode(shown)
+            more: dict[str, Any] = {"texts": await renderer.message(shown)}
             if place in with_demands:
-                data += b"," + msgspec.json.encode(demands_of_messages([shown])[0])
+                more["demands"] = demands_of_messages([shown])[0]
+            if any(more.values()):
+                data += b"," + msgspec.json.encode(more)
             if block and (len(block) == BLOCK or size + len(data) > BLOCK_BYTES):
                 yield _packed(block)
                 block, size = [], 0

@@ -19,8 +19,12 @@ from eventctx.web.export.contents import BodyBlock, addresses, blocks, demanding
 from eventctx.web.export.cut import cut_to_turns, everything
 from eventctx.web.export.shell import shell
 from eventctx.web.export.structure import structure_of
+from eventctx.web.renderer import Renderer
 
 _ESCAPES: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+
+_MOST_SLOW: Final = 8
+"""Texts whose markup may take too long: those of a session that was written to be slow."""
 
 _ALONE: Final = (
     "If this stays, the session cannot be shown: the file is not whole, or this browser is too old "
@@ -91,10 +95,14 @@ async def write_file(
         written += file.write(part)
     known = marks[: len(document["messages"]["position"])]
     written += file.write(_packed_json("digests", [one.hex() for one in known]))
-    async for block in blocks(store, session, places, demanding(document), redactor):
-        written += file.write(_block(block))
-        done += block.bodies
-        report(done)
+    renderer = Renderer(most_slow=_MOST_SLOW)
+    try:
+        async for block in blocks(store, session, places, demanding(document), redactor, renderer):
+            written += file.write(_block(block))
+            done += block.bodies
+            report(done)
+    finally:
+        await renderer.close()
     return written + file.write(shell().end.encode())
 
 

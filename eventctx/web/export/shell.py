@@ -2,9 +2,9 @@
 
 A page from a file cannot import modules, so they become one script. Invariant: the script holds the
 code of each module once, after the modules that it imports, without import lines, the word
-``export``, whole-line comments and JSDoc. The modules share one scope, so their top-level names are
-unique and their imports have one form. tests/web/test_module_rules.py holds the page to both;
-``bundle`` refuses what it cannot join.
+``export``, whole-line comments, JSDoc and indentation. The modules share one scope, so their
+top-level names are unique and their imports have one form. tests/web/test_module_rules.py holds the
+page to both; ``bundle`` refuses what it cannot join.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ _COMMENT: Final = re.compile(r"^[ \t]*//[^\n]*\n|/\*\*.*?\*/[ \t]*", re.MULTILIN
 _IMPORT: Final = re.compile(r"^import \{[^}]*\} from '(\.{1,2}/[\w./-]+)';\n", re.MULTILINE)
 _EXPORT: Final = re.compile(r"^export (?=(?:async )?(?:const|let|class|function)\b)", re.MULTILINE)
 _LEFT: Final = re.compile(r"^[ \t]*(?:import|export)\b[^\n]*|\bimport\s*[(.][^\n]*", re.MULTILINE)
+_GAP: Final = re.compile(r"\n\s+")
 _FORBIDDEN_IN_HTML: Final = re.compile(r"</script|<script|<!--", re.IGNORECASE)
 _STYLE_GAP: Final = re.compile(r"\s*/\*.*?\*/\s*|\n\s*", re.DOTALL)
 _STYLE_LINK: Final = re.compile(r'<link rel="stylesheet" href="/page/([\w./-]+)">\n?')
@@ -145,7 +146,9 @@ def in_order(entry: str, read: ReadModule) -> Iterator[tuple[str, str]]:
                 f"{path}: expected `import {{ a }} from './x.js';` and `export const`, `class` or "
                 f"`function`, found {left[0].strip()!r}"
             )
-        yield path, code
+        # A string over several lines keeps its own indentation, and so does all of its module.
+        has_long_string = any(line.count("`") % 2 for line in code.split("\n"))
+        yield path, code if has_long_string else _GAP.sub("\n", code)
 
     return reach(entry)
 

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 
 import { changedOnTheWay } from '../../../eventctx/web/page/integrity/known-requests.js';
+import { documentContents } from '../../../eventctx/web/page/panes/document.js';
 import { goalOf } from '../../../eventctx/web/page/panes/goto.js';
 import { checkedImageType, imageData } from '../../../eventctx/web/page/panes/image.js';
 import { injectedPieces } from '../../../eventctx/web/page/panes/injected.js';
@@ -192,4 +193,17 @@ test('an image is shown only if its bytes are those of a known type', () => {
 
 test('numbers are written as runs', () => {
   assert.equal(runsText(runsOfNumbers([1, 2, 3, 7])), '#1–#3, #7');
+});
+
+test('a document is found wherever its dialect keeps it', () => {
+  const text = { type: 'document', title: 'notes', source: { type: 'text', media_type: 'text/plain', data: 'one' } };
+  assert.deepEqual(documentContents(text), { name: 'notes', type: 'text/plain', text: 'one', base64: null });
+  const file = { type: 'file', file: { filename: 'a.pdf', file_data: 'data:application/pdf;base64,JVBERi0=' } };
+  assert.deepEqual(documentContents(file), { name: 'a.pdf', type: 'application/pdf', text: null, base64: 'JVBERi0=' });
+  assert.equal(documentContents({ ...file.file, type: 'input_file' })?.name, 'a.pdf');
+  const sound = { type: 'input_audio', input_audio: { data: 'UklGRg==', format: 'wav' } };
+  assert.deepEqual(documentContents(sound), { name: 'document', type: 'wav', text: null, base64: 'UklGRg==' });
+  for (const none of [null, {}, 'x', { source: { type: 'url', url: 'https://a.example/b' } }, { file: { file_id: 'f' } }]) {
+    assert.equal(documentContents(none), null);
+  }
 });

@@ -3,6 +3,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
+import { diffRuns } from '../../../eventctx/web/page/parts/data-text.js';
+import { jsonInText } from '../../../eventctx/web/page/parts/json-tree.js';
 import { ListWindow, MOST_SCROLL_HEIGHT } from '../../../eventctx/web/page/parts/list-window.js';
 import {
   agoText, durationText, percentText, shortTokens, tokensText, utcText,
@@ -31,6 +33,25 @@ test('the first line of a text is one line, and never ends within a character', 
   assert.equal(firstLine('ab\u{1f600}', 3), 'ab…');
   assert.equal(firstLine(`${' '.repeat(2000)}late`, 10), '…');
   assert.equal(firstLine('\u001b]0;title\u0007', 50), '\\x1b]0;title\\x07');
+});
+
+test('a diff is coloured within its hunks alone', () => {
+  const text = '- a list\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n one\n-two\n-2\n+three\n\\ No newline\nthe end\n- a list';
+  assert.deepEqual(diffRuns(text), [
+    ['', '- a list\n'], ['hunk', '--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n'], ['', ' one\n'], ['del', '-two\n-2\n'],
+    ['ins', '+three\n'], ['', '\\ No newline\nthe end\n- a list'],
+  ]);
+  assert.equal(diffRuns(text).map(([, run]) => run).join(''), text);
+  const patch = '*** Begin Patch\n*** Update File: x\n@@\n-a\n+b\n*** End Patch';
+  assert.deepEqual(diffRuns(patch).map(([kind]) => kind), ['hunk', 'del', 'ins', 'hunk']);
+});
+
+test('a text that is one JSON object or list is read, and nothing else', () => {
+  assert.deepEqual(jsonInText(' {"a": [1]}\n'), { a: [1] });
+  assert.deepEqual(jsonInText('[]'), []);
+  for (const text of ['', '1', '"a"', 'null', '{', '{a}', '[1] [2]', '{"a": 1} and more', `[${' '.repeat(1_000_000)}]`]) {
+    assert.equal(jsonInText(text), undefined, text.slice(0, 20));
+  }
 });
 
 test('numbers read the same everywhere', () => {

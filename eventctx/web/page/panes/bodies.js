@@ -12,10 +12,22 @@ const REST_MS = 40;
 const MOST_AT_ONCE = 64;
 const MOST_REMEMBERED = 2000;
 
-/** @typedef {{element: HTMLElement, address: BodyAddress, show: (message: any) => void}} WaitingBody */
+/** Trees of a message's texts that have markup, by text.
+ * @typedef {ReadonlyMap<string, readonly import('../parts/rendered.js').TreeNode[]>} TextTrees */
+/** @typedef {(message: any, trees: TextTrees) => void} ShowBody */
+/** @typedef {{element: HTMLElement, address: BodyAddress, show: ShowBody, wantsTrees: boolean}} WaitingBody */
+
+// A text that is there is not held back longer for its markup.
+const WAIT_FOR_TREES_MS = 600;
+
+/** @type {TextTrees} */
+const NO_TREES = new Map();
 
 /** Bodies by session and address, in the order of use. @type {Map<string, any>} */
 const rememberedBodies = new Map();
+
+/** Trees in the same way, of messages that were shown whole. @type {Map<string, TextTrees>} */
+const rememberedTrees = new Map();
 
 /** @type {Map<string, WaitingBody[]>} */
 const waitingBodies = new Map();
@@ -23,20 +35,23 @@ let waitingTimer = 0;
 
 /**
  * Calls `show` with the message at an address: at once if it is here, else when it came and the
- * element still is in the page. Null: its contents were erased.
+ * element still is in the page. Null: its contents were erased. With `wantsTrees` its texts come
+ * with their markup; where that takes long, `show` is called again with it.
  * @param {string} session
  * @param {BodyAddress} address
  * @param {HTMLElement} element
- * @param {(message: any) => void} show
+ * @param {ShowBody} show
+ * @param {boolean} [wantsTrees]
  */
-export function showBody(session, address, element, show) {
+export function showBody(session, address, element, show, wantsTrees = false) {
   const key = bodyKey(session, address);
-  if (rememberedBodies.has(key)) {
-    show(rememberedBodies.get(key));
+  const trees = wantsTrees ? rememberedTrees.get(key) : NO_TREES;
+  if (rememberedBodies.has(key) && trees !== undefined) {
+    show(rememberedBodies.get(key), trees);
     return;
   }
   const waiting = waitingBodies.get(session) ?? [];
-  waiting.push({ element, address, show });
+  waiting.push({ element, address, show, wantsTrees });
   waitingBodies.set(session, waiting);
   if (waitingTimer === 0) waitingTimer = window.setTimeout(askWaiting, REST_MS);
 }
@@ -51,7 +66,7 @@ export async function bodyOf(session, address) {
   const key = bodyKey(session, address);
   if (!rememberedBodies.has(key)) {
     const [body] = await source.bodies(session, [address]);
-    rememberBody(key, body ?? null);
+    remember(rememberedBodies, key, body ?? null);
   }
   return rememberedBodies.get(key);
 }
@@ -72,12 +87,26 @@ function askWaiting() {
  * @param {WaitingBody[]} wanted
  */
 async function askFor(session, wanted) {
+  const withTrees = wanted.filter((one) => one.wantsTrees);
+  // A text without its markup is a text still.
+  const asked = withTrees.length === 0
+    ? Promise.resolve([])
+    : source.rendered(session, withTrees.map((one) => one.address)).catch(() => []);
+  const soon = new Promise((done) => setTimeout(done, WAIT_FOR_TREES_MS, null));
   try {
     const bodies = await source.bodies(session, wanted.map((one) => one.address));
-    wanted.forEach(({ address, element, show }, at) => {
-      rememberBody(bodyKey(session, address), bodies[at] ?? null);
-      if (element.isConnected) show(bodies[at] ?? null);
+    wanted.forEach(({ address }, at) => remember(rememberedBodies, bodyKey(session, address), bodies[at] ?? null));
+    const first = await Promise.race([asked, soon]);
+    for (const one of wanted) if (first === null || !one.wantsTrees) showWith(session, one, NO_TREES);
+    (await asked).forEach((texts, at) => {
+      const { address } = withTrees[at];
+      const key = bodyKey(session, address);
+      remember(rememberedTrees, key, treesByText(rememberedBodies.get(key), texts));
     });
+    for (const one of withTrees) {
+      const trees = rememberedTrees.get(bodyKey(session, one.address)) ?? NO_TREES;
+      if (first !== null || trees.size > 0) showWith(session, one, trees);
+    }
   } catch (error) {
     for (const one of wanted) one.element.replaceChildren(failedBody(session, one, messageOf(error)));
   }
@@ -86,26 +115,47 @@ async function askFor(session, wanted) {
 /**
  * @param {string} session
  * @param {WaitingBody} one
+ * @param {TextTrees} trees
+ */
+function showWith(session, { element, address, show }, trees) {
+  if (element.isConnected) show(rememberedBodies.get(bodyKey(session, address)) ?? null, trees);
+}
+
+/**
+ * @param {any} message
+ * @param {import('../source/source.js').RenderedTexts} texts
+ * @returns {TextTrees}
+ */
+function treesByText(message, texts) {
+  const textAt = (/** @type {(string|number)[]} */ place) => place.reduce((value, key) => value?.[key], message);
+  return new Map((texts ?? []).map(([place, tree]) => [String(textAt(place)), tree]));
+}
+
+/**
+ * @param {string} session
+ * @param {WaitingBody} one
  * @param {string} message
  */
-function failedBody(session, { element, address, show }, message) {
-  const again = () => showBody(session, address, element, show);
+function failedBody(session, { element, address, show, wantsTrees }, message) {
+  const again = () => showBody(session, address, element, show, wantsTrees);
   return h('p', { class: 'failed-body' },
     `This text could not be read: ${message} `,
     h('button', { type: 'button', text: 'Try again', on: { click: again } }));
 }
 
 /**
+ * @template T
+ * @param {Map<string, T>} known
  * @param {string} key
- * @param {any} body
+ * @param {T} value
  */
-function rememberBody(key, body) {
-  rememberedBodies.delete(key);
+function remember(known, key, value) {
+  known.delete(key);
   // A text that may still come is not remembered as erased; the source remembers large ones.
-  rememberedBodies.set(key, body);
-  if (rememberedBodies.size <= MOST_REMEMBERED) return;
-  for (const oldest of rememberedBodies.keys()) {
-    rememberedBodies.delete(oldest);
+  known.set(key, value);
+  if (known.size <= MOST_REMEMBERED) return;
+  for (const oldest of known.keys()) {
+    known.delete(oldest);
     break;
   }
 }

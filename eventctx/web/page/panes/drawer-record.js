@@ -2,7 +2,8 @@
 
 import { h } from '../core/element.js';
 import { shownText, textView } from '../parts/text.js';
-import { notify, source } from '../core/state.js';
+import { copyButton } from '../parts/copying.js';
+import { source } from '../core/state.js';
 import { bodyOf } from './bodies.js';
 import { jsonView } from './message.js';
 import { standingAt } from './standing-words.js';
@@ -105,21 +106,5 @@ function jsonNodes(what, value) {
   if (value === null) return [h('p', { class: 'muted', text: `${what}: its contents were erased.` })];
   const text = JSON.stringify(value, null, 2);
   const view = textView(text, { class: 'data' });
-  const copy = h('button', { type: 'button', text: 'Copy', 'aria-label': `Copy ${what}`, on: { click: () => void copyText(text, view) } });
-  return [h('p', { class: 'raw-head' }, h('span', { class: 'muted', text: what }), copy), view];
-}
-
-/**
- * @param {string} text
- * @param {HTMLElement} view
- */
-async function copyText(text, view) {
-  try {
-    await navigator.clipboard.writeText(text);
-    notify('Copied.');
-  } catch {
-    // The browser may forbid it: then the person copies what is selected.
-    getSelection()?.selectAllChildren(view);
-    notify('Selected: copy it with the keyboard.');
-  }
+  return [h('p', { class: 'raw-head' }, h('span', { class: 'muted', text: what }), copyButton(() => text, what, view)), view];
 }

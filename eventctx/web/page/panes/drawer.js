@@ -33,7 +33,8 @@ define('ctx-drawer', (host) => {
     type: 'button', role: 'tab', class: 'quiet', id: `drawer-tab-${tab}`, text: word,
     'aria-controls': 'drawer-panel',
     on: {
-      click: () => go({ tab }, { replace: true }),
+      // The tab that is open shuts the drawer.
+      click: () => go({ tab: place.peek().tab === tab ? '' : tab }, { replace: true }),
       keydown: (/** @type {KeyboardEvent} */ event) => moveTab(event, at),
     },
   }));

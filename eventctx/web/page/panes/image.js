@@ -1,5 +1,5 @@
-// An image in a message: a placeholder that says what it is, and shows it when asked. It is shown
-// only as a blob of a type that its first bytes prove; one after an address is never fetched.
+// An image in a message. It is shown only as a blob of a type that its first bytes prove; one at an
+// address is never fetched, and a very large one waits until it is asked for.
 
 import { h } from '../core/element.js';
 import { countText } from '../parts/numbers.js';
@@ -14,6 +14,7 @@ const IMAGE_TYPES = [
 
 // Of any provider's largest image; more could stop the page.
 const MOST_IMAGE_CHARACTERS = 64 * 1024 * 1024;
+const MOST_SHOWN_AT_ONCE = 6 * 1024 * 1024;
 
 /**
  * @param {any} block an image block of any dialect
@@ -34,13 +35,16 @@ export function imageView(block) {
     return view;
   }
   const [media, name] = type;
-  const size = `${countText(Math.max(1, Math.round((data.length * 3) / 4096)))} kB`;
-  const button = h('button', {
-    type: 'button', text: `Show the image (${name}, ${size})`,
-    on: { click: () => view.replaceChildren(shownImage(data, media, view)) },
-  });
-  view.append(button);
+  const show = () => view.replaceChildren(shownImage(data, media, view));
+  const text = `Show the image (${name}, ${sizeOfBase64(data)})`;
+  if (data.length > MOST_SHOWN_AT_ONCE) view.append(h('button', { type: 'button', text, on: { click: show } }));
+  else show();
   return view;
+}
+
+/** @param {string} base64 */
+export function sizeOfBase64(base64) {
+  return `${countText(Math.max(1, Math.round((base64.length * 3) / 4096)))} kB`;
 }
 
 /**
@@ -100,7 +104,7 @@ function shownImage(base64, media, view) {
 }
 
 /** @param {string} base64 @returns {Uint8Array<ArrayBuffer>|null} */
-function bytesOf(base64) {
+export function bytesOf(base64) {
   try {
     const text = atob(base64);
     const bytes = new Uint8Array(text.length);

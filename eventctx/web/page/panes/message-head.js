@@ -33,11 +33,13 @@ export function messageLink(number) {
  * @param {number} number
  * @param {{what: string, change: number}} standing at the cursor
  * @param {readonly number[]} results numbers of the results of its calls
+ * @param {HTMLElement} fold the button that unfolds the row
  * @returns {HTMLElement}
  */
-export function messageHead(timeline, number, { what, change }, results) {
+export function messageHead(timeline, number, { what, change }, results, fold) {
   const { kind, tokens, caller } = timeline.messages;
   return h('div', { class: 'row-head' },
+    fold,
     messageLink(number),
     h('span', { class: 'row-kind', text: kindWord(kind[number]) }),
     standingMark(what),

@@ -1,8 +1,13 @@
 // A message as a person reads it: its parts one below the other, each with what it is, never glued.
 
 import { h } from '../core/element.js';
+import { copyButton } from '../parts/copying.js';
+import { dataText } from '../parts/data-text.js';
+import { jsonInText, jsonTree } from '../parts/json-tree.js';
 import { countText } from '../parts/numbers.js';
+import { renderedView } from '../parts/rendered.js';
 import { firstLine, shownText, textView } from '../parts/text.js';
+import { documentView } from './document.js';
 import { imageView } from './image.js';
 import { injectedText } from './injected.js';
 import { argumentsOf, messageLine, sealedText } from './message-line.js';
@@ -10,26 +15,34 @@ import { hostedArguments, partsOfResult, readMessageParts } from './message-part
 
 /** @typedef {import('./message-blocks.js').MessagePart} MessagePart */
 /** @typedef {import('./injected.js').InjectedText} InjectedText */
+/** @typedef {import('../parts/rendered.js').TreeNode} TreeNode */
 
-// Thinking and arguments are looked over, not read: less of them is shown unfolded.
+/**
+ * `injected` are texts that the client put into the message; `trees` those of its texts that have
+ * markup, by text; with `raw` all is shown as it was written.
+ * @typedef {{injected: readonly InjectedText[], trees: ReadonlyMap<string, readonly TreeNode[]>, raw: boolean}} Reading
+ */
+
+// Thinking is looked over, not read: less of it is shown unfolded.
 const SIDE_FOLD = { characters: 1500, lines: 16 };
 const DATA_FOLD = { characters: 2400, lines: 30 };
 
 /**
  * @param {any} message a message of any dialect; null where its contents were erased
- * @param {{detail?: 0|1|2, injected?: readonly InjectedText[]}} [options] `detail` 0 shows nothing,
- *   1 a line, 2 all; `injected` are texts that the client put into the message
+ * @param {{detail?: 0|1|2} & Partial<Reading>} [options] `detail` 0 shows nothing, 1 a line, 2 all
  * @returns {HTMLElement}
  */
-export function messageView(message, { detail = 2, injected = [] } = {}) {
+export function messageView(message, { detail = 2, injected = [], trees = new Map(), raw = false } = {}) {
   if (detail === 0) return h('div', { class: 'message', hidden: true });
   if (message === null) {
     return h('p', { class: 'message erased', text: 'Erased: the contents were destroyed for ever.' });
   }
-  if (detail === 1) return h('p', { class: 'message line', text: firstLine(messageLine(message)) });
+  if (detail === 1) return h('p', { class: 'message line', dir: 'auto', text: firstLine(messageLine(message)) });
   const parts = readMessageParts(message);
   if (parts.length === 0) return h('p', { class: 'message nothing', text: '(no content)' });
-  return h('div', { class: 'message' }, parts.map((part) => partView(part, injected)));
+  const view = h('div', { class: 'message' }, parts.map((part) => partView(part, { injected, trees, raw })));
+  view.append(copyButton(() => parts.map(writtenText).join('\n\n'), 'this message', view));
+  return view;
 }
 
 /**
@@ -38,74 +51,106 @@ export function messageView(message, { detail = 2, injected = [] } = {}) {
  * @returns {HTMLElement}
  */
 export function jsonView(value) {
-  return textView(typeof value === 'string' ? value : JSON.stringify(value, null, 2) ?? 'null', {
-    ...DATA_FOLD, class: 'data',
-  });
+  return dataText(jsonText(value), DATA_FOLD);
+}
+
+/** @param {any} value */
+function jsonText(value) {
+  return typeof value === 'string' ? value : JSON.stringify(value, null, 2) ?? 'null';
+}
+
+/**
+ * What a copy of a part holds: its text, or its JSON.
+ * @param {MessagePart} part
+ * @returns {string}
+ */
+function writtenText(part) {
+  if (part.kind === 'image') return '[image]';
+  if (part.kind === 'result') return partsOfResult(part).map(writtenText).join('\n');
+  return jsonText(part.kind === 'call' ? argumentsOf(part.value) : part.value);
 }
 
 /**
  * @param {MessagePart} part
- * @param {readonly InjectedText[]} injected
+ * @param {Reading} reading
  * @returns {HTMLElement}
  */
-function partView(part, injected) {
+function partView(part, reading) {
   switch (part.kind) {
     case 'text':
-      return injectedText(part, injected) ?? textView(part.value, { class: 'part words' });
+      return injectedText(part, reading.injected) ?? wordsView(part.value, reading, { class: 'part words' });
     case 'refusal':
-      return labelled('refusal', 'refusal', null, textView(part.value));
+      return labelled('refusal', 'refusal', null, wordsView(part.value, reading));
     case 'thinking':
-      return thinkingView(part);
+      return thinkingView(part, reading);
     case 'call':
-      return callView(part, part.value);
+      return callView(part, part.value, reading);
     case 'hosted':
-      if (part.type.endsWith('_tool_result')) return resultView(part, [hostedContent(part)]);
-      return callView(part, hostedArguments(part), 'answered by the provider');
+      if (part.type.endsWith('_tool_result')) return resultView(part, [valueView(hostedContent(part), reading)]);
+      return callView(part, hostedArguments(part), reading, 'answered by the provider');
     case 'result':
-      return resultView(part, partsOfResult(part).map((one) => partView(one, injected)));
+      return resultView(part, partsOfResult(part).map((one) => resultPart(one, reading)));
     case 'image':
       return imageView(part.value);
     case 'document':
-      return labelled('document', part.type, null, jsonView(part.value));
+      return labelled('document', part.type, null, documentView(part.value) ?? valueView(part.value, reading));
     default:
-      return labelled('other', part.type || 'unknown content', null, jsonView(part.value));
+      return labelled('other', part.type || 'unknown content', null, valueView(part.value, reading));
   }
 }
 
-/** @param {MessagePart} part */
-function thinkingView(part) {
+/**
+ * Words of a person or a model.
+ * @param {string} text
+ * @param {Reading} reading
+ * @param {{class?: string, characters?: number, lines?: number}} [options]
+ */
+function wordsView(text, { trees, raw }, options = {}) {
+  const tree = raw ? undefined : trees.get(text);
+  return tree === undefined ? textView(text, options) : renderedView(tree, options);
+}
+
+/**
+ * A value that a program wrote or reads.
+ * @param {any} value
+ * @param {Reading} reading
+ */
+function valueView(value, { raw }) {
+  return raw ? jsonView(value) : jsonTree(value);
+}
+
+/**
+ * @param {MessagePart} part
+ * @param {Reading} reading
+ */
+function resultPart(part, reading) {
+  if (part.kind !== 'text') return partView(part, reading);
+  const value = reading.raw ? undefined : jsonInText(part.value);
+  return value === undefined ? dataText(part.value) : jsonTree(value);
+}
+
+/**
+ * @param {MessagePart} part
+ * @param {Reading} reading
+ */
+function thinkingView(part, reading) {
   const sealed = sealedText(part);
   if (sealed !== null) return labelled('thinking', 'thinking', sealed);
   if (part.value === '') return labelled('thinking', 'thinking', 'signed, without a text');
-  return labelled('thinking', 'thinking', null, textView(part.value, SIDE_FOLD));
+  return labelled('thinking', 'thinking', null, wordsView(part.value, reading, SIDE_FOLD));
 }
 
 /**
  * @param {MessagePart} part
  * @param {any} value
+ * @param {Reading} reading
  * @param {string|null} [note]
  */
-function callView(part, value, note = null) {
+function callView(part, value, reading, note = null) {
   const given = argumentsOf(value);
-  const plain = given !== null && typeof given === 'object' && !Array.isArray(given);
-  const shown = plain
-    ? argumentList(given)
-    : given === null || given === undefined ? null : jsonView(given);
-  return labelled('call', part.name ?? 'a call without a name', note, shown, part.ids);
-}
-
-/** @param {Record<string, any>} given */
-function argumentList(given) {
-  const rows = Object.entries(given).flatMap(([name, value]) => [
-    h('dt', { text: shownText(name) }),
-    h('dd', null, textView(argumentText(value), { ...SIDE_FOLD, class: 'data' })),
-  ]);
-  return rows.length === 0 ? null : h('dl', { class: 'arguments' }, rows);
-}
-
-/** @param {any} value */
-function argumentText(value) {
-  return typeof value === 'string' ? value : JSON.stringify(value, null, 1) ?? 'null';
+  const isNothing = given === null || given === undefined || given === ''
+    || (typeof given === 'object' && Object.keys(given).length === 0);
+  return labelled('call', part.name ?? 'a call without a name', note, isNothing ? null : valueView(given, reading), part.ids);
 }
 
 /**
@@ -115,13 +160,12 @@ function argumentText(value) {
 function resultView(part, inner) {
   const name = part.name === null ? 'result' : `result of ${part.name}`;
   const note = inner.length === 0 ? 'empty' : part.failed ? 'failed' : null;
-  const view = labelled(part.failed ? 'result failed' : 'result', name, note, inner, part.ids);
-  return view;
+  return labelled(part.failed ? 'result failed' : 'result', name, note, inner, part.ids);
 }
 
 /** @param {MessagePart} part */
 function hostedContent(part) {
-  return jsonView(part.value.content ?? part.value.output ?? part.value);
+  return part.value.content ?? part.value.output ?? part.value;
 }
 
 /**

@@ -5,15 +5,16 @@ import { h } from '../core/element.js';
 import { counted, tokensText } from '../parts/numbers.js';
 import { shownText, textView } from '../parts/text.js';
 import { place } from '../core/place.js';
-import { detail } from '../core/state.js';
 import { showBody } from './bodies.js';
-import { estimatedHeight } from './detail-levels.js';
+import { estimatedHeight, foldButton, levelOfRow, raw, toggleRow } from './detail-levels.js';
 import { messageLink, runsOfNumbers, runsText, screenGroup, sizeChange } from './message-head.js';
-import { jsonView, messageView } from './message.js';
-import { selectByClick, waitingText } from './transcript.js';
+import { jsonTree } from '../parts/json-tree.js';
+import { messageView } from './message.js';
+import { selectByClick, unfoldsAt, waitingText } from './transcript.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 /** @typedef {import('./sent-rows.js').SentRow} SentRow */
+/** @typedef {Extract<SentRow, {type: 'entry' | 'sent'}>} OpenableRow */
 
 /** @type {Readonly<Record<string, string>>} */
 const INSERTION_WORDS = {
@@ -29,9 +30,9 @@ const INSERTION_WORDS = {
 export function keyOfSentRow(now, request, row) {
   switch (row.type) {
     case 'entry':
-      return `${row.id} ${levelOfEntry(now, row.id)} ${row.isNew} ${row.place}`;
+      return `${row.id} ${levelOf(now, row)} ${raw.peek()} ${row.isNew} ${row.place}`;
     case 'sent':
-      return `sent ${now.requests.position[request]} ${row.place} ${detail.peek().person}`;
+      return `sent ${now.requests.position[request]} ${row.place} ${levelOf(now, row)} ${raw.peek()}`;
     case 'beside':
       return `${row.what} ${now.requests.position[request]} ${row.value === undefined || row.value === null}`;
     default:
@@ -44,8 +45,8 @@ export function keyOfSentRow(now, request, row) {
  * @param {SentRow} row
  */
 export function heightOfSentRow(now, row) {
-  if (row.type === 'entry') return estimatedHeight(levelOfEntry(now, row.id), charactersOf(now, row.id));
-  return row.type === 'sent' ? estimatedHeight(2, 400) : estimatedHeight(1, 0);
+  if (row.type === 'entry') return estimatedHeight(levelOf(now, row), charactersOf(now, row.id));
+  return row.type === 'sent' ? estimatedHeight(levelOf(now, row), 400) : estimatedHeight(1, 0);
 }
 
 /**
@@ -66,7 +67,7 @@ export function sentRowView(now, row) {
         h('div', { class: 'row-head' },
           h('span', { class: 'row-kind', text: 'added on the way' }),
           h('span', { class: 'muted', text: 'not sent by the context: the host put it in' })),
-        h('div', { class: 'row-text' }, messageView(row.message)));
+        h('div', { class: 'row-text' }, messageView(row.message, { raw: raw.peek() })));
     default:
       return h('p', { class: 'row sent-note', text: unsentText(row) });
   }
@@ -86,19 +87,21 @@ function unsentText({ missing, additions, untold }) {
  * @param {Timeline} now
  * @param {Extract<SentRow, {type: 'entry'}>} row
  */
-function entryRow(now, { id, place: at, isNew }) {
+function entryRow(now, row) {
+  const { id, place: at, isNew } = row;
   const entry = now.entry(id);
   const { number } = entry;
   const group = screenGroup(entry.group);
-  const level = levelOfEntry(now, id);
+  const level = levelOf(now, row);
   const shows = number !== null && entry.kind !== 'synthetic' ? number : null;
   const article = h('article', {
     class: `row g-${group} is-${entry.kind}${isNew ? ' is-new' : ''}`,
     'data-number': shows, 'data-entry': id,
     'aria-current': shows !== null && place.peek().message === shows ? 'true' : null,
     'aria-label': `Entry ${at}${isNew ? ', new since the request before' : ''}`,
-    on: shows === null ? {} : { click: () => selectByClick(shows) },
+    on: { click: (/** @type {MouseEvent} */ event) => clickRow(event, now, row, shows) },
   }, h('div', { class: 'row-head' },
+    foldButton(sentRowName(row), groupOfRow(now, row), `Entry ${at}`),
     h('span', { class: 'row-place', text: String(at) }),
     shows === null ? null : messageLink(shows),
     h('span', { class: 'row-kind', text: entryWord(now, entry) }),
@@ -115,10 +118,29 @@ function entryRow(now, { id, place: at, isNew }) {
     return article;
   }
   text.append(waitingText(level, charactersOf(now, id)));
-  showBody(now.session, { position, index }, text, (message) => {
-    text.replaceChildren(messageView(message, { detail: level }));
-  });
+  showBody(now.session, { position, index }, text, (message, trees) => {
+    text.replaceChildren(messageView(message, { detail: level, trees, raw: raw.peek() }));
+  }, level === 2 && !raw.peek());
   return article;
+}
+
+/**
+ * @param {MouseEvent} event
+ * @param {Timeline} now
+ * @param {OpenableRow} row
+ * @param {number|null} number
+ */
+function clickRow(event, now, row, number) {
+  if (selectByClick(event, number) && unfoldsAt(event, levelOf(now, row))) openSentRow(now, row);
+}
+
+/**
+ * Unfolds a row, or folds it.
+ * @param {Timeline} now
+ * @param {SentRow|undefined} row
+ */
+export function openSentRow(now, row) {
+  if (row?.type === 'entry' || row?.type === 'sent') toggleRow(sentRowName(row), groupOfRow(now, row));
 }
 
 /**
@@ -165,20 +187,46 @@ function madeUpText(entry) {
  * @param {Timeline} now
  * @param {Extract<SentRow, {type: 'sent'}>} row
  */
-function asSentRow(now, { message, numbers, injected, place: at }) {
+function asSentRow(now, row) {
+  const { numbers, place: at } = row;
   const first = numbers[0] ?? null;
-  const group = first === null ? 'system' : screenGroup(now.messages.kind[first]);
+  const group = groupOfRow(now, row);
+  const level = levelOf(now, row);
+  const text = h('div', { class: 'row-text' });
+  showAsSent(text, now, row, level);
   const runs = runsOfNumbers([...numbers].sort((a, b) => a - b));
   return h('article', {
     class: `row g-${group}`, 'data-number': first, 'aria-label': `Message ${at} as it was sent`,
     'aria-current': first !== null && place.peek().message === first ? 'true' : null,
-    on: first === null ? {} : { click: () => selectByClick(first) },
+    on: { click: (/** @type {MouseEvent} */ event) => clickRow(event, now, row, first) },
   }, h('div', { class: 'row-head' },
+    foldButton(sentRowName(row), group, `Message ${at} as it was sent`),
     h('span', { class: 'row-place', text: String(at) }),
     runs.length === 1 && runs[0][0] === runs[0][1] ? messageLink(runs[0][0]) : null,
     h('span', { class: 'row-kind', text: first === null ? 'program' : kindWord(now.messages.kind[first]) }),
     carriedNote(numbers, runs),
-  ), h('div', { class: 'row-text' }, messageView(message, { injected })));
+  ), level === 0 ? null : text);
+}
+
+/**
+ * The message as it was sent; the markup of its texts is that of the messages that it carries.
+ * @param {HTMLElement} text
+ * @param {Timeline} now
+ * @param {Extract<SentRow, {type: 'sent'}>} row
+ * @param {0|1|2} level
+ */
+function showAsSent(text, now, { message, numbers, injected }, level) {
+  const trees = new Map();
+  const draw = () => text.replaceChildren(messageView(message, { detail: level, injected, trees, raw: raw.peek() }));
+  draw();
+  if (level < 2 || raw.peek()) return;
+  for (const number of numbers) {
+    const address = { position: now.messages.position[number], index: now.messages.index[number] };
+    showBody(now.session, address, text, (_, found) => {
+      found.forEach((tree, words) => trees.set(words, tree));
+      if (found.size > 0) draw();
+    }, true);
+  }
 }
 
 /**
@@ -210,7 +258,7 @@ function besideRow({ what, tokens, value }) {
     tools === null
       ? systemText(value)
       : tools.map((tool) => h('details', { class: 'tool' },
-        h('summary', { class: 'mono', text: shownText(toolName(tool)) }), jsonView(tool))));
+        h('summary', { class: 'mono', text: shownText(toolName(tool)) }), jsonTree(tool))));
 }
 
 /** @param {any} value */
@@ -224,12 +272,26 @@ function toolName(tool) {
   return String(tool?.function?.name ?? tool?.name ?? tool?.type ?? '?');
 }
 
+/** @param {OpenableRow} row @returns {string} */
+function sentRowName(row) {
+  return row.type === 'entry' ? `s${row.id}` : `m${row.numbers[0] ?? `at${row.place}`}`;
+}
+
 /**
  * @param {Timeline} now
- * @param {number} id
+ * @param {OpenableRow} row
  */
-function levelOfEntry(now, id) {
-  return detail.peek()[screenGroup(now.entry(id).group)];
+function groupOfRow(now, row) {
+  if (row.type === 'entry') return screenGroup(now.entry(row.id).group);
+  return row.numbers.length === 0 ? 'system' : screenGroup(now.messages.kind[row.numbers[0]]);
+}
+
+/**
+ * @param {Timeline} now
+ * @param {OpenableRow} row
+ */
+function levelOf(now, row) {
+  return levelOfRow(sentRowName(row), groupOfRow(now, row));
 }
 
 /**

@@ -2,12 +2,13 @@
 
 import { define, h } from '../core/element.js';
 import { counted } from '../parts/numbers.js';
-import { go, place } from '../core/place.js';
+import { place } from '../core/place.js';
 import { computed, untracked } from '../core/signals.js';
 import { cursor, detail, source, timeline } from '../core/state.js';
 import { markSelected, selectMessage } from './transcript.js';
 import { rowOfMessage, sentRows } from './sent-rows.js';
-import { heightOfSentRow, keyOfSentRow, sentRowView } from './sent-row.js';
+import { chosenLevels, raw } from './detail-levels.js';
+import { heightOfSentRow, keyOfSentRow, openSentRow, sentRowView } from './sent-row.js';
 import { newEntries } from './view-changes.js';
 
 /** @typedef {import('../parts/virtual-list.js').VirtualList} VirtualList */
@@ -38,6 +39,8 @@ define('ctx-sent', (host) => {
 
   /** @type {SentRow[]} */
   let rows = [];
+  // A row that is clicked must not move under the pointer.
+  let isChosenHere = false;
   let found = NOT_FOUND;
   const show = (/** @type {Timeline} */ now, /** @type {number} */ request) => {
     const before = now.previousOf(request);
@@ -72,6 +75,11 @@ define('ctx-sent', (host) => {
     const request = cursor.value;
     untracked(() => show(now, request));
   });
+  host.effect(() => {
+    chosenLevels.value;
+    raw.value;
+    untracked(() => list.update());
+  });
   const chosen = computed(() => place.value.message);
   host.effect(() => {
     chosen.value; // not the place: each step of the cursor changes that
@@ -80,7 +88,8 @@ define('ctx-sent', (host) => {
     untracked(() => {
       found = foundNow(now);
       noteSelected();
-      if (found.row >= 0) list.reveal(found.row, 'nearest');
+      if (isChosenHere) isChosenHere = false;
+      else if (found.row >= 0) list.reveal(found.row, 'nearest');
     });
   });
   host.effect(() => {
@@ -91,9 +100,14 @@ define('ctx-sent', (host) => {
   });
   list.addEventListener('rowfocus', (/** @type {any} */ event) => {
     const number = numberOfRow(timeline.peek(), rows[event.detail.index]);
-    if (number !== null) selectMessage(number);
+    if (number === null) return;
+    isChosenHere = place.peek().message !== number;
+    selectMessage(number);
   });
-  list.addEventListener('rowopen', () => go({ tab: 'why' }));
+  list.addEventListener('rowopen', (/** @type {any} */ event) => {
+    const now = timeline.peek();
+    if (now !== null) openSentRow(now, rows[event.detail.index]);
+  });
 });
 
 /**

@@ -1,6 +1,7 @@
 // A border between two panels that can be moved: with the pointer, or with the arrow keys.
 
 import { h } from '../core/element.js';
+import { keepChoice, keptChoice } from '../core/kept.js';
 
 /**
  * `vertical`: it stands upright and moves sideways. `grows` is 1 if the panel that it sizes lies
@@ -16,7 +17,6 @@ import { h } from '../core/element.js';
  */
 
 const STEP = 16;
-const KEPT_AS = 'eventctx.panels';
 
 /**
  * @param {HTMLElement} holder
@@ -25,7 +25,7 @@ const KEPT_AS = 'eventctx.panels';
  */
 export function splitter(holder, options) {
   const { label, vertical, grows, variable, initial, least, most } = options;
-  let size = keptSizes()[variable] ?? initial;
+  let size = keptChoice(variable, initial);
   const bar = h('div', {
     class: `splitter ${vertical ? 'is-vertical' : 'is-horizontal'}`, role: 'separator', tabindex: 0,
     'aria-orientation': vertical ? 'vertical' : 'horizontal', 'aria-label': `Size of ${label}`,
@@ -39,7 +39,7 @@ export function splitter(holder, options) {
     bar.setAttribute('aria-valuemax', String(Math.round(top)));
     bar.setAttribute('aria-valuenow', String(size));
   };
-  const keep = () => keepSize(variable, size);
+  const keep = () => keepChoice(variable, size);
   bar.addEventListener('keydown', (event) => {
     const [less, more] = vertical ? ['ArrowLeft', 'ArrowRight'] : ['ArrowUp', 'ArrowDown'];
     const by = event.key === more ? grows * STEP : event.key === less ? -grows * STEP : 0;
@@ -68,25 +68,4 @@ export function splitter(holder, options) {
   });
   set(size);
   return bar;
-}
-
-/** @returns {Record<string, number>} */
-function keptSizes() {
-  try {
-    return JSON.parse(localStorage.getItem(KEPT_AS) ?? '{}');
-  } catch {
-    return {}; // the browser keeps nothing for this page
-  }
-}
-
-/**
- * @param {string} variable
- * @param {number} size
- */
-function keepSize(variable, size) {
-  try {
-    localStorage.setItem(KEPT_AS, JSON.stringify({ ...keptSizes(), [variable]: size }));
-  } catch {
-    // Then the panels have their usual sizes next time.
-  }
 }

@@ -6,7 +6,9 @@ import { go, place } from '../core/place.js';
 import { untracked } from '../core/signals.js';
 import { cursor, detail, timeline } from '../core/state.js';
 import { showBody } from './bodies.js';
-import { detailSwitches, estimatedHeight } from './detail-levels.js';
+import {
+  chosenLevels, detailSwitches, estimatedHeight, foldButton, levelOfRow, raw, toggleRow,
+} from './detail-levels.js';
 import { messageHead, screenGroup } from './message-head.js';
 import { messageView } from './message.js';
 import { standingAt } from './standing-words.js';
@@ -25,6 +27,8 @@ define('ctx-transcript', (host) => {
     list,
   );
   const results = new ResultsOfCalls();
+  // A row that is clicked must not move under the pointer.
+  let isChosenHere = false;
   host.effect(() => {
     const now = timeline.value;
     detail.value;
@@ -39,6 +43,11 @@ define('ctx-transcript', (host) => {
       results.read(now);
       list.update();
     });
+  });
+  host.effect(() => {
+    chosenLevels.value;
+    raw.value;
+    untracked(() => list.update());
   });
   host.effect(() => {
     const now = timeline.value;
@@ -56,13 +65,20 @@ define('ctx-transcript', (host) => {
     untracked(() => {
       // Who comes by Tab comes to the selected message.
       if (message !== null) list.focused = message;
-      if (message !== null) list.reveal(message, 'nearest');
+      if (isChosenHere) isChosenHere = false;
+      else if (message !== null) list.reveal(message, 'nearest');
       else if (request >= 0) list.reveal(now.requests.last[request], 'nearest');
       markSelected(host, message);
     });
   });
-  list.addEventListener('rowfocus', (/** @type {any} */ event) => selectMessage(event.detail.index));
-  list.addEventListener('rowopen', () => go({ tab: 'why' }));
+  list.addEventListener('rowfocus', (/** @type {any} */ event) => {
+    isChosenHere = place.peek().message !== event.detail.index;
+    selectMessage(event.detail.index);
+  });
+  list.addEventListener('rowopen', (/** @type {any} */ event) => {
+    const now = timeline.peek();
+    if (now !== null) toggleRow(transcriptRowName(event.detail.index), groupOfMessage(now, event.detail.index));
+  });
 });
 
 /**
@@ -72,13 +88,12 @@ define('ctx-transcript', (host) => {
  * @param {ResultsOfCalls} results
  */
 function transcriptRows(now, results) {
-  const levels = detail.peek();
-  const levelOf = (/** @type {number} */ number) => levels[screenGroup(now.messages.kind[number])];
+  const levelOf = (/** @type {number} */ number) => levelOfRow(transcriptRowName(number), groupOfMessage(now, number));
   return {
     get count() {
       return now.messages.count;
     },
-    key: (/** @type {number} */ number) => number * 3 + levelOf(number),
+    key: (/** @type {number} */ number) => number * 6 + levelOf(number) * 2 + Number(raw.peek()),
     height: (/** @type {number} */ number) =>
       estimatedHeight(levelOf(number), now.messages.characters[number]),
     render: (/** @type {number} */ number) => transcriptRow(now, number, levelOf(number), results),
@@ -97,16 +112,34 @@ function transcriptRow(now, number, level, results) {
     'data-number': number,
     'aria-current': place.peek().message === number ? 'true' : null,
     'aria-label': `Message ${number}`,
-    on: { click: () => selectByClick(number) },
+    on: {
+      click: (/** @type {MouseEvent} */ event) => {
+        if (!selectByClick(event, number)) return;
+        if (unfoldsAt(event, level)) toggleRow(transcriptRowName(number), groupOfMessage(now, number));
+      },
+    },
   });
   putHead(row, now, number, results);
   if (level === 0) return row;
   const text = h('div', { class: 'row-text' }, waitingText(level, characters[number]));
   row.append(text);
-  showBody(now.session, { position: position[number], index: index[number] }, text, (message) => {
-    text.replaceChildren(messageView(message, { detail: level }));
-  });
+  showBody(now.session, { position: position[number], index: index[number] }, text, (message, trees) => {
+    text.replaceChildren(messageView(message, { detail: level, trees, raw: raw.peek() }));
+  }, level === 2 && !raw.peek());
   return row;
+}
+
+/** @param {number} number of a message @returns {string} the name of its row */
+function transcriptRowName(number) {
+  return `t${number}`;
+}
+
+/**
+ * @param {Timeline} now
+ * @param {number} number
+ */
+function groupOfMessage(now, number) {
+  return screenGroup(now.messages.kind[number]);
 }
 
 /**
@@ -134,7 +167,8 @@ function putHead(row, now, number, results) {
   if (row.dataset.state === state) return;
   row.dataset.state = state;
   row.className = `row g-${screenGroup(now.messages.kind[number])} is-${standing.what}`;
-  const head = messageHead(now, number, standing, answers);
+  const fold = foldButton(transcriptRowName(number), groupOfMessage(now, number), `Message ${number}`);
+  const head = messageHead(now, number, standing, answers, fold);
   if (row.firstElementChild === null) row.append(head);
   else row.firstElementChild.replaceWith(head);
 }
@@ -154,10 +188,25 @@ export function selectMessage(number) {
   if (place.peek().message !== number) go({ message: number }, { replace: true });
 }
 
-/** @param {number} number */
-export function selectByClick(number) {
-  // Who marks a text with the mouse wants to copy it.
-  if (getSelection()?.isCollapsed) selectMessage(number);
+/**
+ * @param {MouseEvent} event
+ * @param {number|null} number
+ * @returns {boolean} whether the row was meant, and nothing in it
+ */
+export function selectByClick(event, number) {
+  // A text that is marked with the mouse is to be copied.
+  if (!getSelection()?.isCollapsed) return false;
+  if (number !== null) selectMessage(number);
+  return event.target instanceof Element && event.target.closest('a, button, summary') === null;
+}
+
+/**
+ * A row that is folded unfolds wherever it is clicked; one that is read folds at its head alone.
+ * @param {MouseEvent} event
+ * @param {0|1|2} level
+ */
+export function unfoldsAt(event, level) {
+  return level < 2 || (event.target instanceof Element && event.target.closest('.row-head') !== null);
 }
 
 /**

@@ -2,7 +2,8 @@
 
 import { h } from '../core/element.js';
 import { shownText } from './text.js';
-import { notify, storeOption } from '../core/state.js';
+import { storeOption } from '../core/state.js';
+import { copyButton } from './copying.js';
 
 /**
  * @param {readonly (string | number)[]} words of the command, not quoted yet; the store is added
@@ -15,14 +16,7 @@ export function commandLine(words) {
   // A name may hold characters that reorder what one reads; they are copied, but not shown.
   const shown = shownText(text);
   const code = h('code', { text: shown });
-  const copy = h('button', {
-    type: 'button',
-    class: 'quiet',
-    'aria-label': `Copy: ${shown}`,
-    text: 'Copy',
-    on: { click: () => void copied(text, code) },
-  });
-  return h('span', { class: 'command' }, code, copy);
+  return h('span', { class: 'command' }, code, copyButton(() => text, shown, code));
 }
 
 /**
@@ -31,19 +25,4 @@ export function commandLine(words) {
  */
 export function shellQuoted(word) {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`;
-}
-
-/**
- * @param {string} text
- * @param {HTMLElement} shown
- */
-async function copied(text, shown) {
-  try {
-    await navigator.clipboard.writeText(text);
-    notify('Copied.');
-  } catch {
-    // The browser may forbid it: then the person copies what is selected.
-    getSelection()?.selectAllChildren(shown);
-    notify('Selected: copy it with the keyboard.');
-  }
 }

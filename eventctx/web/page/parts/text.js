@@ -12,11 +12,11 @@ const UNSAFE =
   /[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff\ud800-\udfff\u{e0000}-\u{e007f}]+/gu;
 
 /** Longer texts are folded: so many characters stay in sight, or so many lines. */
-const FOLD_CHARACTERS = 6000;
+export const FOLD_CHARACTERS = 6000;
 const FOLD_LINES = 60;
 
 /** The most that one step unfolds; a text of 50 MB must not stop the page. */
-const UNFOLD_CHARACTERS = 200_000;
+export const UNFOLD_CHARACTERS = 200_000;
 
 /**
  * The text with unsafe characters as escapes; line feeds and tabs stay.
@@ -44,34 +44,36 @@ export function firstLine(text, most = 200) {
 
 /**
  * An element with the text, its breaks kept, escapes set apart, and a button that unfolds the rest.
+ * `nodes` makes the nodes of a part of the text.
  * @param {unknown} text
- * @param {{characters?: number, lines?: number, class?: string}} [options]
+ * @param {{characters?: number, lines?: number, class?: string, nodes?: (text: string) => Node[]}} [options]
  * @returns {HTMLElement}
  */
-export function textView(text, { characters = FOLD_CHARACTERS, lines = FOLD_LINES, ...rest } = {}) {
+export function textView(text, { characters = FOLD_CHARACTERS, lines = FOLD_LINES, nodes = textNodes, ...rest } = {}) {
   const whole = String(text);
-  const view = h('div', { class: `text ${rest.class ?? ''}`.trim() });
-  showUpTo(view, whole, foldAt(whole, characters, lines));
+  const view = h('div', { class: `text ${rest.class ?? ''}`.trim(), dir: 'auto' });
+  const showUpTo = (/** @type {number} */ end) => {
+    view.replaceChildren(...nodes(whole.slice(0, end)));
+    if (end >= whole.length) return;
+    const next = cutAt(whole, end + UNFOLD_CHARACTERS).length;
+    view.append(moreButton(whole.length - end, next < whole.length, () => showUpTo(next)));
+  };
+  showUpTo(foldAt(whole, characters, lines));
   return view;
 }
 
 /**
- * @param {HTMLElement} view
- * @param {string} whole
- * @param {number} end
+ * @param {number} left characters
+ * @param {boolean} isMuch whether one step does not show them all
+ * @param {() => void} show
  */
-function showUpTo(view, whole, end) {
-  view.replaceChildren(...pieces(whole.slice(0, end)));
-  if (end >= whole.length) return;
-  const left = (whole.length - end).toLocaleString('en-US');
-  const next = cutAt(whole, end + UNFOLD_CHARACTERS).length;
-  const more = h('button', {
+export function moreButton(left, isMuch, show) {
+  return h('div', null, h('button', {
     class: 'more quiet',
     type: 'button',
-    text: `Show ${next < whole.length ? 'more' : 'the rest'} (${left} characters)`,
-    on: { click: () => showUpTo(view, whole, next) },
-  });
-  view.append(h('div', null, more));
+    text: `Show ${isMuch ? 'more' : 'the rest'} (${left.toLocaleString('en-US')} characters)`,
+    on: { click: show },
+  }));
 }
 
 /**
@@ -79,7 +81,7 @@ function showUpTo(view, whole, end) {
  * @param {string} text
  * @returns {Node[]}
  */
-function pieces(text) {
+export function textNodes(text) {
   const made = [];
   let from = 0;
   for (const match of text.matchAll(UNSAFE)) {

@@ -1,4 +1,5 @@
 // `<ctx-session>`: charts above, the transcript next to what was sent, and the drawer that explains.
+// What is read gets the room: the charts shrink to a strip, and the drawer is shut until it is asked.
 
 import {} from '../charts/overview.js';
 import {} from '../charts/presence.js';
@@ -9,6 +10,9 @@ import {} from '../panes/sent.js';
 import {} from '../panes/transcript.js';
 import {} from '../parts/virtual-list.js';
 import { define, h } from '../core/element.js';
+import { keepChoice, keptChoice } from '../core/kept.js';
+import { onKey } from '../core/keys.js';
+import { restoreReading } from '../panes/detail-levels.js';
 import { splitter } from '../panes/splitter.js';
 import { limitTabStops } from '../panes/row-stops.js';
 import { sessionKeys } from '../panes/session-keys.js';
@@ -31,7 +35,9 @@ define('ctx-session', (host) => {
   const isNarrow = signal(narrow.matches);
   const changed = () => (isNarrow.value = narrow.matches);
   narrow.addEventListener('change', changed);
-  const shown = signal(/** @type {ReadonlySet<PanelName>} */ (new Set(PANELS.map(([name]) => name))));
+  restoreReading();
+  const usual = PANELS.map(([name]) => name).filter((name) => !narrow.matches || name !== 'charts');
+  const shown = signal(/** @type {ReadonlySet<PanelName>} */ (new Set(keptChoice('panels', usual))));
   /** The one panel below the charts on a narrow screen. */
   const front = signal(/** @type {PanelName} */ ('transcript'));
 
@@ -50,30 +56,36 @@ define('ctx-session', (host) => {
     const one = isNarrow.value;
     host.classList.toggle('is-narrow', one);
     const open = new Set(one ? [front.value, ...(shown.value.has('charts') ? ['charts'] : [])] : shown.value);
-    for (const [name] of PANELS) panels[name].hidden = !open.has(name);
+    for (const [name] of PANELS) panels[name].hidden = !open.has(name) && name !== 'charts';
+    panels.charts.classList.toggle('is-strip', !open.has('charts'));
     for (const [name, bar] of Object.entries(bars)) bar.hidden = one || !open.has(name);
     bars.sent.hidden = one || !open.has('sent') || !open.has('transcript');
     lists.hidden = !open.has('transcript') && !open.has('sent');
     right.hidden = lists.hidden && !open.has('details');
+    // A tab opens it: until then its tabs are all that is there of it.
+    const isShut = !one && !lists.hidden && place.value.tab === '';
+    panels.details.classList.toggle('is-shut', isShut);
     bars.map.hidden ||= right.hidden;
-    bars.details.hidden ||= lists.hidden;
+    bars.details.hidden ||= lists.hidden || isShut;
     // What is left alone takes all the space.
     host.classList.toggle('without-lists', lists.hidden);
     host.classList.toggle('without-right', right.hidden);
   });
   host.effect(() => {
-    switches.replaceChildren(isNarrow.value ? panelTabs(front, panels) : panelButtons(shown));
+    switches.replaceChildren(...(isNarrow.value ? [panelTabs(front, panels), chartsButton(shown)] : [panelButtons(shown)]));
   });
   host.effect(() => {
     // Who asks why is shown why, also where it is a panel of its own.
     if (place.value.tab !== '') revealDetails();
   });
   const removeKeys = sessionKeys();
+  const removeKey = onKey('v', 'Charts whole, or as a strip', () => toggleCharts(shown), { screen: 'session' });
   const endStops = limitTabStops(host);
   return () => {
     endStops();
     narrow.removeEventListener('change', changed);
     removeKeys();
+    removeKey();
   };
 
   function revealDetails() {
@@ -104,7 +116,7 @@ function splitters(host) {
   return {
     charts: splitter(host, {
       label: 'the charts', vertical: false, grows: 1, variable: '--river-height',
-      initial: 150, least: 90, most: () => high() * 0.5,
+      initial: innerHeight < 900 ? 90 : 150, least: 70, most: () => high() * 0.5,
     }),
     map: splitter(host, {
       label: 'the presence map', vertical: true, grows: 1, variable: '--map-width',
@@ -132,13 +144,44 @@ function panelButtons(shown) {
 }
 
 /**
+ * The charts and the map at once: all of them, or the strip alone.
+ * @param {import('../core/signals.js').Signal<ReadonlySet<PanelName>>} shown
+ */
+function toggleCharts(shown) {
+  const next = new Set(shown.peek());
+  const areOpen = next.has('charts') || next.has('map');
+  for (const name of /** @type {PanelName[]} */ (['charts', 'map'])) {
+    if (areOpen) next.delete(name);
+    else next.add(name);
+  }
+  showPanels(shown, next);
+}
+
+/**
+ * @param {import('../core/signals.js').Signal<ReadonlySet<PanelName>>} shown
+ * @param {ReadonlySet<PanelName>} next
+ */
+function showPanels(shown, next) {
+  shown.value = next;
+  keepChoice('panels', [...next]);
+}
+
+/** @param {import('../core/signals.js').Signal<ReadonlySet<PanelName>>} shown */
+function chartsButton(shown) {
+  return h('button', {
+    type: 'button', class: 'quiet charts-switch', 'aria-pressed': String(shown.value.has('charts')), text: 'Charts',
+    title: 'Charts whole, or as a strip; key v', on: { click: () => toggleCharts(shown) },
+  });
+}
+
+/**
  * @param {import('../core/signals.js').Signal<ReadonlySet<PanelName>>} shown
  * @param {PanelName} name
  */
 function togglePanel(shown, name) {
   const next = new Set(shown.peek());
   if (!next.delete(name)) next.add(name);
-  shown.value = next;
+  showPanels(shown, next);
   // The button was made anew; the keyboard stays where it was.
   const word = PANELS.find(([one]) => one === name)?.[1];
   for (const button of document.querySelectorAll('.panel-buttons button')) {

@@ -13,7 +13,8 @@ import { foundIn, wordsOfQuery } from './searching.js';
 /** @typedef {import('./source.js').SessionRow} SessionRow */
 /** @typedef {import('./source.js').BodyAddress} BodyAddress */
 /** @typedef {import('./source.js').StoredMessage} StoredMessage */
-/** @typedef {{body: StoredMessage, demands: string[]}} HeldBody */
+/** @typedef {import('./source.js').RenderedTexts} RenderedTexts */
+/** @typedef {{body: StoredMessage, texts: RenderedTexts, demands: string[]}} HeldBody */
 /** @typedef {{version: string, reveal: boolean, structure: boolean}} AboutFile */
 
 /** Blocks that stay decoded. Each holds about 2 MB of text, unless one message is longer. */
@@ -64,6 +65,8 @@ export function embeddedSource() {
     bodies,
     demands: (_name, addresses) =>
       Promise.all(addresses.map(async (address) => (await blocks.find(address))?.demands ?? [])),
+    rendered: (_name, addresses) =>
+      Promise.all(addresses.map(async (address) => (await blocks.find(address))?.texts ?? [])),
     answer: async () => {
       throw new Error('A file holds no answer to this: ask the command line of the store.');
     },
@@ -144,9 +147,14 @@ function isBehind(one, other) {
  * @returns {Promise<Map<string, HeldBody>>}
  */
 async function decodedBlock(element) {
-  /** @type {[number, number, StoredMessage, string[] | undefined][]} */
+  /** @type {[number, number, StoredMessage, {texts?: RenderedTexts, demands?: string[]} | undefined][]} */
   const rows = await unpacked(element?.textContent ?? '');
-  return new Map(rows.map(([position, index, body, demands = []]) => [`${position}.${index}`, { body, demands }]));
+  return new Map(
+    rows.map(([position, index, body, more]) => [
+      `${position}.${index}`,
+      { body, texts: more?.texts ?? [], demands: more?.demands ?? [] },
+    ]),
+  );
 }
 
 /**

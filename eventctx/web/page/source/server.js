@@ -10,8 +10,8 @@ import { followTimeline } from './following.js';
 /** @import { FollowPort } from './following.js' */
 /** @import { Source } from './source.js' */
 
-/** Bodies and demands of two sessions are kept: one looks at one, or compares two. */
-const MOST_KEPT_BLOCKS = 4;
+/** Bodies, trees and demands of two sessions are kept: one looks at one, or compares two. */
+const MOST_KEPT_BLOCKS = 6;
 
 const MOST_HITS = 100;
 
@@ -32,6 +32,7 @@ export function serverSource() {
     follow: (timeline, onState) => followTimeline(timeline, serverPort(timeline.session), onState),
     bodies: (name, addresses) => blocksOf(blocks, name, 'bodies').get(addresses),
     demands: (name, addresses) => blocksOf(blocks, name, 'demands').get(addresses),
+    rendered: (name, addresses) => blocksOf(blocks, name, 'rendered').get(addresses),
     answer: (name, question, parameters = {}) =>
       fetchJson(sessionPlace(name, question, parameters)),
     async search(query, session) {
@@ -83,7 +84,7 @@ function serverPort(session) {
 /**
  * @param {Map<string, BodyBlocks<any>>} blocks
  * @param {string} name
- * @param {'bodies' | 'demands'} what
+ * @param {'bodies' | 'demands' | 'rendered'} what
  */
 function blocksOf(blocks, name, what) {
   const place = sessionPlace(name, what);

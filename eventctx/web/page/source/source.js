@@ -24,6 +24,10 @@
  * @typedef {Record<string, any> | null} StoredMessage
  */
 
+/** The texts of a message that have markup: the place of each in the message, and its tree.
+ * @typedef {[place: (string | number)[], tree: any[]][] | null} RenderedTexts
+ */
+
 /** @typedef {{version: string, reveal: boolean, live: boolean, store: string, option: string | null, writable: boolean}} About */
 
 /** How a live session is followed; `outdated`: nothing that the page holds of it may be shown any more.
@@ -47,6 +51,7 @@
  *   follow(timeline: Timeline, onState: (state: FollowState) => void): () => void,
  *   bodies(name: string, addresses: BodyAddress[]): Promise<StoredMessage[]>,
  *   demands(name: string, addresses: BodyAddress[]): Promise<string[][]>,
+ *   rendered(name: string, addresses: BodyAddress[]): Promise<RenderedTexts[]>,
  *   answer(name: string, question: string, parameters?: Record<string, unknown>): Promise<any>,
  *   search(query: string, session: string | null): Promise<Found>,
  *   digests(name: string): Promise<string[]>,

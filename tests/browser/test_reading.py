@@ -1,0 +1,330 @@
+"""A message is read where it stands: unfolded in its place, with its markup or raw."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+import zlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Locator, Page, expect
+
+import eventctx
+from tests.browser.chromium import in_the_browser
+from tests.browser.inspecting import Inspector, answer_of, inspecting, path_of
+from tests.browser.settling import settled, width_of_page
+from tests.browser.test_accessibility import COLOURS, broken_rules
+from tests.browser.watching import Watch
+
+pytestmark = in_the_browser
+
+SESSION: Final = "reading"
+
+ASKED: Final = """# The parser
+
+It is **slow**, see [the report](https://elsewhere.invalid/report "of May").
+
+1. first
+2. second
+
+| size | time |
+|---|---|
+| 1 MB | 9 s |
+
+```python
+def parse(text):
+    return text.split("\\n")  # slow
+```
+"""
+
+DIFF: Final = "--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n one\n-two\n+three\n"
+
+
+def _png() -> bytes:
+    def chunk(name: bytes, data: bytes) -> bytes:
+        check = struct.pack(">I", zlib.crc32(name + data))
+        return struct.pack(">I", len(data)) + name + data + check
+
+    rows = zlib.compress(b"".join(b"\0" + b"\x80\x20\xf0" * 64 for _ in range(32)))
+    head = struct.pack(">IIBBBBB", 64, 32, 8, 2, 0, 0, 0)
+    mark = b"\x89PNG\r\n\x1a\n"
+    return mark + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+def _of(data: bytes, media: str, **more: str) -> dict[str, Any]:
+    coded = base64.b64encode(data).decode()
+    return {**more, "source": {"type": "base64", "media_type": media, "data": coded}}
+
+
+MESSAGES: Final[list[dict[str, Any]]] = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": ASKED},
+    {
+        "role": "assistant",
+        "content": [
+            {"type": "text", "text": "שלום, זה **חשוב**."},
+            {
+                "type": "tool_use",
+                "id": "call",
+                "name": "query",
+                "input": {"path": "a.py", "deep": {"er": [1, {"x": None}]}},
+            },
+        ],
+    },
+    {
+        "role": "user",
+        "content": [
+            {
+                "type": "tool_result",
+                "tool_use_id": "call",
+                "content": json.dumps({"files": [{"name": "a.py"}], "ok": True}),
+            }
+        ],
+    },
+    {
+        "role": "assistant",
+        "content": [{"type": "tool_use", "id": "d", "name": "diff", "input": {}}],
+    },
+    {
+        "role": "user",
+        "content": [{"type": "tool_result", "tool_use_id": "d", "content": DIFF}],
+    },
+    {
+        "role": "user",
+        "content": [
+            {"type": "text", "text": "Look at these."},
+            _of(_png(), "image/png", type="image"),
+            _of(b"Some notes", "text/plain", type="document", title="notes.txt"),
+            _of(b"%PDF-1.4", "application/pdf", type="document", title="paper.pdf"),
+        ],
+    },
+]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def reading(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with one session, all of which is in its one request."""
+    path = tmp_path_factory.mktemp("reading") / "reading.db"
+    async with eventctx.open(path, durability="normal") as engine:
+        ctx = await engine.session(SESSION, max_tokens=50_000)
+        async with ctx.turn() as turn, turn.iteration():
+            for message in MESSAGES:
+                await ctx.add_message(message)
+            await ctx.get_messages_for_request()
+    return path
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def reader(reading: Path) -> AsyncIterator[Inspector]:
+    async with inspecting(reading) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def shared_state(browser: Browser, reader: Inspector) -> Any:
+    context = await browser.new_context()
+    page = await context.new_page()
+    await page.goto(reader.invitation)
+    state = await context.storage_state()
+    await context.close()
+    return state
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def page(browser: Browser, reader: Inspector, shared_state: Any) -> AsyncIterator[Page]:
+    """The session's page, as one that was never opened before."""
+    watch = Watch(reader.origin)
+    context = await browser.new_context(
+        base_url=reader.origin, storage_state=shared_state, viewport={"width": 1280, "height": 800}
+    )
+    await watch.over(context)
+    page = await context.new_page()
+    await page.goto(path_of(SESSION))
+    await settled(page)
+    yield page
+    await watch.clean(page)
+    await context.close()
+
+
+def row(page: Page, number: int, pane: str = "ctx-transcript") -> Locator:
+    return page.locator(f"{pane} [data-number='{number}']")
+
+
+@pytest.mark.parametrize("pane", ["ctx-transcript", "ctx-sent"])
+async def test_a_click_unfolds_a_message_in_its_place_and_one_on_its_head_folds_it(
+    page: Page, pane: str
+) -> None:
+    message = row(page, 2, pane)
+    await expect(message.locator(".message.line")).to_be_visible()
+    await message.locator(".row-text").click()
+    await expect(message.locator(".part.call")).to_be_visible()
+    await message.locator(".part.words").click()
+    await expect(message.locator(".part.call")).to_be_visible()
+    await message.locator(".row-kind").click()
+    await expect(message.locator(".message.line")).to_be_visible()
+
+
+async def test_enter_unfolds_the_message_that_has_the_focus_and_keeps_the_focus(page: Page) -> None:
+    await page.keyboard.press("n")
+    await row(page, 1).locator("xpath=..").focus()
+    await page.keyboard.press("ArrowDown")
+    await page.keyboard.press("Enter")
+    await expect(row(page, 2).locator(".part.call")).to_be_visible()
+    await expect(row(page, 2).get_by_role("button", name="Message 2, all of it")).to_have_attribute(
+        "aria-expanded", "true"
+    )
+    await page.keyboard.press("Enter")
+    await expect(row(page, 2).locator(".message.line")).to_be_visible()
+    await page.keyboard.press("ArrowUp")
+    await expect(row(page, 1).locator("xpath=..")).to_be_focused()
+
+
+async def test_markdown_is_rendered_and_raw_shows_what_was_written_also_after_a_reload(
+    page: Page,
+) -> None:
+    text = row(page, 1).locator(".row-text")
+    await expect(text.locator("strong")).to_have_text("slow")
+    await expect(text.locator("ol > li")).to_have_count(2)
+    await expect(text.locator("th")).to_have_text(["size", "time"])
+    await expect(text.locator("pre .k").first).to_contain_text("def")
+    await page.keyboard.press("r")
+    await expect(text.locator(".text")).to_contain_text("It is **slow**, see [the report](https://")
+    await page.reload()
+    await settled(page)
+    await expect(text.locator(".text")).to_contain_text("It is **slow**")
+    await page.get_by_role("button", name="raw").click()
+    await expect(text.locator("strong")).to_have_text("slow")
+
+
+async def test_a_link_shows_its_address_before_it_may_be_opened(page: Page) -> None:
+    text = row(page, 1).locator(".row-text")
+    await text.get_by_role("button", name="the report").click()
+    await expect(text.locator(".asked code")).to_have_text("https://elsewhere.invalid/report")
+    await expect(text.get_by_role("button", name="Open https://elsewhere.invalid")).to_be_visible()
+    assert len(page.context.pages) == 1
+
+
+async def test_arguments_and_json_results_are_trees_that_fold(page: Page) -> None:
+    await row(page, 2).locator(".row-text").click()
+    call = row(page, 2).locator(".part.call")
+    await expect(call.locator(".json-key").first).to_have_text("path")
+    deep = call.locator("details").first
+    await expect(deep).to_have_attribute("open", "")
+    await deep.locator("summary").first.click()
+    await expect(deep).not_to_have_attribute("open", "")
+    await row(page, 3).locator(".row-text").click()
+    await expect(row(page, 3).locator(".json-key")).to_have_text(["files", "ok"])
+    await page.keyboard.press("r")
+    await expect(row(page, 3).locator(".part.result")).to_contain_text('{"files": [{"name"')
+
+
+async def test_a_diff_is_coloured(page: Page) -> None:
+    await row(page, 5).locator(".row-text").click()
+    await expect(row(page, 5).locator(".ins")).to_have_text("+three\n")
+    await expect(row(page, 5).locator(".del")).to_have_text("-two\n")
+
+
+async def test_images_and_documents_are_shown_and_others_can_be_saved(page: Page) -> None:
+    await row(page, 6).scroll_into_view_if_needed()
+    image = row(page, 6).get_by_role("img")
+    await expect(image).to_be_visible()
+    assert await image.evaluate("image => image.naturalWidth") == 64
+    await expect(row(page, 6)).to_contain_text("Some notes")
+    async with page.expect_download() as saved:
+        await row(page, 6).get_by_role("button", name="Save paper.pdf").click()
+    download = await saved.value
+    assert download.suggested_filename == "paper.pdf"
+    assert Path(await download.path()).read_bytes() == b"%PDF-1.4"  # noqa: ASYNC240
+
+
+async def test_a_message_is_copied_as_it_was_written(page: Page) -> None:
+    await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    await row(page, 1).hover()
+    await row(page, 1).get_by_role("button", name="Copy: this message").click()
+    await expect(page.get_by_role("status").get_by_text("Copied.")).to_be_visible()
+    assert await page.evaluate("() => navigator.clipboard.readText()") == ASKED
+
+
+async def test_a_text_from_right_to_left_is_read_so(page: Page) -> None:
+    await row(page, 2).locator(".row-text").click()
+    words = row(page, 2).locator(".part.words p")
+    assert await words.evaluate("p => getComputedStyle(p).direction") == "rtl"
+
+
+async def test_the_charts_shrink_to_a_strip_which_a_reload_keeps(page: Page) -> None:
+    texts = page.locator("ctx-transcript ctx-virtual-list")
+    await expect(page.locator("ctx-river")).to_be_visible()
+    whole = await texts.evaluate("list => list.clientHeight")
+    assert whole > 800 / 2
+    await page.keyboard.press("v")
+    await expect(page.locator("ctx-river")).to_be_hidden()
+    await expect(page.locator("ctx-presence")).to_be_hidden()
+    await page.reload()
+    await settled(page)
+    await expect(page.locator("ctx-overview")).to_be_visible()
+    await expect(page.locator("ctx-river")).to_be_hidden()
+    assert await texts.evaluate("list => list.clientHeight") > 800 * 0.7
+    await page.get_by_role("button", name="Charts").click()
+    await expect(page.locator("ctx-river")).to_be_visible()
+
+
+async def test_a_border_is_dragged_and_a_reload_keeps_it(page: Page) -> None:
+    border = page.get_by_role("separator", name="Size of what was sent")
+    sent = page.locator("#panel-sent")
+    before = await sent.evaluate("panel => panel.offsetWidth")
+    box = await border.bounding_box()
+    assert box is not None
+    await page.mouse.move(box["x"], box["y"] + 50)
+    await page.mouse.down()
+    await page.mouse.move(box["x"] - 100, box["y"] + 50)
+    await page.mouse.up()
+    assert await sent.evaluate("panel => panel.offsetWidth") == before + 100
+    await page.reload()
+    await settled(page)
+    assert await sent.evaluate("panel => panel.offsetWidth") == before + 100
+
+
+async def test_a_tab_opens_the_details_and_shuts_them(page: Page) -> None:
+    panel = page.locator("#drawer-panel")
+    await expect(panel).to_be_hidden()
+    await page.get_by_role("tab", name="Why").click()
+    await expect(panel).to_be_visible()
+    await page.get_by_role("tab", name="Why").click()
+    await expect(panel).to_be_hidden()
+
+
+@pytest.mark.parametrize("width", [390, 1280, 1600])
+async def test_unfolded_messages_fit_and_break_no_rule_of_axe(page: Page, width: int) -> None:
+    await page.set_viewport_size({"width": width, "height": 800})
+    for key in ("1", "1", "3", "4"):
+        await page.keyboard.press(key)
+    await expect(page.locator(".waiting")).to_have_count(0)
+    assert await broken_rules(page) == []
+    await page.emulate_media(color_scheme="dark")
+    assert await broken_rules(page, only=COLOURS) == []
+    wide, window = await width_of_page(page)
+    assert wide <= window
+
+
+async def test_an_exported_file_shows_the_same_offline(
+    browser: Browser, reading: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "reading.html"
+    await answer_of("inspect", "--store", reading, "--html", file, "--", SESSION)
+    watch = Watch("file://")
+    context = await browser.new_context(viewport={"width": 1280, "height": 900})
+    await watch.over(context)
+    page = await context.new_page()
+    await page.goto(file.as_uri())
+    await settled(page)
+    await expect(row(page, 1).locator("strong")).to_have_text("slow")
+    await expect(row(page, 1).locator("pre .k").first).to_contain_text("def")
+    await row(page, 5).locator(".row-text").click()
+    await expect(row(page, 5).locator(".ins")).to_be_visible()
+    await watch.clean(page)
+    await context.close()

@@ -1,0 +1,202 @@
+"""A text with markup is a tree of allowed elements that shows all of it, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventctx.web.markdown_tree import CLASSES, MOST_CODE, TAGS, tree_of
+from tests.browser import hostile
+
+PAGE = Path(__file__).resolve().parents[2] / "eventctx" / "web" / "page" / "parts" / "rendered.js"
+
+
+def elements(nodes: Any) -> Iterator[tuple[str, dict[str, str]]]:
+    for node in nodes:
+        if not isinstance(node, str):
+            tag, attributes, children = node
+            yield tag, attributes
+            yield from elements(children)
+
+
+def words_of(nodes: Any) -> str:
+    return "".join(node if isinstance(node, str) else words_of(node[2]) for node in nodes)
+
+
+def test_markup_becomes_elements() -> None:
+    assert tree_of("# One\n\n*two* **three** `four` ~~five~~\nsix") == [
+        ["p", {"class": "h1"}, ["One"]],
+        [
+            "p",
+            {},
+            [
+                *(["em", {}, ["two"]], " ", ["strong", {}, ["three"]], " "),
+                *(["code", {}, ["four"]], " ", ["del", {}, ["five"]], "\nsix"),
+            ],
+        ],
+    ]
+
+
+def test_lists_keep_their_numbers_and_tables_their_cells() -> None:
+    assert tree_of("3. a\n4. b\n   - c") == [
+        [
+            "ol",
+            {},
+            [
+                ["li", {}, [["span", {"class": "mark"}, ["3."]], " a"]],
+                [
+                    "li",
+                    {},
+                    [
+                        *(["span", {"class": "mark"}, ["4."]], " b"),
+                        ["ul", {}, [["li", {}, ["c"]]]],
+                    ],
+                ],
+            ],
+        ]
+    ]
+    cells = [tag for tag, _ in elements(tree_of("|a|b|\n|-|-|\n|c|d|"))]
+    assert Counter(cells)["th"] == Counter(cells)["td"] == 2
+
+
+def test_code_is_highlighted_by_its_language_and_is_whole() -> None:
+    code = 'def f(x):\n    return "a" + 1  # why\n\n'
+    label, block = tree_of(f"```python title\n{code}```") or ()
+    assert label == ["p", {"class": "lang"}, ["python title"]]
+    assert words_of([block]) == code.removesuffix("\n")
+    assert {one["class"] for tag, one in elements([block]) if tag == "span"} == set("cknms")
+
+
+def test_the_last_line_of_a_diff_is_coloured_too() -> None:
+    _, block = tree_of("```diff\n@@ -1 +1 @@\n-a\n+b\n```") or ()
+    assert block[2][-1] == ["span", {"class": "ins"}, ["+b"]]
+
+
+@pytest.mark.parametrize("code", ["x = 1\n" * MOST_CODE, "x" * 5_000])
+def test_long_code_is_not_highlighted(code: str) -> None:
+    _, block = tree_of(f"```python\n{code}\n```") or ()
+    assert block[2] == [code.removesuffix("\n")] or block[2] == [code]
+
+
+def test_an_unknown_language_is_plain() -> None:
+    assert tree_of("```no-such-language\na\n```") == [
+        ["p", {"class": "lang"}, ["no-such-language"]],
+        ["pre", {}, ["a"]],
+    ]
+
+
+@pytest.mark.parametrize("address", ["https://a.example/b", "HTTP://a.b", "mailto:a@b.example"])
+def test_links_to_the_web_and_to_people_are_links(address: str) -> None:
+    assert tree_of(f"[here]({address})") == [["p", {}, [["a", {"href": address}, ["here"]]]]]
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["javascript:ran=1", "JaVaScRiPt:ran=1", "data:text/html,x", "file:///etc", "/api", "x:y"],
+)
+def test_every_other_link_is_the_text_that_was_written(address: str) -> None:
+    text = f"[here]({address}) <{address}> ![image]({address})"
+    assert words_of(tree_of(text)) == text
+
+
+def test_a_bare_address_is_a_link_without_the_mark_after_it() -> None:
+    assert tree_of("See https://a.example/b.") == [
+        ["p", {}, ["See ", ["a", {"href": "https://a.example/b"}, ["https://a.example/b"]], "."]]
+    ]
+
+
+def test_an_image_from_elsewhere_is_a_link() -> None:
+    tree = tree_of("![the plan](https://a.example/i.png)")
+    assert tree == [["p", {}, [["a", {"href": "https://a.example/i.png"}, ["image: the plan"]]]]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[//]: # (a comment that no reader of Markdown shows)",
+        "[name]: https://a.example 'a title'",
+        "&#72;idden &lt;",
+        "<!-- a comment -->",
+        "<b title='x'>bold</b>",
+    ],
+)
+def test_what_markdown_would_hide_or_replace_is_shown_as_written(text: str) -> None:
+    assert re.sub(r"\W", "", words_of(tree_of(text) or [text])) == re.sub(r"\W", "", text)
+
+
+def test_a_text_that_is_nested_too_deeply_has_no_tree() -> None:
+    assert tree_of("> " * 40 + "words") is None
+
+
+def test_a_tree_of_too_many_elements_is_none() -> None:
+    assert tree_of("*a*\n\n" * 15_000) is None
+
+
+@pytest.mark.parametrize("attack", [*hostile.MARKUP.values(), *hostile.CONTROLS.values()])
+def test_hostile_words_are_words(attack: str) -> None:
+    forms = [
+        "{}",
+        "# {}",
+        "- {}",
+        "[{}](https://a.b)",
+        "`{}`",
+        "```html\n{}\n```",
+        "|{}|\n|-|\n|{}|",
+    ]
+    for form in forms:
+        tree = tree_of(form.replace("{}", attack))
+        if tree is None:
+            continue
+        for tag, attributes in elements(tree):
+            assert tag in TAGS
+            assert attributes.keys() <= {"class", "href"}
+            assert attributes.get("class", "c") in CLASSES
+            assert re.match(r"https?://|mailto:", attributes.get("href", "https://"), re.I)
+        assert "ran=1" not in attack or "ran=1" in words_of(tree)
+
+
+_MARKS = st.sampled_from(
+    ["*", "_", "`", "```\n", "[", "](https://a.example)", "<", ">", "> ", "- ", "1. ", "# ", "|",
+     "\n", "\n\n", "    ", "\\", "&amp;", "~~", "!", ":", "=\n", "-\n", "a", "b1", "ß", " "]
+)  # fmt: skip
+
+
+@given(st.lists(_MARKS, max_size=60).map("".join))
+@settings(max_examples=300, deadline=None)
+def test_a_tree_shows_every_letter_and_digit_of_its_text(text: str) -> None:
+    tree = tree_of(text)
+    if tree is None:
+        return
+    shown = Counter(words_of(tree) + "".join(one.get("href", "") for _, one in elements(tree)))
+    assert all(shown[one] >= count for one, count in Counter(text).items() if one.isalnum())
+    assert {tag for tag, _ in elements(tree)} <= TAGS
+    json.dumps(tree)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "unit",
+    ["> ", "[", "![", "[a](", "*a ", "**", "_a", "- ", "<", "`", "```\n", "# \n", "|a", "a\n"],
+)
+def test_a_text_made_of_one_mark_takes_seconds_at_most(unit: str) -> None:
+    started = time.process_time()
+    tree_of(unit * (200_000 // len(unit)))
+    assert time.process_time() - started < 20
+
+
+def test_the_page_knows_the_same_elements_and_classes() -> None:
+    source = PAGE.read_text()
+    listed = [
+        set(re.findall(r"'([\w-]+)'", block))
+        for block in re.findall(r"const TREE_\w+ = new Set\(\[(.*?)\]\)", source, re.DOTALL)
+    ]
+    assert listed == [TAGS - {"a"}, CLASSES]

@@ -1,0 +1,120 @@
+"""Texts are rendered in a process that may be ended, and a text without its tree is still shown."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from eventctx.web.renderer import Rendered, Renderer
+
+SLOW = "![" * 20_000 + "**bold**"
+
+
+@pytest_asyncio.fixture
+async def renderer() -> AsyncIterator[Renderer]:
+    made = Renderer()
+    yield made
+    await made.close()
+
+
+def trees(found: Rendered | None) -> Any:
+    assert found is not None
+    return [(place, json.loads(bytes(tree))) for place, tree in found]
+
+
+BOLD = [["p", {}, [["strong", {}, ["a"]], " b"]]]
+
+
+async def test_each_text_with_markup_has_a_tree_at_its_place(renderer: Renderer) -> None:
+    message = {
+        "role": "assistant",
+        "content": [
+            {"type": "thinking", "thinking": "**a** b", "signature": "x"},
+            {"type": "text", "text": "plain"},
+            {"type": "text", "text": "**a** b"},
+            {"type": "tool_use", "id": "c", "name": "f", "input": {"text": "**a** b"}},
+        ],
+    }
+    assert trees(await renderer.message(message)) == [
+        (["content", 0, "thinking"], BOLD),
+        (["content", 2, "text"], BOLD),
+    ]
+
+
+async def test_results_and_sealed_thinking_are_not_read(renderer: Renderer) -> None:
+    result = {"type": "tool_result", "tool_use_id": "c", "content": "**a** b"}
+    sealed = {"type": "redacted_thinking", "data": "**a** b"}
+    assert await renderer.message({"role": "user", "content": [result]}) == []
+    assert await renderer.message({"role": "assistant", "content": [sealed]}) == []
+    assert await renderer.message({"role": "tool", "content": "**a** b"}) == []
+
+
+@pytest.mark.parametrize("nothing", [None, "text", ["text"]])
+async def test_what_is_no_message_has_no_texts(renderer: Renderer, nothing: Any) -> None:
+    assert await renderer.message(nothing) is None
+
+
+async def test_half_of_a_surrogate_pair_is_no_text_to_render(renderer: Renderer) -> None:
+    assert await renderer.message({"role": "user", "content": "**\ud83d**"}) == []
+
+
+async def test_a_long_text_is_left_as_it_is() -> None:
+    renderer = Renderer(most=10)
+    try:
+        assert await renderer.message({"role": "user", "content": "**a** b and more"}) == []
+        assert trees(await renderer.message({"role": "user", "content": "**a** b"}))
+    finally:
+        await renderer.close()
+
+
+async def test_a_text_that_takes_too_long_is_left_and_the_next_is_rendered() -> None:
+    renderer = Renderer(limit=0)
+    try:
+        assert await renderer.message({"role": "user", "content": "**a** b"}) == []
+        renderer._limit = 30
+        # It is known by now, and is not tried again.
+        assert await renderer.message({"role": "user", "content": "**a** b"}) == []
+        assert trees(await renderer.message({"role": "user", "content": "**a** b "}))
+    finally:
+        await renderer.close()
+
+
+async def test_after_some_slow_texts_no_more_are_tried() -> None:
+    renderer = Renderer(limit=0, most_slow=1)
+    try:
+        assert await renderer.message({"role": "user", "content": "**a** b"}) == []
+        renderer._limit = 30
+        assert await renderer.message({"role": "user", "content": "*another*"}) == []
+    finally:
+        await renderer.close()
+
+
+async def test_a_child_that_dies_costs_one_text_its_markup(renderer: Renderer) -> None:
+    assert trees(await renderer.message({"role": "user", "content": "**a** b"}))
+    assert renderer._child is not None
+    renderer._child.kill()
+    await renderer._child.wait()
+    assert await renderer.message({"role": "user", "content": "*c*"}) == []
+    assert trees(await renderer.message({"role": "user", "content": "**a** b"}))
+
+
+async def test_a_question_that_is_given_up_leaves_no_answer_behind(renderer: Renderer) -> None:
+    waiting = asyncio.ensure_future(renderer.message({"role": "user", "content": SLOW}))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert trees(await renderer.message({"role": "user", "content": "**a** b"})) == [
+        (["content"], BOLD)
+    ]
+
+
+async def test_of_many_messages_those_after_the_limit_are_left(renderer: Renderer) -> None:
+    message = {"role": "user", "content": "**a** b"}
+    assert await renderer.messages([message, message], within=0) == [None, None]
+    assert all(await renderer.messages([message, message], within=30))

@@ -8,11 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from eventctx.adapters.command_hooks.hosts import HOSTS as HOOK_HOSTS
 from eventctx.adapters.host_settings import jsonc
 from eventctx.adapters.host_settings.hosts import HOSTS
+from eventctx.adapters.host_settings.parts import JsonPart, put
 from eventctx.cli.main import cli
 from eventctx.importers.format_table import FORMATS
 from tests.cli.conftest import Outcome
@@ -167,8 +169,7 @@ def test_undo_brings_every_byte_back(run: Run, home: Path, lived_in: dict[str, b
     assert "~/.gemini/settings.json: back to its bytes before" in done.out
     assert contents(home) == lived_in
     assert run("setup", "--undo", "--yes").out == "Nothing is set up.\n"
-    state = home / ".local/state/eventctx/setup"
-    assert [one.name for one in state.iterdir()] == ["setup.json"]
+    assert list((home / ".local/state/eventctx/setup").iterdir()) == []
 
 
 def test_comments_stay_and_only_lines_of_ours_come(
@@ -299,6 +300,47 @@ def test_a_file_changed_between_two_setups_keeps_that_change(run: Run, home: Pat
     run("setup", "gemini-cli", "--yes", "--store", home / "other.db")
     run("setup", "--undo", "--yes")
     assert path.read_text() == '{\n  "a": 2\n}\n'
+
+
+def test_a_part_of_an_earlier_release_goes_with_the_next_setup(run: Run, home: Path) -> None:
+    run("setup", "kiro", "--yes")
+    path, record = home / ".kiro/settings/mcp.json", home / ".local/state/eventctx/setup/setup.json"
+    older = JsonPart(("powers", "eventctx"), True)
+    path.write_text(put(path.read_text(), older))
+    written = msgspec.json.decode(record.read_bytes())
+    written["hosts"]["kiro"][str(path)]["parts"].append(msgspec.to_builtins(older))
+    record.write_bytes(msgspec.json.encode(written))
+    run("setup", "--yes")
+    assert values(path).keys() == {"mcpServers"}
+    run("setup", "--undo", "--yes")
+    assert not path.exists()
+
+
+def test_without_the_copy_of_a_file_our_parts_alone_are_taken_out(
+    run: Run, home: Path, lived_in: dict[str, bytes]
+) -> None:
+    run("setup", "gemini-cli", "codex", "--yes")
+    for copy in (home / ".local/state/eventctx/setup").glob("*-*"):
+        copy.unlink()
+    done = run("setup", "--undo", "--yes")
+    assert (done.code, done.out.count("our part is taken out")) == (0, 2)
+    assert values(home / ".gemini/settings.json") == {"ui": {"theme": "Dracula"}}
+    assert (home / ".codex/config.toml").read_bytes().rstrip() == CODEX.encode()
+
+
+def test_after_a_crash_before_the_file_was_written_undo_finds_nothing_of_ours(
+    run: Run, home: Path, lived_in: dict[str, bytes]
+) -> None:
+    config = write(home / ".codex/config.toml", "[mcp_servers]\n")
+    before = contents(home)
+    run("setup", *FOLDERS, "--yes")
+    for name, data in before.items():
+        if (path := home / name).is_file():
+            path.write_bytes(data)
+    done = run("setup", "--undo", "--yes")
+    assert (done.code, done.err) == (0, "")
+    assert config.read_text() == "[mcp_servers]\n"
+    assert contents(home) == before
 
 
 def test_a_password_is_not_written_into_files_of_others(run: Run, home: Path) -> None:

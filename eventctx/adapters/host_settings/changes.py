@@ -11,9 +11,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from enum import Enum
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
@@ -65,6 +66,12 @@ class FileChange(NamedTuple):
         return self.problem is None and self.found != self.after
 
 
+class Copy(Enum):
+    """``GONE``: somebody removed the copy of a file before us."""
+
+    GONE = "gone"
+
+
 class SetupState:
     """What was written for each program, and the copies of the files before, in one folder."""
 
@@ -79,7 +86,7 @@ class SetupState:
             return
         except msgspec.DecodeError as error:
             raise InvalidSetting(
-                f"{path}: expected the record of `setup`, found {error}"
+                f"{path}: expected the record of `setup`, found something else: {error}"
             ) from error
         if record.eventctx_setup != _VERSION:
             raise InvalidSetting(
@@ -97,23 +104,20 @@ class SetupState:
         """What was written for a program, by path."""
         return self._hosts.get(host, {})
 
-    def before(self, written: WrittenFile) -> bytes | None:
-        """The bytes of a file before us. Raises InvalidSetting where their copy is gone."""
+    def before(self, written: WrittenFile) -> bytes | Literal[Copy.GONE] | None:
+        """The bytes of a file before us, None for no file. Raises OSError."""
         if written.before is None:
             return None
-        path = self._folder / written.before
         try:
-            return path.read_bytes()
-        except OSError as error:
-            raise InvalidSetting(f"{path}: expected the copy of the file before") from error
+            return (self._folder / written.before).read_bytes()
+        except FileNotFoundError:
+            return Copy.GONE
 
     def note(self, host: str, change: FileChange, folders: tuple[str, ...]) -> None:
         """Keep a copy of the file without us, and what is about to be written. Raises OSError."""
         name = None
         if change.base is not None:
-            name = (
-                f"{sha256(os.fsencode(change.path)).hexdigest()[:16]}-{_digest(change.base)[:16]}"
-            )
+            name = f"{_digest(os.fsencode(change.path))[:16]}-{_digest(change.base)[:16]}"
             make_folder(self._folder)
             with whole_file(self._folder / name) as file:
                 file.write(change.base)
@@ -133,6 +137,9 @@ class SetupState:
         self._drop_copy(old, unless=None)
 
     def _save(self) -> None:
+        if not self._hosts:
+            (self._folder / RECORD).unlink(missing_ok=True)
+            return
         make_folder(self._folder)
         with whole_file(self._folder / RECORD) as file:
             file.write(msgspec.json.encode(_Record(hosts=self._hosts)))
@@ -149,7 +156,8 @@ def plan(path: Path, parts: tuple[Part, ...], host: str, state: SetupState) -> F
 
     def with_parts(data: bytes | None) -> FileChange:
         text = _text(data)
-        if all(has(text, part) for part in parts):
+        older = [] if written is None else [one for one in written.parts if one not in parts]
+        if not older and all(has(text, part) for part in parts):
             return FileChange(path, data, data)
         base, changed = _without_us(data, written, state) if written else (data, False)
         before = text = _text(base)
@@ -191,13 +199,13 @@ def _without_us(
     data: bytes | None, written: WrittenFile, state: SetupState
 ) -> tuple[bytes | None, bool]:
     """A file's bytes without our parts, and whether somebody wrote to it after us."""
-    if data is not None and _digest(data) == written.digest:
-        return state.before(written), False
-    text = _text(data)
-    before = _text(state.before(written))
+    copy = state.before(written)
+    if data is not None and _digest(data) == written.digest and copy is not Copy.GONE:
+        return copy, False
+    text, before = _text(data), None if copy is Copy.GONE else _text(copy)
     for part in written.parts:
         text = None if text is None else take_out(text, part, before)
-    if before is None and text is not None and _is_empty(text, written.parts):
+    if written.before is None and text is not None and _is_empty(text, written.parts):
         text = None
     return _bytes(text), True
 

@@ -229,7 +229,13 @@ _ROWS: Final = (
         ("cursor", "cursor-agent"),
         Home(".cursor"),
         ServerEntry(("mcp.json",), _json_server("mcpServers")),
-        HookFile("hooks.json", {"preCompact": None, "stop": None}, _flat(), _VERSION),
+        # `stop` was seen to be missing in some releases.
+        HookFile(
+            "hooks.json",
+            {"preCompact": None, "stop": None, "sessionEnd": None},
+            _flat(),
+            _VERSION,
+        ),
         advice="switch the server on in its settings, under Tools & MCP",
     ),
     HostSettings(

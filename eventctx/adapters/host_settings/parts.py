@@ -134,7 +134,7 @@ def _put_json(text: str, part: JsonPart) -> str:
 
 
 def _take_out_json(text: str, part: JsonPart, base: str | None) -> str:
-    inner = jsonc.find(jsonc.read(text), part.keys)
+    inner = None if _is_blank(text) else jsonc.find(jsonc.read(text), part.keys)
     if inner is None:
         return text
     if part.item:
@@ -218,7 +218,9 @@ def _take_out_toml(text: str, part: TomlPart) -> str:
         last = max((one.end() for one in re.finditer(r"^[^#\s].*(?:\n|\Z)", body, re.M)), default=0)
         before = re.sub(r"(\A|\n)\r?\n\Z", r"\1", done[: head.start()])
         done = before + done[head.end() + last :]
-    if _toml(done) != _without(values, part.keys):
+    left = _toml(done)
+    stays = _table(left, part.keys) is not None
+    if stays or _without(left, part.keys) != _without(values, part.keys):
         raise InvalidSetting(f"expected [{'.'.join(part.keys)}] as a table, found it elsewhere")
     return done
 

@@ -180,7 +180,7 @@ def _show_host(
             _show_parts(screen, one.parts)
     for name, expression in host.by_hand.items():
         path = folder / name
-        if path.is_file() and re.search(expression, path.read_text("utf-8", "replace")):
+        if os.access(path, os.R_OK) and re.search(expression, path.read_text("utf-8", "replace")):
             words = f"{_short(path)} has eventctx, too: take it out there, or it runs twice"
             screen.line((words, "yellow"), indent=2)
 
@@ -190,7 +190,7 @@ def _show_parts(screen: Screen, parts: tuple[Part, ...]) -> None:
 
     lines = describe(parts)
     for line in lines[:_LINES]:
-        screen.line((line, "cyan"), indent=4)
+        screen.whole((f"    {line}", "cyan"))
     if len(lines) > _LINES:
         screen.line((f"… {len(lines) - _LINES} more lines", "dim"), indent=4)
 

@@ -90,7 +90,7 @@ def test_every_program_gets_our_server_and_its_hooks(run: Run, home: Path) -> No
         "codex": values(home / ".codex/hooks.json")["hooks"],
         "gemini-cli": values(home / ".gemini/settings.json")["hooks"],
         "cursor": values(home / ".cursor/hooks.json")["hooks"],
-        "copilot": values(home / ".copilot/hooks/eventctx.json")["hooks"],
+        "copilot": values(home / ".copilot/settings.json")["hooks"],
     }
     assert set(hooks) == set(HOOK_HOSTS)
     for name, found in hooks.items():

@@ -16,6 +16,7 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from subprocess import list2cmdline
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -103,7 +104,8 @@ def parts_of(host: HostSettings, folder: Path, program: OurProgram) -> dict[Path
     server = next((one for one in candidates if one.exists()), candidates[0])
     files[server] = (host.server.part(program.words("mcp")),)
     if host.hooks is not None:
-        line = shlex.join(program.words("hook", host.name))
+        words = program.words("hook", host.name)
+        line = list2cmdline(words) if sys.platform == "win32" else shlex.join(words)
         path = folder / host.hooks.file
         files[path] = (
             *files.get(path, ()),
@@ -191,7 +193,7 @@ _ROWS: Final = (
             "../.claude.json": r'"eventctx"\s*:\s*\{',
             ".claude.json": r'"eventctx"\s*:\s*\{',
         },
-        advice="it loads the plugin when it starts; `/reload-plugins` in one that runs",
+        advice="from 2.1.157 on it loads the plugin when it starts, or with `/reload-plugins`",
     ),
     HostSettings(
         "codex",
@@ -252,11 +254,11 @@ _ROWS: Final = (
         ("copilot",),
         Home(".copilot", "COPILOT_HOME"),
         ServerEntry(("mcp-config.json",), _json_server("mcpServers", type="local", tools=["*"])),
+        # Not a file in `hooks`: VS Code reads that folder, too, and takes no notice of a matcher.
         HookFile(
-            f"hooks/{OURS}.json",
+            "settings.json",
             {"PreCompact": None, "Stop": None, "PreToolUse": "eventctx-.*"},
             _flat(type="command"),
-            _VERSION,
         ),
     ),
     HostSettings(

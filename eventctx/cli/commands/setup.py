@@ -15,7 +15,7 @@ import click
 from eventctx.adapters.host_settings.hosts import HOSTS
 from eventctx.cli.output import opening
 from eventctx.cli.output.plain import plural
-from eventctx.cli.output.program import USAGE, CommandFailed, complain, spelling
+from eventctx.cli.output.program import USAGE, CommandFailed, complain, is_agreed, spelling
 from eventctx.cli.output.screen import Screen
 from eventctx.errors import InvalidSetting
 from eventctx.text import without_password
@@ -85,7 +85,7 @@ def _set_up(
         screen.line((f"Not found on this machine: {', '.join(others)}.", "dim"))
     needed = [(host, one) for host, one in changes if one.is_needed]
     question = f"Write {plural(len(needed), 'file')}?"
-    if needed and _agreed(question, yes=yes):
+    if needed and is_agreed(question, yes=yes):
         _apply_all(needed, state)
         screen.line(f"Written. `{spelling()} setup --undo` takes it back.")
         for host in chosen:
@@ -111,7 +111,7 @@ def _undo(screen: Screen, state: SetupState, names: tuple[str, ...], *, yes: boo
         screen.line("Nothing is set up.")
     undoable = [(host, one) for host, one in changes if one.problem is None]
     question = f"Take back {plural(len(undoable), 'file')}?"
-    if undoable and _agreed(question, yes=yes):
+    if undoable and is_agreed(question, yes=yes):
         _apply_all(undoable, state, undo=True)
         screen.line("Taken back.")
     if any(one.problem for _, one in changes):
@@ -146,15 +146,6 @@ def _apply_all(changes: list[_HostChange], state: SetupState, *, undo: bool = Fa
         failed = True
     if failed:
         raise CommandFailed(USAGE)
-
-
-def _agreed(question: str, *, yes: bool) -> bool:
-    if yes:
-        return True
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        click.echo("Nothing was changed: add --yes to do it.", err=True)
-        return False
-    return click.confirm(question)
 
 
 # -- what is shown --------------------------------------------------------------------------------
@@ -231,5 +222,5 @@ def _command() -> tuple[str, ...]:
     """Whole paths: a program that a desktop starts has another PATH than a shell."""
     called = Path(sys.argv[0])
     if called.stem == "eventctx" and (path := shutil.which(str(called))) is not None:
-        return (str(Path(path).absolute()),)
-    return (sys.executable, "-m", "eventctx.cli")
+        return (Path(path).absolute().as_posix(),)  # which every shell of Windows takes, too
+    return (Path(sys.executable).as_posix(), "-m", "eventctx.cli")

@@ -57,6 +57,7 @@ _COMMANDS: Final = {
         ("prune", "commands.erasing", "Delete the sessions that are older than a limit."),
     ),
     "For agents and their developers": (
+        ("setup", "commands.setup", "Connect the agents' programs on this machine."),
         ("hook", "commands.for_agents", "Answer a hook of an agent's program."),
         ("mcp", "commands.for_agents", "Answer the agent itself, as an MCP server."),
         ("compare", "commands.compare", "What each policy would have kept, and at what cost."),

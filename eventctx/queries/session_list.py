@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
@@ -258,14 +260,17 @@ _NAMED: Final = 3
 async def last_in_project(store: EventStore, folder: Path) -> StreamInfo:
     """The session last active in ``folder`` (resolved), or in one around it; no subagent's.
 
-    Only imported sessions name their folder. Raises StreamNotFound, with the last sessions of the
-    store, where none named this one.
+    Only imported sessions name their folder, those of Gemini CLI by its SHA-256. Raises
+    StreamNotFound, with the last sessions of the store, where none named this one.
     """
     found = sort_sessions(await sum_sessions(store, ReadErrors()), "last")
     own = [one for one in found if one.sums.belongs_to is None]
+    around = {str(one) for one in (folder, *folder.parents)}
+    digests = {sha256(os.fsencode(one)).hexdigest() for one in around}
     for info, sums in own:
-        project = await project_of(store, info.stream, sums)
-        if project is not None and (folder == (at := Path(project)) or at in folder.parents):
+        text = "" if sums.raw is None else await _parts(store, info.stream, sums.raw)
+        project, digest = _folder_in(text), _FOLDER_DIGEST.search(text)
+        if (project and str(Path(project)) in around) or (digest and digest[1] in digests):
             return info
     error = StreamNotFound("")
     names = " or ".join(repr(one.info.stream) for one in own[:_NAMED])
@@ -281,6 +286,7 @@ _READ: Final = 1_000_000
 """Bytes of the parts of an imported file that are looked through for its title and folder."""
 
 _FOLDER: Final = pattern(r'"(?:cwd|directory)"\s*:\s*("(?:[^"\\]|\\.){1,4096}")')
+_FOLDER_DIGEST: Final = pattern(r'"projectHash"\s*:\s*"([0-9a-f]{64})"')
 _TITLE: Final = pattern(
     r'"(?:customTitle|aiTitle|thread_name|name)"\s*:\s*("(?:[^"\\]|\\.){1,4096}")'
 )
@@ -321,7 +327,11 @@ async def project_of(store: EventStore, session: str, sums: SessionSums) -> str 
     """The folder in which the imported session began; None where its file does not name one."""
     if sums.raw is None:
         return None
-    found = _FOLDER.search(await _parts(store, session, sums.raw))
+    return _folder_in(await _parts(store, session, sums.raw))
+
+
+def _folder_in(text: str) -> str | None:
+    found = _FOLDER.search(text)
     return None if found is None else _text(found[1]) or None
 
 

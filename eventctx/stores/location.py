@@ -91,6 +91,13 @@ def default_key() -> Path:
     return Path(platformdirs.user_state_path("eventctx", appauthor=False)) / "cache.key"
 
 
+def default_setup() -> Path:
+    """The folder of what `setup` wrote for other programs, in the user's state folder."""
+    import platformdirs
+
+    return Path(platformdirs.user_state_path("eventctx", appauthor=False)) / "setup"
+
+
 def book_of(
     store: EventStore, receipts: bool | str | os.PathLike[str], *, read_only: bool
 ) -> ReceiptBook | None:

@@ -50,7 +50,7 @@ def completed(line: str, store: Path, shell: str = "bash") -> list[str]:
 
 
 def test_commands_and_sessions_are_completed(store: Path) -> None:
-    assert completed("eventctx se", store) == ["search", "sessions"]
+    assert completed("eventctx se", store) == ["search", "sessions", "setup"]
     assert completed("eventctx lost al", store) == ["alpha-1", "alpha-2"]
     assert completed("eventctx why b", store) == ["beta"]
     assert completed("eventctx lost zz", store) == []

@@ -26,10 +26,13 @@ from eventctx.adapters.command_hooks.reminder import (
 from eventctx.cli.main import cli
 from eventctx.engine import Engine
 from eventctx.errors import WrongExpectedVersion
+from eventctx.messages.extracts import words_of_person
 from eventctx.stores.location import default_book
 from eventctx.stores.receipt_book import ReceiptBook
 from tests.cli.conftest import Outcome
-from tests.importers.given import SESSION, ClaudeCode, Codex
+from tests.importers.agents import Copilot, Cursor
+from tests.importers.given import SESSION, ClaudeCode, Codex, text
+from tests.importers.terminal_agents import Gemini
 
 KEY = "sk-ant-" + "api03-" + "Zx9Qw7Er5Ty3Ui1Op" * 3
 
@@ -164,6 +167,56 @@ async def test_codex_is_told_nothing_where_a_compaction_took_no_word(tmp_path: P
     async with eventctx.open("memory://") as engine:
         assert await codex_told(engine, tmp_path, *kept) is None
         assert (await engine.lost("codex-1")).compactions == 1
+
+
+@pytest.mark.parametrize(
+    ("host", "event", "name", "data"),
+    [
+        ("copilot", "PreCompact", "events.jsonl", Copilot().user("Go.").answer("Yes.").data()),
+        ("cursor", "preCompact", "c.jsonl", Cursor().user("Go.").answer(text("Yes.")).data()),
+        (
+            "gemini-cli",
+            "PreCompress",
+            "session-1.jsonl",
+            Gemini().user("Go.").answer("Yes.").data(),
+        ),
+    ],
+)
+def test_other_programs_have_their_session_imported_and_get_no_answer(
+    host: str, event: str, name: str, data: bytes, tmp_path: Path, store: Path
+) -> None:
+    path = tmp_path / "one" / name
+    path.parent.mkdir()
+    path.write_bytes(data)
+    given = {"hook_event_name": event, "transcript_path": str(path), "trigger": "manual"}
+    done = hook(store, json.dumps(given), host)
+    assert (done.code, done.out, done.err) == (0, "", "")
+    assert asyncio.run(said_in(store)) == ["Go."]
+
+
+def test_copilot_names_no_file_before_a_tool_so_it_is_found_by_the_sessions_id(
+    tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COPILOT_HOME", str(tmp_path))
+    path = tmp_path / "session-state" / "cp-1" / "events.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(Copilot().user("Go.").answer("Yes.").data())
+    for session in ("other", "../../cp-1", "cp-1"):
+        given = {"hook_event_name": "PreToolUse", "session_id": session}
+        assert hook(store, json.dumps(given), "copilot").err == ""
+    assert asyncio.run(said_in(store)) == ["Go."]
+
+
+async def said_in(store: Path) -> list[str]:
+    """What a person said in the one session of a store."""
+    async with eventctx.open(store, create=False) as engine:
+        (session,) = await engine.sessions()
+        found = await engine.transcript(session.stream)
+        return [
+            words_of_person(one.message).strip()
+            for one in found
+            if one.message is not None and one.message["role"] == "user"
+        ]
 
 
 async def test_a_session_that_its_program_does_not_keep_is_no_error() -> None:

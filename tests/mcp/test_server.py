@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from collections.abc import AsyncIterator
@@ -21,6 +22,7 @@ from eventctx.errors import InvalidSetting
 from eventctx.importers.load import import_file
 from eventctx.mcp.server import mcp_server
 from tests.importers.given import jsonl
+from tests.importers.terminal_agents import CHAT, Gemini
 
 KEY = "sk-ant-" + "api03-" + "Zx9Qw7Er5Ty3Ui1Op" * 3
 LONG = "".join(f"line {number} of the report\n" for number in range(2_000))
@@ -256,6 +258,21 @@ async def test_without_a_name_the_last_session_of_the_folder_is_meant(tmp_path: 
             kind, message = await failure(client, "recall", query="be")
     assert kind == "StreamNotFound"
     assert "'other' or 'new' or 'old'" in message
+
+
+async def test_a_session_of_gemini_cli_is_found_by_its_folders_digest(tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    (here / "part").mkdir(parents=True)
+    digest = hashlib.sha256(bytes(here)).hexdigest()
+    chat = tmp_path / "session-1.jsonl"
+    chat.write_bytes(Gemini(projectHash=digest).user("Be brief.").answer("Yes.").data())
+    async with eventctx.open("memory://") as engine:
+        await import_file(engine.store, chat)
+        async with served(engine, project=here / "part") as client:
+            assert (await ask(client, "recall", query="be"))["session"] == CHAT
+        async with served(engine, project=tmp_path) as client:
+            kind, _ = await failure(client, "recall", query="be")
+    assert kind == "StreamNotFound"
 
 
 async def test_a_call_that_says_where_it_comes_from_is_about_that_session(tmp_path: Path) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
 
 import eventctx
 from tests.services.claude_code import OPT_IN, VARIABLE, Answer, Body, installed
+from tests.services.setting_up import set_up
 from tests.services.test_claude_code import MODEL, answered, scripted, text, use
+
+SERVER = "mcp__plugin_eventctx_eventctx__"
+"""What Claude Code calls the tools of our plugin's server."""
 
 
 @pytest.fixture
@@ -20,19 +22,6 @@ def binary() -> Path:
     if not named:
         pytest.skip(OPT_IN)
     return Path(named)
-
-
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "eventctx.cli", *arguments]
-
-
-def write_hooks(project: Path, store: Path) -> None:
-    """The settings of our documentation, with our program of this checkout."""
-    line = " ".join(command("hook", "claude-code", "--store", str(store)))
-    events = ("PreCompact", "PostCompact", "SessionStart", "Stop")
-    hooks = {one: [{"hooks": [{"type": "command", "command": line}]}] for one in events}
-    (project / ".claude").mkdir()
-    (project / ".claude" / "settings.json").write_text(json.dumps({"hooks": hooks}))
 
 
 async def test_in_the_middle_of_a_tool_loop_the_next_request_has_the_demands(
@@ -51,7 +40,7 @@ async def test_in_the_middle_of_a_tool_loop_the_next_request_has_the_demands(
         return [text("Understood.")], "end_turn"
 
     with installed(binary, tmp_path, script) as program:
-        write_hooks(program.project, tmp_path / "agent.db")
+        set_up("claude-code", program.folder / "home", "--store", str(tmp_path / "agent.db"))
         program.run(*MODEL, "Never touch the file legacy.py, please.")
         program.run(*MODEL, "-c", "Look.", CLAUDE_CODE_AUTO_COMPACT_WINDOW="100000")
         sent = str(program.received[-1]["messages"])
@@ -71,7 +60,7 @@ async def test_after_a_compaction_the_model_is_told_the_demands(
         return [text(f"Understood, {answered(body)}.")], "end_turn"
 
     with installed(binary, tmp_path, script) as program:
-        write_hooks(program.project, store)
+        set_up("claude-code", program.folder / "home", "--store", str(store))
         program.run(*MODEL, "Write a parser.")
         program.run(*MODEL, "-c", "Never touch the file legacy.py, please.")
         program.run(*MODEL, "-c", "/compact")
@@ -91,21 +80,50 @@ async def test_the_model_asks_for_what_was_said(binary: Path, tmp_path: Path) ->
     async with eventctx.open(store) as engine:
         ctx = await engine.session("earlier")
         await ctx.add_message({"role": "user", "content": "Never touch the file legacy.py."})
-    served = command("mcp", "--store", str(store))
-    config = {"mcpServers": {"eventctx": {"command": served[0], "args": served[1:]}}}
-    (tmp_path / "mcp.json").write_text(json.dumps(config))
     steps = (
-        [use("toolu_1", "mcp__eventctx__recall", session="earlier", query="legacy")],
-        [use("toolu_2", "mcp__eventctx__why", session="earlier", message=77)],
+        [
+            use(
+                "toolu_1",
+                f"{SERVER}recall",
+                session="earlier",
+                query="legacy",
+            )
+        ],
+        [use("toolu_2", f"{SERVER}why", session="earlier", message=77)],
     )
     with installed(binary, tmp_path, scripted(*steps)) as program:
-        program.run(*MODEL, "What was I to leave?", "--mcp-config", str(tmp_path / "mcp.json"))
+        set_up("claude-code", program.folder / "home", "--store", str(store))
+        program.run(*MODEL, "What was I to leave?")
+        skills = str(program.received[0]["messages"])
         results = [
             block
             for message in program.received[-1]["messages"]
             for block in message["content"]
             if isinstance(block, dict) and block["type"] == "tool_result"
         ]
+    assert "eventctx: Get back what left the context" in skills
     assert "Never touch the file legacy.py." in str(results[0]["content"])
     assert results[1]["is_error"] is True
     assert "InvalidSetting" in str(results[1]["content"])
+
+
+async def test_right_after_a_compaction_the_model_asks_what_it_lost(
+    binary: Path, tmp_path: Path
+) -> None:
+    def script(body: Body) -> Answer:
+        last = str(body["messages"][-1]["content"])
+        if "TEXT ONLY" in last:
+            return [text("<summary>We talked about a parser.</summary>")], "end_turn"
+        if "Go on" in last:
+            return [use("toolu_1", f"{SERVER}lost")], "tool_use"
+        return [text("Understood.")], "end_turn"
+
+    with installed(binary, tmp_path, script) as program:
+        set_up("claude-code", program.folder / "home", "--store", str(tmp_path / "agent.db"))
+        program.run(*MODEL, "Never touch the file legacy.py, please.")
+        program.run(*MODEL, "-c", "/compact")
+        program.run(*MODEL, "-c", "Go on.")
+        sent = str(program.received[-1]["messages"][-1]["content"])
+    # The program wrote its summary after its hooks: the one before the call read it.
+    assert '"compactions":1' in sent
+    assert '"state":"gone","text":"Never touch the file legacy.py, please."' in sent

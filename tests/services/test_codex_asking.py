@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +19,7 @@ from tests.services.codex import (
     said,
     said_by_persons,
 )
+from tests.services.setting_up import set_up
 
 LARGE = 30_000
 """Tokens said of a request, so that the next turn begins with a compaction."""
@@ -37,20 +36,6 @@ def binary() -> Path:
     return Path(named)
 
 
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "eventctx.cli", *arguments]
-
-
-def write_hooks(settings: Path, store: Path) -> None:
-    """The file of our documentation, with our program of this checkout."""
-    line = " ".join(command("hook", "codex", "--store", str(store)))
-    hooks = {
-        one: [{"hooks": [{"type": "command", "command": line}]}]
-        for one in ("PreCompact", "PostCompact", "SessionStart", "Stop")
-    }
-    (settings / "hooks.json").write_text(json.dumps({"hooks": hooks}))
-
-
 async def test_after_a_compaction_the_model_is_told_the_demands_that_it_lost(
     binary: Path, tmp_path: Path
 ) -> None:
@@ -62,7 +47,7 @@ async def test_after_a_compaction_the_model_is_told_the_demands_that_it_lost(
         return said("Understood.", LARGE if "report" in said_by_persons(body)[-1] else 10)
 
     with installed(binary, tmp_path, script) as program:
-        write_hooks(program.settings, store)
+        set_up("codex", program.home, "--store", str(store))
         program.ask("Never touch the file legacy.py, please.")
         program.ask("resume", "--last", "Always answer in French.")
         program.ask("resume", "--last", f"Read this report. {FILLER}")
@@ -90,7 +75,7 @@ async def test_after_a_compaction_by_openais_servers_the_model_is_told_the_lost_
         return said("Understood.", LARGE if "report" in said_by_persons(body)[-1] else 10)
 
     with installed(binary, tmp_path, script) as program:
-        write_hooks(program.settings, tmp_path / "agent.db")
+        set_up("codex", program.home, "--store", str(tmp_path / "agent.db"))
         program.ask("Never touch the file legacy.py, please.", openai=True)
         for _ in range(2):  # more than the about 64,000 tokens of a person's words that are kept
             words = f"Read this report. {FILLER} {FILLER[:31_000]}"
@@ -115,7 +100,7 @@ async def test_in_the_middle_of_a_tool_loop_the_next_request_has_the_lost_demand
         return said("Understood.")
 
     with installed(binary, tmp_path, script) as program:
-        write_hooks(program.settings, tmp_path / "agent.db")
+        set_up("codex", program.home, "--store", str(tmp_path / "agent.db"))
         program.ask("Never touch the file legacy.py, please.")
         program.ask("resume", "--last", f"Read this report. {FILLER}")
         kinds = [one["type"] for one in program.api.received[2]["input"]]
@@ -137,7 +122,7 @@ async def test_the_model_asks_for_what_was_said(binary: Path, tmp_path: Path) ->
         return steps.pop(0)
 
     with installed(binary, tmp_path, script) as program:
-        program.run("mcp", "add", "eventctx", "--", *command("mcp", "--store", str(store)))
+        set_up("codex", program.home, "--store", str(store))
         # Without `required`, a session's first request may leave before the server is up.
         program.ask("-c", "mcp_servers.eventctx.required=true", "What was I to leave?")
         results = [

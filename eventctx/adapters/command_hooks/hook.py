@@ -52,7 +52,7 @@ async def hook_answer(
 
 async def _imported(engine: Engine, host: HookHost, payload: HookPayload) -> str | None:
     """The session of the file, as far as it is written."""
-    path = payload.transcript
+    path = host.transcript(payload)
     for attempt in range(_ATTEMPTS):
         if path is None or not _is_there(path):
             return None

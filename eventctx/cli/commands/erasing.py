@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import time
 from collections.abc import Collection
 from pathlib import Path
@@ -14,7 +13,7 @@ import click
 from eventctx.cli.output import opening
 from eventctx.cli.output.opening import flat, message_numbers
 from eventctx.cli.output.plain import minute, plural
-from eventctx.cli.output.program import complain, run
+from eventctx.cli.output.program import complain, is_agreed, run
 from eventctx.cli.output.screen import Screen, put_document
 from eventctx.log.naming import message_name, position_name
 from eventctx.stores.own_copies import copies, destroy_exports
@@ -90,7 +89,7 @@ async def _erase(
             _show_plan(Screen(), messages, planned)
         files = _Files(engine, planned.sessions, exports)
         files.show(as_json)
-        if not _agreed("Erase all this for ever?", dry_run=dry_run, yes=yes, quiet=as_json):
+        if dry_run or not is_agreed("Erase all this for ever?", yes=yes, quiet=as_json):
             return False, planned
         result = await engine.erase(info.stream, messages, reason=reason)
         files.destroy()
@@ -203,7 +202,7 @@ async def _delete(
             Screen().line(("goes: ", "bold"), f"{', '.join(names)}{records}")
         files = _Files(engine, names, exports)
         files.show(as_json)
-        if not _agreed("Delete all this for ever?", dry_run=dry_run, yes=yes, quiet=as_json):
+        if dry_run or not is_agreed("Delete all this for ever?", yes=yes, quiet=as_json):
             return names, False, True
         names = await engine.delete(info.stream, reason=reason, forks=forks)
         files.destroy()
@@ -263,7 +262,7 @@ async def _prune(
         files = _Files(engine, [one.session for one in going], exports)
         files.show(as_json)
         ask = f"Delete {plural(len(going), 'session')} for ever?"
-        if not going or not _agreed(ask, dry_run=dry_run, yes=yes, quiet=as_json):
+        if not going or dry_run or not is_agreed(ask, yes=yes, quiet=as_json):
             return found, False
         await _delete_all(engine, going, reason)
         files.destroy()
@@ -328,18 +327,6 @@ class _Files:
     def _complain(self, paths: list[Path], why: str) -> None:
         for path in paths:
             complain(f"stays: the file {path} holds the same words; {why}")
-
-
-def _agreed(question: str, *, dry_run: bool, yes: bool, quiet: bool) -> bool:
-    """Whether to go on: with --yes, or if the person at the terminal agrees."""
-    if dry_run:
-        return False
-    if yes:
-        return True
-    if quiet or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        click.echo("Nothing was changed: add --yes to do it.", err=True)
-        return False
-    return click.confirm(question)
 
 
 def _listed(numbers: list[int]) -> str:

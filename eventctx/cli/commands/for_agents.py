@@ -45,11 +45,12 @@ class _HarmlessCommand(click.Command):
 def hook_command(host: str, store: str | None) -> None:
     """Import the session that HOST reports on stdin; after a compaction, repeat the instructions.
 
-    For the hooks in the settings of Claude Code and Codex: docs/how-to/let-the-agent-ask.md has the
-    lines. At every event what is new of the session's file is imported. At `SessionStart` after a
-    compaction the answer holds the instructions of the person, word for word, redacted, at most
-    6,000 characters; the model is shown them. With Codex they are those that the compaction took
-    out; Claude Code asks before it has written the summary, so they are all that hold.
+    For the hooks in the settings of agents' programs, into which `eventctx setup` writes it. At
+    every event what is new of the session's file is imported. At `SessionStart` after a compaction
+    of Claude Code or Codex the answer holds the instructions of the person, word for word,
+    redacted, at most 6,000 characters; the model is shown them. With Codex they are those that the
+    compaction took out; Claude Code asks before it has written the summary, so they are all that
+    hold.
 
     The exit code is 0 whatever happens, since others stop or veto what the program does; an error
     is a line on stderr.
@@ -103,10 +104,9 @@ _FEWEST = 2_000
 def mcp_command(project: Path | None, most: int, reveal: bool, store: str | None) -> None:
     """Serve the tools recall, lost, why and view on stdin and stdout, read-only.
 
-    For the configuration of an agent's program, which starts it: `claude mcp add eventctx --
-    eventctx mcp`, `codex mcp add eventctx -- eventctx mcp`. The store may be made later; `eventctx
-    hook` and `eventctx watch` fill it. Needs the extra `mcp`: pip install
-    'eventctx[mcp]'.
+    For the configuration of an agent's program, which starts it; `eventctx setup` writes it there.
+    The store may be made later; `eventctx hook` and `eventctx watch` fill it. Needs the extra
+    `mcp`: pip install 'eventctx[mcp]'.
     """
     try:
         from eventctx.mcp.server import mcp_server, serve_stdio

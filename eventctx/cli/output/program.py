@@ -219,6 +219,16 @@ def spelling() -> str:
     return "eventctx"
 
 
+def is_agreed(question: str, *, yes: bool, quiet: bool = False) -> bool:
+    """Whether to go on: with ``--yes``, or if the person at the terminal agrees."""
+    if yes:
+        return True
+    if quiet or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        click.echo("Nothing was changed: add --yes to do it.", err=True)
+        return False
+    return click.confirm(question)
+
+
 def report_skipped(errors: ReadErrors) -> None:
     """Say what was passed over. Raises CommandFailed where it is damage.
 

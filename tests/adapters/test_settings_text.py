@@ -1,0 +1,207 @@
+"""Edits of other programs' settings: what is ours comes and goes, every other byte stays."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventctx.adapters.host_settings import jsonc
+from eventctx.adapters.host_settings.parts import (
+    JsonPart,
+    Part,
+    TextPart,
+    TomlPart,
+    describe,
+    has,
+    put,
+    take_out,
+)
+from eventctx.errors import InvalidSetting
+
+SERVER = JsonPart(("mcpServers", "eventctx"), {"command": "eventctx", "args": ["mcp"]})
+HOOK = JsonPart(("hooks", "Stop"), {"hooks": [{"command": "eventctx hook codex"}]}, item=True)
+TABLE = TomlPart(("mcp_servers", "eventctx"), {"command": "eventctx", "args": ["mcp"]})
+
+LAYOUTS = [
+    "{}",
+    '{"a": 1}',
+    '{"a":1,"mcpServers":{}}',
+    '{ "mcpServers": { "x": {"command": "x"} }, "hooks": {"Stop": [{"hooks": []}]} }',
+    "{\n  // nothing yet\n}\n",
+    '{\n  "a": 1 // one\n}\n',
+    '{\n  "a": 1, // one\n}\n',
+    '{\n  "a": [1, 2], /* two */\n  "hooks": {\n    "Stop": [] // none\n  }\n  // the end\n}',
+    '{\r\n\t"a": {\r\n\t\t"b": [1, 2]\r\n\t}\r\n}\r\n',
+    '\ufeff{\n    "mcpServers": {\n        "x": {"command": ""} // mine\n    },\n    "b": 1\n}\n',
+    '{\n  "hooks": {\n    "Stop": [\n      {"hooks": []}, // mine\n    ],\n  },\n}\n',
+]
+
+
+@pytest.mark.parametrize("text", LAYOUTS)
+@pytest.mark.parametrize("part", [SERVER, HOOK])
+def test_a_part_of_json_comes_and_goes_and_leaves_every_byte(text: str, part: JsonPart) -> None:
+    done = put(text, part)
+    assert has(done, part)
+    assert take_out(done, part, text) == text
+
+
+@pytest.mark.parametrize("text", LAYOUTS)
+def test_what_was_there_stays_in_its_order(text: str) -> None:
+    done = put(put(text, SERVER), HOOK)
+    kept = iter(done)
+    assert all(sign in kept for sign in text)  # a subsequence: nothing is taken or moved
+    assert "\r" in text or "\r" not in done
+    assert "\r" not in text or done.count("\r\n") == done.count("\n")
+
+
+def test_a_comment_stays_on_the_line_that_it_is_about() -> None:
+    done = put('{\n  "a": 1 // one\n}\n', JsonPart(("b",), 2))
+    assert done == '{\n  "a": 1, // one\n  "b": 2\n}\n'
+
+
+def test_a_file_that_is_not_there_or_blank_becomes_one() -> None:
+    wanted = '{\n  "a": {\n    "b": 1\n  }\n}\n'
+    part = JsonPart(("a", "b"), 1)
+    assert put(None, part) == put("", part) == put(" \n", part) == wanted
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.dictionaries(st.text(max_size=5), VALUES, min_size=1, max_size=5),
+    st.sampled_from([None, 2, 4, "\t"]),
+    st.booleans(),
+)
+def test_any_settings_in_any_layout(
+    plain: dict[str, Any], indent: int | str | None, as_ascii: bool
+) -> None:
+    text = json.dumps(plain, indent=indent, ensure_ascii=as_ascii)
+    assert jsonc.read(text).plain == plain
+    for part in (SERVER, HOOK):
+        if part.keys[0] not in plain:
+            done = put(text, part)
+            assert has(done, part)
+            assert take_out(done, part, text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "line 1: expected a key"),
+        ('{"a": 1', 'expected "," or "}"'),
+        ('{\n"a" 1}', "line 2"),
+        ("{a: 1}", "expected a key in quotes"),
+        ("{'a': 1}", "expected a key in quotes"),
+        ('{"a": 1, "a": 2}', "'a' once"),
+        ('{"a": 1} {}', "the end of the file"),
+        ('{"a": 01}', "a JSON value"),
+        ('{"a": "\n"}', "a JSON value"),
+        ("/* ", "a JSON value"),
+        ("[" * 300, "200 levels"),
+        ("[]", "expected an object"),
+        ('{"mcpServers": []}', "mcpServers: expected an object"),
+        ('{"mcpServers": {"eventctx": {}}}', "mcpServers.eventctx: expected none yet"),
+    ],
+)
+def test_json_that_cannot_be_edited_is_refused(text: str, says: str) -> None:
+    with pytest.raises(InvalidSetting, match=None) as refused:
+        put(text, SERVER)
+    assert says in str(refused.value)
+
+
+def test_a_hook_that_a_person_wrote_is_not_doubled() -> None:
+    own = '{"hooks": {"Stop": [{"hooks": [{"command": "/bin/eventctx hook codex"}]}]}}'
+    with pytest.raises(InvalidSetting, match="expected no hook of eventctx"):
+        put(own, HOOK)
+
+
+def test_a_hook_of_ours_that_a_person_changed_goes_too() -> None:
+    done = put('{"a": 1}', HOOK).replace("hook codex", "hook codex --store x")
+    assert take_out(done, HOOK, '{"a": 1}') == '{"a": 1}'
+
+
+def test_only_containers_that_were_made_for_a_part_go_with_it() -> None:
+    for base in ('{"hooks": {"Stop": []}}', '{"hooks": {}}', "{}"):
+        assert take_out(put(base, HOOK), HOOK, base) == base
+
+
+TOML = [
+    "",
+    'model = "x"',
+    'model = "x" # best\r\n\r\n[a]\r\nb = 1\r\n',
+    "# mine\n[mcp_servers.other]\ncommand = 'x'\nargs = [\n  'y',\n]\n",
+    'mcp_servers.a.command = "x"\n',
+]
+
+
+@pytest.mark.parametrize("text", TOML)
+def test_a_table_comes_and_goes(text: str) -> None:
+    done = put(text, TABLE)
+    assert has(done, TABLE)
+    assert done.startswith(text)
+    taken = take_out(done, TABLE, text)
+    assert taken is not None and taken.rstrip() == text.rstrip()
+
+
+def test_what_another_program_added_to_a_table_of_ours_goes_with_it() -> None:
+    done = put("a = 1\n", TABLE)
+    done += '\n# trusted\n[projects."/x"]\ntrust_level = "trusted"\n'
+    done += '\n[mcp_servers.eventctx.tools.recall]\napproval_mode = "approve"\n'
+    assert take_out(done, TABLE, "a = 1\n") == (
+        'a = 1\n\n# trusted\n[projects."/x"]\ntrust_level = "trusted"\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a = ", "expected TOML"),
+        ("mcp_servers = {a = {command = 'x'}}\n", "to which a table can be added"),
+        ("mcp_servers = 3\n", "to which a table can be added"),
+        ("[mcp_servers.eventctx]\ncommand = 'y'\n", "mcp_servers.eventctx: expected none yet"),
+    ],
+)
+def test_toml_that_cannot_be_edited_is_refused(text: str, says: str) -> None:
+    with pytest.raises(InvalidSetting) as refused:
+        put(text, TABLE)
+    assert says in str(refused.value)
+
+
+def test_a_table_that_was_moved_into_another_form_is_not_torn_out() -> None:
+    with pytest.raises(InvalidSetting, match=r"expected \[mcp_servers.eventctx\] as a table"):
+        take_out("mcp_servers = {eventctx = {command = 'x'}}\n", TABLE, None)
+
+
+def test_a_file_of_ours_is_never_put_over_another() -> None:
+    own = TextPart("ours\n")
+    assert put(None, own) == "ours\n"
+    assert take_out("ours\n", own, None) is None
+    for text in ("theirs\n", "ours, and more\n"):
+        with pytest.raises(InvalidSetting):
+            put(text, own)
+        with pytest.raises(InvalidSetting, match="found it changed"):
+            take_out(text, own, None)
+
+
+def test_equal_parts_are_shown_once() -> None:
+    start = JsonPart(("hooks", "PreCompact"), HOOK.value, item=True)
+    parts: tuple[Part, ...] = (SERVER, start, HOOK, TABLE)
+    assert describe(parts) == [
+        "[mcp_servers.eventctx]",
+        'command = "eventctx"',
+        'args = ["mcp"]',
+        'mcpServers.eventctx: {"command": "eventctx", "args": ["mcp"]}',
+        'hooks.PreCompact, hooks.Stop: an item {"hooks": [{"command": "eventctx hook codex"}]}',
+    ]

@@ -1,0 +1,381 @@
+"""``eventctx setup`` in a home of its own: what it writes for each program, and its way back."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from eventctx.adapters.command_hooks.hosts import HOSTS as HOOK_HOSTS
+from eventctx.adapters.host_settings import jsonc
+from eventctx.adapters.host_settings.hosts import HOSTS
+from eventctx.adapters.host_settings.parts import JsonPart, put
+from eventctx.cli.main import cli
+from eventctx.importers.format_table import FORMATS
+from tests.cli.conftest import Outcome
+
+Run = Callable[..., Outcome]
+
+FOLDERS = {
+    "claude-code": ".claude",
+    "codex": ".codex",
+    "gemini-cli": ".gemini",
+    "opencode": ".config/opencode",
+    "cursor": ".cursor",
+    "vscode": ".config/Code/User",
+    "copilot": ".copilot",
+    "kiro": ".kiro",
+}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A person's folder with no program in it, and none on the path."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr("sys.platform", "linux")
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "COPILOT_HOME", "GEMINI_CLI_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    return home
+
+
+def contents(home: Path) -> dict[str, bytes]:
+    """Every file and folder of a home, but for our own state."""
+    return {
+        str(path.relative_to(home)): path.read_bytes() if path.is_file() else b""
+        for path in home.rglob("*")
+        if ".local" not in path.parts
+    }
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode())
+    return path
+
+
+def values(path: Path) -> Any:
+    text = path.read_text()
+    return tomllib.loads(text) if path.suffix == ".toml" else jsonc.read(text).plain
+
+
+def test_every_program_gets_our_server_and_its_hooks(run: Run, home: Path) -> None:
+    done = run("setup", *FOLDERS, "--yes")
+    assert (done.code, done.err) == (0, "")
+    plugin = home / ".claude/skills/eventctx"
+    servers = {
+        "claude-code": values(plugin / ".mcp.json")["mcpServers"],
+        "codex": values(home / ".codex/config.toml")["mcp_servers"],
+        "gemini-cli": values(home / ".gemini/settings.json")["mcpServers"],
+        "opencode": values(home / ".config/opencode/opencode.jsonc")["mcp"],
+        "cursor": values(home / ".cursor/mcp.json")["mcpServers"],
+        "vscode": values(home / ".config/Code/User/mcp.json")["servers"],
+        "copilot": values(home / ".copilot/mcp-config.json")["mcpServers"],
+        "kiro": values(home / ".kiro/settings/mcp.json")["mcpServers"],
+    }
+    assert {name: list(found) for name, found in servers.items()} == {
+        name: ["eventctx"] for name in FOLDERS
+    }
+    hooks = {
+        "claude-code": values(plugin / "hooks/hooks.json")["hooks"],
+        "codex": values(home / ".codex/hooks.json")["hooks"],
+        "gemini-cli": values(home / ".gemini/settings.json")["hooks"],
+        "cursor": values(home / ".cursor/hooks.json")["hooks"],
+        "copilot": values(home / ".copilot/settings.json")["hooks"],
+    }
+    assert set(hooks) == set(HOOK_HOSTS)
+    for name, found in hooks.items():
+        assert all(f"hook {name}" in json.dumps(entry) for entry in found.values())
+    assert {"PreCompact", "PostCompact"} <= set(hooks["claude-code"]) & set(hooks["codex"])
+    assert hooks["codex"]["SessionStart"][0]["matcher"] == "compact"
+
+
+def test_every_row_has_the_name_of_its_format() -> None:
+    formats = set(FORMATS)
+    assert list(HOSTS) == list(FOLDERS)
+    assert set(HOSTS) - formats == {"vscode", "kiro"}  # of these no sessions are imported
+    assert set(HOOK_HOSTS) == {one.name for one in HOSTS.values() if one.hooks is not None}
+
+
+def test_the_skill_teaches_to_ask(run: Run, home: Path) -> None:
+    run("setup", "claude-code", "--yes")
+    skill = (home / ".claude/skills/eventctx/SKILL.md").read_text()
+    head, _, body = skill.removeprefix("---\n").partition("\n---\n")
+    assert head.startswith("name: eventctx\ndescription:")
+    assert "`lost`" in body and "`recall`" in body
+
+
+def test_a_second_time_nothing_is_written(run: Run, home: Path) -> None:
+    run("setup", *FOLDERS, "--yes")
+    times = {path: path.stat().st_mtime_ns for path in home.rglob("*")}
+    done = run("setup", "--yes")
+    assert done.out.count(": is set up") == len(FOLDERS)
+    assert {path: path.stat().st_mtime_ns for path in home.rglob("*")} == times
+
+
+def test_only_programs_that_are_there_are_set_up(run: Run, home: Path, tmp_path: Path) -> None:
+    (home / ".kiro").mkdir()
+    binary = write(tmp_path / "bin/gemini", "#!/bin/sh\n")
+    binary.chmod(0o755)
+    done = run("setup", "--yes")
+    assert "Not found on this machine: claude-code, codex, opencode, cursor, vscode" in done.out
+    found = contents(home)
+    assert ".kiro/settings/mcp.json" in found and ".gemini/settings.json" in found
+    assert not any(name.startswith((".claude", ".codex", ".cursor")) for name in found)
+
+
+def test_without_a_terminal_it_only_shows(run: Run, home: Path) -> None:
+    done = run("setup", "codex")
+    assert "~/.codex/config.toml: new" in done.out
+    assert "[mcp_servers.eventctx]" in done.out
+    assert done.err == "Nothing was changed: add --yes to do it.\n"
+    assert contents(home) == {}
+
+
+GEMINI = '{\n  // mine\n  "ui": {"theme": "Dracula"}, // dark\n  "mcpServers": {}\n}'
+CODEX = 'model = "gpt-6"   # keep\r\n\r\n[features]\r\nhooks = true'
+
+
+@pytest.fixture
+def lived_in(home: Path) -> dict[str, bytes]:
+    """A home with settings in the layouts of their owners."""
+    write(home / ".gemini/settings.json", GEMINI).chmod(0o644)
+    write(home / ".codex/config.toml", CODEX)
+    write(home / ".cursor/hooks.json", '{"version": 1, "hooks": {"stop": [{"command": "x"}]}}')
+    write(home / ".cursor/mcp.json", "")
+    write(home / ".copilot/hooks/other.json", "{}")
+    dotfile = write(home / "dotfiles/opencode.json", '{\n\t"theme": "x",\n}\n')
+    (home / ".config/opencode").mkdir(parents=True)
+    (home / ".config/opencode/opencode.json").symlink_to(dotfile)
+    return contents(home)
+
+
+def test_undo_brings_every_byte_back(run: Run, home: Path, lived_in: dict[str, bytes]) -> None:
+    assert run("setup", *FOLDERS, "--yes").code == 0
+    assert contents(home) != lived_in
+    assert (home / ".config/opencode/opencode.json").is_symlink()
+    assert (home / ".gemini/settings.json").stat().st_mode & 0o777 == 0o644
+    done = run("setup", "--undo", "--yes")
+    assert (done.code, done.err) == (0, "")
+    assert "~/.gemini/settings.json: back to its bytes before" in done.out
+    assert contents(home) == lived_in
+    assert run("setup", "--undo", "--yes").out == "Nothing is set up.\n"
+    assert list((home / ".local/state/eventctx/setup").iterdir()) == []
+
+
+def test_comments_stay_and_only_lines_of_ours_come(
+    run: Run, home: Path, lived_in: dict[str, bytes]
+) -> None:
+    run("setup", "gemini-cli", "codex", "--yes")
+    text = (home / ".gemini/settings.json").read_text()
+    assert text.startswith('{\n  // mine\n  "ui": {"theme": "Dracula"}, // dark\n  "mcpServers": {')
+    assert (home / ".codex/config.toml").read_bytes().startswith(CODEX.encode())
+
+
+def test_the_copies_are_private(run: Run, home: Path, lived_in: dict[str, bytes]) -> None:
+    run("setup", "codex", "--yes")
+    copies = list((home / ".local/state/eventctx/setup").iterdir())
+    assert {one.stat().st_mode & 0o777 for one in copies} == {0o600}
+    assert CODEX.encode() in [one.read_bytes() for one in copies]
+
+
+def test_of_a_file_that_changed_since_our_part_alone_is_taken_out(
+    run: Run, home: Path, lived_in: dict[str, bytes]
+) -> None:
+    run("setup", *FOLDERS, "--yes")
+    path = home / ".gemini/settings.json"
+    path.write_text(path.read_text().replace("Dracula", "GitHub"))
+    config = home / ".codex/config.toml"
+    trusted = '\n[projects."/x"]\ntrust_level = "trusted"\n'
+    config.write_bytes(config.read_bytes() + trusted.encode())
+    mcp = home / ".kiro/settings/mcp.json"
+    mcp.write_text(mcp.read_text().replace('"mcpServers": {', '"mcpServers": {\n    "x": {},'))
+    done = run("setup", "--undo", "--yes")
+    assert done.code == 0
+    assert "~/.gemini/settings.json: was changed since: our part is taken out" in done.out
+    assert path.read_text() == GEMINI.replace("Dracula", "GitHub").replace(": {}", ": {}")
+    assert "eventctx" not in config.read_text()
+    assert config.read_bytes().startswith(CODEX.encode())
+    assert config.read_bytes().endswith(trusted.encode())
+    assert values(mcp) == {"mcpServers": {"x": {}}}
+
+
+def test_a_file_of_ours_that_somebody_changed_stays(run: Run, home: Path) -> None:
+    run("setup", "claude-code", "--yes")
+    skill = home / ".claude/skills/eventctx/SKILL.md"
+    skill.write_text(skill.read_text() + "And be brief.\n")
+    done = run("setup", "--undo", "--yes")
+    assert done.code == 2
+    assert "SKILL.md: stays, with our part in it: expected the file as it was written" in done.out
+    assert [one for one in contents(home) if one.endswith((".md", ".json"))] == [
+        ".claude/skills/eventctx/SKILL.md"
+    ]
+    skill.unlink()
+    assert "is gone already" in run("setup", "--undo", "--yes").out
+    assert run("setup", "--undo", "--yes").out == "Nothing is set up.\n"
+
+
+def test_undo_for_one_program_leaves_the_others(run: Run, home: Path) -> None:
+    run("setup", "kiro", "cursor", "--yes")
+    run("setup", "--undo", "kiro", "--yes")
+    found = contents(home)
+    assert ".kiro" not in found and ".cursor/mcp.json" in found
+
+
+BROKEN = {
+    "broken JSON": (".gemini/settings.json", '{"a": 1,, }', "line 1: expected a key"),
+    "another type": (".gemini/settings.json", '{"mcpServers": []}', "expected an object"),
+    "Latin-1": (".gemini/settings.json", '{"a": "\xe9"}', "expected UTF-8"),
+    "an own entry": (
+        ".gemini/settings.json",
+        '{"mcpServers": {"eventctx": {"command": "mine"}}}',
+        "mcpServers.eventctx: expected none yet, found one that differs",
+    ),
+    "broken TOML": (".codex/config.toml", "model = ", "expected TOML"),
+    "a file for a folder": (
+        ".kiro/settings",
+        "no folder",
+        "expected a folder, found a file",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_file_that_cannot_be_edited_stays_and_what_to_add_is_shown(
+    run: Run, home: Path, name: str
+) -> None:
+    file, text, says = BROKEN[name]
+    path = home / file
+    path.parent.mkdir(parents=True)
+    path.write_bytes(text.encode("latin-1"))
+    host = next(one for one, folder in FOLDERS.items() if file.startswith(folder))
+    done = run("setup", host, "cursor", "--yes")
+    assert done.code == 2
+    assert says in done.out and "To add by hand:" in done.out
+    assert path.read_bytes() == text.encode("latin-1")
+    assert (home / ".cursor/mcp.json").exists()  # the others are written
+
+
+def test_undo_of_a_file_that_was_broken_since_leaves_it(run: Run, home: Path) -> None:
+    path = write(home / ".gemini/settings.json", "{}")
+    run("setup", "gemini-cli", "--yes")
+    path.write_text("{")
+    done = run("setup", "--undo", "--yes")
+    assert done.code == 2
+    assert "stays, with our part in it: line 1: expected a key" in done.out
+    assert path.read_text() == "{"
+    path.write_text("{}")
+    done = run("setup", "--undo", "--yes")  # it was not forgotten
+    assert "nothing of ours is in it" in done.out
+    assert path.read_text() == "{}"
+
+
+def test_another_store_replaces_what_was_written(
+    run: Run, home: Path, lived_in: dict[str, bytes]
+) -> None:
+    run("setup", *FOLDERS, "--yes")
+    run("setup", *FOLDERS, "--yes", "--store", home / "other.db")
+    for file in (".codex/config.toml", ".codex/hooks.json", ".gemini/settings.json"):
+        text = (home / file).read_text()
+        assert text.count("mcp_servers.eventctx]") <= 1
+        assert str(home / "other.db") in text
+    run("setup", "--undo", "--yes")
+    assert contents(home) == lived_in
+
+
+def test_a_file_changed_between_two_setups_keeps_that_change(run: Run, home: Path) -> None:
+    path = write(home / ".gemini/settings.json", '{\n  "a": 1\n}\n')
+    run("setup", "gemini-cli", "--yes")
+    path.write_text(path.read_text().replace('"a": 1', '"a": 2'))
+    assert ": is set up" in run("setup", "gemini-cli", "--yes").out
+    run("setup", "gemini-cli", "--yes", "--store", home / "other.db")
+    run("setup", "--undo", "--yes")
+    assert path.read_text() == '{\n  "a": 2\n}\n'
+
+
+def test_a_part_of_an_earlier_release_goes_with_the_next_setup(run: Run, home: Path) -> None:
+    run("setup", "kiro", "--yes")
+    path, record = home / ".kiro/settings/mcp.json", home / ".local/state/eventctx/setup/setup.json"
+    older = JsonPart(("powers", "eventctx"), True)
+    path.write_text(put(path.read_text(), older))
+    written = msgspec.json.decode(record.read_bytes())
+    written["hosts"]["kiro"][str(path)]["parts"].append(msgspec.to_builtins(older))
+    record.write_bytes(msgspec.json.encode(written))
+    run("setup", "--yes")
+    assert values(path).keys() == {"mcpServers"}
+    run("setup", "--undo", "--yes")
+    assert not path.exists()
+
+
+def test_without_the_copy_of_a_file_our_parts_alone_are_taken_out(
+    run: Run, home: Path, lived_in: dict[str, bytes]
+) -> None:
+    run("setup", "gemini-cli", "codex", "--yes")
+    for copy in (home / ".local/state/eventctx/setup").glob("*-*"):
+        copy.unlink()
+    done = run("setup", "--undo", "--yes")
+    assert (done.code, done.out.count("our part is taken out")) == (0, 2)
+    assert values(home / ".gemini/settings.json") == {"ui": {"theme": "Dracula"}}
+    assert (home / ".codex/config.toml").read_bytes().rstrip() == CODEX.encode()
+
+
+def test_after_a_crash_before_the_file_was_written_undo_finds_nothing_of_ours(
+    run: Run, home: Path, lived_in: dict[str, bytes]
+) -> None:
+    config = write(home / ".codex/config.toml", "[mcp_servers]\n")
+    before = contents(home)
+    run("setup", *FOLDERS, "--yes")
+    for name, data in before.items():
+        if (path := home / name).is_file():
+            path.write_bytes(data)
+    done = run("setup", "--undo", "--yes")
+    assert (done.code, done.err) == (0, "")
+    assert config.read_text() == "[mcp_servers]\n"
+    assert contents(home) == before
+
+
+def test_a_password_is_not_written_into_files_of_others(run: Run, home: Path) -> None:
+    done = run("setup", "kiro", "--yes", "--store", "postgresql://me:secret@host/db")
+    assert done.code == 2
+    assert "expected a store without a password" in done.err and "secret" not in done.err
+    assert contents(home) == {}
+
+
+def test_folders_that_were_moved_are_found(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CODEX_HOME", str(home / "moved"))
+    (home / "moved").mkdir()
+    run("setup", "--yes")
+    assert sorted(one.name for one in (home / "moved").iterdir()) == ["config.toml", "hooks.json"]
+
+
+def test_what_was_set_up_by_hand_is_named(run: Run, home: Path) -> None:
+    hook = '{"hooks": {"Stop": [{"hooks": [{"command": "eventctx hook claude-code"}]}]}}'
+    write(home / ".claude/settings.json", hook)
+    write(home / ".claude.json", '{"mcpServers": {"eventctx": {"command": "eventctx"}}}')
+    done = run("setup", "claude-code", "--yes")
+    assert "settings.json has eventctx, too" in done.out
+    assert ".claude.json has eventctx, too" in done.out
+
+
+def test_a_damaged_record_is_not_written_over(run: Run, home: Path) -> None:
+    record = write(home / ".local/state/eventctx/setup/setup.json", "{")
+    done = run("setup", "kiro", "--yes")
+    assert done.code == 2 and "expected the record of `setup`" in done.err
+    assert record.read_text() == "{" and contents(home) == {}
+
+
+def test_an_unknown_program_is_refused(run: Run, home: Path) -> None:
+    done = run("setup", "emacs")
+    assert done.code == 2 and "'emacs' is not one of 'claude-code'" in done.err
+    assert "setup" in cli.commands

@@ -139,9 +139,9 @@ def _existing(own: str | None) -> str:
     path = path_of(url)
     if path is not None and not path.exists():
         raise StoreUnavailable(
-            f"there is no store at {path}: `eventctx` alone finds the sessions of this machine and "
-            f"makes one, `eventctx demo` shows what it is good for, --store or {ENVIRONMENT} "
-            "names another"
+            f"there is no store at {path}: `eventctx` alone makes one of the sessions on this "
+            "machine, `eventctx import FILE` of a file, `eventctx demo` shows what it is good for; "
+            f"--store or {ENVIRONMENT} names another"
         )
     return url
 

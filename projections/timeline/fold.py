@@ -156,11 +156,15 @@ def evolve(state: TimelineState, record: Record) -> TimelineState:
     if view.calibration.family != before.view.calibration.family:
         recount = Recount(len(shown.shown), view.next_number, view.calibration.family)
         recounts = recounts.append(recount)
-    step = _STEPS.get(record.type)
-    if step is not None:
-        extras = step(extras, record)
+    extras = evolve_extras(extras, record)
     audited = audit.advance(audited, record, view, time)
     return TimelineState(after, audited, shown, changed, recounts, extras, record.digest)
+
+
+def evolve_extras(extras: TimelineExtras, record: Record) -> TimelineExtras:
+    """The extras after ``record``; they need neither views nor changes."""
+    step = _STEPS.get(record.type)
+    return extras if step is None else step(extras, record)
 
 
 # -- steps ---------------------------------------------------------------------------------------

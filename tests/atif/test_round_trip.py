@@ -10,6 +10,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -88,6 +89,7 @@ def test_every_part_of_a_message_comes_back(messages: list[Message]) -> None:
     run(trial())
 
 
+@pytest.mark.filterwarnings("ignore::eventctx.session.transcript.UnknownRole")
 @often
 @given(st.lists(odd_messages, min_size=1, max_size=4))
 def test_whatever_json_a_message_holds_comes_back(messages: list[Message]) -> None:

@@ -12,13 +12,13 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from eventctx.log.codec import decode_known
-from eventctx.log.events import Known, RequestPrepared, UsageReported, known_as
+from eventctx.log.events import Known, PostCompact, RequestPrepared, UsageReported, known_as
 from eventctx.log.naming import request_name
 from eventctx.log.record import Record
 from eventctx.log.store import EventStore, StreamInfo
 from eventctx.messages.facts import decode_facts
-from eventctx.projections.timeline.fold import TimelineState
-from eventctx.projections.timeline.views import OtherEntry
+from eventctx.projections.timeline.fold import TimelineExtras, evolve_extras, initial
+from eventctx.projections.timeline.views import OtherEntry, ViewsState
 from eventctx.queries.atif.draft import StepDraft
 
 
@@ -39,6 +39,7 @@ class CallStory:
         self.error: str | None = None
         self.usage: UsageReported | None = None
         self.contents: list[dict[str, Any]] = []
+        self.view: dict[str, Any] | None = None
         self.answered = False
         self.written = False
 
@@ -95,16 +96,10 @@ _AS_PREPARED: Final = (0, 0, None)
 
 
 class RequestFacts:
-    """The requests of a session, as its whole timeline has them.
+    """The requests of a session, by what all of its log says of them."""
 
-    ``erasures`` are positions of erasures, each with the first number that it emptied.
-    """
-
-    def __init__(self, now: TimelineState) -> None:
-        self.erasures: list[tuple[int, int]] = []
-        self._now = now
-        self._places = {row.position: place for place, row in enumerate(now.audit.requests)}
-        self._sent = dict(now.audit.sent)
+    def __init__(self, known: LogSurvey) -> None:
+        self._known = known
 
     def describe(self, call: CallStory) -> dict[str, Any]:
         """What is known of a call's request, as JSON."""
@@ -138,7 +133,7 @@ class RequestFacts:
             found["breaks"] = list(event.breaks)
         if call.contents:
             found["contents"] = call.contents
-        return found | self._view(call.position)
+        return found | self._view(call)
 
     def is_exact(self, call: CallStory) -> bool:
         """Whether the log holds the request as it was sent; of a prepared one, its messages.
@@ -148,29 +143,27 @@ class RequestFacts:
         event, position = call.event, call.position
         if event is None or position is None or call.known == "reconstructed":
             return False
-        if any(position < at and first <= event.last_message for at, first in self.erasures):
+        if any(position < at and first <= event.last_message for at, first in self._known.erasures):
             return False
-        _, missing, untold = self._sent.get(position, _AS_PREPARED)
+        _, missing, untold = self._known.sent.get(position, _AS_PREPARED)
         return call.known == "observed" or (missing, untold) == (0, None)
 
-    def _view(self, position: int) -> dict[str, Any]:
-        place = self._places.get(position)
-        if place is None:
-            return {}
-        shown = self._now.views.shown[place]
-        sent = self._sent.get(position, _AS_PREPARED)
-        found: dict[str, Any] = {"view": {"keep": shown.keep, "add": self._entries(shown.add)}}
+    def _view(self, call: CallStory) -> dict[str, Any]:
+        found: dict[str, Any] = {} if call.view is None else {"view": call.view}
+        sent = self._known.sent.get(call.position or 0, _AS_PREPARED)
         if sent != _AS_PREPARED:
             found["host"] = dict(zip(("added", "missing", "untold"), sent, strict=True))
         return found
 
-    def _entries(self, ids: tuple[int, ...]) -> list[Any]:
-        """Runs of message numbers, and what else was in view."""
-        pairs = zip(ids[::2], ids[1::2], strict=True)
-        return [
-            [first, last] if first >= 0 else _other(self._now.views.extras[-1 - first])
-            for first, last in pairs
-        ]
+
+def view_of(views: ViewsState) -> dict[str, Any]:
+    """The last view, by its difference from the one before it: message numbers, and all else."""
+    shown = views.shown[-1]
+    pairs = zip(shown.add[::2], shown.add[1::2], strict=True)
+    added = [
+        [first, last] if first >= 0 else _other(views.extras[-1 - first]) for first, last in pairs
+    ]
+    return {"keep": shown.keep, "add": added}
 
 
 def _other(entry: OtherEntry) -> dict[str, Any]:
@@ -214,37 +207,62 @@ _ENDING: Final = frozenset(
 
 
 class LogSurvey(NamedTuple):
-    """What the steps of a session depend on, and only later records tell.
+    """What a trajectory needs to know ahead of its steps, from the log without contents.
 
     ``unanswered`` are the positions of the requests that no message answers, so that the step of
-    each is written in its place. ``erasures`` as in ``RequestFacts``.
+    each is written in its place. ``erasures`` are positions of erasures, each with the first number
+    that it emptied. ``sent`` are the host's reports by the request's position: additions, missing
+    messages, untold ones. ``own_from`` is the first own record of a fork, else -1. ``undated`` is
+    the time of the records of a file without times. ``agent`` is named by the first turn.
     """
 
     unanswered: frozenset[int]
     erasures: list[tuple[int, int]]
+    sent: dict[int, tuple[int, int, int | None]]
+    extras: TimelineExtras
+    own_from: int
+    undated: int | None
+    agent: str | None
 
 
 async def survey(store: EventStore, info: StreamInfo) -> LogSurvey:
-    """Read the log once without contents, ahead of the steps."""
+    """Read the log once without contents. Raises StreamNotFound."""
     found: set[int] = set()
     erasures: list[tuple[int, int]] = []
-    waiting: int | None = None
+    sent: dict[int, tuple[int, int, int | None]] = {}
+    extras = initial().extras
+    own_from, undated, agent, waiting = -1, None, None, None
     async for record in store.read(info.stream, stop=info.head, bodies=False):
         kind = record.type
+        extras = evolve_extras(extras, record)
+        event: Any = decode_known(record) if kind in _SURVEYED else None
         if kind == "context:message_added" and waiting is not None:
             if decode_facts(record.bodies[0].facts).kind == "assistant":
                 waiting = None
-        elif kind == "context:erased":
-            erased: Any = decode_known(record)
-            erasures.append((record.position, min(erased.numbers, default=0)))
-        elif kind == "context:request_prepared" or kind in _ENDING or _compacts(record):
+        elif kind == "context:request_prepared" or kind in _ENDING or _compacts(event):
             found |= set() if waiting is None else {waiting}
             waiting = record.position if kind == "context:request_prepared" else None
-    return LogSurvey(frozenset(found if waiting is None else {*found, waiting}), erasures)
+        if kind == "context:erased":
+            erasures.append((record.position, min(event.numbers, default=0)))
+        elif kind == "context:request_sent":
+            sent[event.prepared] = (len(event.additions), event.missing, event.untold)
+        elif kind == "prompt:submit":
+            agent = agent or event.agent
+        elif kind == "session:fork":
+            own_from = record.position
+        elif kind == "session:start" and event.imported_at == record.time:
+            undated = record.time
+    found |= set() if waiting is None else {waiting}
+    return LogSurvey(frozenset(found), erasures, sent, extras, own_from, undated, agent)
 
 
-def _compacts(record: Record) -> bool:
-    if record.type != "context:post_compact":
-        return False
-    event: Any = decode_known(record)
-    return bool(event.outcome == "applied" and event.plan is not None)
+_SURVEYED: Final = frozenset(
+    (
+        *("session:start", "prompt:submit", "context:post_compact"),
+        *("context:request_sent", "context:erased"),
+    )
+)
+
+
+def _compacts(event: object) -> bool:
+    return isinstance(event, PostCompact) and event.outcome == "applied" and event.plan is not None

@@ -19,7 +19,8 @@ import msgspec
 from eventctx.errors import StreamNotFound
 from eventctx.log import private_files
 from eventctx.log.store import EventStore
-from eventctx.projections.timeline.fold import TimelineState
+from eventctx.projections.timeline.fold import TimelineExtras
+from eventctx.queries.atif.calls import survey
 from eventctx.queries.atif.draft import StepDraft
 from eventctx.queries.atif.root import (
     Completeness,
@@ -30,7 +31,6 @@ from eventctx.queries.atif.root import (
 )
 from eventctx.queries.atif.steps import SessionSteps
 from eventctx.queries.atif.verbatim import NAME, VERSION
-from eventctx.queries.key_frames import timeline_at
 from eventctx.stores.own_copies import ATIF_MARK
 from eventctx.version import __version__
 
@@ -162,14 +162,17 @@ class _Writer:
         info = await self._store.head(self._session)
         if info is None or info.deleted:
             raise StreamNotFound(self._session)
-        now = await timeline_at(self._store, self._session, info.head)
-        links = await self._find_links(now)
-        agent, extra = await describe_agent(self._store, info, now), describe_session(info, now)
+        known = await survey(self._store, info)
+        links = await self._find_links(known.extras)
+        agent, extra = (
+            await describe_agent(self._store, info, known),
+            describe_session(info, known.extras),
+        )
         refs: dict[str | None, list[dict[str, Any]]] = {}
         for link in links:
             refs.setdefault(link.call, []).append(link.ref(self._session))
         self._begin(agent)
-        async for step in SessionSteps(self._store, info, now, refs).all():
+        async for step in SessionSteps(self._store, info, known, refs).all():
             if isinstance(step, StepDraft):
                 self._step(step)
             elif self._name_of is not None:
@@ -178,9 +181,9 @@ class _Writer:
                 self._begin(agent)
         await self._end(extra, None)
 
-    async def _find_links(self, now: TimelineState) -> list[_Link]:
+    async def _find_links(self, extras: TimelineExtras) -> list[_Link]:
         """The subagents, each once."""
-        for link in now.extras.links:
+        for link in extras.links:
             if link.relation != "child" or link.kind != "subagent" or link.session in self._links:
                 continue
             info = await self._store.head(link.session)

@@ -2,56 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-from eventctx.log.codec import decode_known
 from eventctx.log.integrity import check_bodies
 from eventctx.log.plan import TAKEN_BACK
 from eventctx.log.store import Address, EventStore, StreamInfo
 from eventctx.messages.encoding import decode_body
-from eventctx.projections.timeline.fold import TimelineState
+from eventctx.projections.timeline.fold import TimelineExtras
+from eventctx.queries.atif.calls import LogSurvey
 from eventctx.queries.atif.verbatim import FORMAT, NAME
 from eventctx.version import __version__
 
-_FIRST: Final = 200
-"""Records in which the first turn is looked for: it names the agent."""
 
-
-async def describe_agent(store: EventStore, info: StreamInfo, now: TimelineState) -> dict[str, Any]:
+async def describe_agent(store: EventStore, info: StreamInfo, known: LogSurvey) -> dict[str, Any]:
     """The trajectory's ``agent``: its name, version, first model and newest tool definitions.
 
     The name is the one that the first turn has, else the format of an imported file. An imported
     file's program is of a version that the log does not know.
     """
-    source = now.extras.provenance.format
+    source = known.extras.provenance.format
     found: dict[str, Any] = {
-        "name": await _name_in_turns(store, info) or source or "eventctx",
+        "name": known.agent or source or "eventctx",
         "version": "unknown" if source else __version__,
     }
-    if len(now.extras.models):
-        found["model_name"] = now.extras.models[0]
-    tools = await _tools(store, info.stream, now)
+    if len(known.extras.models):
+        found["model_name"] = known.extras.models[0]
+    tools = await _tools(store, info.stream, known.extras)
     if tools:
         found["tool_definitions"] = tools
-    parent = next((one.session for one in now.extras.links if one.relation == "parent"), None)
+    parent = next((one.session for one in known.extras.links if one.relation == "parent"), None)
     if parent is not None:
         found["extra"] = {"parent_session_id": parent}
     return found
 
 
-async def _name_in_turns(store: EventStore, info: StreamInfo) -> str | None:
-    async for record in store.read(info.stream, stop=min(_FIRST, info.head), bodies=False):
-        if record.type == "prompt:submit":
-            name: str | None = decode_known(record).agent
-            return name
-    return None
-
-
-async def _tools(store: EventStore, stream: str, now: TimelineState) -> list[dict[str, Any]]:
+async def _tools(store: EventStore, stream: str, extras: TimelineExtras) -> list[dict[str, Any]]:
     """The newest tool definitions, in OpenAI's form; none where the log has only their digest."""
-    places = [Address(*one.place) for one in now.extras.contents if one.kind == "tools"]
+    places = [Address(*one.place) for one in extras.contents if one.kind == "tools"]
     if not places:
         return []
     bodies = await store.bodies(stream, places[-1:])
@@ -75,7 +64,7 @@ def _in_openais_form(tool: dict[str, Any]) -> dict[str, Any]:
     return {"type": "function", "function": {**function, "parameters": schema, **rest}}
 
 
-def describe_session(info: StreamInfo, now: TimelineState) -> dict[str, Any]:
+def describe_session(info: StreamInfo, extras: TimelineExtras) -> dict[str, Any]:
     """What the root of a document says of its session, under our name.
 
     ``digest`` is that of the last record: it names the log that the file was made of.
@@ -87,12 +76,12 @@ def describe_session(info: StreamInfo, now: TimelineState) -> dict[str, Any]:
         "position": info.head,
         "digest": info.digest.hex(),
     }
-    source = now.extras.provenance
+    source = extras.provenance
     if source.format is not None:
         found["source"] = {"format": source.format, "file": source.source}
     if source.parent is not None:
         found["fork"] = {"parent": source.parent[0], "at": source.parent[1]}
-    others = [one for one in now.extras.links if one.kind != "subagent"]
+    others = [one for one in extras.links if one.kind != "subagent"]
     if others:
         found["linked"] = [
             {"session": one.session, "kind": one.kind, "relation": one.relation} for one in others

@@ -2,7 +2,7 @@
 
 A step of the agent is an answer of the model with the results of its calls; every other message is
 a step of its own. Only the step that may still get results is held, so a session of any length
-takes the memory of its largest step, and of the timeline (numbers, no texts).
+takes the memory of its largest step, and of the view that its requests have (no texts).
 
 Where the context is replaced (a compaction, a set, a clear), a system step with ATIF's mark
 ``context_management`` says so, and the messages that are in view after it follow as steps with
@@ -25,16 +25,18 @@ from eventctx.log.store import Address, EventStore, StreamInfo
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.facts import decode_facts
 from eventctx.messages.facts_reader import read_facts
-from eventctx.projections import figures
-from eventctx.projections.timeline.fold import TimelineState
+from eventctx.projections import transcript
+from eventctx.projections.timeline import views
+from eventctx.projections.transcript import TranscriptLine
+from eventctx.projections.view import request_view
 from eventctx.projections.view.entries import Entry
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.projections.view.render import addresses, render
-from eventctx.queries.atif.calls import CallStory, RequestFacts, metrics_of, survey
+from eventctx.projections.view.series import Series
+from eventctx.queries.atif.calls import CallStory, LogSurvey, RequestFacts, metrics_of, view_of
 from eventctx.queries.atif.contents import message_of, text_of
 from eventctx.queries.atif.draft import LoggedMessage, StepDraft
 from eventctx.queries.atif.grouping import StepGroups
-from eventctx.queries.key_frames import timeline_at
 
 SPLIT: Final = "split"
 """Here the trajectory may go on in another document."""
@@ -52,20 +54,23 @@ class SessionSteps:
         self,
         store: EventStore,
         info: StreamInfo,
-        now: TimelineState,
+        known: LogSurvey,
         refs: dict[str | None, list[dict[str, Any]]],
     ) -> None:
         self._store = store
         self._info = info
         self._without_call = refs.get(None, [])
-        self._own_from = now.audit.own_from
-        self._requests = RequestFacts(now)
+        self._own_from = known.own_from
         self._groups = StepGroups(
-            self._requests,
+            RequestFacts(known),
             {call: found for call, found in refs.items() if call is not None},
-            figures.read(now.audit.sizes).file.undated,
-            inherited=self._own_from >= 0,
+            known.undated,
+            inherited=known.own_from >= 0,
         )
+        self._groups.unanswered = known.unanswered
+        self._view = request_view.initial()
+        self._views = views.initial()
+        self._lines = transcript.initial()
         self._next = 0
         self._compacting: str | None = None
         self._asked: list[dict[str, Any]] = []
@@ -87,9 +92,14 @@ class SessionSteps:
     async def all(self) -> AsyncIterator[Step]:
         """All steps, in order. Raises StreamNotFound, LogCorrupted."""
         stream = self._info.stream
-        known = await survey(self._store, self._info)
-        self._groups.unanswered, self._requests.erasures = known
         async for record in self._store.read(stream, stop=self._info.head):
+            before, self._view = self._view, request_view.evolve(self._view, record)
+            if record.type == "context:request_prepared":
+                # What is shown is needed once, so it does not pile up.
+                only = self._views._replace(shown=Series())
+                self._views = views.add_request(only, before, decode_known(record), record)
+            elif record.type == "session:fork":
+                self._views = views.restart(self._views)
             read = self._reads.get(record.type)
             if read is not None:
                 for draft in read(record):
@@ -97,6 +107,8 @@ class SessionSteps:
             elif record.type in _REPLACING:
                 async for step in self._replaced(record):
                     yield step
+            if record.type in transcript.FOLDED:
+                self._lines = transcript.evolve(self._lines, record)
             if record.position == self._own_from:
                 for draft in self._groups.end_call():
                     yield draft
@@ -141,6 +153,7 @@ class SessionSteps:
         yield from self._groups.end_call()
         call = self._groups.call = CallStory(decode_known(record), record, self._groups.turn)
         call.contents, self._contents = self._contents, []
+        call.view = None if self._groups.inherited else view_of(self._views)
 
     def _called(self, record: Record) -> Iterator[StepDraft]:
         event: Any = decode_known(record)
@@ -230,8 +243,7 @@ class SessionSteps:
                 yield draft
             yield self._compacted(event, record, asked)
             yield SPLIT
-            state = await timeline_at(self._store, self._info.stream, record.position)
-            async for draft in self._copies(state.view.layout.entries()):
+            async for draft in self._copies(self._view.layout.entries()):
                 yield draft
         else:
             async for step in self._set(event, record):
@@ -288,10 +300,8 @@ class SessionSteps:
         order = [] if record.type == "context:cleared" else list(event.order)
         fresh = [number for run in order for number in range(run[0], run[1] + 1)]
         known = [number for number in fresh if number < self._next]
-        before = await timeline_at(self._store, self._info.stream, record.position - 1)
-        listed, since = before.changes.listed, before.changes.listed_to
-        had = [number for first, last in listed for number in range(first, last + 1)]
-        had += range(since, len(before.changes.origins))
+        before = {line.number: line for line in self._lines.lines}
+        had = list(before)
         for draft in self._groups.end_call():
             yield draft
         replaces = known != had or fresh[: len(had)] != had
@@ -305,7 +315,7 @@ class SessionSteps:
         start = 0 if replaces else len(had)
         for number in fresh[start:]:
             if number < self._next:
-                async for draft in self._again(before, number):
+                async for draft in self._again(before[number]):
                     yield draft
                 continue
             for draft in self._message(record, index, number):
@@ -315,13 +325,13 @@ class SessionSteps:
             yield draft
         self._next += len(fresh) - len(known)
 
-    async def _again(self, before: TimelineState, number: int) -> AsyncIterator[StepDraft]:
+    async def _again(self, line: TranscriptLine) -> AsyncIterator[StepDraft]:
         """A message that stays in the conversation, as a copy."""
-        ref = before.changes.origins[number].ref
-        (body,) = await self._store.bodies(self._info.stream, [Address(ref.position, ref.index)])
+        (body,) = await self._store.bodies(self._info.stream, [line.address])
+        check_bodies(self._info.stream, [(line.address, body)])
         facts = decode_facts(body.facts)
         about = {"as": "whole"}
-        stored = LoggedMessage(number, ref.position, message_of(body, facts), about)
+        stored = LoggedMessage(line.number, line.position, message_of(body, facts), about)
         for draft in self._groups.take(stored, facts, None, copied=True):
             yield draft
 

@@ -43,6 +43,7 @@ from eventctx.stores.receipt_book import ReceiptBook
 from eventctx.text import without_password
 
 if TYPE_CHECKING:
+    from eventctx.policies.named import PolicyName
     from eventctx.queries.copy_sessions import CopyTarget
     from eventctx.session.erasure.erasing import ErasureResult
 
@@ -128,7 +129,7 @@ class Engine(Reader):
         self,
         session: str,
         *,
-        policy: str | Policy | PolicyFunction | None = None,
+        policy: PolicyName | Policy | PolicyFunction | None = None,
         summarizer: Summarizer | None = None,
         scorer: Scorer | None = None,
         tokenizer: Tokenizer | None = None,

@@ -101,11 +101,11 @@ class NotOpened(EventctxError, AttributeError, TypeError):
 
 
 class NoSuchDemand(InvalidSetting):
-    """A message has no demand with this number: no person wrote it, it has fewer, or was erased."""
+    """A message has no such instruction: no person wrote it, it has fewer, or was erased."""
 
 
 class AlreadyTakenBack(InvalidSetting):
-    """A demand was taken back before, so it cannot be taken back once more."""
+    """An instruction was taken back before, so it cannot be taken back once more."""
 
 
 class ImportedSession(EventctxError):

@@ -40,6 +40,8 @@ from eventctx.stores.receipt_book import ReceiptBook
 
 if TYPE_CHECKING:
     from eventctx.comparison.compare import Comparison
+    from eventctx.log.naming import RequestName
+    from eventctx.policies.named import PolicyName
     from eventctx.queries.audit import Audit
     from eventctx.queries.copy_sessions import CopyTarget
     from eventctx.queries.copy_writing import CopyProgress, CopyResult
@@ -209,20 +211,18 @@ class Reader:
         ``allow_damage`` a request with edited messages is returned, as one that is not verified;
         without, it raises LogCorrupted. Raises StreamNotFound, InvalidSetting.
         """
-        from eventctx.queries.requests import request_at, request_of_turn
+        from eventctx.log.naming import RequestName
+        from eventctx.queries.requests import find_request, request_at
         from eventctx.queries.view import last_request
 
         check_session_id(session)
         _check_request(turn, iteration, position)
-        if turn is not None and position is not None:
-            raise InvalidSetting("request_view: expected a turn or a position, found both")
         store = await self._readable(session)
-        if turn is None and position is None:
-            position = (await last_request(store, session)).position
-        if position is not None:
-            return await request_at(store, session, position, allow_damage=allow_damage)
-        assert turn is not None  # noqa: S101 - tells the type checker
-        return await request_of_turn(store, session, turn, iteration, allow_damage=allow_damage)
+        name = RequestName(turn, iteration, position)
+        if name == RequestName():
+            name = await last_request(store, session)
+        found = await find_request(store, session, name)
+        return await request_at(store, session, found.position, allow_damage=allow_damage)
 
     async def audit(self, session: str) -> Audit:
         """A row per request and per compaction. Raises StreamNotFound."""
@@ -256,14 +256,14 @@ class Reader:
 
         The request is named as for ``request_view``. Raises StreamNotFound, InvalidSetting.
         """
-        from eventctx.queries.explaining import RequestSelector, why
+        from eventctx.log.naming import RequestName
+        from eventctx.queries.explaining import why
 
         check_session_id(session)
         _check_request(turn, iteration, position)
         check_value("message number", number, Position)
-        selector = RequestSelector(turn, iteration, position)
         store = await self._readable(session)
-        return await why(store, session, number, selector)
+        return await why(store, session, number, RequestName(turn, iteration, position))
 
     async def diff(
         self,
@@ -278,10 +278,10 @@ class Reader:
         With ``by="position"``, the requests prepared at these positions. Raises StreamNotFound,
         InvalidSetting.
         """
-        from eventctx.queries.explaining import RequestSelector, difference
+        from eventctx.queries.explaining import difference
 
         check_session_id(session)
-        one, other = RequestSelector.of(before, by), RequestSelector.of(after, by)
+        one, other = _named(before, by), _named(after, by)
         store = await self._readable(session)
         return await difference(store, session, one, other)
 
@@ -294,7 +294,7 @@ class Reader:
         in a summary, or gone. ``compaction`` counts the applied ones from 1. Raises
         StreamNotFound, InvalidSetting.
         """
-        from eventctx.queries.explaining import RequestSelector
+        from eventctx.log.naming import RequestName
         from eventctx.queries.lost.reading import what_left
 
         check_session_id(session)
@@ -302,9 +302,8 @@ class Reader:
         _check_request(turn, None, None)
         if compaction is not None and turn is not None:
             raise InvalidSetting("lost: expected at most one of compaction and turn, found both")
-        selector = RequestSelector(turn)
         store = await self._readable(session)
-        return await what_left(store, session, compaction=compaction, selector=selector)
+        return await what_left(store, session, compaction=compaction, selector=RequestName(turn))
 
     async def instructions(
         self,
@@ -319,12 +318,12 @@ class Reader:
         With a request, named as for ``request_view``, the answer goes up to there and is about its
         view; else it is about the present view. Raises StreamNotFound, InvalidSetting.
         """
-        from eventctx.queries.explaining import RequestSelector
+        from eventctx.log.naming import RequestName
         from eventctx.queries.instruction_reading import instructions_of
 
         check_session_id(session)
         _check_request(turn, iteration, position)
-        selector = RequestSelector(turn, iteration, position)
+        selector = RequestName(turn, iteration, position)
         return await instructions_of(await self._readable(session), session, selector)
 
     # -- search ------------------------------------------------------------------------------------
@@ -462,7 +461,7 @@ class Reader:
         self,
         session: str,
         *,
-        policy: str | Policy | PolicyFunction | None = None,
+        policy: PolicyName | Policy | PolicyFunction | None = None,
         reason: str | None = None,
         keep: str | None = None,
         force: bool = False,
@@ -577,6 +576,20 @@ class Reader:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+
+def _named(given: object, by: str) -> RequestName:
+    """The request that a turn, a pair of turn and iteration, or a position means."""
+    from eventctx.log.naming import RequestName
+
+    if by not in ("turn", "position"):
+        raise InvalidSetting(f"by: expected 'turn' or 'position', found {shown(by)}")
+    if by == "position":
+        return RequestName(position=check_value("position", given, Position))
+    turn, iteration = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
+    return RequestName(
+        check_value("turn", turn, Position), check_value("iteration", iteration, Position | None)
+    )
 
 
 def _check_request(turn: int | None, iteration: int | None, position: int | None) -> None:

@@ -5,18 +5,19 @@ They hold no text of a message or of an imported file, so they can be kept outsi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
 from eventctx.log.codec import decode_known
-from eventctx.log.events import ABOUT_A_SESSION, takes_back
+from eventctx.log.events import ABOUT_A_SESSION, UsageReported, takes_back
 from eventctx.log.record import Record
 from eventctx.log.store import Address
 from eventctx.messages.facts import decode_facts
 from eventctx.projections.figures import of_request
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Of this fold: sums of another version are made again."""
 
 TITLES: Final = ("custom-title", "event_msg/thread_name_updated", "session_info")
@@ -26,13 +27,19 @@ GENERATED_TITLE: Final = "ai-title"
 """The kind of parts with a title by Claude Code's model. A person's name for a session wins."""
 
 
+Price = Callable[[UsageReported], float | None]
+"""The US dollars that a reported call cost; None where its model has no price."""
+
+
 class SessionSums(msgspec.Struct, frozen=True):
     """The sums after the record at ``position``, which has this ``digest``.
 
     ``first`` and ``last`` are UTC nanoseconds (0: not dated), ``tokens`` those of the request
-    prepared at ``prepared``, the last one. ``spoken`` is the place of the first message with words
-    of a person, ``raw`` the position of the first parts of an imported file, ``titled`` of the last
-    ones with a title: a person's if there is one (``named``), else a generated one.
+    prepared at ``prepared``, the last one. ``cost`` is that of the reported calls with a price, in
+    US dollars, None without any; ``unpriced`` counts the others. ``spoken`` is the place of the
+    first message with words of a person, ``raw`` the position of the first parts of an imported
+    file, ``titled`` of the last ones with a title: a person's if there is one (``named``), else a
+    generated one.
     """
 
     position: int = -1
@@ -52,6 +59,8 @@ class SessionSums(msgspec.Struct, frozen=True):
     model: str | None = None
     tokens: int | None = None
     estimated: bool = False
+    cost: float | None = None
+    unpriced: int = 0
     prepared: int = -1
     spoken: Address | None = None
     raw: int | None = None
@@ -95,8 +104,8 @@ _DECODED: Final = frozenset(
 )
 
 
-def read_payload(sums: SessionSums, record: Record) -> SessionSums:
-    """The sums with the facts in the payload of ``record``.
+def read_payload(sums: SessionSums, record: Record, price: Price | None = None) -> SessionSums:
+    """The sums with the facts in the payload of ``record``; without a ``price`` it costs nothing.
 
     Raises DecodeError for a payload of a later release, or a damaged one.
     """
@@ -121,8 +130,8 @@ def read_payload(sums: SessionSums, record: Record) -> SessionSums:
                 changes[figures.known] = getattr(sums, figures.known) + 1
         case "context:post_compact" if event.outcome == "applied" and not takes_back(event):
             changes["compactions"] = sums.compactions + 1
-        case "usage:reported" if event.prepared == sums.prepared and event.prompt > 0:
-            changes = {"tokens": event.prompt, "estimated": False}
+        case "usage:reported":
+            changes = _usage(sums, event, price)
         case "provider:request":
             changes["model"] = event.model or sums.model
         case "session:start":
@@ -138,9 +147,22 @@ def read_payload(sums: SessionSums, record: Record) -> SessionSums:
     return msgspec.structs.replace(sums, **changes) if changes else sums
 
 
-def evolve(sums: SessionSums, record: Record) -> SessionSums:
+def evolve(sums: SessionSums, record: Record, price: Price | None = None) -> SessionSums:
     """The sums after ``record``."""
-    return read_payload(count_record(sums, record), record)
+    return read_payload(count_record(sums, record), record, price)
+
+
+def _usage(sums: SessionSums, event: UsageReported, price: Price | None) -> dict[str, Any]:
+    changes: dict[str, Any] = {}
+    if event.prepared == sums.prepared and event.prompt > 0:
+        changes = {"tokens": event.prompt, "estimated": False}
+    if price is not None:
+        dollars = price(event)
+        if dollars is None:
+            changes["unpriced"] = sums.unpriced + 1
+        else:
+            changes["cost"] = (sums.cost or 0) + dollars
+    return changes
 
 
 def _spoken(record: Record) -> Address | None:

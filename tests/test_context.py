@@ -462,3 +462,10 @@ async def test_a_turn_id_that_is_used_again_makes_turns_of_their_own() -> None:
             async with ctx.turn("again"):
                 await ctx.add_message({"role": "user", "content": str(number)})
         assert [len(await engine.transcript("s", turn=n)) for n in (1, 2, 3)] == [1, 2, 3]
+
+
+async def test_a_context_tells_its_session_policy_and_limit_but_not_what_was_said() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=20_000)
+        await ctx.add_message({"role": "user", "content": "SECRET"})
+        assert repr(ctx) == "<Context s: 2 records, policy workset, 20,000 tokens>"

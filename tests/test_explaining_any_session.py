@@ -15,10 +15,11 @@ import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import ContextOverflow
 from eventctx.log.codec import decode_event
+from eventctx.log.naming import RequestName
 from eventctx.log.plan import Plan, find
 from eventctx.policies.named import policy_named
 from eventctx.projections.view.refs import InsertionRef, MessageRef
-from eventctx.queries.explaining import RequestSelector, left_out_of
+from eventctx.queries.explaining import left_out_of
 from eventctx.queries.lost.reading import what_left
 from eventctx.stores.memory import MemoryStore
 from tests.explained import user
@@ -124,14 +125,14 @@ async def check_request(engine: Engine, position: int, numbers: int) -> dict[int
             assert (run.disposition, run.reason) == (why.standing, why.ruling.reason)
         if why.stays is not None:
             assert why.stays.cause.position == view.prepared.plan
-    lost = await what_left(engine.store, "s", selector=RequestSelector(position=position))
+    lost = await what_left(engine.store, "s", selector=RequestName(position=position))
     assert lost.messages.total == len(shown) + lost.messages.left
     assert lost.messages.shortened == sum(ref.shortened for ref in shown.values())
     assert sum(lost.messages.left_by.values()) == lost.messages.left
     assert lost.messages.left_of.get("person", 0) == len(humans - shown.keys())
     hidden = {
         number
-        for one in await left_out_of(engine.store, "s", RequestSelector(position=position))
+        for one in await left_out_of(engine.store, "s", RequestName(position=position))
         for first, last in one.runs
         for number in range(first, last + 1)
     }

@@ -14,6 +14,7 @@ import eventctx
 from eventctx.comparison.contenders import contenders
 from eventctx.errors import InvalidMessage, InvalidSetting, NotOpened, TurnError
 from eventctx.policies.proposals import keep_only
+from eventctx.session.transcript import UnknownRole
 from tests.sessions import USER, filled
 
 
@@ -120,7 +121,16 @@ async def test_a_misspelt_role_is_refused_with_the_nearest(role: str, near: str)
         assert await ctx.get_messages() == []
 
 
-@pytest.mark.parametrize("role", ["exit", "critic", "user", "model", "function", "developer"])
+@pytest.mark.parametrize("role", ["exit", "critic", "humman", "human"])
+async def test_a_role_of_no_known_program_is_kept_and_warned_of(role: str) -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        with pytest.warns(UnknownRole, match=f"found '{role}'"):
+            await ctx.add_message({"role": role, "content": "hello"})
+        assert await ctx.get_messages() == [{"role": role, "content": "hello"}]
+
+
+@pytest.mark.parametrize("role", ["user", "model", "function", "developer"])
 async def test_a_role_of_another_program_is_taken(role: str) -> None:
     async with eventctx.open() as engine:
         ctx = await engine.session("s")
@@ -245,7 +255,7 @@ async def test_without_a_turn_the_last_request_is_meant() -> None:
         last = await engine.request_view("s")
         assert last == await engine.request_view("s", 2)
         assert last.messages[-1]["content"] == "second"
-        with pytest.raises(InvalidSetting, match="found both"):
+        with pytest.raises(InvalidSetting, match="found turn and position"):
             await engine.request_view("s", 2, position=last.position)
 
 

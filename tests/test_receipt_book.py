@@ -71,6 +71,39 @@ async def test_a_restore_that_nobody_noted_is_warned_of(
         assert not (await engine.verify_store()).ok
 
 
+async def test_a_store_that_was_removed_is_told_once_with_what_to_do(
+    tmp_path: Path, book: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "s.db"
+    await say(path, book, *[f"old-{number}" for number in range(5)])
+    path.unlink()
+    caplog.set_level(logging.WARNING)
+    async with eventctx.open(path, receipts=book) as engine:
+        for number in range(5):
+            await engine.session(f"old-{number}")
+        checked = await engine.verify_store()
+    warnings = [one.getMessage() for one in caplog.records if "not what it was" in one.getMessage()]
+    assert len(warnings) == 1
+    assert "5 sessions that have receipts are not in the store" in warnings[0]
+    assert str(book) in warnings[0]
+    assert not checked.ok
+
+
+async def test_verify_has_one_line_for_the_sessions_of_a_removed_store(
+    tmp_path: Path, book: Path
+) -> None:
+    path = tmp_path / "s.db"
+    await say(path, book, *[f"old-{number}" for number in range(5)])
+    path.unlink()
+    await say(path, book, "new")
+    async with eventctx.open(path, receipts=book) as engine:
+        checked = await engine.verify_store()
+    assert [one.ok for one in checked.sessions] == [True]
+    [problem] = checked.problems
+    assert problem.startswith("5 sessions that have receipts are not in the store: 'old-0', ")
+    assert "delete its receipts" in problem
+
+
 async def test_receipts_since_a_restore_bind_again(tmp_path: Path, book: Path) -> None:
     path = tmp_path / "s.db"
     await restored(path, book, noted=True)

@@ -176,3 +176,18 @@ except SystemExit as end:
     )
     loaded = loaded_by(program, tmp_path / "contexts.db")
     assert "eventctx.cli.commands.replay" in loaded
+
+
+def test_a_checkout_without_symbolic_links_says_what_to_do(tmp_path: Path) -> None:
+    package = tmp_path / "eventctx"
+    (package / "cli").mkdir(parents=True)
+    for name in ("__init__.py", "__init__.pyi", "lazy_names.py", "cli/__init__.py", "cli/start.py"):
+        (package / name).write_bytes((ROOT / "eventctx" / name).read_bytes())
+    (package / "projections").write_text("../projections")
+    program = "from eventctx.cli.start import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 2
+    assert "made without symbolic links" in done.stderr
+    assert "git config core.symlinks true && git checkout -- eventctx" in done.stderr

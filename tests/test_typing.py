@@ -12,8 +12,13 @@ from typing import get_args, get_origin, get_type_hints
 import msgspec
 import pytest
 
-from eventctx.policies.named import POLICIES, settings_of_policy
+from eventctx.hooks import registry
+from eventctx.hooks.registry import EventPattern
+from eventctx.log.events import CATALOGUE, EventName
+from eventctx.policies.named import ALIASES as POLICY_ALIASES
+from eventctx.policies.named import POLICIES, PolicyName, settings_of_policy
 from eventctx.session.settings import ALIASES, NAMES, SessionSettings, Settings
+from tests.pages import blocks_of
 
 ROOT = Path(__file__).parent.parent
 USES = ROOT / "tests" / "typing_cases" / "uses.py"
@@ -52,6 +57,22 @@ def test_pyright_refuses_what_is_misspelt_and_nothing_else(tmp_path: Path) -> No
     found = json.loads(output)["generalDiagnostics"]
     lines = {one["range"]["start"]["line"] + 1 for one in found if one["severity"] == "error"}
     assert lines == refused(), output
+
+
+def test_mypy_accepts_the_agent_of_the_readme(tmp_path: Path) -> None:
+    blocks = [one.text for one in blocks_of(ROOT / "README.md") if "async def ask" in one.text]
+    program = tmp_path / "agent.py"
+    program.write_text(blocks[0], encoding="utf-8")
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", str(program)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_typed_names_are_those_of_policies_and_events() -> None:
+    assert set(get_args(PolicyName)) == {*POLICIES, *POLICY_ALIASES}
+    assert set(get_args(EventName)) == set(CATALOGUE)
+    patterns = {name for one in get_args(EventPattern) for name in get_args(one)}
+    assert patterns == set(registry._PATTERNS)
 
 
 def test_the_typed_settings_are_those_of_sessions_and_policies() -> None:

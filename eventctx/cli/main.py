@@ -26,7 +26,7 @@ _COMMANDS: Final = {
         (
             "instructions",
             "commands.instructions",
-            "What a person demanded, and what is still told.",
+            "A person's instructions: is each still sent?",
         ),
         ("why", "commands.why", "Why a message was in a view, or was not."),
         ("view", "commands.transcript", "What the model was sent in a turn."),

@@ -97,7 +97,7 @@ class Unpinned(Event, frozen=True, tag="context:unpinned"):
 
 
 class InstructionWithdrawn(Event, frozen=True, tag="context:instruction_withdrawn"):
-    """The demand ``demand`` (from 1) of a person's message ``number`` no longer holds.
+    """The instruction ``demand`` (from 1) of a person's message ``number`` no longer holds.
 
     ``by`` is the message that takes it back. ``said_by`` is who said so.
     """
@@ -431,8 +431,8 @@ class RequestPrepared(Event, frozen=True, tag="context:request_prepared"):
     their bodies this record's. ``reconstructed``: an importer inferred the view. ``tokens`` is the
     ``estimator``'s count of the view, times ``factor``, plus ``reserve`` for the rest of the
     request (system prompt, tool definitions). ``wire``: the request as sent, where the client
-    recorded it. ``demands_absent`` counts a person's demands that the view lacks word by word; None
-    if none was known. ``unbound`` as in ``Plan``: a model cannot read the thinking of another.
+    recorded it. ``demands_absent`` counts a person's instructions that the view lacks word by word;
+    None if none was known. ``unbound`` as in ``Plan``: a model cannot read the thinking of another.
     """
 
     renderer: int
@@ -593,6 +593,46 @@ def _row(
     return name, EventType(name, payload, 1, family, durable, promise, interceptable, emitted)
 
 
+EventName = Literal[
+    "context:message_added",
+    "context:messages_set",
+    "context:cleared",
+    "context:pinned",
+    "context:unpinned",
+    "context:restored",
+    "context:instruction_withdrawn",
+    "context:erased",
+    "context:set_ignored",
+    "context:system_prompt_set",
+    "context:pre_compact",
+    "context:post_compact",
+    "context:request_prepared",
+    "context:request_content",
+    "context:request_sent",
+    "session:start",
+    "session:fork",
+    "session:linked",
+    "session:taken_over",
+    "session:end",
+    "session:deleted",
+    "session:signed",
+    "prompt:submit",
+    "prompt:complete",
+    "prompt:measured",
+    "plan:start",
+    "plan:end",
+    "provider:request",
+    "provider:response",
+    "provider:error",
+    "tool:pre",
+    "tool:post",
+    "tool:error",
+    "usage:reported",
+    "context:loss_suspected",
+    "import:raw",
+]
+"""The names of all events, for type checkers; those of ``CATALOGUE``."""
+
 CATALOGUE: dict[str, EventType] = dict(
     (
         _row(MessageAdded, "context", True, "once per message; the body equals what was given"),
@@ -601,7 +641,7 @@ CATALOGUE: dict[str, EventType] = dict(
         _row(Pinned, "context", True, "holds for every policy"),
         _row(Unpinned, "context", True, "takes effect at the next compaction"),
         _row(Restored, "context", True, "a recorded break of the prefix"),
-        _row(InstructionWithdrawn, "context", True, "at most once per demand; views stay as is"),
+        _row(InstructionWithdrawn, "context", True, "once per instruction at most; views stay"),
         _row(Erased, "context", True, "the chain still verifies"),
         _row(SetIgnored, "context", True, "the transcript is unchanged", emitted=True),
         _row(SystemPromptSet, "context", True, "once per change; precedes every view from then on"),

@@ -29,11 +29,16 @@ _REQUEST: Final = pattern(rf"@({_NUMBER})|({_NUMBER})(?:\.({_NUMBER}))?", re.ASC
 
 
 class RequestName(NamedTuple):
-    """A request as a person names it: turn and iteration, the last of a turn, or a position."""
+    """A request as a person names it: turn and iteration, the last of a turn, or a position.
+
+    ``ordinal`` counts the session's own requests from 1, as the audit lists them. With none of the
+    four it is the present view.
+    """
 
     turn: int | None = None
     iteration: int | None = None
     position: int | None = None
+    ordinal: int | None = None
 
 
 def message_name(number: int) -> str:
@@ -83,7 +88,8 @@ def read_demand(text: str) -> tuple[int, int]:
     match = _DEMAND.fullmatch(text.strip())
     if match is None:
         raise InvalidSetting(
-            f"expected a demand such as #6.1 or 6.1, found {shown(text)}; `instructions` lists them"
+            f"expected an instruction such as #6.1 or 6.1, found {shown(text)}; `instructions` "
+            "lists them"
         )
     return int(match[1]), 1 if match[2] is None else int(match[2])
 

@@ -362,12 +362,17 @@ def _without_role(message: dict[str, Any]) -> InvalidMessage:
     return InvalidMessage("$.role", found, "a role (system, user, …), or an item's type and none")
 
 
+def is_known_role(role: str) -> bool:
+    """Whether an API that is known has this role; ``item`` is that of an item without one."""
+    return role == "item" or role in _ROLES
+
+
 def check_role(role: str) -> None:
-    """Raise InvalidMessage for a role that looks like a misspelt one; an API's own may be new."""
+    """Raise InvalidMessage for an unknown role that looks like a misspelt one."""
     from difflib import get_close_matches
 
     near = get_close_matches(role.strip().lower(), _ROLES, n=1, cutoff=0.75)
-    if near and role not in ("item", *_ROLES):
+    if near:
         raise InvalidMessage("$.role", repr(role), f"a role; did you mean {near[0]!r}?")
 
 

@@ -132,6 +132,8 @@ class Mentions:
             return self._contains(plain)
         if not plain or len(plain.split()) > 2:
             return self._bounded(plain)
+        if not self._contains(plain):
+            return False
         quoted = re.compile(rf"[\"'`“‘«]{re.escape(plain)}[.!?]*[\"'`”’»]")
         item = re.compile(rf"(?:[-*•]|\d+[.)])?{_EDGE}{re.escape(plain)}{_EDGE}[.!?]*")
         lines = [normal(line) for text in self._given for line in text.splitlines()]
@@ -161,8 +163,12 @@ class Mentions:
         if not parts:
             return False
         shortest = "/".join(parts[-2:]) if len(parts) > 1 and not alone else parts[-1]
+        # Most paths are in no summary, and to compile a pattern takes longer than to look.
+        having = [text for text in self._texts if shortest in text]
+        if not having:
+            return False
         pattern = re.compile(rf"(?<![\w.-]){re.escape(shortest)}(?![\w-]|\.\w)")
-        return any(pattern.search(text) for text in self._texts if shortest in text)
+        return any(pattern.search(text) for text in having)
 
     def command(self, command: str) -> bool:
         """Whether a command is mentioned."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -77,6 +77,22 @@ POLICIES: Final[Mapping[str, type[Any]]] = _Policies()
 
 ALIASES: Final = {"smart": "importance", "summarise": "summarize", "token_budget": "token-budget"}
 """Other names of policies: the one that context-persistent uses, and other spellings."""
+
+PolicyName = Literal[
+    "workset",
+    "ladder",
+    "summarize",
+    "pipeline",
+    "custom",
+    "importance",
+    "simple",
+    "token-budget",
+    "truncate",
+    "smart",
+    "summarise",
+    "token_budget",
+]
+"""The names of all policies, for type checkers; those of ``POLICIES`` and ``ALIASES``."""
 
 DEFAULT: Final = "workset"
 

@@ -136,15 +136,11 @@ class CostSums:
 
     def take(self, event: UsageReported) -> Cost | None:
         """Take a report; return what its call cost, None where its model has no price."""
-        price = self._table.of(event.model)
-        if price is None:
-            self._unpriced[event.model or ""] += 1
-            return None
-        output = event.output if event.output_exact else 0
-        written = {"cache_write": event.cache_write, "cache_write_1h": event.cache_write_1h}
-        usage = Usage(event.prompt, output, event.cache_read, **written)
-        cost = cost_of(price, usage)
         name = event.model or ""
+        cost = cost_of_call(self._table, event)
+        if cost is None:
+            self._unpriced[name] += 1
+            return None
         self._models[name] = self._models.get(name, Cost()) + cost
         return cost
 
@@ -184,6 +180,22 @@ async def session_costs(store: EventStore, session: str, table: PriceTable) -> S
 def read_prices(path: Path | None = None) -> PriceTable:
     """Read the table at ``path``, or the bundled one. Raises InvalidSetting."""
     return _bundled() if path is None else _read(path)
+
+
+def cost_of_call(table: PriceTable, event: UsageReported) -> Cost | None:
+    """The cost of a reported call; None where the table does not name its model."""
+    price = table.of(event.model)
+    if price is None:
+        return None
+    output = event.output if event.output_exact else 0
+    written = {"cache_write": event.cache_write, "cache_write_1h": event.cache_write_1h}
+    return cost_of(price, Usage(event.prompt, output, event.cache_read, **written))
+
+
+def dollars_of_call(event: UsageReported) -> float | None:
+    """The cost of a reported call at the bundled prices; None where they do not name its model."""
+    cost = cost_of_call(read_prices(), event)
+    return None if cost is None else cost.total
 
 
 def cost_of(price: Price, usage: Usage) -> Cost:

@@ -371,11 +371,12 @@ def diff_answer(found: ViewDiff) -> DiffAnswer:
         )
         for one in found.differences
     ]
-    sides = {"before": _side(found.before), "after": _side(found.after)}
+    sides = {"before": side_answer(found.before), "after": side_answer(found.after)}
     return fill(DiffAnswer, found, differences=differences, **sides)
 
 
-def _side(side: Side) -> SideAnswer:
+def side_answer(side: Side) -> SideAnswer:
+    """One of two requests, as JSON."""
     groups = [GroupAnswer(name, count) for name, count in side.groups.items()]
     estimated = side.figures.estimated
     return fill(SideAnswer, side, request=side.name, groups=groups, estimated=estimated)

@@ -7,16 +7,16 @@ messages that are shown are read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from eventctx.errors import InvalidSetting
-from eventctx.log.arguments import check_number, shown
+from eventctx.log.arguments import shown
 from eventctx.log.codec import decode_known
 from eventctx.log.events import RequestPrepared, known_as
 from eventctx.log.integrity import sound_bodies
-from eventctx.log.naming import message_name, position_name
+from eventctx.log.naming import RequestName, message_name
 from eventctx.log.record import Record
 from eventctx.log.store import Address, EventStore
 from eventctx.projections import figures, numbering
@@ -24,7 +24,6 @@ from eventctx.projections.explain.changes import ChangesState
 from eventctx.projections.explain.view_diff import compare, token_groups
 from eventctx.projections.explain.why import LeftOut, ViewHistory, Why, left_out
 from eventctx.projections.figures import Figures
-from eventctx.projections.numbering import Numbering
 from eventctx.projections.presence import Presence
 from eventctx.projections.view import planned
 from eventctx.projections.view.entries import RENDERER, Entry
@@ -42,36 +41,10 @@ from eventctx.queries.explain_answers import (
     StandIn,
     ViewDiff,
 )
-from eventctx.queries.key_frames import record_at, timeline_at
-from eventctx.queries.requests import address_of, sound_messages
+from eventctx.queries.key_frames import timeline_at
+from eventctx.queries.requests import address_of, find_request, sound_messages
 
-
-class RequestSelector(NamedTuple):
-    """A request: the last one of a turn or of one of its iterations, or the one at a position.
-
-    With neither it is the present view.
-    """
-
-    turn: int | None = None
-    iteration: int | None = None
-    position: int | None = None
-
-    @classmethod
-    def of(cls, given: object, by: str = "turn") -> RequestSelector:
-        """The selector for a turn, a pair of turn and iteration, or a position.
-
-        Raises InvalidSetting for any other value.
-        """
-        if by not in ("turn", "position"):
-            raise InvalidSetting(f"by: expected 'turn' or 'position', found {shown(by)}")
-        if by == "position":
-            return cls(position=_int(given, "position"))
-        if isinstance(given, tuple) and len(given) == 2:
-            return cls(_int(given[0], "turn"), _int(given[1], "iteration"))
-        return cls(_int(given, "turn"))
-
-
-NOW = RequestSelector()
+NOW: Final = RequestName()
 """The present view."""
 
 
@@ -89,14 +62,12 @@ class Seen(NamedTuple):
 
 
 async def states_at(
-    store: EventStore, stream: str, selectors: Sequence[RequestSelector]
+    store: EventStore, stream: str, selectors: Sequence[RequestName]
 ) -> tuple[list[Seen], ChangesState]:
     """The state at each selected request, and the state at the end of the log.
 
     Raises StreamNotFound, and InvalidSetting for a request that does not exist.
     """
-    for selector in selectors:
-        _check(selector)
     now = await timeline_at(store, stream)
     known = figures.read(now.audit.sizes)
     seen: list[Seen] = []
@@ -104,7 +75,7 @@ async def states_at(
         if selector == NOW:
             seen.append(Seen(now.changes, known))
             continue
-        record = await _request(store, stream, selector, now.changes.time)
+        record = await find_request(store, stream, selector)
         event: Any = decode_known(record)
         # A request that leaves out thinking is itself a change, which its own view has.
         until = record.position if event.unbound else record.position - 1
@@ -115,64 +86,8 @@ async def states_at(
     return seen, now.changes
 
 
-async def _request(
-    store: EventStore, stream: str, selector: RequestSelector, time: Numbering
-) -> Record:
-    """The record of a selected request. Raises InvalidSetting where there is none."""
-    position = selector.position
-    if position is None:
-        assert selector.turn is not None  # noqa: S101 - tells the type checker
-        made = numbering.request(time, selector.turn, selector.iteration)
-        position = None if made is None else made.position
-    record = None if position is None else await record_at(store, stream, position)
-    if record is None or record.type != "context:request_prepared":
-        found = "nothing" if record is None else record.type
-        raise InvalidSetting(_no_request(stream, selector, time, found))
-    return record
-
-
-def _int(value: object, name: str) -> int:
-    check_number(name, value)
-    return cast(int, value)
-
-
-def _check(selector: RequestSelector) -> None:
-    for name, value in selector._asdict().items():
-        if value is not None:
-            _int(value, name)
-    if selector.turn is not None and selector.position is not None:
-        raise InvalidSetting("expected at most one of turn and position, found both")
-    if selector.iteration is not None and selector.turn is None:
-        raise InvalidSetting("iteration: counts within a turn; expected turn with it, found none")
-
-
-def _no_request(stream: str, selector: RequestSelector, time: Numbering, found: str) -> str:
-    if selector.position is not None:
-        return (
-            f"{position_name(selector.position)} of session {stream!r}: expected a "
-            f"context:request_prepared, found {found}; `eventctx audit {stream}` lists them"
-        )
-    turns = [turn.number for turn in numbering.turns(time)]
-    if not turns:
-        return f"session {stream!r} has no turns; its requests are listed by `eventctx audit`"
-    if selector.turn not in turns:
-        return f"session {stream!r} has turns {min(turns)} to {max(turns)}, found {selector.turn}"
-    made = [one.iteration for one in time.requests if one.turn == selector.turn]
-    if not made:
-        return (
-            f"turn {selector.turn} of session {stream!r} has no request; "
-            "`eventctx audit` lists them"
-        )
-    counted = sorted({one for one in made if one is not None})
-    named = f"iterations {counted[0]} to {counted[-1]}" if counted else "no iteration"
-    return (
-        f"turn {selector.turn} of session {stream!r} has no request in iteration "
-        f"{selector.iteration}; it has requests in {named}"
-    )
-
-
 async def why(
-    store: EventStore, stream: str, number: int, selector: RequestSelector = NOW
+    store: EventStore, stream: str, number: int, selector: RequestName = NOW
 ) -> Explanation:
     """The presence of message ``number`` in a view, and its reason.
 
@@ -236,7 +151,7 @@ def _depends_on_all(entries: Sequence[Entry], place: int) -> bool:
 
 
 async def left_out_of(
-    store: EventStore, stream: str, selector: RequestSelector = NOW
+    store: EventStore, stream: str, selector: RequestName = NOW
 ) -> tuple[LeftOut, ...]:
     """The messages that a view does not show whole. Raises StreamNotFound, InvalidSetting."""
     (seen,), _ = await states_at(store, stream, [selector])
@@ -244,7 +159,7 @@ async def left_out_of(
 
 
 async def difference(
-    store: EventStore, stream: str, one: RequestSelector, other: RequestSelector
+    store: EventStore, stream: str, one: RequestName, other: RequestName
 ) -> ViewDiff:
     """The differences of two requests; the earlier one is ``before``, whichever is named first.
 
@@ -269,8 +184,8 @@ async def difference(
     went = [extra(one.kind, one.ref) for one in compared.went]
     return ViewDiff(
         stream,
-        _side(earlier, before),
-        _side(later, after),
+        side_of(earlier, before),
+        side_of(later, after),
         tuple(
             [
                 MessageDifference(
@@ -339,7 +254,8 @@ async def _texts(
     return dict(zip(wanted, await sound_messages(store, stream, wanted), strict=True))
 
 
-def _side(seen: Seen, history: ViewHistory) -> Side:
+def side_of(seen: Seen, history: ViewHistory) -> Side:
+    """A request as one of two that are compared."""
     assert seen.record is not None  # noqa: S101 - a diff is between requests
     assert seen.prepared is not None  # noqa: S101 - as above
     figures = seen.figures.requests[seen.record.position]

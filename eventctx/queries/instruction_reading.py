@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Final
 
-from eventctx.log.naming import request_name
+from eventctx.log.naming import RequestName, request_name
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.demands import demands_in
 from eventctx.messages.mentions import SummaryMentions
@@ -14,7 +14,7 @@ from eventctx.messages.overlap import normal
 from eventctx.messages.recall_text import text_of
 from eventctx.projections import instructions
 from eventctx.projections.instructions import InstructionsState, Phase
-from eventctx.queries.explaining import NOW, RequestSelector, states_at
+from eventctx.queries.explaining import NOW, states_at
 from eventctx.queries.instructions import Instructions, Ledger, LedgerTexts
 from eventctx.queries.key_frames import key_frames
 from eventctx.queries.requests import address_of, sound_messages
@@ -67,7 +67,7 @@ BATCH: Final = 256
 
 
 async def instructions_of(
-    store: EventStore, stream: str, selector: RequestSelector = NOW
+    store: EventStore, stream: str, selector: RequestName = NOW
 ) -> Instructions:
     """Every demand of a person up to a request, or until now, and how each request held it.
 

@@ -9,6 +9,7 @@ from typing import Final
 from eventctx.errors import LogCorrupted, StoreError
 from eventctx.log.record import Record
 from eventctx.log.store import EventStore, Receipt
+from eventctx.queries.verification import sessions_gone
 from eventctx.stores.receipt_book import ReceiptBook
 
 _MOST_UNNOTED: Final = 1_000
@@ -22,6 +23,7 @@ class ReceiptKeeper:
         self.book = book
         self._store = store
         self._unnoted: dict[str, Record] = {}
+        self._told_gone = False
 
     def before(self, publish: Callable[[Record], None]) -> Callable[[Record], None]:
         """``publish``, after the note of each record, where there is a book."""
@@ -98,8 +100,17 @@ class ReceiptKeeper:
 
     async def _check(self, receipt: Receipt) -> None:
         found = await mismatch(self._store, receipt)
-        if found is not None and self.book is not None:
-            self.book.mismatch(receipt, found)
+        if found is None or self.book is None or (found == GONE and self._told_gone):
+            return
+        if found == GONE:
+            self._told_gone = True
+            known = await self.receipts()
+            gone = [name for name in known if await self._store.head(name) is None]
+            found = GONE if len(gone) < 2 else sessions_gone(gone)
+        self.book.mismatch(receipt, found)
+
+
+GONE: Final = "the session is gone"
 
 
 def _receipt(record: Record) -> Receipt:
@@ -111,7 +122,7 @@ async def mismatch(store: EventStore, receipt: Receipt) -> str | None:
     try:
         info = await store.head(receipt.stream)
         if info is None:
-            return "the session is gone"
+            return GONE
         if info.head == receipt.position:
             digest = info.digest
         elif info.deleted:

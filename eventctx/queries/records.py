@@ -12,7 +12,7 @@ from eventctx.errors import DecodeError, InvalidSetting
 from eventctx.log.arguments import shown
 from eventctx.log.codec import stored_harness_bodies, unpacked
 from eventctx.log.integrity import damage_found, sound_bodies
-from eventctx.log.naming import iso, message_name, position_name
+from eventctx.log.naming import RequestName, iso, message_name, position_name
 from eventctx.log.record import Body, Record
 from eventctx.log.store import Address, EventStore, StreamInfo
 from eventctx.messages.encoding import decode_bodies, decode_json
@@ -21,7 +21,7 @@ from eventctx.projections.transcript import TranscriptLine
 from eventctx.queries.encoding import fill
 from eventctx.queries.key_frames import timeline_at
 from eventctx.queries.read_errors import ReadErrors
-from eventctx.queries.requests import position_of_turn
+from eventctx.queries.requests import find_request, position_of_turn
 
 Origin = Literal["harness", "observation"]
 
@@ -56,9 +56,12 @@ def transcript_answer(messages: Sequence[Message]) -> list[MessageAnswer]:
 
 
 async def transcript_of(
-    store: EventStore, info: StreamInfo, at: int | None = None, turn: int | None = None
+    store: EventStore,
+    info: StreamInfo,
+    at: int | None = None,
+    turn: RequestName | None = None,
 ) -> list[Message]:
-    """The transcript now, after a position, or at the end of a turn.
+    """The transcript now, after a position, at the end of a turn, or at one of its requests.
 
     Raises StreamNotFound, and InvalidSetting for a position that the session does not have.
     """
@@ -69,8 +72,10 @@ async def transcript_of(
             f"session {info.stream!r} has positions @0 to {position_name(info.head)}, "
             f"found --at {position_name(at)}"
         )
-    if turn is not None:
-        at = await position_of_turn(store, info.stream, turn)
+    if turn is not None and turn.turn is not None and turn.iteration is None:
+        at = await position_of_turn(store, info.stream, turn.turn)
+    elif turn is not None:
+        at = (await find_request(store, info.stream, turn)).position
     return await transcript_at(store, info.stream, at)
 
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 
 from eventctx.errors import InvalidSetting, LogCorrupted
+from eventctx.log.arguments import check_number
 from eventctx.log.codec import decode_known
 from eventctx.log.events import Known, RequestPrepared, known_as
 from eventctx.log.integrity import check_bodies, damage_found, is_sound, sound_bodies
-from eventctx.log.naming import position_name, request_name
+from eventctx.log.naming import RequestName, position_name, request_name
 from eventctx.log.record import Record
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.encoding import decode_bodies, decode_body
 from eventctx.projections import numbering
+from eventctx.projections.numbering import Numbering
 from eventctx.projections.view import planned, request_view
 from eventctx.projections.view.entries import Entry, digest_of
 from eventctx.projections.view.refs import InsertionRef, MessageRef
@@ -121,27 +125,62 @@ async def turn_of(store: EventStore, stream: str, number: int) -> numbering.Time
     return turn
 
 
-async def request_of_turn(
-    store: EventStore,
-    stream: str,
-    turn: int,
-    iteration: int | None = None,
-    *,
-    allow_damage: bool = False,
-) -> RequestView:
-    """The last request of a turn, or of one of its iterations. Raises as ``request_at`` does."""
-    state = (await timeline_at(store, stream)).changes.time
+async def find_request(store: EventStore, stream: str, name: RequestName) -> Record:
+    """The ``context:request_prepared`` that ``name`` means.
+
+    Raises StreamNotFound, and InvalidSetting for a request that does not exist or has two names.
+    """
+    _check_name(name)
+    state = (await timeline_at(store, stream)).audit
+    position = name.position
+    if name.ordinal is not None:
+        own = bisect_right(state.time.requests, state.own_from, key=attrgetter("position"))
+        numbered = state.time.requests[own + name.ordinal - 1 :][:1] if name.ordinal else []
+        if not numbered:
+            raise InvalidSetting(_no_ordinal(stream, name.ordinal, len(state.time.requests) - own))
+        position = numbered[0].position
+    elif name.turn is not None:
+        made = numbering.request(state.time, name.turn, name.iteration)
+        if made is None:
+            raise InvalidSetting(_no_request(state.time, stream, name.turn, name.iteration))
+        position = made.position
+    if position is None:
+        raise InvalidSetting("request: expected a turn, a position or a number, found none")
+    return await _prepared_at(store, stream, position)
+
+
+def _check_name(name: RequestName) -> None:
+    for field, value in name._asdict().items():
+        if value is not None:
+            check_number(field, value)
+    given = [field for field in ("turn", "position", "ordinal") if getattr(name, field) is not None]
+    if len(given) > 1:
+        raise InvalidSetting(f"request: expected one name of it, found {' and '.join(given)}")
+    if name.iteration is not None and name.turn is None:
+        raise InvalidSetting("iteration: counts within a turn; expected turn with it, found none")
+
+
+def _no_ordinal(stream: str, ordinal: int, known: int) -> str:
+    if not known:
+        return f"session {stream!r} has no requests, found number {ordinal}"
+    return (
+        f"session {stream!r} has requests 1 to {known:,}, found {ordinal}; "
+        f"`eventctx audit {stream}` lists them"
+    )
+
+
+def _no_request(state: Numbering, stream: str, turn: int, iteration: int | None) -> str:
     if numbering.first_of(state, turn) is None:
-        raise InvalidSetting(_no_turn(state, stream, turn))
-    found = numbering.request(state, turn, iteration)
-    if found is None:
-        made = numbering.iterations(state, turn)
-        raise InvalidSetting(
-            f"turn {turn} of session {stream!r} has no request in iteration {iteration}; "
-            f"it has requests in iterations {made}"
-        )
-    at = found.position
-    return await request_at(store, stream, at, allow_damage=allow_damage)
+        return _no_turn(state, stream, turn)
+    made = [one.iteration for one in state.requests if one.turn == turn]
+    if not made:
+        return f"turn {turn} of session {stream!r} has no request; `eventctx audit` lists them"
+    counted = sorted({one for one in made if one is not None})
+    named = f"iterations {counted[0]} to {counted[-1]}" if counted else "no iteration"
+    return (
+        f"turn {turn} of session {stream!r} has no request in iteration {iteration}; "
+        f"it has requests in {named}"
+    )
 
 
 async def request_at(
@@ -211,7 +250,7 @@ async def _prepared_at(store: EventStore, stream: str, position: int) -> Record:
         found = "nothing" if prepared is None else prepared.type
         raise InvalidSetting(
             f"{position_name(position)} of session {stream!r}: expected a "
-            f"context:request_prepared, found {found}"
+            f"context:request_prepared, found {found}; `eventctx audit {stream}` lists them"
         )
     return prepared
 
@@ -247,7 +286,7 @@ async def host_reports(store: EventStore, stream: str, position: int) -> tuple[H
     return tuple(found)
 
 
-def _no_turn(state: numbering.Numbering, stream: str, number: int) -> str:
+def _no_turn(state: Numbering, stream: str, number: int) -> str:
     known = [turn.number for turn in numbering.turns(state)]
     if not known:
         return f"session {stream!r} has no turns; its requests are listed by `eventctx audit`"

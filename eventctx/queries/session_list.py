@@ -15,11 +15,14 @@ from eventctx.errors import DecodeError, LogCorrupted, StreamNotFound
 from eventctx.log.codec import unpacked
 from eventctx.log.naming import iso
 from eventctx.log.private_files import whole_file
+from eventctx.log.record import Record
 from eventctx.log.store import EventStore, StreamInfo
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.extracts import words_of_person
 from eventctx.projections import session_sums
 from eventctx.projections.session_sums import VERSION, SessionSums
+from eventctx.queries.costs import dollars_of_call, read_prices
+from eventctx.queries.encoding import fill
 from eventctx.queries.read_errors import ReadErrors
 from eventctx.text import pattern
 
@@ -33,6 +36,7 @@ _log = logging.getLogger("eventctx.sessions")
 
 class _Known(msgspec.Struct, frozen=True):
     eventctx_sessions: int
+    prices: str
     sums: dict[str, SessionSums]
 
 
@@ -50,7 +54,7 @@ class SessionStatsCache:
             data = self._path.read_bytes()
             self._writes = self._writes and data.startswith(_MARK)
             found = msgspec.json.decode(data, type=_Known)
-            if found.eventctx_sessions == VERSION:
+            if (found.eventctx_sessions, found.prices) == (VERSION, read_prices().date):
                 self._known = found.sums
         except FileNotFoundError:
             return
@@ -67,7 +71,8 @@ class SessionStatsCache:
             return
         try:
             with whole_file(self._path) as file:
-                file.write(msgspec.json.encode(_Known(VERSION, dict(sums))))
+                known = _Known(VERSION, read_prices().date, dict(sums))
+                file.write(msgspec.json.encode(known))
         except (OSError, UnicodeEncodeError) as error:
             _log.debug("%s cannot be written: %s", self._path, error)
 
@@ -76,11 +81,15 @@ LIVE: Final = 300 * 10**9
 """Nanoseconds after its last record in which a session counts as live."""
 
 
-class SessionRow(msgspec.Struct, frozen=True):
-    """A session as ``sessions`` lists it. ``parent`` is the session it was forked from.
+class ListedSession(msgspec.Struct, frozen=True):
+    """A row of ``eventctx sessions``. ``parent`` is the session it was forked from.
 
     ``observed`` and ``reconstructed`` count the requests that are known so; eventctx prepared the
     others. ``model`` and ``tokens`` are those of the last request (``audit`` has the same figure).
+    ``cost`` is that of its own calls, in US dollars at list prices; ``unpriced`` counts the calls
+    that it lacks. ``title`` is the imported file's own, else the first words of a person;
+    ``project`` the folder that the file names. A session is ``live`` for five minutes after its
+    last record.
     """
 
     session: str
@@ -101,15 +110,8 @@ class SessionRow(msgspec.Struct, frozen=True):
     model: str | None
     tokens: int | None
     tokens_estimated: bool
-
-
-class ListedSession(SessionRow, frozen=True):
-    """A row of ``eventctx sessions``, with texts of the session.
-
-    ``title`` is the imported file's own, else the first words of a person; ``project`` the folder
-    that the file names. A session is ``live`` for five minutes after its last record.
-    """
-
+    cost: float | None
+    unpriced: int
     title: str | None
     project: str | None
     live: bool
@@ -122,6 +124,7 @@ async def sum_session(
     if known is not None and (known.position, known.digest) == (info.head, info.digest):
         return known
     sums = session_sums.initial()
+    own = 0 if info.forked_at is None else info.forked_at + 1
     start = 0
     if known is not None and 0 <= known.position < info.head:
         start = known.position
@@ -134,46 +137,41 @@ async def sum_session(
                 sums = known
                 continue
             sums = session_sums.count_record(sums, record)
-            sums = errors.fold(session_sums.read_payload, sums, record)
+            # What a fork shares was paid once, by its parent.
+            fold = _read_own if record.position >= own else session_sums.read_payload
+            sums = errors.fold(fold, sums, record)
     except Exception as error:
         errors.session(info.stream, error)
     return sums
 
 
-def row_of(info: StreamInfo, sums: SessionSums) -> SessionRow:
-    """The row of a session with these sums."""
-    return SessionRow(**_fields(info, sums))
+def _read_own(sums: SessionSums, record: Record) -> SessionSums:
+    return session_sums.read_payload(sums, record, dollars_of_call)
 
 
-def list_row(
-    info: StreamInfo, sums: SessionSums, title: str | None, project: str | None, now: int
+async def list_row(
+    store: EventStore, info: StreamInfo, sums: SessionSums, now: int
 ) -> ListedSession:
-    """The row with these texts at the time ``now`` (UTC nanoseconds)."""
-    live = 0 <= now - sums.last < LIVE
-    return ListedSession(**_fields(info, sums), title=title, project=project, live=live)
+    """The row of a session with these sums, at the time ``now`` (UTC nanoseconds)."""
+    return fill(
+        ListedSession,
+        sums,
+        session=info.stream,
+        records=info.head + 1,
+        started=iso(sums.first) if sums.first else None,
+        last=iso(sums.last) if sums.last else None,
+        parent=info.parent,
+        forked_at=info.forked_at,
+        tokens_estimated=sums.estimated,
+        title=await title_of(store, info.stream, sums),
+        project=await project_of(store, info.stream, sums),
+        live=is_live(sums, now),
+    )
 
 
-def _fields(info: StreamInfo, sums: SessionSums) -> dict[str, Any]:
-    return {
-        "session": info.stream,
-        "records": info.head + 1,
-        "messages": sums.messages,
-        "turns": sums.turns,
-        "requests": sums.requests,
-        "observed": sums.observed,
-        "reconstructed": sums.reconstructed,
-        "compactions": sums.compactions,
-        "started": iso(sums.first) if sums.first else None,
-        "last": iso(sums.last) if sums.last else None,
-        "parent": info.parent,
-        "forked_at": info.forked_at,
-        "format": sums.format,
-        "belongs_to": sums.belongs_to,
-        "link": sums.link,
-        "model": sums.model,
-        "tokens": sums.tokens,
-        "tokens_estimated": sums.estimated,
-    }
+def is_live(sums: SessionSums, now: int) -> bool:
+    """Whether a session counts as live at the time ``now`` (UTC nanoseconds)."""
+    return 0 <= now - sums.last < LIVE
 
 
 Order = Literal["last", "made", "messages", "requests", "compactions", "tokens"]
@@ -239,13 +237,7 @@ async def list_sessions(
     now = time.time_ns()
     count = 0
     for info, sums in sessions:
-        row = list_row(
-            info,
-            sums,
-            await title_of(store, info.stream, sums),
-            await project_of(store, info.stream, sums),
-            now,
-        )
+        row = await list_row(store, info, sums, now)
         if not _holds(project, row.project) or not _holds(
             grep, row.title, row.project, row.session, row.model
         ):

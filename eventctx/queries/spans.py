@@ -6,11 +6,13 @@ from collections.abc import AsyncIterator, Callable
 
 from eventctx.errors import InvalidSetting
 from eventctx.log.store import EventStore
+from eventctx.projections import numbering
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.fold import SessionTrace
 from eventctx.projections.trace.spans import Span
 from eventctx.projections.trace.texts import Clean
 from eventctx.queries import requests as reading
+from eventctx.queries.key_frames import timeline_at
 
 _PROGRESS_EVERY = 500
 """Records between two calls of ``progress``."""
@@ -32,12 +34,12 @@ async def spans(
     StreamNotFound, and InvalidSetting for a turn that the session does not have, or that is its
     parent's.
     """
-    turn_id = None if turn is None else await _own_turn(store, session, turn)
+    turn_id, stop = (None, None) if turn is None else await _own_turn(store, session, turn)
     info = await store.head(session)
     inherited = -1 if info is None or info.forked_at is None else info.forked_at
     state = SessionTrace.start(contents)
     done = 0
-    async for record in store.read(session, bodies=contents is not None):
+    async for record in store.read(session, stop=stop, bodies=contents is not None):
         state = state.after(record)
         for span in state.finished if record.position > inherited else ():
             if turn_id is None or span.attributes.get(conv.TURN_ID) == turn_id:
@@ -50,11 +52,19 @@ async def spans(
             yield span
 
 
-async def _own_turn(store: EventStore, session: str, number: int) -> str:
+async def _own_turn(store: EventStore, session: str, number: int) -> tuple[str, int | None]:
+    """The id of a turn, and the position after which nothing of it comes; None: not known.
+
+    A turn that was resumed has several ends; one that did not end may go on at any time.
+    """
     turn = await reading.turn_of(store, session, number)
+    time = (await timeline_at(store, session)).changes.time
+    own = [one for one in numbering.turns(time) if one.turn_id == turn.turn_id]
+    ended = {position for turn_id, position, presumed in time.ends if not presumed}
+    stop = max(one.last for one in own) if all(one.last in ended for one in own) else None
     info = await store.head(session)
     if info is not None and info.forked_at is not None and turn.last <= info.forked_at:
         raise InvalidSetting(
             f"turn {number} of session {session!r} was before the fork: trace {info.parent!r}"
         )
-    return turn.turn_id
+    return turn.turn_id, stop

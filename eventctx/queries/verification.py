@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final, Literal
 
@@ -359,3 +359,15 @@ class SnapshotChecker:
     def _report(self, record: Record, problem: str) -> None:
         text = f"the snapshot for position {record.position} {problem}; views may be wrong"
         self._found.report(record.position, "snapshot", text)
+
+
+_NAMED: Final = 3
+"""Sessions that a sentence names."""
+
+
+def sessions_gone(names: Iterable[str]) -> str:
+    """The sentence for several sessions that have receipts and are not in the store."""
+    every = sorted(names)
+    rest = f" and {len(every) - _NAMED:,} more" if len(every) > _NAMED else ""
+    listed = ", ".join([repr(name) for name in every[:_NAMED]])
+    return f"{len(every):,} sessions that have receipts are not in the store: {listed}{rest}"

@@ -29,6 +29,7 @@ from eventctx.queries.verification import (
     Verification,
     VerificationAnswer,
     session_answer,
+    sessions_gone,
     store_answer,
 )
 from eventctx.stores.location import open_store
@@ -325,6 +326,8 @@ async def verifications(
 ) -> AsyncIterator[Verification | str]:
     """Yield what ``verify_store`` finds: every session, then each problem of the store.
 
+    Several sessions that have receipts and are gone are one problem of the store.
+
     Any number of sessions takes the memory of the largest, and of ``receipts``.
     """
     # Looked at first: what other processes append meanwhile cannot be missing then.
@@ -345,6 +348,9 @@ async def verifications(
         deleted += one.deleted
         done += 1
         yield one
+    if len(gone) > 1:
+        # A store that was removed is one finding, not one a session.
+        yield f"{sessions_gone(gone)}; if you removed it on purpose, delete its receipts"
     for finding in inspection.findings:
         yield finding
     missing = inspection.missing - deleted
@@ -353,12 +359,15 @@ async def verifications(
 
 
 async def _names(store: EventStore, known: set[str]) -> AsyncIterator[str]:
-    """The names of all streams, then those that only ``known`` names."""
+    """The names of all streams, then the one that only ``known`` names, where there is just one.
+
+    What is left of ``known`` are the others.
+    """
     async for info in store.streams():
         known.discard(info.stream)
         yield info.stream
-    for name in sorted(known):
-        yield name
+    if len(known) == 1:
+        yield next(iter(known))
 
 
 KEPT_TWICE: Final = (

@@ -19,14 +19,14 @@ from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.projections.view.render import addresses
 from eventctx.queries.encoding import fill
 from eventctx.queries.explain_answers import ChangeAnswer, change_answers
-from eventctx.queries.explaining import RequestSelector, left_out_of
+from eventctx.queries.explaining import left_out_of
 from eventctx.queries.key_frames import figures_of
 from eventctx.queries.requests import (
     HostReport,
     RequestView,
+    find_request,
     host_reports,
     request_at,
-    request_of_turn,
 )
 from eventctx.queries.sent import SentForm
 
@@ -92,18 +92,13 @@ async def view_of(
     store: EventStore, session: str, name: RequestName, *, proves: bool = False
 ) -> ViewFindings:
     """The request that ``name`` means, damaged or not. Raises StreamNotFound, InvalidSetting."""
-    turn, iteration, position = name
-    if position is not None:
-        view = await request_at(store, session, position, allow_damage=True)
-    elif turn is not None:
-        view = await request_of_turn(store, session, turn, iteration, allow_damage=True)
-    else:
-        raise InvalidSetting("request: expected either a turn or a position, found neither")
+    position = (await find_request(store, session, name)).position
+    view = await request_at(store, session, position, allow_damage=True)
     return ViewFindings(
         session,
         view,
         await figures_of(store, session),
-        await left_out_of(store, session, RequestSelector(position=view.position)),
+        await left_out_of(store, session, RequestName(position=view.position)),
         await proof_of(store, session, view) if proves else None,
         await host_reports(store, session, view.position),
     )

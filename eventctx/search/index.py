@@ -141,6 +141,12 @@ class TextIndex(Protocol):
         """
         ...
 
+    def count(
+        self, terms: Sequence[Term], segments: Sequence[Segment] | None, *, every: bool
+    ) -> int:
+        """How many messages ``search`` finds without a limit."""
+        ...
+
     def clear(self) -> None:
         """Replace the index by an empty one."""
         ...

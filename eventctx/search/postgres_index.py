@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from eventctx.errors import StoreUnavailable
 from eventctx.search.index import Document, Gone, Hit, IndexLost, Mark, Place, Segment, Term
-from eventctx.search.postgres_ranking import rank, vectors
+from eventctx.search.postgres_ranking import count, rank, vectors
 from eventctx.stores.postgres import encoding
 from eventctx.stores.postgres.connections import ServerConnection
 from eventctx.stores.postgres.encoding import INT4S, INT8, INT8S, TEXTS, int8, text
@@ -204,6 +204,12 @@ class PostgresTextIndex:
         within = None if segments is None else _of(segments)
         found = self._run(lambda connection: rank(connection, terms, within, limit, every=every))
         return [Hit(_place(row), row[5]) for row in found]
+
+    def count(
+        self, terms: Sequence[Term], segments: Sequence[Segment] | None, *, every: bool
+    ) -> int:
+        within = None if segments is None else _of(segments)
+        return self._run(lambda connection: count(connection, terms, within, every=every))
 
     def clear(self) -> None:
         self._run(_clear)

@@ -127,7 +127,7 @@ AND EXISTS (SELECT FROM unnest($6, $7, $8) AS s(stream, first, last)
 """
 
 
-_SEARCH: Final = """
+_FOUND: Final = """
 WITH t AS (
   SELECT * FROM unnest($2, $3) WITH ORDINALITY AS t(condition, rarity, place)),
 found AS (
@@ -138,7 +138,10 @@ found AS (
     JOIN eventctx.recall_messages m ON m.id = p.message
   WHERE m.tenant = current_user {within}
   GROUP BY p.message HAVING count(DISTINCT t.place) >= $4
-  ORDER BY 1 DESC LIMIT {most}),
+  ORDER BY 1 DESC LIMIT {most})
+"""
+
+_RANKED: Final = """,
 v AS (
   SELECT m.id, m.words FROM found JOIN eventctx.recall_messages m USING (id)
   WHERE m.words IS NOT NULL
@@ -158,11 +161,18 @@ GROUP BY m.id ORDER BY score DESC, m.id DESC LIMIT $5
 
 
 def _statement(within: str) -> str:
-    return _SEARCH.format(within=within, most=MOST_RANKED, parts=_PARTS_WEIGHT)
+    found = _FOUND.format(within=within, most=MOST_RANKED)
+    return found + _RANKED.format(parts=_PARTS_WEIGHT)
+
+
+def _count_statement(within: str) -> str:
+    return _FOUND.format(within=within, most="ALL") + "SELECT count(*) FROM found"  # noqa: S608
 
 
 _EVERYWHERE: Final = _statement("")
 _IN_SEGMENTS: Final = _statement(_WITHIN)
+_COUNT_EVERYWHERE: Final = _count_statement("")
+_COUNT_IN_SEGMENTS: Final = _count_statement(_WITHIN)
 _KINDS: Final = (TEXT, TEXTS, TEXTS, INT4, INT8)
 
 
@@ -182,16 +192,42 @@ def rank(
     if not found:
         return []
     conditions = [one.encode() for one in found]
-    params = (
-        (b" & " if every else b" | ").join([b"(%s)" % one for one in conditions]),
-        encoding.blobs(TEXTS, conditions),
-        encoding.blobs(TEXTS, [repr(one).encode() for one in _rarities(connection, conditions)]),
-        encoding.int4(len(found) if every else 1),
-        encoding.int8(limit),
-    )
+    params = _params(conditions, _rarities(connection, conditions), limit, every=every)
     if within is None:
         return connection.rows(_EVERYWHERE, _KINDS, params)
     return connection.rows(_IN_SEGMENTS, (*_KINDS, TEXTS, INT8S, INT8S), (*params, *within))
+
+
+def count(
+    connection: ServerConnection,
+    terms: Sequence[Term],
+    within: tuple[bytes, bytes, bytes] | None,
+    *,
+    every: bool,
+) -> int:
+    """How many messages ``rank`` finds without a limit."""
+    conditions = [one.encode() for one in map(condition, terms) if one is not None]
+    if not conditions:
+        return 0
+    params = _params(conditions, [1.0] * len(conditions), 0, every=every)
+    if within is None:
+        ((found,),) = connection.rows(_COUNT_EVERYWHERE, _KINDS, params)
+    else:
+        kinds = (*_KINDS, TEXTS, INT8S, INT8S)
+        ((found,),) = connection.rows(_COUNT_IN_SEGMENTS, kinds, (*params, *within))
+    return int(found)
+
+
+def _params(
+    conditions: Sequence[bytes], rarities: Sequence[float], limit: int, *, every: bool
+) -> tuple[bytes, ...]:
+    return (
+        (b" & " if every else b" | ").join([b"(%s)" % one for one in conditions]),
+        encoding.blobs(TEXTS, conditions),
+        encoding.blobs(TEXTS, [repr(one).encode() for one in rarities]),
+        encoding.int4(len(conditions) if every else 1),
+        encoding.int8(limit),
+    )
 
 
 def _rarities(connection: ServerConnection, conditions: Sequence[bytes]) -> list[float]:

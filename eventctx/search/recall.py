@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from importlib import import_module
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -47,6 +47,8 @@ from eventctx.search.index import (
     TextIndex,
 )
 from eventctx.text import html_table, summary_line
+
+T = TypeVar("T")
 
 MAX_LIMIT: Final = 1_000
 BATCH_RECORDS: Final = 2_000
@@ -143,17 +145,19 @@ class Recall:
         terms = parse(query)
         if not terms:
             return []
-        for attempt in range(_ATTEMPTS):
-            try:
-                reached = await self.catch_up()
-                request = _SearchRequest(terms, session, lineage, limit, every, besides)
-                found = await self._find(request)
-                await self._check_kept(reached)
-            except IndexLost:
-                await asyncio.sleep(_PAUSE * attempt)
-                continue
-            return found
-        raise _lost()
+        request = _SearchRequest(terms, session, lineage, limit, every, besides)
+        return await self._ask(lambda: self._find(request))
+
+    async def count(self, query: str, session: str | None = None) -> int:
+        """How many messages ``search`` finds without a limit. Raises as ``search``."""
+        lineage = None if session is None else await self._lineage_now(session)
+        terms = parse(query)
+
+        def count() -> int:
+            found = self._index.count(terms, lineage, every=True)
+            return found or self._index.count(terms, lineage, every=False)
+
+        return await self._ask(lambda: asyncio.to_thread(count)) if terms else 0
 
     async def message(self, session: str, number: int) -> FoundMessage:
         """Message ``number`` of a session, also one that a set or a clear took out.
@@ -165,22 +169,30 @@ class Recall:
                 f"message: expected a message number from 0, found {shown(number)}"
             )
         lineage = await self._lineage_now(session)
+
+        def look() -> tuple[Place | None, int]:
+            return self._index.find(lineage, number), self._index.following(lineage)
+
+        place, following = await self._ask(lambda: asyncio.to_thread(look))
+        if place is None:
+            numbers = f"a number from 0 to {following - 1}" if following else "no number yet"
+            raise InvalidSetting(f"message of {session!r}: expected {numbers}, found {number}")
+        address = Address(place.position, place.index)
+        (body,) = await sound_bodies(self._store, place.stream, [address])
+        message = None if body.data is None else _decode(place, body.data)
+        return FoundMessage(place.number, place.position, place.time, message)
+
+    async def _ask(self, question: Callable[[], Awaitable[T]]) -> T:
+        """The answer of the index, brought up to date; asked again where it was lost meanwhile."""
         for attempt in range(_ATTEMPTS):
             try:
                 reached = await self.catch_up()
-                place = await asyncio.to_thread(self._index.find, lineage, number)
-                following = await asyncio.to_thread(self._index.following, lineage)
+                found = await question()
                 await self._check_kept(reached)
             except IndexLost:
                 await asyncio.sleep(_PAUSE * attempt)
                 continue
-            if place is None:
-                numbers = f"a number from 0 to {following - 1}" if following else "no number yet"
-                raise InvalidSetting(f"message of {session!r}: expected {numbers}, found {number}")
-            address = Address(place.position, place.index)
-            (body,) = await sound_bodies(self._store, place.stream, [address])
-            message = None if body.data is None else _decode(place, body.data)
-            return FoundMessage(place.number, place.position, place.time, message)
+            return found
         raise _lost()
 
     async def close(self) -> None:

@@ -125,10 +125,18 @@ class SqliteTextIndex:
     ) -> list[Hit]:
         if not terms:
             return []
-        expression = (" " if every else " OR ").join(_quote(term) for term in terms)
+        expression = _expression(terms, every=every)
         if segments is None:
             return self._run(lambda connection: _everywhere(connection, expression, limit))
         return self._run(lambda connection: _within(connection, expression, segments, limit))
+
+    def count(
+        self, terms: Sequence[Term], segments: Sequence[Segment] | None, *, every: bool
+    ) -> int:
+        if not terms:
+            return 0
+        expression = _expression(terms, every=every)
+        return self._run(lambda connection: _count(connection, expression, segments))
 
     def clear(self) -> None:
         with self._lock:
@@ -276,6 +284,10 @@ def _merge(connection: apsw.Connection, before: int) -> None:
         connection.execute("INSERT INTO words(words) VALUES('optimize')").fetchall()
 
 
+def _expression(terms: Sequence[Term], *, every: bool) -> str:
+    return (" " if every else " OR ").join(_quote(term) for term in terms)
+
+
 def _quote(term: Term) -> str:
     text = term.text.replace('"', " ")
     return f'"{text}"*' if term.prefix else f'"{text}"'
@@ -306,14 +318,31 @@ def _within(
     if not ends:
         return []
     sql = (
-        "WITH parts(stream, first, last) AS (VALUES "  # noqa: S608
-        + ",".join(["((SELECT id FROM streams WHERE name=?),?,?)"] * len(segments))
-        + f"), found AS MATERIALIZED ({_RANKED} AND rowid BETWEEN ? AND ?) {_ANSWER}"
-        "JOIN parts ON parts.stream = messages.stream AND position BETWEEN first AND last "
+        f"WITH {_parts(segments)}, "
+        f"found AS MATERIALIZED ({_RANKED} AND rowid BETWEEN ? AND ?) {_ANSWER}{_IN_PARTS}"
         "ORDER BY cost, row DESC LIMIT ?"
     )
     values = [value for segment in segments for value in segment]
     return _hits(connection.execute(sql, (*values, expression, min(ends), max(ends), limit)))
+
+
+def _count(connection: apsw.Connection, expression: str, segments: Sequence[Segment] | None) -> int:
+    if segments is None:
+        return _value(connection, "SELECT count(*) FROM words WHERE words MATCH ?", [expression], 0)
+    sql = (
+        f"WITH {_parts(segments)} SELECT count(*) FROM words "  # noqa: S608
+        f"CROSS JOIN messages ON messages.id = words.rowid {_IN_PARTS}WHERE words MATCH ?"
+    )
+    values = [value for segment in segments for value in segment]
+    return _value(connection, sql, (*values, expression), 0)
+
+
+_IN_PARTS = "JOIN parts ON parts.stream = messages.stream AND position BETWEEN first AND last "
+
+
+def _parts(segments: Sequence[Segment]) -> str:
+    rows = ",".join(["((SELECT id FROM streams WHERE name=?),?,?)"] * len(segments))
+    return f"parts(stream, first, last) AS (VALUES {rows})"
 
 
 def _rows_of(connection: apsw.Connection, segment: Segment) -> list[int]:

@@ -24,7 +24,7 @@ from eventctx.messages import calibration
 from eventctx.messages.encoding import encode_message
 from eventctx.policies.advisers import Advisers, Intercept
 from eventctx.policies.constraints import AtLeastOne, Count, Position, Tokens, check_value
-from eventctx.policies.named import as_policy, policy_named
+from eventctx.policies.named import PolicyName, as_policy, policy_named
 from eventctx.policies.policy import Policy, PolicyFunction, is_policy
 from eventctx.session.activity import Emitter, SessionEmitter
 from eventctx.session.host_requests import HostAdditions, ObservedRequest, RequestObserver
@@ -33,6 +33,7 @@ from eventctx.session.scope import Scope
 from eventctx.session.settings import Settings, model_of, resolve_budget, said_by_request
 from eventctx.session.transcript import Transcript, TranscriptMark
 from eventctx.session.turns import ProviderCall, Turn
+from eventctx.text import summary_line
 
 if TYPE_CHECKING:
     from eventctx.messages.thinking import ThinkingSetting
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from eventctx.session.result import CompactionResult
     from eventctx.session.sdk_objects import SdkObject
 
-Observe = Callable[[str, Callable[[Record], Any]], Callable[[], None]]
+Observe = Callable[[Any, Callable[[Record], Any]], Callable[[], None]]
 """Registers an observer of records, as ``Engine.on`` with a handler."""
 
 
@@ -83,6 +84,16 @@ class Context:
         self._additions = HostAdditions(session)
         self._recaller = recaller
         self._observe = observe
+
+    def __repr__(self) -> str:
+        """The session, its last position, the policy and its limit; not what was said."""
+        limit = self.settings.max_tokens
+        return summary_line(
+            f"Context {self.session_id}:",
+            f"{self._session.appends.head + 1:,} records",
+            f"policy {self.policy.name}",
+            None if limit is None else f"{limit:,} tokens",
+        )
 
     @cached_property
     def _requests(self) -> RequestHandler:
@@ -162,12 +173,12 @@ class Context:
         token_budget: int | None = None,
         provider: Any | None = None,
         *,
-        tools: Sequence[dict[str, Any]] | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
         model: str | None = None,
         thinking: Mapping[str, Any] | ThinkingSetting | None = None,
         call: ProviderCall | HostReporter | None = None,
         adding: Sequence[Mapping[str, Any] | SdkObject] = (),
-    ) -> list[dict[str, Any]]:
+    ) -> list[Any]:
         """The messages to send now, within the budget, recorded before they are returned.
 
         The budget is ``token_budget``, else what the provider's window leaves, else the session's
@@ -184,7 +195,8 @@ class Context:
         ``adding``, added before the request as ``add_messages`` does, but for one that compacts or
         overflows: they are on disk before it then.
 
-        The rows are plain dicts and lists, decoded for this caller.
+        The rows are plain dicts and lists, decoded for this caller. Their type is ``Any``, so that
+        each SDK takes them for its own.
         """
         from eventctx.session.requests import RequestOptions
 
@@ -337,7 +349,7 @@ class Context:
         *,
         reason: str | None = None,
         keep: str | None = None,
-        policy: Policy | PolicyFunction | str | None = None,
+        policy: PolicyName | Policy | PolicyFunction | None = None,
         budget: int | None = None,
         dry_run: bool = False,
         force: bool = False,

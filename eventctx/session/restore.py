@@ -146,11 +146,13 @@ async def withdraw(session: OpenSession, event: InstructionWithdrawn) -> Record:
         name = demand_name(event.number, event.demand)
         if event.demand > len(demands):
             raise NoSuchDemand(
-                f"{name}: expected a demand of a person, found {len(demands)} demands in "
+                f"{name}: expected an instruction of a person, found {len(demands)} in "
                 f"{message_name(event.number)}; `eventctx instructions {session.stream}` lists them"
             )
         if (event.number, event.demand) in view.spoken.withdrawn:
-            raise AlreadyTakenBack(f"{name}: expected a demand that holds, found one taken back")
+            raise AlreadyTakenBack(
+                f"{name}: expected an instruction that holds, found one taken back"
+            )
         if event.by is not None and (event.by not in known or event.by <= event.number):
             expected = f"by: expected a message behind {message_name(event.number)}"
             raise InvalidSetting(_not_in(session.stream, expected, event.by))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from eventctx.messages.encoding import (
     plain_message,
 )
 from eventctx.messages.facts import Facts, as_observation, encode_facts
-from eventctx.messages.facts_reader import check_role, read_facts
+from eventctx.messages.facts_reader import check_role, is_known_role, read_facts
 from eventctx.messages.overlap import match_in_order, runs_of_numbers
 from eventctx.messages.thinking import ThinkingRule
 from eventctx.messages.tokens import Tokenizer, count_with_tokenizer
@@ -79,6 +80,10 @@ class TranscriptMark:
         return self._lines.continues(older._lines)
 
 
+class UnknownRole(UserWarning):
+    """A message has a role that no known API has; it is stored all the same."""
+
+
 class ParsedMessage(NamedTuple):
     """A message that is to be added, its new body, and its facts."""
 
@@ -131,8 +136,14 @@ class Transcript:
 
     def _read(self, message: Any) -> ParsedMessage:
         body, facts = _body_and_facts(self._session, message, self._session.vocabulary)
-        if facts.kind == "other":
+        if facts.kind == "other" and not is_known_role(facts.role):
             check_role(facts.role)
+            warnings.warn(
+                f"role: expected user, assistant, system or tool, found {facts.role!r}; the "
+                "message is kept as it is, and counts as nobody's words",
+                UnknownRole,
+                stacklevel=2,
+            )
         return ParsedMessage(message, body, facts)
 
     async def _view(self) -> ViewState:

@@ -124,7 +124,8 @@ class ReceiptBook:
         """Note, and warn, that a session is not what its last receipt says. Never raises."""
         _log.warning(
             "session %r is not what it was: its receipt is for position %d, and %s. `eventctx "
-            "verify` says more; the receipts are in %s",
+            "verify` says more; if you removed the store, or put an older one in its place, delete "
+            "the receipts: %s",
             receipt.stream, receipt.position, found, self.path,
         )  # fmt: skip
         now = self._clock()

@@ -23,6 +23,7 @@ from eventctx.log.usage import Usage
 from eventctx.messages.thinking import ThinkingSetting
 from eventctx.messages.tokens import Tokenizer
 from eventctx.policies.advisers import Scorer, Summarizer
+from eventctx.policies.named import PolicyName
 from eventctx.policies.policy import Policy, PolicyFunction
 from eventctx.queries.audit import Audit
 from eventctx.queries.copy_writing import CopyProgress, CopyResult
@@ -124,7 +125,7 @@ class Engine:
         self,
         session: str,
         *,
-        policy: str | Policy | PolicyFunction | None = None,
+        policy: PolicyName | Policy | PolicyFunction | None = None,
         reason: str | None = None,
         keep: str | None = None,
         force: bool = False,
@@ -161,7 +162,7 @@ class Engine:
         self,
         session: str,
         *,
-        policy: str | Policy | PolicyFunction | None = None,
+        policy: PolicyName | Policy | PolicyFunction | None = None,
         summarizer: Summarizer | None = None,
         scorer: Scorer | None = None,
         tokenizer: Tokenizer | None = None,
@@ -213,12 +214,12 @@ class Context:
         token_budget: int | None = None,
         provider: Any | None = None,
         *,
-        tools: Sequence[dict[str, Any]] | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
         model: str | None = None,
         thinking: Mapping[str, Any] | ThinkingSetting | None = None,
         call: ProviderCall | HostReporter | None = None,
         adding: Sequence[Mapping[str, Any] | SdkObject] = (),
-    ) -> list[dict[str, Any]]: ...
+    ) -> list[Any]: ...
     def get_messages(self) -> list[dict[str, Any]]: ...
     def get_timed_messages(self) -> list[tuple[dict[str, Any], int]]: ...
     def transcript_mark(self) -> TranscriptMark: ...
@@ -238,7 +239,7 @@ class Context:
         *,
         reason: str | None = None,
         keep: str | None = None,
-        policy: Policy | PolicyFunction | str | None = None,
+        policy: PolicyName | Policy | PolicyFunction | None = None,
         budget: int | None = None,
         dry_run: bool = False,
         force: bool = False,

@@ -6,8 +6,7 @@ An answer equals what the command prints with ``--json``, but for secrets, which
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,19 +14,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from eventctx.errors import EventctxError, InvalidSetting, StreamNotFound
+from eventctx.errors import InvalidSetting, StreamNotFound
 from eventctx.hooks.result_redactor import ResultRedactor
-from eventctx.log.naming import position_name
+from eventctx.log.naming import RequestName, position_name
 from eventctx.log.store import StreamInfo
-from eventctx.projections.session_sums import SessionSums
 from eventctx.projections.timeline.document import marks
 from eventctx.queries.audit import audit_answer, audit_of
 from eventctx.queries.encoding import encode
 from eventctx.queries.explain_answers import diff_answer, why_answer
+from eventctx.queries.explaining import why
+from eventctx.queries.instruction_reading import instructions_of
 from eventctx.queries.key_frames import figures_of
 from eventctx.queries.read_errors import ReadErrors
 from eventctx.queries.records import RecordAnswer, record_rows, transcript_answer, transcript_of
-from eventctx.queries.session_list import row_of, sum_session
+from eventctx.queries.session_list import ListedSession
 from eventctx.queries.stats import Stats, stats_of
 from eventctx.queries.verify import StoreVerification, verification_answers
 from eventctx.queries.view import view_answer, view_of
@@ -36,7 +36,7 @@ from eventctx.search.found import find_messages, found_answers
 from eventctx.stores.location import default_store
 from eventctx.text import without_password
 from eventctx.version import __version__
-from eventctx.web.bodies import messages_at
+from eventctx.web.bodies import demands_of_messages, messages_at
 from eventctx.web.follow import SessionStream, Streams
 from eventctx.web.parameters import (
     addresses_of,
@@ -47,7 +47,7 @@ from eventctx.web.parameters import (
     request_of,
     session_of,
 )
-from eventctx.web.reading import BackgroundReader, NewestSessions, SessionPicture, session_picture
+from eventctx.web.reading import BackgroundReader, SessionList
 from eventctx.web.renderer import Renderer
 from eventctx.web.store_file import StoreFile
 from eventctx.web.timelines import Timelines
@@ -72,11 +72,10 @@ class PageAnswers:
         self._redactor = redactor
         self._timelines = Timelines(reader.store)
         self._background = BackgroundReader(url)
-        self._newest = NewestSessions(reader.store)
+        self._list = SessionList(reader.store, self._background)
+        self._rows: tuple[list[ListedSession], bytes] = ([], b"[]")
         self._renderer = Renderer()
-        self._sums: dict[str, SessionSums] = {}
         self._whole: tuple[tuple[str, bytes], bytes] = (("", b""), b"")
-        self._pictures: dict[str, tuple[bytes, SessionPicture]] = {}
 
     async def close(self) -> None:
         """End what answers questions."""
@@ -88,9 +87,10 @@ class PageAnswers:
         of_store: dict[str, Answer] = {
             "about": self._about,
             "sessions": self._sessions,
-            "older": self._older,
-            "sparklines": self._sparklines,
+            "listed": self._listed,
+            "lost": self._lost_words,
             "search": self._search,
+            "matches": self._matches,
             "stats": self._stats,
             "verify": self._verify_all,
         }
@@ -98,6 +98,7 @@ class PageAnswers:
             "timeline": self._timeline,
             "digests": self._digests,
             "bodies": self._bodies,
+            "demands": self._demands,
             "rendered": self._rendered,
             "follow": self._follow,
             "audit": self._audit,
@@ -144,35 +145,18 @@ class PageAnswers:
         )
 
     async def _sessions(self, request: Request) -> Response:
-        rows = []
-        listed = await self._newest.look()
-        for info in listed:
-            known = self._sums.get(info.stream)
-            if known is None or known.digest != info.digest:
-                asked = partial(_sums_of, info=info, known=known)
-                known = self._sums[info.stream] = await self._background.ask(asked)
-            rows.append(row_of(info, known))
-        _keep(self._sums, listed)
-        return await self._shown(rows)
+        rows = await self._list.rows()
+        if rows != self._rows[0]:  # every page asks every five seconds, mostly for the same
+            reply = await self._shown(rows)
+            self._rows = rows, bytes(reply.body)
+        return Response(self._rows[1], media_type=_JSON)
 
-    async def _older(self, request: Request) -> Response:
-        return _json({"older": self._newest.older})
+    async def _listed(self, request: Request) -> Response:
+        found = self._list
+        return _json({"read": found.read, "sessions": found.sessions, "older": found.older})
 
-    async def _sparklines(self, request: Request) -> Response:
-        found = {}
-        listed = await self._newest.look()
-        for info in listed:
-            known = self._pictures.get(info.stream)
-            if known is None or known[0] != info.digest:
-                try:
-                    question = partial(session_picture, session=info.stream)
-                    picture = await self._background.ask(question)
-                except EventctxError:  # a damaged session has no picture; the others have theirs
-                    picture = {"totals": [], "lost": 0}
-                known = self._pictures[info.stream] = (info.digest, picture)
-            found[info.stream] = known[1]
-        _keep(self._pictures, listed)
-        return _json(found)
+    async def _lost_words(self, request: Request) -> Response:
+        return _json(await self._list.lost())
 
     async def _search(self, request: Request) -> Response:
         session = request.query_params.get("session")
@@ -185,6 +169,14 @@ class PageAnswers:
         )
         keep = await self._names_in(found_answers(found))
         return await _sent(lambda: self._redactor.found(found_answers(found), query, keep))
+
+    async def _matches(self, request: Request) -> Response:
+        session = request.query_params.get("session")
+        if session is not None:
+            await self._info(session)
+        query = query_of(request)
+        found = await self._background.ask(lambda reader: reader.recaller().count(query, session))
+        return _json({"matches": found})
 
     async def _stats(self, request: Request) -> Response:
         def asked(reader: Reader) -> Coroutine[Any, Any, Stats]:
@@ -216,6 +208,12 @@ class PageAnswers:
     async def _bodies(self, request: Request) -> Response:
         return await self._shown(await self._messages(request))
 
+    async def _demands(self, request: Request) -> Response:
+        messages = await self._messages(request)
+        keep = await self._names_in(messages)
+        # Of the texts as they are shown, so that the page finds them there.
+        return await _sent(lambda: demands_of_messages(self._redactor.document(messages, keep)))
+
     async def _rendered(self, request: Request) -> Response:
         messages = await self._messages(request)
         keep = await self._names_in(messages)
@@ -246,9 +244,9 @@ class PageAnswers:
         return await self._shown(audit_answer(audit, file.undated))
 
     async def _why(self, request: Request) -> Response:
-        name, which = await self._name(request), request_of(request)._asdict()
+        name, which = await self._name(request), request_of(request)
         number = needed(request, "number")
-        answer = await self._background.ask(lambda reader: reader.why(name, number, **which))
+        answer = await self._background.ask(lambda reader: why(reader.store, name, number, which))
         known = await self._background.ask(lambda reader: figures_of(reader.store, name))
         return await self._shown(why_answer(answer, known.file.undated))
 
@@ -275,8 +273,9 @@ class PageAnswers:
     async def _transcript(self, request: Request) -> Response:
         info = await self._info(session_of(request))
         at, turn = number_of(request, "at"), number_of(request, "turn")
+        named = None if turn is None else RequestName(turn)
         messages = await self._background.ask(
-            lambda reader: transcript_of(reader.store, info, at, turn)
+            lambda reader: transcript_of(reader.store, info, at, named)
         )
         return await self._shown(transcript_answer(messages))
 
@@ -297,10 +296,11 @@ class PageAnswers:
         return await self._shown(await self._background.ask(rows))
 
     async def _instructions(self, request: Request) -> Response:
-        name, which = await self._name(request), request_of(request)._asdict()
-        return await self._shown(
-            await self._background.ask(lambda reader: reader.instructions(name, **which))
+        name, which = await self._name(request), request_of(request)
+        found = await self._background.ask(
+            lambda reader: instructions_of(reader.store, name, which)
         )
+        return await self._shown(found)
 
     async def _verify(self, request: Request) -> Response:
         name = await self._name(request)
@@ -327,18 +327,6 @@ class PageAnswers:
     async def _shown(self, value: Any) -> Response:
         keep = await self._names_in(value)
         return await _sent(lambda: self._redactor.document(value, keep))
-
-
-def _sums_of(
-    reader: Reader, info: StreamInfo, known: SessionSums | None
-) -> Coroutine[Any, Any, SessionSums]:
-    return sum_session(reader.store, info, ReadErrors(), known)
-
-
-def _keep(known: dict[str, Any], listed: Sequence[StreamInfo]) -> None:
-    """Let go of what is known of sessions that are not in the list any more."""
-    for name in known.keys() - {info.stream for info in listed}:
-        del known[name]
 
 
 _JSON: Final = "application/json"

@@ -74,7 +74,7 @@ class Inspector:
         await self._answers.close()
 
     def _pages(self) -> list[Route]:
-        paths = ("/", "/s/{name}", *(f"/s/{{name}}/{screen}" for screen in SCREENS))
+        paths = ("/", "/search", "/s/{name}", *(f"/s/{{name}}/{screen}" for screen in SCREENS))
         return [
             *[Route(path, self._index) for path in paths],
             *[Route(f"/page/{name}", _serving(file)) for name, file in self._page.items()],

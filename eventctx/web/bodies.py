@@ -10,6 +10,7 @@ import msgspec
 from eventctx.errors import LogCorrupted
 from eventctx.log.integrity import check_bodies
 from eventctx.log.store import Address, EventStore
+from eventctx.messages.demands import demands_in
 from eventctx.messages.encoding import decode_body
 
 
@@ -29,6 +30,14 @@ async def messages_at(
     for one in addresses:
         found += await messages_at(store, session, (one,))
     return found
+
+
+def demands_of_messages(messages: Sequence[Any]) -> list[list[str]]:
+    """The demands in each message, which a person wrote; none where there is no message."""
+    return [
+        list(demands_in(one)) if isinstance(one, dict) and "error" not in one else []
+        for one in messages
+    ]
 
 
 async def _read(

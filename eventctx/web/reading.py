@@ -1,4 +1,4 @@
-"""Reads of a store for the page: in the background, the newest sessions, pictures.
+"""Reads of a store for the page: in the background, the list of sessions, words that are lost.
 
 A question may compute for a second. In the loop that serves, every stream and every other page
 would wait for it. So it gets a thread with a loop and a reader of its own, with key
@@ -9,17 +9,32 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
-from itertools import pairwise
-from typing import Any, Final, TypedDict, TypeVar
+from functools import partial
+from typing import Any, Final, TypeVar
 
+import msgspec
+
+from eventctx.errors import EventctxError
 from eventctx.log.store import EventStore, StreamInfo
 from eventctx.projections import audit
+from eventctx.projections.session_sums import SessionSums
 from eventctx.projections.timeline import views
 from eventctx.projections.timeline.fold import TimelineState
 from eventctx.queries.key_frames import timeline_at
+from eventctx.queries.read_errors import ReadErrors
+from eventctx.queries.session_list import (
+    ListedSession,
+    SessionStatsCache,
+    Summed,
+    is_live,
+    list_row,
+    sort_sessions,
+    sum_session,
+)
 from eventctx.reader import Reader, read
 
 T = TypeVar("T")
@@ -111,36 +126,92 @@ class NewestSessions:
         return list(shown)
 
 
-_MOST: Final = 40
-"""Most figures in a picture."""
+SLICE: Final = 0.5
+"""Seconds that a question for lost words takes at most, but for its last session."""
 
 
-class SessionPicture(TypedDict):
-    """``totals`` are requests' tokens; ``lost`` counts a person's messages not in the last one."""
+class SessionList:
+    """The rows of the newest sessions, each summed up again only when it has grown.
 
-    totals: list[int]
-    lost: int
+    ``read`` of ``sessions`` are summed up, ``older`` are not in the list. A list of a hundred long
+    sessions takes seconds at first, so the page asks meanwhile how far it is. Words that are lost
+    take ten times as long, and come a slice of time at a time.
+    """
+
+    def __init__(self, store: EventStore, background: BackgroundReader, most: int = MOST) -> None:
+        self.read = 0
+        self.sessions = 0
+        self._newest = NewestSessions(store, most)
+        self._background = background
+        self._asking = asyncio.Lock()
+        self._sums: dict[str, SessionSums] = {}
+        self._rows: dict[str, ListedSession] = {}
+        self._lost: dict[str, tuple[bytes, int]] = {}
+
+    @property
+    def older(self) -> int:
+        """How many sessions were made before those of the list."""
+        return self._newest.older
+
+    async def rows(self) -> list[ListedSession]:
+        """The rows as ``eventctx sessions`` has them: the last used first."""
+        async with self._asking:
+            infos = await self._newest.look()
+            self.read, self.sessions = 0, len(infos)
+            return await self._background.ask(partial(self._read, infos=infos))
+
+    async def _read(self, reader: Reader, infos: Sequence[StreamInfo]) -> list[ListedSession]:
+        saved = None if self._sums else SessionStatsCache(reader.store)
+        now = time.time_ns()
+        found: list[Summed] = []
+        for info in infos:
+            known = self._sums.get(info.stream) if saved is None else saved.get(info.stream)
+            sums = await sum_session(reader.store, info, ReadErrors(), known)
+            if sums is not self._sums.get(info.stream):
+                self._rows[info.stream] = await list_row(reader.store, info, sums, now)
+                self._sums[info.stream] = sums
+            found.append(Summed(info, sums))
+            self.read += 1
+        names = {info.stream for info in infos}
+        for left in self._sums.keys() - names:
+            del self._sums[left], self._rows[left]
+        return [
+            msgspec.structs.replace(self._rows[info.stream], live=is_live(sums, now))
+            for info, sums in sort_sessions(found, "last")
+        ]
+
+    async def lost(self) -> dict[str, int]:
+        """By session, how many messages of a person its last request lacks, as far as known.
+
+        Each call looks a slice of time further, the last made session first.
+        """
+        infos = await self._newest.look()
+        return await self._background.ask(partial(self._look_for_lost, infos=infos))
+
+    async def _look_for_lost(self, reader: Reader, infos: Sequence[StreamInfo]) -> dict[str, int]:
+        until = time.monotonic() + SLICE
+        found: dict[str, tuple[bytes, int]] = {}
+        for info in reversed(infos):
+            known = self._lost.get(info.stream)
+            if known is not None and known[0] == info.digest:
+                found[info.stream] = known
+            elif time.monotonic() < until:
+                found[info.stream] = info.digest, await lost_words(reader, info.stream)
+        self._lost = found
+        return {name: count for name, (_, count) in found.items()}
 
 
-async def session_picture(reader: Reader, session: str) -> SessionPicture:
-    """The picture of a session. Raises StreamNotFound."""
-    state = await timeline_at(reader.store, session)
+async def lost_words(reader: Reader, session: str) -> int:
+    """How many messages of a person the session's last request lacks; 0 if it is damaged."""
+    try:
+        state = await timeline_at(reader.store, session)
+    except EventctxError:
+        return 0
     requests = audit.rows(state.audit).requests
-    if not requests:
-        return {"totals": [], "lost": 0}
-    totals = [row.figures.total for row in requests]
-    return {"totals": _peaks(totals), "lost": _lost_words(state, requests[-1].position)}
+    return _words_out_of_view(state, requests[-1].position) if requests else 0
 
 
-def _peaks(totals: list[int]) -> list[int]:
-    """At most ``_MOST`` figures, the largest of each stretch: one looks for peaks."""
-    if len(totals) <= _MOST:
-        return totals
-    edges = [len(totals) * place // _MOST for place in range(_MOST + 1)]
-    return [max(totals[start:stop]) for start, stop in pairwise(edges)]
-
-
-def _lost_words(state: TimelineState, position: int) -> int:
+def _words_out_of_view(state: TimelineState, position: int) -> int:
     """How many messages of a person are not in the last request, which is at ``position``."""
     entries = views.expand(state.views, len(state.views.shown) - 1)
     extras = state.views.extras

@@ -123,7 +123,7 @@ INSTRUCTIONS_ABSENT: Final = Instrument(
     conv.INSTRUCTIONS_ABSENT,
     "histogram",
     "{instruction}",
-    "Demands of a person that a prepared request holds nowhere word by word, if there are any.",
+    "Instructions of a person that a prepared request holds nowhere word by word, if any.",
     _MODEL,
     _INSTRUCTIONS,
 )

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import eventctx
 from eventctx.engine import Engine
-from eventctx.queries.explaining import RequestSelector, difference, left_out_of
+from eventctx.log.naming import RequestName
+from eventctx.queries.explaining import difference, left_out_of
 from eventctx.queries.read_errors import ReadErrors
 from eventctx.queries.stats import stats_of
 from tests.benchmarks import long_session
@@ -47,7 +48,7 @@ _FOLD: Final = "the very first question: the fold of the log"
 def _questions(store: Path, number: int, past: Any, last: Any) -> dict[str, Question]:
     """Each question by name: about message ``number``, a ``past`` request, and the ``last`` one."""
     turn, iteration, position = past.turn, past.iteration, past.position
-    one, other = RequestSelector(position=position), RequestSelector(position=last.position)
+    one, other = RequestName(position=position), RequestName(position=last.position)
     return {
         "why, now": lambda engine: engine.why(NAME, number),
         "why, of a past request": lambda engine: engine.why(NAME, number, position=position),

@@ -28,12 +28,18 @@ FORGOTTEN: Final = "Which of the two tables do you mean?"
 """What a person asks first in the chat, as message 2; a compaction takes it out with its answer."""
 
 
+TOLD: Final = "told and set aside"
+DEMAND: Final = "Always name the columns."
+"""What a person asks for in that session, as message 0; its host then takes it out."""
+
+
 async def make(path: Path) -> None:
     """A store with the demonstration, a fork of it, a chat, and the hostile sessions."""
     await answer_of("demo", "--store", path)
     async with eventctx.open(path, durability="normal") as engine:
         await engine.fork(DEMO, 300, FORK)
         await _chat(engine)
+        await _told(engine)
         await hostile.write(engine)
 
 
@@ -48,6 +54,17 @@ async def _chat(engine: Engine) -> None:
             await ctx.get_messages_for_request()
             answer = f"This is about {question} " + "Each row has its own. " * 12
             await ctx.add_message({"role": "assistant", "content": answer})
+
+
+async def _told(engine: Engine) -> None:
+    ctx = await engine.session(TOLD)
+    asked = {"role": "user", "content": "And the rows?"}
+    async with ctx.turn():
+        await ctx.add_message({"role": "user", "content": f"Here is a table. {DEMAND} Thanks."})
+        await ctx.get_messages_for_request()
+    async with ctx.turn():
+        await ctx.set_messages([asked])
+        await ctx.get_messages_for_request()
 
 
 async def add_recorded(path: Path, folder: Path) -> None:

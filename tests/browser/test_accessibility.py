@@ -21,6 +21,7 @@ DEMO: Final = stores.DEMO
 
 PLACES: Final = {
     "sessions": "/",
+    "search in all sessions": "/search?q=record digest",
     "a session": path_of(DEMO),
     "why a message is out of view": path_of(DEMO, msg=23, tab="why"),
     "a compaction": path_of(DEMO, at=340, tab="compaction"),
@@ -67,6 +68,16 @@ async def test_axe_finds_nothing_in_the_list_of_keys(visit: Visit) -> None:
     assert await broken_rules(page) == []
 
 
-async def test_axe_finds_nothing_on_a_narrow_screen(visit: Visit) -> None:
-    page = await settled(await visit(path_of(DEMO), viewport={"width": 390, "height": 800}))
+@pytest.mark.parametrize("path", ["/", path_of(DEMO)], ids=["sessions", "a session"])
+async def test_axe_finds_nothing_on_a_narrow_screen(visit: Visit, path: str) -> None:
+    page = await settled(await visit(path, viewport={"width": 390, "height": 800}))
     assert await broken_rules(page) == []
+
+
+async def test_a_row_of_the_list_has_a_few_lines_on_a_narrow_screen(visit: Visit) -> None:
+    page = await settled(await visit("/", viewport={"width": 390, "height": 800}))
+    demo = page.get_by_role("row").filter(has_text=DEMO).first
+    await expect(demo).to_be_visible()
+    box = await demo.bounding_box()
+    assert box is not None
+    assert (box["width"], box["height"] < 110) == (390, True)

@@ -78,6 +78,13 @@ async def test_a_file_answers_what_was_forgotten_and_why(exported: Exported) -> 
     await expect(page).to_have_url(re.compile(r"#/s/a%20long%20chat\?at=\d+"))
 
 
+async def test_a_file_marks_what_a_person_demanded(exported: Exported) -> None:
+    page = await exported(stores.TOLD)
+    await page.keyboard.press("l")
+    card = page.get_by_role("article", name="Message 0", exact=True)
+    await expect(card.locator("mark")).to_have_text(stores.DEMAND)
+
+
 async def test_axe_finds_nothing_in_a_file(exported: Exported) -> None:
     page = await exported(DEMO)
     assert await broken_rules(page) == []

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from pathlib import Path
 from typing import Final
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import BrowserContext, Route, expect
 
 import eventctx
 from tests.browser import stores
@@ -24,7 +25,7 @@ DEMO: Final = stores.DEMO
 
 async def test_three_clicks_lead_to_when_it_was_forgotten_and_why(visit: Visit) -> None:
     page = await settled(await visit())
-    await page.get_by_role("link", name=re.compile(f"^{stores.CHAT}")).first.click()
+    await page.get_by_role("table").get_by_title(stores.CHAT, exact=True).click()
     await page.get_by_role("link", name=re.compile("of your messages (is|are) not in view")).click()
     await expect(page.get_by_role("heading", name="not in view").first).to_be_visible()
     card = page.get_by_role("article", name="Message 2", exact=True)
@@ -38,9 +39,15 @@ async def test_three_clicks_lead_to_when_it_was_forgotten_and_why(visit: Visit) 
     await expect(why).to_contain_text("the policy ranked it lower")
 
 
+async def test_what_a_person_demanded_is_marked_in_what_was_lost(visit: Visit) -> None:
+    page = await settled(await visit(path_of(stores.TOLD, "lost")))
+    card = page.get_by_role("article", name="Message 0", exact=True)
+    await expect(card.locator("mark")).to_have_text(stores.DEMAND)
+
+
 async def test_three_clicks_lead_to_a_result_that_the_model_needed_again(visit: Visit) -> None:
     page = await settled(await visit())
-    await page.get_by_role("link", name=re.compile(r"^demo\b(?!,)")).first.click()
+    await page.get_by_role("table").get_by_title(DEMO, exact=True).click()
     await page.get_by_role("link", name="Lost", exact=True).click()
     heading = page.get_by_role("heading", name="All of your messages are in view")
     await expect(heading).to_be_visible()
@@ -121,10 +128,77 @@ async def test_the_list_of_sessions_is_filtered(visit: Visit) -> None:
     await expect(page.get_by_role("link", name=re.compile("^50 megabytes|halves"))).to_have_count(0)
 
 
+async def test_the_list_says_how_far_it_is_while_it_is_made(
+    visit: Visit, context: BrowserContext
+) -> None:
+    await settled(await visit())  # the server has made a list before
+    page = await context.new_page()
+    told = asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        await told.wait()
+        await route.continue_()
+
+    await page.route("**/api/sessions", hold)
+    await page.goto("/")
+    await expect(page.get_by_text(re.compile(r"^Reading \d+ of \d+ sessions …$"))).to_be_visible()
+    told.set()
+    await expect(page.get_by_role("table")).to_be_visible()
+    await page.close()
+
+
+async def test_the_list_is_sorted_by_a_column_and_the_order_stays_in_the_address(
+    visit: Visit,
+) -> None:
+    page = await settled(await visit())
+    heads = page.get_by_role("columnheader")
+    await expect(heads).to_have_text(["Title", "Project", "Model", "Tokens", "Cost", "Last used"])
+    tokens = page.get_by_role("columnheader", name="Tokens")
+    await tokens.get_by_role("button").click()
+    await expect(tokens).to_have_attribute("aria-sort", "descending")
+    await expect(page).to_have_url(re.compile(r"\?tab=tokens-down$"))
+    shown = await page.locator(".listed-tokens[role=cell]").all_inner_texts()
+    sizes = [_tokens(text) for text in shown if text]
+    assert len(sizes) > 3
+    assert sizes == sorted(sizes, reverse=True)
+    await tokens.get_by_role("button").click()
+    await expect(tokens).to_have_attribute("aria-sort", "ascending")
+    await page.get_by_label("Has compactions").check()
+    await expect(page).to_have_url(re.compile(r"\?tab=tokens-up\+compactions$"))
+    await page.get_by_label("to", exact=True).fill("1999-12-31")
+    await expect(page.get_by_role("heading", name="No session like that")).to_be_visible()
+
+
+def _tokens(text: str) -> float:
+    number = text.strip("~").replace("k", "e3").replace("M", "e6")
+    return float(number)
+
+
+async def test_all_sessions_are_searched_from_the_list_and_escape_leads_back(
+    visit: Visit,
+) -> None:
+    page = await settled(await visit("/?tab=cost-down"))
+    await page.keyboard.press("/")
+    await page.wait_for_url("**/search?tab=cost-down")
+    await page.keyboard.type("column")
+    status = page.get_by_role("status").filter(has_text="messages")
+    await expect(status).to_have_text(re.compile(r"[\d,]+ messages, in \d+ sessions"))
+    await expect(page.get_by_role("heading", name=stores.CHAT)).to_be_visible()
+    await page.keyboard.press("Escape")
+    await expect(page).to_have_url(re.compile(r"/\?tab=cost-down$"))
+    await expect(page.get_by_role("heading", name="Sessions")).to_be_visible()
+
+
+async def test_a_hit_in_another_session_leads_to_its_message(visit: Visit) -> None:
+    page = await settled(await visit("/search?q=%22two tables%22"))
+    await page.get_by_role("link", name="#2", exact=True).click()
+    await expect(page).to_have_url(re.compile(r"/s/a%20long%20chat\?msg=2$"))
+
+
 @pytest.mark.parametrize(
     ("path", "command"),
     {
-        "/api/sessions": ["sessions", "--sort", "made"],
+        "/api/sessions": ["sessions"],
         "/api/s/demo/audit": ["audit", DEMO],
         "/api/s/demo/lost": ["lost", DEMO],
         "/api/s/demo/why?number=23": ["why", DEMO, "23"],
@@ -137,9 +211,6 @@ async def test_what_the_page_is_told_is_what_the_command_line_says(
     page = await visit()
     answered = await page.evaluate("async (path) => (await fetch(path)).json()", path)
     said = json.loads(await answer_of(*command, "--json", "--store", store))
-    if path == "/api/sessions":  # the page shows no texts of a session that it does not open
-        texts = {"title", "project", "live"}
-        said = [{key: row[key] for key in row if key not in texts} for row in said]
     assert answered == said
 
 

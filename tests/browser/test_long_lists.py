@@ -52,7 +52,7 @@ _SEEN: Final = """() => {
 @pytest_asyncio.fixture(loop_scope="session")
 async def listing(visit: Visit) -> Page:
     page = await visit("/")
-    await page.get_by_role("list").wait_for()
+    await page.get_by_role("table").wait_for()
     await page.evaluate(_MAKE, ROWS)
     return page
 

@@ -64,6 +64,7 @@ ALONE: dict[str, tuple[str, ...]] = {
         *("compare", "--tasks", "--lengths", "2k", "--seeds", "1", "--budgets", "100,50"),
         *("--policies", "workset,recency"),
     ),
+    "diff-sessions": ("diff", "{session}:@{first}", "{fork}"),
     "sign": ("sign", "{session}", "--key", "{folder}/key.pem"),
     "validate": ("validate", str(MODULE)),
     "prune": ("prune", "--older-than", "0h", "--yes"),
@@ -242,6 +243,9 @@ def printed(name: str, arguments: tuple[str, ...], store: Path, session: str) ->
         "first": positions[0],
         "last": positions[-1],
     }
+    if "{fork}" in arguments:
+        given["fork"] = "a-fork"
+        _run("fork", session, "a-fork", "--at", str(positions[-1]), "--store", str(store))
     words = [word.format(**given) for word in arguments]
     text = _run(
         *words, "--json", *(() if name in ("copy", "validate") else ("--store", str(store)))

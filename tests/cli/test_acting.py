@@ -52,12 +52,26 @@ def test_a_pinned_message_outlives_the_next_compaction(run, store):
     assert not in_view(run, store, 4)
 
 
+def test_restore_brings_back_what_was_lost_of_a_kind(run, store):
+    lost = run("lost", "work", "--json", "--store", store).document
+    files = [one for one in lost["items"] if one["kind"] == "file"]
+    gone = {one["number"] for one in files if one["state"] != "whole"}
+    assert gone and not all(in_view(run, store, number) for number in gone)
+    shown = run("lost", "work", "--store", store).out
+    assert f"restore work --lost files --store {store}` brings files back." in shown
+    done = run("restore", "work", "--lost", "files", "--json", "--store", store).document
+    assert set(done["asked_for"]) == gone
+    assert all(in_view(run, store, number) for number in gone)
+    again = run("restore", "work", "--lost", "files", "--store", store)
+    assert again.out == "Nothing to bring back: all files are in view, whole.\n"
+
+
 def test_restore_refuses_what_is_no_message_of_the_transcript(run, store):
     before = types(run, store)
     for arguments, word in (
         (("work", 99), "expected message numbers of the transcript, found [99]"),
         (("work", "x"), "expected a message such as #6 or 6, found 'x'"),
-        (("work",), "MESSAGE..."),
+        (("work",), "Expected a message, or --lost"),
         (("nope", 1), "no session 'nope'"),
     ):
         done = run("restore", *arguments, "--store", store)

@@ -92,7 +92,7 @@ def test_a_demand_is_taken_back_by_a_message(run: Any, store: Path) -> None:
     assert "taken back by #4, as a person said" in lines[3]
     again = run("instructions", "work", "--take-back", "#0.1", "--store", store)
     assert (again.code, again.out) == (2, "")
-    assert "expected a demand that holds, found one taken back" in again.err
+    assert "expected an instruction that holds, found one taken back" in again.err
 
 
 @pytest.mark.parametrize(

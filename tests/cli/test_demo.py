@@ -76,25 +76,35 @@ def run_names() -> set[str]:
     return {"view", "fork", "transcript", "audit", "replay", "verify", "demo"}
 
 
-def test_without_a_store_it_leaves_yours_alone(run, tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    done = run("demo")
-    assert done.code == 0
+@pytest.fixture(autouse=True)
+def data(tmp_path, monkeypatch) -> Path:
+    """The user's data folder."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    return tmp_path / "data" / "eventctx" / "demo"
+
+
+def test_without_a_store_it_leaves_yours_alone_and_nothing_but_the_last_demo(
+    run, tmp_path, data, monkeypatch
+):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    for _ in range(2):
+        assert run("demo").code == 0
     assert not (tmp_path / "default.db").exists()
-    assert list(tmp_path.glob("ectx-*/demo.db"))
+    assert list(temporary.iterdir()) == []
+    assert {one.name for one in data.iterdir()} == {"demo.db", "demo.html"}
+    rows = run("sessions", "--json", "--store", data / "demo.db").document
+    assert [row["session"] for row in rows] == ["demo"]
 
 
-def test_it_ends_with_a_page_and_says_where(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+def test_it_ends_with_a_page_and_says_where(run, data):
     page = Path(run("demo").out.splitlines()[-1])
-    assert page.parent == next(tmp_path.glob("ectx-*/demo.db")).parent
-    assert page.name == "demo.html"
+    assert page == data / "demo.html"
     assert "<title>demo · eventctx</title>" in page.read_text()
 
 
-def test_the_page_lies_in_no_folder_that_somebody_chose(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+def test_the_page_lies_in_no_folder_that_somebody_chose(run, tmp_path):
     (tmp_path / "mine").mkdir()
     page = Path(run("demo", "--store", tmp_path / "mine" / "demo.db").out.splitlines()[-1])
     assert page.is_file()

@@ -399,3 +399,41 @@ def test_json_names_things_as_screens_do(run, store):
     assert names == [f"{turn}.{iteration}" for turn in (1, 2, 3) for iteration in (1, 2, 3, 4)]
     for record in run("log", "work", "--json", "--store", store).lines:
         assert record["at"] == f"@{record['position']}"
+
+
+def test_a_request_is_named_by_its_number_too(run, store):
+    rows = run("audit", "work", "--json", "--store", store).document["requests"]
+    by_number = run("view", "work", "--request", 5, "--json", "--store", store).document
+    assert by_number["position"] == rows[4]["position"]
+    for command in (("why", "work", 3), ("instructions", "work")):
+        named = run(*command, "--request", 5, "--json", "--store", store).document
+        at = run(*command, "--position", rows[4]["position"], "--json", "--store", store)
+        assert named == at.document
+    over = run("view", "work", "--request", 99, "--store", store)
+    assert over.code == 2 and "has requests 1 to 12, found 99" in over.err
+
+
+def test_the_transcript_of_a_request_ends_with_what_it_was_sent(run, store):
+    named = run("transcript", "work", "--turn", "2.1", "--json", "--store", store).document
+    position = run("view", "work", "--turn", "2.1", "--json", "--store", store).document["position"]
+    assert named and max(one["position"] for one in named) < position
+    assert len(named) < len(
+        run("transcript", "work", "--turn", 2, "--json", "--store", store).document
+    )
+
+
+def test_diff_of_two_sessions_says_what_only_one_has(run, store):
+    at = run("audit", "work", "--json", "--store", store).document["requests"][5]["position"]
+    assert run("fork", "work", "other", "--at", at, "--store", store).code == 0
+    found = run("diff", "work", "other", "--json", "--store", store).document
+    assert (found["first_session"], found["second_session"]) == ("work", "other")
+    text = run("diff", "work:3.1", "other", "--store", store).out
+    assert "only in work" in text and "never added to other" in text
+
+
+def test_a_search_says_how_many_messages_match_beyond_those_shown(run, store):
+    every = run("search", "file", "--limit", 100, "--store", store)
+    total = len(run("search", "file", "--limit", 100, "--json", "--store", store).document)
+    assert every.out.splitlines()[-1] == f"{total} messages"
+    some = run("search", "file", "--limit", 3, "--store", store)
+    assert some.out.splitlines()[-1] == f"The best 3 of {total} messages; --limit shows more."

@@ -17,6 +17,7 @@ from eventctx.queries.explain_answers import DiffAnswer, WhyAnswer
 from eventctx.queries.instructions import Instructions
 from eventctx.queries.lost.answers import Lost
 from eventctx.queries.records import MessageAnswer, RecordAnswer
+from eventctx.queries.session_diff import SessionsDiffAnswer
 from eventctx.queries.session_list import ListedSession
 from eventctx.queries.stats import Stats
 from eventctx.queries.verification import VerificationAnswer
@@ -71,6 +72,7 @@ ANSWERS: dict[str, Any] = {
     "audit": AuditAnswer,
     "compact": CompactAnswer,
     "diff": DiffAnswer,
+    "diff-sessions": SessionsDiffAnswer,
     "instructions": Instructions,
     "log": RecordAnswer,
     "lost": Lost,

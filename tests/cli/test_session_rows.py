@@ -13,6 +13,7 @@ import eventctx
 from eventctx.log.record import Draft
 from eventctx.log.store import ANY
 from eventctx.projections import session_sums
+from eventctx.queries.costs import dollars_of_call, read_prices, session_costs
 from eventctx.queries.read_errors import ReadErrors
 from eventctx.queries.session_list import SUFFIX, sum_session, sum_sessions
 from tests.web.made_sessions import SESSIONS as MADE
@@ -26,9 +27,14 @@ async def test_sums_that_are_continued_anywhere_are_those_of_all_records(name: s
         own = info.parent is None  # the list of a fork counts what it shares, its audit does not
         assert not own or whole.requests == len((await engine.audit(info.stream)).requests)
         assert whole.messages == len(await engine.transcript(info.stream))
+        calls = (await session_costs(engine.store, info.stream, read_prices())).calls
+        assert calls is not None
+        assert whole.cost == (pytest.approx(calls.total.total) if calls.by_model else None)
+        assert whole.unpriced == sum(calls.unpriced.values())
         sums = session_sums.initial()
         async for record in engine.store.read(info.stream, bodies=False):
-            sums = session_sums.evolve(sums, record)
+            shared = info.forked_at is not None and record.position <= info.forked_at
+            sums = session_sums.evolve(sums, record, None if shared else dollars_of_call)
             if record.position % 7 == 0:
                 assert await sum_session(engine.store, info, ReadErrors(), sums) == whole
         assert sums == whole
@@ -60,7 +66,11 @@ async def test_what_was_summed_up_is_read_again_only_from_there(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "found", [b"", b"{", b'{"eventctx_sessions":1}', b'{"eventctx_sessions":9,"sums":{}}', b"\xff"]
+    "found",
+    [
+        *(b"", b"{", b'{"eventctx_sessions":1}', b"\xff"),
+        b'{"eventctx_sessions":9,"prices":"2026-11-28","sums":{}}',
+    ],
 )
 async def test_a_file_of_sums_that_cannot_be_used_costs_a_reading(
     found: bytes, tmp_path: Path
@@ -72,6 +82,18 @@ async def test_a_file_of_sums_that_cannot_be_used_costs_a_reading(
     assert await _messages(path) == {"a": 1}
     # A file that somebody else made is left alone.
     assert (kept.read_bytes() == found) == (not found.startswith(b'{"eventctx_sessions":'))
+
+
+async def test_sums_at_the_prices_of_another_day_are_made_again(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    await _said(path, "a", "one")
+    assert await _messages(path) == {"a": 1}
+    kept = path.with_name(path.name + SUFFIX)
+    document = msgspec.json.decode(kept.read_bytes())
+    document["sums"]["a"]["messages"] = 41
+    document["prices"] = "1999-12-31"
+    kept.write_bytes(msgspec.json.encode(document))
+    assert await _messages(path) == {"a": 1}
 
 
 async def test_sums_of_another_session_of_the_name_are_not_continued(tmp_path: Path) -> None:

@@ -238,3 +238,12 @@ def test_a_tool_call_says_which_command_it_runs_redacted_and_cut(run, tmp_path) 
     assert "colour=" in tools[3] and "\x1b" not in out
     assert "$" not in tools[4]
     assert secret[:30] in run("trace", "agent", "--no-redact", "--store", store).out
+
+
+def test_a_turn_has_the_spans_that_it_has_in_the_trace_of_all(run, store):
+    every = run("trace", "work", "--json", "--store", store).lines
+    for turn in (1, 2, 3):
+        mine = run("trace", "work", "--turn", turn, "--json", "--store", store).lines
+        ids = {row["attributes"]["eventctx.turn.id"] for row in mine}
+        assert len(ids) == 1
+        assert mine == [row for row in every if row["attributes"].get("eventctx.turn.id") in ids]

@@ -45,14 +45,21 @@ def shown(run: Any, store: Path, *arguments: object) -> str:
 
 
 def test_the_first_line_answers_the_question(run: Any, store: Path) -> None:
-    first = shown(run, store, "--compaction", 1).splitlines()[0]
-    assert first.startswith("Lost in work. Compaction 1 (@")
-    assert "): 39 of 42 messages left the view. Of 4 instructions 4 are whole; " in first
-    assert "of 17 files 17 are gone; of 1 command 1 is gone" in first
-    assert shown(run, store).startswith("Lost in work. Now: 39 of 42 messages are not in view. ")
+    text = shown(run, store, "--compaction", 1)
+    assert text.startswith("Lost in work. Compaction 1 (@")
+    assert text.splitlines()[0].endswith("): 39 of 42 messages left the view.")
+    assert shown(run, store).startswith("Lost in work. Now: 39 of 42 messages are not in view.\n")
     turn = shown(run, store, "--turn", 1)
     assert turn.startswith("Lost in work. Turn 1 (request at @")
     assert turn.endswith("): nothing left the view; 42 messages are whole.\n")
+
+
+def test_a_table_counts_the_items_by_kind_and_presence(run: Any, store: Path) -> None:
+    rows = [line.split() for line in shown(run, store).splitlines()[2:6]]
+    assert rows[0] == ["all", "whole", "shortened", "in", "the", "summary", "gone"]
+    assert rows[1] == ["instructions", "of", "a", "person", "4", "4", "–", "–", "–"]
+    assert rows[2] == ["files", "17", "–", "–", "–", "17"]
+    assert rows[3] == ["commands", "1", "–", "–", "–", "1"]
 
 
 def test_a_failure_is_shown_with_its_error(run: Any, store: Path) -> None:

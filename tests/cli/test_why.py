@@ -187,6 +187,7 @@ def test_two_requests_that_show_the_same_say_so(run, store):
         (("lost", "work", "--compaction", -1), ("compaction: expected an int from 0",)),
         (("diff", "work", 1), ("Expected two requests",)),
         (("diff", "work", 1, 2, 3), ("Expected two requests",)),
+        (("diff", "work", "wrok:1.2"), ("'wrok'", "'work'")),
         (("diff", "work", 1, 2, "--position", 4), ("Expected two requests",)),
         (("diff", "work", 1, "x"), ("expected a turn such as 3", "found 'x'")),
         (("diff", "work", 1, 4), ("has turns 1 to 3, found 4",)),

@@ -96,8 +96,8 @@ async def test_lost_does_not_list_a_demand_that_was_taken_back() -> None:
     ("asked", "error", "found"),
     [
         ({"number": 9}, InvalidSetting, "expected a message of the transcript, found #9"),
-        ({"number": 1}, NoSuchDemand, "#1.1: expected a demand of a person, found 0 demands"),
-        ({"number": 0, "demand": 3}, NoSuchDemand, "found 2 demands in #0"),
+        ({"number": 1}, NoSuchDemand, "#1.1: expected an instruction of a person, found 0 in"),
+        ({"number": 0, "demand": 3}, NoSuchDemand, "found 2 in #0"),
         ({"number": 0, "by": 8}, InvalidSetting, "expected a message behind #0"),
         ({"number": 0, "by": 0}, InvalidSetting, "expected a message behind #0"),
         ({"number": 0, "demand": 0}, InvalidSetting, "demand: expected an int from 1, found 0"),
@@ -117,7 +117,7 @@ async def test_what_is_no_demand_cannot_be_taken_back(
 async def test_a_demand_is_taken_back_once_only() -> None:
     engine, ctx = await session()
     await ctx.withdraw_instruction(0, 1)
-    with pytest.raises(AlreadyTakenBack, match=r"#0\.1: expected a demand that holds"):
+    with pytest.raises(AlreadyTakenBack, match=r"#0\.1: expected an instruction that holds"):
         await ctx.withdraw_instruction(0, 1, by=2)
     assert (await demand(engine, "#0.1")).taken_back is not None
     assert (await engine.instructions("s")).taken_back == 1

@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 from eventctx import Context
 from eventctx.engine import Engine
 from eventctx.errors import AlreadyTakenBack, InvalidSetting, NoSuchDemand
+from eventctx.log.naming import RequestName
 from eventctx.log.store import EventStore
 from eventctx.queries import instruction_reading, key_frames
-from eventctx.queries.explaining import NOW, RequestSelector
+from eventctx.queries.explaining import NOW
 from eventctx.queries.instruction_reading import KeptDemands, instructions_of
 from eventctx.queries.key_frames import KeyFrames
 from tests.lost.test_any_session import STEP, play
@@ -36,7 +37,7 @@ SOME = st.one_of(
 )
 
 
-async def same(store: EventStore, selector: RequestSelector = NOW) -> None:
+async def same(store: EventStore, selector: RequestName = NOW) -> None:
     found = await instructions_of(store, "s", selector)
     frames = key_frames._of_stores[store]
     key_frames._of_stores[store] = KeyFrames(store)
@@ -76,7 +77,7 @@ def test_a_ledger_from_what_is_kept_is_the_ledger_from_zero(
         now = (await key_frames.timeline_at(engine.store, "s")).changes
         await same(engine.store)
         for one in reversed(now.time.requests[:]):
-            await same(engine.store, RequestSelector(position=one.position))
+            await same(engine.store, RequestName(position=one.position))
 
     asyncio.run(run())
 

@@ -23,10 +23,10 @@ import eventctx
 from eventctx import Context
 from eventctx.engine import Engine
 from eventctx.errors import AlreadyTakenBack, InvalidSetting, NoSuchDemand
+from eventctx.log.naming import RequestName
 from eventctx.log.record import Body
 from eventctx.log.store import Address, EventStore
 from eventctx.queries import key_frames
-from eventctx.queries.explaining import RequestSelector
 from eventctx.queries.key_frames import KeyFrames
 from eventctx.queries.lost.answers import Lost
 from eventctx.queries.lost.reading import what_left
@@ -75,7 +75,7 @@ async def same_at_every_moment(store: EventStore) -> None:
     for number in range(1, len(now.compacted) + 1):
         await same(store, compaction=number)
     for one in now.time.requests:
-        found = await same(store, selector=RequestSelector(position=one.position))
+        found = await same(store, selector=RequestName(position=one.position))
         view = await request_at(store, "s", one.position)
         check_against_view(found, view.messages)
 

@@ -220,8 +220,10 @@ class Story:
             found = await self.recall.search(word, stream, limit=1000)
             assert sorted(one.number for one in found) == sorted(expected), (word, stream)
             assert [one.score for one in found] == sorted([h.score for h in found], reverse=True)
+            assert await self.recall.count(word, stream) == len(expected), (word, stream)
         found = await self.recall.search(word, limit=1000)
         assert sorted(one.number for one in found) == sorted(everywhere), word
+        assert await self.recall.count(word) == len(everywhere), word
 
 
 def known_by(data: bytes) -> set[str]:

@@ -31,6 +31,15 @@ async def settings() -> None:
     eventctx.open(None)  # refused
 
 
+async def names(engine: eventctx.Engine, ctx: eventctx.Context) -> None:
+    engine.on("context:post_compact", print)
+    engine.on("tool:*", print)
+    engine.on("context:post_compac", print)  # refused
+    await engine.session("s", policy="ladder")
+    await engine.session("s", policy="lader")  # refused
+    await ctx.compact(policy="worksett")  # refused
+
+
 def without_async(message: MessageParam) -> int:
     with eventctx.sync.open("contexts.db") as engine:
         ctx = engine.session("s", max_tokens=100_000)

@@ -44,9 +44,16 @@ class Exported(HTMLParser):
         self.timeline: dict[str, Any] = unpacked(timeline) if packed else json.loads(timeline)
         self.style, self.script = unpacked(self.parts["page"])
         self.about: dict[str, Any] = json.loads(self.parts["export"])
-        rows = [row for _, _, data in self.blocks for row in unpacked(data)]
-        self.bodies: dict[Address, Any] = {(row[0], row[1]): row[2] for row in rows}
-        self.trees: dict[Address, Any] = {(row[0], row[1]): row[3] for row in rows if len(row) > 3}
+        self.bodies: dict[Address, Any] = {}
+        self.demands: dict[Address, list[str]] = {}
+        self.trees: dict[Address, Any] = {}
+        for _, _, data in self.blocks:
+            for position, index, body, *known in unpacked(data):
+                self.bodies[position, index] = body
+                if known and known[0]:
+                    self.demands[position, index] = known[0]
+                if len(known) > 1:
+                    self.trees[position, index] = known[1]
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)

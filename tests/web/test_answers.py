@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from urllib.parse import quote
 
+import msgspec
 import pytest
 
 import eventctx
@@ -62,14 +63,47 @@ def test_every_answer_has_a_twin_on_the_command_line(revealed, run, target, comm
     assert (reply.status, reply.headers["content-type"]) == (200, "application/json")
     printed = run(*command, "--json", "--store", path)
     assert printed.code == 0, printed.err
-    if target == "/api/sessions":  # the page shows no texts of a session that it does not open
-        texts = {"title", "project", "live"}
-        printed_rows = [
-            {k: v for k, v in row.items() if k not in texts} for row in printed.document
-        ]
-        assert reply.document == printed_rows
-        return
     assert reply.document == printed.document
+
+
+IMPORTED = """\
+{"type": "user", "uuid": "a1", "sessionId": "s", "cwd": "/home/me/table", "timestamp": \
+"2026-03-01T10:00:00Z", "message": {"role": "user", "content": "Mend the table."}}
+{"type": "assistant", "uuid": "a2", "parentUuid": "a1", "sessionId": "s", "timestamp": \
+"2026-03-01T10:00:09Z", "message": {"id": "m1", "role": "assistant", "model": \
+"claude-sonnet-4-5", "content": [{"type": "text", "text": "Done."}], "usage": \
+{"input_tokens": 1000, "output_tokens": 10, "cache_read_input_tokens": 0}}}
+{"type": "user", "uuid": "a3", "parentUuid": "a2", "sessionId": "s", "timestamp": \
+"2026-03-01T10:01:00Z", "message": {"role": "user", "content": "Thanks."}}
+{"type": "custom-title", "customTitle": "The table", "sessionId": "s"}
+"""
+
+
+def test_rows_of_forks_subagents_and_imports_are_those_that_sessions_prints_byte_for_byte(
+    serving, run, tmp_path
+) -> None:
+    path, file = tmp_path / "s.db", tmp_path / "claude.jsonl"
+    file.write_text(IMPORTED)
+
+    async def made() -> None:
+        async with eventctx.open(path) as engine:
+            for name in ("a", "a.agent-1"):
+                context = await engine.session(name)
+                await context.add_message({"role": "user", "content": f"I am {name}."})
+                await context.get_messages_for_request()
+            await engine.link("a", "a.agent-1", call_id="c1")
+            await engine.fork("a", 1, "b")
+
+    asyncio.run(made())
+    assert run("import", file, "--store", path).code == 0
+    printed = run("sessions", "--json", "--store", path)
+    reply = serving(path, reveal=True).get("/api/sessions")
+    assert reply.body == msgspec.json.format(printed.out.encode(), indent=-1)
+    rows = {row["session"]: row for row in reply.document}
+    assert (rows["b"]["parent"], rows["a.agent-1"]["belongs_to"]) == ("a", "a")
+    imported = rows["s"]
+    assert (imported["title"], imported["project"]) == ("The table", "/home/me/table")
+    assert (imported["cost"], imported["unpriced"]) == (pytest.approx(0.003), 0)
 
 
 def test_questions_about_a_position_have_the_same_twins(revealed, run) -> None:
@@ -244,7 +278,7 @@ def test_a_name_is_decoded_once(serving, tmp_path) -> None:
     asyncio.run(made())
     served = serving(path)
     listed = [row["session"] for row in served.get("/api/sessions").document]
-    assert listed == names
+    assert listed == names[::-1]
     for name in names:
         coded = quote(name, safe="")
         assert served.get(f"/api/s/{coded}/timeline").document["session"] == name
@@ -274,10 +308,19 @@ def test_about_says_what_this_is_and_how_a_command_names_the_store(served) -> No
     }  # fmt: skip
 
 
-def test_a_sparkline_has_at_most_forty_figures(served) -> None:
-    found = served.get("/api/sparklines").document
-    totals = served.get(f"{WORK}/timeline").document["requests"]["total"]
-    assert found == {"work": {"totals": totals, "lost": 0}}
+def test_the_list_says_how_far_it_is_and_which_words_are_lost(served) -> None:
+    assert served.get("/api/sessions").status == 200
+    assert served.get("/api/listed").document == {"read": 1, "sessions": 1, "older": 0}
+    assert served.get("/api/lost").document == {"work": 0}
+
+
+def test_the_matches_of_a_search_are_counted_beyond_those_that_are_found(served) -> None:
+    found = served.get("/api/search?q=contents&limit=1").document
+    matches = served.get("/api/matches?q=contents").document["matches"]
+    assert len(found) == 1 < matches
+    assert matches == len(served.get("/api/search?q=contents&limit=1000").document)
+    assert served.get("/api/matches?q=contents&session=work").document == {"matches": matches}
+    assert served.get("/api/matches?q=contents&session=none").status == 404
 
 
 KEY = "sk-ant-api03-" + "Ab1" * 12
@@ -305,13 +348,23 @@ def secretive(tmp_path: Path) -> Path:
 
 
 ALL = [
-    "/api/sessions", "/api/stats", "/api/verify", "/api/sparklines", "/api/search?q=always",
+    "/api/sessions", "/api/stats", "/api/verify", "/api/lost", "/api/search?q=always",
     *[f"/api/s/plain/{one}" for one in (
-        "timeline", "digests", "bodies?at=1.0", "bodies?at=1.0,2.0", "rendered?at=1.0",
-        "audit", "why?number=0", "lost", "view?turn=1", "transcript", "log?bodies=1",
-        "instructions", "verify", "why?number=77",
+        "timeline", "digests", "bodies?at=1.0", "bodies?at=1.0,2.0", "demands?at=2.0",
+        "rendered?at=1.0", "audit", "why?number=0", "lost", "view?turn=1", "transcript",
+        "log?bodies=1", "instructions", "verify", "why?number=77",
     )],
 ]  # fmt: skip
+
+
+def test_demands_are_those_of_the_text_that_is_shown(serving, secretive) -> None:
+    served = serving(secretive)
+    columns = served.get("/api/s/plain/timeline").document["messages"]
+    at = ",".join(f"{one}.0" for one in columns["position"])
+    found = served.get(f"/api/s/plain/demands?at={at}").document
+    assert [len(one) for one in found] == columns["demands"] == [1, 0]
+    shown = served.get(f"/api/s/plain/bodies?at={at}").document[0]["content"]
+    assert found[0] == [shown]
 
 
 def test_secrets_are_redacted_in_every_answer(serving, secretive) -> None:

@@ -181,6 +181,12 @@ async def test_secrets_are_replaced_in_texts_arguments_and_names(tmp_path):
     assert "were recognised are replaced" in file.text
 
 
+async def test_the_demands_of_a_person_are_those_of_the_redacted_text(tmp_path):
+    async with session_of(["pears", f"Hello. Never show {KEY} to me. Never mind."]) as engine:
+        file = await exported(engine, "private name", tmp_path / "s.html")
+    assert list(file.demands.values()) == [["Never show [redacted:api-key] to me."]]
+
+
 async def test_reveal_leaves_texts_as_they_are_and_says_so(tmp_path):
     async with session_of([KEY]) as engine:
         file = await exported(engine, "private name", tmp_path / "s.html", Contents(reveal=True))

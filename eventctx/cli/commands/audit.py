@@ -79,7 +79,7 @@ async def _audit(
     session: str | None, turn: int | None, store: str | None, prices: Path | None
 ) -> tuple[Audit, ImportedFile]:
     table = read_prices(prices)
-    async with opening.open_reader(store, lists=session is None) as reader:
+    async with opening.answering(store, lists=session is None) as reader:
         info = await session_or_last(reader, session)
         return await audit_of(reader.store, info.stream, turn, table)
 

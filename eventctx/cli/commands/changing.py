@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from eventctx.cli.output import opening
 from eventctx.cli.output.opening import flat, message_numbers, position
 from eventctx.cli.output.program import run
-from eventctx.cli.output.screen import Screen, put_document
+from eventctx.cli.output.screen import Screen, progress, put_document
 from eventctx.errors import InvalidSetting
 from eventctx.log.integrity import Signer, signer
 from eventctx.log.naming import message_name, position_name
 from eventctx.log.store import Receipt
+from eventctx.projections.presence import Presence
+from eventctx.queries.lost.answers import KINDS, ItemKind
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine
+
+
+_KINDS: Final[dict[str, ItemKind]] = {f"{kind}s": kind for kind in KINDS}
+"""What ``--lost`` takes, with the kind of item in a ``Lost``."""
 
 
 @click.command("restore", short_help="Bring messages back into view.")
@@ -25,10 +31,16 @@ if TYPE_CHECKING:
 @click.argument(
     "messages",
     nargs=-1,
-    required=True,
     type=message_numbers,
     callback=flat,
-    metavar="MESSAGE...",
+    metavar="[MESSAGE...]",
+)
+@click.option(
+    "--lost",
+    "kinds",
+    multiple=True,
+    type=click.Choice(sorted(_KINDS)),
+    help="The messages that `lost` lists under this heading.",
 )
 @click.option("--pin", is_flag=True, help="Keep them there: no compaction takes them again.")
 @opening.on_fork
@@ -36,6 +48,7 @@ if TYPE_CHECKING:
 def restore_command(
     session: str,
     messages: tuple[int, ...],
+    kinds: tuple[str, ...],
     pin: bool,
     fork: str | None,
     store: str | None,
@@ -47,7 +60,9 @@ def restore_command(
     record's position (docs/reference/numbers-and-positions.md). The next compaction may take them
     out again unless they are pinned. An imported session changes by import alone: use --fork.
     """
-    name, back = run(_restore(session, messages, pin, fork, store))
+    if not messages and not kinds:
+        raise click.UsageError("Expected a message, or --lost; `lost` lists what left the view.")
+    name, messages, back = run(_restore(session, messages, kinds, pin, fork, store))
     already = sorted({*messages}.difference(back))
     if as_json:
         put_document(
@@ -63,14 +78,27 @@ def restore_command(
     screen = Screen()
     if fork is not None:
         screen.line("forked ", (session, "bold"), " as it is now as ", (name, "bold"))
+    if not messages:
+        screen.line(f"Nothing to bring back: all {' and '.join(kinds)} are in view, whole.")
     _show(screen, messages, back, already, pin)
 
 
 async def _restore(
-    session: str, messages: tuple[int, ...], pin: bool, fork: str | None, store: str | None
-) -> tuple[str, tuple[int, ...]]:
+    session: str,
+    messages: tuple[int, ...],
+    kinds: tuple[str, ...],
+    pin: bool,
+    fork: str | None,
+    store: str | None,
+) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+    """The session that was written to, the messages that were asked for, and those that came."""
     async with opening.open_existing(store) as engine:
         info = await opening.find_session(engine.store, session)
+        if kinds:
+            with progress("Reading"):
+                messages = (*messages, *await _lost(engine, info.stream, kinds))
+        if not messages:
+            return info.stream, (), ()
         if fork is not None:
             await _check_numbers(engine, info.stream, messages)  # a fork that fails would stay
         name = await opening.choose_written(engine, info, fork)
@@ -78,7 +106,19 @@ async def _restore(
         back = await context.restore(*messages)
         if pin:
             await context.pin(*dict.fromkeys(messages))
-        return name, back
+        return name, messages, back
+
+
+async def _lost(engine: Engine, session: str, kinds: tuple[str, ...]) -> list[int]:
+    """The newest message of each item of these kinds that is not in view whole."""
+    wanted = {_KINDS[one] for one in kinds}
+    found = await engine.lost(session)
+    numbers = {
+        item.number
+        for item in found.items
+        if item.kind in wanted and item.state is not Presence.WHOLE
+    }
+    return sorted(numbers)
 
 
 async def _check_numbers(engine: Engine, session: str, messages: tuple[int, ...]) -> None:

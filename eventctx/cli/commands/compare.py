@@ -99,9 +99,9 @@ def compare_command(
 
     SESSION is a session of the store, or a path to a recorded session of any format that `import`
     reads. For each policy and budget: how much of what the model used again was still in its
-    requests, a person's demands, the reuse of the provider's cache, and the cost. The row "whole"
-    never compacts; "hindsight" knows what will be used. Only the part of a session before its
-    first compaction is used. Nothing is written; only your own functions call a model.
+    requests, a person's instructions, the reuse of the provider's cache, and the cost. The row
+    "whole" never compacts; "hindsight" knows what will be used. Only the part of a session before
+    its first compaction is used. Nothing is written; only your own functions call a model.
     """
     if tasks:
         _refuse_with_tasks(sessions, price, summarizer, scorer)

@@ -1,36 +1,45 @@
-"""``diff``: the differences of two requests of a session."""
+"""``diff``: the differences of two requests, of one session or of two."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import click
-from rich.table import Table
-from rich.text import Text
 
 from eventctx.cli.output import figures, opening
+from eventctx.cli.output.differences import (
+    Section,
+    item_width,
+    reason_words,
+    show_sections,
+    show_tokens,
+    where,
+)
 from eventctx.cli.output.figures import figures_of, show_known
 from eventctx.cli.output.messages import role_of, snippet
-from eventctx.cli.output.opening import position, request, request_in_words
+from eventctx.cli.output.opening import position, request
 from eventctx.cli.output.plain import number, plural
 from eventctx.cli.output.program import run
-from eventctx.cli.output.reasons import place_in_words
-from eventctx.cli.output.screen import Column, Screen, put_document, styled
-from eventctx.log.naming import RequestName, message_name, ranges_name
-from eventctx.projections.explain.view_diff import GROUPS
+from eventctx.cli.output.screen import Screen, put_document
+from eventctx.errors import InvalidSetting
+from eventctx.log.naming import RequestName, message_name, ranges_name, read_request
+from eventctx.projections.presence import Presence
 from eventctx.queries.explain_answers import diff_answer
-from eventctx.queries.explaining import RequestSelector, difference
+from eventctx.queries.explaining import difference
+from eventctx.queries.session_diff import (
+    SessionsDiff,
+    SidedInsertion,
+    SidedMessage,
+    Which,
+    difference_of_sessions,
+    sessions_diff_answer,
+)
+from eventctx.queries.view import last_request
 
 if TYPE_CHECKING:
-    from eventctx.projections.explain.why import Reason
+    from eventctx.log.store import EventStore
     from eventctx.projections.figures import Figures
-    from eventctx.queries.explain_answers import ExtraEntry, MessageDifference, Side, ViewDiff
-
-WIDE: Final = 120
-"""Characters of a line from which on the two requests are shown side by side."""
-
-LISTED: Final = 12
-"""Messages of a kind that a terminal lists without ``--full``."""
+    from eventctx.queries.explain_answers import ExtraEntry, MessageDifference, ViewDiff
 
 _TITLES: Final = {
     "summarised": "− summarised",
@@ -48,35 +57,18 @@ _TITLES: Final = {
 }
 _GAINS: Final = ("restored", "entered")
 
-_GROUPS: Final = {
-    "system": "system messages",
-    "human": "what people wrote",
-    "user": "texts of programs in role user",
-    "assistant": "what the model wrote",
-    "result": "tool results",
-    "other": "others",
-    "inserted": "prompt, summaries, notices, memory",
-    "made_up": "made-up results",
-}
-_BESIDE: Final = "beside: system prompt, tools"
-
 _EXTRAS: Final = {
     "synthetic": "made-up result of the call in",
     "opening": "made-up opening",
 }
 
 
-class _Section(NamedTuple):
-    """A kind of difference with its reason, and a line for each message that it applies to."""
-
-    sign: str
-    title: str
-    items: list[str]
+_Named = tuple[str, RequestName]
+"""A session, and a request of it; an empty name is its last request."""
 
 
 @click.command("diff", short_help="What two requests differ in, and why.")
-@click.argument("session")
-@click.argument("requests", nargs=-1, type=request, metavar="REQUEST REQUEST")
+@click.argument("named", nargs=-1, required=True, metavar="SESSION REQUEST REQUEST")
 @click.option(
     "--position",
     "positions",
@@ -88,8 +80,7 @@ class _Section(NamedTuple):
 @click.option("--full", is_flag=True, help="List every message, also on a terminal.")
 @opening.reading
 def diff_command(
-    session: str,
-    requests: tuple[RequestName, ...],
+    named: tuple[str, ...],
     positions: tuple[int, ...],
     full: bool,
     store: str | None,
@@ -100,49 +91,84 @@ def diff_command(
     A REQUEST is turn and iteration, as in `3.2`; a turn alone, for its last request; or a position,
     as in `@48`. The earlier request comes first, whichever is named first. On a terminal of 120
     columns or more they stand side by side.
+
+    `diff A:2.3 B:2.3` compares requests of two sessions, such as a fork and its parent, and
+    `diff A B` their last ones. A message is the same in both if both have it from the time
+    before the fork, or if its bytes are equal.
     """
-    named = [RequestName(position=one) for one in positions] or requests
-    if (positions and requests) or len(named) != 2:
-        raise click.UsageError(
-            "Expected two requests, or --position twice; `audit` lists the requests."
-        )
-    compared, known = run(_diff(session, named[0], named[1], store))
+    one, other = _read(named, positions)
+    compared, known = run(_diff(one, other, store))
     if as_json:
-        put_document(diff_answer(compared))
+        if isinstance(compared, SessionsDiff):
+            put_document(sessions_diff_answer(compared))
+        else:
+            put_document(diff_answer(compared))
         return
     screen = Screen()
-    _show(screen, compared, full)
-    show_known(screen, known)
+    if isinstance(compared, SessionsDiff):
+        _show_two(screen, compared, full)
+    else:
+        _show(screen, compared, full)
+    for one_session in known:
+        show_known(screen, one_session)
+
+
+def _read(named: tuple[str, ...], positions: tuple[int, ...]) -> tuple[_Named, _Named]:
+    """The two requests that a command line names. Raises click.UsageError."""
+    session, *requests = named
+    if len(positions) == 2 and not requests:
+        first, second = [(session, RequestName(position=one)) for one in positions]
+        return first, second
+    if not positions and len(requests) == 2:
+        first, second = [(session, request(one)) for one in requests]
+        return first, second
+    if not positions and len(requests) == 1 and not _is_request(requests[0]):
+        return _of_session(session), _of_session(requests[0])
+    raise click.UsageError(
+        "Expected two requests of a session, or --position twice, or two sessions; `audit` lists "
+        "the requests."
+    )
+
+
+def _of_session(text: str) -> _Named:
+    """A session alone, or ``SESSION:REQUEST``. A name may have a colon itself."""
+    session, _, named = text.rpartition(":")
+    if session and _is_request(named):
+        return session, read_request(named)
+    return text, RequestName()
+
+
+def _is_request(text: str) -> bool:
+    try:
+        read_request(text)
+    except InvalidSetting:
+        return False
+    return True
 
 
 async def _diff(
-    session: str, one: RequestName, other: RequestName, store: str | None
-) -> tuple[ViewDiff, Figures]:
-    async with opening.open_reader(store) as reader:
-        info = await opening.find_session(reader.store, session)
-        selectors = [RequestSelector(*name) for name in (one, other)]
-        compared = await difference(reader.store, info.stream, *selectors)
-        return compared, await figures_of(reader.store, info.stream)
+    one: _Named, other: _Named, store: str | None
+) -> tuple[ViewDiff | SessionsDiff, list[Figures]]:
+    async with opening.answering(store) as reader:
+        found = [await _find(reader.store, *named) for named in (one, other)]
+        (first, name), (second, name_in_second) = found
+        figures = [await figures_of(reader.store, stream) for stream, _ in dict(found).items()]
+        if first == second:
+            return await difference(reader.store, first, name, name_in_second), figures
+        return await difference_of_sessions(reader.store, *found), figures
+
+
+async def _find(store: EventStore, session: str, name: RequestName) -> tuple[str, RequestName]:
+    stream = (await opening.find_session(store, session)).stream
+    return stream, await last_request(store, stream) if name == RequestName() else name
 
 
 def _show(screen: Screen, compared: ViewDiff, full: bool) -> None:
-    before, after = compared.before, compared.after
     screen.line((_answer(compared), "bold"))
     screen.blank()
-    _show_tokens(screen, before, after)
+    show_tokens(screen, compared.before, compared.after, ("before", "after"))
     screen.blank()
-    wide = screen.live and screen.width >= WIDE
-    width = (screen.width - 4) // 2 if wide else screen.width
-    losses, gains = _sections(compared, width if screen.live else None)
-    if not losses and not gains:
-        screen.line("Both show the same.")
-    elif wide:
-        _side_by_side(screen, losses, gains, width, full)
-    else:
-        for section in (*losses, *gains):
-            for line in _lines(section, full or not screen.live):
-                screen.line(_cut(line, width if screen.live else None))
-            screen.blank()
+    show_sections(screen, *_sections(compared, item_width(screen)), full)
     if compared.passed:
         come = plural(compared.passed, "message")
         screen.line((f"{come} more came in between and left again, or never were in view.", "dim"))
@@ -151,7 +177,7 @@ def _show(screen: Screen, compared: ViewDiff, full: bool) -> None:
 def _answer(compared: ViewDiff) -> str:
     """The question and the answer: both requests, how many messages left and came, tokens."""
     before, after = compared.before, compared.after
-    asked = f"From {_where(before)} to {_where(after)}"
+    asked = f"From {where(before)} to {where(after)}"
     counts = {kind: len(compared.of(kind)) for kind in _TITLES}  # type: ignore[arg-type]
     parts = [
         f"{number(count)} {verb}"
@@ -167,56 +193,20 @@ def _answer(compared: ViewDiff) -> str:
     return f"{asked}: {messages}; {was} → {now} tokens."
 
 
-def _where(side: Side) -> str:
-    return request_in_words(side.turn, side.iteration, side.position)
-
-
-def _show_tokens(screen: Screen, before: Side, after: Side) -> None:
-    was, now = before.figures, after.figures
-    rows = [
-        [_GROUPS[name], *_estimates(before.groups.get(name, 0), after.groups.get(name, 0))]
-        for name in GROUPS
-        if before.groups.get(name) or after.groups.get(name)
-    ]
-    if was.beside is None or now.beside is None:
-        rows.append([_BESIDE, figures.beside_tokens(was), figures.beside_tokens(now), "–"])
-    elif was.beside or now.beside:
-        rows.append([_BESIDE, *_estimates(was.beside, now.beside)])
-    change = _change(was.total, now.total)
-    rows.append(["all tokens", figures.request_tokens(was), figures.request_tokens(now), change])
-    rows.append(["messages", number(before.entries), number(after.entries)])
-    rows[-1].append(_change(before.entries, after.entries))
-    columns = [
-        Column(""),
-        Column("before", right=True),
-        Column("after", right=True),
-        Column("change", right=True, style="bold"),
-    ]
-    screen.table(columns, rows)
-
-
-def _estimates(before: int, after: int) -> list[str]:
-    return [figures.tokens(before, True), figures.tokens(after, True), _change(before, after)]
-
-
-def _change(before: int, after: int) -> str:
-    return f"{after - before:+,}" if after != before else "="
-
-
 # -- sections ------------------------------------------------------------------------------------
 
 
-def _sections(compared: ViewDiff, width: int | None) -> tuple[list[_Section], list[_Section]]:
+def _sections(compared: ViewDiff, width: int | None) -> tuple[list[Section], list[Section]]:
     """Sections of what the later request lacks or shortens, and of what it adds."""
-    losses: list[_Section] = []
-    gains: list[_Section] = []
+    losses: list[Section] = []
+    gains: list[Section] = []
     for kind, title in _TITLES.items():
         grouped: dict[str, list[MessageDifference]] = {}
         for one in compared.of(kind):  # type: ignore[arg-type]  # the keys are the kinds
-            grouped.setdefault(_because(one.ruling), []).append(one)
+            grouped.setdefault(reason_words(one.ruling), []).append(one)
         for because, found in grouped.items():
             head = f"{title[1:].strip()} ({len(found):,}){because}"
-            section = _Section(title[0], head, [_item(one, width) for one in found])
+            section = Section(title[0], head, [_item(one, width) for one in found])
             (gains if kind in _GAINS else losses).append(section)
     for sign, title, extras in (
         ("−", "not inserted any more", compared.went),
@@ -224,16 +214,9 @@ def _sections(compared: ViewDiff, width: int | None) -> tuple[list[_Section], li
     ):
         if extras:
             items = [_extra(one, width) for one in extras]
-            section = _Section(sign, f"{title} ({len(extras):,})", items)
+            section = Section(sign, f"{title} ({len(extras):,})", items)
             (losses if sign == "−" else gains).append(section)
     return losses, gains
-
-
-def _because(ruling: Reason | None) -> str:
-    if ruling is None:
-        return ""
-    rule = f": {ruling.reason}, {ruling.rule}" if ruling.rule else ""
-    return f"{rule}; {place_in_words(ruling.cause)}"
 
 
 def _item(one: MessageDifference, width: int | None) -> str:
@@ -252,41 +235,70 @@ def _extra(one: ExtraEntry, width: int | None) -> str:
     return head + snippet(one.message, 160 if width is None else max(16, width - len(head)))
 
 
-def _lines(section: _Section, full: bool) -> list[list[str | tuple[str, str]]]:
-    style = {"−": "bold red", "+": "bold green"}.get(section.sign, "bold yellow")
-    shown = section.items if full or len(section.items) <= LISTED + 1 else section.items[:LISTED]
-    lines: list[list[str | tuple[str, str]]] = [[(f"{section.sign} {section.title}", style)]]
-    lines += [[item] for item in shown]
-    if len(shown) < len(section.items):
-        rest = len(section.items) - len(shown)
-        lines.append([(f"  … {rest:,} more (--full lists them)", "dim")])
-    return lines
+# -- two sessions --------------------------------------------------------------------------------
 
 
-def _cut(line: list[str | tuple[str, str]], width: int | None) -> Text:
-    """A line of a list, cut to the width in terminal cells, because wide signs take two."""
-    text = styled(*line)
-    if width is not None and text.plain.startswith("  "):
-        text.truncate(width, overflow="ellipsis")
-    return text
-
-
-def _side_by_side(
-    screen: Screen, losses: list[_Section], gains: list[_Section], width: int, full: bool
-) -> None:
-    grid = Table.grid(padding=(0, 2), pad_edge=False)
-    grid.add_column(width=width, overflow="fold")
-    grid.add_column(width=width, overflow="fold")
-    columns = []
-    for sections in (losses, gains):
-        text = Text()
-        for section in sections:
-            for line in _lines(section, full):
-                text.append_text(_cut(line, width))
-                text.append("\n")
-            text.append("\n")
-        text.rstrip()
-        columns.append(text)
-    grid.add_row(*columns)
-    screen.console.print(grid)
+def _show_two(screen: Screen, compared: SessionsDiff, full: bool) -> None:
+    """Show what only one of the two requests has, and why the other has not."""
+    first, second = compared.first, compared.second
+    names = _names(compared)
+    only = [sum(_is_only(one, which) for one in compared.differences) for which in _BOTH]
+    changed = len(compared.differences) - sum(only)
+    was, now = figures.request_tokens(first.figures), figures.request_tokens(second.figures)
+    counts = [f"{number(compared.both)} messages alike"]
+    counts += [f"{number(count)} only in {name}" for count, name in zip(only, names, strict=True)]
+    counts += [f"{number(changed)} shortened in one"] if changed else []
+    heads = f"{names[0]} {where(first)} and {names[1]} {where(second)}"
+    screen.line((f"{heads}: {', '.join(counts)}; {was} and {now} tokens.", "bold"))
     screen.blank()
+    show_tokens(screen, first, second, names)
+    screen.blank()
+    width = item_width(screen)
+    sections = [_sections_of(compared, which, width) for which in _BOTH]
+    show_sections(screen, sections[0], sections[1], full)
+
+
+_BOTH: Final[tuple[Which, Which]] = ("first", "second")
+
+
+def _names(compared: SessionsDiff) -> tuple[str, str]:
+    return compared.first_session, compared.second_session
+
+
+def _is_only(one: SidedMessage, which: Which) -> bool:
+    return one.session == which and one.presence is not Presence.SHORTENED
+
+
+def _sections_of(compared: SessionsDiff, which: Which, width: int | None) -> list[Section]:
+    """Sections of what one request has and the other has not, by the reason for that."""
+    mine, other = _names(compared) if which == "first" else _names(compared)[::-1]
+    sign = "−" if which == "first" else "+"
+    grouped: dict[tuple[str, str, str], list[str]] = {}
+    for one in compared.differences:
+        if one.session == which:
+            shortened = one.presence is Presence.SHORTENED
+            title = f"whole in {mine}" if shortened else f"only in {mine}"
+            how = "never added to" if one.other is None else f"{one.presence.short} in"
+            because = f", {how} {other}{reason_words(one.ruling)}"
+            key = ("~" if shortened else sign, title, because)
+            grouped.setdefault(key, []).append(_sided(one, width))
+    inserted = [_sided_insertion(one, width) for one in compared.insertions if one.session == which]
+    if inserted:
+        grouped[sign, f"inserted only in {mine}", ""] = inserted
+    return [
+        Section(sign, f"{title} ({len(items):,}){because}", items)
+        for (sign, title, because), items in grouped.items()
+    ]
+
+
+def _sided(one: SidedMessage, width: int | None) -> str:
+    head = f"  {message_name(one.number)} {one.role}  "
+    if one.other is not None and one.other != one.number:
+        head = f"  {message_name(one.number)} ({message_name(one.other)}) {one.role}  "
+    return head + snippet(one.message, 160 if width is None else max(16, width - len(head)))
+
+
+def _sided_insertion(one: SidedInsertion, width: int | None) -> str:
+    head = f"  {one.kind}"
+    head += f" for {ranges_name(one.stands_for)}  " if one.stands_for else "  "
+    return head + snippet(one.message, 160 if width is None else max(16, width - len(head)))

@@ -43,11 +43,11 @@ class _HarmlessCommand(click.Command):
 @click.argument("host", type=click.Choice(list(HOSTS)))
 @opening.store_options
 def hook_command(host: str, store: str | None) -> None:
-    """Import the session that HOST reports on stdin; after a compaction, repeat what was demanded.
+    """Import the session that HOST reports on stdin; after a compaction, repeat the instructions.
 
     For the hooks in the settings of Claude Code and Codex: docs/how-to/let-the-agent-ask.md has the
     lines. At every event what is new of the session's file is imported. At `SessionStart` after a
-    compaction the answer holds the demands of the person, in the person's words, redacted, at most
+    compaction the answer holds the instructions of the person, word for word, redacted, at most
     6,000 characters; the model is shown them. With Codex they are those that the compaction took
     out; Claude Code asks before it has written the summary, so they are all that hold.
 

@@ -10,14 +10,7 @@ import click
 
 from eventctx.cli.output import opening
 from eventctx.cli.output.figures import figures_of, show_known
-from eventctx.cli.output.opening import (
-    demand,
-    message_number,
-    one_request,
-    position,
-    request,
-    session_or_last,
-)
+from eventctx.cli.output.opening import demand, message_number, session_or_last
 from eventctx.cli.output.plain import number, one_line, plural
 from eventctx.cli.output.program import run, spelling
 from eventctx.cli.output.screen import Screen, put_document
@@ -32,18 +25,15 @@ if TYPE_CHECKING:
     from eventctx.queries.instructions import Instruction, Instructions
 
 
-@click.command("instructions", short_help="What a person demanded, and what is still told.")
+@click.command("instructions", short_help="A person's instructions: is each still sent?")
 @click.argument("session", required=False)
 @click.option("--absent", is_flag=True, help="Only those that the model is not told.")
-@click.option(
-    "--turn", type=request, metavar="N[.I]", help="In the last request of turn N, or in N.I."
-)
-@click.option("--position", type=position, metavar="P", help="Instead: in the request at P.")
+@opening.one_request
 @click.option(
     "--take-back",
     type=demand,
-    metavar="DEMAND",
-    help="Record that this demand, such as 12.1, no longer holds.",
+    metavar="INSTRUCTION",
+    help="Record that this instruction, such as 12.1, no longer holds.",
 )
 @click.option(
     "--by", type=message_number, metavar="MESSAGE", help="The message that takes it back."
@@ -53,42 +43,37 @@ if TYPE_CHECKING:
 def instructions_command(
     session: str | None,
     absent: bool,
-    turn: RequestName | None,
-    position: int | None,
+    name: RequestName,
     take_back: tuple[int, int] | None,
     by: int | None,
     fork: str | None,
     store: str | None,
     as_json: bool,
 ) -> None:
-    """List what a person demanded in SESSION, and how the view holds each demand.
+    """List the instructions of a person in SESSION, and how the view holds each.
 
-    A demand is a sentence that asks for or forbids something, told by its form ("never …", "make
-    sure …") in twelve languages; `#12.1` is the first one of message #12. It is in view word by
-    word (verbatim), in the summary or the index word by word, cut from its message, or absent.
+    An instruction is a sentence that asks for or forbids something, told by its form ("never …",
+    "make sure …") in twelve languages; `#12.1` is the first one of message #12. It is in view word
+    by word (verbatim), in the summary or the index word by word, cut from its message, or absent.
     Without options it is about the view as it stands now, without SESSION about the last one used.
     JSON holds all requests.
 
-    A demand is superseded by a later one with the same words and another value ("at most 300",
-    "at most 800"), and then no longer held against a view.
+    An instruction is superseded by a later one with the same words and another value ("at most
+    300", "at most 800"), and then no longer held against a view.
 
-    --take-back writes to the store: a demand that was taken back no longer counts as absent, and a
-    compaction need not keep it. An imported session changes by
-    import alone: use --fork.
+    --take-back writes to the store: an instruction that was taken back no longer counts as absent,
+    and a compaction need not keep it. An imported session changes by import alone: use --fork.
     """
     if take_back is not None:
         if session is None:
             raise click.UsageError("--take-back writes to a session: name it.")
-        if absent or turn is not None or position is not None:
+        if absent or name != RequestName():
             raise click.UsageError("--take-back goes with --by and --fork only.")
         _take_back(session, take_back, by, fork, store, as_json)
         return
     if by is not None or fork is not None:
         raise click.UsageError("--by and --fork go with --take-back.")
-    if turn is not None and position is not None:
-        raise click.UsageError("Expected at most one of --turn and --position.")
-    which = one_request(turn, None, position)
-    found, mirror, figures = run(_instructions(session, which, store))
+    found, mirror, figures = run(_instructions(session, name, store))
     if as_json:
         put_document(found)
         return
@@ -101,12 +86,14 @@ def instructions_command(
 
 
 async def _instructions(
-    session: str | None, which: RequestName, store: str | None
+    session: str | None, name: RequestName, store: str | None
 ) -> tuple[Instructions, str | None, Figures]:
     """The answer, the name of the file that the session mirrors (None for one of ours), figures."""
-    async with opening.open_reader(store, lists=session is None) as reader:
+    from eventctx.queries.instruction_reading import instructions_of
+
+    async with opening.answering(store, lists=session is None) as reader:
         info = await session_or_last(reader, session)
-        found = await reader.instructions(info.stream, **which._asdict())
+        found = await instructions_of(reader.store, info.stream, name)
         mirror = await reader.mirror_of(info.stream)
         return found, mirror, await figures_of(reader.store, info.stream)
 
@@ -183,11 +170,11 @@ async def _check(engine: Engine, session: str, which: tuple[int, int], by: int |
     one = next((one for one in found if (one.number, one.demand) == which), None)
     if one is None or one.left is not None:
         raise NoSuchDemand(
-            f"{name}: expected a demand of a person in the transcript, found none; "
+            f"{name}: expected an instruction of a person in the transcript, found none; "
             f"`eventctx instructions {session}` lists them"
         )
     if one.taken_back is not None:
-        raise AlreadyTakenBack(f"{name}: expected a demand that holds, found one taken back")
+        raise AlreadyTakenBack(f"{name}: expected an instruction that holds, found one taken back")
     known = {message.number for message in await engine.transcript(session)}
     if by is not None and (by not in known or by <= which[0]):
         raise InvalidSetting(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -23,7 +23,7 @@ from eventctx.cli.output.records import (
 )
 from eventctx.cli.output.screen import Screen, put_json, styled
 from eventctx.errors import EventctxError, InvalidSetting
-from eventctx.hooks.registry import Hooks
+from eventctx.hooks.registry import EventPattern, Hooks
 from eventctx.log.events import CATALOGUE
 from eventctx.log.naming import iso, position_name
 from eventctx.log.record import Record
@@ -85,7 +85,7 @@ def _check_types(types: tuple[str, ...]) -> None:
     for name in types:
         if name not in CATALOGUE and not any(sign in name for sign in "*?["):
             # The registry of hooks checks the same names, and its error names similar ones.
-            Hooks().on(name, lambda record: None)
+            Hooks().on(cast(EventPattern, name), lambda record: None)
 
 
 async def _log(

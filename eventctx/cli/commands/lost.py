@@ -14,7 +14,7 @@ from eventctx.cli.output.figures import figures_of, show_known
 from eventctx.cli.output.opening import session_or_last
 from eventctx.cli.output.plain import number, one_line, plural
 from eventctx.cli.output.program import run, spelling
-from eventctx.cli.output.screen import Screen, put_document
+from eventctx.cli.output.screen import Column, Screen, put_document
 from eventctx.projections.presence import Presence, describe_loss
 from eventctx.queries.lost.answers import KINDS, STATES, ItemKind, Lost, ViewItem
 from eventctx.text import clip
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from eventctx.cli.output.screen import Screen
     from eventctx.projections.audit import AuditRow
     from eventctx.projections.figures import Figures
-    from eventctx.queries.lost.answers import ItemKind, LeftBy, Lost, StateCounts
+    from eventctx.queries.lost.answers import ItemKind, LeftBy, Lost
 
 
 LIMIT = 10
@@ -61,12 +61,13 @@ def lost_command(
     """
     if compaction is not None and turn is not None:
         raise click.UsageError("expected at most one of --compaction and --turn, found both.")
-    name, found, figures, requests = run(_lost(session, compaction, turn, store))
+    name, found, figures, requests, mirrored = run(_lost(session, compaction, turn, store))
     if as_json:
         put_document(found)
         return
     screen = Screen()
     screen.line((f"Lost in {name}. {answer(found)}", "bold"))
+    _show_counts(screen, found)
     show_items(screen, found, everything=everything, limit=limit)
     if found.suspected:
         screen.blank()
@@ -75,30 +76,36 @@ def lost_command(
             screen.line(describe_loss(one, names[one.position]))
     if found.messages.left:
         screen.blank()
-        where = opening.as_option(store)
-        command = f"{spelling()} why {shlex.quote(name)} NUMBER{where}"
-        screen.line((f"`{command}` says why a message left and what stands for it.", "dim"))
+        _show_next(screen, found, store, mirrored)
     show_known(screen, figures)
 
 
 async def _lost(
     session: str | None, compaction: int | None, turn: int | None, store: str | None
-) -> tuple[str, Lost, Figures, Sequence[AuditRow]]:
-    async with opening.open_reader(store, lists=session is None) as reader:
+) -> tuple[str, Lost, Figures, Sequence[AuditRow], bool]:
+    """Session, answer, figures, the requests of suspected losses, and whether it is a mirror."""
+    async with opening.answering(store, lists=session is None) as reader:
         info = await session_or_last(reader, session, "compacted")
         found = await reader.lost(info.stream, compaction=compaction, turn=turn)
         known = await figures_of(reader.store, info.stream)
         requests = (await reader.audit(info.stream)).requests if found.suspected else ()
-        return info.stream, found, known, requests
+        mirrored = await reader.mirror_of(info.stream) is not None
+        return info.stream, found, known, requests, mirrored
 
 
-NOUNS: Final[dict[ItemKind, tuple[str, str]]] = {
-    "instruction": ("instruction", "instructions"),
-    "file": ("file", "files"),
-    "command": ("command", "commands"),
-    "decision": ("decision", "decisions"),
-    "result": ("result that was used again", "results that were used again"),
-}
+def _show_next(screen: Screen, found: Lost, store: str | None, mirrored: bool) -> None:
+    """The commands to ask next: why a message left, and how to have what is gone back."""
+    where = opening.as_option(store)
+    session = shlex.quote(found.session)
+    why = f"{spelling()} why {session} NUMBER{where}"
+    screen.line((f"`{why}` says why a message left and what stands for it.", "dim"))
+    gone = [one.kind for one in found.counts if one.gone]
+    if gone and found.about == "now":
+        fork = " --fork NAME" if mirrored else ""
+        restore = f"{spelling()} restore {session} --lost {gone[0]}s{fork}{where}"
+        screen.line((f"`{restore}` brings {gone[0]}s back.", "dim"))
+
+
 BY_IN_WORDS: Final[dict[LeftBy, str]] = {
     "compaction": "by a compaction",
     "taken_back": "because they were taken back",
@@ -111,8 +118,8 @@ BY_IN_WORDS: Final[dict[LeftBy, str]] = {
 
 
 def answer(found: Lost) -> str:
-    """The answer in a few sentences."""
-    return " ".join([_messages(found), *_summaries(found), _items(found)]).rstrip()
+    """The answer in a few sentences, without the counts of items."""
+    return " ".join([_messages(found), *_summaries(found), _without_items(found)]).rstrip()
 
 
 def _messages(found: Lost) -> str:
@@ -155,25 +162,38 @@ def _where(found: Lost) -> str:
     return "Now"
 
 
-def _items(found: Lost) -> str:
-    kinds = [_kind(one) for one in found.counts if one.total]
-    if not kinds:
+def _without_items(found: Lost) -> str:
+    """The sentence in place of the table of counts, where it would say nothing."""
+    if not any(one.total for one in found.counts):
         return "No instruction, file or command is known in them." if found.messages.left else ""
-    if all(one.whole == one.total for one in found.counts):
-        left = found.messages.left or found.messages.shortened
-        return "Every instruction, file and command in them is still in view." if left else ""
-    return f"Of {'; of '.join(kinds)}."
+    if _lists_losses(found):
+        return ""
+    left = found.messages.left or found.messages.shortened
+    return "Every instruction, file and command in them is still in view." if left else ""
 
 
-def _kind(counts: StateCounts) -> str:
-    """``31 files 9 are whole, 2 in the summary, 20 gone``."""
-    one, many = NOUNS[counts.kind]
-    found = {one: getattr(counts, one.value) for one in reversed(STATES)}
-    shown = [(count, presence.short) for presence, count in found.items() if count]
-    parts = [f"{number(count)} {words}" for count, words in shown]
-    first, words = shown[0]
-    parts[0] = f"{number(first)} {_are(first)} {words}"
-    return f"{plural(counts.total, one, many)} {', '.join(parts)}"
+def _lists_losses(found: Lost) -> bool:
+    return any(one.whole != one.total for one in found.counts)
+
+
+def _show_counts(screen: Screen, found: Lost) -> None:
+    """A table of the items: a row for each kind, a column for each presence."""
+    if not _lists_losses(found):
+        return
+    presences = tuple(reversed(STATES))
+    columns = [Column(""), Column("all", right=True)]
+    columns += [Column(one.short, right=True, style=_STYLES[one]) for one in presences]
+    rows = [
+        [
+            _TITLES[one.kind].lower(),
+            number(one.total),
+            *[number(getattr(one, presence.value) or None) for presence in presences],
+        ]
+        for one in found.counts
+        if one.total
+    ]
+    screen.blank()
+    screen.table(columns, rows)
 
 
 def _are(count: int) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 import click
 
 from eventctx.cli.output import opening
-from eventctx.cli.output.plain import minute_or, one_line, plural
+from eventctx.cli.output.plain import minute_or, number, one_line, plural
 from eventctx.cli.output.program import report_skipped, run
 from eventctx.cli.output.screen import JsonRows, Screen, progress, put_document
 from eventctx.cli.output.session_table import show_sessions
@@ -26,7 +26,6 @@ from eventctx.queries.session_list import (
 if TYPE_CHECKING:
     from eventctx.reader import Reader
     from eventctx.search.found import Found
-    from eventctx.search.recall import Recalled
 
 
 _ORDERS: Final[tuple[Order, ...]] = get_args(Order)
@@ -128,28 +127,40 @@ def search_command(
     """
     from eventctx.search.found import found_answers
 
-    found, undated = run(_found(" ".join(query), session, limit, store))
+    found, total = run(_found(" ".join(query), session, limit, store, counts=not as_json))
     if as_json:
-        put_document(found_answers((found, undated)))
+        put_document(found_answers(found))
     else:
-        _show(Screen(), found, undated)
+        _show(Screen(), found, total)
 
 
-async def _found(query: str, session: str | None, limit: int, store: str | None) -> Found:
+async def _found(
+    query: str, session: str | None, limit: int, store: str | None, *, counts: bool
+) -> tuple[Found, int]:
+    """The messages that match best, and how many match; JSON has no place for that number."""
     from eventctx.search.found import find_messages
 
-    async with opening.open_reader(store, lists=True) as reader:
+    async with opening.answering(store, lists=True, text="Searching") as reader:
         name = None
         if session is not None:
             name = (await opening.find_session(reader.store, session)).stream
-        return await find_messages(reader.store, reader.recaller(), query, name, limit)
+        found = await find_messages(reader.store, reader.recaller(), query, name, limit)
+        shown = len(found[0])
+        if not counts or shown < limit:
+            return found, shown
+        return found, await reader.recaller().count(query, name)
 
 
-def _show(screen: Screen, found: list[Recalled], undated: dict[str, int | None]) -> None:
+def _show(screen: Screen, answer: Found, total: int) -> None:
+    found, undated = answer
     for one in found:
         screen.line(
             (f"{one.session} {message_name(one.number)} ", "bold"),
             (f"{one.role}, {minute_or(one.time, undated.get(one.session))}", "dim"),
         )
         screen.line(one_line(one.snippet), indent=2)
-    screen.line((plural(len(found), "message"), "bold") if found else "Nothing matches.")
+    if total > len(found):
+        words = f"The best {number(len(found))} of {plural(total, 'message')}; --limit shows more."
+        screen.line((words, "bold"))
+    else:
+        screen.line((plural(total, "message"), "bold") if found else "Nothing matches.")

@@ -16,8 +16,8 @@ from eventctx.cli.output.figures import (
     untold_in_words,
 )
 from eventctx.cli.output.messages import role_of, role_style, show
-from eventctx.cli.output.opening import one_request, request, request_in_words, session_or_last
 from eventctx.cli.output.opening import position as position_of_record
+from eventctx.cli.output.opening import request, request_in_words, session_or_last
 from eventctx.cli.output.plain import number, plural
 from eventctx.cli.output.program import FOUND, CommandFailed, run
 from eventctx.cli.output.screen import Screen, put_document
@@ -51,7 +51,12 @@ _full = click.option(
 @click.option(
     "--at", type=position_of_record, metavar="POSITION", help="As it was after this position."
 )
-@click.option("--turn", type=int, metavar="N", help="As it was at the end of turn N.")
+@click.option(
+    "--turn",
+    type=request,
+    metavar="N[.I]",
+    help="As it was at the end of turn N, or at the request N.I.",
+)
 @click.option(
     "--audience",
     type=click.Choice(AUDIENCES),
@@ -63,7 +68,7 @@ _full = click.option(
 def transcript_command(
     session: str | None,
     at: int | None,
-    turn: int | None,
+    turn: RequestName | None,
     audience: Audience,
     full: bool,
     store: str | None,
@@ -79,13 +84,13 @@ def transcript_command(
 async def _transcript(
     session: str | None,
     at: int | None,
-    turn: int | None,
+    turn: RequestName | None,
     audience: Audience,
     full: bool,
     store: str | None,
     as_json: bool,
 ) -> None:
-    async with opening.open_reader(store, lists=session is None) as reader:
+    async with opening.answering(store, lists=session is None) as reader:
         info = await session_or_last(reader, session)
         messages = _shown_to(audience, await transcript_of(reader.store, info, at, turn))
     if as_json:
@@ -100,8 +105,14 @@ async def _transcript(
         screen.line("The transcript is empty.")
     elif screen.live:
         when = f" after {position_name(at)}" if at is not None else ""
-        when = f" at the end of turn {turn}" if turn is not None else when
+        when = "" if turn is None else f" {_until(turn)}"
         screen.line((f"{plural(len(messages), 'message')}{when}.", "dim"))
+
+
+def _until(name: RequestName) -> str:
+    if name.turn is not None and name.iteration is None:
+        return f"at the end of turn {name.turn}"
+    return f"at {request_in_words(name.turn, name.iteration, name.position or 0)}"
 
 
 def _shown_to(audience: Audience, messages: list[Message]) -> list[Message]:
@@ -132,16 +143,7 @@ def _show_message(screen: Screen, one: Message, full: bool) -> None:
 
 @click.command("view", short_help="What the model was sent in a turn.")
 @click.argument("session", required=False)
-@click.option(
-    "--turn", type=request, metavar="N[.I]", help="The turn; its last request, or that of N.I."
-)
-@click.option("--iteration", type=int, metavar="I", help="The request of this iteration.")
-@click.option(
-    "--position",
-    type=position_of_record,
-    metavar="P",
-    help="Instead: the request prepared at this position.",
-)
+@opening.one_request
 @click.option(
     "--verify", is_flag=True, help="Instead of the messages: say in words whether it verifies."
 )
@@ -149,9 +151,7 @@ def _show_message(screen: Screen, one: Message, full: bool) -> None:
 @opening.reading
 def view_command(
     session: str | None,
-    turn: RequestName | None,
-    iteration: int | None,
-    position: int | None,
+    name: RequestName,
     verify: bool,
     full: bool,
     store: str | None,
@@ -165,9 +165,6 @@ def view_command(
     message in it not its own. `3.2` names a request by turn and iteration, `#6` a message, `@48`
     a record by its position (docs/reference/numbers-and-positions.md).
     """
-    if turn is not None and position is not None:
-        raise click.UsageError("Expected at most one of --turn and --position.")
-    name = one_request(turn, iteration, position)
     run(_view(session, name, verify, full, store, as_json))
 
 
@@ -179,7 +176,7 @@ async def _view(
     store: str | None,
     as_json: bool,
 ) -> None:
-    async with opening.open_reader(store, lists=session is None) as reader:
+    async with opening.answering(store, lists=session is None) as reader:
         info = await session_or_last(reader, session)
         if name == RequestName():
             name = await last_request(reader.store, info.stream)

@@ -202,6 +202,7 @@ class _Shown:
             self._bar.close()  # the lines tell how far it is
         if isinstance(one, str):
             self._problems += 1
+            self._of_receipts |= "receipts" in one
             self._screen.line(("DAMAGED ", "bold red"), ("the store", "bold"), f": {one}")
             return
         self._count += 1
@@ -224,8 +225,8 @@ class _Shown:
             screen.line((", ".join(parts), "bold" if self.ok else "bold red"))
         if self._of_receipts and book is not None:
             screen.line(
-                "If you put an older copy of the store, or of its -wal, in its place, delete its "
-                "receipts:"
+                "If you removed the store, or put an older copy of it or of its -wal in its place, "
+                "delete its receipts:"
             )
             screen.whole(str(book))
 

@@ -9,13 +9,7 @@ import click
 from eventctx.cli.output import opening
 from eventctx.cli.output.figures import figures_of, show_known
 from eventctx.cli.output.messages import role_of, role_style, snippet
-from eventctx.cli.output.opening import (
-    message_number,
-    one_request,
-    position,
-    request,
-    request_in_words,
-)
+from eventctx.cli.output.opening import message_number, request_in_words
 from eventctx.cli.output.program import run, spelling
 from eventctx.cli.output.reasons import BEGINNING, fact, facts_of, presence_in_words
 from eventctx.cli.output.screen import Screen, put_document
@@ -28,23 +22,12 @@ from eventctx.queries.explain_answers import Explanation, why_answer
 @click.command("why", short_help="Why a message was in a view, or was not.")
 @click.argument("session")
 @click.argument("message", metavar="MESSAGE", type=message_number)
-@click.option(
-    "--turn", type=request, metavar="N[.I]", help="In the last request of turn N, or in N.I."
-)
-@click.option("--iteration", type=int, metavar="I", help="In the request of this iteration.")
-@click.option(
-    "--position",
-    type=position,
-    metavar="P",
-    help="Instead: in the request prepared at this position.",
-)
+@opening.one_request
 @opening.reading
 def why_command(
     session: str,
     message: int,
-    turn: RequestName | None,
-    iteration: int | None,
-    position: int | None,
+    name: RequestName,
     store: str | None,
     as_json: bool,
 ) -> None:
@@ -54,9 +37,6 @@ def why_command(
     (docs/reference/numbers-and-positions.md). Without options it is about the view as it stands
     now.
     """
-    if turn is not None and position is not None:
-        raise click.UsageError("Expected at most one of --turn and --position.")
-    name = one_request(turn, iteration, position)
     answer, mirror, figures = run(_why(session, message, name, store))
     undated = figures.file.undated
     if as_json:
@@ -71,9 +51,11 @@ async def _why(
     session: str, message: int, name: RequestName, store: str | None
 ) -> tuple[Explanation, str | None, Figures]:
     """The answer, the name of the file that the session mirrors (None for one of ours), figures."""
-    async with opening.open_reader(store) as reader:
+    from eventctx.queries.explaining import why
+
+    async with opening.answering(store) as reader:
         info = await opening.find_session(reader.store, session)
-        answer = await reader.why(info.stream, message, **name._asdict())
+        answer = await why(reader.store, info.stream, message, name)
         comes_back = answer.standing.restorable
         mirror = await reader.mirror_of(info.stream) if comes_back else None
         return answer, mirror, await figures_of(reader.store, info.stream)

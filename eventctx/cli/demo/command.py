@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -33,11 +32,13 @@ from eventctx.importers.source.lines import read_lines
 from eventctx.importers.source.naming import session_name
 from eventctx.log.codec import decode_event
 from eventctx.log.plan import Plan, expand
+from eventctx.log.private_files import make_folder
 from eventctx.log.record import Record
 from eventctx.projections.audit import AuditRow, CompactionRow
 from eventctx.projections.figures import CompactionFigures
 from eventctx.queries.audit import Audit
 from eventctx.queries.verify import StoreVerification
+from eventctx.stores.location import default_path
 from eventctx.text import without_password
 
 SAMPLE: Final = Path(__file__).parent / "session.jsonl"
@@ -73,8 +74,9 @@ def demo_command(
 ) -> None:
     """Run a sample session, or your own FILE, live under a budget that forces compactions.
 
-    Needs no network. Without --store it runs on a new store in the temporary folder. The budget is
-    40 % of what all messages of FILE take together, unless you give one.
+    Needs no network. Without --store it runs on a new store in `demo` in the user's data folder,
+    in the place of the one before. The budget is 40 % of what all messages of FILE take together,
+    unless you give one.
     """
     if file is not None and is_export(file):
         raise InvalidSetting(
@@ -86,28 +88,33 @@ def demo_command(
     if not size.messages:
         raise MalformedTranscript(f"{recording.path}: expected a session, found no message in it")
     wanted = budget or (BUDGET if recording.sample else max(_SMALLEST, round(size.tokens * _SHARE)))
-    url = _url(store)
-    # A folder chosen for a store gets no other file unasked.
-    folder = Path(url).parent if opening.named_store(store) is None else None
-    run(_demo(Screen(), recording, size, wanted, url, folder))
+    run(_demo(Screen(), recording, size, wanted, _url(store)))
 
 
 def _url(store: str | None) -> str:
-    """The store that the command line names, or a new one in the temporary folder.
+    """The store that the command line names, or a new one in the place of the last demo's.
 
     Raises InvalidSetting for a store in memory.
     """
     url = opening.named_store(store)
     if url is None:
-        return str(Path(tempfile.mkdtemp(prefix="ectx-")) / "demo.db")
+        path = _folder() / "demo.db"
+        for old in path.parent.glob("demo.db*"):
+            old.unlink(missing_ok=True)
+        return str(path)
     if url in ("memory://", ":memory:"):
         raise InvalidSetting(f"store: expected a file that outlives the command, found {url}")
     return url
 
 
-async def _demo(
-    screen: Screen, recording: _Recording, size: Size, budget: int, url: str, folder: Path | None
-) -> None:
+def _folder() -> Path:
+    """The folder of demos: they stay until the next one, as their commands are to be tried."""
+    folder = default_path().parent / "demo"
+    make_folder(folder)
+    return folder
+
+
+async def _demo(screen: Screen, recording: _Recording, size: Size, budget: int, url: str) -> None:
     async with open_engine(url, receipts=False) as engine:
         wanted = "demo" if recording.sample else _short(recording.path)
         session = await opening.free_name(engine, wanted)
@@ -123,7 +130,7 @@ async def _demo(
         audit = await engine.audit(session)
         messages = len(await context.get_messages())
         verification = await engine.verify(session)
-        page = await _write_page(engine, session, folder)
+        page = await _write_page(engine, session)
     _show_result(screen, audit, messages)
     show_verifications(screen, StoreVerification((verification,), ()))
     _suggest(screen, session, url, audit)
@@ -257,9 +264,9 @@ def _suggest(screen: Screen, session: str, url: str, audit: Audit) -> None:
     show_commands(screen, url, commands)
 
 
-async def _write_page(engine: Engine, session: str, folder: Path | None) -> Path:
-    """Write the session as one file, into a new temporary folder if there is none for it."""
-    page = (folder or Path(tempfile.mkdtemp(prefix="ectx-"))) / f"{session}.html"
+async def _write_page(engine: Engine, session: str) -> Path:
+    """Write the session as one file. A folder chosen for a store gets no other file unasked."""
+    page = _folder() / f"{session}.html"
     await html_of(engine, await opening.find_session(engine.store, session), page)
     return page
 

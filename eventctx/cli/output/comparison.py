@@ -24,7 +24,7 @@ HELD = (
     Column("names", right=True),
     Column("or #", right=True),
     Column("starved", right=True),
-    Column("demands", right=True),
+    Column("instructions", right=True),
 )
 COST = (
     Column("policy", fold=True),
@@ -38,8 +38,8 @@ COST = (
 LEGEND = (
     "held: the share of what the model used again that its requests still held, in quotes and in "
     "names; or #: with what they point to by number. starved: requests that held less than half. "
-    "demands: a person's, word for word. 95 %: where held lies if the sessions are drawn again. "
-    "vs 1st: points above the first policy with that budget; ~ is within noise, as is any "
+    "instructions: a person's, word for word. 95 %: where held lies if the sessions are drawn "
+    "again. vs 1st: points above the first policy with that budget; ~ is within noise, as is any "
     "difference of fewer than six sessions."
 )
 LONGEST = 60

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from eventctx.reader import Reader
     from eventctx.session.context import Context
 from eventctx.cli.output.plain import one_line
+from eventctx.cli.output.screen import progress
 from eventctx.log import naming
 from eventctx.log.naming import RequestName
 
@@ -120,13 +121,27 @@ async def open_reader(own: str | None, *, lists: bool = False) -> AsyncIterator[
         yield found
 
 
+@asynccontextmanager
+async def answering(
+    own: str | None, *, lists: bool = False, text: str = "Reading"
+) -> AsyncIterator[Reader]:
+    """A reader, as ``open_reader`` has it, with a progress bar until the answer is there.
+
+    For commands that print after they have asked.
+    """
+    with progress(text):
+        async with open_reader(own, lists=lists) as found:
+            yield found
+
+
 def _existing(own: str | None) -> str:
     url = location(own)
     path = path_of(url)
     if path is not None and not path.exists():
         raise StoreUnavailable(
-            f"there is no store at {path}: `eventctx import FILE` makes one, `eventctx demo` shows "
-            f"what it is good for, --store or {ENVIRONMENT} names another"
+            f"there is no store at {path}: `eventctx` alone finds the sessions of this machine and "
+            f"makes one, `eventctx demo` shows what it is good for, --store or {ENVIRONMENT} "
+            "names another"
         )
     return url
 
@@ -260,20 +275,54 @@ def request(text: str) -> RequestName:
     return _read(naming.read_request, text)
 
 
-def one_request(turn: RequestName | None, iteration: int | None, at: int | None) -> RequestName:
-    """The request that ``--turn``, ``--iteration`` and ``--position`` name together.
+def one_request(command: F) -> F:
+    """Give a command the options that name a request; it gets ``name``, a RequestName."""
 
-    Raises click.UsageError where they do not go together.
-    """
+    @wraps(command)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        options = [kwargs.pop(one) for one in ("turn", "iteration", "position", "request")]
+        return command(*args, name=_named_by(*options), **kwargs)
+
+    for option in reversed(_REQUEST_OPTIONS):
+        called = option(called)
+    return cast(F, called)
+
+
+def _named_by(
+    turn: RequestName | None, iteration: int | None, at: int | None, ordinal: int | None
+) -> RequestName:
+    """The request that the options name together. Raises click.UsageError."""
+    if sum(one is not None for one in (turn, at, ordinal)) > 1:
+        raise click.UsageError("Expected at most one of --turn, --position and --request.")
     if iteration is not None and (turn is None or turn.turn is None):
         raise click.UsageError("--iteration counts within a turn: name it with --turn.")
     if turn is None:
-        return RequestName(position=at)
+        return RequestName(position=at, ordinal=ordinal)
     if iteration is None:
         return turn
     if turn.iteration is not None:
         raise click.UsageError("Expected the iteration once: --turn 3.2, or --iteration 2.")
     return RequestName(turn.turn, iteration)
+
+
+_REQUEST_OPTIONS: Final = (
+    click.option(
+        "--turn", type=request, metavar="N[.I]", help="The last request of turn N, or that of N.I."
+    ),
+    click.option("--iteration", type=int, metavar="I", help="The request of this iteration."),
+    click.option(
+        "--position",
+        type=position,
+        metavar="P",
+        help="Instead: the request prepared at this position.",
+    ),
+    click.option(
+        "--request",
+        type=click.IntRange(min=1),
+        metavar="K",
+        help="Instead: the request of this number, from 1, as `audit` lists them.",
+    ),
+)
 
 
 def _read(reads: Callable[[str], T], text: str) -> T:

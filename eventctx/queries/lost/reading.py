@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from eventctx.log.naming import RequestName
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.demands import demands_in
 from eventctx.messages.extracts import instructions, words_of_person
@@ -18,7 +19,7 @@ from eventctx.projections.explain.changes import ChangesState
 from eventctx.projections.silent_loss import SuspectedLoss
 from eventctx.projections.timeline.losses import suspected_losses
 from eventctx.projections.view.refs import InsertionRef, MessageRef
-from eventctx.queries.explaining import NOW, RequestSelector
+from eventctx.queries.explaining import NOW
 from eventctx.queries.key_frames import key_frames, timeline_at
 from eventctx.queries.lost.answers import Lost
 from eventctx.queries.lost.gathering import GatheredItem, Occurrence
@@ -39,7 +40,7 @@ async def what_left(
     stream: str,
     *,
     compaction: int | None = None,
-    selector: RequestSelector = NOW,
+    selector: RequestName = NOW,
 ) -> Lost:
     """Report what is no longer in the view after a compaction, of a request, or now.
 

@@ -9,11 +9,11 @@ from typing import Final, Literal, NamedTuple, TypeVar
 
 from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import check_number
-from eventctx.log.naming import position_name
+from eventctx.log.naming import RequestName, position_name
 from eventctx.log.store import EventStore
 from eventctx.projections.explain.changes import ChangesState
 from eventctx.projections.view.refs import InsertionRef, MessageRef
-from eventctx.queries.explaining import NOW, RequestSelector, states_at
+from eventctx.queries.explaining import NOW, states_at
 from eventctx.queries.key_frames import timeline_at
 from eventctx.queries.lost.answers import Left, LeftBy
 from eventctx.queries.lost.session_index import SessionIndex
@@ -157,7 +157,7 @@ async def find_states(
     stream: str,
     *,
     compaction: int | None = None,
-    selector: RequestSelector = NOW,
+    selector: RequestName = NOW,
 ) -> Asked:
     """The states of a session that a question is about.
 

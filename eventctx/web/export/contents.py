@@ -1,6 +1,6 @@
 """The contents of messages in a file: blocks of bodies, each compressed by itself.
 
-A body whose texts have markup is followed by their trees, which compress well next to them.
+A body is followed by its demands and the trees of its texts, which compress well next to it.
 
 A page decodes a block when one of its messages is first seen, so a large file opens as fast as a
 small one. A block ends after 256 bodies, or earlier where they are long.
@@ -18,7 +18,7 @@ import msgspec
 from eventctx.hooks.result_redactor import ResultRedactor
 from eventctx.log.store import Address, EventStore
 from eventctx.projections.timeline.columns import Document
-from eventctx.web.bodies import messages_at
+from eventctx.web.bodies import demands_of_messages, messages_at
 from eventctx.web.export.cut import HeldContents
 from eventctx.web.renderer import Renderer
 
@@ -49,14 +49,25 @@ def addresses(document: Document, shown: HeldContents) -> list[Address]:
     return sorted(found)
 
 
+def demanding(document: Document) -> frozenset[Address]:
+    """Where the messages lie in which a person demands something."""
+    messages = document["messages"]
+    columns = (messages["position"], messages["index"], messages["demands"])
+    return frozenset(Address(at, index) for at, index, count in zip(*columns, strict=True) if count)
+
+
 async def blocks(
     store: EventStore,
     session: str,
     places: Sequence[Address],
+    with_demands: frozenset[Address],
     redactor: ResultRedactor,
     renderer: Renderer,
 ) -> AsyncIterator[BodyBlock]:
-    """The bodies at these places, in blocks; in place of a damaged one stands what is wrong."""
+    """The bodies at these places, in blocks, some with their demands.
+
+    In place of a damaged one is what is wrong.
+    """
     block: list[tuple[Address, bytes]] = []
     size = 0
     for start in range(0, len(places), BLOCK):
@@ -64,7 +75,11 @@ async def blocks(
         for place, message in zip(wanted, await messages_at(store, session, wanted), strict=True):
             shown = redactor.document(message)
             data = msgspec.json.encode(shown)
-            if trees := await renderer.message(shown):
+            demands = demands_of_messages([shown])[0] if place in with_demands else []
+            trees = await renderer.message(shown)
+            if demands or trees:
+                data += b"," + msgspec.json.encode(demands)
+            if trees:
                 data += b"," + msgspec.json.encode(trees)
             if block and (len(block) == BLOCK or size + len(data) > BLOCK_BYTES):
                 yield _packed(block)

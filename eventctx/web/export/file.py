@@ -15,7 +15,7 @@ from eventctx.log.store import EventStore, Receipt
 from eventctx.projections.timeline.columns import Document
 from eventctx.text import escape
 from eventctx.version import __version__
-from eventctx.web.export.contents import BodyBlock, addresses, blocks, packed
+from eventctx.web.export.contents import BodyBlock, addresses, blocks, demanding, packed
 from eventctx.web.export.cut import cut_to_turns, everything
 from eventctx.web.export.shell import shell
 from eventctx.web.export.structure import structure_of
@@ -95,9 +95,10 @@ async def write_file(
         written += file.write(part)
     known = marks[: len(document["messages"]["position"])]
     written += file.write(_packed_json("digests", [one.hex() for one in known]))
+    wanted = demanding(document)
     renderer = Renderer(most_slow=_MOST_SLOW)
     try:
-        async for block in blocks(store, session, places, redactor, renderer):
+        async for block in blocks(store, session, places, wanted, redactor, renderer):
             written += file.write(_block(block))
             done += block.bodies
             report(done)

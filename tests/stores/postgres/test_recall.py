@@ -131,6 +131,8 @@ async def test_the_messages_and_their_order_are_those_of_the_index_in_a_file(
             found = await server.search(query, session, limit=1000)
             wanted = await file.search(query, session, limit=1000)
             assert [one.number for one in found] == [one.number for one in wanted], query
+            assert await server.count(query, session) == len(wanted), query
+            assert await file.count(query, session) == len(wanted), query
     await server.close()
     await file.close()
 

@@ -5,7 +5,9 @@ import { test } from 'node:test';
 
 import { nameOfKey, shownKey } from '../../../eventctx/web/page/core/keys.js';
 import { formatPlace, parsePlace, placeAfter } from '../../../eventctx/web/page/core/place.js';
-import { knownAs, listedSessions } from '../../../eventctx/web/page/screens/session-rows.js';
+import {
+  isReadable, knownAs, labelOf, listedSessions, listOptions, tabOrderedBy, tabWith,
+} from '../../../eventctx/web/page/screens/session-rows.js';
 import { batch, computed, effect, signal, untracked } from '../../../eventctx/web/page/core/signals.js';
 
 test('an effect runs at once, and again after what it read changed', () => {
@@ -178,6 +180,9 @@ test('a place is written as an address that reads as the same place', () => {
     '/s/demo/lost?at=336&msg=40',
   );
   assert.deepEqual(parsePlace(formatPlace({ ...AT_HOME, query: 'x' })), { ...AT_HOME, query: 'x' });
+  const everywhere = { ...AT_HOME, screen: 'search', query: 'x' };
+  assert.equal(formatPlace(everywhere), '/search?q=x');
+  assert.deepEqual(parsePlace('/search?q=x'), everywhere);
 });
 
 test('an address that nobody made leads somewhere, too', () => {
@@ -199,6 +204,7 @@ test('another session forgets what belongs to the one before', () => {
     screen: 'session', session: 'other', ...NOWHERE, at: 5,
   });
   assert.deepEqual(placeAfter(here, { session: null }), AT_HOME);
+  assert.deepEqual(placeAfter(here, { session: null, screen: 'search' }), { ...AT_HOME, screen: 'search' });
   assert.deepEqual(placeAfter(AT_HOME, { query: 'x', tab: 'lost' }), {
     ...AT_HOME, query: 'x', tab: 'lost',
   });
@@ -218,13 +224,13 @@ function row(session, more = {}) {
   return {
     session, records: 1, messages: 1, turns: 1, requests: 4, observed: 0, reconstructed: 0,
     compactions: 0, started: '2026-01-01T00:00:00Z', last: '2026-01-01T00:00:00Z', parent: null,
-    forked_at: null, format: null, belongs_to: null, link: null, ...more,
+    forked_at: null, format: null, belongs_to: null, link: null, model: null, tokens: null,
+    tokens_estimated: false, cost: null, unpriced: 0, title: null, project: null, live: false, ...more,
   };
 }
 
-const ALL = { text: '', compactions: false, lost: false };
-const shown = (rows, filter = {}, lost = {}) =>
-  listedSessions(rows, { ...ALL, ...filter }, (name) => lost[name] ?? null).map(
+const shown = (rows, tab = '', query = '', lost = {}) =>
+  listedSessions(rows, listOptions({ tab, query }), lost).map(
     ({ row: { session }, depth, matches }) => `${'>'.repeat(depth)}${session}${matches ? '' : '?'}`,
   );
 
@@ -232,7 +238,9 @@ const STORE = [
   row('old', { last: '2026-01-02T00:00:00Z', compactions: 2 }),
   row('old.agent-b', { belongs_to: 'old', link: 'subagent', started: '2026-01-01T02:00:00Z' }),
   row('old.agent-a', { belongs_to: 'old', link: 'subagent', started: '2026-01-01T01:00:00Z' }),
-  row('new', { last: '2026-01-03T00:00:00Z', format: 'codex', observed: 4 }),
+  row('new', {
+    last: '2026-01-03T00:00:00Z', format: 'codex', observed: 4, cost: 0.5, title: 'Mend it', project: '/a/Table',
+  }),
   row('fork', { parent: 'old.agent-a', forked_at: 7, compactions: 1 }),
   row('lone', { parent: 'deleted', last: null }),
 ];
@@ -244,11 +252,40 @@ test('sessions are listed newest first, with forks and subagents where they bega
 });
 
 test('a filter keeps the origins of what it finds, marked as not found', () => {
-  assert.deepEqual(shown(STORE, { text: 'FORK' }), ['old?', '>old.agent-a?', '>>fork']);
-  assert.deepEqual(shown(STORE, { compactions: true }), ['old', '>old.agent-a?', '>>fork']);
-  assert.deepEqual(shown(STORE, { lost: true }, { new: 2, old: 0 }), ['new']);
-  assert.deepEqual(shown(STORE, { text: 'codex observed' }), ['new']);
-  assert.deepEqual(shown(STORE, { text: 'none such' }), []);
+  assert.deepEqual(shown(STORE, '', 'FORK'), ['old?', '>old.agent-a?', '>>fork']);
+  assert.deepEqual(shown(STORE, 'compactions'), ['old', '>old.agent-a?', '>>fork']);
+  assert.deepEqual(shown(STORE, 'lost', '', { new: 2, old: 0 }), ['new']);
+  assert.deepEqual(shown(STORE, '', 'table MEND codex observed'), ['new']);
+  assert.deepEqual(shown(STORE, '', 'none such'), []);
+});
+
+test('a range of days lets through what was used in it, its ends included', () => {
+  assert.deepEqual(shown(STORE, 'from-2026-01-03'), ['new']);
+  assert.deepEqual(shown(STORE, 'from-2026-01-02 to-2026-01-02'), ['old']);
+  assert.ok(!shown(STORE, 'to-2026-01-09').includes('lone'));
+});
+
+test('any order but that of use is flat, and what is not known comes last in both directions', () => {
+  const rows = [row('a', { cost: 1 }), row('b', { parent: 'a', cost: 3 }), row('c'), row('d', { cost: 2 })];
+  assert.deepEqual(shown(rows, 'cost-down'), ['b', 'd', 'a', 'c']);
+  assert.deepEqual(shown(rows, 'cost-up'), ['a', 'd', 'b', 'c']);
+  assert.deepEqual(shown(rows, 'title-down', 'prepared'), ['d', 'c', 'b', 'a']);
+  assert.deepEqual(shown(STORE, 'last-up'), ['old', '>old.agent-a', '>>fork', '>old.agent-b', 'new', 'lone']);
+});
+
+test('a second click on a column turns its order around, and other words of the address stay', () => {
+  assert.equal(tabOrderedBy('lost', 'cost'), 'lost cost-down');
+  assert.equal(tabOrderedBy('cost-down lost', 'cost'), 'lost cost-up');
+  assert.equal(tabOrderedBy('cost-up', 'title'), 'title-up');
+  assert.equal(tabOrderedBy('', 'last'), 'last-up');
+  assert.equal(tabWith('lost from-2026-01-01', /^from-/, ''), 'lost');
+});
+
+test('a session whose name a program made is called by its title', () => {
+  const made = '019e1625-789d-76c0-80ab-3724b5ddb799';
+  const rows = [row(made, { title: 'Mend the table' }), row('demo', { title: 'Add an option' })];
+  assert.deepEqual([made, 'demo', 'gone'].map((name) => labelOf(name, rows)), ['Mend the table', 'demo', 'gone']);
+  assert.equal(isReadable(`${made}.agent-1`), false);
 });
 
 test('sessions that name each other as origin are listed once', () => {

@@ -6,12 +6,12 @@ import {
 } from '../../../eventctx/web/page/integrity/known-requests.js';
 import { checkViews } from '../../../eventctx/web/page/integrity/view-check.js';
 import { restoreCommand } from '../../../eventctx/web/page/lost/lost-card.js';
-import { demandsOfText, markedPieces } from '../../../eventctx/web/page/lost/demands.js';
+import { markedPieces } from '../../../eventctx/web/page/lost/spoken-text.js';
 import { lostRows } from '../../../eventctx/web/page/lost/lost-rows.js';
 import { keptInSummary, reasonText } from '../../../eventctx/web/page/lost/lost-words.js';
 import { shellQuoted } from '../../../eventctx/web/page/parts/command-line.js';
 import { firstRequestWith, requestsOfHits } from '../../../eventctx/web/page/search/hits-in-requests.js';
-import { hitPieces, searchTexts } from '../../../eventctx/web/page/search/text-search.js';
+import { hitPieces } from '../../../eventctx/web/page/search/hit-row.js';
 import { viewDigest, MessageMarks } from '../../../eventctx/web/page/timeline/digest.js';
 import { shownNumber } from '../../../eventctx/web/page/timeline/entries.js';
 import { HUMAN_KIND } from '../../../eventctx/web/page/timeline/groups.js';
@@ -79,8 +79,7 @@ test('a demand is kept by a summary only if its words stand there, whatever the 
 
 test('demands are marked where they stand, and the pieces are the text', () => {
   const text = 'Hello there.\n- Never touch main.py. It is nice.\n```\nnever run this at all\n```\nYou must test it.';
-  const demands = demandsOfText(text);
-  assert.deepEqual(demands, ['Never touch main.py.', 'You must test it.']);
+  const demands = ['Never touch main.py.', 'You must test it.'];
   const pieces = markedPieces(text, demands);
   assert.equal(pieces.map((piece) => piece.text).join(''), text);
   assert.deepEqual(pieces.filter(({ demand }) => demand).map((piece) => piece.text), demands);
@@ -110,21 +109,6 @@ test('a hit is marked at the first request that was sent the message', () => {
   const all = requestsOfHits(timeline, [5, 0, 5, timeline.messages.count - 1]);
   assert.deepEqual(all, [...new Set(all)].sort((a, b) => a - b));
   assert.ok(!all.includes(-1));
-});
-
-test('a search reads all texts in slices, tells how far it is, and stops when nobody waits', async () => {
-  const timeline = Timeline.from(smallDocument());
-  const bodies = async (places) => places.map(({ position }) =>
-    ({ role: 'user', content: position % 10 === 2 ? 'the Straße and the fox' : 'the fox' }));
-  const told = [];
-  const found = await searchTexts(timeline, 'straße FOX', bodies, (done, of) => told.push([done, of]) > 0);
-  const wanted = Array.from(timeline.messages.position, (position, number) => [position, number])
-    .filter(([position]) => position % 10 === 2).map(([, number]) => number);
-  assert.deepEqual(found.map(({ number }) => number), wanted);
-  assert.deepEqual(told, [[0, timeline.messages.count]]);
-  const any = await searchTexts(timeline, 'fox badger', bodies, () => true);
-  assert.equal(any.length, timeline.messages.count);
-  assert.deepEqual(await searchTexts(timeline, 'fox', bodies, () => false), []);
 });
 
 test('hits are marked in a text, whatever a pattern would make of them', () => {

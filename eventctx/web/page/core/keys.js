@@ -37,7 +37,7 @@ export function startKeys() {
 
 /** @param {KeyboardEvent} event */
 function act(event) {
-  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.defaultPrevented || event.isComposing || event.ctrlKey || event.metaKey || event.altKey) return;
   if (belongsToTarget(event)) return;
   const pressed = nameOfKey(event);
   const screen = place.peek().screen;
@@ -81,7 +81,8 @@ function belongsToTarget(event) {
   const target = event.target instanceof Element ? event.target : null;
   if (target === null) return false;
   if (target.closest('input, textarea, select, [contenteditable]') !== null) {
-    // A box that is ticked needs nothing but the blank.
+    // Escape leaves a field, too. A box that is ticked needs nothing but the blank.
+    if (event.key === 'Escape') return target.closest('dialog[open]') !== null;
     return !(target instanceof HTMLInputElement && target.type === 'checkbox') || event.key === ' ';
   }
   // A modal dialog covers the page: its keys must not move what lies beneath.

@@ -2,7 +2,7 @@
  * Where the page is: the one thing that is in its address.
  *
  * Positions of the log never change their meaning, so an address is a permanent link:
- * `/s/demo/lost?at=336&msg=40`. In an exported file, which has no paths, the same is after `#`.
+ * `/s/demo/lost?at=336&msg=40`. `/` is the list, `/search` is over all sessions. In an exported file, which has no paths, the same is after `#`.
  */
 
 import { forgetWaitingAddress, pushAddress, replaceAddress } from './address.js';
@@ -84,7 +84,10 @@ export function openLink(href) {
 export function placeAfter(from, changes) {
   const another = changes.session !== undefined && changes.session !== from.session;
   const next = { ...(another ? START : from), ...changes };
-  if (next.session === null) return { ...START, tab: next.tab, query: next.query };
+  if (next.session === null) {
+    const screen = next.screen === 'search' ? 'search' : 'sessions';
+    return { ...START, screen, tab: next.tab, query: next.query };
+  }
   return next.screen === 'sessions' ? { ...next, screen: 'session' } : next;
 }
 
@@ -99,7 +102,7 @@ export function formatPlace(to) {
   if (to.partner !== null) parameters.set('cmp', String(to.partner));
   if (to.tab !== '') parameters.set('tab', to.tab);
   if (to.query !== '') parameters.set('q', to.query);
-  let path = '/';
+  let path = to.screen === 'search' ? '/search' : '/';
   if (to.session !== null) {
     // No session is named . or .. or with a slash, which a path could not hold; half a surrogate
     // pair cannot be encoded, and is in no name either.
@@ -122,7 +125,9 @@ export function parsePlace(address) {
   const query = parameters.get('q') ?? '';
   const [, s, encoded = '', screen = ''] = path.split('/');
   const session = s === 's' ? decoded(encoded) : null;
-  if (session === null || session === '') return { ...START, tab, query };
+  if (session === null || session === '') {
+    return { ...START, screen: s === 'search' ? 'search' : 'sessions', tab, query };
+  }
   return {
     screen: /** @type {ScreenName} */ (SCREENS_OF_SESSION.has(screen) ? screen : 'session'),
     session,

@@ -33,8 +33,10 @@ export function storeOption() {
 /** @type {import('./signals.js').Signal<SessionRow[] | null>} */
 export const sessions = signal(/** @type {SessionRow[] | null} */ (null));
 
-/** How many sessions were made before those of the list. */
-export const older = signal(0);
+/** How far the first list is, and how many sessions were made before those of the list. */
+export const listing = signal({ read: 0, sessions: 0, older: 0 });
+
+const PROGRESS_MS = 300;
 
 /** Of the place's session: null until it is there. The same object grows. @type {import('./signals.js').Signal<Timeline | null>} */
 export const timeline = signal(/** @type {Timeline | null} */ (null));
@@ -126,22 +128,32 @@ export function notify(text, { isError = false } = {}) {
 export function startState(from) {
   source = from;
   void from.about().then((about) => (named = about.option), () => {});
-  void loadSessions();
+  if (place.peek().session === null) void loadSessions();
   effect(() => {
     const { session } = place.value;
     return untracked(() => openSession(session));
   });
 }
 
+let isReadingSessions = false;
+
 /** Reads the list of sessions again. */
 export async function loadSessions() {
+  if (isReadingSessions) return;
+  isReadingSessions = true;
+  const look = async () => void (listing.value = await source.listed());
+  const isFirst = sessions.peek() === null;
+  const timer = isFirst ? setInterval(() => void look().catch(() => {}), PROGRESS_MS) : undefined;
   try {
     sessions.value = await source.sessions();
-    older.value = await source.older();
+    await look();
   } catch (error) {
     // A list that is there stays; the next reading may bring it up to date.
     if (sessions.peek() !== null) return;
     notify(`The sessions cannot be read: ${messageOf(error)}`, { isError: true });
+  } finally {
+    clearInterval(timer);
+    isReadingSessions = false;
   }
 }
 
@@ -161,7 +173,10 @@ function openSession(name) {
     connection.value = 'off';
     marks.value = { a: null, b: null };
   });
-  if (name !== null) void loadTimeline(name);
+  // The session first: in a large store its first list takes the engine's time for seconds.
+  void (name === null ? Promise.resolve() : loadTimeline(name)).then(() => {
+    if (sessions.peek() === null) void loadSessions();
+  });
 }
 
 /** @param {string} name */

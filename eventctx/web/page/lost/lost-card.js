@@ -4,26 +4,25 @@ import { h } from '../core/element.js';
 import { countText, utcText } from '../parts/numbers.js';
 import { isInView, standingMark } from '../parts/standing.js';
 import { linkTo } from '../core/place.js';
+import { source } from '../core/state.js';
 import { commandLine } from '../parts/command-line.js';
 import { compactionSummary, keptInSummary, reasonText } from './lost-words.js';
-import { demandsOfTexts } from './demands.js';
 import { spokenTexts, spokenView } from './spoken-text.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 /** @typedef {import('./lost-rows.js').LostRow} LostRow */
 
 /**
- * `bodies` are asked for when the card is shown: the message first, then what stands for it.
+ * Its texts are asked for when the card is shown: the message, and what stands for it.
  *
  * @param {Timeline} timeline
  * @param {LostRow} row
- * @param {(places: {position: number, index: number}[]) => Promise<any[]>} bodies
  * @returns {HTMLElement}
  */
-export function lostCard(timeline, row, bodies) {
+export function lostCard(timeline, row) {
   const spoken = h('div', { class: 'spoken waiting', 'aria-busy': 'true', text: '…' });
   const kept = h('span');
-  void fillTexts(timeline, row, bodies, spoken, kept);
+  void fillTexts(timeline, row, spoken, kept);
   const { time, turn } = timeline.messages;
   const said = turn[row.number] > 0 ? `said in turn ${turn[row.number]}` : 'said';
   return h('article', { class: 'lost-card', 'aria-label': `Message ${row.number}` },
@@ -113,19 +112,20 @@ function fact(name, value) {
 /**
  * @param {Timeline} timeline
  * @param {LostRow} row
- * @param {(places: {position: number, index: number}[]) => Promise<any[]>} bodies
  * @param {HTMLElement} spoken
  * @param {HTMLElement} kept
  */
-async function fillTexts(timeline, row, bodies, spoken, kept) {
-  const { position, index } = timeline.messages;
+async function fillTexts(timeline, row, spoken, kept) {
+  const { session, messages: { position, index } } = timeline;
   const own = { position: position[row.number], index: index[row.number] };
   const others = row.standsIn.flatMap((entry) =>
     entry.position === null || entry.index === null ? [] : [{ position: entry.position, index: entry.index }]);
   try {
-    const [message, ...standsIn] = await bodies([own, ...others]);
-    spoken.replaceWith(spokenView(message));
-    const demands = message ? demandsOfTexts(spokenTexts(message)) : [];
+    const [[message, ...standsIn], [demands = []]] = await Promise.all([
+      source.bodies(session, [own, ...others]),
+      row.demands === 0 ? [] : source.demands(session, [own]),
+    ]);
+    spoken.replaceWith(spokenView(message, demands));
     const held = keptInSummary(demands, standsIn.filter(Boolean).map(spokenTexts));
     kept.textContent = held === '' ? '' : `; ${held}`;
   } catch (error) {

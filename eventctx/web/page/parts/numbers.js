@@ -40,6 +40,14 @@ export function shortTokens(tokens, estimated = false) {
   return `${sign}${scaled < 9.95 ? scaled.toFixed(1) : Math.round(scaled)}${letter}`;
 }
 
+/** US dollars, below a cent with two figures that count. @param {number} dollars @returns {string} `$1.23` */
+export function costText(dollars) {
+  const digits = dollars === 0 || dollars >= 0.01
+    ? { minimumFractionDigits: 2, maximumFractionDigits: 2 }
+    : { maximumSignificantDigits: 2 };
+  return `$${dollars.toLocaleString('en-US', digits)}`;
+}
+
 /** @param {number} share from 0 to 1 @returns {string} `62 %` */
 export function percentText(share) {
   const percent = share * 100;

@@ -1,7 +1,8 @@
 /**
  * `<ctx-virtual-list>`: a list of any length, of which only the rows in sight are in the page.
  *
- * Role `list` (its rows are `listitem`) unless the element has another: `feed` or `listbox`.
+ * Role `list` (its rows are `listitem`) unless the element has another: `feed` or `listbox`, or
+ * `rowgroup` in a table with one row of heads.
  * Keys, with the focus in the list: arrows, j and k, Page Up and Down, Home and End.
  * Events: `rowfocus` and `rowopen` (Enter on a row), both with `detail.index`.
  * A row's focus is on the element with `data-row-focus` in it, such as a link, or on the row.
@@ -22,7 +23,7 @@ import { ListWindow } from './list-window.js';
 /** @typedef {{element: HTMLElement, stop: HTMLElement, key: string | number, look: string | number}} ShownRow */
 
 /** @type {Readonly<Record<string, string>>} */
-const ROW_ROLES = { list: 'listitem', feed: 'article', listbox: 'option' };
+const ROW_ROLES = { list: 'listitem', feed: 'article', listbox: 'option', rowgroup: 'row' };
 
 /** @type {Rows} */
 const NO_ROWS = { count: 0, key: () => '', height: () => 0, render: () => h('div') };
@@ -271,12 +272,13 @@ export class VirtualList extends HTMLElement {
     const look = rows.look?.(row) ?? '';
     const now = this.#shown.get(row);
     if (now !== undefined && now.key === key && now.look === look) {
-      now.element.setAttribute('aria-setsize', String(rows.count));
+      if (now.element.role !== 'row') now.element.setAttribute('aria-setsize', String(rows.count));
       return now.element;
     }
     if (now !== undefined) this.#take(row, now.element);
     const role = ROW_ROLES[this.getAttribute('role') ?? ''] ?? 'listitem';
-    const place = { 'aria-posinset': row + 1, 'aria-setsize': rows.count };
+    const place =
+      role === 'row' ? { 'aria-rowindex': row + 2 } : { 'aria-posinset': row + 1, 'aria-setsize': rows.count };
     const made = h('div', { class: 'list-row', role, ...place }, rows.render(row));
     const inner = made.querySelector('[data-row-focus]');
     const stop = inner instanceof HTMLElement ? inner : made;

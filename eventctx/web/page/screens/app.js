@@ -6,6 +6,7 @@ import { shownText } from '../parts/text.js';
 import { go, linkTo, openLink, place } from '../core/place.js';
 import { connection, notice, problem, sessions, timeline } from '../core/state.js';
 import { openHelp } from './help.js';
+import { labelOf } from './session-rows.js';
 
 /** @typedef {import('../core/place.js').ScreenName} ScreenName */
 /** @typedef {import('../core/element.js').Host} Host */
@@ -28,6 +29,9 @@ const SCREENS = [
   ['search', 'Search', '/'],
   ['integrity', 'Integrity', 'i'],
 ];
+
+/** Where the list of sessions is, as it was filtered. */
+const LIST = /** @type {const} */ ({ session: null, screen: 'sessions', query: '' });
 
 define('ctx-app', (host) => {
   const main = h('main', { id: 'main', class: 'app-main', tabindex: -1 });
@@ -57,15 +61,16 @@ function skipLink(main) {
  */
 function showScreen(main) {
   const { screen, session } = place.value;
-  const isReading = screen !== 'sessions' && problem.value === null && timeline.value === null;
+  const isReading = session !== null && problem.value === null && timeline.value === null;
   main.setAttribute('aria-busy', String(isReading));
-  if (screen !== 'sessions' && problem.value !== null) {
-    main.replaceChildren(problemBox(session ?? '', problem.value));
+  const shown = main.firstElementChild;
+  if (session !== null && problem.value !== null) {
+    main.replaceChildren(problemBox(session, problem.value));
   } else if (isReading) {
-    main.replaceChildren(h('p', { class: 'loading', text: `Reading ${shownText(session)} …` }));
-  } else if (main.firstElementChild?.localName !== ELEMENTS[screen]) {
+    main.replaceChildren(h('p', { class: 'loading', text: `Reading ${shownText(labelOf(session, sessions.value))} …` }));
+  } else if (shown?.localName !== ELEMENTS[screen] || shown.hasAttribute('data-session') !== (session !== null)) {
     const hadFocus = main.contains(document.activeElement);
-    main.replaceChildren(h(ELEMENTS[screen]));
+    main.replaceChildren(h(ELEMENTS[screen], { 'data-session': session !== null }));
     // Who came by keyboard goes on in what is new, not at the top of the page.
     if (hadFocus) main.focus({ preventScroll: true });
   }
@@ -81,7 +86,7 @@ function problemBox(session, reason) {
     { class: 'message-box' },
     h('h1', { text: `${shownText(session)} cannot be shown` }),
     h('p', { text: shownText(reason) }),
-    h('p', null, h('a', { href: linkTo({ session: null }), text: 'All sessions' })),
+    h('p', null, h('a', { href: linkTo(LIST), text: 'All sessions' })),
   );
 }
 
@@ -89,7 +94,8 @@ function setTitle() {
   const { session, screen } = place.value;
   const name = SCREENS.find(([one]) => one === screen)?.[1];
   const parts = screen === 'session' || screen === 'sessions' ? [] : [name];
-  document.title = shownText([...parts, session ?? 'Sessions', 'eventctx'].join(' · '));
+  const label = session === null ? 'Sessions' : labelOf(session, sessions.value);
+  document.title = shownText([...parts, label, 'eventctx'].join(' · '));
 }
 
 /** @param {Host} host */
@@ -101,12 +107,12 @@ function header(host) {
     nav.replaceChildren(...SCREENS.map((one) => screenLink(one, screen)));
   });
   const home = h('a', { class: 'app-name', text: 'eventctx', title: 'All sessions (s)' });
-  host.effect(() => home.setAttribute('href', linkTo({ session: null })));
+  host.effect(() => home.setAttribute('href', linkTo(LIST)));
   return h(
     'header',
     { class: 'app-header' },
     home,
-    sessionSwitcher(host),
+    sessionLink(host),
     nav,
     h('span', { class: 'app-space' }),
     liveDot(host),
@@ -135,30 +141,18 @@ function screenLink([screen, word, key], current) {
   );
 }
 
-/**
- * The session that is shown, among the others: a menu of the browser's own.
- * @param {Host} host
- */
-function sessionSwitcher(host) {
-  const select = h('select', { class: 'app-session', 'aria-label': 'Session' });
-  // By number: a name may hold characters that no attribute should.
-  /** @type {string[]} */
-  let names = [];
-  select.addEventListener('change', () => {
-    go({ session: names[Number(select.value)] ?? null, screen: 'session' });
-  });
+/** @param {Host} host */
+function sessionLink(host) {
+  const link = h('a', { class: 'app-session' });
   host.effect(() => {
     const { session } = place.value;
-    select.hidden = session === null;
+    link.hidden = session === null;
     if (session === null) return;
-    names = (sessions.value ?? []).map((row) => row.session);
-    if (!names.includes(session)) names.unshift(session);
-    select.replaceChildren(
-      ...names.map((name, at) => h('option', { value: String(at), text: shownText(name) })),
-    );
-    select.value = String(names.indexOf(session));
+    link.setAttribute('href', linkTo({ screen: 'session', query: '' }));
+    link.textContent = shownText(labelOf(session, sessions.value));
+    link.title = shownText(session);
   });
-  return select;
+  return link;
 }
 
 /** @type {Readonly<Record<string, readonly [word: string, meaning: string]>>} */
@@ -209,12 +203,16 @@ function screenKeys() {
   return [
     onKey('l', 'Words of a person that are out of view', open('lost')),
     onKey('c', 'Compare two requests', open('compare')),
-    onKey('/', 'Search', open('search')),
-    onKey('i', 'Integrity: what is verified', open('integrity')),
-    onKey('Escape', 'Back to the session', open('session'), {
-      screen: ['lost', 'compare', 'search', 'integrity'],
+    onKey('/', 'Search', () => {
+      // What filters the list is what one looks for; of a session the last search is over.
+      const { session, query } = place.peek();
+      go({ screen: 'search', query: session === null ? query : '' });
     }),
-    onKey('s', 'All sessions', () => go({ session: null })),
+    onKey('i', 'Integrity: what is verified', open('integrity')),
+    onKey('Escape', 'Back to the session, or to all', () => {
+      go(place.peek().session === null ? LIST : { screen: 'session', query: '' });
+    }, { screen: ['lost', 'compare', 'search', 'integrity'] }),
+    onKey('s', 'All sessions', () => go(LIST)),
     onKey('?', 'All keys', openHelp),
   ];
 }
@@ -231,7 +229,7 @@ function followLinks(host) {
     if (link === null || event.defaultPrevented || event.button !== 0 || link.hasAttribute('target')) return;
     if (event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
     const href = link.getAttribute('href') ?? '';
-    if (!/^#?\/(s\/|\?|$)/.test(href)) return;
+    if (!/^#?\/(s\/|search|\?|$)/.test(href)) return;
     event.preventDefault();
     openLink(href);
   }

@@ -85,9 +85,7 @@ function leadNodes(now, request, rows) {
  * @param {number} from
  */
 function showCards(now, rows, cards, from) {
-  const bodies = (/** @type {{position: number, index: number}[]} */ places) =>
-    source.bodies(now.session, places);
-  const made = rows.slice(from, from + CARDS_AT_ONCE).map((row) => lostCard(now, row, bodies));
+  const made = rows.slice(from, from + CARDS_AT_ONCE).map((row) => lostCard(now, row));
   if (from === 0) cards.replaceChildren(...made);
   else cards.append(...made);
   const left = rows.length - from - made.length;

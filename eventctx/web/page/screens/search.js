@@ -1,56 +1,46 @@
 /**
- * `<ctx-search>`: what was said, in view or not. Hits of the open session are ticks on its charts,
- * too, and stay there until another search.
+ * `<ctx-search>`: what was said, in view or not, in a session or in all. Hits of the open session are
+ * ticks on its charts, too, and stay there until another search.
  */
 
 import { hits } from '../charts/hits.js';
 import {} from '../charts/overview.js';
 import { define, h } from '../core/element.js';
-import { counted, percentText } from '../parts/numbers.js';
-import { go, place } from '../core/place.js';
+import { counted, countText } from '../parts/numbers.js';
+import { shownText } from '../parts/text.js';
+import { go, linkTo, place } from '../core/place.js';
 import { hitRow } from '../search/hit-row.js';
 import { requestsOfHits } from '../search/hits-in-requests.js';
-import { searchTexts } from '../search/text-search.js';
 import { signal } from '../core/signals.js';
-import { cursor, messageOf, source, timeline } from '../core/state.js';
+import { cursor, messageOf, sessions, source, timeline } from '../core/state.js';
 import { cursorLine } from '../parts/cursor-line.js';
+import { grouped, labelOf } from './session-rows.js';
 
-/** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
-/** @typedef {import('../search/text-search.js').SearchHit} SearchHit */
-/** @typedef {{query: string, everywhere: boolean, found: SearchHit[]}} Answer */
+/** @typedef {import('../search/hit-row.js').SearchHit} SearchHit */
+/** @typedef {import('../source/source.js').Found & {query: string}} Answer */
 
 const TYPED_AFTER_MS = 250;
-const HITS_AT_ONCE = 50;
 
 define('ctx-search', (host) => {
+  const { session } = place.peek();
   host.classList.add('screen');
-  const everywhere = signal(false);
   const answer = signal(/** @type {Answer | null} */ (null));
   const says = h('p', { class: 'lead', role: 'status' });
-  const list = h('ol', { class: 'hit-list' });
+  const list = h('div');
   host.replaceChildren(
-    h('h1', { tabindex: '-1', text: 'Search' }),
-    searchForm(host, everywhere), says,
-    h('div', { class: 'search-charts' }, h('ctx-overview'), cursorLine(host, 'search')), list);
+    h('h1', { tabindex: '-1', text: session === null ? 'Search all sessions' : 'Search' }),
+    searchForm(host, session), says,
+    ...(session === null ? [] : [h('div', { class: 'search-charts' }, h('ctx-overview'), cursorLine(host, 'search'))]), list);
 
   host.effect(() => {
-    const { query, session } = place.value;
-    const now = timeline.value;
-    if (query.trim() === '') {
-      says.textContent = 'Words, "quoted phrases" and prefix* are understood.';
-      list.replaceChildren();
-      hits.value = [];
-      answer.value = null;
-      return undefined;
-    }
-    if (session !== null && now === null) return undefined;
-    const all = everywhere.value;
+    const { query, screen } = place.value;
+    if (screen !== 'search') return undefined;
     let wanted = true;
-    void answered(now, query, all, (text) => {
+    const tell = (/** @type {string} */ text) => {
       if (wanted) says.textContent = text;
-      return wanted;
-    }).then((found) => {
-      if (wanted && found !== null) answer.value = { query, everywhere: all, found };
+    };
+    void answered(query, session, tell).then((found) => {
+      if (wanted) answer.value = found;
     });
     return () => {
       wanted = false;
@@ -61,9 +51,9 @@ define('ctx-search', (host) => {
 
 /**
  * @param {import('../core/element.js').Host} host
- * @param {import('../core/signals.js').Signal<boolean>} everywhere
+ * @param {string | null} session
  */
-function searchForm(host, everywhere) {
+function searchForm(host, session) {
   const field = h('input', {
     type: 'search', class: 'search-field', 'aria-label': 'Search for', value: place.peek().query,
     autocomplete: 'off', spellcheck: 'false',
@@ -73,56 +63,41 @@ function searchForm(host, everywhere) {
   let timer;
   const search = () => {
     clearTimeout(timer);
-    go({ query: field.value }, { replace: true });
+    if (host.isConnected) go({ query: field.value }, { replace: true });
   };
   const later = () => {
     clearTimeout(timer);
     timer = setTimeout(search, TYPED_AFTER_MS);
   };
-  // An address that was changed elsewhere; what is being typed is newer than that.
+  const everywhere = h('a', { text: 'Search all sessions' });
   host.effect(() => {
     const { query } = place.value;
+    // An address that was changed elsewhere; what is being typed is newer than that.
     if (document.activeElement !== field) field.value = query;
+    everywhere.setAttribute('href', linkTo({ session: null, screen: 'search', query }));
   });
   queueMicrotask(() => field.focus());
-  const scope = h('label', { hidden: true },
-    h('input', { type: 'checkbox', on: { change: (event) => { everywhere.value = event.target.checked; } } }),
-    ' in all sessions');
-  // An exported file holds one session; what there is to read from is known with the first of it.
-  host.effect(() => {
-    scope.hidden = timeline.value === null || !source.can.search || !source.can.answers;
-  });
   return h('form', { role: 'search', class: 'search-form', on: { submit: (event) => { event.preventDefault(); search(); } } },
-    field, h('button', { type: 'submit', text: 'Search' }), scope);
+    field, h('button', { type: 'submit', text: 'Search' }),
+    // A file holds one session.
+    session === null || !source.can.live ? null : everywhere);
 }
 
 /**
- * The hits, or null where the search failed or was given up.
+ * The hits, or null where there are none to be had.
  *
- * @param {Timeline | null} now
  * @param {string} query
- * @param {boolean} all
- * @param {(text: string) => boolean} tell what goes on; false when nobody wants to know
- * @returns {Promise<SearchHit[] | null>}
+ * @param {string | null} session
+ * @param {(text: string) => void} tell what goes on
+ * @returns {Promise<Answer | null>}
  */
-async function answered(now, query, all, tell) {
-  if (!source.can.search && !source.can.live) {
-    tell('This file was written without texts, so there is nothing to search.');
-    return null;
-  }
-  tell('Searching …');
+async function answered(query, session, tell) {
+  tell('Words, "quoted phrases" and prefix* are understood.');
+  if (query.trim() === '') return null;
+  tell(source.can.search ? 'Searching …' : 'This file was written without texts, so there is nothing to search.');
+  if (!source.can.search) return null;
   try {
-    if (source.can.search) return await source.search(query, all || now === null ? null : now.session);
-  } catch (error) {
-    if (all || now === null) {
-      tell(`The search failed: ${messageOf(error)}`);
-      return null;
-    }
-  }
-  const bodies = (/** @type {{position: number, index: number}[]} */ places) =>
-    source.bodies(/** @type {Timeline} */ (now).session, places);
-  try {
-    return now === null ? [] : await searchTexts(now, query, bodies, (done, of) => tell(`Searching … ${percentText(done / of)}`));
+    return { query, ...(await source.search(query, session)) };
   } catch (error) {
     tell(`The search failed: ${messageOf(error)}`);
     return null;
@@ -135,39 +110,40 @@ async function answered(now, query, all, tell) {
  * @param {HTMLElement} list
  */
 function showHits(answer, says, list) {
-  if (answer === null) return;
   const now = timeline.value;
-  const request = cursor.value;
-  const { found, query } = answer;
-  const own = now === null ? [] : found.filter(({ session }) => session === now.session);
-  const ticks = now === null ? [] : requestsOfHits(now, own.map(({ number }) => number));
+  const found = answer?.found ?? [];
+  const ticks = now === null ? [] : requestsOfHits(now, found.map(({ number }) => number));
   hits.value = ticks;
-  says.textContent = foundText(answer, own.length, ticks.length);
-  const rowOf = (/** @type {SearchHit} */ hit) =>
-    hitRow(hit, query, now !== null && hit.session === now.session ? now : null, request);
-  list.replaceChildren(...found.slice(0, HITS_AT_ONCE).map(rowOf));
-  showMoreHits(list, found.slice(HITS_AT_ONCE), rowOf);
+  list.replaceChildren();
+  if (answer === null) return;
+  says.textContent = matchesText(answer, now === null, ticks.length);
+  for (const [session, group] of grouped(found, (hit) => hit.session)) {
+    const rows = group.map((hit) => hitRow(hit, answer.query, now, cursor.value));
+    if (now === null) list.append(groupHead(session, rows.length));
+    list.append(h('ol', { class: 'hit-list' }, rows));
+  }
 }
 
 /**
- * @param {HTMLElement} list
- * @param {SearchHit[]} rest
- * @param {(hit: SearchHit) => HTMLElement} rowOf
+ * @param {string} session
+ * @param {number} count
  */
-function showMoreHits(list, rest, rowOf) {
-  if (rest.length === 0) return;
-  const row = h('li', null, h('button', {
-    type: 'button',
-    text: `Show ${counted(rest.length, 'more hit')}`,
-    on: { click: () => row.replaceWith(...rest.map(rowOf)) },
-  }));
-  list.append(row);
+function groupHead(session, count) {
+  const label = shownText(labelOf(session, sessions.value));
+  return h('h2', { class: 'hit-session' },
+    h('a', { href: linkTo({ session, screen: 'session' }), title: shownText(session), text: label }),
+    h('span', { class: 'muted', text: counted(count, 'message') }));
 }
 
-/** @param {Answer} answer @param {number} own @param {number} ticks */
-function foundText({ found, everywhere, query }, own, ticks) {
-  if (found.length === 0) return `Nothing holds “${query}”${everywhere ? ' in any session' : ' in this session'}.`;
-  const where = everywhere ? ` in ${counted(new Set(found.map(({ session }) => session)).size, 'session')}` : '';
-  const marked = own === 0 || ticks === 0 ? '' : `; marked on the river at ${counted(ticks, 'request')}`;
-  return `${counted(found.length, 'message')}${where}${marked}.`;
+/**
+ * @param {Answer} answer
+ * @param {boolean} everywhere
+ * @param {number} ticks
+ */
+function matchesText({ found, total, query }, everywhere, ticks) {
+  if (total === 0) return `Nothing holds “${query}”${everywhere ? ' in any session' : ' in this session'}.`;
+  const where = everywhere ? `, in ${counted(new Set(found.map(({ session }) => session)).size, 'session')}` : '';
+  const marked = ticks === 0 ? '' : `; marked on the river at ${counted(ticks, 'request')}`;
+  const shown = found.length < total ? `The best ${countText(found.length)} of ` : '';
+  return `${shown}${counted(total, 'message')}${where}${marked}.`;
 }

@@ -1,32 +1,95 @@
 /**
- * The rows of the list of sessions: newest first, forks and subagents under where they began.
+ * The rows of the list of sessions: which ones, in which order, and how a session is called.
+ *
+ * The order and the filters are words in the address, such as `lost from-2026-11-01 cost-down`.
  */
 
 /** @typedef {import('../source/source.js').SessionRow} SessionRow */
 /** @typedef {{row: SessionRow, depth: number, matches: boolean}} ListedSession */
-/** @typedef {{text: string, compactions: boolean, lost: boolean}} SessionFilter */
+/** @typedef {'title' | 'project' | 'model' | 'tokens' | 'cost' | 'last'} SessionColumn */
+
+/** `from` and `to` are days (UTC) of the last use, '' where there is no limit.
+ * @typedef {{text: string, compactions: boolean, lost: boolean, from: string, to: string,
+ *   column: SessionColumn, down: boolean}} ListOptions
+ */
+
+/** @type {Readonly<Record<SessionColumn, (row: SessionRow) => string | number | null>>} */
+const SORT_VALUES = {
+  title: (row) => titleOf(row).toLowerCase(),
+  project: (row) => row.project,
+  model: (row) => row.model,
+  tokens: (row) => row.tokens,
+  cost: (row) => row.cost,
+  last: (row) => row.last,
+};
+
+const ORDER_WORD = /^(title|project|model|tokens|cost|last)-(up|down)$/;
+
+/** @param {{query: string, tab: string}} address @returns {ListOptions} */
+export function listOptions({ query, tab }) {
+  const words = tab.split(' ');
+  const day = (/** @type {string} */ edge) =>
+    words.find((word) => word.startsWith(edge))?.slice(edge.length) ?? '';
+  const order = words.map((word) => ORDER_WORD.exec(word)).find((found) => found !== null);
+  return {
+    text: query,
+    compactions: words.includes('compactions'),
+    lost: words.includes('lost'),
+    from: day('from-'),
+    to: day('to-'),
+    column: /** @type {SessionColumn} */ (order?.[1] ?? 'last'),
+    down: order?.[2] !== 'up',
+  };
+}
 
 /**
- * The sessions that a filter lets through, and above each, to say where it began, its origins.
+ * The words of the address with another order: a second click on a column turns it around, the first
+ * shows the largest figures, the latest use and the first letters.
+ * @param {string} tab
+ * @param {SessionColumn} column
+ */
+export function tabOrderedBy(tab, column) {
+  const now = listOptions({ query: '', tab });
+  const isText = column === 'title' || column === 'project' || column === 'model';
+  const down = now.column === column ? !now.down : !isText;
+  return tabWith(tab, ORDER_WORD, `${column}-${down ? 'down' : 'up'}`);
+}
+
+/**
+ * The words of the address with `word` in the place of those that `instead` finds; '' adds none.
+ * @param {string} tab
+ * @param {RegExp} instead
+ * @param {string} word
+ */
+export function tabWith(tab, instead, word) {
+  return [...tab.split(' ').filter((one) => !instead.test(one)), word].filter(Boolean).join(' ');
+}
+
+/**
+ * The sessions that the options let through. In the order of use forks and subagents are under where
+ * they began, and an origin is there for what it leads to; any other order is flat.
  * @param {readonly SessionRow[]} rows
- * @param {SessionFilter} filter
- * @param {(session: string) => number | null} lostIn words out of view, null while not known
+ * @param {ListOptions} options
+ * @param {Readonly<Record<string, number>>} lost words out of view, by session
  * @returns {ListedSession[]}
  */
-export function listedSessions(rows, filter, lostIn) {
+export function listedSessions(rows, options, lost) {
+  const matches = matcher(options, lost);
+  const compare = comparison(options);
+  if (options.column === 'last') return listedAsTree([...rows].sort(compare), matches);
+  return rows.filter(matches).sort(compare).map((row) => ({ row, depth: 0, matches: true }));
+}
+
+/**
+ * @param {readonly SessionRow[]} rows in the order of those that began nowhere else
+ * @param {(row: SessionRow) => boolean} matches
+ */
+function listedAsTree(rows, matches) {
   const known = new Set(rows.map((row) => row.session));
-  /** @type {Map<string | null, SessionRow[]>} */
-  const under = new Map();
-  for (const row of rows) {
+  const under = grouped(rows, (row) => {
     const origin = originOf(row);
-    const key = origin !== null && known.has(origin) ? origin : null;
-    const siblings = under.get(key);
-    if (siblings === undefined) under.set(key, [row]);
-    else siblings.push(row);
-  }
-  const matches = matcher(filter, lostIn);
-  /** @type {ListedSession[]} */
-  const listed = [];
+    return origin !== null && known.has(origin) ? origin : '';
+  });
   const placed = new Set();
   /**
    * @param {SessionRow} row
@@ -42,13 +105,58 @@ export function listedSessions(rows, filter, lostIn) {
     const self = { row, depth, matches: matches(row) };
     return self.matches || below.length > 0 ? [self, ...below] : [];
   }
-  const roots = under.get(null) ?? [];
-  for (const row of roots.sort((a, b) => timeOf(b.last) - timeOf(a.last))) {
-    listed.push(...branch(row, 0));
-  }
   // Sessions that are one another's origin hang on no root, and must not be missing.
-  for (const row of rows) if (!placed.has(row.session)) listed.push(...branch(row, 0));
-  return listed;
+  return [...(under.get('') ?? []), ...rows].flatMap((row) => branch(row, 0));
+}
+
+/**
+ * The items by a key of each, in the order in which the keys come.
+ * @template T
+ * @param {readonly T[]} items
+ * @param {(item: T) => string} keyOf
+ * @returns {Map<string, T[]>}
+ */
+export function grouped(items, keyOf) {
+  const groups = new Map();
+  for (const item of items) {
+    const key = keyOf(item);
+    if (!groups.get(key)?.push(item)) groups.set(key, [item]);
+  }
+  return groups;
+}
+
+/**
+ * What is not known comes last in either direction.
+ * @param {ListOptions} options
+ * @returns {(a: SessionRow, b: SessionRow) => number}
+ */
+function comparison({ column, down }) {
+  const value = SORT_VALUES[column];
+  return (one, other) => {
+    const [a, b] = [value(one), value(other)];
+    if (a === b) return 0;
+    if (a === null || b === null) return a === null ? 1 : -1;
+    return a < b === down ? 1 : -1;
+  };
+}
+
+/**
+ * @param {ListOptions} options
+ * @param {Readonly<Record<string, number>>} lost
+ * @returns {(row: SessionRow) => boolean}
+ */
+function matcher({ text, compactions, lost: onlyLost, from, to }, lost) {
+  const words = text.toLowerCase().split(/\s+/).filter((word) => word !== '');
+  return (row) => {
+    if (compactions && row.compactions === 0) return false;
+    if (onlyLost && !lost[row.session]) return false;
+    const day = (row.last ?? '').slice(0, 10);
+    if (from !== '' && day < from) return false;
+    if (to !== '' && (day === '' || day > to)) return false;
+    const texts = [row.title, row.project, row.model, row.session, row.format, knownAs(row)];
+    const searched = texts.join(' ').toLowerCase();
+    return words.every((word) => searched.includes(word));
+  };
 }
 
 /**
@@ -57,6 +165,30 @@ export function listedSessions(rows, filter, lostIn) {
  */
 export function originOf(row) {
   return row.parent ?? row.belongs_to;
+}
+
+/** @param {SessionRow} row @returns {string} */
+export function titleOf(row) {
+  return row.title ?? row.session;
+}
+
+/** Whether a name was made by a program: a person does not look for it, nor read it. */
+const MADE_NAME = /[0-9a-f]{8}-[0-9a-f]{4}-|[0-9a-f]{16}/i;
+
+/** Whether a person may know the session by its name. @param {string} session */
+export function isReadable(session) {
+  return !MADE_NAME.test(session);
+}
+
+/**
+ * A session in a few words: by its title where its name says nothing.
+ * @param {string} session
+ * @param {readonly SessionRow[] | null} rows
+ * @returns {string}
+ */
+export function labelOf(session, rows) {
+  if (isReadable(session)) return session;
+  return rows?.find((row) => row.session === session)?.title ?? session;
 }
 
 /** @param {string | null} iso @returns {number} ms since 1970, 0 without a time */
@@ -70,19 +202,4 @@ export function knownAs({ requests, observed, reconstructed }) {
   if (reconstructed === requests) return 'reconstructed';
   if (observed === requests) return 'observed';
   return reconstructed + observed === 0 ? 'prepared' : 'mixed';
-}
-
-/**
- * @param {SessionFilter} filter
- * @param {(session: string) => number | null} lostIn
- * @returns {(row: SessionRow) => boolean}
- */
-function matcher({ text, compactions, lost }, lostIn) {
-  const words = text.toLowerCase().split(/\s+/).filter((word) => word !== '');
-  return (row) => {
-    if (compactions && row.compactions === 0) return false;
-    if (lost && (lostIn(row.session) ?? 0) === 0) return false;
-    const searched = `${row.session} ${row.format ?? 'eventctx'} ${knownAs(row)}`.toLowerCase();
-    return words.every((word) => searched.includes(word));
-  };
 }

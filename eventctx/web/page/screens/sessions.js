@@ -1,48 +1,48 @@
 /**
- * `<ctx-sessions>`: every session of the store, with what one looks for: how long it is, how often
- * it was compacted, and whether a person's words are out of view.
+ * `<ctx-sessions>`: every session of the store, with what one looks for: what it was about, where,
+ * with which model, how large it is, what it cost, and whether a person's words are out of view.
  */
 
 import { define, h } from '../core/element.js';
 import { icon } from '../parts/icons.js';
-import { agoText, counted, countText, utcText } from '../parts/numbers.js';
-import { sparkline } from '../parts/sparkline.js';
+import { agoText, costText, counted, countText, shortTokens, tokensText, utcText } from '../parts/numbers.js';
 import { shownText } from '../parts/text.js';
 import {} from '../parts/virtual-list.js';
 import { go, linkTo, place } from '../core/place.js';
 import { computed, signal } from '../core/signals.js';
-import { loadSessions, older, sessions, source } from '../core/state.js';
-import { knownAs, listedSessions, originOf, timeOf } from './session-rows.js';
+import { listing, loadSessions, sessions, source } from '../core/state.js';
+import {
+  isReadable, knownAs, listedSessions, listOptions, originOf, tabOrderedBy, tabWith, timeOf, titleOf,
+} from './session-rows.js';
 
 /** @typedef {import('../source/source.js').SessionRow} SessionRow */
-/** @typedef {import('../source/source.js').Sparkline} Sparkline */
 /** @typedef {import('./session-rows.js').ListedSession} ListedSession */
+/** @typedef {import('./session-rows.js').SessionColumn} SessionColumn */
 /** @typedef {import('../core/element.js').Host} Host */
 
-const ROW_HEIGHT = 52;
+const ROW_HEIGHT = 56;
 const REFRESH_MS = 5000;
-/** A session whose last record is younger is taken for one that runs. */
-const RUNNING_MS = 90_000;
 
-/** Sizes and lost words by session, as far as they are known. @type {import('../core/signals.js').Signal<Record<string, Sparkline>>} */
-const sparklines = signal(/** @type {Record<string, Sparkline>} */ ({}));
+/** @type {readonly (readonly [SessionColumn, string])[]} */
+const COLUMNS = [
+  ['title', 'Title'],
+  ['project', 'Project'],
+  ['model', 'Model'],
+  ['tokens', 'Tokens'],
+  ['cost', 'Cost'],
+  ['last', 'Last used'],
+];
 
-/** Which filters are on is in the address, as all of the place. */
-const filters = computed(() => {
-  const on = place.value.tab.split(',');
-  return {
-    text: place.value.query,
-    compactions: on.includes('compactions'),
-    lost: on.includes('lost'),
-  };
-});
+/** A person's messages that are out of view, by session, as far as it is known. */
+const lost = signal(/** @type {Record<string, number>} */ ({}));
 
-const listed = computed(() =>
-  listedSessions(sessions.value ?? [], filters.value, (name) => sparklines.value[name]?.lost ?? null),
-);
+const options = computed(() => listOptions(place.value));
+
+const listed = computed(() => listedSessions(sessions.value ?? [], options.value, lost.value));
 
 define('ctx-sessions', (host) => {
-  const list = h('ctx-virtual-list', { class: 'sessions-list', 'aria-label': 'Sessions' });
+  const list = h('ctx-virtual-list', { class: 'sessions-list', role: 'rowgroup' });
+  const table = h('div', { class: 'sessions-table', role: 'table', 'aria-label': 'Sessions' }, columnHeads(host), list);
   const body = h('div', { class: 'sessions-body' });
   host.replaceChildren(
     h('div', { class: 'sessions-top' }, h('h1', { text: 'Sessions' }), filterBar(host)),
@@ -50,193 +50,196 @@ define('ctx-sessions', (host) => {
   );
   host.effect(() => {
     if (sessions.value === null) {
-      body.replaceChildren(h('p', { class: 'loading', text: 'Reading the sessions …' }));
+      body.replaceChildren(h('p', { class: 'loading', role: 'status', text: progressText() }));
     } else if (sessions.value.length === 0) {
       body.replaceChildren(emptyStore());
     } else if (listed.value.length === 0) {
       body.replaceChildren(nothingFound());
     } else {
-      if (!list.isConnected) body.replaceChildren(columnNames(), list);
+      if (!table.isConnected) body.replaceChildren(table);
+      table.setAttribute('aria-rowcount', String(listed.value.length + 1));
       showRows(/** @type {import('../parts/virtual-list.js').VirtualList} */ (list));
     }
   });
   host.effect(() => {
-    if (sessions.value !== null) void loadSparklines();
+    if (sessions.value !== null) void lookForLostWords(host);
   });
   return keepFresh();
 });
 
+function progressText() {
+  const { read, sessions: all } = listing.value;
+  return all === 0 ? 'Reading the sessions …' : `Reading ${countText(read)} of ${counted(all, 'session')} …`;
+}
+
 /** @param {import('../parts/virtual-list.js').VirtualList} list */
 function showRows(list) {
   const rows = listed.value;
-  const known = sparklines.value;
+  const known = lost.value;
   const now = Date.now();
   list.rows = {
     count: rows.length,
     key: (at) => rows[at]?.row.session ?? '',
-    look: (at) => lookOf(rows[at], known, now),
+    look: (at) => {
+      const { row, depth, matches } = /** @type {ListedSession} */ (rows[at]);
+      return [row.records, depth, matches, row.live, agoText(timeOf(row.last), now), known[row.session]].join(' ');
+    },
     height: () => ROW_HEIGHT,
     render: (at) => sessionRow(/** @type {ListedSession} */ (rows[at]), known, now),
   };
 }
 
 /**
- * @param {ListedSession | undefined} listedRow
- * @param {Record<string, Sparkline>} known
- * @param {number} now
- */
-function lookOf(listedRow, known, now) {
-  if (listedRow === undefined) return '';
-  const { row, depth, matches } = listedRow;
-  const spark = known[row.session];
-  const ago = row.last === null ? '' : agoText(timeOf(row.last), now);
-  return [row.records, depth, matches, ago, spark?.lost, spark?.totals.length].join(' ');
-}
-
-/**
  * @param {ListedSession} listedRow
- * @param {Record<string, Sparkline>} known
+ * @param {Record<string, number>} known
  * @param {number} now
  */
 function sessionRow({ row, depth, matches }, known, now) {
-  const spark = known[row.session];
-  return h(
-    'a',
-    {
-      class: `listed-row${matches ? '' : ' is-context'}`,
-      href: linkTo({ session: row.session, screen: 'session' }),
-      'data-row-focus': true,
-      vars: { '--depth': String(Math.min(depth, 6)) },
-    },
-    nameCell(row, depth, spark?.lost ?? 0),
-    h('span', { class: 'listed-source' }, sourceName(row), knownNote(row)),
-    countCell('turns', row.turns, 'turn'),
-    countCell('requests', row.requests, 'request'),
-    countCell('compactions', row.compactions, 'compaction'),
-    h('span', { class: 'listed-spark' }, spark ? sparkline(spark.totals) : null),
-    lastCell(row, now),
-  );
-}
-
-/**
- * @param {SessionRow} row
- * @param {number} depth
- * @param {number} lost
- */
-function nameCell(row, depth, lost) {
-  const origin = originOf(row);
-  const part = row.link === 'branch' ? 'branch' : row.link === 'transcript' ? 'lines' : 'subagent';
-  const relation = row.parent !== null ? 'fork' : part;
-  const whence = row.parent !== null && row.forked_at !== null ? ` at @${row.forked_at}` : '';
-  return h(
-    'span',
-    { class: 'listed-name' },
-    origin === null ? null : icon('origin'),
-    h('span', { class: 'listed-title', text: shownText(shortName(row, depth)), title: shownText(row.session) }),
-    origin === null
-      ? null
-      : h('span', { class: 'badge', text: `${relation}${depth > 0 ? '' : ` of ${shownText(origin)}`}${whence}` }),
-    lost === 0 ? null : lostBadge(lost),
-  );
-}
-
-/** @param {number} lost */
-function lostBadge(lost) {
-  const title = `${counted(lost, 'message')} of a person not in view at the end`;
-  return h('span', { class: 'badge warn', title }, icon('warning'), ` ${countText(lost)} lost`);
-}
-
-/**
- * A subagent's name begins with its origin's, which is above it.
- * @param {SessionRow} row
- * @param {number} depth
- */
-function shortName(row, depth) {
-  const origin = row.belongs_to;
-  if (depth === 0 || origin === null || !row.session.startsWith(`${origin}.`)) return row.session;
-  return row.session.slice(origin.length + 1);
-}
-
-/** @param {SessionRow} row */
-function sourceName(row) {
-  return h('span', { text: row.format ?? 'eventctx' });
-}
-
-/** @param {SessionRow} row */
-function knownNote(row) {
-  const known = knownAs(row);
-  return known === '' ? null : h('span', { class: 'muted', text: known });
-}
-
-/**
- * @param {string} name
- * @param {number} count
- * @param {string} noun
- */
-function countCell(name, count, noun) {
-  const unit = count === 1 ? noun : `${noun}s`;
-  return h(
-    'span',
-    { class: `number listed-${name}${count === 0 ? ' is-none' : ''}` },
-    countText(count),
-    h('span', { class: 'listed-unit', text: ` ${unit}` }),
-  );
-}
-
-/**
- * @param {SessionRow} row
- * @param {number} now
- */
-function lastCell(row, now) {
-  if (row.last === null) return h('span', { class: 'listed-last muted', text: 'no time' });
-  const ms = timeOf(row.last);
-  const runs = source.can.live && Math.abs(now - ms) < RUNNING_MS;
-  return h(
-    'span',
-    { class: 'listed-last', title: utcText(ms) },
-    h('span', { text: agoText(ms, now) }),
-    runs ? h('span', { class: 'badge good' }, icon('live'), ' live') : null,
-  );
-}
-
-function columnNames() {
-  const names = ['Name', 'Source', 'Turns', 'Requests', 'Compactions', 'Tokens', 'Last record'];
-  const classes = ['name', 'source', 'turns', 'requests', 'compactions', 'spark', 'last'];
+  const { project, model, tokens, tokens_estimated: estimated } = row;
   return h(
     'div',
-    { class: 'listed-row listed-columns', 'aria-hidden': 'true' },
-    names.map((name, at) => h('span', { class: `listed-${classes[at]}`, text: name })),
+    {
+      class: `listed-row${matches ? '' : ' is-context'}`,
+      role: 'presentation',
+      vars: { '--depth': String(Math.min(depth, 6)) },
+    },
+    titleCell(row, known[row.session] ?? 0),
+    cell('project', folderOf(project ?? ''), project),
+    cell('model', (model ?? '').replace(/^.*\/|[-@](\d{8}|\d{4}-\d\d-\d\d)$/g, ''), model),
+    cell('tokens', tokens === null ? '' : shortTokens(tokens, estimated), tokens === null ? null : `${tokensText(tokens, estimated)} tokens in the last request`),
+    costCell(row),
+    cell('last', row.last === null ? '' : agoText(timeOf(row.last), now), row.last === null ? null : utcText(timeOf(row.last))),
   );
+}
+
+/**
+ * @param {SessionColumn} column
+ * @param {string} text
+ * @param {string | null} title
+ */
+function cell(column, text, title) {
+  return h('span', { class: `listed-${column}`, role: 'cell', title: title === null ? null : shownText(title), text: shownText(text) });
+}
+
+/** The last part of a path, of whichever system. @param {string} project */
+function folderOf(project) {
+  return project.split(/[\\/]/).findLast((part) => part !== '') ?? '';
+}
+
+/** @param {SessionRow} row */
+function costCell({ cost, unpriced }) {
+  const lacks = unpriced === 0 ? '' : `, without ${counted(unpriced, 'call')} of models that have no price`;
+  return cell('cost', cost === null ? '' : `${unpriced === 0 ? '' : '≥ '}${costText(cost)}`, cost === null ? null : `At list prices${lacks}`);
+}
+
+/**
+ * @param {SessionRow} row
+ * @param {number} out messages of a person that are out of view
+ */
+function titleCell(row, out) {
+  return h(
+    'span',
+    { class: 'listed-title', role: 'cell' },
+    h(
+      'a',
+      { href: linkTo({ session: row.session, screen: 'session' }), title: shownText(row.session), 'data-row-focus': true },
+      h('span', { class: 'listed-name', text: shownText(titleOf(row)) }),
+      ' ',
+      h('span', { class: 'listed-facts', text: shownText(factsOfSession(row)) }),
+    ),
+    row.live ? h('span', { class: 'badge good' }, icon('live'), ' live') : null,
+    out === 0 ? null : h(
+      'span',
+      { class: 'badge warn', title: `${counted(out, 'message')} of a person not in view at the end` },
+      icon('warning'),
+      ` ${countText(out)} lost`,
+    ),
+  );
+}
+
+/** What else is worth knowing of a session, in a line. @param {SessionRow} row */
+function factsOfSession(row) {
+  const part = row.link === 'branch' ? 'branch' : row.link === 'transcript' ? 'lines' : 'subagent';
+  const whence = row.forked_at === null ? '' : ` at @${row.forked_at}`;
+  const origin = originOf(row);
+  const of = origin !== null && isReadable(origin) ? ` of ${origin}` : '';
+  return [
+    row.title !== null && isReadable(row.session) ? row.session : '',
+    origin === null ? '' : row.parent !== null ? `fork${of}${whence}` : `${part}${of}`,
+    row.format ?? 'eventctx',
+    knownAs(row),
+    row.compactions === 0 ? '' : counted(row.compactions, 'compaction'),
+  ].filter((fact) => fact !== '').join(' · ');
+}
+
+/** @param {Host} host */
+function columnHeads(host) {
+  const heads = COLUMNS.map(([column, name]) => {
+    const head = h(
+      'span',
+      { class: `listed-${column}`, role: 'columnheader' },
+      h('button', { type: 'button', text: name, on: { click: () => go({ tab: tabOrderedBy(place.peek().tab, column) }, { replace: true }) } }),
+    );
+    host.effect(() => {
+      const { column: by, down } = options.value;
+      head.setAttribute('aria-sort', by !== column ? 'none' : down ? 'descending' : 'ascending');
+    });
+    return head;
+  });
+  return h('div', { role: 'rowgroup' }, h('div', { class: 'listed-row listed-columns', role: 'row', 'aria-rowindex': 1 }, heads));
 }
 
 /** @param {Host} host */
 function filterBar(host) {
   const text = h('input', {
     type: 'search',
-    placeholder: 'Filter by name or source',
-    'aria-label': 'Filter by name or source',
+    placeholder: 'Title, project or model',
+    'aria-label': 'Filter by title, project or model',
     on: { input: () => go({ query: text.value }, { replace: true }) },
   });
-  host.effect(() => {
-    if (text.value !== place.value.query) text.value = place.value.query;
-  });
   const found = h('span', { class: 'muted', role: 'status' });
+  const search = h('a', { title: 'Search all sessions (/)', 'aria-keyshortcuts': '/', text: 'Search messages' });
   host.effect(() => {
-    const all = sessions.value?.length ?? 0;
-    const shown = listed.value.filter((one) => one.matches).length;
-    const before = older.value === 0 ? '' : `, and ${countText(older.value)} older that are not listed`;
-    found.textContent =
-      (shown === all ? counted(all, 'session') : `${countText(shown)} of ${counted(all, 'session')}`) +
-      before;
+    if (text.value !== options.value.text) text.value = options.value.text;
+    search.setAttribute('href', linkTo({ screen: 'search' }));
+    found.textContent = sessions.value === null ? '' : foundText(sessions.value.length);
   });
   return h(
     'div',
     { class: 'sessions-filters', role: 'search', 'aria-label': 'Sessions' },
     text,
+    filterDay(host, 'from', 'From'),
+    filterDay(host, 'to', 'to'),
     filterBox(host, 'compactions', 'Has compactions'),
     filterBox(host, 'lost', 'Has lost words'),
+    search,
     found,
   );
+}
+
+/** @param {number} all */
+function foundText(all) {
+  const shown = listed.value.filter((one) => one.matches).length;
+  const looked = Object.keys(lost.value).length;
+  const { older } = listing.value;
+  return [
+    shown === all ? counted(all, 'session') : `${countText(shown)} of ${counted(all, 'session')}`,
+    options.value.lost && looked < all ? `, ${countText(looked)} looked through for lost words` : '',
+    older === 0 ? '' : `, and ${countText(older)} older that are not listed`,
+  ].join('');
+}
+
+/**
+ * @param {Host} host
+ * @param {'from' | 'to'} edge
+ * @param {string} label
+ */
+function filterDay(host, edge, label) {
+  const day = h('input', { type: 'date', on: { change: () => setWord(new RegExp(`^${edge}-`), day.value && `${edge}-${day.value}`) } });
+  host.effect(() => {
+    day.value = options.value[edge];
+  });
+  return h('label', null, label, day);
 }
 
 /**
@@ -245,42 +248,36 @@ function filterBar(host) {
  * @param {string} label
  */
 function filterBox(host, name, label) {
-  const box = h('input', { type: 'checkbox', on: { change: toggle } });
+  const box = h('input', { type: 'checkbox', on: { change: () => setWord(new RegExp(`^${name}$`), box.checked ? name : '') } });
   host.effect(() => {
-    box.checked = filters.value[name];
+    box.checked = options.value[name];
   });
-  function toggle() {
-    const on = place.peek().tab.split(',').filter((one) => one !== '' && one !== name);
-    go({ tab: (box.checked ? [...on, name] : on).join(',') }, { replace: true });
-  }
   return h('label', null, box, label);
 }
 
+/**
+ * @param {RegExp} instead
+ * @param {string} word
+ */
+function setWord(instead, word) {
+  go({ tab: tabWith(place.peek().tab, instead, word) }, { replace: true });
+}
+
 function nothingFound() {
+  const { text } = options.peek();
+  // An older session is opened by its name.
+  const older = listing.peek().older === 0 || text === '' ? null : h('p', null, h('a', {
+    href: linkTo({ session: text, screen: 'session' }),
+    text: `Open the session named ${shownText(text)}`,
+  }));
   return h(
     'section',
     { class: 'message-box' },
     h('h2', { text: 'No session like that' }),
     h('p', { text: 'Nothing in the list matches these filters.' }),
-    older.peek() === 0 ? null : namedSession(filters.peek().text),
-    h(
-      'p',
-      null,
-      h('button', {
-        type: 'button',
-        text: 'Show all sessions',
-        on: { click: () => go({ query: '', tab: '' }) },
-      }),
-    ),
+    older,
+    h('p', null, h('button', { type: 'button', text: 'Show all sessions', on: { click: () => go({ query: '', tab: '' }) } })),
   );
-}
-
-/**
- * An older session is opened by its name.
- * @param {string} name
- */
-function namedSession(name) {
-  return h('p', null, h('a', { href: linkTo({ session: name, screen: 'session' }), text: `Open the session named ${shownText(name)}` }));
 }
 
 function emptyStore() {
@@ -293,10 +290,23 @@ function emptyStore() {
   );
 }
 
-async function loadSparklines() {
-  // Without them the list says all the rest; the next reading may bring them.
-  const loaded = await source.sparklines().catch(() => undefined);
-  if (loaded !== undefined) sparklines.value = loaded;
+let isLooking = false;
+
+/** Asks until every session was looked through: each answer takes a while. @param {Host} host */
+async function lookForLostWords(host) {
+  if (isLooking) return;
+  isLooking = true;
+  try {
+    for (let before = -1, looked = 0; host.isConnected && looked > before; ) {
+      before = looked;
+      lost.value = await source.lost();
+      looked = Object.keys(lost.peek()).length;
+    }
+  } catch {
+    // Without them the list says all the rest; the next reading may bring them.
+  } finally {
+    isLooking = false;
+  }
 }
 
 /** Reads the list again while it is looked at. */

@@ -4,11 +4,11 @@ import { h } from '../core/element.js';
 import { standingMark } from '../parts/standing.js';
 import { firstLine } from '../parts/text.js';
 import { linkTo } from '../core/place.js';
+import { wordsOfQuery } from '../source/searching.js';
 import { firstRequestWith } from './hits-in-requests.js';
-import { hitPieces } from './text-search.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
-/** @typedef {import('./text-search.js').SearchHit} SearchHit */
+/** A hit as `eventctx search --json` has it. @typedef {Record<string, any>} SearchHit */
 
 /** @type {Readonly<Record<string, string>>} */
 const ROLE_WORDS = { user: 'user', assistant: 'model', tool: 'tool result', system: 'system' };
@@ -30,7 +30,7 @@ export function hitRow(hit, query, timeline, request) {
     h('p', { class: 'hit-head' },
       h('a', {
         href: linkTo({ session: hit.session, screen: 'session', message: hit.number, at: placeOfHit(timeline, request, standing, first) }),
-        text: timeline === null ? `${hit.session} #${hit.number}` : `#${hit.number}`,
+        text: `#${hit.number}`,
       }),
       h('span', { class: 'muted', text: whoText(hit, timeline) }),
       standing === null ? null : standingMark(standing.what),
@@ -58,6 +58,28 @@ function whoText(hit, timeline) {
   const turn = timeline?.messages.turn[hit.number] ?? -1;
   const when = String(hit.time ?? '').slice(0, 16).replace('T', ' ');
   const kind = timeline?.messages.kind[hit.number];
-  const who = kind === undefined ? (ROLE_WORDS[hit.role] ?? hit.role) : KIND_OF_HIT[kind];
+  const who = kind === undefined ? roleWord(hit) : KIND_OF_HIT[kind];
   return [who, turn > 0 ? `turn ${turn}` : '', when === '' ? '' : `${when} UTC`].filter(Boolean).join(' · ');
+}
+
+/** Anthropic's results are in the user's role. @param {SearchHit} hit @returns {string} */
+function roleWord({ role, message }) {
+  const parts = Array.isArray(message?.content) ? message.content : [];
+  const isResult = parts.some((/** @type {any} */ part) => part?.type === 'tool_result');
+  return ROLE_WORDS[isResult ? 'tool' : role] ?? role;
+}
+
+/**
+ * A text in pieces, of which those that a query asks for are marked: joined, they are the text.
+ *
+ * @param {string} query
+ * @param {string} text
+ * @returns {{text: string, hit: boolean}[]}
+ */
+export function hitPieces(query, text) {
+  const words = wordsOfQuery(query).map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
+  if (words.length === 0) return [{ text, hit: false }];
+  // The longest first: of two that begin alike the whole one is marked.
+  const pattern = new RegExp(`(${words.sort((a, b) => b.length - a.length).join('|')})`, 'iu');
+  return text.split(pattern).map((piece, at) => ({ text: piece, hit: at % 2 === 1 })).filter((piece) => piece.text !== '');
 }

@@ -14,7 +14,7 @@ import { foundIn, wordsOfQuery } from './searching.js';
 /** @typedef {import('./source.js').BodyAddress} BodyAddress */
 /** @typedef {import('./source.js').StoredMessage} StoredMessage */
 /** @typedef {import('./source.js').RenderedTexts} RenderedTexts */
-/** @typedef {{body: StoredMessage, texts: RenderedTexts}} HeldBody */
+/** @typedef {{body: StoredMessage, demands: string[], texts: RenderedTexts}} HeldBody */
 /** @typedef {{version: string, reveal: boolean, structure: boolean}} AboutFile */
 
 /** Blocks that stay decoded. Each holds about 2 MB of text, unless one message is longer. */
@@ -50,10 +50,11 @@ export function embeddedSource() {
       writable: false,
     }),
     sessions: async () => [(await opened).row],
-    older: async () => 0,
-    sparklines: async () => {
+    listed: async () => ({ read: 1, sessions: 1, older: 0 }),
+    lost: async () => {
       const { timeline } = await opened;
-      return { [timeline.session]: sparklineOf(timeline) };
+      const { count } = timeline.requests;
+      return { [timeline.session]: count === 0 ? 0 : timeline.wordsOutOfView(count - 1).length };
     },
     timeline: async (name) => {
       const { timeline } = await opened;
@@ -62,6 +63,8 @@ export function embeddedSource() {
     },
     follow: () => () => {},
     bodies,
+    demands: (_name, addresses) =>
+      Promise.all(addresses.map(async (address) => (await blocks.find(address))?.demands ?? [])),
     rendered: (_name, addresses) =>
       Promise.all(addresses.map(async (address) => (await blocks.find(address))?.texts ?? [])),
     answer: async () => {
@@ -78,20 +81,6 @@ async function openFile() {
   const timeline = Timeline.from(whole);
   if (place.peek().session === null) go({ session: timeline.session }, { replace: true });
   return { timeline, row: sessionRowOf(whole), leftOut: leftOutMessages(whole, timeline) };
-}
-
-/**
- * At most 40 figures, the largest of each stretch, as the server gives them.
- * @param {Timeline} loaded
- */
-function sparklineOf(loaded) {
-  const { count, total } = loaded.requests;
-  const stretches = Math.min(count, 40);
-  const totals = Array.from({ length: stretches }, (_, at) => {
-    const [start, stop] = [at, at + 1].map((edge) => Math.floor((count * edge) / stretches));
-    return Math.max(...total.slice(start, stop));
-  });
-  return { totals, lost: count === 0 ? 0 : loaded.wordsOutOfView(count - 1).length };
 }
 
 /** @param {string} id */
@@ -158,9 +147,10 @@ function isBehind(one, other) {
  * @returns {Promise<Map<string, HeldBody>>}
  */
 async function decodedBlock(element) {
-  /** @type {[number, number, StoredMessage, RenderedTexts | undefined][]} */
+  /** @type {[number, number, StoredMessage, string[] | undefined, RenderedTexts | undefined][]} */
   const rows = await unpacked(element?.textContent ?? '');
-  return new Map(rows.map(([position, index, body, texts = []]) => [`${position}.${index}`, { body, texts }]));
+  return new Map(rows.map(([position, index, body, demands = [], texts = []]) =>
+    [`${position}.${index}`, { body, demands, texts }]));
 }
 
 /**
@@ -232,35 +222,20 @@ async function searched(query, timeline, blocks) {
   // Messages with all words are found; where there are none, messages with any of them.
   const most = Math.max(0, ...found.map((one) => one.score));
   const all = found.filter((one) => most < words.length || one.score === words.length);
-  return all.sort((one, other) => other.score - one.score).slice(0, MOST_FOUND);
+  all.sort((one, other) => other.score - one.score);
+  return { found: all.slice(0, MOST_FOUND), total: all.length };
 }
 
 /**
- * The session's row, as a list of sessions has it.
+ * The session's row in a list of one, which leads back to it.
  * @param {any} whole
  * @returns {SessionRow}
  */
-function sessionRowOf(whole) {
-  const known = (/** @type {string} */ name) =>
-    whole.requests.known.filter((/** @type {number} */ one) => whole.legends.known[one] === name).length;
-  const times = [...whole.messages.time, ...whole.requests.time].filter((one) => one > 0);
-  const iso = (/** @type {number | undefined} */ time) => (time ? new Date(time).toISOString() : null);
-  const parent = whole.links.find((/** @type {any} */ one) => one.relation === 'parent');
+function sessionRowOf({ session, records, parent, source_format: format, compactions }) {
+  const unknown = { title: null, project: null, model: null, tokens: null, cost: null, started: null, last: null };
   return {
-    session: whole.session,
-    records: whole.records,
-    messages: whole.messages.position.length,
-    turns: whole.turns.length,
-    requests: whole.requests.position.length,
-    observed: known('observed'),
-    reconstructed: known('reconstructed'),
-    compactions: whole.compactions.filter((/** @type {any} */ one) => one.outcome === 'applied').length,
-    started: iso(times.reduce((one, other) => Math.min(one, other), times[0])),
-    last: iso(times.reduce((one, other) => Math.max(one, other), times[0])),
-    parent: whole.parent?.session ?? null,
-    forked_at: whole.parent?.at ?? null,
-    format: whole.source_format,
-    belongs_to: parent?.session ?? null,
-    link: parent?.kind ?? null,
+    ...unknown, session, records, format, parent: parent?.session ?? null, forked_at: parent?.at ?? null,
+    belongs_to: null, requests: 0, live: false, unpriced: 0,
+    compactions: compactions.filter((/** @type {any} */ one) => one.outcome === 'applied').length,
   };
 }

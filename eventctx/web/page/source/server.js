@@ -10,8 +10,10 @@ import { followTimeline } from './following.js';
 /** @import { FollowPort } from './following.js' */
 /** @import { Source } from './source.js' */
 
-/** Bodies and trees of two sessions are kept: one looks at one, or compares two. */
-const MOST_KEPT_BLOCKS = 4;
+/** Bodies, demands and trees of two sessions are kept: one looks at one, or compares two. */
+const MOST_KEPT_BLOCKS = 6;
+
+const MOST_HITS = 100;
 
 /** @returns {Source} */
 export function serverSource() {
@@ -22,17 +24,23 @@ export function serverSource() {
     can: { answers: true, live: true, search: true },
     about: () => fetchJson('/api/about'),
     sessions: () => fetchJson('/api/sessions'),
-    older: async () => (await fetchJson('/api/older')).older,
-    sparklines: () => fetchJson('/api/sparklines'),
+    listed: () => fetchJson('/api/listed'),
+    lost: () => fetchJson('/api/lost'),
     async timeline(name) {
       return Timeline.from(await decoder.decode(sessionPlace(name, 'timeline')));
     },
     follow: (timeline, onState) => followTimeline(timeline, serverPort(timeline.session), onState),
     bodies: (name, addresses) => blocksOf(blocks, name, 'bodies').get(addresses),
+    demands: (name, addresses) => blocksOf(blocks, name, 'demands').get(addresses),
     rendered: (name, addresses) => blocksOf(blocks, name, 'rendered').get(addresses),
     answer: (name, question, parameters = {}) =>
       fetchJson(sessionPlace(name, question, parameters)),
-    search: (query, session = null) => fetchJson(`/api/search${queryOf({ q: query, session })}`),
+    async search(query, session) {
+      const asked = queryOf({ q: query, session, limit: MOST_HITS });
+      const found = await fetchJson(`/api/search${asked}`);
+      const counted = found.length === MOST_HITS ? await fetchJson(`/api/matches${asked}`) : null;
+      return { found, total: counted?.matches ?? found.length };
+    },
     async digests(name) {
       return (await fetchJson(sessionPlace(name, 'digests'))).messages;
     },
@@ -76,7 +84,7 @@ function serverPort(session) {
 /**
  * @param {Map<string, BodyBlocks<any>>} blocks
  * @param {string} name
- * @param {'bodies' | 'rendered'} what
+ * @param {'bodies' | 'demands' | 'rendered'} what
  */
 function blocksOf(blocks, name, what) {
   const place = sessionPlace(name, what);

@@ -8,9 +8,12 @@
 
 /** A row of `eventctx sessions --json`. @typedef {Record<string, any> & {session: string}} SessionRow */
 
-/** Tokens of a session's requests, at most 40 of them, and how many messages of a person are out
- * of view at its end.
- * @typedef {{totals: number[], lost: number}} Sparkline
+/** How many sessions are summed up for the list, and how many are older than it.
+ * @typedef {{read: number, sessions: number, older: number}} Listing
+ */
+
+/** The best hits, as `eventctx search --json` has them, of `total` messages that match.
+ * @typedef {{found: Record<string, any>[], total: number}} Found
  */
 
 /** The place of a body: a record's position, and the body's index in it.
@@ -42,14 +45,15 @@
  *   can: Abilities,
  *   about(): Promise<About>,
  *   sessions(): Promise<SessionRow[]>,
- *   older(): Promise<number>,
- *   sparklines(): Promise<Record<string, Sparkline>>,
+ *   listed(): Promise<Listing>,
+ *   lost(): Promise<Record<string, number>>,
  *   timeline(name: string): Promise<Timeline>,
  *   follow(timeline: Timeline, onState: (state: FollowState) => void): () => void,
  *   bodies(name: string, addresses: BodyAddress[]): Promise<StoredMessage[]>,
+ *   demands(name: string, addresses: BodyAddress[]): Promise<string[][]>,
  *   rendered(name: string, addresses: BodyAddress[]): Promise<RenderedTexts[]>,
  *   answer(name: string, question: string, parameters?: Record<string, unknown>): Promise<any>,
- *   search(query: string, session?: string | null): Promise<any>,
+ *   search(query: string, session: string | null): Promise<Found>,
  *   digests(name: string): Promise<string[]>,
  * }} Source
  */

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from eventctx.comparison.compare import Comparison
     from eventctx.log.naming import RequestName
     from eventctx.policies.named import PolicyName
+    from eventctx.queries.atif.export import AtifExport
     from eventctx.queries.audit import Audit
     from eventctx.queries.copy_sessions import CopyTarget
     from eventctx.queries.copy_writing import CopyProgress, CopyResult
@@ -454,6 +455,20 @@ class Reader:
             )
         await self._send()
         return await copy_sessions(self.store, await target._copy_target(), sessions, progress)
+
+    async def export_atif(self, session: str, path: str | os.PathLike[str]) -> AtifExport:
+        """Write a session as an ATIF 1.8 trajectory, for other programs that read trajectories.
+
+        Where its context was replaced, the trajectory goes on in ``….cont-1.json`` next to
+        ``path``. The answer says of how many requests the log knows exactly what was sent; so does
+        each step, with all else that ATIF has no field for (``docs/reference/atif.md``). Raises
+        StreamNotFound, LogCorrupted, OSError, and InvalidSetting for a path that cannot be written.
+        """
+        from eventctx.queries.atif.export import write_file
+
+        check_session_id(session)
+        await self._send()  # subagents are written, too
+        return await write_file(self.store, session, Path(path))
 
     # -- what would be -----------------------------------------------------------------------------
 

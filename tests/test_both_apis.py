@@ -238,6 +238,7 @@ async def test_a_store_is_signed_verified_backed_up_and_copied(engine: Any, tmp_
     assert (await got(engine.verify_store())).ok
     assert [one.stream for one in await each(engine.verifications())] == ["s"]
     assert (await got(engine.backup(tmp_path / "copy.db"))).ok
+    assert (await got(engine.export_atif("s", tmp_path / "s.json"))).completeness.steps == 1
     async with entered(opened_beside(tmp_path / "other.db")) as other:
         assert (await got(engine.copy_to(other))).copied == 1
     assert await got(engine.hook_failures()) == ()

@@ -82,6 +82,7 @@ async def ask_all(reader: Any, folder: Path) -> None:
     assert [one.session for one in await reader.expired(2**62)] == [session]
     assert reader.receipts_path is not None
     assert (await reader.backup(folder / "backup.db")).ok
+    assert (await reader.export_atif(session, folder / "work.json")).completeness.requests == 2
     async with eventctx.open(folder / "copy.db", receipts=False) as other:
         assert (await reader.copy_to(other)).ok
 

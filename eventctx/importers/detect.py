@@ -25,7 +25,8 @@ from eventctx.importers.format_table import (
     OPENHANDS,
     Format,
 )
-from eventctx.importers.formats import amplifier, atif, cursor
+from eventctx.importers.formats import amplifier, cursor
+from eventctx.importers.formats.atif import files as atif_files
 from eventctx.importers.formats.cassettes import cassette
 from eventctx.importers.formats.cline import cline
 from eventctx.importers.formats.foreign import foreign, foreign_text
@@ -57,7 +58,7 @@ def session_source(path: Path, name: str | None = None) -> Path:
 def passed_over(path: Path, *, take_over: bool = False) -> str | None:
     """The reason not to import a file found in a folder: another one tells its session."""
     other = amplifier.passed_over(path, take_over=take_over)
-    return other or gemini.passed_over(path) or atif.passed_over(path)
+    return other or gemini.passed_over(path) or atif_files.passed_over(path)
 
 
 def is_transcript_folder(path: Path) -> bool:

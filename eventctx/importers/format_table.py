@@ -26,7 +26,6 @@ from typing import Any, Final, NamedTuple
 
 from eventctx.importers.formats import (
     amplifier,
-    atif,
     chat,
     claude_code,
     claude_stream,
@@ -41,6 +40,8 @@ from eventctx.importers.formats import (
     pi,
     trajectories,
 )
+from eventctx.importers.formats.atif import files as atif_files
+from eventctx.importers.formats.atif import trajectory as atif
 from eventctx.importers.formats.cassettes import cassette, tape
 from eventctx.importers.formats.cline import cline
 from eventctx.importers.formats.google import gemini, gemini_records, qwen
@@ -270,9 +271,9 @@ _ROWS: Final = (
         "atif",
         "ATIF trajectory of Harbor's agents and others (JSON)",
         atif.parse,
-        is_document=atif.is_document,
+        is_document=atif_files.is_document,
         others=atif.others,
-        whole=atif.with_continuations,
+        whole=atif_files.with_continuations,
         by_file=True,
     ),
     Format(

@@ -14,9 +14,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
+from eventctx.errors import InvalidSetting
+
 FILE_RIGHTS: Final = 0o600
 FOLDER_RIGHTS: Final = 0o700
 KEY_BYTES: Final = 32
+
+_DATABASE: Final = b"SQLite format 3\0"
+_BESIDE: Final = ("-wal", "-shm", "-journal")
+"""Endings of the files that SQLite keeps with a database; without them, records are lost."""
 
 
 def make_folder(folder: Path) -> None:
@@ -25,6 +31,33 @@ def make_folder(folder: Path) -> None:
         if not one.is_dir():
             # Another process may make it at the same moment.
             one.mkdir(FOLDER_RIGHTS, exist_ok=True)
+
+
+def check_output(output: Path) -> None:
+    """Raise InvalidSetting where there is no folder to write in, or a database would be replaced.
+
+    Nothing that is written replaces a store, or another database.
+    """
+    if not output.parent.is_dir():
+        raise InvalidSetting(
+            f"{output}: expected a folder {output.parent} to write it in, found none; make it, or "
+            "choose another path"
+        )
+    names = {output.name, *[output.name.removesuffix(one) for one in _BESIDE]}
+    if any(name and _is_database(output.with_name(name)) for name in names):
+        raise InvalidSetting(
+            f"{output}: expected a file for the output, found a database; choose another path"
+        )
+    if output.is_dir():
+        raise InvalidSetting(f"{output}: expected a file for the output, found a folder")
+
+
+def _is_database(path: Path) -> bool:
+    with suppress(OSError):
+        if path.is_file():
+            with path.open("rb") as file:
+                return file.read(len(_DATABASE)) == _DATABASE
+    return False
 
 
 @contextmanager

@@ -114,6 +114,7 @@ ATIF: Final = UsageForm(
         "extra.cache_write_tokens",
     ),
     reasoning=("extra.reasoning_tokens", "extra.reasoning_output_tokens"),
+    cache_write_1h=("extra.cache_creation_1h_input_tokens",),
 )
 PI: Final = UsageForm(
     prompt=("input",),

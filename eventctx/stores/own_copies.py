@@ -21,6 +21,9 @@ from eventctx.log.private_files import FILE_RIGHTS
 from eventctx.stores.location import default_tapes
 from eventctx.stores.receipt_book import BookEntry, ReceiptBook
 
+ATIF_MARK: Final = "Exported by eventctx "
+"""The beginning of the ``notes`` in the first line of a trajectory of ours."""
+
 _MOST_HEADER: Final = 1 << 16
 _SIDE: Final = re.compile(r"-\d+$")
 """The end of the names of a tape's further sessions."""
@@ -100,7 +103,10 @@ def _is_ours(path: Path, what: Literal["tape", "export"]) -> bool:
         return False  # a pipe would let us wait
     try:
         with path.open("rb") as file:
-            header = msgspec.json.decode(file.readline(_MOST_HEADER), type=_Header)
+            line = file.readline(_MOST_HEADER)
+        if what == "export" and line.startswith(b'{"schema_version":"ATIF-'):
+            return b'"notes":"' + ATIF_MARK.encode() in line
+        header = msgspec.json.decode(line, type=_Header)
     except (OSError, msgspec.DecodeError):
         return False
     return bool(header.eventctx_tape if what == "tape" else header.eventctx)

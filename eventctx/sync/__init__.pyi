@@ -25,6 +25,7 @@ from eventctx.messages.tokens import Tokenizer
 from eventctx.policies.advisers import Scorer, Summarizer
 from eventctx.policies.named import PolicyName
 from eventctx.policies.policy import Policy, PolicyFunction
+from eventctx.queries.atif.export import AtifExport
 from eventctx.queries.audit import Audit
 from eventctx.queries.copy_writing import CopyProgress, CopyResult
 from eventctx.queries.explain_answers import Explanation, ViewDiff
@@ -121,6 +122,7 @@ class Engine:
         *,
         progress: CopyProgress | None = None,
     ) -> CopyResult: ...
+    def export_atif(self, session: str, path: str | os.PathLike[str]) -> AtifExport: ...
     def dry_run(
         self,
         session: str,
@@ -454,6 +456,7 @@ class Recall:
         every: bool = True,
         besides: frozenset[int] = frozenset(),
     ) -> list[Recalled]: ...
+    def count(self, query: str, session: str | None = None) -> int: ...
     def message(self, session: str, number: int) -> FoundMessage: ...
     def close(self) -> None: ...
     def exists(self) -> bool: ...

@@ -64,6 +64,32 @@ def test_an_export_can_be_imported_under_another_name(run, store, tmp_path):
     assert [row["session"] for row in rows] == ["work", "copy"]
 
 
+def test_a_trajectory_is_a_file_or_one_document_on_stdout(run, store, tmp_path):
+    file = tmp_path / "work.json"
+    written = run("export", "--atif", "work", "-o", file, "--store", store)
+    assert (written.code, written.out) == (0, "")
+    assert "wrote " in written.err
+    assert " known exactly" in written.err
+    one = run("export", "--atif", "work", "--store", store).document
+    assert one["schema_version"] == json.loads(file.read_bytes())["schema_version"] == "ATIF-v1.8"
+    for place, path in enumerate((file, tmp_path / "one.json")):
+        other = tmp_path / f"{place}.db"
+        assert run("import", path, "--store", other).code == 0
+        rows = run("transcript", "work", "--json", "--store", other).document
+        assert [row["message"] for row in rows] == [
+            row["message"] for row in run("transcript", "work", "--json", "--store", store).document
+        ]
+        (tmp_path / "one.json").write_text(json.dumps(one))
+
+
+def test_a_trajectory_that_holds_what_is_erased_is_found_and_destroyed(run, store, tmp_path):
+    file = tmp_path / "work.json"
+    run("export", "--atif", "work", "-o", file, "--store", store)
+    erased = run("erase", "work", "0", "--exports", "--yes", "--store", store)
+    assert erased.code == 0
+    assert not file.exists()
+
+
 def test_an_export_with_an_edited_line_is_refused(run, store, tmp_path):
     file = tmp_path / "work.jsonl"
     run("export", "work", "-o", file, "--store", store)

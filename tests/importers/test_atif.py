@@ -11,7 +11,7 @@ import pytest
 from eventctx.engine import Engine
 from eventctx.errors import NotATranscript
 from eventctx.importers.detect import choose
-from eventctx.importers.formats.atif import parse
+from eventctx.importers.formats.atif.trajectory import parse
 from eventctx.importers.load import import_file
 from eventctx.importers.many import import_paths
 from eventctx.importers.source.items import (

@@ -114,7 +114,7 @@ ENGINE_READS: Final = {
     *("recaller", "recall", "sessions", "forks", "expired", "records", "transcript", "audit"),
     *("verify", "verify_store", "backup", "why", "diff", "lost", "dry_run", "timeline"),
     *("request_view", "hook_failures", "close_session", "close", "mirror_of", "instructions"),
-    *("compare", "copy_to", "each_session", "verifications"),
+    *("compare", "copy_to", "each_session", "verifications", "export_atif"),
 }
 
 

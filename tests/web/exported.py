@@ -44,16 +44,15 @@ class Exported(HTMLParser):
         self.timeline: dict[str, Any] = unpacked(timeline) if packed else json.loads(timeline)
         self.style, self.script = unpacked(self.parts["page"])
         self.about: dict[str, Any] = json.loads(self.parts["export"])
-        self.bodies: dict[Address, Any] = {}
-        self.demands: dict[Address, list[str]] = {}
-        self.trees: dict[Address, Any] = {}
-        for _, _, data in self.blocks:
-            for position, index, body, *known in unpacked(data):
-                self.bodies[position, index] = body
-                if known and known[0]:
-                    self.demands[position, index] = known[0]
-                if len(known) > 1:
-                    self.trees[position, index] = known[1]
+        rows = [row for _, _, data in self.blocks for row in unpacked(data)]
+        more = {(row[0], row[1]): row[3] for row in rows if len(row) > 3}
+        self.bodies: dict[Address, Any] = {(row[0], row[1]): row[2] for row in rows}
+        self.trees: dict[Address, Any] = {
+            place: one["texts"] for place, one in more.items() if one["texts"]
+        }
+        self.demands: dict[Address, list[str]] = {
+            place: one["demands"] for place, one in more.items() if "demands" in one
+        }
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)

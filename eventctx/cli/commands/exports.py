@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
+from typing import IO
 
 import click
 import msgspec
@@ -14,6 +17,9 @@ from eventctx.cli.output.program import DAMAGE, FOUND, CommandFailed, run
 from eventctx.cli.output.screen import Bar, Screen, progress, put, put_document, styled
 from eventctx.cli.output.whole_file import whole_file
 from eventctx.log.naming import position_name
+from eventctx.queries.atif.export import AtifExport
+from eventctx.queries.atif.export import write as write_atif
+from eventctx.queries.atif.export import write_file as write_atif_file
 from eventctx.queries.copy_writing import CopyProgress, CopyResult, CopyStep
 from eventctx.queries.transfer import export_lines
 from eventctx.stores.receipt_book import ReceiptBook
@@ -31,14 +37,18 @@ _SESSIONS_EVERY = 50
     "--output", "-o", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
     help="Write to this file, which appears only when it is whole; else to stdout.",
 )  # fmt: skip
+@click.option("--atif", is_flag=True, help="As an ATIF 1.8 trajectory, for other programs.")
 @opening.store_options
-def export_command(session: str, output: Path | None, store: str | None) -> None:
+def export_command(session: str, output: Path | None, atif: bool, store: str | None) -> None:
     """Write SESSION as JSON Lines: every record with its ids, times and digests.
 
     `eventctx import` reads the file back into an equal session. A fork is written with what it
     inherits. A terminal gets control characters as escapes, a file or a pipe as they are.
+
+    With --atif it is a trajectory in JSON. In FILE it goes on after each compaction in the next
+    file (`….cont-1.json`), on stdout it is one document. Subagents are in it.
     """
-    run(_export(session, output, store))
+    run(_export_atif(session, output, store) if atif else _export(session, output, store))
 
 
 async def _export(session: str, output: Path | None, store: str | None) -> None:
@@ -57,6 +67,47 @@ async def _export(session: str, output: Path | None, store: str | None) -> None:
     what = f"session {info.stream}, {plural(info.head + 1, 'record')}, {size(written)}"
     summary = styled(f"wrote {escape_breaks(str(output))}: {what}")
     click.echo(summary.plain, err=True)
+
+
+async def _export_atif(session: str, output: Path | None, store: str | None) -> None:
+    async with opening.open_reader(store) as reader:
+        info = await opening.find_session(reader.store, session)
+        with progress(f"Exporting {info.stream}"):
+            if output is None:
+                await write_atif(reader.store, info.stream, lambda _: put)
+                return
+            path = reader.receipts_path
+            book = None if path is None else ReceiptBook(path)
+
+            @contextmanager
+            def noted(file: Path) -> Iterator[IO[bytes]]:
+                if book is not None:
+                    book.copied_to(file, info.stream, "export")
+                with whole_file(file) as opened:
+                    yield opened
+
+            found = await write_atif_file(reader.store, info.stream, output, noted)
+            if book is not None:
+                for name, file in product(found.subagents, found.files):
+                    book.copied_to(Path(file), name, "export")
+    click.echo(styled(_atif_summary(found)).plain, err=True)
+
+
+def _atif_summary(found: AtifExport) -> str:
+    known = found.completeness
+    parts = [
+        f"session {found.session}",
+        plural(known.steps, "step"),
+        f"{plural(known.requests, 'request')}, {number(known.exact)} known exactly",
+        size(found.bytes),
+    ]
+    if found.subagents:
+        parts.insert(1, f"{plural(len(found.subagents), 'subagent')} in it")
+    if found.missing:
+        parts.insert(1, f"{plural(len(found.missing), 'subagent')} not in it")
+    first, *others = found.files
+    also = f" and {plural(len(others), 'file')} after it" if others else ""
+    return f"wrote {escape_breaks(first)}{also}: {', '.join(parts)}"
 
 
 async def _write(

@@ -5,17 +5,13 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final, NoReturn
 
-from eventctx.errors import InvalidSetting
 from eventctx.log import private_files
 
 _ENDING: Final = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
-_DATABASE: Final = b"SQLite format 3\0"
-_BESIDE: Final = ("-wal", "-shm", "-journal")
-"""Endings of the files that SQLite keeps with a database; without them, records are lost."""
 
 
 @contextmanager
@@ -25,15 +21,7 @@ def whole_file(output: Path) -> Iterator[IO[bytes]]:
     A pipe or a device such as ``/dev/null`` is written to directly. Raises InvalidSetting for a
     store, or another database, which no output replaces, and where there is no folder to write in.
     """
-    if not output.parent.is_dir():
-        raise InvalidSetting(
-            f"{output}: expected a folder {output.parent} to write it in, found none; make it, or "
-            "choose another path"
-        )
-    if _is_of_a_database(output):
-        raise InvalidSetting(
-            f"{output}: expected a file for the output, found a database; choose another path"
-        )
+    private_files.check_output(output)
     if output.exists() and not output.is_file():
         with output.open("wb") as file:
             yield file
@@ -57,16 +45,3 @@ def _ended_by_exceptions() -> Iterator[None]:
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
-
-
-def _is_of_a_database(output: Path) -> bool:
-    names = {output.name, *[output.name.removesuffix(one) for one in _BESIDE]}
-    return any(name and _is_database(output.with_name(name)) for name in names)
-
-
-def _is_database(path: Path) -> bool:
-    with suppress(OSError):
-        if path.is_file():
-            with path.open("rb") as file:
-                return file.read(len(_DATABASE)) == _DATABASE
-    return False

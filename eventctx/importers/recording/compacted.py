@@ -29,6 +29,7 @@ from eventctx.log.plan import (
     joined,
     numbers_in,
     runs_by_number,
+    runs_of,
 )
 from eventctx.log.record import Body, Record
 from eventctx.messages import calibration
@@ -115,10 +116,12 @@ def plan_compaction(
     source_format: str,
     places: TranscriptSlots,
     earlier: Sequence[int],
+    shorter: Sequence[Stored] = (),
 ) -> Compacted:
     """A compaction whose messages, as far as they can be stored, are ``stored``.
 
-    ``earlier`` are the positions of the file's compactions before this one.
+    ``shorter`` are those that it shortens, all of them or none. ``earlier`` are the positions of
+    the file's compactions before this one.
     """
     stays = _stays(item, places, {one.facts.role for one in stored})
     runs, gone = _runs(view, stays, "summarised" if stored else "dropped")
@@ -126,14 +129,33 @@ def plan_compaction(
     if item.parts:
         runs = _dropped_beside(runs, numbers_in([run for one in put_in for run in one.stands_for]))
     kept = {number for number, how, _ in expand(tuple(runs)) if how == "kept"}
+    numbers = [places.number(place) for place, _ in item.shortened] if shorter else []
     insertions = [*_standing(view, {earlier[one] for one in item.standing}, kept), *put_in]
     return Compacted(
         view,
-        Plan(view.next_number - 1, tuple(runs), (), tuple(insertions)),
-        [one.content for one in stored],
+        Plan(
+            view.next_number - 1,
+            _with_shortened(tuple(runs), numbers),
+            tuple([Shortening(number, body) for body, number in enumerate(numbers, len(stored))]),
+            tuple(insertions),
+        ),
+        [one.content for one in (*stored, *shorter)],
         _requester(source_format, item.trigger),
         recorded=item.tokens_before,
         took=item.took or 0,
+    )
+
+
+def _with_shortened(runs: tuple[Run, ...], numbers: Collection[int]) -> tuple[Run, ...]:
+    """The runs, in which messages of these numbers are shortened where they stay."""
+    if not numbers:
+        return runs
+    cut = set(numbers)
+    return runs_of(
+        [
+            (number, "shortened" if how == "kept" and number in cut else how, why)
+            for number, how, why in expand(runs)
+        ]
     )
 
 

@@ -329,9 +329,16 @@ class Recorder:
         self.counts.compactions += 1
         self.counts.last_compaction = item.time or self.counts.last_compaction
         stored, unstorable = contents_of(item.line, item.messages)
-        await self._not_stored(*unstorable)
+        shorter, too = contents_of(item.line, tuple([one for _, one in item.shortened]))
+        await self._not_stored(*unstorable, *too)
         step = plan_compaction(
-            self._view, item, stored, self._format, self._places, self._compactions
+            self._view,
+            item,
+            stored,
+            self._format,
+            self._places,
+            self._compactions,
+            () if too else shorter,
         )
         self._resent = item.resent
         before = self._view.layout.refs

@@ -171,7 +171,8 @@ class CompactionItem(msgspec.Struct, frozen=True):
     before the place ``before``; None is the start of the conversation. ``parts`` says for each of
     them where it goes instead, and the places of the messages that it replaces; None are all
     others that went. ``standing`` names earlier compactions of the file, counted from 0, whose
-    ``messages`` stay. ``resent`` is a guess at the tokens that the program sends with
+    ``messages`` stay. ``shortened`` are messages that stay, each with its place and what is sent of
+    it from here on. ``resent`` is a guess at the tokens that the program sends with
     ``messages`` and that are not in the file. ``took`` is what the program measured, in
     nanoseconds. ``asked`` is the call that wrote ``messages``, where it was sent something else
     than the conversation; where it was sent that, it is a ``ModelCall`` of its own.
@@ -186,6 +187,7 @@ class CompactionItem(msgspec.Struct, frozen=True):
     before: int | None = None
     parts: tuple[tuple[int | None, tuple[int, ...] | None], ...] = ()
     standing: tuple[int, ...] = ()
+    shortened: tuple[tuple[int, dict[str, Any]], ...] = ()
     tokens_before: int | None = None
     resent: int = 0
     took: int | None = None

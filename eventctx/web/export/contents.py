@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import gzip
 from collections.abc import AsyncIterator, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -75,12 +75,11 @@ async def blocks(
         for place, message in zip(wanted, await messages_at(store, session, wanted), strict=True):
             shown = redactor.document(message)
             data = msgspec.json.encode(shown)
-            demands = demands_of_messages([shown])[0] if place in with_demands else []
-            trees = await renderer.message(shown)
-            if demands or trees:
-                data += b"," + msgspec.json.encode(demands)
-            if trees:
-                data += b"," + msgspec.json.encode(trees)
+            more: dict[str, Any] = {"texts": await renderer.message(shown)}
+            if place in with_demands:
+                more["demands"] = demands_of_messages([shown])[0]
+            if any(more.values()):
+                data += b"," + msgspec.json.encode(more)
             if block and (len(block) == BLOCK or size + len(data) > BLOCK_BYTES):
                 yield _packed(block)
                 block, size = [], 0

@@ -95,10 +95,9 @@ async def write_file(
         written += file.write(part)
     known = marks[: len(document["messages"]["position"])]
     written += file.write(_packed_json("digests", [one.hex() for one in known]))
-    wanted = demanding(document)
     renderer = Renderer(most_slow=_MOST_SLOW)
     try:
-        async for block in blocks(store, session, places, wanted, redactor, renderer):
+        async for block in blocks(store, session, places, demanding(document), redactor, renderer):
             written += file.write(_block(block))
             done += block.bodies
             report(done)

@@ -340,13 +340,13 @@ test('bodies and questions go to the addresses of the server', async () => {
     assert.deepEqual(await source.bodies('s', [at(3), { position: 4, index: 2 }]), [{ role: 'user' }, null]);
     assert.deepEqual(asked, ['/api/s/s/bodies?at=3.0,4.2']);
   });
-  await answering(() => [200, [[[['content'], ['x']]], null]], async (asked) => {
-    assert.deepEqual(await source.rendered('s', [at(3), at(4)]), [[[['content'], ['x']]], null]);
-    assert.deepEqual(asked, ['/api/s/s/rendered?at=3.0,4.0']);
-  });
   await answering(() => [200, [['Never do it.']]], async (asked) => {
     assert.deepEqual(await source.demands('s', [at(3)]), [['Never do it.']]);
     assert.deepEqual(asked, ['/api/s/s/demands?at=3.0']);
+  });
+  await answering(() => [200, [[[['content'], ['x']]], null]], async (asked) => {
+    assert.deepEqual(await source.rendered('s', [at(3), at(4)]), [[[['content'], ['x']]], null]);
+    assert.deepEqual(asked, ['/api/s/s/rendered?at=3.0,4.0']);
   });
   assert.equal(sessionPlace('s', 'why', { number: 3, position: 0, turn: null }), '/api/s/s/why?number=3&position=0');
 });

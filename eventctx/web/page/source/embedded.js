@@ -14,7 +14,7 @@ import { foundIn, wordsOfQuery } from './searching.js';
 /** @typedef {import('./source.js').BodyAddress} BodyAddress */
 /** @typedef {import('./source.js').StoredMessage} StoredMessage */
 /** @typedef {import('./source.js').RenderedTexts} RenderedTexts */
-/** @typedef {{body: StoredMessage, demands: string[], texts: RenderedTexts}} HeldBody */
+/** @typedef {{body: StoredMessage, texts: RenderedTexts, demands: string[]}} HeldBody */
 /** @typedef {{version: string, reveal: boolean, structure: boolean}} AboutFile */
 
 /** Blocks that stay decoded. Each holds about 2 MB of text, unless one message is longer. */
@@ -147,10 +147,14 @@ function isBehind(one, other) {
  * @returns {Promise<Map<string, HeldBody>>}
  */
 async function decodedBlock(element) {
-  /** @type {[number, number, StoredMessage, string[] | undefined, RenderedTexts | undefined][]} */
+  /** @type {[number, number, StoredMessage, {texts?: RenderedTexts, demands?: string[]} | undefined][]} */
   const rows = await unpacked(element?.textContent ?? '');
-  return new Map(rows.map(([position, index, body, demands = [], texts = []]) =>
-    [`${position}.${index}`, { body, demands, texts }]));
+  return new Map(
+    rows.map(([position, index, body, more]) => [
+      `${position}.${index}`,
+      { body, texts: more?.texts ?? [], demands: more?.demands ?? [] },
+    ]),
+  );
 }
 
 /**

@@ -10,7 +10,7 @@ import { followTimeline } from './following.js';
 /** @import { FollowPort } from './following.js' */
 /** @import { Source } from './source.js' */
 
-/** Bodies, demands and trees of two sessions are kept: one looks at one, or compares two. */
+/** Bodies, trees and demands of two sessions are kept: one looks at one, or compares two. */
 const MOST_KEPT_BLOCKS = 6;
 
 const MOST_HITS = 100;

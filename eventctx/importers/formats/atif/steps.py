@@ -7,6 +7,7 @@ which stay where they are.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from eventctx.importers.source.items import Raw
@@ -17,6 +18,7 @@ from eventctx.importers.source.lines import (
     text_or_none,
 )
 from eventctx.importers.source.values import encode
+from eventctx.queries.atif.verbatim import NAME
 
 _SOURCES: Final = ("system", "user", "agent")
 _SUMMARY: Final = "This session is being continued from a previous conversation"
@@ -129,6 +131,14 @@ def _answers(calls: list[str], row: dict[str, Any]) -> list[tuple[dict[str, Any]
     return found
 
 
+def links_of(row: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str | None]]:
+    """The references to subagents in a step's results, each with the call that it answers."""
+    for one in results_of(row):
+        call = text_or_none(one.get("source_call_id"))
+        for ref in map(object_or_empty, list_or_empty(one.get("subagent_trajectory_ref"))):
+            yield ref, call
+
+
 def rest_of(line: int, row: Any) -> Raw:
     """A step without what is in its messages. Its program may still add results to it."""
     if not is_step(row):
@@ -141,4 +151,6 @@ def rest_of(line: int, row: Any) -> Raw:
     if isinstance(results, list):
         left = [{**one, "content": None} if isinstance(one, dict) else one for one in results]
         rest["observation"] = {**row["observation"], "results": left}
+    if own := object_or_empty(object_or_empty(row.get("extra")).get(NAME)):
+        rest["extra"] = {**row["extra"], NAME: {**own, "messages": None}}
     return Raw(line, "step.envelope", encode(rest), volatile=True)

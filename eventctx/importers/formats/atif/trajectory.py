@@ -1,6 +1,6 @@
 """ATIF, the Agent Trajectory Interchange Format of Harbor (1.0 to 1.8): one document a trajectory.
 
-A step becomes messages of its own (``atif_steps.py``), one call of the model and its results.
+A step becomes messages of its own (``steps.py``), one call of the model and its results.
 ``context_management`` with the boundary ``replace`` is a compaction: the step's observation, else
 the next prompt, replaces what came before. In ``is_copied_context`` steps no model is called: they
 happened in another trajectory. One that goes on in the file next to it (``X.cont-1.json``) is read
@@ -9,18 +9,20 @@ with that: the copied steps there are what its compaction left. Embedded subagen
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator, Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
 from eventctx.errors import MalformedTranscript
-from eventctx.importers.formats.atif_steps import (
+from eventctx.importers.formats.atif.files import CONTINUATIONS, continuations_of
+from eventctx.importers.formats.atif.own import OwnSteps, is_ours, marks_of
+from eventctx.importers.formats.atif.steps import (
     StepMessages,
     boundary_of,
     is_step,
     is_summary,
+    links_of,
     messages_of,
     rest_of,
     results_of,
@@ -57,15 +59,6 @@ from eventctx.log.usage import ATIF, read_usage, with_prompt
 from eventctx.messages.facts_reader import read_facts
 
 _EMBEDDED: Final = "subagent_trajectories"
-_CONTINUATIONS: Final = "continuations"
-_NEXT_FILE: Final = re.compile(r"(?P<stem>.+?)(?:\.cont-(?P<number>\d+))?\.json")
-
-
-def is_document(value: object) -> bool:
-    """Whether a document is a trajectory."""
-    version = value.get("schema_version") if isinstance(value, dict) else None
-    marked = isinstance(version, str) and version.startswith("ATIF-")
-    return marked and isinstance(object_or_empty(value).get("steps"), list)
 
 
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
@@ -77,16 +70,22 @@ def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterato
 
 
 def others(path: Path) -> list[Parser]:
-    """A parser for each subagent whose trajectory is embedded in that of the file."""
+    """A parser for each subagent whose trajectory is embedded in that of the file.
+
+    Those in the files in which it goes on count, too.
+    """
     try:
         data = path.read_bytes()
-        if _EMBEDDED.encode() not in data:
+        if _EMBEDDED.encode() not in data and b".cont-" not in data:
             return []
-        document = read_document(read_lines(path), path.name).value
+        lines = list(read_lines(path))
+        first = object_or_empty(read_document(lines, path.name).value)
     except (OSError, MalformedTranscript):
         return []  # a file that was followed may be gone, or half written
     found: list[Parser] = []
-    _collect(object_or_empty(document), _session_of(object_or_empty(document), path.name), found)
+    session = _session_of(first, path.name)
+    for document in (first, *continuations_of(path, lines)):
+        _collect(document, session, found)
     return found
 
 
@@ -94,7 +93,9 @@ def _collect(document: dict[str, Any], session: str, found: list[Parser]) -> Non
     for number, one in enumerate(_embedded_in(document), 1):
         if not _is_trajectory(one):
             continue
-        name = _embedded_name(session, text_or_none(one.get("trajectory_id")) or str(number))
+        ours = text_or_none(marks_of(one).get("session")) if is_ours(one) else None
+        trajectory = text_or_none(one.get("trajectory_id")) or str(number)
+        name = ours or _embedded_name(session, trajectory)
         found.append(_embedded(one, name, session))
         _collect(one, name, found)
 
@@ -128,63 +129,6 @@ def _embedded_name(session: str, trajectory: str) -> str:
     return f"{session}.agent-{trajectory}"
 
 
-# -- a trajectory in several files ---------------------------------------------------------------
-
-
-def with_continuations(path: Path, lines: Iterable[FileLine]) -> Iterator[FileLine]:
-    """The lines of a trajectory; one that goes on in files next to it holds these, too."""
-    held = list(lines)
-    named = any(b".cont-" in one.data for one in held)
-    following = _continuations(path, held) if named else []
-    if not following:
-        yield from held
-        return
-    document = {**read_document(held, path.name).value, _CONTINUATIONS: following}
-    yield FileLine(1, encode(document))
-
-
-def _continuations(path: Path, lines: list[FileLine]) -> list[dict[str, Any]]:
-    """The trajectories in the files that a file names, and these name in their turn."""
-    found: list[dict[str, Any]] = []
-    try:
-        value, repaired = read_document(lines, path.name)
-        while not repaired and is_document(value):
-            following = _next_file(path, value)
-            if following is None:
-                break
-            value, repaired = read_document(read_lines(following), following.name)
-            path = following
-            found += [value] if is_document(value) and not repaired else []
-    except (OSError, MalformedTranscript):
-        pass  # what can be read of it is imported; the import of the other file says what is wrong
-    return found
-
-
-def _next_file(path: Path, document: dict[str, Any]) -> Path | None:
-    """The file next to ``path`` in which its trajectory goes on, as Harbor names it."""
-    named = text_or_none(document.get("continued_trajectory_ref"))
-    here = _NEXT_FILE.fullmatch(path.name)
-    if named is None or here is None:
-        return None
-    following = f"{here['stem']}.cont-{int(here['number'] or 0) + 1}.json"
-    return path.with_name(following) if Path(named).name == following else None
-
-
-def passed_over(path: Path) -> str | None:
-    """The reason not to import a file found in a folder: the one that it goes on from has it."""
-    here = _NEXT_FILE.fullmatch(path.name)
-    if here is None or not here["number"]:
-        return None
-    before = f".cont-{int(here['number']) - 1}" if int(here["number"]) > 1 else ""
-    first = path.with_name(f"{here['stem']}{before}.json")
-    try:
-        value = read_document(read_lines(first), first.name).value
-    except (OSError, MalformedTranscript):
-        return None
-    goes_on = is_document(value) and _next_file(first, value) == path
-    return f"it goes on from {first.name}, and is imported with it" if goes_on else None
-
-
 # -- steps ---------------------------------------------------------------------------------------
 
 
@@ -196,6 +140,7 @@ class _Trajectory:
         self.session = session
         self.parent = parent
         self.model = text_or_none(object_or_empty(document.get("agent")).get("model_name"))
+        self.own = OwnSteps()
         self.line = 0
         self.begun = False
         self.places = 0
@@ -204,21 +149,32 @@ class _Trajectory:
 
     def items(self, ended: Ended, repaired: list[Raw]) -> Iterator[Item]:
         """All items."""
-        documents = [self.document, *list_or_empty(self.document.get(_CONTINUATIONS))]
+        documents = [self.document, *list_or_empty(self.document.get(CONTINUATIONS))]
         steps = [list_or_empty(object_or_empty(one).get("steps")) for one in documents]
         agent = text_or_none(object_or_empty(self.document.get("agent")).get("name"))
         times = (nanoseconds(object_or_empty(step).get("timestamp")) for step in steps[0])
         begin = next((time for time in times if time is not None), None)
         yield Session(0, begin, self.session, agent=agent, parent=self.parent)
         yield from repaired
+        own = is_ours(self.document)
         for number, rows in enumerate(steps):
+            if own:
+                yield from self._ours(rows)
+                continue
             # What a compaction left is in the next file, if there is one.
             yield from self._segment(rows, ended, goes_on=number + 1 < len(steps), first=not number)
+        yield from self.own.end_compaction()
         yield from self._unread(documents[-1])
         for one in map(object_or_empty, documents):
             rest = {**one, _EMBEDDED: [sub for sub in _embedded_in(one) if not _is_trajectory(sub)]}
             moved = () if rest[_EMBEDDED] else (_EMBEDDED,)
-            yield envelope(rest, "steps", _CONTINUATIONS, *moved)
+            yield envelope(rest, "steps", CONTINUATIONS, *moved)
+
+    def _ours(self, rows: list[Any]) -> Iterator[Item]:
+        """The items of steps that eventctx exported."""
+        for row in rows:
+            yield from self.own.read(row)
+        self.line = self.own.line
 
     def _unread(self, last: Any) -> Iterator[Item]:
         following = text_or_none(object_or_empty(last).get("continued_trajectory_ref"))
@@ -310,9 +266,14 @@ class _Trajectory:
         if not following and not ended():
             yield Waiting(line, "the step that a compaction goes on with is not written yet")
             return None
-        prompts = object_or_empty(following[0] if following else None).get("source") == "user"
-        yield from self._compaction(following[: int(prompts)], line + int(prompts))
-        return int(prompts)
+        copied = [bool(object_or_empty(row).get("is_copied_context")) for row in following]
+        left = copied.index(False) if False in copied else len(copied)
+        # Without copies of what it left, the next prompt is what it left.
+        left = left or int(
+            object_or_empty(following[0] if following else 0).get("source") == "user"
+        )
+        yield from self._compaction(following[:left], line + left)
+        return left
 
     def _step(self, row: Any, *, before_boundary: bool) -> Iterator[Item]:
         line = self.line
@@ -354,15 +315,14 @@ class _Trajectory:
     def _links(self, line: int, row: dict[str, Any]) -> Iterator[Item]:
         """The trajectories of subagents that a step's results name."""
         time = nanoseconds(row.get("timestamp"))
-        for one in results_of(row):
-            for ref in map(object_or_empty, list_or_empty(one.get("subagent_trajectory_ref"))):
-                file = text_or_none(ref.get("trajectory_path"))
-                own = text_or_none(ref.get("trajectory_id"))
-                name = _embedded_name(self.session, own) if own and not file else None
-                name = name or own or text_or_none(ref.get("session_id"))
-                name = name or (stem(Path(file).name) if file else None)
-                if name:
-                    yield Linked(line, time, name, text_or_none(one.get("source_call_id")))
+        for ref, call in links_of(row):
+            file = text_or_none(ref.get("trajectory_path"))
+            own = text_or_none(ref.get("trajectory_id"))
+            name = _embedded_name(self.session, own) if own and not file else None
+            name = name or own or text_or_none(ref.get("session_id"))
+            name = name or (stem(Path(file).name) if file else None)
+            if name:
+                yield Linked(line, time, name, call)
 
 
 def _digest(message: dict[str, Any]) -> bytes:

@@ -1,0 +1,485 @@
+"""A session as ATIF documents, trap by trap."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventctx
+from eventctx.engine import Engine
+from eventctx.errors import InvalidSetting, StreamNotFound
+from eventctx.policies.advisers import ModelAnswer
+from eventctx.queries.atif.export import write
+from eventctx.session.host_requests import ObservedRequest
+from eventctx.stores.memory import MemoryStore
+from tests.atif.trajectories import (
+    back,
+    exported,
+    in_one,
+    own,
+    requests,
+    same_session,
+    valid,
+    without_marks,
+)
+from tests.sessions import tool_round
+
+Message = dict[str, Any]
+USER = {"role": "user", "content": "Count the jars."}
+
+
+def asks(*ids: str, text: str = "I look.") -> Message:
+    """An answer in Anthropic's blocks, with calls."""
+    uses = [{"type": "tool_use", "id": one, "name": "look", "input": {"at": one}} for one in ids]
+    thought = {"type": "thinking", "thinking": f"hm {text}", "signature": "c2ln"}
+    return {"role": "assistant", "content": [thought, {"type": "text", "text": text}, *uses]}
+
+
+def gives(*ids: str, words: str = "") -> Message:
+    """The results of calls, and a person's words after them."""
+    rows = [{"type": "tool_result", "tool_use_id": one, "content": f"{one}!"} for one in ids]
+    said = [{"type": "text", "text": words}] if words else []
+    return {"role": "user", "content": [*rows, *said]}
+
+
+async def told(*messages: Message, **options: Any) -> Engine:
+    """A session of one turn, with a request before each answer."""
+    engine = Engine(MemoryStore())
+    ctx = await engine.session("s", **options)
+    async with ctx.turn() as turn:
+        for message in messages:
+            if message["role"] == "assistant":
+                async with turn.iteration():
+                    await ctx.get_messages_for_request()
+                    await ctx.add_message(message)
+            else:
+                await ctx.add_message(message)
+    return engine
+
+
+def texts(document: dict[str, Any]) -> list[Any]:
+    return [(step["source"], step["message"]) for step in document["steps"]]
+
+
+# -- steps ---------------------------------------------------------------------------------------
+
+
+async def test_an_answer_and_the_results_of_its_calls_are_one_step(tmp_path: Path) -> None:
+    engine = await told(USER, asks("a", "b"), gives("a", "b"), asks(text="Three."))
+    (document,) = await exported(engine, tmp_path)
+    assert texts(document) == [
+        ("user", "Count the jars."),
+        ("agent", "I look."),
+        ("agent", "Three."),
+    ]
+    step = document["steps"][1]
+    assert step["reasoning_content"] == "hm I look."
+    assert [(one["tool_call_id"], one["arguments"]) for one in step["tool_calls"]] == [
+        ("a", {"at": "a"}),
+        ("b", {"at": "b"}),
+    ]
+    results = step["observation"]["results"]
+    assert [(one["source_call_id"], one["content"]) for one in results] == [
+        ("a", "a!"),
+        ("b", "b!"),
+    ]
+    assert (step["llm_call_count"], own(step)["turn"]) == (1, 1)
+
+
+async def test_a_signature_stays_with_its_message_and_no_text_is_there_twice(
+    tmp_path: Path,
+) -> None:
+    engine = await told(USER, asks("a", text="only once"))
+    (document,) = await exported(engine, tmp_path)
+    (message,) = own(document["steps"][1])["messages"]
+    thought, text, use = message["shape"]["content"]
+    assert thought == {"type": "thinking", "thinking": None, "signature": "c2ln"}
+    assert (text["text"], use["input"]) == (None, None)
+    assert json.dumps(document).count("I look.") + json.dumps(document).count("only once") == 2
+
+
+async def test_words_of_a_person_after_results_are_a_step_and_one_message_when_they_come_back(
+    tmp_path: Path,
+) -> None:
+    engine = await told(USER, asks("a"), gives("a", words="Stop there."), asks(text="I stop."))
+    (document,) = await exported(engine, tmp_path)
+    assert [source for source, _ in texts(document)] == ["user", "agent", "user", "agent"]
+    assert document["steps"][1]["observation"]["results"][0]["content"] == "a!"
+    assert document["steps"][2]["message"] == "Stop there."
+    other, _ = await back(tmp_path / "s.json")
+    await same_session(engine, other)
+
+
+async def test_a_late_result_is_a_step_that_calls_no_model(tmp_path: Path) -> None:
+    engine = await told(USER, asks("a"), {"role": "user", "content": "Well?"}, gives("a"))
+    (document,) = await exported(engine, tmp_path)
+    late = document["steps"][-1]
+    assert (late["source"], late["message"], late["llm_call_count"]) == ("agent", "", 0)
+    assert late["observation"]["results"] == [{"source_call_id": "a", "content": "a!"}]
+
+
+async def test_an_image_is_a_part_with_a_url_of_its_data(tmp_path: Path) -> None:
+    source = {"type": "base64", "media_type": "image/png", "data": "aGVsbG8="}
+    shot = {"type": "text", "text": "See."}, {"type": "image", "source": source}
+    engine = await told({"role": "user", "content": list(shot)})
+    (document,) = await exported(engine, tmp_path)
+    words, image = document["steps"][0]["message"]
+    assert words == {"type": "text", "text": "See."}
+    assert image["source"] == {
+        "media_type": "image/png",
+        "path": "data:image/png;base64,aGVsbG8=",
+    }
+    other, _ = await back(tmp_path / "s.json")
+    await same_session(engine, other)
+
+
+async def test_a_part_without_a_field_is_counted_and_comes_back(tmp_path: Path) -> None:
+    paper = {"type": "document", "source": {"type": "url", "url": "https://example.org/a.pdf"}}
+    engine = await told({"role": "user", "content": [{"type": "text", "text": "Read."}, paper]})
+    (document,) = await exported(engine, tmp_path)
+    assert own(document)["completeness"]["left_in_shape"] == {"document": 1}
+    other, _ = await back(tmp_path / "s.json")
+    await same_session(engine, other)
+
+
+async def test_arguments_that_are_no_object_are_one(tmp_path: Path) -> None:
+    function = {"name": "run", "arguments": "ls -l"}
+    call = {"id": "a", "type": "function", "function": function}
+    answer = {"role": "assistant", "content": None, "tool_calls": [call]}
+    engine = await told(USER, answer)
+    (document,) = await exported(engine, tmp_path)
+    assert document["steps"][1]["tool_calls"][0]["arguments"] == {"input": "ls -l"}
+    other, _ = await back(tmp_path / "s.json")
+    await same_session(engine, other)
+
+
+async def test_a_failed_tool_is_marked(tmp_path: Path) -> None:
+    engine = Engine(MemoryStore())
+    ctx = await engine.session("s")
+    async with ctx.turn() as turn, turn.iteration() as cycle:
+        await ctx.add_message(USER)
+        await ctx.get_messages_for_request()
+        await ctx.add_message(asks("a"))
+        async with cycle.tool_call("look", "a") as tool:
+            tool.failed("no such jar")
+            await ctx.add_message(gives("a"))
+    (document,) = await exported(engine, tmp_path)
+    assert document["steps"][1]["observation"]["results"][0]["extra"] == {"is_error": True}
+    other, _ = await back(tmp_path / "s.json")
+    types = [one.type async for one in other.records("s")]
+    assert types.count("tool:error") == 1, types
+
+
+async def test_erased_contents_are_a_mark(tmp_path: Path) -> None:
+    engine = await told(USER, asks(text="The code is 1234."))
+    await engine.erase("s", [1], reason="asked for")
+    (document,) = await exported(engine, tmp_path)
+    assert "1234" not in json.dumps(document)
+    assert texts(document)[1] == ("agent", "[erased]")
+    assert own(document)["completeness"]["erased"] == 1
+    # The request for it did not hold it yet.
+    assert [one["exact"] for one in requests([document])] == [True]
+    await engine.erase("s", [0])
+    (document,) = await exported(engine, tmp_path)
+    assert [one["exact"] for one in requests([document])] == [False]
+
+
+async def test_a_session_that_is_not_there_is_named_and_a_database_is_not_replaced(
+    tmp_path: Path,
+) -> None:
+    async with eventctx.open(tmp_path / "s.db", receipts=False) as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message(USER)
+        with pytest.raises(StreamNotFound, match="other"):
+            await engine.export_atif("other", tmp_path / "other.json")
+        assert not (tmp_path / "other.json").exists()
+        with pytest.raises(InvalidSetting, match="found a database"):
+            await engine.export_atif("s", tmp_path / "s.db")
+        with pytest.raises(InvalidSetting, match="expected a folder"):
+            await engine.export_atif("s", tmp_path / "none" / "s.json")
+
+
+# -- requests ------------------------------------------------------------------------------------
+
+
+async def test_each_step_says_how_its_request_is_known(tmp_path: Path) -> None:
+    engine = Engine(MemoryStore())
+    ctx = await engine.session("s")
+    async with ctx.turn() as turn:
+        for number in range(3):
+            async with turn.iteration():
+                await ctx.add_message({"role": "user", "content": f"say {number}"})
+                rows = await ctx.get_messages_for_request()
+                prepared = await last_request(engine)
+                if number == 1:  # the host added texts that it does not tell
+                    await ctx.record_sent(prepared, 0, 2)
+                if number == 2:
+                    sent = ObservedRequest("openai-chat-1", rows, model="m")
+                    await ctx.observe_request(sent)
+                await ctx.add_message({"role": "assistant", "content": f"said {number}"})
+    (document,) = await exported(engine, tmp_path)
+    known = [(one["known"], one["exact"]) for one in requests([document])]
+    assert known == [
+        ("prepared", True),
+        ("prepared", False),
+        ("prepared", True),
+        ("observed", True),
+    ]
+    found = own(document)["completeness"]
+    assert (found["requests"], found["exact"], found["observed"], found["prepared"]) == (4, 3, 1, 3)
+    # The one that was prepared, and sent as observed, has no answer of its own.
+    assert found["requests_without_answer"] == 1
+    other, _ = await back(tmp_path / "s.json")
+    (again,) = await exported(other, tmp_path)
+    assert own(again)["completeness"]["reconstructed"] == 4
+
+
+async def last_request(engine: Engine) -> int:
+    return (await engine.audit("s")).requests[-1].position
+
+
+async def test_a_request_without_an_answer_is_a_system_step_in_its_place(tmp_path: Path) -> None:
+    engine = Engine(MemoryStore())
+    ctx = await engine.session("s")
+    async with ctx.turn() as turn, turn.iteration() as cycle:
+        await ctx.add_message(USER)
+        await ctx.get_messages_for_request()
+        with pytest.raises(OSError, match="no route"):
+            async with cycle.provider_call("m"):
+                raise OSError("no route")
+        await ctx.add_message({"role": "user", "content": "Again."})
+        await ctx.get_messages_for_request()
+        await ctx.add_message(asks(text="Three."))
+    (document,) = await exported(engine, tmp_path)
+    assert [source for source, _ in texts(document)] == ["user", "system", "user", "agent"]
+    assert "no route" in document["steps"][1]["message"]
+    other, _ = await back(tmp_path / "s.json")
+    await same_session(engine, other)
+
+
+async def test_metrics_are_of_their_step_and_sum_up(tmp_path: Path) -> None:
+    engine = Engine(MemoryStore())
+    ctx = await engine.session("s")
+    async with ctx.turn() as turn:
+        await ctx.add_message(USER)
+        for number in (1, 2):
+            async with turn.iteration() as cycle:
+                await ctx.get_messages_for_request()
+                async with cycle.provider_call("m", "p") as call:
+                    counts = {"prompt": 100 * number, "output": 7, "cache_read": 60}
+                    await call.usage(**counts, cache_write=9, reasoning=4)
+                await ctx.add_message(asks(text=f"{number}."))
+    (document,) = await exported(engine, tmp_path)
+    assert document["steps"][1]["metrics"] == {
+        "prompt_tokens": 100,
+        "completion_tokens": 7,
+        "cached_tokens": 60,
+        "extra": {"cache_creation_input_tokens": 9, "reasoning_tokens": 4},
+    }
+    assert document["final_metrics"] == {
+        "total_prompt_tokens": 300,
+        "total_completion_tokens": 14,
+        "total_cached_tokens": 120,
+        "total_steps": 3,
+    }
+    other, _ = await back(tmp_path / "s.json")
+    await same_session(engine, other)
+
+
+async def test_tools_that_were_sent_are_the_agents_in_openais_form(tmp_path: Path) -> None:
+    engine = Engine(MemoryStore())
+    ctx = await engine.session("s")
+    tool = {"name": "look", "description": "Look.", "input_schema": {"type": "object"}}
+    await ctx.add_message(USER)
+    sent = ObservedRequest("anthropic-messages-1", [USER], tools=[tool], system="Be good.")
+    await ctx.observe_request(sent)
+    await ctx.add_message(asks(text="Yes."))
+    (document,) = await exported(engine, tmp_path)
+    function = {"name": "look", "description": "Look.", "parameters": {"type": "object"}}
+    assert document["agent"]["tool_definitions"] == [{"type": "function", "function": function}]
+    assert ("system", "Be good.") in texts(document)
+    other, _ = await back(tmp_path / "s.json")
+    await same_session(engine, other)  # the system prompt is none of its messages
+
+
+# -- a context that was replaced -----------------------------------------------------------------
+
+
+async def compacted(**options: Any) -> Engine:
+    engine = Engine(MemoryStore())
+    ctx = await engine.session("s", policy="truncate", keep_recent=2, **options)
+    await ctx.add_message(USER)
+    for number in range(6):
+        for message in tool_round(number):
+            await ctx.add_message(message)
+    await ctx.compact(force=True)
+    await ctx.get_messages_for_request()
+    await ctx.add_message({"role": "assistant", "content": "Done."})
+    return engine
+
+
+async def test_a_compaction_ends_a_file_and_the_next_begins_with_copies(tmp_path: Path) -> None:
+    engine = await compacted()
+    first, then = await exported(engine, tmp_path)
+    assert first["continued_trajectory_ref"] == "s.cont-1.json"
+    assert "continued_trajectory_ref" not in then
+    assert (first["trajectory_id"], then["trajectory_id"]) == ("s", "s.cont-1")
+    boundary = first["steps"][-1]
+    assert boundary["extra"]["context_management"] == {"type": "compaction", "boundary": "replace"}
+    assert own(boundary)["compaction"]["strategy"] == "truncate"
+    copied = [step.get("is_copied_context", False) for step in then["steps"]]
+    assert copied[0]
+    assert sorted(copied, reverse=True) == copied
+    assert not any("metrics" in step for step in then["steps"] if step.get("is_copied_context"))
+    assert own(then)["completeness"]["copied_steps"] == sum(copied)
+    other, (done, *_) = await back(tmp_path / "s.json")
+    assert done.compactions == 1
+    await same_session(engine, other)
+
+
+async def test_in_one_document_the_copies_follow_the_compaction(tmp_path: Path) -> None:
+    engine = await compacted()
+    document = await in_one(engine, tmp_path)
+    marked = [place for place, step in enumerate(document["steps"]) if "compaction" in own(step)]
+    assert document["steps"][marked[0] + 1]["is_copied_context"]
+    for path in (tmp_path / "one.json", tmp_path / "other.json"):
+        other, _ = await back(path)
+        messages = await other.transcript("s")
+        assert len(messages) == len(await engine.transcript("s"))
+        # As another program would have written it.
+        (tmp_path / "other.json").write_text(json.dumps(without_marks(document)))
+
+
+async def test_the_call_of_a_summarizer_is_in_the_compaction(tmp_path: Path) -> None:
+    async def in_short(request: Any) -> ModelAnswer:
+        return ModelAnswer("In short: jars.", model="small", prompt=500, output=20)
+
+    engine = await compacted_by(in_short)
+    documents = await exported(engine, tmp_path)
+    asked = own(documents[0]["steps"][-1])["compaction"]["asked"]
+    assert [(one["model_name"], one["metrics"]["prompt_tokens"]) for one in asked] == [
+        ("small", 500)
+    ]
+    assert documents[0]["final_metrics"]["total_prompt_tokens"] == 500
+    assert documents[1]["steps"][0]["is_copied_context"]
+    other, _ = await back(tmp_path / "s.json")
+    assert (await other.audit("s")).usage == (await engine.audit("s")).usage
+
+
+async def compacted_by(summarizer: Any) -> Engine:
+    engine = Engine(MemoryStore())
+    options = {"policy": "summarize", "max_tokens": 3_000, "summarizer": summarizer}
+    ctx = await engine.session("s", **options)
+    await ctx.add_message(USER)
+    for number in range(8):
+        for message in tool_round(number):
+            await ctx.add_message(message)
+    await ctx.compact(force=True)
+    await ctx.get_messages_for_request()
+    return engine
+
+
+async def test_a_list_that_replaced_the_conversation_comes_back(tmp_path: Path) -> None:
+    engine = await told(USER, asks("a"), gives("a"), asks(text="Three."))
+    ctx = await engine.session("s")
+    rows = await ctx.get_messages()
+    await ctx.set_messages([rows[0], {"role": "user", "content": "Begin again."}])
+    await ctx.add_message(asks(text="I begin."))
+    first, then = await exported(engine, tmp_path)
+    kind = {"type": "messages_set", "boundary": "replace"}
+    assert first["steps"][-1]["extra"]["context_management"] == kind
+    assert [step.get("is_copied_context", False) for step in then["steps"]] == [True, False, False]
+    other, _ = await back(tmp_path / "s.json")
+    await same_session(engine, other)
+
+
+async def test_what_a_fork_inherits_is_copied(tmp_path: Path) -> None:
+    engine = await told(USER, asks("a"), gives("a"), asks(text="Three."))
+    (info,) = await engine.sessions()
+    await engine.fork("s", info.head, "child")
+    ctx = await engine.session("child")
+    async with ctx.turn() as turn, turn.iteration():
+        await ctx.add_message({"role": "user", "content": "And now?"})
+        await ctx.get_messages_for_request()
+        await ctx.add_message(asks(text="Four."))
+    (document,) = await exported(engine, tmp_path, "child")
+    copied = [step.get("is_copied_context", False) for step in document["steps"]]
+    assert copied == [True, True, True, False, False]
+    assert own(document)["completeness"]["requests"] == 1
+    assert own(document)["fork"]["parent"] == "s"
+    other, _ = await back(tmp_path / "child.json")
+    assert len(await other.transcript("child")) == len(await engine.transcript("child"))
+    assert len((await other.audit("child")).requests) == 1
+
+
+# -- subagents -----------------------------------------------------------------------------------
+
+
+async def with_subagents() -> Engine:
+    engine = await told(USER, asks("a"), gives("a"), asks(text="Three."))
+    for name, call in (("s.agent-one", "a"), ("another", None)):
+        ctx = await engine.session(name)
+        await ctx.add_message({"role": "user", "content": f"I am {name}."})
+        await ctx.add_message({"role": "assistant", "content": "Found."})
+        await engine.link("s", name, call_id=call)
+    return engine
+
+
+async def test_subagents_are_in_the_document_and_linked_by_their_call(tmp_path: Path) -> None:
+    engine = await with_subagents()
+    (document,) = await exported(engine, tmp_path)
+    (result,) = document["steps"][1]["observation"]["results"]
+    assert result["subagent_trajectory_ref"] == [
+        {"trajectory_id": "one", "session_id": "s.agent-one"}
+    ]
+    inner = document["subagent_trajectories"]
+    assert [one["trajectory_id"] for one in inner] == ["one", "another"]
+    assert inner[0]["agent"]["extra"] == {"parent_session_id": "s"}
+    other, done = await back(tmp_path / "s.json")
+    assert [one.session for one in done] == ["s", "s.agent-one", "another"]
+    for name in ("s", "s.agent-one", "another"):
+        await same_session(engine, other, name)
+
+
+async def test_a_subagent_that_is_gone_is_named(tmp_path: Path) -> None:
+    engine = await with_subagents()
+    await engine.delete("another")
+    export = await engine.export_atif("s", tmp_path / "s.json")
+    assert (export.subagents, export.missing) == (("s.agent-one",), ("another",))
+    document = valid(json.loads((tmp_path / "s.json").read_bytes()))
+    (ref,) = document["steps"][-1]["observation"]["results"][0]["subagent_trajectory_ref"]
+    assert (ref["trajectory_path"], ref["session_id"]) == ("another.json", "another")
+
+
+async def test_sessions_that_name_each_other_end(tmp_path: Path) -> None:
+    engine = await with_subagents()
+    await engine.link("s.agent-one", "s")
+    export = await engine.export_atif("s", tmp_path / "s.json")
+    assert "s" in export.missing
+
+
+# -- a file, and what became of it -----------------------------------------------------------------
+
+
+async def test_a_step_is_written_before_the_next_but_one_is_read(tmp_path: Path) -> None:
+    engine = await told(USER, *[asks(text=f"{number} " * 500) for number in range(40)])
+    sizes: list[int] = []
+    await write(engine.store, "s", lambda _: lambda data: sizes.append(len(data)))
+    whole = sum(sizes)
+    assert max(sizes) < whole / 20, "no more than a step is written at once"
+
+
+async def test_a_step_that_was_changed_is_read_by_its_words(tmp_path: Path) -> None:
+    two = {"role": "user", "content": [{"type": "text", "text": "One."}] * 2}
+    engine = await told(two, asks(text="Three."))
+    (document,) = await exported(engine, tmp_path)
+    document["steps"][0]["message"] = "Cut."
+    (tmp_path / "s.json").write_text(json.dumps(document))
+    other, (done, *_) = await back(tmp_path / "s.json")
+    assert "changed after its export" in done.warnings[0]
+    first, second = await other.transcript("s")
+    assert first.message == {"role": "user", "content": "Cut."}
+    assert second.message == asks(text="Three.")

@@ -1,0 +1,200 @@
+"""Whatever a session holds, its trajectory is valid and comes back as the same session."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import tempfile
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from eventctx.engine import Engine
+from eventctx.errors import EventctxError
+from eventctx.messages.parts import read_parts
+from eventctx.projections.view.refs import MessageRef
+from eventctx.queries.atif.verbatim import way_of
+from eventctx.stores.memory import MemoryStore
+from tests.atif.trajectories import back, documents, in_one, requests, same_session, without_marks
+from tests.how_much import some
+from tests.test_explaining_any_session import STEPS, in_short, play
+from tests.test_odd_messages import anything as odd_messages
+from tests.test_parts import marked_messages
+from tests.transcripts import Story, stories
+
+Message = dict[str, Any]
+
+often = settings(max_examples=some(12, 400), deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def run(trial: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(trial)
+
+
+async def there_and_back(engine: Engine, folder: Path) -> list[tuple[Engine, list[Message]]]:
+    """The session in both forms, imported again and compared; with the documents of each."""
+    export = await engine.export_atif("s", folder / "s.json")
+    found = [(folder / "s.json", documents(export))]
+    found.append((folder / "one.json", [await in_one(engine, folder)]))
+    engines = []
+    for path, written in found:
+        other, summaries = await back(path)
+        assert summaries[0].warnings == ()
+        await same_session(engine, other)
+        engines.append((other, written))
+    return engines
+
+
+async def tell(messages: list[Message], *, asks: bool = True) -> Engine:
+    """A session with these messages, and a request before each answer of the model."""
+    engine = Engine(MemoryStore())
+    ctx = await engine.session("s", policy="truncate", max_tokens=1_000_000)
+    await ctx.add_message({"role": "user", "content": "begin"})  # a file without a text is none
+    async with contextlib.AsyncExitStack() as turns:
+        for place, message in enumerate(messages):
+            if message.get("role") == "user" and place % 3 == 0:
+                await turns.aclose()
+                turn = await turns.enter_async_context(ctx.turn())
+                await turns.enter_async_context(turn.iteration())
+            if asks and message.get("role") == "assistant":
+                await ctx.get_messages_for_request()
+            await ctx.add_message(message)
+    return engine
+
+
+@often
+@given(stories(), st.booleans())
+def test_a_story_in_any_dialect_comes_back(story: Story, asks: bool) -> None:
+    async def trial() -> None:
+        engine = await tell(story.messages, asks=asks)
+        with tempfile.TemporaryDirectory() as folder:
+            await there_and_back(engine, Path(folder))
+
+    run(trial())
+
+
+@often
+@given(st.lists(marked_messages().map(lambda one: one[0]), min_size=1, max_size=4))
+def test_every_part_of_a_message_comes_back(messages: list[Message]) -> None:
+    async def trial() -> None:
+        engine = await tell(messages)
+        with tempfile.TemporaryDirectory() as folder:
+            await there_and_back(engine, Path(folder))
+
+    run(trial())
+
+
+@often
+@given(st.lists(odd_messages, min_size=1, max_size=4))
+def test_whatever_json_a_message_holds_comes_back(messages: list[Message]) -> None:
+    async def trial() -> None:
+        engine = await tell(messages)
+        with tempfile.TemporaryDirectory() as folder:
+            await there_and_back(engine, Path(folder))
+
+    run(trial())
+
+
+@often
+@given(STEPS, st.sampled_from([800, 3_000]))
+def test_a_session_that_was_compacted_set_and_cleared_comes_back(
+    steps: list[tuple[str, Any]], budget: int
+) -> None:
+    async def trial() -> None:
+        engine = Engine(MemoryStore())
+        options: dict[str, Any] = {"on_overflow": "send_floor", "summarizer": in_short}
+        ctx = await engine.session("s", policy="ladder", max_tokens=budget, **options)
+        with contextlib.suppress(EventctxError):
+            await play(ctx, [("say", 9), *steps])
+        with tempfile.TemporaryDirectory() as folder:
+            for other, written in await there_and_back(engine, Path(folder)):
+                await same_views(engine, other, steps)
+                await says_its_views(engine, written)
+
+    run(trial())
+
+
+async def same_views(engine: Engine, other: Engine, steps: list[tuple[str, Any]]) -> None:
+    """Check each request's view, but for what no item of an import can say.
+
+    That are messages restored to a view, and thinking that a set took the ground from.
+    """
+    if {"restore", "pin", "think"} & {what for what, _ in steps}:
+        return
+    old, new = (await engine.audit("s")).requests, (await other.audit("s")).requests
+    for before, after in zip(old, new, strict=True):
+        assert await shown(other, after.position) == await shown(engine, before.position)
+
+
+async def shown(engine: Engine, position: int) -> list[Any]:
+    view = await engine.request_view("s", position=position)
+    return [
+        (entry.ref.number, entry.ref.shortened)
+        if isinstance(entry.ref, MessageRef)
+        else (entry.kind, entry.ref is None)
+        for entry in view.entries
+    ]
+
+
+async def says_its_views(engine: Engine, written: list[Message]) -> None:
+    """Check that ``keep`` and ``add`` of the steps lead to the views of the session."""
+    entries: list[Any] = []
+    for request in requests(written):
+        entries = entries[: request["view"]["keep"]]
+        for run_ in request["view"]["add"]:
+            entries += (
+                list(range(run_[0], run_[1] + 1))
+                if isinstance(run_, list)
+                else [run_.get("number", run_["as"])]
+            )
+        view = await engine.request_view("s", position=request["position"])
+        assert [one for one in entries if isinstance(one, int)] == [
+            entry.ref.number for entry in view.entries if isinstance(entry.ref, MessageRef)
+        ]
+        assert len(entries) == len(view.entries)
+        assert request["digest"] == view.digest
+
+
+@often
+@given(stories())
+def test_another_reader_of_the_format_sees_the_same_words(story: Story) -> None:
+    async def trial() -> None:
+        engine = await tell(story.messages)
+        with tempfile.TemporaryDirectory() as folder:
+            document = without_marks(await in_one(engine, Path(folder)))
+            path = Path(folder) / "other.json"
+            path.write_text(json.dumps(document))
+            other, _ = await back(path)
+            assert words(await other.transcript("s")) == words(await engine.transcript("s"))
+
+    run(trial())
+
+
+def words(transcript: list[Any]) -> list[tuple[str, Any]]:
+    """The texts, calls and results of a transcript, in order, whatever its dialect."""
+    found = []
+    for one in transcript:
+        for part in read_parts(one.message):
+            if part.kind == "text" and part.value:
+                found.append(("text", part.value))
+            elif part.kind == "call":
+                value = json.loads(part.value) if isinstance(part.value, str) else part.value
+                found.append(("call", (part.ids, part.name, value)))
+            elif part.kind == "result":
+                found.append(("result", (part.ids, part.value)))
+    return found
+
+
+@given(st.dictionaries(st.text(max_size=4), st.text(max_size=4) | st.floats(-9, 9), max_size=3))
+def test_arguments_in_the_ways_that_programs_write_json_need_no_second_copy(value: Any) -> None:
+    for written in (
+        json.dumps(value),
+        json.dumps(value, ensure_ascii=False),
+        json.dumps(value, separators=(",", ":")),
+        json.dumps(value, separators=(",", ":"), ensure_ascii=False),
+    ):
+        assert way_of(written, value) is not None

@@ -1,6 +1,6 @@
 """The contents of messages in a file: blocks of bodies, each compressed by itself.
 
-A body whose texts have markup is followed by their trees, which compress well next to them.
+A body is followed by its demands and the trees of its texts, which compress well next to it.
 
 A page decodes a block when one of its messages is first seen, so a large file opens as fast as a
 small one. A block ends after 256 bodies, or earlier where they are long.

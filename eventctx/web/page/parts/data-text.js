@@ -7,7 +7,7 @@ import { textNodes, textView } from './text.js';
 
 /** A hunk's head, or that of a patch as models write it; only the beginning is looked at. */
 const DIFF_HEAD = /^(?:@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@|\*\*\* (?:Begin Patch|Update File: ))/m;
-const DIFF_LOOKED_AT = 20_000;
+const LOOKED_AT = 20_000;
 
 /**
  * @param {string} text
@@ -15,7 +15,7 @@ const DIFF_LOOKED_AT = 20_000;
  * @returns {HTMLElement}
  */
 export function dataText(text, fold = {}) {
-  const isDiff = DIFF_HEAD.test(text.slice(0, DIFF_LOOKED_AT));
+  const isDiff = DIFF_HEAD.test(text.slice(0, LOOKED_AT));
   return textView(text, { ...fold, class: 'data', ...(isDiff ? { nodes: diffNodes } : {}) });
 }
 

@@ -8,7 +8,7 @@ in a file of its own: ``transcript``, ``requests``, ``restore``, ``host_addition
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property, partial, wraps
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -31,7 +31,7 @@ from eventctx.session.host_requests import HostAdditions, ObservedRequest, Reque
 from eventctx.session.open_session import OpenSession
 from eventctx.session.scope import Scope
 from eventctx.session.settings import Settings, model_of, resolve_budget, said_by_request
-from eventctx.session.transcript import Transcript, TranscriptMark
+from eventctx.session.transcript import Extension, Transcript, TranscriptMark
 from eventctx.session.turns import ProviderCall, Turn
 
 if TYPE_CHECKING:
@@ -286,6 +286,19 @@ class Context:
             from eventctx.session.sdk_objects import plain
 
             return await self._transcript.resume(plain(messages, refused), may_be_behind)
+
+    async def extend(
+        self, decide: Callable[[int], Awaitable[Extension]]
+    ) -> tuple[Record, ...]:
+        """Append messages, and parts of a host's state, in one step; return when they are on disk.
+
+        For a host that keeps its whole state here, as LangGraph does. Each part is an
+        ``import:raw``, so that the state and the messages that it has are in one append, or none
+        is. ``decide`` is given the position of the last record in the store, and says what to
+        append; when somebody else appends in between, it is called again. Raises InvalidMessage and
+        what the store raises.
+        """
+        return await self._transcript.extend(decide)
 
     async def clear(self) -> None:
         """Empty the transcript; history stays in the log.

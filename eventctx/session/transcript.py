@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
+from eventctx.errors import WrongExpectedVersion
 from eventctx.log import events
+from eventctx.log.codec import pack
 from eventctx.log.events import Event
 from eventctx.log.record import Body, Draft, Record, make_body
 from eventctx.messages.encoding import (
@@ -92,6 +94,26 @@ class DraftedMessages(NamedTuple):
 
     drafts: tuple[Draft, ...]
     view: ViewState
+
+
+class HostPart(NamedTuple):
+    """A part of a host's state that is no message: its kind, and its bytes, kept verbatim."""
+
+    kind: str
+    data: bytes
+
+
+class Extension(NamedTuple):
+    """What a host's state adds to a session in one append: messages first, then ``parts``.
+
+    With ``order`` it sets the transcript: each item is the number of a message that stays, or a new
+    message. ``added`` are messages at its end. ``source`` names the host.
+    """
+
+    source: str
+    parts: Sequence[HostPart]
+    added: Sequence[Mapping[str, Any]] = ()
+    order: Sequence[int | Mapping[str, Any]] | None = None
 
 
 class Transcript:
@@ -245,7 +267,7 @@ class Transcript:
             view, version = await self._session.appends.settle()
             state, stored = await self._stored(version)
             matched = match_in_order(stored, [one.body.data or b"" for one in made])
-            draft = self._set_to(view, state, list(zip(made, matched, strict=True)))
+            draft = self._set_to(view, _numbered(state, zip(made, matched, strict=True)))
             appended = await self._session.appends.append_exactly(version, draft)
 
     async def resume(self, messages: Sequence[Any], may_be_behind: bool) -> bool:
@@ -266,7 +288,7 @@ class Transcript:
             else:
                 new = [None if given is None else made[given] for _, given in found.rows]
                 places = [place_ for place_, _ in found.rows]
-                draft = self._set_to(view, state, list(zip(new, places, strict=True)))
+                draft = self._set_to(view, _numbered(state, zip(new, places, strict=True)))
             if await self._session.appends.append_exactly(version, draft) is not None:
                 return found.rows is not None
 
@@ -278,28 +300,76 @@ class Transcript:
             draft = self._session.drafts.make(events.Cleared(messages=view.messages))
             appended = await self._session.appends.append_exactly(version, draft)
 
-    def _set_to(
-        self,
-        view: ViewState,
-        state: TranscriptState,
-        rows: Sequence[tuple[NewBody | None, int | None]],
-    ) -> Draft:
-        """Draft a set to ``rows``, each the body of a new message or the place of a stored one."""
-        following = state.next_number
-        numbers: list[int] = []
-        for _, place_ in rows:
-            numbers.append(following if place_ is None else state.lines[place_].number)
-            following += place_ is None
-        made = [one for one, place_ in rows if place_ is None and one is not None]
+    # -- a host's state --------------------------------------------------------------------------
+
+    async def extend(
+        self, decide: Callable[[int], Awaitable[Extension]]
+    ) -> tuple[Record, ...]:
+        """As ``Context.extend``."""
+        appends = self._session.appends
+        while True:
+            view, version = await appends.settle()
+            asked = await decide(appends.last_sent)
+            drafts = self._extension(view, asked)
+            try:
+                records = await appends.append_exactly(version, *drafts)
+            except WrongExpectedVersion:
+                continue  # another process wrote; the next view has it
+            if records is not None:
+                return records
+
+    def _extension(self, view: ViewState, asked: Extension) -> list[Draft]:
+        drafts: list[Draft] = []
+        if asked.order is not None:
+            new = iter(self._make_bodies([one for one in asked.order if not isinstance(one, int)]))
+            rows = [one if isinstance(one, int) else next(new) for one in asked.order]
+            drafts.append(self._set_to(view, rows))
+        if len(asked.added) == 1 and not drafts:
+            drafts.append(self._addition(self._read(asked.added[0]), view))
+        elif asked.added:
+            drafts += self.additions(preview(view, self._session.stream, drafts), asked.added).drafts
+        return [*drafts, *[self._part(asked.source, one) for one in asked.parts]]
+
+    def _part(self, source: str, part: HostPart) -> Draft:
+        session = self._session
+        data, encoding = pack(part.data)
+        event = events.ImportRaw(
+            source=source,
+            lines=(0, 0),
+            kinds={part.kind: 1},
+            imported_at=session.drafts.now(),
+            encoding=encoding,
+        )
+        return session.drafts.make(event, (make_body(data, b"", session.random),))
+
+    def _set_to(self, view: ViewState, rows: Sequence[NewBody | int]) -> Draft:
+        """Draft a set to ``rows``, each a new message or the number of a stored one."""
+        following = view.next_number
+        made = [one for one in rows if not isinstance(one, int)]
+        fresh_numbers = iter(range(following, following + len(made)))
+        numbers = [one if isinstance(one, int) else next(fresh_numbers) for one in rows]
         fresh = [one.body for one in made]
         seen = tuple([index for index, one in enumerate(made) if one.observation])
         event = events.MessagesSet(order=runs_of_numbers(numbers), harness=seen, observations=seen)
         stripped = stripped_by(self._session, view, event, fresh)
         # New messages come from a host, and their thinking is bound to the rows before them there,
         # so only stored messages lose it.
-        newest = state.next_number - 1
+        newest = following - 1
         known = tuple([(a, min(b, newest)) for a, b in stripped if a <= newest])
         return self._session.drafts.make(msgspec.structs.replace(event, unbound=known), fresh)
+
+
+def _numbered(
+    state: TranscriptState, rows: Iterable[tuple[NewBody | None, int | None]]
+) -> list[NewBody | int]:
+    """Rows as new messages, and the numbers of those that have a place in the transcript."""
+    found: list[NewBody | int] = []
+    for made, at in rows:
+        if at is not None:
+            found.append(state.lines[at].number)
+        elif made is not None:
+            found.append(made)
+    return found
 
 
 def _last_facts(view: ViewState) -> Facts | None:

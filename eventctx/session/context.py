@@ -246,6 +246,10 @@ class Context:
         """
         return await self._transcript.mark()
 
+    async def get_messages_after(self, mark: TranscriptMark) -> list[dict[str, Any]] | None:
+        """The messages that were added since a mark; None where something else may have changed."""
+        return await self._transcript.messages_after(mark)
+
     async def set_messages(self, messages: Sequence[Mapping[str, Any] | SdkObject]) -> None:
         """Replace the transcript. Messages that an ordered diff recognises keep their numbers.
 

@@ -221,6 +221,14 @@ class Transcript:
         version = await self._session.appends.catch_up()
         return TranscriptMark((await self._session.lines.at(version)).lines)
 
+    async def messages_after(self, mark: TranscriptMark) -> list[dict[str, Any]] | None:
+        """As ``Context.get_messages_after``."""
+        version = await self._session.appends.catch_up()
+        state, stored = await self._stored(version, hold=True)
+        if not state.lines.continues(mark._lines):
+            return None
+        return decode_bodies(stored[mark.messages :])
+
     async def timed_messages(self) -> list[tuple[dict[str, Any], int]]:
         """As ``messages``, each with the time of its record in UTC nanoseconds."""
         version = await self._session.appends.catch_up()

@@ -25,6 +25,7 @@ from eventctx.adapters.kit.given_engine import GivenEngine, OpenSessions
 from eventctx.adapters.kit.host_run import HostRun, RunStep, ToolEnd
 from eventctx.adapters.kit.host_session import HostSession
 from eventctx.adapters.kit.nested import ToolAround, begin_turn, nested_session_id, tool_around
+from eventctx.adapters.langgraph.saver import EventctxSaver
 from eventctx.adapters.langgraph.rows import Row, changed, identity, message_of, row_of
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
@@ -60,6 +61,7 @@ class EventctxMiddleware(Middleware):
         super().__init__()
         self._session = session
         self._settings = settings
+        self._saver: EventctxSaver | None = None
         self._open: OpenSessions[Thread] = OpenSessions()
         self._given = GivenEngine(engine, "langchain")
 
@@ -67,8 +69,18 @@ class EventctxMiddleware(Middleware):
         """Itself: an agent that was copied records with the same adapter."""
         return self
 
+    def saver(self, **options: Any) -> EventctxSaver:
+        """A checkpoint saver over the same store and settings: ``checkpointer=ours.saver()``.
+
+        ``options`` are those of ``EventctxSaver``. It is closed with the middleware.
+        """
+        self._saver = EventctxSaver(self._given, **options, **self._settings)
+        return self._saver
+
     def close(self) -> None:
         """Close the store that the middleware opened. An engine that was given stays open."""
+        if self._saver is not None:
+            self._saver.close()
         self._given.close()
 
     # -- LangChain's hooks -----------------------------------------------------------------------

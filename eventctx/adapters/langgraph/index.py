@@ -17,12 +17,14 @@ from eventctx.adapters.langgraph.parts import (
     SOURCE,
     STATE,
     WHOLE_AFTER,
+    Control,
+    State,
     Whole,
     decode_control,
     decode_state,
     whole_of,
 )
-from eventctx.adapters.langgraph.values import Runs, add_run, said_in
+from eventctx.adapters.langgraph.values import said_in
 from eventctx.log.codec import decode_event, decode_known, raw_of
 from eventctx.log.events import ImportRaw
 from eventctx.log.record import Record
@@ -71,7 +73,7 @@ class ThreadIndex:
     """Folds the records of one session in order, each once.
 
     ``addresses`` are those of all messages by their numbers, ``order`` the numbers of the
-    transcript and ``runs`` the same as runs. ``said`` are digests of rows, empty for an erased one.
+    transcript. ``said`` are digests of rows, empty for an erased one.
     ``sets`` counts the records that set the transcript, ``last_put`` is the position of the last
     checkpoint of the outermost graph.
     """
@@ -84,7 +86,6 @@ class ThreadIndex:
         self.rests: dict[int, int] = {}
         self.by_id: dict[str, int] = {}
         self.order: list[int] = []
-        self.runs: Runs = []
         self.checkpoints: dict[str, dict[str, Saved]] = {}
         self.writes: dict[tuple[str, str], Writes] = {}
         self.links: dict[tuple[int, str], int] = {}
@@ -103,13 +104,12 @@ class ThreadIndex:
         self.position = record.position
         kind = record.type
         if kind == "context:message_added":
-            add_run(self.runs, len(self.addresses))
             self.order.append(len(self.addresses))
             self._message(record, 0)
         elif kind == "context:messages_set":
             self._set(record)
         elif kind == "context:cleared":
-            self.order, self.runs = [], []
+            self.order = []
             self.sets += 1
         elif kind == "context:erased":
             event: Any = decode_known(record)
@@ -133,9 +133,6 @@ class ThreadIndex:
     def _set(self, record: Record) -> None:
         event: Any = decode_known(record)
         self.order = [n for first, last in event.order for n in range(first, last + 1)]
-        self.runs = []
-        for number in self.order:
-            add_run(self.runs, number)
         self.sets += 1
         for index in range(len(record.bodies)):
             self._message(record, index)
@@ -151,10 +148,12 @@ class ThreadIndex:
         if CONTROL in event.kinds:
             self._control(record.position, data)
         elif STATE in event.kinds:
-            self._state(record.position, data)
+            self._state(record.position, decode_state(data).state)
 
     def _control(self, position: int, data: bytes) -> None:
         control = decode_control(data)
+        if control.state is not None:
+            self._state(position, control.state)
         base = None if control.base is None else self._at.get(control.base)
         if control.base is not None and base is None:
             return  # what it is relative to was erased
@@ -167,8 +166,7 @@ class ThreadIndex:
         if control.ns == "":
             self.last_put = position
 
-    def _state(self, position: int, data: bytes) -> None:
-        state = decode_state(data).state
+    def _state(self, position: int, state: State) -> None:
         for item, task in enumerate(state.writes):
             writes = self.writes.setdefault((task.ns, task.id), {})
             for number, (channel, index, _) in enumerate(task.writes):
@@ -221,6 +219,10 @@ class ThreadIndex:
         if found is None:
             raise LookupError(saved.id)
         return found
+
+    def hold_whole(self, control: Control, position: int) -> None:
+        """Hold a control in full that was just stored at ``position``, relative or not."""
+        self._whole[position] = whole_of(control, position, None)
 
     def chain(self, channel: str, position: int) -> Iterator[int]:
         """The positions of the parts that a value at ``position`` is made of, the last first."""

@@ -207,8 +207,8 @@ def _places(writes: Writes) -> set[int]:
 
 
 def _plain(data: bytes) -> bytes:
-    """The JSON of a part, which is packed where it is long."""
-    return data if data[:1] == b"{" else zlib.decompress(data)
+    """A part's bytes, which are packed where they are many; neither form begins as zlib's does."""
+    return zlib.decompress(data) if data[:1] == b"x" else data
 
 
 def _erased(number: int, body: Body) -> BaseMessage:

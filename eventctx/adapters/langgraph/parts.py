@@ -27,146 +27,7 @@ META: Final = "\0metadata"
 WHOLE_AFTER: Final = 4
 """A control is written whole when those since the last whole one take so many times its size."""
 
-SHORT: Final = 64
-"""Characters of a text of metadata that a control may hold."""
-
 Resolve = Callable[[Piece], int | None]
-
-
-class Control(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
-    """A stored checkpoint. ``base`` is the position of the control that it is relative to.
-
-    ``parent`` is the id of the checkpoint before it, and of a relative one that of its base.
-    ``stored`` are the channels whose value is in the record before, ``gone`` the keys that the base
-    has and this one has not: of versions, seen, metadata, values. ``runs`` are the numbers of the
-    state's messages; None: it has no list of messages. ``at`` are the positions of the values that
-    a whole one has in common with its parent.
-    """
-
-    id: str
-    ns: str = ""
-    base: int | None = None
-    parent: str | None = None
-    thread: str = ""
-    head: dict[str, Any] = {}
-    versions: dict[str, Any] = {}
-    seen: dict[str, dict[str, Any]] = {}
-    meta: dict[str, Any] = {}
-    plain: dict[str, Any] = {}
-    stored: tuple[str, ...] = ()
-    gone: tuple[tuple[str, ...], ...] = ()
-    runs: Runs | None = None
-    at: dict[str, int] = {}
-
-
-class Whole(NamedTuple):
-    """A checkpoint's control in full. ``at`` has the positions of the values that are stored."""
-
-    id: str
-    ns: str
-    parent: str | None
-    head: dict[str, Any]
-    versions: dict[str, Any]
-    seen: dict[str, dict[str, Any]]
-    meta: dict[str, Any]
-    plain: dict[str, Any]
-    at: dict[str, int]
-    runs: Runs | None
-
-
-_encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(Control)
-
-
-def decode_control(data: bytes) -> Control:
-    """The control of a part. Raises msgspec.DecodeError."""
-    return _decoder.decode(data)
-
-
-def control_part(control: Control) -> HostPart:
-    """The part of a control."""
-    return HostPart(CONTROL, _encoder.encode(control))
-
-
-def whole_of(control: Control, position: int, base: Whole | None) -> Whole:
-    """The control in full; it stands at ``position``."""
-    stored = dict.fromkeys(control.stored, position - 1)
-    if base is None:
-        parent = control.parent
-        parts = (control.versions, control.seen, control.meta, control.plain)
-        at = {**control.at, **stored}
-        return Whole(control.id, control.ns, parent, control.head, *parts, at, control.runs)
-    gone = (*control.gone, (), (), (), ())
-    seen = _merged(base.seen, {}, gone[1])
-    for node, versions in control.seen.items():
-        seen[node] = {**seen.get(node, {}), **versions}
-    fresh = (*gone[3], *control.stored, *control.plain)
-    return Whole(
-        control.id,
-        control.ns,
-        base.id,
-        control.head,
-        _merged(base.versions, control.versions, gone[0]),
-        seen,
-        _merged(base.meta, control.meta, gone[2]),
-        _merged(base.plain, control.plain, fresh),
-        _merged(base.at, stored, fresh),
-        control.runs,
-    )
-
-
-def _merged(old: Mapping[str, Any], new: Mapping[str, Any], gone: Iterable[str]) -> dict[str, Any]:
-    found = dict(old)
-    for key in gone:
-        found.pop(key, None)
-    return {**found, **new}
-
-
-def relative(control: Control, whole: Whole, base: Whole, position: int) -> Control | None:
-    """A control relative to ``base`` at ``position``; None where it cannot be.
-
-    ``control`` is the whole one, ``whole`` the same in full.
-    """
-    for node, versions in whole.seen.items():
-        if base.seen.get(node, {}).keys() - versions.keys():
-            return None  # a node has forgotten a channel
-    values = {*whole.plain, *whole.at}
-    return msgspec.structs.replace(
-        control,
-        base=position,
-        parent=None,
-        thread="",
-        at={},
-        versions=_changed(base.versions, control.versions),
-        seen={
-            node: _changed(base.seen.get(node, {}), versions)
-            for node, versions in control.seen.items()
-            if base.seen.get(node) != versions
-        },
-        meta=_changed(base.meta, control.meta),
-        plain={
-            name: value
-            for name, value in control.plain.items()
-            if name not in base.plain or not _same(base.plain[name], value)
-        },
-        gone=(
-            tuple(base.versions.keys() - whole.versions.keys()),
-            tuple(base.seen.keys() - whole.seen.keys()),
-            tuple(base.meta.keys() - whole.meta.keys()),
-            tuple({*base.plain, *base.at} - values),
-        ),
-    )
-
-
-def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: one for key, one in new.items() if key not in old or not _same(old[key], one)}
-
-
-def _same(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and bool(one == other)  # True is no 1
-
-
-# -- the state part ------------------------------------------------------------------------------
 
 
 class TaskWrites(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -210,6 +71,151 @@ class State(msgspec.Struct, omit_defaults=True):
     b: list[tuple[str, int]] = []
 
 
+class Control(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """A stored checkpoint. ``base`` is the position of the control that it is relative to.
+
+    ``parent`` is the id of the checkpoint before it, and of a relative one that of its base.
+    ``stored`` are the channels whose value is in the record before, ``gone`` the keys that the base
+    has and this one has not: of versions, seen, metadata, values. ``runs`` are the numbers of the
+    state's messages; None: it has no list of messages. ``at`` are the positions of the values that
+    a whole one has in common with its parent. ``state`` is in place of a state part, where nothing
+    in that could be words.
+    """
+
+    id: str
+    ns: str = ""
+    base: int | None = None
+    parent: str | None = None
+    thread: str = ""
+    head: dict[str, Any] = {}
+    versions: dict[str, Any] = {}
+    seen: dict[str, dict[str, Any]] = {}
+    meta: dict[str, Any] = {}
+    plain: dict[str, Any] = {}
+    stored: tuple[str, ...] = ()
+    gone: tuple[tuple[str, ...], ...] = ()
+    runs: Runs | None = None
+    at: dict[str, int] = {}
+    state: State | None = None
+
+
+class Whole(NamedTuple):
+    """A checkpoint's control in full. ``at`` has the positions of the values that are stored."""
+
+    id: str
+    ns: str
+    parent: str | None
+    head: dict[str, Any]
+    versions: dict[str, Any]
+    seen: dict[str, dict[str, Any]]
+    meta: dict[str, Any]
+    plain: dict[str, Any]
+    at: dict[str, int]
+    runs: Runs | None
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(Control)
+
+
+def decode_control(data: bytes) -> Control:
+    """The control of a part. Raises msgspec.DecodeError."""
+    return _decoder.decode(data)
+
+
+def control_part(control: Control) -> HostPart:
+    """The part of a control."""
+    return HostPart(CONTROL, _encoder.encode(control))
+
+
+def whole_of(control: Control, position: int, base: Whole | None) -> Whole:
+    """The control in full; it stands at ``position``."""
+    where = position - 1 if control.state is None else position
+    stored = dict.fromkeys(control.stored, where)
+    if base is None:
+        parent = control.parent
+        parts = (control.versions, control.seen, control.meta, control.plain)
+        at = {**control.at, **stored}
+        return Whole(control.id, control.ns, parent, control.head, *parts, at, control.runs)
+    gone = (*control.gone, (), (), (), ())
+    seen = _merged(base.seen, {}, gone[1])
+    for node, versions in control.seen.items():
+        seen[node] = {**seen.get(node, {}), **versions}
+    fresh = (*gone[3], *control.stored, *control.plain)
+    return Whole(
+        control.id,
+        control.ns,
+        base.id,
+        control.head,
+        _merged(base.versions, control.versions, gone[0]),
+        seen,
+        _merged(base.meta, control.meta, gone[2]),
+        _merged(base.plain, control.plain, fresh),
+        _merged(base.at, stored, fresh),
+        control.runs,
+    )
+
+
+def _merged(old: Mapping[str, Any], new: Mapping[str, Any], gone: Iterable[str]) -> dict[str, Any]:
+    found = dict(old)
+    for key in gone:
+        found.pop(key, None)
+    return {**found, **new}
+
+
+def relative(control: Control, base: Whole, position: int) -> Control | None:
+    """A whole control as one relative to ``base`` at ``position``; None where it cannot be."""
+    seen: dict[str, dict[str, Any]] = {}
+    for node, versions in control.seen.items():
+        old = base.seen.get(node)
+        if old is None or old != versions:
+            if old is not None and old.keys() - versions.keys():
+                return None  # a node has forgotten a channel
+            seen[node] = versions if old is None else _changed(old, versions)
+    gone = (
+        _gone(base.versions, control.versions),
+        _gone(base.seen, control.seen),
+        _gone(base.meta, control.meta),
+        (
+            *[one for one in base.plain if not _has(control, one)],
+            *[one for one in base.at if not _has(control, one)],
+        ),
+    )
+    return Control(
+        id=control.id,
+        ns=control.ns,
+        base=position,
+        head=control.head,
+        versions=_changed(base.versions, control.versions),
+        seen=seen,
+        meta=_changed(base.meta, control.meta),
+        plain=_changed(base.plain, control.plain),
+        stored=control.stored,
+        gone=gone if any(gone) else (),
+        runs=control.runs,
+        state=control.state,
+    )
+
+
+def _gone(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple([key for key in old if key not in new])
+
+
+def _has(control: Control, name: str) -> bool:
+    return name in control.plain or name in control.at or name in control.stored
+
+
+def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: one for key, one in new.items() if key not in old or not _same(old[key], one)}
+
+
+def _same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and bool(one == other)  # True is no 1
+
+
+# -- the state part ------------------------------------------------------------------------------
+
+
 _state: Final = msgspec.json.Decoder(State)
 
 
@@ -221,7 +227,9 @@ class StoredState(NamedTuple):
 
 
 def decode_state(data: bytes) -> StoredState:
-    """The state of a part. Raises msgspec.DecodeError."""
+    """The state of a part, or in a control. Raises msgspec.DecodeError."""
+    if data[:1] != b"{":
+        return StoredState(decode_control(data).state or State(), [])
     json, _, rest = data.partition(b"\n")
     state = _state.decode(json)
     blobs: list[Blob] = []
@@ -238,9 +246,11 @@ class PartWriter:
         self.state = State()
         self._resolve = resolve
         self._blobs: list[Blob] = []
+        self._says = False
 
     def stored(self, box: Box) -> dict[str, Any]:
         """A box as it is stored in this part."""
+        self._says = self._says or box.says
         found: dict[str, Any] = {"j": box.json}
         if box.blobs:
             found["o"] = len(self._blobs)
@@ -254,6 +264,7 @@ class PartWriter:
         for piece in messages:
             number = self._resolve(piece)
             if number is None:
+                self._says = True
                 inline: dict[str, Any] = {"r": piece.row}
                 if piece.rest is not None:
                     inline["x"] = self.stored(piece.rest)
@@ -263,6 +274,11 @@ class PartWriter:
             else:
                 table.append([number, number])
         return table
+
+    @property
+    def is_small(self) -> bool:
+        """Whether a control may hold the state: it is short, and has no text like a message's."""
+        return not self._says
 
     def part(self) -> HostPart | None:
         """The part; None where nothing is in it."""

@@ -46,7 +46,8 @@ def identity(row: Mapping[str, Any]) -> Hashable:
 
 def changed(message: BaseMessage, row: Row) -> bool:
     """Whether a middleware changed the message in its place, as a person's edit of a call does."""
-    calls: Any = getattr(message, "tool_calls", None)
+    # Asking a model of pydantic for an attribute that it lacks takes as long as all else here.
+    calls: Any = message.tool_calls if isinstance(message, AIMessage) else None
     return row["content"] != message.content or (row.get("tool_calls") or []) != (calls or [])
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from functools import partial
@@ -255,22 +256,36 @@ class EventctxSaver(BaseCheckpointSaver[int]):
             (channel, WRITES_IDX_MAP.get(channel, number), log.boxer.box(value))
             for number, (channel, value) in enumerate(writes)
         ]
-        log.pending.append(TaskPut(ns, str(checkpoint), task, path, made))
+        log.add(TaskPut(ns, str(checkpoint), task, path, made, since=time.monotonic()))
         if any(index < 0 for _, index, _ in made):
             await self._flush(thread)
-        elif len(log.pending) == 1:
-            loop = asyncio.get_running_loop()
-            loop.call_later(WAIT_SECONDS, log.flush_later, partial(self._flush, thread))
+        elif not log.waits:
+            self._flush_later(thread, log)
 
-    async def _flush(self, thread: str) -> None:
+    def _flush_later(self, thread: str, log: ThreadLog) -> None:
+        log.waits = True
+        loop = asyncio.get_running_loop()
+        loop.call_later(WAIT_SECONDS, log.in_task, partial(self._flush_waiting, thread))
+
+    async def _flush_waiting(self, thread: str) -> None:
+        log = self._threads.get(thread)
+        try:
+            await self._flush(thread)
+        finally:
+            if log is not None:
+                log.waits = False
+                if log.pending:
+                    self._flush_later(thread, log)
+
+    async def _flush(self, thread: str, *, force: bool = False) -> None:
         async with self._locks(thread):
             log = self._threads.get(thread)
             if log is not None:
-                await log.flush()
+                await log.flush(force=force)
 
     async def _flush_all(self) -> None:
         for thread in list(self._threads):
-            await self._flush(thread)
+            await self._flush(thread, force=True)
 
     async def _delete(self, thread: str) -> None:
         async with self._locks(thread):

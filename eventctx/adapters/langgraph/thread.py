@@ -11,21 +11,22 @@ not looked at again: Python compares it with the list before by its objects.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from eventctx.adapters.kit.host_session import writing_lock
 from eventctx.adapters.langgraph.index import Saved, ThreadIndex
 from eventctx.adapters.langgraph.loading import Loader
 from eventctx.adapters.langgraph.parts import (
     META,
-    SHORT,
     SOURCE,
     Control,
     PartWriter,
@@ -33,7 +34,6 @@ from eventctx.adapters.langgraph.parts import (
     Whole,
     control_part,
     relative,
-    whole_of,
 )
 from eventctx.adapters.langgraph.relative_values import Held, HeldValues
 from eventctx.adapters.langgraph.rows import Row, changed
@@ -45,18 +45,26 @@ from eventctx.adapters.langgraph.values import (
     Runs,
     add_run,
     first_of,
+    is_short,
+    numbers_of,
 )
 from eventctx.errors import EventctxError
 from eventctx.log.store import EventStore, last_position
 from eventctx.messages.overlap import match_in_order
 from eventctx.session.context import Context
-from eventctx.session.transcript import Extension
+from eventctx.session.transcript import Extension, HostPart
 
 WAIT_SECONDS: Final = 0.05
 """Seconds that the writes of a task wait at most for a checkpoint to go with."""
 
+MOST_SECONDS: Final = 2.0
+"""Seconds after which they go, though the checkpoint that they are for is not saved."""
+
 _LOOKED_AT: Final = 32
-"""Messages at the end of a list that are looked into, since a program may change one in place."""
+"""Most messages that are looked into again, since a program may change one in place.
+
+They are the newest answer of a model, which a person may edit, and what follows it.
+"""
 
 _COUNTERS: Final = "counters_since_delta_snapshot"
 
@@ -81,7 +89,10 @@ class Put(NamedTuple):
 
 
 class TaskPut(NamedTuple):
-    """The writes of a task to a checkpoint, each with its channel and index."""
+    """The writes of a task to a checkpoint, each with its channel and index.
+
+    ``since`` is the time of the call, as ``time.monotonic`` counts.
+    """
 
     ns: str
     checkpoint: str
@@ -89,6 +100,7 @@ class TaskPut(NamedTuple):
     path: str
     writes: list[tuple[str, int, Box]]
     again: bool = False
+    since: float = 0.0
 
 
 def _differs(metadata: Mapping[str, Any], wanted: Mapping[str, Any], *, missing: bool) -> bool:
@@ -99,29 +111,41 @@ def _differs(metadata: Mapping[str, Any], wanted: Mapping[str, Any], *, missing:
     )
 
 
+class HeldMessages(NamedTuple):
+    """A state's messages as objects, with their numbers, as a list and as runs."""
+
+    objects: list[BaseMessage]
+    numbers: list[int]
+    runs: Runs
+
+
 class Alignment(NamedTuple):
     """How the transcript becomes a list of messages: by ``added`` ones, or by a set to ``order``.
 
-    ``pieces`` are those of messages that were compared; ``runs`` the numbers of the list.
+    ``pieces`` are those of messages that were compared, by number.
     """
 
-    runs: Runs
-    pieces: dict[int, Piece]
-    added: list[Piece]
+    state: HeldMessages | None = None
+    pieces: Mapping[int, Piece] = {}
+    added: Sequence[Piece] = ()
     order: list[int | Piece] | None = None
 
 
 class Step(NamedTuple):
-    """What one append brings. ``pending`` writes are among it, and ``messages`` are the state's.
+    """What one append brings: ``taken`` are the writes among it, ``held`` the values.
 
-    ``rows`` are those of the messages that were looked at, by number; ``held`` the values.
+    ``small``: the control holds them; ``whole`` is
+    the whole one. ``state`` are the messages of the outermost graph, where it has a list of them; ``rows`` those
+    of the messages that were looked at, by number.
     """
 
     extension: Extension
-    pending: int
-    messages: list[BaseMessage] | None
+    taken: list[TaskPut]
+    state: HeldMessages | None
     rows: dict[int, Row]
     held: dict[tuple[str, str], Held]
+    small: bool = False
+    whole: Control | None = None
 
 
 class Wanted(NamedTuple):
@@ -138,7 +162,10 @@ class Wanted(NamedTuple):
 
 
 class ThreadLog:
-    """A thread's session. Its methods are called in the engine's loop, one after the other."""
+    """A thread's session. Its methods are called in the engine's loop, one after the other.
+
+    ``pending`` are writes that wait for a checkpoint; ``waits``: they will be looked at again.
+    """
 
     def __init__(
         self,
@@ -154,11 +181,13 @@ class ThreadLog:
         self.thread = thread
         self.index = ThreadIndex()
         self.pending: list[TaskPut] = []
+        self.waits = False
         self.boxer = Boxer(serde, self._known)
         self._channel = channel
         self._context = context
-        self._objects: list[BaseMessage] = []
+        self._held = HeldMessages([], [], [])
         self._places: dict[int, int] = {}
+        self._drafted: dict[int, Piece] = {}
         self._recent: OrderedDict[int, Row] = OrderedDict()
         self._values = HeldValues()
         self._sets = 0
@@ -171,10 +200,13 @@ class ThreadLog:
         """Append a checkpoint, after the writes that wait. Raises what the store raises."""
         await self._append(partial(self._compose, put))
 
-    async def flush(self) -> None:
-        """Append the writes that wait."""
-        if self.pending:
-            await self._append(self._compose_writes)
+    async def flush(self, *, force: bool = False) -> None:
+        """Append the writes that wait, with ``force`` those of unknown checkpoints, too.
+
+        A checkpoint that LangGraph has not saved yet comes soon, and takes its own along.
+        """
+        if self._ready(None, force=force):
+            await self._append(partial(self._compose_writes, force))
 
     async def _append(self, compose: Callable[[], Step]) -> None:
         step: list[Step] = []
@@ -186,23 +218,35 @@ class ThreadLog:
 
         if self._opened is None:
             self._opened = await self._context()
-        for record in await self._opened.extend(decide):
-            self.index.fold(record)
+        async with writing_lock(self._opened):
+            for record in await self._opened.extend(decide):
+                self.index.fold(record)
         self._done(step[0])
 
     def _done(self, step: Step) -> None:
         """Note what was appended."""
         self._sets = self.index.sets
-        del self.pending[: step.pending]
-        if step.messages is not None:
-            self.hold(step.messages)
+        self.pending = [one for one in self.pending if not any(one is it for it in step.taken)]
+        if not self.pending:
+            self._drafted.clear()
+        if step.state is not None:
+            self._hold(step.state)
         self._recent.update(step.rows)
         while len(self._recent) > 2 * _LOOKED_AT:
             self._recent.popitem(last=False)
-        self._values.store(step.held, self.index.position - 1)  # before the control, which is last
+        last = self.index.position  # that of the control
+        self._values.store(step.held, last if step.small else last - 1)
+        if step.whole is not None:
+            self.index.hold_whole(step.whole, last)
 
-    def flush_later(self, flush: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Append the writes that wait, in a task. What fails is tried again with the next step."""
+    def add(self, task: TaskPut) -> None:
+        """Let the writes of a task wait for a checkpoint."""
+        self.pending.append(task)
+        for _, _, box in task.writes:
+            self._drafted.update({id(one.message): one for one in box.messages if one.row})
+
+    def in_task(self, flush: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Append the writes that wait. What fails is tried again with the next step."""
 
         async def quietly() -> None:
             with suppress(EventctxError):
@@ -222,28 +266,51 @@ class ThreadLog:
             index.fold(record)
         if self._sets != index.sets:  # somebody else has set the transcript
             self._sets = index.sets
-            self.hold([])
+            self._hold(HeldMessages([], [], []))
 
-    def hold(self, messages: list[BaseMessage]) -> None:
+    def _hold(self, state: HeldMessages) -> None:
         """Hold the objects of the transcript's first messages, to know them again."""
-        old, self._objects = self._objects, messages
-        same = old and len(old) <= len(messages) and old[0] is messages[0]
-        if same and old[-1] is messages[len(old) - 1]:
-            for at in range(len(old), len(messages)):
-                self._places[id(messages[at])] = at
+        old, new = self._held.objects, state.objects
+        self._held = state
+        same = old and len(old) <= len(new) and old[0] is new[0] and old[-1] is new[len(old) - 1]
+        if same:
+            for at in range(len(old), len(new)):
+                self._places[id(new[at])] = at
         else:
-            self._places = {id(one): at for at, one in enumerate(messages)}
+            self._places = {id(one): at for at, one in enumerate(new)}
 
     def _known(self, message: BaseMessage) -> Piece | None:
+        held = self._held
         at = self._places.get(id(message))
-        if at is None or at >= len(self._objects) or self._objects[at] is not message:
-            return None
-        index, number = self.index, self.index.order[at]
-        row = self._recent.get(number)
-        if row is not None and (row["id"] != message.id or changed(message, row)):
+        if at is None or at >= len(held.objects) or held.objects[at] is not message:
+            made = self._drafted.get(id(message))
+            same = made is not None and made.message is message and made.row["id"] == message.id
+            return made if same and made is not None and not changed(message, made.row) else None
+        index, number = self.index, held.numbers[at]
+        if self._is_changed(number, message):
             return None
         rest_print = index.rest_prints.get(number, b"")
         return Piece(message, {}, index.said[number], None, rest_print, number)
+
+    def _is_changed(self, number: int, message: BaseMessage) -> bool:
+        row = self._recent.get(number)
+        return row is not None and (row.get("id") != message.id or changed(message, row))
+
+    def _ready(self, put: Put | None, *, force: bool = False) -> list[TaskPut]:
+        """The writes that go with a checkpoint, or by themselves."""
+        if put is not None:
+            own = put.checkpoint["id"]
+            return [
+                one
+                for one in self.pending
+                if one.ns == put.ns and one.checkpoint == (own if one.again else put.parent)
+            ]
+        old = time.monotonic() - MOST_SECONDS
+        return [
+            one
+            for one in self.pending
+            if force or one.since < old or self.index.find(one.ns, one.checkpoint) is not None
+        ]
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -265,12 +332,12 @@ class ThreadLog:
         runs = loaded.whole.runs
         if ns == "" and runs is not None:
             messages = loaded.tuple.checkpoint["channel_values"][self._channel]
-            if runs == first_of(index.runs, len(messages)):
+            numbers = numbers_of(runs)
+            if sorted(numbers) == sorted(index.order[: len(numbers)]):
                 # The graph goes on with these objects, so they are known again.
-                self.hold(list(messages))
-                for number in index.order[: len(messages)][-_LOOKED_AT:]:
-                    if number in loader.rows:
-                        self._recent[number] = loader.rows[number]
+                self._hold(HeldMessages(list(messages), numbers, runs))
+                recent = numbers[-_LOOKED_AT:]
+                self._recent.update({n: loader.rows[n] for n in recent if n in loader.rows})
         return loaded.tuple
 
     async def listed(self, wanted: Wanted, serde: SerializerProtocol) -> list[CheckpointTuple]:
@@ -329,55 +396,43 @@ class ThreadLog:
     def _compose(self, put: Put) -> Step:
         index = self.index
         value = put.checkpoint["channel_values"].get(self._channel)
-        messages: list[BaseMessage] | None = None
-        aligned = Alignment([], {}, [])
-        if put.runs is None and put.ns == "" and _are_messages(value, self._objects):
-            messages = value
+        aligned = Alignment()
+        if put.runs is None and put.ns == "" and _are_messages(value, self._held.objects):
             aligned = self._align(value)
-        new = self._numbered(aligned)
-        writer = PartWriter(partial(self._number, new))
-        pending = self._write_pending(writer)
+        writer = PartWriter(partial(self._number, self._numbered(aligned)))
+        taken = self._write_pending(self._ready(put), writer)
         for number, piece in aligned.pieces.items():
             if piece.rest_print != index.rest_prints.get(number, b""):
                 _write_rest(writer, number, piece)
         for number, piece in put.rests.items():
             _write_rest(writer, number, piece)
-        runs = aligned.runs if messages is not None else put.runs
-        control, held = self._control(put, runs, writer)
-        parts = [one for one in (writer.part(), control_part(control)) if one is not None]
-        order = aligned.order
-        extension = Extension(
-            SOURCE,
-            parts,
-            [piece.row for piece in aligned.added],
-            None if order is None else [one if isinstance(one, int) else one.row for one in order],
-        )
-        rows = {number: piece.row for number, piece in aligned.pieces.items() if piece.row}
-        kept = None if messages is None else list(messages)
-        return Step(extension, pending, kept, rows, held)
+        runs = put.runs if aligned.state is None else aligned.state.runs
+        whole, control, held = self._control(put, runs, writer)
+        part = None if control.state is not None else writer.part()
+        parts = [one for one in (part, control_part(control)) if one is not None]
+        return Step(_extension(aligned, parts), taken, aligned.state, _rows(aligned), held, part is None, whole)
 
-    def _compose_writes(self) -> Step:
+    def _compose_writes(self, force: bool) -> Step:
         """The writes alone. Messages that the outermost graph will have are added ahead."""
-        aligned = Alignment([], {}, [])
-        number = len(self.index.addresses)
-        for task in self.pending:
-            for channel, _, box in task.writes:
-                if task.ns or channel != self._channel:
-                    continue
-                for piece in map(self._renewed, box.messages):
-                    if piece.addable and self._number({}, piece) is None:
-                        aligned.pieces[number + len(aligned.added)] = piece
-                        aligned.added.append(piece)
-        new = self._numbered(aligned)
-        writer = PartWriter(partial(self._number, new))
-        pending = self._write_pending(writer)
-        for number, piece in aligned.pieces.items():
+        pieces: dict[int, Piece] = {}
+        tasks = self._ready(None, force=force)
+        latest = self.index.latest("")
+        for task in tasks:
+            if latest is None or task.ns or task.checkpoint != latest.id:
+                continue
+            boxes = [box for channel, _, box in task.writes if channel == self._channel]
+            for piece in [self._renewed(one) for box in boxes for one in box.messages]:
+                if piece.addable and self._number({}, piece) is None:
+                    pieces[len(self.index.addresses) + len(pieces)] = piece
+        aligned = Alignment(None, pieces, list(pieces.values()))
+        writer = PartWriter(partial(self._number, self._numbered(aligned)))
+        taken = self._write_pending(tasks, writer)
+        for number, piece in pieces.items():
             if piece.rest is not None:
                 _write_rest(writer, number, piece)
         part = writer.part()
-        parts = [] if part is None else [part]
-        extension = Extension(SOURCE, parts, [piece.row for piece in aligned.added])
-        return Step(extension, pending, None, {n: p.row for n, p in aligned.pieces.items()}, {})
+        extension = _extension(aligned, [] if part is None else [part])
+        return Step(extension, taken, None, _rows(aligned), {})
 
     def _numbered(self, aligned: Alignment) -> dict[int, int]:
         """The numbers that new messages will have, by their objects."""
@@ -399,81 +454,106 @@ class ThreadLog:
             return piece
         return self.boxer.piece(piece.message)
 
-    def _write_pending(self, writer: PartWriter) -> int:
-        for task in self.pending:
+    def _write_pending(self, tasks: list[TaskPut], writer: PartWriter) -> list[TaskPut]:
+        for task in tasks:
             writes = [(name, index, writer.stored(box)) for name, index, box in task.writes]
             writer.state.writes.append(
                 TaskWrites(task.checkpoint, task.task, writes, task.path, task.ns, task.again)
             )
-        return len(self.pending)
+        return tasks
 
     # -- messages --------------------------------------------------------------------------------
 
     def _align(self, messages: list[BaseMessage]) -> Alignment:
         """Compare the messages of the outermost graph's state with the transcript."""
-        index = self.index
-        order, pieces = index.order, dict[int, Piece]()
-        at = self._unchanged(messages)
-        while at < min(len(messages), len(order)):
-            piece = self.boxer.piece(messages[at])
-            if piece.said != index.said[order[at]]:
-                break
-            pieces[order[at]] = piece
-            at += 1
-        if at == len(messages):
-            late = [index.addresses[number].position for number in order[at:]]
-            if all(position > index.last_put for position in late):
-                # Added ahead, by the writes of a task or by a middleware: the next one has them.
-                return Alignment(first_of(index.runs, at), pieces, [])
-        elif at == len(order):
-            runs, added = list(index.runs), [self.boxer.piece(one) for one in messages[at:]]
-            for number, piece in enumerate(added, len(index.addresses)):
-                pieces[number] = piece
-                add_run(runs, number)
-            return Alignment(runs, pieces, added)
-        return self._set_to(messages, pieces)
+        index, held = self.index, self._held
+        start = self._unchanged(messages)
+        if start < len(held.objects) and held.numbers[:start] != index.order[:start]:
+            return self._set_to(messages)
+        later = index.order[start:]
+        made = [self.boxer.piece(one) for one in messages[start:]]
+        known = [
+            later[at] if at < len(later) and index.said[later[at]] == piece.said
+            else self._number({}, piece)
+            for at, piece in enumerate(made)
+        ]  # fmt: skip
+        added = self._fits(made, known, later)
+        if added is None:
+            return self._set_to(messages)
+        following = len(index.addresses)
+        fresh = iter(range(following, following + len(added)))
+        tail = [next(fresh) if number is None else number for number in known]
+        runs = first_of(held.runs, start)
+        for number in tail:
+            add_run(runs, number)
+        numbers = [*held.numbers[:start], *tail]
+        pieces = dict(zip(tail, made, strict=True))
+        return Alignment(HeldMessages(list(messages), numbers, runs), pieces, added)
+
+    def _fits(
+        self, made: list[Piece], known: list[int | None], later: list[int]
+    ) -> list[Piece] | None:
+        """The messages that the transcript lacks, if it needs no more than these at its end.
+
+        ``known`` are the numbers of those that it has; ``later`` those that it has in their place.
+        """
+        there = [number for number in known if number is not None]
+        new = [piece for piece, number in zip(made, known, strict=True) if number is None]
+        first = [number is None for number in known].index(True) if new else len(known)
+        if first == len(there) and there == later[: len(there)]:
+            # Those that the list lacks are ahead, by a task or a middleware, or were taken out.
+            late = [self.index.addresses[number].position for number in later[len(there) :]]
+            ahead = not new and all(position > self.index.last_put for position in late)
+            return new if ahead or not late else None
+        # Results of parallel tools come in the order in which they end.
+        last = max(at for at, number in enumerate(known) if number is not None) if there else -1
+        results = all(isinstance(piece.message, ToolMessage) for piece in made[: last + 1])
+        return new if results and sorted(there) == sorted(later) else None
 
     def _unchanged(self, messages: list[BaseMessage]) -> int:
         """How many messages at the beginning are those before, by their objects."""
-        held = self._objects
-        count = min(len(held), len(messages), len(self.index.order))
+        held = self._held.objects
+        count = min(len(held), len(messages))
         if held[:count] != messages[:count]:
             count = next(at for at in range(count) if held[at] != messages[at])
-        for at in range(max(0, count - _LOOKED_AT), count):
-            row = self._recent.get(self.index.order[at])
-            if row is not None and (
-                row["id"] != messages[at].id or changed(messages[at], row)
-            ):
-                return at
+        for at in range(count - 1, max(-1, count - _LOOKED_AT - 1), -1):
+            if self._is_changed(self._held.numbers[at], messages[at]):
+                count = at
+            if isinstance(messages[at], AIMessage):
+                break  # what comes before was answered
         return count
 
-    def _set_to(self, messages: list[BaseMessage], pieces: dict[int, Piece]) -> Alignment:
+    def _set_to(self, messages: list[BaseMessage]) -> Alignment:
+        """Set the transcript. Messages that stay keep their numbers, as far as these still rise."""
         index = self.index
         made = [self.boxer.piece(one) for one in messages]
         known = [self._number({}, one) for one in made]
         keys: list[int] = [-1 - at if number is None else number for at, number in enumerate(known)]
-        matched = match_in_order(index.order, keys)
         order: list[int | Piece] = []
-        runs: Runs = []
+        numbers: list[int] = []
+        pieces: dict[int, Piece] = {}
         following = len(index.addresses)
-        for piece, place in zip(made, matched, strict=True):
+        for piece, place in zip(made, match_in_order(index.order, keys), strict=True):
             if place is not None:
                 order.append(index.order[place])
-                add_run(runs, index.order[place])
+                numbers.append(index.order[place])
                 continue
-            if piece.number is not None:  # known, but elsewhere in the list
-                piece = self.boxer.made(piece.message)
-            order.append(piece)
-            add_run(runs, following)
-            pieces[following] = piece
+            # One that is known, but stands elsewhere, is a new message here.
+            order.append(piece if piece.number is None else self.boxer.made(piece.message))
+            numbers.append(following)
+            pieces[following] = self.boxer.made(piece.message)
             following += 1
-        return Alignment(runs, pieces, [], order)
+        runs: Runs = []
+        for number in numbers:
+            add_run(runs, number)
+        return Alignment(HeldMessages(list(messages), numbers, runs), pieces, (), order)
 
     # -- the control -----------------------------------------------------------------------------
 
     def _control(
         self, put: Put, runs: Runs | None, writer: PartWriter
-    ) -> tuple[Control, dict[tuple[str, str], Held]]:
+    ) -> tuple[Control, Control, dict[tuple[str, str], Held]]:
+        """The control whole and as it is written, and the values to hold."""
         checkpoint, index = put.checkpoint, self.index
         saved = None if put.parent is None or put.whole else index.find(put.ns, put.parent)
         base = None if saved is None else index.whole(saved)
@@ -514,12 +594,22 @@ class ThreadLog:
             stored=tuple(stored),
             runs=runs,
             at=at,
+            state=writer.state if writer.is_small else None,
         )
         fresh = {(put.ns, name): held for name, held in stored.items() if held is not None}
         if saved is not None and base is not None and not saved.grown:
-            whole = whole_of(control, 1, None)
-            control = relative(control, whole, base, saved.position) or control
-        return control, fresh
+            return control, relative(control, base, saved.position) or control, fresh
+        return control, control, fresh
+
+
+def _extension(aligned: Alignment, parts: Sequence[HostPart]) -> Extension:
+    order = aligned.order
+    rows = None if order is None else [one if isinstance(one, int) else one.row for one in order]
+    return Extension(SOURCE, parts, [piece.row for piece in aligned.added], rows)
+
+
+def _rows(aligned: Alignment) -> dict[int, Row]:
+    return {number: piece.row for number, piece in aligned.pieces.items() if piece.row}
 
 
 def _write_rest(writer: PartWriter, number: int, piece: Piece) -> None:
@@ -541,24 +631,9 @@ def _sorted_out(
     """A checkpoint's own fields and metadata that a control may hold, and what it may not."""
     head = {name: value for name, value in checkpoint.items() if name not in _OWN}
     long: dict[str, Any] = {}
-    for name in [name for name, value in head.items() if not _is_short(value)]:
+    for name in [name for name, value in head.items() if not is_short(value)]:
         long["head " + name] = head.pop(name)
     meta = dict(metadata)
-    for name in [name for name, value in meta.items() if not _is_short(value)]:
+    for name in [name for name, value in meta.items() if not is_short(value)]:
         long["meta " + name] = meta.pop(name)
     return head, meta, long
-
-
-def _is_short(value: Any) -> bool:
-    kind = type(value)
-    if value is None or kind is bool or kind is float:
-        return True
-    if kind is int:
-        return bool(-(2**63) <= value < 2**63)
-    if kind is str:
-        return len(value) <= SHORT and value.isascii()
-    if kind is list:
-        return all(map(_is_short, value))
-    return kind is dict and all(type(key) is str and _is_short(key) for key in value) and all(
-        map(_is_short, value.values())
-    )

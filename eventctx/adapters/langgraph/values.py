@@ -51,11 +51,15 @@ _NATIVE: Final = "$n"
 
 
 class Box(NamedTuple):
-    """A value as JSON, with the messages and blobs that its JSON names by their places."""
+    """A value as JSON, with the messages and blobs that its JSON names by their places.
+
+    ``says``: it has a text that is long enough to say something.
+    """
 
     json: Any
     messages: tuple[Piece, ...] = ()
     blobs: tuple[Blob, ...] = ()
+    says: bool = False
 
     @property
     def print(self) -> bytes:
@@ -87,6 +91,32 @@ class Piece(NamedTuple):
         return bool(self.message.id) and not isinstance(self.message, RemoveMessage)
 
 
+SHORT: Final = 64
+"""Characters of a text that says nothing: a name, an id, a reason why a model ended."""
+
+
+def is_short(value: Any) -> bool:
+    """Whether a value is plain, and no text in it is long enough to say something."""
+    kind = type(value)
+    if kind is str:
+        return len(value) <= SHORT and value.isascii()
+    if value is None or kind is bool or kind is float:
+        return True
+    if kind is int:
+        return bool(-(2**63) <= value < 2**63)
+    if kind is dict:
+        for key, one in value.items():
+            if type(key) is not str or len(key) > SHORT or not is_short(one):
+                return False
+        return True
+    if kind is list:
+        for one in value:  # a loop, which is half as long as a generator
+            if not is_short(one):
+                return False
+        return True
+    return False
+
+
 def said_in(data: bytes) -> bytes:
     """The digest of a row by its stored bytes."""
     return blake2b(data, digest_size=16).digest()
@@ -106,7 +136,7 @@ class Boxer:
         messages: list[Piece] = []
         blobs: list[Blob] = []
         json = self._json(value, messages, blobs, 0)
-        return Box(json, tuple(messages), tuple(blobs))
+        return Box(json, tuple(messages), tuple(blobs), bool(blobs) or not is_short(json))
 
     def piece(self, message: BaseMessage) -> Piece:
         """The piece of a message, which is in full either in its row, or in its rest, too."""
@@ -127,7 +157,7 @@ class Boxer:
     def _rest(self, message: BaseMessage) -> Box | None:
         found: dict[str, Any] = {}
         for name in sorted(NOT_SENT):
-            value = getattr(message, name, None)
+            value = message.__dict__.get(name)
             if value or (value is not None and name == "artifact"):
                 found[name] = value
         return self.box(found) if found else None
@@ -266,3 +296,8 @@ def first_of(runs: Runs, count: int) -> Runs:
         found.append((first, min(last, first + count - 1)))
         count -= last - first + 1
     return found
+
+
+def numbers_of(runs: Runs) -> list[int]:
+    """The numbers that runs name, in their order."""
+    return [number for first, last in runs for number in range(first, last + 1)]

@@ -31,7 +31,7 @@ from eventctx.session.host_requests import HostAdditions, ObservedRequest, Reque
 from eventctx.session.open_session import OpenSession
 from eventctx.session.scope import Scope
 from eventctx.session.settings import Settings, model_of, resolve_budget, said_by_request
-from eventctx.session.transcript import Extension, Transcript, TranscriptMark
+from eventctx.session.transcript import Transcript, TranscriptMark
 from eventctx.session.turns import ProviderCall, Turn
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from eventctx.search.recall import Recall
     from eventctx.search.tool import RecallTool
     from eventctx.session.host_requests import ObservedRequest
+    from eventctx.session.host_state import Extension
     from eventctx.session.host_turns import HostReporter
     from eventctx.session.requests import PreparedRequest, RequestHandler, RequestOptions
     from eventctx.session.result import CompactionResult
@@ -291,9 +292,7 @@ class Context:
 
             return await self._transcript.resume(plain(messages, refused), may_be_behind)
 
-    async def extend(
-        self, decide: Callable[[int], Awaitable[Extension]]
-    ) -> tuple[Record, ...]:
+    async def extend(self, decide: Callable[[int], Awaitable[Extension]]) -> tuple[Record, ...]:
         """Append messages, and parts of a host's state, in one step; return when they are on disk.
 
         For a host that keeps its whole state here, as LangGraph does. Each part is an
@@ -302,7 +301,9 @@ class Context:
         append; when somebody else appends in between, it is called again. Raises InvalidMessage and
         what the store raises.
         """
-        return await self._transcript.extend(decide)
+        from eventctx.session.host_state import HostState
+
+        return await HostState(self._session, self._transcript).extend(decide)
 
     async def clear(self) -> None:
         """Empty the transcript; history stays in the log.

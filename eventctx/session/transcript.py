@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
-from eventctx.errors import WrongExpectedVersion
 from eventctx.log import events
-from eventctx.log.codec import pack
 from eventctx.log.events import Event
 from eventctx.log.record import Body, Draft, Record, make_body
 from eventctx.messages.encoding import (
@@ -94,26 +92,6 @@ class DraftedMessages(NamedTuple):
 
     drafts: tuple[Draft, ...]
     view: ViewState
-
-
-class HostPart(NamedTuple):
-    """A part of a host's state that is no message: its kind, and its bytes, kept verbatim."""
-
-    kind: str
-    data: bytes
-
-
-class Extension(NamedTuple):
-    """What a host's state adds to a session in one append: messages first, then ``parts``.
-
-    With ``order`` it sets the transcript: each item is the number of a message that stays, or a new
-    message. ``added`` are messages at its end. ``source`` names the host.
-    """
-
-    source: str
-    parts: Sequence[HostPart]
-    added: Sequence[Mapping[str, Any]] = ()
-    order: Sequence[int | Mapping[str, Any]] | None = None
 
 
 class Transcript:
@@ -248,7 +226,7 @@ class Transcript:
         self._session.grown()
         return found
 
-    def _make_bodies(self, messages: Sequence[Any]) -> list[NewBody]:
+    def make_bodies(self, messages: Sequence[Any]) -> list[NewBody]:
         """The bodies of a list of messages, observations told from the message before each."""
         made: list[NewBody] = []
         before: Facts | None = None
@@ -269,18 +247,18 @@ class Transcript:
 
     async def replace(self, messages: Sequence[Any]) -> None:
         """As ``Context.set_messages``."""
-        made = self._make_bodies(messages)
+        made = self.make_bodies(messages)
         appended = None
         while appended is None:
             view, version = await self._session.appends.settle()
             state, stored = await self._stored(version)
             matched = match_in_order(stored, [one.body.data or b"" for one in made])
-            draft = self._set_to(view, _numbered(state, zip(made, matched, strict=True)))
+            draft = self.set_to(view, _numbered(state, zip(made, matched, strict=True)))
             appended = await self._session.appends.append_exactly(version, draft)
 
     async def resume(self, messages: Sequence[Any], may_be_behind: bool) -> bool:
         """As ``Context.resume_messages``."""
-        made = self._make_bodies(messages)
+        made = self.make_bodies(messages)
         while True:
             view, version = await self._session.appends.settle()
             state, stored = await self._stored(version)
@@ -296,7 +274,7 @@ class Transcript:
             else:
                 new = [None if given is None else made[given] for _, given in found.rows]
                 places = [place_ for place_, _ in found.rows]
-                draft = self._set_to(view, _numbered(state, zip(new, places, strict=True)))
+                draft = self.set_to(view, _numbered(state, zip(new, places, strict=True)))
             if await self._session.appends.append_exactly(version, draft) is not None:
                 return found.rows is not None
 
@@ -308,49 +286,7 @@ class Transcript:
             draft = self._session.drafts.make(events.Cleared(messages=view.messages))
             appended = await self._session.appends.append_exactly(version, draft)
 
-    # -- a host's state --------------------------------------------------------------------------
-
-    async def extend(
-        self, decide: Callable[[int], Awaitable[Extension]]
-    ) -> tuple[Record, ...]:
-        """As ``Context.extend``."""
-        appends = self._session.appends
-        while True:
-            view, version = await appends.settle()
-            asked = await decide(appends.last_sent)
-            drafts = self._extension(view, asked)
-            try:
-                records = await appends.append_exactly(version, *drafts)
-            except WrongExpectedVersion:
-                continue  # another process wrote; the next view has it
-            if records is not None:
-                return records
-
-    def _extension(self, view: ViewState, asked: Extension) -> list[Draft]:
-        drafts: list[Draft] = []
-        if asked.order is not None:
-            new = iter(self._make_bodies([one for one in asked.order if not isinstance(one, int)]))
-            rows = [one if isinstance(one, int) else next(new) for one in asked.order]
-            drafts.append(self._set_to(view, rows))
-        if len(asked.added) == 1 and not drafts:
-            drafts.append(self._addition(self._read(asked.added[0]), view))
-        elif asked.added:
-            drafts += self.additions(preview(view, self._session.stream, drafts), asked.added).drafts
-        return [*drafts, *[self._part(asked.source, one) for one in asked.parts]]
-
-    def _part(self, source: str, part: HostPart) -> Draft:
-        session = self._session
-        data, encoding = pack(part.data)
-        event = events.ImportRaw(
-            source=source,
-            lines=(0, 0),
-            kinds={part.kind: 1},
-            imported_at=session.drafts.now(),
-            encoding=encoding,
-        )
-        return session.drafts.make(event, (make_body(data, b"", session.random),))
-
-    def _set_to(self, view: ViewState, rows: Sequence[NewBody | int]) -> Draft:
+    def set_to(self, view: ViewState, rows: Sequence[NewBody | int]) -> Draft:
         """Draft a set to ``rows``, each a new message or the number of a stored one."""
         following = view.next_number
         made = [one for one in rows if not isinstance(one, int)]

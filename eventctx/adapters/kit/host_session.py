@@ -10,12 +10,10 @@ for one request is sent as it is, and what it leaves out and adds is recorded.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
-from weakref import WeakKeyDictionary
 
 from eventctx.adapters.kit.host_list import (
     HostList,
@@ -24,6 +22,7 @@ from eventctx.adapters.kit.host_list import (
     plain_identity,
     results_as_here,
 )
+from eventctx.adapters.kit.loops import writing_lock
 from eventctx.errors import ContextOverflow
 from eventctx.log.record import Record
 from eventctx.messages.encoding import digest_of
@@ -42,16 +41,6 @@ class _Waiting(NamedTuple):
 
 
 _NONE: Final = _Waiting(())
-
-_locks: Final[WeakKeyDictionary[Context, asyncio.Lock]] = WeakKeyDictionary()
-
-
-def writing_lock(context: Context) -> asyncio.Lock:
-    """The lock of a session, for adapters that compare a host's list with it, and then write.
-
-    Two adapters may mirror one host, as a middleware and a checkpoint saver do.
-    """
-    return _locks.setdefault(context, asyncio.Lock())
 
 
 class HostSession:

@@ -25,8 +25,8 @@ from eventctx.adapters.kit.given_engine import GivenEngine, OpenSessions
 from eventctx.adapters.kit.host_run import HostRun, RunStep, ToolEnd
 from eventctx.adapters.kit.host_session import HostSession
 from eventctx.adapters.kit.nested import ToolAround, begin_turn, nested_session_id, tool_around
-from eventctx.adapters.langgraph.saver import EventctxSaver
 from eventctx.adapters.langgraph.rows import Row, changed, identity, message_of, row_of
+from eventctx.adapters.langgraph.saver import EventctxSaver
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.usage import LANGCHAIN, read_usage

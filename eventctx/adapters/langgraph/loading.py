@@ -34,7 +34,7 @@ class Loaded(NamedTuple):
     ``writes`` are task, path, channel, index and value of each write to it.
     """
 
-    tuple: CheckpointTuple
+    saved: CheckpointTuple
     whole: Whole
     writes: list[tuple[str, str, str, int, Any]]
     numbers: set[int]

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from eventctx.adapters.langgraph.values import Blob, Box, Piece, Runs
-from eventctx.session.transcript import HostPart
+from eventctx.session.host_state import HostPart
 
 SOURCE: Final = "langgraph"
 CONTROL: Final = "checkpoint"

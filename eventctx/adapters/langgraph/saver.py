@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -29,25 +28,24 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from eventctx.adapters.kit.given_engine import GivenEngine
+from eventctx.adapters.langgraph.controls import Put
 from eventctx.adapters.langgraph.loading import config_of
-from eventctx.adapters.langgraph.thread import WAIT_SECONDS, Put, TaskPut, ThreadLog, Wanted
-from eventctx.adapters.langgraph.upkeep import copy, rewrite, session_of_thread, thread_in
+from eventctx.adapters.langgraph.thread import WAIT_SECONDS, TaskPut, ThreadLog, Wanted
+from eventctx.adapters.langgraph.threads import Threads, copy, rewrite
 from eventctx.aio import KeyedLock
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
-from eventctx.session.context import Context
 from eventctx.sync.proxy import SyncEngine
 
-MOST_THREADS: Final = 64
-"""Threads whose addresses are held; the least recently used is left first."""
+_Checkpoints = list[CheckpointTuple]
 
 
 class EventctxSaver(BaseCheckpointSaver[int]):
     """Keeps a graph's checkpoints in a store, so that the disk that they take grows with a thread.
 
     ``engine``: an engine, for ``ainvoke`` in its event loop or another one, and for ``invoke`` in
-    another thread; or an engine of ``eventctx.sync``; or the path or URL of a store, which the saver
-    opens, and ``close`` closes. ``messages`` names the channel whose list of messages is the
+    another thread; or an engine of ``eventctx.sync``; or the path or URL of a store, which is
+    opened here, and ``close`` closes. ``messages`` names the channel whose list of messages is the
     transcript of the session. ``settings`` are those of ``engine.session``.
 
     Raises InvalidSetting for a serializer that encrypts: the log has messages as text.
@@ -67,10 +65,10 @@ class EventctxSaver(BaseCheckpointSaver[int]):
                 "serde: expected a serializer that does not encrypt, found EncryptedSerializer: "
                 "messages are kept as text, which the log can be asked for; encrypt the disk"
             )
-        self._channel = messages
-        self._settings = settings
-        self._given = engine if isinstance(engine, GivenEngine) else GivenEngine(engine, "langgraph")
-        self._threads: OrderedDict[str, ThreadLog] = OrderedDict()
+        self._given = (
+            engine if isinstance(engine, GivenEngine) else GivenEngine(engine, "langgraph")
+        )
+        self._threads = Threads(self._given, self.serde, messages, settings)
         self._locks = KeyedLock()
 
     def close(self) -> None:
@@ -200,7 +198,7 @@ class EventctxSaver(BaseCheckpointSaver[int]):
     async def _get(self, config: RunnableConfig) -> CheckpointTuple | None:
         thread, ns, checkpoint = _named(config)
         async with self._locks(thread):
-            log = await self._log(thread)
+            log = await self._threads.existing(thread)
             if log is None:
                 return None
             return await log.get(ns, checkpoint, self.serde)
@@ -211,22 +209,24 @@ class EventctxSaver(BaseCheckpointSaver[int]):
         wanted: dict[str, Any] | None,
         before: RunnableConfig | None,
         limit: int | None,
-    ) -> list[CheckpointTuple]:
+    ) -> _Checkpoints:
         ns = checkpoint = None
         if config is not None:
             ns = config["configurable"].get("checkpoint_ns")
             checkpoint = get_checkpoint_id(config)
             threads = [str(config["configurable"]["thread_id"])]
         else:
-            threads = await self._all_threads()
+            threads = await self._threads.names()
         end = None if before is None else get_checkpoint_id(before)
-        found: list[CheckpointTuple] = []
+        found: _Checkpoints = []
         for thread in threads:
             async with self._locks(thread):
-                log = await self._log(thread)
+                log = await self._threads.existing(thread)
                 left = None if limit is None else limit - len(found)
                 if log is not None and (left is None or left > 0):
-                    found += await log.listed(Wanted(ns, checkpoint, end, wanted or {}, left), self.serde)
+                    found += await log.listed(
+                        Wanted(ns, checkpoint, end, wanted or {}, left), self.serde
+                    )
         return found
 
     async def _put(
@@ -239,7 +239,7 @@ class EventctxSaver(BaseCheckpointSaver[int]):
         thread, ns, parent = _named(config)
         meta = cast("dict[str, Any]", get_checkpoint_metadata(config, metadata))
         async with self._locks(thread):
-            log = await self._made(thread)
+            log = await self._threads.opened(thread)
             given = cast("dict[str, Any]", checkpoint)
             await log.put(Put(ns, given, meta, frozenset(new_versions), parent))
         return cast("RunnableConfig", config_of(thread, ns, checkpoint["id"]))
@@ -251,7 +251,7 @@ class EventctxSaver(BaseCheckpointSaver[int]):
         log = self._threads.get(thread)
         if log is None:
             async with self._locks(thread):
-                log = await self._made(thread)
+                log = await self._threads.opened(thread)
         made = [
             (channel, WRITES_IDX_MAP.get(channel, number), log.boxer.box(value))
             for number, (channel, value) in enumerate(writes)
@@ -284,22 +284,21 @@ class EventctxSaver(BaseCheckpointSaver[int]):
                 await log.flush(force=force)
 
     async def _flush_all(self) -> None:
-        for thread in list(self._threads):
+        for thread in self._threads.held():
             await self._flush(thread, force=True)
 
     async def _delete(self, thread: str) -> None:
         async with self._locks(thread):
-            self._threads.pop(thread, None)
-            name, there = await session_of_thread(self._given.engine.store, thread)
-            if there:
-                await self._given.engine.delete(name, reason="deleted by LangGraph")
+            await self._threads.delete(thread)
 
     async def _delete_runs(self, runs: frozenset[str]) -> None:
-        for thread in await self._all_threads() if runs else []:
+        for thread in await self._threads.names() if runs else []:
             async with self._locks(thread):
-                log = await self._log(thread)
+                log = await self._threads.existing(thread)
                 if log is not None:
-                    kept = [one for one in log.saved() if log.metadata(one).get("run_id") not in runs]
+                    kept = [
+                        one for one in log.saved() if log.metadata(one).get("run_id") not in runs
+                    ]
                     await rewrite(self._given.engine, log, self.serde, kept, "runs were deleted")
 
     async def _prune(self, threads: Sequence[str], strategy: str) -> None:
@@ -312,7 +311,7 @@ class EventctxSaver(BaseCheckpointSaver[int]):
                 await self._delete(thread)
                 continue
             async with self._locks(thread):
-                log = await self._log(thread)
+                log = await self._threads.existing(thread)
                 if log is not None:
                     await rewrite(self._given.engine, log, self.serde, log.newest(), "pruned")
 
@@ -321,56 +320,9 @@ class EventctxSaver(BaseCheckpointSaver[int]):
             return
         first, second = sorted((source, target))  # so that two copies never wait for each other
         async with self._locks(first), self._locks(second):
-            log = await self._log(source)
+            log = await self._threads.existing(source)
             if log is not None and log.saved():
-                await copy(log, await self._made(target), self.serde)
-
-    # -- threads ---------------------------------------------------------------------------------
-
-    async def _log(self, thread: str) -> ThreadLog | None:
-        """The thread's session, up to date; None if there is none."""
-        store = self._given.engine.store
-        log = self._threads.get(thread)
-        if log is None:
-            name, there = await session_of_thread(store, thread)
-            if not there:
-                return None
-            log = self._opened(name, thread)
-        await log.catch_up()
-        if log.index.deleted:  # by somebody else
-            del self._threads[thread]
-            return await self._log(thread)
-        self._threads.move_to_end(thread)
-        return log
-
-    async def _made(self, thread: str) -> ThreadLog:
-        """The thread's session, which is begun where there is none."""
-        log = await self._log(thread)
-        if log is None:
-            name, _ = await session_of_thread(self._given.engine.store, thread)
-            log = self._opened(name, thread)
-        return log
-
-    def _opened(self, name: str, thread: str) -> ThreadLog:
-        engine = self._given.engine
-        context: Callable[[], Awaitable[Context]] = partial(engine.session, name, **self._settings)
-        log = ThreadLog(engine.store, name, thread, self.serde, self._channel, context)
-        self._threads[thread] = log
-        for old in [one for one, of in self._threads.items() if not of.pending]:
-            if len(self._threads) <= MOST_THREADS or old == thread:
-                break
-            del self._threads[old]
-        return log
-
-    async def _all_threads(self) -> list[str]:
-        """The threads of the store that have a checkpoint. Looks into every session."""
-        found = []
-        async for info in self._given.engine.each_session():
-            if not info.deleted:
-                thread = await thread_in(self._given.engine.store, info.stream)
-                if thread is not None:
-                    found.append(thread)
-        return found
+                await copy(log, await self._threads.opened(target), self.serde)
 
 
 def _named(config: RunnableConfig) -> tuple[str, str, str | None]:

@@ -21,8 +21,8 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
 )
-from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde import types as serde_types
+from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.types import Send
 
 from eventctx.adapters.kit.recordable import recordable
@@ -110,10 +110,7 @@ def is_short(value: Any) -> bool:
                 return False
         return True
     if kind is list:
-        for one in value:  # a loop, which is half as long as a generator
-            if not is_short(one):
-                return False
-        return True
+        return all(map(is_short, value))
     return False
 
 
@@ -254,7 +251,7 @@ class Unboxer:
             return json
         if len(json) == 1:
             ((key, inner),) = json.items()
-            if key == _NATIVE or key == _BLOB:
+            if key in (_NATIVE, _BLOB):
                 made = self._serde.loads_typed(blobs[inner])
                 return {_NATIVE: made} if key == _NATIVE else made
             if key == _MESSAGES:

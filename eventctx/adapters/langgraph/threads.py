@@ -1,4 +1,4 @@
-"""What changes a whole thread: pruning, deleting runs, copying; and the names of its sessions.
+"""The threads of a saver, and what changes a whole one: pruning, deleting runs, copying.
 
 Checkpoints are relative to each other, so those that stay are written anew, and only then are the
 parts of all before them destroyed. A process that is killed in between leaves more than was asked,
@@ -9,20 +9,29 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from eventctx.adapters.kit.given_engine import GivenEngine
+from eventctx.adapters.langgraph.controls import Put
 from eventctx.adapters.langgraph.index import Saved
-from eventctx.adapters.langgraph.loading import Loaded, Loader
+from eventctx.adapters.langgraph.loading import Loaded
 from eventctx.adapters.langgraph.parts import CONTROL, SOURCE, decode_control
-from eventctx.adapters.langgraph.thread import Put, TaskPut, ThreadLog
+from eventctx.adapters.langgraph.thread import TaskPut, ThreadLog
 from eventctx.adapters.langgraph.values import Piece
 from eventctx.engine import Engine
 from eventctx.log.codec import decode_event, encode_event, raw_of
 from eventctx.log.events import Erased, ImportRaw
 from eventctx.log.record import Draft
 from eventctx.log.store import Address, EventStore, Receipt
+from eventctx.session.context import Context
+
+MOST_THREADS: Final = 64
+"""Threads whose addresses are held; the least recently used is left first."""
 
 
 async def session_of_thread(store: EventStore, thread: str) -> tuple[str, bool]:
@@ -53,6 +62,85 @@ async def thread_in(store: EventStore, session: str) -> str | None:
                 if thread:
                     return thread
     return None
+
+
+class Threads:
+    """The threads of a saver. The addresses of the last used ones are held.
+
+    The engine is ``given``, and ``settings`` are those of its sessions.
+    """
+
+    def __init__(
+        self,
+        given: GivenEngine,
+        serde: SerializerProtocol,
+        channel: str,
+        settings: Mapping[str, Any],
+    ) -> None:
+        self._given = given
+        self._serde = serde
+        self._channel = channel
+        self._settings = settings
+        self._held: OrderedDict[str, ThreadLog] = OrderedDict()
+
+    def get(self, thread: str) -> ThreadLog | None:
+        """A thread that is held."""
+        return self._held.get(thread)
+
+    def held(self) -> list[str]:
+        """The names of the threads that are held."""
+        return list(self._held)
+
+    async def existing(self, thread: str) -> ThreadLog | None:
+        """The thread's session, up to date; None if there is none."""
+        log = self._held.get(thread)
+        if log is None:
+            name, there = await session_of_thread(self._given.engine.store, thread)
+            if not there:
+                return None
+            log = self._hold(name, thread)
+        await log.catch_up()
+        if log.index.deleted:  # by somebody else
+            del self._held[thread]
+            return await self.existing(thread)
+        self._held.move_to_end(thread)
+        return log
+
+    async def opened(self, thread: str) -> ThreadLog:
+        """The thread's session, which is begun where there is none."""
+        log = await self.existing(thread)
+        if log is None:
+            name, _ = await session_of_thread(self._given.engine.store, thread)
+            log = self._hold(name, thread)
+        return log
+
+    def _hold(self, name: str, thread: str) -> ThreadLog:
+        engine = self._given.engine
+        context: Callable[[], Awaitable[Context]] = partial(engine.session, name, **self._settings)
+        log = ThreadLog(engine.store, name, thread, self._serde, self._channel, context)
+        self._held[thread] = log
+        for old in [one for one, of in self._held.items() if not of.pending]:
+            if len(self._held) <= MOST_THREADS or old == thread:
+                break
+            del self._held[old]
+        return log
+
+    async def delete(self, thread: str) -> None:
+        """Destroy the thread's session, if there is one."""
+        self._held.pop(thread, None)
+        name, there = await session_of_thread(self._given.engine.store, thread)
+        if there:
+            await self._given.engine.delete(name, reason="deleted by LangGraph")
+
+    async def names(self) -> list[str]:
+        """The threads of the store that have a checkpoint. Looks into every session."""
+        found = []
+        async for info in self._given.engine.each_session():
+            if not info.deleted:
+                thread = await thread_in(self._given.engine.store, info.stream)
+                if thread is not None:
+                    found.append(thread)
+        return found
 
 
 async def copy(source: ThreadLog, target: ThreadLog, serde: SerializerProtocol) -> None:
@@ -89,14 +177,16 @@ async def rewrite(
 
 
 def _put_of(saved: Saved, loaded: Loaded) -> Put:
-    checkpoint: dict[str, object] = dict(loaded.tuple.checkpoint)
-    changed = frozenset(loaded.tuple.checkpoint["channel_values"])
-    return Put(saved.ns, checkpoint, dict(loaded.tuple.metadata), changed, loaded.whole.parent)
+    checkpoint: dict[str, object] = dict(loaded.saved.checkpoint)
+    changed = frozenset(loaded.saved.checkpoint["channel_values"])
+    return Put(saved.ns, checkpoint, dict(loaded.saved.metadata), changed, loaded.whole.parent)
 
 
 def _writes_of(log: ThreadLog, saved: Saved, loaded: Loaded) -> list[TaskPut]:
     return [
-        TaskPut(saved.ns, saved.id, task, path, [(channel, number, log.boxer.box(value))], again=True)
+        TaskPut(
+            saved.ns, saved.id, task, path, [(channel, number, log.boxer.box(value))], again=True
+        )
         for task, path, channel, number, value in loaded.writes
     ]
 

@@ -33,10 +33,16 @@ class GivenEngine(EngineLoop):
         self.engine, loop = engine_in_loop(engine, adapter)
         super().__init__(loop)
 
+    @property
+    def opened_here(self) -> bool:
+        """Whether the store was opened here, and is open."""
+        return self._own is not None
+
     def close(self) -> None:
         """Close the store that was opened here. An engine that was given stays open."""
-        if self._own is not None:
-            self._own.close()
+        own, self._own = self._own, None
+        if own is not None:
+            own.close()
 
 
 class Closes(Protocol):

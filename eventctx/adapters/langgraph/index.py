@@ -55,7 +55,7 @@ class Saved(NamedTuple):
         return self.chain >= WHOLE_AFTER * self.size
 
 
-class Written(NamedTuple):
+class StoredWrite(NamedTuple):
     """A write of a task: its place is ``item`` of the writes of the state part at ``position``."""
 
     channel: str
@@ -65,7 +65,7 @@ class Written(NamedTuple):
     number: int
 
 
-Writes = dict[tuple[str, int], Written]
+Writes = dict[tuple[str, int], StoredWrite]
 """The writes to a checkpoint, by task and index."""
 
 
@@ -171,7 +171,7 @@ class ThreadIndex:
             writes = self.writes.setdefault((task.ns, task.id), {})
             for number, (channel, index, _) in enumerate(task.writes):
                 if index < 0 or task.again or (task.task, index) not in writes:
-                    found = Written(channel, task.path, position, item, number)
+                    found = StoredWrite(channel, task.path, position, item, number)
                     writes[task.task, index] = found
         for channel, value in state.values.items():
             if value.base is not None:

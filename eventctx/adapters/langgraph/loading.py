@@ -28,7 +28,7 @@ from eventctx.projections.view.render import ERASED
 _MISSING: Final = object()
 
 
-class Loaded(NamedTuple):
+class LoadedCheckpoint(NamedTuple):
     """A checkpoint as it was saved, with its control, and the ``numbers`` of all its messages.
 
     ``writes`` are task, path, channel, index and value of each write to it.
@@ -61,7 +61,7 @@ class Loader:
         self.rows: dict[int, Row] = {}
         self._unboxer = Unboxer(serde, self._messages.__getitem__)
 
-    async def load(self, thread: str, saved: Saved) -> Loaded:
+    async def load(self, thread: str, saved: Saved) -> LoadedCheckpoint:
         """The checkpoint with its values and writes. Raises LogCorrupted."""
         index, whole = self._index, self._index.whole(saved)
         chains = {name: list(index.chain(name, at)) for name, at in whole.at.items()}
@@ -77,7 +77,7 @@ class Loader:
                 numbers.update(numbers_in(part.state.writes[one.item].writes[one.number][2]))
         await self._read_messages(numbers)
         made, found = self._made(thread, saved, whole, chains, writes)
-        return Loaded(made, whole, found, numbers)
+        return LoadedCheckpoint(made, whole, found, numbers)
 
     # -- reading ---------------------------------------------------------------------------------
 

@@ -73,8 +73,9 @@ class EventctxSaver(BaseCheckpointSaver[int]):
 
     def close(self) -> None:
         """Close the store that the saver opened. An engine that was given stays open."""
-        self._given.wait(self._flush_all())
-        self._given.close()
+        if self._given.opened_here:
+            self._given.wait(self._flush_all())
+            self._given.close()
 
     # -- LangGraph's saver, asynchronous ---------------------------------------------------------
 

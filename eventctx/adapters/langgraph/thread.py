@@ -67,7 +67,7 @@ def _differs(metadata: Mapping[str, Any], wanted: Mapping[str, Any], *, missing:
     )
 
 
-class Step(NamedTuple):
+class ThreadStep(NamedTuple):
     """What one append brings: ``taken`` are the writes among it, ``made`` is its checkpoint.
 
     ``state`` are the messages of the outermost graph, where it has a list of them; ``rows`` those
@@ -138,8 +138,8 @@ class ThreadLog:
         if self._ready(None, force=force):
             await self._append(partial(self._compose_writes, force))
 
-    async def _append(self, compose: Callable[[], Step]) -> None:
-        step: list[Step] = []
+    async def _append(self, compose: Callable[[], ThreadStep]) -> None:
+        step: list[ThreadStep] = []
 
         async def decide(position: int) -> Extension:
             await self.catch_up(position)
@@ -153,7 +153,7 @@ class ThreadLog:
                 self.index.fold(record)
         self._done(step[0])
 
-    def _done(self, step: Step) -> None:
+    def _done(self, step: ThreadStep) -> None:
         """Note what was appended."""
         self._sets = self.index.sets
         self.pending = [one for one in self.pending if not any(one is it for it in step.taken)]
@@ -201,17 +201,20 @@ class ThreadLog:
         """The writes that go with a checkpoint, or by themselves."""
         if put is not None:
             own = put.checkpoint["id"]
-            return [
-                one
-                for one in self.pending
-                if one.ns == put.ns and one.checkpoint == (own if one.again else put.parent)
-            ]
+            return [one for one in self.pending if self._goes_with(one, own, put)]
         old = time.monotonic() - MOST_SECONDS
         return [
             one
             for one in self.pending
             if force or one.since < old or self.index.find(one.ns, one.checkpoint) is not None
         ]
+
+    def _goes_with(self, task: TaskPut, own: str, put: Put) -> bool:
+        if task.ns == put.ns and task.checkpoint == (own if task.again else put.parent):
+            return True
+        latest = self.index.latest(task.ns)  # the writes may come after what was made of them
+        late = latest is not None and latest.id != task.checkpoint
+        return late and self.index.find(task.ns, task.checkpoint) is not None
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -289,7 +292,7 @@ class ThreadLog:
 
     # -- what a step appends ---------------------------------------------------------------------
 
-    def _compose(self, put: Put) -> Step:
+    def _compose(self, put: Put) -> ThreadStep:
         index, aligner = self.index, self._aligner
         value = put.checkpoint["channel_values"].get(self._channel)
         aligned = Alignment()
@@ -306,9 +309,9 @@ class ThreadLog:
         made = self._controls.made(put, runs, writer)
         part = None if made.whole.state is not None else writer.part()
         parts = [one for one in (part, control_part(made.control)) if one is not None]
-        return Step(aligned.extension(parts), taken, aligned.state, aligned.rows, made)
+        return ThreadStep(aligned.extension(parts), taken, aligned.state, aligned.rows, made)
 
-    def _compose_writes(self, force: bool) -> Step:
+    def _compose_writes(self, force: bool) -> ThreadStep:
         """The writes alone. Messages that the outermost graph will have are added ahead."""
         pieces: dict[int, Piece] = {}
         tasks = self._ready(None, force=force)
@@ -328,7 +331,7 @@ class ThreadLog:
                 _write_rest(writer, number, piece)
         part = writer.part()
         extension = aligned.extension([] if part is None else [part])
-        return Step(extension, taken, None, aligned.rows)
+        return ThreadStep(extension, taken, None, aligned.rows)
 
     def _write_pending(self, tasks: list[TaskPut], writer: PartWriter) -> list[TaskPut]:
         for task in tasks:

@@ -19,7 +19,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from eventctx.adapters.kit.given_engine import GivenEngine
 from eventctx.adapters.langgraph.controls import Put
 from eventctx.adapters.langgraph.index import Saved
-from eventctx.adapters.langgraph.loading import Loaded
+from eventctx.adapters.langgraph.loading import LoadedCheckpoint
 from eventctx.adapters.langgraph.parts import CONTROL, SOURCE, decode_control
 from eventctx.adapters.langgraph.thread import TaskPut, ThreadLog
 from eventctx.adapters.langgraph.values import Piece
@@ -176,13 +176,13 @@ async def rewrite(
     await _destroy(engine, log, last, reason)
 
 
-def _put_of(saved: Saved, loaded: Loaded) -> Put:
+def _put_of(saved: Saved, loaded: LoadedCheckpoint) -> Put:
     checkpoint: dict[str, object] = dict(loaded.saved.checkpoint)
     changed = frozenset(loaded.saved.checkpoint["channel_values"])
     return Put(saved.ns, checkpoint, dict(loaded.saved.metadata), changed, loaded.whole.parent)
 
 
-def _writes_of(log: ThreadLog, saved: Saved, loaded: Loaded) -> list[TaskPut]:
+def _writes_of(log: ThreadLog, saved: Saved, loaded: LoadedCheckpoint) -> list[TaskPut]:
     return [
         TaskPut(
             saved.ns, saved.id, task, path, [(channel, number, log.boxer.box(value))], again=True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -43,10 +43,12 @@ class HeldMessages(NamedTuple):
 class Alignment(NamedTuple):
     """How the transcript becomes a list of messages: by ``added`` ones, or by a set to ``order``.
 
-    ``pieces`` are those of messages that were compared, by number.
+    The first ``start`` messages are those that are held, ``tail`` is what follows them. ``pieces``
+    are those of messages that were compared, by number.
     """
 
-    state: HeldMessages | None = None
+    start: int = 0
+    tail: HeldMessages | None = None
     pieces: Mapping[int, Piece] = {}
     added: Sequence[Piece] = ()
     order: list[int | Piece] | None = None
@@ -80,16 +82,17 @@ class Aligner:
 
     # -- what is known ---------------------------------------------------------------------------
 
-    def hold(self, state: HeldMessages) -> None:
-        """Hold the objects of the transcript's first messages, to know them again."""
-        old, new = self.held.objects, state.objects
-        self.held = state
-        same = old and len(old) <= len(new) and old[0] is new[0] and old[-1] is new[len(old) - 1]
-        if same:
-            for at in range(len(old), len(new)):
-                self._places[id(new[at])] = at
-        else:
-            self._places = {id(one): at for at, one in enumerate(new)}
+    def hold(self, tail: HeldMessages, start: int = 0) -> None:
+        """Hold the objects of the transcript's messages from ``start`` on, to know them again."""
+        held = self.held
+        del held.objects[start:], held.numbers[start:]
+        if start == 0:
+            self._places.clear()
+        self._places.update({id(one): at for at, one in enumerate(tail.objects, start)})
+        # In place: to copy a long list takes longer than to compare it.
+        held.objects.extend(tail.objects)
+        held.numbers.extend(tail.numbers)
+        self.held = held._replace(runs=tail.runs)
 
     def known(self, message: BaseMessage) -> Piece | None:
         held = self.held
@@ -132,10 +135,14 @@ class Aligner:
 
     # -- messages --------------------------------------------------------------------------------
 
-    def align(self, messages: list[BaseMessage]) -> Alignment:
-        """Compare the messages of the outermost graph's state with the transcript."""
+    def align(self, messages: object) -> Alignment:
+        """Compare a state's list with the transcript; without a ``tail`` it is none of messages."""
         index, held = self._index, self.held
+        if not isinstance(messages, list):
+            return Alignment()
         start = self._unchanged(messages)
+        if not all(isinstance(one, BaseMessage) and one.type in TYPES for one in messages[start:]):
+            return Alignment()
         if start < len(held.objects) and held.numbers[:start] != index.order[:start]:
             return self._set_to(messages)
         later = index.order[start:]
@@ -154,9 +161,8 @@ class Aligner:
         runs = first_of(held.runs, start)
         for number in tail:
             add_run(runs, number)
-        numbers = [*held.numbers[:start], *tail]
         pieces = dict(zip(tail, made, strict=True))
-        return Alignment(HeldMessages(list(messages), numbers, runs), pieces, added)
+        return Alignment(start, HeldMessages(messages[start:], tail, runs), pieces, added)
 
     def _fits(
         self, made: list[Piece], known: list[int | None], later: list[int]
@@ -181,9 +187,15 @@ class Aligner:
     def _unchanged(self, messages: list[BaseMessage]) -> int:
         """How many messages at the beginning are those before, by their objects."""
         held = self.held.objects
-        count = min(len(held), len(messages))
-        if held[:count] != messages[:count]:
-            count = next(at for at in range(count) if held[at] != messages[at])
+        count = len(held)
+        # One comparison of equally long lists looks at no message that is the same object.
+        held.extend(messages[count:])
+        same = held == messages
+        del held[count:]
+        if not same:
+            pairs = enumerate(zip(held, messages, strict=False))
+            most = min(count, len(messages))
+            count = next((at for at, (one, other) in pairs if one != other), most)
         for at in range(count - 1, max(-1, count - MOST_ROWS - 1), -1):
             if self._is_changed(self.held.numbers[at], messages[at]):
                 count = at
@@ -214,12 +226,4 @@ class Aligner:
         runs: Runs = []
         for number in numbers:
             add_run(runs, number)
-        return Alignment(HeldMessages(list(messages), numbers, runs), pieces, (), order)
-
-
-def are_messages(value: Any, known: Sequence[BaseMessage]) -> bool:
-    """Whether a value is a list of messages. Those that are known are not looked at."""
-    if type(value) is not list:
-        return False
-    start = len(known) if len(known) <= len(value) and value[: len(known)] == known else 0
-    return all(isinstance(one, BaseMessage) and one.type in TYPES for one in value[start:])
+        return Alignment(0, HeldMessages(messages, numbers, runs), pieces, (), order)

@@ -22,6 +22,7 @@ from eventctx.adapters.langgraph.values import Unboxer, numbers_in
 from eventctx.log.integrity import sound_bodies
 from eventctx.log.record import Body
 from eventctx.log.store import Address, EventStore
+from eventctx.messages.encoding import pause_collector
 from eventctx.messages.facts import decode_facts
 from eventctx.projections.view.render import ERASED
 
@@ -84,8 +85,11 @@ class Loader:
     async def _read_parts(self, positions: Iterable[int]) -> None:
         missing = sorted({one for one in positions if one not in self._parts})
         addresses = [Address(position, 0) for position in missing]
-        for position, body in zip(missing, await self._bodies(addresses), strict=True):
-            self._parts[position] = None if body.data is None else decode_state(_plain(body.data))
+        bodies = await self._bodies(addresses)
+        with pause_collector(len(missing)):
+            for position, body in zip(missing, bodies, strict=True):
+                data = body.data
+                self._parts[position] = None if data is None else decode_state(_plain(data))
 
     async def _bodies(self, addresses: Sequence[Address]) -> list[Body]:
         if not addresses:
@@ -111,8 +115,9 @@ class Loader:
         missing = sorted({one for one in numbers if one not in self._messages})
         await self._read_parts({index.rests[one] for one in missing if one in index.rests})
         bodies = await self._bodies([index.addresses[one] for one in missing])
-        for number, body in zip(missing, bodies, strict=True):
-            self._messages[number] = self._message(number, body)
+        with pause_collector(len(missing)):
+            for number, body in zip(missing, bodies, strict=True):
+                self._messages[number] = self._message(number, body)
 
     def _message(self, number: int, body: Body) -> BaseMessage:
         if body.data is None:

@@ -24,13 +24,11 @@ from eventctx.adapters.langgraph.alignment import (
     Aligner,
     Alignment,
     HeldMessages,
-    are_messages,
 )
 from eventctx.adapters.langgraph.controls import COUNTERS, ControlMaker, Made, Put
 from eventctx.adapters.langgraph.index import Saved, ThreadIndex
 from eventctx.adapters.langgraph.loading import Loader
 from eventctx.adapters.langgraph.parts import PartWriter, TaskWrites, control_part
-from eventctx.adapters.langgraph.rows import Row
 from eventctx.adapters.langgraph.values import Box, Piece, numbers_of
 from eventctx.errors import EventctxError
 from eventctx.log.store import EventStore, last_position
@@ -68,16 +66,11 @@ def _differs(metadata: Mapping[str, Any], wanted: Mapping[str, Any], *, missing:
 
 
 class ThreadStep(NamedTuple):
-    """What one append brings: ``taken`` are the writes among it, ``made`` is its checkpoint.
-
-    ``state`` are the messages of the outermost graph, where it has a list of them; ``rows`` those
-    of the messages that were looked at, by number.
-    """
+    """What one append brings: messages, the writes ``taken``, and the checkpoint ``made``."""
 
     extension: Extension
     taken: list[TaskPut]
-    state: HeldMessages | None
-    rows: dict[int, Row]
+    aligned: Alignment
     made: Made | None = None
 
 
@@ -159,9 +152,9 @@ class ThreadLog:
         self.pending = [one for one in self.pending if not any(one is it for it in step.taken)]
         if not self.pending:
             self._aligner.drafted.clear()
-        if step.state is not None:
-            self._aligner.hold(step.state)
-        self._aligner.note_rows(step.rows)
+        if step.aligned.tail is not None:
+            self._aligner.hold(step.aligned.tail, step.aligned.start)
+        self._aligner.note_rows(step.aligned.rows)
         if step.made is not None:
             last = self.index.position  # that of the control
             inside = step.made.whole.state is not None
@@ -296,7 +289,7 @@ class ThreadLog:
         index, aligner = self.index, self._aligner
         value = put.checkpoint["channel_values"].get(self._channel)
         aligned = Alignment()
-        if put.runs is None and put.ns == "" and are_messages(value, aligner.held.objects):
+        if put.runs is None and put.ns == "":
             aligned = aligner.align(value)
         writer = PartWriter(partial(aligner.number, aligned.numbered()))
         taken = self._write_pending(self._ready(put), writer)
@@ -305,11 +298,11 @@ class ThreadLog:
                 _write_rest(writer, number, piece)
         for number, piece in put.rests.items():
             _write_rest(writer, number, piece)
-        runs = put.runs if aligned.state is None else aligned.state.runs
+        runs = put.runs if aligned.tail is None else aligned.tail.runs
         made = self._controls.made(put, runs, writer)
         part = None if made.whole.state is not None else writer.part()
         parts = [one for one in (part, control_part(made.control)) if one is not None]
-        return ThreadStep(aligned.extension(parts), taken, aligned.state, aligned.rows, made)
+        return ThreadStep(aligned.extension(parts), taken, aligned, made)
 
     def _compose_writes(self, force: bool) -> ThreadStep:
         """The writes alone. Messages that the outermost graph will have are added ahead."""
@@ -323,7 +316,7 @@ class ThreadLog:
             for piece in [self._aligner.renewed(one) for box in boxes for one in box.messages]:
                 if piece.addable and self._aligner.number({}, piece) is None:
                     pieces[len(self.index.addresses) + len(pieces)] = piece
-        aligned = Alignment(None, pieces, list(pieces.values()))
+        aligned = Alignment(pieces=pieces, added=list(pieces.values()))
         writer = PartWriter(partial(self._aligner.number, aligned.numbered()))
         taken = self._write_pending(tasks, writer)
         for number, piece in pieces.items():
@@ -331,7 +324,7 @@ class ThreadLog:
                 _write_rest(writer, number, piece)
         part = writer.part()
         extension = aligned.extension([] if part is None else [part])
-        return ThreadStep(extension, taken, None, aligned.rows)
+        return ThreadStep(extension, taken, aligned)
 
     def _write_pending(self, tasks: list[TaskPut], writer: PartWriter) -> list[TaskPut]:
         for task in tasks:

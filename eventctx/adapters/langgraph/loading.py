@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
-from langgraph.checkpoint.base import CheckpointTuple, writes_sort_key
+from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from eventctx.adapters.langgraph.index import Saved, ThreadIndex, Writes
@@ -198,7 +198,8 @@ class Loader:
                 box = part.state.writes[one.item].writes[one.number][2]
                 value = self._unboxer.value(box, part.blobs)
                 found.append((task, one.path, one.channel, number, value))
-        return sorted(found, key=lambda one: writes_sort_key(one[1], one[0], one[3]))
+        # By path, task and index: the order in which a graph applies the writes of a step.
+        return sorted(found, key=lambda one: (one[1], one[0], one[3]))
 
 
 def config_of(thread: str, ns: str, checkpoint: str) -> dict[str, Any]:

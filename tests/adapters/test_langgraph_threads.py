@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("langchain", reason="an extra: eventctx[langchain]")
 
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
@@ -168,6 +168,31 @@ def test_an_erased_message_is_gone_from_every_checkpoint(url: str, saver: Eventc
         *[11, 10, 8, 7, 5, 4, 2, 1, 0],
     ]
     assert agent.invoke(asks("more"), run_of("t"))["messages"][0].content == "[erased]"
+    again.close()
+
+
+def test_what_else_tells_the_words_of_an_erased_message_goes_too(
+    url: str, saver: EventctxSaver
+) -> None:
+    tokens = [{"token": one} for one in ("hunt", "er2", "!")]
+    said = AIMessage("hunter2!", id="a", response_metadata={"logprobs": tokens, "model": "m"})
+    told = ToolMessage("short", id="b", tool_call_id="c", artifact={b"k": "one\ntwo\n" + WORDS})
+
+    graph: Any = StateGraph(graphs.Work)
+    graph.add_node("say", lambda state: {"messages": [said, told], "log": ["hunter2!", "kept"]})
+    graph.add_edge(START, "say")
+    made = graph.compile(checkpointer=saver)
+    made.invoke(asks(WORDS, "q"), run_of("t"))
+    saver.close()
+    with eventctx.sync.open(url) as engine:
+        engine.erase("t", [0, 1])
+    left = b"\n".join(contents(url))
+    assert b"hunter2" not in left
+    assert b"er2" not in left
+    assert WORDS.encode() not in left
+    again = EventctxSaver(url)
+    values = graph.compile(checkpointer=again).get_state(run_of("t")).values
+    assert [one.content for one in values["messages"]] == ["[erased]", "[erased]", "short"]
     again.close()
 
 

@@ -70,6 +70,12 @@ class OpenSessions(Generic[S]):
         """The object for the session ``name``; None if it is not open."""
         return self._open.get(name)
 
+    def forget(self, name: str) -> None:
+        """Close the object for the session ``name``, if it is open: its session was deleted."""
+        held = self._open.pop(name, None)
+        if held is not None:
+            held.close()
+
     async def of(self, name: str, opened: Callable[[], Awaitable[S]]) -> S:
         """The object for the session ``name``; ``opened`` makes it. Raises what that raises."""
         if name not in self._open:

@@ -27,6 +27,7 @@ from eventctx.adapters.kit.host_session import HostSession
 from eventctx.adapters.kit.nested import ToolAround, begin_turn, nested_session_id, tool_around
 from eventctx.adapters.langgraph.rows import Row, changed, identity, message_of, row_of
 from eventctx.adapters.langgraph.saver import EventctxSaver
+from eventctx.adapters.langgraph.threads import session_of_thread
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.usage import LANGCHAIN, read_usage
@@ -74,8 +75,10 @@ class EventctxMiddleware(Middleware):
 
         ``options`` are those of ``EventctxSaver``. It is closed with the middleware.
         """
-        self._saver = EventctxSaver(self._given, **options, **self._settings)
-        return self._saver
+        saver = EventctxSaver(self._given, **options, **self._settings)
+        saver.on_delete = self._open.forget
+        self._saver = saver
+        return saver
 
     def close(self) -> None:
         """Close the store that the middleware opened. An engine that was given stays open."""
@@ -145,7 +148,8 @@ class EventctxMiddleware(Middleware):
 
     def _run(self, name: str) -> HostRun[Thread]:
         async def opened() -> Thread:
-            return Thread(await self._given.engine.session(name, **self._settings))
+            session, _ = await session_of_thread(self._given.engine.store, name)
+            return Thread(await self._given.engine.session(session, **self._settings))
 
         return HostRun(self._given, lambda: self._open.of(name, opened))
 

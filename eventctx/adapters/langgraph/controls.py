@@ -15,7 +15,15 @@ import msgspec
 from langchain_core.messages import BaseMessage
 
 from eventctx.adapters.langgraph.index import ThreadIndex
-from eventctx.adapters.langgraph.parts import META, Control, PartWriter, Value, Whole, relative
+from eventctx.adapters.langgraph.parts import (
+    META,
+    Control,
+    PartWriter,
+    State,
+    Value,
+    Whole,
+    relative,
+)
 from eventctx.adapters.langgraph.values import Box, Boxer, Piece, Runs, is_short
 
 COUNTERS: Final = "counters_since_delta_snapshot"
@@ -159,8 +167,11 @@ class ControlMaker:
         self._index = index
         self._boxer = boxer
 
-    def made(self, put: Put, runs: Runs | None, writer: PartWriter) -> Made:
-        """The control of a checkpoint with the messages of ``runs``; values go to ``writer``."""
+    def made(self, put: Put, runs: Runs | None, said: PartWriter, writer: PartWriter) -> Made:
+        """The control of a checkpoint with the messages of ``runs``.
+
+        Values go to ``writer``; ``said`` has writes and rests.
+        """
         checkpoint, index = put.checkpoint, self._index
         saved = None if put.parent is None or put.whole else index.find(put.ns, put.parent)
         base = None if saved is None else index.whole(saved)
@@ -197,11 +208,19 @@ class ControlMaker:
             stored=tuple(stored),
             runs=runs,
             at=at,
-            state=writer.state if writer.is_small else None,
+            state=_small(said, writer),
+            apart=not writer.is_small,
         )
         if saved is None or base is None or saved.grown:
             return Made(whole, whole, held)
         return Made(whole, relative(whole, base, saved.position) or whole, held)
+
+
+def _small(said: PartWriter, values: PartWriter) -> State | None:
+    """What a control holds in place of state parts."""
+    writes = said.state.writes if said.is_small else []
+    stored = values.state.values if values.is_small else {}
+    return State(writes=writes, values=stored) if writes or stored else None
 
 
 def _is_plain(value: Any) -> bool:

@@ -4,8 +4,9 @@ A *control* part is one checkpoint: ids, versions, short metadata, and where its
 relative to the control of its parent. It holds no words of a message, so no erasure takes it along:
 MessagePack, whose texts stand next to each other, is never taken for a short text.
 
-A *state* part directly before it has what may hold words: values of channels, writes of tasks,
-metadata of messages. A value is relative to that of the parent, where it is a list or a dict.
+A *state* part before it has what may hold words: one has writes of tasks and rests of messages, one
+the values of channels. A value is relative to that of the parent, where it is a list or a dict. A
+rest has the digest of its message, by which an erasure of the message finds it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from eventctx.adapters.langgraph.values import Blob, Box, Piece, Runs
+from eventctx.messages.encoding import message_digest
 from eventctx.session.host_state import HostPart
 
 SOURCE: Final = "langgraph"
@@ -75,11 +77,11 @@ class Control(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     """A stored checkpoint. ``base`` is the position of the control that it is relative to.
 
     ``parent`` is the id of the checkpoint before it, and of a relative one that of its base.
-    ``stored`` are the channels whose value is in the record before, ``gone`` the keys that the base
+    ``stored`` are the channels that have a new value, ``gone`` the keys that the base
     has and this one has not: of versions, seen, metadata, values. ``runs`` are the numbers of the
     state's messages; None: it has no list of messages. ``at`` are the positions of the values that
-    a whole one has in common with its parent. ``state`` is in place of a state part, where nothing
-    in that could be words.
+    a whole one has in common with its parent. ``state`` is in place of state parts in which nothing
+    could be words; ``apart``: the values are in the record before.
     """
 
     id: str
@@ -97,6 +99,7 @@ class Control(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     runs: Runs | None = None
     at: dict[str, int] = {}
     state: State | None = None
+    apart: bool = False
 
 
 class Whole(NamedTuple):
@@ -130,7 +133,7 @@ def control_part(control: Control) -> HostPart:
 
 def whole_of(control: Control, position: int, base: Whole | None) -> Whole:
     """The control in full; it stands at ``position``."""
-    where = position - 1 if control.state is None else position
+    where = position - 1 if control.apart else position
     stored = dict.fromkeys(control.stored, where)
     if base is None:
         parent = control.parent
@@ -194,6 +197,7 @@ def relative(control: Control, base: Whole, position: int) -> Control | None:
         gone=gone if any(gone) else (),
         runs=control.runs,
         state=control.state,
+        apart=control.apart,
     )
 
 
@@ -277,8 +281,15 @@ class PartWriter:
 
     @property
     def is_small(self) -> bool:
-        """Whether a control may hold the state: it is short, and has no text like a message's."""
+        """Whether a control may hold the state: no text in it is one that an erasure looks for."""
         return not self._says
+
+    def write_rest(self, number: int, piece: Piece) -> None:
+        """Write the rest of the message with this number."""
+        self._says = True
+        rest = piece.rest if piece.rest is not None else Box({})
+        known = {"p": piece.rest_print.hex(), "d": message_digest(piece.row).hex()}
+        self.state.rest[str(number)] = {**known, **self.stored(rest)}
 
     def part(self) -> HostPart | None:
         """The part; None where nothing is in it."""

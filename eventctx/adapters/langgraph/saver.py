@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -70,6 +70,8 @@ class EventctxSaver(BaseCheckpointSaver[int]):
         )
         self._threads = Threads(self._given, self.serde, messages, settings)
         self._locks = KeyedLock()
+        self.on_delete: Callable[[str], None] | None = None
+        """Called with a thread whose session is deleted, by an adapter that has it open, too."""
 
     def close(self) -> None:
         """Close the store that the saver opened. An engine that was given stays open."""
@@ -290,6 +292,8 @@ class EventctxSaver(BaseCheckpointSaver[int]):
 
     async def _delete(self, thread: str) -> None:
         async with self._locks(thread):
+            if self.on_delete is not None:
+                self.on_delete(thread)
             await self._threads.delete(thread)
 
     async def _delete_runs(self, runs: frozenset[str]) -> None:

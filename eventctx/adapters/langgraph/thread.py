@@ -157,8 +157,8 @@ class ThreadLog:
         self._aligner.note_rows(step.aligned.rows)
         if step.made is not None:
             last = self.index.position  # that of the control
-            inside = step.made.whole.state is not None
-            self._controls.values.store(step.made.held, last if inside else last - 1)
+            apart = step.made.whole.apart
+            self._controls.values.store(step.made.held, last - 1 if apart else last)
             self.index.hold_whole(step.made.whole, last)
 
     def add(self, task: TaskPut) -> None:
@@ -291,17 +291,18 @@ class ThreadLog:
         aligned = Alignment()
         if put.runs is None and put.ns == "":
             aligned = aligner.align(value)
-        writer = PartWriter(partial(aligner.number, aligned.numbered()))
-        taken = self._write_pending(self._ready(put), writer)
+        resolve = partial(aligner.number, aligned.numbered())
+        said, values = PartWriter(resolve), PartWriter(resolve)
+        taken = self._write_pending(self._ready(put), said)
         for number, piece in aligned.pieces.items():
             if piece.rest_print != index.rest_prints.get(number, b""):
-                _write_rest(writer, number, piece)
+                said.write_rest(number, piece)
         for number, piece in put.rests.items():
-            _write_rest(writer, number, piece)
+            said.write_rest(number, piece)
         runs = put.runs if aligned.tail is None else aligned.tail.runs
-        made = self._controls.made(put, runs, writer)
-        part = None if made.whole.state is not None else writer.part()
-        parts = [one for one in (part, control_part(made.control)) if one is not None]
+        made = self._controls.made(put, runs, said, values)
+        apart = [one.part() for one in (said, values) if not one.is_small]
+        parts = [*[one for one in apart if one is not None], control_part(made.control)]
         return ThreadStep(aligned.extension(parts), taken, aligned, made)
 
     def _compose_writes(self, force: bool) -> ThreadStep:
@@ -321,7 +322,7 @@ class ThreadLog:
         taken = self._write_pending(tasks, writer)
         for number, piece in pieces.items():
             if piece.rest is not None:
-                _write_rest(writer, number, piece)
+                writer.write_rest(number, piece)
         part = writer.part()
         extension = aligned.extension([] if part is None else [part])
         return ThreadStep(extension, taken, aligned)
@@ -333,8 +334,3 @@ class ThreadLog:
                 TaskWrites(task.checkpoint, task.task, writes, task.path, task.ns, task.again)
             )
         return tasks
-
-
-def _write_rest(writer: PartWriter, number: int, piece: Piece) -> None:
-    rest = piece.rest if piece.rest is not None else Box({})
-    writer.state.rest[str(number)] = {"p": piece.rest_print.hex(), **writer.stored(rest)}

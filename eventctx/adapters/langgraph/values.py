@@ -29,6 +29,7 @@ from eventctx.adapters.kit.recordable import recordable
 from eventctx.adapters.langgraph.rows import NOT_SENT, Row, fields_of
 from eventctx.errors import InvalidMessage
 from eventctx.messages.encoding import encode_plain, plain_message
+from eventctx.messages.overlap import LEAST_WHOLE
 
 Blob = tuple[str, bytes]
 Runs = list[tuple[int, int]]
@@ -53,7 +54,7 @@ _NATIVE: Final = "$n"
 class Box(NamedTuple):
     """A value as JSON, with the messages and blobs that its JSON names by their places.
 
-    ``says``: it has a text that is long enough to say something.
+    ``says``: it has a text that an erasure looks for.
     """
 
     json: Any
@@ -92,26 +93,22 @@ class Piece(NamedTuple):
 
 
 SHORT: Final = 64
-"""Characters of a text that says nothing: a name, an id, a reason why a model ended."""
+"""Characters of a text of metadata that is a name or an id."""
 
 
-def is_short(value: Any) -> bool:
-    """Whether a value is plain, and no text in it is long enough to say something."""
+def is_short(value: Any, most: int = SHORT) -> bool:
+    """Whether a value is plain, and no text in it is longer than that. Keys are names."""
     kind = type(value)
     if kind is str:
-        return len(value) <= SHORT and value.isascii()
+        return len(value) <= most and value.isascii()
     if value is None or kind is bool or kind is float:
         return True
     if kind is int:
         return bool(-(2**63) <= value < 2**63)
     if kind is dict:
-        for key, one in value.items():
-            if type(key) is not str or len(key) > SHORT or not is_short(one):
-                return False
-        return True
-    if kind is list:
-        return all(map(is_short, value))
-    return False
+        short = all(type(key) is str and len(key) <= SHORT for key in value)
+        return short and all(is_short(one, most) for one in value.values())
+    return kind is list and all(is_short(one, most) for one in value)
 
 
 def said_in(data: bytes) -> bytes:
@@ -133,7 +130,9 @@ class Boxer:
         messages: list[Piece] = []
         blobs: list[Blob] = []
         json = self._json(value, messages, blobs, 0)
-        return Box(json, tuple(messages), tuple(blobs), bool(blobs) or not is_short(json))
+        return Box(
+            json, tuple(messages), tuple(blobs), bool(blobs) or not is_short(json, LEAST_WHOLE - 1)
+        )
 
     def piece(self, message: BaseMessage) -> Piece:
         """The piece of a message, which is in full either in its row, or in its rest, too."""

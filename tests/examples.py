@@ -28,6 +28,7 @@ PAGES = {
     "claude-agent-sdk": "use-with-the-claude-agent-sdk.md",
     "google-adk": "use-with-google-adk.md",
     "langchain": "use-with-langchain.md",
+    "langgraph": "use-with-langgraph.md",
     "mcp": "let-the-agent-ask.md",
     "openai": "wrap-a-client.md",
     "openai-agents": "use-with-openai-agents.md",

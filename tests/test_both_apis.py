@@ -19,6 +19,7 @@ import eventctx.sync
 from eventctx.errors import InvalidMessage
 from eventctx.log import events
 from eventctx.session.host_requests import ObservedRequest
+from eventctx.session.host_state import Extension, HostPart
 from tests.sessions import USER
 
 
@@ -145,14 +146,23 @@ async def test_a_transcript_is_set_resumed_and_cleared(engine: Any) -> None:
     assert len(await got(ctx.get_messages())) == 2
     assert await got(ctx.resume_messages([USER])) is True
     assert [row for row, _ in await got(ctx.get_timed_messages())] == [USER]
-    assert (await got(ctx.transcript_mark())).messages == 1
+    mark = await got(ctx.transcript_mark())
+    assert mark.messages == 1
+    assert await got(ctx.get_messages_after(mark)) == []
+
+    async def step(position: int) -> Extension:
+        return Extension("host", [HostPart("state", b"{}")], [{**USER, "content": "More."}])
+
+    assert len(await got(ctx.extend(step))) == 2
+    assert [row["content"] for row in await got(ctx.get_messages_after(mark))] == ["More."]
     assert await got(ctx.get_token_count()) > 0
     await got(ctx.clear())
     assert await got(ctx.get_messages()) == []
     await got(ctx.close())
     stop()
     await got(engine.close_session("s"))
-    assert heard == ["context:messages_set", "context:messages_set", "context:cleared"]
+    sets = ["context:messages_set", "context:messages_set"]
+    assert heard == [*sets, "context:message_added", "context:cleared"]
 
 
 async def test_what_stands_before_the_messages_is_told_and_sent(engine: Any) -> None:

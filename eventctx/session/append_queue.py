@@ -118,7 +118,7 @@ class AppendQueue:
             self._defer(one)
 
     @property
-    def _last_sent(self) -> int:
+    def last_sent(self) -> int:
         """The last position that was handed to the store."""
         return self.head - len(self._unsent)
 
@@ -455,7 +455,7 @@ class AppendQueue:
                     return view, self.head
                 if pending is None:
                     # Up to the known head only: the caller has not seen what another one wrote.
-                    self._stale, self._reload_until = True, self._last_sent
+                    self._stale, self._reload_until = True, self.last_sent
                     continue
                 pending.awaited = False
             with contextlib.suppress(WrongExpectedVersion):
@@ -484,12 +484,12 @@ class AppendQueue:
             last = await last_position(self._store, self._stream)
             with self._lock:
                 if not (self._stale or self._in_flight or self._behind(last)):
-                    return self._last_sent
+                    return self.last_sent
 
     def _behind(self, last: int) -> bool:
         """Whether another process wrote up to ``last``; if so, the session is read again."""
         with self._lock:
-            if self._last_sent < last:
+            if self.last_sent < last:
                 self._stale, self._reload_until = True, None
                 if self._unsent:
                     self._lines.forget()

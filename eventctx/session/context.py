@@ -8,7 +8,7 @@ in a file of its own: ``transcript``, ``requests``, ``restore``, ``host_addition
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property, partial, wraps
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from eventctx.search.recall import Recall
     from eventctx.search.tool import RecallTool
     from eventctx.session.host_requests import ObservedRequest
+    from eventctx.session.host_state import Extension
     from eventctx.session.host_turns import HostReporter
     from eventctx.session.requests import PreparedRequest, RequestHandler, RequestOptions
     from eventctx.session.result import CompactionResult
@@ -258,6 +259,10 @@ class Context:
         """
         return await self._transcript.mark()
 
+    async def get_messages_after(self, mark: TranscriptMark) -> list[dict[str, Any]] | None:
+        """The messages that were added since a mark; None where something else may have changed."""
+        return await self._transcript.messages_after(mark)
+
     async def set_messages(self, messages: Sequence[Mapping[str, Any] | SdkObject]) -> None:
         """Replace the transcript. Messages that an ordered diff recognises keep their numbers.
 
@@ -298,6 +303,19 @@ class Context:
             from eventctx.session.sdk_objects import plain
 
             return await self._transcript.resume(plain(messages, refused), may_be_behind)
+
+    async def extend(self, decide: Callable[[int], Awaitable[Extension]]) -> tuple[Record, ...]:
+        """Append messages, and parts of a host's state, in one step; return when they are on disk.
+
+        For a host that keeps its whole state here, as LangGraph does. Each part is an
+        ``import:raw``, so that the state and the messages that it has are in one append, or none
+        is. ``decide`` is given the position of the last record in the store, and says what to
+        append; when somebody else appends in between, it is called again. Raises InvalidMessage and
+        what the store raises.
+        """
+        from eventctx.session.host_state import HostState
+
+        return await HostState(self._session, self._transcript).extend(decide)
 
     async def clear(self) -> None:
         """Empty the transcript; history stays in the log.

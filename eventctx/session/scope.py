@@ -128,6 +128,10 @@ class Drafts:
             scope.iteration,
         )
 
+    def now(self) -> int:
+        """The clock's time, in UTC nanoseconds."""
+        return self._clock()
+
     def follow(self, time: int) -> None:
         """Place the next draft after a record of ``time``, the last one of the store.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -210,6 +210,14 @@ class Transcript:
         version = await self._session.appends.catch_up()
         return TranscriptMark((await self._session.lines.at(version)).lines)
 
+    async def messages_after(self, mark: TranscriptMark) -> list[dict[str, Any]] | None:
+        """As ``Context.get_messages_after``."""
+        version = await self._session.appends.catch_up()
+        state, stored = await self._stored(version, hold=True)
+        if not state.lines.continues(mark._lines):
+            return None
+        return decode_bodies(stored[mark.messages :])
+
     async def timed_messages(self) -> list[tuple[dict[str, Any], int]]:
         """As ``messages``, each with the time of its record in UTC nanoseconds."""
         version = await self._session.appends.catch_up()
@@ -229,7 +237,7 @@ class Transcript:
         self._session.grown()
         return found
 
-    def _make_bodies(self, messages: Sequence[Any]) -> list[NewBody]:
+    def make_bodies(self, messages: Sequence[Any]) -> list[NewBody]:
         """The bodies of a list of messages, observations told from the message before each."""
         made: list[NewBody] = []
         before: Facts | None = None
@@ -250,18 +258,18 @@ class Transcript:
 
     async def replace(self, messages: Sequence[Any]) -> None:
         """As ``Context.set_messages``."""
-        made = self._make_bodies(messages)
+        made = self.make_bodies(messages)
         appended = None
         while appended is None:
             view, version = await self._session.appends.settle()
             state, stored = await self._stored(version)
             matched = match_in_order(stored, [one.body.data or b"" for one in made])
-            draft = self._set_to(view, state, list(zip(made, matched, strict=True)))
+            draft = self.set_to(view, _numbered(state, zip(made, matched, strict=True)))
             appended = await self._session.appends.append_exactly(version, draft)
 
     async def resume(self, messages: Sequence[Any], may_be_behind: bool) -> bool:
         """As ``Context.resume_messages``."""
-        made = self._make_bodies(messages)
+        made = self.make_bodies(messages)
         while True:
             view, version = await self._session.appends.settle()
             state, stored = await self._stored(version)
@@ -277,7 +285,7 @@ class Transcript:
             else:
                 new = [None if given is None else made[given] for _, given in found.rows]
                 places = [place_ for place_, _ in found.rows]
-                draft = self._set_to(view, state, list(zip(new, places, strict=True)))
+                draft = self.set_to(view, _numbered(state, zip(new, places, strict=True)))
             if await self._session.appends.append_exactly(version, draft) is not None:
                 return found.rows is not None
 
@@ -289,28 +297,34 @@ class Transcript:
             draft = self._session.drafts.make(events.Cleared(messages=view.messages))
             appended = await self._session.appends.append_exactly(version, draft)
 
-    def _set_to(
-        self,
-        view: ViewState,
-        state: TranscriptState,
-        rows: Sequence[tuple[NewBody | None, int | None]],
-    ) -> Draft:
-        """Draft a set to ``rows``, each the body of a new message or the place of a stored one."""
-        following = state.next_number
-        numbers: list[int] = []
-        for _, place_ in rows:
-            numbers.append(following if place_ is None else state.lines[place_].number)
-            following += place_ is None
-        made = [one for one, place_ in rows if place_ is None and one is not None]
+    def set_to(self, view: ViewState, rows: Sequence[NewBody | int]) -> Draft:
+        """Draft a set to ``rows``, each a new message or the number of a stored one."""
+        following = view.next_number
+        made = [one for one in rows if not isinstance(one, int)]
+        fresh_numbers = iter(range(following, following + len(made)))
+        numbers = [one if isinstance(one, int) else next(fresh_numbers) for one in rows]
         fresh = [one.body for one in made]
         seen = tuple([index for index, one in enumerate(made) if one.observation])
         event = events.MessagesSet(order=runs_of_numbers(numbers), harness=seen, observations=seen)
         stripped = stripped_by(self._session, view, event, fresh)
         # New messages come from a host, and their thinking is bound to the rows before them there,
         # so only stored messages lose it.
-        newest = state.next_number - 1
+        newest = following - 1
         known = tuple([(a, min(b, newest)) for a, b in stripped if a <= newest])
         return self._session.drafts.make(msgspec.structs.replace(event, unbound=known), fresh)
+
+
+def _numbered(
+    state: TranscriptState, rows: Iterable[tuple[NewBody | None, int | None]]
+) -> list[NewBody | int]:
+    """Rows as new messages, and the numbers of those that have a place in the transcript."""
+    found: list[NewBody | int] = []
+    for made, at in rows:
+        if at is not None:
+            found.append(state.lines[at].number)
+        elif made is not None:
+            found.append(made)
+    return found
 
 
 def _last_facts(view: ViewState) -> Facts | None:

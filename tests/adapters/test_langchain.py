@@ -34,18 +34,23 @@ from pydantic import Field
 import eventctx
 from eventctx.adapters.kit import HostSession, given_engine
 from eventctx.adapters.langchain import EventctxMiddleware
-from eventctx.adapters.langchain.middleware import KnownRows, row_of
+from eventctx.adapters.langchain.middleware import KnownRows
+from eventctx.adapters.langgraph.rows import row_of
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.codec import decode_event
 from eventctx.log.events import PromptSubmit, ToolError
 from eventctx.log.record import Record
 from eventctx.testing import AdapterContract
-from tests.adapters.drivers.langchain import LangChainDriver
+from tests.adapters.drivers.langchain import LangChainDriver, SavingDriver
 
 
 class TestTheContract(AdapterContract):
     driver = LangChainDriver
+
+
+class TestTheContractWithOurSaver(AdapterContract):
+    driver = SavingDriver
 
 
 SMALL: dict[str, Any] = {"max_tokens": 4_000, "reserve_tokens": 0}

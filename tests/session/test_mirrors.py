@@ -24,6 +24,7 @@ from eventctx.log.record import Draft
 from eventctx.log.store import STREAM_EXISTS
 from eventctx.session.context import Context
 from eventctx.session.host_requests import ObservedRequest
+from eventctx.session.host_state import Extension, HostPart
 from eventctx.stores.memory import MemoryStore
 from tests.importers.given import NOW, SESSION, ClaudeCode, call, salt, text
 
@@ -55,6 +56,10 @@ async def as_a_host(context: Context) -> None:
     await context.following().turn_began("t")
 
 
+async def a_step(position: int) -> Extension:
+    return Extension("host", [HostPart("state", b"{}")], [HELLO])
+
+
 def emitting(event: events.Event) -> Command:
     return lambda context: context.emit(event)
 
@@ -83,6 +88,7 @@ WRITES: Final[dict[str, list[Command]]] = {
     ],
     "set_messages": [lambda c: c.set_messages([HELLO]), lambda c: c.set_messages([])],
     "resume_messages": [lambda c: c.resume_messages([HELLO]), lambda c: c.resume_messages([])],
+    "extend": [lambda c: c.extend(a_step)],
     "clear": [lambda c: c.clear()],
     "set_system_prompt": [lambda c: c.set_system_prompt("Be brief.")],
     "set_memory": [lambda c: c.set_memory(["Use tabs."])],
@@ -101,7 +107,7 @@ WRITES: Final[dict[str, list[Command]]] = {
 
 READS: Final = {
     *("get_messages", "get_timed_messages", "memory", "get_token_count", "recall_tool"),
-    *("on", "close", "transcript_mark"),
+    *("on", "close", "transcript_mark", "get_messages_after"),
 }
 
 ENGINE_WRITES: Final = {"session"}

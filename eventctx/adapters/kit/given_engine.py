@@ -33,10 +33,16 @@ class GivenEngine(EngineLoop):
         self.engine, loop = engine_in_loop(engine, adapter)
         super().__init__(loop)
 
+    @property
+    def opened_here(self) -> bool:
+        """Whether the store was opened here, and is open."""
+        return self._own is not None
+
     def close(self) -> None:
         """Close the store that was opened here. An engine that was given stays open."""
-        if self._own is not None:
-            self._own.close()
+        own, self._own = self._own, None
+        if own is not None:
+            own.close()
 
 
 class Closes(Protocol):
@@ -63,6 +69,12 @@ class OpenSessions(Generic[S]):
     def get(self, name: str) -> S | None:
         """The object for the session ``name``; None if it is not open."""
         return self._open.get(name)
+
+    def forget(self, name: str) -> None:
+        """Close the object for the session ``name``, if it is open: its session was deleted."""
+        held = self._open.pop(name, None)
+        if held is not None:
+            held.close()
 
     async def of(self, name: str, opened: Callable[[], Awaitable[S]]) -> S:
         """The object for the session ``name``; ``opened`` makes it. Raises what that raises."""

@@ -50,6 +50,41 @@ def held_against(
     return HostList(messages[_begin_of_new(transcript, messages, identity) :], False)
 
 
+def results_as_here(
+    transcript: Sequence[Mapping[str, Any]],
+    messages: Sequence[Mapping[str, Any]],
+    identity: Identity,
+) -> Sequence[Mapping[str, Any]]:
+    """A host's list with the results of parallel tools in the transcript's order.
+
+    The log may have them in the order in which the tools ended, the host in that of their calls.
+    """
+    at = _head(transcript, messages, identity)
+    found = list(messages)
+    while at < min(len(transcript), len(found)):
+        if transcript[at] != found[at] and not _same(transcript[at], found[at], identity):
+            ours, theirs = _results(transcript, at), _results(found, at)
+            places = {identity(one): place for place, one in enumerate(theirs)}
+            order = [places.get(identity(one)) for one in ours]
+            known = [place for place in order if place is not None]
+            if not known or len(known) < len(order):
+                return messages
+            rest = [place for place in range(len(theirs)) if place not in known]
+            found[at : at + len(theirs)] = [theirs[place] for place in [*known, *rest]]
+            at += len(ours)
+        else:
+            at += 1
+    return found
+
+
+def _results(rows: Sequence[Mapping[str, Any]], start: int) -> Sequence[Mapping[str, Any]]:
+    """The results of tools in a row."""
+    end = start
+    while end < len(rows) and rows[end].get("role") == "tool":
+        end += 1
+    return rows[start:end]
+
+
 def _begin_of_new(
     transcript: Sequence[Mapping[str, Any]],
     messages: Sequence[Mapping[str, Any]],

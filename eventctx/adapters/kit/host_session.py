@@ -10,13 +10,19 @@ for one request is sent as it is, and what it leaves out and adds is recorded.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
-from eventctx.adapters.kit.host_list import HostList, Identity, held_against, plain_identity
+from eventctx.adapters.kit.host_list import (
+    HostList,
+    Identity,
+    held_against,
+    plain_identity,
+    results_as_here,
+)
+from eventctx.adapters.kit.loops import writing_lock
 from eventctx.errors import ContextOverflow
 from eventctx.log.record import Record
 from eventctx.messages.encoding import digest_of
@@ -51,10 +57,11 @@ class HostSession:
         self._identity = identity
         self._transcript: list[Row] | None = None
         self._mark: TranscriptMark | None = None
+        self._count = 0
         self._ahead: deque[tuple[Hashable, Any]] = deque()
         self._waiting = _NONE
         self._prepared: int | None = None
-        self._lock = asyncio.Lock()
+        self._lock = writing_lock(context)
         self._unobserve = context.on("context:request_prepared", self._note)
 
     def close(self) -> None:
@@ -138,6 +145,7 @@ class HostSession:
         """
         async with self._lock:
             rows = await self._known()
+            messages = results_as_here(rows, messages, self._identity)
             found = held_against(rows, messages, self._identity)
             if found.whole:
                 await self._add(found.new, with_request=with_request)
@@ -195,6 +203,7 @@ class HostSession:
         """
         async with self._lock:
             await self.context.set_system_prompt(instructions)
+            await self._check_waiting()
             with self._adding() as new:
                 rows = await self.context.get_messages_for_request(
                     budget,
@@ -247,11 +256,20 @@ class HostSession:
         mark = await self.context.transcript_mark()
         held = self._transcript
         if held is None or mark.messages != len(held) or not mark.continues(self._mark or mark):
-            held = self._transcript = await self.context.get_messages()
+            held = self._transcript = await self._read()
             self._check_ahead(held)
-        self._mark = mark
+        self._mark, self._count = mark, mark.messages
         await self._bring()
         return held
+
+    async def _read(self) -> list[Row]:
+        """The transcript; where others only added to it, what they added is read alone."""
+        held, mark = self._transcript, self._mark
+        if held is not None and mark is not None:
+            added = await self.context.get_messages_after(mark)
+            if added is not None:
+                return held[: mark.messages] + added
+        return await self.context.get_messages()
 
     def _check_ahead(self, rows: Sequence[Row]) -> None:
         """Expect nothing more of the host if what it was to store no longer ends the transcript."""
@@ -274,8 +292,28 @@ class HostSession:
     async def _bring(self) -> None:
         """Add what waits for a request, where something else is asked before it."""
         if self._waiting.rows:
+            await self._check_waiting()
             with self._adding() as new:
                 await self.context.add_messages(new)
+
+    async def _check_waiting(self) -> None:
+        """Leave out of the waiting messages what another adapter of the session added meanwhile."""
+        before, rows = self._mark, self._waiting.rows
+        if not rows or before is None:
+            return
+        mark = await self.context.transcript_mark()
+        if mark.messages == self._count or not mark.continues(before):
+            return
+        added = (await self.context.get_messages_after(before) or [])[
+            self._count - before.messages :
+        ]
+        known = 0
+        for one, other in zip(added, rows, strict=False):
+            if one != other and self._identity(one) != self._identity(other):
+                break
+            known += 1
+        self._transcript = None
+        self._waiting = self._waiting._replace(rows=rows[known:])
 
     @contextmanager
     def _adding(self) -> Iterator[Sequence[Mapping[str, Any]]]:
@@ -289,6 +327,7 @@ class HostSession:
         self._added(new)
 
     def _added(self, new: _Waiting) -> None:
+        self._count += len(new.rows)
         if self._transcript is not None:
             self._transcript += [dict(one) for one in new.rows]
         if new.ahead:

@@ -10,7 +10,7 @@ import asyncio
 import os
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from eventctx.aio import finish
 from eventctx.engine import Engine
@@ -66,6 +66,17 @@ def _own_loop(whose: str) -> asyncio.AbstractEventLoop:
             f"{whose}: expected an engine in its event loop, found no loop that runs: "
             "make it inside the loop, or with an engine of eventctx.sync"
         ) from None
+
+
+_locks: Final[WeakKeyDictionary[Context, asyncio.Lock]] = WeakKeyDictionary()
+
+
+def writing_lock(context: Context) -> asyncio.Lock:
+    """The lock of a session, for adapters that compare a host's list with it, and then write.
+
+    Two adapters may mirror one host, as a middleware and a checkpoint saver do.
+    """
+    return _locks.setdefault(context, asyncio.Lock())
 
 
 class EngineLoop:

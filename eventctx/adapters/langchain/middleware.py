@@ -10,19 +10,11 @@ A graph that a tool runs has the thread of the agent that called the tool, and a
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
-from langchain_core.messages import (
-    AIMessage,
-    AnyMessage,
-    BaseMessage,
-    HumanMessage,
-    SystemMessage,
-    ToolMessage,
-    messages_from_dict,
-)
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.config import get_config
@@ -30,11 +22,12 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from eventctx.adapters.kit.given_engine import GivenEngine, OpenSessions
-from eventctx.adapters.kit.host_list import plain_identity
 from eventctx.adapters.kit.host_run import HostRun, RunStep, ToolEnd
 from eventctx.adapters.kit.host_session import HostSession
 from eventctx.adapters.kit.nested import ToolAround, begin_turn, nested_session_id, tool_around
-from eventctx.adapters.kit.recordable import recordable
+from eventctx.adapters.langgraph.rows import Row, changed, identity, message_of, row_of
+from eventctx.adapters.langgraph.saver import EventctxSaver
+from eventctx.adapters.langgraph.threads import session_of_thread
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.usage import LANGCHAIN, read_usage
@@ -69,6 +62,7 @@ class EventctxMiddleware(Middleware):
         super().__init__()
         self._session = session
         self._settings = settings
+        self._saver: EventctxSaver | None = None
         self._open: OpenSessions[Thread] = OpenSessions()
         self._given = GivenEngine(engine, "langchain")
 
@@ -76,8 +70,20 @@ class EventctxMiddleware(Middleware):
         """Itself: an agent that was copied records with the same adapter."""
         return self
 
+    def saver(self, **options: Any) -> EventctxSaver:
+        """A checkpoint saver over the same store and settings: ``checkpointer=ours.saver()``.
+
+        ``options`` are those of ``EventctxSaver``. It is closed with the middleware.
+        """
+        saver = EventctxSaver(self._given, **options, **self._settings)
+        saver.on_delete = self._open.forget
+        self._saver = saver
+        return saver
+
     def close(self) -> None:
         """Close the store that the middleware opened. An engine that was given stays open."""
+        if self._saver is not None:
+            self._saver.close()
         self._given.close()
 
     # -- LangChain's hooks -----------------------------------------------------------------------
@@ -142,7 +148,8 @@ class EventctxMiddleware(Middleware):
 
     def _run(self, name: str) -> HostRun[Thread]:
         async def opened() -> Thread:
-            return Thread(await self._given.engine.session(name, **self._settings))
+            session, _ = await session_of_thread(self._given.engine.store, name)
+            return Thread(await self._given.engine.session(session, **self._settings))
 
         return HostRun(self._given, lambda: self._open.of(name, opened))
 
@@ -289,24 +296,6 @@ def _config() -> Any:
         return {}
 
 
-Row = dict[str, Any]
-
-_ROLES: Final = {"human": "user", "ai": "assistant"}
-_NOT_SENT: Final = frozenset(("artifact", "response_metadata", "usage_metadata"))
-"""Fields that no model is sent. An artifact may be any object of the program."""
-
-
-def row_of(message: BaseMessage) -> Row:
-    """A message as a row. A text replaces a value that is no JSON, such as an argument of NaN."""
-    fields = message.model_dump(exclude=set(_NOT_SENT))
-    return recordable({"role": _ROLES.get(message.type, message.type), **fields})
-
-
-def identity(row: Mapping[str, Any]) -> Hashable:
-    """The identity of a message: an edited message keeps the id that it has in the graph."""
-    return plain_identity({name: row[name] for name in row if name != "additional_kwargs"})
-
-
 class KnownRows:
     """The rows of the messages that a graph holds, each made once."""
 
@@ -319,7 +308,7 @@ class KnownRows:
         found: dict[int, tuple[BaseMessage, Row]] = {}
         for one in messages:
             known = self._made.get(id(one))
-            if known is None or known[0] is not one or _changed(one, known[1]):
+            if known is None or known[0] is not one or changed(one, known[1]):
                 known = (one, row_of(one))
             found[id(one)] = known
         self._made = found
@@ -339,7 +328,7 @@ class KnownRows:
                 if places is None:
                     places = self._places([one for _, one in known])
                 place = places.get(identity(row))
-            found.append(_new_message(row) if place is None else known[place][0])
+            found.append(message_of(row) if place is None else known[place][0])
             start = start if place is None else place + 1
         return found
 
@@ -352,26 +341,6 @@ class KnownRows:
             new = known is None or known[0] is not one
             self._said[id(one)] = (one, identity(one)) if new or known is None else known
         return {said: at for at, (_, said) in enumerate(self._said.values())}
-
-
-def _changed(message: BaseMessage, row: Row) -> bool:
-    """Whether a middleware changed the message in its place, as a person's edit of a call does."""
-    calls: Any = getattr(message, "tool_calls", None)
-    return row["content"] != message.content or (row.get("tool_calls") or []) != (calls or [])
-
-
-def _new_message(row: Row) -> AnyMessage:
-    """A message for a row that the view shortened or inserted."""
-    if "type" in row:
-        fields = {name: value for name, value in row.items() if name != "role"}
-        fields["content"] = fields["content"] or ""  # a view says None, which no message takes
-        made: Any = messages_from_dict([{"type": row["type"], "data": fields}])[0]
-        return made  # type: ignore[no-any-return]
-    if row["role"] == "tool":  # of a call that a crash left open
-        return ToolMessage(row["content"], tool_call_id=row["tool_call_id"])
-    kinds: dict[str, type[BaseMessage]] = {"system": SystemMessage, "assistant": AIMessage}
-    inserted: Any = kinds.get(row["role"], HumanMessage)(row["content"])
-    return inserted  # type: ignore[no-any-return]
 
 
 def tool_definitions(tools: Sequence[BaseTool | dict[str, Any]]) -> list[Row]:

@@ -226,9 +226,19 @@ def _texts_of(record: Record, body: Body) -> Iterator[str]:
     if record.type != "import:raw":
         yield from _texts(body.data)
         return
-    data = raw_of(record)
-    for line in (data or b"").split(b"\n"):
+    lines = (raw_of(record) or b"").split(b"\n")
+    for line in lines:
         yield from _texts(line)
+    if len(lines) > 1 and not _is_json(lines[1]):
+        yield b" ".join(lines[1:]).decode("utf-8", "replace")  # a text may go over several lines
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        decode_body(line)
+    except msgspec.DecodeError:
+        return False
+    return True
 
 
 def _texts(data: bytes | None) -> Iterator[str]:

@@ -139,7 +139,8 @@ class RecordingContract(HostTraits):
             await run.check_counts({"prompt:submit": 1, "prompt:complete": 1})
             await run.check_counts({"provider:request": 2, "provider:response": 2})
             await run.check_counts({"tool:pre": 2, "tool:post": 2, "tool:error": 0})
-            records = await run.records()
+            # A host that keeps its state in the log may save it once more after its turn.
+            records = [one for one in await run.records() if one.type != "import:raw"]
             assert records[-1].type == "prompt:complete"
             await run.check_counts({"context:request_prepared": 2})
             reported = (await run.engine.audit(SESSION)).requests[-1].reported

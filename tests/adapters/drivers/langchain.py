@@ -19,7 +19,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import Field
 
 from eventctx.adapters.langchain import EventctxMiddleware
-from eventctx.adapters.langchain.middleware import row_of
+from eventctx.adapters.langgraph.rows import row_of
 from eventctx.engine import Engine
 from eventctx.testing import Reply, ScriptedAgent
 
@@ -37,13 +37,17 @@ class LangChainDriver:
             )
         if agent.keep_last is not None:
             before.append(KeepLast(agent.keep_last))
+        ours = EventctxMiddleware(engine, **agent.settings)
         self._agent = create_agent(
             self._model,
             [StructuredTool.from_function(coroutine=one) for one in agent.tools],
             system_prompt=agent.instructions,
-            middleware=[*before, EventctxMiddleware(engine, **agent.settings)],
-            checkpointer=SaverInFile(folder / "checkpoints"),
+            middleware=[*before, ours],
+            checkpointer=self.saver(ours, folder),
         )
+
+    def saver(self, ours: EventctxMiddleware, folder: Path) -> Any:
+        return SaverInFile(folder / "checkpoints")
 
     async def ask(self, text: str, *, stream: bool = False) -> str:
         given: Any = {"messages": [HumanMessage(text)]}
@@ -66,6 +70,13 @@ class LangChainDriver:
 
     async def close(self) -> None:
         pass
+
+
+class SavingDriver(LangChainDriver):
+    """The same, with our checkpoint saver over the same engine."""
+
+    def saver(self, ours: EventctxMiddleware, folder: Path) -> Any:
+        return ours.saver()
 
 
 class KeepLast(AgentMiddleware):  # type: ignore[type-arg]  # two parameters in 1.2, then three

@@ -1,0 +1,74 @@
+"""A thread whose process is killed at any step goes on at the last checkpoint that was saved."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("langchain", reason="an extra: eventctx[langchain]")
+
+import eventctx.sync
+from eventctx.adapters.langchain import EventctxMiddleware
+from eventctx.adapters.langgraph import EventctxSaver
+from tests.adapters.graphs import agent_with, asks, run_of
+from tests.children import started
+
+ROLES = {"human": "user", "ai": "assistant", "tool": "tool"}
+PROGRAM = [sys.executable, "-m", "tests.programs.thread_to_kill"]
+
+
+def kill_after(store: Path, mode: str, steps: int, delay: float) -> tuple[str, int]:
+    """Run a thread until that many checkpoints were saved, and kill it; the last one's id."""
+    with started([*PROGRAM, store, mode], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        lines = [child.stdout.readline() for _ in range(steps)]
+        time.sleep(delay)
+        child.kill()
+        lines += child.stdout.read().splitlines()
+    told = [one.split() for one in lines if one.count(" ") == 1 and one.split()[1].isdecimal()]
+    return told[-1][0], int(told[-1][1])
+
+
+def agent_of(store: Path, mode: str) -> tuple[Any, Any]:
+    if mode == "ours":
+        ours = EventctxMiddleware(store, max_tokens=100_000)
+        return ours, agent_with(ours.saver(), rounds=2, middleware=[ours])
+    saver = EventctxSaver(store)
+    return saver, agent_with(saver, rounds=2)
+
+
+@pytest.mark.parametrize("mode", ["alone", "ours"])
+@pytest.mark.parametrize("seed", range(2))
+def test_a_killed_thread_goes_on_at_its_last_saved_step(
+    mode: str, seed: int, tmp_path: Path
+) -> None:
+    store, chance = tmp_path / "threads.db", random.Random(f"{mode}{seed}")  # noqa: S311
+    for _ in range(3):  # the same thread is killed again and again
+        last, count = kill_after(store, mode, chance.randint(1, 40), chance.uniform(0, 0.01))
+        holder, agent = agent_of(store, mode)
+        state = agent.get_state(run_of("t"))
+        messages = state.values.get("messages", [])
+        assert state.config["configurable"]["checkpoint_id"] >= last
+        assert len(messages) >= count
+        calls = [one["id"] for m in messages if m.type == "ai" for one in m.tool_calls]
+        results = [one.tool_call_id for one in messages if one.type == "tool"]
+        assert results == calls[: len(results)], "no result is lost, or there twice"
+        assert len({one.id for one in messages}) == len(messages)
+        if state.tasks:  # also where all of a step's tasks have ended, and the step has not
+            agent.invoke(None, run_of("t"))
+        said = agent.invoke(asks("after the kill"), run_of("t"))["messages"]
+        assert said[: len(messages)] == messages
+        assert agent.get_state(run_of("t")).values["messages"] == said
+        holder.close()
+        with eventctx.sync.open(store) as engine:
+            assert engine.verify("t").ok
+            shown = [one.message for one in engine.transcript("t")]
+        # Results of parallel tools are in the log in the order in which the tools ended.
+        assert sorted([one["id"] for one in shown]) == sorted([one.id for one in said])
+        assert [one["role"] for one in shown] == [ROLES[one.type] for one in said]

@@ -1,0 +1,220 @@
+"""What changes a whole thread: pruning, copying, deleting, erasing; on SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+import pytest
+
+pytest.importorskip("langchain", reason="an extra: eventctx[langchain]")
+
+from langchain_core.messages import AIMessage, ToolMessage
+from langgraph.channels.delta import DeltaChannel
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
+
+import eventctx.sync
+from eventctx.adapters.langgraph import EventctxSaver
+from eventctx.errors import InvalidSetting
+from tests.adapters import graphs
+from tests.adapters.graphs import agent_with, asks, run_of
+
+WORDS = "the violet elephants dance at midnight, and nobody may know of it"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return str(tmp_path / "threads.db")
+    return str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+def saver(url: str) -> Iterator[EventctxSaver]:
+    made = EventctxSaver(url)
+    yield made
+    made.close()
+
+
+def contents(url: str) -> list[bytes]:
+    """All bytes of contents in a store, unpacked where they are packed."""
+
+    async def read() -> list[bytes]:
+        async with eventctx.open(url, read_only=True) as engine:
+            records = [one async for one in engine.store.read_all()]
+        bodies = [body.data or b"" for one in records for body in one.bodies]
+        return [zlib.decompress(one) if one[:1] == b"x" else one for one in bodies if one]
+
+    return asyncio.run(read())
+
+
+def test_pruning_keeps_the_newest_checkpoint_whole(url: str, saver: EventctxSaver) -> None:
+    graph = graphs.worker(saver)
+    graph.invoke(asks("go"), run_of("t"))
+    said = graph.get_state(run_of("t"))
+    saver.prune(["t", "of nobody"])
+    (left,) = graph.get_state_history(run_of("t"))
+    assert graphs.told(left)[:4] == graphs.told(said)[:4]
+    saver.close()
+    again = EventctxSaver(url)
+    graph = graphs.worker(again)
+    assert graphs.told(graph.get_state(run_of("t")))[:4] == graphs.told(said)[:4]
+    graph.invoke(graphs.Command(resume="yes"), run_of("t"))
+    assert len(graph.get_state(run_of("t")).values["messages"]) == 8
+    again.close()
+
+
+def test_pruning_frees_what_older_checkpoints_took(url: str, saver: EventctxSaver) -> None:
+    graph = graphs.worker(saver, file="x" * 20_000)
+    graph.invoke(asks("go"), run_of("t"))
+    for number in range(4):
+        graph.invoke(graphs.Command(resume=f"{number}"), run_of("t"))
+    said = graph.get_state(run_of("t")).values
+    before = sum(map(len, contents(url)))
+    saver.prune(["t"])
+    assert graph.get_state(run_of("t")).values == said
+    assert sum(map(len, contents(url))) < before / 2
+    saver.prune(["t"], strategy="delete")
+    assert saver.get_tuple(run_of("t")) is None
+    with pytest.raises(InvalidSetting, match="expected 'keep_latest' or 'delete', found 'old'"):
+        saver.prune(["t"], strategy="old")
+
+
+class Deltas(TypedDict):
+    log: Annotated[list[str], DeltaChannel(lambda old, new: [*old, *[x for y in new for x in y]])]
+
+
+def test_pruning_keeps_what_a_delta_channel_is_made_of(saver: EventctxSaver) -> None:
+    def with_saver(one: Any) -> list[Any]:
+        graph: Any = StateGraph(Deltas)
+        graph.add_node("say", lambda state: {"log": ["said"]})
+        graph.add_edge(START, "say")
+        made = graph.compile(checkpointer=one)
+        return [made.invoke({"log": [f"go {at}"]}, run_of("t")) for at in range(3)] + [made]
+
+    *ours, graph = with_saver(saver)
+    *theirs, _ = with_saver(InMemorySaver())
+    assert ours == theirs
+    saver.prune(["t"])
+    assert graph.get_state(run_of("t")).values == theirs[-1]
+
+
+def test_a_copy_lives_on_when_its_source_is_deleted(saver: EventctxSaver) -> None:
+    agent = agent_with(saver)
+    agent.invoke(asks("hi"), run_of("t"))
+    history = [graphs.told(one) for one in agent.get_state_history(run_of("t"))]
+    saver.copy_thread("t", "copy")
+    assert [graphs.told(one) for one in agent.get_state_history(run_of("copy"))] == history
+    saver.delete_thread("t")
+    assert agent.get_state(run_of("t")).values == {}
+    assert [graphs.told(one) for one in agent.get_state_history(run_of("copy"))] == history
+    assert len(agent.invoke(asks("more"), run_of("copy"))["messages"]) == 22
+
+
+def test_a_deleted_thread_leaves_no_content_and_its_name_is_free(
+    url: str, saver: EventctxSaver
+) -> None:
+    agent = agent_with(saver, words=WORDS)
+    for _ in range(2):
+        agent.invoke(asks(WORDS), run_of("t"))
+        saver.delete_thread("t")
+        assert saver.get_tuple(run_of("t")) is None
+        assert contents(url) == []
+    said = agent.invoke(asks("anew"), run_of("t"))
+    assert len(said["messages"]) == 11
+    assert [one.config["configurable"]["thread_id"] for one in saver.list(None, limit=1)] == ["t"]
+    with eventctx.sync.open(url, read_only=True) as engine:
+        assert [one.stream for one in engine.each_session() if not one.deleted] == ["t~3"]
+
+
+def test_the_checkpoints_of_a_run_go_and_the_others_load_as_before(saver: EventctxSaver) -> None:
+    agent = agent_with(saver)
+    for run in ("first", "second", "third"):
+        config = {**run_of("t"), "metadata": {"run_id": run}}
+        agent.invoke(asks(run), config)
+    told = [graphs.told(one) for one in agent.get_state_history(run_of("t"))]
+    saver.delete_for_runs(["second"])
+    left = [graphs.told(one) for one in agent.get_state_history(run_of("t"))]
+    assert left == [one for one in told if one[2]["run_id"] != "second"]
+
+
+def test_an_erased_message_is_gone_from_every_checkpoint(url: str, saver: EventctxSaver) -> None:
+    agent = agent_with(saver)
+    agent.invoke(asks(WORDS, "the-secret"), run_of("t"))
+    agent.invoke(asks("and now?"), run_of("t"))
+    saver.close()
+    with eventctx.sync.open(url) as engine:
+        engine.erase("t", [0])
+        assert engine.verify("t").ok
+    assert not any(WORDS.encode() in one for one in contents(url))
+    again = EventctxSaver(url)
+    agent = agent_with(again)
+    states = [one.values.get("messages", []) for one in agent.get_state_history(run_of("t"))]
+    assert {one[0].content for one in states if one} == {"[erased]"}
+    assert [len(one) for one in states] == [
+        22,
+        21,
+        19,
+        18,
+        16,
+        15,
+        13,
+        12,
+        11,
+        *[11, 10, 8, 7, 5, 4, 2, 1, 0],
+    ]
+    assert agent.invoke(asks("more"), run_of("t"))["messages"][0].content == "[erased]"
+    again.close()
+
+
+def test_what_else_tells_the_words_of_an_erased_message_goes_too(
+    url: str, saver: EventctxSaver
+) -> None:
+    tokens = [{"token": one} for one in ("hunt", "er2", "!")]
+    said = AIMessage("hunter2!", id="a", response_metadata={"logprobs": tokens, "model": "m"})
+    told = ToolMessage("short", id="b", tool_call_id="c", artifact={b"k": "one\ntwo\n" + WORDS})
+
+    graph: Any = StateGraph(graphs.Work)
+    graph.add_node("say", lambda state: {"messages": [said, told], "log": ["hunter2!", "kept"]})
+    graph.add_edge(START, "say")
+    made = graph.compile(checkpointer=saver)
+    made.invoke(asks(WORDS, "q"), run_of("t"))
+    saver.close()
+    with eventctx.sync.open(url) as engine:
+        engine.erase("t", [0, 1])
+    left = b"\n".join(contents(url))
+    assert b"hunter2" not in left
+    assert b"er2" not in left
+    assert WORDS.encode() not in left
+    again = EventctxSaver(url)
+    values = graph.compile(checkpointer=again).get_state(run_of("t")).values
+    assert [one.content for one in values["messages"]] == ["[erased]", "[erased]", "short"]
+    again.close()
+
+
+def test_an_erased_tool_round_still_has_a_call_for_each_result(
+    url: str, saver: EventctxSaver
+) -> None:
+    agent_with(saver, rounds=1, words=WORDS).invoke(asks("go"), run_of("t"))
+    saver.close()
+    with eventctx.sync.open(url) as engine:
+        engine.erase("t", [1])
+    again = EventctxSaver(url)
+    _, call, *results, _ = agent_with(again).get_state(run_of("t")).values["messages"]
+    assert isinstance(call, AIMessage)
+    assert [one["id"] for one in call.tool_calls] == [one.tool_call_id for one in results]
+    again.close()
+
+
+def test_every_question_of_the_log_works_on_a_thread(url: str, saver: EventctxSaver) -> None:
+    agent_with(saver).invoke(asks("Never use spaces."), run_of("t"))
+    saver.close()
+    with eventctx.sync.open(url) as engine:
+        assert engine.verify("t").ok
+        assert [one.number for one in engine.instructions("t").instructions] == [0]
+        assert engine.lost("t").session == "t"
+        assert engine.why("t", 0).number == 0

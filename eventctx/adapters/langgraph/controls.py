@@ -17,10 +17,10 @@ from langchain_core.messages import BaseMessage
 from eventctx.adapters.langgraph.index import ThreadIndex
 from eventctx.adapters.langgraph.parts import (
     META,
+    ChannelValue,
     Control,
     PartWriter,
     State,
-    Value,
     Whole,
     relative,
 )
@@ -81,11 +81,11 @@ class HeldValues:
 
     def written(
         self, key: tuple[str, str], value: Any, base: int | None, boxer: Boxer, writer: PartWriter
-    ) -> tuple[Value, Held | None]:
+    ) -> tuple[ChannelValue, Held | None]:
         """The value as it is written, and what to hold; ``base`` is where the parent's stands."""
         kind = type(value)
         if kind is not list and kind is not dict:
-            return Value(whole=writer.stored(boxer.box(value))), None
+            return ChannelValue(whole=writer.stored(boxer.box(value))), None
         held = self._held.get(key)
         if held is not None and held.position != base:
             held = None
@@ -99,7 +99,7 @@ class HeldValues:
         box = boxer.box(value)
         size = len(msgspec.json.encode(box.json)) + sum([len(data) for _, data in box.blobs])
         size += sum([len(piece.row) * 64 for piece in box.messages])
-        return Value(whole=writer.stored(box)), Held(prints, _kept(value), size)
+        return ChannelValue(whole=writer.stored(box)), Held(prints, _kept(value), size)
 
 
 def _items(
@@ -127,19 +127,21 @@ def _relative(
     prints: list[bytes] | dict[str, bytes],
     boxes: Mapping[Any, Box],
     writer: PartWriter,
-) -> Value:
+) -> ChannelValue:
     if isinstance(prints, dict) and isinstance(held.prints, dict):
         old = held.prints
         keys = {
             key: writer.stored(boxes[key]) for key, one in prints.items() if old.get(key) != one
         }
-        return Value(keys=keys, gone=[key for key in old if key not in prints])
+        return ChannelValue(keys=keys, gone=[key for key in old if key not in prints])
     keep = 0
     for one, other in zip(held.prints, prints, strict=False):
         if one != other:
             break
         keep += 1
-    return Value(keep=keep, items=[writer.stored(boxes[at]) for at in range(keep, len(prints))])
+    return ChannelValue(
+        keep=keep, items=[writer.stored(boxes[at]) for at in range(keep, len(prints))]
+    )
 
 
 def _kept(value: list[Any] | dict[str, Any]) -> list[Any]:

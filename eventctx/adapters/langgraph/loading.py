@@ -16,7 +16,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from eventctx.adapters.langgraph.index import Saved, ThreadIndex, Writes
-from eventctx.adapters.langgraph.parts import META, StoredState, Value, Whole, decode_state
+from eventctx.adapters.langgraph.parts import META, ChannelValue, StoredState, Whole, decode_state
 from eventctx.adapters.langgraph.rows import Row
 from eventctx.adapters.langgraph.values import Unboxer, numbers_in
 from eventctx.log.integrity import sound_bodies
@@ -181,7 +181,7 @@ class Loader:
             found = self._changed(found, stored, part)
         return found
 
-    def _changed(self, value: Any, stored: Value, part: StoredState) -> Any:
+    def _changed(self, value: Any, stored: ChannelValue, part: StoredState) -> Any:
         made = self._unboxer.value
         if stored.whole is not None:
             return made(stored.whole, part.blobs)

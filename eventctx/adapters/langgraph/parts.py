@@ -46,7 +46,7 @@ class TaskWrites(msgspec.Struct, frozen=True, omit_defaults=True):
     again: bool = False
 
 
-class Value(msgspec.Struct, frozen=True, omit_defaults=True):
+class ChannelValue(msgspec.Struct, frozen=True, omit_defaults=True):
     """A channel's value: whole, or the value in the part at ``base`` with changes.
 
     A list keeps its first ``keep`` items, followed by ``items``; a dict gets ``keys``, and loses
@@ -68,7 +68,7 @@ class State(msgspec.Struct, omit_defaults=True):
     """
 
     writes: list[TaskWrites] = []
-    values: dict[str, Value] = {}
+    values: dict[str, ChannelValue] = {}
     rest: dict[str, dict[str, Any]] = {}
     b: list[tuple[str, int]] = []
 

@@ -116,7 +116,7 @@ function splitters(host) {
   return {
     charts: splitter(host, {
       label: 'the charts', vertical: false, grows: 1, variable: '--river-height',
-      initial: innerHeight < 900 ? 135 : 180, least: 110, most: () => high() * 0.5,
+      initial: innerHeight < 900 ? 117 : 180, least: 110, most: () => high() * 0.5,
     }),
     map: splitter(host, {
       label: 'the presence map', vertical: true, grows: 1, variable: '--map-width',

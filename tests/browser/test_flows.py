@@ -113,6 +113,34 @@ async def test_integrity_says_what_was_verified(visit: Visit) -> None:
     await expect(page.locator("ctx-integrity")).to_contain_text("verified")
 
 
+@pytest.mark.skipif(stores.recorded_folder() is None, reason="no recorded sessions here")
+async def test_rebuilt_requests_are_consistent_and_not_verified(visit: Visit) -> None:
+    page = await settled(await visit(path_of("claude-code", "integrity")))
+    await page.get_by_role("button", name=re.compile("^Check .* here$")).click()
+    verdict = page.locator(".verdict").filter(has_text="derived in this browser")
+    await expect(verdict).to_contain_text("consistent")
+    await expect(verdict).not_to_contain_text(re.compile("verified", re.IGNORECASE))
+    page = await settled(await visit(path_of("claude-code")))
+    await expect(page.locator(".head-known summary")).to_have_text("reconstructed, consistent")
+
+
+@pytest.mark.skipif(stores.recorded_folder() is None, reason="no recorded sessions here")
+@pytest.mark.parametrize("width", [390, 861, 1024, 1280])
+async def test_the_head_of_an_imported_session_has_room_for_its_words(
+    visit: Visit, width: int
+) -> None:
+    place = path_of("claude-code")
+    page = await settled(await visit(place, viewport={"width": width, "height": 800}))
+    await expect(page.locator(".head-known summary")).to_have_text("reconstructed, consistent")
+    where = await page.locator(".head-where").bounding_box()
+    live = await page.locator(".head-live").bounding_box()
+    switches = await page.locator(".panel-switches").bounding_box()
+    assert where is not None and live is not None and switches is not None
+    assert where["height"] < 60, "the words fall to one in a line"
+    below = switches["y"] >= live["y"] + live["height"]
+    assert below or live["x"] + live["width"] <= switches["x"]
+
+
 async def test_a_fork_is_reached_from_where_it_began(visit: Visit) -> None:
     page = await settled(await visit(path_of(stores.FORK)))
     await page.get_by_role("link", name="demo at @300").click()

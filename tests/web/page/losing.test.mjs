@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import {
-  breaksByReason, changesOverRequests, requestsByKnown,
+  breaksByReason, changesOverRequests, provenText, requestsByKnown,
 } from '../../../eventctx/web/page/integrity/known-requests.js';
 import { checkViews } from '../../../eventctx/web/page/integrity/view-check.js';
 import { restoreCommand } from '../../../eventctx/web/page/lost/lost-card.js';
@@ -121,6 +121,15 @@ test('the ways in which requests are known add up to all of them', () => {
   const timeline = Timeline.from(smallDocument());
   assert.deepEqual(requestsByKnown(timeline), [7, 7, 6]);
   assert.deepEqual(breaksByReason(timeline), [['compaction', 3]]);
+});
+
+test('equal digests verify what was recorded as it left, and make consistent what was rebuilt', () => {
+  assert.equal(provenText([0, 0, 66]), '66 consistent');
+  assert.equal(provenText([4, 3, 0]), '7 verified');
+  assert.equal(provenText([7, 7, 1_006]), '14 verified, 1,006 consistent');
+  const timeline = Timeline.from(smallDocument());
+  const first = requestsByKnown(timeline, 2);
+  assert.equal(first.reduce((sum, one) => sum + one), 2);
 });
 
 test('a change around the messages is told once, against what was last known', () => {

@@ -17,6 +17,7 @@ from tests.browser.chromium import in_the_browser
 from tests.browser.conftest import Visit
 from tests.browser.inspecting import answer_of, path_of
 from tests.browser.settling import settled
+from tests.browser.test_accessibility import broken_rules
 
 pytestmark = in_the_browser
 
@@ -105,6 +106,41 @@ async def test_a_search_finds_messages_and_marks_where_they_were_in_view(visit: 
     await expect(page).to_have_url(re.compile("q=fsync"))
     await hits.first.click()
     await expect(page).to_have_url(re.compile(r"msg=\d+"))
+
+
+async def test_what_is_chosen_of_the_lost_is_brought_back_by_one_command(
+    visit: Visit, store: Path
+) -> None:
+    async with eventctx.open(store, read_only=True) as engine:
+        items = (await engine.lost(DEMO)).items
+    files = {one.number for one in items if one.kind == "file" and one.state.value != "whole"}
+    page = await settled(await visit(path_of(DEMO, "lost")))
+    await page.get_by_role("button", name=re.compile("^Files ")).click()
+    await page.get_by_role("button", name="Compaction", exact=True).click()
+    await expect(page.locator(".lost-kind h3").first).to_contain_text("Compaction 1")
+    await page.get_by_role("button", name=re.compile("^Choose these")).click()
+    chosen = page.get_by_role("region", name="What is chosen")
+    numbers = " ".join(map(str, sorted(files)))
+    await expect(chosen.locator("code")).to_contain_text(f"eventctx restore demo {numbers} ")
+    assert await broken_rules(page) == []
+    await page.get_by_role("checkbox", name=re.compile(f"#{min(files)} ")).first.uncheck()
+    fewer = " ".join(map(str, sorted(files)[1:]))
+    await expect(chosen.locator("code")).to_contain_text(f"eventctx restore demo {fewer} ")
+    await chosen.get_by_role("button", name="Choose none").click()
+    await expect(chosen).to_be_hidden()
+    await expect(page.get_by_role("checkbox", checked=True)).to_have_count(0)
+
+
+async def test_a_session_that_sent_nothing_says_so_once(visit: Visit, store: Path) -> None:
+    async with eventctx.open(store) as engine:
+        ctx = await engine.session("unsent")
+        await ctx.add_message({"role": "user", "content": "Never touch the migrations."})
+    page = await settled(await visit(path_of("unsent", "lost")))
+    await expect(page.get_by_role("heading", name="Nothing was sent yet")).to_be_visible()
+    await expect(page.locator("ctx-lost")).not_to_contain_text("in view")
+    page = await settled(await visit(path_of("unsent", "integrity")))
+    await expect(page.locator("ctx-integrity")).to_contain_text("Nothing was sent yet.")
+    await expect(page.locator("ctx-integrity")).not_to_contain_text("0 views")
 
 
 async def test_integrity_says_what_was_verified(visit: Visit) -> None:

@@ -141,6 +141,8 @@ async def test_a_session_that_sent_nothing_says_so_once(visit: Visit, store: Pat
     page = await settled(await visit(path_of("unsent", "integrity")))
     await expect(page.locator("ctx-integrity")).to_contain_text("Nothing was sent yet.")
     await expect(page.locator("ctx-integrity")).not_to_contain_text("0 views")
+    page = await settled(await visit(path_of("unsent")))
+    assert await broken_rules(page) == []
 
 
 async def test_integrity_says_what_was_verified(visit: Visit) -> None:

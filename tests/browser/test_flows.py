@@ -17,6 +17,7 @@ from tests.browser.chromium import in_the_browser
 from tests.browser.conftest import Visit
 from tests.browser.inspecting import answer_of, path_of
 from tests.browser.settling import settled
+from tests.browser.test_accessibility import broken_rules
 
 pytestmark = in_the_browser
 
@@ -107,10 +108,75 @@ async def test_a_search_finds_messages_and_marks_where_they_were_in_view(visit: 
     await expect(page).to_have_url(re.compile(r"msg=\d+"))
 
 
+async def test_what_is_chosen_of_the_lost_is_brought_back_by_one_command(
+    visit: Visit, store: Path
+) -> None:
+    async with eventctx.open(store, read_only=True) as engine:
+        items = (await engine.lost(DEMO)).items
+    files = {one.number for one in items if one.kind == "file" and one.state.value != "whole"}
+    page = await settled(await visit(path_of(DEMO, "lost")))
+    await page.get_by_role("button", name=re.compile("^Files ")).click()
+    await page.get_by_role("button", name="Compaction", exact=True).click()
+    await expect(page.locator(".lost-kind h3").first).to_contain_text("Compaction 1")
+    await page.get_by_role("button", name=re.compile("^Choose these")).click()
+    chosen = page.get_by_role("region", name="What is chosen")
+    numbers = " ".join(map(str, sorted(files)))
+    await expect(chosen.locator("code")).to_contain_text(f"eventctx restore demo {numbers} ")
+    assert await broken_rules(page) == []
+    await page.get_by_role("checkbox", name=re.compile(f"#{min(files)} ")).first.uncheck()
+    fewer = " ".join(map(str, sorted(files)[1:]))
+    await expect(chosen.locator("code")).to_contain_text(f"eventctx restore demo {fewer} ")
+    await chosen.get_by_role("button", name="Choose none").click()
+    await expect(chosen).to_be_hidden()
+    await expect(page.get_by_role("checkbox", checked=True)).to_have_count(0)
+
+
+async def test_a_session_that_sent_nothing_says_so_once(visit: Visit, store: Path) -> None:
+    async with eventctx.open(store) as engine:
+        ctx = await engine.session("unsent")
+        await ctx.add_message({"role": "user", "content": "Never touch the migrations."})
+    page = await settled(await visit(path_of("unsent", "lost")))
+    await expect(page.get_by_role("heading", name="Nothing was sent yet")).to_be_visible()
+    await expect(page.locator("ctx-lost")).not_to_contain_text("in view")
+    page = await settled(await visit(path_of("unsent", "integrity")))
+    await expect(page.locator("ctx-integrity")).to_contain_text("Nothing was sent yet.")
+    await expect(page.locator("ctx-integrity")).not_to_contain_text("0 views")
+    page = await settled(await visit(path_of("unsent")))
+    assert await broken_rules(page) == []
+
+
 async def test_integrity_says_what_was_verified(visit: Visit) -> None:
     page = await settled(await visit(path_of(DEMO, "integrity")))
     await expect(page.get_by_role("heading", name="Integrity").first).to_be_visible()
     await expect(page.locator("ctx-integrity")).to_contain_text("verified")
+
+
+@pytest.mark.skipif(stores.recorded_folder() is None, reason="no recorded sessions here")
+async def test_rebuilt_requests_are_consistent_and_not_verified(visit: Visit) -> None:
+    page = await settled(await visit(path_of("claude-code", "integrity")))
+    await page.get_by_role("button", name=re.compile("^Check .* here$")).click()
+    verdict = page.locator(".verdict").filter(has_text="derived in this browser")
+    await expect(verdict).to_contain_text("consistent")
+    await expect(verdict).not_to_contain_text(re.compile("verified", re.IGNORECASE))
+    page = await settled(await visit(path_of("claude-code")))
+    await expect(page.locator(".head-known summary")).to_have_text("reconstructed, consistent")
+
+
+@pytest.mark.skipif(stores.recorded_folder() is None, reason="no recorded sessions here")
+@pytest.mark.parametrize("width", [390, 861, 1024, 1280])
+async def test_the_head_of_an_imported_session_has_room_for_its_words(
+    visit: Visit, width: int
+) -> None:
+    place = path_of("claude-code")
+    page = await settled(await visit(place, viewport={"width": width, "height": 800}))
+    await expect(page.locator(".head-known summary")).to_have_text("reconstructed, consistent")
+    where = await page.locator(".head-where").bounding_box()
+    live = await page.locator(".head-live").bounding_box()
+    switches = await page.locator(".panel-switches").bounding_box()
+    assert where is not None and live is not None and switches is not None
+    assert where["height"] < 60, "the words fall to one in a line"
+    below = switches["y"] >= live["y"] + live["height"]
+    assert below or live["x"] + live["width"] <= switches["x"]
 
 
 async def test_a_fork_is_reached_from_where_it_began(visit: Visit) -> None:

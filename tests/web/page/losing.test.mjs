@@ -2,10 +2,11 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import {
-  breaksByReason, changesOverRequests, requestsByKnown,
+  breaksByReason, changesOverRequests, provenText, requestsByKnown,
 } from '../../../eventctx/web/page/integrity/known-requests.js';
 import { checkViews } from '../../../eventctx/web/page/integrity/view-check.js';
-import { restoreCommand } from '../../../eventctx/web/page/lost/lost-card.js';
+import { restoreCommand } from '../../../eventctx/web/page/lost/choosing.js';
+import { groupItems } from '../../../eventctx/web/page/lost/lost-groups.js';
 import { markedPieces } from '../../../eventctx/web/page/lost/spoken-text.js';
 import { lostRows } from '../../../eventctx/web/page/lost/lost-rows.js';
 import { keptInSummary, reasonText } from '../../../eventctx/web/page/lost/lost-words.js';
@@ -85,9 +86,30 @@ test('demands are marked where they stand, and the pieces are the text', () => {
   assert.deepEqual(pieces.filter(({ demand }) => demand).map((piece) => piece.text), demands);
 });
 
-test('a command brings a message back; from a mirror, in a fork', () => {
+test('lost items of a kind are shown, in groups of kinds or of compactions', () => {
+  const timeline = Timeline.from(smallDocument());
+  const item = (number, kind, left, state = 'gone') => ({ number, kind, state, left });
+  const items = [
+    item(1, 'instruction', { by: 'compaction', compaction: 2 }),
+    item(2, 'file', { by: 'clear', compaction: null }),
+    item(3, 'file', { by: 'compaction', compaction: 1 }),
+    item(4, 'file', null, 'whole'),
+    item(5, 'command', null, 'shortened'),
+    item(6, 'command', { by: 'compaction', compaction: 1 }, 'summary'),
+  ];
+  const shown = (filter) => groupItems(timeline, items, filter)
+    .map((group) => [group.key, ...group.items.map(({ number }) => number)]);
+  assert.deepEqual(shown({ kind: null, by: 'kind' }), [['instruction', 1], ['file', 2, 3], ['command', 5, 6]]);
+  assert.deepEqual(shown({ kind: 'file', by: 'kind' }), [['file', 2, 3]]);
+  assert.deepEqual(shown({ kind: null, by: 'compaction' }),
+    [['compaction 1', 3, 6], ['compaction 2', 1], ['clear', 2], ['in view', 5]]);
+  assert.deepEqual(shown({ kind: 'command', by: 'compaction' }), [['compaction 1', 6], ['in view', 5]]);
+});
+
+test('a command brings messages back; from a mirror, in a fork', () => {
   const own = { session: 'my work', mirror: null };
   assert.deepEqual(restoreCommand(own, 40), ['eventctx', 'restore', 'my work', 40]);
+  assert.deepEqual(restoreCommand(own, 3, 12).slice(2), ['my work', 3, 12]);
   const mirror = { session: '258c7280-ae70-4798-800f-63464d01a85d', mirror: 'x.jsonl' };
   assert.deepEqual(restoreCommand(mirror, 3).slice(4), ['--fork', '258c7280-restored']);
 });
@@ -121,6 +143,15 @@ test('the ways in which requests are known add up to all of them', () => {
   const timeline = Timeline.from(smallDocument());
   assert.deepEqual(requestsByKnown(timeline), [7, 7, 6]);
   assert.deepEqual(breaksByReason(timeline), [['compaction', 3]]);
+});
+
+test('equal digests verify what was recorded as it left, and make consistent what was rebuilt', () => {
+  assert.equal(provenText([0, 0, 66]), '66 consistent');
+  assert.equal(provenText([4, 3, 0]), '7 verified');
+  assert.equal(provenText([7, 7, 1_006]), '14 verified, 1,006 consistent');
+  const timeline = Timeline.from(smallDocument());
+  const first = requestsByKnown(timeline, 2);
+  assert.equal(first.reduce((sum, one) => sum + one), 2);
 });
 
 test('a change around the messages is told once, against what was last known', () => {

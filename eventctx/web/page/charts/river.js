@@ -204,6 +204,9 @@ function describe(box, line, bands, rows, over) {
   const at = cursor.value;
   if (rows === null || at < 0) {
     writeText(line, 'No request yet');
+    // A slider has a value, also where it has no place to be.
+    for (const name of ['aria-valuemin', 'aria-valuemax', 'aria-valuenow']) box.setAttribute(name, '0');
+    box.setAttribute('aria-valuetext', 'No request yet');
     return;
   }
   const { timeline: now } = rows;

@@ -6,6 +6,7 @@ import { shownText } from '../parts/text.js';
 import { linkTo } from '../core/place.js';
 import { commandLine } from '../parts/command-line.js';
 import { messageOf, source } from '../core/state.js';
+import { provenText, requestsByKnown } from './known-requests.js';
 import { checkViews } from './view-check.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
@@ -79,7 +80,13 @@ export async function verifiedViews(now, tell) {
   const { checked, differ } = await checkViews(now, marks, (done, of) =>
     tell(`Derived ${countText(done)} of ${countText(of)} views (${percentText(done / of)}) …`));
   if (differ.length === 0) {
-    return { good: true, nodes: [`Verified: ${counted(checked, 'view')} derived in this browser; each has the recorded digest.`] };
+    const counts = requestsByKnown(now, checked);
+    const [observed, prepared, reconstructed] = counts;
+    const rebuilt = reconstructed > 0 ? ' An importer made the digests of reconstructed requests, so they prove nothing of what was sent.' : '';
+    return {
+      good: observed + prepared > 0 ? true : null,
+      nodes: [`${counted(checked, 'view')} derived in this browser, each with the recorded digest: ${provenText(counts)}.${rebuilt}`],
+    };
   }
   const links = differ.slice(0, DIFFERENCES_SHOWN).flatMap((request, at) => [
     at === 0 ? '' : ', ',

@@ -1,23 +1,40 @@
 /** What a session's columns tell of how it is known: pure counts and lists, for the integrity screen. */
 
+import { countText } from '../parts/numbers.js';
+
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 
-/** In the order of their codes, each with what it means. */
+/** In the order of their codes, each with what it means, and what it is when its digest holds. */
 export const KNOWN_MEANINGS = /** @type {const} */ ([
-  ['observed', 'Recorded from the real request.'],
-  ['prepared', 'eventctx made it, and recorded it before it was sent.'],
-  ['reconstructed', 'An importer derived it from another program’s transcript. What that file does not hold, such as the system prompt, is not known.'],
+  ['observed', 'The program recorded what it sent.', 'verified'],
+  ['prepared', 'Prepared by eventctx, recorded before it left.', 'verified'],
+  ['reconstructed', 'Rebuilt from the imported file; the real request was not saved. Its digest is the importer’s, so it can be consistent, not verified.', 'consistent'],
 ]);
+
+/**
+ * What equal digests prove: `62 verified`, `66 consistent`, or both.
+ *
+ * @param {readonly number[]} counts as of `requestsByKnown`
+ * @returns {string}
+ */
+export function provenText(counts) {
+  const words = /** @type {const} */ (['verified', 'consistent']).map((word) => {
+    const count = counts.reduce((sum, one, code) => sum + (KNOWN_MEANINGS[code][2] === word ? one : 0), 0);
+    return count === 0 ? '' : `${countText(count)} ${word}`;
+  });
+  return words.filter(Boolean).join(', ');
+}
 
 /**
  * How many requests are known in which way, in the order of `KNOWN_MEANINGS`.
  *
  * @param {Timeline} timeline
+ * @param {number} [first] only so many of the first ones
  * @returns {number[]}
  */
-export function requestsByKnown(timeline) {
+export function requestsByKnown(timeline, first = timeline.requests.count) {
   const counts = KNOWN_MEANINGS.map(() => 0);
-  for (const code of timeline.requests.known) counts[code]++;
+  for (let request = 0; request < first; request++) counts[timeline.requests.known[request]]++;
   return counts;
 }
 

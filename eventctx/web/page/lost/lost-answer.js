@@ -4,17 +4,12 @@ import { h } from '../core/element.js';
 import { countText, counted } from '../parts/numbers.js';
 import { shownText } from '../parts/text.js';
 import { linkTo } from '../core/place.js';
+import { groupItems, ITEM_KINDS } from './lost-groups.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
-/** An item of the answer, see `eventctx/queries/lost/answers.py`. @typedef {Record<string, any>} LostItem */
-
-const ITEM_KINDS = /** @type {const} */ ([
-  ['instruction', 'Instructions'],
-  ['file', 'Files'],
-  ['command', 'Commands'],
-  ['decision', 'Decisions of the model'],
-  ['result', 'Results that were used again'],
-]);
+/** @typedef {import('./choosing.js').Choice} Choice */
+/** @typedef {import('./lost-groups.js').LostFilter} LostFilter */
+/** @typedef {import('./lost-groups.js').LostItem} LostItem */
 
 /** Each state with its word and the pattern of the standing that is like it. */
 const ITEM_STATES = /** @type {const} */ ({
@@ -29,18 +24,88 @@ const ITEMS_AT_FIRST = 12;
 /**
  * @param {Timeline} timeline
  * @param {any} answer
+ * @param {LostFilter} filter which is changed here, and kept for the next answer
+ * @param {Choice} choice
  * @returns {HTMLElement}
  */
-export function lostAnswer(timeline, answer) {
+export function lostAnswer(timeline, answer, filter, choice) {
   const { messages, items, counts } = answer;
+  const controls = h('div', { class: 'lost-filters' });
+  const groups = h('div');
+  const show = () => {
+    const found = groupItems(timeline, items, filter);
+    controls.replaceChildren(...filterNodes(items, filter, show), allButton(found.flatMap((group) => group.items), choice));
+    groups.replaceChildren(...found.map((group) => itemSection(timeline, group, counts, choice)));
+  };
+  show();
+  const isAnyAway = items.some((/** @type {LostItem} */ { state }) => state !== 'whole');
   return h('div', { class: 'lost-answer' },
-    h('p', { text: `${countText(messages.left)} of ${counted(messages.total, 'message')} are not in view${leftOf(messages.left_of)}.` }),
-    ITEM_KINDS.map(([kind, title]) => {
-      const count = counts.find((/** @type {any} */ one) => one.kind === kind);
-      const own = items.filter((/** @type {LostItem} */ item) => item.kind === kind);
-      return count === undefined || count.total === 0 ? null : itemSection(timeline, title, count, own);
-    }),
+    h('p', { text: `${countText(messages.left)} of ${counted(messages.total, 'message')} ${messages.left === 1 ? 'is' : 'are'} not in view${leftOf(messages.left_of)}.` }),
+    isAnyAway ? [controls, groups] : null,
   );
+}
+
+/**
+ * @param {LostItem[]} items
+ * @param {LostFilter} filter
+ * @param {() => void} show
+ */
+function filterNodes(items, filter, show) {
+  const away = (/** @type {string} */ kind) =>
+    items.filter((item) => item.kind === kind && item.state !== 'whole').length;
+  const kinds = ITEM_KINDS.filter(([kind]) => away(kind) > 0);
+  // A kind of which this answer has nothing hides nothing.
+  if (!kinds.some(([kind]) => kind === filter.kind)) filter.kind = null;
+  const total = kinds.reduce((sum, [kind]) => sum + away(kind), 0);
+  return [
+    pressedButtons('Show', filter.kind, [
+      [null, `All ${countText(total)}`],
+      ...kinds.map(([kind, title]) => /** @type {const} */ ([kind, `${title.split(' ')[0]} ${countText(away(kind))}`])),
+    ], (kind) => {
+      filter.kind = kind;
+      show();
+    }),
+    pressedButtons('Group by', filter.by, /** @type {['kind' | 'compaction', string][]} */ ([['kind', 'Kind'], ['compaction', 'Compaction']]), (by) => {
+      filter.by = by;
+      show();
+    }),
+  ];
+}
+
+/**
+ * One of several, by buttons.
+ *
+ * @template T
+ * @param {string} label
+ * @param {T} chosen
+ * @param {(readonly [T, string])[]} values
+ * @param {(value: T) => void} choose
+ */
+function pressedButtons(label, chosen, values, choose) {
+  return h('div', { role: 'group', 'aria-label': label, class: 'lost-filter' },
+    h('span', { class: 'muted', 'aria-hidden': 'true', text: label }),
+    values.map(([value, text]) => h('button', {
+      type: 'button', 'aria-pressed': String(value === chosen), text,
+      on: {
+        click: () => {
+          choose(value);
+          // The button was made anew; the keyboard stays where it was.
+          const again = document.querySelectorAll(`.lost-filter[aria-label="${label}"] button`);
+          /** @type {HTMLElement | undefined} */ (again[values.findIndex(([one]) => one === value)])?.focus();
+        },
+      },
+    })));
+}
+
+/**
+ * @param {LostItem[]} items
+ * @param {Choice} choice
+ */
+function allButton(items, choice) {
+  return h('button', {
+    type: 'button', class: 'quiet', text: `Choose these ${countText(items.length)}`,
+    on: { click: () => choice.add(items.map(({ number }) => number)) },
+  });
 }
 
 /** @type {Readonly<Record<string, string>>} */
@@ -56,13 +121,13 @@ function leftOf(by) {
 
 /**
  * @param {Timeline} timeline
- * @param {string} title
- * @param {Record<string, number>} count
- * @param {LostItem[]} items
+ * @param {import('./lost-groups.js').ItemGroup} group
+ * @param {Record<string, any>[]} counts of all items by kind
+ * @param {Choice} choice
  */
-function itemSection(timeline, title, count, items) {
-  const itemRow = (/** @type {LostItem} */ item) => rowOf(timeline, item);
-  const away = items.filter(({ state }) => state !== 'whole');
+function itemSection(timeline, { key, title, items: away }, counts, choice) {
+  const itemRow = (/** @type {LostItem} */ item) => rowOf(timeline, item, choice);
+  const count = counts.find((one) => one.kind === key) ?? countStates(away);
   const list = h('ul', { class: 'lost-items' }, away.slice(0, ITEMS_AT_FIRST).map(itemRow));
   const rest = away.slice(ITEMS_AT_FIRST);
   const more = h('button', {
@@ -74,15 +139,23 @@ function itemSection(timeline, title, count, items) {
         const rows = rest.map(itemRow);
         list.append(...rows);
         more.remove();
-        rows[0].querySelector('a')?.focus();
+        rows[0].querySelector('input')?.focus();
       },
     },
   });
   return h('section', { class: 'lost-kind' },
     h('h3', null, title, ' ', h('span', { class: 'muted', text: statesText(count) })),
-    away.length === 0 ? null : list,
+    list,
     rest.length === 0 ? null : more,
   );
+}
+
+/** @param {LostItem[]} items @returns {Record<string, number>} */
+function countStates(items) {
+  /** @type {Record<string, number>} */
+  const counts = {};
+  for (const { state } of items) counts[state] = (counts[state] ?? 0) + 1;
+  return counts;
 }
 
 /** @param {Record<string, number>} count */
@@ -96,13 +169,15 @@ function statesText(count) {
 /**
  * @param {Timeline} timeline
  * @param {LostItem} item
+ * @param {Choice} choice
  */
-function rowOf(timeline, item) {
+function rowOf(timeline, item, choice) {
   const [word, pattern] = ITEM_STATES[/** @type {keyof typeof ITEM_STATES} */ (item.state)];
   // The record that took it out comes before the first request without it.
   const fell = item.left ? timeline.requestAt(item.left.position) + 1 : -1;
   const at = timeline.requests.position[fell] ?? null;
   return h('li', null,
+    choice.box(item.number, `Choose #${item.number} to bring it back: ${shownText(item.text)}`),
     h('span', { class: 'standing' },
       h('span', { class: `swatch st-${pattern}`, 'aria-hidden': 'true' }), h('span', { text: word })),
     h('a', { href: linkTo({ screen: 'session', message: item.number, at, tab: 'why' }), text: `#${item.number}` }),

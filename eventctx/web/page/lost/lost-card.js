@@ -5,11 +5,11 @@ import { countText, utcText } from '../parts/numbers.js';
 import { isInView, standingMark } from '../parts/standing.js';
 import { linkTo } from '../core/place.js';
 import { source } from '../core/state.js';
-import { commandLine } from '../parts/command-line.js';
 import { compactionSummary, keptInSummary, reasonText } from './lost-words.js';
 import { spokenTexts, spokenView } from './spoken-text.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
+/** @typedef {import('./choosing.js').Choice} Choice */
 /** @typedef {import('./lost-rows.js').LostRow} LostRow */
 
 /**
@@ -17,9 +17,10 @@ import { spokenTexts, spokenView } from './spoken-text.js';
  *
  * @param {Timeline} timeline
  * @param {LostRow} row
+ * @param {Choice} choice
  * @returns {HTMLElement}
  */
-export function lostCard(timeline, row) {
+export function lostCard(timeline, row, choice) {
   const spoken = h('div', { class: 'spoken waiting', 'aria-busy': 'true', text: '…' });
   const kept = h('span');
   void fillTexts(timeline, row, spoken, kept);
@@ -27,6 +28,7 @@ export function lostCard(timeline, row) {
   const said = turn[row.number] > 0 ? `said in turn ${turn[row.number]}` : 'said';
   return h('article', { class: 'lost-card', 'aria-label': `Message ${row.number}` },
     h('header', null,
+      choice.box(row.number, `Choose message ${row.number} to bring it back`),
       h('a', {
         class: 'lost-why',
         href: linkTo(whereItFell(timeline, row)),
@@ -39,25 +41,8 @@ export function lostCard(timeline, row) {
       fact('Missing', sinceNodes(timeline, row)),
       fact('Why', [reasonText(row)]),
       row.compaction >= 0 ? fact('By', [compactionSummary(timeline, row.compaction)]) : null,
-      fact('Instead', insteadNodes(row, kept)),
-      fact('Bring it back', [commandLine(restoreCommand(timeline, row.number))])),
+      fact('Instead', insteadNodes(row, kept))),
   );
-}
-
-/**
- * The command that brings a message back. An imported session changes by import alone, so there it
- * makes a fork.
- *
- * @param {Timeline} timeline
- * @param {number} number
- * @returns {(string | number)[]}
- */
-export function restoreCommand(timeline, number) {
-  const { session } = timeline;
-  // Programs name their sessions by ids; a person types a shorter name.
-  const short = session.length > 24 ? session.slice(0, 8) : session;
-  const fork = timeline.mirror === null ? [] : ['--fork', `${short}-restored`];
-  return ['eventctx', 'restore', session, number, ...fork];
 }
 
 /**

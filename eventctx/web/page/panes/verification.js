@@ -81,7 +81,8 @@ async function loadMarks(session) {
 const KNOWN_BY_CODE = ['observed', 'prepared', 'reconstructed'];
 
 /**
- * The word for how a request is known, and a sign.
+ * The word for how a request is known, and a sign. What holds is verified where the digest was
+ * recorded with what was sent, and consistent where an importer made it: the command line's words.
  * @param {Timeline} timeline
  * @param {number} request
  * @param {Verification} state
@@ -90,10 +91,11 @@ const KNOWN_BY_CODE = ['observed', 'prepared', 'reconstructed'];
 export function verdictWord(timeline, request, state) {
   const known = KNOWN_BY_CODE[timeline.requests.known[request]];
   if (state === 'differs') return { word: 'does not verify', sign: '✗' };
-  if (known === 'reconstructed') return { word: 'reconstructed', sign: '' };
-  const word = known === 'observed' ? 'observed' : 'verified';
-  if (state === 'holds') return { word, sign: '✓' };
-  return { word: state === 'waiting' ? `${known}, verifying…` : known, sign: '' };
+  if (state === 'holds') {
+    if (known === 'reconstructed') return { word: 'reconstructed, consistent', sign: '' };
+    return { word: known === 'observed' ? 'observed, verified' : 'verified', sign: '✓' };
+  }
+  return { word: state === 'waiting' && known !== 'reconstructed' ? `${known}, verifying…` : known, sign: '' };
 }
 
 /**

@@ -20,17 +20,21 @@ define('ctx-integrity', (host) => {
   const facts = h('div');
   /** @type {Timeline | null} */
   let shown = null;
+  let showedViews = false;
   host.effect(() => {
     const now = timeline.value;
     if (now === null) return;
     now.version.value;
+    const wasSent = now.requests.count > 0;
     // Checks that somebody started stay while a session grows.
-    if (now !== shown) {
+    if (now !== shown || wasSent !== showedViews) {
       host.replaceChildren(h('h1', { tabindex: '-1', text: 'Integrity' }), checksSection(now), facts);
     }
     shown = now;
+    showedViews = wasSent;
     facts.replaceChildren(
-      knownSection(now), originSection(now), changesSection(now), jsonTwin(now.session, 'audit') ?? '');
+      ...(wasSent ? [knownSection(now)] : []), originSection(now),
+      ...(wasSent ? [changesSection(now)] : []), jsonTwin(now.session, 'audit') ?? '');
   });
 });
 
@@ -43,8 +47,10 @@ function checksSection(now) {
     answers ? checkButton('Verify the log', (tell) => verifiedLog(now, tell)) : null,
     receiptView(now),
     h('h3', { text: 'Does this page show what was sent?' }),
-    h('p', null, 'The browser derives each request’s view by itself. Its digest must be the one that was recorded with the request.'),
-    checkButton(`Check ${counted(now.requests.count, 'view')} here`, (tell) => verifiedViews(now, tell)),
+    now.requests.count === 0 ? h('p', { text: 'Nothing was sent yet.' }) : [
+      h('p', null, 'The browser derives each request’s view by itself. Its digest must be the one that was recorded with the request.'),
+      checkButton(`Check ${counted(now.requests.count, 'view')} here`, (tell) => verifiedViews(now, tell)),
+    ],
     answers ? [
       h('h3', { text: 'Did hooks miss anything?' }),
       checkButton('Check the hooks', (tell) => lossesOfHooks(now, tell), ''),

@@ -6,6 +6,7 @@
  */
 
 import { define, h } from '../core/element.js';
+import { choiceOfMessages } from '../lost/choosing.js';
 import { lostAnswer } from '../lost/lost-answer.js';
 import { lostCard } from '../lost/lost-card.js';
 import { lostRows, shortenedWords } from '../lost/lost-rows.js';
@@ -16,6 +17,8 @@ import { cursorLine, requestTitle } from '../parts/cursor-line.js';
 import { jsonTwin } from '../parts/json-twin.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
+/** @typedef {import('../lost/choosing.js').Choice} Choice */
+/** @typedef {import('../lost/lost-groups.js').LostFilter} LostFilter */
 /** @typedef {import('../lost/lost-rows.js').LostRow} LostRow */
 
 const CARDS_AT_ONCE = 40;
@@ -28,9 +31,19 @@ define('ctx-lost', (host) => {
   const lead = h('p', { class: 'lead' });
   const cards = h('div', { class: 'lost-cards' });
   const answer = h('section', { class: 'lost-all', 'aria-labelledby': 'lost-all-title', hidden: true });
-  host.replaceChildren(cursorLine(host, 'lost'), title, lead, cards, answer);
+  const choice = choiceOfMessages(host, () => timeline.value);
+  /** @type {LostFilter} */
+  const filter = { kind: null, by: 'kind' };
+  host.replaceChildren(cursorLine(host, 'lost'), title, lead, cards, answer, choice.bar);
 
   let shown = '';
+  let session = '';
+  host.effect(() => {
+    const name = timeline.value?.session ?? '';
+    // Numbers of one session name other messages in another.
+    if (name !== session) choice.clear();
+    session = name;
+  });
   host.effect(() => {
     const now = timeline.value;
     if (now === null) return;
@@ -39,12 +52,12 @@ define('ctx-lost', (host) => {
     const rows = lostRows(now, request);
     // A session that grows must not take the card away that a person reads.
     const key = JSON.stringify([now.session, rows.map((row) => [row.number, row.what, row.fell, row.standsIn.length])]);
-    title.textContent = titleText(rows);
+    title.textContent = request < 0 ? 'Nothing was sent yet' : titleText(rows);
     lead.replaceChildren(...leadNodes(now, request, rows));
-    if (key !== shown) showCards(now, rows, cards, 0);
+    if (key !== shown) showCards(now, rows, cards, choice, 0);
     shown = key;
   });
-  host.effect(() => askLater(answer));
+  host.effect(() => askLater(answer, filter, choice));
 });
 
 /** @param {LostRow[]} rows */
@@ -60,7 +73,7 @@ function titleText(rows) {
  * @returns {(string | Node)[]}
  */
 function leadNodes(now, request, rows) {
-  if (request < 0) return ['Nothing was sent yet.'];
+  if (request < 0) return [];
   const demands = rows.reduce((sum, row) => sum + row.demands, 0);
   const partly = shortenedWords(now, request);
   return [
@@ -82,10 +95,11 @@ function leadNodes(now, request, rows) {
  * @param {Timeline} now
  * @param {LostRow[]} rows
  * @param {HTMLElement} cards
+ * @param {Choice} choice
  * @param {number} from
  */
-function showCards(now, rows, cards, from) {
-  const made = rows.slice(from, from + CARDS_AT_ONCE).map((row) => lostCard(now, row));
+function showCards(now, rows, cards, choice, from) {
+  const made = rows.slice(from, from + CARDS_AT_ONCE).map((row) => lostCard(now, row, choice));
   if (from === 0) cards.replaceChildren(...made);
   else cards.append(...made);
   const left = rows.length - from - made.length;
@@ -97,7 +111,7 @@ function showCards(now, rows, cards, from) {
       click: () => {
         const links = cards.querySelectorAll('a').length;
         more.remove();
-        showCards(now, rows, cards, from + made.length);
+        showCards(now, rows, cards, choice, from + made.length);
         // Who came by keyboard goes on with what is new.
         /** @type {HTMLElement | undefined} */ (cards.querySelectorAll('a')[links])?.focus();
       },
@@ -110,8 +124,10 @@ function showCards(now, rows, cards, from) {
  * Asks the engine once the cursor rests; an answer that comes too late is thrown away.
  *
  * @param {HTMLElement} answer
+ * @param {LostFilter} filter
+ * @param {Choice} choice
  */
-function askLater(answer) {
+function askLater(answer, filter, choice) {
   const now = timeline.value;
   const request = cursor.value;
   if (now === null || !source.can.answers) return undefined;
@@ -125,16 +141,18 @@ function askLater(answer) {
     try {
       const found = await source.answer(now.session, 'lost', parameters);
       if (!wanted) return;
+      answer.hidden = request < 0 && found.messages.left === 0;
+      if (answer.hidden) return;
       answer.replaceChildren(
-        h('h2', { id: 'lost-all-title', text: `What else left the view, ${about}` }), lostAnswer(now, found),
+        h('h2', { id: 'lost-all-title', text: `What else left the view, ${about}` }), lostAnswer(now, found, filter, choice),
         jsonTwin(now.session, 'lost', parameters) ?? '');
     } catch (error) {
       if (!wanted) return;
       answer.replaceChildren(
         h('h2', { id: 'lost-all-title', text: 'What else left the view' }),
         h('p', { class: 'bad', text: `This could not be answered: ${messageOf(error)}` }));
+      answer.hidden = false;
     }
-    answer.hidden = false;
   }, ASK_AFTER_MS);
   return () => {
     wanted = false;

@@ -356,7 +356,7 @@ async def test_a_request_that_is_not_there_is_refused() -> None:
         await engine.why("s", 0, position=3)
     with pytest.raises(InvalidSetting, match="found nothing"):
         await engine.why("s", 0, position=300)
-    with pytest.raises(InvalidSetting, match="at most one of turn and position"):
+    with pytest.raises(InvalidSetting, match="one name of it, found turn and position"):
         await engine.why("s", 0, turn=1, position=3)
     with pytest.raises(InvalidSetting, match="counts within a turn"):
         await engine.why("s", 0, iteration=1)

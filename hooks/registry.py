@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, Literal, TypeVar, overload
+from typing import Any, Final, TypeVar, overload
 
 import msgspec
 from pyee.base import EventEmitter
@@ -34,7 +34,7 @@ from eventctx.hooks.handlers import CALLING, is_async, name_of, new_number, rene
 from eventctx.hooks.hook_failures import LossKind, LossListener
 from eventctx.hooks.lanes import Item, Lanes
 from eventctx.log.arguments import check_int, shown
-from eventctx.log.events import CATALOGUE, EventName
+from eventctx.log.events import CATALOGUE, EventPattern
 from eventctx.log.record import Record
 from eventctx.text import without_password
 
@@ -46,22 +46,6 @@ MAX_NESTED: Final = 1000
 
 _log = logging.getLogger("eventctx.hooks")
 _FAMILIES: Final = sorted({name.partition(":")[0] for name in CATALOGUE})
-EventPattern = (
-    EventName
-    | Literal[
-        "*",
-        "context:*",
-        "session:*",
-        "prompt:*",
-        "plan:*",
-        "provider:*",
-        "tool:*",
-        "usage:*",
-        "import:*",
-    ]
-)
-"""What ``on`` takes, for type checkers: an event's name, a family, or all."""
-
 _PATTERNS: Final = (*CATALOGUE, *(f"{family}:*" for family in _FAMILIES), "*")
 
 H = TypeVar("H", bound=Observer)

@@ -139,12 +139,6 @@ def request(state: Numbering, turn: int, iteration: int | None = None) -> Timeli
     return found
 
 
-def iterations(state: Numbering, turn: int) -> list[int]:
-    """The iterations of a turn that have requests, in order."""
-    found = [one.iteration for one in _requests_of(state, turn)]
-    return sorted({one for one in found if one is not None})
-
-
 def _requests_of(state: Numbering, turn: int) -> Iterator[TimelineRequest]:
     """All requests of a turn. None of them lies before its beginning."""
     began = first_of(state, turn)

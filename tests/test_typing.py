@@ -13,8 +13,7 @@ import msgspec
 import pytest
 
 from eventctx.hooks import registry
-from eventctx.hooks.registry import EventPattern
-from eventctx.log.events import CATALOGUE, EventName
+from eventctx.log.events import CATALOGUE, EventName, EventPattern
 from eventctx.policies.named import ALIASES as POLICY_ALIASES
 from eventctx.policies.named import POLICIES, PolicyName, settings_of_policy
 from eventctx.session.settings import ALIASES, NAMES, SessionSettings, Settings

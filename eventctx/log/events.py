@@ -633,6 +633,22 @@ EventName = Literal[
 ]
 """The names of all events, for type checkers; those of ``CATALOGUE``."""
 
+EventPattern = (
+    EventName
+    | Literal[
+        "*",
+        "context:*",
+        "session:*",
+        "prompt:*",
+        "plan:*",
+        "provider:*",
+        "tool:*",
+        "usage:*",
+        "import:*",
+    ]
+)
+"""What the ``on`` of a registry takes, for type checkers: an event's name, a family, or all."""
+
 CATALOGUE: dict[str, EventType] = dict(
     (
         _row(MessageAdded, "context", True, "once per message; the body equals what was given"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Sequence
 from hashlib import blake2b
-from typing import Any, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
@@ -22,6 +22,7 @@ from eventctx.projections.presence import Presence
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.queries.encoding import fill
 from eventctx.queries.explain_answers import (
+    Message,
     ReasonAnswer,
     Side,
     SideAnswer,
@@ -31,12 +32,10 @@ from eventctx.queries.explain_answers import (
 from eventctx.queries.explaining import Seen, side_of, states_at
 from eventctx.queries.requests import address_of, sound_messages
 
-Message = dict[str, Any]
-
 Which = Literal["first", "second"]
 """One of the two requests, in the order in which they were named."""
 
-BATCH = 256
+_BATCH: Final = 256
 """Bodies in memory at a time."""
 
 
@@ -169,8 +168,8 @@ async def _digests(
 ) -> AsyncIterator[tuple[int, bytes]]:
     """Numbers and digests of the bytes of those messages that may be in the other session."""
     wanted = [ref for ref in refs if _mark(ref) in marks]
-    for start in range(0, len(wanted), BATCH):
-        some = wanted[start : start + BATCH]
+    for start in range(0, len(wanted), _BATCH):
+        some = wanted[start : start + _BATCH]
         bodies = await sound_bodies(store, stream, [address_of(ref) for ref in some])
         for ref, body in zip(some, bodies, strict=True):
             if body.data is not None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from eventctx.errors import InvalidMessage, InvalidSetting
 from eventctx.log import events
 from eventctx.log.arguments import check_callable, check_optional_text, check_text, shown
-from eventctx.log.events import Event
+from eventctx.log.events import Event, EventPattern
 from eventctx.log.ids import CurrentSpan, chosen_turn_id
 from eventctx.log.record import Record
 from eventctx.log.store import MessageReceipt, Receipt
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from eventctx.session.result import CompactionResult
     from eventctx.session.sdk_objects import SdkObject
 
-Observe = Callable[[Any, Callable[[Record], Any]], Callable[[], None]]
+Observe = Callable[[EventPattern, Callable[[Record], Any]], Callable[[], None]]
 """Registers an observer of records, as ``Engine.on`` with a handler."""
 
 
@@ -556,7 +556,7 @@ class Context:
 
         return HostReporter(self._emitter, hold, self._session.random)
 
-    def on(self, name: str, handler: Callable[[Record], Any]) -> Callable[[], None]:
+    def on(self, name: EventPattern, handler: Callable[[Record], Any]) -> Callable[[], None]:
         """Observe this session alone, as ``Engine.on``; returns a function that stops it.
 
         Raises UnknownEventName, and InvalidSetting for a context that was made without an engine.

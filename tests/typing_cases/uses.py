@@ -35,6 +35,8 @@ async def names(engine: eventctx.Engine, ctx: eventctx.Context) -> None:
     engine.on("context:post_compact", print)
     engine.on("tool:*", print)
     engine.on("context:post_compac", print)  # refused
+    ctx.on("context:*", print)
+    ctx.on("contxt:*", print)  # refused
     await engine.session("s", policy="ladder")
     await engine.session("s", policy="lader")  # refused
     await ctx.compact(policy="worksett")  # refused

@@ -23,8 +23,8 @@ from eventctx.cli.output.records import (
 )
 from eventctx.cli.output.screen import Screen, put_json, styled
 from eventctx.errors import EventctxError, InvalidSetting
-from eventctx.hooks.registry import EventPattern, Hooks
-from eventctx.log.events import CATALOGUE
+from eventctx.hooks.registry import Hooks
+from eventctx.log.events import CATALOGUE, EventPattern
 from eventctx.log.naming import iso, position_name
 from eventctx.log.record import Record
 from eventctx.messages.encoding import decode_body

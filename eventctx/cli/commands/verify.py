@@ -202,6 +202,7 @@ class _Shown:
             self._bar.close()  # the lines tell how far it is
         if isinstance(one, str):
             self._problems += 1
+            # A problem of the store is a sentence; the one about receipts has to say so.
             self._of_receipts |= "receipts" in one
             self._screen.line(("DAMAGED ", "bold red"), ("the store", "bold"), f": {one}")
             return

@@ -21,7 +21,8 @@ PIP_INSTALL := PIP_CONSTRAINT=$(CONSTRAINTS) PIP_BUILD_CONSTRAINT=$(CONSTRAINTS)
 # One process a core; more than eight cost more to start than they save.
 PARALLEL := --numprocesses=auto --maxprocesses=8 --dist=loadgroup
 # A test that hangs fails with its stack instead of holding up the run, and the slowest are named.
-REPORT := --timeout=900 --durations=40
+# pytest-xdist waits for ever where it replaces a process that died at the end of a run.
+REPORT := --timeout=300 --max-worker-restart=0 --durations=40
 
 # Tests start many programs; without compiled files each compiles the whole package again.
 unexport PYTHONDONTWRITEBYTECODE

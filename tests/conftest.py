@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import faulthandler
 import gc
 import os
 import shutil
@@ -10,7 +11,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,51 @@ settings.register_profile("ci", PATIENT, print_blob=True, derandomize=True)
 settings.load_profile("here")
 if os.environ.get("CI") == "true":
     settings.load_profile("ci")
+
+
+HANGS = 420
+"""Seconds after which a test hangs, its clean-up too; longer than its limit in the Makefile."""
+
+STDERR = pytest.StashKey[int]()
+"""The stderr that tests capture: what it says is seen of a run that is stopped, too."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Name each failure at once: a run that is stopped never comes to its summary."""
+    config.stash[STDERR] = os.dup(2)
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(NamesFailures(config.stash[STDERR]))
+
+
+class NamesFailures:
+    """Hooks of the process that collects the reports of all."""
+
+    def __init__(self, stderr: int) -> None:
+        self._stderr = stderr
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            os.write(self._stderr, f"\nfailed in {report.when}: {report.nodeid}\n".encode())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """End the process of a test that no limit ends, and show its stacks."""
+    return (yield from _ended_if_it_hangs(item))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    """As above: a failure stops the clock, and the clean-up may wait for what hung."""
+    return (yield from _ended_if_it_hangs(item))
+
+
+def _ended_if_it_hangs(item: pytest.Item) -> Generator[None, object, object]:
+    faulthandler.dump_traceback_later(HANGS, file=item.config.stash[STDERR], exit=True)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 SERVERS = {"jaeger", "phoenix"}

@@ -130,7 +130,8 @@ class Renderer:
         if child is not None:
             with suppress(ProcessLookupError):
                 child.kill()
-            await child.wait()
+            # Reads what is left: wait() alone never returns while a part of an answer is unread.
+            await child.communicate()
 
 
 def answer(texts: BinaryIO, trees: BinaryIO) -> None:

@@ -114,6 +114,18 @@ async def test_a_question_that_is_given_up_leaves_no_answer_behind(renderer: Ren
     ]
 
 
+async def test_an_answer_of_which_a_part_is_unread_is_given_up(renderer: Renderer) -> None:
+    long = {"role": "user", "content": "**a**" + " word" * 39_000}
+    waiting = asyncio.ensure_future(renderer.message(long))
+    while renderer._child is None or not renderer._child.stdout._paused:  # type: ignore[union-attr]
+        assert not waiting.done()
+        await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert trees(await renderer.message({"role": "user", "content": "**a** b"}))
+
+
 async def test_of_many_messages_those_after_the_limit_are_left(renderer: Renderer) -> None:
     message = {"role": "user", "content": "**a** b"}
     assert await renderer.messages([message, message], within=0) == [None, None]

@@ -102,7 +102,7 @@ async def _run(
         # The process group may be gone; macOS raises PermissionError for that.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             _kill(process)
-        await process.wait()
+        await process.communicate()  # wait() never returns while output is unread
     last = errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
     return f"its process ended with code {code}{f': {last[0]}' if last else ''}"
 

@@ -427,7 +427,7 @@ _OF_THE_FORM = frozenset(
         *(b"history", b"trajectory", b"messages", b"extra", b"thought", b"observation"),
         *(b"transformedContent", b"summaryContent", b"reasoningText"),
         *(b"functionCall", b"functionResponse", b"response", b"output", b"args", b"parts", b"true"),
-        *(b"steps", b"subagent_trajectories"),
+        *(b"steps", b"subagent_trajectories", b"null"),
     )
 )
 """Words of the formats' own structure, in place of which our records have theirs."""

@@ -280,6 +280,15 @@ async def test_missing_and_broken_parts_are_told(tmp_path: Path) -> None:
     assert (summary.messages, summary.unknown) == (5, {"unreadable": 2, "message": 1})
 
 
+async def test_a_null_in_place_of_the_last_message_is_told(tmp_path: Path) -> None:
+    log = session()
+    log.messages.append(None)
+    path = tmp_path / "session.json"
+    path.write_bytes(log.export())
+    summary = await load(MemoryStore(), path, complete=True)
+    assert (summary.messages, summary.unknown) == (4, {"message": 1})
+
+
 async def test_a_head_that_a_crash_left_empty_loses_no_message(tmp_path: Path) -> None:
     path = session().storage(tmp_path / "storage")
     path.write_text("")

@@ -132,12 +132,12 @@ class _Session:
         yield from repaired
         yield Raw(0, "document", encode(self.head), volatile=True)
         yield from _unreadable(0, self.head)
-        number, last = 0, None
+        number, waiting = 0, list[Any]()  # of the rows at most the last
         for number, row in enumerate(rows, 1):
-            if last is not None:
+            for last in waiting:
                 yield from self._row(number - 1, last)
-            last = row
-        if last is not None:
+            waiting = [row]
+        for last in waiting:
             if self.ended() or _is_complete(last):
                 yield from self._row(number, last)
             else:

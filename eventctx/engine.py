@@ -13,11 +13,12 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from eventctx.aio import Opening, awaited_first, run_apart
-from eventctx.errors import InvalidSetting, NotOpened
+from eventctx.errors import EventctxError, InvalidSetting, NotOpened
 from eventctx.hooks.hook_failures import HookFailures
 from eventctx.hooks.interceptors import Interceptors
 from eventctx.hooks.registry import Hooks
@@ -392,11 +393,13 @@ async def _open(
     check_value("read_only", options["read_only"], bool)
     store = await open_store(path_or_url(url), **options)
     book = book_of(store, receipts, read_only=options["read_only"])
+    engine: Engine | None = None
     try:
         engine = Engine(store, receipts=book, **parts)
+        await engine._check_store()
     except BaseException:
-        await store.close()
+        with suppress(EventctxError):  # the first error says more
+            await (engine or store).close()
         raise
     engine._opened = without_password(os.fspath(url))
-    await engine._check_store()
     return engine

@@ -8,12 +8,15 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 
+import apsw
 import pytest
 
 import eventctx
 from eventctx.engine import Engine
+from eventctx.errors import StoreUnavailable
 from eventctx.log.events import PlanStart
 from eventctx.stores.memory import MemoryStore
 from tests.sessions import USER, names
@@ -69,6 +72,25 @@ def test_a_program_that_forgets_to_close_ends_and_has_written_everything(tmp_pat
     )
     assert "forgotten.db was dropped without a close" in done.stderr
     assert asyncio.run(written(path)) == 200
+
+
+async def test_an_engine_whose_opening_fails_leaves_nothing_open(tmp_path: Path) -> None:
+    path = tmp_path / "damaged.db"
+    async with eventctx.open(path) as engine:
+        await (await engine.session("s")).add_message(USER)
+    with apsw.Connection(str(path)) as database:
+        (size,) = database.execute("PRAGMA page_size").fetchone()
+        sought = "SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_streams_1'"
+        (page,) = database.execute(sought).fetchone()
+    data = bytearray(path.read_bytes())
+    data[(page - 1) * size] ^= 1  # no page of an index begins so
+    path.write_bytes(data)
+    with pytest.raises(StoreUnavailable, match="the database file is damaged"):
+        await eventctx.open(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gc.collect()
+    assert threads_of("damaged.db") == []
 
 
 async def written(path: Path) -> int:

@@ -35,24 +35,28 @@ def in_one_form(rows: Rows) -> list[RowChange]:
     A list in a host's own form (LangChain's) does not count as a second form: the host converts it.
     """
     changes = []
-    by_tool_rows = {row.get("tool_call_id") for row in rows if row and row.get("role") == "tool"}
+    by_tool_rows = {str(row.get("tool_call_id")) for row in rows if row and row.get("role") == "tool"}
     for place, row in enumerate(rows):
         calls = row.get("tool_calls") if row is not None else None
         if row is None or not isinstance(calls, list):
             continue
-        used = {one.get("id") for one in blocks_of(row) if kind_of(one) == "tool_use"}
-        both = used.intersection([id_of(one) for one in calls if "function" in one])
+        used = {id_of(one) for one in blocks_of(row) if kind_of(one) == "tool_use"}
+        both = used.intersection([id_of(one) for one in calls if _has_function(one)])
         if not both:
             continue
         if both <= by_tool_rows:
             content = [one for one in blocks_of(row) if kind_of(one) != "tool_use"]
             rows[place] = with_content(row, content or None)
         else:
-            left = [one for one in calls if one.get("id") not in both]
+            left = [one for one in calls if id_of(one) not in both]
             made = {key: value for key, value in row.items() if key != "tool_calls"}
             rows[place] = {**made, "tool_calls": left} if left else made
         changes.append(RowChange(place, "call_in_two_forms", _texts(both)))
     return changes
+
+
+def _has_function(call: Any) -> bool:
+    return isinstance(call, dict) and "function" in call
 
 
 # -- server tools --------------------------------------------------------------------------------
@@ -271,12 +275,10 @@ def _uses_each_id_once(rows: Rows) -> bool:
         if isinstance(content, list):
             for block in content:
                 kind = block.get("type") if isinstance(block, dict) else None
-                if kind == "tool_use":
-                    calls.append(block.get("id"))
+                if kind == "tool_use" or (kind == "tool_call" and not listed):
+                    calls.append(id_of(block))
                 elif kind == "tool_result":
-                    results.append(block.get("tool_use_id", block.get("tool_call_id")))
-                elif kind == "tool_call" and not listed:
-                    calls.append(block.get("id"))
+                    results.append(str(block.get("tool_use_id", block.get("tool_call_id"))))
         if listed and isinstance(listed, list):
             calls += [id_of(one) for one in listed]
         for key, found in (("call_id", calls), ("tool_call_id", results)):
@@ -284,7 +286,7 @@ def _uses_each_id_once(rows: Rows) -> bool:
                 found.append(f"{_answers(row)} {row[key]}")
     if len(set(calls)) < len(calls) or len(set(results)) < len(results):
         return False
-    return all(isinstance(one, str) and (" " in one or _HAS_FORM(one)) for one in calls)
+    return all(" " in one or _HAS_FORM(one) for one in calls)
 
 
 def _answers(row: Row) -> bool:

@@ -147,6 +147,14 @@ def test_a_newcomer_reads_the_first_pages_in_three_minutes(page: str, words: int
     assert len((ROOT / page).read_text(encoding="utf-8").split()) <= words
 
 
+def test_the_decisions_are_few_and_short() -> None:
+    """Only what a newcomer would otherwise undo; what is history is in git."""
+    pages = (DOCS / "decisions").glob("*.md")
+    words = {page.name: len(page.read_text(encoding="utf-8").split()) for page in pages}
+    assert len(words) <= 25, "merge related decisions, or remove one that nobody would undo"
+    assert {name: count for name, count in words.items() if count > 150} == {}
+
+
 def _anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in headings}

@@ -7,7 +7,7 @@ records that are in the store by then.
 
 ``Engine`` inherits the questions. Before each of them it writes what its sessions hold back
 (``_send``), so that its answers hold for all that was done in it. What answers a question is loaded
-by the first such question (docs/decisions/0053-what-loads-when.md).
+by the first such question (docs/decisions/0079-two-tiers-eight-floors.md).
 """
 
 from __future__ import annotations

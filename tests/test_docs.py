@@ -142,8 +142,17 @@ def test_every_page_is_in_the_index_and_the_readme_leads_there() -> None:
     assert "docs/index.md" in _LINK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
 
 
-def test_the_readme_can_be_read_in_three_minutes() -> None:
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 850
+@pytest.mark.parametrize(("page", "words"), [("README.md", 700), ("CONTRIBUTING.md", 900)])
+def test_a_newcomer_reads_the_first_pages_in_three_minutes(page: str, words: int) -> None:
+    assert len((ROOT / page).read_text(encoding="utf-8").split()) <= words
+
+
+def test_the_decisions_are_few_and_short() -> None:
+    """Only what a newcomer would otherwise undo; what is history is in git."""
+    pages = (DOCS / "decisions").glob("*.md")
+    words = {page.name: len(page.read_text(encoding="utf-8").split()) for page in pages}
+    assert len(words) <= 25, "merge related decisions, or remove one that nobody would undo"
+    assert {name: count for name, count in words.items() if count > 150} == {}
 
 
 def _anchors(page: Path) -> set[str]:

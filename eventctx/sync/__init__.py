@@ -9,8 +9,8 @@
 Every method is the one of ``eventctx``: it runs in an event loop in a thread of its own, and the
 call returns its result. Blocks are entered with ``with``, and an
 async iterator is a plain one. So it also works where a loop is running, as in a notebook. The stub
-``__init__.pyi`` has the signatures; it is generated from those of the classes
-(docs/decisions/0058-sync-by-proxy.md).
+``__init__.pyi`` has the signatures; it is generated from those of the classes. One proxy serves
+every method, so a new one is there at once; a second implementation would drift from the first.
 """
 
 from __future__ import annotations

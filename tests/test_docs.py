@@ -297,9 +297,7 @@ def provider_rules_reference() -> str:
     lines: list[str] = []
     for api in dict.fromkeys(rule.api for rule in RULES):
         lines += [f"## {_APIS[api]}", ""]
-        lines += [
-            f"- `{rule.name}`: {rule.says} ({rule.source})" for rule in RULES if rule.api == api
-        ]
+        lines += [f"- `{rule.name}`: {rule.says}" for rule in RULES if rule.api == api]
         lines.append("")
     lines += ["## What a view does for them", "", _SENDING, ""]
     for one in SENDING_RULES:

@@ -22,6 +22,7 @@ from time import gmtime, strftime
 from typing import Any, BinaryIO, Final, Literal
 
 import structlog
+from structlog.stdlib import AsyncBoundLogger
 
 from eventctx.hooks.handlers import PerSession, renew_after_fork
 from eventctx.hooks.log_output import ENVIRONMENT, LogChoice, from_environment, set_up
@@ -249,6 +250,8 @@ class LogSink:
         """Write the record's line, unless the logger drops its level anyway."""
         given, standard = self._logger, self._standard
         logger = given if standard else (self._hosts() if given is None else given).bind()
+        if isinstance(logger, AsyncBoundLogger):
+            logger = logger.sync_bl  # its own methods make coroutines, which nobody here awaits
         # Only a failure has level ``warning``, and the payload must be read to see whether it is
         # one. So first test whether the logger takes the highest level that the line may have.
         most = level_for(record.type, failed=True)

@@ -12,7 +12,7 @@ from tests.faults.counts import FULL
 
 T = TypeVar("T")
 
-MOST_MESSAGES = 500
+MOST_MESSAGES = 200
 """Of a recorded session in an ordinary run; what a request costs grows with what is before it."""
 
 

@@ -25,6 +25,7 @@ from eventctx.session.contents import MAX_BYTES, MAX_NEW
 from eventctx.session.context import Context
 from eventctx.session.repository import load
 from eventctx.stores.memory import MemoryStore
+from tests.how_much import some
 from tests.sessions import USER, filled, names
 
 
@@ -162,7 +163,7 @@ async def test_a_set_a_clear_and_a_compaction_raise_when_another_process_wrote_u
     assert await other.get_messages() == []
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=some(15, 40))
 @given(
     plan=st.lists(
         st.tuples(st.integers(0, 2), st.sampled_from(["add", "request", "turn", "compact"])),

@@ -217,7 +217,7 @@ def all_differ(messages: list[dict[str, Any]]) -> bool:
 
 
 examples = settings(
-    max_examples=some(20, 100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=some(10, 100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 
 

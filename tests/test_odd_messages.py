@@ -114,7 +114,7 @@ item = st.fixed_dictionaries(
 )
 anything = message | item
 thorough = settings(
-    max_examples=some(40, 300),
+    max_examples=some(15, 300),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -253,7 +253,7 @@ class Play:
             pass  # what cannot be done at this point leaves the session as it was
 
 
-@settings(max_examples=some(50, 500), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=some(20, 500), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_every_request_is_as_recorded_whatever_happened_and_was_done_to_earlier_rows(
     data: st.DataObject,

@@ -41,7 +41,7 @@ from tests.transcripts import (
 )
 
 examples = settings(
-    max_examples=some(20, 200), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=some(10, 200), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 CHECKS_PREFIX = "claude-sonnet-5-5"
 budgets = st.sampled_from([300, 1_200, 4_000, 20_000])

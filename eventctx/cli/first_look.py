@@ -1,4 +1,8 @@
-"""``eventctx`` alone on a terminal: the sessions of known programs, and what to type next."""
+"""The first look at a machine: the sessions of known programs are found, and read with consent.
+
+``eventctx`` alone on a terminal lists them, and says what to type next. A first question reads the
+newest until it has an answer, and the others after it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ import click
 
 from eventctx.cli.output import opening
 from eventctx.cli.output.plain import one_line, plural
-from eventctx.cli.output.program import complain, run, spelling
+from eventctx.cli.output.program import complain, on_terminal, run, spelling
 from eventctx.cli.output.screen import Screen, progress
 from eventctx.cli.output.session_table import age, show_sessions
 from eventctx.importers.detect import passed_over
@@ -30,6 +34,7 @@ from eventctx.queries.session_list import (
     sum_sessions,
 )
 from eventctx.queries.session_names import short_names
+from eventctx.stores.location import default_path
 
 _READ: Final = 50
 """Files that are read at once: the newest, so that there is an answer within a minute."""
@@ -68,7 +73,7 @@ def look() -> None:
     screen.blank()
     sessions, files = run(_state())
     if files.new and _offered(screen, files, again=bool(sessions)):
-        run(_imported(screen, files.new))
+        run(_read(screen, files.new))
         sessions, files = run(_state())
         screen.blank()
     if not sessions:
@@ -78,6 +83,31 @@ def look() -> None:
     if files.older:
         left = f"{plural(files.older, 'older file')} {'is' if files.older == 1 else 'are'}"
         screen.line((f"{left} not read yet: `{spelling()} import --all`", "dim"))
+
+
+def read_until_compacted(store: Path) -> list[FoundFile]:
+    """Offer the same for a store that is not there yet, and read up to a compacted session.
+
+    Returns those of the offered files that are left; none without a terminal or without consent,
+    and for a store that somebody named.
+    """
+    if store != default_path() or not on_terminal():
+        return []
+    _, files = run(_state())
+    screen = Screen()
+    if not files.new or not _offered(screen, files, again=False):
+        return []
+    return files.new[run(_read(screen, files.new, until_compacted=True)) :]
+
+
+def read_rest(files: list[FoundFile]) -> None:
+    """Read the files that a first question left."""
+    if files:
+        screen = Screen()
+        screen.blank()
+        left = plural(len(files), "other file")
+        screen.line((f"Reading {left}; after Ctrl-C, `{spelling()}` goes on.", "dim"))
+        run(_read(screen, files))
 
 
 async def _state() -> tuple[list[Summed], UnreadFiles]:
@@ -126,7 +156,8 @@ def _offered(screen: Screen, files: UnreadFiles, *, again: bool) -> bool:
     return click.confirm(f"Read {which}?", default=True)
 
 
-async def _imported(screen: Screen, files: list[FoundFile]) -> None:
+async def _read(screen: Screen, files: list[FoundFile], *, until_compacted: bool = False) -> int:
+    """Read files in their order, all or up to a compacted session; returns how many."""
     began = time.monotonic()
     names: set[str] = set()
     async with opening.open_or_create(None) as engine:
@@ -134,7 +165,7 @@ async def _imported(screen: Screen, files: list[FoundFile]) -> None:
         count = 0
         try:
             with progress("Reading sessions", len(files)) as bar:
-                for count, one in enumerate(files):
+                for count, one in enumerate(files, 1):
                     if (reason := passed_over(one.path)) is not None:
                         left_out = FilePassedOver(path=one.path, reason=reason)
                         known.note(one.path, one.files, {}, left_out)
@@ -146,13 +177,16 @@ async def _imported(screen: Screen, files: list[FoundFile]) -> None:
                     for failed in done.passed_over:
                         text = one_line(f"{failed.path}: {failed.reason}")
                         screen.line(("not read: ", "yellow"), text)
-                    bar.at(count + 1, len(files))
+                    bar.at(count, len(files))
+                    if until_compacted and any(one.compactions for one in done.sessions):
+                        break
         except asyncio.CancelledError:
-            complain(f"{count} of {len(files)} read; run `{spelling()}` to go on")
+            complain(f"{count - 1} of {len(files)} read; run `{spelling()}` to go on")
             raise
         finally:
             known.save()
     screen.line(f"Read {plural(len(names), 'session')} in {time.monotonic() - began:.1f} s.")
+    return count
 
 
 async def _shown(screen: Screen) -> None:

@@ -5,7 +5,6 @@ A command's module is loaded when the command runs, so that ``eventctx --help`` 
 
 from __future__ import annotations
 
-import sys
 from typing import Any, Final
 
 import click
@@ -90,7 +89,9 @@ def cli(context: click.Context, store: str | None) -> None:
     """
     context.obj = {"store": store}
     if context.invoked_subcommand is None:
-        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        from eventctx.cli.output.program import on_terminal
+
+        if not on_terminal():
             raise click.exceptions.NoArgsIsHelpError(context)
         from eventctx.cli.first_look import look
 

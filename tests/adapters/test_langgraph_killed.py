@@ -18,6 +18,7 @@ from eventctx.adapters.langchain import EventctxMiddleware
 from eventctx.adapters.langgraph import EventctxSaver
 from tests.adapters.graphs import agent_with, asks, run_of
 from tests.children import started
+from tests.how_much import some
 
 ROLES = {"human": "user", "ai": "assistant", "tool": "tool"}
 PROGRAM = [sys.executable, "-m", "tests.programs.thread_to_kill"]
@@ -44,12 +45,12 @@ def agent_of(store: Path, mode: str) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("mode", ["alone", "ours"])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(some(1, 2)))
 def test_a_killed_thread_goes_on_at_its_last_saved_step(
     mode: str, seed: int, tmp_path: Path
 ) -> None:
     store, chance = tmp_path / "threads.db", random.Random(f"{mode}{seed}")  # noqa: S311
-    for _ in range(3):  # the same thread is killed again and again
+    for _ in range(some(2, 3)):  # the same thread is killed again and again
         last, count = kill_after(store, mode, chance.randint(1, 40), chance.uniform(0, 0.01))
         holder, agent = agent_of(store, mode)
         state = agent.get_state(run_of("t"))

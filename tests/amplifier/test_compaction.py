@@ -14,7 +14,7 @@ from eventctx.messages.tokens import FAMILIES
 from eventctx.testing import Reply, ScriptedAmplifierProvider, ScriptedTool
 from tests.amplifier.given import events, records_of, spans, unended
 from tests.amplifier.hosts import as_text, hook_result, session
-from tests.how_much import tried
+from tests.how_much import some, tried
 
 ROOT = Path(__file__).resolve().parents[2]
 Heard = list[tuple[str, dict[str, Any]]]
@@ -148,7 +148,7 @@ LONG = [CONFIGS[0], {"policy": "simple", "keep_recent": 6}]
 
 WINDOWS = (64_000, 200_000)
 TRIED = [
-    (config, 200 if config in LONG else 60, window)
+    (config, some(120, 200) if config in LONG else some(40, 60), window)
     for place, config in enumerate(CONFIGS)
     for choice, window in enumerate(WINDOWS)
     if tried(place, 0, choice, choices=len(WINDOWS))

@@ -246,7 +246,7 @@ ANY_NAME = sorted(
 
 
 @checks(
-    max_examples=some(40, 300),
+    max_examples=some(15, 300),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

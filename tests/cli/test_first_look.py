@@ -197,6 +197,38 @@ def test_without_any_session_it_says_where_it_looked(home: Path) -> None:
     assert not (home / "data").exists()
 
 
+def test_lost_answers_for_the_newest_compacted_session_and_then_reads_the_others(
+    home: Path,
+) -> None:
+    names = [f"{letter * 8}-2222-3333-4444-555555555555" for letter in "abcd"]
+    paths = [claude(home, f"Mend roof {name[0]}", name) for name in names]
+    log = ClaudeCode(names[2]).user("Never paint it red.").answer("m1", text("x"))
+    log.system("compact_boundary", compactMetadata={"trigger": "auto", "preTokens": 9})
+    log.user("Some roof.", isCompactSummary=True).user("Go on.").answer("m2", text("y"))
+    paths[2].write_bytes(log.data())
+    for age, path in enumerate(paths):
+        os.utime(path, ns=(10**18 - age * 10**9,) * 2)
+    with Terminal("lost") as terminal:
+        assert "Claude Code" in terminal.until("Read them?")
+        terminal.type("y\r")
+        shown = terminal.all()
+    answer, _, rest = shown.partition("Reading 1 other file")
+    assert f"Lost in {names[2]}" in answer and "Never paint it red." in answer
+    assert "Read 3 sessions in" in answer and "Read 1 session in" in rest
+    with Terminal("lost") as terminal:
+        again = terminal.all()
+    assert "Read them?" not in again and "Never paint it red." in again
+    with Terminal() as terminal:
+        assert "Not read yet" not in terminal.all()
+
+
+def test_lost_of_a_store_that_somebody_named_reads_nothing(home: Path) -> None:
+    claude(home, "Mend the roof", "aaaaaaaa-2222-3333-4444-555555555555")
+    with Terminal("lost", "--store", str(home / "other.db")) as terminal:
+        assert "there is no store at" in terminal.all()
+    assert not (home / "data").exists()
+
+
 def test_in_a_pipe_it_prints_help_and_fails(run) -> None:
     done = run()
     assert done.code == 2 and done.err.startswith("Usage: ") and "Bring sessions in:" in done.err

@@ -28,7 +28,7 @@ from eventctx.policies.policy import (
 )
 from eventctx.queries.audit import Audit
 from eventctx.stores.memory import MemoryStore
-from tests.how_much import beginning, tried
+from tests.how_much import beginning, some, tried
 from tests.test_recorded_policies import recorded
 from tests.test_recorded_sessions import SESSIONS
 from tests.transcripts import Message, stories
@@ -134,7 +134,7 @@ async def test_words_that_are_said_again_are_played_as_the_engine_would_have() -
     await check_equal(messages, "simple", 1_000)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(15, 60), deadline=None)
 @given(story=stories(), policy=st.sampled_from(FREE), budget=st.sampled_from([400, 1_500, 6_000]))
 async def test_any_session_is_played_as_the_engine_would_have(
     story: Any, policy: str, budget: int

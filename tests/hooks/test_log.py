@@ -543,8 +543,11 @@ def test_structlogs_way_into_the_standard_library_is_a_logger_too(standard):
     assert handler.records[3].tool_message.endswith("[redacted:api-key]")
 
 
-@pytest.mark.parametrize("kind", [structlog.BoundLogger, structlog.stdlib.BoundLogger])
-def test_a_logger_that_cannot_say_its_level_gets_every_line(kind: Any):
+@pytest.mark.parametrize(
+    "kind",
+    [structlog.BoundLogger, structlog.stdlib.BoundLogger, structlog.stdlib.AsyncBoundLogger],
+)
+async def test_a_logger_that_cannot_say_its_level_gets_every_line(kind: Any):
     plain = structlog.PrintLogger(file := io.StringIO())
     render = structlog.processors.LogfmtRenderer()
     sink = LogSink(structlog.wrap_logger(plain, [render], wrapper_class=kind))

@@ -24,6 +24,7 @@ from eventctx.log.store import Address
 from eventctx.messages.facts import encode_facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.stores.memory import MemoryStore
+from tests.how_much import some
 from tests.importers.given import (
     NOW,
     SESSION,
@@ -82,7 +83,7 @@ def cuts_of(name: str) -> st.SearchStrategy[int]:
 
 
 @pytest.mark.parametrize("name", FILES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(15, 60), deadline=None)
 @given(data=st.data())
 def test_a_file_cut_at_any_bytes_and_imported_again_equals_one_import(
     name: str, data: st.DataObject

@@ -25,6 +25,7 @@ from eventctx.queries import instruction_reading, key_frames
 from eventctx.queries.explaining import NOW
 from eventctx.queries.instruction_reading import KeptDemands, instructions_of
 from eventctx.queries.key_frames import KeyFrames
+from tests.how_much import some
 from tests.lost.test_any_session import STEP, play
 from tests.sessions import with_frames
 
@@ -62,7 +63,7 @@ async def and_ask(engine: Engine, ctx: Context, what: str, value: Any) -> None:
 
 
 @settings(
-    max_examples=40,
+    max_examples=some(15, 40),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

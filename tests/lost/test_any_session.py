@@ -19,6 +19,7 @@ from eventctx.messages.recall_text import text_of
 from eventctx.policies.named import policy_named
 from eventctx.queries.lost.answers import STATES, Lost
 from eventctx.stores.memory import MemoryStore
+from tests.how_much import some
 from tests.lost.given import Row, call, model, result, user
 
 SAID = (
@@ -162,7 +163,7 @@ def check_report(found: Lost) -> None:
         assert one.state != "summary" or found.summaries
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(15, 60), deadline=None)
 @given(STEPS)
 def test_the_report_agrees_with_the_view_and_with_itself(steps: list[tuple[str, Any]]) -> None:
     asyncio.run(check(steps))

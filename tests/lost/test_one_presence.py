@@ -16,6 +16,7 @@ from eventctx.messages.encoding import decode_body
 from eventctx.messages.overlap import normal
 from eventctx.messages.recall_text import text_of_summary
 from eventctx.stores.memory import MemoryStore
+from tests.how_much import some
 from tests.instructions.given import compact
 from tests.lost.given import Row, call, model, result, user
 from tests.test_recorded_sessions import SESSIONS
@@ -113,7 +114,7 @@ async def play(
     return engine
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=some(30, 100), deadline=None)
 @given(
     st.lists(SAID, min_size=1, max_size=8),
     st.lists(FATE, min_size=1, max_size=7),

@@ -33,6 +33,7 @@ from eventctx.queries.lost.reading import what_left
 from eventctx.queries.lost.session_index import SessionIndex
 from eventctx.queries.requests import address_of, request_at
 from eventctx.stores.memory import MemoryStore
+from tests.how_much import some
 from tests.lost.given import AFTER, BEFORE, user
 from tests.lost.test_any_session import STEP, check_against_view, check_report, play
 
@@ -93,7 +94,7 @@ async def and_ask(engine: Engine, ctx: Context, what: str, value: Any) -> None:
         await same(engine.store)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=some(15, 60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
 def test_an_index_that_grew_answers_as_one_that_was_just_made(
     steps: list[tuple[str, Any]],
@@ -128,7 +129,7 @@ def block_of(what: str, call_id: str, value: str) -> dict[str, Any]:
     return {**block, "is_error": what == "failed"}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=some(40, 150), deadline=None)
 @given(st.lists(ROW, min_size=2, max_size=14), st.integers(0, 13))
 def test_ids_that_come_again_and_results_out_of_place_make_no_difference(
     rows: list[tuple[bool, list[tuple[str, str, str]]]], cleared: int

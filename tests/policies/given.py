@@ -33,7 +33,7 @@ MANUAL = PolicyState("manual")
 DUE = PolicyState("threshold")
 
 examples = settings(
-    max_examples=some(12, 100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=some(6, 100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 budgets = st.sampled_from([1, 300, 1_200, 4_000, 20_000])
 

@@ -91,7 +91,7 @@ def answers_for(rows: list[Any]) -> Answers:
 
 @pytest.mark.parametrize("rows", ODD_VIEWS.values(), ids=ODD_VIEWS)
 @pytest.mark.parametrize("name", ANY | ASKING)
-@settings(examples, max_examples=some(4, 30))
+@settings(examples, max_examples=some(2, 30))
 @given(data=st.data(), state=TIMES)
 def test_odd_views_are_no_trouble(
     name: str, rows: list[Any], data: st.DataObject, state: PolicyState

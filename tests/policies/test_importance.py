@@ -38,7 +38,7 @@ from tests.sessions import tool_round
 from tests.transcripts import DIALECTS, Message, refusal, stories
 
 examples = settings(
-    max_examples=some(20, 100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=some(6, 100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 budgets = st.sampled_from([300, 1_200, 4_000, 20_000])
 TIGHT = Budget(10_000, 9_200, 5_000)
@@ -231,7 +231,7 @@ async def test_a_session_without_a_scorer_is_refused() -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("scorer", ["builtin", "model"])
-@settings(examples, max_examples=some(8, 60))
+@settings(examples, max_examples=some(3, 60))
 @given(data=st.data(), budget=budgets)
 def test_a_provider_accepts_every_view_and_the_log_gives_it_again_without_asking(
     dialect: str, scorer: Any, data: st.DataObject, budget: int

@@ -40,7 +40,7 @@ from tests.sessions import tool_round
 from tests.transcripts import DIALECTS, Message, Story, refusal, stories
 
 examples = settings(
-    max_examples=some(20, 100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=some(6, 100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 budgets = st.sampled_from([300, 1_200, 2_500, 4_000, 20_000])
 TIGHT = Budget(10_000, 9_200, 5_000)

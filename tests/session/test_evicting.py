@@ -32,6 +32,7 @@ from eventctx.messages.encoding import encode_message
 from eventctx.session.aggregate import MAX_UNREAD
 from eventctx.stores.memory import MemoryStore
 from eventctx.testing import FixedClock, FixedRandom
+from tests.how_much import some
 from tests.sessions import USER, names, tool_round
 
 # -- nobody can tell the difference -----------------------------------------------------------
@@ -192,7 +193,7 @@ async def played(steps: Sequence[Step], **bounds: int) -> tuple[Any, ...]:
     return await play.outcome()
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=some(20, 60), suppress_health_check=[HealthCheck.too_slow])
 @example(steps=[("a", ("call", 1)), ("a", ("think", 9)), ("b", ("say", 1)), ("a", ("result", 1))])
 @example(steps=[("a", ("turn", 0)), ("b", ("say", 9)), ("a", ("turn", 0)), ("b", ("turn", 0))])
 @example(steps=[("a", ("sent", 1)), ("a", ("drop", 0)), ("b", ("say", 9)), ("a", ("sent", 1))])

@@ -36,6 +36,7 @@ from eventctx.queries.verification import ContentChecker, Findings
 from eventctx.session.host_turns import HostReporter
 from eventctx.stores.memory import MemoryStore
 from eventctx.testing.requests import refusal
+from tests.how_much import some
 from tests.session.given import (
     ASK,
     GO_ON,
@@ -295,7 +296,7 @@ async def test_verify_finds_an_edited_kept_answer(edit: dict[str, bytes], found:
 FATES = st.sampled_from(("result", "kept", "ended", "failed", "cancelled", "open"))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=some(20, 80), deadline=None)
 @given(
     dialect=st.sampled_from(DIALECTS),
     rounds=st.lists(st.tuples(st.lists(FATES, min_size=1, max_size=3), st.booleans()), max_size=4),

@@ -26,6 +26,7 @@ from eventctx.session.context import Context
 from eventctx.session.host_requests import ObservedRequest
 from eventctx.session.host_state import Extension, HostPart
 from eventctx.stores.memory import MemoryStore
+from tests.how_much import some
 from tests.importers.given import NOW, SESSION, ClaudeCode, call, salt, text
 
 Command = Callable[[Context], Awaitable[Any]]
@@ -143,7 +144,7 @@ def test_every_event_that_may_be_emitted_is_tried_but_links() -> None:
 COMMANDS: Final = [(name, command) for name, ways in WRITES.items() for command in ways]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=some(20, 60))
 @given(st.lists(st.sampled_from(COMMANDS), min_size=1, max_size=6), st.booleans())
 def test_no_command_writes_to_a_mirror(chosen: list[tuple[str, Command]], again: bool) -> None:
     async def tried() -> None:

@@ -20,6 +20,7 @@ from eventctx.log.events import PlanStart
 from eventctx.log.store import EventStore
 from eventctx.stores.memory import MemoryStore
 from eventctx.stores.sqlite import SqliteStore
+from tests.how_much import some
 from tests.sessions import USER, tool_round
 
 STEPS = st.lists(
@@ -155,7 +156,7 @@ EXAMPLES: list[list[Step]] = [
 ]
 
 
-@settings(deadline=None, max_examples=120, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=some(30, 120), suppress_health_check=[HealthCheck.too_slow])
 @example(steps=EXAMPLES[0])
 @example(steps=EXAMPLES[1])
 @example(steps=EXAMPLES[2])

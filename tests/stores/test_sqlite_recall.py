@@ -46,6 +46,7 @@ from eventctx.search.sqlite_index import SqliteTextIndex
 from eventctx.session.erasure import ERASING
 from eventctx.stores.memory import MemoryStore
 from eventctx.stores.sqlite import SqliteStore
+from tests.how_much import some
 
 
 def draft_of(event, *texts: str) -> Draft:
@@ -273,7 +274,7 @@ destructive = st.lists(
 
 
 @given(destructive, st.integers(1, 4), st.sampled_from([500, searching.BATCH_BYTES]))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=some(15, 60))
 def test_a_deletion_in_any_batch_ends_and_leaves_what_a_fresh_index_holds(script, batch, size):
     async def run(path: Path):
         story = Story(await SqliteStore.open(path), path)
@@ -295,7 +296,7 @@ def test_a_deletion_in_any_batch_ends_and_leaves_what_a_fresh_index_holds(script
 
 
 @given(steps, batches)
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=some(8, 25))
 def test_losing_the_file_at_any_point_changes_nothing(script, batch):
     async def run(path: Path):
         await played(Story(await SqliteStore.open(path), path), script, batch)

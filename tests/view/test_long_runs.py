@@ -28,7 +28,7 @@ from eventctx.testing.strict_provider import strict_provider  # noqa: E402
 from tests.how_much import some  # noqa: E402
 from tests.long_run import KINDS, PAGE, Kind, Model  # noqa: E402
 
-TURNS: Final = some(22, 60)
+TURNS: Final = some(18, 60)
 SMALL: Final[dict[str, Any]] = {"max_tokens": 7_000, "reserve_tokens": 0}
 SEARCH: Final = {"type": "web_search_20250305", "name": "web_search"}
 PARAMETERS: Final = {"type": "object", "properties": {"page": {"type": "integer"}}}

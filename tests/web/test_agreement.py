@@ -21,7 +21,7 @@ from eventctx.engine import Engine
 from eventctx.stores.memory import MemoryStore
 from tests.children import started
 from tests.faults.counts import FULL
-from tests.how_much import MOST_MESSAGES
+from tests.how_much import MOST_MESSAGES, some
 from tests.test_explaining_any_session import STEPS, in_short, play
 from tests.test_recorded_sessions import SESSIONS as RECORDED
 from tests.test_recorded_sessions import imported
@@ -101,7 +101,7 @@ async def played(steps: list[tuple[str, Any]]) -> documents.Agreement:
 
 
 @settings(
-    max_examples=60,
+    max_examples=some(15, 60),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

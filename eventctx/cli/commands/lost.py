@@ -20,6 +20,7 @@ from eventctx.queries.lost.answers import KINDS, STATES, ItemKind, Lost, ViewIte
 from eventctx.text import clip
 
 if TYPE_CHECKING:
+    from eventctx.cli.first_look import FoundFile
     from eventctx.cli.output.screen import Screen
     from eventctx.projections.audit import AuditRow
     from eventctx.projections.figures import Figures
@@ -57,10 +58,12 @@ def lost_command(
     Instructions of a person, files that were touched, commands and their failures, decisions of
     the model, and results that it used again. Each is whole, shortened (cut, but still there), in
     the summary (found in its text), or gone. "used again" counts later messages that needed it.
-    Without SESSION: the last one that was compacted. JSON holds all items.
+    Without SESSION: the last one that was compacted; where there is no store yet, of the sessions
+    on this machine, which are read if you agree. JSON holds all items.
     """
     if compaction is not None and turn is not None:
         raise click.UsageError("expected at most one of --compaction and --turn, found both.")
+    rest = _first_read(store) if session is None and not as_json else []
     name, found, figures, requests, mirrored = run(_lost(session, compaction, turn, store))
     if as_json:
         put_document(found)
@@ -78,6 +81,20 @@ def lost_command(
         screen.blank()
         _show_next(screen, found, store, mirrored)
     show_known(screen, figures)
+    if rest:
+        from eventctx.cli.first_look import read_rest
+
+        read_rest(rest)
+
+
+def _first_read(store: str | None) -> list[FoundFile]:
+    """Where there is no store yet, read what is asked about; returns the files that are left."""
+    path = opening.path_of(opening.location(store))
+    if path is None or path.exists():
+        return []
+    from eventctx.cli.first_look import read_until_compacted
+
+    return read_until_compacted(path)
 
 
 async def _lost(

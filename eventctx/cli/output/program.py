@@ -219,11 +219,16 @@ def spelling() -> str:
     return "eventctx"
 
 
+def on_terminal() -> bool:
+    """Whether a person can be asked, and sees the answer."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
 def is_agreed(question: str, *, yes: bool, quiet: bool = False) -> bool:
     """Whether to go on: with ``--yes``, or if the person at the terminal agrees."""
     if yes:
         return True
-    if quiet or not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if quiet or not on_terminal():
         click.echo("Nothing was changed: add --yes to do it.", err=True)
         return False
     return click.confirm(question)

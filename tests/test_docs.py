@@ -167,10 +167,9 @@ _BEGIN, _END = "<!-- begin: generated -->\n", "<!-- end: generated -->\n"
 
 def events_reference() -> str:
     """The generated part of ``docs/reference/events.md``."""
-    rows = ["| event | durable | to emit | promise |", "|---|---|---|---|"]
-    rows += [
-        f"| [`{row.name}`](#{row.name.replace(':', '')}) | {'yes' if row.durable else 'no'} | "
-        f"{'yes' if row.emitted else 'no'} | {row.promise} |"
+    rows = [
+        f"- [`{row.name}`](#{row.name.replace(':', '')}){', durable' if row.durable else ''}"
+        f"{', to emit' if row.emitted else ''}: {row.promise}"
         for row in CATALOGUE.values()
     ]
     return "\n".join([*rows, "", *(_section(row) for row in CATALOGUE.values())])
@@ -306,18 +305,13 @@ def provider_rules_reference() -> str:
     """The generated part of ``docs/reference/provider-rules.md``."""
     lines: list[str] = []
     for api in dict.fromkeys(rule.api for rule in RULES):
-        lines += [f"## {_APIS[api]}", "", "| rule | what holds | source |", "|---|---|---|"]
-        lines += [
-            f"| `{rule.name}` | {_cell(rule.says)} | {_cell(rule.source)} |"
-            for rule in RULES
-            if rule.api == api
-        ]
+        lines += [f"## {_APIS[api]}", ""]
+        lines += [f"- `{rule.name}`: {rule.says}" for rule in RULES if rule.api == api]
         lines.append("")
     lines += ["## What a view does for them", "", _SENDING, ""]
-    lines += ["| rule of a view | the words of `why` | refused without it by |", "|---|---|---|"]
     for one in SENDING_RULES:
         names = ", ".join([f"`{name}`" for name in refused_without(one.name)])
-        lines.append(f"| `{one.name}` | {_cell(one.words)} | {names} |")
+        lines.append(f"- `{one.name}`: {one.words} Refused without it by {names}.")
     lines.append("")
     return "\n".join(lines)
 
@@ -334,10 +328,6 @@ _APIS = {
     "gemini": "Gemini: generateContent",
     "bedrock": "Amazon Bedrock: Converse",
 }
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 def test_the_reference_of_providers_rules_is_that_of_the_rules() -> None:

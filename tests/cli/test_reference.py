@@ -1,4 +1,4 @@
-"""``docs/reference/cli.md`` says what ``--help`` says.
+"""``docs/reference/cli.md`` says what ``--help`` says, and once what each command's says again.
 
 ``python tests/cli/test_reference.py`` writes the generated parts of the page anew.
 """
@@ -23,9 +23,19 @@ def help_of(name: str | None) -> str:
     return done.stdout.rstrip()
 
 
+_OF_EACH = re.compile(r"^  (?:--store URL|-h, --help) {2,}\S.*\n?", re.MULTILINE)
+
+
+def without_common_options(text: str) -> str:
+    """The help of a command without ``--store`` and ``--help``, which the page explains once."""
+    return _OF_EACH.sub("", text).rstrip().removesuffix("Options:").rstrip()
+
+
 def generated() -> dict[str, str]:
     """The parts of the page between ``<!-- begin: NAME -->`` and ``<!-- end -->``."""
-    parts = {name or "eventctx": f"```text\n{help_of(name)}\n```" for name in (None, *cli.commands)}
+    parts = {"eventctx": f"```text\n{help_of(None)}\n```"}
+    for name in cli.commands:
+        parts[name] = f"```text\n{without_common_options(help_of(name))}\n```"
     rows = "\n".join(f"| {code} | {text} |" for code, text in EXIT_CODES)
     parts["exit codes"] = f"| code | meaning |\n|---|---|\n{rows}"
     return parts

@@ -271,7 +271,9 @@ class _Stream:
         if event.get("type") != "message_delta" or answer is None:
             return
         final = {key: told for key, told in object_or_empty(event.get("usage")).items() if told}
-        answer.count_again({"usage": {**object_or_empty(answer.message.get("usage")), **final}})
+        counted = answer.message.get("usage") or {}
+        if isinstance(counted, dict):
+            answer.count_again({"usage": {**counted, **final}})
 
 
 def _as_line_of_session(row: StreamRow, session: str) -> ClaudeRow:
@@ -295,14 +297,17 @@ def _as_line_of_session(row: StreamRow, session: str) -> ClaudeRow:
     )
 
 
-def _camel_case(value: Any) -> Any:
-    """A value with the names that the session's file has: ``pre_tokens`` is ``preTokens`` there."""
-    if isinstance(value, dict):
-        return {
-            _WORD.sub(lambda found: found[1].upper(), key): _camel_case(inner)
-            for key, inner in value.items()
-        }
-    return value
+def _camel_case(value: Any, levels: int = 8) -> Any:
+    """A value with the names that the session's file has: ``pre_tokens`` is ``preTokens`` there.
+
+    Below so many ``levels`` names stay: the program's own values have three.
+    """
+    if not isinstance(value, dict) or levels == 0:
+        return value
+    return {
+        _WORD.sub(lambda found: found[1].upper(), key): _camel_case(inner, levels - 1)
+        for key, inner in value.items()
+    }
 
 
 def _is_text(row: StreamRow) -> bool:

@@ -213,7 +213,8 @@ class _Thread:
         over = row.get("type") == "item.completed" and item.get("status") != "in_progress"
         begins = call not in self.open and (over or row.get("type") == "item.started")
         moved = [*(_ARGUMENTS[kind] if begins else ())]
-        moved += ["aggregated_output"] if over and "aggregated_output" in item else []
+        if over and isinstance(item.get("aggregated_output"), str):
+            moved.append("aggregated_output")
         rest = encode(_emptied(row, *moved))
         yield Raw(line, f"{row.get('type')}/{kind}.envelope", rest)
         if begins:

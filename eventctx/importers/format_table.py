@@ -11,7 +11,7 @@ A new format is:
 1. a module in ``formats`` with ``parse`` and the marks that tell its lines or documents from all
    others;
 2. a row in ``FORMATS``, with the folder where its program keeps sessions, if there is one;
-3. a row in docs/reference/import-formats.md and docs/how-to/import-and-audit-a-session.md.
+3. a row in docs/reference/import-formats.md.
 
 The rules for items are in ``source/items.py``: nothing is dropped silently, and a second import of
 a grown file finds the same items. The files of ``tests/importers/growing.py`` try them.

@@ -90,7 +90,8 @@ def _content_of(content: Any) -> Any:
 
 
 def _part_of(part: Any, source: Any) -> Any:
-    if not isinstance(source, dict) or not isinstance(source.get("path"), str):
+    named = isinstance(source, dict) and isinstance(source.get("path"), str)
+    if not named or not isinstance(part.get("type"), str):
         return part
     kind = "input_audio" if part.get("type") == "audio" else "image_url"
     return {"type": kind, kind: {**source, "url": source["path"]}}
@@ -143,8 +144,9 @@ def rest_of(line: int, row: Any) -> Raw:
     """A step without what is in its messages. Its program may still add results to it."""
     if not is_step(row):
         return Raw(line, "step", encode(row), understood=False)
-    emptied = [key for key in ("message", "reasoning_content") if key in row]
-    rest = {**row, **dict.fromkeys(emptied)}
+    rest = {**row, "message": None}
+    if isinstance(row.get("reasoning_content"), str):
+        rest["reasoning_content"] = None
     calls, results = row.get("tool_calls"), object_or_empty(row.get("observation")).get("results")
     if isinstance(calls, list):
         rest["tool_calls"] = [{**one, "arguments": None} if _is_call(one) else one for one in calls]

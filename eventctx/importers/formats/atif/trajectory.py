@@ -166,8 +166,9 @@ class _Trajectory:
         yield from self.own.end_compaction()
         yield from self._unread(documents[-1])
         for one in map(object_or_empty, documents):
-            rest = {**one, _EMBEDDED: [sub for sub in _embedded_in(one) if not _is_trajectory(sub)]}
-            moved = () if rest[_EMBEDDED] else (_EMBEDDED,)
+            odd = [sub for sub in _embedded_in(one) if not _is_trajectory(sub)]
+            rest = {**one, _EMBEDDED: odd} if _embedded_in(one) else one
+            moved = () if rest.get(_EMBEDDED) else (_EMBEDDED,)
             yield envelope(rest, "steps", CONTINUATIONS, *moved)
 
     def _ours(self, rows: list[Any]) -> Iterator[Item]:

@@ -35,7 +35,9 @@ def in_one_form(rows: Rows) -> list[RowChange]:
     A list in a host's own form (LangChain's) does not count as a second form: the host converts it.
     """
     changes = []
-    by_tool_rows = {str(row.get("tool_call_id")) for row in rows if row and row.get("role") == "tool"}
+    by_tool_rows = {
+        str(row.get("tool_call_id")) for row in rows if row and row.get("role") == "tool"
+    }
     for place, row in enumerate(rows):
         calls = row.get("tool_calls") if row is not None else None
         if row is None or not isinstance(calls, list):

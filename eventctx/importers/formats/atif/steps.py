@@ -91,7 +91,7 @@ def _content_of(content: Any) -> Any:
 
 def _part_of(part: Any, source: Any) -> Any:
     named = isinstance(source, dict) and isinstance(source.get("path"), str)
-    if not named or not isinstance(part.get("type"), str):
+    if not named or part.get("type") not in ("image", "audio"):
         return part
     kind = "input_audio" if part.get("type") == "audio" else "image_url"
     return {"type": kind, kind: {**source, "url": source["path"]}}
@@ -144,7 +144,9 @@ def rest_of(line: int, row: Any) -> Raw:
     """A step without what is in its messages. Its program may still add results to it."""
     if not is_step(row):
         return Raw(line, "step", encode(row), understood=False)
-    rest = {**row, "message": None}
+    rest = dict(row)
+    if "message" in row and not isinstance(row["message"], bool | int | float):
+        rest["message"] = None
     if isinstance(row.get("reasoning_content"), str):
         rest["reasoning_content"] = None
     calls, results = row.get("tool_calls"), object_or_empty(row.get("observation")).get("results")

@@ -53,6 +53,7 @@ from eventctx.importers.source.lines import (
     read_lines,
     text_of_content,
     text_or_none,
+    without,
 )
 from eventctx.importers.source.values import encode
 from eventctx.log.usage import ATIF, read_usage, with_prompt
@@ -166,10 +167,11 @@ class _Trajectory:
         yield from self.own.end_compaction()
         yield from self._unread(documents[-1])
         for one in map(object_or_empty, documents):
-            odd = [sub for sub in _embedded_in(one) if not _is_trajectory(sub)]
-            rest = {**one, _EMBEDDED: odd} if _embedded_in(one) else one
-            moved = () if rest.get(_EMBEDDED) else (_EMBEDDED,)
-            yield envelope(rest, "steps", CONTINUATIONS, *moved)
+            embedded = one.get(_EMBEDDED)
+            if isinstance(embedded, list):
+                odd = [sub for sub in embedded if not _is_trajectory(sub)]
+                one = {**one, _EMBEDDED: odd} if odd else without(one, _EMBEDDED)
+            yield envelope(one, "steps", CONTINUATIONS)
 
     def _ours(self, rows: list[Any]) -> Iterator[Item]:
         """The items of steps that eventctx exported."""

@@ -171,12 +171,12 @@ async def test_the_head_of_an_imported_session_has_room_for_its_words(
     page = await settled(await visit(place, viewport={"width": width, "height": 800}))
     await expect(page.locator(".head-known summary")).to_have_text("reconstructed, consistent")
     where = await page.locator(".head-where").bounding_box()
-    live = await page.locator(".head-live").bounding_box()
+    known = await page.locator(".head-known").bounding_box()
     switches = await page.locator(".panel-switches").bounding_box()
-    assert where is not None and live is not None and switches is not None
+    assert where is not None and known is not None and switches is not None
     assert where["height"] < 60, "the words fall to one in a line"
-    below = switches["y"] >= live["y"] + live["height"]
-    assert below or live["x"] + live["width"] <= switches["x"]
+    below = switches["y"] >= known["y"] + known["height"]
+    assert below or known["x"] + known["width"] <= switches["x"]
 
 
 async def test_a_fork_is_reached_from_where_it_began(visit: Visit) -> None:

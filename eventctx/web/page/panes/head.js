@@ -6,7 +6,7 @@ import { firstLine, shownText } from '../parts/text.js';
 import { linkTo } from '../core/place.js';
 import { untracked } from '../core/signals.js';
 import {
-  connection, cursor, follow, followEnd, setCursor, source, timeline,
+  connection, cursor, follow, followEnd, lives, setCursor, timeline,
 } from '../core/state.js';
 import { HUMAN_KIND } from '../timeline/groups.js';
 import { bodyOf } from './bodies.js';
@@ -131,7 +131,7 @@ function showLost(lost, now, request) {
 function showLive(live) {
   const state = connection.value;
   const follows = follow.value;
-  live.hidden = !source.can.live || timeline.value === null;
+  live.hidden = !lives.value;
   live.className = `quiet head-live is-${state}`;
   live.setAttribute('aria-pressed', String(follows));
   const words = { open: '', lost: ', reconnecting', ended: ', not live any more', off: '' };

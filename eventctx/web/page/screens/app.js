@@ -4,7 +4,7 @@ import { define, h } from '../core/element.js';
 import { onKey, shownKey } from '../core/keys.js';
 import { shownText } from '../parts/text.js';
 import { go, linkTo, openLink, place } from '../core/place.js';
-import { connection, notice, problem, sessions, timeline } from '../core/state.js';
+import { connection, lives, notice, problem, sessions, timeline } from '../core/state.js';
 import { openHelp } from './help.js';
 import { labelOf } from './session-rows.js';
 
@@ -168,8 +168,8 @@ function liveDot(host) {
   host.effect(() => {
     const [word, meaning] = CONNECTIONS[connection.value] ?? ['', ''];
     // The head of the session's own screen says more of it while all is well.
-    const saidThere = place.value.screen === 'session' && connection.value === 'open';
-    dot.hidden = word === '' || saidThere;
+    const saidThere = place.value.screen === 'session' || !lives.value;
+    dot.hidden = word === '' || (saidThere && connection.value === 'open');
     dot.className = `app-live is-${connection.value}`;
     dot.title = meaning;
     dot.replaceChildren(h('span', { class: 'dot', 'aria-hidden': 'true' }), word);

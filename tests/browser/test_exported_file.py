@@ -14,7 +14,7 @@ from playwright.async_api import Browser, BrowserContext, Page, expect
 from tests.browser import hostile, stores
 from tests.browser.chromium import in_the_browser
 from tests.browser.inspecting import answer_of
-from tests.browser.settling import settled, unsafe_characters
+from tests.browser.settling import NOTE_FIRST_THEME, choose_dark, settled, unsafe_characters
 from tests.browser.stores import DEMO
 from tests.browser.test_accessibility import broken_rules
 from tests.browser.watching import Watch
@@ -65,6 +65,16 @@ async def exported(browser: Browser, written: Written) -> AsyncIterator[Exported
     finally:
         for context in contexts:
             await context.close()
+
+
+async def test_a_file_keeps_the_theme_that_was_chosen(exported: Exported) -> None:
+    page = await exported(stores.CHAT)
+    await choose_dark(page)
+    await page.add_init_script(NOTE_FIRST_THEME)
+    await page.reload()
+    await settled(page)
+    assert await page.evaluate("firstTheme") == "dark"
+    await expect(page.get_by_role("button", name="Theme: dark")).to_be_visible()
 
 
 async def test_a_file_answers_what_was_forgotten_and_why(exported: Exported) -> None:

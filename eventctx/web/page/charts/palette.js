@@ -35,7 +35,7 @@ function watchThemes() {
   const changed = () => (themes.value += 1);
   for (const media of MEDIA) matchMedia(media).addEventListener('change', changed);
   new MutationObserver(changed).observe(document.documentElement, {
-    attributeFilter: ['class', 'data-theme'],
+    attributeFilter: ['style'],
   });
   watchDensity(changed);
 }

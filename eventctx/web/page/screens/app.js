@@ -3,6 +3,7 @@
 import { define, h } from '../core/element.js';
 import { onKey, shownKey } from '../core/keys.js';
 import { shownText } from '../parts/text.js';
+import { themeSwitch } from '../parts/theme-switch.js';
 import { go, linkTo, openLink, place } from '../core/place.js';
 import { connection, lives, notice, problem, sessions, timeline } from '../core/state.js';
 import { openHelp } from './help.js';
@@ -116,6 +117,7 @@ function header(host) {
     nav,
     h('span', { class: 'app-space' }),
     liveDot(host),
+    themeSwitch(),
     h(
       'button',
       { class: 'quiet', type: 'button', 'aria-label': 'Keys', title: 'Keys (?)', on: { click: openHelp } },

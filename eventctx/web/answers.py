@@ -32,7 +32,7 @@ from eventctx.queries.stats import Stats, stats_of
 from eventctx.queries.verify import StoreVerification, verification_answers
 from eventctx.queries.view import view_answer, view_of
 from eventctx.reader import Reader
-from eventctx.search.found import find_messages, found_answers
+from eventctx.search.found import count_messages, find_messages, found_answers
 from eventctx.stores.location import default_store
 from eventctx.text import without_password
 from eventctx.version import __version__
@@ -41,6 +41,7 @@ from eventctx.web.follow import SessionStream, Streams
 from eventctx.web.parameters import (
     addresses_of,
     after_of,
+    filter_of,
     needed,
     number_of,
     query_of,
@@ -163,9 +164,11 @@ class PageAnswers:
         if session is not None:
             await self._info(session)
         limit = min(number_of(request, "limit") or _HITS, 1_000)
-        query = query_of(request)
+        query, only = query_of(request), filter_of(request)
         found = await self._background.ask(
-            lambda reader: find_messages(reader.store, reader.recaller(), query, session, limit)
+            lambda reader: find_messages(
+                reader.store, reader.recaller(), query, session, limit, only
+            )
         )
         keep = await self._names_in(found_answers(found))
         return await _sent(lambda: self._redactor.found(found_answers(found), query, keep))
@@ -174,8 +177,10 @@ class PageAnswers:
         session = request.query_params.get("session")
         if session is not None:
             await self._info(session)
-        query = query_of(request)
-        found = await self._background.ask(lambda reader: reader.recaller().count(query, session))
+        query, only = query_of(request), filter_of(request)
+        found = await self._background.ask(
+            lambda reader: count_messages(reader.store, reader.recaller(), query, session, only)
+        )
         return _json({"matches": found})
 
     async def _stats(self, request: Request) -> Response:

@@ -67,6 +67,20 @@ async def exported(browser: Browser, written: Written) -> AsyncIterator[Exported
             await context.close()
 
 
+async def test_messages_of_a_file_are_chosen_by_who_spoke_and_a_failure(exported: Exported) -> None:
+    page = await exported(DEMO)
+    await page.keyboard.press("/")
+    says = page.locator("ctx-search .lead")
+    await page.get_by_label("Failed results").check()
+    await expect(says).to_have_text(re.compile("^5 messages; marked on the river"))
+    await page.get_by_role("combobox", name="Said by").select_option("person")
+    await expect(says).to_have_text("No message is like that in this session.")
+    await page.get_by_label("Failed results").uncheck()
+    await expect(says).to_have_text(re.compile("^13 messages"))
+    await page.get_by_label("to", exact=True).fill("2020-01-01")
+    await expect(says).to_have_text("No message is like that in this session.")
+
+
 async def test_a_file_keeps_the_theme_that_was_chosen(exported: Exported) -> None:
     page = await exported(stores.CHAT)
     await choose_dark(page)

@@ -186,6 +186,25 @@ async def test_a_fork_is_reached_from_where_it_began(visit: Visit) -> None:
     await expect(page.get_by_role("heading", name="demo", exact=True)).to_be_visible()
 
 
+async def test_messages_are_chosen_by_who_spoke_a_tool_and_a_failure(visit: Visit) -> None:
+    page = await settled(await visit(path_of(DEMO, "search")))
+    says = page.locator("ctx-search .lead")
+    await page.get_by_label("Failed results").check()
+    await expect(says).to_have_text(re.compile(r"^5 messages; marked on the river"))
+    await page.get_by_role("textbox", name="Tool").fill("grep")
+    await page.get_by_role("textbox", name="Tool").press("Tab")
+    await expect(page).to_have_url(re.compile(r"tab=errors\+tool-grep"))
+    await expect(says).to_have_text(re.compile("^1 message; marked on the river"))
+    await page.get_by_role("combobox", name="Said by").select_option("person")
+    await expect(says).to_have_text("No message is like that in this session.")
+    await page.get_by_label("Failed results").uncheck()
+    await page.get_by_role("combobox", name="Said by").select_option("model")
+    await expect(says).to_have_text(re.compile(r"^\d+ messages"))
+    await expect(page.locator(".hit").first).to_contain_text("grep")
+    await page.get_by_role("searchbox").fill("xylophone")
+    await expect(says).to_have_text("Nothing like that holds “xylophone” in this session.")
+
+
 async def test_the_list_of_sessions_is_filtered(visit: Visit) -> None:
     page = await settled(await visit())
     await expect(page.get_by_role("link", name=stores.FORK)).to_be_visible()

@@ -53,6 +53,10 @@ TWINS = [
     ("/api/search?q=contents&limit=10", ("search", "contents")),
     ("/api/search?q=look+around&session=work&limit=3",
      ("search", "look", "around", "--session", "work", "--limit", 3)),
+    ("/api/search?session=work&role=model&limit=4",
+     ("search", "--session", "work", "--role", "model", "--limit", 4)),
+    ("/api/search?errors=1&since=2026-01-01&until=2099-01-01T10:00&limit=10",
+     ("search", "--errors", "--since", "2026-01-01", "--until", "2099-01-01T10:00")),
 ]  # fmt: skip
 
 

@@ -4,6 +4,7 @@
  */
 
 import { define, h } from '../core/element.js';
+import { filterBox, filterDays } from '../parts/filter-fields.js';
 import { icon } from '../parts/icons.js';
 import { agoText, costText, counted, countText, shortTokens, tokensText, utcText } from '../parts/numbers.js';
 import { shownText } from '../parts/text.js';
@@ -12,7 +13,7 @@ import { go, linkTo, place } from '../core/place.js';
 import { computed, signal } from '../core/signals.js';
 import { listing, loadSessions, sessions, source } from '../core/state.js';
 import {
-  isReadable, knownAs, listedSessions, listOptions, originOf, tabOrderedBy, tabWith, timeOf, titleOf,
+  isReadable, knownAs, listedSessions, listOptions, originOf, tabOrderedBy, timeOf, titleOf,
 } from './session-rows.js';
 
 /** @typedef {import('../source/source.js').SessionRow} SessionRow */
@@ -208,8 +209,7 @@ function filterBar(host) {
     'div',
     { class: 'sessions-filters', role: 'search', 'aria-label': 'Sessions' },
     text,
-    filterDay(host, 'from', 'From'),
-    filterDay(host, 'to', 'to'),
+    filterDays(host),
     filterBox(host, 'compactions', 'Has compactions'),
     filterBox(host, 'lost', 'Has lost words'),
     search,
@@ -227,40 +227,6 @@ function foundText(all) {
     options.value.lost && looked < all ? `, ${countText(looked)} looked through for lost words` : '',
     older === 0 ? '' : `, and ${countText(older)} older that are not listed`,
   ].join('');
-}
-
-/**
- * @param {Host} host
- * @param {'from' | 'to'} edge
- * @param {string} label
- */
-function filterDay(host, edge, label) {
-  const day = h('input', { type: 'date', on: { change: () => setWord(new RegExp(`^${edge}-`), day.value && `${edge}-${day.value}`) } });
-  host.effect(() => {
-    day.value = options.value[edge];
-  });
-  return h('label', null, label, day);
-}
-
-/**
- * @param {Host} host
- * @param {'compactions' | 'lost'} name
- * @param {string} label
- */
-function filterBox(host, name, label) {
-  const box = h('input', { type: 'checkbox', on: { change: () => setWord(new RegExp(`^${name}$`), box.checked ? name : '') } });
-  host.effect(() => {
-    box.checked = options.value[name];
-  });
-  return h('label', null, box, label);
-}
-
-/**
- * @param {RegExp} instead
- * @param {string} word
- */
-function setWord(instead, word) {
-  go({ tab: tabWith(place.peek().tab, instead, word) }, { replace: true });
 }
 
 function nothingFound() {

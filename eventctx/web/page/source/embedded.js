@@ -6,6 +6,7 @@
  */
 
 import { go, place } from '../core/place.js';
+import { LOG_GROUPS } from '../timeline/groups.js';
 import { Timeline } from '../timeline/timeline.js';
 import { foundIn, wordsOfQuery } from './searching.js';
 
@@ -14,6 +15,7 @@ import { foundIn, wordsOfQuery } from './searching.js';
 /** @typedef {import('./source.js').BodyAddress} BodyAddress */
 /** @typedef {import('./source.js').StoredMessage} StoredMessage */
 /** @typedef {import('./source.js').RenderedTexts} RenderedTexts */
+/** @typedef {import('./source.js').MessageFilter} MessageFilter */
 /** @typedef {{body: StoredMessage, texts: RenderedTexts, demands: string[]}} HeldBody */
 /** @typedef {{version: string, reveal: boolean, structure: boolean}} AboutFile */
 
@@ -70,7 +72,7 @@ export function embeddedSource() {
     answer: async () => {
       throw new Error('A file holds no answer to this: ask the command line of the store.');
     },
-    search: async (query) => searched(query, (await opened).timeline, blocks),
+    search: async (query, _session, only) => searched(query, only, (await opened).timeline, blocks),
     digests: () => unpacked(elementText('digests')),
   };
 }
@@ -197,20 +199,47 @@ function leftOutMessages(whole, timeline) {
 /** @type {Record<string, string>} */
 const ROLES = { system: 'system', assistant: 'assistant', result: 'tool' };
 
+/** The kinds of message by the words of a filter. @type {Record<string, string>} */
+const KINDS = { person: 'human', host: 'user', model: 'assistant' };
+
+/**
+ * The numbers of the messages that a filter lets through, as far as no text is needed for it.
+ * @param {Timeline} timeline
+ * @param {MessageFilter | null} only
+ */
+function filteredNumbers({ messages: { kind, time, count } }, only) {
+  const all = Array.from({ length: count }, (_, number) => number);
+  if (only === null) return all;
+  const { role, since, until } = only;
+  const wanted = role === null ? -1 : LOG_GROUPS.indexOf(KINDS[role] ?? role);
+  return all.reverse().filter((number) => {
+    if (wanted >= 0 && kind[number] !== wanted) return false;
+    if (since === null && until === null) return true;
+    const day = time[number] ? new Date(time[number]).toISOString().slice(0, 10) : '';
+    return day !== '' && day >= (since ?? '') && day <= (until ?? '9');
+  });
+}
+
+/** Whether a message holds a result that its tool marked as an error. @param {StoredMessage} message */
+function holdsError(message) {
+  return Array.isArray(message?.content) && message.content.some((part) => part?.is_error === true);
+}
+
 /**
  * @param {string} query
+ * @param {MessageFilter | null} only
  * @param {Timeline} timeline
  * @param {BlockShelf} blocks
  */
-async function searched(query, timeline, blocks) {
+async function searched(query, only, timeline, blocks) {
   const words = wordsOfQuery(query);
   const found = [];
-  const { position, index, time, count } = timeline.messages;
-  for (let number = 0; words.length > 0 && number < count; number += 1) {
+  const { position, index, time } = timeline.messages;
+  for (const number of words.length === 0 && only === null ? [] : filteredNumbers(timeline, only)) {
     const address = { position: position[number] ?? -1, index: index[number] ?? 0 };
     const message = (await blocks.find(address))?.body;
     const match = message ? foundIn(message, words) : null;
-    if (match === null) continue;
+    if (match === null || (only?.errors && !holdsError(message ?? null))) continue;
     found.push({
       session: timeline.session,
       name: `#${number}`,

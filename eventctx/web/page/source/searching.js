@@ -26,8 +26,8 @@ export function foundIn(message, words) {
   const text = textsIn(message, []).join('\n');
   const inside = folded(text);
   const places = words.map((word) => inside.indexOf(word)).filter((place) => place >= 0);
-  if (places.length === 0) return null;
-  const start = Math.max(0, Math.min(...places) - SNIPPET_BEFORE);
+  if (places.length === 0 && words.length > 0) return null;
+  const start = Math.max(0, Math.min(places[0] ?? 0, ...places) - SNIPPET_BEFORE);
   const piece = text.slice(start, start + SNIPPET_CHARACTERS).replace(/\s+/g, ' ').trim();
   const cut = start + SNIPPET_CHARACTERS < text.length;
   const snippet = `${start > 0 ? '…' : ''}${piece}${cut ? '…' : ''}`;

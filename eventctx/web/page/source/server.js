@@ -35,8 +35,8 @@ export function serverSource() {
     rendered: (name, addresses) => blocksOf(blocks, name, 'rendered').get(addresses),
     answer: (name, question, parameters = {}) =>
       fetchJson(sessionPlace(name, question, parameters)),
-    async search(query, session) {
-      const asked = queryOf({ q: query, session, limit: MOST_HITS });
+    async search(query, session, only) {
+      const asked = queryOf({ q: query, session, limit: MOST_HITS, ...only });
       const found = await fetchJson(`/api/search${asked}`);
       const counted = found.length === MOST_HITS ? await fetchJson(`/api/matches${asked}`) : null;
       return { found, total: counted?.matches ?? found.length };

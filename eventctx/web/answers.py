@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from eventctx.comparison.contenders import policies_alone
 from eventctx.errors import InvalidSetting, StreamNotFound
 from eventctx.hooks.result_redactor import ResultRedactor
 from eventctx.log.naming import RequestName, position_name
@@ -27,10 +28,15 @@ from eventctx.queries.instruction_reading import instructions_of
 from eventctx.queries.key_frames import figures_of
 from eventctx.queries.read_errors import ReadErrors
 from eventctx.queries.records import RecordAnswer, record_rows, transcript_answer, transcript_of
+from eventctx.queries.session_diff import (
+    SessionsDiff,
+    difference_of_sessions,
+    sessions_diff_answer,
+)
 from eventctx.queries.session_list import ListedSession
 from eventctx.queries.stats import Stats, stats_of
 from eventctx.queries.verify import StoreVerification, verification_answers
-from eventctx.queries.view import view_answer, view_of
+from eventctx.queries.view import last_request, view_answer, view_of
 from eventctx.reader import Reader
 from eventctx.search.found import count_messages, find_messages, found_answers
 from eventctx.stores.location import default_store
@@ -44,6 +50,7 @@ from eventctx.web.parameters import (
     filter_of,
     needed,
     number_of,
+    policies_of,
     query_of,
     request_of,
     session_of,
@@ -73,6 +80,7 @@ class PageAnswers:
         self._redactor = redactor
         self._timelines = Timelines(reader.store)
         self._background = BackgroundReader(url)
+        self._player = BackgroundReader(url)
         self._list = SessionList(reader.store, self._background)
         self._rows: tuple[list[ListedSession], bytes] = ([], b"[]")
         self._renderer = Renderer()
@@ -81,6 +89,7 @@ class PageAnswers:
     async def close(self) -> None:
         """End what answers questions."""
         await self._background.close()
+        await self._player.close()
         await self._renderer.close()
 
     def routes(self) -> list[Route]:
@@ -106,6 +115,7 @@ class PageAnswers:
             "why": self._why,
             "lost": self._lost,
             "diff": self._diff,
+            "compare": self._compare,
             "view": self._view,
             "transcript": self._transcript,
             "log": self._log,
@@ -142,6 +152,7 @@ class PageAnswers:
                 # What a command needs besides, so that it works on the store that the page shows.
                 "option": None if self._url == default_store() else self._shown_url,
                 "writable": False,
+                "policies": policies_alone(),
             }
         )
 
@@ -264,11 +275,41 @@ class PageAnswers:
 
     async def _diff(self, request: Request) -> Response:
         name = await self._name(request)
+        other = request.query_params.get("with")
+        if other not in (None, name):
+            return await self._diff_with(request, name, (await self._info(other)).stream)
         pair = needed(request, "before"), needed(request, "after")
         compared = await self._background.ask(
             lambda reader: reader.diff(name, *pair, by="position")
         )
         return await self._shown(diff_answer(compared))
+
+    async def _diff_with(self, request: Request, name: str, other: str) -> Response:
+        """A request of a session and one of another, their last ones where none is named."""
+        asked = ((name, number_of(request, "before")), (other, number_of(request, "after")))
+
+        async def compared(reader: Reader) -> SessionsDiff:
+            one, two = [
+                (
+                    stream,
+                    await last_request(reader.store, stream)
+                    if position is None
+                    else RequestName(position=position),
+                )
+                for stream, position in asked
+            ]
+            return await difference_of_sessions(reader.store, one, two)
+
+        return await self._shown(sessions_diff_answer(await self._background.ask(compared)))
+
+    async def _compare(self, request: Request) -> Response:
+        name, policies = await self._name(request), policies_of(request)
+        budget = needed(request, "budgets")
+        # Playing takes seconds, in which nobody else shall wait.
+        found = await self._player.ask(
+            lambda reader: reader.compare([name], policies=policies, budgets=[budget])
+        )
+        return await self._shown(found)
 
     async def _view(self, request: Request) -> Response:
         name, which = await self._name(request), request_of(request)

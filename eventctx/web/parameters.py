@@ -9,6 +9,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 from starlette.requests import Request
 
+from eventctx.comparison.contenders import policies_alone
 from eventctx.errors import InvalidSetting
 from eventctx.log.ids import check_session_id
 from eventctx.log.naming import RequestName
@@ -114,3 +115,17 @@ def filter_of(request: Request) -> MessageFilter:
         None if since is None else read_moment(since),
         None if until is None else read_moment(until, is_end=True),
     )
+
+
+def policies_of(request: Request) -> list[str]:
+    """The policies to play, by their names alone: a setting could name a function to import.
+
+    Raises InvalidSetting.
+    """
+    known = policies_alone()
+    given = request.query_params.get("policies", "").split(",")
+    if not set(given) <= set(known):
+        raise InvalidSetting(
+            f"policies: expected some of {', '.join(known)}, found {', '.join(given)[:80]!r}"
+        )
+    return given

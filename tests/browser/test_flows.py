@@ -205,6 +205,28 @@ async def test_messages_are_chosen_by_who_spoke_a_tool_and_a_failure(visit: Visi
     await expect(says).to_have_text("Nothing like that holds “xylophone” in this session.")
 
 
+async def test_two_sessions_are_compared_by_their_requests(visit: Visit) -> None:
+    page = await settled(await visit(path_of(DEMO, "compare")))
+    await page.get_by_role("link", name="Two sessions").click()
+    await page.get_by_role("combobox", name="With session").fill(stores.FORK)
+    await page.get_by_role("combobox", name="With session").press("Enter")
+    compared = page.locator("ctx-compare")
+    await expect(compared).to_contain_text("messages alike")
+    await expect(compared).to_contain_text(f"Only in demo, never added to {stores.FORK}")
+    await page.get_by_role("link", name="This as JSON").is_visible()
+    await page.get_by_role("link", name="Session", exact=True).click()
+    await expect(page).to_have_url(re.compile("/s/demo$"))
+
+
+async def test_two_policies_are_played_over_the_session(visit: Visit) -> None:
+    page = await settled(await visit(path_of(DEMO, "compare", tab="policies")))
+    await page.get_by_role("combobox", name="Policy B").select_option("truncate")
+    await page.get_by_role("button", name="Play").click()
+    table = page.get_by_role("region", name="What each policy keeps")
+    for policy in ("whole", "workset", "truncate", "hindsight"):
+        await expect(table.get_by_role("rowheader", name=policy)).to_be_visible()
+
+
 async def test_the_list_of_sessions_is_filtered(visit: Visit) -> None:
     page = await settled(await visit())
     await expect(page.get_by_role("link", name=stores.FORK)).to_be_visible()

@@ -88,9 +88,9 @@ export function placeAfter(from, changes) {
     const screen = next.screen === 'search' ? 'search' : 'sessions';
     return { ...START, screen, tab: next.tab, query: next.query };
   }
-  // The words of a search mean nothing elsewhere.
-  const searches = next.screen === 'search' || from.screen === 'search';
-  if (searches && next.screen !== from.screen && changes.tab === undefined) next.tab = '';
+  // The words of a search or of a comparison mean nothing elsewhere.
+  const isLeft = from.screen === 'search' || from.screen === 'compare' || next.screen === 'search';
+  if (isLeft && next.screen !== from.screen && changes.tab === undefined) next.tab = '';
   return next.screen === 'sessions' ? { ...next, screen: 'session' } : next;
 }
 

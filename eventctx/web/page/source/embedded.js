@@ -50,6 +50,7 @@ export function embeddedSource() {
       store: '',
       option: null,
       writable: false,
+      policies: [],
     }),
     sessions: async () => [(await opened).row],
     listed: async () => ({ read: 1, sessions: 1, older: 0 }),

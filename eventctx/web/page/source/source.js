@@ -32,7 +32,8 @@
  * @typedef {[place: (string | number)[], tree: any[]][] | null} RenderedTexts
  */
 
-/** @typedef {{version: string, reveal: boolean, live: boolean, store: string, option: string | null, writable: boolean}} About */
+/** @typedef {{version: string, reveal: boolean, live: boolean, store: string, option: string | null, writable: boolean,
+ * policies: string[]}} About */
 
 /** How a live session is followed; `outdated`: nothing that the page holds of it may be shown any more.
  * @typedef {'open' | 'lost' | 'ended' | 'outdated'} FollowState

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import csv
+import io
 import json
 import re
 from pathlib import Path
@@ -171,12 +173,12 @@ async def test_the_head_of_an_imported_session_has_room_for_its_words(
     page = await settled(await visit(place, viewport={"width": width, "height": 800}))
     await expect(page.locator(".head-known summary")).to_have_text("reconstructed, consistent")
     where = await page.locator(".head-where").bounding_box()
-    known = await page.locator(".head-known").bounding_box()
+    counts = await page.locator(".head-counts").bounding_box()
     switches = await page.locator(".panel-switches").bounding_box()
-    assert where is not None and known is not None and switches is not None
+    assert where is not None and counts is not None and switches is not None
     assert where["height"] < 60, "the words fall to one in a line"
-    below = switches["y"] >= known["y"] + known["height"]
-    assert below or known["x"] + known["width"] <= switches["x"]
+    below = switches["y"] >= counts["y"] + counts["height"]
+    assert below or counts["x"] + counts["width"] <= switches["x"]
 
 
 async def test_a_fork_is_reached_from_where_it_began(visit: Visit) -> None:
@@ -225,6 +227,39 @@ async def test_two_policies_are_played_over_the_session(visit: Visit) -> None:
     table = page.get_by_role("region", name="What each policy keeps")
     for policy in ("whole", "workset", "truncate", "hindsight"):
         await expect(table.get_by_role("rowheader", name=policy)).to_be_visible()
+
+
+@pytest.mark.skipif(stores.recorded_folder() is None, reason="no recorded sessions here")
+async def test_the_river_shows_what_requests_cost_where_a_price_is_known(visit: Visit) -> None:
+    page = await settled(await visit(path_of(DEMO)))
+    await expect(page.get_by_role("button", name="by time")).to_be_visible()
+    await expect(page.get_by_role("button", name="in money")).to_be_hidden()
+    page = await settled(await visit(path_of("claude-code")))
+    await page.get_by_role("button", name="in money").click()
+    await expect(page.get_by_role("list", name="Cost by price")).to_contain_text("output$0.02")
+    await expect(page.locator("ctx-river .chart-line")).to_contain_text("· $0.18")
+    await page.get_by_role("button", name="in money").click()
+    await expect(page.get_by_role("list", name="Tokens by group")).to_be_visible()
+
+
+async def test_tables_are_saved_as_csv(visit: Visit) -> None:
+    tables = {}
+    for path, name in (
+        ("/", "sessions"),
+        (path_of(DEMO), "requests"),
+        (path_of(DEMO, "lost"), "lost"),
+    ):
+        page = await settled(await visit(path))
+        async with page.expect_download() as saving:
+            await page.get_by_role("button", name=f"Save as CSV: {name}").click()
+        saved = await saving.value
+        assert saved.suggested_filename == f"{name}.csv"
+        text = await asyncio.to_thread(Path(await saved.path()).read_bytes)
+        tables[name] = list(csv.DictReader(io.StringIO(text.decode(), newline=""), strict=True))
+    assert DEMO in {row["session"] for row in tables["sessions"]}
+    assert len(tables["requests"]) == 79
+    assert tables["requests"][0]["request"] == "1.1"
+    assert {row["state"] for row in tables["lost"]} == {"gone", "summary"}
 
 
 async def test_the_list_of_sessions_is_filtered(visit: Visit) -> None:

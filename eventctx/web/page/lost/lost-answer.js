@@ -2,6 +2,7 @@
 
 import { h } from '../core/element.js';
 import { countText, counted } from '../parts/numbers.js';
+import { csvButton } from '../parts/saving.js';
 import { shownText } from '../parts/text.js';
 import { linkTo } from '../core/place.js';
 import { groupItems, ITEM_KINDS } from './lost-groups.js';
@@ -34,7 +35,8 @@ export function lostAnswer(timeline, answer, filter, choice) {
   const groups = h('div');
   const show = () => {
     const found = groupItems(timeline, items, filter);
-    controls.replaceChildren(...filterNodes(items, filter, show), allButton(found.flatMap((group) => group.items), choice));
+    controls.replaceChildren(...filterNodes(items, filter, show), allButton(found.flatMap((group) => group.items), choice),
+      csvButton('lost', () => found.flatMap((group) => group.items)));
     groups.replaceChildren(...found.map((group) => itemSection(timeline, group, counts, choice)));
   };
   show();

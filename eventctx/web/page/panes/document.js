@@ -3,6 +3,7 @@
 
 import { h } from '../core/element.js';
 import { dataText } from '../parts/data-text.js';
+import { saveFile } from '../parts/saving.js';
 import { shownText } from '../parts/text.js';
 import { bytesOf, sizeOfBase64 } from './image.js';
 
@@ -48,16 +49,8 @@ function decodedText(base64) {
   return bytes === null ? null : new TextDecoder().decode(bytes);
 }
 
-/**
- * Hands the bytes to the browser as a download, of no type that it would open.
- * @param {string} name
- * @param {string} base64
- */
+/** @param {string} name @param {string} base64 */
 function saveBytes(name, base64) {
   const bytes = bytesOf(base64);
-  if (bytes === null) return;
-  const address = URL.createObjectURL(new Blob([bytes], { type: 'application/octet-stream' }));
-  const link = h('a', { href: address, download: name.replace(/[^\p{L}\p{N}. _-]/gu, '_') });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(address), 60_000);
+  if (bytes !== null) saveFile(name, bytes);
 }

@@ -149,7 +149,7 @@ function panelButtons(shown) {
  */
 function toggleCharts(shown) {
   const next = new Set(shown.peek());
-  const areOpen = next.has('charts') || next.has('map');
+  const areOpen = next.has('charts');
   for (const name of /** @type {PanelName[]} */ (['charts', 'map'])) {
     if (areOpen) next.delete(name);
     else next.add(name);

@@ -7,6 +7,7 @@ import { define, h } from '../core/element.js';
 import { filterBox, filterDays } from '../parts/filter-fields.js';
 import { icon } from '../parts/icons.js';
 import { agoText, costText, counted, countText, shortTokens, tokensText, utcText } from '../parts/numbers.js';
+import { csvButton } from '../parts/saving.js';
 import { shownText } from '../parts/text.js';
 import {} from '../parts/virtual-list.js';
 import { go, linkTo, place } from '../core/place.js';
@@ -213,6 +214,7 @@ function filterBar(host) {
     filterBox(host, 'compactions', 'Has compactions'),
     filterBox(host, 'lost', 'Has lost words'),
     search,
+    csvButton('sessions', () => listed.peek().filter((one) => one.matches).map((one) => one.row)),
     found,
   );
 }

@@ -40,10 +40,7 @@ function watchThemes() {
   watchDensity(changed);
 }
 
-/**
- * A zoom, or a move to another screen, gives each CSS pixel other device pixels.
- * @param {() => void} changed
- */
+/** A zoom, or a move to another screen, gives each CSS pixel other device pixels. @param {() => void} changed */
 function watchDensity(changed) {
   const density = matchMedia(`(resolution: ${devicePixelRatio}dppx)`);
   density.addEventListener(

@@ -20,10 +20,7 @@ export function hasPrices(timeline) {
 
 /** Rows like those of tokens, which are all there from the beginning. */
 export class CostRows {
-  /**
-   * @param {Timeline} timeline
-   * @param {Map<number, Record<string, number> | null>} costs by position of the request
-   */
+  /** @param {Timeline} timeline @param {Map<number, Record<string, number> | null>} costs by position of the request */
   constructor(timeline, costs) {
     this.timeline = timeline;
     this.bands = Array.from({ length: timeline.requests.count }, (_, request) => {

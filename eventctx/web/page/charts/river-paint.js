@@ -26,10 +26,7 @@ export const LABEL_RISE = 17;
  *   cliffs: readonly Cliff[], hits: readonly number[]}} RiverPicture
  */
 
-/**
- * @param {Context} context
- * @param {RiverPicture} picture
- */
+/** @param {Context} context @param {RiverPicture} picture */
 export function paintRiver(context, picture) {
   paintTokenAxis(context, picture);
   paintStacks(context, picture);
@@ -46,11 +43,7 @@ export function paintRiver(context, picture) {
   paintHits(context, picture);
 }
 
-/**
- * How a band is filled.
- * @param {Palette} colours
- * @param {number} band
- */
+/** How a band is filled. @param {Palette} colours @param {number} band */
 export function bandStyle({ groups, beside, ground, text, forced, ratio }, band) {
   const pattern = band === 0 ? BESIDE_PATTERN : (GROUP_PATTERNS[band - 1] ?? 'solid');
   const colour = band === 0 ? beside : (groups[band - 1] ?? text);
@@ -140,11 +133,7 @@ function paintBudgetAbove(context, shape, budget, colours) {
   return context.measureText(text).width + 20;
 }
 
-/**
- * @param {Context} context
- * @param {RiverPicture} picture
- * @param {number} taken room at the right
- */
+/** @param {Context} context @param {RiverPicture} picture @param {number} taken room at the right */
 function paintCliffs(context, { shape, cliffs, colours }, taken) {
   const { columns, top, base } = shape;
   const shown = cliffs.filter(({ request }) => request >= columns.first && request <= columns.last + 1);
@@ -180,12 +169,7 @@ function paintLosses(context, { shape, timeline, colours }) {
   }
 }
 
-/**
- * @param {Context} context
- * @param {number} x
- * @param {number} foot
- * @param {Palette} colours
- */
+/** @param {Context} context @param {number} x @param {number} foot @param {Palette} colours */
 export function paintLossMark(context, x, foot, colours) {
   context.fillStyle = colours.warn;
   context.textAlign = 'center';

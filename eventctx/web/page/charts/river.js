@@ -186,10 +186,7 @@ function riverLegend(host) {
   return { bands, priced, keys, list };
 }
 
-/**
- * @param {import('./surface.js').Size} size
- * @returns {RiverShape | null}
- */
+/** @param {import('./surface.js').Size} size @returns {RiverShape | null} */
 function shapeNow(size) {
   const now = timeline.value;
   now?.version.value; // a report that came late may have changed the highest request
@@ -252,11 +249,7 @@ function paintLower(surface, rows, shape) {
   paintRiver(surface.chart, { timeline: now, rows, shape, colours: palette.peek(), cliffs, hits: hits.peek() });
 }
 
-/**
- * @param {import('./surface.js').Surface} surface
- * @param {RiverShape | null} shape
- * @param {number} over
- */
+/** @param {import('./surface.js').Surface} surface @param {RiverShape | null} shape @param {number} over */
 function paintUpper(surface, shape, over) {
   freshCanvas(surface.over, surface.size.value);
   if (shape === null) return;
@@ -293,11 +286,7 @@ function describe(box, line, bands, rows, over) {
   box.setAttribute('aria-valuetext', spokenRequest(now, at, rows.of(at)));
 }
 
-/**
- * @param {HTMLElement} line
- * @param {import('./legend.js').LegendItem[]} priced
- * @param {number} over
- */
+/** @param {HTMLElement} line @param {import('./legend.js').LegendItem[]} priced @param {number} over */
 function describeCosts(line, priced, over) {
   const known = costsNow();
   const at = over >= 0 ? over : cursor.value;
@@ -306,10 +295,7 @@ function describeCosts(line, priced, over) {
   writeText(line, `${requestWords(known.timeline, at)} · ${known.sum(at) === 0 ? 'cost not known' : costText(known.sum(at) / MICRO)}`);
 }
 
-/**
- * @param {RiverShape | null} shape
- * @param {number} x
- */
+/** @param {RiverShape | null} shape @param {number} x */
 function moveTo(shape, x) {
   if (shape === null) return;
   const request = columnAt(shape.columns, x);

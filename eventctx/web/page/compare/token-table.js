@@ -30,12 +30,7 @@ function tokensByKind(timeline, request) {
   };
 }
 
-/**
- * @param {Timeline} timeline
- * @param {number} a
- * @param {number} b
- * @returns {HTMLElement}
- */
+/** @param {Timeline} timeline @param {number} a @param {number} b @returns {HTMLElement} */
 export function tokenTable(timeline, a, b) {
   return tokensOfTwo(tokensByKind(timeline, a), tokensByKind(timeline, b), ['A', 'B']);
 }

@@ -137,10 +137,7 @@ export function notify(text, { isError = false } = {}) {
   notice.value = { text, isError };
 }
 
-/**
- * Takes what everything is read from, and keeps sessions and timeline with the place.
- * @param {Source} from
- */
+/** Takes what everything is read from, and keeps sessions and timeline with the place. @param {Source} from */
 export function startState(from) {
   source = from;
   void from.about().then((about) => (named = about.option), () => {});
@@ -260,11 +257,7 @@ function cursorIn(loaded) {
   return at === null ? loaded.requests.count - 1 : loaded.requestAt(at);
 }
 
-/**
- * @param {Timeline} loaded
- * @param {number} request
- * @returns {[number, number]}
- */
+/** @param {Timeline} loaded @param {number} request @returns {[number, number]} */
 function windowAround(loaded, request) {
   const count = loaded.requests.count;
   const width = Math.min(count, WIDEST_WINDOW);

@@ -47,11 +47,7 @@ export function lostAnswer(timeline, answer, filter, choice) {
   );
 }
 
-/**
- * @param {LostItem[]} items
- * @param {LostFilter} filter
- * @param {() => void} show
- */
+/** @param {LostItem[]} items @param {LostFilter} filter @param {() => void} show */
 function filterNodes(items, filter, show) {
   const away = (/** @type {string} */ kind) =>
     items.filter((item) => item.kind === kind && item.state !== 'whole').length;
@@ -99,10 +95,7 @@ function pressedButtons(label, chosen, values, choose) {
     })));
 }
 
-/**
- * @param {LostItem[]} items
- * @param {Choice} choice
- */
+/** @param {LostItem[]} items @param {Choice} choice */
 function allButton(items, choice) {
   return h('button', {
     type: 'button', class: 'quiet', text: `Choose these ${countText(items.length)}`,
@@ -168,11 +161,7 @@ function statesText(count) {
   return words.join(' · ');
 }
 
-/**
- * @param {Timeline} timeline
- * @param {LostItem} item
- * @param {Choice} choice
- */
+/** @param {Timeline} timeline @param {LostItem} item @param {Choice} choice */
 function rowOf(timeline, item, choice) {
   const [word, pattern] = ITEM_STATES[/** @type {keyof typeof ITEM_STATES} */ (item.state)];
   // The record that took it out comes before the first request without it.

@@ -9,10 +9,7 @@ import { bytesOf, sizeOfBase64 } from './image.js';
 
 /** @typedef {{name: string, type: string, text: string|null, base64: string|null}} DocumentContents */
 
-/**
- * @param {any} block a document's block of any dialect
- * @returns {HTMLElement|null} null where it holds no contents
- */
+/** @param {any} block a document's block of any dialect @returns {HTMLElement|null} null where it holds no contents */
 export function documentView(block) {
   const found = documentContents(block);
   if (found === null) return null;
@@ -27,11 +24,7 @@ export function documentView(block) {
     words === null ? null : dataText(words));
 }
 
-/**
- * Name and contents, from wherever the dialect keeps them.
- * @param {any} block
- * @returns {DocumentContents|null}
- */
+/** Name and contents, from wherever the dialect keeps them. @param {any} block @returns {DocumentContents|null} */
 export function documentContents(block) {
   const source = block?.source ?? block?.file ?? block?.input_audio ?? block;
   const name = [block?.title, source?.filename, block?.filename].find((one) => typeof one === 'string') || 'document';

@@ -24,11 +24,7 @@ export function tabWith(tab, instead, word) {
   return [...tab.split(' ').filter((one) => !instead.test(one)), word].filter(Boolean).join(' ');
 }
 
-/**
- * @param {Host} host
- * @param {string} name a word of its own
- * @param {string} label
- */
+/** @param {Host} host @param {string} name a word of its own @param {string} label */
 export function filterBox(host, name, label) {
   const box = h('input', { type: 'checkbox', on: { change: () => setWord(new RegExp(`^${name}$`), box.checked ? name : '') } });
   host.effect(() => {
@@ -61,10 +57,7 @@ export function filterDays(host) {
   ];
 }
 
-/**
- * @param {RegExp} instead
- * @param {string} word
- */
+/** @param {RegExp} instead @param {string} word */
 function setWord(instead, word) {
   go({ tab: tabWith(place.peek().tab, instead, word) }, { replace: true });
 }

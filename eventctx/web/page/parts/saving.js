@@ -5,11 +5,7 @@ import { h } from '../core/element.js';
 /** How a program that opens a table may read a text as a formula. */
 const FORMULA = /^[=+\-@\t\r]/;
 
-/**
- * A download, of no type that a browser would open.
- * @param {string} name
- * @param {BlobPart} contents
- */
+/** A download, of no type that a browser would open. @param {string} name @param {BlobPart} contents */
 export function saveFile(name, contents) {
   const address = URL.createObjectURL(new Blob([contents], { type: 'application/octet-stream' }));
   const link = h('a', { href: address, download: name.replace(/[^\p{L}\p{N}. _-]/gu, '_') });
@@ -36,10 +32,7 @@ function csvCell(value) {
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
-/**
- * @param {string} name of the file, without its ending
- * @param {() => readonly Record<string, unknown>[]} rows
- */
+/** @param {string} name of the file, without its ending @param {() => readonly Record<string, unknown>[]} rows */
 export function csvButton(name, rows) {
   return h('button', {
     type: 'button', class: 'quiet', text: 'CSV', title: `Save this table: ${name}.csv`, 'aria-label': `Save as CSV: ${name}`,

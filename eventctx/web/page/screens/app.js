@@ -77,10 +77,7 @@ function showScreen(main) {
   }
 }
 
-/**
- * @param {string} session
- * @param {string} reason
- */
+/** @param {string} session @param {string} reason */
 function problemBox(session, reason) {
   return h(
     'section',
@@ -126,10 +123,7 @@ function header(host) {
   );
 }
 
-/**
- * @param {readonly [ScreenName, string, string]} screen
- * @param {ScreenName} current
- */
+/** @param {readonly [ScreenName, string, string]} screen @param {ScreenName} current */
 function screenLink([screen, word, key], current) {
   return h(
     'a',

@@ -160,13 +160,7 @@ function showNothing(now, summary, rows) {
   rows.replaceChildren();
 }
 
-/**
- * @param {Timeline} now
- * @param {number} a
- * @param {number} b
- * @param {HTMLElement} summary
- * @param {HTMLElement} rows
- */
+/** @param {Timeline} now @param {number} a @param {number} b @param {HTMLElement} summary @param {HTMLElement} rows */
 function showBoth(now, a, b, summary, rows) {
   const pairs = pairedViews(now, a, b);
   summary.replaceChildren(

@@ -17,7 +17,6 @@ import { cursor, messageOf, sessions, source, timeline } from '../core/state.js'
 import { cursorLine } from '../parts/cursor-line.js';
 import { grouped, labelOf } from './session-rows.js';
 
-/** @typedef {import('../search/hit-row.js').SearchHit} SearchHit */
 /** @typedef {import('../source/source.js').Found & {query: string}} Answer */
 
 const TYPED_AFTER_MS = 250;
@@ -50,10 +49,7 @@ define('ctx-search', (host) => {
   host.effect(() => showHits(answer.value, says, list));
 });
 
-/**
- * @param {import('../core/element.js').Host} host
- * @param {string | null} session
- */
+/** @param {import('../core/element.js').Host} host @param {string | null} session */
 function searchForm(host, session) {
   const field = h('input', {
     type: 'search', class: 'search-field', 'aria-label': 'Search for', value: place.peek().query,
@@ -106,11 +102,7 @@ async function answered(query, session, only, tell) {
   }
 }
 
-/**
- * @param {Answer | null} answer
- * @param {HTMLElement} says
- * @param {HTMLElement} list
- */
+/** @param {Answer | null} answer @param {HTMLElement} says @param {HTMLElement} list */
 function showHits(answer, says, list) {
   const now = timeline.value;
   const found = answer?.found ?? [];
@@ -126,10 +118,7 @@ function showHits(answer, says, list) {
   }
 }
 
-/**
- * @param {string} session
- * @param {number} count
- */
+/** @param {string} session @param {number} count */
 function groupHead(session, count) {
   const label = shownText(labelOf(session, sessions.value));
   return h('h2', { class: 'hit-session' },
@@ -137,11 +126,7 @@ function groupHead(session, count) {
     h('span', { class: 'muted', text: counted(count, 'message') }));
 }
 
-/**
- * @param {Answer} answer
- * @param {boolean} everywhere
- * @param {number} ticks
- */
+/** @param {Answer} answer @param {boolean} everywhere @param {number} ticks */
 function matchesText({ found, total, query }, everywhere, ticks) {
   if (total === 0) return `${query === '' ? 'No message is like that' : `Nothing like that holds “${query}”`}${everywhere ? ' in any session' : ' in this session'}.`;
   const where = everywhere ? `, in ${counted(new Set(found.map(({ session }) => session)).size, 'session')}` : '';

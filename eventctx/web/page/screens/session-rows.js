@@ -81,11 +81,7 @@ function listedAsTree(rows, matches) {
     return origin !== null && known.has(origin) ? origin : '';
   });
   const placed = new Set();
-  /**
-   * @param {SessionRow} row
-   * @param {number} depth
-   * @returns {ListedSession[]}
-   */
+  /** @param {SessionRow} row @param {number} depth @returns {ListedSession[]} */
   function branch(row, depth) {
     if (placed.has(row.session)) return []; // two that name each other as origin
     placed.add(row.session);
@@ -149,10 +145,7 @@ function matcher({ text, compactions, lost: onlyLost, from, to }, lost) {
   };
 }
 
-/**
- * The session that this one began in, as a fork or as a subagent.
- * @param {SessionRow} row
- */
+/** The session that this one began in, as a fork or as a subagent. @param {SessionRow} row */
 export function originOf(row) {
   return row.parent ?? row.belongs_to;
 }

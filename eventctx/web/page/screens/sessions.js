@@ -5,7 +5,6 @@
 
 import { define, h } from '../core/element.js';
 import { filterBox, filterDays } from '../parts/filter-fields.js';
-import { icon } from '../parts/icons.js';
 import { agoText, costText, counted, countText, shortTokens, tokensText, utcText } from '../parts/numbers.js';
 import { csvButton } from '../parts/saving.js';
 import { shownText } from '../parts/text.js';
@@ -91,11 +90,7 @@ function showRows(list) {
   };
 }
 
-/**
- * @param {ListedSession} listedRow
- * @param {Record<string, number>} known
- * @param {number} now
- */
+/** @param {ListedSession} listedRow @param {Record<string, number>} known @param {number} now */
 function sessionRow({ row, depth, matches }, known, now) {
   const { project, model, tokens, tokens_estimated: estimated } = row;
   return h(
@@ -114,11 +109,7 @@ function sessionRow({ row, depth, matches }, known, now) {
   );
 }
 
-/**
- * @param {SessionColumn} column
- * @param {string} text
- * @param {string | null} title
- */
+/** @param {SessionColumn} column @param {string} text @param {string | null} title */
 function cell(column, text, title) {
   return h('span', { class: `listed-${column}`, role: 'cell', title: title === null ? null : shownText(title), text: shownText(text) });
 }
@@ -134,10 +125,7 @@ function costCell({ cost, unpriced }) {
   return cell('cost', cost === null ? '' : `${unpriced === 0 ? '' : '≥ '}${costText(cost)}`, cost === null ? null : `At list prices${lacks}`);
 }
 
-/**
- * @param {SessionRow} row
- * @param {number} out messages of a person that are out of view
- */
+/** @param {SessionRow} row @param {number} out messages of a person that are out of view */
 function titleCell(row, out) {
   return h(
     'span',
@@ -149,11 +137,11 @@ function titleCell(row, out) {
       ' ',
       h('span', { class: 'listed-facts', text: shownText(factsOfSession(row)) }),
     ),
-    row.live ? h('span', { class: 'badge good' }, icon('live'), ' live') : null,
+    row.live ? h('span', { class: 'badge good' }, h('span', { 'aria-hidden': 'true', text: '●' }), ' live') : null,
     out === 0 ? null : h(
       'span',
       { class: 'badge warn', title: `${counted(out, 'message')} of a person not in view at the end` },
-      icon('warning'),
+      h('span', { 'aria-hidden': 'true', text: '⚠' }),
       ` ${countText(out)} lost`,
     ),
   );

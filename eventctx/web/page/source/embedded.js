@@ -101,10 +101,7 @@ class BlockShelf {
     this.decoded = new Map();
   }
 
-  /**
-   * @param {BodyAddress} address
-   * @returns {Promise<HeldBody | undefined>} undefined: the file does not hold it
-   */
+  /** @param {BodyAddress} address @returns {Promise<HeldBody | undefined>} undefined: the file does not hold it */
   async find(address) {
     let low = 0;
     let high = this.firsts.length;
@@ -136,19 +133,13 @@ function addressOf(text) {
   return { position, index };
 }
 
-/**
- * @param {BodyAddress | undefined} one
- * @param {BodyAddress} other
- */
+/** @param {BodyAddress | undefined} one @param {BodyAddress} other */
 function isBehind(one, other) {
   if (one === undefined) return true;
   return one.position > other.position || (one.position === other.position && one.index > other.index);
 }
 
-/**
- * @param {Element | undefined} element
- * @returns {Promise<Map<string, HeldBody>>}
- */
+/** @param {Element | undefined} element @returns {Promise<Map<string, HeldBody>>} */
 async function decodedBlock(element) {
   /** @type {[number, number, StoredMessage, {texts?: RenderedTexts, demands?: string[]} | undefined][]} */
   const rows = await unpacked(element?.textContent ?? '');
@@ -226,12 +217,7 @@ function holdsError(message) {
   return Array.isArray(message?.content) && message.content.some((part) => part?.is_error === true);
 }
 
-/**
- * @param {string} query
- * @param {MessageFilter | null} only
- * @param {Timeline} timeline
- * @param {BlockShelf} blocks
- */
+/** @param {string} query @param {MessageFilter | null} only @param {Timeline} timeline @param {BlockShelf} blocks */
 async function searched(query, only, timeline, blocks) {
   const words = wordsOfQuery(query);
   const found = [];
@@ -260,11 +246,7 @@ async function searched(query, only, timeline, blocks) {
   return { found: all.slice(0, MOST_FOUND), total: all.length };
 }
 
-/**
- * The session's row in a list of one, which leads back to it.
- * @param {any} whole
- * @returns {SessionRow}
- */
+/** The session's row in a list of one, which leads back to it. @param {any} whole @returns {SessionRow} */
 function sessionRowOf({ session, records, parent, source_format: format, compactions }) {
   const unknown = { title: null, project: null, model: null, tokens: null, cost: null, started: null, last: null };
   return {

@@ -63,7 +63,7 @@ function differenceNodes(found) {
   }
   return [
     h('p', { class: 'lead', text: `${sides.join(' and ')}: ${counted(found.both, 'message')} alike.` }),
-    tokensOfTwo(tokensOfSide(found.first), tokensOfSide(found.second), sides),
+    tokensOfTwo(tokensOfSide(found.first), tokensOfSide(found.second), names.map((name) => firstLine(name, 24))),
     ...[...sections].map(([title, items]) => h('details', { class: 'segment', open: items.length <= 30 },
       h('summary', null, h('span', { text: shownText(title) }), h('span', { class: 'muted', text: ` ${countText(items.length)}` })),
       h('ul', { class: 'pair-rows' }, items.map(differenceRow)))),

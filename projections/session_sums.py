@@ -17,7 +17,7 @@ from eventctx.log.store import Address
 from eventctx.messages.facts import decode_facts
 from eventctx.projections.figures import of_request
 
-VERSION: Final = 3
+VERSION: Final = 4
 """Of this fold: sums of another version are made again."""
 
 TITLES: Final = ("custom-title", "event_msg/thread_name_updated", "session_info")
@@ -39,7 +39,7 @@ class SessionSums(msgspec.Struct, frozen=True):
     US dollars, None without any; ``unpriced`` counts the others. ``spoken`` is the place of the
     first message with words of a person, ``raw`` the position of the first parts of an imported
     file, ``titled`` of the last ones with a title: a person's if there is one (``named``), else a
-    generated one.
+    generated one. The session is ``ended`` if its last own record says so.
     """
 
     position: int = -1
@@ -52,6 +52,7 @@ class SessionSums(msgspec.Struct, frozen=True):
     compactions: int = 0
     first: int = 0
     last: int = 0
+    ended: bool = False
     imported_at: int | None = None
     format: str | None = None
     belongs_to: str | None = None
@@ -80,6 +81,7 @@ def count_record(sums: SessionSums, record: Record) -> SessionSums:
     if kind not in ABOUT_A_SESSION and time != sums.imported_at:
         changes["first"] = min(sums.first or time, time)
         changes["last"] = max(sums.last, time)
+        changes["ended"] = kind == "session:end"
     match kind:
         case "context:message_added":
             changes["messages"] = sums.messages + 1

@@ -216,8 +216,7 @@ def contenders(
     and for one that needs a function which is not given.
     """
     if policies is None:
-        others = [name for name in POLICIES if name != DEFAULT]
-        policies = [DEFAULT, *[name for name in others if _runs_alone(name)]]
+        policies = policies_alone()
     if isinstance(policies, str):
         raise InvalidSetting(f"policies: expected a list of policies, found {shown(policies)}")
     if not policies:
@@ -268,6 +267,12 @@ def name_and_settings(label: str) -> tuple[str, list[str]]:
     """A policy's name and its settings (``KEY=VALUE``), read from a text."""
     name, *settings = _SETTING.split(label.strip())
     return name, settings
+
+
+def policies_alone() -> list[str]:
+    """The names of the policies that need no function of the user's, the default first."""
+    others = [name for name in POLICIES if name != DEFAULT]
+    return [DEFAULT, *[name for name in others if _runs_alone(name)]]
 
 
 def _runs_alone(name: str) -> bool:

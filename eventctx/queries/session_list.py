@@ -91,7 +91,7 @@ class ListedSession(msgspec.Struct, frozen=True):
     ``cost`` is that of its own calls, in US dollars at list prices; ``unpriced`` counts the calls
     that it lacks. ``title`` is the imported file's own, else the first words of a person;
     ``project`` the folder that the file names. A session is ``live`` for five minutes after its
-    last record.
+    last record, unless that record ends it.
     """
 
     session: str
@@ -173,7 +173,7 @@ async def list_row(
 
 def is_live(sums: SessionSums, now: int) -> bool:
     """Whether a session counts as live at the time ``now`` (UTC nanoseconds)."""
-    return 0 <= now - sums.last < LIVE
+    return not sums.ended and 0 <= now - sums.last < LIVE
 
 
 Order = Literal["last", "made", "messages", "requests", "compactions", "tokens"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from importlib import import_module
 from typing import Any, Final, NamedTuple, TypeVar, cast
@@ -53,6 +53,8 @@ T = TypeVar("T")
 MAX_LIMIT: Final = 1_000
 BATCH_RECORDS: Final = 2_000
 BATCH_BYTES: Final = 4 * 2**20
+_EVERY_HIT: Final = 2**31 - 1
+_READ_AT_ONCE: Final = 64
 _ATTEMPTS: Final = 12
 _PAUSE: Final = 0.01
 """Seconds to wait after a loss, more after each: several processes may be at it at once."""
@@ -147,6 +149,48 @@ class Recall:
             return []
         request = _SearchRequest(terms, session, lineage, limit, every, besides)
         return await self._ask(lambda: self._find(request))
+
+    async def matches(
+        self, query: str, session: str | None, keeps: Callable[[Place], bool]
+    ) -> AsyncIterator[Recalled]:
+        """What ``search`` finds without a limit; without words all messages, the latest first.
+
+        Messages whose place ``keeps`` refuses are left out unread. Raises as ``search``.
+        """
+        lineage = None if session is None else await self._lineage_now(session)
+        terms = parse(query)
+        request = _SearchRequest(terms, session, lineage, _EVERY_HIT, True, frozenset())
+        hits = await self._ask(
+            lambda: asyncio.to_thread(self._hits, request) if terms else self._latest(session)
+        )
+        kept = [hit for hit in hits if keeps(hit.place)]
+        for start in range(0, len(kept), _READ_AT_ONCE):
+            found, _ = await self._fetch(kept[start : start + _READ_AT_ONCE], terms, session)
+            for one in found:
+                yield one
+
+    async def _latest(self, session: str | None) -> list[Hit]:
+        """The places of all messages of a session, or of all: of each its own, latest first."""
+        if session is not None:
+            streams = [session]
+        else:
+            streams = [info.stream async for info in self._store.streams() if not info.deleted]
+        lineages = {stream: await self._lineage(stream) for stream in streams}
+
+        def look() -> list[Hit]:
+            found: list[Place] = []
+            for stream, lineage in lineages.items():
+                numbers = range(self._index.following(lineage))
+                places = [self._index.find(lineage, number) for number in numbers]
+                found += [
+                    place
+                    for place in places
+                    if place is not None and (session is not None or place.stream == stream)
+                ]
+            found.sort(key=lambda place: (place.time, place.number), reverse=True)
+            return [Hit(place, 0.0) for place in found]
+
+        return await asyncio.to_thread(look)
 
     async def count(self, query: str, session: str | None = None) -> int:
         """How many messages ``search`` finds without a limit. Raises as ``search``."""

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from eventctx.comparison.contenders import policies_alone
 from eventctx.errors import InvalidSetting, StreamNotFound
 from eventctx.hooks.result_redactor import ResultRedactor
 from eventctx.log.naming import RequestName, position_name
@@ -27,12 +28,17 @@ from eventctx.queries.instruction_reading import instructions_of
 from eventctx.queries.key_frames import figures_of
 from eventctx.queries.read_errors import ReadErrors
 from eventctx.queries.records import RecordAnswer, record_rows, transcript_answer, transcript_of
+from eventctx.queries.session_diff import (
+    SessionsDiff,
+    difference_of_sessions,
+    sessions_diff_answer,
+)
 from eventctx.queries.session_list import ListedSession
 from eventctx.queries.stats import Stats, stats_of
 from eventctx.queries.verify import StoreVerification, verification_answers
-from eventctx.queries.view import view_answer, view_of
+from eventctx.queries.view import last_request, view_answer, view_of
 from eventctx.reader import Reader
-from eventctx.search.found import find_messages, found_answers
+from eventctx.search.found import count_messages, find_messages, found_answers
 from eventctx.stores.location import default_store
 from eventctx.text import without_password
 from eventctx.version import __version__
@@ -41,8 +47,10 @@ from eventctx.web.follow import SessionStream, Streams
 from eventctx.web.parameters import (
     addresses_of,
     after_of,
+    filter_of,
     needed,
     number_of,
+    policies_of,
     query_of,
     request_of,
     session_of,
@@ -72,6 +80,7 @@ class PageAnswers:
         self._redactor = redactor
         self._timelines = Timelines(reader.store)
         self._background = BackgroundReader(url)
+        self._player = BackgroundReader(url)
         self._list = SessionList(reader.store, self._background)
         self._rows: tuple[list[ListedSession], bytes] = ([], b"[]")
         self._renderer = Renderer()
@@ -80,6 +89,7 @@ class PageAnswers:
     async def close(self) -> None:
         """End what answers questions."""
         await self._background.close()
+        await self._player.close()
         await self._renderer.close()
 
     def routes(self) -> list[Route]:
@@ -105,6 +115,7 @@ class PageAnswers:
             "why": self._why,
             "lost": self._lost,
             "diff": self._diff,
+            "compare": self._compare,
             "view": self._view,
             "transcript": self._transcript,
             "log": self._log,
@@ -141,6 +152,7 @@ class PageAnswers:
                 # What a command needs besides, so that it works on the store that the page shows.
                 "option": None if self._url == default_store() else self._shown_url,
                 "writable": False,
+                "policies": policies_alone(),
             }
         )
 
@@ -163,9 +175,11 @@ class PageAnswers:
         if session is not None:
             await self._info(session)
         limit = min(number_of(request, "limit") or _HITS, 1_000)
-        query = query_of(request)
+        query, only = query_of(request), filter_of(request)
         found = await self._background.ask(
-            lambda reader: find_messages(reader.store, reader.recaller(), query, session, limit)
+            lambda reader: find_messages(
+                reader.store, reader.recaller(), query, session, limit, only
+            )
         )
         keep = await self._names_in(found_answers(found))
         return await _sent(lambda: self._redactor.found(found_answers(found), query, keep))
@@ -174,8 +188,10 @@ class PageAnswers:
         session = request.query_params.get("session")
         if session is not None:
             await self._info(session)
-        query = query_of(request)
-        found = await self._background.ask(lambda reader: reader.recaller().count(query, session))
+        query, only = query_of(request), filter_of(request)
+        found = await self._background.ask(
+            lambda reader: count_messages(reader.store, reader.recaller(), query, session, only)
+        )
         return _json({"matches": found})
 
     async def _stats(self, request: Request) -> Response:
@@ -259,11 +275,41 @@ class PageAnswers:
 
     async def _diff(self, request: Request) -> Response:
         name = await self._name(request)
+        other = request.query_params.get("with")
+        if other not in (None, name):
+            return await self._diff_with(request, name, (await self._info(other)).stream)
         pair = needed(request, "before"), needed(request, "after")
         compared = await self._background.ask(
             lambda reader: reader.diff(name, *pair, by="position")
         )
         return await self._shown(diff_answer(compared))
+
+    async def _diff_with(self, request: Request, name: str, other: str) -> Response:
+        """A request of a session and one of another, their last ones where none is named."""
+        asked = ((name, number_of(request, "before")), (other, number_of(request, "after")))
+
+        async def compared(reader: Reader) -> SessionsDiff:
+            one, two = [
+                (
+                    stream,
+                    await last_request(reader.store, stream)
+                    if position is None
+                    else RequestName(position=position),
+                )
+                for stream, position in asked
+            ]
+            return await difference_of_sessions(reader.store, one, two)
+
+        return await self._shown(sessions_diff_answer(await self._background.ask(compared)))
+
+    async def _compare(self, request: Request) -> Response:
+        name, policies = await self._name(request), policies_of(request)
+        budget = needed(request, "budgets")
+        # Playing takes seconds, in which nobody else shall wait.
+        found = await self._player.ask(
+            lambda reader: reader.compare([name], policies=policies, budgets=[budget])
+        )
+        return await self._shown(found)
 
     async def _view(self, request: Request) -> Response:
         name, which = await self._name(request), request_of(request)

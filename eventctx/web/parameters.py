@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, get_args
 from urllib.parse import unquote_to_bytes
 
+import msgspec
 from starlette.requests import Request
 
+from eventctx.comparison.contenders import policies_alone
 from eventctx.errors import InvalidSetting
 from eventctx.log.ids import check_session_id
 from eventctx.log.naming import RequestName
 from eventctx.log.store import Address
+from eventctx.search.found import MessageFilter, Role, read_moment
 
 MOST_BODIES: Final = 64
 MOST_QUERY: Final = 1_000
@@ -87,8 +90,42 @@ def addresses_of(request: Request) -> list[Address]:
 
 
 def query_of(request: Request) -> str:
-    """The text to search for. Raises InvalidSetting."""
+    """The text to search for; empty where a filter alone chooses. Raises InvalidSetting."""
     given = request.query_params.get("q", "")
-    if not given.strip() or len(given) > MOST_QUERY:
+    is_needed = not filter_of(request).asks
+    if (is_needed and not given.strip()) or len(given) > MOST_QUERY:
         raise InvalidSetting(f"q: expected 1 to {MOST_QUERY:,} characters, found {len(given):,}")
+    return given
+
+
+def filter_of(request: Request) -> MessageFilter:
+    """What messages must be, besides their words. Raises InvalidSetting."""
+    given = request.query_params
+    since, until = given.get("since"), given.get("until")
+    try:
+        role = None if "role" not in given else msgspec.convert(given["role"], Role)
+    except msgspec.ValidationError as error:
+        raise InvalidSetting(
+            f"role: expected one of {', '.join(get_args(Role))}, found {given['role'][:40]!r}"
+        ) from error
+    return MessageFilter(
+        role,
+        given.get("tool"),
+        given.get("errors") == "1",
+        None if since is None else read_moment(since),
+        None if until is None else read_moment(until, is_end=True),
+    )
+
+
+def policies_of(request: Request) -> list[str]:
+    """The policies to play, by their names alone: a setting could name a function to import.
+
+    Raises InvalidSetting.
+    """
+    known = policies_alone()
+    given = request.query_params.get("policies", "").split(",")
+    if not set(given) <= set(known):
+        raise InvalidSetting(
+            f"policies: expected some of {', '.join(known)}, found {', '.join(given)[:80]!r}"
+        )
     return given

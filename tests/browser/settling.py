@@ -33,6 +33,18 @@ _FIND_UNSAFE: Final = f"""() => {{
   return found;
 }}"""
 
+NOTE_FIRST_THEME: Final = """document.addEventListener('readystatechange', () => {
+  window.firstTheme ??= getComputedStyle(document.documentElement).colorScheme;
+});"""
+"""A script for a page: it notes its theme after the HTML was read, before a module runs."""
+
+
+async def choose_dark(page: Page) -> None:
+    """Choose the dark theme in a page with that of the system."""
+    await page.get_by_role("button", name="Theme: system").click()
+    await page.get_by_role("button", name="Theme: light").click()
+    await expect(page.get_by_role("button", name="Theme: dark")).to_be_visible()
+
 
 async def settled(page: Page) -> Page:
     """Wait until the page has a heading and none of its parts is still busy."""

@@ -31,6 +31,9 @@ PLACES: Final = {
     "lost": path_of(DEMO, "lost"),
     "compare": path_of(DEMO, "compare", at=340, cmp=300),
     "search": path_of(DEMO, "search", q="record digest"),
+    "filtered messages": path_of(DEMO, "search", tab="errors"),
+    "compare sessions": path_of(DEMO, "compare", tab="sessions", q=stores.FORK),
+    "compare policies": path_of(DEMO, "compare", tab="policies"),
     "integrity": path_of(DEMO, "integrity"),
 }
 

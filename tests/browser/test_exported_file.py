@@ -14,7 +14,7 @@ from playwright.async_api import Browser, BrowserContext, Page, expect
 from tests.browser import hostile, stores
 from tests.browser.chromium import in_the_browser
 from tests.browser.inspecting import answer_of
-from tests.browser.settling import settled, unsafe_characters
+from tests.browser.settling import NOTE_FIRST_THEME, choose_dark, settled, unsafe_characters
 from tests.browser.stores import DEMO
 from tests.browser.test_accessibility import broken_rules
 from tests.browser.watching import Watch
@@ -65,6 +65,30 @@ async def exported(browser: Browser, written: Written) -> AsyncIterator[Exported
     finally:
         for context in contexts:
             await context.close()
+
+
+async def test_messages_of_a_file_are_chosen_by_who_spoke_and_a_failure(exported: Exported) -> None:
+    page = await exported(DEMO)
+    await page.keyboard.press("/")
+    says = page.locator("ctx-search .lead")
+    await page.get_by_label("Failed results").check()
+    await expect(says).to_have_text(re.compile("^5 messages; marked on the river"))
+    await page.get_by_role("combobox", name="Said by").select_option("person")
+    await expect(says).to_have_text("No message is like that in this session.")
+    await page.get_by_label("Failed results").uncheck()
+    await expect(says).to_have_text(re.compile("^13 messages"))
+    await page.get_by_label("to", exact=True).fill("2020-01-01")
+    await expect(says).to_have_text("No message is like that in this session.")
+
+
+async def test_a_file_keeps_the_theme_that_was_chosen(exported: Exported) -> None:
+    page = await exported(stores.CHAT)
+    await choose_dark(page)
+    await page.add_init_script(NOTE_FIRST_THEME)
+    await page.reload()
+    await settled(page)
+    assert await page.evaluate("firstTheme") == "dark"
+    await expect(page.get_by_role("button", name="Theme: dark")).to_be_visible()
 
 
 async def test_a_file_answers_what_was_forgotten_and_why(exported: Exported) -> None:

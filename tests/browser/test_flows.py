@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import csv
+import io
 import json
 import re
 from pathlib import Path
@@ -171,12 +173,18 @@ async def test_the_head_of_an_imported_session_has_room_for_its_words(
     page = await settled(await visit(place, viewport={"width": width, "height": 800}))
     await expect(page.locator(".head-known summary")).to_have_text("reconstructed, consistent")
     where = await page.locator(".head-where").bounding_box()
-    live = await page.locator(".head-live").bounding_box()
     switches = await page.locator(".panel-switches").bounding_box()
-    assert where is not None and live is not None and switches is not None
+    right, low = await page.locator(".head-line").first.evaluate(_ENDS)
+    assert where is not None and switches is not None
     assert where["height"] < 60, "the words fall to one in a line"
-    below = switches["y"] >= live["y"] + live["height"]
-    assert below or live["x"] + live["width"] <= switches["x"]
+    assert switches["y"] >= low or right <= switches["x"]
+
+
+_ENDS: Final = """line => {
+  const boxes = [...line.children].map((one) => one.getBoundingClientRect());
+  return [Math.max(...boxes.map((one) => one.right)), Math.max(...boxes.map((one) => one.bottom))];
+}"""
+"""How far to the right and down the words of a line reach."""
 
 
 async def test_a_fork_is_reached_from_where_it_began(visit: Visit) -> None:
@@ -184,6 +192,80 @@ async def test_a_fork_is_reached_from_where_it_began(visit: Visit) -> None:
     await page.get_by_role("link", name="demo at @300").click()
     await expect(page).to_have_url(re.compile(r"/s/demo\?at=300"))
     await expect(page.get_by_role("heading", name="demo", exact=True)).to_be_visible()
+
+
+async def test_messages_are_chosen_by_who_spoke_a_tool_and_a_failure(visit: Visit) -> None:
+    page = await settled(await visit(path_of(DEMO, "search")))
+    says = page.locator("ctx-search .lead")
+    await page.get_by_label("Failed results").check()
+    await expect(says).to_have_text(re.compile(r"^5 messages; marked on the river"))
+    await page.get_by_role("textbox", name="Tool").fill("grep")
+    await page.get_by_role("textbox", name="Tool").press("Tab")
+    await expect(page).to_have_url(re.compile(r"tab=errors\+tool-grep"))
+    await expect(says).to_have_text(re.compile("^1 message; marked on the river"))
+    await page.get_by_role("combobox", name="Said by").select_option("person")
+    await expect(says).to_have_text("No message is like that in this session.")
+    await page.get_by_label("Failed results").uncheck()
+    await page.get_by_role("combobox", name="Said by").select_option("model")
+    await expect(says).to_have_text(re.compile(r"^\d+ messages"))
+    await expect(page.locator(".hit").first).to_contain_text("grep")
+    await page.get_by_role("searchbox").fill("xylophone")
+    await expect(says).to_have_text("Nothing like that holds “xylophone” in this session.")
+
+
+async def test_two_sessions_are_compared_by_their_requests(visit: Visit) -> None:
+    page = await settled(await visit(path_of(DEMO, "compare")))
+    await page.get_by_role("link", name="Two sessions").click()
+    await page.get_by_role("combobox", name="With session").fill(stores.FORK)
+    await page.get_by_role("combobox", name="With session").press("Enter")
+    compared = page.locator("ctx-compare")
+    await expect(compared).to_contain_text("messages alike")
+    await expect(compared).to_contain_text(f"Only in demo, never added to {stores.FORK}")
+    await page.get_by_role("link", name="This as JSON").is_visible()
+    await page.get_by_role("link", name="Session", exact=True).click()
+    await expect(page).to_have_url(re.compile("/s/demo$"))
+
+
+async def test_two_policies_are_played_over_the_session(visit: Visit) -> None:
+    page = await settled(await visit(path_of(DEMO, "compare", tab="policies")))
+    await page.get_by_role("combobox", name="Policy B").select_option("truncate")
+    await page.get_by_role("button", name="Play").click()
+    table = page.get_by_role("region", name="What each policy keeps")
+    for policy in ("whole", "workset", "truncate", "hindsight"):
+        await expect(table.get_by_role("rowheader", name=policy)).to_be_visible()
+
+
+@pytest.mark.skipif(stores.recorded_folder() is None, reason="no recorded sessions here")
+async def test_the_river_shows_what_requests_cost_where_a_price_is_known(visit: Visit) -> None:
+    page = await settled(await visit(path_of(DEMO)))
+    await expect(page.get_by_role("button", name="by time")).to_be_visible()
+    await expect(page.get_by_role("button", name="in money")).to_be_hidden()
+    page = await settled(await visit(path_of("claude-code")))
+    await page.get_by_role("button", name="in money").click()
+    await expect(page.get_by_role("list", name="Cost by price")).to_contain_text("output$0.02")
+    await expect(page.locator("ctx-river .chart-line")).to_contain_text("· $0.18")
+    await page.get_by_role("button", name="in money").click()
+    await expect(page.get_by_role("list", name="Tokens by group")).to_be_visible()
+
+
+async def test_tables_are_saved_as_csv(visit: Visit) -> None:
+    tables = {}
+    for path, name in (
+        ("/", "sessions"),
+        (path_of(DEMO), "requests"),
+        (path_of(DEMO, "lost"), "lost"),
+    ):
+        page = await settled(await visit(path))
+        async with page.expect_download() as saving:
+            await page.get_by_role("button", name=f"Save as CSV: {name}").click()
+        saved = await saving.value
+        assert saved.suggested_filename == f"{name}.csv"
+        text = await asyncio.to_thread(Path(await saved.path()).read_bytes)
+        tables[name] = list(csv.DictReader(io.StringIO(text.decode(), newline=""), strict=True))
+    assert DEMO in {row["session"] for row in tables["sessions"]}
+    assert len(tables["requests"]) == 79
+    assert tables["requests"][0]["request"] == "1.1"
+    assert {row["state"] for row in tables["lost"]} == {"gone", "summary"}
 
 
 async def test_the_list_of_sessions_is_filtered(visit: Visit) -> None:

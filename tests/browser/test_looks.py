@@ -12,7 +12,7 @@ from playwright.async_api import Page, ViewportSize, expect
 from tests.browser.chromium import in_the_browser
 from tests.browser.conftest import Visit
 from tests.browser.inspecting import path_of
-from tests.browser.settling import settled, width_of_page
+from tests.browser.settling import NOTE_FIRST_THEME, choose_dark, settled, width_of_page
 from tests.browser.stores import DEMO
 from tests.browser.test_accessibility import PLACES
 
@@ -61,6 +61,25 @@ async def test_dark_is_dark_and_light_is_light(visit: Visit) -> None:
     assert await _brightness(page) < 80
     await page.emulate_media(color_scheme="light")
     assert await _brightness(page) > 175
+
+
+async def test_a_theme_that_was_chosen_is_there_before_anything_is_painted(load: Visit) -> None:
+    page = await settled(await load(path_of(DEMO)))
+    await choose_dark(page)
+    await page.add_init_script(NOTE_FIRST_THEME)
+    await settled(await _reloaded(page))
+    assert await page.evaluate("firstTheme") == "dark"
+    assert await _brightness(page) < 80
+    await page.get_by_role("button", name="Theme: dark").click()
+    await page.emulate_media(color_scheme="light")
+    assert await _brightness(page) > 175
+    await settled(await _reloaded(page))
+    await expect(page.get_by_role("button", name="Theme: system")).to_be_visible()
+
+
+async def _reloaded(page: Page) -> Page:
+    await page.reload()
+    return page
 
 
 async def _brightness(page: Page) -> float:

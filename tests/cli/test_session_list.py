@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 import eventctx
 from eventctx.cli.main import cli
+from eventctx.log.events import SessionEnd
 from eventctx.queries.session_names import fits, short_names
 from tests.importers.given import SESSION, ClaudeCode, jsonl, text
 
@@ -119,6 +120,25 @@ def test_a_row_is_a_line_whatever_its_title_holds(
     from rich.cells import cell_len
 
     assert max(map(cell_len, shown)) <= width
+
+
+def test_a_session_that_was_ended_is_live_again_when_it_goes_on(run: Any, tmp_path: Path) -> None:
+    store = tmp_path / "s.db"
+
+    async def end() -> None:
+        async with eventctx.open(store) as engine:
+            await (await engine.session("a")).emit(SessionEnd())
+
+    def is_live() -> bool:
+        (row,) = run("sessions", "--json", "--store", store).document
+        return bool(row["live"])
+
+    said(store, "a", "Mend the roof")
+    assert is_live()
+    asyncio.run(end())
+    assert not is_live()
+    said(store, "a", "One more thing")
+    assert is_live()
 
 
 def test_a_title_of_a_megabyte_is_cut_in_a_pipe_too(run: Any, tmp_path: Path) -> None:

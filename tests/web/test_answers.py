@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 import eventctx
+from eventctx.comparison.contenders import policies_alone
 
 WORK = "/api/s/work"
 
@@ -44,6 +45,8 @@ TWINS = [
     (f"{WORK}/lost", ("lost", "work")),
     (f"{WORK}/lost?turn=2", ("lost", "work", "--turn", 2)),
     (f"{WORK}/lost?compaction=1", ("lost", "work", "--compaction", 1)),
+    (f"{WORK}/compare?policies=ladder,truncate&budgets=2000",
+     ("compare", "work", "--policies", "ladder,truncate", "--budgets", "2000")),
     (f"{WORK}/view?turn=2", ("view", "work", "--turn", 2)),
     (f"{WORK}/view?turn=2&iteration=3", ("view", "work", "--turn", "2.3")),
     (f"{WORK}/transcript", ("transcript", "work")),
@@ -53,6 +56,10 @@ TWINS = [
     ("/api/search?q=contents&limit=10", ("search", "contents")),
     ("/api/search?q=look+around&session=work&limit=3",
      ("search", "look", "around", "--session", "work", "--limit", 3)),
+    ("/api/search?session=work&role=model&limit=4",
+     ("search", "--session", "work", "--role", "model", "--limit", 4)),
+    ("/api/search?errors=1&since=2026-01-01&until=2099-01-01T10:00&limit=10",
+     ("search", "--errors", "--since", "2026-01-01", "--until", "2099-01-01T10:00")),
 ]  # fmt: skip
 
 
@@ -104,6 +111,27 @@ def test_rows_of_forks_subagents_and_imports_are_those_that_sessions_prints_byte
     imported = rows["s"]
     assert (imported["title"], imported["project"]) == ("The table", "/home/me/table")
     assert (imported["cost"], imported["unpriced"]) == (pytest.approx(0.003), 0)
+
+
+def test_two_sessions_are_compared_as_diff_does(serving, run, tmp_path, store) -> None:
+    path = store
+    assert run("fork", "work", "other", "--at", 40, "--store", path).code == 0
+    asked = serving(path, reveal=True)
+    position = requests_of(run, path)[1]["position"]
+    for query, names in (
+        ("with=other", ("work", "other")),
+        (f"with=other&before={position}", (f"work:@{position}", "other")),
+    ):
+        printed = run("diff", *names, "--json", "--store", path)
+        assert asked.get(f"{WORK}/diff?{query}").document == printed.document
+    assert asked.get(f"{WORK}/diff?with=none").status == 404
+
+
+@pytest.mark.parametrize("policies", ["os:system", "ladder:target_usage=0.3", "", "nothing"])
+def test_only_a_policy_of_a_known_name_is_played(revealed, policies) -> None:
+    served, _ = revealed
+    reply = served.get(f"{WORK}/compare?policies={policies}&budgets=2000")
+    assert reply.status == 400 and "policies" in reply.document["error"]
 
 
 def test_questions_about_a_position_have_the_same_twins(revealed, run) -> None:
@@ -304,7 +332,7 @@ def test_about_says_what_this_is_and_how_a_command_names_the_store(served) -> No
     assert found.pop("option").endswith("s.db")
     assert found == {
         "version": eventctx.__version__, "reveal": False, "live": True, "store": "s.db",
-        "writable": False,
+        "writable": False, "policies": policies_alone(),
     }  # fmt: skip
 
 

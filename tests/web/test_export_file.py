@@ -308,8 +308,8 @@ def hostile(tmp_path_factory) -> Exported:
 
 
 def test_hostile_texts_and_names_stay_inside_their_elements(hostile):
-    assert hostile.tags.count("script") == len(hostile.parts) + len(hostile.blocks) + 1
-    assert len(hostile.scripts) == 1
+    assert hostile.tags.count("script") == len(hostile.parts) + len(hostile.blocks) + 2
+    assert len(hostile.scripts) == 2
     assert hostile.timeline["session"].startswith("<script>")
     assert "\u202e" not in hostile.source
     assert "\\u202e" in hostile.text
@@ -320,13 +320,13 @@ def test_hostile_texts_and_names_stay_inside_their_elements(hostile):
 def test_only_the_script_and_the_style_of_the_page_may_run(hostile):
     [policy] = [one for one in hostile.metas if one.get("http-equiv")]
     rules = dict(rule.split(" ", 1) for rule in str(policy["content"]).split("; "))
-    loader, script, style = [
+    theme, loader, script, style = [
         f"'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'"
-        for text in (hostile.scripts[0], hostile.script, hostile.style)
+        for text in (*hostile.scripts, hostile.script, hostile.style)
     ]
     assert rules == {
         "default-src": "'none'",
-        "script-src": f"{loader} {script}",
+        "script-src": f"{theme} {loader} {script}",
         "style-src": style,
         "img-src": "blob:",
         "base-uri": "'none'",

@@ -25,7 +25,7 @@ from eventctx.queries.session_list import (
 
 if TYPE_CHECKING:
     from eventctx.reader import Reader
-    from eventctx.search.found import Found
+    from eventctx.search.found import Found, MessageFilter, Role
 
 
 _ORDERS: Final[tuple[Order, ...]] = get_args(Order)
@@ -105,8 +105,19 @@ async def _behind(reader: Reader, sessions: list[Summed], after: str) -> list[Su
 
 
 @click.command("search", short_help="Find what was said, in view or not.")
-@click.argument("query", nargs=-1, required=True)
+@click.argument("query", nargs=-1)
 @click.option("--session", metavar="SESSION", help="Only in this session, forks' pasts included.")
+@click.option(
+    "--role",
+    type=click.Choice(["system", "person", "host", "model", "result"]),
+    help="Only of this speaker; host: a program's words in the user's role, result: a tool's.",
+)
+@click.option("--tool", metavar="NAME", help="Only calls of this tool, and its results.")
+@click.option("--errors", is_flag=True, help="Only results that a tool marked as an error.")
+@click.option(
+    "--since", metavar="TIME", help="Only from then on: a day, or a time such as 2026-11-30T14:00."
+)
+@click.option("--until", metavar="TIME", help="Only up to then; a day counts whole.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 1_000),
@@ -117,17 +128,36 @@ async def _behind(reader: Reader, sessions: list[Summed], after: str) -> list[Su
 )
 @opening.reading
 def search_command(
-    query: tuple[str, ...], session: str | None, limit: int, store: str | None, as_json: bool
+    query: tuple[str, ...],
+    session: str | None,
+    role: Role | None,
+    tool: str | None,
+    errors: bool,
+    since: str | None,
+    until: str | None,
+    limit: int,
+    store: str | None,
+    as_json: bool,
 ) -> None:
     """Find the messages that match QUERY best.
 
     Words, "quoted phrases" and prefix* are understood, everything else is literal. Messages with
-    all the words are found; if there are none, messages with any of them. The number after # is
-    the message's: `eventctx why SESSION NUMBER` says whether a model is still shown it.
+    all the words are found; if there are none, messages with any of them. Without a QUERY, the
+    options alone choose, and the latest messages come first. Times are in UTC. The number after #
+    is the message's: `eventctx why SESSION NUMBER` says whether a model is still shown it.
     """
-    from eventctx.search.found import found_answers
+    from eventctx.search.found import MessageFilter, found_answers, read_moment
 
-    found, total = run(_found(" ".join(query), session, limit, store, counts=not as_json))
+    only = MessageFilter(
+        role,
+        tool,
+        errors,
+        None if since is None else read_moment(since),
+        None if until is None else read_moment(until, is_end=True),
+    )
+    if not query and not only.asks:
+        raise click.UsageError("Name what to look for: words, or an option such as --errors.")
+    found, total = run(_found(" ".join(query), session, only, limit, store, counts=not as_json))
     if as_json:
         put_document(found_answers(found))
     else:
@@ -135,20 +165,27 @@ def search_command(
 
 
 async def _found(
-    query: str, session: str | None, limit: int, store: str | None, *, counts: bool
+    query: str,
+    session: str | None,
+    only: MessageFilter,
+    limit: int,
+    store: str | None,
+    *,
+    counts: bool,
 ) -> tuple[Found, int]:
     """The messages that match best, and how many match; JSON has no place for that number."""
-    from eventctx.search.found import find_messages
+    from eventctx.search.found import count_messages, find_messages
 
     async with opening.answering(store, lists=True, text="Searching") as reader:
         name = None
         if session is not None:
             name = (await opening.find_session(reader.store, session)).stream
-        found = await find_messages(reader.store, reader.recaller(), query, name, limit)
+        asked = (reader.store, reader.recaller(), query, name)
+        found = await find_messages(*asked, limit, only)
         shown = len(found[0])
         if not counts or shown < limit:
             return found, shown
-        return found, await reader.recaller().count(query, name)
+        return found, await count_messages(*asked, only)
 
 
 def _show(screen: Screen, answer: Found, total: int) -> None:

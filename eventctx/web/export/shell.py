@@ -29,10 +29,13 @@ STYLE: Final = "styles/file.css"
 """The style that only a file has."""
 
 LOADER: Final = "source/unpack.js"
-"""The one script that is in a file as it is: it unpacks the page's style and script.
+"""The script that unpacks the page's style and script.
 
 Compressed they take a third, and the policy names the hash of what comes out: nothing else runs.
 """
+
+THEME: Final = "theme.js"
+"""The script that runs before anything is painted."""
 
 LEFT_OUT: Final = {
     "source/server.js": "export const serverSource = () => { throw new Error('no server') };\n",
@@ -52,6 +55,7 @@ _STYLE_GAP: Final = re.compile(r"\s*/\*.*?\*/\s*|\n\s*", re.DOTALL)
 _STYLE_LINK: Final = re.compile(r'<link rel="stylesheet" href="/page/([\w./-]+)">\n?')
 _ICON_LINK: Final = re.compile(r'<link rel="icon" [^>]*>\n?')
 _SCRIPT_LINK: Final = re.compile(r'<script type="module" src="/page/([\w./-]+)"></script>\n?')
+_THEME_LINK: Final = f'<script src="/page/{THEME}"></script>\n'
 _TITLE: Final = re.compile(r"<title>[^<]*</title>\n?")
 _CHARSET: Final = '<meta charset="utf-8">\n'
 
@@ -80,7 +84,9 @@ class Shell(NamedTuple):
 @cache
 def shell() -> Shell:
     """The page as one file needs it. Raises UnreadableScript."""
+    theme = bundle(THEME, _read)
     index = (PAGE / "index.html").read_text(encoding="utf-8")
+    index = index.replace(_THEME_LINK, f"<script>{theme}</script>\n")
     styles = [*_STYLE_LINK.findall(index), STYLE]
     entries = _SCRIPT_LINK.findall(index)
     for pattern in (_STYLE_LINK, _ICON_LINK, _SCRIPT_LINK, _TITLE):
@@ -96,7 +102,7 @@ def shell() -> Shell:
     loader = bundle(LOADER, _read)
     policy = (
         '<meta http-equiv="Content-Security-Policy" content="'
-        f"default-src 'none'; script-src '{_hash(loader)}' '{_hash(script)}'; "
+        f"default-src 'none'; script-src '{_hash(theme)}' '{_hash(loader)}' '{_hash(script)}'; "
         f"style-src '{_hash(style)}'; img-src blob:; base-uri 'none'; form-action 'none'; "
         "require-trusted-types-for 'script'; trusted-types page\">\n"
     )

@@ -5,8 +5,9 @@ import { test } from 'node:test';
 
 import { nameOfKey, shownKey } from '../../../eventctx/web/page/core/keys.js';
 import { formatPlace, parsePlace, placeAfter } from '../../../eventctx/web/page/core/place.js';
+import { tabWith } from '../../../eventctx/web/page/parts/filter-fields.js';
 import {
-  isReadable, knownAs, labelOf, listedSessions, listOptions, tabOrderedBy, tabWith,
+  isReadable, knownAs, labelOf, listedSessions, listOptions, tabOrderedBy,
 } from '../../../eventctx/web/page/screens/session-rows.js';
 import { batch, computed, effect, signal, untracked } from '../../../eventctx/web/page/core/signals.js';
 
@@ -204,6 +205,7 @@ test('another session forgets what belongs to the one before', () => {
     screen: 'session', session: 'other', ...NOWHERE, at: 5,
   });
   assert.deepEqual(placeAfter(here, { session: null }), AT_HOME);
+  assert.deepEqual(placeAfter({ ...here, tab: 'why' }, { screen: 'search' }), { ...here, screen: 'search', tab: '' });
   assert.deepEqual(placeAfter(here, { session: null, screen: 'search' }), { ...AT_HOME, screen: 'search' });
   assert.deepEqual(placeAfter(AT_HOME, { query: 'x', tab: 'lost' }), {
     ...AT_HOME, query: 'x', tab: 'lost',

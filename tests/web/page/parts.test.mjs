@@ -11,6 +11,7 @@ import {
 } from '../../../eventctx/web/page/parts/numbers.js';
 import { RowHeights } from '../../../eventctx/web/page/parts/row-heights.js';
 import { firstLine, shownText } from '../../../eventctx/web/page/parts/text.js';
+import { csvText } from '../../../eventctx/web/page/parts/saving.js';
 
 test('a text keeps its breaks and shows what would hide or control', () => {
   assert.equal(shownText('a\tb\nc'), 'a\tb\nc');
@@ -185,4 +186,24 @@ test('keys lead to rows', () => {
   const { list } = listOf(100);
   const from50 = ['ArrowDown', 'j', 'ArrowUp', 'k', 'PageDown', 'PageUp', 'Home', 'End', 'x'];
   assert.deepEqual(from50.map((key) => list.rowAfterKey(key, 50)), [51, 51, 49, 49, 65, 35, 0, 99, null]);
+});
+
+test('a table becomes CSV that no spreadsheet takes for formulas', () => {
+  const rows = [
+    { name: '=1+1', tokens: -5, note: 'a "quoted", text\nin two lines' },
+    { name: '@home', tokens: 2.5, note: null, counts: { kept: 1 } },
+    { name: '-x', tokens: undefined, note: '', live: true },
+    { name: '+3', note: 'a\rb' },
+    { name: '\t=1' },
+  ];
+  assert.deepEqual(csvText(rows).split('\r\n'), [
+    'name,tokens,note,counts,live',
+    "'=1+1,-5,\"a \"\"quoted\"\", text\nin two lines\",,",
+    "'@home,2.5,,\"{\"\"kept\"\":1}\",",
+    "'-x,,,,true",
+    "'+3,,\"a\rb\",,",
+    "'\t=1,,,,",
+    '',
+  ]);
+  assert.equal(csvText([]), '\r\n');
 });

@@ -27,10 +27,7 @@ export function cliffsOf(compactions, requestAt) {
   return cliffs;
 }
 
-/**
- * `3`, or `3–5` for several before one request; empty when none was applied.
- * @param {Cliff} cliff
- */
+/** `3`, or `3–5` for several before one request; empty when none was applied. @param {Cliff} cliff */
 export function cliffLabel({ numbers }) {
   const [first, last] = [numbers[0], numbers.at(-1)];
   if (first === undefined) return '';

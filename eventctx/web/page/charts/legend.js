@@ -9,11 +9,7 @@ import { palette } from './palette.js';
 const SWATCH_WIDTH = 16;
 const SWATCH_HEIGHT = 12;
 
-/**
- * @param {string} word
- * @param {LegendItem['draw']} draw
- * @returns {LegendItem}
- */
+/** @param {string} word @param {LegendItem['draw']} draw @returns {LegendItem} */
 export function legendItem(word, draw) {
   const swatch = h('canvas', { class: 'chart-swatch', 'aria-hidden': 'true' });
   const figure = h('span', { class: 'chart-figure' });

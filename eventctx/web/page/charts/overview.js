@@ -71,10 +71,7 @@ define('ctx-overview', (host) => {
   };
 });
 
-/**
- * @param {HeldPart} part
- * @param {string} label
- */
+/** @param {HeldPart} part @param {string} label */
 function brushHandle(part, label) {
   return h('div', {
     class: `brush-${part}`,
@@ -94,11 +91,7 @@ function brushHandle(part, label) {
   });
 }
 
-/**
- * @param {HeldPart} part
- * @param {HTMLElement} element
- * @param {OverviewShape | null} shape
- */
+/** @param {HeldPart} part @param {HTMLElement} element @param {OverviewShape | null} shape */
 function placeHandle(part, element, shape) {
   const now = timeline.value;
   const [first, last] = windowNow();
@@ -152,10 +145,7 @@ function overviewWords() {
   ].join(' · ');
 }
 
-/**
- * @param {HTMLElement} box
- * @param {import('../core/signals.js').Computed<OverviewShape | null>} shape
- */
+/** @param {HTMLElement} box @param {import('../core/signals.js').Computed<OverviewShape | null>} shape */
 function dragBrush(box, shape) {
   /** @type {{part: BrushPart, at: number, from: RequestWindow} | null} */
   let held = null;

@@ -35,15 +35,12 @@ function watchThemes() {
   const changed = () => (themes.value += 1);
   for (const media of MEDIA) matchMedia(media).addEventListener('change', changed);
   new MutationObserver(changed).observe(document.documentElement, {
-    attributeFilter: ['class', 'data-theme'],
+    attributeFilter: ['style'],
   });
   watchDensity(changed);
 }
 
-/**
- * A zoom, or a move to another screen, gives each CSS pixel other device pixels.
- * @param {() => void} changed
- */
+/** A zoom, or a move to another screen, gives each CSS pixel other device pixels. @param {() => void} changed */
 function watchDensity(changed) {
   const density = matchMedia(`(resolution: ${devicePixelRatio}dppx)`);
   density.addEventListener(

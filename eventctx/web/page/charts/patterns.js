@@ -71,11 +71,7 @@ export function patternOf(context, name, ink, ratio) {
   return tile;
 }
 
-/**
- * @param {CanvasRenderingContext2D} context
- * @param {PatternName} name
- * @param {number} side
- */
+/** @param {CanvasRenderingContext2D} context @param {PatternName} name @param {number} side */
 function drawTile(context, name, side) {
   const middle = side / 2;
   context.lineWidth = 1;

@@ -9,7 +9,6 @@ import { STANDINGS } from '../timeline/standing.js';
 import { cellWords } from './request-words.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
-/** @typedef {import('./presence-shape.js').PresenceShape} PresenceShape */
 
 /** A message at a request. @typedef {{message: number, request: number}} PresenceCell */
 
@@ -59,10 +58,7 @@ export function spokenCell(timeline, { message, request }, perRow) {
   return `#${first} to #${last} at ${timeline.name(request)}: ${said}`;
 }
 
-/**
- * Goes to the message at the request, and to its why. One step for the back button.
- * @param {PresenceCell} cell
- */
+/** Goes to the message at the request, and to its why. One step for the back button. @param {PresenceCell} cell */
 export function openCell({ message, request }) {
   batch(() => {
     go({ message, tab: 'why' });

@@ -144,10 +144,7 @@ function paintKinds(context, { timeline, shape, colours }) {
   paths.forEach((path, group) => fillPatterned(context, path, kindStyle(colours, group)));
 }
 
-/**
- * @param {Palette} colours
- * @param {number} group
- */
+/** @param {Palette} colours @param {number} group */
 function kindStyle({ groups, ground, text, forced, ratio }, group) {
   const pattern = GROUP_PATTERNS[group] ?? 'solid';
   const [ink, strength] = forced ? [text, 1] : [ground, 0.34];
@@ -179,12 +176,7 @@ function paintBins(context, { runs, shape, colours }) {
   paths.forEach((path, state) => paintBinState(context, path, BIN_STATES[state] ?? 'none', colours));
 }
 
-/**
- * @param {Context} context
- * @param {Path2D} path
- * @param {string} state
- * @param {Palette} colours
- */
+/** @param {Context} context @param {Path2D} path @param {string} state @param {Palette} colours */
 function paintBinState(context, path, state, colours) {
   const strength = BIN_STRENGTHS[state];
   if (strength === undefined) {

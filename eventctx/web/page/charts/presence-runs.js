@@ -70,11 +70,7 @@ export function binStates(runs, { perRow, firstRow, rows, first, last }) {
   return states;
 }
 
-/**
- * @param {number} inView
- * @param {number} stoodFor
- * @param {number} out
- */
+/** @param {number} inView @param {number} stoodFor @param {number} out */
 function binState(inView, stoodFor, out) {
   const all = inView + stoodFor + out;
   if (all === 0) return 0;

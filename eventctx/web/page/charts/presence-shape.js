@@ -90,11 +90,7 @@ export function presenceShape({ width, height }, [first, last], { count, scale, 
   };
 }
 
-/**
- * The top of a row; it may lie outside of the body.
- * @param {PresenceShape} shape
- * @param {number} row
- */
+/** The top of a row; it may lie outside of the body. @param {PresenceShape} shape @param {number} row */
 export function rowTop({ top, offset, scale }, row) {
   return top - offset + row * scale.pixels;
 }
@@ -112,12 +108,7 @@ export function visibleMessages(shape) {
   return [first * perRow, Math.min(shape.count, (last + 1) * perRow) - 1];
 }
 
-/**
- * The messages of a row.
- * @param {PresenceShape} shape
- * @param {number} row
- * @returns {[number, number]}
- */
+/** The messages of a row. @param {PresenceShape} shape @param {number} row @returns {[number, number]} */
 export function messagesOfRow({ scale, count }, row) {
   return [row * scale.perRow, Math.min(count, (row + 1) * scale.perRow) - 1];
 }
@@ -148,11 +139,7 @@ export function offsetToShow(shape, message) {
   return Math.max(0, y - body / 2);
 }
 
-/**
- * Numbers to write with the rows.
- * @param {PresenceShape} shape
- * @returns {{message: number, y: number}[]}
- */
+/** Numbers to write with the rows. @param {PresenceShape} shape @returns {{message: number, y: number}[]} */
 export function rowLabels(shape) {
   const [first, last] = visibleMessages(shape);
   const { perRow, pixels } = shape.scale;

@@ -25,7 +25,6 @@ import { freshCanvas, makeSurface } from './surface.js';
 
 /** @typedef {import('./presence-cell.js').PresenceCell} PresenceCell */
 /** @typedef {import('./presence-runs.js').PresenceRun} PresenceRun */
-/** @typedef {import('./presence-shape.js').PresenceShape} PresenceShape */
 /** @typedef {ReturnType<typeof presenceModel>} PresenceModel */
 
 define('ctx-presence', (host) => {
@@ -123,10 +122,7 @@ function focusCell(name) {
   return { row, cell };
 }
 
-/**
- * @param {import('./surface.js').Surface} surface
- * @param {PresenceModel} model
- */
+/** @param {import('./surface.js').Surface} surface @param {PresenceModel} model */
 function paintMap({ chart, size }, { shape, runs }) {
   freshCanvas(chart, size.peek());
   const [now, where] = [timeline.peek(), shape.peek()];
@@ -135,10 +131,7 @@ function paintMap({ chart, size }, { shape, runs }) {
   paintPresence(chart, { timeline: now, runs: runs.peek(), shape: where, colours: palette.peek(), cliffs });
 }
 
-/**
- * @param {import('./surface.js').Surface} surface
- * @param {PresenceModel} model
- */
+/** @param {import('./surface.js').Surface} surface @param {PresenceModel} model */
 function paintMoving({ over: context, size }, { shape, cell, over, focused }) {
   const [where, colours] = [shape.value, palette.value];
   freshCanvas(context, size.value);
@@ -190,11 +183,7 @@ function startCell() {
   return { message: Math.min(now.messages.count - 1, Math.max(0, message)), request };
 }
 
-/**
- * @param {KeyboardEvent} event
- * @param {PresenceModel} model
- * @param {HTMLElement} grid
- */
+/** @param {KeyboardEvent} event @param {PresenceModel} model @param {HTMLElement} grid */
 function cellKey(event, model, grid) {
   const now = timeline.peek();
   const from = model.cell.peek() ?? startCell();
@@ -219,10 +208,7 @@ function cellKey(event, model, grid) {
   event.preventDefault();
 }
 
-/**
- * @param {PresenceModel} model
- * @returns {import('./pointer.js').PointerUse}
- */
+/** @param {PresenceModel} model @returns {import('./pointer.js').PointerUse} */
 function mapPointer(model) {
   /** @param {{x: number, y: number} | null} at @returns {PresenceCell | null} */
   function cellUnder(at) {
@@ -250,10 +236,7 @@ function mapPointer(model) {
   };
 }
 
-/**
- * @param {PresenceModel} model
- * @param {HTMLElement} grid
- */
+/** @param {PresenceModel} model @param {HTMLElement} grid */
 function zoomButtons(model, grid) {
   /** @param {string} text @param {string} label @param {() => void} click */
   const button = (text, label, click) =>
@@ -285,11 +268,7 @@ function zoom(model, grid, by) {
   model.offset.value = grid.scrollTop;
 }
 
-/**
- * @param {WheelEvent} event
- * @param {PresenceModel} model
- * @param {HTMLElement} grid
- */
+/** @param {WheelEvent} event @param {PresenceModel} model @param {HTMLElement} grid */
 function wheelZoom(event, model, grid) {
   if (!event.ctrlKey && !event.metaKey) return;
   event.preventDefault();
@@ -320,11 +299,7 @@ function showWindow({ window, size, scale }, grid) {
   });
 }
 
-/**
- * @param {PresenceModel} model
- * @param {HTMLElement} grid
- * @param {number} message
- */
+/** @param {PresenceModel} model @param {HTMLElement} grid @param {number} message */
 function showMessage(model, grid, message) {
   const shape = model.shape.peek();
   if (shape === null || message >= shape.count) return;

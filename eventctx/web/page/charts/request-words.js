@@ -55,10 +55,7 @@ export function requestWords(timeline, request) {
   return `${timeline.name(request)}: ${said.filter((one) => one !== null).join(' · ')}`;
 }
 
-/**
- * @param {Timeline} timeline
- * @param {number} request
- */
+/** @param {Timeline} timeline @param {number} request */
 function lossWords(timeline, request) {
   const loss = timeline.lossAt(request);
   if (loss === null || loss.kind !== 'prompt') return null;

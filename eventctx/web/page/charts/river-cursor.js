@@ -28,12 +28,7 @@ export function paintRiverCursor(context, { shape, colours, cursor, hovered, mar
   }
 }
 
-/**
- * @param {Context} context
- * @param {RiverShape} shape
- * @param {Palette} colours
- * @param {number} cursor
- */
+/** @param {Context} context @param {RiverShape} shape @param {Palette} colours @param {number} cursor */
 function paintCursor(context, { columns, top, names, cacheTop, cacheBase }, colours, cursor) {
   const x = columnLeft(columns, cursor);
   const width = Math.max(2, columnWidth(columns, cursor));

@@ -1,9 +1,11 @@
 /** Paints what stays of the river as the cursor moves: axes, stacks, marks and lanes. */
 
-import { shortTokens, utcText } from '../parts/numbers.js';
+import { costText, shortTokens, utcText } from '../parts/numbers.js';
 import { cliffLabel, cliffMarks } from './cliffs.js';
 import { BESIDE_PATTERN, GROUP_PATTERNS, fillPatterned, patternOf } from './patterns.js';
 import { BAND_NAMES, cachedShare } from './request-words.js';
+import { MICRO } from './river-costs.js';
+import { RiverRows } from './river-rows.js';
 import { AXIS_WIDTH, barOf, stackTops, tokensToY } from './river-shape.js';
 import { columnLeft, columnMiddle, columnWidth, labelsThatFit, requestsToName, tickText } from './scales.js';
 import { sharp } from './surface.js';
@@ -11,7 +13,7 @@ import { sharp } from './surface.js';
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 /** @typedef {import('./palette.js').Palette} Palette */
 /** @typedef {import('./river-shape.js').RiverShape} RiverShape */
-/** @typedef {import('./river-rows.js').RiverRows} RiverRows */
+/** @typedef {import('./river-costs.js').CostRows} CostRows */
 /** @typedef {import('./cliffs.js').Cliff} Cliff */
 /** @typedef {CanvasRenderingContext2D} Context */
 
@@ -20,32 +22,28 @@ export const LABEL_RISE = 17;
 
 /**
  * All that the lower canvas shows.
- * @typedef {{timeline: Timeline, rows: RiverRows, shape: RiverShape, colours: Palette,
+ * @typedef {{timeline: Timeline, rows: RiverRows | CostRows, shape: RiverShape, colours: Palette,
  *   cliffs: readonly Cliff[], hits: readonly number[]}} RiverPicture
  */
 
-/**
- * @param {Context} context
- * @param {RiverPicture} picture
- */
+/** @param {Context} context @param {RiverPicture} picture */
 export function paintRiver(context, picture) {
   paintTokenAxis(context, picture);
   paintStacks(context, picture);
-  const taken = paintBudget(context, picture);
+  const inTokens = picture.rows instanceof RiverRows;
+  const taken = inTokens ? paintBudget(context, picture) : 0;
   paintCliffs(context, picture, taken);
-  paintLosses(context, picture);
-  paintReported(context, picture);
+  if (inTokens) {
+    paintLosses(context, picture);
+    paintReported(context, picture);
+  }
   paintKnown(context, picture);
   paintRequestNames(context, picture);
   paintCache(context, picture);
   paintHits(context, picture);
 }
 
-/**
- * How a band is filled.
- * @param {Palette} colours
- * @param {number} band
- */
+/** How a band is filled. @param {Palette} colours @param {number} band */
 export function bandStyle({ groups, beside, ground, text, forced, ratio }, band) {
   const pattern = band === 0 ? BESIDE_PATTERN : (GROUP_PATTERNS[band - 1] ?? 'solid');
   const colour = band === 0 ? beside : (groups[band - 1] ?? text);
@@ -54,7 +52,7 @@ export function bandStyle({ groups, beside, ground, text, forced, ratio }, band)
 }
 
 /** @param {Context} context @param {RiverPicture} picture */
-function paintTokenAxis(context, { shape, colours }) {
+function paintTokenAxis(context, { shape, rows, colours }) {
   context.textAlign = 'right';
   context.textBaseline = 'middle';
   for (const tick of shape.ticks) {
@@ -62,7 +60,7 @@ function paintTokenAxis(context, { shape, colours }) {
     context.fillStyle = tick === 0 ? colours.axis : colours.grid;
     context.fillRect(AXIS_WIDTH, y, shape.right - AXIS_WIDTH, 1);
     context.fillStyle = colours.axis;
-    context.fillText(tickText(tick), AXIS_WIDTH - 8, y);
+    context.fillText(rows instanceof RiverRows ? tickText(tick) : costText(tick / MICRO), AXIS_WIDTH - 8, y);
   }
 }
 
@@ -135,11 +133,7 @@ function paintBudgetAbove(context, shape, budget, colours) {
   return context.measureText(text).width + 20;
 }
 
-/**
- * @param {Context} context
- * @param {RiverPicture} picture
- * @param {number} taken room at the right
- */
+/** @param {Context} context @param {RiverPicture} picture @param {number} taken room at the right */
 function paintCliffs(context, { shape, cliffs, colours }, taken) {
   const { columns, top, base } = shape;
   const shown = cliffs.filter(({ request }) => request >= columns.first && request <= columns.last + 1);
@@ -175,12 +169,7 @@ function paintLosses(context, { shape, timeline, colours }) {
   }
 }
 
-/**
- * @param {Context} context
- * @param {number} x
- * @param {number} foot
- * @param {Palette} colours
- */
+/** @param {Context} context @param {number} x @param {number} foot @param {Palette} colours */
 export function paintLossMark(context, x, foot, colours) {
   context.fillStyle = colours.warn;
   context.textAlign = 'center';

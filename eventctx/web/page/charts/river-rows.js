@@ -33,10 +33,7 @@ export class RiverRows {
     }
   }
 
-  /**
-   * @param {number} first
-   * @param {number} last
-   */
+  /** @param {number} first @param {number} last */
   has(first, last) {
     this.refresh();
     for (let request = first; request <= last; request += 1) {
@@ -45,10 +42,7 @@ export class RiverRows {
     return true;
   }
 
-  /**
-   * @param {number} request
-   * @returns {Float64Array} tokens in the order of `BAND_NAMES`
-   */
+  /** @param {number} request @returns {Float64Array} tokens in the order of `BAND_NAMES` */
   of(request) {
     if (this.filled[request] !== 1) this.fillRun(request, request);
     return this.bands.subarray(request * BANDS, (request + 1) * BANDS);
@@ -73,10 +67,7 @@ export class RiverRows {
     }
   }
 
-  /**
-   * @param {number} first
-   * @param {number} last
-   */
+  /** @param {number} first @param {number} last */
   fillRun(first, last) {
     const { sums } = this.timeline.river(first, last);
     const { beside } = this.timeline.requests;

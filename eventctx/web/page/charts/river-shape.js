@@ -42,10 +42,7 @@ export function riverShape({ width, height }, [first, last], most, hasCache, tim
   return { columns, top, base, known, names, cacheTop, cacheBase, most, ticks, right: width - RIGHT_EDGE };
 }
 
-/**
- * @param {RiverShape} shape
- * @param {number} tokens
- */
+/** @param {RiverShape} shape @param {number} tokens */
 export function tokensToY({ top, base, most }, tokens) {
   return base - (base - top) * Math.min(1, Math.max(0, tokens) / most);
 }

@@ -7,8 +7,9 @@
 
 import { define, h } from '../core/element.js';
 import { computed, signal } from '../core/signals.js';
-import { cursor, marks, setCursor, timeline, windowed } from '../core/state.js';
-import { shortTokens } from '../parts/numbers.js';
+import { cursor, marks, messageOf, notify, setCursor, timeline, windowed } from '../core/state.js';
+import { costText, shortTokens } from '../parts/numbers.js';
+import { csvButton } from '../parts/saving.js';
 import { clampWindow } from '../core/request-window.js';
 import { cliffsOf } from './cliffs.js';
 import { hits } from './hits.js';
@@ -19,6 +20,7 @@ import { usePointer } from './pointer.js';
 import { BAND_NAMES, requestWords, spokenRequest } from './request-words.js';
 import { paintRiverCursor } from './river-cursor.js';
 import { bandStyle, paintCliffMark, paintKnownRun, paintLossMark, paintRiver } from './river-paint.js';
+import { COST_BANDS, hasPrices, MICRO, readCosts } from './river-costs.js';
 import { RiverRows } from './river-rows.js';
 import { riverShape, riverTop } from './river-shape.js';
 import { columnAt, timePasses } from './scales.js';
@@ -30,14 +32,21 @@ import { freshCanvas, makeSurface } from './surface.js';
 /** Whether requests stand by time; else each is as wide as the others. */
 const byTime = signal(false);
 
+/** Whether the river shows what requests cost; else their tokens. */
+const inMoney = signal(false);
+
+/** What the session's requests cost, once it was asked for. */
+const costs = signal(/** @type {import('./river-costs.js').CostRows | null} */ (null));
+
 define('ctx-river', (host) => {
   const surface = makeSurface('river-surface');
   surface.box.setAttribute('role', 'slider');
   surface.box.setAttribute('tabindex', '0');
   surface.box.setAttribute('aria-label', 'Cursor: a request of the river');
   const line = h('p', { class: 'chart-line' });
-  const { bands, keys, list } = riverLegend();
-  host.replaceChildren(h('div', { class: 'chart-head river-head' }, line, timeButton(host), list), surface.box);
+  const { bands, priced, keys, list } = riverLegend(host);
+  const buttons = [timeButton(host), moneyButton(host), csvButton('requests', requestsTable)];
+  host.replaceChildren(h('div', { class: 'chart-head river-head' }, line, h('span', { class: 'river-buttons' }, buttons), list), surface.box);
 
   const hovered = signal(-1);
   /** The rows of this timeline. */
@@ -46,16 +55,17 @@ define('ctx-river', (host) => {
   const shape = computed(() => shapeNow(surface.size.value));
 
   host.effect(() => fillRows(rows.value, ready));
-  const paint = oncePerFrame(() => paintLower(surface, rows.peek(), shape.peek()));
+  const paint = oncePerFrame(() => paintLower(surface, costsNow() ?? rows.peek(), shape.peek()));
   host.effect(() => {
     for (const one of [shape, palette, hits, ready]) one.value;
     paint.ask();
   });
   host.effect(() => paintUpper(surface, shape.value, hovered.value));
-  host.effect(() => paintLegend([...bands, ...keys]));
+  host.effect(() => paintLegend([...bands, ...priced, ...keys]));
   host.effect(() => {
     ready.value;
     describe(surface.box, line, bands, rows.value, hovered.value);
+    describeCosts(line, priced, hovered.value);
   });
   surface.box.addEventListener('keydown', riverKey);
   const endPointer = usePointer(surface.box, {
@@ -73,15 +83,71 @@ define('ctx-river', (host) => {
   };
 });
 
-/** @returns {{bands: import('./legend.js').LegendItem[], keys: import('./legend.js').LegendItem[], list: HTMLElement}} */
-function riverLegend() {
-  const bands = BAND_NAMES.map((name, band) =>
+/** The costs of the session that is open, if the river shows them. */
+function costsNow() {
+  const known = costs.value;
+  return inMoney.value && known !== null && known.timeline === timeline.value ? known : null;
+}
+
+/**
+ * There where a price is known. What requests cost is asked for when it is shown, and again as they grow.
+ * @param {import('../core/element.js').Host} host
+ */
+function moneyButton(host) {
+  const button = h('button', {
+    type: 'button', class: 'quiet', text: 'in money', title: 'What each request cost at list prices',
+    on: { click: () => (inMoney.value = !inMoney.peek()) },
+  });
+  host.effect(() => {
+    const now = timeline.value;
+    now?.version.value;
+    button.hidden = now === null || !hasPrices(now);
+    button.setAttribute('aria-pressed', String(inMoney.value));
+    if (now === null || button.hidden || !inMoney.value) return;
+    const known = costs.peek();
+    if (known?.timeline === now && known.bands.length === now.requests.count) return;
+    void readCosts(now).then((found) => (costs.value = found), (error) => {
+      inMoney.value = false;
+      notify(`The costs cannot be read: ${messageOf(error)}`, { isError: true });
+    });
+  });
+  return button;
+}
+
+/** The requests of the session as a table. */
+function requestsTable() {
+  const now = timeline.peek();
+  if (now === null) return [];
+  const { requests } = now;
+  const known = (/** @type {number | undefined} */ value) => (value === undefined || value < 0 ? null : value);
+  return Array.from({ length: requests.count }, (_, request) => ({
+    request: now.name(request),
+    position: requests.position[request],
+    time: requests.time[request] > 0 ? new Date(requests.time[request]).toISOString() : null,
+    model: now.models[requests.model[request]] ?? null,
+    tokens: requests.total[request],
+    estimated: requests.estimated[request] === 1,
+    ...Object.fromEntries(BAND_NAMES.map((name, band) => [name, band === 0 ? known(requests.beside[request]) : now.sums(request)[band - 1]])),
+    cached: known(requests.cached[request]),
+    budget: known(requests.budget[request]),
+    cost: costsNow() === null ? null : (costsNow()?.sum(request) ?? 0) / MICRO,
+    digest: requests.digest[request],
+  }));
+}
+
+/**
+ * @param {import('../core/element.js').Host} host
+ * @returns {Record<'bands' | 'priced' | 'keys', import('./legend.js').LegendItem[]> & {list: HTMLElement}}
+ */
+function riverLegend(host) {
+  const bandItem = (/** @type {string} */ name, /** @type {number} */ band) =>
     legendItem(name, (context, width, height) => {
       const path = new Path2D();
       path.rect(0, 0, width, height);
       fillPatterned(context, path, bandStyle(palette.peek(), band));
-    }),
-  );
+    });
+  const bands = BAND_NAMES.map(bandItem);
+  const priced = COST_BANDS.map(([name], band) => bandItem(name, band));
   const keys = [
     ...['observed', 'prepared', 'reconstructed'].map((word, code) =>
       legendItem(word, (context, width, height) => {
@@ -105,26 +171,29 @@ function riverLegend() {
       paintLossMark(context, width / 2, height, palette.peek());
     }),
   ];
+  const byGroup = h('ul', { class: 'chart-legend', 'aria-label': 'Tokens by group' }, bands.map(({ item }) => item));
+  const byPrice = h('ul', { class: 'chart-legend', 'aria-label': 'Cost by price' }, priced.map(({ item }) => item));
+  host.effect(() => {
+    byPrice.hidden = costsNow() === null;
+    byGroup.hidden = !byPrice.hidden;
+  });
   const list = h(
     'div',
     { class: 'chart-legends' },
-    h('ul', { class: 'chart-legend', 'aria-label': 'Tokens by group' }, bands.map(({ item }) => item)),
+    byGroup, byPrice,
     h('ul', { class: 'chart-legend quiet', 'aria-label': 'Signs' }, keys.map(({ item }) => item)),
   );
-  return { bands, keys, list };
+  return { bands, priced, keys, list };
 }
 
-/**
- * @param {import('./surface.js').Size} size
- * @returns {RiverShape | null}
- */
+/** @param {import('./surface.js').Size} size @returns {RiverShape | null} */
 function shapeNow(size) {
   const now = timeline.value;
   now?.version.value; // a report that came late may have changed the highest request
   if (now === null || now.requests.count === 0 || size.width < 80) return null;
   const window = clampWindow(windowed.value, now.requests.count);
   const hasCache = now.requests.cached.some((tokens) => tokens >= 0);
-  return riverShape(size, window, riverTop(now.requests, window), hasCache, byTime.value ? now.requests.time : null);
+  return riverShape(size, window, costsNow()?.top(window) ?? riverTop(now.requests, window), hasCache, byTime.value ? now.requests.time : null);
 }
 
 /**
@@ -163,7 +232,7 @@ function fillRows(rows, ready) {
 
 /**
  * @param {import('./surface.js').Surface} surface
- * @param {RiverRows | null} rows
+ * @param {RiverRows | import('./river-costs.js').CostRows | null} rows
  * @param {RiverShape | null} shape
  */
 function paintLower(surface, rows, shape) {
@@ -180,11 +249,7 @@ function paintLower(surface, rows, shape) {
   paintRiver(surface.chart, { timeline: now, rows, shape, colours: palette.peek(), cliffs, hits: hits.peek() });
 }
 
-/**
- * @param {import('./surface.js').Surface} surface
- * @param {RiverShape | null} shape
- * @param {number} over
- */
+/** @param {import('./surface.js').Surface} surface @param {RiverShape | null} shape @param {number} over */
 function paintUpper(surface, shape, over) {
   freshCanvas(surface.over, surface.size.value);
   if (shape === null) return;
@@ -221,10 +286,16 @@ function describe(box, line, bands, rows, over) {
   box.setAttribute('aria-valuetext', spokenRequest(now, at, rows.of(at)));
 }
 
-/**
- * @param {RiverShape | null} shape
- * @param {number} x
- */
+/** @param {HTMLElement} line @param {import('./legend.js').LegendItem[]} priced @param {number} over */
+function describeCosts(line, priced, over) {
+  const known = costsNow();
+  const at = over >= 0 ? over : cursor.value;
+  if (known === null || at < 0) return;
+  priced.forEach(({ figure }, band) => writeText(figure, costText((known.of(at)[band] ?? 0) / MICRO)));
+  writeText(line, `${requestWords(known.timeline, at)} · ${known.sum(at) === 0 ? 'cost not known' : costText(known.sum(at) / MICRO)}`);
+}
+
+/** @param {RiverShape | null} shape @param {number} x */
 function moveTo(shape, x) {
   if (shape === null) return;
   const request = columnAt(shape.columns, x);

@@ -24,11 +24,7 @@ export function requestColumns(first, last, left, width) {
   return { first, last, left, width: step * count, step };
 }
 
-/**
- * The left edge of a request.
- * @param {Columns} columns
- * @param {number} request
- */
+/** The left edge of a request. @param {Columns} columns @param {number} request */
 export function columnLeft({ first, last, left, step, edges }, request) {
   if (edges === undefined) return left + (request - first) * step;
   return edges[Math.min(last + 1, Math.max(first, request)) - first] ?? left;
@@ -117,10 +113,7 @@ export function niceTicks(most, wanted) {
   return ticks;
 }
 
-/**
- * Tokens next to a line of the chart: `20k`, not `20.0k`.
- * @param {number} tokens
- */
+/** Tokens next to a line of the chart: `20k`, not `20.0k`. @param {number} tokens */
 export function tickText(tokens) {
   return shortTokens(tokens).replace('.0', '');
 }

@@ -13,10 +13,7 @@ import { palette } from './palette.js';
  *   size: import('../core/signals.js').Signal<Size>, end: () => void}} Surface
  */
 
-/**
- * @param {string} name class of the box
- * @returns {Surface}
- */
+/** @param {string} name class of the box @returns {Surface} */
 export function makeSurface(name) {
   const lower = h('canvas', { class: 'chart-canvas', 'aria-hidden': 'true' });
   const upper = h('canvas', { class: 'chart-canvas', 'aria-hidden': 'true' });
@@ -68,10 +65,7 @@ export function freshCanvas(context, { width, height }) {
   context.setLineDash([]);
 }
 
-/**
- * On the grid of the screen's pixels: edges stay sharp, neighbours meet without a seam.
- * @param {number} x
- */
+/** On the grid of the screen's pixels: edges stay sharp, neighbours meet without a seam. @param {number} x */
 export function sharp(x) {
   const { ratio } = palette.peek();
   return Math.round(x * ratio) / ratio;

@@ -12,11 +12,7 @@ const DIFF_LINES_AT_ONCE = 400;
 const DIFF_SIGNS = { same: ' ', gone: '−', new: '+' };
 const DIFF_WORDS = { same: '', gone: 'removed: ', new: 'added: ' };
 
-/**
- * @param {string} before
- * @param {string} after
- * @returns {HTMLElement}
- */
+/** @param {string} before @param {string} after @returns {HTMLElement} */
 export function diffView(before, after) {
   const lines = withoutTheSame(textDiff(before.slice(0, DIFFED_CHARACTERS), after.slice(0, DIFFED_CHARACTERS)));
   const view = h('div', { class: 'diff', role: 'group', 'aria-label': 'What changed in the text', tabindex: '0' });
@@ -27,11 +23,7 @@ export function diffView(before, after) {
   return view;
 }
 
-/**
- * @param {HTMLElement} view
- * @param {ReturnType<typeof withoutTheSame>} lines
- * @param {number} from
- */
+/** @param {HTMLElement} view @param {ReturnType<typeof withoutTheSame>} lines @param {number} from */
 function showLines(view, lines, from) {
   const to = Math.min(lines.length, from + DIFF_LINES_AT_ONCE);
   view.append(...lines.slice(from, to).map(lineView));

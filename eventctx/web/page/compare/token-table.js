@@ -30,14 +30,18 @@ function tokensByKind(timeline, request) {
   };
 }
 
+/** @param {Timeline} timeline @param {number} a @param {number} b @returns {HTMLElement} */
+export function tokenTable(timeline, a, b) {
+  return tokensOfTwo(tokensByKind(timeline, a), tokensByKind(timeline, b), ['A', 'B']);
+}
+
 /**
- * @param {Timeline} timeline
- * @param {number} a
- * @param {number} b
+ * @param {ReturnType<typeof tokensByKind>} one
+ * @param {ReturnType<typeof tokensByKind>} other
+ * @param {string[]} names
  * @returns {HTMLElement}
  */
-export function tokenTable(timeline, a, b) {
-  const [one, other] = [tokensByKind(timeline, a), tokensByKind(timeline, b)];
+export function tokensOfTwo(one, other, names) {
   const scale = Math.max(1, one.beside, other.beside, ...one.groups, ...other.groups);
   const rows = [
     tokenRow('beside', 'System prompt and tools, beside the messages', one.beside, other.beside, scale, true),
@@ -45,11 +49,11 @@ export function tokenTable(timeline, a, b) {
       tokenRow(kind, title, one.groups[at], other.groups[at], scale, true)),
   ];
   return h('table', { class: 'token-table' },
-    h('caption', { class: 'only-heard', text: 'Tokens by kind, in A and in B' }),
+    h('caption', { class: 'only-heard', text: `Tokens by kind, in ${names.join(' and in ')}` }),
     h('thead', null, h('tr', null,
       h('th', { scope: 'col', text: 'Tokens' }),
-      h('th', { scope: 'col', class: 'number', text: 'A' }),
-      h('th', { scope: 'col', class: 'number', text: 'B' }),
+      h('th', { scope: 'col', class: 'number', text: names[0] }),
+      h('th', { scope: 'col', class: 'number', text: names[1] }),
       h('th', { scope: 'col', class: 'number', text: 'Change' }),
       h('td', { class: 'bars wide-only' }))),
     h('tbody', null, rows),

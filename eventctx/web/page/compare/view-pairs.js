@@ -12,12 +12,7 @@
  *   moved: boolean}} ViewPair
  */
 
-/**
- * @param {Timeline} timeline
- * @param {number} a index of the earlier request
- * @param {number} b
- * @returns {ViewPair[]}
- */
+/** @param {Timeline} timeline @param {number} a index of the earlier request @param {number} b @returns {ViewPair[]} */
 export function pairedViews(timeline, a, b) {
   const before = Array.from(timeline.view(a), (id) => timeline.entry(id, a));
   const after = Array.from(timeline.view(b), (id) => timeline.entry(id, b));

@@ -13,10 +13,7 @@ let waitingAddress = null;
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let pause;
 
-/**
- * In place of the address of now: no step for the back button.
- * @param {string} address
- */
+/** In place of the address of now: no step for the back button. @param {string} address */
 export function replaceAddress(address) {
   waitingAddress = address;
   if (pause === undefined) writeWaitingAddress();

@@ -33,12 +33,7 @@ const PROPERTIES = new Set(['value', 'checked', 'disabled']);
 /** Makes an element: `h('p', { class: 'note' }, 'See ', link)`. */
 export const h = /** @type {MakeElement} */ (makeElement);
 
-/**
- * @param {string} tag
- * @param {Props | null} [props]
- * @param {Children[]} children
- * @returns {HTMLElement}
- */
+/** @param {string} tag @param {Props | null} [props] @param {Children[]} children @returns {HTMLElement} */
 function makeElement(tag, props = null, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(props ?? {})) setProp(made, name, value);
@@ -46,11 +41,7 @@ function makeElement(tag, props = null, ...children) {
   return made;
 }
 
-/**
- * @param {HTMLElement} made
- * @param {string} name
- * @param {any} value
- */
+/** @param {HTMLElement} made @param {string} name @param {any} value */
 function setProp(made, name, value) {
   if (name === 'on') {
     for (const [event, listener] of Object.entries(value)) {
@@ -71,10 +62,7 @@ function setProp(made, name, value) {
   }
 }
 
-/**
- * @param {Node} parent
- * @param {Children[]} children
- */
+/** @param {Node} parent @param {Children[]} children */
 function addChildren(parent, children) {
   for (const child of /** @type {Child[]} */ (children.flat(3))) {
     if (child === null || child === undefined || child === false) continue;

@@ -2,21 +2,13 @@
 
 const KEPT_AS = 'eventctx.page';
 
-/**
- * @template T
- * @param {string} name
- * @param {T} initial
- * @returns {T} what was kept, else `initial`
- */
+/** @template T @param {string} name @param {T} initial @returns {T} what was kept, else `initial` */
 export function keptChoice(name, initial) {
   const found = keptChoices()[name];
   return typeof found === typeof initial && Array.isArray(found) === Array.isArray(initial) ? found : initial;
 }
 
-/**
- * @param {string} name
- * @param {unknown} value
- */
+/** @param {string} name @param {unknown} value */
 export function keepChoice(name, value) {
   try {
     localStorage.setItem(KEPT_AS, JSON.stringify({ ...keptChoices(), [name]: value }));

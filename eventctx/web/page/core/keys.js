@@ -66,10 +66,7 @@ const SHOWN_KEYS = {
   Escape: 'Esc',
 };
 
-/**
- * A key as a person reads it on a keyboard.
- * @param {string} key
- */
+/** A key as a person reads it on a keyboard. @param {string} key */
 export function shownKey(key) {
   const [last, ...before] = key.split('+').reverse();
   if (last === undefined || last === '') return key;

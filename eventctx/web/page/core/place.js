@@ -61,11 +61,7 @@ export function go(changes, { replace = false } = {}) {
   place.value = next;
 }
 
-/**
- * The address that `go` would lead to.
- * @param {Partial<Place>} changes
- * @returns {string}
- */
+/** The address that `go` would lead to. @param {Partial<Place>} changes @returns {string} */
 export function linkTo(changes) {
   return linkToPlace(placeAfter(place.peek(), changes));
 }
@@ -76,11 +72,7 @@ export function openLink(href) {
   readAddress();
 }
 
-/**
- * @param {Place} from
- * @param {Partial<Place>} changes
- * @returns {Place}
- */
+/** @param {Place} from @param {Partial<Place>} changes @returns {Place} */
 export function placeAfter(from, changes) {
   const another = changes.session !== undefined && changes.session !== from.session;
   const next = { ...(another ? START : from), ...changes };
@@ -88,13 +80,13 @@ export function placeAfter(from, changes) {
     const screen = next.screen === 'search' ? 'search' : 'sessions';
     return { ...START, screen, tab: next.tab, query: next.query };
   }
+  // The words of a search or of a comparison mean nothing elsewhere.
+  const isLeft = from.screen === 'search' || from.screen === 'compare' || next.screen === 'search';
+  if (isLeft && next.screen !== from.screen && changes.tab === undefined) next.tab = '';
   return next.screen === 'sessions' ? { ...next, screen: 'session' } : next;
 }
 
-/**
- * @param {Place} to
- * @returns {string}
- */
+/** @param {Place} to @returns {string} */
 export function formatPlace(to) {
   const parameters = new URLSearchParams();
   if (to.at !== null) parameters.set('at', String(to.at));
@@ -113,10 +105,7 @@ export function formatPlace(to) {
   return behind === '' ? path : `${path}?${behind}`;
 }
 
-/**
- * @param {string} address path and query, as `formatPlace` makes them
- * @returns {Place}
- */
+/** @param {string} address path and query, as `formatPlace` makes them @returns {Place} */
 export function parsePlace(address) {
   const cut = address.indexOf('?');
   const path = cut < 0 ? address : address.slice(0, cut);

@@ -27,11 +27,7 @@ let madeEffects = 0;
 /** Effects to run at the end of the batch, with their place in the order. @type {Map<() => void, number>} */
 const waitingEffects = new Map();
 
-/**
- * @template T
- * @param {T} initial
- * @returns {Signal<T>}
- */
+/** @template T @param {T} initial @returns {Signal<T>} */
 export function signal(initial) {
   let held = initial;
   /** @type {Read} */
@@ -51,11 +47,7 @@ export function signal(initial) {
   };
 }
 
-/**
- * @template T
- * @param {() => T} make
- * @returns {Computed<T>}
- */
+/** @template T @param {() => T} make @returns {Computed<T>} */
 export function computed(make) {
   /** @type {T | undefined} */
   let held;
@@ -139,12 +131,7 @@ export function effect(run) {
   return stop;
 }
 
-/**
- * Changes several signals; effects run once, after all of them.
- * @template T
- * @param {() => T} change
- * @returns {T}
- */
+/** Changes several signals; effects run once, after all of them. @template T @param {() => T} change @returns {T} */
 export function batch(change) {
   batchDepth++;
   try {
@@ -158,12 +145,7 @@ export function batch(change) {
   }
 }
 
-/**
- * Reads without becoming a reader of what is read.
- * @template T
- * @param {() => T} run
- * @returns {T}
- */
+/** Reads without becoming a reader of what is read. @template T @param {() => T} run @returns {T} */
 export function untracked(run) {
   const before = currentReader;
   currentReader = null;
@@ -199,12 +181,7 @@ function runWaitingEffects() {
   if (errors.length > 0) throw errors[0];
 }
 
-/**
- * @template T
- * @param {Reader} reader
- * @param {() => T} run
- * @returns {T}
- */
+/** @template T @param {Reader} reader @param {() => T} run @returns {T} */
 function reading(reader, run) {
   forgetSources(reader);
   const before = currentReader;

@@ -38,6 +38,9 @@ export const listing = signal({ read: 0, sessions: 0, older: 0 });
 
 const PROGRESS_MS = 300;
 
+/** How often it is looked whether a session that lives still does. */
+const LIVES_MS = 30_000;
+
 /** Of the place's session: null until it is there. The same object grows. @type {import('./signals.js').Signal<Timeline | null>} */
 export const timeline = signal(/** @type {Timeline | null} */ (null));
 
@@ -52,6 +55,19 @@ export const connection = signal(/** @type {Connection} */ ('off'));
  * no position. @type {import('./signals.js').Computed<boolean>}
  */
 export const follow = computed(() => place.value.at === null);
+
+/** Whether the session grew since the list was read last. */
+const grew = signal(false);
+
+/**
+ * Whether somebody writes to the session: the list says so, or it grew since.
+ * @type {import('./signals.js').Computed<boolean>}
+ */
+export const lives = computed(() => {
+  const now = timeline.value;
+  if (now === null || !source.can.live) return false;
+  return grew.value || sessions.value?.find((row) => row.session === now.session)?.live === true;
+});
 
 /** Requests in the river, first and last. @type {import('./signals.js').Signal<[number, number]>} */
 export const windowed = signal(/** @type {[number, number]} */ ([0, -1]));
@@ -121,10 +137,7 @@ export function notify(text, { isError = false } = {}) {
   notice.value = { text, isError };
 }
 
-/**
- * Takes what everything is read from, and keeps sessions and timeline with the place.
- * @param {Source} from
- */
+/** Takes what everything is read from, and keeps sessions and timeline with the place. @param {Source} from */
 export function startState(from) {
   source = from;
   void from.about().then((about) => (named = about.option), () => {});
@@ -145,7 +158,13 @@ export async function loadSessions() {
   const isFirst = sessions.peek() === null;
   const timer = isFirst ? setInterval(() => void look().catch(() => {}), PROGRESS_MS) : undefined;
   try {
-    sessions.value = await source.sessions();
+    const shown = timeline.peek();
+    const head = shown?.head;
+    const rows = await source.sessions();
+    batch(() => {
+      sessions.value = rows;
+      grew.value = timeline.peek() === shown && shown?.head !== head;
+    });
     await look();
   } catch (error) {
     // A list that is there stays; the next reading may bring it up to date.
@@ -172,11 +191,10 @@ function openSession(name) {
     problem.value = null;
     connection.value = 'off';
     marks.value = { a: null, b: null };
+    grew.value = false;
   });
   // The session first: in a large store its first list takes the engine's time for seconds.
-  void (name === null ? Promise.resolve() : loadTimeline(name)).then(() => {
-    if (sessions.peek() === null) void loadSessions();
-  });
+  void (name === null ? Promise.resolve() : loadTimeline(name)).then(() => void loadSessions());
 }
 
 /** @param {string} name */
@@ -204,9 +222,12 @@ async function loadTimeline(name) {
  */
 function keepUp(loaded) {
   let known = loaded.requests.count;
+  let { head } = loaded;
   const ends = [
     effect(() => {
       loaded.version.value;
+      if (loaded.head > head) grew.value = true;
+      head = loaded.head;
       const { count } = loaded.requests;
       showRequests(windowGrown(windowed.peek(), known, count));
       known = count;
@@ -215,6 +236,10 @@ function keepUp(loaded) {
   ];
   if (source.can.live) {
     ends.push(source.follow(loaded, heard));
+    const timer = setInterval(() => {
+      if (lives.peek() && document.visibilityState === 'visible') void loadSessions();
+    }, LIVES_MS);
+    ends.push(() => clearInterval(timer));
   }
   return () => ends.forEach((end) => end());
 }
@@ -232,11 +257,7 @@ function cursorIn(loaded) {
   return at === null ? loaded.requests.count - 1 : loaded.requestAt(at);
 }
 
-/**
- * @param {Timeline} loaded
- * @param {number} request
- * @returns {[number, number]}
- */
+/** @param {Timeline} loaded @param {number} request @returns {[number, number]} */
 function windowAround(loaded, request) {
   const count = loaded.requests.count;
   const width = Math.min(count, WIDEST_WINDOW);

@@ -2,6 +2,7 @@
 
 import { h } from '../core/element.js';
 import { countText, counted } from '../parts/numbers.js';
+import { csvButton } from '../parts/saving.js';
 import { shownText } from '../parts/text.js';
 import { linkTo } from '../core/place.js';
 import { groupItems, ITEM_KINDS } from './lost-groups.js';
@@ -34,7 +35,8 @@ export function lostAnswer(timeline, answer, filter, choice) {
   const groups = h('div');
   const show = () => {
     const found = groupItems(timeline, items, filter);
-    controls.replaceChildren(...filterNodes(items, filter, show), allButton(found.flatMap((group) => group.items), choice));
+    controls.replaceChildren(...filterNodes(items, filter, show), allButton(found.flatMap((group) => group.items), choice),
+      csvButton('lost', () => found.flatMap((group) => group.items)));
     groups.replaceChildren(...found.map((group) => itemSection(timeline, group, counts, choice)));
   };
   show();
@@ -45,11 +47,7 @@ export function lostAnswer(timeline, answer, filter, choice) {
   );
 }
 
-/**
- * @param {LostItem[]} items
- * @param {LostFilter} filter
- * @param {() => void} show
- */
+/** @param {LostItem[]} items @param {LostFilter} filter @param {() => void} show */
 function filterNodes(items, filter, show) {
   const away = (/** @type {string} */ kind) =>
     items.filter((item) => item.kind === kind && item.state !== 'whole').length;
@@ -97,10 +95,7 @@ function pressedButtons(label, chosen, values, choose) {
     })));
 }
 
-/**
- * @param {LostItem[]} items
- * @param {Choice} choice
- */
+/** @param {LostItem[]} items @param {Choice} choice */
 function allButton(items, choice) {
   return h('button', {
     type: 'button', class: 'quiet', text: `Choose these ${countText(items.length)}`,
@@ -166,11 +161,7 @@ function statesText(count) {
   return words.join(' · ');
 }
 
-/**
- * @param {Timeline} timeline
- * @param {LostItem} item
- * @param {Choice} choice
- */
+/** @param {Timeline} timeline @param {LostItem} item @param {Choice} choice */
 function rowOf(timeline, item, choice) {
   const [word, pattern] = ITEM_STATES[/** @type {keyof typeof ITEM_STATES} */ (item.state)];
   // The record that took it out comes before the first request without it.

@@ -45,20 +45,13 @@ export function lostCard(timeline, row, choice) {
   );
 }
 
-/**
- * @param {Timeline} timeline
- * @param {LostRow} row
- * @returns {Partial<import('../core/place.js').Place>}
- */
+/** @param {Timeline} timeline @param {LostRow} row @returns {Partial<import('../core/place.js').Place>} */
 function whereItFell(timeline, { number, fell }) {
   const at = fell < 0 ? null : timeline.requests.position[fell];
   return { screen: 'session', at, message: number, tab: 'why' };
 }
 
-/**
- * @param {Timeline} timeline
- * @param {LostRow} row
- */
+/** @param {Timeline} timeline @param {LostRow} row */
 function sinceNodes(timeline, row) {
   if (row.fell < 0) return ['from the beginning'];
   const { position, time } = timeline.requests;
@@ -72,10 +65,7 @@ function sinceNodes(timeline, row) {
   ];
 }
 
-/**
- * @param {LostRow} row
- * @param {HTMLElement} kept what the text holds of the demands, known later
- */
+/** @param {LostRow} row @param {HTMLElement} kept what the text holds of the demands, known later */
 function insteadNodes({ standsIn }, kept) {
   if (standsIn.length === 0) return ['nothing was sent instead'];
   const tokens = standsIn.reduce((sum, entry) => sum + entry.tokens, 0);
@@ -86,20 +76,12 @@ function insteadNodes({ standsIn }, kept) {
   return [`${name}, ~${countText(tokens)} tokens, in view`, kept];
 }
 
-/**
- * @param {string} name
- * @param {(string | Node)[]} value
- */
+/** @param {string} name @param {(string | Node)[]} value */
 function fact(name, value) {
   return [h('dt', { text: name }), h('dd', null, value)];
 }
 
-/**
- * @param {Timeline} timeline
- * @param {LostRow} row
- * @param {HTMLElement} spoken
- * @param {HTMLElement} kept
- */
+/** @param {Timeline} timeline @param {LostRow} row @param {HTMLElement} spoken @param {HTMLElement} kept */
 async function fillTexts(timeline, row, spoken, kept) {
   const { session, messages: { position, index } } = timeline;
   const own = { position: position[row.number], index: index[row.number] };

@@ -56,11 +56,7 @@ export function groupItems(timeline, items, { kind, by }) {
   return [...groups.values()].sort((a, b) => (a.rank === b.rank ? 0 : a.rank - b.rank));
 }
 
-/**
- * @param {Timeline} timeline
- * @param {LostItem} item
- * @param {number | null} number of the compaction
- */
+/** @param {Timeline} timeline @param {LostItem} item @param {number | null} number of the compaction */
 function causeTitle(timeline, item, number) {
   if (!item.left) return 'A part of it is in view';
   if (number === null) return LEFT_BY[item.left.by] ?? item.left.by;

@@ -58,10 +58,7 @@ export function shortenedWords(timeline, request) {
     .sort((a, b) => a - b);
 }
 
-/**
- * @param {Timeline} timeline
- * @param {number} request
- */
+/** @param {Timeline} timeline @param {number} request */
 function entriesThatStandForOthers(timeline, request) {
   return Array.from(timeline.view(request))
     .filter((id) => id < 0)

@@ -9,12 +9,7 @@ import { firstLine, shownText } from '../parts/text.js';
 const UNFOLDED_CHARACTERS = 400;
 const MOST_SPOKEN_CHARACTERS = 20_000;
 
-/**
- * The plain texts of a message.
- *
- * @param {any} message
- * @returns {string[]}
- */
+/** The plain texts of a message. @param {any} message @returns {string[]} */
 export function spokenTexts(message) {
   return readMessageParts(message)
     .filter(({ kind }) => kind === 'text')
@@ -49,10 +44,7 @@ export function spokenView(message, demands) {
   );
 }
 
-/**
- * @param {string} text
- * @param {string[]} demands
- */
+/** @param {string} text @param {string[]} demands */
 function markedText(text, demands) {
   const cut = text.slice(0, MOST_SPOKEN_CHARACTERS);
   return h('p', { class: 'spoken-text' },

@@ -82,10 +82,7 @@ function askWaiting() {
   waitingBodies.clear();
 }
 
-/**
- * @param {string} session
- * @param {WaitingBody[]} wanted
- */
+/** @param {string} session @param {WaitingBody[]} wanted */
 async function askFor(session, wanted) {
   const withTrees = wanted.filter((one) => one.wantsTrees);
   // A text without its markup is a text still.
@@ -112,30 +109,18 @@ async function askFor(session, wanted) {
   }
 }
 
-/**
- * @param {string} session
- * @param {WaitingBody} one
- * @param {TextTrees} trees
- */
+/** @param {string} session @param {WaitingBody} one @param {TextTrees} trees */
 function showWith(session, { element, address, show }, trees) {
   if (element.isConnected) show(rememberedBodies.get(bodyKey(session, address)) ?? null, trees);
 }
 
-/**
- * @param {any} message
- * @param {import('../source/source.js').RenderedTexts} texts
- * @returns {TextTrees}
- */
+/** @param {any} message @param {import('../source/source.js').RenderedTexts} texts @returns {TextTrees} */
 function treesByText(message, texts) {
   const textAt = (/** @type {(string|number)[]} */ place) => place.reduce((value, key) => value?.[key], message);
   return new Map((texts ?? []).map(([place, tree]) => [String(textAt(place)), tree]));
 }
 
-/**
- * @param {string} session
- * @param {WaitingBody} one
- * @param {string} message
- */
+/** @param {string} session @param {WaitingBody} one @param {string} message */
 function failedBody(session, { element, address, show, wantsTrees }, message) {
   const again = () => showBody(session, address, element, show, wantsTrees);
   return h('p', { class: 'failed-body' },
@@ -143,12 +128,7 @@ function failedBody(session, { element, address, show, wantsTrees }, message) {
     h('button', { type: 'button', text: 'Try again', on: { click: again } }));
 }
 
-/**
- * @template T
- * @param {Map<string, T>} known
- * @param {string} key
- * @param {T} value
- */
+/** @template T @param {Map<string, T>} known @param {string} key @param {T} value */
 function remember(known, key, value) {
   known.delete(key);
   // A text that may still come is not remembered as erased; the source remembers large ones.

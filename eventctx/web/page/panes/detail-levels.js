@@ -30,32 +30,19 @@ export function restoreReading() {
   raw.value = keptChoice('raw', false);
 }
 
-/**
- * @param {string} row such as `t3`
- * @param {Group} group
- * @returns {Detail}
- */
+/** @param {string} row such as `t3` @param {Group} group @returns {Detail} */
 export function levelOfRow(row, group) {
   return chosenLevels.peek().get(row) ?? detail.peek()[group];
 }
 
-/**
- * Unfolds a row in its place, or folds it.
- * @param {string} row
- * @param {Group} group
- */
+/** Unfolds a row in its place, or folds it. @param {string} row @param {Group} group */
 export function toggleRow(row, group) {
   const usual = detail.peek()[group];
   const to = levelOfRow(row, group) < 2 ? 2 : usual < 2 ? usual : 1;
   chosenLevels.value = new Map([...chosenLevels.peek(), [row, to]]);
 }
 
-/**
- * The button in a row's head that unfolds it.
- * @param {string} row
- * @param {Group} group
- * @param {string} what
- */
+/** The button in a row's head that unfolds it. @param {string} row @param {Group} group @param {string} what */
 export function foldButton(row, group, what) {
   const isOpen = levelOfRow(row, group) === 2;
   return h('button', {
@@ -71,10 +58,7 @@ const LINE_CHARACTERS = 80;
 /** A text is folded at so many lines; labels, arguments and gaps make it higher than its letters. */
 const MOST_LINES = 60;
 
-/**
- * @param {Detail} level
- * @param {number} characters
- */
+/** @param {Detail} level @param {number} characters */
 export function estimatedHeight(level, characters) {
   if (level === 0) return HEAD_HEIGHT;
   if (level === 1) return HEAD_HEIGHT + LINE_HEIGHT;
@@ -82,10 +66,7 @@ export function estimatedHeight(level, characters) {
   return HEAD_HEIGHT + Math.max(1, lines) * LINE_HEIGHT;
 }
 
-/**
- * One button a group, that goes to the next level.
- * @param {Host} host
- */
+/** One button a group, that goes to the next level. @param {Host} host */
 export function detailSwitches(host) {
   const buttons = GROUPS.map((group) => {
     const level = h('span', { class: `level level-${detail.peek()[group]}`, 'aria-hidden': 'true' });

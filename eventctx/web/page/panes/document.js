@@ -3,15 +3,13 @@
 
 import { h } from '../core/element.js';
 import { dataText } from '../parts/data-text.js';
+import { saveFile } from '../parts/saving.js';
 import { shownText } from '../parts/text.js';
 import { bytesOf, sizeOfBase64 } from './image.js';
 
 /** @typedef {{name: string, type: string, text: string|null, base64: string|null}} DocumentContents */
 
-/**
- * @param {any} block a document's block of any dialect
- * @returns {HTMLElement|null} null where it holds no contents
- */
+/** @param {any} block a document's block of any dialect @returns {HTMLElement|null} null where it holds no contents */
 export function documentView(block) {
   const found = documentContents(block);
   if (found === null) return null;
@@ -26,11 +24,7 @@ export function documentView(block) {
     words === null ? null : dataText(words));
 }
 
-/**
- * Name and contents, from wherever the dialect keeps them.
- * @param {any} block
- * @returns {DocumentContents|null}
- */
+/** Name and contents, from wherever the dialect keeps them. @param {any} block @returns {DocumentContents|null} */
 export function documentContents(block) {
   const source = block?.source ?? block?.file ?? block?.input_audio ?? block;
   const name = [block?.title, source?.filename, block?.filename].find((one) => typeof one === 'string') || 'document';
@@ -48,16 +42,8 @@ function decodedText(base64) {
   return bytes === null ? null : new TextDecoder().decode(bytes);
 }
 
-/**
- * Hands the bytes to the browser as a download, of no type that it would open.
- * @param {string} name
- * @param {string} base64
- */
+/** @param {string} name @param {string} base64 */
 function saveBytes(name, base64) {
   const bytes = bytesOf(base64);
-  if (bytes === null) return;
-  const address = URL.createObjectURL(new Blob([bytes], { type: 'application/octet-stream' }));
-  const link = h('a', { href: address, download: name.replace(/[^\p{L}\p{N}. _-]/gu, '_') });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(address), 60_000);
+  if (bytes !== null) saveFile(name, bytes);
 }

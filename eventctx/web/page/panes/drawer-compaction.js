@@ -19,10 +19,7 @@ import { compactionLabel, ruleText, triggerWords } from './why-words.js';
 // A plan may have hundreds of runs; a person reads the first ones.
 const MOST_RUNS_SHOWN = 24;
 
-/**
- * @param {DrawerSubject} subject
- * @param {HTMLElement} panel
- */
+/** @param {DrawerSubject} subject @param {HTMLElement} panel */
 export function compactionPanel(subject, panel) {
   const index = compactionOf(subject);
   if (index < 0) {
@@ -33,21 +30,14 @@ export function compactionPanel(subject, panel) {
   showCompaction(subject, panel, index);
 }
 
-/**
- * The one that took the message out, else the one in force at the cursor.
- * @param {DrawerSubject} subject
- */
+/** The one that took the message out, else the one in force at the cursor. @param {DrawerSubject} subject */
 function compactionOf({ now, request, message }) {
   const change = message === null ? -1 : standingAt(now, message, request).change;
   const took = change < 0 ? -1 : now.changes.compaction[change];
   return took >= 0 ? took : now.requests.plan[request];
 }
 
-/**
- * @param {DrawerSubject} subject
- * @param {HTMLElement} panel
- * @param {number} index
- */
+/** @param {DrawerSubject} subject @param {HTMLElement} panel @param {number} index */
 function showCompaction(subject, panel, index) {
   const { now } = subject;
   const one = now.compactions[index];
@@ -72,11 +62,7 @@ function compactionSentence(one) {
     + `${tokensText(one.after, one.after_estimated)} tokens: ${triggerWords(one.trigger)}.`;
 }
 
-/**
- * @param {Timeline} now
- * @param {number} index
- * @param {import('./plan-runs.js').CompactionEffect} effect
- */
+/** @param {Timeline} now @param {number} index @param {import('./plan-runs.js').CompactionEffect} effect */
 function factsOf(now, index, effect) {
   const one = now.compactions[index];
   const { position } = now.requests;
@@ -104,10 +90,7 @@ function sizeFacts({ budget, threshold, target }) {
     .map(([name, tokens]) => `${name} ${countText(/** @type {number} */ (tokens))}`).join(', ');
 }
 
-/**
- * @param {Timeline} now
- * @param {import('./plan-runs.js').CompactionEffect} effect
- */
+/** @param {Timeline} now @param {import('./plan-runs.js').CompactionEffect} effect */
 function groupTable(now, { before, after }) {
   if (before < 0 || after < 0) return h('p', { class: 'muted', text: 'No request stands on both sides.' });
   const was = now.sums(before);
@@ -132,10 +115,7 @@ export function signedTokens(tokens) {
   return tokens === 0 ? '=' : `${tokens > 0 ? '+' : '−'}${countText(Math.abs(tokens))}`;
 }
 
-/**
- * @param {Timeline} now
- * @param {import('./plan-runs.js').CompactionEffect} effect
- */
+/** @param {Timeline} now @param {import('./plan-runs.js').CompactionEffect} effect */
 function planTable(now, { parts, kept }) {
   return h('ul', { class: 'plan' },
     h('li', null, standingMark('whole'), h('span', { text: counted(kept, 'message') }), h('span', { class: 'muted', text: 'left as they were' })),
@@ -156,10 +136,7 @@ function shortRuns(runs) {
   return runsText(runs.slice(0, MOST_RUNS_SHOWN)) + (more > 0 ? ` and ${counted(more, 'more run')}` : '');
 }
 
-/**
- * @param {DrawerSubject} subject
- * @param {readonly number[]} ids
- */
+/** @param {DrawerSubject} subject @param {readonly number[]} ids */
 function insertionsOf({ now, alive }, ids) {
   return h('div', { class: 'why-instead' }, ids.map((id, at) => {
     const entry = now.entry(id);

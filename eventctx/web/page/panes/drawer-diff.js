@@ -28,10 +28,7 @@ const CHANGE_TITLES = {
   restored: ['+', 'back in view, whole'], entered: ['+', 'added since'],
 };
 
-/**
- * @param {DrawerSubject} subject
- * @param {HTMLElement} panel
- */
+/** @param {DrawerSubject} subject @param {HTMLElement} panel */
 export function diffPanel({ now, request }, panel) {
   const before = now.previousOf(request);
   const { position } = now.requests;
@@ -54,11 +51,7 @@ export function diffPanel({ now, request }, panel) {
       text: `${counted(changes.passed, 'message')} more came in between and left again, or never were in view.` }));
 }
 
-/**
- * @param {Timeline} now
- * @param {number} before
- * @param {number} after
- */
+/** @param {Timeline} now @param {number} before @param {number} after */
 function groupChanges(now, before, after) {
   const [was, is] = [now.sums(before), now.sums(after)];
   const { total, estimated } = now.requests;
@@ -71,10 +64,7 @@ function groupChanges(now, before, after) {
     ]));
 }
 
-/**
- * @param {Timeline} now
- * @param {ChangedMessages} group
- */
+/** @param {Timeline} now @param {ChangedMessages} group */
 function groupView(now, group) {
   const [sign, words] = CHANGE_TITLES[group.what] ?? ['', group.what];
   const rule = ruleText(now, group.reason);
@@ -96,10 +86,7 @@ function groupView(now, group) {
     list, left > 0 ? more : null);
 }
 
-/**
- * @param {Timeline} now
- * @param {number} number
- */
+/** @param {Timeline} now @param {number} number */
 function diffLine(now, number) {
   const { kind, tokens, position, index } = now.messages;
   const line = h('span', { class: 'why-line' });
@@ -112,12 +99,7 @@ function diffLine(now, number) {
   return item;
 }
 
-/**
- * @param {Timeline} now
- * @param {string} sign
- * @param {string} words
- * @param {readonly number[]} ids
- */
+/** @param {Timeline} now @param {string} sign @param {string} words @param {readonly number[]} ids */
 function othersView(now, sign, words, ids) {
   if (ids.length === 0) return [];
   return [h('section', { class: `diff-group is-${sign === '−' ? 'gone' : 'come'}` },

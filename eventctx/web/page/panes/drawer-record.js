@@ -10,10 +10,7 @@ import { standingAt } from './standing-words.js';
 
 /** @typedef {import('./drawer.js').DrawerSubject} DrawerSubject */
 
-/**
- * @param {DrawerSubject} subject
- * @param {HTMLElement} panel
- */
+/** @param {DrawerSubject} subject @param {HTMLElement} panel */
 export async function recordPanel(subject, panel) {
   const { now, alive } = subject;
   const wanted = recordsOf(subject);
@@ -53,11 +50,7 @@ function firstOf(answer) {
   return Array.isArray(records) ? records[0] ?? null : answer;
 }
 
-/**
- * @param {string} what
- * @param {number} position
- * @param {any} record
- */
+/** @param {string} what @param {number} position @param {any} record */
 function recordView(what, position, record) {
   const title = `@${position} ${record?.type ?? ''}`;
   return h('section', { class: 'record' },
@@ -65,10 +58,7 @@ function recordView(what, position, record) {
     record === null ? h('p', { class: 'muted', text: 'The record is not there.' }) : jsonView(record));
 }
 
-/**
- * @param {DrawerSubject} subject
- * @param {HTMLElement} panel
- */
+/** @param {DrawerSubject} subject @param {HTMLElement} panel */
 export async function rawPanel(subject, panel) {
   const { now, request, message, alive } = subject;
   if (message === null || message >= now.messages.count) {
@@ -89,19 +79,12 @@ export async function rawPanel(subject, panel) {
   if (alive()) panel.append(...jsonNodes('as it was sent, shortened', short));
 }
 
-/**
- * @param {HTMLElement} panel
- * @param {string} what
- * @param {any} value
- */
+/** @param {HTMLElement} panel @param {string} what @param {any} value */
 function showJson(panel, what, value) {
   panel.replaceChildren(...jsonNodes(what, value));
 }
 
-/**
- * @param {string} what
- * @param {any} value
- */
+/** @param {string} what @param {any} value */
 function jsonNodes(what, value) {
   if (value === null) return [h('p', { class: 'muted', text: `${what}: its contents were erased.` })];
   const text = JSON.stringify(value, null, 2);

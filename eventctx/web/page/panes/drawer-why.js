@@ -20,10 +20,7 @@ import { whyFacts, whySentence } from './why-words.js';
 
 const SETTLE_MS = 120;
 
-/**
- * @param {DrawerSubject} subject
- * @param {HTMLElement} panel
- */
+/** @param {DrawerSubject} subject @param {HTMLElement} panel */
 export async function whyPanel(subject, panel) {
   const { now, request, alive } = subject;
   const isChosen = subject.message !== null && subject.message < now.messages.count;
@@ -85,11 +82,7 @@ function showInstead({ now, request, alive }, message, into) {
   }
 }
 
-/**
- * @param {import('../timeline/timeline.js').Timeline} now
- * @param {number} request
- * @param {number} message
- */
+/** @param {import('../timeline/timeline.js').Timeline} now @param {number} request @param {number} message */
 function standInsOf(now, request, message) {
   return [...now.view(request)].filter((id) =>
     id < 0 && now.entry(id).extra?.stands_for?.some(([first, last]) => first <= message && message <= last));
@@ -127,10 +120,7 @@ function factList(facts) {
   ]));
 }
 
-/**
- * @param {DrawerSubject} subject
- * @param {number} message
- */
+/** @param {DrawerSubject} subject @param {number} message */
 function commands({ now, request }, message) {
   const position = now.requests.position[request];
   return h('p', { class: 'why-command' },

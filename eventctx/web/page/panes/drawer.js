@@ -79,11 +79,7 @@ define('ctx-drawer', (host) => {
   });
 });
 
-/**
- * @param {string} tab
- * @param {DrawerSubject} subject
- * @param {HTMLElement} panel
- */
+/** @param {string} tab @param {DrawerSubject} subject @param {HTMLElement} panel */
 async function showPanel(tab, subject, panel) {
   const draw = DRAWER_TABS.find(([name]) => name === tab)?.[2] ?? whyPanel;
   panel.scrollTop = 0;
@@ -94,10 +90,7 @@ async function showPanel(tab, subject, panel) {
   }
 }
 
-/**
- * @param {KeyboardEvent} event
- * @param {number} at
- */
+/** @param {KeyboardEvent} event @param {number} at */
 function moveTab(event, at) {
   const count = DRAWER_TABS.length;
   const moves = { ArrowRight: (at + 1) % count, ArrowLeft: (at + count - 1) % count, Home: 0, End: count - 1 };

@@ -6,7 +6,7 @@ import { firstLine, shownText } from '../parts/text.js';
 import { linkTo } from '../core/place.js';
 import { untracked } from '../core/signals.js';
 import {
-  connection, cursor, follow, followEnd, setCursor, source, timeline,
+  connection, cursor, follow, followEnd, lives, setCursor, timeline,
 } from '../core/state.js';
 import { HUMAN_KIND } from '../timeline/groups.js';
 import { bodyOf } from './bodies.js';
@@ -114,11 +114,7 @@ function originNodes(now) {
   return nodes;
 }
 
-/**
- * @param {HTMLAnchorElement} lost
- * @param {Timeline} now
- * @param {number} request
- */
+/** @param {HTMLAnchorElement} lost @param {Timeline} now @param {number} request */
 function showLost(lost, now, request) {
   const count = request < 0 ? 0 : now.wordsOutOfView(request).length;
   lost.hidden = count === 0;
@@ -131,7 +127,7 @@ function showLost(lost, now, request) {
 function showLive(live) {
   const state = connection.value;
   const follows = follow.value;
-  live.hidden = !source.can.live || timeline.value === null;
+  live.hidden = !lives.value;
   live.className = `quiet head-live is-${state}`;
   live.setAttribute('aria-pressed', String(follows));
   const words = { open: '', lost: ', reconnecting', ended: ', not live any more', off: '' };
@@ -141,11 +137,7 @@ function showLive(live) {
   live.title = follows ? 'The cursor stays at the end while the session grows (f)' : 'Go to the end and stay there (f)';
 }
 
-/**
- * @param {Timeline} now
- * @param {number} request
- * @returns {Node[]}
- */
+/** @param {Timeline} now @param {number} request @returns {Node[]} */
 function requestNodes(now, request) {
   if (request < 0) return [h('span', { class: 'muted', text: 'Nothing was sent yet.' })];
   const { turn, iteration, position, time, model, count } = now.requests;
@@ -202,12 +194,7 @@ function showKnown(known, now, request) {
   );
 }
 
-/**
- * @param {string} sign
- * @param {string} label
- * @param {string} key
- * @param {number} by
- */
+/** @param {string} sign @param {string} label @param {string} key @param {number} by */
 function stepTo(sign, label, key, by) {
   return h('button', {
     type: 'button', 'aria-label': label, title: `${label} (${key})`, text: sign,

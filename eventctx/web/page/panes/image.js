@@ -16,10 +16,7 @@ const IMAGE_TYPES = [
 const MOST_IMAGE_CHARACTERS = 64 * 1024 * 1024;
 const MOST_SHOWN_AT_ONCE = 6 * 1024 * 1024;
 
-/**
- * @param {any} block an image block of any dialect
- * @returns {HTMLElement}
- */
+/** @param {any} block an image block of any dialect @returns {HTMLElement} */
 export function imageView(block) {
   const view = h('div', { class: 'part image' });
   const data = imageData(block);
@@ -87,11 +84,7 @@ function isWebp(begins) {
   return letters.startsWith('RIFF') && letters.endsWith('WEBP');
 }
 
-/**
- * @param {string} base64
- * @param {string} media
- * @param {HTMLElement} view
- */
+/** @param {string} base64 @param {string} media @param {HTMLElement} view */
 function shownImage(base64, media, view) {
   const bytes = bytesOf(base64);
   if (bytes === null) return imageNote('image that cannot be decoded');

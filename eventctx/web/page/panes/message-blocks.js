@@ -14,11 +14,7 @@
  * @typedef {(type: string, block: Record<string, any>, place: (string|number)[]) => MessagePart|null} BlockReader
  */
 
-/**
- * @param {any[]} blocks
- * @param {(string|number)[]} place
- * @param {Map<any, BlockReader>} readers
- */
+/** @param {any[]} blocks @param {(string|number)[]} place @param {Map<any, BlockReader>} readers */
 export function readBlocks(blocks, place, readers) {
   /** @type {MessagePart[]} */
   const found = [];
@@ -39,11 +35,7 @@ export function readBlocks(blocks, place, readers) {
   return found;
 }
 
-/**
- * A reader of blocks that are a part as a whole.
- * @param {PartKind} kind
- * @returns {BlockReader}
- */
+/** A reader of blocks that are a part as a whole. @param {PartKind} kind @returns {BlockReader} */
 export function wholeBlock(kind) {
   return (type, block, place) => partOf(kind, place, block, type);
 }
@@ -107,10 +99,7 @@ export const BLOCK_READERS = new Map([
   ...['tool_use', 'tool_call'].map(entryFor(callBlock)),
 ]);
 
-/**
- * @param {BlockReader} reader
- * @returns {(type: string) => [string, BlockReader]}
- */
+/** @param {BlockReader} reader @returns {(type: string) => [string, BlockReader]} */
 function entryFor(reader) {
   return (type) => [type, reader];
 }
@@ -143,11 +132,7 @@ export function callPart(holder, place, type, id, name) {
   return part;
 }
 
-/**
- * A value without a type: a text, or `other`.
- * @param {any} value
- * @param {(string|number)[]} place
- */
+/** A value without a type: a text, or `other`. @param {any} value @param {(string|number)[]} place */
 export function bareValue(value, place) {
   return partOf(typeof value === 'string' ? 'text' : 'other', place, value);
 }

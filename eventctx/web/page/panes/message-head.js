@@ -12,11 +12,7 @@ import { IMPORTED } from './why-words.js';
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 /** @typedef {import('../core/state.js').Group} Group */
 
-/**
- * The group of the screen that a group of the log belongs to.
- * @param {number} code
- * @returns {Group}
- */
+/** The group of the screen that a group of the log belongs to. @param {number} code @returns {Group} */
 export function screenGroup(code) {
   return GROUPS[groupOf(code)] ?? 'system';
 }
@@ -51,10 +47,7 @@ export function messageHead(timeline, number, { what, change }, results, fold) {
   );
 }
 
-/**
- * @param {Timeline} timeline
- * @param {number} change
- */
+/** @param {Timeline} timeline @param {number} change */
 function reasonCode(timeline, change) {
   const reason = change < 0 ? -1 : timeline.changes.reason[change];
   if (reason < 0) return null;
@@ -63,11 +56,7 @@ function reasonCode(timeline, change) {
   return h('span', { class: 'row-reason', text: code, title: rule });
 }
 
-/**
- * @param {string} word
- * @param {string} arrow
- * @param {number} number
- */
+/** @param {string} word @param {string} arrow @param {number} number */
 function jumpTo(word, arrow, number) {
   return h('a', {
     class: 'jump', href: linkTo({ screen: 'session', message: number }), text: `${arrow} ${word} #${number}`,
@@ -106,11 +95,7 @@ function linksByMessage(timeline) {
   return found;
 }
 
-/**
- * The last message at or before a position.
- * @param {Timeline} timeline
- * @param {number} position
- */
+/** The last message at or before a position. @param {Timeline} timeline @param {number} position */
 function lastMessageAt(timeline, position) {
   const { position: positions, count } = timeline.messages;
   let low = 0;

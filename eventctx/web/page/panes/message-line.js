@@ -7,10 +7,7 @@ import { hostedArguments, partsOfResult, readMessageParts, SEALED_TYPES } from '
 // A line is never wider than this on any screen; of a text of megabytes no more is looked at.
 const LINE_LENGTH = 240;
 
-/**
- * @param {any} message null where it was erased
- * @returns {string}
- */
+/** @param {any} message null where it was erased @returns {string} */
 export function messageLine(message) {
   if (message === null) return '[erased]';
   const texts = [];
@@ -36,11 +33,7 @@ export function argumentsLine(value) {
     .join(', ');
 }
 
-/**
- * The arguments of a call, read where they are JSON in a text.
- * @param {any} value
- * @returns {any}
- */
+/** The arguments of a call, read where they are JSON in a text. @param {any} value @returns {any} */
 export function argumentsOf(value) {
   if (typeof value !== 'string') return value;
   try {
@@ -50,10 +43,7 @@ export function argumentsOf(value) {
   }
 }
 
-/**
- * The text of a sealed part, or null if the part can be read.
- * @param {MessagePart} part
- */
+/** The text of a sealed part, or null if the part can be read. @param {MessagePart} part */
 export function sealedText(part) {
   if (part.kind !== 'thinking' || !SEALED_TYPES.includes(part.type)) return null;
   const word = part.type === 'redacted_thinking' ? 'redacted' : 'encrypted';

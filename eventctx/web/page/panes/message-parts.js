@@ -17,10 +17,7 @@ const TYPED_OUTPUTS = ['shell_call_output', 'computer_call_output', 'tool_search
 /** Types of thinking that is encrypted: it counts, but nobody can read it. */
 export const SEALED_TYPES = ['redacted_thinking', 'encrypted_content', 'compaction'];
 
-/**
- * @param {any} message
- * @returns {MessagePart[]}
- */
+/** @param {any} message @returns {MessagePart[]} */
 export function readMessageParts(message) {
   if (!isJsonObject(message)) return message === undefined ? [] : [partOf('other', [], message)];
   if (typeof message.role === 'string') return readRow(message);
@@ -163,10 +160,7 @@ function readItem(message) {
   return sort === 'thinking' ? readReasoning(type, message) : [partOf('other', [], message, type)];
 }
 
-/**
- * @param {string} type
- * @param {Record<string, any>} message
- */
+/** @param {string} type @param {Record<string, any>} message */
 function readReasoning(type, message) {
   /** @type {MessagePart[]} */
   const found = [];

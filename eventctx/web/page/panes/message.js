@@ -45,11 +45,7 @@ export function messageView(message, { detail = 2, injected = [], trees = new Ma
   return view;
 }
 
-/**
- * JSON as text, indented, folded where it is long.
- * @param {any} value
- * @returns {HTMLElement}
- */
+/** JSON as text, indented, folded where it is long. @param {any} value @returns {HTMLElement} */
 export function jsonView(value) {
   return dataText(jsonText(value), DATA_FOLD);
 }
@@ -59,22 +55,14 @@ function jsonText(value) {
   return typeof value === 'string' ? value : JSON.stringify(value, null, 2) ?? 'null';
 }
 
-/**
- * What a copy of a part holds: its text, or its JSON.
- * @param {MessagePart} part
- * @returns {string}
- */
+/** What a copy of a part holds: its text, or its JSON. @param {MessagePart} part @returns {string} */
 function writtenText(part) {
   if (part.kind === 'image') return '[image]';
   if (part.kind === 'result') return partsOfResult(part).map(writtenText).join('\n');
   return jsonText(part.kind === 'call' ? argumentsOf(part.value) : part.value);
 }
 
-/**
- * @param {MessagePart} part
- * @param {Reading} reading
- * @returns {HTMLElement}
- */
+/** @param {MessagePart} part @param {Reading} reading @returns {HTMLElement} */
 function partView(part, reading) {
   switch (part.kind) {
     case 'text':
@@ -110,29 +98,19 @@ function wordsView(text, { trees, raw }, options = {}) {
   return tree === undefined ? textView(text, options) : renderedView(tree, options);
 }
 
-/**
- * A value that a program wrote or reads.
- * @param {any} value
- * @param {Reading} reading
- */
+/** A value that a program wrote or reads. @param {any} value @param {Reading} reading */
 function valueView(value, { raw }) {
   return raw ? jsonView(value) : jsonTree(value);
 }
 
-/**
- * @param {MessagePart} part
- * @param {Reading} reading
- */
+/** @param {MessagePart} part @param {Reading} reading */
 function resultPart(part, reading) {
   if (part.kind !== 'text') return partView(part, reading);
   const value = reading.raw ? undefined : jsonInText(part.value);
   return value === undefined ? dataText(part.value) : jsonTree(value);
 }
 
-/**
- * @param {MessagePart} part
- * @param {Reading} reading
- */
+/** @param {MessagePart} part @param {Reading} reading */
 function thinkingView(part, reading) {
   const sealed = sealedText(part);
   if (sealed !== null) return labelled('thinking', 'thinking', sealed);
@@ -140,12 +118,7 @@ function thinkingView(part, reading) {
   return labelled('thinking', 'thinking', null, wordsView(part.value, reading, SIDE_FOLD));
 }
 
-/**
- * @param {MessagePart} part
- * @param {any} value
- * @param {Reading} reading
- * @param {string|null} [note]
- */
+/** @param {MessagePart} part @param {any} value @param {Reading} reading @param {string|null} [note] */
 function callView(part, value, reading, note = null) {
   const given = argumentsOf(value);
   const isNothing = given === null || given === undefined || given === ''
@@ -153,10 +126,7 @@ function callView(part, value, reading, note = null) {
   return labelled('call', part.name ?? 'a call without a name', note, isNothing ? null : valueView(given, reading), part.ids);
 }
 
-/**
- * @param {MessagePart} part
- * @param {HTMLElement[]} inner
- */
+/** @param {MessagePart} part @param {HTMLElement[]} inner */
 function resultView(part, inner) {
   const name = part.name === null ? 'result' : `result of ${part.name}`;
   const note = inner.length === 0 ? 'empty' : part.failed ? 'failed' : null;

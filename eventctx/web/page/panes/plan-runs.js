@@ -14,11 +14,7 @@ import { CHANGE_KINDS } from '../timeline/standing.js';
  * @property {number} kept messages from before it that the request after it shows whole
  */
 
-/**
- * @param {Timeline} timeline
- * @param {number} index in the timeline's compactions
- * @returns {CompactionEffect}
- */
+/** @param {Timeline} timeline @param {number} index in the timeline's compactions @returns {CompactionEffect} */
 export function compactionEffect(timeline, index) {
   const { changes, requests } = timeline;
   const { position } = timeline.compactions[index];
@@ -45,10 +41,7 @@ export function compactionEffect(timeline, index) {
   };
 }
 
-/**
- * @param {ArrayLike<number>} positions in rising order
- * @param {number} position
- */
+/** @param {ArrayLike<number>} positions in rising order @param {number} position */
 function firstChangeAt(positions, position) {
   let low = 0;
   let high = positions.length;

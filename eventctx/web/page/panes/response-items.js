@@ -55,10 +55,7 @@ export function isItem(message) {
   return bare && (message.type ?? null) === null && typeof message.id === 'string';
 }
 
-/**
- * The type of an item; a reference may leave it out.
- * @param {Record<string, any>} message
- */
+/** The type of an item; a reference may leave it out. @param {Record<string, any>} message */
 export function itemType(message) {
   return typeof message.type === 'string' ? message.type : REFERENCE_ITEM;
 }
@@ -92,10 +89,7 @@ export function sharedItemId(message) {
   return typeof shared === 'string' ? shared : null;
 }
 
-/**
- * Whether a typed output says that its command or patch failed.
- * @param {Record<string, any>} message
- */
+/** Whether a typed output says that its command or patch failed. @param {Record<string, any>} message */
 export function itemHasFailed(message) {
   if (message.type === 'apply_patch_call_output') return message.status === 'failed';
   if (message.type !== 'shell_call_output' || !Array.isArray(message.output)) return false;

@@ -3,10 +3,7 @@
 
 const ROW_CONTROLS = 'a[href], button, summary';
 
-/**
- * @param {HTMLElement} host
- * @returns {() => void} ends it
- */
+/** @param {HTMLElement} host @returns {() => void} ends it */
 export function limitTabStops(host) {
   // Texts come when they come, so the stops are set when the key is pressed, before it acts.
   const pressed = (/** @type {KeyboardEvent} */ event) => {

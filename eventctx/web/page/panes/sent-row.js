@@ -21,12 +21,7 @@ const INSERTION_WORDS = {
   summary: 'summary', system_prompt: 'system prompt', notice: 'notice', memory: 'memory', index: 'index',
 };
 
-/**
- * All that the look of a row depends on.
- * @param {Timeline} now
- * @param {number} request
- * @param {SentRow} row
- */
+/** All that the look of a row depends on. @param {Timeline} now @param {number} request @param {SentRow} row */
 export function keyOfSentRow(now, request, row) {
   switch (row.type) {
     case 'entry':
@@ -40,20 +35,13 @@ export function keyOfSentRow(now, request, row) {
   }
 }
 
-/**
- * @param {Timeline} now
- * @param {SentRow} row
- */
+/** @param {Timeline} now @param {SentRow} row */
 export function heightOfSentRow(now, row) {
   if (row.type === 'entry') return estimatedHeight(levelOf(now, row), charactersOf(now, row.id));
   return row.type === 'sent' ? estimatedHeight(levelOf(now, row), 400) : estimatedHeight(1, 0);
 }
 
-/**
- * @param {Timeline} now
- * @param {SentRow} row
- * @returns {HTMLElement}
- */
+/** @param {Timeline} now @param {SentRow} row @returns {HTMLElement} */
 export function sentRowView(now, row) {
   switch (row.type) {
     case 'entry':
@@ -83,10 +71,7 @@ function unsentText({ missing, additions, untold }) {
   return parts.join(' ');
 }
 
-/**
- * @param {Timeline} now
- * @param {Extract<SentRow, {type: 'entry'}>} row
- */
+/** @param {Timeline} now @param {Extract<SentRow, {type: 'entry'}>} row */
 function entryRow(now, row) {
   const { id, place: at, isNew } = row;
   const entry = now.entry(id);
@@ -124,29 +109,17 @@ function entryRow(now, row) {
   return article;
 }
 
-/**
- * @param {MouseEvent} event
- * @param {Timeline} now
- * @param {OpenableRow} row
- * @param {number|null} number
- */
+/** @param {MouseEvent} event @param {Timeline} now @param {OpenableRow} row @param {number|null} number */
 function clickRow(event, now, row, number) {
   if (selectByClick(event, number) && unfoldsAt(event, levelOf(now, row))) openSentRow(now, row);
 }
 
-/**
- * Unfolds a row, or folds it.
- * @param {Timeline} now
- * @param {SentRow|undefined} row
- */
+/** Unfolds a row, or folds it. @param {Timeline} now @param {SentRow|undefined} row */
 export function openSentRow(now, row) {
   if (row?.type === 'entry' || row?.type === 'sent') toggleRow(sentRowName(row), groupOfRow(now, row));
 }
 
-/**
- * @param {Timeline} now
- * @param {ReturnType<Timeline['entry']>} entry
- */
+/** @param {Timeline} now @param {ReturnType<Timeline['entry']>} entry */
 function entryWord(now, entry) {
   if (entry.kind === 'insertion') return INSERTION_WORDS[entry.extra?.name ?? ''] ?? entry.extra?.name ?? 'insertion';
   if (entry.kind === 'synthetic') return 'made-up result';
@@ -154,10 +127,7 @@ function entryWord(now, entry) {
   return kindWord(now.messages.kind[entry.number ?? 0]);
 }
 
-/**
- * @param {Timeline} now
- * @param {ReturnType<Timeline['entry']>} entry
- */
+/** @param {Timeline} now @param {ReturnType<Timeline['entry']>} entry */
 function entryNotes(now, entry) {
   const { kind, number, extra } = entry;
   const said = (/** @type {string} */ text) => h('span', { class: 'row-note', text });
@@ -183,10 +153,7 @@ function madeUpText(entry) {
   return 'The view would begin without a user, so a message is made up.';
 }
 
-/**
- * @param {Timeline} now
- * @param {Extract<SentRow, {type: 'sent'}>} row
- */
+/** @param {Timeline} now @param {Extract<SentRow, {type: 'sent'}>} row */
 function asSentRow(now, row) {
   const { numbers, place: at } = row;
   const first = numbers[0] ?? null;
@@ -229,19 +196,14 @@ function showAsSent(text, now, { message, numbers, injected }, level) {
   }
 }
 
-/**
- * @param {readonly number[]} numbers
- * @param {[number, number][]} runs
- */
+/** @param {readonly number[]} numbers @param {[number, number][]} runs */
 function carriedNote(numbers, runs) {
   if (numbers.length === 1) return null;
   const text = numbers.length === 0 ? 'added by the program, not in the transcript' : `carries ${runsText(runs)}`;
   return h('span', { class: 'row-note', text });
 }
 
-/**
- * @param {Extract<SentRow, {type: 'beside'}>} row
- */
+/** @param {Extract<SentRow, {type: 'beside'}>} row */
 function besideRow({ what, tokens, value }) {
   const title = { system: 'System prompt', tools: 'Tool definitions', both: 'System prompt and tools' }[what];
   const size = tokens > 0 ? `${tokensText(tokens, true)} tokens` : 'size not known';
@@ -277,27 +239,18 @@ function sentRowName(row) {
   return row.type === 'entry' ? `s${row.id}` : `m${row.numbers[0] ?? `at${row.place}`}`;
 }
 
-/**
- * @param {Timeline} now
- * @param {OpenableRow} row
- */
+/** @param {Timeline} now @param {OpenableRow} row */
 function groupOfRow(now, row) {
   if (row.type === 'entry') return screenGroup(now.entry(row.id).group);
   return row.numbers.length === 0 ? 'system' : screenGroup(now.messages.kind[row.numbers[0]]);
 }
 
-/**
- * @param {Timeline} now
- * @param {OpenableRow} row
- */
+/** @param {Timeline} now @param {OpenableRow} row */
 function levelOf(now, row) {
   return levelOfRow(sentRowName(row), groupOfRow(now, row));
 }
 
-/**
- * @param {Timeline} now
- * @param {number} id
- */
+/** @param {Timeline} now @param {number} id */
 function charactersOf(now, id) {
   if (id >= 0) return now.messages.characters[id];
   // An extra has no characters of its own in the columns; four of them make a token, about.

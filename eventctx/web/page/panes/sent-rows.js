@@ -46,12 +46,7 @@ export function sentRows(timeline, request, fresh, answer) {
   return rows;
 }
 
-/**
- * @param {Timeline} timeline
- * @param {number} request
- * @param {any} answer
- * @returns {SentRow[]}
- */
+/** @param {Timeline} timeline @param {number} request @param {any} answer @returns {SentRow[]} */
 function besideRows(timeline, request, answer) {
   const { beside, system, tools } = timeline.requests;
   const systemText = answer?.as_sent?.system ?? null;

@@ -135,18 +135,12 @@ function askWhenResting(now, request, then) {
   return () => clearTimeout(timer);
 }
 
-/**
- * @param {Timeline} now
- * @param {number} request
- */
+/** @param {Timeline} now @param {number} request */
 function answerKey(now, request) {
   return `${now.requests.position[request]} ${now.session}`;
 }
 
-/**
- * @param {number} request
- * @param {SentRow[]} rows
- */
+/** @param {number} request @param {SentRow[]} rows */
 function aboutText(request, rows) {
   if (request < 0) return 'nothing yet';
   const entries = rows.filter((row) => row.type === 'entry' || row.type === 'sent').length;
@@ -156,10 +150,7 @@ function aboutText(request, rows) {
   return `${counted(entries, 'message')}${since}${asSent}`;
 }
 
-/**
- * @param {number} number
- * @param {boolean} standsFor
- */
+/** @param {number} number @param {boolean} standsFor */
 function noteText(number, standsFor) {
   if (standsFor) return `#${number} is not in this request; the row marked below stands for it.`;
   return `#${number} is not in this request.`;
@@ -184,10 +175,7 @@ function listRows(now, request, rows, found) {
   };
 }
 
-/**
- * @param {HTMLElement} host
- * @param {SentRow|undefined} row
- */
+/** @param {HTMLElement} host @param {SentRow|undefined} row */
 function markStandIn(host, row) {
   for (const one of host.querySelectorAll('.is-stand-in')) one.classList.remove('is-stand-in');
   if (row?.type !== 'entry') return;

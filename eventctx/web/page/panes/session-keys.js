@@ -49,10 +49,7 @@ function openTab(tab) {
   document.getElementById('drawer-panel')?.focus({ preventScroll: true });
 }
 
-/**
- * Moves the cursor to the first request after another compaction.
- * @param {1|-1} by
- */
+/** Moves the cursor to the first request after another compaction. @param {1|-1} by */
 function toCompaction(by) {
   const now = timeline.peek();
   if (now === null) return;

@@ -18,11 +18,7 @@ import { keepChoice, keptChoice } from '../core/kept.js';
 
 const STEP = 16;
 
-/**
- * @param {HTMLElement} holder
- * @param {SplitterOptions} options
- * @returns {HTMLElement}
- */
+/** @param {HTMLElement} holder @param {SplitterOptions} options @returns {HTMLElement} */
 export function splitter(holder, options) {
   const { label, vertical, grows, variable, initial, least, most } = options;
   let size = keptChoice(variable, initial);

@@ -100,12 +100,7 @@ function transcriptRows(now, results) {
   };
 }
 
-/**
- * @param {Timeline} now
- * @param {number} number
- * @param {0|1|2} level
- * @param {ResultsOfCalls} results
- */
+/** @param {Timeline} now @param {number} number @param {0|1|2} level @param {ResultsOfCalls} results */
 function transcriptRow(now, number, level, results) {
   const { position, index, characters } = now.messages;
   const row = h('article', {
@@ -134,10 +129,7 @@ function transcriptRowName(number) {
   return `t${number}`;
 }
 
-/**
- * @param {Timeline} now
- * @param {number} number
- */
+/** @param {Timeline} now @param {number} number */
 function groupOfMessage(now, number) {
   return screenGroup(now.messages.kind[number]);
 }
@@ -154,12 +146,7 @@ function refreshHeads(list, now, results) {
   }
 }
 
-/**
- * @param {HTMLElement} row
- * @param {Timeline} now
- * @param {number} number
- * @param {ResultsOfCalls} results
- */
+/** @param {HTMLElement} row @param {Timeline} now @param {number} number @param {ResultsOfCalls} results */
 function putHead(row, now, number, results) {
   const standing = standingAt(now, number, cursor.peek());
   const answers = results.of(number);
@@ -173,11 +160,7 @@ function putHead(row, now, number, results) {
   else row.firstElementChild.replaceWith(head);
 }
 
-/**
- * A placeholder about as high as the text will be.
- * @param {0|1|2} level
- * @param {number} characters
- */
+/** A placeholder about as high as the text will be. @param {0|1|2} level @param {number} characters */
 export function waitingText(level, characters) {
   const height = estimatedHeight(level, characters) - estimatedHeight(0, 0);
   return h('div', { class: 'waiting', vars: { '--height': `${height}px` }, 'aria-hidden': 'true' });
@@ -209,10 +192,7 @@ export function unfoldsAt(event, level) {
   return level < 2 || (event.target instanceof Element && event.target.closest('.row-head') !== null);
 }
 
-/**
- * @param {HTMLElement} host
- * @param {number|null} number
- */
+/** @param {HTMLElement} host @param {number|null} number */
 export function markSelected(host, number) {
   for (const one of host.querySelectorAll('[aria-current]')) one.removeAttribute('aria-current');
   if (number === null) return;

@@ -14,11 +14,7 @@ const REST_BEFORE_CHECK_MS = 120;
  *   marks: Promise<MessageMarks>|null, head: number}>} */
 const checkedRequests = new WeakMap();
 
-/**
- * @param {Timeline} timeline
- * @param {number} request
- * @returns {import('../core/signals.js').Signal<Verification>}
- */
+/** @param {Timeline} timeline @param {number} request @returns {import('../core/signals.js').Signal<Verification>} */
 export function verification(timeline, request) {
   let known = checkedRequests.get(timeline);
   if (known === undefined) {

@@ -96,11 +96,7 @@ export function whyFacts(timeline, number, request) {
   return facts;
 }
 
-/**
- * ` at compaction 2 before request 2.3: the rule`.
- * @param {Timeline} timeline
- * @param {number} change
- */
+/** ` at compaction 2 before request 2.3: the rule`. @param {Timeline} timeline @param {number} change */
 function changeWords(timeline, change) {
   if (change < 0) return '';
   const { compaction, reason, position } = timeline.changes;
@@ -118,11 +114,7 @@ export function compactionLabel(one) {
   return one.number > 0 ? `compaction ${one.number}` : `the compaction at @${one.position}`;
 }
 
-/**
- * @param {Timeline} timeline
- * @param {number} number
- * @param {number} request
- */
+/** @param {Timeline} timeline @param {number} number @param {number} request */
 function stayWords(timeline, number, request) {
   const plan = timeline.requests.plan[request];
   if (plan < 0) return 'No compaction is in force, so nothing is left out.';
@@ -146,10 +138,7 @@ export function triggerWords(trigger) {
   return WHY_TRIGGERS[trigger] ?? trigger;
 }
 
-/**
- * @param {Timeline} timeline
- * @param {number} index
- */
+/** @param {Timeline} timeline @param {number} index */
 function compactionWords(timeline, index) {
   const one = timeline.compactions[index];
   const asked = one.requested_by === null ? '' : `, asked for by ${one.requested_by}`;

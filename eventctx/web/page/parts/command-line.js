@@ -19,10 +19,7 @@ export function commandLine(words) {
   return h('span', { class: 'command' }, code, copyButton(() => text, shown, code));
 }
 
-/**
- * A word as a POSIX shell takes it back.
- * @param {string} word
- */
+/** A word as a POSIX shell takes it back. @param {string} word */
 export function shellQuoted(word) {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`;
 }

@@ -60,10 +60,7 @@ export function requestTitle(now, request) {
   return `request ${now.name(request)}`;
 }
 
-/**
- * @param {Timeline} now
- * @param {number} request
- */
+/** @param {Timeline} now @param {number} request */
 function whereNodes(now, request) {
   const { position, time, count } = now.requests;
   return [
@@ -73,11 +70,7 @@ function whereNodes(now, request) {
   ];
 }
 
-/**
- * @param {string} text
- * @param {string} label
- * @param {() => void} step
- */
+/** @param {string} text @param {string} label @param {() => void} step */
 function stepButton(text, label, step) {
   return h('button', { type: 'button', 'aria-label': label, text, on: { click: step } });
 }

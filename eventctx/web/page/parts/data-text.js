@@ -9,11 +9,7 @@ import { textNodes, textView } from './text.js';
 const DIFF_HEAD = /^(?:@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@|\*\*\* (?:Begin Patch|Update File: ))/m;
 const LOOKED_AT = 20_000;
 
-/**
- * @param {string} text
- * @param {{characters?: number, lines?: number}} [fold]
- * @returns {HTMLElement}
- */
+/** @param {string} text @param {{characters?: number, lines?: number}} [fold] @returns {HTMLElement} */
 export function dataText(text, fold = {}) {
   const isDiff = DIFF_HEAD.test(text.slice(0, LOOKED_AT));
   return textView(text, { ...fold, class: 'data', ...(isDiff ? { nodes: diffNodes } : {}) });

@@ -11,10 +11,7 @@ const OPEN_ENTRIES = 12;
 const ENTRIES_AT_ONCE = 200;
 const STRING_FOLD = { characters: 1500, lines: 16 };
 
-/**
- * @param {any} value
- * @returns {HTMLElement}
- */
+/** @param {any} value @returns {HTMLElement} */
 export function jsonTree(value) {
   if (!isBranch(value)) return leafView(value);
   const list = h('ul', { class: 'json data', dir: 'ltr' });
@@ -22,11 +19,7 @@ export function jsonTree(value) {
   return list;
 }
 
-/**
- * The JSON that a text holds; undefined if it holds no object and no list.
- * @param {string} text
- * @returns {any}
- */
+/** The JSON that a text holds; undefined if it holds no object and no list. @param {string} text @returns {any} */
 export function jsonInText(text) {
   const ends = text.length > 1_000_000 ? '' : text.trim().replace(/^(.)[^]*(.)$/, '$1$2');
   if (ends !== '{}' && ends !== '[]') return undefined;
@@ -37,12 +30,7 @@ export function jsonInText(text) {
   }
 }
 
-/**
- * @param {HTMLElement} list
- * @param {[string, any][]} entries
- * @param {boolean} isArray
- * @param {number} depth
- */
+/** @param {HTMLElement} list @param {[string, any][]} entries @param {boolean} isArray @param {number} depth */
 function addEntries(list, entries, isArray, depth) {
   for (const [key, value] of entries.slice(0, ENTRIES_AT_ONCE)) {
     const name = h('span', { class: isArray ? 'json-index' : 'json-key', text: shownText(key) });
@@ -62,11 +50,7 @@ function addEntries(list, entries, isArray, depth) {
   list.append(more);
 }
 
-/**
- * @param {HTMLElement} name
- * @param {any} value
- * @param {number} depth
- */
+/** @param {HTMLElement} name @param {any} value @param {number} depth */
 function branchView(name, value, depth) {
   const entries = Object.entries(value);
   const isArray = Array.isArray(value);

@@ -52,10 +52,7 @@ export class ListWindow {
     );
   }
 
-  /**
-   * @param {number} width
-   * @param {number} height
-   */
+  /** @param {number} width @param {number} height */
   resize(width, height) {
     // Text breaks elsewhere now; what is in the page is measured again by itself.
     if (width !== this.#width) this.#remembered.clear();
@@ -104,11 +101,7 @@ export class ListWindow {
     this.#moveTo(this.heights.before(row) + free * share + offset);
   }
 
-  /**
-   * The person scrolled.
-   * @param {number} to
-   * @param {number} by
-   */
+  /** The person scrolled. @param {number} to @param {number} by */
   scrolled(to, by) {
     const isShort = Math.abs(by) < 2 * this.sight;
     const atEnd = to <= 0 || to >= this.scrollHeight - this.sight - 1;
@@ -137,10 +130,7 @@ export class ListWindow {
     return this.rowsWithin(OVERSCAN);
   }
 
-  /**
-   * @param {number} beyond pixels more on both sides
-   * @returns {[first: number, last: number]}
-   */
+  /** @param {number} beyond pixels more on both sides @returns {[first: number, last: number]} */
   rowsWithin(beyond) {
     if (this.heights.count === 0) return [0, -1];
     const end = this.top + Math.max(0, this.sight - 1) + beyond;

@@ -7,12 +7,7 @@ export function countText(value) {
   return GROUPED.format(value);
 }
 
-/**
- * `1 turn`, `7 turns`.
- * @param {number} count
- * @param {string} noun
- * @param {string} [plural]
- */
+/** `1 turn`, `7 turns`. @param {number} count @param {string} noun @param {string} [plural] */
 export function counted(count, noun, plural = `${noun}s`) {
   return `${countText(count)} ${count === 1 ? noun : plural}`;
 }

@@ -38,10 +38,7 @@ export class RowHeights {
     return this.#heights[row] ?? 0;
   }
 
-  /**
-   * @param {number} row
-   * @param {number} height
-   */
+  /** @param {number} row @param {number} height */
   set(row, height) {
     const change = height - this.height(row);
     if (change === 0) return;

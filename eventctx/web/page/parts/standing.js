@@ -39,11 +39,7 @@ export function isInView(what) {
   return what === 'whole' || what === 'shortened' || what === 'stripped' || what === 'partial';
 }
 
-/**
- * A swatch with the pattern, and the word.
- * @param {string} what
- * @returns {HTMLElement}
- */
+/** A swatch with the pattern, and the word. @param {string} what @returns {HTMLElement} */
 export function standingMark(what) {
   const swatch = h('span', { class: `swatch st-${what}`, 'aria-hidden': 'true' });
   return h(

@@ -18,11 +18,7 @@ const FOLD_LINES = 60;
 /** The most that one step unfolds; a text of 50 MB must not stop the page. */
 export const UNFOLD_CHARACTERS = 200_000;
 
-/**
- * The text with unsafe characters as escapes; line feeds and tabs stay.
- * @param {unknown} text
- * @returns {string}
- */
+/** The text with unsafe characters as escapes; line feeds and tabs stay. @param {unknown} text @returns {string} */
 export function shownText(text) {
   return String(text).replace(UNSAFE, escapes);
 }
@@ -95,11 +91,7 @@ export function textNodes(text) {
   return made;
 }
 
-/**
- * @param {string} text
- * @param {number} characters
- * @param {number} lines
- */
+/** @param {string} text @param {number} characters @param {number} lines */
 function foldAt(text, characters, lines) {
   let at = -1;
   for (let seen = 0; seen < lines; seen++) {
@@ -111,11 +103,7 @@ function foldAt(text, characters, lines) {
   return text.length - end < 200 && at < 0 ? text.length : cutAt(text, end).length;
 }
 
-/**
- * The first characters; a surrogate pair is never cut.
- * @param {string} text
- * @param {number} most
- */
+/** The first characters; a surrogate pair is never cut. @param {string} text @param {number} most */
 function cutAt(text, most) {
   if (text.length <= most) return text;
   const unit = text.charCodeAt(most - 1);

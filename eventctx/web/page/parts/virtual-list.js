@@ -162,11 +162,7 @@ export class VirtualList extends HTMLElement {
     }
   }
 
-  /**
-   * @param {Element} element
-   * @param {number} height
-   * @returns {boolean} whether it is another height
-   */
+  /** @param {Element} element @param {number} height @returns {boolean} whether it is another height */
   #measured(element, height) {
     const row = this.#rowOf.get(element);
     const shown = row === undefined ? undefined : this.#shown.get(row);
@@ -252,20 +248,14 @@ export class VirtualList extends HTMLElement {
     (this.#shown.get(this.#focused)?.stop ?? this).focus({ preventScroll: true });
   }
 
-  /**
-   * @param {number} row
-   * @param {HTMLElement} element
-   */
+  /** @param {number} row @param {HTMLElement} element */
   #take(row, element) {
     this.#sizes.unobserve(element);
     element.remove();
     this.#shown.delete(row);
   }
 
-  /**
-   * @param {number} row
-   * @param {HTMLElement[]} fresh
-   */
+  /** @param {number} row @param {HTMLElement[]} fresh */
   #shownRow(row, fresh) {
     const rows = this.#rows;
     const key = rows.key(row);
@@ -321,10 +311,7 @@ export class VirtualList extends HTMLElement {
     event.preventDefault();
   }
 
-  /**
-   * @param {'rowfocus' | 'rowopen'} event
-   * @param {number} index
-   */
+  /** @param {'rowfocus' | 'rowopen'} event @param {number} index */
   #tell(event, index) {
     this.dispatchEvent(new CustomEvent(event, { detail: { index }, bubbles: true }));
   }

@@ -3,8 +3,9 @@
 import { define, h } from '../core/element.js';
 import { onKey, shownKey } from '../core/keys.js';
 import { shownText } from '../parts/text.js';
+import { themeSwitch } from '../parts/theme-switch.js';
 import { go, linkTo, openLink, place } from '../core/place.js';
-import { connection, notice, problem, sessions, timeline } from '../core/state.js';
+import { connection, lives, notice, problem, sessions, timeline } from '../core/state.js';
 import { openHelp } from './help.js';
 import { labelOf } from './session-rows.js';
 
@@ -76,10 +77,7 @@ function showScreen(main) {
   }
 }
 
-/**
- * @param {string} session
- * @param {string} reason
- */
+/** @param {string} session @param {string} reason */
 function problemBox(session, reason) {
   return h(
     'section',
@@ -116,6 +114,7 @@ function header(host) {
     nav,
     h('span', { class: 'app-space' }),
     liveDot(host),
+    themeSwitch(),
     h(
       'button',
       { class: 'quiet', type: 'button', 'aria-label': 'Keys', title: 'Keys (?)', on: { click: openHelp } },
@@ -124,10 +123,7 @@ function header(host) {
   );
 }
 
-/**
- * @param {readonly [ScreenName, string, string]} screen
- * @param {ScreenName} current
- */
+/** @param {readonly [ScreenName, string, string]} screen @param {ScreenName} current */
 function screenLink([screen, word, key], current) {
   return h(
     'a',
@@ -168,8 +164,8 @@ function liveDot(host) {
   host.effect(() => {
     const [word, meaning] = CONNECTIONS[connection.value] ?? ['', ''];
     // The head of the session's own screen says more of it while all is well.
-    const saidThere = place.value.screen === 'session' && connection.value === 'open';
-    dot.hidden = word === '' || saidThere;
+    const saidThere = place.value.screen === 'session' || !lives.value;
+    dot.hidden = word === '' || (saidThere && connection.value === 'open');
     dot.className = `app-live is-${connection.value}`;
     dot.title = meaning;
     dot.replaceChildren(h('span', { class: 'dot', 'aria-hidden': 'true' }), word);

@@ -1,5 +1,5 @@
 /**
- * `<ctx-compare>`: two requests side by side. B is the cursor; A the place's partner, else the
+ * `<ctx-compare>`: two requests side by side, or two sessions or policies. B is the cursor; A the place's partner, else the
  * request before B: in a session of its own every agent's requests follow each other.
  */
 
@@ -7,6 +7,8 @@ import { changesAround, commonPrefix, pairedViews } from '../compare/view-pairs.
 import { pairList } from '../compare/pair-list.js';
 import { requestPicker } from '../compare/request-picker.js';
 import { tokenTable } from '../compare/token-table.js';
+import { twoPolicies } from '../compare/two-policies.js';
+import { sessionPicker, twoSessions } from '../compare/two-sessions.js';
 import { define, h } from '../core/element.js';
 import { sizesText } from '../lost/lost-words.js';
 import { compactionLabel } from '../panes/why-words.js';
@@ -30,10 +32,42 @@ define('ctx-compare', (host) => {
   });
   const summary = h('div', { class: 'compare-summary' });
   const rows = h('div');
-  host.replaceChildren(
-    h('h1', { tabindex: '-1', text: 'Compare two requests' }),
-    h('div', { class: 'compare-sides' }, pickA.element, pickB.element, swap, before),
-    summary, rows);
+  const heading = h('h1', { tabindex: '-1' });
+  const modes = h('nav', { class: 'compare-modes', 'aria-label': 'What to compare' });
+  const sides = h('div', { class: 'compare-sides' }, pickA.element, pickB.element, swap, before);
+  const requests = h('div', null, sides, summary, rows);
+  const other = h('div', null, h('div', { class: 'compare-sides' }, sessionPicker(host)));
+  const answer = h('div');
+  const policies = h('div');
+  other.append(answer);
+  host.replaceChildren(heading, modes, requests, other, policies);
+  host.effect(() => {
+    const mode = modeOf(place.value.tab);
+    heading.textContent = MODES[mode];
+    requests.hidden = mode !== 'requests';
+    other.hidden = mode !== 'sessions';
+    policies.hidden = mode !== 'policies';
+    // A file holds one session, and plays nothing.
+    modes.replaceChildren(...(source.can.answers ? modeLinks(mode) : []));
+  });
+  host.effect(() => {
+    const { session, query, tab } = place.value;
+    const now = timeline.value;
+    const request = cursor.value;
+    if (session === null || now === null || modeOf(tab) !== 'sessions') return undefined;
+    let wanted = true;
+    void twoSessions(session, query, now.requests.position[request] ?? -1).then((nodes) => {
+      if (wanted) answer.replaceChildren(...nodes);
+    });
+    return () => {
+      wanted = false;
+    };
+  });
+  host.effect(() => {
+    const now = timeline.value;
+    if (now === null || modeOf(place.value.tab) !== 'policies' || policies.childElementCount > 0) return;
+    policies.append(twoPolicies(now.session, now.requests.budget[untracked(() => cursor.value)] ?? -1));
+  });
 
   takeMarks(host);
   listenToSteps(host, 'compare', (by) => setCursor(cursor.peek() + by));
@@ -55,6 +89,20 @@ define('ctx-compare', (host) => {
     else showBoth(now, a, b, summary, rows);
   });
 });
+
+const MODES = { requests: 'Compare two requests', sessions: 'Compare two sessions', policies: 'Compare two policies' };
+
+/** @param {string} tab @returns {keyof typeof MODES} */
+function modeOf(tab) {
+  return source.can.answers && (tab === 'sessions' || tab === 'policies') ? tab : 'requests';
+}
+
+/** @param {string} mode */
+function modeLinks(mode) {
+  return Object.keys(MODES).map((one) => h('a', {
+    href: linkTo({ tab: one === 'requests' ? '' : one }), 'aria-current': one === mode ? 'true' : null, text: `Two ${one}`,
+  }));
+}
 
 /**
  * The request that stands against B: of a place's position, else the one before.
@@ -112,13 +160,7 @@ function showNothing(now, summary, rows) {
   rows.replaceChildren();
 }
 
-/**
- * @param {Timeline} now
- * @param {number} a
- * @param {number} b
- * @param {HTMLElement} summary
- * @param {HTMLElement} rows
- */
+/** @param {Timeline} now @param {number} a @param {number} b @param {HTMLElement} summary @param {HTMLElement} rows */
 function showBoth(now, a, b, summary, rows) {
   const pairs = pairedViews(now, a, b);
   summary.replaceChildren(

@@ -40,10 +40,7 @@ export function openHelp() {
   if (dialog instanceof HTMLDialogElement && !dialog.open) dialog.showModal();
 }
 
-/**
- * @param {readonly Shortcut[]} all
- * @param {string} screen
- */
+/** @param {readonly Shortcut[]} all @param {string} screen */
 function groupsOfKeys(all, screen) {
   const here = all.filter((one) => one.screens?.includes(screen));
   const everywhere = all.filter((one) => one.screens === null);
@@ -69,10 +66,7 @@ function rowsOfKeys(found) {
   return [...rows].map(([description, keys]) => [keys, description]);
 }
 
-/**
- * @param {string} title
- * @param {readonly (readonly [readonly string[], string])[]} rows
- */
+/** @param {string} title @param {readonly (readonly [readonly string[], string])[]} rows */
 function keyGroup(title, rows) {
   if (rows.length === 0) return null;
   return h(

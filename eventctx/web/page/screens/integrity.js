@@ -134,10 +134,7 @@ function aroundValue(value) {
   return typeof value === 'number' ? `${tokensText(value)} tokens` : shownText(value);
 }
 
-/**
- * @param {string} title
- * @param {...import('../core/element.js').Children} content
- */
+/** @param {string} title @param {...import('../core/element.js').Children} content */
 function section(title, ...content) {
   return h('section', { class: 'integrity-part' }, h('h2', { text: title }), ...content);
 }

@@ -66,12 +66,7 @@ function titleText(rows) {
   return rows.length === 1 ? '1 of your messages is not in view' : `${rows.length} of your messages are not in view`;
 }
 
-/**
- * @param {Timeline} now
- * @param {number} request
- * @param {LostRow[]} rows
- * @returns {(string | Node)[]}
- */
+/** @param {Timeline} now @param {number} request @param {LostRow[]} rows @returns {(string | Node)[]} */
 function leadNodes(now, request, rows) {
   if (request < 0) return [];
   const demands = rows.reduce((sum, row) => sum + row.demands, 0);

@@ -9,6 +9,7 @@ import { define, h } from '../core/element.js';
 import { counted, countText } from '../parts/numbers.js';
 import { shownText } from '../parts/text.js';
 import { go, linkTo, place } from '../core/place.js';
+import { filterFields, messageFilter } from '../search/filters.js';
 import { hitRow } from '../search/hit-row.js';
 import { requestsOfHits } from '../search/hits-in-requests.js';
 import { signal } from '../core/signals.js';
@@ -16,7 +17,6 @@ import { cursor, messageOf, sessions, source, timeline } from '../core/state.js'
 import { cursorLine } from '../parts/cursor-line.js';
 import { grouped, labelOf } from './session-rows.js';
 
-/** @typedef {import('../search/hit-row.js').SearchHit} SearchHit */
 /** @typedef {import('../source/source.js').Found & {query: string}} Answer */
 
 const TYPED_AFTER_MS = 250;
@@ -29,17 +29,17 @@ define('ctx-search', (host) => {
   const list = h('div');
   host.replaceChildren(
     h('h1', { tabindex: '-1', text: session === null ? 'Search all sessions' : 'Search' }),
-    searchForm(host, session), says,
+    searchForm(host, session), filterFields(host), says,
     ...(session === null ? [] : [h('div', { class: 'search-charts' }, h('ctx-overview'), cursorLine(host, 'search'))]), list);
 
   host.effect(() => {
-    const { query, screen } = place.value;
+    const { query, screen, tab } = place.value;
     if (screen !== 'search') return undefined;
     let wanted = true;
     const tell = (/** @type {string} */ text) => {
       if (wanted) says.textContent = text;
     };
-    void answered(query, session, tell).then((found) => {
+    void answered(query, session, messageFilter(tab), tell).then((found) => {
       if (wanted) answer.value = found;
     });
     return () => {
@@ -49,10 +49,7 @@ define('ctx-search', (host) => {
   host.effect(() => showHits(answer.value, says, list));
 });
 
-/**
- * @param {import('../core/element.js').Host} host
- * @param {string | null} session
- */
+/** @param {import('../core/element.js').Host} host @param {string | null} session */
 function searchForm(host, session) {
   const field = h('input', {
     type: 'search', class: 'search-field', 'aria-label': 'Search for', value: place.peek().query,
@@ -71,10 +68,10 @@ function searchForm(host, session) {
   };
   const everywhere = h('a', { text: 'Search all sessions' });
   host.effect(() => {
-    const { query } = place.value;
+    const { query, tab } = place.value;
     // An address that was changed elsewhere; what is being typed is newer than that.
     if (document.activeElement !== field) field.value = query;
-    everywhere.setAttribute('href', linkTo({ session: null, screen: 'search', query }));
+    everywhere.setAttribute('href', linkTo({ session: null, screen: 'search', query, tab }));
   });
   queueMicrotask(() => field.focus());
   return h('form', { role: 'search', class: 'search-form', on: { submit: (event) => { event.preventDefault(); search(); } } },
@@ -88,27 +85,24 @@ function searchForm(host, session) {
  *
  * @param {string} query
  * @param {string | null} session
+ * @param {import('../search/filters.js').MessageFilter | null} only
  * @param {(text: string) => void} tell what goes on
  * @returns {Promise<Answer | null>}
  */
-async function answered(query, session, tell) {
+async function answered(query, session, only, tell) {
   tell('Words, "quoted phrases" and prefix* are understood.');
-  if (query.trim() === '') return null;
+  if (query.trim() === '' && only === null) return null;
   tell(source.can.search ? 'Searching …' : 'This file was written without texts, so there is nothing to search.');
   if (!source.can.search) return null;
   try {
-    return { query, ...(await source.search(query, session)) };
+    return { query, ...(await source.search(query, session, only)) };
   } catch (error) {
     tell(`The search failed: ${messageOf(error)}`);
     return null;
   }
 }
 
-/**
- * @param {Answer | null} answer
- * @param {HTMLElement} says
- * @param {HTMLElement} list
- */
+/** @param {Answer | null} answer @param {HTMLElement} says @param {HTMLElement} list */
 function showHits(answer, says, list) {
   const now = timeline.value;
   const found = answer?.found ?? [];
@@ -124,10 +118,7 @@ function showHits(answer, says, list) {
   }
 }
 
-/**
- * @param {string} session
- * @param {number} count
- */
+/** @param {string} session @param {number} count */
 function groupHead(session, count) {
   const label = shownText(labelOf(session, sessions.value));
   return h('h2', { class: 'hit-session' },
@@ -135,15 +126,11 @@ function groupHead(session, count) {
     h('span', { class: 'muted', text: counted(count, 'message') }));
 }
 
-/**
- * @param {Answer} answer
- * @param {boolean} everywhere
- * @param {number} ticks
- */
+/** @param {Answer} answer @param {boolean} everywhere @param {number} ticks */
 function matchesText({ found, total, query }, everywhere, ticks) {
-  if (total === 0) return `Nothing holds “${query}”${everywhere ? ' in any session' : ' in this session'}.`;
+  if (total === 0) return `${query === '' ? 'No message is like that' : `Nothing like that holds “${query}”`}${everywhere ? ' in any session' : ' in this session'}.`;
   const where = everywhere ? `, in ${counted(new Set(found.map(({ session }) => session)).size, 'session')}` : '';
   const marked = ticks === 0 ? '' : `; marked on the river at ${counted(ticks, 'request')}`;
-  const shown = found.length < total ? `The best ${countText(found.length)} of ` : '';
+  const shown = found.length < total ? `The ${query === '' ? 'last' : 'best'} ${countText(found.length)} of ` : '';
   return `${shown}${counted(total, 'message')}${where}${marked}.`;
 }

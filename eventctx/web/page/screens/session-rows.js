@@ -4,6 +4,8 @@
  * The order and the filters are words in the address, such as `lost from-2026-11-01 cost-down`.
  */
 
+import { tabWith, wordAfter } from '../parts/filter-fields.js';
+
 /** @typedef {import('../source/source.js').SessionRow} SessionRow */
 /** @typedef {{row: SessionRow, depth: number, matches: boolean}} ListedSession */
 /** @typedef {'title' | 'project' | 'model' | 'tokens' | 'cost' | 'last'} SessionColumn */
@@ -28,15 +30,13 @@ const ORDER_WORD = /^(title|project|model|tokens|cost|last)-(up|down)$/;
 /** @param {{query: string, tab: string}} address @returns {ListOptions} */
 export function listOptions({ query, tab }) {
   const words = tab.split(' ');
-  const day = (/** @type {string} */ edge) =>
-    words.find((word) => word.startsWith(edge))?.slice(edge.length) ?? '';
   const order = words.map((word) => ORDER_WORD.exec(word)).find((found) => found !== null);
   return {
     text: query,
     compactions: words.includes('compactions'),
     lost: words.includes('lost'),
-    from: day('from-'),
-    to: day('to-'),
+    from: wordAfter(tab, 'from-'),
+    to: wordAfter(tab, 'to-'),
     column: /** @type {SessionColumn} */ (order?.[1] ?? 'last'),
     down: order?.[2] !== 'up',
   };
@@ -53,16 +53,6 @@ export function tabOrderedBy(tab, column) {
   const isText = column === 'title' || column === 'project' || column === 'model';
   const down = now.column === column ? !now.down : !isText;
   return tabWith(tab, ORDER_WORD, `${column}-${down ? 'down' : 'up'}`);
-}
-
-/**
- * The words of the address with `word` in the place of those that `instead` finds; '' adds none.
- * @param {string} tab
- * @param {RegExp} instead
- * @param {string} word
- */
-export function tabWith(tab, instead, word) {
-  return [...tab.split(' ').filter((one) => !instead.test(one)), word].filter(Boolean).join(' ');
 }
 
 /**
@@ -91,11 +81,7 @@ function listedAsTree(rows, matches) {
     return origin !== null && known.has(origin) ? origin : '';
   });
   const placed = new Set();
-  /**
-   * @param {SessionRow} row
-   * @param {number} depth
-   * @returns {ListedSession[]}
-   */
+  /** @param {SessionRow} row @param {number} depth @returns {ListedSession[]} */
   function branch(row, depth) {
     if (placed.has(row.session)) return []; // two that name each other as origin
     placed.add(row.session);
@@ -159,10 +145,7 @@ function matcher({ text, compactions, lost: onlyLost, from, to }, lost) {
   };
 }
 
-/**
- * The session that this one began in, as a fork or as a subagent.
- * @param {SessionRow} row
- */
+/** The session that this one began in, as a fork or as a subagent. @param {SessionRow} row */
 export function originOf(row) {
   return row.parent ?? row.belongs_to;
 }

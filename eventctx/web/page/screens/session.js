@@ -149,7 +149,7 @@ function panelButtons(shown) {
  */
 function toggleCharts(shown) {
   const next = new Set(shown.peek());
-  const areOpen = next.has('charts') || next.has('map');
+  const areOpen = next.has('charts');
   for (const name of /** @type {PanelName[]} */ (['charts', 'map'])) {
     if (areOpen) next.delete(name);
     else next.add(name);
@@ -157,10 +157,7 @@ function toggleCharts(shown) {
   showPanels(shown, next);
 }
 
-/**
- * @param {import('../core/signals.js').Signal<ReadonlySet<PanelName>>} shown
- * @param {ReadonlySet<PanelName>} next
- */
+/** @param {import('../core/signals.js').Signal<ReadonlySet<PanelName>>} shown @param {ReadonlySet<PanelName>} next */
 function showPanels(shown, next) {
   shown.value = next;
   keepChoice('panels', [...next]);
@@ -174,10 +171,7 @@ function chartsButton(shown) {
   });
 }
 
-/**
- * @param {import('../core/signals.js').Signal<ReadonlySet<PanelName>>} shown
- * @param {PanelName} name
- */
+/** @param {import('../core/signals.js').Signal<ReadonlySet<PanelName>>} shown @param {PanelName} name */
 function togglePanel(shown, name) {
   const next = new Set(shown.peek());
   if (!next.delete(name)) next.add(name);
@@ -189,10 +183,7 @@ function togglePanel(shown, name) {
   }
 }
 
-/**
- * @param {import('../core/signals.js').Signal<PanelName>} front
- * @param {Record<PanelName, HTMLElement>} panels
- */
+/** @param {import('../core/signals.js').Signal<PanelName>} front @param {Record<PanelName, HTMLElement>} panels */
 function panelTabs(front, panels) {
   const open = front.value;
   const names = PANELS.filter(([name]) => name !== 'charts');

@@ -4,15 +4,16 @@
  */
 
 import { define, h } from '../core/element.js';
-import { icon } from '../parts/icons.js';
+import { filterBox, filterDays } from '../parts/filter-fields.js';
 import { agoText, costText, counted, countText, shortTokens, tokensText, utcText } from '../parts/numbers.js';
+import { csvButton } from '../parts/saving.js';
 import { shownText } from '../parts/text.js';
 import {} from '../parts/virtual-list.js';
 import { go, linkTo, place } from '../core/place.js';
 import { computed, signal } from '../core/signals.js';
 import { listing, loadSessions, sessions, source } from '../core/state.js';
 import {
-  isReadable, knownAs, listedSessions, listOptions, originOf, tabOrderedBy, tabWith, timeOf, titleOf,
+  isReadable, knownAs, listedSessions, listOptions, originOf, tabOrderedBy, timeOf, titleOf,
 } from './session-rows.js';
 
 /** @typedef {import('../source/source.js').SessionRow} SessionRow */
@@ -89,11 +90,7 @@ function showRows(list) {
   };
 }
 
-/**
- * @param {ListedSession} listedRow
- * @param {Record<string, number>} known
- * @param {number} now
- */
+/** @param {ListedSession} listedRow @param {Record<string, number>} known @param {number} now */
 function sessionRow({ row, depth, matches }, known, now) {
   const { project, model, tokens, tokens_estimated: estimated } = row;
   return h(
@@ -112,11 +109,7 @@ function sessionRow({ row, depth, matches }, known, now) {
   );
 }
 
-/**
- * @param {SessionColumn} column
- * @param {string} text
- * @param {string | null} title
- */
+/** @param {SessionColumn} column @param {string} text @param {string | null} title */
 function cell(column, text, title) {
   return h('span', { class: `listed-${column}`, role: 'cell', title: title === null ? null : shownText(title), text: shownText(text) });
 }
@@ -132,10 +125,7 @@ function costCell({ cost, unpriced }) {
   return cell('cost', cost === null ? '' : `${unpriced === 0 ? '' : '≥ '}${costText(cost)}`, cost === null ? null : `At list prices${lacks}`);
 }
 
-/**
- * @param {SessionRow} row
- * @param {number} out messages of a person that are out of view
- */
+/** @param {SessionRow} row @param {number} out messages of a person that are out of view */
 function titleCell(row, out) {
   return h(
     'span',
@@ -147,11 +137,11 @@ function titleCell(row, out) {
       ' ',
       h('span', { class: 'listed-facts', text: shownText(factsOfSession(row)) }),
     ),
-    row.live ? h('span', { class: 'badge good' }, icon('live'), ' live') : null,
+    row.live ? h('span', { class: 'badge good' }, h('span', { 'aria-hidden': 'true', text: '●' }), ' live') : null,
     out === 0 ? null : h(
       'span',
       { class: 'badge warn', title: `${counted(out, 'message')} of a person not in view at the end` },
-      icon('warning'),
+      h('span', { 'aria-hidden': 'true', text: '⚠' }),
       ` ${countText(out)} lost`,
     ),
   );
@@ -208,11 +198,11 @@ function filterBar(host) {
     'div',
     { class: 'sessions-filters', role: 'search', 'aria-label': 'Sessions' },
     text,
-    filterDay(host, 'from', 'From'),
-    filterDay(host, 'to', 'to'),
+    filterDays(host),
     filterBox(host, 'compactions', 'Has compactions'),
     filterBox(host, 'lost', 'Has lost words'),
     search,
+    csvButton('sessions', () => listed.peek().filter((one) => one.matches).map((one) => one.row)),
     found,
   );
 }
@@ -227,40 +217,6 @@ function foundText(all) {
     options.value.lost && looked < all ? `, ${countText(looked)} looked through for lost words` : '',
     older === 0 ? '' : `, and ${countText(older)} older that are not listed`,
   ].join('');
-}
-
-/**
- * @param {Host} host
- * @param {'from' | 'to'} edge
- * @param {string} label
- */
-function filterDay(host, edge, label) {
-  const day = h('input', { type: 'date', on: { change: () => setWord(new RegExp(`^${edge}-`), day.value && `${edge}-${day.value}`) } });
-  host.effect(() => {
-    day.value = options.value[edge];
-  });
-  return h('label', null, label, day);
-}
-
-/**
- * @param {Host} host
- * @param {'compactions' | 'lost'} name
- * @param {string} label
- */
-function filterBox(host, name, label) {
-  const box = h('input', { type: 'checkbox', on: { change: () => setWord(new RegExp(`^${name}$`), box.checked ? name : '') } });
-  host.effect(() => {
-    box.checked = options.value[name];
-  });
-  return h('label', null, box, label);
-}
-
-/**
- * @param {RegExp} instead
- * @param {string} word
- */
-function setWord(instead, word) {
-  go({ tab: tabWith(place.peek().tab, instead, word) }, { replace: true });
 }
 
 function nothingFound() {

@@ -63,7 +63,7 @@ function whoText(hit, timeline) {
 }
 
 /** Anthropic's results are in the user's role. @param {SearchHit} hit @returns {string} */
-function roleWord({ role, message }) {
+export function roleWord({ role, message }) {
   const parts = Array.isArray(message?.content) ? message.content : [];
   const isResult = parts.some((/** @type {any} */ part) => part?.type === 'tool_result');
   return ROLE_WORDS[isResult ? 'tool' : role] ?? role;

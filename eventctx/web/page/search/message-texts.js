@@ -5,10 +5,7 @@ import { hostedArguments, partsOfResult, readMessageParts } from '../panes/messa
 
 /** @typedef {import('../panes/message-blocks.js').MessagePart} MessagePart */
 
-/**
- * @param {any} message null where it was erased
- * @returns {string[]}
- */
+/** @param {any} message null where it was erased @returns {string[]} */
 export function textsOfMessage(message) {
   if (message === null || message === undefined) return [];
   return readMessageParts(message).flatMap(textsOfPart).filter((text) => text !== '');

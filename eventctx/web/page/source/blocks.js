@@ -32,18 +32,12 @@ export class BodyBlocks {
     this.waiting = new Map();
   }
 
-  /**
-   * @param {BodyAddress[]} addresses
-   * @returns {Promise<T[]>} in the same order
-   */
+  /** @param {BodyAddress[]} addresses @returns {Promise<T[]>} in the same order */
   get(addresses) {
     return Promise.all(addresses.map(({ position, index }) => this.one(`${position}.${index}`)));
   }
 
-  /**
-   * @param {string} address
-   * @returns {Promise<T>}
-   */
+  /** @param {string} address @returns {Promise<T>} */
   one(address) {
     const kept = this.kept.get(address);
     if (kept) {
@@ -85,11 +79,7 @@ export class BodyBlocks {
     }
   }
 
-  /**
-   * @param {string} address
-   * @param {T} message
-   * @param {number} size
-   */
+  /** @param {string} address @param {T} message @param {number} size */
   keep(address, message, size) {
     this.kept.set(address, { message, size });
     this.size += size;

@@ -13,9 +13,7 @@ import { packDocument } from '../timeline/packing.js';
 
 const WORKER_PLACE = '/page/worker.js';
 
-/**
- * @returns {Worker | null} null where the browser or the page's rules allow none
- */
+/** @returns {Worker | null} null where the browser or the page's rules allow none */
 function startDecoder() {
   if (typeof Worker === 'undefined') return null;
   try {
@@ -38,27 +36,17 @@ function workerAddress() {
   return policy.createScriptURL(WORKER_PLACE);
 }
 
-/**
- * @param {string} address
- * @returns {Promise<PackedDocument>}
- */
+/** @param {string} address @returns {Promise<PackedDocument>} */
 export async function fetchPacked(address) {
   return packDocument(await fetchJson(address));
 }
 
-/**
- * Asks the server. Throws an Error with its words where it refuses.
- * @param {string} address
- * @returns {Promise<any>}
- */
+/** Asks the server. Throws an Error with its words where it refuses. @param {string} address @returns {Promise<any>} */
 export async function fetchJson(address) {
   return JSON.parse(await fetchText(address));
 }
 
-/**
- * @param {string} address
- * @returns {Promise<string>}
- */
+/** @param {string} address @returns {Promise<string>} */
 export async function fetchText(address) {
   let response;
   try {
@@ -95,10 +83,7 @@ export class TimelineDecoder {
     this.waiting = new Map();
   }
 
-  /**
-   * @param {string} address
-   * @returns {Promise<PackedDocument>}
-   */
+  /** @param {string} address @returns {Promise<PackedDocument>} */
   decode(address) {
     if (this.worker === undefined) this.begin();
     const { worker } = this;

@@ -6,6 +6,7 @@
  */
 
 import { go, place } from '../core/place.js';
+import { LOG_GROUPS } from '../timeline/groups.js';
 import { Timeline } from '../timeline/timeline.js';
 import { foundIn, wordsOfQuery } from './searching.js';
 
@@ -14,6 +15,7 @@ import { foundIn, wordsOfQuery } from './searching.js';
 /** @typedef {import('./source.js').BodyAddress} BodyAddress */
 /** @typedef {import('./source.js').StoredMessage} StoredMessage */
 /** @typedef {import('./source.js').RenderedTexts} RenderedTexts */
+/** @typedef {import('./source.js').MessageFilter} MessageFilter */
 /** @typedef {{body: StoredMessage, texts: RenderedTexts, demands: string[]}} HeldBody */
 /** @typedef {{version: string, reveal: boolean, structure: boolean}} AboutFile */
 
@@ -48,6 +50,7 @@ export function embeddedSource() {
       store: '',
       option: null,
       writable: false,
+      policies: [],
     }),
     sessions: async () => [(await opened).row],
     listed: async () => ({ read: 1, sessions: 1, older: 0 }),
@@ -70,7 +73,7 @@ export function embeddedSource() {
     answer: async () => {
       throw new Error('A file holds no answer to this: ask the command line of the store.');
     },
-    search: async (query) => searched(query, (await opened).timeline, blocks),
+    search: async (query, _session, only) => searched(query, only, (await opened).timeline, blocks),
     digests: () => unpacked(elementText('digests')),
   };
 }
@@ -98,10 +101,7 @@ class BlockShelf {
     this.decoded = new Map();
   }
 
-  /**
-   * @param {BodyAddress} address
-   * @returns {Promise<HeldBody | undefined>} undefined: the file does not hold it
-   */
+  /** @param {BodyAddress} address @returns {Promise<HeldBody | undefined>} undefined: the file does not hold it */
   async find(address) {
     let low = 0;
     let high = this.firsts.length;
@@ -133,19 +133,13 @@ function addressOf(text) {
   return { position, index };
 }
 
-/**
- * @param {BodyAddress | undefined} one
- * @param {BodyAddress} other
- */
+/** @param {BodyAddress | undefined} one @param {BodyAddress} other */
 function isBehind(one, other) {
   if (one === undefined) return true;
   return one.position > other.position || (one.position === other.position && one.index > other.index);
 }
 
-/**
- * @param {Element | undefined} element
- * @returns {Promise<Map<string, HeldBody>>}
- */
+/** @param {Element | undefined} element @returns {Promise<Map<string, HeldBody>>} */
 async function decodedBlock(element) {
   /** @type {[number, number, StoredMessage, {texts?: RenderedTexts, demands?: string[]} | undefined][]} */
   const rows = await unpacked(element?.textContent ?? '');
@@ -197,20 +191,42 @@ function leftOutMessages(whole, timeline) {
 /** @type {Record<string, string>} */
 const ROLES = { system: 'system', assistant: 'assistant', result: 'tool' };
 
+/** The kinds of message by the words of a filter. @type {Record<string, string>} */
+const KINDS = { person: 'human', host: 'user', model: 'assistant' };
+
 /**
- * @param {string} query
+ * The numbers of the messages that a filter lets through, as far as no text is needed for it.
  * @param {Timeline} timeline
- * @param {BlockShelf} blocks
+ * @param {MessageFilter | null} only
  */
-async function searched(query, timeline, blocks) {
+function filteredNumbers({ messages: { kind, time, count } }, only) {
+  const all = Array.from({ length: count }, (_, number) => number);
+  if (only === null) return all;
+  const { role, since, until } = only;
+  const wanted = role === null ? -1 : LOG_GROUPS.indexOf(KINDS[role] ?? role);
+  return all.reverse().filter((number) => {
+    if (wanted >= 0 && kind[number] !== wanted) return false;
+    if (since === null && until === null) return true;
+    const day = time[number] ? new Date(time[number]).toISOString().slice(0, 10) : '';
+    return day !== '' && day >= (since ?? '') && day <= (until ?? '9');
+  });
+}
+
+/** Whether a message holds a result that its tool marked as an error. @param {StoredMessage} message */
+function holdsError(message) {
+  return Array.isArray(message?.content) && message.content.some((part) => part?.is_error === true);
+}
+
+/** @param {string} query @param {MessageFilter | null} only @param {Timeline} timeline @param {BlockShelf} blocks */
+async function searched(query, only, timeline, blocks) {
   const words = wordsOfQuery(query);
   const found = [];
-  const { position, index, time, count } = timeline.messages;
-  for (let number = 0; words.length > 0 && number < count; number += 1) {
+  const { position, index, time } = timeline.messages;
+  for (const number of words.length === 0 && only === null ? [] : filteredNumbers(timeline, only)) {
     const address = { position: position[number] ?? -1, index: index[number] ?? 0 };
     const message = (await blocks.find(address))?.body;
     const match = message ? foundIn(message, words) : null;
-    if (match === null) continue;
+    if (match === null || (only?.errors && !holdsError(message ?? null))) continue;
     found.push({
       session: timeline.session,
       name: `#${number}`,
@@ -230,11 +246,7 @@ async function searched(query, timeline, blocks) {
   return { found: all.slice(0, MOST_FOUND), total: all.length };
 }
 
-/**
- * The session's row in a list of one, which leads back to it.
- * @param {any} whole
- * @returns {SessionRow}
- */
+/** The session's row in a list of one, which leads back to it. @param {any} whole @returns {SessionRow} */
 function sessionRowOf({ session, records, parent, source_format: format, compactions }) {
   const unknown = { title: null, project: null, model: null, tokens: null, cost: null, started: null, last: null };
   return {

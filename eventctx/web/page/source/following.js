@@ -46,11 +46,7 @@ export function followTimeline(timeline, port, onState) {
 }
 
 class Follower {
-  /**
-   * @param {Timeline} timeline
-   * @param {FollowPort} port
-   * @param {(state: FollowState) => void} onState
-   */
+  /** @param {Timeline} timeline @param {FollowPort} port @param {(state: FollowState) => void} onState */
   constructor(timeline, port, onState) {
     this.timeline = timeline;
     this.port = port;
@@ -84,10 +80,7 @@ class Follower {
     });
   }
 
-  /**
-   * The session was deleted, or cannot be read: following it again would not help.
-   * @param {EventStream} stream
-   */
+  /** The session was deleted, or cannot be read: following it again would not help. @param {EventStream} stream */
   async troubled(stream) {
     stream.close();
     this.stream = null;

@@ -35,8 +35,8 @@ export function serverSource() {
     rendered: (name, addresses) => blocksOf(blocks, name, 'rendered').get(addresses),
     answer: (name, question, parameters = {}) =>
       fetchJson(sessionPlace(name, question, parameters)),
-    async search(query, session) {
-      const asked = queryOf({ q: query, session, limit: MOST_HITS });
+    async search(query, session, only) {
+      const asked = queryOf({ q: query, session, limit: MOST_HITS, ...only });
       const found = await fetchJson(`/api/search${asked}`);
       const counted = found.length === MOST_HITS ? await fetchJson(`/api/matches${asked}`) : null;
       return { found, total: counted?.matches ?? found.length };
@@ -66,10 +66,7 @@ function queryOf(parameters) {
   return query.size === 0 ? '' : `?${query}`;
 }
 
-/**
- * @param {string} session
- * @returns {FollowPort}
- */
+/** @param {string} session @returns {FollowPort} */
 function serverPort(session) {
   return {
     open: (after) => new EventSource(sessionPlace(session, 'follow', { after })),
@@ -81,11 +78,7 @@ function serverPort(session) {
   };
 }
 
-/**
- * @param {Map<string, BodyBlocks<any>>} blocks
- * @param {string} name
- * @param {'bodies' | 'demands' | 'rendered'} what
- */
+/** @param {Map<string, BodyBlocks<any>>} blocks @param {string} name @param {'bodies' | 'demands' | 'rendered'} what */
 function blocksOf(blocks, name, what) {
   const place = sessionPlace(name, what);
   const known = blocks.get(place) ?? new BodyBlocks((addresses) => askBlock(place, addresses));
@@ -98,11 +91,7 @@ function blocksOf(blocks, name, what) {
   return known;
 }
 
-/**
- * @param {string} place
- * @param {string[]} addresses
- * @returns {Promise<{messages: any[], size: number}>}
- */
+/** @param {string} place @param {string[]} addresses @returns {Promise<{messages: any[], size: number}>} */
 async function askBlock(place, addresses) {
   // Commas and points need no escapes, and 64 addresses stay short.
   const text = await fetchText(`${place}?at=${addresses.join(',')}`);

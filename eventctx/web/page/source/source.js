@@ -16,6 +16,10 @@
  * @typedef {{found: Record<string, any>[], total: number}} Found
  */
 
+/** What messages must be besides their words, as the server's parameters have it; null asks for nothing.
+ * @typedef {{role: string | null, tool: string | null, errors: string | null, since: string | null, until: string | null}} MessageFilter
+ */
+
 /** The place of a body: a record's position, and the body's index in it.
  * @typedef {{position: number, index: number}} BodyAddress
  */
@@ -28,7 +32,8 @@
  * @typedef {[place: (string | number)[], tree: any[]][] | null} RenderedTexts
  */
 
-/** @typedef {{version: string, reveal: boolean, live: boolean, store: string, option: string | null, writable: boolean}} About */
+/** @typedef {{version: string, reveal: boolean, live: boolean, store: string, option: string | null, writable: boolean,
+ * policies: string[]}} About */
 
 /** How a live session is followed; `outdated`: nothing that the page holds of it may be shown any more.
  * @typedef {'open' | 'lost' | 'ended' | 'outdated'} FollowState
@@ -53,7 +58,7 @@
  *   demands(name: string, addresses: BodyAddress[]): Promise<string[][]>,
  *   rendered(name: string, addresses: BodyAddress[]): Promise<RenderedTexts[]>,
  *   answer(name: string, question: string, parameters?: Record<string, unknown>): Promise<any>,
- *   search(query: string, session: string | null): Promise<Found>,
+ *   search(query: string, session: string | null, only: MessageFilter | null): Promise<Found>,
  *   digests(name: string): Promise<string[]>,
  * }} Source
  */

@@ -37,11 +37,7 @@ export class ChangeTable {
     this.into.append(changes.into);
   }
 
-  /**
-   * How many changes lie before a position.
-   * @param {number} position
-   * @returns {number}
-   */
+  /** How many changes lie before a position. @param {number} position @returns {number} */
   before(position) {
     return lastNotAbove(this.position.values, position - 1) + 1;
   }

@@ -8,9 +8,7 @@
 
 /** @typedef {Int8Array | Uint8Array | Int32Array | Float64Array} Numbers */
 
-/**
- * @template {Numbers} T
- */
+/** @template {Numbers} T */
 export class GrowingColumn {
   /** @param {T} empty an array of the column's type */
   constructor(empty) {
@@ -19,10 +17,7 @@ export class GrowingColumn {
     this.count = 0;
   }
 
-  /**
-   * The values so far. The array is replaced as the column grows, so ask for it again after that.
-   * @returns {T}
-   */
+  /** The values so far. The array is replaced as the column grows, so ask for it again after that. @returns {T} */
   get values() {
     return /** @type {T} */ (this.space.subarray(0, this.count));
   }

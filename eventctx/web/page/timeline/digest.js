@@ -28,11 +28,7 @@ export class MessageMarks {
     return this.ends.length;
   }
 
-  /**
-   * The marks of a run of messages.
-   * @param {number} first
-   * @param {number} last
-   */
+  /** The marks of a run of messages. @param {number} first @param {number} last */
   of(first, last) {
     return this.bytes.subarray(first === 0 ? 0 : this.ends[first - 1], this.ends[last]);
   }
@@ -80,11 +76,7 @@ export async function viewHolds(timeline, request, marks) {
   return (await viewDigest(timeline, request, marks)) === timeline.requests.digest[request];
 }
 
-/**
- * @param {string} hex
- * @param {Uint8Array} into
- * @param {number} at
- */
+/** @param {string} hex @param {Uint8Array} into @param {number} at */
 function writeHex(hex, into, at) {
   for (let place = 0; place < hex.length; place += 2) {
     into[at++] = parseInt(hex.slice(place, place + 2), 16);

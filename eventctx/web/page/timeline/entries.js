@@ -37,12 +37,7 @@ export function entryOf(timeline, id, request) {
   };
 }
 
-/**
- * @param {Timeline} timeline
- * @param {number} id
- * @param {number} request
- * @returns {ViewEntry}
- */
+/** @param {Timeline} timeline @param {number} id @param {number} request @returns {ViewEntry} */
 function extraEntry(timeline, id, request) {
   const extra = timeline.extras[-id - 1];
   const { kind, group, tokens } = extra;
@@ -77,11 +72,7 @@ export function shownNumber(extras, id) {
   return shows ? (number ?? -1) : -1;
 }
 
-/**
- * The code of the standing of the message that an entry shows.
- * @param {ExtraEntry[]} extras
- * @param {number} id
- */
+/** The code of the standing of the message that an entry shows. @param {ExtraEntry[]} extras @param {number} id */
 export function shownAs(extras, id) {
   return id < 0 && extras[-id - 1].kind === 'shortened' ? STANDING_SHORTENED : STANDING_WHOLE;
 }

@@ -35,11 +35,7 @@ export const HUMAN_KIND = LOG_GROUPS.indexOf('human');
 
 const CODES = LOG_GROUPS.map((name) => SCREEN_GROUP_OF[name]);
 
-/**
- * The screen's group of a code of the log: an index in `SCREEN_GROUPS`.
- * @param {number} code
- * @returns {number}
- */
+/** The screen's group of a code of the log: an index in `SCREEN_GROUPS`. @param {number} code @returns {number} */
 export function groupOf(code) {
   return CODES[code] ?? 0;
 }

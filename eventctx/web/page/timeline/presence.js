@@ -37,12 +37,7 @@ export function presenceOf(timeline, firstMessage, lastMessage, firstRequest, la
 }
 
 export class PresenceSweep {
-  /**
-   * @param {Timeline} timeline
-   * @param {number} top
-   * @param {number} bottom
-   * @param {number} request
-   */
+  /** @param {Timeline} timeline @param {number} top @param {number} bottom @param {number} request */
   constructor(timeline, top, bottom, request) {
     this.timeline = timeline;
     this.top = top;
@@ -58,10 +53,7 @@ export class PresenceSweep {
     this.runs = [];
   }
 
-  /**
-   * Goes on from the request before to `request`.
-   * @param {number} request
-   */
+  /** Goes on from the request before to `request`. @param {number} request */
   step(request) {
     const { timeline, view } = this;
     const { views, changeTable } = timeline;
@@ -106,11 +98,7 @@ export class PresenceSweep {
     return this.top + place > last ? STANDING_NOT_ADDED : out[this.top + place];
   }
 
-  /**
-   * @param {number} id an entry that came or went
-   * @param {number} code as what it is shown
-   * @param {number} request
-   */
+  /** @param {number} id an entry that came or went @param {number} code as what it is shown @param {number} request */
   show(id, code, request) {
     const place = shownNumber(this.timeline.extras, id) - this.top;
     if (place < 0 || place >= this.shown.length) return;
@@ -118,21 +106,14 @@ export class PresenceSweep {
     this.touch(place, request);
   }
 
-  /**
-   * @param {number} place
-   * @param {number} request
-   */
+  /** @param {number} place @param {number} request */
   touch(place, request) {
     if (this.seen[place] === request) return;
     this.seen[place] = request;
     this.touched.push(place);
   }
 
-  /**
-   * @param {number} first
-   * @param {number} last
-   * @param {number} request
-   */
+  /** @param {number} first @param {number} last @param {number} request */
   touchRun(first, last, request) {
     const end = Math.min(last - this.top, this.now.length - 1);
     for (let place = Math.max(first - this.top, 0); place <= end; place++) this.touch(place, request);
@@ -165,11 +146,7 @@ export class PresenceSweep {
     }
   }
 
-  /**
-   * Ends all standings with request `last`.
-   * @param {number} last
-   * @returns {PresenceRun[]}
-   */
+  /** Ends all standings with request `last`. @param {number} last @returns {PresenceRun[]} */
   finish(last) {
     const places = new Int32Array(this.now.length);
     for (let place = 0; place < places.length; place++) places[place] = place;

@@ -25,12 +25,7 @@ import { SCREEN_GROUPS } from './groups.js';
  * @typedef {{min: Int32Array, max: Int32Array, cliff: Uint8Array}} Envelope
  */
 
-/**
- * @param {Timeline} timeline
- * @param {number} firstRequest
- * @param {number} lastRequest
- * @returns {River}
- */
+/** @param {Timeline} timeline @param {number} firstRequest @param {number} lastRequest @returns {River} */
 export function riverOf(timeline, firstRequest, lastRequest) {
   const { requests } = timeline;
   const first = Math.max(0, firstRequest);
@@ -53,11 +48,7 @@ export function riverOf(timeline, firstRequest, lastRequest) {
   };
 }
 
-/**
- * @param {Timeline} timeline
- * @param {number} columns how many pixel columns all requests share
- * @returns {Envelope}
- */
+/** @param {Timeline} timeline @param {number} columns how many pixel columns all requests share @returns {Envelope} */
 export function envelopeOf(timeline, columns) {
   const { count, total } = timeline.requests;
   const min = new Int32Array(columns).fill(-1);

@@ -25,18 +25,12 @@ export class StandingTable {
     this.known.clear();
   }
 
-  /**
-   * How many changes lie before a request.
-   * @param {number} request
-   */
+  /** How many changes lie before a request. @param {number} request */
   changesBefore(request) {
     return this.timeline.changeTable.before(this.timeline.requests.position[request]);
   }
 
-  /**
-   * @param {number} request
-   * @returns {Uint8Array} codes of all messages
-   */
+  /** @param {number} request @returns {Uint8Array} codes of all messages */
   at(request) {
     const known = this.known.get(request);
     if (known) return known;
@@ -56,11 +50,7 @@ export class StandingTable {
     return codes;
   }
 
-  /**
-   * @param {number} number
-   * @param {number} request
-   * @returns {MessageStanding}
-   */
+  /** @param {number} number @param {number} request @returns {MessageStanding} */
   of(number, request) {
     const { changeTable, extras } = this.timeline;
     const code = this.at(request)[number] ?? STANDING_NOT_ADDED;

@@ -39,10 +39,7 @@ export class SumTable {
     this.runSums = floatColumn();
   }
 
-  /**
-   * @param {PackedSums} packed
-   * @returns {SumTable}
-   */
+  /** @param {PackedSums} packed @returns {SumTable} */
   static from(packed) {
     const table = new SumTable();
     table.running = columnOf(packed.running);
@@ -98,10 +95,7 @@ export class SumTable {
     }
   }
 
-  /**
-   * @param {ArrayLike<number>} kinds
-   * @param {ArrayLike<number>} tokens
-   */
+  /** @param {ArrayLike<number>} kinds @param {ArrayLike<number>} tokens */
   appendMessages(kinds, tokens) {
     const { running } = this;
     let at = running.count;
@@ -131,12 +125,7 @@ export class SumTable {
     firsts.forEach((first, run) => this.put(first, lasts[run], extras));
   }
 
-  /**
-   * Takes the next request's view.
-   * @param {ViewTable} views
-   * @param {number} request
-   * @param {ExtraEntry[]} extras
-   */
+  /** Takes the next request's view. @param {ViewTable} views @param {number} request @param {ExtraEntry[]} extras */
   appendRequest(views, request, extras) {
     this.cutTo(views.keep.space[request], extras);
     views.eachAdded(request, (first, last) => this.put(first, last, extras));
@@ -148,11 +137,7 @@ export class SumTable {
     }
   }
 
-  /**
-   * Keeps the first `keep` entries of the stack.
-   * @param {number} keep
-   * @param {ExtraEntry[]} extras
-   */
+  /** Keeps the first `keep` entries of the stack. @param {number} keep @param {ExtraEntry[]} extras */
   cutTo(keep, extras) {
     const { runFirst, runLast, runEnd } = this;
     let depth = runEnd.count;
@@ -165,11 +150,7 @@ export class SumTable {
     if (cut !== null) this.put(cut, cut + (keep - whole) - 1, extras);
   }
 
-  /**
-   * @param {number} first
-   * @param {number} last
-   * @param {ExtraEntry[]} extras
-   */
+  /** @param {number} first @param {number} last @param {ExtraEntry[]} extras */
   put(first, last, extras) {
     const { runFirst, runLast, runEnd, runSums, running } = this;
     const before = runEnd.count === 0 ? 0 : runEnd.space[runEnd.count - 1];

@@ -93,10 +93,7 @@ export class Timeline {
     this.logShares = new Int32Array(LOG_GROUPS.length);
   }
 
-  /**
-   * @param {TimelineDocument | PackedDocument} document a whole one
-   * @returns {Timeline}
-   */
+  /** @param {TimelineDocument | PackedDocument} document a whole one @returns {Timeline} */
   static from(document) {
     const packed = packDocument(document);
     if (packed.after !== -1) {
@@ -107,10 +104,7 @@ export class Timeline {
     return timeline;
   }
 
-  /**
-   * Grows by a document that goes on from this timeline's head.
-   * @param {TimelineDocument | PackedDocument} delta
-   */
+  /** Grows by a document that goes on from this timeline's head. @param {TimelineDocument | PackedDocument} delta */
   append(delta) {
     const packed = packDocument(delta);
     if (packed.session !== this.session || packed.after !== this.head) {
@@ -249,19 +243,12 @@ export class Timeline {
     return sums;
   }
 
-  /**
-   * @param {number} first
-   * @param {number} last
-   * @returns {River}
-   */
+  /** @param {number} first @param {number} last @returns {River} */
   river(first, last) {
     return riverOf(this, first, last);
   }
 
-  /**
-   * @param {number} columns
-   * @returns {Envelope}
-   */
+  /** @param {number} columns @returns {Envelope} */
   envelope(columns) {
     return envelopeOf(this, columns);
   }
@@ -283,11 +270,6 @@ export class Timeline {
   }
 
   /** @param {number} request */
-  turnOf(request) {
-    return this.requests.turn[request] ?? -1;
-  }
-
-  /** @param {number} request */
   name(request) {
     return requestName(this, request);
   }
@@ -297,27 +279,18 @@ export class Timeline {
     return request > 0 ? request - 1 : -1;
   }
 
-  /**
-   * The loss that is suspected at a request; null if none is.
-   * @param {number} request
-   */
+  /** The loss that is suspected at a request; null if none is. @param {number} request */
   lossAt(request) {
     const at = this.requests.position[request];
     return this.losses.find(({ position }) => position === at) ?? null;
   }
 
-  /**
-   * @param {number} from
-   * @param {number} to
-   */
+  /** @param {number} from @param {number} to */
   compactionsBetween(from, to) {
     return appliedBetween(this, from, to);
   }
 
-  /**
-   * @param {number} request
-   * @returns {WordsOut[]}
-   */
+  /** @param {number} request @returns {WordsOut[]} */
   wordsOutOfView(request) {
     return this.wordsTable.outOf(this, request);
   }
@@ -337,11 +310,7 @@ function growColumns(columns, table, names, values) {
   }
 }
 
-/**
- * @template T
- * @param {T[]} list
- * @param {T[]} more
- */
+/** @template T @param {T[]} list @param {T[]} more */
 function appendAll(list, more) {
   for (const one of more) list.push(one);
 }

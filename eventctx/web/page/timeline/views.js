@@ -71,10 +71,7 @@ export class ViewTable {
     return made;
   }
 
-  /**
-   * @param {number} request
-   * @returns {Int32Array}
-   */
+  /** @param {number} request @returns {Int32Array} */
   derive(request) {
     const keep = this.keep.space;
     const view = new Int32Array(this.length.space[request]);

@@ -37,10 +37,7 @@ export class WordsTable {
     this.seen = 0;
   }
 
-  /**
-   * @param {ArrayLike<number>} kinds of all messages
-   * @param {ChangeTable} table
-   */
+  /** @param {ArrayLike<number>} kinds of all messages @param {ChangeTable} table */
   append(kinds, table) {
     for (; this.messages < kinds.length; this.messages++) {
       if (kinds[this.messages] !== HUMAN_KIND) continue;
@@ -53,10 +50,7 @@ export class WordsTable {
     }
   }
 
-  /**
-   * @param {number} first
-   * @param {number} last
-   */
+  /** @param {number} first @param {number} last */
   note(first, last) {
     const numbers = this.numbers.values;
     let low = 0;
@@ -68,11 +62,7 @@ export class WordsTable {
     for (; low < numbers.length && numbers[low] <= last; low++) this.changes[low].push(this.seen);
   }
 
-  /**
-   * @param {Timeline} timeline
-   * @param {number} request
-   * @returns {WordsOut[]}
-   */
+  /** @param {Timeline} timeline @param {number} request @returns {WordsOut[]} */
   outOf(timeline, request) {
     const { changeTable, requests } = timeline;
     const standings = timeline.standings(request);

@@ -1,0 +1,131 @@
+"""``search`` chooses messages by who spoke, by a tool, by a failed result and by a day."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventctx
+from eventctx.errors import InvalidSetting
+from eventctx.search.found import read_moment
+
+
+def row(number: int, role: str, content: Any) -> dict[str, Any]:
+    """A line of a Claude Code file, said in the morning of that day of March."""
+    return {
+        "type": role,
+        "uuid": f"u{number}",
+        "parentUuid": f"u{number - 1}" if number > 1 else None,
+        "sessionId": "s",
+        "timestamp": f"2026-03-0{number}T10:00:00Z",
+        "message": {"id": f"m{number}", "role": role, "model": "m", "content": content},
+    }
+
+
+def call(name: str, call_id: str) -> list[dict[str, Any]]:
+    return [{"type": "tool_use", "id": call_id, "name": name, "input": {"path": "table.txt"}}]
+
+
+def result(call_id: str, text: str, *, failed: bool = False) -> list[dict[str, Any]]:
+    block = {"type": "tool_result", "tool_use_id": call_id, "content": text}
+    return [{**block, "is_error": True} if failed else block]
+
+
+@pytest.fixture
+def talk(run: Any, tmp_path: Path) -> Path:
+    """A store with one session of seven messages, one a day from March 1 on."""
+    said = [
+        ("user", "Mend the table."),
+        ("assistant", call("Read", "c1")),
+        ("user", result("c1", "The table has three legs.")),
+        ("assistant", call("Bash", "c2")),
+        ("user", result("c2", "No table here.", failed=True)),
+        ("assistant", [{"type": "text", "text": "The table is gone."}]),
+        ("user", "Thanks."),
+    ]
+    file, store = tmp_path / "talk.jsonl", tmp_path / "s.db"
+    rows = [row(number, *one) for number, one in enumerate(said, 1)]
+    file.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    assert run("import", file, "--store", store).code == 0
+    return store
+
+
+@pytest.mark.parametrize(
+    ("asked", "numbers"),
+    [
+        (("--role", "person"), [6, 0]),
+        (("--role", "model"), [5, 3, 1]),
+        (("--role", "result"), [4, 2]),
+        (("--tool", "read"), [2, 1]),
+        (("--tool", "Bash", "--role", "result"), [4]),
+        (("--errors",), [4]),
+        (("--since", "2026-03-05"), [6, 5, 4]),
+        (("--until", "2026-03-02"), [1, 0]),
+        (("--since", "2026-03-02T10:00", "--until", "2026-03-03T10:00"), [1]),
+        (("--role", "host"), []),
+    ],
+    ids=lambda value: " ".join(map(str, value)),
+)
+def test_options_alone_choose_messages_the_latest_first(
+    run: Any, talk: Path, asked: tuple[str, ...], numbers: list[int]
+) -> None:
+    found = run("search", *asked, "--json", "--store", talk).document
+    assert [one["number"] for one in found] == numbers
+
+
+def test_words_and_options_must_both_fit(run: Any, talk: Path) -> None:
+    found = run("search", "table", "--role", "result", "--json", "--store", talk).document
+    assert sorted(one["number"] for one in found) == [2, 4]
+    assert run("search", "legs", "--errors", "--json", "--store", talk).document == []
+    some = run("search", "table", "--role", "model", "--limit", 1, "--store", talk).out
+    assert "The best 1 of 3 messages" in some
+
+
+def test_a_search_needs_words_or_an_option(run: Any, talk: Path) -> None:
+    assert run("search", "--store", talk).code == 2
+    done = run("search", "--since", "tomorrow", "--store", talk)
+    assert done.code != 0 and "2026-11-30" in done.err
+
+
+def test_a_message_without_a_time_of_its_own_is_of_no_day(run: Any, tmp_path: Path) -> None:
+    file, store = tmp_path / "talk.json", tmp_path / "s.db"
+    file.write_text(json.dumps([{"role": "user", "content": "Mend the table."}]))
+    assert run("import", file, "--store", store).code == 0
+    assert len(run("search", "table", "--json", "--store", store).document) == 1
+    assert (
+        run("search", "table", "--since", "2026-01-01", "--json", "--store", store).document == []
+    )
+
+
+def test_what_a_fork_inherits_is_found_in_it_and_once_in_all_sessions(
+    run: Any, tmp_path: Path
+) -> None:
+    store = tmp_path / "s.db"
+
+    async def make() -> None:
+        async with eventctx.open(store) as engine:
+            context = await engine.session("a")
+            await context.add_message({"role": "user", "content": "Mend the table."})
+            head = (await engine.store.head("a")).head
+            await engine.fork("a", head, "b")
+            fork = await engine.session("b")
+            await fork.add_message({"role": "user", "content": "Paint it."})
+
+    asyncio.run(make())
+    asked = ("search", "--role", "person", "--json", "--store", store)
+    found = run(*asked).document
+    assert [(one["session"], one["number"]) for one in found] == [("b", 1), ("a", 0)]
+    found = run(*asked, "--session", "b").document
+    assert [(one["session"], one["number"]) for one in found] == [("b", 1), ("b", 0)]
+
+
+def test_a_day_that_ends_a_search_counts_whole() -> None:
+    day = 86_400 * 10**9
+    assert read_moment("2026-03-02", is_end=True) - read_moment("2026-03-02") == day
+    assert read_moment("2026-03-02T12:00+02:00") == read_moment("2026-03-02T10:00Z")
+    with pytest.raises(InvalidSetting, match="found 'soon'"):
+        read_moment("soon")

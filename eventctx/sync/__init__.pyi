@@ -35,7 +35,7 @@ from eventctx.queries.records import Message
 from eventctx.queries.requests import RequestView
 from eventctx.queries.verification import Verification
 from eventctx.queries.verify import StoreVerification
-from eventctx.search.index import Mark
+from eventctx.search.index import Mark, Place
 from eventctx.search.recall import FoundMessage, Recalled
 from eventctx.session.activity import Emitter
 from eventctx.session.erasure.destruction import ExpiredSession
@@ -459,6 +459,9 @@ class Recall:
         every: bool = True,
         besides: frozenset[int] = frozenset(),
     ) -> list[Recalled]: ...
+    def matches(
+        self, query: str, session: str | None, keeps: Callable[[Place], bool]
+    ) -> Iterator[Recalled]: ...
     def count(self, query: str, session: str | None = None) -> int: ...
     def message(self, session: str, number: int) -> FoundMessage: ...
     def close(self) -> None: ...

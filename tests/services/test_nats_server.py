@@ -28,7 +28,7 @@ async def test_three_servers_replicate_and_wait_for_the_disk(jetstream: Cluster)
         leader = jetstream.leader("replicated")
         assert jetstream.nodes[leader].name == stream.cluster.leader
         await client.jetstream().publish("replicated.a", b"one")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not all(node.blocks("replicated") for node in jetstream.nodes):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
     finally:

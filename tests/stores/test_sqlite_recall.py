@@ -241,7 +241,7 @@ def known_by(data: bytes) -> set[str]:
 async def played(story: Story, script, batch: int = searching.BATCH_RECORDS) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(searching, "BATCH_RECORDS", batch)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             for step in script:
                 await story.play(step)
             for word in VOCABULARY[::3]:
@@ -281,7 +281,7 @@ def test_a_deletion_in_any_batch_ends_and_leaves_what_a_fresh_index_holds(script
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(searching, "BATCH_BYTES", size)
             patch.setattr(searching, "BATCH_RECORDS", batch)
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(240):
                 for step in script:
                     await story.play(step)
                 fresh = Recall(story.store, SqliteTextIndex(None))
@@ -339,7 +339,7 @@ LARGE = "filler " * 700_000  # more than one batch may hold
 
 @pytest.mark.parametrize("indexed", [True, False])
 async def test_a_session_is_deleted_whose_mark_is_in_a_later_batch(path, indexed):
-    async with asyncio.timeout(60), eventctx.open(path) as engine:
+    async with asyncio.timeout(240), eventctx.open(path) as engine:
         for name in ("kept", "old"):
             context = await engine.session(name)
             await context.add_message({"role": "user", "content": f"secret {LARGE}{name}"})
@@ -347,11 +347,11 @@ async def test_a_session_is_deleted_whose_mark_is_in_a_later_batch(path, indexed
             assert len(await engine.recall("secret")) == 2
         assert await engine.delete("old") == ["old"]
         assert [one.session for one in await engine.recall("secret")] == ["kept"]
-    async with asyncio.timeout(60), eventctx.open(path) as engine:
+    async with asyncio.timeout(240), eventctx.open(path) as engine:
         assert (await engine.verify_store()).ok
         found = await engine.recall("secret")
     sidecar(path).unlink()
-    async with asyncio.timeout(60), eventctx.open(path) as engine:
+    async with asyncio.timeout(240), eventctx.open(path) as engine:
         assert await engine.recall("secret") == found
         assert await engine.recall("old") == []
 
@@ -368,7 +368,7 @@ async def test_a_store_whose_deletion_was_never_finished_opens(path):
         await engine.store.save_checkpoint(ERASING, 1)
         await engine.store.delete("old", draft_of(event), head.head)
         engine.recaller()._index.clear()
-    async with asyncio.timeout(60), eventctx.open(path) as engine:
+    async with asyncio.timeout(240), eventctx.open(path) as engine:
         assert await engine.store.load_checkpoint(ERASING) == 0
         assert [one.session for one in await engine.recall("secret")] == ["kept"]
 
@@ -395,7 +395,7 @@ async def test_an_index_whose_mark_does_not_move_ends_a_search(
     with sqlite3.connect(sidecar(path)) as index:
         index.execute("CREATE TRIGGER stuck BEFORE INSERT ON mark BEGIN SELECT RAISE(IGNORE); END")
     index.close()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(240):
         if heals:
             assert await numbers(store, path, "hello") == [0]
             return
@@ -421,7 +421,7 @@ async def test_a_store_opens_whose_index_somebody_locked(path, caplog):
         await engine.store.save_checkpoint(ERASING, 1)
     other = apsw.Connection(str(sidecar(path)))
     other.execute("BEGIN EXCLUSIVE")
-    async with asyncio.timeout(60), eventctx.open(path) as engine:
+    async with asyncio.timeout(240), eventctx.open(path) as engine:
         assert "may still be in the search index" in caplog.text
         assert await engine.store.load_checkpoint(ERASING) == 1
         assert len(await engine.transcript("s")) == 1

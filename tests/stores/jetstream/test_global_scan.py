@@ -82,7 +82,7 @@ async def test_an_append_that_a_leader_has_in_part_is_waited_for(
     reading = asyncio.create_task(
         reader.records("s", 0, 1) if of_one else read_all(GlobalScan(reader, None))
     )
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while reader.short_reads < 9:  # the replicas were asked, and the leader
             ended, _ = await asyncio.wait({reading}, timeout=0.01)
             assert not ended

@@ -225,7 +225,7 @@ async def test_a_standby_is_read_and_followed_but_not_written(victim, place, dra
         news = reading.subscribe(after=(await collect(store.read_all()))[-1].global_position)
         coming = asyncio.ensure_future(wait(anext(news)))
         done = await store.append("s", [draft("c")], 1)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert (await coming).digest == done.receipt.digest
         await news.aclose()
         await reading.close()

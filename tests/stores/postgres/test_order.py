@@ -97,7 +97,7 @@ async def test_a_subscription_waits_for_an_older_transaction_and_skips_nothing(
     await asyncio.sleep(0.3)
     assert seen == [("slow", 0), ("fast", 0)], "it went past what is not settled"
     slow.append_and_commit()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await following
     naive.read()
     assert seen == [("slow", 0), ("fast", 0), ("slow", 1), ("fast", 1)]
@@ -116,7 +116,7 @@ async def test_a_read_of_everything_waits_for_what_was_committed_before_it(
     await asyncio.sleep(0.2)
     assert not reading.done()
     slow.append_and_commit()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         found = await reading
     assert [(r.stream, r.position) for r in found] == [("slow", 0), ("slow", 1), ("fast", 0)]
 
@@ -141,7 +141,7 @@ async def test_a_stream_is_followed_in_its_own_order_and_waits_for_nobody(
     slow = Slow(postgres_place)
     slow.begin()
     await store.append("fast", [draft()], NO_STREAM)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         async for record in store.subscribe(stream="fast"):
             assert record.position == 0
             break

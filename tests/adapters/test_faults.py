@@ -163,8 +163,9 @@ async def cancelled_after(make: Make, folder: Path, steps: int) -> bool:
         assert asking.cancelled() is not ended
         for question in ("question-1.", "question-2."):
             await run.driver.ask(question)
-        received, views = run.driver.received(), await run.views()
-        assert views[-2:] == received[-2:], f"after {steps} steps"
+        # A server may hear of the cancelled request after the later ones.
+        received = [one for one in run.driver.received() if "question-1." in str(one)]
+        assert (await run.views())[-2:] == received[-2:], f"after {steps} steps"
         await run.check_transcript("question-z.", "zero.", "question-1.", "question-2.")
         said = str([one.message for one in await run.engine.transcript(SESSION)])
         assert all(said.count(f"page-{page}: ") <= 1 for page in (1, 2)), f"after {steps} steps"

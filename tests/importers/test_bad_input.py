@@ -134,6 +134,13 @@ async def test_half_a_document_is_an_error_and_leaves_nothing(name: str, tmp_pat
     assert [info async for info in store.streams()] == []
 
 
+async def test_half_a_document_with_bytes_that_are_no_text_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "messages.json"
+    path.write_bytes(b'[{"role": "\xec(",\n"content": "a"}')
+    with pytest.raises(MalformedTranscript, match="whole JSON document"):
+        await load(MemoryStore(), path, format="messages", complete=True)
+
+
 async def test_a_document_of_another_shape_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     path.write_bytes(pretty({"history": "none"}))

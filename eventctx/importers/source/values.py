@@ -100,7 +100,7 @@ def read_and_encode(data: bytes) -> tuple[Any, bytes | None, str]:
 def may_begin(data: bytes) -> bool:
     """Whether text is no JSON only because its end is missing."""
     try:
-        _decode(data)
+        _decode(data.decode("utf-8", errors="replace").encode())  # as ``read_value`` reads it
     except (msgspec.DecodeError, RecursionError) as error:
         return "truncated" in str(error)
     return False

@@ -270,9 +270,11 @@ class _Stream:
         answer = self.conversation.open
         if event.get("type") != "message_delta" or answer is None:
             return
-        final = {key: told for key, told in object_or_empty(event.get("usage")).items() if told}
         counted = answer.message.get("usage") or {}
         if isinstance(counted, dict):
+            told = object_or_empty(event.get("usage")).items()
+            # A value of another type is no count of the same thing: it stays.
+            final = {key: n for key, n in told if n and isinstance(counted.get(key) or n, type(n))}
             answer.count_again({"usage": {**counted, **final}})
 
 

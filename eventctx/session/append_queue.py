@@ -212,13 +212,13 @@ class AppendQueue:
         """Append an activity event in its place, deferred: without waiting for the disk.
 
         If it cannot be written, the next append that a caller waits for sends it again, and raises
-        if that fails.
+        if that fails. One that is cancelled has appended nothing: what waits comes first.
         """
         await self.ready()
         await self._check((draft,))
-        self.note(draft)
         while len(self._in_flight) >= MAX_IN_FLIGHT:
             await self._oldest()
+        self.note(draft)
 
     def note(self, draft: Draft) -> None:
         """As ``emit``, at once, for a session that was written to before."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +22,7 @@ from eventctx.log.codec import decode_event
 from eventctx.log.events import PlanStart
 from eventctx.log.record import Draft
 from eventctx.log.store import Appended, Expected
+from eventctx.session.append_queue import MAX_IN_FLIGHT
 from eventctx.session.pending import IDLE_SECONDS, MAX_DEFERRED
 from eventctx.stores.ack import Ack, settle
 from eventctx.stores.memory import MemoryStore
@@ -369,6 +371,42 @@ async def test_a_call_that_is_cancelled_on_its_requests_way_to_the_disk_has_an_e
             await asking
     ends = [one.type async for one in engine.records("s") if one.type.startswith("provider:")]
     assert ends == ["provider:request", "provider:error"]
+
+
+TURNS = MAX_IN_FLIGHT + 8
+
+
+async def ends_behind_a_slow_disk() -> list[int]:
+    """How often each turn ended, of so many that are cancelled while the queue has no room."""
+    store = Held()
+    engine = Engine(store)
+    ctx = await engine.session("s")
+    inside, leave = asyncio.Semaphore(0), asyncio.Event()
+
+    async def turn() -> None:
+        async with ctx.turn():
+            inside.release()
+            await leave.wait()
+
+    turns = [asyncio.create_task(turn()) for _ in range(TURNS)]
+    for _ in turns:
+        await inside.acquire()
+    store.holds = True
+    leave.set()
+    for _ in range(5):  # all have left, and those for which there is no room wait
+        await asyncio.sleep(0)
+    for one in turns:
+        one.cancel()
+    await asyncio.sleep(0)
+    await store.release()
+    await asyncio.wait(turns)
+    await engine.close_session("s")
+    ends = Counter([one.turn_id async for one in store.read("s") if one.type == "prompt:complete"])
+    return [ends[one.turn_id] async for one in store.read("s") if one.type == "prompt:submit"]
+
+
+async def test_a_turn_that_is_cancelled_behind_a_slow_disk_ends_once() -> None:
+    assert await ends_behind_a_slow_disk() == [1] * TURNS
 
 
 class Refusing(Held):

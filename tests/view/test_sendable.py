@@ -287,6 +287,15 @@ async def test_why_finds_a_use_of_an_id_far_before_the_message() -> None:
     assert [one.rule for one in again.changes] == ["call_id_used_twice"]
 
 
+@pytest.mark.parametrize("odd", [["a", 2], {"x": 1}, 5, None])
+def test_an_id_that_is_no_text_ends_no_view_and_is_nobody_elses(odd: Any) -> None:
+    blocks = [ASK, said(use(odd), use(odd)), came(result(odd), result(odd)), MORE]
+    answered = {"role": "tool", "tool_call_id": odd, "content": "ok"}
+    both = {**said(use(odd)), "tool_calls": [*listed(odd), 7]}
+    assert sent(blocks) == blocks
+    assert sent([ASK, both, answered]) == [ASK, both, answered]
+
+
 def test_a_hosts_own_forms_stay_as_the_host_made_them() -> None:
     calls = [{"name": "read", "args": {}, "id": "c", "type": "tool_call"}]
     of_langchain = {**said(use("c")), "type": "ai", "tool_calls": calls}

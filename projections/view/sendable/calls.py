@@ -35,15 +35,14 @@ def in_one_form(rows: Rows) -> list[RowChange]:
     A list in a host's own form (LangChain's) does not count as a second form: the host converts it.
     """
     changes = []
-    by_tool_rows = {
-        str(row.get("tool_call_id")) for row in rows if row and row.get("role") == "tool"
-    }
+    answered = [row.get("tool_call_id") for row in rows if row and row.get("role") == "tool"]
+    by_tool_rows = {one for one in answered if isinstance(one, str)}
     for place, row in enumerate(rows):
         calls = row.get("tool_calls") if row is not None else None
         if row is None or not isinstance(calls, list):
             continue
         used = {id_of(one) for one in blocks_of(row) if kind_of(one) == "tool_use"}
-        both = used.intersection([id_of(one) for one in calls if _has_function(one)])
+        both = used.intersection([id_of(one) for one in calls if _has_function(one)]) - {""}
         if not both:
             continue
         if both <= by_tool_rows:

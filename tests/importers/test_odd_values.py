@@ -29,8 +29,8 @@ from tests.importers.given import (
     records,
     text,
 )
-from tests.importers.outputs import ClaudeStream, CodexExec
-from tests.importers.terminal_agents import Gemini, Qwen, says
+from tests.importers.outputs import Atif, ClaudeStream, CodexExec
+from tests.importers.terminal_agents import Gemini, Qwen, says, tool
 
 CHAT: list[dict[str, Any]] = [
     {"role": "user", "content": "one"},
@@ -182,6 +182,82 @@ async def test_a_message_too_deep_to_be_stored_is_kept_raw_wherever_it_is(
     assert summary.session is not None
     context = await forked(Engine(store), summary.session)
     assert await context.get_messages_for_request()
+
+
+def nested(levels: int, inside: Any) -> Any:
+    return {"a": nested(levels - 1, inside)} if levels else inside
+
+
+def counted(**usage: Any) -> bytes:
+    """A stream whose last event counts the answer anew."""
+    log = ClaudeStream().user("one").answer("m", text("two"))
+    message = log.rows[-1]["message"]
+    message["usage"] = usage.get("usage", {**message["usage"], **usage})
+    return log.event("message_delta", usage={"output_tokens": 77}).over().data()
+
+
+KEPT: dict[str, tuple[str, bytes]] = {
+    "a stream's usage": ("claude-stream", counted(usage="marked")),
+    "a stream's count": ("claude-stream", counted(output_tokens={"marked": 1})),
+    "a stream's compaction": (
+        "claude-stream",
+        ClaudeStream()
+        .user("one")
+        .answer("m", text("two"))
+        .system("compact_boundary", compact_metadata=nested(600, "marked"))
+        .user("three", isSynthetic=True)
+        .over()
+        .data(),
+    ),
+    "a command's output": ("codex-exec", CodexExec().turn().ran("a", ["marked"]).over().data()),  # type: ignore[arg-type]
+    "a step's thinking": (
+        "atif",
+        Atif().step("user", "one").acts("two", reasoning_content={"marked": 1}).data(),
+    ),
+    "a step's part": (
+        "atif",
+        Atif()
+        .step("user", [{"type": {"marked": 1}, "source": {"path": "a.png"}}])
+        .acts("two")
+        .data(),
+    ),
+    "a step's part of another type": (
+        "atif",
+        Atif().step("user", [{"type": "marked", "source": {"path": "a.png"}}]).acts("two").data(),
+    ),
+    "subagents": (
+        "atif",
+        Atif().step("user", "one").acts("two").data(subagent_trajectories={"marked": 1}),
+    ),
+    "no message": ("atif", Atif().step("system", False).step("user", "one").acts("two").data()),
+    "a null among results": (
+        "gemini-cli",
+        Gemini().user("one").answer("two", {**tool("c"), "result": [None]}).data(),
+    ),
+    "a null among parts": (
+        "gemini-cli",
+        Gemini().record("user", [says("one"), None]).answer("two").data(),
+    ),
+}
+"""Values in places whose contents become something else, each in a file of a format."""
+
+
+@pytest.mark.parametrize("where", KEPT)
+async def test_a_value_of_another_type_is_kept(where: str, tmp_path: Path) -> None:
+    name, data = KEPT[where]
+    store, summary = await imported(tmp_path, data, format=name)
+    assert summary.session is not None
+    found = await records(store, summary.session)
+    bodies = [body.data or b"" for one in found for body in one.bodies]
+    kept = b"\n".join([*bodies, await raw_bytes(store, summary)])
+    if where == "no message":
+        assert b'"message":false' in kept
+    elif where == "a null among results":
+        assert b'"result":[null]' in kept
+    elif where == "a null among parts":
+        assert b"null]" in kept
+    else:
+        assert b"marked" in kept
 
 
 # -- usage ---

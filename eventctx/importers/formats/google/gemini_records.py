@@ -119,12 +119,16 @@ def envelope_of(record: dict[str, Any], before: dict[str, Any]) -> dict[str, Any
     sent = [part for part in parts if "functionResponse" in object_or_empty(part)]
     known = [part for call in tools_of(before) for part in list_or_empty(call.get("result"))]
     again = bool(sent) and any(part not in known for part in parts)
-    odd = not isinstance(record.get("content"), str | list | dict)
+    odd = None in parts or not isinstance(record.get("content"), str | list | dict)
     rest = record if again or odd else without(record, "content")
     listed = list_or_empty(record.get("toolCalls"))
     if not listed or tools_of(record) != listed:
         return rest
-    return {**rest, "toolCalls": [without(call, "args", "result") for call in listed]}
+    calls = []
+    for call in listed:
+        whole = None in list_or_empty(call.get("result"))  # no message has a null
+        calls.append(without(call, "args") if whole else without(call, "args", "result"))
+    return {**rest, "toolCalls": calls}
 
 
 def says_more(before: dict[str, Any], record: dict[str, Any]) -> bool:

@@ -73,7 +73,7 @@ def look() -> None:
     screen.blank()
     sessions, files = run(_state())
     if files.new and _offered(screen, files, again=bool(sessions)):
-        run(_read(screen, files.new))
+        run(_read_files(screen, files.new))
         sessions, files = run(_state())
         screen.blank()
     if not sessions:
@@ -97,7 +97,7 @@ def read_until_compacted(store: Path) -> list[FoundFile]:
     screen = Screen()
     if not files.new or not _offered(screen, files, again=False):
         return []
-    return files.new[run(_read(screen, files.new, until_compacted=True)) :]
+    return files.new[run(_read_files(screen, files.new, until_compacted=True)) :]
 
 
 def read_rest(files: list[FoundFile]) -> None:
@@ -107,7 +107,7 @@ def read_rest(files: list[FoundFile]) -> None:
         screen.blank()
         left = plural(len(files), "other file")
         screen.line((f"Reading {left}; after Ctrl-C, `{spelling()}` goes on.", "dim"))
-        run(_read(screen, files))
+        run(_read_files(screen, files))
 
 
 async def _state() -> tuple[list[Summed], UnreadFiles]:
@@ -156,7 +156,9 @@ def _offered(screen: Screen, files: UnreadFiles, *, again: bool) -> bool:
     return click.confirm(f"Read {which}?", default=True)
 
 
-async def _read(screen: Screen, files: list[FoundFile], *, until_compacted: bool = False) -> int:
+async def _read_files(
+    screen: Screen, files: list[FoundFile], *, until_compacted: bool = False
+) -> int:
     """Read files in their order, all or up to a compacted session; returns how many."""
     began = time.monotonic()
     names: set[str] = set()
@@ -181,7 +183,7 @@ async def _read(screen: Screen, files: list[FoundFile], *, until_compacted: bool
                     if until_compacted and any(one.compactions for one in done.sessions):
                         break
         except asyncio.CancelledError:
-            complain(f"{count - 1} of {len(files)} read; run `{spelling()}` to go on")
+            complain(f"{max(0, count - 1)} of {len(files)} read; run `{spelling()}` to go on")
             raise
         finally:
             known.save()

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+import click
 import pytest
 
 import eventctx
+from eventctx.cli.commands.sessions import search_command
 from eventctx.errors import InvalidSetting
-from eventctx.search.found import read_moment
+from eventctx.search.found import Role, read_moment
 
 
 def row(number: int, role: str, content: Any) -> dict[str, Any]:
@@ -129,3 +131,9 @@ def test_a_day_that_ends_a_search_counts_whole() -> None:
     assert read_moment("2026-03-02T12:00+02:00") == read_moment("2026-03-02T10:00Z")
     with pytest.raises(InvalidSetting, match="found 'soon'"):
         read_moment("soon")
+
+
+def test_the_command_offers_every_speaker_that_a_filter_knows() -> None:
+    (option,) = [one for one in search_command.params if one.name == "role"]
+    assert isinstance(option.type, click.Choice)
+    assert tuple(option.type.choices) == get_args(Role)

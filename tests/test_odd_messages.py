@@ -71,6 +71,7 @@ message = st.fixed_dictionaries(
         "tool_calls": st.lists(call | odd, max_size=3) | odd,
         "tool_call_id": ids | odd,
         "tool_call_ids": st.lists(ids | odd, max_size=3) | odd,
+        "tool_name": odd,
         "function_call": call | odd,
         "name": odd,
         "type": odd,

@@ -17,7 +17,7 @@ import pytest
 import eventctx
 from eventctx.errors import LogCorrupted, StreamNotFound
 from eventctx.log.integrity import Signer
-from eventctx.messages.facts import READER, decode_facts, encode_facts
+from eventctx.messages.facts import DEMANDS_SINCE, READER, decode_facts, encode_facts
 from eventctx.queries.verify import StoreVerification
 from eventctx.stores.receipt_book import ReceiptBook
 
@@ -131,6 +131,7 @@ def with_facts(connection: apsw.Connection, pos: int, **changed: Any) -> None:
 
 FALSE_FACTS: dict[str, dict[str, Any]] = {
     "nobody said it": {"kind": "user", "human": False, "demands": 0},
+    "it holds a demand": {"demands": 1},
     "it is short": {"prose": 1, "digits": 0},
     "it makes a call": {"calls": ("x",)},
     "it is an observation": {"kind": "result", "observation": True},
@@ -164,7 +165,7 @@ async def test_a_demand_that_an_older_reader_did_not_count_holds_nevertheless(
         context = await engine.session("s")
         await context.add_message({"role": "user", "content": "Never touch legacy.py."})
     connection = apsw.Connection(str(path))
-    with_facts(connection, 1, reader=READER - 1, demands=0, demand_characters=0)
+    with_facts(connection, 1, reader=DEMANDS_SINCE - 1, demands=0, demand_characters=0)
     connection.close()
     async with eventctx.open(path, receipts=False) as engine:
         found = await engine.instructions("s")

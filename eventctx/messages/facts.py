@@ -9,7 +9,7 @@ import msgspec
 
 from eventctx.errors import DecodeError
 
-READER: Final = 9
+READER: Final = 10
 """Version of this reader. It goes up when a body's facts would come out differently.
 
 2: signed thinking is counted in ``bound``; a machine-made summary no longer counts as human, and
@@ -30,6 +30,7 @@ actions are text is a result; a model's text tells whether it holds an action.
 9: texts are weighed (``weight``, ``dense``). Signed thinking without text counts by its signature.
 Demands are told by the form of a sentence, in twelve languages; questions, quotes and pasted blocks
 hold none. Task notifications in JSON and the tabs of an editor count as a harness's.
+10: a result of Ollama's form answers the call of the tool that it names (``tool_name``).
 """
 
 DEMANDS_SINCE: Final = 9

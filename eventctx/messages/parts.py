@@ -192,7 +192,7 @@ def _answered_ids(message: dict[str, Any]) -> tuple[str, ...]:
     several = message.get("tool_call_ids")
     if isinstance(several, list):
         return tuple([one for one in several if isinstance(one, str)])
-    name, content = message.get("name"), message.get("content")
+    name, content = message.get("tool_name", message.get("name")), message.get("content")
     if not isinstance(name, str):
         return ()
     if isinstance(content, list):

@@ -15,7 +15,7 @@ from eventctx.log.events import Erased, PostCompact
 from eventctx.log.record import Body, Record
 from eventctx.log.store import Address, EventStore, Receipt, Snapshot, StreamInfo
 from eventctx.messages.encoding import decode_body
-from eventctx.messages.facts import READER, Facts, decode_facts, encode_facts
+from eventctx.messages.facts import DEMANDS_SINCE, READER, Facts, decode_facts, encode_facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.projections.view import request_view
 from eventctx.projections.view import snapshot as view_snapshot
@@ -259,6 +259,7 @@ _SINCE: Final[Mapping[str, int]] = {
     **dict.fromkeys(("calls", "results", "server_calls", "server_results"), 6),
     **dict.fromkeys(("images", "digits", "wide", "spaces"), 7),
     **dict.fromkeys(("prose", "outcome"), 8),
+    **dict.fromkeys(("demands", "demand_characters"), DEMANDS_SINCE),
 }
 """Facts, and the reader since which they come out as they do now (``messages.facts.READER``)."""
 
@@ -310,11 +311,17 @@ def _same(older: Facts, newer: Facts) -> bool:
         return True
     persons = older.human or not newer.human or older.reader < _KNOWS_PERSONS
     alike = [name for name, since in _SINCE.items() if older.reader >= since]
+    if older.reader < _KNOWS_TOOL_NAMES and not older.results:
+        by_name = newer.results and newer.results[0].startswith("function:")
+        alike = [name for name in alike if name != "results" or not by_name]
     return persons and all(getattr(older, name) == getattr(newer, name) for name in alike)
 
 
 _KNOWS_PERSONS: Final = 4
 """The reader since which no message became a person's that was none before."""
+
+_KNOWS_TOOL_NAMES: Final = 10
+"""The reader since which a result answers the call of the tool that it names as Ollama does."""
 
 
 class SnapshotChecker:

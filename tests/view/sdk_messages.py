@@ -171,12 +171,17 @@ def response_rows() -> Rows:
 def _chat_row(row: Row, numbers: list[int], text: str, calls: bool) -> Row:
     role = row["role"]
     if role == "tool":
-        return {"role": "tool", "tool_call_id": f"call_{numbers[0]}", "content": text}
+        return {"role": "tool", "tool_call_id": _chat_id(numbers[0]), "content": text}
     if role != "assistant":
         return {"role": "user", "content": row["content"] or text}
     function = {"name": "read", "arguments": "{}"}
-    made = [{"id": f"call_{one}", "type": "function", "function": function} for one in numbers[1:]]
+    made = [{"id": _chat_id(one), "type": "function", "function": function} for one in numbers[1:]]
     return {"role": "assistant", "content": text or None, **({"tool_calls": made} if calls else {})}
+
+
+def _chat_id(number: int) -> str:
+    """An id, which some servers leave empty."""
+    return f"call_{number}" if number else ""
 
 
 def chat_rows() -> Rows:

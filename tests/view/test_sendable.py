@@ -96,6 +96,16 @@ REFUSED: list[tuple[str, Api, list[Row]]] = [
         "anthropic",
         [ASK, {**said(use("c")), "tool_calls": listed("c")}, came(result("c"))],
     ),
+    (
+        "call_without_id",
+        "openai-chat",
+        [
+            ASK,
+            {"role": "assistant", "content": None, "tool_calls": [*listed("", ""), *listed("c")]},
+            {"role": "tool", "tool_call_id": "", "content": "ok"},
+            {"role": "tool", "tool_call_id": "c", "content": "ok"},
+        ],
+    ),
     ("server_tool_unpaired", "anthropic", [ASK, said(text("x"), SEARCH), MORE]),
     ("server_tool_unpaired", "anthropic", [ASK, said(FOUND, text("x")), MORE]),
     ("server_tool_unpaired", "anthropic", [ASK, said(SEARCH), MORE, said(FOUND, text("x")), MORE]),
@@ -290,10 +300,46 @@ async def test_why_finds_a_use_of_an_id_far_before_the_message() -> None:
 @pytest.mark.parametrize("odd", [["a", 2], {"x": 1}, 5, None])
 def test_an_id_that_is_no_text_ends_no_view_and_is_nobody_elses(odd: Any) -> None:
     blocks = [ASK, said(use(odd), use(odd)), came(result(odd), result(odd)), MORE]
-    answered = {"role": "tool", "tool_call_id": odd, "content": "ok"}
-    both = {**said(use(odd)), "tool_calls": [*listed(odd), 7]}
+    both = {**said(use(odd)), "tool_calls": [{"id": odd, "tool": "read", "arguments": {}}, 7]}
     assert sent(blocks) == blocks
-    assert sent([ASK, both, answered]) == [ASK, both, answered]
+    assert sent([ASK, both, MORE]) == [ASK, both, MORE]
+
+
+def without_ids(*tools: str, **more: Any) -> Row:
+    calls = [{"function": {"name": one, "arguments": "{}", **more}} for one in tools]
+    return {"role": "assistant", "content": None, "tool_calls": calls}
+
+
+async def test_calls_without_ids_keep_the_results_of_their_tools() -> None:
+    answers = [{"role": "tool", "name": one, "content": f"of {one}"} for one in ("write", "read")]
+    again = [without_ids("read"), {"role": "tool", "name": "read", "content": "of more"}]
+    made = await view_of([ASK, without_ids("read", "write"), *answers, *again])
+    assert violations("openai-chat", asked("openai-chat", made)) == ()
+    calls = [one for row in made for one in row.get("tool_calls", ())]
+    names = {one["id"]: one["function"]["name"] for one in calls}
+    results = [row for row in made if row["role"] == "tool"]
+    assert [(names[row["tool_call_id"]], row["content"]) for row in results] == [
+        ("write", "of write"),
+        ("read", "of read"),
+        ("read", "of more"),
+    ]
+
+
+async def test_calls_of_ollamas_form_stay_without_ids_and_get_results_of_its_form() -> None:
+    calls = without_ids("read", "write", arguments={"path": "a"})
+    answer = {"role": "tool", "tool_name": "read", "content": "ok"}
+    made = await view_of([ASK, calls, answer, MORE])
+    assert made[:3] == [ASK, calls, answer]
+    assert (made[3]["role"], made[3]["tool_name"]) == ("tool", "write")
+    assert made[4:] == [MORE]
+
+
+async def view_of(rows: list[Row]) -> list[Row]:
+    async with eventctx.open(":memory:") as engine:
+        context = await engine.session("s")
+        for row in rows:
+            await context.add_message(row)
+        return await context.get_messages_for_request()
 
 
 def test_a_hosts_own_forms_stay_as_the_host_made_them() -> None:

@@ -21,7 +21,7 @@ from typing import Final
 from eventctx.messages.response_items import is_item
 from eventctx.projections.view.entries import OPENING, Entry
 from eventctx.projections.view.render import render
-from eventctx.projections.view.sendable import calls, contents
+from eventctx.projections.view.sendable import call_ids, calls, contents
 from eventctx.projections.view.sendable.rows import (
     SERVER_CALLS,
     THINKING,
@@ -61,6 +61,12 @@ RULES: Final[tuple[SendingRule, ...]] = (
         any_of("text", "tool_result", "tool_calls"),
     ),
     SendingRule(
+        "call_without_id",
+        "A call has an id, and its result has the same.",
+        call_ids.give_ids,
+        any_of("tool_calls"),
+    ),
+    SendingRule(
         "call_in_two_forms",
         "A message holds a call in the form of one provider: the form of its result.",
         calls.in_one_form,
@@ -75,7 +81,7 @@ RULES: Final[tuple[SendingRule, ...]] = (
     SendingRule(
         "call_id_used_twice",
         "The id of a call is used once in a request, by one call and one result.",
-        calls.rename_calls,
+        call_ids.rename_calls,
         lambda kinds: any(kind in _CALL_KINDS or kind.endswith("_call") for kind in kinds),
     ),
     SendingRule(

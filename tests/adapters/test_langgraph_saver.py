@@ -15,12 +15,14 @@ import pytest
 pytest.importorskip("langchain", reason="an extra: eventctx[langchain]")
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.graph import END, START, StateGraph
 
 import eventctx.sync
 from eventctx.adapters.langgraph import EventctxSaver
+from eventctx.adapters.langgraph.rows import row_of
 from eventctx.errors import InvalidSetting
 from eventctx.log.record import Record
 from tests.adapters import graphs
@@ -132,6 +134,44 @@ def test_what_only_langchain_knows_of_a_message_comes_back(saver: EventctxSaver)
     assert [repr(one) for one in back] == [repr(one) for one in odd]
 
 
+CONFIG: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+
+
+def put(saver: EventctxSaver, messages: list[BaseMessage]) -> Any:
+    checkpoint: Any = {**empty_checkpoint(), "channel_values": {"messages": messages}}
+    version = str(len(messages))
+    checkpoint["channel_versions"] = {"messages": version}
+    return saver.put(CONFIG, checkpoint, {}, {"messages": version})
+
+
+def write_rows(store: Path, *messages: BaseMessage) -> None:
+    """Write messages into the log, as a middleware does while a step runs."""
+    with eventctx.sync.open(store) as engine:
+        context = engine.session("t")
+        for one in messages:
+            context.add_message(row_of(one))
+
+
+def test_what_only_langchain_knows_comes_back_of_a_message_that_the_log_had(
+    store: Path, saver: EventctxSaver
+) -> None:
+    said, later = [
+        AIMessage("b", id=one, response_metadata={"model_name": "m"}) for one in ("2", "3")
+    ]
+    listed: list[BaseMessage] = [HumanMessage("a", id="1"), said]
+    write_rows(store, HumanMessage("taken out", id="0"), *listed)
+    saved = put(saver, listed)
+    write_rows(store, later)
+    saver.put_writes(saved, [("messages", [later])], "task")
+    saver.close()
+    again = EventctxSaver(store)
+    back = again.get_tuple(CONFIG)
+    again.close()
+    assert back is not None
+    assert back.checkpoint["channel_values"]["messages"] == listed
+    assert back.pending_writes == [("task", "messages", [later])]
+
+
 # -- in the log ----------------------------------------------------------------------------------
 
 
@@ -149,6 +189,20 @@ def test_each_message_is_one_event_and_its_words_are_stored_once(
     assert sum(b"unmistakable words of a model 2" in one for one in data) == 1
     with eventctx.sync.open(store) as engine:
         assert engine.verify("t").ok
+
+
+def test_a_step_that_is_saved_after_messages_of_later_steps_takes_none_of_them_out(
+    store: Path, saver: EventctxSaver
+) -> None:
+    listed: list[BaseMessage] = [HumanMessage("a", id=str(number)) for number in range(5)]
+    write_rows(store, *listed)
+    for count in (2, 3, 5):
+        put(saver, listed[:count])
+    saver.close()
+    types = [one.type for one in records_of(store, "t")]
+    assert types.count("context:message_added") == len(listed)
+    assert "context:messages_set" not in types
+    assert [one["id"] for one in transcript(store, "t")] == [one.id for one in listed]
 
 
 def test_what_a_graph_takes_out_of_its_state_is_an_event(store: Path, saver: EventctxSaver) -> None:

@@ -175,14 +175,21 @@ class Aligner:
         new = [piece for piece, number in zip(made, known, strict=True) if number is None]
         first = [number is None for number in known].index(True) if new else len(known)
         if first == len(there) and there == later[: len(there)]:
-            # Those that the list lacks are ahead, by a task or a middleware, or were taken out.
-            late = [self._index.addresses[number].position for number in later[len(there) :]]
-            ahead = not new and all(position > self._index.last_put for position in late)
-            return new if ahead or not late else None
+            # Those that the list lacks are ahead, by a task or a middleware, or were taken out. A
+            # run may save a step after later ones were written, so a position would not tell.
+            lacks = later[len(there) :]
+            ahead = not new and all(number > self._last_saved() for number in lacks)
+            return new if ahead or not lacks else None
         # Results of parallel tools come in the order in which they end.
         last = max(at for at, number in enumerate(known) if number is not None) if there else -1
         results = all(isinstance(piece.message, ToolMessage) for piece in made[: last + 1])
         return new if results and sorted(there) == sorted(later) else None
+
+    def _last_saved(self) -> int:
+        """The highest number of a message in the newest checkpoint; -1 without one."""
+        latest = self._index.latest("")
+        runs = None if latest is None else self._index.whole(latest).runs
+        return max([last for _, last in runs or ()], default=-1)
 
     def _unchanged(self, messages: list[BaseMessage]) -> int:
         """How many messages at the beginning are those before, by their objects."""
@@ -215,8 +222,11 @@ class Aligner:
         following = len(index.addresses)
         for piece, place in zip(made, match_in_order(index.order, keys), strict=True):
             if place is not None:
-                order.append(index.order[place])
-                numbers.append(index.order[place])
+                number = index.order[place]
+                order.append(number)
+                numbers.append(number)
+                if piece.rest_print != index.rest_prints.get(number, b""):
+                    pieces[number] = piece  # its row is there, by a middleware, and no rest yet
                 continue
             # One that is known, but stands elsewhere, is a new message here.
             order.append(piece if piece.number is None else self.boxer.made(piece.message))

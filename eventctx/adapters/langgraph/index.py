@@ -74,8 +74,7 @@ class ThreadIndex:
 
     ``addresses`` are those of all messages by their numbers, ``order`` the numbers of the
     transcript. ``said`` are digests of rows, empty for an erased one.
-    ``sets`` counts the records that set the transcript, ``last_put`` is the position of the last
-    checkpoint of the outermost graph.
+    ``sets`` counts the records that set the transcript.
     """
 
     def __init__(self) -> None:
@@ -91,7 +90,6 @@ class ThreadIndex:
         self.links: dict[tuple[int, str], int] = {}
         self.parts: set[int] = set()
         self.deleted = False
-        self.last_put = -1
         self.sets = 0
         self._latest: dict[str, str] = {}
         self._at: dict[int, Saved] = {}
@@ -163,8 +161,6 @@ class ThreadIndex:
         self._at[position] = saved
         self.checkpoints.setdefault(control.ns, {})[control.id] = saved
         self._latest[control.ns] = max(control.id, self._latest.get(control.ns, ""))
-        if control.ns == "":
-            self.last_put = position
 
     def _state(self, position: int, state: State) -> None:
         for item, task in enumerate(state.writes):

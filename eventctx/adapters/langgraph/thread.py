@@ -308,6 +308,7 @@ class ThreadLog:
     def _compose_writes(self, force: bool) -> ThreadStep:
         """The writes alone. Messages that the outermost graph will have are added ahead."""
         pieces: dict[int, Piece] = {}
+        known: dict[int, Piece] = {}
         tasks = self._ready(None, force=force)
         latest = self.index.latest("")
         for task in tasks:
@@ -315,13 +316,16 @@ class ThreadLog:
                 continue
             boxes = [box for channel, _, box in task.writes if channel == self._channel]
             for piece in [self._aligner.renewed(one) for box in boxes for one in box.messages]:
-                if piece.addable and self._aligner.number({}, piece) is None:
+                number = self._aligner.number({}, piece)
+                if number is not None and piece.number is None:
+                    known[number] = piece  # a middleware wrote its row
+                elif number is None and piece.addable:
                     pieces[len(self.index.addresses) + len(pieces)] = piece
         aligned = Alignment(pieces=pieces, added=list(pieces.values()))
         writer = PartWriter(partial(self._aligner.number, aligned.numbered()))
         taken = self._write_pending(tasks, writer)
-        for number, piece in pieces.items():
-            if piece.rest is not None:
+        for number, piece in {**known, **pieces}.items():
+            if piece.rest_print != self.index.rest_prints.get(number, b""):
                 writer.write_rest(number, piece)
         part = writer.part()
         extension = aligned.extension([] if part is None else [part])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +19,7 @@ from eventctx.adapters.amplifier.memory_files import check_size, paths_of
 from eventctx.adapters.amplifier.sinks import NO_SINKS, SinksWanted, read_sinks
 from eventctx.adapters.amplifier.transcript_file import path_of
 from eventctx.errors import InvalidSetting
-from eventctx.policies.named import default_policy, settings_of_policy
+from eventctx.policies.named import DEFAULT, default_policy, settings_of_policy
 from eventctx.policies.policy import Policy
 from eventctx.session.settings import NAMES, Settings, by_own_name, choose
 from eventctx.stores.location import (
@@ -138,6 +138,19 @@ def names_of_persistent(config: dict[str, Any]) -> dict[str, Any]:
     return _names_of_both(named)
 
 
+_USUAL: Final[Mapping[Names, str]] = {names_of_simple: "simple"}
+"""The policy where a module's own documents say which; context-simple keeps the last ten."""
+
+
+def _unnamed_policy(given: Iterable[str], names: Names) -> str:
+    """The policy of a configuration that names none: by the settings ``given``, or the usual."""
+    settings = set(given)
+    found = default_policy(settings)
+    if found == DEFAULT and settings.isdisjoint(settings_of_policy(DEFAULT)):
+        return _USUAL.get(names, DEFAULT)
+    return found
+
+
 def read(config: Mapping[str, Any] | None, names: Names) -> Config:
     """Check a configuration. Raises InvalidSetting."""
     config = config or {}
@@ -157,7 +170,7 @@ def read(config: Mapping[str, Any] | None, names: Names) -> Config:
     sinks = read_sinks(named.pop("log", None), named.pop("otlp", None))
     if isinstance(named.get("storage_path"), str):
         named["storage_path"] = in_users_folder(named["storage_path"], "storage_path")
-    policy = named.pop("policy", None) or default_policy({**given, **named})
+    policy = named.pop("policy", None) or _unnamed_policy({**given, **named}, names)
     known = {*NAMES, *settings_of_policy(policy)}
     _log_without_effect(set(named) - known, known, policy)
     wanted = {name: value for name, value in named.items() if name in known}

@@ -183,8 +183,8 @@ def test_a_limit_of_messages_is_converted_before_it_chooses_the_policy(
     ("config", "policy"),
     [
         ({"compaction_strategy": "progressive"}, "ladder"),
-        ({"compaction_strategy": "summary"}, "ladder"),
-        ({"compaction_strategy": "summarize"}, None),
+        ({"compaction_strategy": "summary"}, "summarize"),
+        ({"compaction_strategy": "summarize"}, "summarize"),
         ({"compaction_strategy": "aggressive"}, None),
         ({"compaction_strategy": "custom"}, None),
         ({"compaction_strategy": "pipeline"}, None),

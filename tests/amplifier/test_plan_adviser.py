@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from amplifier_core.llm_errors import RateLimitError
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import eventctx
 from eventctx.adapters.amplifier.config import own_names, read
@@ -29,7 +31,9 @@ from eventctx.policies.proposals import keep_only
 from eventctx.testing import Reply, ScriptedAmplifierProvider
 from tests.amplifier.given import events, records_of, spans, unended
 from tests.amplifier.hosts import mounted, session, tool
+from tests.how_much import some
 from tests.loop_time import LIMIT, hang_past_the_limit
+from tests.transcripts import Story, stories
 
 SUMMARY = "Part 3 has a clock that is wrong."
 LOOPS = ["basic", "streaming", "loop-eventctx-events"]
@@ -254,6 +258,37 @@ async def test_under_smart_the_plans_provider_judges_what_stays(
     assert "page 2 page 2" in last and "page 3 page 3" not in last
 
 
+async def test_the_example_of_amplifiers_guide_for_smart_compaction() -> None:
+    """An important decision at message 20, a tangent at 30 to 60, recent work from 90 on."""
+
+    def judge(question: str) -> str:
+        asked = [int(number) for number in re.findall(r"^Message (\d+),", question, re.MULTILINE)]
+        return "\n".join([f"{n}: {0.95 if n == 20 else 0.02 if n < 61 else 0.3}" for n in asked])
+
+    def said(number: int) -> str:
+        about = "tangent" if 30 <= number <= 60 else "decision" if number == 20 else "work"
+        return f"{about} {number} ".ljust(300, ".")
+
+    rows = [{"role": "system", "content": f"rule {number}"} for number in range(2)]
+    rows += [
+        {"role": "user" if number % 9 == 2 else "assistant", "content": said(number)}
+        for number in range(2, 101)
+    ]
+    provider = Planned(judge)
+    config = {"store": "memory://", "max_tokens": 8_000, "compaction_strategy": "smart"}
+    async with session(provider, config={**config, "keep_recent": 11}) as host:
+        context = host.coordinator.get("context")
+        await context.set_messages(rows)
+        view = await context.get_messages_for_request(provider=provider)
+        assert await context.get_messages() == rows
+    assert len(provider.questions) == 1
+    places = [rows.index(row) for row in view]
+    assert places == sorted(places)
+    answers = {place for place in places if rows[place]["role"] == "assistant"}
+    assert {0, 1, 20, *range(90, 101)} <= set(places)
+    assert answers.isdisjoint(range(30, 61)), "the tangent is gone, but for a person's words"
+
+
 async def test_smart_with_the_built_in_score_asks_nobody(tmp_path: Path) -> None:
     provider = Planned()
     await held(provider, tmp_path / "contexts.db", compaction_strategy="smart", scorer="builtin")
@@ -289,6 +324,7 @@ async def test_the_questions_of_a_custom_policy_go_to_the_plans_provider(tmp_pat
         ("Message 1: 0.4.\n#2 = 1e-1\n9: 0.9", {1: 0.4, 2: 0.1}),
         ("1: 0.4\n1: 0.9\n2: high\n3: -1", {1: 0.4, 3: -1.0}),
         ("I cannot judge that.", {}),
+        (f"{'1' * 5_000}: 0.4, 1: 1_0", {1: 10.0}),
     ],
 )
 def test_scores_are_read_from_lines_and_from_json(text: str, scores: dict[int, float]) -> None:
@@ -310,6 +346,14 @@ def test_a_message_as_text_has_calls_and_results_and_no_thinking() -> None:
     assert plain_text(result) == "[result] text of a"
     image = {"role": "user", "content": [{"type": "image", "source": {"data": "aGk="}}]}
     assert plain_text(image) == "[image]"
+
+
+@settings(max_examples=some(10, 200), deadline=None)
+@given(story=stories(), text=st.text())
+def test_any_message_can_be_shown_and_any_answer_read(story: Story, text: str) -> None:
+    for message in story.messages:
+        assert isinstance(plain_text(message), str)
+    assert scores_in(text, range(9)).keys() <= set(range(9))
 
 
 # -- where there is no answer --------------------------------------------------------------------

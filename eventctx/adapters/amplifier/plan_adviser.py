@@ -51,7 +51,7 @@ JUDGE: Final = (
 )
 """The task of a scorer."""
 
-_PAIR: Final = pattern(r"(\d+)\"?\s*[:=]\s*\"?([-+\w.]+)")
+_PAIR: Final = pattern(r"(?<!\d)(\d{1,18})\"?\s*[:=]\s*\"?([-+\w.]+)")
 
 
 class PlanAdviser:

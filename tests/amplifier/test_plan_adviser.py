@@ -426,6 +426,19 @@ async def test_without_a_provider_the_ladder_decides(
     assert said in found.error
 
 
+async def test_an_adviser_that_is_not_mounted_is_told_when_the_session_begins(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    named: dict[str, Any] = {"policy": "summarize", "adviser": "chaep"}
+    await held(Planned(), tmp_path / "a.db", turns=1, also={"cheap": Planned()}, **named)
+    (line,) = [one for one in caplog.messages if "adviser" in one]
+    assert "expected a provider mounted as 'chaep', found ['cheap', 'scripted']" in line
+    caplog.clear()
+    named["adviser"] = "cheap"
+    await held(Planned(), tmp_path / "b.db", turns=1, also={"cheap": Planned()}, **named)
+    assert [one for one in caplog.messages if "adviser" in one] == []
+
+
 async def test_two_mounts_of_one_session_share_it(tmp_path: Path) -> None:
     config = {"store": str(tmp_path / "contexts.db"), "policy": "summarize"}
     one, clean_one = await mounted(config)

@@ -333,6 +333,7 @@ class AmplifierContext:
         """Note that the host runs the session: messages added from here on are new."""
         if data.get("session_id") in (None, self._host_session):
             self._runs = True
+            self._adviser.check()
 
     async def session_ended(self, event: str, data: Mapping[str, Any]) -> None:
         """Record that the host ended the session, if the session was opened."""

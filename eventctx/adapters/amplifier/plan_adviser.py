@@ -10,6 +10,7 @@ together with the tools, the signatures and the model of the request that they c
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -50,6 +51,8 @@ JUDGE: Final = (
     "message and nothing else: its number, a colon, its score, as in 12: 0.4"
 )
 """The task of a scorer."""
+
+_log = logging.getLogger("eventctx.adapters.amplifier")
 
 _PAIR: Final = pattern(r"(?<!\d)(\d{1,18})\"?\s*[:=]\s*\"?([-+\w.]+)")
 
@@ -104,6 +107,15 @@ class PlanAdviser:
                 "policy that needs no model"
             )
         return min(mounted.items(), key=lambda named: _priority(named[1]))
+
+    def check(self) -> None:
+        """Log a warning where the provider that the plan names is not mounted, once all are."""
+        if self._name is None:
+            return
+        try:
+            self.choose(None)
+        except CompactionError as error:
+            _log.warning("%s; the ladder decides instead", error)
 
     async def ask(
         self, requested: Any | None, session: str, question: Callable[[int], str]

@@ -82,6 +82,7 @@ class Planned(ScriptedAmplifierProvider):
             response = await super().complete(request, **options)
         except Exception as error:
             await self._tell("llm:response", status="error", error=str(error))
+            await self._tell("provider:error", error={"type": "RateLimitError", "msg": "no"})
             raise
         counted = {"input": response.usage.input_tokens, "output": response.usage.output_tokens}
         await self._tell("llm:response", model=self.model, usage=counted, status="ok")

@@ -147,7 +147,7 @@ class EventListener:
     def _noting(self, step: Step) -> Callable[[str, Data], None]:
         def note(event: str, data: Data) -> None:
             # The kernel calls this in a thread of its own.
-            if event.startswith("llm:") and self._advising():
+            if event in _PROVIDERS_OWN and self._advising():
                 return
             if self._concerns_us(event, data):
                 if not self._noted:
@@ -313,6 +313,9 @@ class EventListener:
                 )
                 await following.tool_result_added(part.ids[0], text, failure)
 
+
+_PROVIDERS_OWN: Final = frozenset(("llm:request", "llm:response", "provider:error"))
+"""Events that a provider's module may emit for any call, of a turn or not."""
 
 _STATUS: Final[dict[str, Status]] = {
     "cancelled": "cancelled",

@@ -49,6 +49,7 @@ PORTS = {
     "eventctx.importers.recorded_calls",
     "eventctx.orchestrators.host.compaction_counts",
     "eventctx.orchestrators.protocol",
+    "eventctx.orchestrators.providers.amplifier",
     "eventctx.sync.loop_thread",
     "eventctx.sync.proxy",
     "eventctx.web.guard",
@@ -83,7 +84,7 @@ MOST_FILES = {
     # Files of a room, sub-folders included. A new policy, format, question or host raises the
     # number of its room by its own file.
     "amplifier_source": 6,
-    "adapters": 77,
+    "adapters": 79,
     "cli": 53,
     "comparison": 10,
     "hooks": 20,

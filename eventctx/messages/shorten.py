@@ -12,6 +12,7 @@ demands: each of these sentences stays, word by word, on a line of its own and i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -356,13 +357,16 @@ def _share(texts: list[tuple[Any, Any, str]], number: int, characters: int) -> N
 
 
 def _shares(texts: list[tuple[Any, Any, str]], characters: int) -> list[int]:
-    """A share of ``characters`` for every text: short ones stay whole, long ones get the rest."""
-    shares = [0] * len(texts)
+    return share_out([len(text) for _, _, text in texts], characters)
+
+
+def share_out(lengths: Sequence[int], characters: int) -> list[int]:
+    """A share of ``characters`` for each length: short ones are whole, long ones get the rest."""
+    shares = [0] * len(lengths)
     remaining = characters
-    rising = sorted(range(len(texts)), key=lambda place: len(texts[place][2]))
-    for done, place in enumerate(rising):
-        shares[place] = remaining // (len(texts) - done)
-        remaining -= min(len(texts[place][2]), shares[place])
+    for done, place in enumerate(sorted(range(len(lengths)), key=lengths.__getitem__)):
+        shares[place] = remaining // (len(lengths) - done)
+        remaining -= min(lengths[place], shares[place])
     return shares
 
 

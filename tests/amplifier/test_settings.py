@@ -169,7 +169,7 @@ def test_a_target_that_is_not_below_the_threshold_is_lowered(
 
 @pytest.mark.parametrize(
     ("value", "policy", "keep"),
-    [("100", "simple", 10), (4.0, "simple", 4), (0, "workset", None), ("few", "workset", None)],
+    [("100", "simple", 10), (4.0, "simple", 4), (0, "simple", 10), ("few", "simple", 10)],
 )
 def test_a_limit_of_messages_is_converted_before_it_chooses_the_policy(
     value: Any, policy: str, keep: int | None
@@ -183,22 +183,24 @@ def test_a_limit_of_messages_is_converted_before_it_chooses_the_policy(
     ("config", "policy"),
     [
         ({"compaction_strategy": "progressive"}, "ladder"),
-        ({"compaction_strategy": "summary"}, "ladder"),
-        ({"compaction_strategy": "summarize"}, "workset"),
-        ({"compaction_strategy": "aggressive"}, "workset"),
-        ({"compaction_strategy": "custom"}, "workset"),
-        ({"compaction_strategy": "pipeline"}, "workset"),
-        ({"compaction_strategy": ["smart"]}, "workset"),
-        ({"compaction_strategy": None}, "workset"),
+        ({"compaction_strategy": "summary"}, "summarize"),
+        ({"compaction_strategy": "summarize"}, "summarize"),
+        ({"compaction_strategy": "aggressive"}, None),
+        ({"compaction_strategy": "custom"}, None),
+        ({"compaction_strategy": "pipeline"}, None),
+        ({"compaction_strategy": ["smart"]}, None),
+        ({"compaction_strategy": None}, None),
+        ({"policy": None, "compaction_strategy": "smart"}, "importance"),
         ({"compaction_strategy": "smart", "policy": "simple"}, "simple"),
         ({"compaction_strategy": "smart"}, "importance"),
     ],
 )
 def test_a_strategy_of_theirs_never_keeps_a_session_from_beginning(
-    config: dict[str, Any], policy: str
+    config: dict[str, Any], policy: str | None
 ) -> None:
     for names in NAMES:
-        assert read(config, names).policy.name == policy
+        default = "simple" if names is names_of_simple else "workset"
+        assert read(config, names).policy.name == (default if policy is None else policy)
 
 
 def test_a_setting_without_a_counterpart_is_told_with_its_reason(
@@ -221,6 +223,52 @@ def test_a_setting_that_the_chosen_policy_does_not_read_is_told(
 @pytest.mark.parametrize("empty", [None, {}, [], "", 0, False])
 def test_an_empty_configuration_is_none(empty: Any) -> None:
     assert read(empty, own_names).policy.name == "workset"
+    assert read(empty, names_of_persistent).policy.name == "workset"
+
+
+@pytest.mark.parametrize(
+    ("config", "policy"),
+    [
+        ({}, "simple"),
+        ({"max_tokens": 300_000, "compact_threshold": 0.8, "auto_compact": True}, "simple"),
+        ({"max_messages": 100}, "simple"),
+        ({"max_messages": None, "policy": None}, "simple"),
+        ({"keep_recent": 20}, "simple"),
+        ({"protected_recent": 0.2}, "ladder"),
+        ({"truncate_chars": 99}, "ladder"),
+        ({"index_share": 0.4}, "workset"),
+        ({"keep_turns": 4}, "truncate"),
+        ({"policy": "workset"}, "workset"),
+        ({"compaction_strategy": "progressive"}, "ladder"),
+    ],
+)
+def test_simple_keeps_the_last_ten_unless_another_policy_is_told(
+    config: dict[str, Any], policy: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, LOG):
+        assert read(config, names_of_simple).policy.name == policy
+    assert caplog.messages == []
+
+
+async def test_a_session_of_simple_is_sent_system_messages_and_the_last_ten(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "contexts.db"
+    config = {"store": str(path), "max_tokens": 3_000, "transcript_path": False}
+    provider = ScriptedAmplifierProvider(*[f"answer {n} " * 140 for n in range(9)])
+    async with session(provider, context="context-eventctx-simple", config=config) as host:
+        context = host.coordinator.get("context")
+        await context.add_message({"role": "system", "content": "Be brief."})
+        for number in range(9):
+            await host.execute(f"question {number}")
+    (compaction,) = events(await records_of(path), "context:post_compact")
+    assert (compaction.strategy, compaction.fallback) == ("simple", None)
+    sent = next(rows for rows in provider.messages[1:] if "answer 0" not in str(rows))
+    assert sent[0]["content"] == "Be brief."
+    asked = [row["content"] for row in sent if row["role"] == "user"]
+    assert asked == [f"question {number}" for number in range(len(asked))], "their words stay"
+    assert [row["role"] for row in sent[-10:]] == ["assistant", "user"] * 5
+    assert not [row for row in sent[:-10] if row["role"] == "assistant"]
 
 
 # -- any configuration ---------------------------------------------------------------------------

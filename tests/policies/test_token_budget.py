@@ -1,4 +1,4 @@
-"""The token budget as its specification has it: the function, and the policy for sessions."""
+"""The token budget as its specification has it: the allocation, and the policy for sessions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import eventctx
-from eventctx.errors import InvalidMessage, InvalidSetting
+from eventctx.errors import InvalidSetting
 from eventctx.log.codec import decode_event
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.tokens import BY_KIND
@@ -19,11 +19,8 @@ from eventctx.policies.fit import fit, line_to_drop_to
 from eventctx.policies.named import policy_named
 from eventctx.policies.policy import AskMemory, Budget, Memory, PolicyState, Proposal, Visible
 from eventctx.policies.token_budget import (
-    ConversationSummary,
     TokenBudget,
     TokenBudgetPolicy,
-    build_messages,
-    four_characters_a_token,
 )
 from eventctx.projections.view.refs import InsertionRef
 from eventctx.session.context import Context
@@ -45,17 +42,7 @@ from tests.policies.given import (
     user,
     view,
 )
-from tests.transcripts import Story, refusal, stories
-
-
-def numbered(count: int, tokens: int) -> list[Row]:
-    """Messages 1 to ``count``, of so many tokens each at four characters a token."""
-    return [(user if n % 2 else model)(f"[{n}]".ljust(tokens * 4)) for n in range(1, count + 1)]
-
-
-def numbers(messages: list[Row]) -> list[int]:
-    return [int(m["content"][1:].split("]")[0]) for m in messages]
-
+from tests.transcripts import Story, stories
 
 # -- the allocation ------------------------------------------------------------------------------
 
@@ -107,215 +94,6 @@ def test_the_shares_never_exceed_the_total(
     assert sum(shares) == budget.available <= total
 
 
-# -- build_messages ------------------------------------------------------------------------------
-
-
-def test_the_worked_example_of_the_specification() -> None:
-    # 16 fresh messages of 700 tokens, then 13 of 738: 20,794 of 20,800 with the new one.
-    history = [*numbered(24, 738), *numbered(40, 700)[24:]]
-    enriched, messages = build_messages("You are Missy.", "Hello", history)
-    assert enriched == "You are Missy."
-    assert numbers(messages[:-1]) == list(range(12, 41))
-    assert messages[-1] == user("Hello")
-    assert [m is h for m, h in zip(messages, history[11:], strict=False)] == [True] * 29
-
-
-def test_older_messages_are_filled_in_newest_first_until_the_first_that_does_not_fit() -> None:
-    history = numbered(24, 100)
-    history[5] = user("[6]".ljust(4 * 60_000))
-    _, messages = build_messages("", "new", history)
-    assert numbers(messages[:-1]) == list(range(7, 25))
-
-
-def test_the_fresh_tail_counts_messages_and_may_be_none() -> None:
-    small = TokenBudget(1_000, 0, 0, 0, 0, 3)
-    assert numbers(build_messages("", "new", numbered(9, 300), budget=small)[1][:-1]) == [7, 8, 9]
-    none = msgspec.structs.replace(small, fresh_tail_count=0)
-    assert numbers(build_messages("", "new", numbered(9, 400), budget=none)[1][:-1]) == [8, 9]
-
-
-def test_a_tail_that_overflows_loses_its_oldest_messages_and_nothing_older_comes_instead() -> None:
-    history = [*numbered(8, 10), *numbered(24, 2_000)[8:]]
-    _, messages = build_messages("", "new", history)
-    assert numbers(messages[:-1]) == list(range(15, 25))
-    assert messages[-1] == user("new")
-
-
-def test_the_new_message_stays_whatever_its_size() -> None:
-    _, messages = build_messages("", "x" * 400_000, numbered(9, 10))
-    assert messages == [user("x" * 400_000)]
-    _, messages = build_messages("", {"role": "user", "content": [{"type": "text"}]}, [])
-    assert messages == [{"role": "user", "content": [{"type": "text"}]}]
-
-
-def test_memory_and_learnings_enrich_the_system_prompt() -> None:
-    enriched, _ = build_messages(
-        "You are Missy.",
-        "Hello",
-        [],
-        memory_results=[
-            "User previously asked about deploying to Kubernetes.",
-            "Last session covered Python asyncio patterns.",
-        ],
-        learnings=[
-            "When editing Python files, always run ruff check after changes",
-            "User prefers YAML configs over JSON",
-            "The workspace uses pytest with coverage threshold 85%",
-        ],
-    )
-    assert enriched == (
-        "You are Missy.\n\n"
-        "## Relevant Memory\n"
-        "User previously asked about deploying to Kubernetes.\n"
-        "Last session covered Python asyncio patterns.\n\n"
-        "## Past Learnings\n"
-        "- When editing Python files, always run ruff check after changes\n"
-        "- User prefers YAML configs over JSON\n"
-        "- The workspace uses pytest with coverage threshold 85%"
-    )
-
-
-def test_memory_beyond_its_share_is_cut_after_a_word() -> None:
-    enriched, _ = build_messages("s", "m", [], memory_results=["elephant " * 9_000, "more"])
-    text = enriched.removeprefix("s\n\n## Relevant Memory\n")
-    assert set(text.split()) == {"elephant", "…"}
-    assert 3_890 <= len(text) // 4 <= 3_900
-
-
-def test_memory_of_which_no_word_fits_has_no_section() -> None:
-    for memory in (["x" * 60_000], [], [""], [" \n "]):
-        assert build_messages("s", "m", [], memory_results=memory)[0] == "s"
-
-
-def test_at_most_five_learnings_are_shown_and_only_if_all_of_them_fit() -> None:
-    enriched, _ = build_messages("", "m", [], learnings=[f"lesson {n}" for n in range(9)])
-    assert enriched == "## Past Learnings\n" + "\n".join(f"- lesson {n}" for n in range(5))
-    fits = ["y" * 1_037] * 5  # with "- " and line ends 5,199 characters: 1,299 tokens
-    assert "## Past Learnings" in build_messages("s", "m", [], learnings=fits)[0]
-    assert build_messages("s", "m", [], learnings=[*fits[:4], "y" * 1_050])[0] == "s"
-
-
-def test_summaries_stand_before_the_history_and_one_that_does_not_fit_is_skipped() -> None:
-    summaries = [
-        ConversationSummary("z" * 90_000, 3, 900),
-        ConversationSummary(
-            "The user worked on setting up a Kubernetes deployment...",
-            2,
-            45,
-            "2024-01-15",
-            "2024-01-16",
-        ),
-        ConversationSummary("Then they wrote tests.", 1, 9, "2024-01-17"),
-    ]
-    _, messages = build_messages("", "new", numbered(24, 100), summaries=summaries)
-    assert messages[0] == user(
-        "[Summary: depth 2, 45 messages, covers 2024-01-15 to 2024-01-16]\n"
-        "The user worked on setting up a Kubernetes deployment..."
-    )
-    assert messages[1] == user("[Summary: depth 1, 9 messages]\nThen they wrote tests.")
-    assert numbers(messages[2:-1]) == list(range(1, 25))
-
-
-def test_summaries_take_their_room_before_older_messages_do() -> None:
-    history = [*numbered(24, 738), *numbered(40, 700)[24:]]
-    summary = ConversationSummary("s" * 4 * 730, 1, 11)
-    _, messages = build_messages("", "Hello", history, summaries=[summary])
-    assert numbers(messages[1:-1]) == list(range(13, 41))
-
-
-def test_a_tool_round_stands_or_falls_as_one() -> None:
-    history = [user("go"), asks("a"), tells("a", 400), *(model(f"{n}") for n in range(16))]
-    _, messages = build_messages("", "new", history)
-    assert messages == [*history, user("new")]
-    tail = TokenBudget(fresh_tail_count=17)
-    assert build_messages("", "new", history, budget=tail)[1] == [*history, user("new")]
-    tight = TokenBudget(250, 0, 0, 0, 0, 17)
-    assert build_messages("", "new", history, budget=tight)[1] == [*history, user("new")]
-    tighter = TokenBudget(100, 0, 0, 0, 0, 17)
-    assert build_messages("", "new", history, budget=tighter)[1] == [*history[3:], user("new")]
-
-
-def test_what_no_provider_takes_is_left_out() -> None:
-    history = [tells("nowhere"), user("go"), asks("a", "b"), tells("a"), asks("c"), tells("c")]
-    history += [tells("c"), asks("d")]
-    _, messages = build_messages("", "new", history)
-    assert messages == [user("go"), asks("c"), tells("c"), user("new")]
-
-
-def test_results_follow_their_call_directly() -> None:
-    between = user("<system-reminder>hook</system-reminder>")
-    _, messages = build_messages("", "new", [user("go"), asks("a"), between, tells("a")])
-    assert messages == [user("go"), asks("a"), tells("a"), between, user("new")]
-
-
-def test_contents_come_out_as_they_went_in() -> None:
-    blocks = [{"type": "text", "text": "look"}, {"type": "image", "source": {"data": "aGk="}}]
-    history: list[Row] = [
-        {"role": "user", "content": blocks},
-        {"role": "assistant", "content": None},
-    ]
-    _, messages = build_messages("", "new", history)
-    assert messages[0]["content"] is blocks
-    assert messages[1] == {"role": "assistant", "content": None}
-
-
-def test_system_messages_in_the_history_stay() -> None:
-    history = [system("be careful"), *numbered(40, 3_000)]
-    _, messages = build_messages("", "new", history)
-    assert messages[0] == system("be careful")
-    assert numbers(messages[1:-1]) == list(range(35, 41))
-
-
-def test_what_takes_more_than_its_reserve_is_taken_from_the_history() -> None:
-    history = numbered(40, 1_000)
-    assert len(build_messages("", "new", history)[1]) == 21
-    assert len(build_messages("s" * 33_000, "new", history)[1]) == 20
-    tools = [{"name": "f", "description": "d" * 16_000}]
-    assert len(build_messages("", "new", history, tool_definitions=tools)[1]) == 19
-    assert len(build_messages("", "new", history, tool_definitions=[object()])[1]) == 21
-
-
-def test_another_estimate_may_be_given() -> None:
-    tight = TokenBudget(10, 0, 0, 0, 0, 0)
-    _, messages = build_messages("", "new", numbered(40, 9), budget=tight, estimate=lambda m: 1)
-    assert len(messages) == 10
-
-
-def test_an_opening_stands_before_a_conversation_that_would_not_begin_with_the_user() -> None:
-    tail = TokenBudget(20, 0, 0, 0, 0, 0)
-    history = [system("s"), user("x" * 100), model("y")]
-    assert build_messages("", "new", history, budget=tail)[1][1] == model("y")
-    _, messages = build_messages("", "new", history, budget=tail, opening="[It goes on.]")
-    assert messages == [system("s"), user("[It goes on.]"), model("y"), user("new")]
-    assert build_messages("", "new", [], opening="[It goes on.]")[1] == [user("new")]
-
-
-def test_a_message_without_a_role_is_refused() -> None:
-    with pytest.raises(InvalidMessage, match="role"):
-        build_messages("", "new", [{"content": "who?"}])
-
-
-@examples
-@given(
-    story=stories(),
-    total=st.sampled_from([0, 50, 300, 2_000, 30_000]),
-    tail=st.integers(0, 20),
-    memory=st.lists(st.text(max_size=400), max_size=3),
-)
-def test_any_history_becomes_a_request_that_fits_and_that_a_provider_accepts(
-    story: Story, total: int, tail: int, memory: list[str]
-) -> None:
-    budget = TokenBudget(total, total // 10, total // 10, 0.15, 0.05, tail)
-    enriched, messages = build_messages(
-        "s", "new", story.messages, budget=budget, memory_results=memory, opening="[…]"
-    )
-    assert refusal(messages) is None
-    assert all(m in story.messages for m in messages if m not in (user("new"), user("[…]")))
-    conversation = [m for m in messages if read_facts(m).kind != "system" and m != user("[…]")]
-    used = sum(map(four_characters_a_token, messages)) + len(enriched) // 4
-    assert used <= total or conversation == [user("new")]
-
-
 # -- the policy: its proposals -------------------------------------------------------------------
 
 MEMORY = PolicyState(
@@ -365,6 +143,14 @@ def test_the_first_round_that_does_not_fit_ends_the_filling() -> None:
     rows = talk(60, 100)
     rows[30] = user("x" * 40_000)
     assert staying(proposed(BARE, view(*rows), DUE)) == [0, *range(31, 60)]
+
+
+def test_the_tail_stays_regardless_of_its_share_up_to_the_line_of_every_compaction() -> None:
+    small_share = TokenBudgetPolicy(memory=False, memory_fraction=0.7, learnings_fraction=0.1)
+    visible = view(*talk(40, 430))
+    fitted = fit(visible, proposed(small_share, visible, DUE), TIGHT)
+    assert 10_000 * 0.2 < fitted.tokens <= line_to_drop_to(TIGHT)
+    assert staying(fitted.proposal) == [0, *range(24, 40)], "the task, and the last sixteen"
 
 
 def test_the_tail_stays_beyond_its_share_and_fit_brings_it_into_the_budget() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +19,7 @@ from eventctx.adapters.amplifier.memory_files import check_size, paths_of
 from eventctx.adapters.amplifier.sinks import NO_SINKS, SinksWanted, read_sinks
 from eventctx.adapters.amplifier.transcript_file import path_of
 from eventctx.errors import InvalidSetting
-from eventctx.policies.named import default_policy, settings_of_policy
+from eventctx.policies.named import DEFAULT, default_policy, settings_of_policy
 from eventctx.policies.policy import Policy
 from eventctx.session.settings import NAMES, Settings, by_own_name, choose
 from eventctx.stores.location import (
@@ -37,13 +37,13 @@ does not end because the messages that must stay are too large."""
 
 ADAPTER: Final = (
     *("store", "durability", "record_sent", "stamp_messages"),
-    *("memory_files", "transcript_path", "log", "otlp"),
+    *("memory_files", "transcript_path", "log", "otlp", "adviser"),
 )
 """Settings of the adapter itself."""
 
 _LEARNT: Final = "what it guesses is learnt from the sizes that the provider reports"
 _NO_NOTICE: Final = "no notice of a compaction is put into a request"
-_NO_SUMMARY: Final = "a mount plan has no place for the function that calls a model"
+_NO_SUMMARY: Final = "a summary is written when the policy says so, in its own words"
 _KEPT_WHOLE: Final = "results are kept whole, and shortened in requests by truncate_chars"
 _IN_ORDER: Final = "the oldest results are shortened first, only as far as needed"
 
@@ -61,9 +61,9 @@ READ_BY_NOBODY: Final[Mapping[str, str]] = {
     "replay_last_user_on_compaction": "the latest words of a person stay in every request",
     "summary_trigger": _NO_SUMMARY,
     "summary_call_mode": _NO_SUMMARY,
-    "summarization_model": _NO_SUMMARY,
+    "summarization_model": "mount a provider with that model, and name it by adviser",
     "summarization_prompt_path": _NO_SUMMARY,
-    "summarization_timeout_s": _NO_SUMMARY,
+    "summarization_timeout_s": "adviser_timeout is the longest that a summary may take",
     "tool_result_budget_tokens": _KEPT_WHOLE,
     "tool_result_budget_by_tool": _KEPT_WHOLE,
     "tool_result_exempt_tools": _KEPT_WHOLE,
@@ -94,6 +94,7 @@ class Config(NamedTuple):
     transcript_path: Path | None = None
     stamp_messages: bool = False
     sinks: SinksWanted = NO_SINKS
+    adviser: str | None = None
 
     @property
     def room_for_memory(self) -> int:
@@ -138,6 +139,19 @@ def names_of_persistent(config: dict[str, Any]) -> dict[str, Any]:
     return _names_of_both(named)
 
 
+_USUAL: Final[Mapping[Names, str]] = {names_of_simple: "simple"}
+"""The policy where a module's own documents say which; context-simple keeps the last ten."""
+
+
+def _unnamed_policy(given: Iterable[str], names: Names) -> str:
+    """The policy of a configuration that names none: by the settings ``given``, or the usual."""
+    settings = set(given)
+    found = default_policy(settings)
+    if found == DEFAULT and settings.isdisjoint(settings_of_policy(DEFAULT)):
+        return _USUAL.get(names, DEFAULT)
+    return found
+
+
 def read(config: Mapping[str, Any] | None, names: Names) -> Config:
     """Check a configuration. Raises InvalidSetting."""
     config = config or {}
@@ -157,13 +171,18 @@ def read(config: Mapping[str, Any] | None, names: Names) -> Config:
     sinks = read_sinks(named.pop("log", None), named.pop("otlp", None))
     if isinstance(named.get("storage_path"), str):
         named["storage_path"] = in_users_folder(named["storage_path"], "storage_path")
-    policy = named.pop("policy", None) or default_policy({**given, **named})
+    adviser = _adviser(named.pop("adviser", None))
+    policy = named.pop("policy", None) or _unnamed_policy({**given, **named}, names)
+    if policy == "smart":
+        # Their documents: "semantic importance (LLM judges)". Elsewhere it has no model to ask.
+        named.setdefault("scorer", "model")
     known = {*NAMES, *settings_of_policy(policy)}
     _log_without_effect(set(named) - known, known, policy)
     wanted = {name: value for name, value in named.items() if name in known}
     settings, chosen = choose(policy, wanted)
     files = (memory, transcript)
     made = Config(given, store, durability, record_sent, chosen, settings, *files, stamps, sinks)
+    made = made._replace(adviser=adviser)
     check_size(memory, made.room_for_memory)
     return made
 
@@ -185,6 +204,14 @@ def _durability(place: str, given: object) -> str | None:
         return None if given is None else str(given)
     expected = " or ".join(map(repr, words)) or "none: this store has one durability, the strongest"
     raise InvalidSetting(f"durability: expected {expected}, found {given!r}")
+
+
+def _adviser(given: object) -> str | None:
+    if given is None or (isinstance(given, str) and given):
+        return given
+    raise InvalidSetting(
+        f"adviser: expected the name of a provider of the mount plan, found {given!r}"
+    )
 
 
 def _switch(name: str, value: object) -> bool:

@@ -72,7 +72,8 @@ class EventListener:
 
     ``following`` opens the session if necessary. ``owned`` returns, for a turn id, whether its
     orchestrator records it. ``call_id`` finds a tool call that the host names by tool and arguments
-    only. ``sent`` compares requests with what the host tells of them.
+    only. ``sent`` compares requests with what the host tells of them. ``advising`` tells whether a
+    provider of the plan works for a compaction: its calls are recorded there, and are no turn's.
     """
 
     def __init__(
@@ -82,12 +83,14 @@ class EventListener:
         owned: Callable[[object], bool],
         call_id: Callable[[str, object], tuple[str | None, int]],
         sent: SentReports | None,
+        advising: Callable[[], bool] = lambda: False,
     ) -> None:
         self._session = session
         self._following = following
         self._owned = owned
         self._call_id = call_id
         self._sent = sent
+        self._advising = advising
         self._began = False
         self._noted: deque[Noted] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -144,6 +147,8 @@ class EventListener:
     def _noting(self, step: Step) -> Callable[[str, Data], None]:
         def note(event: str, data: Data) -> None:
             # The kernel calls this in a thread of its own.
+            if event in _PROVIDERS_OWN and self._advising():
+                return
             if self._concerns_us(event, data):
                 if not self._noted:
                     self._idle.start()
@@ -308,6 +313,9 @@ class EventListener:
                 )
                 await following.tool_result_added(part.ids[0], text, failure)
 
+
+_PROVIDERS_OWN: Final = frozenset(("llm:request", "llm:response", "provider:error"))
+"""Events that a provider's module may emit for any call, of a turn or not."""
 
 _STATUS: Final[dict[str, Status]] = {
     "cancelled": "cancelled",

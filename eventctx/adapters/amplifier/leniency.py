@@ -22,7 +22,7 @@ from eventctx.session.settings import ALIASES, Settings
 LOWEST_THRESHOLD: Final = 0.001
 """The smallest share of a budget at which a compaction can begin."""
 
-_THEIR_STRATEGIES: Final = {"progressive": "ladder", "summary": "ladder"}
+_THEIR_STRATEGIES: Final = {"progressive": "ladder", "summary": "summarize"}
 """The policy for each strategy of context-simple."""
 
 _NEEDED: Final = {"custom": "function", "pipeline": "policies"}
@@ -199,11 +199,8 @@ def _strategy(value: object) -> Coerced:
     if isinstance(value, str):
         if value in _THEIR_STRATEGIES:
             return _THEIR_STRATEGIES[value]
-        policy = POLICIES.get(OTHER_POLICIES.get(value, value))
-        if policy is not None and not getattr(policy, "needs_summarizer", False):
+        if OTHER_POLICIES.get(value, value) in POLICIES:
             return value
-        if policy is not None:
-            return Default("it calls a model, and a mount plan has no place for the function")
     return Default("expected 'simple', 'smart' or 'custom'")
 
 

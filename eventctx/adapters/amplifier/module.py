@@ -21,6 +21,7 @@ from eventctx.adapters.amplifier.config import Config
 from eventctx.adapters.amplifier.engines import ENGINES, LateEmitter
 from eventctx.adapters.amplifier.event_listener import EventListener, LastCalls, SentReports
 from eventctx.adapters.amplifier.memory_files import put_before
+from eventctx.adapters.amplifier.plan_adviser import SCORER, SUMMARIZER, PlanAdviser
 from eventctx.adapters.amplifier.rewind import HostTranscript, last_record
 from eventctx.adapters.amplifier.rows import as_dict, converted_to_json, stamped, text_of
 from eventctx.adapters.amplifier.sent import LastRequest, Sent
@@ -75,6 +76,7 @@ class AmplifierContext:
         hooks: Any,
         config: Config,
         display: Callable[[], Any] = lambda: None,
+        providers: Callable[[], Mapping[str, Any] | None] = lambda: None,
     ) -> None:
         self.session_id = usable_id(session)
         self._host_session = session
@@ -101,12 +103,14 @@ class AmplifierContext:
         self._kept = HostTranscript(self.session_id, session, config.store, display)
         self._last = LastRequest()
         self._retained: set[int] = set()
+        self._adviser = PlanAdviser(config.adviser, providers, config.settings.limit)
         self.listener = EventListener(
             session,
             self._following,
             self._owns,
             self._calls.taken,
             SentReports(self._compare, self._note_untold) if config.record_sent else None,
+            lambda: self._adviser.is_asking,
         )
 
     @property
@@ -166,14 +170,15 @@ class AmplifierContext:
         if self._factory is not None:
             await self._set_prompt(context, self._factory)
         try:
-            messages = await context.get_messages_for_request(
-                token_budget,
-                provider,
-                tools=tools,
-                model=model,
-                thinking=thinking,
-                call=call or self._follow,
-            )
+            with self._adviser.serving(provider):
+                messages = await context.get_messages_for_request(
+                    token_budget,
+                    provider,
+                    tools=tools,
+                    model=model,
+                    thinking=thinking,
+                    call=call or self._follow,
+                )
         finally:
             await self._compactions.tell()
         if self._config.record_sent:
@@ -271,7 +276,8 @@ class AmplifierContext:
         """Compact now; the tokens saved, as an int."""
         context = await self._to_write()
         try:
-            return await context.compact(reason=HOST_REASON)
+            with self._adviser.serving():
+                return await context.compact(reason=HOST_REASON)
         finally:
             await self._compactions.tell()
 
@@ -327,6 +333,7 @@ class AmplifierContext:
         """Note that the host runs the session: messages added from here on are new."""
         if data.get("session_id") in (None, self._host_session):
             self._runs = True
+            self._adviser.check()
 
     async def session_ended(self, event: str, data: Mapping[str, Any]) -> None:
         """Record that the host ended the session, if the session was opened."""
@@ -404,7 +411,13 @@ class AmplifierContext:
             is_new = last is None
             self._untouched = not is_new
             settings = msgspec.structs.asdict(config.settings)
-            context = await engine.session(self.session_id, policy=config.policy, **settings)
+            context = await engine.session(
+                self.session_id,
+                policy=config.policy,
+                summarizer=SUMMARIZER,
+                scorer=SCORER,
+                **settings,
+            )
             if self._file is not None:
                 self._untouched = await self._file.opened(context) or self._untouched
             if last is not None:

@@ -37,6 +37,7 @@ async def mount_context(
     context = AmplifierContext(
         *(coordinator.session_id, coordinator.parent_id, hooks, checked),
         display=lambda: getattr(coordinator, "display_system", None),
+        providers=lambda: coordinator.get("providers"),
     )
     await coordinator.mount("context", context)
     listeners = {

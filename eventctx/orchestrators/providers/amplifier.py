@@ -28,13 +28,15 @@ from eventctx.orchestrators.protocol import (
 class AmplifierProvider:
     """A provider module of Amplifier: ``complete(ChatRequest) -> ChatResponse``.
 
-    ``provider`` is the module's object, ``name`` the one under which it is mounted.
+    ``provider`` is the module's object, ``name`` the one under which it is mounted. ``streams``
+    False asks the module not to show pieces of an answer to the host, since it is for no person.
     """
 
     takes_tool_choice = True
 
-    def __init__(self, provider: Any, name: str | None = None) -> None:
+    def __init__(self, provider: Any, name: str | None = None, *, streams: bool = True) -> None:
         self._provider = provider
+        self._streams = streams
         self.name = name or str(getattr(provider, "name", None) or "amplifier")
 
     @property
@@ -64,13 +66,16 @@ class AmplifierProvider:
             for one in request.tools
         ]
         ids = request.ids
-        metadata = {**ids.as_fields(), "traceparent": ids.traceparent()}
+        metadata: dict[str, Any] = {**ids.as_fields(), "traceparent": ids.traceparent()}
+        if not self._streams:
+            metadata["stream"] = False  # the modules read it there
         response = await self._provider.complete(
             ChatRequest(
                 messages=as_messages(request.messages),
                 tools=tools or None,
                 tool_choice=request.tool_choice,
                 metadata=metadata,
+                stream=None if self._streams else False,
             )
         )
         return self._answer(response)

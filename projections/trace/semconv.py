@@ -1,10 +1,10 @@
 """Names of span attributes: those of OpenTelemetry's GenAI conventions, and our own.
 
 The conventions are in development and no package on PyPI has all of them, so the names that we use
-are defined here, as of open-telemetry/semantic-conventions-genai, main @ e07f4eba (2026-10-02). A
-test compares their spelling with that source. The conventions have no compaction span, only
-``gen_ai.conversation.compacted``, so its other attributes are under ``eventctx.``, some of them
-also under the names of Google's ADK.
+are defined here, as of open-telemetry/semantic-conventions-genai v0.1.0, its first release. A test
+holds the spans of the demo against the rules of that release. The conventions have no compaction
+span, only ``gen_ai.conversation.compacted``, so its other attributes are under ``eventctx.``, some
+of them also under the names of Google's ADK.
 """
 
 from __future__ import annotations
@@ -12,6 +12,10 @@ from __future__ import annotations
 from typing import Final
 
 SCHEMA_URL: Final = "https://opentelemetry.io/schemas/gen-ai-dev/1.42.0-dev"
+"""The last one that the conventions are known to declare, of their main branch before v0.1.0."""
+OPT_IN: Final = "OTEL_SEMCONV_STABILITY_OPT_IN"
+"""The environment variable with which a user opts in to newer names; ``LATEST``: of GenAI's."""
+LATEST: Final = "gen_ai_latest_experimental"
 
 OPERATION: Final = "gen_ai.operation.name"
 CONVERSATION_ID: Final = "gen_ai.conversation.id"
@@ -20,6 +24,11 @@ CONVERSATION_COMPACTED: Final = "gen_ai.conversation.compacted"
 AGENT_NAME: Final = "gen_ai.agent.name"
 PROVIDER_NAME: Final = "gen_ai.provider.name"
 REQUEST_MODEL: Final = "gen_ai.request.model"
+REQUEST_STREAM: Final = "gen_ai.request.stream"
+"""Only ever true: without it, a request is taken for one that is not streamed."""
+REQUEST_MAX_TOKENS: Final = "gen_ai.request.max_tokens"
+SERVER_ADDRESS: Final = "server.address"
+SERVER_PORT: Final = "server.port"
 RESPONSE_MODEL: Final = "gen_ai.response.model"
 RESPONSE_ID: Final = "gen_ai.response.id"
 FINISH_REASONS: Final = "gen_ai.response.finish_reasons"

@@ -38,7 +38,7 @@ break."""
 _log = logging.getLogger("eventctx.hooks")
 _OBSERVED: Final = (names.HOOK_ERRORS, names.HOOK_DROPS)
 
-Put = Callable[[int | float, Mapping[str, str]], None]
+Put = Callable[[int | float, Mapping[str, str | int]], None]
 
 
 def latest_is_wanted() -> bool:

@@ -59,7 +59,11 @@ def everything() -> list[Span]:
     session.add(link, turn=None)
     add(ev.PromptSubmit(number=1, agent="helper"), ROOT, None, None)
     prepared = add(a_request(), ROOT)
-    add(ev.ProviderRequest(model="m", provider="p", prepared=prepared), CALL)
+    asked = ev.ProviderRequest(
+        model="m", provider="p", prepared=prepared, stream=True, max_tokens=9,
+        server="h", port=1,
+    )  # fmt: skip
+    add(asked, CALL)
     crowd(CALL)
     add(ev.UsageReported(prompt=9, output=2, output_exact=False), CALL)
     dropped = (ev.InputTransformation("thinking_dropped", "messages.1.content.0", "prefix"),)
@@ -291,6 +295,6 @@ def test_the_limits_are_those_of_the_code() -> None:
 
 def test_the_revision_of_the_conventions_is_the_one_that_the_names_were_taken_from() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    (revision,) = re.findall(r"main @ (\w+) ", semconv.__doc__ or "")
+    (revision,) = re.findall(r"semantic-conventions-genai (v[\d.]+),", semconv.__doc__ or "")
     assert f"`{revision}`" in text
     assert f"`{semconv.SCHEMA_URL}`" in text

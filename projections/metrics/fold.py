@@ -22,12 +22,12 @@ from eventctx.projections.flat import read
 from eventctx.projections.metrics import names
 from eventctx.projections.metrics.names import Instrument
 from eventctx.projections.trace import semconv as conv
-from eventctx.projections.trace.attributes import error_of
+from eventctx.projections.trace.attributes import error_of, provider_name
 from eventctx.projections.view import request_view
 from eventctx.projections.view.planned import Addresses, RequestPrefix, reused_share
 from eventctx.projections.view.request_view import ViewState
 
-Attributes = dict[str, str]
+Attributes = dict[str, str | int]
 
 MAX_CALLS: Final = 64
 """Most model calls of a session that are kept, since a call that ended may still get its usage; and
@@ -172,7 +172,7 @@ def _erase(state: MetricState, record: Record, event: Event | Unknown) -> Metric
 def _measure_compaction(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
     if not isinstance(event, events.PostCompact) or events.takes_back(event):
         return state
-    strategy = {names.STRATEGY: _short_name(event.strategy)}
+    strategy: Attributes = {names.STRATEGY: _short_name(event.strategy)}
     outcome: Attributes = {names.COMPACTION_OUTCOME: event.outcome}
     trigger: Attributes = {names.TRIGGER: event.trigger}
     found = [Measurement(names.COMPACTIONS, 1, trigger | strategy | outcome)]
@@ -230,7 +230,11 @@ def _begin_call(state: MetricState, record: Record, event: Event | Unknown) -> M
         return state
     attributes: Attributes = {conv.OPERATION: conv.CHAT, **_model(event.model)}
     if event.provider is not None:
-        attributes[conv.PROVIDER_NAME] = _short_name(event.provider)
+        attributes[conv.PROVIDER_NAME] = _short_name(provider_name(event.provider))
+    if event.server is not None:
+        attributes[conv.SERVER_ADDRESS] = _short_name(event.server)
+        if event.port is not None:
+            attributes[conv.SERVER_PORT] = event.port
     others = tuple([call for call in state.calls if call.span_id != span_id])
     return state._replace(calls=(*others[1 - MAX_CALLS :], Call(span_id, record.time, attributes)))
 
@@ -246,7 +250,8 @@ def _end_call(state: MetricState, record: Record, event: Event | Unknown) -> Met
         attributes = attributes | _failure(event.status, event.error_type, event.message)
     elif isinstance(event, events.ProviderResponse):
         if event.provider is not None:
-            attributes = attributes | {conv.PROVIDER_NAME: _short_name(event.provider)}
+            name = provider_name(event.provider)
+            attributes = attributes | {conv.PROVIDER_NAME: _short_name(name)}
         if event.model is not None:
             attributes = attributes | {conv.RESPONSE_MODEL: _short_name(event.model)}
     took = (record.time - call.start) / _SECOND
@@ -299,7 +304,7 @@ def _begin_operation(state: MetricState, record: Record, event: Event | Unknown)
         return state
     if isinstance(event, events.PromptSubmit):
         attributes: Attributes = {conv.OPERATION: conv.INVOKE_AGENT}
-        agent = event.agent
+        agent: str | int | None = event.agent
     elif isinstance(event, events.ToolPre):
         attributes = {conv.TOOL_NAME: _short_name(event.name), conv.TOOL_TYPE: conv.FUNCTION}
         turns = [one for one in state.open if one.turn_id == turn_id and turn_id is not None]
@@ -307,7 +312,7 @@ def _begin_operation(state: MetricState, record: Record, event: Event | Unknown)
     else:
         return state
     if agent is not None:
-        attributes[conv.AGENT_NAME] = _short_name(agent)
+        attributes[conv.AGENT_NAME] = _short_name(str(agent))
     begun = Call(span_id, record.time, attributes, turn_id=turn_id)
     return state._replace(open=(*state.open[1 - MAX_CALLS :], begun))
 

@@ -170,6 +170,11 @@ def plan_attributes(plan: int | None) -> Attributes:
     return {conv.CONVERSATION_COMPACTED: True, conv.COMPACTION_LAST_ID: plan}
 
 
+def provider_name(said: str) -> str:
+    """A provider's name in the conventions' word, where a host has another one for it."""
+    return conv.PROVIDERS.get(said.lower().replace("_", "-"), said)
+
+
 def chat_name(model: object) -> str:
     """The name of a model call's span; ``model`` is the model's name, if it is known."""
     return f"{conv.CHAT} {model}" if model else conv.CHAT
@@ -201,7 +206,15 @@ def _chat(event: events.ProviderRequest) -> SpanStart:
     if event.model is not None:
         known[conv.REQUEST_MODEL] = event.model
     if event.provider is not None:
-        known[conv.PROVIDER_NAME] = event.provider
+        known[conv.PROVIDER_NAME] = provider_name(event.provider)
+    if event.stream:
+        known[conv.REQUEST_STREAM] = True
+    if event.max_tokens is not None:
+        known[conv.REQUEST_MAX_TOKENS] = event.max_tokens
+    if event.server is not None:
+        known[conv.SERVER_ADDRESS] = event.server
+        if event.port is not None:
+            known[conv.SERVER_PORT] = event.port
     return SpanStart("chat", chat_name(event.model), known, "client")
 
 
@@ -230,7 +243,7 @@ def _end_of_answer(event: events.ProviderResponse, _record: Record) -> Closing:
     if event.model is not None:
         known[conv.RESPONSE_MODEL] = event.model
     if event.provider is not None:
-        known[conv.PROVIDER_NAME] = event.provider
+        known[conv.PROVIDER_NAME] = provider_name(event.provider)
     if event.response_id is not None:
         known[conv.RESPONSE_ID] = event.response_id
     if event.finish_reason is not None:

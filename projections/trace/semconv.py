@@ -43,6 +43,20 @@ CACHE_CREATION_TOKENS: Final = "gen_ai.usage.cache_creation.input_tokens"
 """The older name of the same count, which Jaeger's interface and Phoenix read; both are sent."""
 REASONING_TOKENS: Final = "gen_ai.usage.reasoning.output_tokens"
 
+_WORDS: Final = {
+    "aws.bedrock": "amazon-bedrock aws-bedrock bedrock bedrock-converse",
+    "azure.ai.openai": "azure azure-openai azureopenai",
+    "gcp.gemini": "gemini google google-genai google-gla",
+    "gcp.vertex_ai": "google-cloud google-vertex google-vertexai vertex-ai vertexai",
+    "ibm.watsonx.ai": "ibm watsonx",
+    "mistral_ai": "mistral mistral-ai mistralai",
+    "moonshot_ai": "moonshot moonshot-ai moonshotai",
+    "openai": "openai-chat openai-responses",
+    "x_ai": "grok x-ai xai",
+}
+PROVIDERS: Final = {word: name for name, words in _WORDS.items() for word in words.split()}
+"""The conventions' names of providers, by the words of hosts, in lower case with hyphens."""
+
 SCOPE: Final = "eventctx"
 """The instrumentation scope of our spans and metrics, and the default service name."""
 SERVICE_NAME: Final = "service.name"

@@ -39,10 +39,12 @@ from eventctx.log.events import SessionLinked
 from eventctx.orchestrators.protocol import ToolRequest
 from eventctx.testing import AdapterContract, Reply, check_dialect
 from tests.adapters.drivers.google_adk import GoogleAdkDriver, Scripted
+from tests.adapters.test_attributes import KNOWN
 
 
 class TestTheContract(AdapterContract):
     driver = GoogleAdkDriver
+    knows = KNOWN["Google ADK"]
     retries = "one call"
 
 

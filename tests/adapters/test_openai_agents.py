@@ -44,12 +44,14 @@ from eventctx.log.events import PromptSubmit  # noqa: E402
 from eventctx.log.record import Record  # noqa: E402
 from eventctx.testing import AdapterContract  # noqa: E402
 from tests.adapters.drivers.openai_agents import AgentsDriver  # noqa: E402
+from tests.adapters.test_attributes import KNOWN  # noqa: E402
 
 HOW = ["run", "run_streamed"]
 
 
 class TestTheContract(AdapterContract):
     driver = AgentsDriver
+    knows = KNOWN["OpenAI Agents SDK"]
     retries = "one call"
 
 

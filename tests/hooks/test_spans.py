@@ -508,7 +508,7 @@ def test_attribute_names_are_spelt_as_upstream_and_ours_apart():
     ]
     assert all(
         re.fullmatch(
-            r"(gen_ai|eventctx|verify)\.[a-z_.]*|session\.id|error\.type|service\.name|host\.id",
+            r"(gen_ai|eventctx|verify|server)\.[a-z_.]*|session\.id|error\.type|service\.name|host\.id",
             name,
         )
         for name in names
@@ -528,7 +528,9 @@ def test_attribute_names_are_spelt_as_upstream_and_ours_apart():
         "gen_ai.operation.name",
         "gen_ai.output.messages",
         "gen_ai.provider.name",
+        "gen_ai.request.max_tokens",
         "gen_ai.request.model",
+        "gen_ai.request.stream",
         "gen_ai.response.finish_reasons",
         "gen_ai.response.id",
         "gen_ai.response.model",

@@ -36,7 +36,6 @@ _ESTIMATOR: Final = f"{conv.REQUEST}estimator"
 _FACTOR: Final = f"{conv.REQUEST}factor"
 _RESERVE: Final = f"{conv.REQUEST}reserve"
 _BUDGET: Final = f"{conv.REQUEST}budget"
-_PLAN_IN_FORCE: Final = f"{conv.REQUEST}plan"
 _MODEL: Final = f"{conv.REQUEST}model"
 _TOOLS: Final = f"{conv.REQUEST}tools_digest"
 _BREAKS: Final = f"{conv.REQUEST}breaks"
@@ -83,6 +82,7 @@ def identity_attributes(record: Record) -> Attributes:
     found: Attributes = {
         conv.CONVERSATION_ID: record.stream,
         conv.SESSION_ID: record.stream,
+        conv.SEARCHED_ID: record.stream,
         conv.EVENT_SEQ: record.position,
     }
     if record.turn_id is not None:
@@ -139,14 +139,16 @@ def request_attributes(record: Record, event: events.RequestPrepared) -> Attribu
     }
     for name, value in (
         (_BUDGET, event.budget),
-        (_PLAN_IN_FORCE, event.plan),
+        (conv.REQUEST_PLAN, event.plan),
         (_MODEL, event.model),
         (_TOOLS, event.tools_digest),
     ):
         if value is not None:
             found[name] = value
     if event.breaks:
-        found[_BREAKS] = ",".join(event.breaks)
+        found[_BREAKS] = ",".join(
+            [conv.PLAN if one == "compaction" else one for one in event.breaks]
+        )
     if event.unbound:
         found[_UNBOUND] = ranges_name(event.unbound)
     if event.insertions:
@@ -167,7 +169,7 @@ def plan_attributes(plan: int | None) -> Attributes:
     """The attributes of a request with a compacted view; ``plan``: position of the post_compact."""
     if plan is None:
         return {}
-    return {conv.CONVERSATION_COMPACTED: True, conv.COMPACTION_LAST_ID: plan}
+    return {conv.CONVERSATION_COMPACTED: True, conv.REQUEST_PLAN: plan}
 
 
 def provider_name(said: str) -> str:
@@ -193,7 +195,7 @@ def _of_event(kind: str, field: str) -> str:
 
 
 def _turn(event: events.PromptSubmit) -> SpanStart:
-    known: Attributes = {conv.OPERATION: conv.INVOKE_AGENT, conv.TURN_COMPACTIONS: 0}
+    known: Attributes = {conv.OPERATION: conv.INVOKE_AGENT, conv.TURN_PLANS: 0}
     if event.agent is not None:
         known[conv.AGENT_NAME] = event.agent
     if event.number is not None:
@@ -279,6 +281,8 @@ def _end(
     failed = outcome in _FAILED
     error = error_of(recorded, message, conv.ERROR_OTHER if failed else "cancelled")
     attributes[conv.ERROR_TYPE] = error.type
+    if failed:
+        attributes[conv.ERROR] = True
     words = clip_field(error.words) if error.words else None
     return Closing(family, "error" if failed else "unset", words, attributes)
 

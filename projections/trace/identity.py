@@ -214,7 +214,7 @@ def links_of_chat(known: Lineage, attributes: Attributes, trace_id: str) -> tupl
     if known.compaction is None:
         return ()
     position, other, span_id = known.compaction
-    if other == trace_id or attributes.get(conv.COMPACTION_LAST_ID) != position:
+    if other == trace_id or attributes.get(conv.REQUEST_PLAN) != position:
         return ()
     return (SpanLink(other, span_id, {conv.LINK_KIND: "compaction", conv.EVENT_SEQ: position}),)
 

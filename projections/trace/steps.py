@@ -326,7 +326,7 @@ def close_span(
         span = with_event(replace(span, start=began), record, event)
         if event.outcome == "applied":
             saved = event.tokens_before - event.tokens_after
-            counts = {conv.TURN_COMPACTIONS: 1, conv.TURN_SAVED: saved}
+            counts = {conv.TURN_PLANS: 1, conv.TURN_SAVED: saved}
             state = count(state, record.turn_id, counts)
             if event.plan is not None:
                 applied = (record.position, span.trace_id, span.span_id)

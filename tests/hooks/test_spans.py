@@ -296,10 +296,10 @@ def test_compacted_is_true_on_every_chat_under_a_plan_and_never_false():
     cleared = chat(9)
     off = chat(10, request=session.add(prepared(None), span(1)).position)
     found = spans(session)
-    compact = {"gen_ai.conversation.compacted", "eventctx.compaction.last_id"}
+    compact = {"gen_ai.conversation.compacted", "eventctx.request.plan"}
     for own in (after, requesting, still):
         assert found[own].attributes["gen_ai.conversation.compacted"] is True
-        assert found[own].attributes["eventctx.compaction.last_id"] == plan
+        assert found[own].attributes["eventctx.request.plan"] == plan
     for own in (before, summariser, cleared, off, span(7)):
         assert not compact & set(found[own].attributes)
     assert found[span(3)].attributes["gen_ai.conversation.compacted"] is True
@@ -558,7 +558,7 @@ def test_a_call_that_is_made_again_says_which_request_it_sends_too() -> None:
         session.add(ev.ProviderError(error_type="Overloaded"), span(own), span(1), iteration=1)
     session.add(ev.PromptComplete(), span(1))
     first, second, turn = fold(session.records)
-    about = {"gen_ai.conversation.compacted", "eventctx.compaction.last_id"}
+    about = {"gen_ai.conversation.compacted"}
     requests = [
         {n: v for n, v in one.attributes.items() if n in about or n.startswith("eventctx.request")}
         for one in (first, second)

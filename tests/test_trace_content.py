@@ -258,6 +258,72 @@ async def test_what_left_the_view_is_a_compactions_input_and_the_summary_its_out
     assert "KEY" not in str([first.attributes, others[0].attributes])
 
 
+def parts_of(span: Span, name: str) -> list[dict[str, Any]]:
+    messages = json.loads(str(span.attributes.get(name, "[]")))
+    return [part for message in messages for part in message["parts"]]
+
+
+async def test_a_summary_is_a_compaction_part_where_it_is_made_and_where_it_is_sent() -> None:
+    async def summarize(*args: Any, **kwargs: Any) -> str:
+        return "They spoke of files."
+
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", policy="summarize", summarizer=summarize, max_tokens=3_000)
+        for number in range(24):
+            await ctx.add_message({"role": "user", "content": f"{number}. " + "word " * 250})
+        await ctx.compact()
+        async with ctx.turn() as turn, turn.iteration() as cycle:
+            await ctx.get_messages_for_request()
+            async with cycle.provider_call("m"):
+                pass
+        spans = with_contents(await recorded(engine))
+    compact = next(one for one in spans if one.name.startswith("compact"))
+    chat = next(one for one in spans if one.name == "chat m")
+    (made,) = parts_of(compact, OUTPUT)
+    assert made["type"] == "compaction"
+    assert "They spoke of files." in made["content"]
+    assert [one for one in parts_of(chat, INPUT) if one["type"] == "compaction"] == [made]
+
+
+def test_a_providers_own_compaction_is_a_part_with_its_id_and_what_can_be_read() -> None:
+    block = {"type": "compaction", "content": "KEY was said.", "encrypted_content": "c2VjcmV0"}
+    item = {"type": "compaction", "id": "cmp_1", "encrypted_content": "c2VjcmV0"}
+    shown = genai_message(
+        {"role": "assistant", "content": [block]}, lambda text: text.replace("KEY", "-")
+    )
+    assert shown["parts"] == [{"type": "compaction", "content": "- was said."}]
+    assert genai_message(item, same)["parts"] == [{"type": "compaction", "id": "cmp_1"}]
+
+
+@pytest.mark.parametrize(
+    "definitions",
+    [
+        [{"name": "read", "description": "Read KEY."}],
+        [{"type": "function", "function": {"name": "read", "description": "Read KEY."}}],
+        [{"function_declarations": [{"name": "read", "description": "Read KEY."}]}],
+        [{"toolSpec": {"name": "read", "description": "Read KEY."}}],
+    ],
+)
+async def test_a_tool_has_its_description_where_the_request_was_sent_with_its_definition(
+    definitions: Any,
+) -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message({"role": "user", "content": "Read."})
+        async with ctx.turn() as turn, turn.iteration() as cycle:
+            await ctx.get_messages_for_request(tools=definitions)
+            async with cycle.tool_call("read", "c"):
+                pass
+            async with cycle.tool_call("other", "d"):
+                pass
+        records = await recorded(engine)
+    found = {one.name: one for one in with_contents(records, lambda text: text.replace("KEY", "-"))}
+    described = "gen_ai.tool.description"
+    assert found["execute_tool read"].attributes[described] == "Read -."
+    assert described not in found["execute_tool other"].attributes
+    assert not any(described in one.attributes for one in plain_fold(records))
+
+
 async def test_a_compaction_that_only_drops_has_no_output_and_a_skipped_one_nothing() -> None:
     async with eventctx.open() as engine:
         ctx = await engine.session("s", policy="truncate", max_tokens=100_000)

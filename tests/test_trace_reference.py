@@ -29,6 +29,7 @@ from eventctx.projections.trace.fold import SessionTrace
 from eventctx.projections.trace.spans import Span
 from tests.hooks.given import Session, span
 
+TOOLS = [{"name": "read", "description": "Read a page.", "input_schema": {"type": "object"}}]
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "traces.md"
 FAMILIES = {
     "invoke_agent": "turn",
@@ -181,7 +182,7 @@ async def with_contents() -> list[Span]:
             for number in range(12):
                 await ctx.add_message({"role": "user", "content": f"{number} " + "word " * 250})
                 async with turn.iteration() as cycle:
-                    await ctx.get_messages_for_request()
+                    await ctx.get_messages_for_request(tools=TOOLS)
                     async with cycle.provider_call("m"):
                         pass
                     use = {"type": "tool_use", "id": f"c{number}", "name": "read", "input": {}}

@@ -13,8 +13,8 @@ from eventctx.log.record import Body, make_body
 from eventctx.messages.facts import encode_facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.projections.trace.fold import SessionTrace, fold
+from eventctx.projections.trace.identity import MAX_TITLE
 from eventctx.projections.trace.spans import Span
-from eventctx.projections.trace.texts import MAX_TITLE
 from tests.hooks.given import PRE, Session, compacted, span
 
 TITLE = "eventctx.session.title"

@@ -232,7 +232,10 @@ def _tool(event: events.ToolPre) -> SpanStart:
 
 
 def _plan(event: events.PlanStart) -> SpanStart:
-    return SpanStart("plan", _span_name(conv.PLAN, event.name), {conv.OPERATION: conv.PLAN})
+    known: Attributes = {conv.OPERATION: conv.PLAN}
+    if event.name is not None:
+        known[conv.PLAN_NAME] = event.name
+    return SpanStart("plan", conv.PLAN, known)
 
 
 def _compaction(event: events.PreCompact | events.PostCompact) -> SpanStart:
@@ -288,7 +291,9 @@ def _end(
 
 
 def _end_of_failure(family: Family, event: events.ProviderError | events.ToolError) -> Closing:
-    return _end(family, event.status, event.message, recorded=event.error_type)
+    # The conventions' word for a generation that ended without its own reason.
+    known: Attributes = {conv.FINISH_REASONS: ("error",)} if family == "chat" else {}
+    return _end(family, event.status, event.message, known, recorded=event.error_type)
 
 
 def _end_of_compaction(event: events.PostCompact, record: Record) -> Closing:

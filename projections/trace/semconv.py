@@ -35,6 +35,7 @@ FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
 TOOL_NAME: Final = "gen_ai.tool.name"
 TOOL_TYPE: Final = "gen_ai.tool.type"
 TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
+TOOL_DESCRIPTION: Final = "gen_ai.tool.description"
 INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
 OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 CACHE_READ_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
@@ -93,6 +94,8 @@ EVENT_SEQ: Final = "eventctx.event.seq"
 """A record's position in its stream; on a span, the position of the record that began it."""
 PARENT_SPAN_ID: Final = "eventctx.parent_span_id"
 """On a tool: its parent in the log, the model call that asked for it."""
+PLAN_NAME: Final = "eventctx.plan.name"
+"""The name of a planning phase. Its span has that of the agent, by the conventions."""
 FORK_PARENT: Final = "eventctx.fork.parent"
 """On a turn of a fork: the session that it left, and ``FORK_AT``: the position."""
 FORK_AT: Final = "eventctx.fork.at"
@@ -150,7 +153,7 @@ SESSION_TITLE: Final = "eventctx.session.title"
 CONTENT: Final = frozenset(
     (
         *(INPUT_MESSAGES, OUTPUT_MESSAGES, SYSTEM_INSTRUCTIONS),
-        *(TOOL_ARGUMENTS, TOOL_RESULT, COMPACTION_SUMMARY, SESSION_TITLE),
+        *(TOOL_ARGUMENTS, TOOL_RESULT, TOOL_DESCRIPTION, COMPACTION_SUMMARY, SESSION_TITLE),
     )
 )
 """Attributes that hold contents, as JSON text; spans have them only if contents are enabled."""

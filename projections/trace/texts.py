@@ -17,11 +17,10 @@ from typing import Any, Final
 
 import msgspec
 
-from eventctx.log.events import Erased, MessageAdded, MessagesSet, PostCompact
+from eventctx.log.events import Erased, PostCompact
 from eventctx.log.plan import Plan
 from eventctx.log.record import Record
 from eventctx.messages.encoding import decode_body
-from eventctx.messages.facts import decode_facts
 from eventctx.messages.parts import (
     SEALED,
     Part,
@@ -37,7 +36,6 @@ from eventctx.projections.view.entries import Entry
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.projections.view.render import addresses, render
 from eventctx.projections.view.state import ViewState
-from eventctx.text import clip
 
 Clean = Callable[[str], str]
 
@@ -50,9 +48,22 @@ _DEPTH: Final = 24
 _HIDDEN: Final = frozenset(("signature", "encrypted_content", "data", "file_data", "image_url"))
 
 
-def genai_message(message: dict[str, Any], clean: Clean) -> dict[str, Any]:
-    """A message as ``{"role": …, "parts": […]}``; JSON values only, all of them new."""
-    parts = [_part(part, clean) for part in read_parts(message) if part.type != "encrypted_content"]
+def genai_message(
+    message: dict[str, Any], clean: Clean, *, summary: bool = False
+) -> dict[str, Any]:
+    """A message as ``{"role": …, "parts": […]}``; JSON values only, all of them new.
+
+    ``summary``: a compaction made it, so that its texts are the state of the conversation.
+    """
+    parts = [
+        _compacted(message if part.kind == "thinking" else part.value, clean)
+        if part.type == _COMPACTED
+        else _part(part, clean)
+        for part in read_parts(message)
+        if part.type != "encrypted_content"
+    ]
+    if summary:
+        parts = [one | {"type": _COMPACTED} if one["type"] == "text" else one for one in parts]
     role = role_of(message) or "assistant"
     if role == "function" or (parts and all(one["type"] == "tool_call_response" for one in parts)):
         role = "tool"
@@ -92,6 +103,20 @@ def _part(part: Part, clean: Clean) -> dict[str, Any]:
             return {"type": "blob", "modality": modality}
         case _:
             return {"type": part.type or "unknown", "content": plain_text(value, clean)}
+
+
+_COMPACTED: Final = "compaction"
+"""The part of a message that stands for messages which it replaces."""
+
+
+def _compacted(block: Mapping[str, Any], clean: Clean) -> dict[str, Any]:
+    """A provider's own compaction: its id, and its summary where that can be read."""
+    made: dict[str, Any] = {"type": _COMPACTED}
+    if isinstance(block.get("id"), str):
+        made["id"] = block["id"]
+    if isinstance(block.get("content"), str):
+        made["content"] = _cut(block["content"], clean)
+    return made
 
 
 def _call(call_id: object, name: object, arguments: object, clean: Clean) -> dict[str, Any]:
@@ -156,6 +181,29 @@ def _clean_value(value: object, clean: Clean, room: _Room, depth: int = 0) -> ob
             fields[name] = "…" if hidden else _clean_value(item, clean, room, depth + 1)
         return fields
     return value
+
+
+_DEFINED_IN: Final = (
+    *("tools", "function", "toolSpec", "functionDeclarations", "function_declarations"),
+)
+
+
+def tool_descriptions(definitions: object, clean: Clean) -> dict[str, str]:
+    """What definitions say of each tool, by its name, in the form of any API."""
+    found: dict[str, str] = {}
+    waiting = [definitions]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, list):
+            waiting += one
+        if not isinstance(one, dict):
+            continue
+        name, words = one.get("name"), one.get("description")
+        if isinstance(name, str) and isinstance(words, str):
+            found[name] = _cut(words, clean)
+            continue
+        waiting += [one.get(key) for key in _DEFINED_IN]
+    return found
 
 
 # -- lists of messages as one attribute ----------------------------------------------------------
@@ -267,7 +315,8 @@ def message_of_entry(texts: Texts, entry: Entry, clean: Clean) -> str | None:
         if any(place not in texts.bodies for place in places):
             return None
         (message,) = render([entry], {place: texts.bodies[place] for place in places})
-        known = msgspec.json.encode(genai_message(message, clean)).decode()
+        summary = isinstance(entry.ref, InsertionRef) and entry.ref.kind == "summary"
+        known = to_json(genai_message(message, clean, summary=summary))
         texts.made[entry] = known
     return known
 
@@ -325,8 +374,8 @@ def _insertions(
             continue
         message = decode_body(data)
         if one.at is None:
-            made = {**genai_message(message, clean), "finish_reason": ""}
-            put.append(to_json(made))
+            made = genai_message(message, clean, summary=one.kind == "summary")
+            put.append(to_json({**made, "finish_reason": ""}))
         if one.kind == "summary":
             summaries.append(plain_text(message.get("content"), clean))
     return put, summaries
@@ -338,55 +387,3 @@ def _body(
     if at is not None:
         return known.get((at, index))
     return record.bodies[index].data if index < len(record.bodies) else None
-
-
-# -- title ---------------------------------------------------------------------------------------
-
-MAX_TITLE: Final = 80
-"""Characters of a title."""
-
-_SPEAKS: Final = frozenset(("context:message_added", "context:messages_set"))
-
-
-class Title(msgspec.Struct, frozen=True):
-    """A session's title, and the place of the message that it is taken from.
-
-    ``text`` is None if that message has no words, or they are erased: no other takes its place.
-    """
-
-    position: int
-    index: int
-    text: str | None
-
-
-def title_of(title: Title | None, record: Record, clean: Clean) -> Title | None:
-    """The title after ``record``, which must be read with its bodies; ``clean`` redacts a text."""
-    if title is None:
-        return _first(record, clean) if record.type in _SPEAKS else None
-    if title.text is not None and record.type == "context:erased":
-        event = read(record)
-        if isinstance(event, Erased) and (title.position, title.index) in event.bodies:
-            return Title(title.position, title.index, None)
-    return title
-
-
-def _first(record: Record, clean: Clean) -> Title | None:
-    event = read(record)
-    for index, body in enumerate(record.bodies):
-        harness = isinstance(event, MessageAdded) and event.origin is not None
-        harness = harness or (isinstance(event, MessagesSet) and index in event.harness)
-        if harness or not decode_facts(body.facts).human:
-            continue
-        text = None if body.data is None else _beginning(decode_body(body.data), clean)
-        return Title(record.position, index, text)
-    return None
-
-
-def _beginning(message: dict[str, object], clean: Clean) -> str | None:
-    """The first words of a message, on one line; None if it has none."""
-    for part in read_parts(message):
-        if part.kind == "text":
-            text = " ".join(plain_text(part.value, clean).split())
-            if text:
-                return clip(text, MAX_TITLE)
-    return None

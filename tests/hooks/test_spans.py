@@ -538,6 +538,7 @@ def test_attribute_names_are_spelt_as_upstream_and_ours_apart():
         "gen_ai.tool.call.arguments",
         "gen_ai.tool.call.id",
         "gen_ai.tool.call.result",
+        "gen_ai.tool.description",
         "gen_ai.tool.name",
         "gen_ai.tool.type",
         "gen_ai.usage.cache_creation.input_tokens",
@@ -566,6 +567,22 @@ def test_a_call_that_is_made_again_says_which_request_it_sends_too() -> None:
     assert requests[0]["eventctx.request.seq"] == at
     assert requests[0] == requests[1]
     assert turn.events == ()
+
+
+def test_a_planning_phase_is_named_after_its_agent_and_a_failed_call_has_a_reason() -> None:
+    session = Session()
+    session.add(ev.PromptSubmit(number=1, agent="coder"), span(1))
+    session.add(ev.PlanStart(name="outline"), span(2), span(1))
+    session.add(ev.ProviderRequest(model="m"), span(3), span(2))
+    session.add(ev.ProviderError(error_type="Overloaded"), span(3), span(2))
+    session.add(ev.PlanEnd(), span(2), span(1))
+    session.add(ev.PromptComplete(), span(1))
+    chat, plan, _ = fold(session.records)
+    assert plan.name == "plan coder"
+    assert plan.attributes["gen_ai.agent.name"] == "coder"
+    assert plan.attributes["eventctx.plan.name"] == "outline"
+    assert chat.attributes["gen_ai.response.finish_reasons"] == ("error",)
+    assert chat.attributes["error"] is True
 
 
 def test_a_span_that_a_crash_left_open_ended_before_the_first_turn_after_it_not_a_later_one():

@@ -569,6 +569,28 @@ def test_a_call_that_is_made_again_says_which_request_it_sends_too() -> None:
     assert turn.events == ()
 
 
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("openai", "openai"),
+        ("amazon_bedrock", "aws.bedrock"),
+        ("google-gla", "gcp.gemini"),
+        ("google_vertexai", "gcp.vertex_ai"),
+        ("Azure", "azure.ai.openai"),
+        ("mistralai", "mistral_ai"),
+        ("xai", "x_ai"),
+        ("My_House", "My_House"),
+    ],
+)
+def test_a_provider_has_the_name_of_the_conventions_or_its_own(said: str, name: str) -> None:
+    session = Session()
+    session.add(ev.ProviderRequest(model="m", provider=said), span(1))
+    session.add(ev.ProviderResponse(model="m", provider=said), span(1))
+    session.add(ev.SessionEnd())
+    (chat,) = fold(session.records)
+    assert chat.attributes["gen_ai.provider.name"] == name
+
+
 def test_a_planning_phase_is_named_after_its_agent_and_a_failed_call_has_a_reason() -> None:
     session = Session()
     session.add(ev.PromptSubmit(number=1, agent="coder"), span(1))

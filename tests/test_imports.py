@@ -93,7 +93,7 @@ MOST_FILES = {
     "messages": 24,
     "orchestrators": 30,
     "policies": 20,
-    "projections": 59,
+    "projections": 60,
     "proxy": 9,
     "queries": 43,
     "search": 10,

@@ -39,7 +39,7 @@ from eventctx.hooks.otlp import exporter_for, sending_resource
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.trace import FLUSH_TIMEOUT, SpanName, TraceSink
 from eventctx.projections.trace import semconv as conv
-from eventctx.projections.trace.dialects import check_dialect
+from eventctx.projections.trace.dialects import GENAI, check_dialect
 
 if TYPE_CHECKING:
     from eventctx.hooks.delivery import DeliveringExporter
@@ -238,7 +238,7 @@ def configure_tracing(
     *,
     service: str | None = None,
     set_global: bool = False,
-    dialect: str = "genai",
+    dialect: str = GENAI,
 ) -> TraceSink:
     """Set tracing up for a program that has no OpenTelemetry set-up; the library never calls this.
 
@@ -257,7 +257,7 @@ def configure_tracing(
             "set_global: expected no tracer provider yet, found one that the host has set; use "
             "TraceSink() to send there, or leave set_global out"
         )
-    unlimited = check_dialect(dialect) != "genai"
+    unlimited = check_dialect(dialect) != GENAI
     counting = CountingExporter(_PerProcess(url))
     provider = TracerProvider(
         resource=sending_resource(service),

@@ -24,7 +24,7 @@ from eventctx.hooks.sinks import History
 from eventctx.hooks.tracer import RecordTracer, span_context
 from eventctx.log.record import Record
 from eventctx.projections.trace import semconv as conv
-from eventctx.projections.trace.dialects import check_dialect, in_dialect
+from eventctx.projections.trace.dialects import GENAI, check_dialect, in_dialect
 from eventctx.projections.trace.fold import SessionTrace, without_open_turns
 from eventctx.projections.trace.spans import Span
 
@@ -96,7 +96,7 @@ class TraceSink:
         redactor: Redactor | None = DEFAULT,
         content: bool | None = None,
         exporter: Counting | None = None,
-        dialect: str = "genai",
+        dialect: str = GENAI,
     ) -> None:
         self._dialect = check_dialect(dialect)
         self._exporter = exporter

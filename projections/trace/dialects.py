@@ -129,8 +129,11 @@ def to_openinference(attributes: Attributes) -> Attributes:
     return messages | rest | found
 
 
+GENAI: Final = "genai"
+"""The name of the dialect that the fold speaks, and so the default everywhere."""
+
 DIALECTS: Final[dict[str, Callable[[Attributes], Attributes] | None]] = {
-    "genai": None,
+    GENAI: None,
     "openinference": to_openinference,
 }
 """Translations from GenAI's names by the name of the dialect; GenAI's own needs none."""

@@ -17,7 +17,7 @@ from eventctx.cli.output.trace_tree import show
 from eventctx.errors import InvalidSetting
 from eventctx.hooks.redact import DEFAULT, Redactor, cleaner
 from eventctx.log.store import StreamInfo
-from eventctx.projections.trace.dialects import DIALECTS, in_dialect
+from eventctx.projections.trace.dialects import DIALECTS, GENAI, in_dialect
 from eventctx.projections.trace.spans import Span
 from eventctx.projections.trace.texts import Clean
 from eventctx.queries import spans as tracing
@@ -44,7 +44,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="With --otlp: also a turn that is still open. Sent again when done, it is there twice.",
 )  # fmt: skip
 @click.option(
-    "--dialect", type=click.Choice(list(DIALECTS)), default="genai", metavar="NAME",
+    "--dialect", type=click.Choice(list(DIALECTS)), default=GENAI, metavar="NAME",
     help="Names of attributes: genai, the default, or openinference, which Phoenix reads.",
 )  # fmt: skip
 @click.option("--content", is_flag=True, help="With the texts of messages, redacted and cut.")
@@ -65,7 +65,7 @@ def trace_command(
         raise InvalidSetting("trace: expected at most one of --turn and --all, found both")
     if unfinished and targets["otlp"] is None:
         raise InvalidSetting("trace: --unfinished is for --otlp; all else has open turns anyway")
-    if dialect != "genai" and not as_json and all(target is None for target in targets.values()):
+    if dialect != GENAI and not as_json and all(target is None for target in targets.values()):
         raise InvalidSetting("trace: --dialect is for spans that are sent, or written; see --otlp")
     redactor = None if no_redact else DEFAULT
     contents = cleaner(redactor) if content else None

@@ -12,6 +12,7 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import Decision, SamplingResult, StaticSampler
 
 import eventctx
 from eventctx.errors import InvalidSetting
@@ -28,6 +29,11 @@ from eventctx.queries import spans as tracing
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "traces.md"
 KEY = "sk-proj-" + "Zx9Qw7Rt5" * 5
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
+TOOLS = [
+    {"name": "read", "description": f"Read a file; my key is {KEY}", "input_schema": SCHEMA},
+    {"type": "web_search_20250305", "name": "web_search"},
+]
 NAMES = [
     "agent.name",
     "input.mime_type",
@@ -45,6 +51,7 @@ NAMES = [
     "llm.token_count.prompt_details.cache_read",
     "llm.token_count.prompt_details.cache_write",
     "llm.token_count.total",
+    "llm.tools",
     "message.content",
     "message.contents",
     "message.role",
@@ -55,7 +62,9 @@ NAMES = [
     "openinference.span.kind",
     "output.mime_type",
     "output.value",
+    "tool.description",
     "tool.id",
+    "tool.json_schema",
     "tool.name",
     "tool_call.function.arguments",
     "tool_call.function.name",
@@ -67,11 +76,11 @@ OPENINFERENCE = ("openinference.", "llm.", "input.", "output.", "agent.", "tool.
 async def two_tools_and_an_answer(engine: eventctx.Engine) -> None:
     ctx = await engine.session("s")
     await ctx.add_message({"role": "system", "content": "Be brief."})
-    async with ctx.turn("t", agent="coder") as turn:
+    async with ctx.turn("t", agent=f"coder {KEY}") as turn:
         asked = [{"type": "text", "text": f"Read both. My key is {KEY}"}, IMAGE]
         await ctx.add_message({"role": "user", "content": asked})
         async with turn.iteration() as cycle:
-            await ctx.get_messages_for_request()
+            await ctx.get_messages_for_request(tools=TOOLS)
             async with cycle.provider_call("model-1", "mistral_ai") as call:
                 await call.usage(900, 20, cache_read=300)
                 call.finished("tool_use", "r1")
@@ -90,7 +99,7 @@ async def two_tools_and_an_answer(engine: eventctx.Engine) -> None:
             ]
             await ctx.add_message({"role": "user", "content": results})
         async with turn.iteration() as cycle:
-            await ctx.get_messages_for_request()
+            await ctx.get_messages_for_request(tools=TOOLS)
             async with cycle.provider_call("model-1", "mistral_ai") as call:
                 await call.usage(950, 30)
                 call.finished("end_turn", "r2")
@@ -178,6 +187,24 @@ async def test_a_call_has_its_models_provider_and_tokens_under_their_names() -> 
     }
 
 
+async def test_the_tools_that_a_request_is_sent_with_are_shown_in_the_form_of_openai() -> None:
+    for call in of_kind(await traced(), "LLM"):
+        schemas = [
+            json.loads(str(value)) for name, value in call.items() if name.startswith("llm.tools.")
+        ]
+        assert schemas == [
+            {
+                "type": "function",
+                "function": {
+                    "name": "read",
+                    "description": "Read a file; my key is [redacted:api-key]",
+                    "parameters": SCHEMA,
+                },
+            },
+            {"type": "web_search_20250305", "name": "web_search"},
+        ]
+
+
 def test_the_model_of_a_call_is_the_one_that_answered() -> None:
     named = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
     assert to_openinference({**named})["llm.model_name"] == "m"
@@ -195,7 +222,8 @@ async def test_the_sums_of_a_turn_are_no_tokens_of_a_call() -> None:
 async def test_turns_tools_and_compactions_have_an_input_and_an_output() -> None:
     spans = await traced()
     (turn,), tools = of_kind(spans, "AGENT"), of_kind(spans, "TOOL")
-    assert turn["agent.name"] == "coder"
+    assert tools[0]["tool.description"] == "Read a file; my key is [redacted:api-key]"
+    assert turn["agent.name"] == tools[0]["agent.name"] == "coder [redacted:api-key]"
     assert turn["input.value"] == "Read both. My key is [redacted:api-key]\n\n[image]"
     assert (turn["output.value"], turn["output.mime_type"]) == ("Both are short.", "text/plain")
     assert [
@@ -298,9 +326,9 @@ def test_the_page_has_every_name_of_an_attribute_of_a_span() -> None:
     section = PAGE.read_text(encoding="utf-8").partition("\n## Dialects\n")[2]
     shown = re.findall(r"`([^`]+)`", section.partition("\n| span |")[2].partition("\n## ")[0])
     for name in NAMES:
-        if not name.startswith(("message", "tool_call.")):
+        if not name.startswith(("message", "tool_call.", "tool.json_schema")):
             at_last = name.removeprefix("llm.token_count")
-            assert name in shown or at_last in shown or f"{name}.N.…" in shown, name
+            assert any(text in (name, at_last) or text.startswith(f"{name}.N.") for text in shown)
 
 
 # -- live ----------------------------------------------------------------------------------------
@@ -331,6 +359,21 @@ async def test_a_live_span_has_the_attributes_of_the_one_from_the_log() -> None:
     found = await live(dialect="openinference")
     assert {one["openinference.span.kind"] for one in found} == {"AGENT", "LLM", "TOOL", "CHAIN"}
     assert KEY[-20:] not in json.dumps(found)
+
+
+async def test_a_sampler_is_asked_with_the_names_of_the_dialect() -> None:
+    asked: list[Any] = []
+
+    class Noted(StaticSampler):
+        def should_sample(self, *arguments: Any, **named: Any) -> SamplingResult:
+            asked.append(arguments[4])
+            return super().should_sample(*arguments, **named)
+
+    sink = TraceSink(TracerProvider(sampler=Noted(Decision.RECORD_ONLY)), dialect="openinference")
+    async with eventctx.open(sinks=[sink]) as engine:
+        await two_tools_and_an_answer(engine)
+    kinds = [one["openinference.span.kind"] for one in asked]
+    assert kinds == ["AGENT", "CHAIN"]
 
 
 async def test_a_limit_of_the_sdk_takes_the_oldest_messages_and_not_what_a_span_is() -> None:

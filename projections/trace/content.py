@@ -34,6 +34,7 @@ from eventctx.projections.trace.texts import (
     NOT_KEPT,
     Clean,
     Texts,
+    Tools,
     array,
     compaction_contents,
     erase_bodies,
@@ -44,7 +45,6 @@ from eventctx.projections.trace.texts import (
     newest,
     no_texts,
     to_json,
-    tool_descriptions,
 )
 from eventctx.projections.view import planned, request_view
 from eventctx.projections.view.state import ViewState
@@ -68,7 +68,7 @@ class ContentState(msgspec.Struct, frozen=True):
     - ``calls``, ``results``: tool calls' arguments and results, by call id.
     - ``prompts``: messages of the person, by turn; ``replies``: the last answer, by turn.
     - ``title``: that of the session, for the roots of its traces.
-    - ``tools``: what the last definitions say of each tool, by name.
+    - ``tools``: the definitions of tools that requests were sent with.
     - ``compacting``: span ids of compactions. No message answers a summarizer's call in one.
     """
 
@@ -84,7 +84,7 @@ class ContentState(msgspec.Struct, frozen=True):
     replies: dict[str, tuple[str, ...]] = {}
     compacting: tuple[str, ...] = ()
     title: Title | None = None
-    tools: dict[str, str] = {}
+    tools: Tools = Tools()
 
 
 def initial(clean: Clean) -> ContentState:
@@ -174,7 +174,7 @@ def _erase(state: ContentState, record: Record) -> ContentState:
         tuple(stripped),
         compacting=state.compacting,
         title=state.title,
-        tools=state.tools,
+        tools=state.tools.without(event),
     )
 
 
@@ -196,14 +196,16 @@ def _request_contents(state: ContentState, record: Record) -> Attributes:
             part for text in texts[:systems] for part in msgspec.json.decode(text).get("parts", ())
         ]
         attributes[conv.SYSTEM_INSTRUCTIONS] = msgspec.json.encode(parts).decode()[:MAX_CONTENT]
-    return attributes
+    tools = state.tools.of_requests.get(request_view.tools_of(event) or "")
+    return attributes if tools is None else attributes | {conv.TOOL_DEFINITIONS: tools}
 
 
 def _define(state: ContentState, record: Record) -> ContentState:
     event, data = read(record), record.bodies[0].data
     if not isinstance(event, RequestContent) or event.kind != "tools" or data is None:
         return state
-    return replace(state, tools=tool_descriptions(msgspec.json.decode(data), state.clean))
+    names = (event.digest, f"{record.position}.0")
+    return replace(state, tools=state.tools.after(names, decode_body(data), state.clean))
 
 
 def _add(state: ContentState, record: Record, out: list[Span]) -> ContentState:
@@ -325,7 +327,7 @@ def _with_content(state: ContentState, span: Span) -> Span:
         if answers:
             found[conv.OUTPUT_MESSAGES] = array(_final(answer, span) for answer in answers)
     elif operation == conv.EXECUTE_TOOL:
-        described = state.tools.get(str(known.get(conv.TOOL_NAME)))
+        described = state.tools.described.get(str(known.get(conv.TOOL_NAME)))
         if described is not None:
             found[conv.TOOL_DESCRIPTION] = described
         call_id = str(known.get(conv.TOOL_CALL_ID))

@@ -24,6 +24,7 @@ import msgspec
 from msgspec.structs import replace
 
 from eventctx.errors import InvalidSetting
+from eventctx.messages.tool_definitions import in_openais_form
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.attributes import Attribute, Attributes
 from eventctx.projections.trace.spans import OpenSpan, Span
@@ -48,8 +49,11 @@ CACHE_WRITE_TOKENS: Final = "llm.token_count.prompt_details.cache_write"
 REASONING_TOKENS: Final = "llm.token_count.completion_details.reasoning"
 INPUT_MESSAGES: Final = "llm.input_messages"
 OUTPUT_MESSAGES: Final = "llm.output_messages"
+TOOLS: Final = "llm.tools"
+TOOL_SCHEMA: Final = "tool.json_schema"
 AGENT_NAME: Final = "agent.name"
 TOOL_NAME: Final = "tool.name"
+TOOL_DESCRIPTION: Final = "tool.description"
 TOOL_ID: Final = "tool.id"
 ROLE: Final = "message.role"
 CONTENT: Final = "message.content"
@@ -76,6 +80,7 @@ _KINDS: Final = {
 _RENAMED: Final = {
     conv.AGENT_NAME: AGENT_NAME,
     conv.TOOL_NAME: TOOL_NAME,
+    conv.TOOL_DESCRIPTION: TOOL_DESCRIPTION,
     conv.TOOL_CALL_ID: TOOL_ID,
 }
 
@@ -98,6 +103,7 @@ _PROVIDERS: Final = {
     "gcp.gen_ai": "google",
     "gcp.vertex_ai": "google",
     "mistral_ai": "mistralai",
+    "moonshot_ai": "moonshot",
     "x_ai": "xai",
 }
 """GenAI's names of providers that OpenInference spells otherwise."""
@@ -105,7 +111,7 @@ _PROVIDERS: Final = {
 _CONTENTS: Final = frozenset(
     (
         *(conv.INPUT_MESSAGES, conv.OUTPUT_MESSAGES, conv.SYSTEM_INSTRUCTIONS),
-        *(conv.TOOL_ARGUMENTS, conv.TOOL_RESULT),
+        *(conv.TOOL_ARGUMENTS, conv.TOOL_RESULT, conv.TOOL_DEFINITIONS),
     )
 )
 
@@ -172,7 +178,7 @@ def _add_call(found: Attributes, rest: Attributes) -> None:
 
 
 def _messages(attributes: Attributes) -> Iterator[tuple[str, Attribute]]:
-    """The attributes of a request's messages, its system messages first, and of the answer's."""
+    """The attributes of a request's messages, system messages first, of the answer, of tools."""
     asked = _decode(attributes.get(conv.INPUT_MESSAGES))
     system = attributes.get(conv.SYSTEM_INSTRUCTIONS)
     if system is not None:
@@ -187,6 +193,9 @@ def _messages(attributes: Attributes) -> Iterator[tuple[str, Attribute]]:
         for number, message in enumerate(single):
             for name, value in _message(message):
                 yield f"{prefix}.{number}.{name}", value
+    for number, tool in enumerate(_decode(attributes.get(conv.TOOL_DEFINITIONS))):
+        schema = msgspec.json.encode(in_openais_form(tool)).decode()
+        yield f"{TOOLS}.{number}.{TOOL_SCHEMA}", schema
 
 
 def _without_results(message: dict[str, Any]) -> Iterator[dict[str, Any]]:

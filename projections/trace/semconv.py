@@ -148,12 +148,14 @@ OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
 SYSTEM_INSTRUCTIONS: Final = "gen_ai.system_instructions"
 TOOL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
 TOOL_RESULT: Final = "gen_ai.tool.call.result"
+TOOL_DEFINITIONS: Final = "gen_ai.tool.definitions"
 COMPACTION_SUMMARY: Final = "eventctx.compaction.summary"
 SESSION_TITLE: Final = "eventctx.session.title"
 CONTENT: Final = frozenset(
     (
         *(INPUT_MESSAGES, OUTPUT_MESSAGES, SYSTEM_INSTRUCTIONS),
-        *(TOOL_ARGUMENTS, TOOL_RESULT, TOOL_DESCRIPTION, COMPACTION_SUMMARY, SESSION_TITLE),
+        *(TOOL_ARGUMENTS, TOOL_RESULT, TOOL_DESCRIPTION, TOOL_DEFINITIONS),
+        *(COMPACTION_SUMMARY, SESSION_TITLE),
     )
 )
 """Attributes that hold contents, as JSON text; spans have them only if contents are enabled."""

@@ -13,6 +13,7 @@ limit, and erased bodies at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate, compress
 from typing import Any, Final
 
 import msgspec
@@ -29,6 +30,7 @@ from eventctx.messages.parts import (
     read_parts,
     role_of,
 )
+from eventctx.messages.tool_definitions import definitions_in, in_genais_form
 from eventctx.projections.flat import read
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.attributes import Attributes
@@ -183,29 +185,6 @@ def _clean_value(value: object, clean: Clean, room: _Room, depth: int = 0) -> ob
     return value
 
 
-_DEFINED_IN: Final = (
-    *("tools", "function", "toolSpec", "functionDeclarations", "function_declarations"),
-)
-
-
-def tool_descriptions(definitions: object, clean: Clean) -> dict[str, str]:
-    """What definitions say of each tool, by its name, in the form of any API."""
-    found: dict[str, str] = {}
-    waiting = [definitions]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, list):
-            waiting += one
-        if not isinstance(one, dict):
-            continue
-        name, words = one.get("name"), one.get("description")
-        if isinstance(name, str) and isinstance(words, str):
-            found[name] = _cut(words, clean)
-            continue
-        waiting += [one.get(key) for key in _DEFINED_IN]
-    return found
-
-
 # -- lists of messages as one attribute ----------------------------------------------------------
 
 MAX_CONTENT: Final = 262_144
@@ -241,6 +220,35 @@ def newest(texts: Sequence[str]) -> list[str]:
 
 NOT_KEPT: Final = to_json(text_message("user", "[a message left out of this span; the log has it]"))
 """Stands for a message whose text was dropped while it was out of view."""
+
+
+# -- definitions of tools ------------------------------------------------------------------------
+
+_LISTS: Final = 128  # most names of lists that are kept
+
+
+class Tools(msgspec.Struct, frozen=True):
+    """Definitions of tools: what the last ones say, by tool; lists as JSON, by ``tools_of``."""
+
+    described: dict[str, str] = {}
+    of_requests: dict[str, str] = {}
+
+    def after(self, names: Iterable[str], body: object, clean: Clean) -> Tools:
+        """With the definitions of a body, whose list has these names."""
+        forms = [in_genais_form(one) for one in definitions_in(body)]
+        words = {form["name"]: form.get("description") for form in forms}
+        texts = [plain_text(form, clean) for form in forms]
+        kept = array(compress(texts, (size <= MAX_CONTENT for size in accumulate(map(len, texts)))))
+        known = self.of_requests | dict.fromkeys(names, kept)
+        return Tools(
+            {name: _cut(said, clean) for name, said in words.items() if isinstance(said, str)},
+            dict(list(known.items())[-_LISTS:]),
+        )
+
+    def without(self, event: Erased) -> Tools:
+        """Without any, if one of their bodies is among those that the event lists as erased."""
+        gone = any(f"{at}.{index}" in self.of_requests for at, index in event.bodies)
+        return Tools() if gone else self
 
 
 # -- bodies kept for later requests --------------------------------------------------------------

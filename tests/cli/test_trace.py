@@ -256,13 +256,14 @@ def test_a_dialect_names_the_attributes_of_what_is_written_and_keeps_secrets_out
     async def agent() -> None:
         async with eventctx.open(store) as engine:
             ctx = await engine.session("s")
-            async with ctx.turn("t", agent="coder"):
+            async with ctx.turn("t", agent=f"coder {key}"):
                 await ctx.add_message({"role": "user", "content": f"My key is {key}"})
 
     asyncio.run(agent())
     given = ("trace", "s", "--store", store, "--dialect", "openinference")
     (span,) = [json.loads(line) for line in run(*given, "--json").out.splitlines()]
     assert span["attributes"]["openinference.span.kind"] == "AGENT"
+    assert span["attributes"]["agent.name"] == "coder [redacted:api-key]"
     assert "input.value" not in span["attributes"]
     (span,) = [json.loads(line) for line in run(*given, "--json", "--content").out.splitlines()]
     assert span["attributes"]["input.value"] == "My key is [redacted:api-key]"

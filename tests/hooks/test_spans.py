@@ -538,6 +538,7 @@ def test_attribute_names_are_spelt_as_upstream_and_ours_apart():
         "gen_ai.tool.call.arguments",
         "gen_ai.tool.call.id",
         "gen_ai.tool.call.result",
+        "gen_ai.tool.definitions",
         "gen_ai.tool.description",
         "gen_ai.tool.name",
         "gen_ai.tool.type",

@@ -6,6 +6,7 @@ Opt-in, see tests/services/phoenix_environment.py.
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 import subprocess
 from collections.abc import AsyncIterator, Sequence
@@ -20,6 +21,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 import eventctx
 from eventctx.hooks.otlp import exporter_for
 from eventctx.hooks.trace import TraceSink
+from eventctx.projections.trace.dialects import DIALECTS
 from eventctx.projections.trace.spans import Span
 from tests.services.jaeger_query import wait_for
 from tests.services.live import folded, live_session, tool_round, trace
@@ -32,6 +34,7 @@ PROTOCOLS = ["grpc", "http"]
 PROJECT = "openinference.project.name"
 KINDS = {"invoke_agent": "AGENT", "chat": "LLM", "execute_tool": "TOOL", "compact": "UNKNOWN"}
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+TOOL = {"name": "read", "description": "Reads.", "input_schema": {"type": "object"}}
 OF_PHOENIX = ("llm.", "tool.", "output.")  # OpenInference's, which it makes of ours
 
 
@@ -178,7 +181,11 @@ def test_phoenix_reads_the_model_the_tool_and_the_tokens_of_a_call(sent: Sent) -
             "output.value": '{"id": "r1", "model": "model-1"}',
         }
     (cancelled,) = [one for one in calls if one not in answered]
-    assert made_by_phoenix(cancelled) == {"llm.model_name": "model-1", "llm.system": "acme"}
+    assert made_by_phoenix(cancelled) == {
+        "llm.model_name": "model-1",
+        "llm.system": "acme",
+        "llm.finish_reason": "error",
+    }
     for tool in (one for one in sent.seen if one.kind == "TOOL"):
         key = tool.attributes["gen_ai.tool.call.id"]
         assert made_by_phoenix(tool) == {"tool.name": "read", "tool.id": key}
@@ -224,11 +231,15 @@ async def test_contents_that_are_asked_for_later_do_not_reach_spans_that_phoenix
     assert of(sent, query.spans(sent.project)) == sent.seen
 
 
-@pytest.fixture
+@pytest.fixture(params=list(DIALECTS))
 async def call_with_content(
-    phoenix: Phoenix, query: PhoenixQuery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest,
+    phoenix: Phoenix,
+    query: PhoenixQuery,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> SeenSpan:
-    """A call of a model that was sent with its contents from the start."""
+    """A call of a model that was sent with its contents from the start, in each dialect."""
     project, store = f"content-{secrets.token_hex(4)}", tmp_path / "s.db"
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", f"{PROJECT}={project}")
     async with eventctx.open(store) as engine:
@@ -236,11 +247,12 @@ async def call_with_content(
         await ctx.add_message({"role": "system", "content": "Be brief."})
         async with ctx.turn("t", agent="coder") as turn, turn.iteration() as cycle:
             await ctx.add_message({"role": "user", "content": "What is in a.py?"})
-            await ctx.get_messages_for_request()
+            await ctx.get_messages_for_request(tools=[TOOL])
             async with cycle.provider_call("model-1", "acme") as call:
                 call.finished("end_turn", "r1")
             await ctx.add_message({"role": "assistant", "content": "Nothing."})
-    await asyncio.to_thread(trace, store, project, "--otlp", phoenix.http, "--content")
+    options = ["--content", "--dialect", request.param]
+    await asyncio.to_thread(trace, store, project, "--otlp", phoenix.http, *options)
     (found,) = [one for one in await stored(query, project, 2) if one.kind == "LLM"]
     return found
 
@@ -253,8 +265,18 @@ def test_phoenix_shows_what_the_model_was_asked(call_with_content: SeenSpan) -> 
 
 def test_phoenix_shows_what_the_model_answered(call_with_content: SeenSpan) -> None:
     shown = call_with_content.attributes
-    assert "Nothing." in shown["gen_ai.output.messages"]
+    assert "Nothing." in (shown.get("gen_ai.output.messages") or shown["output.value"])
     assert shown["llm.output_messages.0.message.content"] == "Nothing."
+
+
+def test_phoenix_shows_the_tools_that_the_model_was_given(call_with_content: SeenSpan) -> None:
+    (shown,) = [
+        value
+        for name, value in call_with_content.attributes.items()
+        if name.startswith("llm.tools")
+    ]
+    function = {"name": "read", "description": "Reads.", "parameters": TOOL["input_schema"]}
+    assert json.loads(shown) == {"type": "function", "function": function}
 
 
 async def session_of_a_dialect(store: Path, url: str, project: str, dialect: str) -> None:

@@ -27,7 +27,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from opentelemetry import trace as otel
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.trace import SpanContext
 
@@ -39,6 +39,7 @@ from eventctx.hooks.otlp import exporter_for, sending_resource
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.trace import FLUSH_TIMEOUT, SpanName, TraceSink
 from eventctx.projections.trace import semconv as conv
+from eventctx.projections.trace.dialects import GENAI, check_dialect
 
 if TYPE_CHECKING:
     from eventctx.hooks.delivery import DeliveringExporter
@@ -233,31 +234,42 @@ class _PerProcess(SpanExporter):
 
 
 def configure_tracing(
-    url: str = "http://localhost:4318", *, service: str | None = None, set_global: bool = False
+    url: str = "http://localhost:4318",
+    *,
+    service: str | None = None,
+    set_global: bool = False,
+    dialect: str = GENAI,
 ) -> TraceSink:
     """Set tracing up for a program that has no OpenTelemetry set-up; the library never calls this.
 
     Returns a sink that sends its spans to the collector at ``url`` (see ``exporter_for``), in
     batches, from a thread, and counts those that do not arrive. ``service`` names the program, in
     place of ``OTEL_SERVICE_NAME``. The provider is only the sink's; with ``set_global`` it becomes
-    the process's, so that the spans of other libraries go there too. When the last engine of the
-    sink closes, and when the program ends, it sends the rest, for at most ``FLUSH_TIMEOUT``
-    seconds. Raises InvalidSetting for an invalid URL, if the ``otlp`` extra is not installed, and
-    with ``set_global`` if the host has set a provider already.
+    the process's, so that the spans of other libraries go there too. ``dialect`` as in
+    ``TraceSink``; for another than GenAI's the provider has no limit of attributes, since each
+    message is several. When the last engine of the sink closes, and when the program ends, it sends
+    the rest, for at most ``FLUSH_TIMEOUT`` seconds. Raises InvalidSetting for an invalid URL or
+    dialect, if the ``otlp`` extra is not installed, and with ``set_global`` if the host has set a
+    provider already.
     """
     if set_global and not isinstance(otel.get_tracer_provider(), otel.ProxyTracerProvider):
         raise InvalidSetting(
             "set_global: expected no tracer provider yet, found one that the host has set; use "
             "TraceSink() to send there, or leave set_global out"
         )
+    unlimited = check_dialect(dialect) != GENAI
     counting = CountingExporter(_PerProcess(url))
-    provider = TracerProvider(resource=sending_resource(service), shutdown_on_exit=False)
+    provider = TracerProvider(
+        resource=sending_resource(service),
+        shutdown_on_exit=False,
+        span_limits=SpanLimits(max_span_attributes=SpanLimits.UNSET) if unlimited else None,
+    )
     provider.add_span_processor(BatchSpanProcessor(counting))
     if set_global:
         otel.set_tracer_provider(provider)
     # The provider's own exit handler has no time limit, and would wait for a collector that hangs.
     atexit.register(_end, provider)
-    return TraceSink(provider, exporter=counting)
+    return TraceSink(provider, exporter=counting, dialect=dialect)
 
 
 def _end(provider: TracerProvider) -> None:

@@ -8,6 +8,7 @@ Without an SDK all of this is skipped.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,7 +25,8 @@ from eventctx.hooks.sinks import History
 from eventctx.log.record import Record
 from eventctx.projections.metrics import names
 from eventctx.projections.metrics.fold import MetricState, evolve, initial, with_view
-from eventctx.projections.metrics.names import INSTRUMENTS, Instrument
+from eventctx.projections.metrics.names import Instrument
+from eventctx.projections.trace import semconv
 from eventctx.projections.view.request_view import ViewState
 from eventctx.version import __version__
 
@@ -36,7 +38,13 @@ break."""
 _log = logging.getLogger("eventctx.hooks")
 _OBSERVED: Final = (names.HOOK_ERRORS, names.HOOK_DROPS)
 
-Put = Callable[[int | float, Mapping[str, str]], None]
+Put = Callable[[int | float, Mapping[str, str | int]], None]
+
+
+def latest_is_wanted() -> bool:
+    """Whether the conventions' environment variable opts in to their newest names."""
+    chosen = os.environ.get(semconv.OPT_IN, "").split(",")
+    return semconv.LATEST in [one.strip().lower() for one in chosen]
 
 
 class MetricsSink:
@@ -44,7 +52,9 @@ class MetricsSink:
 
     ``meter_provider``: by default the global one, which is looked up again until there is one.
     ``redactor`` replaces secrets in the names of models, providers and errors; None for no
-    redaction. Safe to call from several threads; one sink may serve several engines.
+    redaction. The names of model calls and tokens are the older ones, unless the environment
+    variable ``OTEL_SEMCONV_STABILITY_OPT_IN`` has ``gen_ai_latest_experimental``. Safe to call from
+    several threads; one sink may serve several engines.
     """
 
     def __init__(
@@ -55,6 +65,7 @@ class MetricsSink:
     ) -> None:
         self._provider = meter_provider
         self._redactor = redactor
+        self._latest = latest_is_wanted()
         self._seen: MeterProvider | None = None
         self._puts: dict[str, Put] | None = None
         self._registries: Registries | None = None
@@ -74,10 +85,13 @@ class MetricsSink:
                 state = evolve(self._states.get(record.stream) or initial(), record)
                 self._states.keep(record.stream, state)
             for one in state.measured:
+                put = puts.get(one.instrument.name)
+                if put is None:  # a name of the other conventions
+                    continue
                 attributes = one.attributes
                 if self._redactor is not None:
                     attributes = self._redactor.fields(attributes)
-                puts[one.instrument.name](one.value, attributes)
+                put(one.value, attributes)
         except Exception as error:
             self._failed(error)
 
@@ -185,10 +199,12 @@ class MetricsSink:
             return self._puts
 
     def _connect(self, provider: MeterProvider) -> None:
-        meter = provider.get_meter("eventctx", __version__, names.SCHEMA_URL)
+        url = semconv.SCHEMA_URL if self._latest else names.SCHEMA_URL
+        meter = provider.get_meter("eventctx", __version__, url)
         if isinstance(meter, NoOpMeter):
             return
-        puts = {one.name: _made(meter, one) for one in INSTRUMENTS if one not in _OBSERVED}
+        sent = names.sent_instruments(self._latest)
+        puts = {one.name: _made(meter, one) for one in sent if one not in _OBSERVED}
         self._registries = Registries.of(provider, meter)
         for hooks in self._hooks:
             self._registries.attach(hooks)

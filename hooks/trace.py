@@ -24,6 +24,7 @@ from eventctx.hooks.sinks import History
 from eventctx.hooks.tracer import RecordTracer, span_context
 from eventctx.log.record import Record
 from eventctx.projections.trace import semconv as conv
+from eventctx.projections.trace.dialects import GENAI, check_dialect, in_dialect
 from eventctx.projections.trace.fold import SessionTrace, without_open_turns
 from eventctx.projections.trace.spans import Span
 
@@ -77,13 +78,15 @@ class TraceSink:
     ``tracer_provider``: by default the global one, which is looked up again until there is one.
     ``redactor`` replaces secrets; None for no redaction. With ``content``, spans carry the texts of
     messages, redacted and cut; by default they do if the environment variable
-    ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` enables it. ``exporter``: the
+    ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` enables it. ``dialect`` names the
+    attributes: ``genai``, or ``openinference``, which Phoenix reads. ``exporter``: the
     CountingExporter in the provider's set-up. With it, spans that a full queue or the collector
     loses are counted, and when the last engine closes the provider is flushed, for at most
     ``FLUSH_TIMEOUT`` seconds. A sampled span that the set-up filters out counts as lost.
 
     Spans are handed over while the agent works: with a processor that sends them at once
     (SimpleSpanProcessor) the agent waits for the collector; with a BatchSpanProcessor it does not.
+    Raises InvalidSetting for an unknown dialect.
     """
 
     def __init__(
@@ -93,7 +96,9 @@ class TraceSink:
         redactor: Redactor | None = DEFAULT,
         content: bool | None = None,
         exporter: Counting | None = None,
+        dialect: str = GENAI,
     ) -> None:
+        self._dialect = check_dialect(dialect)
         self._exporter = exporter
         self._tracer = RecordTracer(tracer_provider, exporter.expect if exporter else None)
         self._redactor = redactor
@@ -114,7 +119,7 @@ class TraceSink:
         begun = state.opened_by(record)
         if begun is not None:
             try:
-                self._tracer.decide(begun)
+                self._tracer.decide(in_dialect(begun, self._dialect))
             except Exception as error:  # the host's sampler failed; the finished spans still go
                 self._count(error)
         if state.finished:
@@ -206,7 +211,8 @@ class TraceSink:
     def _send(self, spans: Iterable[Span]) -> None:
         for span in spans:
             try:
-                self._tracer.send(span if self._redactor is None else self._redactor.span(span))
+                redacted = span if self._redactor is None else self._redactor.span(span)
+                self._tracer.send(in_dialect(redacted, self._dialect))
             except Exception as error:
                 self._count(error)
 

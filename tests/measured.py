@@ -11,7 +11,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from eventctx.log.record import Record
 from eventctx.projections.metrics.fold import Measurement, evolve, initial
-from eventctx.projections.metrics.names import INSTRUMENTS
+from eventctx.projections.metrics.names import INSTRUMENTS, sent_instruments
 
 Point = dict[str, Any]
 Points = dict[tuple[str, frozenset[tuple[str, str]]], Point]
@@ -53,10 +53,13 @@ class Gathered:
         return found
 
 
-def summed(measurements: Iterable[Measurement]) -> Points:
+def summed(measurements: Iterable[Measurement], *, latest: bool = False) -> Points:
     """The points that an SDK should make of the measurements."""
     values: dict[tuple[str, frozenset[tuple[str, str]]], list[float]] = {}
+    sent = sent_instruments(latest)
     for one in measurements:
+        if one.instrument not in sent:
+            continue
         key = (one.instrument.name, frozenset(one.attributes.items()))
         values.setdefault(key, []).append(one.value)
     by_name = {one.name: one for one in INSTRUMENTS}

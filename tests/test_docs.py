@@ -285,12 +285,16 @@ def test_the_architecture_shows_every_room_on_its_floor() -> None:
     assert shown == built
 
 
+_SENT_WITH = {True: " *Opt-in.*", False: " *Until the opt-in.*"}
+
+
 def metrics_reference() -> str:
     """The generated part of ``docs/reference/metrics.md``."""
     rows = []
     for one in INSTRUMENTS:
         by = ", ".join([f"`{name}`" for name in one.attributes])
-        said = f"{one.description} Operational." if one.operational else one.description
+        marks = " Operational." if one.operational else _SENT_WITH.get(one.opt_in, "")
+        said = f"{one.description}{marks}"
         rows.append(f"- `{one.name}`, {one.kind}, `{one.unit}`{by and f', by {by}'}: {said}")
     return "\n".join(rows)
 

@@ -91,7 +91,7 @@ MOST_FILES = {
     "importers": 86,
     "log": 15,
     "mcp": 5,
-    "messages": 24,
+    "messages": 25,
     "orchestrators": 30,
     "policies": 20,
     "projections": 60,

@@ -24,9 +24,10 @@ from eventctx.log.record import Draft
 from eventctx.log.store import ANY
 from eventctx.messages.tokens import UNANSWERED_TOKENS
 from eventctx.projections.metrics import names
-from eventctx.projections.metrics.fold import Measurement, RequestPrefix, fold, reused_share
+from eventctx.projections.metrics.fold import Measurement, fold
 from eventctx.projections.view import request_view
 from eventctx.projections.view.layout import build, with_end
+from eventctx.projections.view.planned import RequestPrefix, reused_share
 from eventctx.projections.view.refs import CallEnd, MessageRef
 from eventctx.projections.view.render import without_thinking
 from eventctx.projections.view.request_view import ViewState
@@ -111,7 +112,9 @@ async def test_metrics_of_a_live_session_equal_those_folded_from_its_log() -> No
     assert {"manual", "threshold"} <= {one.attributes[names.TRIGGER] for one in compacted}
     outcomes = {one.attributes[names.COMPACTION_OUTCOME] for one in compacted}
     assert {"applied", "skipped"} <= outcomes
-    assert {name for name, _ in live} == {one.name for one in names.INSTRUMENTS} - OPERATIONAL
+    assert {name for name, _ in live} == {
+        one.name for one in names.sent_instruments(latest=False)
+    } - OPERATIONAL
     breaks = {dict(by)["eventctx.request.break"] for name, by in live if "breaks" in name}
     assert {"compaction", "clear"} <= breaks
     errors = {dict(by).get("error.type") for name, by in live if "operation" in name}

@@ -19,6 +19,7 @@ from eventctx.projections.trace.fold import SessionTrace
 from eventctx.projections.trace.fold import fold as plain_fold
 from eventctx.projections.trace.spans import Span
 from eventctx.projections.trace.texts import MARGIN, MAX_CONTENT, MAX_PART, genai_message
+from eventctx.session.host_requests import ObservedRequest
 from eventctx.stores.memory import MemoryStore
 from tests.session.given import killed, process, records_of, until_two_tools_run
 from tests.session.given import result as result_of
@@ -258,6 +259,72 @@ async def test_what_left_the_view_is_a_compactions_input_and_the_summary_its_out
     assert "KEY" not in str([first.attributes, others[0].attributes])
 
 
+def parts_of(span: Span, name: str) -> list[dict[str, Any]]:
+    messages = json.loads(str(span.attributes.get(name, "[]")))
+    return [part for message in messages for part in message["parts"]]
+
+
+async def test_a_summary_is_a_compaction_part_where_it_is_made_and_where_it_is_sent() -> None:
+    async def summarize(*args: Any, **kwargs: Any) -> str:
+        return "They spoke of files."
+
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", policy="summarize", summarizer=summarize, max_tokens=3_000)
+        for number in range(24):
+            await ctx.add_message({"role": "user", "content": f"{number}. " + "word " * 250})
+        await ctx.compact()
+        async with ctx.turn() as turn, turn.iteration() as cycle:
+            await ctx.get_messages_for_request()
+            async with cycle.provider_call("m"):
+                pass
+        spans = with_contents(await recorded(engine))
+    compact = next(one for one in spans if one.name.startswith("compact"))
+    chat = next(one for one in spans if one.name == "chat m")
+    (made,) = parts_of(compact, OUTPUT)
+    assert made["type"] == "compaction"
+    assert "They spoke of files." in made["content"]
+    assert [one for one in parts_of(chat, INPUT) if one["type"] == "compaction"] == [made]
+
+
+def test_a_providers_own_compaction_is_a_part_with_its_id_and_what_can_be_read() -> None:
+    block = {"type": "compaction", "content": "KEY was said.", "encrypted_content": "c2VjcmV0"}
+    item = {"type": "compaction", "id": "cmp_1", "encrypted_content": "c2VjcmV0"}
+    shown = genai_message(
+        {"role": "assistant", "content": [block]}, lambda text: text.replace("KEY", "-")
+    )
+    assert shown["parts"] == [{"type": "compaction", "content": "- was said."}]
+    assert genai_message(item, same)["parts"] == [{"type": "compaction", "id": "cmp_1"}]
+
+
+@pytest.mark.parametrize(
+    "definitions",
+    [
+        [{"name": "read", "description": "Read KEY."}],
+        [{"type": "function", "function": {"name": "read", "description": "Read KEY."}}],
+        [{"function_declarations": [{"name": "read", "description": "Read KEY."}]}],
+        [{"toolSpec": {"name": "read", "description": "Read KEY."}}],
+    ],
+)
+async def test_a_tool_has_its_description_where_the_request_was_sent_with_its_definition(
+    definitions: Any,
+) -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message({"role": "user", "content": "Read."})
+        async with ctx.turn() as turn, turn.iteration() as cycle:
+            await ctx.get_messages_for_request(tools=definitions)
+            async with cycle.tool_call("read", "c"):
+                pass
+            async with cycle.tool_call("other", "d"):
+                pass
+        records = await recorded(engine)
+    found = {one.name: one for one in with_contents(records, lambda text: text.replace("KEY", "-"))}
+    described = "gen_ai.tool.description"
+    assert found["execute_tool read"].attributes[described] == "Read -."
+    assert described not in found["execute_tool other"].attributes
+    assert not any(described in one.attributes for one in plain_fold(records))
+
+
 async def test_a_compaction_that_only_drops_has_no_output_and_a_skipped_one_nothing() -> None:
     async with eventctx.open() as engine:
         ctx = await engine.session("s", policy="truncate", max_tokens=100_000)
@@ -486,3 +553,109 @@ def test_a_message_of_any_dialect_has_the_conventions_parts(
     message: dict[str, Any], parts: list[dict[str, Any]]
 ) -> None:
     assert genai_message(message, same)["parts"] == parts
+
+
+def definitions(span: Span) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(str(span.attributes["gen_ai.tool.definitions"]))
+    return found
+
+
+async def test_the_tools_of_a_request_are_on_its_call_in_the_conventions_form() -> None:
+    schema = {"type": "object", "properties": {"path": {"type": "string"}}}
+    anthropics = [{"name": "read", "description": "Reads.", "input_schema": schema}]
+    function = {"name": "read", "description": "Reads.", "parameters": schema}
+    openais = [{"type": "function", "function": function}, {"type": "web_search"}]
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        async with ctx.turn("t") as turn:
+            await ctx.add_message({"role": "user", "content": "go"})
+            for tools in (anthropics, anthropics, openais, None):
+                async with turn.iteration() as cycle:
+                    await ctx.get_messages_for_request(tools=tools)
+                    async with cycle.provider_call("m"):
+                        pass
+        records = await recorded(engine)
+    calls = [span for span in with_contents(records) if span.name == "chat m"]
+    read = {"type": "function", **function}
+    assert [definitions(span) for span in calls[:3]] == [
+        [read], [read], [read, {"type": "web_search", "name": "web_search"}],
+    ]  # fmt: skip
+    assert "gen_ai.tool.definitions" not in calls[3].attributes
+    assert not any("gen_ai.tool.definitions" in span.attributes for span in plain_fold(records))
+
+
+async def test_tools_that_do_not_fit_are_left_out_and_the_others_are_whole() -> None:
+    tools = [{"name": f"t{n}", "description": "x" * 10_000, "input_schema": {}} for n in range(40)]
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=500_000)
+        async with ctx.turn("t") as turn, turn.iteration() as cycle:
+            await ctx.add_message({"role": "user", "content": "go"})
+            await ctx.get_messages_for_request(tools=tools)
+            async with cycle.provider_call("m"):
+                pass
+        (call, _) = with_contents(await recorded(engine))
+    assert [one["name"] for one in definitions(call)] == [f"t{n}" for n in range(26)]
+    assert len(str(call.attributes["gen_ai.tool.definitions"])) <= MAX_CONTENT + 50
+
+
+async def test_a_fork_shows_its_parents_tools_and_a_wiped_body_shows_none() -> None:
+    tools = [{"name": "read", "input_schema": {"type": "object"}}]
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message({"role": "user", "content": "go"})
+        await ctx.get_messages_for_request(tools=tools)
+        await engine.fork("s", (await recorded(engine))[-1].position, "child")
+        child = await engine.session("child")
+        async with child.turn("t") as turn, turn.iteration() as cycle:
+            await child.get_messages_for_request(tools=tools)
+            async with cycle.provider_call("m"):
+                pass
+        records = await recorded(engine, "child")
+    (call, _) = with_contents(records)
+    assert [one["name"] for one in definitions(call)] == ["read"]
+    wiped = [
+        without_bodies(one) if one.type == "context:request_content" else one for one in records
+    ]
+    (call, _) = with_contents(wiped)
+    assert "gen_ai.tool.definitions" not in call.attributes
+
+
+def without_bodies(record: Record) -> Record:
+    bodies = tuple([replace(body, data=None, erased=True) for body in record.bodies])
+    return replace(record, bodies=bodies)
+
+
+async def test_the_tools_of_a_request_that_was_seen_on_its_way_are_on_its_call() -> None:
+    asked = {"role": "user", "content": "go"}
+    tools = [{"name": "read", "input_schema": {"type": "object"}}]
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        async with ctx.turn("t") as turn, turn.iteration() as cycle:
+            await ctx.add_message(asked)
+            sent = ObservedRequest("anthropic-messages-1", [asked], tools=tools, system="Be brief.")
+            await ctx.observe_request(sent)
+            async with cycle.provider_call("m"):
+                pass
+        (call, _) = with_contents(await recorded(engine))
+    assert [one["name"] for one in definitions(call)] == ["read"]
+
+
+async def test_erased_definitions_of_tools_are_on_no_later_call() -> None:
+    tools = [{"name": "read", "description": "Reads.", "input_schema": {}}]
+    state = SessionTrace.start(same)
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message({"role": "user", "content": "go"})
+        await ctx.get_messages_for_request(tools=tools)
+        records = await recorded(engine)
+    (kept,) = [one for one in records if one.type == "context:request_content"]
+    for record in records:
+        state = state.after(record)
+    assert state.content is not None
+    tools_now = state.content.tools
+    assert tools_now.described == {"read": "Reads."}
+    assert (
+        tools_now.without(ev.Erased(numbers=(), bodies=((kept.position, 0),)))
+        == trace_texts.Tools()
+    )
+    assert tools_now.without(ev.Erased(numbers=(), bodies=((0, 0),))) is tools_now

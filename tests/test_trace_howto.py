@@ -104,19 +104,46 @@ def test_the_message_that_the_page_asks_about_is_named_by_the_second_compaction(
     assert asked[0] in re.split("[,-]", tags["eventctx.compaction.dropped.numbers"])
 
 
-def test_the_words_to_find_compactions_by_are_on_no_other_span(spans: list[Span]) -> None:
-    found = re.findall(r"type `([a-z]+=)` into \*Find…\*", PAGE.read_text("utf-8"))
-    assert found == ["compaction="]
+def _found_in_a_trace(words: str, spans: list[Span]) -> list[str]:
+    """The names of the spans that Jaeger's *Find…* opens for some words.
+
+    It looks for each word in the name of a span, and in the keys and values of its tags and of its
+    events, where the name of an event is a value. A word after ``-`` is in keys to be left out.
+    """
+    wanted = [word for word in words.split() if word[0] != "-"]
+    unwanted = [word[1:] for word in words.split() if word[0] == "-"]
 
     def matches(span: Span) -> bool:
-        # Jaeger looks for the words in each tag as it is written here, in lower case.
-        return any(
-            found[0] in f"{key}={value}".lower() for key, value in span["attributes"].items()
-        )
+        events = [
+            (key, value) for one in span["events"] for key, value in one["attributes"].items()
+        ]
+        events += [("event", one["name"]) for one in span["events"]]
+        texts = [span["name"], "eventctx"]
+        texts += [
+            f"{key}={value}"
+            for key, value in [*span["attributes"].items(), *events]
+            if not any(word in key.lower() for word in unwanted)
+        ]
+        return any(word in text.lower() for word in wanted for text in texts)
 
-    names = {span["name"] for span in spans if matches(span)}
-    assert names == {"compact workset"}
-    assert all(matches(span) for span in spans if span["name"] in names)
+    return [span["name"] for span in spans if matches(span)]
+
+
+def test_the_words_to_find_compactions_by_are_on_no_other_span(spans: list[Span]) -> None:
+    all_of_them = [one["name"] for one in spans if one["name"] == "compact workset"]
+    page = PAGE.read_text("utf-8")
+    for words in ("compaction", "compact -compacted"):
+        assert f"`{words}`" in page
+        assert _found_in_a_trace(words, spans) == all_of_them
+    later = {"compact workset", *[one["name"] for one in spans if one["name"].startswith("chat")]}
+    assert set(_found_in_a_trace("compact", spans)) == later
+
+
+def test_a_session_and_a_failure_are_found_by_the_words_of_a_person(spans: list[Span]) -> None:
+    assert len(_found_in_a_trace("session_id=demo", spans)) == len(spans)
+    failed = [one["name"] for one in spans if one["status"] == "error"]
+    assert 0 < len(failed) < len(spans)
+    assert _found_in_a_trace("error=true", spans) == failed
 
 
 def test_a_search_lists_the_turns_by_the_name_of_the_demonstrations_agent(

@@ -29,6 +29,7 @@ from eventctx.projections.trace.fold import SessionTrace
 from eventctx.projections.trace.spans import Span
 from tests.hooks.given import Session, span
 
+TOOLS = [{"name": "read", "description": "Read a page.", "input_schema": {"type": "object"}}]
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "traces.md"
 FAMILIES = {
     "invoke_agent": "turn",
@@ -59,7 +60,11 @@ def everything() -> list[Span]:
     session.add(link, turn=None)
     add(ev.PromptSubmit(number=1, agent="helper"), ROOT, None, None)
     prepared = add(a_request(), ROOT)
-    add(ev.ProviderRequest(model="m", provider="p", prepared=prepared), CALL)
+    asked = ev.ProviderRequest(
+        model="m", provider="p", prepared=prepared, stream=True, max_tokens=9,
+        server="h", port=1,
+    )  # fmt: skip
+    add(asked, CALL)
     crowd(CALL)
     add(ev.UsageReported(prompt=9, output=2, output_exact=False), CALL)
     dropped = (ev.InputTransformation("thinking_dropped", "messages.1.content.0", "prefix"),)
@@ -177,7 +182,7 @@ async def with_contents() -> list[Span]:
             for number in range(12):
                 await ctx.add_message({"role": "user", "content": f"{number} " + "word " * 250})
                 async with turn.iteration() as cycle:
-                    await ctx.get_messages_for_request()
+                    await ctx.get_messages_for_request(tools=TOOLS)
                     async with cycle.provider_call("m"):
                         pass
                     use = {"type": "tool_use", "id": f"c{number}", "name": "read", "input": {}}
@@ -291,6 +296,6 @@ def test_the_limits_are_those_of_the_code() -> None:
 
 def test_the_revision_of_the_conventions_is_the_one_that_the_names_were_taken_from() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    (revision,) = re.findall(r"main @ (\w+) ", semconv.__doc__ or "")
+    (revision,) = re.findall(r"semantic-conventions-genai (v[\d.]+),", semconv.__doc__ or "")
     assert f"`{revision}`" in text
     assert f"`{semconv.SCHEMA_URL}`" in text

@@ -13,8 +13,8 @@ from eventctx.log.record import Body, make_body
 from eventctx.messages.facts import encode_facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.projections.trace.fold import SessionTrace, fold
+from eventctx.projections.trace.identity import MAX_TITLE
 from eventctx.projections.trace.spans import Span
-from eventctx.projections.trace.texts import MAX_TITLE
 from tests.hooks.given import PRE, Session, compacted, span
 
 TITLE = "eventctx.session.title"
@@ -51,9 +51,9 @@ def test_a_turn_counts_its_applied_compactions_and_the_tokens_that_they_saved() 
     event = compacted("applied")
     saved = event.tokens_before - event.tokens_after
     assert saved > 0
-    assert found[span(1)]["eventctx.turn.compactions"] == 2
+    assert found[span(1)]["eventctx.turn.plans"] == 2
     assert found[span(1)]["eventctx.turn.estimated_tokens.saved"] == 2 * saved
-    assert "eventctx.turn.compactions" not in found[span(8)]
+    assert "eventctx.turn.plans" not in found[span(8)]
 
 
 def test_a_turn_without_one_counts_none_and_saved_nothing() -> None:
@@ -61,7 +61,7 @@ def test_a_turn_without_one_counts_none_and_saved_nothing() -> None:
     session.add(ev.PromptSubmit(number=1), span(1))
     session.add(ev.PromptComplete(), span(1))
     (turn,) = fold(session.records)
-    assert turn.attributes["eventctx.turn.compactions"] == 0
+    assert turn.attributes["eventctx.turn.plans"] == 0
     assert "eventctx.turn.estimated_tokens.saved" not in turn.attributes
 
 

@@ -286,11 +286,19 @@ class PlanEnd(Event, frozen=True, tag="plan:end"):
 
 
 class ProviderRequest(Event, frozen=True, tag="provider:request"):
-    """A model call begins. ``prepared``: the position of its ``context:request_prepared``."""
+    """A model call begins. ``prepared``: the position of its ``context:request_prepared``.
+
+    ``stream``: the answer comes in pieces. ``max_tokens`` is the most that the request allows it,
+    ``server`` the host that is asked, at ``port``.
+    """
 
     model: str | None = None
     provider: str | None = None
     prepared: int | None = None
+    stream: bool = False
+    max_tokens: int | None = None
+    server: str | None = None
+    port: int | None = None
 
 
 class InputTransformation(msgspec.Struct, frozen=True, array_like=True):

@@ -124,6 +124,39 @@ class SpanRecord(NamedTuple):
     ids: RecordIds
 
 
+class CallSettings(NamedTuple):
+    """What a request says next to its model; the fields are those of ``provider:request``."""
+
+    stream: bool = False
+    max_tokens: int | None = None
+    server: str | None = None
+    port: int | None = None
+
+
+def read_settings(
+    *, stream: object = None, max_tokens: object = None, url: object = None
+) -> CallSettings:
+    """The settings as a host has them, of any type; what cannot be read is not known.
+
+    ``url`` is the address of the API, of which only host and port are kept.
+    """
+    most = max_tokens if type(max_tokens) is int and 0 < max_tokens < 2**63 else None
+    return CallSettings(stream is True, most, *_server_of(url))
+
+
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+def _server_of(url: object) -> tuple[str | None, int | None]:
+    from urllib.parse import urlsplit  # slow to load, and most readers of the log need none
+
+    try:
+        parts = urlsplit("" if url is None else str(url))
+        return parts.hostname, parts.port or _PORTS.get(parts.scheme)
+    except ValueError:  # no address
+        return None, None
+
+
 class ModelRequest(msgspec.Struct):
     """A model call. Its fields are set as they become known.
 
@@ -141,6 +174,7 @@ class ModelRequest(msgspec.Struct):
     response_id: str | None = None
     answered_by: str | None = None
     transformed: tuple[InputTransformation, ...] = ()
+    settings: CallSettings = CallSettings()
 
 
 Operation = events.PromptSubmit | events.PlanStart | ModelRequest | events.ToolPre
@@ -170,7 +204,9 @@ def read_transformed(reported: object) -> tuple[InputTransformation, ...]:
 def beginning_of(of: Operation) -> Event:
     """Return the event with which an operation begins."""
     if isinstance(of, ModelRequest):
-        return events.ProviderRequest(model=of.model, provider=of.provider, prepared=of.prepared)
+        return events.ProviderRequest(
+            model=of.model, provider=of.provider, prepared=of.prepared, **of.settings._asdict()
+        )
     return of
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, Final, ParamSpec
 
 import msgspec
 
@@ -21,6 +21,7 @@ from eventctx.log.ids import RecordIds, chosen_turn_id
 from eventctx.log.open_calls import LEFT_OPEN, NO_END, EndedCall, OpenCalls
 from eventctx.log.turn_recorder import (
     OK,
+    CallSettings,
     IterationRecorder,
     ModelRequest,
     SpanOutcome,
@@ -34,6 +35,8 @@ from eventctx.session.activity import SessionEmitter, enter_turn, new_turn, own
 from eventctx.session.scope import Scope
 
 P = ParamSpec("P")
+
+_NONE_KNOWN: Final = CallSettings()
 
 
 def _whole(
@@ -172,8 +175,16 @@ class HostReporter:
     # -- model calls -----------------------------------------------------------------------------
 
     @_whole
-    async def iteration_began(self, provider: str | None = None, model: str | None = None) -> None:
-        """The turn's next iteration began, with a request that is still to be prepared."""
+    async def iteration_began(
+        self,
+        provider: str | None = None,
+        model: str | None = None,
+        settings: CallSettings = _NONE_KNOWN,
+    ) -> None:
+        """The turn's next iteration began, with a request that is still to be prepared.
+
+        ``settings`` are what the host knows of it (``read_settings``).
+        """
         if self._turn is None:
             return
         await self._end_what_is_open("ok")
@@ -181,6 +192,7 @@ class HostReporter:
         self._before = self.scope
         self._cycle = self._turn.iteration()
         self._call = self._cycle.model_call(model, provider)
+        self._call.of.settings = settings
         self._hold(self.scope)
 
     @_whole

@@ -6,12 +6,6 @@ the reused share of the prefix is not measured until the view is known again.
 
 Only a prepared request needs the request view. So records wait for their fold until one comes, and
 are never folded here if a caller that has folded them already lends the view (``with_view``).
-
-The reused prefix of a request is the part that the next one begins with, which a provider's cache
-can serve again. Entries are compared by the bodies that they show and how they show them, not by
-their text. Every body has a digest of its own, so a message that was taken out and added again
-counts as another one, though the provider receives the same bytes: our share is never more than the
-provider's.
 """
 
 from __future__ import annotations
@@ -23,91 +17,21 @@ from typing import Final, NamedTuple
 from eventctx.log import events
 from eventctx.log.codec import Unknown
 from eventctx.log.events import Event
-from eventctx.log.plan import Insertion
 from eventctx.log.record import Record
 from eventctx.projections.flat import read
 from eventctx.projections.metrics import names
 from eventctx.projections.metrics.names import Instrument
 from eventctx.projections.trace import semconv as conv
-from eventctx.projections.trace.attributes import error_of
+from eventctx.projections.trace.attributes import error_of, provider_name
 from eventctx.projections.view import request_view
-from eventctx.projections.view.entries import Entry
-from eventctx.projections.view.planned import with_insertions
-from eventctx.projections.view.refs import MessageRef
+from eventctx.projections.view.planned import Addresses, RequestPrefix, reused_share
 from eventctx.projections.view.request_view import ViewState
 
-# -- the reused prefix of a request --------------------------------------------------------------
-
-Erased = frozenset[tuple[int, int]]
-"""Addresses ``(position, index)`` of erased bodies."""
-
-
-class RequestPrefix(NamedTuple):
-    """A prepared request: the view, and ``own``, the insertions of this request alone.
-
-    ``view`` is None if it is not known. ``carrier`` is the record that holds the insertions'
-    bodies, None if there are no insertions.
-    """
-
-    view: ViewState | None
-    own: tuple[Insertion, ...] = ()
-    carrier: Record | None = None
-
-    def entries(self) -> list[Entry]:
-        """All entries in order, in time proportional to the view's length."""
-        assert self.view is not None  # noqa: S101 - callers have checked it
-        view = self.view
-        if self.carrier is not None:
-            view = with_insertions(view, self.own, self.carrier)
-        return view.layout.entries()
-
-
-def reused_share(before: RequestPrefix, after: RequestPrefix, erased: Erased) -> float | None:
-    """The share, 0 to 1, of the estimated tokens of ``before`` with which ``after`` begins.
-
-    Only whole messages count. ``erased`` are the bodies erased in between. None if a view is not
-    known.
-    """
-    if before.view is None or after.view is None:
-        return None
-    old, new = before.entries(), after.entries()
-    total = sum([entry.tokens for entry in old])
-    if not total:
-        return 1.0
-    return sum([entry.tokens for entry in _same(old, new, erased)]) / total
-
-
-def _same(old: list[Entry], new: list[Entry], erased: Erased) -> Iterable[Entry]:
-    for one, other in zip(old, new, strict=False):
-        if _shown(one) != _shown(other) or _place(one) in erased:
-            return
-        yield one
-
-
-def _shown(entry: Entry) -> tuple[object, ...]:
-    """The parts of an entry that decide the message that a model sees: no counts, no places."""
-    kind, ref, call_id, omit, end = entry
-    if kind == "synthetic":
-        known = None if end is None else (end.ended, end.digest)
-        return kind, call_id, entry.dialect, known
-    if ref is None:
-        return (kind,)
-    return ref.digest, isinstance(ref, MessageRef) and ref.stripped, omit
-
-
-def _place(entry: Entry) -> tuple[int, int] | None:
-    # A synthetic result shows nothing of its call's body, only an answer that was kept.
-    if entry.end is not None and entry.end.position is not None:
-        return entry.end.position, 0
-    if entry.ref is None or entry.kind == "synthetic":
-        return None
-    return entry.ref.position, entry.ref.index
-
-
-Attributes = dict[str, str]
+Attributes = dict[str, str | int]
 
 MAX_CALLS: Final = 64
-"""Most model calls of a session that are kept; a call that ended may still get its usage."""
+"""Most model calls of a session that are kept, since a call that ended may still get its usage; and
+most turns and tool calls that are open."""
 MAX_UNFOLDED: Final = 64
 """Records that may wait for their fold until a request is prepared."""
 MAX_UNFOLDED_BYTES: Final = 65_536
@@ -127,12 +51,13 @@ class Measurement(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A model call, by the span of its records; ``start`` in UTC nanoseconds."""
+    """A model call, a tool call or a turn, by its records' span; ``start`` in UTC nanoseconds."""
 
     span_id: str
     start: int
     attributes: Attributes
     ended: bool = False
+    turn_id: str | None = None
 
 
 class MetricState(NamedTuple):
@@ -142,18 +67,20 @@ class MetricState(NamedTuple):
     ``view`` is the request view before ``unfolded``, the last records; None if it is not known.
     ``unfolded_bytes`` is the size of their bodies. ``sent`` is the last request, None if there was
     none or one may be missing; ``erased`` are the bodies erased since. ``calls`` are the last model
-    calls, newest last. ``lent`` is a view of later records than those folded so far.
+    calls, ``open`` the open turns and tool calls, newest last. ``lent`` is a view of later records
+    than those folded so far.
     """
 
     measured: tuple[Measurement, ...]
     position: int
     view: ViewState | None
     sent: RequestPrefix | None
-    erased: Erased
+    erased: Addresses
     calls: tuple[Call, ...]
     unfolded: tuple[Record, ...] = ()
     unfolded_bytes: int = 0
     lent: ViewState | None = None
+    open: tuple[Call, ...] = ()
 
 
 def initial() -> MetricState:
@@ -168,7 +95,7 @@ def evolve(state: MetricState, record: Record) -> MetricState:
     """
     if record.position == 0:
         state = initial()
-    _, before, view, sent, erased, calls, unfolded, size, lent = state
+    _, before, view, sent, erased, calls, unfolded, size, lent, still_open = state
     position = record.position
     if position != before + 1:
         view = sent = None
@@ -180,7 +107,7 @@ def evolve(state: MetricState, record: Record) -> MetricState:
             size += sum([len(body.data or b"") for body in record.bodies])
         if len(unfolded) > MAX_UNFOLDED or size > MAX_UNFOLDED_BYTES:
             view, unfolded, size = _fold_view(view, unfolded), (), 0
-    state = MetricState((), position, view, sent, erased, calls, unfolded, size, lent)
+    state = MetricState((), position, view, sent, erased, calls, unfolded, size, lent, still_open)
     step = _STEPS.get(record.type)
     return state if step is None else step(state, record, read(record))
 
@@ -232,8 +159,8 @@ def _shows(view: ViewState, record: Record) -> bool:
 
 
 def _fork(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
-    # A call that was open at the fork ends in the parent.
-    return state._replace(calls=())
+    # What was open at the fork ends in the parent.
+    return state._replace(calls=(), open=())
 
 
 def _erase(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
@@ -245,7 +172,7 @@ def _erase(state: MetricState, record: Record, event: Event | Unknown) -> Metric
 def _measure_compaction(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
     if not isinstance(event, events.PostCompact) or events.takes_back(event):
         return state
-    strategy = {names.STRATEGY: _short_name(event.strategy)}
+    strategy: Attributes = {names.STRATEGY: _short_name(event.strategy)}
     outcome: Attributes = {names.COMPACTION_OUTCOME: event.outcome}
     trigger: Attributes = {names.TRIGGER: event.trigger}
     found = [Measurement(names.COMPACTIONS, 1, trigger | strategy | outcome)]
@@ -298,53 +225,112 @@ def _begin_call(state: MetricState, record: Record, event: Event | Unknown) -> M
     span_id = record.span_id
     if not isinstance(event, events.ProviderRequest) or span_id is None:
         return state
-    known = _call(state, span_id)
+    known = _call(state.calls, span_id)
     if known is not None and not known.ended:
         return state
     attributes: Attributes = {conv.OPERATION: conv.CHAT, **_model(event.model)}
     if event.provider is not None:
-        attributes[conv.PROVIDER_NAME] = _short_name(event.provider)
+        attributes[conv.PROVIDER_NAME] = _short_name(provider_name(event.provider))
+    if event.server is not None:
+        attributes[conv.SERVER_ADDRESS] = _short_name(event.server)
+        if event.port is not None:
+            attributes[conv.SERVER_PORT] = event.port
     others = tuple([call for call in state.calls if call.span_id != span_id])
     return state._replace(calls=(*others[1 - MAX_CALLS :], Call(span_id, record.time, attributes)))
 
 
 def _end_call(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
-    call = _call(state, record.span_id)
+    call = _call(state.calls, record.span_id)
     if call is None or call.ended or isinstance(event, Unknown):
         return state
-    if isinstance(event, events.ProviderError) and event.status == "lost":
+    if getattr(event, "status", None) == "lost":
         return state  # its duration is not known
     attributes = call.attributes
     if isinstance(event, events.ProviderError):
-        attributes = attributes | {conv.ERROR_TYPE: _error_type(event)}
-    elif isinstance(event, events.ProviderResponse) and event.provider is not None:
-        attributes = attributes | {conv.PROVIDER_NAME: _short_name(event.provider)}
+        attributes = attributes | _failure(event.status, event.error_type, event.message)
+    elif isinstance(event, events.ProviderResponse):
+        if event.provider is not None:
+            name = provider_name(event.provider)
+            attributes = attributes | {conv.PROVIDER_NAME: _short_name(name)}
+        if event.model is not None:
+            attributes = attributes | {conv.RESPONSE_MODEL: _short_name(event.model)}
     took = (record.time - call.start) / _SECOND
-    calls = tuple([one._replace(ended=True) if one is call else one for one in state.calls])
-    found = [Measurement(names.OPERATION_DURATION, took, attributes)]
+    calls = tuple(
+        [one._replace(ended=True, attributes=attributes) if one is call else one
+         for one in state.calls]
+    )  # fmt: skip
+    found = [_measured(one, took, attributes) for one in _DURATIONS]
     return state._replace(measured=_sound(found), calls=calls)
 
 
 def _measure_usage(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
     if not isinstance(event, events.UsageReported):
         return state
-    call = _call(state, record.span_id)
+    call = _call(state.calls, record.span_id)
     known: Attributes = {conv.OPERATION: conv.CHAT} if call is None else dict(call.attributes)
     known |= _model(event.model)
     found: list[Measurement] = []
     # A count that the provider does not report is recorded as 0.
-    if event.prompt > 0:
-        found.append(Measurement(names.TOKEN_USAGE, event.prompt, known | {_TYPE: "input"}))
-    if event.output > 0 and event.output_exact:
-        found.append(Measurement(names.TOKEN_USAGE, event.output, known | {_TYPE: "output"}))
+    counts = {"input": event.prompt, "output": event.output if event.output_exact else 0}
+    for kind, per_call in _PER_CALL.items():
+        if counts[kind] > 0:
+            found.append(_measured(names.TOKEN_USAGE, counts[kind], known | {_TYPE: kind}))
+            found.append(_measured(per_call, counts[kind], known))
+    used = (*counts.values(), event.cache_read, event.cache_write, event.reasoning)
+    by_modality = known | {names.TOKEN_MODALITY: names.UNKNOWN_MODALITY}
+    found += [
+        _measured(one, count, by_modality)
+        for one, count in zip(_USED, used, strict=True)
+        if count > 0
+    ]
     if event.prompt > 0 and event.cache_read <= event.prompt:
-        by = {name: value for name, value in known.items() if name != conv.OPERATION}
-        share = event.cache_read / event.prompt
-        found.append(Measurement(names.PROMPT_CACHED, share, by))
+        found.append(_measured(names.PROMPT_CACHED, event.cache_read / event.prompt, known))
     return state._replace(measured=_sound(found))
 
 
 _TYPE: Final = names.TOKEN_TYPE
+_DURATIONS: Final = (names.OPERATION_DURATION, names.INFERENCE_DURATION)
+_PER_CALL: Final = {"input": names.INPUT_PER_CALL, "output": names.OUTPUT_PER_CALL}
+_USED: Final = (
+    *(names.INPUT_USED, names.OUTPUT_USED),
+    *(names.CACHE_READ_USED, names.CACHE_WRITE_USED, names.REASONING_USED),
+)
+
+
+def _begin_operation(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
+    """Begin a turn or a tool call."""
+    span_id, turn_id = record.span_id, record.turn_id
+    if span_id is None or _call(state.open, span_id) is not None:
+        return state
+    if isinstance(event, events.PromptSubmit):
+        attributes: Attributes = {conv.OPERATION: conv.INVOKE_AGENT}
+        agent: str | int | None = event.agent
+    elif isinstance(event, events.ToolPre):
+        attributes = {conv.TOOL_NAME: _short_name(event.name), conv.TOOL_TYPE: conv.FUNCTION}
+        turns = [one for one in state.open if one.turn_id == turn_id and turn_id is not None]
+        agent = turns[0].attributes.get(conv.AGENT_NAME) if turns else None
+    else:
+        return state
+    if agent is not None:
+        attributes[conv.AGENT_NAME] = _short_name(str(agent))
+    begun = Call(span_id, record.time, attributes, turn_id=turn_id)
+    return state._replace(open=(*state.open[1 - MAX_CALLS :], begun))
+
+
+def _end_operation(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
+    call = _call(state.open, record.span_id)
+    if call is None or getattr(event, "status", None) == "lost":
+        return state
+    attributes = call.attributes
+    if isinstance(event, events.ToolError):
+        attributes = attributes | _failure(event.status, event.error_type, event.message)
+    elif isinstance(event, events.PromptComplete) and event.status != "ok":
+        attributes = attributes | _failure(event.status, None, event.error)
+    took = (record.time - call.start) / _SECOND
+    instrument = names.AGENT_DURATION if conv.OPERATION in attributes else names.TOOL_DURATION
+    left = tuple([one for one in state.open if one is not call])
+    return state._replace(measured=_sound([_measured(instrument, took, attributes)]), open=left)
+
 
 _STEPS: Final[dict[str, Callable[[MetricState, Record, Event | Unknown], MetricState]]] = {
     "session:fork": _fork,
@@ -355,6 +341,11 @@ _STEPS: Final[dict[str, Callable[[MetricState, Record, Event | Unknown], MetricS
     "provider:response": _end_call,
     "provider:error": _end_call,
     "usage:reported": _measure_usage,
+    "prompt:submit": _begin_operation,
+    "prompt:complete": _end_operation,
+    "tool:pre": _begin_operation,
+    "tool:post": _end_operation,
+    "tool:error": _end_operation,
 }
 
 
@@ -366,8 +357,14 @@ def _sound(found: list[Measurement]) -> tuple[Measurement, ...]:
     return tuple([one for one in found if one.value >= 0 and isfinite(one.value)])
 
 
-def _call(state: MetricState, span_id: str | None) -> Call | None:
-    for call in reversed(state.calls):
+def _measured(instrument: Instrument, value: float, known: Attributes) -> Measurement:
+    """A measurement with those of the ``known`` attributes that the instrument has."""
+    has = instrument.attributes
+    return Measurement(instrument, value, {name: known[name] for name in known if name in has})
+
+
+def _call(calls: tuple[Call, ...], span_id: str | None) -> Call | None:
+    for call in reversed(calls):
         if call.span_id == span_id:
             return call
     return None
@@ -381,6 +378,6 @@ def _short_name(name: str) -> str:
     return name if len(name) <= MAX_NAME else conv.ERROR_OTHER
 
 
-def _error_type(event: events.ProviderError) -> str:
-    otherwise = "cancelled" if event.status == "cancelled" else conv.ERROR_OTHER
-    return error_of(event.error_type, event.message, otherwise).type
+def _failure(status: str, kind: str | None, message: str | None) -> Attributes:
+    otherwise = "cancelled" if status == "cancelled" else conv.ERROR_OTHER
+    return {conv.ERROR_TYPE: error_of(kind, message, otherwise).type}

@@ -36,7 +36,6 @@ _ESTIMATOR: Final = f"{conv.REQUEST}estimator"
 _FACTOR: Final = f"{conv.REQUEST}factor"
 _RESERVE: Final = f"{conv.REQUEST}reserve"
 _BUDGET: Final = f"{conv.REQUEST}budget"
-_PLAN_IN_FORCE: Final = f"{conv.REQUEST}plan"
 _MODEL: Final = f"{conv.REQUEST}model"
 _TOOLS: Final = f"{conv.REQUEST}tools_digest"
 _BREAKS: Final = f"{conv.REQUEST}breaks"
@@ -83,6 +82,7 @@ def identity_attributes(record: Record) -> Attributes:
     found: Attributes = {
         conv.CONVERSATION_ID: record.stream,
         conv.SESSION_ID: record.stream,
+        conv.SEARCHED_ID: record.stream,
         conv.EVENT_SEQ: record.position,
     }
     if record.turn_id is not None:
@@ -139,14 +139,16 @@ def request_attributes(record: Record, event: events.RequestPrepared) -> Attribu
     }
     for name, value in (
         (_BUDGET, event.budget),
-        (_PLAN_IN_FORCE, event.plan),
+        (conv.REQUEST_PLAN, event.plan),
         (_MODEL, event.model),
         (_TOOLS, event.tools_digest),
     ):
         if value is not None:
             found[name] = value
     if event.breaks:
-        found[_BREAKS] = ",".join(event.breaks)
+        found[_BREAKS] = ",".join(
+            [conv.PLAN if one == "compaction" else one for one in event.breaks]
+        )
     if event.unbound:
         found[_UNBOUND] = ranges_name(event.unbound)
     if event.insertions:
@@ -167,7 +169,12 @@ def plan_attributes(plan: int | None) -> Attributes:
     """The attributes of a request with a compacted view; ``plan``: position of the post_compact."""
     if plan is None:
         return {}
-    return {conv.CONVERSATION_COMPACTED: True, conv.COMPACTION_LAST_ID: plan}
+    return {conv.CONVERSATION_COMPACTED: True, conv.REQUEST_PLAN: plan}
+
+
+def provider_name(said: str) -> str:
+    """A provider's name in the conventions' word, where a host has another one for it."""
+    return conv.PROVIDERS.get(said.lower().replace("_", "-"), said)
 
 
 def chat_name(model: object) -> str:
@@ -188,7 +195,7 @@ def _of_event(kind: str, field: str) -> str:
 
 
 def _turn(event: events.PromptSubmit) -> SpanStart:
-    known: Attributes = {conv.OPERATION: conv.INVOKE_AGENT, conv.TURN_COMPACTIONS: 0}
+    known: Attributes = {conv.OPERATION: conv.INVOKE_AGENT, conv.TURN_PLANS: 0}
     if event.agent is not None:
         known[conv.AGENT_NAME] = event.agent
     if event.number is not None:
@@ -201,7 +208,15 @@ def _chat(event: events.ProviderRequest) -> SpanStart:
     if event.model is not None:
         known[conv.REQUEST_MODEL] = event.model
     if event.provider is not None:
-        known[conv.PROVIDER_NAME] = event.provider
+        known[conv.PROVIDER_NAME] = provider_name(event.provider)
+    if event.stream:
+        known[conv.REQUEST_STREAM] = True
+    if event.max_tokens is not None:
+        known[conv.REQUEST_MAX_TOKENS] = event.max_tokens
+    if event.server is not None:
+        known[conv.SERVER_ADDRESS] = event.server
+        if event.port is not None:
+            known[conv.SERVER_PORT] = event.port
     return SpanStart("chat", chat_name(event.model), known, "client")
 
 
@@ -217,7 +232,10 @@ def _tool(event: events.ToolPre) -> SpanStart:
 
 
 def _plan(event: events.PlanStart) -> SpanStart:
-    return SpanStart("plan", _span_name(conv.PLAN, event.name), {conv.OPERATION: conv.PLAN})
+    known: Attributes = {conv.OPERATION: conv.PLAN}
+    if event.name is not None:
+        known[conv.PLAN_NAME] = event.name
+    return SpanStart("plan", conv.PLAN, known)
 
 
 def _compaction(event: events.PreCompact | events.PostCompact) -> SpanStart:
@@ -230,7 +248,7 @@ def _end_of_answer(event: events.ProviderResponse, _record: Record) -> Closing:
     if event.model is not None:
         known[conv.RESPONSE_MODEL] = event.model
     if event.provider is not None:
-        known[conv.PROVIDER_NAME] = event.provider
+        known[conv.PROVIDER_NAME] = provider_name(event.provider)
     if event.response_id is not None:
         known[conv.RESPONSE_ID] = event.response_id
     if event.finish_reason is not None:
@@ -266,12 +284,16 @@ def _end(
     failed = outcome in _FAILED
     error = error_of(recorded, message, conv.ERROR_OTHER if failed else "cancelled")
     attributes[conv.ERROR_TYPE] = error.type
+    if failed:
+        attributes[conv.ERROR] = True
     words = clip_field(error.words) if error.words else None
     return Closing(family, "error" if failed else "unset", words, attributes)
 
 
 def _end_of_failure(family: Family, event: events.ProviderError | events.ToolError) -> Closing:
-    return _end(family, event.status, event.message, recorded=event.error_type)
+    # The conventions' word for a generation that ended without its own reason.
+    known: Attributes = {conv.FINISH_REASONS: ("error",)} if family == "chat" else {}
+    return _end(family, event.status, event.message, known, recorded=event.error_type)
 
 
 def _end_of_compaction(event: events.PostCompact, record: Record) -> Closing:

@@ -20,20 +20,21 @@ import msgspec
 from msgspec.structs import replace
 
 from eventctx.errors import EventctxError
-from eventctx.log.events import Erased, RequestPrepared
+from eventctx.log.events import Erased, RequestContent, RequestPrepared
 from eventctx.log.record import Record
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.facts import decode_facts
 from eventctx.projections.flat import read
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.attributes import Attributes
+from eventctx.projections.trace.identity import Title, title_of
 from eventctx.projections.trace.spans import Span
 from eventctx.projections.trace.texts import (
     MAX_CONTENT,
     NOT_KEPT,
     Clean,
     Texts,
-    Title,
+    Tools,
     array,
     compaction_contents,
     erase_bodies,
@@ -43,7 +44,6 @@ from eventctx.projections.trace.texts import (
     message_of_entry,
     newest,
     no_texts,
-    title_of,
     to_json,
 )
 from eventctx.projections.view import planned, request_view
@@ -68,6 +68,7 @@ class ContentState(msgspec.Struct, frozen=True):
     - ``calls``, ``results``: tool calls' arguments and results, by call id.
     - ``prompts``: messages of the person, by turn; ``replies``: the last answer, by turn.
     - ``title``: that of the session, for the roots of its traces.
+    - ``tools``: the definitions of tools that requests were sent with.
     - ``compacting``: span ids of compactions. No message answers a summarizer's call in one.
     """
 
@@ -83,6 +84,7 @@ class ContentState(msgspec.Struct, frozen=True):
     replies: dict[str, tuple[str, ...]] = {}
     compacting: tuple[str, ...] = ()
     title: Title | None = None
+    tools: Tools = Tools()
 
 
 def initial(clean: Clean) -> ContentState:
@@ -103,7 +105,9 @@ def evolve(
     told = compaction_contents(state.view, state.texts, record, state.clean) if compacted else {}
     state = _absorb(state, record)
     if record.type == "session:fork":  # the view goes on; spans that wait are the parent's
-        state = ContentState(state.clean, state.view, state.texts, title=state.title)
+        state = ContentState(
+            state.clean, state.view, state.texts, title=state.title, tools=state.tools
+        )
     if record.type in _BOUNDARIES:
         state = _release(state, record, out)
     elif record.type == "context:pre_compact" and record.span_id is not None:
@@ -111,6 +115,8 @@ def evolve(
         state = replace(state, compacting=compacting)
     elif record.type == "context:erased":
         state = _erase(state, record)
+    elif record.type == "context:request_content" and record.bodies:
+        state = _define(state, record)
     elif record.type == "context:message_added" and record.bodies:
         state = _add(state, record, out)
     elif record.type == "context:request_prepared":
@@ -168,6 +174,7 @@ def _erase(state: ContentState, record: Record) -> ContentState:
         tuple(stripped),
         compacting=state.compacting,
         title=state.title,
+        tools=state.tools.without(event),
     )
 
 
@@ -189,7 +196,16 @@ def _request_contents(state: ContentState, record: Record) -> Attributes:
             part for text in texts[:systems] for part in msgspec.json.decode(text).get("parts", ())
         ]
         attributes[conv.SYSTEM_INSTRUCTIONS] = msgspec.json.encode(parts).decode()[:MAX_CONTENT]
-    return attributes
+    tools = state.tools.of_requests.get(request_view.tools_of(event) or "")
+    return attributes if tools is None else attributes | {conv.TOOL_DEFINITIONS: tools}
+
+
+def _define(state: ContentState, record: Record) -> ContentState:
+    event, data = read(record), record.bodies[0].data
+    if not isinstance(event, RequestContent) or event.kind != "tools" or data is None:
+        return state
+    names = (event.digest, f"{record.position}.0")
+    return replace(state, tools=state.tools.after(names, decode_body(data), state.clean))
 
 
 def _add(state: ContentState, record: Record, out: list[Span]) -> ContentState:
@@ -311,6 +327,9 @@ def _with_content(state: ContentState, span: Span) -> Span:
         if answers:
             found[conv.OUTPUT_MESSAGES] = array(_final(answer, span) for answer in answers)
     elif operation == conv.EXECUTE_TOOL:
+        described = state.tools.described.get(str(known.get(conv.TOOL_NAME)))
+        if described is not None:
+            found[conv.TOOL_DESCRIPTION] = described
         call_id = str(known.get(conv.TOOL_CALL_ID))
         for name, texts in ((conv.TOOL_ARGUMENTS, state.calls), (conv.TOOL_RESULT, state.results)):
             if call_id in texts:

@@ -17,6 +17,8 @@ session. A link is on a span with a parent, never at the top of a trace: there J
 would call the trace incomplete. So the first span inside a turn carries the links of its session,
 and the turn itself says the same in attributes. All ids follow from this session's records; the
 traces that a link leads to may never have been sent.
+
+*Title.* A person knows a session by the first words in it.
 """
 
 from __future__ import annotations
@@ -29,7 +31,10 @@ from msgspec.structs import replace
 
 from eventctx.log.codec import Unknown
 from eventctx.log.events import (
+    Erased,
     Event,
+    MessageAdded,
+    MessagesSet,
     PostCompact,
     PromptSubmit,
     SessionFork,
@@ -38,10 +43,15 @@ from eventctx.log.events import (
 )
 from eventctx.log.ids import derive_trace_id, is_span_id, is_trace_id
 from eventctx.log.record import Record
+from eventctx.messages.encoding import decode_body
+from eventctx.messages.facts import decode_facts
+from eventctx.messages.parts import read_parts
 from eventctx.projections.flat import read
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.attributes import OPENS, Attributes
 from eventctx.projections.trace.spans import OpenSpan, SpanLink
+from eventctx.projections.trace.texts import Clean, plain_text
+from eventctx.text import clip
 
 # -- trace ids -----------------------------------------------------------------------------------
 
@@ -214,7 +224,7 @@ def links_of_chat(known: Lineage, attributes: Attributes, trace_id: str) -> tupl
     if known.compaction is None:
         return ()
     position, other, span_id = known.compaction
-    if other == trace_id or attributes.get(conv.COMPACTION_LAST_ID) != position:
+    if other == trace_id or attributes.get(conv.REQUEST_PLAN) != position:
         return ()
     return (SpanLink(other, span_id, {conv.LINK_KIND: "compaction", conv.EVENT_SEQ: position}),)
 
@@ -261,3 +271,55 @@ class CallSpans:
             self.calls[event.call_id] = (trace_id, record.span_id)
         elif isinstance(event, PostCompact) and event.outcome == "applied":
             self.compactions.append((trace_id, record.span_id))
+
+
+# -- title ---------------------------------------------------------------------------------------
+
+MAX_TITLE: Final = 80
+"""Characters of a title."""
+
+_SPEAKS: Final = frozenset(("context:message_added", "context:messages_set"))
+
+
+class Title(msgspec.Struct, frozen=True):
+    """A session's title, and the place of the message that it is taken from.
+
+    ``text`` is None if that message has no words, or they are erased: no other takes its place.
+    """
+
+    position: int
+    index: int
+    text: str | None
+
+
+def title_of(title: Title | None, record: Record, clean: Clean) -> Title | None:
+    """The title after ``record``, which must be read with its bodies; ``clean`` redacts a text."""
+    if title is None:
+        return _first(record, clean) if record.type in _SPEAKS else None
+    if title.text is not None and record.type == "context:erased":
+        event = read(record)
+        if isinstance(event, Erased) and (title.position, title.index) in event.bodies:
+            return Title(title.position, title.index, None)
+    return title
+
+
+def _first(record: Record, clean: Clean) -> Title | None:
+    event = read(record)
+    for index, body in enumerate(record.bodies):
+        harness = isinstance(event, MessageAdded) and event.origin is not None
+        harness = harness or (isinstance(event, MessagesSet) and index in event.harness)
+        if harness or not decode_facts(body.facts).human:
+            continue
+        text = None if body.data is None else _beginning(decode_body(body.data), clean)
+        return Title(record.position, index, text)
+    return None
+
+
+def _beginning(message: dict[str, object], clean: Clean) -> str | None:
+    """The first words of a message, on one line; None if it has none."""
+    for part in read_parts(message):
+        if part.kind == "text":
+            text = " ".join(plain_text(part.value, clean).split())
+            if text:
+                return clip(text, MAX_TITLE)
+    return None

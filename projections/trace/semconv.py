@@ -1,10 +1,10 @@
 """Names of span attributes: those of OpenTelemetry's GenAI conventions, and our own.
 
 The conventions are in development and no package on PyPI has all of them, so the names that we use
-are defined here, as of open-telemetry/semantic-conventions-genai, main @ e07f4eba (2026-10-02). A
-test compares their spelling with that source. The conventions have no compaction span, only
-``gen_ai.conversation.compacted``, so its other attributes are under ``eventctx.``, some of them
-also under the names of Google's ADK.
+are defined here, as of open-telemetry/semantic-conventions-genai v0.1.0, its first release. A test
+holds the spans of the demo against the rules of that release. The conventions have no compaction
+span, only ``gen_ai.conversation.compacted``, so its other attributes are under ``eventctx.``, some
+of them also under the names of Google's ADK.
 """
 
 from __future__ import annotations
@@ -12,6 +12,10 @@ from __future__ import annotations
 from typing import Final
 
 SCHEMA_URL: Final = "https://opentelemetry.io/schemas/gen-ai-dev/1.42.0-dev"
+"""The last one that the conventions are known to declare, of their main branch before v0.1.0."""
+OPT_IN: Final = "OTEL_SEMCONV_STABILITY_OPT_IN"
+"""The environment variable with which a user opts in to newer names; ``LATEST``: of GenAI's."""
+LATEST: Final = "gen_ai_latest_experimental"
 
 OPERATION: Final = "gen_ai.operation.name"
 CONVERSATION_ID: Final = "gen_ai.conversation.id"
@@ -20,12 +24,18 @@ CONVERSATION_COMPACTED: Final = "gen_ai.conversation.compacted"
 AGENT_NAME: Final = "gen_ai.agent.name"
 PROVIDER_NAME: Final = "gen_ai.provider.name"
 REQUEST_MODEL: Final = "gen_ai.request.model"
+REQUEST_STREAM: Final = "gen_ai.request.stream"
+"""Only ever true: without it, a request is taken for one that is not streamed."""
+REQUEST_MAX_TOKENS: Final = "gen_ai.request.max_tokens"
+SERVER_ADDRESS: Final = "server.address"
+SERVER_PORT: Final = "server.port"
 RESPONSE_MODEL: Final = "gen_ai.response.model"
 RESPONSE_ID: Final = "gen_ai.response.id"
 FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
 TOOL_NAME: Final = "gen_ai.tool.name"
 TOOL_TYPE: Final = "gen_ai.tool.type"
 TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
+TOOL_DESCRIPTION: Final = "gen_ai.tool.description"
 INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
 OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 CACHE_READ_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
@@ -34,10 +44,28 @@ CACHE_CREATION_TOKENS: Final = "gen_ai.usage.cache_creation.input_tokens"
 """The older name of the same count, which Jaeger's interface and Phoenix read; both are sent."""
 REASONING_TOKENS: Final = "gen_ai.usage.reasoning.output_tokens"
 
+_WORDS: Final = {
+    "aws.bedrock": "amazon-bedrock aws-bedrock bedrock bedrock-converse",
+    "azure.ai.openai": "azure azure-openai azureopenai",
+    "gcp.gemini": "gemini google google-genai google-gla",
+    "gcp.vertex_ai": "google-cloud google-vertex google-vertexai vertex-ai vertexai",
+    "ibm.watsonx.ai": "ibm watsonx",
+    "mistral_ai": "mistral mistral-ai mistralai",
+    "moonshot_ai": "moonshot moonshot-ai moonshotai",
+    "openai": "openai-chat openai-responses",
+    "x_ai": "grok x-ai xai",
+}
+PROVIDERS: Final = {word: name for name, words in _WORDS.items() for word in words.split()}
+"""The conventions' names of providers, by the words of hosts, in lower case with hyphens."""
+
 SCOPE: Final = "eventctx"
 """The instrumentation scope of our spans and metrics, and the default service name."""
 SERVICE_NAME: Final = "service.name"
 SESSION_ID: Final = "session.id"
+SEARCHED_ID: Final = "session_id"
+"""The session id once more, under the name that log lines have and a person types."""
+ERROR: Final = "error"
+"""True on a failed span. Jaeger shows it on its own, but its search sees what was sent alone."""
 ERROR_TYPE: Final = "error.type"
 ERROR_OTHER: Final = "_OTHER"
 """The value that the conventions require if the type of an error is not known."""
@@ -53,7 +81,9 @@ COMPACT: Final = "compact"
 OURS: Final = "eventctx."
 TURN_ID: Final = "eventctx.turn.id"
 TURN_NUMBER: Final = "eventctx.turn.number"
-TURN_COMPACTIONS: Final = "eventctx.turn.compactions"
+# "compaction" in a name or a value is kept for the compactions' own spans: the search in a trace of
+# Jaeger looks into both, and is to find those alone. Other spans say "plan".
+TURN_PLANS: Final = "eventctx.turn.plans"
 """Compactions that were applied in a turn."""
 TURN_SAVED: Final = "eventctx.turn.estimated_tokens.saved"
 """Tokens by which they made views smaller, as we count them."""
@@ -64,6 +94,8 @@ EVENT_SEQ: Final = "eventctx.event.seq"
 """A record's position in its stream; on a span, the position of the record that began it."""
 PARENT_SPAN_ID: Final = "eventctx.parent_span_id"
 """On a tool: its parent in the log, the model call that asked for it."""
+PLAN_NAME: Final = "eventctx.plan.name"
+"""The name of a planning phase. Its span has that of the agent, by the conventions."""
 FORK_PARENT: Final = "eventctx.fork.parent"
 """On a turn of a fork: the session that it left, and ``FORK_AT``: the position."""
 FORK_AT: Final = "eventctx.fork.at"
@@ -87,8 +119,8 @@ INEXACT_OUTPUTS: Final = "eventctx.usage.inexact_outputs"
 REQUEST: Final = "eventctx.request."
 COMPACTION: Final = "eventctx.compaction."
 COMPACTION_ID: Final = "eventctx.compaction.id"
-"""Position of the post_compact; a chat's ``last_id`` and a prepared request's plan refer to it."""
-COMPACTION_LAST_ID: Final = "eventctx.compaction.last_id"
+"""Position of the post_compact; ``REQUEST_PLAN`` refers to it."""
+REQUEST_PLAN: Final = "eventctx.request.plan"
 COMPACTION_SEQUENCE: Final = "eventctx.compaction.sequence"
 COMPACTION_SENTENCE: Final = "compaction"
 """The whole in one sentence. Jaeger sorts attributes by name, so this name is to come first."""
@@ -116,12 +148,14 @@ OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
 SYSTEM_INSTRUCTIONS: Final = "gen_ai.system_instructions"
 TOOL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
 TOOL_RESULT: Final = "gen_ai.tool.call.result"
+TOOL_DEFINITIONS: Final = "gen_ai.tool.definitions"
 COMPACTION_SUMMARY: Final = "eventctx.compaction.summary"
 SESSION_TITLE: Final = "eventctx.session.title"
 CONTENT: Final = frozenset(
     (
         *(INPUT_MESSAGES, OUTPUT_MESSAGES, SYSTEM_INSTRUCTIONS),
-        *(TOOL_ARGUMENTS, TOOL_RESULT, COMPACTION_SUMMARY, SESSION_TITLE),
+        *(TOOL_ARGUMENTS, TOOL_RESULT, TOOL_DESCRIPTION, TOOL_DEFINITIONS),
+        *(COMPACTION_SUMMARY, SESSION_TITLE),
     )
 )
 """Attributes that hold contents, as JSON text; spans have them only if contents are enabled."""

@@ -172,6 +172,10 @@ MAX_OPEN: Final = 256
 """Most open spans of one session; beyond that, the oldest is finished as ``unfinished``."""
 
 
+_BY_AGENT: Final = ("tool", "plan")
+"""Families of spans that name the agent of their turn."""
+
+
 def open_span(
     state: TraceState,
     record: Record,
@@ -201,8 +205,6 @@ def open_span(
         state, known = _number_compaction(state)
         attributes |= known
     elif begins.family == "tool":
-        if turn is not None and conv.AGENT_NAME in turn.attributes:
-            attributes[conv.AGENT_NAME] = turn.attributes[conv.AGENT_NAME]
         parent = parent_of_tool(state.calls, record, state.open, turn)
         if parent != record.parent_span_id and record.parent_span_id is not None:
             attributes[conv.PARENT_SPAN_ID] = record.parent_span_id
@@ -213,6 +215,10 @@ def open_span(
         state, known = take_prepared(state, record, event)
         attributes |= known
         linked = links_of_chat(state.lineage, attributes, trace_id)
+    if turn is not None and conv.AGENT_NAME in turn.attributes and begins.family in _BY_AGENT:
+        attributes[conv.AGENT_NAME] = agent = turn.attributes[conv.AGENT_NAME]
+        if begins.family == "plan":
+            begins = begins._replace(name=f"{begins.name} {agent}")
     if turn is not None and (origins := links_of_child(state.lineage, turn, parent)):
         linked += origins
         spans[turn.span_id] = replace(turn, carried=True)
@@ -326,7 +332,7 @@ def close_span(
         span = with_event(replace(span, start=began), record, event)
         if event.outcome == "applied":
             saved = event.tokens_before - event.tokens_after
-            counts = {conv.TURN_COMPACTIONS: 1, conv.TURN_SAVED: saved}
+            counts = {conv.TURN_PLANS: 1, conv.TURN_SAVED: saved}
             state = count(state, record.turn_id, counts)
             if event.plan is not None:
                 applied = (record.position, span.trace_id, span.span_id)

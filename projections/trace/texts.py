@@ -13,15 +13,15 @@ limit, and erased bodies at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate, compress
 from typing import Any, Final
 
 import msgspec
 
-from eventctx.log.events import Erased, MessageAdded, MessagesSet, PostCompact
+from eventctx.log.events import Erased, PostCompact
 from eventctx.log.plan import Plan
 from eventctx.log.record import Record
 from eventctx.messages.encoding import decode_body
-from eventctx.messages.facts import decode_facts
 from eventctx.messages.parts import (
     SEALED,
     Part,
@@ -30,6 +30,7 @@ from eventctx.messages.parts import (
     read_parts,
     role_of,
 )
+from eventctx.messages.tool_definitions import definitions_in, in_genais_form
 from eventctx.projections.flat import read
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.attributes import Attributes
@@ -37,7 +38,6 @@ from eventctx.projections.view.entries import Entry
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.projections.view.render import addresses, render
 from eventctx.projections.view.state import ViewState
-from eventctx.text import clip
 
 Clean = Callable[[str], str]
 
@@ -50,9 +50,22 @@ _DEPTH: Final = 24
 _HIDDEN: Final = frozenset(("signature", "encrypted_content", "data", "file_data", "image_url"))
 
 
-def genai_message(message: dict[str, Any], clean: Clean) -> dict[str, Any]:
-    """A message as ``{"role": …, "parts": […]}``; JSON values only, all of them new."""
-    parts = [_part(part, clean) for part in read_parts(message) if part.type != "encrypted_content"]
+def genai_message(
+    message: dict[str, Any], clean: Clean, *, summary: bool = False
+) -> dict[str, Any]:
+    """A message as ``{"role": …, "parts": […]}``; JSON values only, all of them new.
+
+    ``summary``: a compaction made it, so that its texts are the state of the conversation.
+    """
+    parts = [
+        _compacted(message if part.kind == "thinking" else part.value, clean)
+        if part.type == _COMPACTED
+        else _part(part, clean)
+        for part in read_parts(message)
+        if part.type != "encrypted_content"
+    ]
+    if summary:
+        parts = [one | {"type": _COMPACTED} if one["type"] == "text" else one for one in parts]
     role = role_of(message) or "assistant"
     if role == "function" or (parts and all(one["type"] == "tool_call_response" for one in parts)):
         role = "tool"
@@ -92,6 +105,20 @@ def _part(part: Part, clean: Clean) -> dict[str, Any]:
             return {"type": "blob", "modality": modality}
         case _:
             return {"type": part.type or "unknown", "content": plain_text(value, clean)}
+
+
+_COMPACTED: Final = "compaction"
+"""The part of a message that stands for messages which it replaces."""
+
+
+def _compacted(block: Mapping[str, Any], clean: Clean) -> dict[str, Any]:
+    """A provider's own compaction: its id, and its summary where that can be read."""
+    made: dict[str, Any] = {"type": _COMPACTED}
+    if isinstance(block.get("id"), str):
+        made["id"] = block["id"]
+    if isinstance(block.get("content"), str):
+        made["content"] = _cut(block["content"], clean)
+    return made
 
 
 def _call(call_id: object, name: object, arguments: object, clean: Clean) -> dict[str, Any]:
@@ -195,6 +222,35 @@ NOT_KEPT: Final = to_json(text_message("user", "[a message left out of this span
 """Stands for a message whose text was dropped while it was out of view."""
 
 
+# -- definitions of tools ------------------------------------------------------------------------
+
+_LISTS: Final = 128  # most names of lists that are kept
+
+
+class Tools(msgspec.Struct, frozen=True):
+    """Definitions of tools: what the last ones say, by tool; lists as JSON, by ``tools_of``."""
+
+    described: dict[str, str] = {}
+    of_requests: dict[str, str] = {}
+
+    def after(self, names: Iterable[str], body: object, clean: Clean) -> Tools:
+        """With the definitions of a body, whose list has these names."""
+        forms = [in_genais_form(one) for one in definitions_in(body)]
+        words = {form["name"]: form.get("description") for form in forms}
+        texts = [plain_text(form, clean) for form in forms]
+        kept = array(compress(texts, (size <= MAX_CONTENT for size in accumulate(map(len, texts)))))
+        known = self.of_requests | dict.fromkeys(names, kept)
+        return Tools(
+            {name: _cut(said, clean) for name, said in words.items() if isinstance(said, str)},
+            dict(list(known.items())[-_LISTS:]),
+        )
+
+    def without(self, event: Erased) -> Tools:
+        """Without any, if one of their bodies is among those that the event lists as erased."""
+        gone = any(f"{at}.{index}" in self.of_requests for at, index in event.bodies)
+        return Tools() if gone else self
+
+
 # -- bodies kept for later requests --------------------------------------------------------------
 
 MAX_KEPT: Final = 8 * 2**20
@@ -267,7 +323,8 @@ def message_of_entry(texts: Texts, entry: Entry, clean: Clean) -> str | None:
         if any(place not in texts.bodies for place in places):
             return None
         (message,) = render([entry], {place: texts.bodies[place] for place in places})
-        known = msgspec.json.encode(genai_message(message, clean)).decode()
+        summary = isinstance(entry.ref, InsertionRef) and entry.ref.kind == "summary"
+        known = to_json(genai_message(message, clean, summary=summary))
         texts.made[entry] = known
     return known
 
@@ -325,8 +382,8 @@ def _insertions(
             continue
         message = decode_body(data)
         if one.at is None:
-            made = {**genai_message(message, clean), "finish_reason": ""}
-            put.append(to_json(made))
+            made = genai_message(message, clean, summary=one.kind == "summary")
+            put.append(to_json({**made, "finish_reason": ""}))
         if one.kind == "summary":
             summaries.append(plain_text(message.get("content"), clean))
     return put, summaries
@@ -338,55 +395,3 @@ def _body(
     if at is not None:
         return known.get((at, index))
     return record.bodies[index].data if index < len(record.bodies) else None
-
-
-# -- title ---------------------------------------------------------------------------------------
-
-MAX_TITLE: Final = 80
-"""Characters of a title."""
-
-_SPEAKS: Final = frozenset(("context:message_added", "context:messages_set"))
-
-
-class Title(msgspec.Struct, frozen=True):
-    """A session's title, and the place of the message that it is taken from.
-
-    ``text`` is None if that message has no words, or they are erased: no other takes its place.
-    """
-
-    position: int
-    index: int
-    text: str | None
-
-
-def title_of(title: Title | None, record: Record, clean: Clean) -> Title | None:
-    """The title after ``record``, which must be read with its bodies; ``clean`` redacts a text."""
-    if title is None:
-        return _first(record, clean) if record.type in _SPEAKS else None
-    if title.text is not None and record.type == "context:erased":
-        event = read(record)
-        if isinstance(event, Erased) and (title.position, title.index) in event.bodies:
-            return Title(title.position, title.index, None)
-    return title
-
-
-def _first(record: Record, clean: Clean) -> Title | None:
-    event = read(record)
-    for index, body in enumerate(record.bodies):
-        harness = isinstance(event, MessageAdded) and event.origin is not None
-        harness = harness or (isinstance(event, MessagesSet) and index in event.harness)
-        if harness or not decode_facts(body.facts).human:
-            continue
-        text = None if body.data is None else _beginning(decode_body(body.data), clean)
-        return Title(record.position, index, text)
-    return None
-
-
-def _beginning(message: dict[str, object], clean: Clean) -> str | None:
-    """The first words of a message, on one line; None if it has none."""
-    for part in read_parts(message):
-        if part.kind == "text":
-            text = " ".join(plain_text(part.value, clean).split())
-            if text:
-                return clip(text, MAX_TITLE)
-    return None

@@ -47,10 +47,12 @@ from tests.adapters.drivers.agent_framework_runs import (
     sent,
     texts,
 )
+from tests.adapters.test_attributes import KNOWN
 
 
 class TestTheContract(AdapterContract):
     driver = AgentFrameworkDriver
+    knows = KNOWN["Microsoft Agent Framework"]
 
 
 @pytest.fixture

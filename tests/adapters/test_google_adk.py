@@ -25,6 +25,7 @@ from google.genai import types
 
 import eventctx
 from eventctx.adapters.google_adk import EventctxPlugin
+from eventctx.adapters.google_adk.plugin import provider_of
 from eventctx.adapters.google_adk.rows import (
     CallIds,
     contents_of,
@@ -39,10 +40,12 @@ from eventctx.log.events import SessionLinked
 from eventctx.orchestrators.protocol import ToolRequest
 from eventctx.testing import AdapterContract, Reply, check_dialect
 from tests.adapters.drivers.google_adk import GoogleAdkDriver, Scripted
+from tests.adapters.test_attributes import KNOWN
 
 
 class TestTheContract(AdapterContract):
     driver = GoogleAdkDriver
+    knows = KNOWN["Google ADK"]
     retries = "one call"
 
 
@@ -307,3 +310,22 @@ def test_what_a_view_shows_whole_goes_back_as_the_same_object() -> None:
     assert second.parts is not None
     assert second.parts[0].function_response is not None
     assert second.parts[0].function_response.response == {"result": "o…"}
+
+
+@pytest.mark.parametrize(
+    ("model", "cloud", "provider"),
+    [
+        ("gemini-3-pro", "", "gcp.gemini"),
+        ("gemini-3-pro", "true", "gcp.vertex_ai"),
+        ("projects/p/locations/l/publishers/google/models/gemini-3-pro", "1", "gcp.vertex_ai"),
+        ("openai/gpt-5.2", "", "openai"),
+        ("claude-opus-5-5", "", "anthropic"),
+        ("my-model", "", None),
+        (None, "", None),
+    ],
+)
+def test_the_provider_of_a_model_is_known_by_its_name(
+    monkeypatch: pytest.MonkeyPatch, model: str | None, cloud: str, provider: str | None
+) -> None:
+    monkeypatch.setenv("GOOGLE_GENAI_USE_VERTEXAI", cloud)
+    assert provider_of(model) == provider

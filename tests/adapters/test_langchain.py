@@ -43,14 +43,17 @@ from eventctx.log.events import PromptSubmit, ToolError
 from eventctx.log.record import Record
 from eventctx.testing import AdapterContract
 from tests.adapters.drivers.langchain import LangChainDriver, SavingDriver
+from tests.adapters.test_attributes import KNOWN
 
 
 class TestTheContract(AdapterContract):
     driver = LangChainDriver
+    knows = KNOWN["LangChain, LangGraph"]
 
 
 class TestTheContractWithOurSaver(AdapterContract):
     driver = SavingDriver
+    knows = KNOWN["LangChain, LangGraph"]
 
 
 SMALL: dict[str, Any] = {"max_tokens": 4_000, "reserve_tokens": 0}

@@ -33,6 +33,7 @@ from pydantic_ai.providers.openai import OpenAIProvider  # noqa: E402
 from eventctx.adapters.openai_agents import AgentsSession  # noqa: E402
 from eventctx.adapters.pydantic_ai import Eventctx  # noqa: E402
 from eventctx.engine import Engine, open_engine  # noqa: E402
+from eventctx.queries.spans import spans  # noqa: E402
 from eventctx.testing.strict_provider import strict_provider  # noqa: E402
 from tests.long_run import KINDS, Model  # noqa: E402
 
@@ -110,3 +111,13 @@ async def test_no_request_of_a_long_run_is_refused(
         assert len(server.requests) > 3 * TURNS
         assert server.refusals == []
         assert len((await engine.audit("s")).compactions) > 2
+        chats = [
+            one.attributes
+            async for one in spans(engine.store, "s")
+            if one.name.startswith("chat ") and "eventctx.request.seq" in one.attributes
+        ]
+        expected = "anthropic" if host is of_pydantic_claude else "openai"
+        assert {one["gen_ai.provider.name"] for one in chats} == {expected}
+        assert {f"http://{one['server.address']}:{one['server.port']}" for one in chats} == {
+            server.url
+        }

@@ -15,6 +15,8 @@ from agents import (  # noqa: E402
     Agent,
     GuardrailFunctionOutput,
     InputGuardrailTripwireTriggered,
+    ModelProvider,
+    OpenAIProvider,
     OutputGuardrailTripwireTriggered,
     RunConfig,
     RunHooks,
@@ -37,6 +39,7 @@ from agents.testing import (  # noqa: E402
 import eventctx  # noqa: E402
 import eventctx.sync  # noqa: E402
 from eventctx.adapters.openai_agents import AgentsSession  # noqa: E402
+from eventctx.adapters.openai_agents.session import asked_of  # noqa: E402
 from eventctx.engine import Engine  # noqa: E402
 from eventctx.errors import InvalidSetting  # noqa: E402
 from eventctx.log.codec import decode_event  # noqa: E402
@@ -44,12 +47,14 @@ from eventctx.log.events import PromptSubmit  # noqa: E402
 from eventctx.log.record import Record  # noqa: E402
 from eventctx.testing import AdapterContract  # noqa: E402
 from tests.adapters.drivers.openai_agents import AgentsDriver  # noqa: E402
+from tests.adapters.test_attributes import KNOWN  # noqa: E402
 
 HOW = ["run", "run_streamed"]
 
 
 class TestTheContract(AdapterContract):
     driver = AgentsDriver
+    knows = KNOWN["OpenAI Agents SDK"]
     retries = "one call"
 
 
@@ -406,3 +411,35 @@ async def test_as_storage_alone_it_holds_what_the_sdks_own_session_holds(
     await ours.clear_session()
     assert await ours.get_items() == []
     assert await ours.pop_item() is None
+
+
+# -- who is asked --------------------------------------------------------------------------------
+
+
+class Elsewhere(OpenAIProvider):
+    """A provider of models under names of its own."""
+
+
+class Unknown(ModelProvider):
+    def get_model(self, model_name: str | None) -> Any:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("model", "config", "provider"),
+    [
+        ("gpt-5.2", RunConfig(), "openai"),
+        (None, RunConfig(), "openai"),
+        ("openai/gpt-5.2", RunConfig(), "openai"),
+        ("litellm/anthropic/claude-opus-5-5", RunConfig(), "anthropic"),
+        ("any-llm/openrouter/openai/gpt-5.2", RunConfig(), "openrouter"),
+        ("gpt-5.2", RunConfig(model_provider=Elsewhere()), "openai"),
+        ("gpt-5.2", RunConfig(model_provider=Unknown()), None),
+        (ScriptedModel([]), RunConfig(), None),
+    ],
+)
+def test_the_provider_is_the_one_that_the_sdk_takes_for_the_name_of_a_model(
+    model: Any, config: RunConfig, provider: str | None
+) -> None:
+    asked = asked_of(Agent("a", model=model), config, streams=True)
+    assert (asked.provider, asked.settings.stream) == (provider, True)

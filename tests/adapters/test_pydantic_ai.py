@@ -41,10 +41,12 @@ from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.parts import read_parts
 from eventctx.testing import AdapterContract
 from tests.adapters.drivers.pydantic_ai import PydanticDriver
+from tests.adapters.test_attributes import KNOWN
 
 
 class TestTheContract(AdapterContract):
     driver = PydanticDriver
+    knows = KNOWN["Pydantic AI"]
 
 
 SMALL: dict[str, Any] = {"max_tokens": 4_000, "reserve_tokens": 0}

@@ -35,10 +35,12 @@ from tests.adapters.drivers.strands import (
     payload,
     types,
 )
+from tests.adapters.test_attributes import KNOWN
 
 
 class TestTheContract(AdapterContract):
     driver = StrandsDriver
+    knows = KNOWN["Strands Agents"]
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventctx.adapters.clients.exchange import Identities, asked, with_rows
+from eventctx.adapters.clients.exchange import Identities, asked, provider_of, with_rows
+from eventctx.log.turn_recorder import read_settings
 
 PATH = "/v1/messages"
 MARK = {"cache_control": {"type": "ephemeral"}}
@@ -115,3 +116,48 @@ def test_the_identity_of_a_row_is_computed_once_while_requests_hold_it() -> None
         assert identities(held) == first[0]
     assert identities(left) == first[1] != first[0]
     assert (computed.count("a"), computed.count("b")) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("rule", "url", "provider"),
+    [
+        ("anthropic-messages-1", "https://api.anthropic.com/v1/messages", "anthropic"),
+        ("openai-chat-1", "https://api.openai.com/v1/chat/completions", "openai"),
+        ("openai-responses-1", "http://localhost:1234/v1/responses", "openai"),
+        ("openai-chat-1", "https://api.x.ai/v1/chat/completions", "x_ai"),
+        ("openai-chat-1", "https://netflix.ai/v1/chat/completions", "openai"),
+        ("openai-chat-1", "https://me.openai.azure.com/v1/chat/completions", "azure.ai.openai"),
+        (
+            "anthropic-messages-1",
+            "https://bedrock-runtime.us-east-1.amazonaws.com/model/claude/invoke",
+            "aws.bedrock",
+        ),
+        (
+            "anthropic-messages-1",
+            "https://us-east5-aiplatform.googleapis.com/v1/models/claude:rawPredict",
+            "gcp.vertex_ai",
+        ),
+    ],
+)
+def test_the_provider_of_a_request_is_known_by_its_host_or_by_the_api_that_it_speaks(
+    rule: str, url: str, provider: str
+) -> None:
+    server = read_settings(url=url).server
+    assert provider_of(rule, url, server) == provider
+
+
+@pytest.mark.parametrize(
+    ("url", "server", "port"),
+    [
+        ("https://me:secret@api.example.org/v1?key=secret", "api.example.org", 443),
+        ("http://localhost:8080", "localhost", 8080),
+        ("no address", None, None),
+        ("https://[broken", None, None),
+        (None, None, None),
+    ],
+)
+def test_of_an_address_its_host_and_port_are_kept(
+    url: str | None, server: str | None, port: int | None
+) -> None:
+    found = read_settings(url=url, stream="yes", max_tokens="many")
+    assert found == (False, None, server, port)

@@ -89,6 +89,15 @@ async def test_a_mount_plan_sends_the_spans_of_every_session_to_its_collector(
     assert len({span.trace_id for span in spans}) == 2
 
 
+async def test_a_mount_plan_names_the_dialect_of_its_spans(tmp_path: Path) -> None:
+    with Receiver() as receiver:
+        otlp = {"url": receiver.http, "dialect": "openinference"}
+        await run({"store": str(tmp_path / "contexts.db"), "otlp": otlp})
+        spans = receiver.spans
+    kinds = {span.attributes["openinference.span.kind"] for span in spans}
+    assert kinds == {"AGENT", "LLM", "TOOL"}
+
+
 @pytest.mark.parametrize(
     ("config", "problem"),
     [
@@ -97,6 +106,13 @@ async def test_a_mount_plan_sends_the_spans_of_every_session_to_its_collector(
         ({"log": {"path": "x"}}, "log: expected true, words"),
         ({"log": {"file": 3}}, "log.file: expected a text, found 3"),
         ({"otlp": 4318}, "otlp: expected a collector's URL, found 4318"),
+        ({"otlp": {"dialect": "openinference"}}, "with url and dialect, found one with dialect"),
+        ({"otlp": {"url": "http://x:1", "kind": "y"}}, "and dialect, found one with url, kind"),
+        ({"otlp": {"url": 3}}, "otlp: expected a collector's URL, found 3"),
+        (
+            {"otlp": {"url": "http://x:1", "dialect": "y"}},
+            "dialect: expected one of genai, openinference, found 'y'",
+        ),
         ({"otlp": "localhost"}, "OTLP: expected http://HOST:4318"),
     ],
 )

@@ -247,3 +247,37 @@ def test_a_turn_has_the_spans_that_it_has_in_the_trace_of_all(run, store):
         ids = {row["attributes"]["eventctx.turn.id"] for row in mine}
         assert len(ids) == 1
         assert mine == [row for row in every if row["attributes"].get("eventctx.turn.id") in ids]
+
+
+def test_a_dialect_names_the_attributes_of_what_is_written_and_keeps_secrets_out(run, tmp_path):
+    store, file = tmp_path / "agent.db", tmp_path / "spans.jsonl"
+    key = "sk-proj-" + "Zx9Qw7Rt5" * 5
+
+    async def agent() -> None:
+        async with eventctx.open(store) as engine:
+            ctx = await engine.session("s")
+            async with ctx.turn("t", agent=f"coder {key}"):
+                await ctx.add_message({"role": "user", "content": f"My key is {key}"})
+
+    asyncio.run(agent())
+    given = ("trace", "s", "--store", store, "--dialect", "openinference")
+    (span,) = [json.loads(line) for line in run(*given, "--json").out.splitlines()]
+    assert span["attributes"]["openinference.span.kind"] == "AGENT"
+    assert span["attributes"]["agent.name"] == "coder [redacted:api-key]"
+    assert "input.value" not in span["attributes"]
+    (span,) = [json.loads(line) for line in run(*given, "--json", "--content").out.splitlines()]
+    assert span["attributes"]["input.value"] == "My key is [redacted:api-key]"
+    assert run(*given, "--content", "--otlp-file", file).code == 0
+    written = file.read_text()
+    assert '{"key":"openinference.span.kind","value":{"stringValue":"AGENT"}}' in written
+    assert "[redacted:api-key]" in written
+    assert key not in written
+
+
+def test_a_tree_has_no_dialect_and_an_unknown_one_is_refused(run, store) -> None:
+    done = run("trace", "work", "--store", store, "--dialect", "openinference")
+    assert (done.code, done.out) == (2, "")
+    assert "--dialect is for spans that are sent" in done.err
+    done = run("trace", "work", "--store", store, "--dialect", "phoenix", "--json")
+    assert done.code == 2
+    assert "openinference" in done.err

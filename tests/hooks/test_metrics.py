@@ -194,6 +194,66 @@ def test_usage_is_measured_for_its_call_whether_before_or_after_the_answer():
     assert measured(session, "eventctx.prompt.cached") == [(0.25, call)] * 2
 
 
+def test_tokens_are_counted_and_measured_by_call_in_the_newest_names():
+    session = Session()
+    session.add(ev.ProviderRequest(model="m", provider="p"), span(1))
+    session.add(ev.ProviderResponse(model="m-1"), span(1))
+    usage = ev.UsageReported(prompt=80, output=7, cache_read=20, cache_write=30, reasoning=3)
+    session.add(usage, span(1))
+    call = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "p",
+        "gen_ai.request.model": "m",
+        "gen_ai.response.model": "m-1",
+    }
+    by_modality = call | {"gen_ai.token.modality": "unknown"}
+    for name, count in (
+        ("input_tokens", 80),
+        ("output_tokens", 7),
+        ("cache_read.input_tokens", 20),
+        ("cache_write.input_tokens", 30),
+        ("reasoning.output_tokens", 3),
+    ):
+        found = measured(session, f"gen_ai.client.inference.usage.{name}")
+        assert found == [(count, by_modality)]
+    for name, count in (("input_tokens", 80), ("output_tokens", 7)):
+        found = measured(session, f"gen_ai.client.inference.operation.{name}")
+        assert found == [(count, call)]
+    assert measured(session, "gen_ai.client.inference.duration") == [(1.0, call)]
+
+
+def test_a_turn_and_its_tools_are_measured_with_the_name_of_their_agent():
+    session = Session()
+    session.add(ev.PromptSubmit(number=1, agent="coder"), span(1))
+    session.add(ev.ToolPre(name="read", call_id="c"), span(2), span(1))
+    session.add(ev.ToolPre(name="grep"), span(3), span(1))
+    session.add(ev.ToolPost(name="read", call_id="c"), span(2), span(1))
+    session.add(ev.ToolError(name="grep", error_type="OSError", message="a secret"), span(3))
+    session.add(ev.PromptComplete(status="error", error="OSError: a secret"), span(1))
+    session.add(ev.PromptSubmit(number=2), span(4), turn="t2")
+    session.add(ev.PromptComplete(), span(4), turn="t2")
+    tool = {"gen_ai.tool.type": "function", "gen_ai.agent.name": "coder"}
+    assert measured(session, "gen_ai.execute_tool.duration") == [
+        (2.0, tool | {"gen_ai.tool.name": "read"}),
+        (2.0, tool | {"gen_ai.tool.name": "grep", "error.type": "OSError"}),
+    ]
+    turn = {"gen_ai.operation.name": "invoke_agent"}
+    assert measured(session, "gen_ai.invoke_agent.duration") == [
+        (5.0, turn | {"gen_ai.agent.name": "coder", "error.type": "OSError"}),
+        (1.0, turn),
+    ]
+
+
+def test_a_turn_and_a_tool_that_are_presumed_lost_have_no_duration():
+    session = Session()
+    session.add(ev.PromptSubmit(number=1), span(1))
+    session.add(ev.ToolPre(name="read"), span(2), span(1))
+    session.add(ev.ToolError(name="read", error_type="ProcessEnded", status="lost"), span(2))
+    session.add(ev.PromptComplete(status="lost", error="ProcessEnded"), span(1))
+    for name in ("gen_ai.execute_tool.duration", "gen_ai.invoke_agent.duration"):
+        assert measured(session, name) == []
+
+
 def test_usage_that_a_provider_left_out_or_a_format_does_not_hold_is_not_measured():
     session = Session()
     session.add(ev.UsageReported(prompt=0, output=0))
@@ -287,7 +347,13 @@ def test_a_fold_remembers_a_bounded_number_of_calls():
         state = evolve(state, session.add(ev.ProviderRequest(), span(number + 1)))
     assert len(state.calls) == MAX_CALLS
     state = evolve(state, session.add(ev.ProviderResponse(), span(3 * MAX_CALLS)))
-    assert [one.value for one in state.measured] == [1.0]
+    assert [(one.instrument, one.value) for one in state.measured] == [
+        (names.OPERATION_DURATION, 1.0),
+        (names.INFERENCE_DURATION, 1.0),
+    ]
+    for number in range(3 * MAX_CALLS):
+        state = evolve(state, session.add(ev.ToolPre(name="read"), span(number + 1)))
+    assert len(state.open) == MAX_CALLS
 
 
 # -- names ---------------------------------------------------------------------------------------
@@ -307,6 +373,16 @@ def test_instruments_are_spelt_as_they_always_were():
         ("eventctx.prompt.cached", "histogram", "1"),
         ("gen_ai.client.operation.duration", "histogram", "s"),
         ("gen_ai.client.token.usage", "histogram", "{token}"),
+        ("gen_ai.invoke_agent.duration", "histogram", "s"),
+        ("gen_ai.execute_tool.duration", "histogram", "s"),
+        ("gen_ai.client.inference.duration", "histogram", "s"),
+        ("gen_ai.client.inference.operation.input_tokens", "histogram", "{token}"),
+        ("gen_ai.client.inference.operation.output_tokens", "histogram", "{token}"),
+        ("gen_ai.client.inference.usage.input_tokens", "counter", "{token}"),
+        ("gen_ai.client.inference.usage.output_tokens", "counter", "{token}"),
+        ("gen_ai.client.inference.usage.cache_read.input_tokens", "counter", "{token}"),
+        ("gen_ai.client.inference.usage.cache_write.input_tokens", "counter", "{token}"),
+        ("gen_ai.client.inference.usage.reasoning.output_tokens", "counter", "{token}"),
         ("eventctx.append.duration", "histogram", "s"),
         ("eventctx.hook.errors", "counter", "{error}"),
         ("eventctx.hook.drops", "counter", "{record}"),
@@ -318,10 +394,17 @@ def test_instruments_are_spelt_as_they_always_were():
         "eventctx.compaction.trigger",
         "eventctx.hook.handler",
         "eventctx.request.break",
+        "gen_ai.agent.name",
         "gen_ai.operation.name",
         "gen_ai.provider.name",
         "gen_ai.request.model",
+        "gen_ai.response.model",
+        "gen_ai.token.modality",
         "gen_ai.token.type",
+        "gen_ai.tool.name",
+        "gen_ai.tool.type",
+        "server.address",
+        "server.port",
     ]
 
 
@@ -333,6 +416,8 @@ def test_buckets_rise_and_those_of_the_conventions_are_theirs():
     assert names.TOKEN_USAGE.boundaries[:3] == (1, 4, 16)
     assert names.TOKEN_USAGE.boundaries[-1] == 67108864
     assert len(names.TOKEN_USAGE.boundaries) == 14
+    assert names.AGENT_DURATION.boundaries[:4] == (0.1, 0.2, 0.4, 0.8)
+    assert names.AGENT_DURATION.boundaries[-1] == 409.6
     assert names.OPERATION_DURATION.boundaries[0] == 0.01
     assert names.OPERATION_DURATION.boundaries[-1] == 81.92
     for one, twice in zip(
@@ -361,6 +446,32 @@ def test_what_is_gathered_live_equals_what_is_folded_from_the_log():
     for name, metric in out.metrics().items():
         (defined,) = [one for one in INSTRUMENTS if one.name == name]
         assert (metric.unit, metric.description) == (defined.unit, defined.description)
+
+
+OLDER = {"gen_ai.client.operation.duration", "gen_ai.client.token.usage"}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "latest"),
+    [
+        ("", False),
+        ("http", False),
+        ("gen_ai_latest_experimental", True),
+        ("http, gen_ai_latest_experimental ", True),
+    ],
+)
+def test_who_opts_in_to_the_newest_conventions_gets_their_names_and_not_the_older_ones(
+    monkeypatch: pytest.MonkeyPatch, chosen: str, latest: bool
+):
+    monkeypatch.setenv("OTEL_SEMCONV_STABILITY_OPT_IN", chosen)
+    out, session = Gathered(), Session()
+    whole_turn(session)
+    publish(session, MetricsSink(out.provider))
+    assert out.points() == summed(fold(session.records), latest=latest)
+    sent = set(out.metrics())
+    assert OLDER & sent == (set() if latest else OLDER)
+    assert any(name.startswith("gen_ai.client.inference.") for name in sent) == latest
+    assert {"gen_ai.invoke_agent.duration", "gen_ai.execute_tool.duration"} <= sent
 
 
 def test_parallel_sessions_do_not_mix():

@@ -296,10 +296,10 @@ def test_compacted_is_true_on_every_chat_under_a_plan_and_never_false():
     cleared = chat(9)
     off = chat(10, request=session.add(prepared(None), span(1)).position)
     found = spans(session)
-    compact = {"gen_ai.conversation.compacted", "eventctx.compaction.last_id"}
+    compact = {"gen_ai.conversation.compacted", "eventctx.request.plan"}
     for own in (after, requesting, still):
         assert found[own].attributes["gen_ai.conversation.compacted"] is True
-        assert found[own].attributes["eventctx.compaction.last_id"] == plan
+        assert found[own].attributes["eventctx.request.plan"] == plan
     for own in (before, summariser, cleared, off, span(7)):
         assert not compact & set(found[own].attributes)
     assert found[span(3)].attributes["gen_ai.conversation.compacted"] is True
@@ -508,7 +508,7 @@ def test_attribute_names_are_spelt_as_upstream_and_ours_apart():
     ]
     assert all(
         re.fullmatch(
-            r"(gen_ai|eventctx|verify)\.[a-z_.]*|session\.id|error\.type|service\.name|host\.id",
+            r"(gen_ai|eventctx|verify|server)\.[a-z_.]*|session\.id|error\.type|service\.name|host\.id",
             name,
         )
         for name in names
@@ -528,7 +528,9 @@ def test_attribute_names_are_spelt_as_upstream_and_ours_apart():
         "gen_ai.operation.name",
         "gen_ai.output.messages",
         "gen_ai.provider.name",
+        "gen_ai.request.max_tokens",
         "gen_ai.request.model",
+        "gen_ai.request.stream",
         "gen_ai.response.finish_reasons",
         "gen_ai.response.id",
         "gen_ai.response.model",
@@ -536,6 +538,8 @@ def test_attribute_names_are_spelt_as_upstream_and_ours_apart():
         "gen_ai.tool.call.arguments",
         "gen_ai.tool.call.id",
         "gen_ai.tool.call.result",
+        "gen_ai.tool.definitions",
+        "gen_ai.tool.description",
         "gen_ai.tool.name",
         "gen_ai.tool.type",
         "gen_ai.usage.cache_creation.input_tokens",
@@ -556,7 +560,7 @@ def test_a_call_that_is_made_again_says_which_request_it_sends_too() -> None:
         session.add(ev.ProviderError(error_type="Overloaded"), span(own), span(1), iteration=1)
     session.add(ev.PromptComplete(), span(1))
     first, second, turn = fold(session.records)
-    about = {"gen_ai.conversation.compacted", "eventctx.compaction.last_id"}
+    about = {"gen_ai.conversation.compacted"}
     requests = [
         {n: v for n, v in one.attributes.items() if n in about or n.startswith("eventctx.request")}
         for one in (first, second)
@@ -564,6 +568,44 @@ def test_a_call_that_is_made_again_says_which_request_it_sends_too() -> None:
     assert requests[0]["eventctx.request.seq"] == at
     assert requests[0] == requests[1]
     assert turn.events == ()
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("openai", "openai"),
+        ("amazon_bedrock", "aws.bedrock"),
+        ("google-gla", "gcp.gemini"),
+        ("google_vertexai", "gcp.vertex_ai"),
+        ("Azure", "azure.ai.openai"),
+        ("mistralai", "mistral_ai"),
+        ("xai", "x_ai"),
+        ("My_House", "My_House"),
+    ],
+)
+def test_a_provider_has_the_name_of_the_conventions_or_its_own(said: str, name: str) -> None:
+    session = Session()
+    session.add(ev.ProviderRequest(model="m", provider=said), span(1))
+    session.add(ev.ProviderResponse(model="m", provider=said), span(1))
+    session.add(ev.SessionEnd())
+    (chat,) = fold(session.records)
+    assert chat.attributes["gen_ai.provider.name"] == name
+
+
+def test_a_planning_phase_is_named_after_its_agent_and_a_failed_call_has_a_reason() -> None:
+    session = Session()
+    session.add(ev.PromptSubmit(number=1, agent="coder"), span(1))
+    session.add(ev.PlanStart(name="outline"), span(2), span(1))
+    session.add(ev.ProviderRequest(model="m"), span(3), span(2))
+    session.add(ev.ProviderError(error_type="Overloaded"), span(3), span(2))
+    session.add(ev.PlanEnd(), span(2), span(1))
+    session.add(ev.PromptComplete(), span(1))
+    chat, plan, _ = fold(session.records)
+    assert plan.name == "plan coder"
+    assert plan.attributes["gen_ai.agent.name"] == "coder"
+    assert plan.attributes["eventctx.plan.name"] == "outline"
+    assert chat.attributes["gen_ai.response.finish_reasons"] == ("error",)
+    assert chat.attributes["error"] is True
 
 
 def test_a_span_that_a_crash_left_open_ended_before_the_first_turn_after_it_not_a_later_one():

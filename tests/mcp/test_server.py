@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import itertools
 import json
 import sys
 from collections.abc import AsyncIterator
@@ -14,15 +16,23 @@ import pytest
 
 pytest.importorskip("mcp", reason="an extra: eventctx[mcp]")
 
+from click.testing import CliRunner
 from mcp import Client, StdioServerParameters
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import eventctx
+from eventctx.cli.main import cli
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
+from eventctx.hooks.trace import TraceSink
 from eventctx.importers.load import import_file
 from eventctx.mcp.server import mcp_server
 from tests.importers.given import jsonl
 from tests.importers.terminal_agents import CHAT, Gemini
+from tests.services.received import ReceivedSpan
+from tests.services.receiver import Receiver
 
 KEY = "sk-ant-" + "api03-" + "Zx9Qw7Er5Ty3Ui1Op" * 3
 LONG = "".join(f"line {number} of the report\n" for number in range(2_000))
@@ -347,3 +357,90 @@ async def test_the_program_serves_over_stdio_before_and_after_its_store_is_made(
             await ctx.add_message({"role": "user", "content": "hello there"})
         found = await ask(client, "recall", session="s", query="hello")
     assert [row["number"] for row in found["found"]] == [0]
+
+
+# -- traces --------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def traced_server(store: Path) -> AsyncIterator[tuple[Client, Receiver]]:
+    """The program as a host starts it, and the collector that it sends its spans to."""
+    with Receiver() as receiver:
+        started = StdioServerParameters(
+            command=sys.executable,
+            args=["-m", "eventctx.cli", "mcp", "--store", str(store), "--otlp", receiver.http],
+            env={"OTEL_BSP_SCHEDULE_DELAY": "20"},
+        )
+        async with Client(started) as client:
+            yield client, receiver
+
+
+async def answers_of(receiver: Receiver, number: int) -> list[ReceivedSpan]:
+    """The spans of so many answers, as soon as they have arrived."""
+    for at_least in itertools.count(number):
+        spans = await asyncio.to_thread(receiver.wait_for_spans, at_least, 30.0)
+        answers = [span for span in spans if span.name.startswith("tools/call")]
+        if len(answers) >= number:
+            return answers
+    raise AssertionError("the receiver waits, or raises TimeoutError")
+
+
+async def test_the_span_of_an_answer_hangs_below_the_span_that_the_caller_names(
+    tmp_path: Path,
+) -> None:
+    store = await written(tmp_path / "agent.db", "hello there")
+    trace, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+    meta: Any = {"traceparent": f"00-{trace}-{parent}-01"}
+    async with traced_server(store) as (client, receiver):
+        found = await client.call_tool("recall", {"session": "s", "query": "hello"}, meta=meta)
+        failed = await client.call_tool("why", {"session": "s"}, meta=meta)
+        recall, why = await answers_of(receiver, 2)
+    assert not found.is_error
+    assert failed.is_error
+    for span in (recall, why):
+        assert (span.trace_id, span.parent_span_id, span.kind) == (trace, parent, "server")
+        assert span.attributes["mcp.method.name"] == "tools/call"
+        assert span.attributes["gen_ai.operation.name"] == "execute_tool"
+        assert span.resource["service.name"] == "eventctx"
+        assert "hello" not in json.dumps(span.attributes)
+    assert (recall.name, recall.status) == ("tools/call recall", "unset")
+    assert (why.status, why.attributes["error.type"]) == ("error", "tool_error")
+
+
+async def test_an_answer_to_a_caller_without_a_trace_is_a_trace_of_its_own(tmp_path: Path) -> None:
+    store = await written(tmp_path / "agent.db", "hello there")
+    metas: list[Any] = [None, {}, {"traceparent": "00-nonsense-01"}, {"traceparent": 7}]
+    async with traced_server(store) as (client, receiver):
+        for meta in metas:
+            asked = {"session": "s", "query": "hello"}
+            found = await client.call_tool("recall", asked, meta=meta)
+            assert not found.is_error
+        spans = await answers_of(receiver, len(metas))
+    assert [span.parent_span_id for span in spans] == [None] * len(metas)
+    assert len({span.trace_id for span in spans}) == len(metas)
+
+
+async def test_an_answer_to_a_traced_agent_hangs_below_the_tool_call_that_asked(
+    tmp_path: Path,
+) -> None:
+    store, exporter = await written(tmp_path / "agent.db", "hello there"), InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    async with (
+        traced_server(store) as (client, receiver),
+        eventctx.open(tmp_path / "asking.db", sinks=[TraceSink(provider)]) as engine,
+    ):
+        ctx = await engine.session("asking")
+        async with ctx.turn() as turn, turn.iteration() as cycle, cycle.tool_call("recall", "c1"):
+            await ask(client, "recall", session="s", query="hello")
+        (answer,) = await answers_of(receiver, 1)
+    (tool,) = [span for span in exporter.get_finished_spans() if span.name == "execute_tool recall"]
+    assert tool.context is not None
+    assert answer.trace_id == f"{tool.context.trace_id:032x}"
+    assert answer.parent_span_id == f"{tool.context.span_id:016x}"
+
+
+def test_the_program_refuses_a_collector_whose_address_is_none(tmp_path: Path) -> None:
+    done = CliRunner().invoke(cli, ["mcp", "--store", str(tmp_path / "a.db"), "--otlp", "nowhere"])
+    assert done.exit_code == 2
+    assert "found 'nowhere'" in done.output

@@ -6,23 +6,35 @@ Opt-in, see tests/services/phoenix_environment.py.
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
+import subprocess
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import SpanLimits, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 import eventctx
+from eventctx.hooks.otlp import exporter_for
+from eventctx.hooks.trace import TraceSink
+from eventctx.projections.trace.dialects import DIALECTS
 from eventctx.projections.trace.spans import Span
 from tests.services.jaeger_query import wait_for
-from tests.services.live import folded, live_session, trace
+from tests.services.live import folded, live_session, tool_round, trace
 from tests.services.phoenix import Phoenix
+from tests.services.phoenix_environment import find
 from tests.services.phoenix_query import PhoenixQuery, SeenSession, SeenSpan, Tokens
+from tests.test_trace_dialects import NAMES
 
 PROTOCOLS = ["grpc", "http"]
 PROJECT = "openinference.project.name"
 KINDS = {"invoke_agent": "AGENT", "chat": "LLM", "execute_tool": "TOOL", "compact": "UNKNOWN"}
+IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+TOOL = {"name": "read", "description": "Reads.", "input_schema": {"type": "object"}}
 OF_PHOENIX = ("llm.", "tool.", "output.")  # OpenInference's, which it makes of ours
 
 
@@ -169,7 +181,11 @@ def test_phoenix_reads_the_model_the_tool_and_the_tokens_of_a_call(sent: Sent) -
             "output.value": '{"id": "r1", "model": "model-1"}',
         }
     (cancelled,) = [one for one in calls if one not in answered]
-    assert made_by_phoenix(cancelled) == {"llm.model_name": "model-1", "llm.system": "acme"}
+    assert made_by_phoenix(cancelled) == {
+        "llm.model_name": "model-1",
+        "llm.system": "acme",
+        "llm.finish_reason": "error",
+    }
     for tool in (one for one in sent.seen if one.kind == "TOOL"):
         key = tool.attributes["gen_ai.tool.call.id"]
         assert made_by_phoenix(tool) == {"tool.name": "read", "tool.id": key}
@@ -215,11 +231,15 @@ async def test_contents_that_are_asked_for_later_do_not_reach_spans_that_phoenix
     assert of(sent, query.spans(sent.project)) == sent.seen
 
 
-@pytest.fixture
+@pytest.fixture(params=list(DIALECTS))
 async def call_with_content(
-    phoenix: Phoenix, query: PhoenixQuery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest,
+    phoenix: Phoenix,
+    query: PhoenixQuery,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> SeenSpan:
-    """A call of a model that was sent with its contents from the start."""
+    """A call of a model that was sent with its contents from the start, in each dialect."""
     project, store = f"content-{secrets.token_hex(4)}", tmp_path / "s.db"
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", f"{PROJECT}={project}")
     async with eventctx.open(store) as engine:
@@ -227,11 +247,12 @@ async def call_with_content(
         await ctx.add_message({"role": "system", "content": "Be brief."})
         async with ctx.turn("t", agent="coder") as turn, turn.iteration() as cycle:
             await ctx.add_message({"role": "user", "content": "What is in a.py?"})
-            await ctx.get_messages_for_request()
+            await ctx.get_messages_for_request(tools=[TOOL])
             async with cycle.provider_call("model-1", "acme") as call:
                 call.finished("end_turn", "r1")
             await ctx.add_message({"role": "assistant", "content": "Nothing."})
-    await asyncio.to_thread(trace, store, project, "--otlp", phoenix.http, "--content")
+    options = ["--content", "--dialect", request.param]
+    await asyncio.to_thread(trace, store, project, "--otlp", phoenix.http, *options)
     (found,) = [one for one in await stored(query, project, 2) if one.kind == "LLM"]
     return found
 
@@ -244,8 +265,116 @@ def test_phoenix_shows_what_the_model_was_asked(call_with_content: SeenSpan) -> 
 
 def test_phoenix_shows_what_the_model_answered(call_with_content: SeenSpan) -> None:
     shown = call_with_content.attributes
-    assert "Nothing." in shown["gen_ai.output.messages"]
+    assert "Nothing." in (shown.get("gen_ai.output.messages") or shown["output.value"])
     assert shown["llm.output_messages.0.message.content"] == "Nothing."
+
+
+def test_phoenix_shows_the_tools_that_the_model_was_given(call_with_content: SeenSpan) -> None:
+    (shown,) = [
+        value
+        for name, value in call_with_content.attributes.items()
+        if name.startswith("llm.tools")
+    ]
+    function = {"name": "read", "description": "Reads.", "parameters": TOOL["input_schema"]}
+    assert json.loads(shown) == {"type": "function", "function": function}
+
+
+async def session_of_a_dialect(store: Path, url: str, project: str, dialect: str) -> None:
+    """A session that is sent live with its contents: parallel tools, an image, a compaction."""
+    provider = TracerProvider(
+        resource=Resource({PROJECT: project}),
+        span_limits=SpanLimits(max_span_attributes=SpanLimits.UNSET),
+    )
+    provider.add_span_processor(BatchSpanProcessor(exporter_for(url)))
+    sink = TraceSink(provider, content=True, dialect=dialect)
+    async with eventctx.open(store, sinks=[sink]) as engine:
+        ctx = await engine.session(project, max_tokens=4_000)
+        for number in range(3):
+            async with ctx.turn(agent="coder") as turn:
+                asked = [{"type": "text", "text": f"Task {number}. " + "x" * 600}, IMAGE]
+                await ctx.add_message({"role": "user", "content": asked})
+                for _ in range(4):
+                    async with turn.iteration() as cycle:
+                        await tool_round(ctx, cycle)
+                await ctx.add_message({"role": "assistant", "content": f"Done {number}."})
+    await asyncio.to_thread(provider.shutdown)
+
+
+@pytest.fixture
+async def in_openinference(
+    phoenix: Phoenix, query: PhoenixQuery, tmp_path: Path
+) -> tuple[str, tuple[SeenSpan, ...]]:
+    """A session of OpenInference's dialect, and its spans as Phoenix has them."""
+    project, store = f"dialect-{secrets.token_hex(4)}", tmp_path / "s.db"
+    await session_of_a_dialect(store, phoenix.http, project, "openinference")
+    spans = await folded(store, project)
+    return project, await stored(query, project, len(spans))
+
+
+def test_in_openinference_phoenix_knows_every_span_by_kind(
+    in_openinference: tuple[str, tuple[SeenSpan, ...]],
+) -> None:
+    kinds = {(one.name.split()[0], one.kind) for one in in_openinference[1]}
+    assert kinds == set((KINDS | {"compact": "CHAIN"}).items())
+
+
+def test_in_openinference_phoenix_shows_the_input_and_output_of_turns_tools_and_compactions(
+    in_openinference: tuple[str, tuple[SeenSpan, ...]],
+) -> None:
+    _, seen = in_openinference
+    turns = [one for one in seen if one.kind == "AGENT"]
+    assert [one.attributes["output.value"] for one in turns] == [f"Done {n}." for n in range(3)]
+    for number, one in enumerate(turns):
+        assert one.attributes["input.value"] == f"Task {number}. " + "x" * 600 + "\n\n[image]"
+    tools = [one for one in seen if one.kind == "TOOL" and one.status == "UNSET"]
+    assert len(tools) == 24
+    for one in tools:
+        assert (one.attributes["input.value"], one.attributes["output.value"]) == ("{}", "z" * 400)
+    compactions = [one for one in seen if one.kind == "CHAIN"]
+    # one that only shortened took no message out, and not each puts one in
+    assert any({"input.value", "output.value"} <= one.attributes.keys() for one in compactions)
+
+
+def test_in_openinference_phoenix_has_the_messages_the_calls_and_every_parallel_result(
+    in_openinference: tuple[str, tuple[SeenSpan, ...]],
+) -> None:
+    second = [one for one in in_openinference[1] if one.kind == "LLM"][1].attributes
+    calls = [
+        second[f"llm.input_messages.1.message.tool_calls.{number}.tool_call.id"]
+        for number in range(3)
+    ]
+    for number, key in enumerate(calls, start=2):
+        message = f"llm.input_messages.{number}.message"
+        assert second[f"{message}.role"] == "tool"
+        assert (second[f"{message}.tool_call_id"], second[f"{message}.content"]) == (key, "z" * 400)
+    name = "llm.output_messages.0.message.tool_calls.2.tool_call.function.name"
+    assert second[name] == "read"
+
+
+def test_in_openinference_phoenix_counts_the_tokens_of_a_session_once(
+    in_openinference: tuple[str, tuple[SeenSpan, ...]], query: PhoenixQuery
+) -> None:
+    project, seen = in_openinference
+    session = query.session(project)
+    assert session is not None
+    assert session.tokens == Tokens(12 * 900, 12 * 20, 12 * 920)
+    assert len(session.traces) == 3
+    for one in (one for one in seen if one.kind == "LLM"):
+        assert one.attributes["llm.token_count.total"] == 920
+        assert one.attributes["llm.token_count.prompt_details.cache_read"] == 300
+
+
+def test_openinference_has_all_of_our_names_for_it(phoenix: Phoenix) -> None:
+    listing = (
+        "import openinference.semconv.trace as t\n"
+        "for one in vars(t).values():\n"
+        "    for name, value in vars(one).items() if isinstance(one, type) else ():\n"
+        "        if name.isupper() and isinstance(value, str): print(value)\n"
+    )
+    run = subprocess.run(
+        [find(), "-I", "-c", listing], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert set(NAMES) <= set(run.stdout.split())
 
 
 def of(sent: Sent, seen: Sequence[SeenSpan]) -> tuple[SeenSpan, ...]:

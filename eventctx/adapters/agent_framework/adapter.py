@@ -44,6 +44,7 @@ from eventctx.adapters.agent_framework.runs import (
 from eventctx.adapters.kit.given_engine import GivenEngine
 from eventctx.adapters.kit.host_run import RunStep, ToolEnd
 from eventctx.engine import Engine
+from eventctx.log.turn_recorder import read_settings
 
 Next = Callable[[], Awaitable[None]]
 
@@ -254,6 +255,11 @@ def _read_call(run: AgentRun, context: ChatContext) -> ChatCall:
         tools=tool_definitions(options),
         model=model if isinstance(model, str) and model else None,
         provider=provider if isinstance(provider, str) and provider != "unknown" else None,
+        settings=read_settings(
+            stream=context.stream,
+            max_tokens=options.get("max_tokens"),
+            url=getattr(getattr(context.client, "client", None), "base_url", None),
+        ),
         only_new=continued or run.per_call,
         on_server=continued or bool(kept),
         others_decide=compacts is not None or (run.per_call and not run.owned),

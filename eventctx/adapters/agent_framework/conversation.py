@@ -16,6 +16,7 @@ from eventctx.adapters.agent_framework.rows import KnownContents, Row, identity
 from eventctx.adapters.kit.host_list import held_against
 from eventctx.adapters.kit.host_run import turn_failed
 from eventctx.adapters.kit.host_session import HostSession
+from eventctx.log.turn_recorder import CallSettings
 from eventctx.log.usage import AGENT_FRAMEWORK, Usage, read_usage
 from eventctx.messages.overlap import match_in_order
 from eventctx.session.context import Context
@@ -39,6 +40,7 @@ class ChatCall(NamedTuple):
     tools: Sequence[Row] = ()
     model: str | None = None
     provider: str | None = None
+    settings: CallSettings = CallSettings()
     only_new: bool = False
     on_server: bool = False
     others_decide: bool = False
@@ -118,7 +120,7 @@ class AgentConversation(HostSession):
         whole = await self._take(lasting, asked.only_new)
         if self._asked is None:
             self._asked = len(self._rows)
-        await self.turns.iteration_began(asked.provider, asked.model)
+        await self.turns.iteration_began(asked.provider, asked.model, asked.settings)
         if asked.on_server:
             await self._observe(asked, rows)
             return list(asked.messages)

@@ -18,6 +18,7 @@ from eventctx.errors import InvalidSetting
 from eventctx.hooks.sinks import Sink
 from eventctx.log.arguments import shown
 from eventctx.log.private_files import make_folder
+from eventctx.projections.trace.dialects import GENAI, check_dialect
 from eventctx.text import without_password
 
 ENVIRONMENT: Final = "EVENTCTX_LOG"
@@ -32,12 +33,14 @@ class SinksWanted(NamedTuple):
     """The sinks that a configuration names.
 
     ``words`` are level and format of log lines, as ``EVENTCTX_LOG`` has them; None for no lines.
-    They go to ``file``, else to standard error. ``otlp`` is a collector's URL.
+    They go to ``file``, else to standard error. ``otlp`` is a collector's URL, and ``dialect`` that
+    of the spans for it.
     """
 
     words: str | None = None
     file: Path | None = None
     otlp: str | None = None
+    dialect: str = GENAI
 
 
 NO_SINKS: Final = SinksWanted()
@@ -47,7 +50,7 @@ def read_sinks(log: object, otlp: object) -> SinksWanted:
     """Check the two settings. ``EVENTCTX_LOG`` stands in for ``log``. Raises InvalidSetting.
 
     ``log`` is a switch, words such as ``debug,json``, or a mapping with ``level``, ``format`` and
-    ``file``.
+    ``file``; ``otlp`` a URL, or a mapping with ``url`` and ``dialect``.
     """
     words, file = _read_log(log)
     if words is not None:
@@ -56,12 +59,11 @@ def read_sinks(log: object, otlp: object) -> SinksWanted:
         choice_of(words, ENVIRONMENT if log is None else "log")
     if otlp is None or otlp is False:
         return SinksWanted(words, file)
-    if not isinstance(otlp, str):
-        raise InvalidSetting(f"otlp: expected a collector's URL, found {shown(otlp)}")
+    url, dialect = _read_otlp(otlp)
     from eventctx.hooks.otlp import exporter_for
 
-    exporter_for(otlp).shutdown()
-    return SinksWanted(words, file, otlp)
+    exporter_for(url).shutdown()
+    return SinksWanted(words, file, url, dialect)
 
 
 def _read_log(log: object) -> tuple[str | None, Path | None]:
@@ -84,6 +86,20 @@ def _read_log(log: object) -> tuple[str | None, Path | None]:
     return words, _absolute(texts["file"]) if texts["file"] else None
 
 
+def _read_otlp(otlp: object) -> tuple[str, str]:
+    """The collector's URL, and the dialect of the spans for it."""
+    if not isinstance(otlp, Mapping):
+        otlp = {"url": otlp}
+    elif "url" not in otlp or not set(otlp) <= {"url", "dialect"}:
+        raise InvalidSetting(
+            "otlp: expected a collector's URL, or a mapping with url and dialect, found one with "
+            f"{', '.join(map(str, otlp)) or 'nothing'}"
+        )
+    if not isinstance(otlp["url"], str):
+        raise InvalidSetting(f"otlp: expected a collector's URL, found {shown(otlp['url'])}")
+    return otlp["url"], check_dialect(otlp.get("dialect", GENAI))
+
+
 def _absolute(given: str | Path) -> Path:
     try:
         return Path(given).expanduser().absolute()
@@ -100,7 +116,7 @@ def open_sinks(wanted: SinksWanted) -> tuple[Sequence[Sink], Callable[[], None]]
         if file is not None or wanted.file is None:
             sinks.append(_log_sink(wanted.words, file))
     if wanted.otlp is not None:
-        sinks.append(_trace_sink(wanted.otlp))
+        sinks.append(_trace_sink(wanted.otlp, wanted.dialect))
     return sinks, (lambda: None) if file is None else file.close
 
 
@@ -126,9 +142,9 @@ def _log_sink(words: str, file: BinaryIO | None) -> Sink:
 
 
 @cache
-def _trace_sink(url: str) -> Sink:
+def _trace_sink(url: str, dialect: str) -> Sink:
     """The sink of a collector: one for the process, as it has a thread and a queue."""
     from eventctx.hooks.counting import configure_tracing
 
     _log.info("spans go to %s", without_password(url))
-    return configure_tracing(url)
+    return configure_tracing(url, dialect=dialect)

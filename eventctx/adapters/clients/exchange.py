@@ -27,6 +27,7 @@ from eventctx.importers.recorded_calls import (
     plain_form,
     without_marks,
 )
+from eventctx.log.turn_recorder import CallSettings, read_settings
 from eventctx.log.wire import APIS, CacheMark
 from eventctx.messages.encoding import decode_json, digest_of
 from eventctx.session.host_requests import ObservedRequest
@@ -76,6 +77,46 @@ class ReadRequest(NamedTuple):
         if isinstance(system, list):
             return "\n\n".join([object_or_empty(one).get("text", "") for one in system])
         return system if isinstance(system, str) else None
+
+    def settings(self, url: str) -> CallSettings:
+        """The settings of the call that asks ``url``."""
+        given = self.sent.parameters
+        most = next((given[name] for name in _MOST_TOKENS if name in given), None)
+        return read_settings(stream=self.streamed, max_tokens=most, url=url)
+
+
+_MOST_TOKENS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+
+_HOSTS: Final = {
+    "openai.azure.com": "azure.ai.openai",
+    "services.ai.azure.com": "azure.ai.inference",
+    "aiplatform.googleapis.com": "gcp.vertex_ai",
+    "generativelanguage.googleapis.com": "gcp.gemini",
+    "amazonaws.com": "aws.bedrock",
+    "x.ai": "x_ai",
+    "deepseek.com": "deepseek",
+    "groq.com": "groq",
+    "mistral.ai": "mistral_ai",
+    "perplexity.ai": "perplexity",
+    "moonshot.ai": "moonshot_ai",
+    "openrouter.ai": "openrouter",
+}
+"""Providers that speak another one's API, by the end of their host's name."""
+
+
+def provider_of(rule: str, url: str, server: str | None) -> str:
+    """The provider that a request by ``rule`` asks at ``url``, whose host is ``server``.
+
+    An unknown host is taken for the provider whose API it speaks, as the conventions have it.
+    """
+    place = _PATHS["anthropic-messages-1"].search(url.partition("?")[0])
+    if place is not None and place["bedrock"]:
+        return "aws.bedrock"
+    if place is not None and place["vertex"]:
+        return "gcp.vertex_ai"
+    host = f".{server or ''}"
+    known = [name for end, name in _HOSTS.items() if host.endswith((f".{end}", f"-{end}"))]
+    return known[0] if known else rule.partition("-")[0]
 
 
 def asked(path: str, content: bytes, before: ReadRequest | None = None) -> ReadRequest | None:

@@ -16,6 +16,7 @@ from eventctx.adapters.clients.exchange import (
     ReadRequest,
     answered,
     asked,
+    provider_of,
     with_rows,
 )
 from eventctx.adapters.kit.host_session import HostSession, Row
@@ -99,8 +100,10 @@ class CallRecorder:
         """The request in a body that is sent to ``path``; None for one that is none to a model."""
         return asked(path, content, self._last)
 
-    async def begin(self, call: CallUnderWay, request: ReadRequest, replaceable: bool) -> None:
-        """Record a request before it leaves."""
+    async def begin(
+        self, call: CallUnderWay, request: ReadRequest, url: str, replaceable: bool
+    ) -> None:
+        """Record a request before it leaves to ``url``."""
         self._in_background = None
         self._last = request
         self._identities.next_request()
@@ -112,7 +115,9 @@ class CallRecorder:
         await host.mirror(rows, with_request=prepared)
         self._sent = call.rows = rows
         call.background, call.streamed = request.background, request.streamed
-        await host.turns.iteration_began(None, request.sent.model)
+        settings = request.settings(url)
+        provider = provider_of(request.sent.rule, url, settings.server)
+        await host.turns.iteration_began(provider, request.sent.model, settings)
         if prepared:
             try:
                 call.content = with_rows(request, await self._view(host, request))

@@ -23,7 +23,7 @@ _recording: Final[WeakSet[Any]] = WeakSet()
 
 
 class Leaving(NamedTuple):
-    """A request that is about to leave; ``content`` is None for a GET.
+    """A request that is about to leave to ``url``; ``content`` is None for a GET.
 
     ``replaceable``: its body may be another one; a body that was signed may not.
     """
@@ -31,6 +31,7 @@ class Leaving(NamedTuple):
     path: str
     content: bytes | None
     replaceable: bool
+    url: str = ""
 
 
 class Observer(Protocol):
@@ -214,7 +215,7 @@ class _Sending:
         except self._library.RequestNotRead:  # an upload, which no model is asked with
             return None
         signed = request.headers.get("authorization", "").startswith(_SIGNED)
-        return self._observer.begin(Leaving(path, content, not signed))
+        return self._observer.begin(Leaving(path, content, not signed, str(request.url)))
 
     def _to_send(self, request: Any, call: Any) -> Any:
         if call is None or call.content is None:

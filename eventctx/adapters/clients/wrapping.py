@@ -110,25 +110,25 @@ class _Recording:
             if leaving.content is not None:
                 request = self._recorder.read(leaving.path, leaving.content)
                 if request is not None:
-                    return await self._begun_call(request, leaving.replaceable)
+                    return await self._begun_call(request, leaving)
         except Exception as error:
             self._fault(error)
             return None
         return self._recorder.asked_again(leaving.path)
 
-    async def _begun_call(self, request: ReadRequest, replaceable: bool) -> CallUnderWay | None:
+    async def _begun_call(self, request: ReadRequest, leaving: Leaving) -> CallUnderWay | None:
         recorder, last = self._recorder, self._recorder.under_way
         if last is not None and (last.whole() or last.goes_on_in(request)):
             await self._left()
         if recorder.under_way is not None:
             recorder.engine.hooks.count_lost(wrap, "a call beside another one of its conversation")
             return None
-        if recorder.compacts and not replaceable:
+        if recorder.compacts and not leaving.replaceable:
             recorder.engine.hooks.count_lost(wrap, "the view for a request whose body is signed")
         call, begun = CallUnderWay(), False
         recorder.under_way = call
         try:
-            await recorder.begin(call, request, replaceable)
+            await recorder.begin(call, request, leaving.url, leaving.replaceable)
             begun = True
         finally:
             if not begun:

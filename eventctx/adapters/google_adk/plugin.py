@@ -39,6 +39,7 @@ from eventctx.adapters.kit.nested import (
     tool_left,
 )
 from eventctx.engine import Engine
+from eventctx.log.turn_recorder import read_settings
 from eventctx.log.usage import GEMINI, read_usage
 from eventctx.session.context import Context
 
@@ -242,7 +243,10 @@ class AdkSession(HostSession):
         whole = named(sends)
         found = await self.held(whole)
         await self.add(await self._named(found.new), with_request=True)
-        await self.turns.iteration_began(None, request.model)
+        settings = read_settings(
+            stream=_streams(context), max_tokens=request.config.max_output_tokens
+        )
+        await self.turns.iteration_began(provider_of(request.model), request.model, settings)
         rows = await self.prepare(
             instructions=instructions_of(request.config),
             tools=tool_definitions(request.config),
@@ -263,6 +267,7 @@ class AdkSession(HostSession):
         await self.turns.model_known(
             model=response.model_version,
             usage=read_usage(response.usage_metadata, GEMINI),
+            response_id=response.interaction_id,
             finish_reason=None if reason is None else str(getattr(reason, "value", reason)),
         )
         await self.turns.model_answered()
@@ -289,3 +294,33 @@ class AdkSession(HostSession):
         if self._ids.messages != (await self.context.transcript_mark()).messages:
             self._ids = CallIds(await self.messages())
         return [self._ids.named(dict(row)) for row in rows]
+
+
+def _streams(context: CallbackContext) -> bool:
+    mode = None if context.run_config is None else context.run_config.streaming_mode
+    return mode is not None and mode.value == "sse"
+
+
+_PLACES: Final = ("endpoints", "locations", "models", "projects", "publishers", "tunedModels")
+"""Words with which the path of a resource begins, which is no name of a provider."""
+
+
+def provider_of(model: str | None) -> str | None:
+    """The provider of a model, by its name: that before its slash, else Anthropic or Google.
+
+    ADK tells it nowhere. Google's models are asked at Vertex AI or at Gemini's API, as the
+    variables of ``google-genai`` say. None for other names.
+    """
+    prefix, slash, _ = (model or "").partition("/")
+    if slash and prefix not in _PLACES:
+        return prefix
+    name = (model or "").rpartition("/")[2]
+    if name.startswith("claude"):
+        return "anthropic"
+    if not name.startswith(("gemini", "gemma")):
+        return None
+    cloud = [os.environ.get(name, "").lower() for name in _CLOUD]
+    return "gcp.vertex_ai" if {"1", "true"} & set(cloud) else "gcp.gemini"
+
+
+_CLOUD: Final = ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE")

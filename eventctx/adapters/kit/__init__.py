@@ -28,10 +28,12 @@ from eventctx.adapters.kit.nested import (
     tool_left,
 )
 from eventctx.adapters.kit.recordable import recordable
+from eventctx.log.turn_recorder import CallSettings, read_settings
 from eventctx.log.usage import Usage
 from eventctx.session.host_turns import HostReporter
 
 __all__ = [
+    "CallSettings",
     "EngineLoop",
     "GivenEngine",
     "HostList",
@@ -52,6 +54,7 @@ __all__ = [
     "is_cancellation",
     "nested_session_id",
     "plain_identity",
+    "read_settings",
     "recordable",
     "run_in",
     "tool_around",

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langchain_core.tools import BaseTool
+from langchain_core.tracers._streaming import _StreamingCallbackHandler
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
@@ -30,6 +31,7 @@ from eventctx.adapters.langgraph.saver import EventctxSaver
 from eventctx.adapters.langgraph.threads import session_of_thread
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
+from eventctx.log.turn_recorder import CallSettings, read_settings
 from eventctx.log.usage import LANGCHAIN, read_usage
 from eventctx.session.context import Context
 from eventctx.sync.proxy import SyncEngine
@@ -200,7 +202,7 @@ class Thread(HostSession):
         """Record a call's request, and return the messages to send."""
         held, model = request.state["messages"], _model_of(request.model)
         await self.mirror_graph(held, with_request=True)
-        await self.turns.iteration_began(None, model)
+        await self.turns.iteration_began(*_asked(request, model))
         rows = await self.prepare(
             # A text of LangChain's own, which is a subclass of str.
             instructions=None if request.system_prompt is None else str(request.system_prompt),
@@ -220,6 +222,7 @@ class Thread(HostSession):
                 await self.turns.model_known(
                     model=metadata.get("model_name") or metadata.get("model"),
                     usage=read_usage(one.usage_metadata, LANGCHAIN),
+                    response_id=metadata.get("id"),
                     finish_reason=metadata.get("finish_reason") or metadata.get("stop_reason"),
                 )
         await self.turns.model_answered()
@@ -239,6 +242,33 @@ def _end_of(result: Any) -> ToolEnd:
     content = getattr(result, "content", None)
     failed = getattr(result, "status", "success") == "error"
     return ToolEnd(content if isinstance(content, str) else None, "ToolError" if failed else None)
+
+
+_ADDRESSES: Final = ("base_url", "openai_api_base", "anthropic_api_url", "azure_endpoint")
+
+
+def _asked(
+    request: ModelRequest[Any], name: str | None
+) -> tuple[str | None, str | None, CallSettings]:
+    """The provider, the model's ``name`` and the settings of a call."""
+    model: Any = request.model
+    try:
+        traced = model._get_ls_params()  # the only place where LangChain names the provider
+    except Exception:  # a class of the program
+        traced = {}
+    provider = traced.get("ls_provider")
+    most = request.model_settings.get("max_tokens", traced.get("ls_max_tokens"))
+    url = next((found for one in _ADDRESSES if (found := getattr(model, one, None))), None)
+    settings = read_settings(stream=_streams(model), max_tokens=most, url=url)
+    return provider if isinstance(provider, str) and provider else None, name, settings
+
+
+def _streams(model: Any) -> bool:
+    """Whether a model streams because it is set to, or because its run's tokens are followed."""
+    handlers = getattr(_config().get("callbacks"), "handlers", ())
+    return getattr(model, "streaming", None) is True or any(
+        isinstance(one, _StreamingCallbackHandler) for one in handlers
+    )
 
 
 def _model_of(model: Any) -> str | None:

@@ -31,7 +31,9 @@ from eventctx.session.host_turns import HostReporter
 
 
 class FailureHooks(Protocol):
-    """Hooks of a run that take its failures."""
+    """Hooks of a run that take its failures; ``streams`` is set to whether it is streamed."""
+
+    streams: bool
 
     def tool_raised(self, failed: ToolErrorFormatterArgs[Any]) -> None:
         """The SDK makes a text for the model of what a tool raised."""
@@ -67,6 +69,7 @@ class ReportingRunner(AgentRunner):
         **kwargs: Any,
     ) -> RunResult:
         """As the SDK's; ``run_sync`` calls it, too."""
+        _tell_hooks(kwargs, streams=False)
         try:
             return await super().run(starting_agent, input, **kwargs)
         except BaseException as error:
@@ -80,6 +83,7 @@ class ReportingRunner(AgentRunner):
         **kwargs: Any,
     ) -> RunResultStreaming:
         """As the SDK's; a failure is reported before the reader of the events gets it."""
+        _tell_hooks(kwargs, streams=True)
         result = super().run_streamed(starting_agent, input, **kwargs)
         events = result.stream_events
 
@@ -105,6 +109,12 @@ def install_runner() -> None:
     """
     if type(get_default_agent_runner()) is AgentRunner:
         set_default_agent_runner(ReportingRunner())
+
+
+def _tell_hooks(kwargs: dict[str, Any], *, streams: bool) -> None:
+    formatter = getattr(kwargs.get("run_config"), "tool_error_formatter", None)
+    if isinstance(formatter, ReportingFormatter) and kwargs.get("hooks") is formatter.hooks:
+        formatter.hooks.streams = streams
 
 
 async def _report(asked: object, kwargs: dict[str, Any], error: BaseException) -> None:

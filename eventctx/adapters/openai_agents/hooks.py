@@ -21,6 +21,7 @@ from eventctx.adapters.kit.host_run import HostRun, tool_failed
 from eventctx.adapters.kit.host_session import HostSession, Row
 from eventctx.adapters.openai_agents.failures import fail_run
 from eventctx.adapters.openai_agents.nested import NestedRuns
+from eventctx.log.turn_recorder import CallSettings
 from eventctx.log.usage import OPENAI_RESPONSES, read_usage
 
 
@@ -38,16 +39,18 @@ class RecordingHooks(RunHooks[Any]):
         self._raised: dict[str, BaseException] = {}
         self.first_call = True
         """Whether the run has made no model call yet."""
+        self.streams = False
+        """Whether the run is streamed, as far as the runner says it."""
 
     def also_calling(self, inner: RunHooks[Any] | None) -> RecordingHooks:
         """These hooks, which also call the caller's ``inner`` ones from now on."""
         self._inner = RunHooks[Any]() if inner is None else inner
         return self
 
-    async def request_begins(self, model: str | None) -> None:
-        """A model call is about to be prepared."""
+    async def request_begins(self, asked: tuple[str | None, str | None, CallSettings]) -> None:
+        """A model call is about to be prepared: its provider, model and settings."""
         self.first_call = False
-        await self._reports.do(lambda host: host.turns.iteration_began(None, model))
+        await self._reports.do(lambda host: host.turns.iteration_began(*asked))
 
     async def stored(self) -> None:
         """The SDK stored items: after the last answer of a run, its turn is over."""

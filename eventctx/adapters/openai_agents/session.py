@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from agents import Agent, FunctionTool, RunConfig, RunHooks
+from agents import Agent, FunctionTool, MultiProvider, OpenAIProvider, RunConfig, RunHooks
 from agents.run_config import CallModelData, ModelInputData
 
 from eventctx.adapters.kit.host_run import HostRun
@@ -21,6 +21,7 @@ from eventctx.adapters.openai_agents.failures import ReportingFormatter, install
 from eventctx.adapters.openai_agents.hooks import RecordingHooks
 from eventctx.adapters.openai_agents.nested import NestedRuns
 from eventctx.errors import InvalidSetting
+from eventctx.log.turn_recorder import CallSettings, read_settings
 from eventctx.sync.proxy import SyncEngine
 
 if TYPE_CHECKING:
@@ -137,8 +138,8 @@ class AgentsSession:
         own = config.call_model_input_filter
 
         async def decide(data: CallModelData[Any]) -> ModelInputData:
-            given, model = data.model_data, model_name(data.agent, config)
-            host, whole = await self._take(data, model)
+            given, asked = data.model_data, asked_of(data.agent, config, self._hooks.streams)
+            host, whole = await self._take(data, asked)
             chosen = given if own is None else await _awaited(own(data))
             if host is None:
                 return chosen
@@ -146,7 +147,7 @@ class AgentsSession:
                 host.prepare(
                     instructions=chosen.instructions,
                     tools=tool_definitions(data.agent),
-                    model=model,
+                    model=asked.model,
                 )
             )
             if whole and chosen.input == given.input:
@@ -168,7 +169,7 @@ class AgentsSession:
         }
 
     async def _take(
-        self, data: CallModelData[Any], model: str | None
+        self, data: CallModelData[Any], asked: AskedModel
     ) -> tuple[HostSession | None, bool]:
         """The session whose request this is, None if it is not recorded; whether it is whole."""
         rows = cast("list[Row]", data.model_data.input)
@@ -176,10 +177,10 @@ class AgentsSession:
             host = await self._loop.run(self._nested.host_of(rows, data.agent.name))
             if host is not None:
                 await self._loop.run(host.mirror(rows, with_request=True))
-                await self._loop.run(host.turns.iteration_began(None, model))
+                await self._loop.run(host.turns.iteration_began(*asked))
             return host, True
         whole = await self._loop.run(self._host.take(rows, adds=self._hooks.first_call))
-        await self._hooks.request_begins(model)
+        await self._hooks.request_begins(asked)
         return self._host, whole
 
 
@@ -251,8 +252,42 @@ def tool_definitions(agent: Agent[Any]) -> list[dict[str, Any]]:
     ]
 
 
-def model_name(agent: Agent[Any], config: RunConfig) -> str | None:
-    """The name of the model that will be called, as far as the agent or the run says it."""
-    model = config.model if config.model is not None else agent.model
+class AskedModel(NamedTuple):
+    """What is known of a model call before it is made, as ``iteration_began`` takes it."""
+
+    provider: str | None
+    model: str | None
+    settings: CallSettings
+
+
+def asked_of(agent: Agent[Any], config: RunConfig, streams: bool) -> AskedModel:
+    """The model that will be called, and its settings, as far as the agent or the run says them."""
+    model: Any = config.model if config.model is not None else agent.model
     name = model if isinstance(model, str) else getattr(model, "model", None)
-    return name if isinstance(name, str) and name else None
+    settings = agent.model_settings.resolve(config.model_settings)
+    client = getattr(model, "_client", None)  # which the SDK's models show nowhere else
+    url = getattr(model, "base_url", None) or getattr(client, "base_url", None)
+    return AskedModel(
+        _provider_of(model, name, config),
+        name if isinstance(name, str) and name else None,
+        read_settings(stream=streams, max_tokens=settings.max_tokens, url=url),
+    )
+
+
+_ROUTERS: Final = ("litellm", "any-llm")
+
+
+def _provider_of(model: Any, name: Any, config: RunConfig) -> str | None:
+    """The provider that the SDK takes for a model; None for a class of the program."""
+    modules = [] if isinstance(model, str) else [one.__module__ for one in type(model).__mro__]
+    if any(one.startswith("agents.models.openai") for one in modules):
+        return "openai"
+    routed = any(one.startswith("agents.extensions.models") for one in modules)
+    if not routed and not isinstance(model, str | None):
+        return None
+    if not isinstance(config.model_provider, MultiProvider | OpenAIProvider) and not routed:
+        return None
+    prefix, slash, rest = str(name or "").partition("/")
+    if prefix in _ROUTERS:
+        prefix = rest.partition("/")[0]
+    return prefix if slash else "openai"

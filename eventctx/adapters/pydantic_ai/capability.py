@@ -40,6 +40,7 @@ from eventctx.adapters.pydantic_ai.rows import (
     tool_definitions,
 )
 from eventctx.engine import Engine
+from eventctx.log.turn_recorder import read_settings
 from eventctx.log.usage import PYDANTIC_AI, read_usage
 from eventctx.search.tool import DESCRIPTION, TOOL_NAME, parameters
 from eventctx.session.context import Context
@@ -201,7 +202,11 @@ class ConversationSession(HostSession):
     ) -> list[ModelMessage]:
         """Record a call's request, and return the messages to send; the run holds ``held``."""
         await self.mirror(self._rows.of(held), with_request=True)
-        await self.turns.iteration_began(request.model.system, request.model.model_name)
+        most = {**(request.model.settings or {}), **(request.model_settings or {})}
+        settings = read_settings(
+            stream=request.streaming, max_tokens=most.get("max_tokens"), url=request.model.base_url
+        )
+        await self.turns.iteration_began(request.model.system, request.model.model_name, settings)
         rows = await self.prepare(
             instructions=_instructions(request),
             tools=tool_definitions(request.model_request_parameters),

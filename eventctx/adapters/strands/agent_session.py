@@ -18,6 +18,7 @@ from eventctx.adapters.strands.rows import (
     sendable,
     tool_definitions,
 )
+from eventctx.log.turn_recorder import CallSettings, read_settings
 from eventctx.log.usage import Usage, form_of_strands, read_usage
 from eventctx.session.context import Context
 
@@ -93,7 +94,7 @@ class AgentSession(HostSession):
         held = context.agent.messages
         rows = [] if self._stateful else await self._mirror_agent(context.agent, with_request=True)
         model = _model_name(context.model)
-        await self.turns.iteration_began(None, model)
+        await self.turns.iteration_began(*_asked(context.model, model))
         view = await self.prepare(
             instructions=instructions_of(context.system_prompt),
             tools=tool_definitions(context.tool_specs),
@@ -153,10 +154,39 @@ def _text_of(result: Any) -> str | None:
 
 
 def _model_name(model: Any) -> str | None:
+    name = _config_of(model).get("model_id")
+    return name if isinstance(name, str) and name else None
+
+
+def _config_of(model: Any) -> dict[str, Any]:
     configured = getattr(model, "get_config", None)  # which a class of one's own may lack
     config = configured() if callable(configured) else None
-    name = config.get("model_id") if isinstance(config, dict) else None
-    return name if isinstance(name, str) and name else None
+    return config if isinstance(config, dict) else {}
+
+
+_MODELS: Final = "strands.models."
+_MOST_TOKENS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+
+
+def _asked(model: Any, name: str | None) -> tuple[str | None, str | None, CallSettings]:
+    """The provider, the model's ``name`` and the settings of a call.
+
+    Strands has a module for each provider. Its models ask for streams, unless they are set not to.
+    """
+    modules = [one.__module__ for one in type(model).__mro__]
+    own = [one.removeprefix(_MODELS) for one in modules if one.startswith(_MODELS)]
+    provider = next((one for one in own if one != "model"), None)
+    if provider == "litellm" and name:
+        provider = name.partition("/")[0]
+    config = _config_of(model)
+    endpoint = getattr(getattr(getattr(model, "client", None), "meta", None), "endpoint_url", None)
+    given = {**(config.get("params") or {}), **config}
+    settings = read_settings(
+        stream=provider is not None and False not in (given.get("stream"), given.get("streaming")),
+        max_tokens=next((given[one] for one in _MOST_TOKENS if one in given), None),
+        url=(getattr(model, "client_args", None) or {}).get("base_url") or endpoint,
+    )
+    return provider and provider.removesuffix("_responses"), name, settings
 
 
 def usage_of(found: Any) -> Usage | None:

@@ -100,13 +100,21 @@ _FEWEST = 2_000
     help="The longest answer.",
 )
 @click.option("--reveal", is_flag=True, help="Answer with secrets that are otherwise replaced.")
+@click.option(
+    "--otlp",
+    metavar="URL",
+    help="Send a span of each answer to a collector: http://HOST:4318, or grpc://HOST:4317.",
+)
 @opening.store_options
-def mcp_command(project: Path | None, most: int, reveal: bool, store: str | None) -> None:
+def mcp_command(
+    project: Path | None, most: int, reveal: bool, otlp: str | None, store: str | None
+) -> None:
     """Serve the tools recall, lost, why and view on stdin and stdout, read-only.
 
     For the configuration of an agent's program, which starts it; `eventctx setup` writes it there.
-    The store may be made later; `eventctx hook` and `eventctx watch` fill it. Needs the extra
-    `mcp`: pip install 'eventctx[mcp]'.
+    The store may be made later; `eventctx hook` and `eventctx watch` fill it. A span of `--otlp`
+    joins the trace that the caller names in `_meta`. Needs the extra `mcp`: pip install
+    'eventctx[mcp]'.
     """
     try:
         from eventctx.mcp.server import mcp_server, serve_stdio
@@ -116,6 +124,11 @@ def mcp_command(project: Path | None, most: int, reveal: bool, store: str | None
         raise InvalidSetting(
             "mcp: expected the package mcp; install it with: pip install 'eventctx[mcp]'"
         ) from error
+    if otlp is not None:
+        from eventctx.hooks.counting import configure_tracing
+
+        # The package mcp makes the spans, below the caller's traceparent; here they get a way out.
+        configure_tracing(otlp, set_global=True)
     server = mcp_server(
         lambda: opening.open_reader(store),
         project=Path.cwd() if project is None else project,

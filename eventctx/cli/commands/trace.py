@@ -17,6 +17,7 @@ from eventctx.cli.output.trace_tree import show
 from eventctx.errors import InvalidSetting
 from eventctx.hooks.redact import DEFAULT, Redactor, cleaner
 from eventctx.log.store import StreamInfo
+from eventctx.projections.trace.dialects import DIALECTS, GENAI, in_dialect
 from eventctx.projections.trace.spans import Span
 from eventctx.projections.trace.texts import Clean
 from eventctx.queries import spans as tracing
@@ -42,12 +43,16 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "--unfinished", is_flag=True,
     help="With --otlp: also a turn that is still open. Sent again when done, it is there twice.",
 )  # fmt: skip
+@click.option(
+    "--dialect", type=click.Choice(list(DIALECTS)), default=GENAI, metavar="NAME",
+    help="Names of attributes: genai, the default, or openinference, which Phoenix reads.",
+)  # fmt: skip
 @click.option("--content", is_flag=True, help="With the texts of messages, redacted and cut.")
 @click.option("--no-redact", is_flag=True, help="Leave keys, tokens and addresses as they are.")
 @opening.reading
 def trace_command(
     session: str | None, turn: int | None, every: bool, store: str | None, as_json: bool,
-    content: bool, no_redact: bool, unfinished: bool, **targets: Any,
+    content: bool, dialect: str, no_redact: bool, unfinished: bool, **targets: Any,
 ) -> None:  # fmt: skip
     """Show the spans of SESSION: turns, model calls, tool calls, compactions, as a tree.
 
@@ -60,8 +65,11 @@ def trace_command(
         raise InvalidSetting("trace: expected at most one of --turn and --all, found both")
     if unfinished and targets["otlp"] is None:
         raise InvalidSetting("trace: --unfinished is for --otlp; all else has open turns anyway")
+    if dialect != GENAI and not as_json and all(target is None for target in targets.values()):
+        raise InvalidSetting("trace: --dialect is for spans that are sent, or written; see --otlp")
     redactor = None if no_redact else DEFAULT
-    selection = _Selection(turn, cleaner(redactor) if content else None, redactor, unfinished)
+    contents = cleaner(redactor) if content else None
+    selection = _Selection(turn, contents, redactor, unfinished, dialect)
     run(_trace(session, selection, store, as_json, targets))
 
 
@@ -79,6 +87,7 @@ class _Selection(NamedTuple):
     contents: Clean | None
     redactor: Redactor | None
     unfinished: bool
+    dialect: str
 
     async def spans(
         self, reader: Reader, session: str, report: Callable[[int], None] | None = None
@@ -87,7 +96,8 @@ class _Selection(NamedTuple):
             reader.store, session, turn=self.turn, contents=self.contents, progress=report
         )
         async for span in found:
-            yield span if self.redactor is None else self.redactor.span(span)
+            redacted = span if self.redactor is None else self.redactor.span(span)
+            yield in_dialect(redacted, self.dialect)
 
 
 async def _trace(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack, suppress
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from eventctx.errors import InvalidMessage
 from eventctx.importers.source.items import (
@@ -51,6 +51,10 @@ class TurnFigures(NamedTuple):
     failed: int
     view: int
     tokens: int
+
+
+_PROVIDER: Final = "recording"
+"""The provider of a call whose file names none: the recording answers, and nobody is asked."""
 
 
 class ToolFailedError(Exception):
@@ -154,7 +158,7 @@ class Player:
         self._requests += 1
         self._view = len(messages)
         if self._iteration is not None:
-            call = self._iteration.provider_call(item.model, item.provider)
+            call = self._iteration.provider_call(item.model, item.provider or _PROVIDER)
             self._call = await self._call_blocks.enter_async_context(call)
             self._call.finished(item.finish_reason, item.response_id)
         self._usage = item.usage

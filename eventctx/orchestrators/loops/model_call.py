@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final, Literal, Protocol
 
 from eventctx.errors import EventctxError, InvalidSetting, ProviderFailed
+from eventctx.log.turn_recorder import CallSettings
 from eventctx.orchestrators.host.hooks import HookAnswers, within
 from eventctx.orchestrators.loops.recording import ids_of, prepared, record_additions
 from eventctx.orchestrators.loops.run import Denied, TurnRun
@@ -152,6 +153,10 @@ class ModelCaller:
     async def _attempt_once(self) -> Answer:
         run = self._run
         call = self._cycle.provider_call(run.provider.model, run.chosen.name)
+        if call.sends is not None:
+            known = getattr(run.provider, "call_settings", None)
+            known = known if isinstance(known, CallSettings) else CallSettings()
+            call.sends.of.settings = known._replace(stream=self._streams)
         ids = ids_of(call.scope)
         facts = {"provider": run.chosen.name, "model": call.model, "attempt": self._attempt}
         async with run.host.telling_errors("provider:error", ids, facts):
@@ -225,10 +230,15 @@ class ModelCaller:
         )
         self._run.spend(used)
 
+    @property
+    def _streams(self) -> bool:
+        """Whether the answer is asked for in pieces."""
+        return self._outlet is not None and callable(getattr(self._run.provider, "stream", None))
+
     async def _received(self, request: Request) -> Any:
         run, outlet, seconds = self._run, self._outlet, self._run.settings.provider_timeout
         stream = getattr(run.provider, "stream", None)
-        if outlet is not None and callable(stream):
+        if outlet is not None and stream is not None and self._streams:
             received = _streamed(stream(request), outlet, request.ids, seconds)
             return await within(received, None, run.stop)
         return await within(run.provider.complete(request), seconds, run.stop)

@@ -59,6 +59,7 @@ class AnthropicProvider(SdkProvider):
         info = window(context_window, max_tokens)
         usable = client_of(client, "anthropic", LOWEST, _classes)
         super().__init__(name, model, info, usable, options, propagate)
+        self.call_settings = self.call_settings._replace(max_tokens=max_tokens)
 
     def result_message(self, outcome: ToolOutcome) -> dict[str, Any]:
         """A row of role ``user`` with one ``tool_result`` block."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from operator import attrgetter
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
+from eventctx.log.turn_recorder import read_settings
 from eventctx.orchestrators.protocol import Answer, Chunk, Request, ToolDefinition
 from eventctx.orchestrators.providers import failures
 from eventctx.orchestrators.providers.sdk_calling import Client, Connection
@@ -44,6 +45,9 @@ class AnswerCollector(Protocol):
         ...
 
 
+_MOST_TOKENS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+
+
 class SdkProvider:
     """Asks a model through one endpoint of an SDK's client. Raises InvalidSetting.
 
@@ -72,6 +76,11 @@ class SdkProvider:
         self.model = model
         self._info = info
         self._client = client
+        most = next((options[one] for one in _MOST_TOKENS if one in options), None)
+        self.call_settings = read_settings(
+            max_tokens=most, url=getattr(client.sdk, "base_url", None)
+        )
+        """What each request says next to its model, for the record of the call."""
         self._tools = list(options.pop("tools", None) or ())
         endpoint = attrgetter(self.ENDPOINT)(client.sdk)
         self._connection = Connection(name, endpoint, options, propagate)

@@ -10,6 +10,7 @@ from eventctx.log.integrity import check_bodies
 from eventctx.log.plan import TAKEN_BACK
 from eventctx.log.store import Address, EventStore, StreamInfo
 from eventctx.messages.encoding import decode_body
+from eventctx.messages.tool_definitions import in_openais_form
 from eventctx.projections.timeline.fold import TimelineExtras
 from eventctx.queries.atif.calls import LogSurvey
 from eventctx.queries.atif.verbatim import FORMAT, NAME
@@ -48,20 +49,7 @@ async def _tools(store: EventStore, stream: str, extras: TimelineExtras) -> list
     data = bodies[0].data
     value = None if data is None else decode_body(data)
     tools = value.get("tools") if isinstance(value, dict) else value
-    return [_in_openais_form(one) for one in tools or () if isinstance(one, dict)]
-
-
-def _in_openais_form(tool: dict[str, Any]) -> dict[str, Any]:
-    """A definition with its ``function``; one without a schema (a provider's own tool) as it is."""
-    schema = tool.get("input_schema", tool.get("parameters"))
-    if not isinstance(tool.get("name"), str) or not isinstance(schema, dict):
-        return tool
-    moved = ("type", "name", "description", "input_schema", "parameters")
-    function: dict[str, Any] = {"name": tool["name"]}
-    if "description" in tool:
-        function["description"] = tool["description"]
-    rest = {key: value for key, value in tool.items() if key not in moved}
-    return {"type": "function", "function": {**function, "parameters": schema, **rest}}
+    return [in_openais_form(one) for one in tools or () if isinstance(one, dict)]
 
 
 def describe_session(info: StreamInfo, extras: TimelineExtras) -> dict[str, Any]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, Final
 
+from eventctx.projections.trace import semconv
 from eventctx.text import clip
 
 _SHOWN: Final = 160
@@ -27,6 +28,33 @@ _REPORTS: Final[Mapping[str, str]] = {
         "host gives back in another form, and add() and mirror() get its whole list, in its order"
     ),
 }
+
+
+_BEGAN: Final = "iteration_began(provider, model, read_settings(stream=, max_tokens=, url=))"
+
+KNOWN_OF_CALLS: Final[Mapping[str, str]] = {
+    semconv.PROVIDER_NAME: f"{_TURNS}.{_BEGAN}",
+    semconv.REQUEST_MODEL: f"{_TURNS}.{_BEGAN}",
+    semconv.REQUEST_STREAM: f"{_TURNS}.{_BEGAN}",
+    semconv.REQUEST_MAX_TOKENS: f"{_TURNS}.{_BEGAN}",
+    semconv.SERVER_ADDRESS: f"{_TURNS}.{_BEGAN}",
+    semconv.RESPONSE_ID: f"{_TURNS}.model_known(response_id=)",
+    semconv.FINISH_REASONS: f"{_TURNS}.model_known(finish_reason=)",
+}
+"""Attributes of a model call's span that depend on what the host says, and how they are told."""
+
+
+def of_known(expected: Set[str], found: Set[str]) -> str | None:
+    """Which attributes of a call's span are missing or not named; None if all are as expected."""
+    wrong = [
+        f"expected {name} on the span of a model call: {KNOWN_OF_CALLS[name]}"
+        for name in sorted(expected - found)
+    ]
+    wrong += [
+        f"the span of a model call has {name}: add it to the contract's knows"
+        for name in sorted(found - expected)
+    ]
+    return "\n".join(wrong) or None
 
 
 def of_counts(expected: Mapping[str, int], found: Mapping[str, int]) -> str | None:

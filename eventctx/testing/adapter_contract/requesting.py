@@ -10,6 +10,7 @@ import pytest
 
 from eventctx.log.usage import Usage
 from eventctx.orchestrators.protocol import ToolRequest
+from eventctx.projections.trace.semconv import REQUEST_STREAM
 from eventctx.testing.adapter_contract.running import (
     HOW,
     SMALL,
@@ -154,6 +155,19 @@ class RecordingContract(HostTraits):
             assert len(turns) == 1
             assert len({one.span_id for one in tools}) == 2
             assert len({one.parent_span_id for one in tools}) == 1
+
+    @HOW
+    async def test_the_span_of_a_call_says_what_the_host_knows(
+        self, tmp_path: Path, stream: bool
+    ) -> None:
+        self.can_stream(stream)
+        if self.knows is None:
+            pytest.skip("knows is not set")
+        agent = ScriptedAgent([Reply("said.", finish_reason="stop", response_id="response-1")])
+        async with self.run_of(tmp_path, agent) as run:
+            await run.driver.ask("say-it.", stream=stream)
+            # A host may stream from its model although nobody streams from the host.
+            await run.check_known(self.knows, but=set() if stream else {REQUEST_STREAM})
 
     async def test_every_turn_has_requests_of_its_own(self, tmp_path: Path) -> None:
         agent = ScriptedAgent([Reply("a."), reads(1), Reply("b.")], [read])

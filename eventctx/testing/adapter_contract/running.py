@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence, Set
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
@@ -14,6 +14,8 @@ from eventctx.errors import StreamNotFound
 from eventctx.log.codec import decode_known
 from eventctx.log.record import Record
 from eventctx.orchestrators.protocol import ToolRequest
+from eventctx.projections.trace.semconv import CHAT, OPERATION
+from eventctx.queries.spans import spans
 from eventctx.testing.adapter_contract import findings
 from eventctx.testing.driving import SESSION, AdapterDriver, JoiningDriver, ScriptedAgent
 from eventctx.testing.requests import check_request
@@ -41,6 +43,11 @@ class HostTraits:
     """Whether the host's own messages say an answer again, as a ``final_answer`` tool does."""
     untold: ClassVar[frozenset[str] | set[str]] = frozenset()
     """Of what the host does not say why it failed: ``calls``, ``tools``."""
+    knows: ClassVar[frozenset[str] | set[str] | None] = None
+    """The attributes of ``KNOWN_OF_CALLS`` that the span of a model call has; None is not tested.
+
+    ``gen_ai.request.stream`` is that of a streamed run.
+    """
 
     @pytest.fixture(autouse=True)
     def _traits_are_sound(self) -> None:
@@ -62,6 +69,12 @@ class HostTraits:
         if not self.untold <= {"calls", "tools"}:
             pytest.fail(
                 f"{name}.untold: expected some of 'calls' and 'tools', found {self.untold!r}",
+                pytrace=False,
+            )
+        if not (self.knows or set()) <= findings.KNOWN_OF_CALLS.keys():
+            pytest.fail(
+                f"{name}.knows: expected some of {sorted(findings.KNOWN_OF_CALLS)}, "
+                f"found {self.knows!r}",
                 pytrace=False,
             )
         if "<locals>" in driver.__qualname__:
@@ -117,6 +130,13 @@ class DriverRun:
         for one in await self.records():
             found.setdefault(one.type, decode_known(one))
         _raise_if(findings.of_ends(expected, found, error_type))
+
+    async def check_known(self, expected: Set[str], *, but: Set[str]) -> None:
+        """Check which attributes the span of the last model call has, but for those of ``but``."""
+        async for span in spans(self.engine.store, SESSION):
+            if span.attributes[OPERATION] == CHAT:
+                found = span.attributes.keys() & findings.KNOWN_OF_CALLS.keys()
+        _raise_if(findings.of_known(expected - but, found - but))
 
     async def views(self) -> list[list[Any]]:
         """The verified view of every request, as the model is shown it."""

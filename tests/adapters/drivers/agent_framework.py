@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from agent_framework import (
@@ -43,6 +44,7 @@ class AgentFrameworkDriver:
             agent.instructions,
             name="agent",
             tools=[FunctionTool(name=one.__name__, func=one) for one in agent.tools],
+            default_options={"max_tokens": 900},
             middleware=[*before, *ours.middleware],
             context_providers=[ours.history],
         )
@@ -85,11 +87,14 @@ def shown(row: Mapping[str, Any]) -> Any:
 class Scripted(BaseChatClient[Any]):
     """Answers by a script, streamed in pieces, and keeps what it received."""
 
+    OTEL_PROVIDER_NAME = "openai"
+
     def __init__(self, *, script: Sequence[Reply | Exception], **more: Any) -> None:
         super().__init__(**more)
         self.script = list(script)
         self.seen: list[tuple[list[Message], dict[str, Any]]] = []
         self.model = "scripted"
+        self.client = SimpleNamespace(base_url="https://api.example.org/v1")
         self.conversation: str | None = None
 
     def _inner_get_response(

@@ -193,7 +193,7 @@ class ChatDriver(_OpenAIDriver):
             {"type": "function", "function": {"name": one.__name__, "parameters": _schema(one)}}
             for one in self._agent.tools
         ]
-        given: Body = {"model": "m-1", "messages": self._rows}
+        given: Body = {"model": "m-1", "messages": self._rows, "max_completion_tokens": 900}
         if tools:
             given["tools"] = tools
         completions = self._client.chat.completions
@@ -234,6 +234,7 @@ class ResponsesDriver(_OpenAIDriver):
             "model": "m-1",
             "instructions": self._agent.instructions,
             "input": self._rows,
+            "max_output_tokens": 900,
             "store": False,
             "tools": [
                 {"type": "function", "name": one.__name__, "parameters": _schema(one)}

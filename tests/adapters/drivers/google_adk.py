@@ -32,7 +32,7 @@ PASSING = ("id", "tool_use_id", "native_id", "name")
 class GoogleAdkDriver:
     def __init__(self, engine: Engine, folder: Path, agent: ScriptedAgent) -> None:
         self._session = agent.session
-        self._model = Scripted(model="scripted", script=list(agent.script))
+        self._model = Scripted(model="gemini-scripted", script=list(agent.script))
         plugins: list[Any] = [] if agent.keep_last is None else [KeepLast(agent.keep_last)]
         if agent.retries:
             plugins.append(AsksAgain(self._model))
@@ -41,6 +41,7 @@ class GoogleAdkDriver:
             name="agent",
             model=self._model,
             instruction=agent.instructions,
+            generate_content_config=types.GenerateContentConfig(max_output_tokens=900),
             tools=list(agent.tools),
             disallow_transfer_to_parent=True,
             disallow_transfer_to_peers=True,
@@ -148,6 +149,7 @@ def answer(reply: Reply) -> LlmResponse:
     used = reply.usage
     return LlmResponse(
         content=types.Content(role="model", parts=parts),
+        finish_reason=types.FinishReason.STOP if reply.finish_reason else None,
         usage_metadata=used
         and types.GenerateContentResponseUsageMetadata(
             prompt_token_count=used.prompt, candidates_token_count=used.output

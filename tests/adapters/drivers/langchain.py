@@ -95,6 +95,9 @@ class ScriptedChat(BaseChatModel):
 
     script: list[Any]
     seen: list[list[BaseMessage]] = Field(default_factory=list)
+    model: str = "scripted"
+    max_tokens: int = 900
+    base_url: str = "https://api.example.org/v1"
 
     @property
     def _llm_type(self) -> str:
@@ -130,6 +133,7 @@ class ScriptedChat(BaseChatModel):
             id=whole.id,
             tool_call_chunks=[one | {"index": place} for place, one in enumerate(chunks)],
             usage_metadata=whole.usage_metadata,
+            response_metadata=whole.response_metadata,
             chunk_position="last",
         )
         yield ChatGenerationChunk(message=last)
@@ -148,7 +152,9 @@ def answer(reply: Reply) -> AIMessage:
         "output_tokens": used.output,
         "total_tokens": used.prompt + used.output,
     }
-    return AIMessage(reply.text, tool_calls=calls, usage_metadata=usage)
+    said = {"id": reply.response_id, "finish_reason": reply.finish_reason}
+    known: Any = {name: value for name, value in said.items() if value is not None}
+    return AIMessage(reply.text, tool_calls=calls, usage_metadata=usage, response_metadata=known)
 
 
 class SaverInFile(InMemorySaver):

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import agents
-from agents import Agent, ModelRetrySettings, ModelSettings, RunConfig, Runner, function_tool
+from agents import (
+    Agent,
+    ModelRetrySettings,
+    ModelSettings,
+    OpenAIResponsesModel,
+    RunConfig,
+    Runner,
+    function_tool,
+)
 from agents.run_config import CallModelData, ModelInputData
 from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
 from agents.usage import Usage
@@ -18,11 +27,20 @@ from eventctx.testing import Reply, ScriptedAgent
 agents.set_tracing_disabled(True)
 
 
+class Scripted(ScriptedModel, OpenAIResponsesModel):
+    """One of the SDK's own models, whose answers are a script's."""
+
+    def __init__(self, steps: list[Any]) -> None:
+        super().__init__(steps)
+        self.model = "gpt-5.2"
+        self._client: Any = SimpleNamespace(base_url="https://api.example.org/v1")
+
+
 class AgentsDriver:
     def __init__(self, engine: Engine, folder: Path, agent: ScriptedAgent) -> None:
         self._engine, self._scripted = engine, agent
         self._session: AgentsSession | None = None
-        self._model = ScriptedModel([step(one) for one in agent.script])
+        self._model = Scripted([step(one) for one in agent.script])
         again = ModelRetrySettings(
             max_retries=agent.retries, policy=lambda _: True, backoff={"initial_delay": 0}
         )
@@ -30,7 +48,7 @@ class AgentsDriver:
             name="agent",
             instructions=agent.instructions,
             model=self._model,
-            model_settings=ModelSettings(retry=again if agent.retries else None),
+            model_settings=ModelSettings(retry=again if agent.retries else None, max_tokens=900),
             tools=[function_tool(one, failure_error_function=None) for one in agent.tools],
         )
 
@@ -81,7 +99,7 @@ def step(reply: Reply | Exception) -> Any:
     ]
     used = reply.usage
     if used is None:
-        return output
+        return ModelStep(output=output, response_id=reply.response_id)
     total = used.prompt + used.output
     usage = Usage(
         requests=1, input_tokens=used.prompt, output_tokens=used.output, total_tokens=total

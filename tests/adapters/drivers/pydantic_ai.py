@@ -29,20 +29,28 @@ from eventctx.testing import Reply, ScriptedAgent
 PASSING = ("timestamp", "metadata", "outcome", "is_error")
 
 
+class Scripted(FunctionModel):
+    """A model that is called somewhere."""
+
+    @property
+    def base_url(self) -> str:
+        return "https://api.example.org/v1"
+
+
 class PydanticDriver:
     def __init__(self, engine: Engine, folder: Path, agent: ScriptedAgent) -> None:
         self._session = agent.session
         self._ours = Eventctx(engine, agent.session, recall=False, **agent.settings)
         self._script = list(agent.script)
         self._seen: list[list[Any]] = []
-        self.usage = RequestUsage()
+        self.last = answer(Reply())
         capabilities: list[AbstractCapability[Any]] = []
         if agent.retries:
             capabilities.append(Retries(agent.retries))
         if agent.keep_last is not None:
             capabilities.append(KeepLast(agent.keep_last))
         self._agent = Agent(
-            FunctionModel(self._answer, stream_function=self._stream),
+            Scripted(self._answer, stream_function=self._stream, settings={"max_tokens": 900}),
             tools=[Tool(one) for one in agent.tools],
             instructions=agent.instructions,
             capabilities=[*capabilities, self._ours, Meter(self)],
@@ -68,7 +76,7 @@ class PydanticDriver:
 
     def _answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         whole = self._next(messages, info)
-        self.usage = whole.usage
+        self.last = whole
         return whole
 
     async def _stream(
@@ -86,7 +94,7 @@ class PydanticDriver:
                     tool_call_id=part.tool_call_id,
                 )
                 yield {place: delta}
-        self.usage = whole.usage
+        self.last = whole
 
     def received(self) -> list[list[Any]]:
         return self._seen
@@ -115,14 +123,20 @@ class KeepLast(AbstractCapability[Any]):
 
 
 class Meter(AbstractCapability[Any]):
-    """Reports the script's usage, where the model would estimate that of a stream."""
+    """Reports what the script says, where a stream has no more than its pieces."""
 
     def __init__(self, driver: PydanticDriver) -> None:
         super().__init__()
         self._driver = driver
 
     async def after_model_request(self, ctx: Any, *, request_context: Any, response: Any) -> Any:
-        return replace(response, usage=self._driver.usage)
+        last = self._driver.last
+        return replace(
+            response,
+            usage=last.usage,
+            provider_response_id=last.provider_response_id,
+            finish_reason=last.finish_reason,
+        )
 
 
 class Retries(AbstractCapability[Any]):
@@ -149,4 +163,9 @@ def answer(reply: Reply) -> ModelResponse:
     used = reply.usage
     usage = RequestUsage(input_tokens=used.prompt, output_tokens=used.output) if used else None
     texts = [TextPart(reply.text)] if reply.text else []
-    return ModelResponse([*texts, *calls], usage=usage or RequestUsage())
+    return ModelResponse(
+        [*texts, *calls],
+        usage=usage or RequestUsage(),
+        provider_response_id=reply.response_id,
+        finish_reason="stop" if reply.finish_reason else None,
+    )

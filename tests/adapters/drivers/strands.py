@@ -6,12 +6,13 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from copy import deepcopy
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from strands import Agent, ModelRetryStrategy, tool
 from strands.agent import NullConversationManager
 from strands.middleware import InvokeModelStage
-from strands.models import Model
+from strands.models import BedrockModel
 from strands.session import FileSessionManager
 
 from eventctx.adapters.strands import EventctxAgentPlugin
@@ -95,12 +96,13 @@ class Unplugged(ModelRetryStrategy):  # type: ignore[misc]
         return isinstance(exception, ConnectionError)
 
 
-class Scripted(Model):  # type: ignore[misc]
-    """Answers by a script, streamed in two pieces, and keeps what it received."""
+class Scripted(BedrockModel):  # type: ignore[misc]
+    """One of Strands' own models, whose answers are a script's, streamed in two pieces."""
 
     def __init__(self, script: list[Any], model_id: str = "scripted") -> None:
         self.script = script
-        self.config = {"model_id": model_id}
+        self.config = {"model_id": model_id, "max_tokens": 900}
+        self.client = SimpleNamespace(meta=SimpleNamespace(endpoint_url="https://api.example.org"))
         self.seen: list[tuple[str | None, list[dict[str, Any]], list[str]]] = []
 
     def update_config(self, **named: Any) -> None:

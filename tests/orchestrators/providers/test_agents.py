@@ -10,11 +10,13 @@ from eventctx.orchestrators import (
     EventsOrchestrator,
     StreamingOrchestrator,
 )
+from eventctx.queries.spans import spans
 from tests.orchestrators.agents import Waits, activity, records
 from tests.orchestrators.providers.conftest import Connect
 from tests.orchestrators.providers.kits import ANTHROPIC, Kit
 from tests.orchestrators.providers.server import Server, json_reply, streamed
 
+KNOWN = ("server.address", "server.port", "gen_ai.request.max_tokens", "gen_ai.request.stream")
 THOUGHT = {"type": "thinking", "thinking": "Read it first.", "signature": "sig+/=="}
 
 
@@ -66,3 +68,12 @@ async def test_each_api_is_streamed_to_the_reader(
         agent = EventsOrchestrator(sleep=Waits())
         assert (await agent.execute("Sure?", ctx, {"p": connect(kit)})).text == "Fair enough."
         assert server.requests[1].body != server.requests[0].body
+        chats = [
+            {name: value for name, value in one.attributes.items() if name in KNOWN}
+            async for one in spans(engine.store, "s")
+            if one.name.startswith("chat ")
+        ]
+    known = dict(zip(KNOWN, ("127.0.0.1", int(server.url.rpartition(":")[2])), strict=False))
+    if kit is ANTHROPIC:
+        known["gen_ai.request.max_tokens"] = 8_192
+    assert chats == [known | {"gen_ai.request.stream": True}, known]

@@ -81,6 +81,7 @@ SPANS: Final = {
             "gen_ai.usage.cache_write.input_tokens": (int, IF_KNOWN),
             "gen_ai.usage.reasoning.output_tokens": (int, IF_KNOWN),
             "gen_ai.system_instructions": (str, OPT_IN),
+            "gen_ai.tool.definitions": (str, OPT_IN),
         },
     ),
     "invoke_agent": SpanRule(

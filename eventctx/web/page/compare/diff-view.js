@@ -1,6 +1,7 @@
 /** A difference of two texts, as lines with a sign in front: never told by colour alone. */
 
 import { h } from '../core/element.js';
+import { appendRows } from '../parts/more-rows.js';
 import { counted } from '../parts/numbers.js';
 import { shownText } from '../parts/text.js';
 import { textDiff, withoutTheSame } from './text-diff.js';
@@ -8,7 +9,7 @@ import { textDiff, withoutTheSame } from './text-diff.js';
 /** @typedef {import('./text-diff.js').DiffLine} DiffLine */
 
 const DIFFED_CHARACTERS = 200_000;
-const DIFF_LINES_AT_ONCE = 400;
+const LINES_AT_ONCE = 400;
 const DIFF_SIGNS = { same: ' ', gone: '−', new: '+' };
 const DIFF_WORDS = { same: '', gone: 'removed: ', new: 'added: ' };
 
@@ -16,30 +17,11 @@ const DIFF_WORDS = { same: '', gone: 'removed: ', new: 'added: ' };
 export function diffView(before, after) {
   const lines = withoutTheSame(textDiff(before.slice(0, DIFFED_CHARACTERS), after.slice(0, DIFFED_CHARACTERS)));
   const view = h('div', { class: 'diff', role: 'group', 'aria-label': 'What changed in the text', tabindex: '0' });
-  showLines(view, lines, 0);
+  appendRows(view, lines, lineView, { first: LINES_AT_ONCE, step: LINES_AT_ONCE });
   if (Math.max(before.length, after.length) > DIFFED_CHARACTERS) {
     view.append(h('p', { class: 'muted', text: 'The texts go on; only their beginnings are compared.' }));
   }
   return view;
-}
-
-/** @param {HTMLElement} view @param {ReturnType<typeof withoutTheSame>} lines @param {number} from */
-function showLines(view, lines, from) {
-  const to = Math.min(lines.length, from + DIFF_LINES_AT_ONCE);
-  view.append(...lines.slice(from, to).map(lineView));
-  if (to === lines.length) return;
-  const more = h('button', {
-    type: 'button',
-    class: 'quiet',
-    text: `Show ${counted(lines.length - to, 'more line')}`,
-    on: {
-      click: () => {
-        more.remove();
-        showLines(view, lines, to);
-      },
-    },
-  });
-  view.append(more);
 }
 
 /** @param {DiffLine | {skipped: number}} line */

@@ -11,6 +11,7 @@ import { standingWord } from '../parts/standing.js';
 import { firstLine, shownText } from '../parts/text.js';
 import { roleWord } from '../search/hit-row.js';
 import { groupOf, LOG_GROUPS, SCREEN_GROUPS } from '../timeline/groups.js';
+import { foldingRow } from './pair-rows.js';
 import { tokensOfTwo } from './token-table.js';
 
 /** An answer of `eventctx diff A B --json`. @typedef {Record<string, any>} SessionsDiff */
@@ -81,17 +82,11 @@ function sectionTitle(one, names) {
 
 /** @param {any} one a message or an insertion */
 function differenceRow(one) {
-  const inside = h('div', { class: 'pair-inside' });
-  const row = h('details', { class: 'pair' },
-    h('summary', null,
-      h('span', { class: 'pair-name', text: one.name ?? '' }),
-      h('span', { class: 'kind-word', text: shownText(one.role === undefined ? one.kind : roleWord(one)) }),
-      h('span', { class: 'pair-line', text: one.message === null ? 'erased' : firstLine(messageLine(one.message)) })),
-    inside);
-  row.addEventListener('toggle', () => {
-    if (row.open && inside.childElementCount === 0) inside.replaceChildren(messageView(one.message, { detail: 2 }));
-  });
-  return h('li', null, row);
+  return foldingRow([
+    h('span', { class: 'pair-name', text: one.name ?? '' }),
+    h('span', { class: 'kind-word', text: shownText(one.role === undefined ? one.kind : roleWord(one)) }),
+    h('span', { class: 'pair-line', text: one.message === null ? 'erased' : firstLine(messageLine(one.message)) }),
+  ], (inside) => inside.replaceChildren(messageView(one.message, { detail: 2 })));
 }
 
 /** @param {any} side */

@@ -1,6 +1,7 @@
 /** The engine's answer to `lost`: instructions, files, commands, decisions, results, by state. */
 
 import { h } from '../core/element.js';
+import { appendRows } from '../parts/more-rows.js';
 import { countText, counted } from '../parts/numbers.js';
 import { csvButton } from '../parts/saving.js';
 import { shownText } from '../parts/text.js';
@@ -121,27 +122,12 @@ function leftOf(by) {
  * @param {Choice} choice
  */
 function itemSection(timeline, { key, title, items: away }, counts, choice) {
-  const itemRow = (/** @type {LostItem} */ item) => rowOf(timeline, item, choice);
   const count = counts.find((one) => one.kind === key) ?? countStates(away);
-  const list = h('ul', { class: 'lost-items' }, away.slice(0, ITEMS_AT_FIRST).map(itemRow));
-  const rest = away.slice(ITEMS_AT_FIRST);
-  const more = h('button', {
-    type: 'button',
-    class: 'quiet',
-    text: `Show ${countText(rest.length)} more`,
-    on: {
-      click: () => {
-        const rows = rest.map(itemRow);
-        list.append(...rows);
-        more.remove();
-        rows[0].querySelector('input')?.focus();
-      },
-    },
-  });
+  const list = h('ul', { class: 'lost-items' });
+  appendRows(list, away, (item) => rowOf(timeline, item, choice), { first: ITEMS_AT_FIRST, step: away.length });
   return h('section', { class: 'lost-kind' },
     h('h3', null, title, ' ', h('span', { class: 'muted', text: statesText(count) })),
     list,
-    rest.length === 0 ? null : more,
   );
 }
 

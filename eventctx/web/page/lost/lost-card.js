@@ -1,10 +1,12 @@
 /** One message of a person that is not in view: its text, why, since when, what stands for it. */
 
 import { h } from '../core/element.js';
+import { factsView } from '../parts/facts.js';
 import { countText, utcText } from '../parts/numbers.js';
 import { isInView, standingMark } from '../parts/standing.js';
 import { linkTo } from '../core/place.js';
 import { source } from '../core/state.js';
+import { placeOfText } from '../timeline/entries.js';
 import { compactionSummary, keptInSummary, reasonText } from './lost-words.js';
 import { spokenTexts, spokenView } from './spoken-text.js';
 
@@ -37,11 +39,12 @@ export function lostCard(timeline, row, choice) {
       standingMark(row.what),
       h('span', { class: 'muted', text: `${said} · ${utcText(time[row.number])}` })),
     spoken,
-    h('dl', { class: 'facts' },
-      fact('Missing', sinceNodes(timeline, row)),
-      fact('Why', [reasonText(row)]),
-      row.compaction >= 0 ? fact('By', [compactionSummary(timeline, row.compaction)]) : null,
-      fact('Instead', insteadNodes(row, kept))),
+    factsView([
+      ['Missing', sinceNodes(timeline, row)],
+      ['Why', reasonText(row)],
+      row.compaction >= 0 ? ['By', compactionSummary(timeline, row.compaction)] : null,
+      ['Instead', insteadNodes(row, kept)],
+    ]),
   );
 }
 
@@ -76,17 +79,11 @@ function insteadNodes({ standsIn }, kept) {
   return [`${name}, ~${countText(tokens)} tokens, in view`, kept];
 }
 
-/** @param {string} name @param {(string | Node)[]} value */
-function fact(name, value) {
-  return [h('dt', { text: name }), h('dd', null, value)];
-}
-
 /** @param {Timeline} timeline @param {LostRow} row @param {HTMLElement} spoken @param {HTMLElement} kept */
 async function fillTexts(timeline, row, spoken, kept) {
   const { session, messages: { position, index } } = timeline;
   const own = { position: position[row.number], index: index[row.number] };
-  const others = row.standsIn.flatMap((entry) =>
-    entry.position === null || entry.index === null ? [] : [{ position: entry.position, index: entry.index }]);
+  const others = row.standsIn.flatMap((entry) => placeOfText(entry) ?? []);
   try {
     const [[message, ...standsIn], [demands = []]] = await Promise.all([
       source.bodies(session, [own, ...others]),

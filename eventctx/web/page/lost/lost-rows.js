@@ -3,6 +3,7 @@
  * of it, by which change and rule, the request where it fell, and which text stands for it.
  */
 
+import { extraEntries, standsFor } from '../timeline/entries.js';
 import { HUMAN_KIND } from '../timeline/groups.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
@@ -26,7 +27,7 @@ import { HUMAN_KIND } from '../timeline/groups.js';
  */
 export function lostRows(timeline, request) {
   if (request < 0) return [];
-  const standing = entriesThatStandForOthers(timeline, request);
+  const inserted = extraEntries(timeline, request);
   const { reason, position } = timeline.changes;
   const rows = timeline.wordsOutOfView(request).map(({ number, change, compaction, fell }) => ({
     number,
@@ -35,7 +36,7 @@ export function lostRows(timeline, request) {
     compaction,
     position: change >= 0 ? position[change] : null,
     fell,
-    standsIn: standing.filter((entry) => standsFor(entry, number)),
+    standsIn: inserted.filter((entry) => standsFor(entry, number)),
     demands: timeline.messages.demands[number],
   }));
   return [...rows.filter((row) => row.demands > 0), ...rows.filter((row) => row.demands === 0)];
@@ -50,25 +51,10 @@ export function lostRows(timeline, request) {
  */
 export function shortenedWords(timeline, request) {
   if (request < 0) return [];
-  return Array.from(timeline.view(request))
-    .filter((id) => id < 0)
-    .map((id) => timeline.entry(id, request))
+  return extraEntries(timeline, request)
     .filter(({ kind, number }) => kind === 'shortened' && isWordOfPerson(timeline, number))
     .map(({ number }) => /** @type {number} */ (number))
     .sort((a, b) => a - b);
-}
-
-/** @param {Timeline} timeline @param {number} request */
-function entriesThatStandForOthers(timeline, request) {
-  return Array.from(timeline.view(request))
-    .filter((id) => id < 0)
-    .map((id) => timeline.entry(id, request))
-    .filter(({ extra }) => (extra?.stands_for?.length ?? 0) > 0);
-}
-
-/** @param {Entry} entry @param {number} number */
-function standsFor({ extra }, number) {
-  return (extra?.stands_for ?? []).some(([first, last]) => first <= number && number <= last);
 }
 
 /** @param {Timeline} timeline @param {number | null} number */

@@ -6,10 +6,9 @@ import { place } from '../core/place.js';
 import { computed, untracked } from '../core/signals.js';
 import { cursor, detail, source, timeline } from '../core/state.js';
 import { markSelected, selectMessage } from './transcript.js';
-import { rowOfMessage, sentRows } from './sent-rows.js';
+import { newEntries, rowOfMessage, sentRows } from './sent-rows.js';
 import { chosenLevels, raw } from './detail-levels.js';
 import { heightOfSentRow, keyOfSentRow, openSentRow, sentRowView } from './sent-row.js';
-import { newEntries } from './view-changes.js';
 
 /** @typedef {import('../parts/virtual-list.js').VirtualList} VirtualList */
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */

@@ -2,6 +2,7 @@
 
 import { h } from '../core/element.js';
 import { dataText } from './data-text.js';
+import { appendRows } from './more-rows.js';
 import { countText } from './numbers.js';
 import { firstLine, shownText } from './text.js';
 
@@ -32,22 +33,10 @@ export function jsonInText(text) {
 
 /** @param {HTMLElement} list @param {[string, any][]} entries @param {boolean} isArray @param {number} depth */
 function addEntries(list, entries, isArray, depth) {
-  for (const [key, value] of entries.slice(0, ENTRIES_AT_ONCE)) {
+  appendRows(list, entries, ([key, value]) => {
     const name = h('span', { class: isArray ? 'json-index' : 'json-key', text: shownText(key) });
-    list.append(h('li', null, isBranch(value) ? branchView(name, value, depth) : [name, ' ', leafView(value)]));
-  }
-  const rest = entries.slice(ENTRIES_AT_ONCE);
-  if (rest.length === 0) return;
-  const more = h('li', null, h('button', {
-    type: 'button', class: 'more quiet', text: `Show more (${countText(rest.length)} entries)`,
-    on: {
-      click: () => {
-        more.remove();
-        addEntries(list, rest, isArray, depth);
-      },
-    },
-  }));
-  list.append(more);
+    return h('li', null, isBranch(value) ? branchView(name, value, depth) : [name, ' ', leafView(value)]);
+  }, { first: ENTRIES_AT_ONCE, step: ENTRIES_AT_ONCE });
 }
 
 /** @param {HTMLElement} name @param {any} value @param {number} depth */

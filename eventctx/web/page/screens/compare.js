@@ -4,7 +4,7 @@
  */
 
 import { changesAround, commonPrefix, pairedViews } from '../compare/view-pairs.js';
-import { pairList } from '../compare/pair-list.js';
+import { pairList } from '../compare/pair-rows.js';
 import { requestPicker } from '../compare/request-picker.js';
 import { tokenTable } from '../compare/token-table.js';
 import { twoPolicies } from '../compare/two-policies.js';
@@ -175,7 +175,7 @@ function showBoth(now, a, b, summary, rows) {
   const positions = { a: now.requests.position[a], b: now.requests.position[b] };
   rows.replaceChildren(
     h('h2', { text: 'Entries in order' }),
-    pairList(pairs, (places) => source.bodies(now.session, places), positions),
+    pairList(pairs, { session: now.session, at: positions.b, later: 'B' }),
     jsonTwin(now.session, 'diff', { before: positions.a, after: positions.b }) ?? '');
 }
 

@@ -4,9 +4,9 @@ import { h } from '../core/element.js';
 import { shownText, textView } from '../parts/text.js';
 import { copyButton } from '../parts/copying.js';
 import { source } from '../core/state.js';
-import { bodyOf } from './bodies.js';
-import { jsonView } from './message.js';
-import { standingAt } from './standing-words.js';
+import { bodyOf } from '../panes/bodies.js';
+import { jsonView } from '../panes/message.js';
+import { standingAt } from '../panes/standing-words.js';
 
 /** @typedef {import('./drawer.js').DrawerSubject} DrawerSubject */
 

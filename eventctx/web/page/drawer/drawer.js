@@ -4,10 +4,10 @@ import { define, h } from '../core/element.js';
 import { go, place } from '../core/place.js';
 import { computed, untracked } from '../core/signals.js';
 import { cursor, messageOf, timeline } from '../core/state.js';
-import { compactionPanel } from './drawer-compaction.js';
-import { diffPanel } from './drawer-diff.js';
-import { rawPanel, recordPanel } from './drawer-record.js';
-import { whyPanel } from './drawer-why.js';
+import { compactionPanel } from './compaction.js';
+import { diffPanel } from './changes.js';
+import { rawPanel, recordPanel } from './record.js';
+import { whyPanel } from './why.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 

@@ -1,7 +1,7 @@
 /** Keeps the rectangles of the presence map those of the window, and of the session as it grows. */
 
 import { timeline } from '../core/state.js';
-import { presenceRuns } from './presence-runs.js';
+import { presenceRuns } from '../timeline/presence.js';
 import { inSlices } from './slices.js';
 
 /** @typedef {import('./presence-runs.js').PresenceRun} PresenceRun */

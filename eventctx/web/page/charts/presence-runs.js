@@ -1,31 +1,11 @@
 /**
- * The rectangles of the presence map, made in slices; and, where a row stands for many messages,
- * what became of most of them. No DOM.
+ * Rectangles of the presence map, and, where a row stands for many messages, what became of most of
+ * them. No DOM.
  */
 
 import { isInView } from '../parts/standing.js';
-import { PresenceSweep } from '../timeline/presence.js';
 
-/** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 /** @typedef {import('../timeline/presence.js').PresenceRun} PresenceRun */
-
-/**
- * All rectangles of a window; yields after each request.
- * @param {Timeline} timeline
- * @param {readonly [number, number]} window
- * @returns {Generator<void, PresenceRun[], void>}
- */
-export function* presenceRuns(timeline, [first, last]) {
-  if (timeline.messages.count === 0 || last < first) return [];
-  // Messages that come while this goes on are for the next sweep.
-  const sweep = new PresenceSweep(timeline, 0, timeline.messages.count - 1, first);
-  for (let request = first + 1; request <= last; request += 1) {
-    yield;
-    sweep.step(request);
-  }
-  yield;
-  return sweep.finish(last);
-}
 
 /** What a row of many messages says at a request. */
 export const BIN_STATES = Object.freeze(['none', 'all', 'most', 'half', 'few', 'summarised', 'dropped']);

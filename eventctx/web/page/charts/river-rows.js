@@ -69,14 +69,10 @@ export class RiverRows {
 
   /** @param {number} first @param {number} last */
   fillRun(first, last) {
-    const { sums } = this.timeline.river(first, last);
     const { beside } = this.timeline.requests;
     for (let request = first; request <= last; request += 1) {
-      const at = request * BANDS;
-      this.bands[at] = Math.max(0, beside[request] ?? 0);
-      for (let group = 0; group < BANDS - 1; group += 1) {
-        this.bands[at + 1 + group] = sums[(request - first) * (BANDS - 1) + group] ?? 0;
-      }
+      this.bands[request * BANDS] = Math.max(0, beside[request] ?? 0);
+      this.bands.set(this.timeline.sums(request), request * BANDS + 1);
       this.filled[request] = 1;
     }
   }

@@ -1,5 +1,6 @@
 // Where found messages are in a session: the request in which each was first in view.
 
+import { lastNotAbove } from '../timeline/columns.js';
 import { shownNumber } from '../timeline/entries.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
@@ -16,14 +17,8 @@ const REQUESTS_ASKED = 64;
 export function firstRequestWith(timeline, number) {
   const { last, count } = timeline.requests;
   // `last` only grows, so the first request that could hold the message is found by halves.
-  let low = 0;
-  let high = count;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (last[middle] >= number) high = middle;
-    else low = middle + 1;
-  }
-  for (let request = low; request < Math.min(count, low + REQUESTS_ASKED); request++) {
+  const from = lastNotAbove(last, number - 1) + 1;
+  for (let request = from; request < Math.min(count, from + REQUESTS_ASKED); request++) {
     if (isShown(timeline, number, request)) return request;
   }
   return -1;

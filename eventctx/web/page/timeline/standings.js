@@ -27,15 +27,15 @@ export class StandingTable {
 
   /** How many changes lie before a request. @param {number} request */
   changesBefore(request) {
-    return this.timeline.changeTable.before(this.timeline.requests.position[request]);
+    return this.timeline.changes.before(this.timeline.requests.position[request]);
   }
 
   /** @param {number} request @returns {Uint8Array} codes of all messages */
   at(request) {
     const known = this.known.get(request);
     if (known) return known;
-    const { changeTable, extras, messages, requests } = this.timeline;
-    const out = changeTable.standingsAfter(this.changesBefore(request), messages.count);
+    const { changes, extras, messages, requests } = this.timeline;
+    const out = changes.standingsAfter(this.changesBefore(request), messages.count);
     const codes = out.slice(0, messages.count);
     codes.fill(STANDING_NOT_ADDED, requests.last[request] + 1);
     for (const id of this.timeline.view(request)) {
@@ -52,7 +52,7 @@ export class StandingTable {
 
   /** @param {number} number @param {number} request @returns {MessageStanding} */
   of(number, request) {
-    const { changeTable, extras } = this.timeline;
+    const { changes, extras } = this.timeline;
     const code = this.at(request)[number] ?? STANDING_NOT_ADDED;
     const what = STANDINGS[code];
     if (code === STANDING_NOT_ADDED) return { what, change: -1, extra: null };
@@ -62,7 +62,7 @@ export class StandingTable {
     const kind = id === null ? 'message' : extras[-id - 1].kind;
     if (kind === 'message' || kind === 'partial') return { what, change: -1, extra: id };
     const cause = kind === 'shortened' ? 'shortened' : 'thinking_left_out';
-    return { what, change: changeTable.lastNamed(number, this.changesBefore(request), cause), extra: id };
+    return { what, change: changes.lastNamed(number, this.changesBefore(request), cause), extra: id };
   }
 
   /**
@@ -72,10 +72,10 @@ export class StandingTable {
    * @param {number} request
    */
   outBy(number, code, request) {
-    const { changeTable, messages } = this.timeline;
+    const { changes, messages } = this.timeline;
     const of = code === STANDING_OMITTED ? messages.caller[number] : number;
     if (of < 0 || this.at(request)[of] < IN_VIEW_BELOW) return -1;
-    return changeTable.tookOut(of, this.changesBefore(request));
+    return changes.tookOut(of, this.changesBefore(request));
   }
 
   /**

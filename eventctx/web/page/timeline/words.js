@@ -5,7 +5,7 @@
  * kept, each with the changes to it.
  */
 
-import { integerColumn } from './columns.js';
+import { integerColumn, lastNotAbove } from './columns.js';
 import { HUMAN_KIND } from './groups.js';
 import {
   IN_VIEW_BELOW,
@@ -45,43 +45,38 @@ export class WordsTable {
       this.changes.push([]);
     }
     for (; this.seen < table.count; this.seen++) {
-      if (STANDING_AFTER[table.what.space[this.seen]] === UNCHANGED) continue;
-      this.note(table.first.space[this.seen], table.last.space[this.seen]);
+      if (STANDING_AFTER[table.what[this.seen]] === UNCHANGED) continue;
+      this.note(table.first[this.seen], table.last[this.seen]);
     }
   }
 
   /** @param {number} first @param {number} last */
   note(first, last) {
     const numbers = this.numbers.values;
-    let low = 0;
-    for (let high = numbers.length; low < high; ) {
-      const middle = (low + high) >>> 1;
-      if (numbers[middle] < first) low = middle + 1;
-      else high = middle;
-    }
-    for (; low < numbers.length && numbers[low] <= last; low++) this.changes[low].push(this.seen);
+    let at = lastNotAbove(numbers, first - 1) + 1;
+    for (; at < numbers.length && numbers[at] <= last; at++) this.changes[at].push(this.seen);
   }
 
   /** @param {Timeline} timeline @param {number} request @returns {WordsOut[]} */
   outOf(timeline, request) {
-    const { changeTable, requests } = timeline;
+    const { changes, requests } = timeline;
     const standings = timeline.standings(request);
-    const before = changeTable.before(requests.position[request]);
+    const before = changes.before(requests.position[request]);
     /** @type {WordsOut[]} */
     const found = [];
     this.numbers.values.forEach((number, place) => {
       const standing = standings[number];
       if (standing < IN_VIEW_BELOW || standing === STANDING_NOT_ADDED) return;
-      const { first, last } = this.fellBy(place, before, changeTable);
+      const { first, last } = this.fellBy(place, before, changes);
       found.push({
         number,
         standing: STANDINGS[standing],
         change: last,
-        compaction: last < 0 ? -1 : changeTable.compaction.space[last],
+        compaction: last < 0 ? -1 : changes.compaction[last],
         fell:
           first < 0
             ? timeline.standingTable.absentSince(number, request)
-            : timeline.requestAt(changeTable.position.space[first]) + 1,
+            : timeline.requestAt(changes.position[first]) + 1,
       });
     });
     return found;
@@ -101,7 +96,7 @@ export class WordsTable {
     for (let at = changes.length - 1; at >= 0; at--) {
       const change = changes[at];
       if (change >= before) continue;
-      if (STANDING_AFTER[table.what.space[change]] === STANDING_OMITTED) break;
+      if (STANDING_AFTER[table.what[change]] === STANDING_OMITTED) break;
       first = change;
       if (last < 0) last = change;
     }

@@ -38,7 +38,6 @@ const { count } = timeline.requests;
 const request = () => random.below(count);
 const forget = () => {
   timeline.views.cached.clear();
-  timeline.views.cachedEntries = 0;
   timeline.standingTable.forget();
 };
 let scrubbed = count - 400;

@@ -23,7 +23,7 @@ export function requestPicker(side, pick) {
   });
   const when = h('span', { class: 'muted' });
   function typed() {
-    const found = held.now === null ? -1 : requestNamed(held.now, field.value);
+    const found = held.now === null ? -1 : held.now.requestNamed(field.value);
     if (found >= 0) pick(found);
     else {
       notify(`No request is named ${field.value}: write 2.3 or @48.`, { isError: true });
@@ -41,22 +41,4 @@ export function requestPicker(side, pick) {
       when.textContent = request < 0 ? '' : `@${now.requests.position[request]} · ${utcText(now.requests.time[request])}`;
     },
   };
-}
-
-/**
- * The request that a person means by `7.4`, `7` (the last of turn 7) or `@336`; -1 if none.
- *
- * @param {Timeline} timeline
- * @param {string} written
- */
-export function requestNamed(timeline, written) {
-  const match = /^\s*(?:@\s*(\d+)|(\d+)(?:\.(\d+))?)\s*$/.exec(written);
-  if (match === null) return -1;
-  const { count, turn, iteration } = timeline.requests;
-  if (match[1] !== undefined) return timeline.requestAt(Number(match[1]));
-  for (let request = count - 1; request >= 0; request--) {
-    if (turn[request] !== Number(match[2])) continue;
-    if (match[3] === undefined || iteration[request] === Number(match[3])) return request;
-  }
-  return -1;
 }

@@ -21,13 +21,8 @@ export function goalOf(now, input) {
   }
   const position = /^@(\d{1,15})$/.exec(text);
   if (position) return Number(position[1]) <= now.head ? { at: Number(position[1]) } : null;
-  const named = /^(\d{1,9})\.(\d{1,9})$/.exec(text);
-  if (!named) return null;
-  const { turn, iteration, count, position: positions } = now.requests;
-  for (let at = 0; at < count; at++) {
-    if (turn[at] === Number(named[1]) && iteration[at] === Number(named[2])) return { at: positions[at] };
-  }
-  return null;
+  const request = now.requestNamed(text);
+  return request < 0 ? null : { at: now.requests.position[request] };
 }
 
 /** Opens the dialog; it goes away by itself. */

@@ -6,6 +6,7 @@
  * bodies used last are kept.
  */
 
+import { RecentValues } from '../core/recent.js';
 import { MOST_BODIES } from './source.js';
 
 /** @import { BodyAddress } from './source.js' */
@@ -22,10 +23,8 @@ export class BodyBlocks {
    */
   constructor(ask, most = MOST_KEPT) {
     this.ask = ask;
-    this.most = most;
-    this.size = 0;
-    /** @type {Map<string, {message: T, size: number}>} in the order of use, the oldest first */
-    this.kept = new Map();
+    /** @type {RecentValues<T>} */
+    this.kept = new RecentValues(most);
     /** @type {Map<string, Promise<T>>} asked for and not there yet */
     this.coming = new Map();
     /** @type {Map<string, {resolve: (body: T) => void, reject: (error: unknown) => void}>} to be asked for with the next block */
@@ -39,12 +38,7 @@ export class BodyBlocks {
 
   /** @param {string} address @returns {Promise<T>} */
   one(address) {
-    const kept = this.kept.get(address);
-    if (kept) {
-      this.kept.delete(address);
-      this.kept.set(address, kept);
-      return Promise.resolve(kept.message);
-    }
+    if (this.kept.has(address)) return Promise.resolve(/** @type {T} */ (this.kept.get(address)));
     const coming = this.coming.get(address);
     if (coming) return coming;
     // All rows that are drawn together ask before this runs.
@@ -68,7 +62,7 @@ export class BodyBlocks {
     try {
       const { messages, size } = await this.ask(block.map(([address]) => address));
       block.forEach(([address, { resolve }], place) => {
-        this.keep(address, messages[place], Math.ceil(size / block.length));
+        this.kept.set(address, messages[place], Math.ceil(size / block.length));
         resolve(messages[place]);
       });
     } catch (error) {
@@ -76,17 +70,6 @@ export class BodyBlocks {
     } finally {
       // What failed is asked for again when it is wanted again.
       for (const [address] of block) this.coming.delete(address);
-    }
-  }
-
-  /** @param {string} address @param {T} message @param {number} size */
-  keep(address, message, size) {
-    this.kept.set(address, { message, size });
-    this.size += size;
-    for (const [oldest, body] of this.kept) {
-      if (this.size <= this.most || oldest === address) break;
-      this.kept.delete(oldest);
-      this.size -= body.size;
     }
   }
 }

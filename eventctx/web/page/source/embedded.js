@@ -6,6 +6,7 @@
  */
 
 import { go, place } from '../core/place.js';
+import { RecentValues } from '../core/recent.js';
 import { LOG_GROUPS } from '../timeline/groups.js';
 import { Timeline } from '../timeline/timeline.js';
 import { foundIn, wordsOfQuery } from './searching.js';
@@ -97,33 +98,16 @@ class BlockShelf {
   constructor(elements) {
     this.elements = [...elements];
     this.firsts = this.elements.map((one) => addressOf(one.getAttribute('data-first') ?? ''));
-    /** @type {Map<number, Promise<Map<string, HeldBody>>>} */
-    this.decoded = new Map();
+    /** @type {RecentValues<Promise<Map<string, HeldBody>>>} */
+    this.decoded = new RecentValues(MOST_BLOCKS);
   }
 
   /** @param {BodyAddress} address @returns {Promise<HeldBody | undefined>} undefined: the file does not hold it */
   async find(address) {
-    let low = 0;
-    let high = this.firsts.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (isBehind(this.firsts[middle], address)) high = middle;
-      else low = middle + 1;
-    }
-    if (low === 0) return undefined;
-    return (await this.block(low - 1)).get(`${address.position}.${address.index}`);
-  }
-
-  /** @param {number} place */
-  block(place) {
-    const known = this.decoded.get(place) ?? decodedBlock(this.elements[place]);
-    this.decoded.delete(place);
-    this.decoded.set(place, known); // behind the others: it was used last
-    for (const oldest of this.decoded.keys()) {
-      if (this.decoded.size <= MOST_BLOCKS) break;
-      this.decoded.delete(oldest);
-    }
-    return known;
+    const place = this.firsts.findLastIndex((first) => !isBehind(first, address));
+    if (place < 0) return undefined;
+    const block = this.decoded.get(place) ?? this.decoded.set(place, decodedBlock(this.elements[place]));
+    return (await block).get(`${address.position}.${address.index}`);
   }
 }
 
@@ -133,9 +117,8 @@ function addressOf(text) {
   return { position, index };
 }
 
-/** @param {BodyAddress | undefined} one @param {BodyAddress} other */
+/** @param {BodyAddress} one @param {BodyAddress} other */
 function isBehind(one, other) {
-  if (one === undefined) return true;
   return one.position > other.position || (one.position === other.position && one.index > other.index);
 }
 

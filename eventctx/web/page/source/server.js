@@ -2,6 +2,7 @@
  * The server as the page's source: `eventctx inspect` on this machine.
  */
 
+import { RecentValues } from '../core/recent.js';
 import { Timeline } from '../timeline/timeline.js';
 import { BodyBlocks } from './blocks.js';
 import { fetchJson, fetchText, TimelineDecoder } from './decoding.js';
@@ -18,8 +19,14 @@ const MOST_HITS = 100;
 /** @returns {Source} */
 export function serverSource() {
   const decoder = new TimelineDecoder();
-  /** @type {Map<string, BodyBlocks<any>>} */
-  const blocks = new Map();
+  /** @type {RecentValues<BodyBlocks<any>>} */
+  const blocks = new RecentValues(MOST_KEPT_BLOCKS);
+  /** @param {string} name @param {'bodies' | 'demands' | 'rendered'} what @param {import('./source.js').BodyAddress[]} addresses */
+  function ofBodies(name, what, addresses) {
+    const place = sessionPlace(name, what);
+    const known = blocks.get(place) ?? blocks.set(place, new BodyBlocks((wanted) => askBlock(place, wanted)));
+    return known.get(addresses);
+  }
   return {
     can: { answers: true, live: true, search: true },
     about: () => fetchJson('/api/about'),
@@ -30,9 +37,9 @@ export function serverSource() {
       return Timeline.from(await decoder.decode(sessionPlace(name, 'timeline')));
     },
     follow: (timeline, onState) => followTimeline(timeline, serverPort(timeline.session), onState),
-    bodies: (name, addresses) => blocksOf(blocks, name, 'bodies').get(addresses),
-    demands: (name, addresses) => blocksOf(blocks, name, 'demands').get(addresses),
-    rendered: (name, addresses) => blocksOf(blocks, name, 'rendered').get(addresses),
+    bodies: (name, addresses) => ofBodies(name, 'bodies', addresses),
+    demands: (name, addresses) => ofBodies(name, 'demands', addresses),
+    rendered: (name, addresses) => ofBodies(name, 'rendered', addresses),
     answer: (name, question, parameters = {}) =>
       fetchJson(sessionPlace(name, question, parameters)),
     async search(query, session, only) {
@@ -76,19 +83,6 @@ function serverPort(session) {
       return () => clearTimeout(timer);
     },
   };
-}
-
-/** @param {Map<string, BodyBlocks<any>>} blocks @param {string} name @param {'bodies' | 'demands' | 'rendered'} what */
-function blocksOf(blocks, name, what) {
-  const place = sessionPlace(name, what);
-  const known = blocks.get(place) ?? new BodyBlocks((addresses) => askBlock(place, addresses));
-  blocks.delete(place);
-  blocks.set(place, known);
-  for (const [oldest] of blocks) {
-    if (blocks.size <= MOST_KEPT_BLOCKS) break;
-    blocks.delete(oldest);
-  }
-  return known;
 }
 
 /** @param {string} place @param {string[]} addresses @returns {Promise<{messages: any[], size: number}>} */

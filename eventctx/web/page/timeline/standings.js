@@ -2,6 +2,7 @@
  * The standing of every message at a request: of the view, and of the changes before it.
  */
 
+import { RecentValues } from '../core/recent.js';
 import { shownAs, shownNumber } from './entries.js';
 import { IN_VIEW_BELOW, STANDING_NOT_ADDED, STANDING_OMITTED, STANDINGS } from './standing.js';
 
@@ -16,8 +17,8 @@ export class StandingTable {
   /** @param {Timeline} timeline */
   constructor(timeline) {
     this.timeline = timeline;
-    /** @type {Map<number, Uint8Array>} */
-    this.known = new Map();
+    /** @type {RecentValues<Uint8Array>} */
+    this.known = new RecentValues(MOST_STANDINGS);
   }
 
   /** The timeline has grown. */
@@ -42,12 +43,7 @@ export class StandingTable {
       const number = shownNumber(extras, id);
       if (number >= 0) codes[number] = shownAs(extras, id);
     }
-    if (this.known.size >= MOST_STANDINGS) {
-      const [oldest] = this.known.keys();
-      this.known.delete(oldest);
-    }
-    this.known.set(request, codes);
-    return codes;
+    return this.known.set(request, codes);
   }
 
   /** @param {number} number @param {number} request @returns {MessageStanding} */

@@ -218,6 +218,18 @@ export class Timeline {
     return `${turn[request]}.${iteration[request]}`;
   }
 
+  /**
+   * The request that a person means by `7.4`, `7` (the last of turn 7) or `@336`; -1 if none.
+   * @param {string} written
+   */
+  requestNamed(written) {
+    const [, position, of, at] = /^\s*(?:@\s*(\d+)|(\d+)(?:\.(\d+))?)\s*$/.exec(written) ?? [];
+    if (position !== undefined) return this.requestAt(Number(position));
+    const { turn, iteration } = this.requests;
+    return turn.findLastIndex((one, request) =>
+      one === Number(of) && (at === undefined || iteration[request] === Number(at)));
+  }
+
   /** @param {number} request */
   previousOf(request) {
     return request > 0 ? request - 1 : -1;

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import {
   breaksByReason, changesOverRequests, provenText, requestsByKnown,
 } from '../../../eventctx/web/page/integrity/known-requests.js';
-import { checkViews } from '../../../eventctx/web/page/integrity/view-check.js';
+import { checkViews } from '../../../eventctx/web/page/integrity/checks.js';
 import { restoreCommand } from '../../../eventctx/web/page/lost/choosing.js';
 import { groupItems } from '../../../eventctx/web/page/lost/lost-groups.js';
 import { markedPieces } from '../../../eventctx/web/page/lost/spoken-text.js';

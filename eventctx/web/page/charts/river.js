@@ -9,7 +9,9 @@ import { define, h } from '../core/element.js';
 import { computed, signal } from '../core/signals.js';
 import { cursor, marks, messageOf, notify, setCursor, timeline, windowed } from '../core/state.js';
 import { costText, shortTokens } from '../parts/numbers.js';
+import { KNOWN_WORDS } from '../parts/standing.js';
 import { csvButton } from '../parts/saving.js';
+import { toggleButton } from '../parts/switches.js';
 import { clampWindow } from '../core/request-window.js';
 import { cliffsOf } from './cliffs.js';
 import { hits } from './hits.js';
@@ -94,15 +96,12 @@ function costsNow() {
  * @param {import('../core/element.js').Host} host
  */
 function moneyButton(host) {
-  const button = h('button', {
-    type: 'button', class: 'quiet', text: 'in money', title: 'What each request cost at list prices',
-    on: { click: () => (inMoney.value = !inMoney.peek()) },
-  });
+  const button = toggleButton(host, { text: 'in money', title: 'What each request cost at list prices' },
+    () => inMoney.value, () => (inMoney.value = !inMoney.peek()));
   host.effect(() => {
     const now = timeline.value;
     now?.version.value;
     button.hidden = now === null || !hasPrices(now);
-    button.setAttribute('aria-pressed', String(inMoney.value));
     if (now === null || button.hidden || !inMoney.value) return;
     const known = costs.peek();
     if (known?.timeline === now && known.bands.length === now.requests.count) return;
@@ -149,7 +148,7 @@ function riverLegend(host) {
   const bands = BAND_NAMES.map(bandItem);
   const priced = COST_BANDS.map(([name], band) => bandItem(name, band));
   const keys = [
-    ...['observed', 'prepared', 'reconstructed'].map((word, code) =>
+    ...KNOWN_WORDS.map((word, code) =>
       legendItem(word, (context, width, height) => {
         paintKnownRun(context, { x: 0, y: height / 2 - 2.5, width, height: 5 }, code, palette.peek());
       }),
@@ -201,16 +200,12 @@ function shapeNow(size) {
  * @param {import('../core/element.js').Host} host
  */
 function timeButton(host) {
-  const button = h('button', {
-    type: 'button', class: 'quiet river-time', text: 'by time',
-    title: 'A request as wide as it took to the next one',
-    on: { click: () => (byTime.value = !byTime.peek()) },
-  });
+  const button = toggleButton(host, { class: 'river-time', text: 'by time', title: 'A request as wide as it took to the next one' },
+    () => byTime.value, () => (byTime.value = !byTime.peek()));
   host.effect(() => {
     const now = timeline.value;
     now?.version.value;
     button.hidden = now === null || !timePasses(now.requests.time, clampWindow(windowed.value, now.requests.count));
-    button.setAttribute('aria-pressed', String(byTime.value));
   });
   return button;
 }

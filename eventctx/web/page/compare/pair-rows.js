@@ -11,6 +11,7 @@ import { messageLine } from '../panes/message-line.js';
 import { messageView } from '../panes/message.js';
 import { appendRows } from '../parts/more-rows.js';
 import { counted, tokensText } from '../parts/numbers.js';
+import { kindWord } from '../parts/standing.js';
 import { firstLine } from '../parts/text.js';
 import { textsOfMessage } from '../search/message-texts.js';
 import { placeOfText } from '../timeline/entries.js';
@@ -33,8 +34,6 @@ const SEGMENT_TITLES = {
   changed: 'In both, changed',
   b: 'Only in B',
 };
-
-const PAIR_KIND_WORDS = { system: 'system', person: 'you', model: 'model', result: 'result', summary: 'inserted' };
 
 /**
  * All entries in order: only A, both, only B. What is the same in both is folded.
@@ -103,10 +102,9 @@ function nameOf({ kind, number, position }) {
 
 /** @param {Entry} entry */
 function kindMark({ kind, group, extra }) {
-  const of = screenGroup(group);
   const word = kind === 'insertion' ? (extra?.name ?? 'inserted').replaceAll('_', ' ')
-    : kind === 'synthetic' ? 'made up' : PAIR_KIND_WORDS[of];
-  return h('span', { class: `kind-word g-${of}`, text: word });
+    : kind === 'synthetic' ? 'made up' : kindWord(group);
+  return h('span', { class: `kind-word g-${screenGroup(group)}`, text: word });
 }
 
 /** @param {ViewPair} pair */

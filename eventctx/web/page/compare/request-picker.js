@@ -1,6 +1,7 @@
 /** One side of a comparison: a field that names a request, with steps to its neighbours. */
 
 import { h } from '../core/element.js';
+import { stepButtons } from '../parts/cursor-line.js';
 import { utcText } from '../parts/numbers.js';
 import { notify } from '../core/state.js';
 
@@ -14,9 +15,7 @@ import { notify } from '../core/state.js';
 export function requestPicker(side, pick) {
   /** @type {{now: Timeline | null, request: number}} */
   const held = { now: null, request: -1 };
-  const step = (/** @type {number} */ by) => () => pick(held.request + by);
-  const back = h('button', { type: 'button', 'aria-label': `${side}: the request before`, text: '◀', on: { click: step(-1) } });
-  const on = h('button', { type: 'button', 'aria-label': `${side}: the next request`, text: '▶', on: { click: step(1) } });
+  const steps = stepButtons((by) => pick(held.request + by), side);
   const field = h('input', {
     type: 'text', class: 'request-field', 'aria-label': `Request ${side}: such as 2.3 or @48`,
     autocomplete: 'off', spellcheck: 'false', on: { change: () => typed() },
@@ -32,12 +31,11 @@ export function requestPicker(side, pick) {
   }
   return {
     element: h('div', { class: 'request-picker' },
-      h('span', { class: 'side-mark', 'aria-hidden': 'true', text: side }), back, field, on, when),
+      h('span', { class: 'side-mark', 'aria-hidden': 'true', text: side }), steps.back, field, steps.on, when),
     show(now, request) {
       Object.assign(held, { now, request });
       field.value = request < 0 ? '' : now.name(request);
-      back.disabled = request <= 0;
-      on.disabled = request >= now.requests.count - 1;
+      steps.show(request, now.requests.count);
       when.textContent = request < 0 ? '' : `@${now.requests.position[request]} · ${utcText(now.requests.time[request])}`;
     },
   };

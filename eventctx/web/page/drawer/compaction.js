@@ -2,13 +2,12 @@
 
 import { h } from '../core/element.js';
 import { counted, countText, durationText, tokensText } from '../parts/numbers.js';
-import { standingMark } from '../parts/standing.js';
+import { standingMark, standingAt } from '../parts/standing.js';
 import { shownText } from '../parts/text.js';
 import { linkTo } from '../core/place.js';
 import { tokenTable } from '../compare/token-table.js';
 import { runsText } from '../panes/message-head.js';
 import { factsView } from '../parts/facts.js';
-import { standingAt } from '../panes/standing-words.js';
 import { compactionLabel, ruleText, triggerWords } from '../panes/why-words.js';
 import { lastNotAbove } from '../timeline/columns.js';
 import { CHANGE_KINDS } from '../timeline/standing.js';

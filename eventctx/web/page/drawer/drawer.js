@@ -4,6 +4,7 @@ import { define, h } from '../core/element.js';
 import { go, place } from '../core/place.js';
 import { computed, untracked } from '../core/signals.js';
 import { cursor, messageOf, timeline } from '../core/state.js';
+import { tabRow } from '../parts/switches.js';
 import { compactionPanel } from './compaction.js';
 import { diffPanel } from './changes.js';
 import { rawPanel, recordPanel } from './record.js';
@@ -29,30 +30,18 @@ const DRAWER_TABS = [
 
 define('ctx-drawer', (host) => {
   const panel = h('div', { class: 'drawer-panel', role: 'tabpanel', id: 'drawer-panel', tabindex: 0 });
-  const tabs = DRAWER_TABS.map(([tab, word], at) => h('button', {
-    type: 'button', role: 'tab', class: 'quiet', id: `drawer-tab-${tab}`, text: word,
-    'aria-controls': 'drawer-panel',
-    on: {
-      // The tab that is open shuts the drawer.
-      click: () => go({ tab: place.peek().tab === tab ? '' : tab }, { replace: true }),
-      keydown: (/** @type {KeyboardEvent} */ event) => moveTab(event, at),
-    },
-  }));
-  const list = h('div', { role: 'tablist', 'aria-label': 'Details', class: 'drawer-tabs' }, tabs);
-  host.replaceChildren(list, panel);
-
   const open = computed(() => {
     const { tab } = place.value;
     return DRAWER_TABS.some(([name]) => name === tab) ? tab : 'why';
   });
-  host.effect(() => {
-    DRAWER_TABS.forEach(([name], at) => {
-      const selected = name === open.value;
-      tabs[at].setAttribute('aria-selected', String(selected));
-      tabs[at].tabIndex = selected ? 0 : -1;
-      if (selected) panel.setAttribute('aria-labelledby', tabs[at].id);
-    });
+  const show = (/** @type {string} */ tab) => go({ tab }, { replace: true });
+  const tabs = tabRow(host, DRAWER_TABS, {
+    label: 'Details', class: 'drawer-tabs', id: 'drawer-tab', panel: () => panel.id, chosen: () => open.value, go: show,
+    // The tab that is open shuts the drawer.
+    press: (tab) => show(place.peek().tab === tab ? '' : tab),
   });
+  host.effect(() => panel.setAttribute('aria-labelledby', `drawer-tab-${open.value}`));
+  host.replaceChildren(tabs, panel);
 
   let shown = '';
   host.effect(() => {
@@ -88,16 +77,4 @@ async function showPanel(tab, subject, panel) {
   } catch (error) {
     if (subject.alive()) panel.append(h('p', { class: 'bad', text: `This could not be read: ${messageOf(error)}` }));
   }
-}
-
-/** @param {KeyboardEvent} event @param {number} at */
-function moveTab(event, at) {
-  const count = DRAWER_TABS.length;
-  const moves = { ArrowRight: (at + 1) % count, ArrowLeft: (at + count - 1) % count, Home: 0, End: count - 1 };
-  const to = moves[/** @type {keyof typeof moves} */ (event.key)];
-  if (to === undefined || event.shiftKey) return;
-  event.preventDefault();
-  event.stopPropagation();
-  go({ tab: DRAWER_TABS[to][0] }, { replace: true });
-  document.getElementById(`drawer-tab-${DRAWER_TABS[to][0]}`)?.focus();
 }

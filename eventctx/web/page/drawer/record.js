@@ -1,12 +1,12 @@
 // The tabs Record and Raw JSON: the log's own records, and a message as it stands in the log.
 
 import { h } from '../core/element.js';
+import { standingAt } from '../parts/standing.js';
 import { shownText, textView } from '../parts/text.js';
 import { copyButton } from '../parts/copying.js';
 import { source } from '../core/state.js';
 import { bodyOf } from '../panes/bodies.js';
 import { jsonView } from '../panes/message.js';
-import { standingAt } from '../panes/standing-words.js';
 
 /** @typedef {import('./drawer.js').DrawerSubject} DrawerSubject */
 

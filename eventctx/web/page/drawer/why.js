@@ -1,8 +1,8 @@
 // The tab Why: in a sentence, then the facts, then what the engine adds, then the command that says
 // the same. The sentence and the facts need no engine, so they are in an exported file, too.
 
-import { kindWord } from '../charts/request-words.js';
 import { h } from '../core/element.js';
+import { kindWord, standingAt } from '../parts/standing.js';
 import { commandLine } from '../parts/command-line.js';
 import { firstLine, shownText } from '../parts/text.js';
 import { linkTo } from '../core/place.js';
@@ -11,7 +11,6 @@ import { bodyOf } from '../panes/bodies.js';
 import { messageLink, runsText } from '../panes/message-head.js';
 import { messageLine } from '../panes/message-line.js';
 import { messageView } from '../panes/message.js';
-import { standingAt } from '../panes/standing-words.js';
 import { whyFacts, whySentence } from '../panes/why-words.js';
 import { factsView } from '../parts/facts.js';
 import { extraEntries, placeOfText, standsFor } from '../timeline/entries.js';

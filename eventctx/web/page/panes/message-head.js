@@ -1,8 +1,7 @@
 // What is known of a message without its text: who it is of, how large, and what became of it.
 
-import { kindWord } from '../charts/request-words.js';
 import { h } from '../core/element.js';
-import { standingMark } from '../parts/standing.js';
+import { kindWord, standingMark } from '../parts/standing.js';
 import { tokensText } from '../parts/numbers.js';
 import { linkTo } from '../core/place.js';
 import { GROUPS } from '../core/state.js';

@@ -1,8 +1,8 @@
 // One row of what was sent: an entry of the view, a part next to it, or what was added on the way.
 
-import { kindWord } from '../charts/request-words.js';
 import { h } from '../core/element.js';
 import { counted, tokensText } from '../parts/numbers.js';
+import { kindWord } from '../parts/standing.js';
 import { shownText, textView } from '../parts/text.js';
 import { place } from '../core/place.js';
 import { showBody } from './bodies.js';

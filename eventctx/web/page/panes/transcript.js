@@ -1,6 +1,7 @@
 // `<ctx-transcript>`: all messages of the session, in or out of view at the cursor.
 
 import { define, h } from '../core/element.js';
+import { standingAt } from '../parts/standing.js';
 import { countText } from '../parts/numbers.js';
 import { go, place } from '../core/place.js';
 import { untracked } from '../core/signals.js';
@@ -11,7 +12,6 @@ import {
 } from './detail-levels.js';
 import { messageHead, screenGroup } from './message-head.js';
 import { messageView } from './message.js';
-import { standingAt } from './standing-words.js';
 
 /** @typedef {import('../parts/virtual-list.js').VirtualList} VirtualList */
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */

@@ -1,7 +1,7 @@
 // Why a message is in a request or not, in plain words, from the columns alone.
 
+import { standingAt } from '../parts/standing.js';
 import { counted, tokensText, utcText } from '../parts/numbers.js';
-import { standingAt } from './standing-words.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 

@@ -17,6 +17,7 @@ import { splitter } from '../panes/splitter.js';
 import { limitTabStops } from '../panes/row-stops.js';
 import { sessionKeys } from '../panes/session-keys.js';
 import { go, place } from '../core/place.js';
+import { tabRow, toggleButton } from '../parts/switches.js';
 import { signal } from '../core/signals.js';
 
 /** @typedef {import('../core/element.js').Host} Host */
@@ -47,6 +48,13 @@ define('ctx-session', (host) => {
   const right = h('div', { class: 'session-right' }, lists, bars.details, panels.details);
   const below = h('div', { class: 'session-panes' }, panels.map, bars.map, right);
   const switches = h('div', { class: 'panel-switches' });
+  const panelButtons = h('div', { role: 'group', 'aria-label': 'Panels', class: 'panel-buttons' }, PANELS.map(([name, word]) =>
+    toggleButton(host, { text: word }, () => shown.value.has(name), () => togglePanel(shown, name))));
+  const narrowSwitches = [
+    panelTabs(host, front, panels),
+    toggleButton(host, { class: 'charts-switch', text: 'Charts', title: 'Charts whole, or as a strip; key v' },
+      () => shown.value.has('charts'), () => toggleCharts(shown)),
+  ];
   host.classList.add('session');
   host.replaceChildren(
     h('div', { class: 'session-top' }, h('ctx-head'), switches),
@@ -72,7 +80,7 @@ define('ctx-session', (host) => {
     host.classList.toggle('without-right', right.hidden);
   });
   host.effect(() => {
-    switches.replaceChildren(...(isNarrow.value ? [panelTabs(front, panels), chartsButton(shown)] : [panelButtons(shown)]));
+    switches.replaceChildren(...(isNarrow.value ? narrowSwitches : [panelButtons]));
   });
   host.effect(() => {
     // Who asks why is shown why, also where it is a panel of its own.
@@ -133,16 +141,6 @@ function splitters(host) {
   };
 }
 
-/** @param {import('../core/signals.js').Signal<ReadonlySet<PanelName>>} shown */
-function panelButtons(shown) {
-  const open = shown.value;
-  return h('div', { role: 'group', 'aria-label': 'Panels', class: 'panel-buttons' },
-    PANELS.map(([name, word]) => h('button', {
-      type: 'button', class: 'quiet', 'aria-pressed': String(open.has(name)), text: word,
-      on: { click: () => togglePanel(shown, name) },
-    })));
-}
-
 /**
  * The charts and the map at once: all of them, or the strip alone.
  * @param {import('../core/signals.js').Signal<ReadonlySet<PanelName>>} shown
@@ -163,47 +161,21 @@ function showPanels(shown, next) {
   keepChoice('panels', [...next]);
 }
 
-/** @param {import('../core/signals.js').Signal<ReadonlySet<PanelName>>} shown */
-function chartsButton(shown) {
-  return h('button', {
-    type: 'button', class: 'quiet charts-switch', 'aria-pressed': String(shown.value.has('charts')), text: 'Charts',
-    title: 'Charts whole, or as a strip; key v', on: { click: () => toggleCharts(shown) },
-  });
-}
-
 /** @param {import('../core/signals.js').Signal<ReadonlySet<PanelName>>} shown @param {PanelName} name */
 function togglePanel(shown, name) {
   const next = new Set(shown.peek());
   if (!next.delete(name)) next.add(name);
   showPanels(shown, next);
-  // The button was made anew; the keyboard stays where it was.
-  const word = PANELS.find(([one]) => one === name)?.[1];
-  for (const button of document.querySelectorAll('.panel-buttons button')) {
-    if (button.textContent === word) /** @type {HTMLElement} */ (button).focus();
-  }
 }
 
-/** @param {import('../core/signals.js').Signal<PanelName>} front @param {Record<PanelName, HTMLElement>} panels */
-function panelTabs(front, panels) {
-  const open = front.value;
-  const names = PANELS.filter(([name]) => name !== 'charts');
-  const choose = (/** @type {PanelName} */ name) => {
-    front.value = name;
+/** @param {Host} host @param {import('../core/signals.js').Signal<PanelName>} front @param {Record<PanelName, HTMLElement>} panels */
+function panelTabs(host, front, panels) {
+  const choose = (/** @type {string} */ name) => {
+    front.value = /** @type {PanelName} */ (name);
     if (name !== 'details' && place.peek().tab !== '') go({ tab: '' }, { replace: true });
-    document.getElementById(`tab-${name}`)?.focus();
   };
-  return h('div', { role: 'tablist', 'aria-label': 'Panels', class: 'panel-buttons' },
-    names.map(([name, word], at) => h('button', {
-      type: 'button', role: 'tab', class: 'quiet', id: `tab-${name}`, text: word,
-      'aria-selected': String(open === name), 'aria-controls': panels[name].id, tabindex: open === name ? 0 : -1,
-      on: {
-        click: () => choose(name),
-        keydown: (/** @type {KeyboardEvent} */ event) => {
-          const by = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0;
-          if (by === 0) return;
-          event.preventDefault();
-          choose(names[(at + by + names.length) % names.length][0]);
-        },
-      },
-    })));
+  return tabRow(host, PANELS.filter(([name]) => name !== 'charts'), {
+    label: 'Panels', class: 'panel-buttons', id: 'tab', panel: (name) => panels[/** @type {PanelName} */ (name)].id,
+    chosen: () => front.value, press: choose, go: choose,
+  });
 }

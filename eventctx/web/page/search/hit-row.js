@@ -1,7 +1,7 @@
 /** One message that a search found, and whether the model is sent it at the cursor. */
 
 import { h } from '../core/element.js';
-import { standingMark } from '../parts/standing.js';
+import { kindWord, standingMark } from '../parts/standing.js';
 import { firstLine } from '../parts/text.js';
 import { linkTo } from '../core/place.js';
 import { wordsOfQuery } from '../source/searching.js';
@@ -11,10 +11,7 @@ import { firstRequestWith } from './hits-in-requests.js';
 /** A hit as `eventctx search --json` has it. @typedef {Record<string, any>} SearchHit */
 
 /** @type {Readonly<Record<string, string>>} */
-const ROLE_WORDS = { user: 'user', assistant: 'model', tool: 'tool result', system: 'system' };
-
-/** In the order of the codes of kinds. */
-const KIND_OF_HIT = ['system', 'you', 'host', 'model', 'tool result', 'other'];
+const ROLE_WORDS = { user: 'user', assistant: 'model', tool: 'result', system: 'system' };
 
 /**
  * @param {SearchHit} hit
@@ -58,7 +55,7 @@ function whoText(hit, timeline) {
   const turn = timeline?.messages.turn[hit.number] ?? -1;
   const when = String(hit.time ?? '').slice(0, 16).replace('T', ' ');
   const kind = timeline?.messages.kind[hit.number];
-  const who = kind === undefined ? roleWord(hit) : KIND_OF_HIT[kind];
+  const who = kind === undefined ? roleWord(hit) : kindWord(kind);
   return [who, turn > 0 ? `turn ${turn}` : '', when === '' ? '' : `${when} UTC`].filter(Boolean).join(' · ');
 }
 

@@ -6,12 +6,12 @@ import {
 } from '../../../eventctx/web/page/integrity/known-requests.js';
 import { checkViews } from '../../../eventctx/web/page/integrity/checks.js';
 import { restoreCommand } from '../../../eventctx/web/page/lost/choosing.js';
-import { groupItems } from '../../../eventctx/web/page/lost/lost-groups.js';
-import { markedPieces } from '../../../eventctx/web/page/lost/spoken-text.js';
-import { lostRows } from '../../../eventctx/web/page/lost/lost-rows.js';
+import { groupItems } from '../../../eventctx/web/page/lost/lost-answer.js';
+import { markedPieces } from '../../../eventctx/web/page/lost/lost-card.js';
+import { lostRows } from '../../../eventctx/web/page/lost/lost-words.js';
 import { keptInSummary, reasonText } from '../../../eventctx/web/page/lost/lost-words.js';
-import { shellQuoted } from '../../../eventctx/web/page/parts/command-line.js';
-import { firstRequestWith, requestsOfHits } from '../../../eventctx/web/page/search/hits-in-requests.js';
+import { shellQuoted } from '../../../eventctx/web/page/parts/copying.js';
+import { firstRequestWith, requestsOfHits } from '../../../eventctx/web/page/search/hit-row.js';
 import { hitPieces } from '../../../eventctx/web/page/search/hit-row.js';
 import { viewDigest, MessageMarks } from '../../../eventctx/web/page/timeline/digest.js';
 import { shownNumber } from '../../../eventctx/web/page/timeline/entries.js';

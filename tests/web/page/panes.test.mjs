@@ -4,8 +4,8 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 
 import { changedOnTheWay } from '../../../eventctx/web/page/integrity/known-requests.js';
-import { documentContents } from '../../../eventctx/web/page/panes/document.js';
-import { goalOf } from '../../../eventctx/web/page/panes/goto.js';
+import { documentContents } from '../../../eventctx/web/page/panes/image.js';
+import { goalOf } from '../../../eventctx/web/page/panes/session-keys.js';
 import { checkedImageType, imageData } from '../../../eventctx/web/page/panes/image.js';
 import { injectedPieces } from '../../../eventctx/web/page/panes/injected.js';
 import { runsOfNumbers, runsText } from '../../../eventctx/web/page/panes/message-head.js';

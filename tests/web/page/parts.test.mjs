@@ -3,13 +3,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { diffRuns } from '../../../eventctx/web/page/parts/data-text.js';
+import { diffRuns } from '../../../eventctx/web/page/parts/json-tree.js';
 import { jsonInText } from '../../../eventctx/web/page/parts/json-tree.js';
 import { ListWindow, MOST_SCROLL_HEIGHT } from '../../../eventctx/web/page/parts/list-window.js';
 import {
   agoText, durationText, percentText, shortTokens, tokensText, utcText,
 } from '../../../eventctx/web/page/parts/numbers.js';
-import { RowHeights } from '../../../eventctx/web/page/parts/row-heights.js';
+import { RowHeights } from '../../../eventctx/web/page/parts/list-window.js';
 import { firstLine, shownText } from '../../../eventctx/web/page/parts/text.js';
 import { csvText } from '../../../eventctx/web/page/parts/saving.js';
 

@@ -12,10 +12,8 @@ import { hits } from './hits.js';
 import { writeText } from './legend.js';
 import { overviewShape, paintOverview, paintOverviewCursor } from './overview-paint.js';
 import { palette } from './palette.js';
-import { usePointer } from './pointer.js';
+import { usePointer, oncePerFrame, freshCanvas, makeSurface } from './surface.js';
 import { columnAt, columnLeft } from './scales.js';
-import { oncePerFrame } from './slices.js';
-import { freshCanvas, makeSurface } from './surface.js';
 
 /** @typedef {import('../core/request-window.js').BrushPart} BrushPart */
 /** @typedef {import('../core/request-window.js').RequestWindow} RequestWindow */

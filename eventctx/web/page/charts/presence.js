@@ -12,19 +12,21 @@ import { batch, computed, signal } from '../core/signals.js';
 import { cursor, timeline, windowed } from '../core/state.js';
 import { clampWindow, windowWith } from '../core/request-window.js';
 import { cliffsOf } from './cliffs.js';
-import { paintLegend, writeText } from './legend.js';
+import { paintLegend, writeText, legendItem } from './legend.js';
 import { palette } from './palette.js';
-import { usePointer } from './pointer.js';
+import { usePointer, oncePerFrame, inSlices, freshCanvas, makeSurface } from './surface.js';
 import { cellByKey, openCell, spokenCell } from './presence-cell.js';
-import { presenceLegend } from './presence-legend.js';
-import { paintPresence, paintPresenceCursor } from './presence-paint.js';
-import { runsMaker } from './presence-maker.js';
-import { cellAt, firstScale, messagesOfRow, offsetToShow, PRESENCE_EDGE, presenceShape, rowScales } from './presence-shape.js';
-import { oncePerFrame } from './slices.js';
-import { freshCanvas, makeSurface } from './surface.js';
+import { paintPresence, paintPresenceCursor, paintStanding } from './presence-paint.js';
+import {
+  cellAt, firstScale, messagesOfRow, offsetToShow, PRESENCE_EDGE, presenceShape, rowScales,
+} from './presence-shape.js';
+import { standingWord } from '../parts/standing.js';
+import { STANDING_STYLES } from './patterns.js';
+import { presenceRuns } from '../timeline/presence.js';
 
 /** @typedef {import('./presence-cell.js').PresenceCell} PresenceCell */
-/** @typedef {import('./presence-runs.js').PresenceRun} PresenceRun */
+/** @typedef {import('./presence-shape.js').PresenceRun} PresenceRun */
+
 /** @typedef {ReturnType<typeof presenceModel>} PresenceModel */
 
 define('ctx-presence', (host) => {
@@ -208,7 +210,7 @@ function cellKey(event, model, grid) {
   event.preventDefault();
 }
 
-/** @param {PresenceModel} model @returns {import('./pointer.js').PointerUse} */
+/** @param {PresenceModel} model @returns {import('./surface.js').PointerUse} */
 function mapPointer(model) {
   /** @param {{x: number, y: number} | null} at @returns {PresenceCell | null} */
   function cellUnder(at) {
@@ -305,4 +307,79 @@ function showMessage(model, grid, message) {
   if (shape === null || message >= shape.count) return;
   const offset = offsetToShow(shape, message);
   if (offset !== shape.offset) grid.scrollTop = offset;
+}
+
+/**
+ * What is in the window has its key there; the others would only take room.
+ * @returns {{list: HTMLElement, items: import('./legend.js').LegendItem[],
+ *   show: (runs: readonly {what: string}[]) => void}}
+ */
+function presenceLegend() {
+  const names = Object.keys(STANDING_STYLES);
+  const items = names.map((what) =>
+    legendItem(standingWord(what), (context, width, height) => {
+      const path = new Path2D();
+      const top = what === 'shortened' ? height / 2 : 0;
+      path.rect(0, top, width, height - top);
+      const colours = palette.peek();
+      paintStanding(context, path, what, { ...colours, text: colours.axis }, height);
+    }),
+  );
+  const list = h(
+    'ul',
+    { class: 'chart-legend quiet', 'aria-label': 'What became of a message' },
+    items.map(({ item }) => item),
+  );
+  return {
+    list,
+    items,
+    show(runs) {
+      const shown = new Set(['whole', ...runs.map(({ what }) => what)]);
+      names.forEach((what, at) => {
+        const item = items[at]?.item;
+        if (item) item.hidden = !shown.has(what);
+      });
+    },
+  };
+}
+
+/**
+ * Makes the rectangles of the window when it or the session has changed. One that is under way comes
+ * to its end first: in a session that grows without pause, it would else never.
+ * @param {{window: import('../core/signals.js').Computed<import('../core/request-window.js').RequestWindow>,
+ *   runs: import('../core/signals.js').Signal<readonly PresenceRun[]>}} model
+ */
+function runsMaker({ window, runs }) {
+  /** @type {import('../timeline/timeline.js').Timeline | null} */
+  let of = null;
+  let stop = () => {};
+  let isUnderWay = false;
+  let isStale = false;
+  function make() {
+    const now = timeline.peek();
+    isStale = false;
+    if (now === null) return;
+    isUnderWay = true;
+    stop = inSlices(presenceRuns(now, window.peek()), (made) => {
+      isUnderWay = false;
+      runs.value = made;
+      if (isStale) make();
+    });
+  }
+  return {
+    follow() {
+      const now = timeline.value;
+      now?.version.value;
+      window.value;
+      if (now !== of) {
+        stop();
+        isUnderWay = false;
+        runs.value = [];
+        of = now;
+      }
+      if (isUnderWay) isStale = true;
+      else make();
+    },
+    end: () => stop(),
+  };
 }

@@ -4,8 +4,7 @@ import { costText, shortTokens, utcText } from '../parts/numbers.js';
 import { cliffLabel, cliffMarks } from './cliffs.js';
 import { BESIDE_PATTERN, GROUP_PATTERNS, fillPatterned, patternOf } from './patterns.js';
 import { BAND_NAMES, cachedShare } from './request-words.js';
-import { MICRO } from './river-costs.js';
-import { RiverRows } from './river-rows.js';
+import { MICRO, RiverRows } from './river-rows.js';
 import { AXIS_WIDTH, barOf, stackTops, tokensToY } from './river-shape.js';
 import { columnLeft, columnMiddle, columnWidth, labelsThatFit, requestsToName, tickText } from './scales.js';
 import { sharp } from './surface.js';
@@ -13,7 +12,7 @@ import { sharp } from './surface.js';
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 /** @typedef {import('./palette.js').Palette} Palette */
 /** @typedef {import('./river-shape.js').RiverShape} RiverShape */
-/** @typedef {import('./river-costs.js').CostRows} CostRows */
+/** @typedef {import('./river-rows.js').CostRows} CostRows */
 /** @typedef {import('./cliffs.js').Cliff} Cliff */
 /** @typedef {CanvasRenderingContext2D} Context */
 

@@ -18,16 +18,13 @@ import { hits } from './hits.js';
 import { legendItem, paintLegend, writeText } from './legend.js';
 import { palette } from './palette.js';
 import { fillPatterned } from './patterns.js';
-import { usePointer } from './pointer.js';
+import { usePointer, inSlices, oncePerFrame, freshCanvas, makeSurface } from './surface.js';
 import { BAND_NAMES, requestWords, spokenRequest } from './request-words.js';
 import { paintRiverCursor } from './river-cursor.js';
 import { bandStyle, paintCliffMark, paintKnownRun, paintLossMark, paintRiver } from './river-paint.js';
-import { COST_BANDS, hasPrices, MICRO, readCosts } from './river-costs.js';
-import { RiverRows } from './river-rows.js';
+import { COST_BANDS, hasPrices, MICRO, readCosts, RiverRows } from './river-rows.js';
 import { riverShape, riverTop } from './river-shape.js';
 import { columnAt, timePasses } from './scales.js';
-import { inSlices, oncePerFrame } from './slices.js';
-import { freshCanvas, makeSurface } from './surface.js';
 
 /** @typedef {import('./river-shape.js').RiverShape} RiverShape */
 
@@ -38,7 +35,7 @@ const byTime = signal(false);
 const inMoney = signal(false);
 
 /** What the session's requests cost, once it was asked for. */
-const costs = signal(/** @type {import('./river-costs.js').CostRows | null} */ (null));
+const costs = signal(/** @type {import('./river-rows.js').CostRows | null} */ (null));
 
 define('ctx-river', (host) => {
   const surface = makeSurface('river-surface');
@@ -227,7 +224,7 @@ function fillRows(rows, ready) {
 
 /**
  * @param {import('./surface.js').Surface} surface
- * @param {RiverRows | import('./river-costs.js').CostRows | null} rows
+ * @param {RiverRows | import('./river-rows.js').CostRows | null} rows
  * @param {RiverShape | null} shape
  */
 function paintLower(surface, rows, shape) {

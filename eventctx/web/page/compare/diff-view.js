@@ -5,8 +5,11 @@ import { appendRows } from '../parts/more-rows.js';
 import { counted } from '../parts/numbers.js';
 import { shownText } from '../parts/text.js';
 import { textDiff, withoutTheSame } from './text-diff.js';
+import { argumentsOf } from '../panes/message-line.js';
+import { hostedArguments, partsOfResult, readMessageParts } from '../panes/message-parts.js';
 
 /** @typedef {import('./text-diff.js').DiffLine} DiffLine */
+/** @typedef {import('../panes/message-blocks.js').MessagePart} MessagePart */
 
 const DIFFED_CHARACTERS = 200_000;
 const LINES_AT_ONCE = 400;
@@ -37,4 +40,48 @@ function lineView(line) {
         ? shownText(text)
         : h(fate === 'gone' ? 'del' : 'ins', { text: shownText(text) }))),
   );
+}
+
+/** All that can be read in a message, as plain texts in order. @param {any} message null where it was erased @returns {string[]} */
+export function textsOfMessage(message) {
+  if (message === null || message === undefined) return [];
+  return readMessageParts(message).flatMap(textsOfPart).filter((text) => text !== '');
+}
+
+/** @param {MessagePart} part @returns {string[]} */
+function textsOfPart(part) {
+  switch (part.kind) {
+    case 'text':
+    case 'refusal':
+      return [String(part.value)];
+    case 'thinking':
+      return [String(part.value ?? '')];
+    case 'call':
+      return [`${part.name ?? ''} ${readableValue(argumentsOf(part.value))}`];
+    case 'hosted':
+      return [`${part.name ?? ''} ${readableValue(hostedArguments(part))}`];
+    case 'result':
+      return partsOfResult(part).flatMap(textsOfPart);
+    case 'image':
+    case 'document':
+      return [`[${part.kind}]`];
+    default:
+      return [readableValue(part.value)];
+  }
+}
+
+/**
+ * A value with its line breaks as they are, one name a line, so that a diff finds the lines.
+ *
+ * @param {any} value
+ * @returns {string}
+ */
+function readableValue(value) {
+  if (typeof value === 'string') return value;
+  if (value === null || typeof value !== 'object' || Array.isArray(value)) {
+    return JSON.stringify(value, null, 1) ?? '';
+  }
+  return Object.entries(value)
+    .map(([name, item]) => `${name}: ${typeof item === 'string' ? item : JSON.stringify(item)}`)
+    .join('\n');
 }

@@ -13,9 +13,8 @@ import { appendRows } from '../parts/more-rows.js';
 import { counted, tokensText } from '../parts/numbers.js';
 import { kindWord } from '../parts/standing.js';
 import { firstLine } from '../parts/text.js';
-import { textsOfMessage } from '../search/message-texts.js';
+import { textsOfMessage, diffView } from './diff-view.js';
 import { placeOfText } from '../timeline/entries.js';
-import { diffView } from './diff-view.js';
 import { segmentsOfPairs } from './view-pairs.js';
 
 /** @typedef {import('./view-pairs.js').ViewPair} ViewPair */

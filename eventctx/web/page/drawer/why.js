@@ -3,7 +3,7 @@
 
 import { h } from '../core/element.js';
 import { kindWord, standingAt } from '../parts/standing.js';
-import { commandLine } from '../parts/command-line.js';
+import { commandLine } from '../parts/copying.js';
 import { firstLine, shownText } from '../parts/text.js';
 import { linkTo } from '../core/place.js';
 import { source } from '../core/state.js';

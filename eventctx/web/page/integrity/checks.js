@@ -4,7 +4,7 @@ import { h } from '../core/element.js';
 import { counted, countText, percentText } from '../parts/numbers.js';
 import { shownText } from '../parts/text.js';
 import { linkTo } from '../core/place.js';
-import { commandLine } from '../parts/command-line.js';
+import { commandLine } from '../parts/copying.js';
 import { messageOf, source } from '../core/state.js';
 import { MessageMarks, viewHolds } from '../timeline/digest.js';
 import { provenText, requestsByKnown } from './known-requests.js';

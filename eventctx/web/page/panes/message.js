@@ -2,13 +2,11 @@
 
 import { h } from '../core/element.js';
 import { copyButton } from '../parts/copying.js';
-import { dataText } from '../parts/data-text.js';
-import { jsonInText, jsonTree } from '../parts/json-tree.js';
+import { dataText, jsonInText, jsonTree } from '../parts/json-tree.js';
 import { countText } from '../parts/numbers.js';
 import { renderedView } from '../parts/rendered.js';
 import { firstLine, shownText, textView } from '../parts/text.js';
-import { documentView } from './document.js';
-import { imageView } from './image.js';
+import { documentView, imageView } from './image.js';
 import { injectedText } from './injected.js';
 import { argumentsOf, messageLine, sealedText } from './message-line.js';
 import { hostedArguments, partsOfResult, readMessageParts } from './message-parts.js';

@@ -9,7 +9,7 @@ import { define, h } from '../core/element.js';
 import { choiceOfMessages } from '../lost/choosing.js';
 import { lostAnswer } from '../lost/lost-answer.js';
 import { lostCard } from '../lost/lost-card.js';
-import { lostRows, shortenedWords } from '../lost/lost-rows.js';
+import { lostRows, shortenedWords } from '../lost/lost-words.js';
 import { appendRows } from '../parts/more-rows.js';
 import { linkTo } from '../core/place.js';
 import { cursor, messageOf, source, timeline } from '../core/state.js';
@@ -18,8 +18,8 @@ import { jsonTwin } from '../parts/json-twin.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 /** @typedef {import('../lost/choosing.js').Choice} Choice */
-/** @typedef {import('../lost/lost-groups.js').LostFilter} LostFilter */
-/** @typedef {import('../lost/lost-rows.js').LostRow} LostRow */
+/** @typedef {import('../lost/lost-answer.js').LostFilter} LostFilter */
+/** @typedef {import('../lost/lost-words.js').LostRow} LostRow */
 
 const CARDS_AT_ONCE = 40;
 /** A person who steps through requests must not ask the engine about each. */

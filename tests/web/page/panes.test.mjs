@@ -7,7 +7,7 @@ import { changedOnTheWay } from '../../../eventctx/web/page/integrity/known-requ
 import { documentContents } from '../../../eventctx/web/page/panes/image.js';
 import { goalOf } from '../../../eventctx/web/page/panes/session-keys.js';
 import { checkedImageType, imageData } from '../../../eventctx/web/page/panes/image.js';
-import { injectedPieces } from '../../../eventctx/web/page/panes/injected.js';
+import { injectedPieces } from '../../../eventctx/web/page/panes/message.js';
 import { runsOfNumbers, runsText } from '../../../eventctx/web/page/panes/message-head.js';
 import { argumentsLine, messageLine } from '../../../eventctx/web/page/panes/message-line.js';
 import { viewChanges } from '../../../eventctx/web/page/compare/view-pairs.js';

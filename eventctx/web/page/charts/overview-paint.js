@@ -1,7 +1,6 @@
 /** Paints the overview: the envelope of all requests, and the window over it. */
 
-import { cliffMarks, cliffsOf } from './cliffs.js';
-import { AXIS_WIDTH } from './river-shape.js';
+import { cliffMarks, cliffsOf, AXIS_WIDTH } from './river-shape.js';
 import { paintCliffMark } from './river-paint.js';
 import { columnLeft, requestColumns, tickText } from './scales.js';
 import { sharp } from './surface.js';

@@ -6,9 +6,8 @@
 import { define, h } from '../core/element.js';
 import { countText, shortTokens } from '../parts/numbers.js';
 import { computed } from '../core/signals.js';
-import { cursor, marks, timeline, windowed } from '../core/state.js';
+import { cursor, marks, timeline, windowed, hits } from '../core/state.js';
 import { brushPartAt, clampWindow, moveEdge, moveWindow, windowBetween, windowByKey } from '../core/request-window.js';
-import { hits } from './hits.js';
 import { writeText } from './legend.js';
 import { overviewShape, paintOverview, paintOverviewCursor } from './overview-paint.js';
 import { palette } from './palette.js';

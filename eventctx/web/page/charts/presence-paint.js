@@ -1,7 +1,7 @@
 /** Paints the presence map: cells by what became of each message, the kinds of message at the left. */
 
 import { groupOf, SCREEN_GROUPS } from '../timeline/groups.js';
-import { cliffMarks } from './cliffs.js';
+import { cliffMarks } from './river-shape.js';
 import { GROUP_PATTERNS, STANDING_STYLES, fillPatterned } from './patterns.js';
 import {
   boxOfRun, messagesOfRow, rowLabels, rowTop, STRIP_WIDTH, visibleMessages, visibleRows, BIN_STATES, binStates, boxesOfStates, summaryBrackets,
@@ -19,7 +19,7 @@ import { sharp } from './surface.js';
 
 /**
  * @typedef {{timeline: Timeline, runs: readonly PresenceRun[], shape: PresenceShape, colours: Palette,
- *   cliffs: readonly import('./cliffs.js').Cliff[]}} PresencePicture
+ *   cliffs: readonly import('./river-shape.js').Cliff[]}} PresencePicture
  */
 
 /** Rows lower than this have no halves and no gaps that could be seen. */

@@ -11,7 +11,7 @@ import { place } from '../core/place.js';
 import { batch, computed, signal } from '../core/signals.js';
 import { cursor, timeline, windowed } from '../core/state.js';
 import { clampWindow, windowWith } from '../core/request-window.js';
-import { cliffsOf } from './cliffs.js';
+import { cliffsOf } from './river-shape.js';
 import { paintLegend, writeText, legendItem } from './legend.js';
 import { palette } from './palette.js';
 import { usePointer, oncePerFrame, inSlices, freshCanvas, makeSurface } from './surface.js';

@@ -7,14 +7,13 @@
 
 import { define, h } from '../core/element.js';
 import { computed, signal } from '../core/signals.js';
-import { cursor, marks, messageOf, notify, setCursor, timeline, windowed } from '../core/state.js';
+import { cursor, marks, messageOf, notify, setCursor, timeline, windowed, hits } from '../core/state.js';
 import { costText, shortTokens } from '../parts/numbers.js';
 import { KNOWN_WORDS } from '../parts/standing.js';
 import { csvButton } from '../parts/saving.js';
 import { toggleButton } from '../parts/switches.js';
 import { clampWindow } from '../core/request-window.js';
-import { cliffsOf } from './cliffs.js';
-import { hits } from './hits.js';
+import { cliffsOf, riverShape, riverTop } from './river-shape.js';
 import { legendItem, paintLegend, writeText } from './legend.js';
 import { palette } from './palette.js';
 import { fillPatterned } from './patterns.js';
@@ -23,7 +22,6 @@ import { BAND_NAMES, requestWords, spokenRequest } from './request-words.js';
 import { paintRiverCursor } from './river-cursor.js';
 import { bandStyle, paintCliffMark, paintKnownRun, paintLossMark, paintRiver } from './river-paint.js';
 import { COST_BANDS, hasPrices, MICRO, readCosts, RiverRows } from './river-rows.js';
-import { riverShape, riverTop } from './river-shape.js';
 import { columnAt, timePasses } from './scales.js';
 
 /** @typedef {import('./river-shape.js').RiverShape} RiverShape */

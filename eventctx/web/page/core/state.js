@@ -12,6 +12,7 @@ import { batch, computed, effect, signal, untracked } from './signals.js';
 /** @typedef {import('../source/source.js').Source} Source */
 /** @typedef {import('../source/source.js').SessionRow} SessionRow */
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
+
 /** @typedef {'system' | 'person' | 'model' | 'result' | 'summary'} Group */
 /** How much is shown of a message: 0 folded, 1 one line, 2 whole. @typedef {0 | 1 | 2} Detail */
 /** @typedef {'off' | 'open' | 'lost' | 'ended'} Connection */
@@ -270,3 +271,9 @@ function windowAround(loaded, request) {
 export function messageOf(error) {
   return error instanceof Error ? error.message : String(error);
 }
+
+/**
+ * Indexes of requests, ascending: where each hit stood first in view, or was added.
+ * @type {import('./signals.js').Signal<readonly number[]>}
+ */
+export const hits = signal(/** @type {readonly number[]} */ ([]));

@@ -15,6 +15,7 @@ import { compactionEffect } from '../../../eventctx/web/page/drawer/compaction.j
 import { suggestedMessage } from '../../../eventctx/web/page/drawer/why.js';
 import { newEntries, rowOfMessage, sentRows } from '../../../eventctx/web/page/panes/sent-rows.js';
 import { lastRequestBefore, whyFacts, whySentence } from '../../../eventctx/web/page/panes/why-words.js';
+import { withParts } from '../../../eventctx/web/page/source/message-parts.js';
 import { Timeline } from '../../../eventctx/web/page/timeline/timeline.js';
 import { smallDocument } from './made.mjs';
 import { panesDocument } from './panes-document.mjs';
@@ -157,10 +158,13 @@ test('go to understands a message, a position and a request, and nothing that is
 
 test('a message on one line shows calls, results and thinking apart', () => {
   const call = { type: 'tool_use', id: 'c', name: 'read', input: { path: 'a', start: 1 } };
-  assert.equal(messageLine({ role: 'assistant', content: [{ type: 'text', text: ' See\n it.' }, call] }),
+  const said = { role: 'assistant', content: [{ type: 'text', text: ' See\n it.' }, call] };
+  assert.equal(messageLine(withParts(said, [['text', ['content', 0, 'text']], ['call', ['content', 1, 'input'], '', ['c'], 'read']])),
     'See it. → read(path=a, start=1)');
-  assert.equal(messageLine({ role: 'tool', tool_call_id: 'c', content: 'done' }), '← done');
-  assert.equal(messageLine({ role: 'assistant', content: [{ type: 'redacted_thinking', data: 'abc' }] }),
+  const result = ['result', ['content'], '', ['c'], null, false, [['text', ['content']]]];
+  assert.equal(messageLine(withParts({ role: 'tool', tool_call_id: 'c', content: 'done' }, [result])), '← done');
+  const sealed = { role: 'assistant', content: [{ type: 'redacted_thinking', data: 'abc' }] };
+  assert.equal(messageLine(withParts(sealed, [['thinking', ['content', 0, 'data'], 'redacted_thinking']])),
     '(thinking) [redacted, 3 characters]');
   assert.equal(messageLine(null), '[erased]');
   assert.equal(argumentsLine('{"a": [1]}'), 'a=[1]');
@@ -168,7 +172,7 @@ test('a message on one line shows calls, results and thinking apart', () => {
 });
 
 test('a line of a text of megabytes is short', () => {
-  const line = messageLine({ role: 'user', content: 'word '.repeat(2_000_000) });
+  const line = messageLine(withParts({ role: 'user', content: 'word '.repeat(2_000_000) }, [['text', ['content']]]));
   assert.ok(line.length <= 240, String(line.length));
 });
 

@@ -5,11 +5,11 @@ import { appendRows } from '../parts/more-rows.js';
 import { counted } from '../parts/numbers.js';
 import { shownText } from '../parts/text.js';
 import { textDiff, withoutTheSame } from './text-diff.js';
-import { argumentsOf } from '../panes/message-line.js';
-import { hostedArguments, partsOfResult, readMessageParts } from '../panes/message-parts.js';
+import { argumentsOf, hostedArguments } from '../panes/message-line.js';
+import { partsOf } from '../source/message-parts.js';
 
 /** @typedef {import('./text-diff.js').DiffLine} DiffLine */
-/** @typedef {import('../panes/message-blocks.js').MessagePart} MessagePart */
+/** @typedef {import('../source/message-parts.js').MessagePart} MessagePart */
 
 const DIFFED_CHARACTERS = 200_000;
 const LINES_AT_ONCE = 400;
@@ -45,7 +45,7 @@ function lineView(line) {
 /** All that can be read in a message, as plain texts in order. @param {any} message null where it was erased @returns {string[]} */
 export function textsOfMessage(message) {
   if (message === null || message === undefined) return [];
-  return readMessageParts(message).flatMap(textsOfPart).filter((text) => text !== '');
+  return partsOf(message).flatMap(textsOfPart).filter((text) => text !== '');
 }
 
 /** @param {MessagePart} part @returns {string[]} */
@@ -61,7 +61,7 @@ function textsOfPart(part) {
     case 'hosted':
       return [`${part.name ?? ''} ${readableValue(hostedArguments(part))}`];
     case 'result':
-      return partsOfResult(part).flatMap(textsOfPart);
+      return part.inner.flatMap(textsOfPart);
     case 'image':
     case 'document':
       return [`[${part.kind}]`];

@@ -73,24 +73,25 @@ export function pairRow(pair, context, opens = false) {
   const line = h('span', { class: 'pair-line muted', text: '…' });
   void showLine(entry, line, context);
   return foldingRow(
-    [nameOf(entry), kindMark(entry), line, h('span', { class: 'number', text: pairSizes(pair) })],
+    nameOf(entry), [kindMark(entry), line, h('span', { class: 'number', text: pairSizes(pair) })],
     (inside) => void showInside(pair, inside, context), pair.changed && opens);
 }
 
 /**
- * A row that unfolds.
+ * A row that unfolds. Its name may be a link, which must not be in what is pressed to unfold it.
+ * @param {Node} name
  * @param {Node[]} head
  * @param {(inside: HTMLElement) => void} show fills what is in it when it is first opened
  * @param {boolean} [open]
  */
-export function foldingRow(head, show, open = false) {
+export function foldingRow(name, head, show, open = false) {
   const inside = h('div', { class: 'pair-inside' });
   const row = h('details', { class: 'pair' }, h('summary', null, head), inside);
   row.addEventListener('toggle', () => {
     if (row.open && inside.childElementCount === 0) show(inside);
   });
   row.open = open;
-  return h('li', null, row);
+  return h('li', null, name, row);
 }
 
 /** @param {Entry} entry */

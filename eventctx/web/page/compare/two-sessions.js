@@ -41,7 +41,7 @@ export async function twoSessions(session, other, position) {
   if (other === '' || position < 0) return [h('p', { class: 'lead', text: 'Choose a session: its last request is compared with the one at the cursor.' })];
   const asked = { with: other, before: position };
   try {
-    const found = await source.answer(session, 'diff', asked);
+    const found = await source.answer(session, 'diff', { ...asked, parts: 1 });
     return [...differenceNodes(found), jsonTwin(session, 'diff', asked) ?? ''];
   } catch (error) {
     return [h('p', { class: 'bad', role: 'alert', text: shownText(messageOf(error)) })];
@@ -82,8 +82,7 @@ function sectionTitle(one, names) {
 
 /** @param {any} one a message or an insertion */
 function differenceRow(one) {
-  return foldingRow([
-    h('span', { class: 'pair-name', text: one.name ?? '' }),
+  return foldingRow(h('span', { class: 'pair-name', text: one.name ?? '' }), [
     h('span', { class: 'kind-word', text: shownText(one.role === undefined ? one.kind : roleWord(one)) }),
     h('span', { class: 'pair-line', text: one.message === null ? 'erased' : firstLine(messageLine(one.message)) }),
   ], (inside) => inside.replaceChildren(messageView(one.message, { detail: 2 })));

@@ -8,7 +8,7 @@ import { linkTo } from '../core/place.js';
 import { source } from '../core/state.js';
 import { placeOfText } from '../timeline/entries.js';
 import { compactionSummary, keptInSummary, reasonText } from './lost-words.js';
-import { readMessageParts } from '../panes/message-parts.js';
+import { partsOf } from '../source/message-parts.js';
 import { firstLine, shownText } from '../parts/text.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
@@ -104,7 +104,7 @@ const MOST_SPOKEN_CHARACTERS = 20_000;
 
 /** The plain texts of a message. @param {any} message @returns {string[]} */
 function spokenTexts(message) {
-  return readMessageParts(message)
+  return partsOf(message)
     .filter(({ kind }) => kind === 'text')
     .map(({ value }) => String(value));
 }

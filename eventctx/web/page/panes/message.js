@@ -7,10 +7,10 @@ import { countText } from '../parts/numbers.js';
 import { renderedView } from '../parts/rendered.js';
 import { firstLine, shownText, textView } from '../parts/text.js';
 import { documentView, imageView } from './image.js';
-import { argumentsOf, messageLine, sealedText } from './message-line.js';
-import { hostedArguments, partsOfResult, readMessageParts } from './message-parts.js';
+import { partsOf } from '../source/message-parts.js';
+import { argumentsOf, hostedArguments, messageLine, sealedText } from './message-line.js';
 
-/** @typedef {import('./message-blocks.js').MessagePart} MessagePart */
+/** @typedef {import('../source/message-parts.js').MessagePart} MessagePart */
 /** @typedef {import('../parts/rendered.js').TreeNode} TreeNode */
 
 /**
@@ -34,7 +34,7 @@ export function messageView(message, { detail = 2, injected = [], trees = new Ma
     return h('p', { class: 'message erased', text: 'Erased: the contents were destroyed for ever.' });
   }
   if (detail === 1) return h('p', { class: 'message line', dir: 'auto', text: firstLine(messageLine(message)) });
-  const parts = readMessageParts(message);
+  const parts = partsOf(message);
   if (parts.length === 0) return h('p', { class: 'message nothing', text: '(no content)' });
   const view = h('div', { class: 'message' }, parts.map((part) => partView(part, { injected, trees, raw })));
   view.append(copyButton(() => parts.map(writtenText).join('\n\n'), 'this message', view));
@@ -54,7 +54,7 @@ function jsonText(value) {
 /** What a copy of a part holds: its text, or its JSON. @param {MessagePart} part @returns {string} */
 function writtenText(part) {
   if (part.kind === 'image') return '[image]';
-  if (part.kind === 'result') return partsOfResult(part).map(writtenText).join('\n');
+  if (part.kind === 'result') return part.inner.map(writtenText).join('\n');
   return jsonText(part.kind === 'call' ? argumentsOf(part.value) : part.value);
 }
 
@@ -73,7 +73,7 @@ function partView(part, reading) {
       if (part.type.endsWith('_tool_result')) return resultView(part, [valueView(hostedContent(part), reading)]);
       return callView(part, hostedArguments(part), reading, 'answered by the provider');
     case 'result':
-      return resultView(part, partsOfResult(part).map((one) => resultPart(one, reading)));
+      return resultView(part, part.inner.map((one) => resultPart(one, reading)));
     case 'image':
       return imageView(part.value);
     case 'document':

@@ -5,6 +5,7 @@ import { counted, tokensText } from '../parts/numbers.js';
 import { kindWord } from '../parts/standing.js';
 import { shownText, textView } from '../parts/text.js';
 import { place } from '../core/place.js';
+import { withParts } from '../source/message-parts.js';
 import { showBody } from './bodies.js';
 import { estimatedHeight, foldButton, levelOfRow, raw, toggleRow } from './detail-levels.js';
 import { messageLink, runsOfNumbers, runsText, screenGroup, sizeChange } from './message-head.js';
@@ -226,7 +227,9 @@ function besideRow({ what, tokens, value }) {
 /** @param {any} value */
 function systemText(value) {
   if (typeof value === 'string') return textView(value);
-  return messageView({ role: 'system', content: value });
+  const blocks = Array.isArray(value) ? value : [];
+  return messageView(withParts({ content: value }, blocks.map((block, at) =>
+    typeof block?.text === 'string' ? ['text', ['content', at, 'text']] : ['other', ['content', at]])));
 }
 
 /** @param {any} tool */

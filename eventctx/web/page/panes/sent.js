@@ -124,7 +124,7 @@ function askWhenResting(now, request, then) {
   if (!source.can.answers || !useful || viewAnswers.has(key)) return undefined;
   const timer = setTimeout(async () => {
     try {
-      const answer = await source.answer(now.session, 'view', { position: now.requests.position[request] });
+      const answer = await source.answer(now.session, 'view', { position: now.requests.position[request], parts: 1 });
       viewAnswers.set(key, answer);
       if (timeline.peek() === now && cursor.peek() === request) then();
     } catch {

@@ -9,6 +9,7 @@ import { go, place } from '../core/place.js';
 import { RecentValues } from '../core/recent.js';
 import { LOG_GROUPS } from '../timeline/groups.js';
 import { Timeline } from '../timeline/timeline.js';
+import { withParts } from './message-parts.js';
 import { foundIn, wordsOfQuery } from './searching.js';
 
 /** @typedef {import('./source.js').Source} Source */
@@ -124,12 +125,12 @@ function isBehind(one, other) {
 
 /** @param {Element | undefined} element @returns {Promise<Map<string, HeldBody>>} */
 async function decodedBlock(element) {
-  /** @type {[number, number, StoredMessage, {texts?: RenderedTexts, demands?: string[]} | undefined][]} */
+  /** @type {[number, number, StoredMessage, {parts?: import('./message-parts.js').SentPart[], texts?: RenderedTexts, demands?: string[]} | undefined][]} */
   const rows = await unpacked(element?.textContent ?? '');
   return new Map(
     rows.map(([position, index, body, more]) => [
       `${position}.${index}`,
-      { body, texts: more?.texts ?? [], demands: more?.demands ?? [] },
+      { body: withParts(body, more?.parts ?? []), texts: more?.texts ?? [], demands: more?.demands ?? [] },
     ]),
   );
 }
@@ -164,10 +165,11 @@ function leftOutMessages(whole, timeline) {
   }
   return (address) => {
     const number = numbers.get(`${address.position}.${address.index}`);
-    if (number === undefined) return { role: 'user', content: '[left out of this file]' };
+    const saying = (/** @type {string} */ content, role = 'user') => withParts({ role, content }, [['text', ['content']]]);
+    if (number === undefined) return saying('[left out of this file]');
     const named = whole.legends.kinds[kind[number] ?? 0];
     const size = (characters[number] ?? 0).toLocaleString('en');
-    return { role: ROLES[named] ?? 'user', content: `[left out of this file: ${size} characters]` };
+    return saying(`[left out of this file: ${size} characters]`, ROLES[named]);
   };
 }
 

@@ -6,6 +6,7 @@ import { RecentValues } from '../core/recent.js';
 import { Timeline } from '../timeline/timeline.js';
 import { BodyBlocks } from './blocks.js';
 import { fetchJson, fetchText, TimelineDecoder } from './decoding.js';
+import { takeParts } from './message-parts.js';
 import { followTimeline } from './following.js';
 
 /** @import { FollowPort } from './following.js' */
@@ -37,11 +38,15 @@ export function serverSource() {
       return Timeline.from(await decoder.decode(sessionPlace(name, 'timeline')));
     },
     follow: (timeline, onState) => followTimeline(timeline, serverPort(timeline.session), onState),
-    bodies: (name, addresses) => ofBodies(name, 'bodies', addresses),
+    async bodies(name, addresses) {
+      return (await ofBodies(name, 'bodies', addresses)).map(({ message }) => message);
+    },
     demands: (name, addresses) => ofBodies(name, 'demands', addresses),
     rendered: (name, addresses) => ofBodies(name, 'rendered', addresses),
-    answer: (name, question, parameters = {}) =>
-      fetchJson(sessionPlace(name, question, parameters)),
+    async answer(name, question, parameters = {}) {
+      const answer = await fetchJson(sessionPlace(name, question, parameters));
+      return parameters.parts ? takeParts(answer) : answer;
+    },
     async search(query, session, only) {
       const asked = queryOf({ q: query, session, limit: MOST_HITS, ...only });
       const found = await fetchJson(`/api/search${asked}`);
@@ -88,6 +93,6 @@ function serverPort(session) {
 /** @param {string} place @param {string[]} addresses @returns {Promise<{messages: any[], size: number}>} */
 async function askBlock(place, addresses) {
   // Commas and points need no escapes, and 64 addresses stay short.
-  const text = await fetchText(`${place}?at=${addresses.join(',')}`);
-  return { messages: JSON.parse(text), size: text.length };
+  const text = await fetchText(`${place}?at=${addresses.join(',')}${place.endsWith('/bodies') ? '&parts=1' : ''}`);
+  return { messages: takeParts(JSON.parse(text)), size: text.length };
 }

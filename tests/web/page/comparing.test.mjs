@@ -135,7 +135,7 @@ test('of what is around the messages, only a change of what is known of both is 
   assert.deepEqual(changesAround(timeline, 1, 2), []);
   assert.deepEqual(changesAround(timeline, 2, 3), [
     { what: 'model', before: 'made-model-1', after: 'made-model-2' },
-    { what: 'system', before: 1200, after: 1300 },
+    { what: 'system', before: '1,200 tokens', after: '1,300 tokens' },
   ]);
 });
 

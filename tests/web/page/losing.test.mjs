@@ -162,8 +162,8 @@ test('a change around the messages is told once, against what was last known', (
   document.requests.system[9] = 120;
   const found = changesOverRequests(Timeline.from(document)).filter(({ what }) => what === 'system');
   assert.deepEqual(found, [
-    { request: 2, what: 'system', before: null, after: 100 },
-    { request: 9, what: 'system', before: 100, after: 120 },
+    { request: 2, what: 'system', before: null, after: '100 tokens' },
+    { request: 9, what: 'system', before: '100 tokens', after: '120 tokens' },
   ]);
 });
 

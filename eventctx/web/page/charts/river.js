@@ -7,12 +7,11 @@
 
 import { define, h } from '../core/element.js';
 import { computed, signal } from '../core/signals.js';
-import { cursor, marks, messageOf, notify, setCursor, timeline, windowed, hits } from '../core/state.js';
+import { cursor, marks, messageOf, notify, setCursor, shownWindow, timeline, hits } from '../core/state.js';
 import { costText, shortTokens } from '../parts/numbers.js';
 import { KNOWN_WORDS } from '../parts/standing.js';
 import { csvButton } from '../parts/saving.js';
 import { toggleButton } from '../parts/switches.js';
-import { clampWindow } from '../core/request-window.js';
 import { cliffsOf, riverShape, riverTop } from './river-shape.js';
 import { legendItem, paintLegend, writeText } from './legend.js';
 import { palette } from './palette.js';
@@ -185,7 +184,7 @@ function shapeNow(size) {
   const now = timeline.value;
   now?.version.value; // a report that came late may have changed the highest request
   if (now === null || now.requests.count === 0 || size.width < 80) return null;
-  const window = clampWindow(windowed.value, now.requests.count);
+  const window = shownWindow.value;
   const hasCache = now.requests.cached.some((tokens) => tokens >= 0);
   return riverShape(size, window, costsNow()?.top(window) ?? riverTop(now.requests, window), hasCache, byTime.value ? now.requests.time : null);
 }
@@ -200,7 +199,7 @@ function timeButton(host) {
   host.effect(() => {
     const now = timeline.value;
     now?.version.value;
-    button.hidden = now === null || !timePasses(now.requests.time, clampWindow(windowed.value, now.requests.count));
+    button.hidden = now === null || !timePasses(now.requests.time, shownWindow.value);
   });
   return button;
 }
@@ -213,7 +212,7 @@ function timeButton(host) {
 function fillRows(rows, ready) {
   if (rows === null) return undefined;
   rows.timeline.version.value;
-  const [first, last] = clampWindow(windowed.value, rows.timeline.requests.count);
+  const [first, last] = shownWindow.value;
   if (rows.has(first, last)) return undefined;
   return inSlices(rows.fill(first, last), () => {
     ready.value = ready.peek() + 1;
@@ -295,7 +294,7 @@ function moveTo(shape, x) {
 /** Keys of a slider; those with Shift and all others are the page's. @param {KeyboardEvent} event */
 function riverKey(event) {
   if (event.shiftKey || event.ctrlKey || event.metaKey || event.altKey) return;
-  const [first, last] = windowed.peek();
+  const [first, last] = shownWindow.peek();
   const at = cursor.peek();
   const to = {
     ArrowLeft: at - 1,

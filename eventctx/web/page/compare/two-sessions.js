@@ -1,6 +1,7 @@
 /** A request of this session and one of another: what only one of them shows, and why the other does not. */
 
 import { h } from '../core/element.js';
+import { grouped } from '../core/keyed.js';
 import { go, place } from '../core/place.js';
 import { messageOf, sessions, source } from '../core/state.js';
 import { messageLine } from '../panes/message-line.js';
@@ -52,16 +53,7 @@ export async function twoSessions(session, other, position) {
 function differenceNodes(found) {
   const names = [found.first_session, found.second_session];
   const sides = [found.first, found.second].map((side, at) => shownText(`${names[at]} ${side.request ?? ''} (@${side.position})`));
-  /** @type {Map<string, any[]>} */
-  const sections = new Map();
-  for (const one of found.differences) {
-    const key = sectionTitle(one, names);
-    sections.set(key, [...(sections.get(key) ?? []), one]);
-  }
-  for (const one of found.insertions) {
-    const key = `Inserted only in ${one.session === 'first' ? names[0] : names[1]}`;
-    sections.set(key, [...(sections.get(key) ?? []), one]);
-  }
+  const sections = grouped(/** @type {any[]} */ ([...found.differences, ...found.insertions]), (one) => sectionTitle(one, names));
   return [
     h('p', { class: 'lead', text: `${sides.join(' and ')}: ${counted(found.both, 'message')} alike.` }),
     tokensOfTwo(tokensOfSide(found.first), tokensOfSide(found.second), names.map((name) => firstLine(name, 24))),
@@ -74,6 +66,7 @@ function differenceNodes(found) {
 /** @param {any} one @param {string[]} names */
 function sectionTitle(one, names) {
   const [mine, other] = one.session === 'first' ? names : [names[1], names[0]];
+  if (one.presence === undefined) return `Inserted only in ${mine}`;
   const shortened = one.presence === 'shortened';
   const how = one.other === null ? 'never added to' : `${standingWord(one.presence)} in`;
   const why = one.ruling === null ? '' : `: ${one.ruling.rule}`;

@@ -1,6 +1,8 @@
 // Two requests' views as one list in order: what only the first has, what both have, what only the
 // second has; and how much of the beginning is the same, which a provider can read from its cache.
 
+import { tokensText } from '../parts/numbers.js';
+import { shownText } from '../parts/text.js';
 import { entryName, shownNumber } from '../timeline/entries.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
@@ -104,22 +106,24 @@ export function segmentsOfPairs(pairs) {
  * @param {Timeline} timeline
  * @param {number} a
  * @param {number} b
- * @returns {{what: 'model' | 'budget' | 'system' | 'tools', before: string | number,
- *   after: string | number}[]}
+ * @returns {{what: typeof AROUND[number], before: string, after: string}[]}
  */
 export function changesAround(timeline, a, b) {
-  const { requests, models } = timeline;
-  /** @type {ReturnType<typeof changesAround>} */
-  const found = [];
-  const [from, to] = [requests.model[a], requests.model[b]];
-  if (from >= 0 && to >= 0 && from !== to) {
-    found.push({ what: 'model', before: models[from], after: models[to] });
-  }
-  for (const what of /** @type {const} */ (['budget', 'system', 'tools'])) {
-    const [before, after] = [requests[what][a], requests[what][b]];
-    if (before >= 0 && after >= 0 && before !== after) found.push({ what, before, after });
-  }
-  return found;
+  return AROUND.flatMap((what) => {
+    const [before, after] = [a, b].map((request) => timeline.requests[what][request]);
+    if (before < 0 || after < 0 || before === after) return [];
+    return [{ what, before: aroundText(timeline, what, before), after: aroundText(timeline, what, after) }];
+  });
+}
+
+/** What is around the messages of a request. */
+export const AROUND = /** @type {const} */ (['model', 'budget', 'system', 'tools']);
+
+export const AROUND_WORDS = { model: 'Model', budget: 'Budget', system: 'System prompt', tools: 'Tool definitions' };
+
+/** What a column says of it, in words. @param {Timeline} timeline @param {typeof AROUND[number]} what @param {number} value */
+export function aroundText(timeline, what, value) {
+  return what === 'model' ? shownText(timeline.models[value]) : `${tokensText(value)} tokens`;
 }
 
 /**

@@ -5,7 +5,7 @@
  * position the cursor is at the end, and stays there while the session grows.
  */
 
-import { WIDEST_WINDOW, windowGrown, windowWith } from './request-window.js';
+import { clampWindow, WIDEST_WINDOW, windowGrown, windowWith } from './request-window.js';
 import { go, place } from './place.js';
 import { batch, computed, effect, signal, untracked } from './signals.js';
 
@@ -73,6 +73,12 @@ export const lives = computed(() => {
 /** Requests in the river, first and last. @type {import('./signals.js').Signal<[number, number]>} */
 export const windowed = signal(/** @type {[number, number]} */ ([0, -1]));
 
+/** Those of them that there are. @type {import('./signals.js').Computed<import('./request-window.js').RequestWindow>} */
+export const shownWindow = computed(() => {
+  timeline.value?.version.value;
+  return clampWindow(windowed.value, timeline.value?.requests.count ?? 0);
+});
+
 /** Requests that were marked for comparing. @type {import('./signals.js').Signal<{a: number | null, b: number | null}>} */
 export const marks = signal(/** @type {{a: number | null, b: number | null}} */ ({ a: null, b: null }));
 
@@ -123,8 +129,8 @@ function showInWindow(request) {
   showRequests(windowWith(windowed.peek(), request, timeline.peek()?.requests.count ?? 0));
 }
 
-/** @param {import('./request-window.js').RequestWindow} window */
-function showRequests([first, last]) {
+/** Makes them the requests of the river. @param {import('./request-window.js').RequestWindow} window */
+export function showRequests([first, last]) {
   const now = windowed.peek();
   if (first !== now[0] || last !== now[1]) windowed.value = [first, last];
 }

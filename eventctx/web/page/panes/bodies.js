@@ -3,7 +3,7 @@
 // past ten thousand rows asks for the few where it ends.
 
 import { h } from '../core/element.js';
-import { RecentValues } from '../core/recent.js';
+import { RecentValues } from '../core/keyed.js';
 import { messageOf, source } from '../core/state.js';
 
 /** @typedef {{position: number, index: number}} BodyAddress */

@@ -3,7 +3,7 @@
 import { define, h } from '../core/element.js';
 import { counted } from '../parts/numbers.js';
 import { place } from '../core/place.js';
-import { RecentValues } from '../core/recent.js';
+import { RecentValues } from '../core/keyed.js';
 import { computed, untracked } from '../core/signals.js';
 import { cursor, detail, source, timeline } from '../core/state.js';
 import { markSelected, selectMessage } from './transcript.js';

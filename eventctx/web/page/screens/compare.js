@@ -3,7 +3,7 @@
  * request before B: in a session of its own every agent's requests follow each other.
  */
 
-import { changesAround, commonPrefix, pairedViews } from '../compare/view-pairs.js';
+import { AROUND_WORDS, changesAround, commonPrefix, pairedViews } from '../compare/view-pairs.js';
 import { pairList } from '../compare/pair-rows.js';
 import { tokenTable } from '../compare/token-table.js';
 import { twoPolicies } from '../compare/two-policies.js';
@@ -169,7 +169,7 @@ function showBoth(now, a, b, summary, rows) {
       h('li', { text: prefixText(now, a, b) }),
       betweenNodes(now, a, b),
       changesAround(now, a, b).map(({ what, before, after }) =>
-        h('li', { text: aroundText(what, before, after) }))),
+        h('li', { text: `${AROUND_WORDS[what]}: ${before} → ${after}.` }))),
   );
   const positions = { a: now.requests.position[a], b: now.requests.position[b] };
   rows.replaceChildren(
@@ -229,14 +229,6 @@ function betweenNodes(now, a, b) {
  */
 function firstAfter(now, position) {
   return now.requests.position[now.requestAt(position) + 1] ?? null;
-}
-
-/** @param {string} what @param {string | number} before @param {string | number} after */
-function aroundText(what, before, after) {
-  const text = (/** @type {string | number} */ value) =>
-    typeof value === 'number' ? `${tokensText(value)} tokens` : value;
-  const names = { model: 'Model', budget: 'Budget', system: 'System prompt', tools: 'Tool definitions' };
-  return `${names[/** @type {keyof typeof names} */ (what)]}: ${text(before)} → ${text(after)}.`;
 }
 
 /**

@@ -8,11 +8,12 @@ import {} from '../charts/overview.js';
 import { define, h } from '../core/element.js';
 import { counted, countText } from '../parts/numbers.js';
 import { shownText } from '../parts/text.js';
+import { grouped } from '../core/keyed.js';
 import { go, linkTo, place } from '../core/place.js';
 import { hitRow, requestsOfHits } from '../search/hit-row.js';
 import { signal } from '../core/signals.js';
 import { cursorLine } from '../parts/cursor-line.js';
-import { grouped, labelOf } from './session-rows.js';
+import { labelOf } from './session-rows.js';
 import { filterBox, filterDays, filterField, wordAfter } from '../parts/filter-fields.js';
 
 /** @typedef {import('../source/source.js').MessageFilter} MessageFilter */

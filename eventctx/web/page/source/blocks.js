@@ -6,7 +6,7 @@
  * bodies used last are kept.
  */
 
-import { RecentValues } from '../core/recent.js';
+import { RecentValues } from '../core/keyed.js';
 import { MOST_BODIES } from './source.js';
 
 /** @import { BodyAddress } from './source.js' */

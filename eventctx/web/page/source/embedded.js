@@ -6,10 +6,10 @@
  */
 
 import { go, place } from '../core/place.js';
-import { RecentValues } from '../core/recent.js';
+import { RecentValues } from '../core/keyed.js';
 import { LOG_GROUPS } from '../timeline/groups.js';
 import { Timeline } from '../timeline/timeline.js';
-import { withParts } from './message-parts.js';
+import { partsOf, withParts } from './message-parts.js';
 import { foundIn, wordsOfQuery } from './searching.js';
 
 /** @typedef {import('./source.js').Source} Source */
@@ -197,11 +197,6 @@ function filteredNumbers({ messages: { kind, time, count } }, only) {
   });
 }
 
-/** Whether a message holds a result that its tool marked as an error. @param {StoredMessage} message */
-function holdsError(message) {
-  return Array.isArray(message?.content) && message.content.some((part) => part?.is_error === true);
-}
-
 /** @param {string} query @param {MessageFilter | null} only @param {Timeline} timeline @param {BlockShelf} blocks */
 async function searched(query, only, timeline, blocks) {
   const words = wordsOfQuery(query);
@@ -211,7 +206,7 @@ async function searched(query, only, timeline, blocks) {
     const address = { position: position[number] ?? -1, index: index[number] ?? 0 };
     const message = (await blocks.find(address))?.body;
     const match = message ? foundIn(message, words) : null;
-    if (match === null || (only?.errors && !holdsError(message ?? null))) continue;
+    if (match === null || (only?.errors && !partsOf(message).some((part) => part.failed))) continue;
     found.push({
       session: timeline.session,
       name: `#${number}`,

@@ -2,7 +2,7 @@
  * The server as the page's source: `eventctx inspect` on this machine.
  */
 
-import { RecentValues } from '../core/recent.js';
+import { RecentValues } from '../core/keyed.js';
 import { Timeline } from '../timeline/timeline.js';
 import { BodyBlocks } from './blocks.js';
 import { fetchJson, fetchText, TimelineDecoder } from './decoding.js';

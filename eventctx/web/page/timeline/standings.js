@@ -2,7 +2,7 @@
  * The standing of every message at a request: of the view, and of the changes before it.
  */
 
-import { RecentValues } from '../core/recent.js';
+import { RecentValues } from '../core/keyed.js';
 import { shownAs, shownNumber } from './entries.js';
 import { IN_VIEW_BELOW, STANDING_NOT_ADDED, STANDING_OMITTED, STANDINGS } from './standing.js';
 

@@ -6,7 +6,7 @@
  * is: a view that was built anew keeps little, and an append keeps all. No view is stored.
  */
 
-import { RecentValues } from '../core/recent.js';
+import { RecentValues } from '../core/keyed.js';
 import { integerColumn } from './columns.js';
 
 /** @import { PackedDocument } from './packing.js' */

@@ -1,6 +1,22 @@
-/** Values by key, of which those used last are kept. */
+/** Values by key: items in groups, and values of which those used last are kept. */
 
-/** @template V */
+/**
+ * The items by a key of each, in the order in which the keys come.
+ * @template T
+ * @param {readonly T[]} items
+ * @param {(item: T) => string} keyOf
+ * @returns {Map<string, T[]>}
+ */
+export function grouped(items, keyOf) {
+  const groups = new Map();
+  for (const item of items) {
+    const key = keyOf(item);
+    if (!groups.get(key)?.push(item)) groups.set(key, [item]);
+  }
+  return groups;
+}
+
+/** Values of which those used last are kept. @template V */
 export class RecentValues {
   /** In the order of use, the oldest first. @type {Map<string | number, {value: V, size: number}>} */
   #kept = new Map();

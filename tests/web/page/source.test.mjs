@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { BodyBlocks } from '../../../eventctx/web/page/source/blocks.js';
+import { BodyBlocks } from '../../../eventctx/web/page/source/server.js';
 import { TimelineDecoder } from '../../../eventctx/web/page/source/decoding.js';
 import { followTimeline } from '../../../eventctx/web/page/source/following.js';
 import { partsOf } from '../../../eventctx/web/page/source/message-parts.js';

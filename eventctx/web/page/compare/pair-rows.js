@@ -7,18 +7,22 @@ import { h } from '../core/element.js';
 import { linkTo } from '../core/place.js';
 import { source } from '../core/state.js';
 import { messageLink, screenGroup } from '../panes/message-head.js';
-import { messageLine } from '../panes/message-line.js';
+import { messageLine, argumentsOf, hostedArguments } from '../panes/message-line.js';
 import { messageView } from '../panes/message.js';
 import { appendRows } from '../parts/more-rows.js';
 import { counted, tokensText } from '../parts/numbers.js';
 import { kindWord } from '../parts/standing.js';
-import { firstLine } from '../parts/text.js';
-import { textsOfMessage, diffView } from './diff-view.js';
+import { firstLine, shownText } from '../parts/text.js';
 import { placeOfText } from '../timeline/entries.js';
 import { segmentsOfPairs } from './view-pairs.js';
+import { textDiff, withoutTheSame } from './text-diff.js';
+import { partsOf } from '../source/message-parts.js';
 
 /** @typedef {import('./view-pairs.js').ViewPair} ViewPair */
 /** @typedef {import('./view-pairs.js').Entry} Entry */
+/** @typedef {import('./text-diff.js').DiffLine} DiffLine */
+/** @typedef {import('../source/message-parts.js').MessagePart} MessagePart */
+
 /** @typedef {ReturnType<typeof segmentsOfPairs>[number]} Segment */
 
 /** The session, the position of the later request, and its name. @typedef {{session: string, at: number, later: string}} PairContext */
@@ -148,4 +152,79 @@ function whyLink({ side, a, b }, { at, later }) {
   if (number === null) return '';
   const text = `Why it is ${{ a: 'not', b: '', both: 'so' }[side]} in ${later}`.replace('  ', ' ');
   return h('p', null, h('a', { href: linkTo({ screen: 'session', at, message: number, tab: 'why' }), text }));
+}
+
+const DIFFED_CHARACTERS = 200_000;
+const LINES_AT_ONCE = 400;
+const DIFF_SIGNS = { same: ' ', gone: '−', new: '+' };
+const DIFF_WORDS = { same: '', gone: 'removed: ', new: 'added: ' };
+
+/** A difference of two texts, as lines with a sign in front: never told by colour alone. @param {string} before @param {string} after */
+function diffView(before, after) {
+  const lines = withoutTheSame(textDiff(before.slice(0, DIFFED_CHARACTERS), after.slice(0, DIFFED_CHARACTERS)));
+  const view = h('div', { class: 'diff', role: 'group', 'aria-label': 'What changed in the text', tabindex: '0' });
+  appendRows(view, lines, lineView, { first: LINES_AT_ONCE, step: LINES_AT_ONCE });
+  if (Math.max(before.length, after.length) > DIFFED_CHARACTERS) {
+    view.append(h('p', { class: 'muted', text: 'The texts go on; only their beginnings are compared.' }));
+  }
+  return view;
+}
+
+/** @param {DiffLine | {skipped: number}} line */
+function lineView(line) {
+  if ('skipped' in line) {
+    return h('p', { class: 'diff-skipped', text: `… ${counted(line.skipped, 'line')} the same` });
+  }
+  return h('p', { class: `diff-line diff-${line.fate}` },
+    h('span', { class: 'diff-sign', 'aria-hidden': 'true', text: DIFF_SIGNS[line.fate] }),
+    h('span', { class: 'only-heard', text: DIFF_WORDS[line.fate] }),
+    h('span', { class: 'diff-text' }, line.pieces.map(({ fate, text }) =>
+      fate === 'same' || line.pieces.length === 1
+        ? shownText(text)
+        : h(fate === 'gone' ? 'del' : 'ins', { text: shownText(text) }))),
+  );
+}
+
+/** All that can be read in a message, as plain texts in order. @param {any} message null where it was erased @returns {string[]} */
+function textsOfMessage(message) {
+  if (message === null || message === undefined) return [];
+  return partsOf(message).flatMap(textsOfPart).filter((text) => text !== '');
+}
+
+/** @param {MessagePart} part @returns {string[]} */
+function textsOfPart(part) {
+  switch (part.kind) {
+    case 'text':
+    case 'refusal':
+      return [String(part.value)];
+    case 'thinking':
+      return [String(part.value ?? '')];
+    case 'call':
+      return [`${part.name ?? ''} ${readableValue(argumentsOf(part.value))}`];
+    case 'hosted':
+      return [`${part.name ?? ''} ${readableValue(hostedArguments(part))}`];
+    case 'result':
+      return part.inner.flatMap(textsOfPart);
+    case 'image':
+    case 'document':
+      return [`[${part.kind}]`];
+    default:
+      return [readableValue(part.value)];
+  }
+}
+
+/**
+ * A value with its line breaks as they are, one name a line, so that a diff finds the lines.
+ *
+ * @param {any} value
+ * @returns {string}
+ */
+function readableValue(value) {
+  if (typeof value === 'string') return value;
+  if (value === null || typeof value !== 'object' || Array.isArray(value)) {
+    return JSON.stringify(value, null, 1) ?? '';
+  }
+  return Object.entries(value)
+    .map(([name, item]) => `${name}: ${typeof item === 'string' ? item : JSON.stringify(item)}`)
+    .join('\n');
 }

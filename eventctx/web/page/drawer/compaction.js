@@ -8,7 +8,7 @@ import { linkTo } from '../core/place.js';
 import { tokenTable } from '../compare/token-table.js';
 import { runsText } from '../panes/message-head.js';
 import { factsView } from '../parts/facts.js';
-import { compactionLabel, ruleText, triggerWords } from '../panes/why-words.js';
+import { capitalised, compactionLabel, ruleText, sizesText, triggerWords } from '../panes/why-words.js';
 import { lastNotAbove } from '../timeline/columns.js';
 import { CHANGE_KINDS } from '../timeline/standing.js';
 import { insteadView } from './why.js';
@@ -67,11 +67,9 @@ function showCompaction(subject, panel, index) {
 
 /** @param {Timeline['compactions'][number]} one */
 function compactionSentence(one) {
-  const name = compactionLabel(one);
-  const named = name[0].toUpperCase() + name.slice(1);
+  const named = capitalised(compactionLabel(one));
   if (one.outcome !== 'applied') return `${named} was ${one.outcome}: ${one.error ?? triggerWords(one.trigger)}.`;
-  return `${named} took the messages from ${tokensText(one.before, one.before_estimated)} to `
-    + `${tokensText(one.after, one.after_estimated)} tokens: ${triggerWords(one.trigger)}.`;
+  return `${named} took the messages from ${sizesText(one).replace('→', 'to')}: ${triggerWords(one.trigger)}.`;
 }
 
 /** @param {Timeline} now @param {number} index @param {CompactionEffect} effect */

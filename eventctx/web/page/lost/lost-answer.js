@@ -1,12 +1,13 @@
 /** The engine's answer to `lost`: instructions, files, commands, decisions, results, by state. */
 
 import { h } from '../core/element.js';
+import { capitalised, compactionSummary } from '../panes/why-words.js';
 import { appendRows } from '../parts/more-rows.js';
 import { countText, counted } from '../parts/numbers.js';
 import { csvButton } from '../parts/saving.js';
 import { shownText } from '../parts/text.js';
 import { linkTo } from '../core/place.js';
-import { compactionSummary } from './lost-words.js';
+
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 /** @typedef {import('./choosing.js').Choice} Choice */
@@ -232,5 +233,5 @@ function causeTitle(timeline, item, number) {
   if (!item.left) return 'A part of it is in view';
   if (number === null) return LEFT_BY[item.left.by] ?? item.left.by;
   const index = timeline.compactions.findIndex((one) => one.number === number);
-  return index < 0 ? `Compaction ${number}` : compactionSummary(timeline, index);
+  return index < 0 ? `Compaction ${number}` : capitalised(compactionSummary(timeline, index));
 }

@@ -1,13 +1,14 @@
 /** One message of a person that is not in view: its text with its demands marked, why, since when, what stands for it. */
 
 import { h } from '../core/element.js';
+import { capitalised, compactionSummary } from '../panes/why-words.js';
 import { factsView } from '../parts/facts.js';
 import { countText, utcText } from '../parts/numbers.js';
 import { isInView, standingMark } from '../parts/standing.js';
 import { linkTo } from '../core/place.js';
 import { source } from '../core/state.js';
 import { placeOfText } from '../timeline/entries.js';
-import { compactionSummary, keptInSummary, reasonText } from './lost-words.js';
+import { keptInSummary, reasonText } from './lost-words.js';
 import { partsOf } from '../source/message-parts.js';
 import { firstLine, shownText } from '../parts/text.js';
 
@@ -43,7 +44,7 @@ export function lostCard(timeline, row, choice) {
     factsView([
       ['Missing', sinceNodes(timeline, row)],
       ['Why', reasonText(row)],
-      row.compaction >= 0 ? ['By', compactionSummary(timeline, row.compaction)] : null,
+      row.compaction >= 0 ? ['By', capitalised(compactionSummary(timeline, row.compaction))] : null,
       ['Instead', insteadNodes(row, kept)],
     ]),
   );

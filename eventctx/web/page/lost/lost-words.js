@@ -3,15 +3,14 @@
  * sentences of a few words.
  */
 
-import { compactionLabel, triggerWords } from '../panes/why-words.js';
-import { counted, tokensText } from '../parts/numbers.js';
+import { capitalised } from '../panes/why-words.js';
+import { counted } from '../parts/numbers.js';
 import { standingMeaning } from '../parts/standing.js';
 import { extraEntries, standsFor } from '../timeline/entries.js';
 import { HUMAN_KIND } from '../timeline/groups.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 
-/** @typedef {Timeline['compactions'][number]} Compaction */
 
 /**
  * What became of the message, with the rule where it says more: `Left out by a compaction: an old
@@ -20,32 +19,13 @@ import { HUMAN_KIND } from '../timeline/groups.js';
  * @param {Pick<LostRow, 'what' | 'reason'>} row
  */
 export function reasonText({ what, reason }) {
-  const meaning = standingMeaning(what);
-  const sentence = `${meaning[0]?.toUpperCase() ?? ''}${meaning.slice(1)}`;
+  const sentence = capitalised(standingMeaning(what));
   const rule = reason === null || SAID_ALREADY.has(reason.code) ? '' : reason.rule;
   return rule === '' ? `${sentence}.` : `${sentence}: ${rule} (${reason?.code}).`;
 }
 
 /** Reasons that only repeat what became of the message. */
 const SAID_ALREADY = new Set(['summary', 'imported']);
-
-/**
- * `Compaction 2: the threshold was reached; 81,315 → ~15,940 tokens`.
- *
- * @param {Timeline} timeline
- * @param {number} index
- */
-export function compactionSummary(timeline, index) {
-  const one = timeline.compactions[index];
-  const label = compactionLabel(one);
-  const asked = one.requested_by === null ? '' : `, asked for by ${one.requested_by}`;
-  return `${label[0].toUpperCase()}${label.slice(1)}: ${triggerWords(one.trigger)}${asked}; ${sizesText(one)}`;
-}
-
-/** `81,315 → ~15,940 tokens`. @param {Compaction} one */
-export function sizesText({ before, before_estimated, after, after_estimated }) {
-  return `${tokensText(before, before_estimated)} → ${tokensText(after, after_estimated)} tokens`;
-}
 
 /**
  * Whether the words of a demand stand in a text, whatever its line breaks and blanks.

@@ -8,19 +8,19 @@ import { h } from '../core/element.js';
 
 /** @typedef {'whole' | 'shortened' | 'stripped' | 'partial' | 'summarised' | 'dropped' | 'merged' | 'replaced' | 'set' | 'cleared' | 'omitted' | 'not_added'} Standing */
 
-/** @type {Readonly<Record<Standing, readonly [word: string, meaning: string]>>} */
+/** @type {Readonly<Record<Standing, readonly [word: string, meaning: string, sentence?: string]>>} */
 const MEANINGS = {
   whole: ['sent', 'sent as it was added'],
   shortened: ['shortened', 'sent, its text cut down'],
   stripped: ['stripped', 'sent without its thinking'],
   partial: ['partly sent', 'sent without some of its results'],
-  summarised: ['summarised', 'a summary was sent instead'],
-  dropped: ['dropped', 'left out by a compaction'],
-  merged: ['merged', 'sent as part of another message'],
-  replaced: ['replaced', 'another text was sent instead'],
-  set: ['taken away', 'taken out when the messages were set anew'],
-  cleared: ['cleared', 'taken out when the session was cleared'],
-  omitted: ['left out', 'left out: its call is not in this request'],
+  summarised: ['summarised', 'a summary was sent instead', 'Summarised'],
+  dropped: ['dropped', 'left out by a compaction', 'Dropped'],
+  merged: ['merged', 'sent as part of another message', 'Merged with another message'],
+  replaced: ['replaced', 'another text was sent instead', 'Replaced by the host’s own system prompt'],
+  set: ['taken away', 'taken out when the messages were set anew', 'Taken out by a set of the transcript'],
+  cleared: ['cleared', 'taken out when the session was cleared', 'Taken out by a clear of the transcript'],
+  omitted: ['left out', 'left out: its call is not in this request', 'Left out: a result whose call is not in this request'],
   not_added: ['not there yet', 'added after this request'],
 };
 
@@ -32,6 +32,11 @@ export function standingWord(what) {
 /** @param {string} what */
 export function standingMeaning(what) {
   return MEANINGS[/** @type {Standing} */ (what)]?.[1] ?? what;
+}
+
+/** As the beginning of a sentence. @param {string} what */
+export function standingSentence(what) {
+  return MEANINGS[/** @type {Standing} */ (what)]?.[2] ?? what;
 }
 
 /** Whether a message of this standing is sent, at least in part. @param {string} what */

@@ -11,16 +11,15 @@ import { growColumns, lastNotAbove } from './columns.js';
 import { entryOf } from './entries.js';
 import { groupOf, LOG_GROUPS, SCREEN_GROUPS } from './groups.js';
 import { MESSAGE_COLUMNS, packDocument, REQUEST_COLUMNS } from './packing.js';
-import { StandingTable } from './standings.js';
+import { StandingTable, WordsTable } from './standings.js';
 import { shareOut, SumTable } from './sums.js';
 import { ViewTable } from './views.js';
-import { WordsTable } from './words.js';
 
 /** @import { GrowingColumn, Numbers } from './columns.js' */
 /** @import { ViewEntry } from './entries.js' */
 /** @import { CompactionEntry, ExtraEntry, LinkEntry, LossEntry, PackedDocument, ReasonEntry, Recount, TimelineDocument, TurnEntry } from './packing.js' */
 /** @import { MessageStanding } from './standings.js' */
-/** @import { WordsOut } from './words.js' */
+/** @import { WordsOut } from './standings.js' */
 
 /** @template {Record<string, new (length: number) => Numbers>} C @typedef {{count: number} & {[K in keyof C]: InstanceType<C[K]>}} Table */
 /** @typedef {Table<typeof MESSAGE_COLUMNS>} MessageTable */

@@ -26,7 +26,6 @@ export class ListWindow {
   sight = 0;
   /** Where what is in sight begins, among all rows. */
   top = 0;
-  sticky = false;
   /** @type {Anchor} */
   anchor = { row: 0, edge: 'start', offset: 0 };
   #width = 0;
@@ -87,12 +86,10 @@ export class ListWindow {
       if (beginsBefore === endsBehind) return; // all of it is in sight, or nothing but it
       to = beginsBefore || end - start > this.sight ? 'start' : 'end';
     }
-    this.sticky = false;
     this.anchor = { row, edge: to, offset: 0 };
   }
 
   settleAtAnchor() {
-    if (this.sticky) this.anchor = { row: this.heights.count - 1, edge: 'end', offset: 0 };
     const { row, edge, offset } = this.anchor;
     const share = edge === 'start' ? 0 : edge === 'center' ? 0.5 : 1;
     const free = this.heights.height(row) - this.sight;
@@ -106,7 +103,6 @@ export class ListWindow {
     this.#moveTo(this.scale > 1 && isShort && !atEnd ? this.top + by : to * this.scale);
     const row = this.heights.at(this.top);
     this.anchor = { row, edge: 'start', offset: this.top - this.heights.before(row) };
-    if (this.top < this.#lowest - 2) this.sticky = false;
   }
 
   /** How many rows' pixels one pixel of the scroll bar stands for. */

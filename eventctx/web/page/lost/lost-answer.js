@@ -8,7 +8,6 @@ import { csvButton } from '../parts/saving.js';
 import { shownText } from '../parts/text.js';
 import { linkTo } from '../core/place.js';
 
-
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 /** @typedef {import('./choosing.js').Choice} Choice */
 

@@ -11,7 +11,6 @@ import { HUMAN_KIND } from '../timeline/groups.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 
-
 /**
  * What became of the message, with the rule where it says more: `Left out by a compaction: an old
  * tool round or message, dropped to reach the target (old_round).`

@@ -22,7 +22,7 @@ export function serverSource() {
   const decoder = new TimelineDecoder();
   /** @type {RecentValues<BodyBlocks<any>>} */
   const blocks = new RecentValues(MOST_KEPT_BLOCKS);
-  /** @param {string} name @param {'bodies' | 'demands' | 'rendered'} what @param {import('./source.js').BodyAddress[]} addresses */
+  /** @param {string} name @param {'bodies' | 'demands' | 'rendered'} what @param {BodyAddress[]} addresses */
   function ofBodies(name, what, addresses) {
     const place = sessionPlace(name, what);
     const known = blocks.get(place) ?? blocks.set(place, new BodyBlocks((wanted) => askBlock(place, wanted)));

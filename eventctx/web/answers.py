@@ -21,7 +21,7 @@ from eventctx.log.naming import RequestName, position_name
 from eventctx.log.store import StreamInfo
 from eventctx.projections.timeline.document import marks
 from eventctx.queries.audit import audit_answer, audit_of
-from eventctx.queries.encoding import encode
+from eventctx.queries.encoding import builtins_of, encode
 from eventctx.queries.explain_answers import diff_answer, why_answer
 from eventctx.queries.explaining import why
 from eventctx.queries.instruction_reading import instructions_of
@@ -42,7 +42,7 @@ from eventctx.search.found import count_messages, find_messages, found_answers
 from eventctx.stores.location import default_store
 from eventctx.text import without_password
 from eventctx.version import __version__
-from eventctx.web.bodies import demands_of_messages, messages_at
+from eventctx.web.bodies import demands_of_messages, messages_at, with_parts
 from eventctx.web.follow import SessionStream, Streams
 from eventctx.web.parameters import (
     addresses_of,
@@ -50,6 +50,7 @@ from eventctx.web.parameters import (
     filter_of,
     needed,
     number_of,
+    parts_wanted,
     policies_of,
     query_of,
     request_of,
@@ -222,7 +223,11 @@ class PageAnswers:
         return await _sent(lambda: {"messages": [one.hex() for one in marks(state)]})
 
     async def _bodies(self, request: Request) -> Response:
-        return await self._shown(await self._messages(request))
+        messages = await self._messages(request)
+        parts = parts_wanted(request)
+        return await self._shown(
+            [{"message": one} for one in messages] if parts else messages, parts
+        )
 
     async def _demands(self, request: Request) -> Response:
         messages = await self._messages(request)
@@ -300,7 +305,8 @@ class PageAnswers:
             ]
             return await difference_of_sessions(reader.store, one, two)
 
-        return await self._shown(sessions_diff_answer(await self._background.ask(compared)))
+        answer = sessions_diff_answer(await self._background.ask(compared))
+        return await self._shown(answer, parts_wanted(request))
 
     async def _compare(self, request: Request) -> Response:
         name, policies = await self._name(request), policies_of(request)
@@ -314,7 +320,7 @@ class PageAnswers:
     async def _view(self, request: Request) -> Response:
         name, which = await self._name(request), request_of(request)
         answer = await self._background.ask(lambda reader: view_of(reader.store, name, which))
-        return await self._shown(view_answer(answer))
+        return await self._shown(view_answer(answer), parts_wanted(request))
 
     async def _transcript(self, request: Request) -> Response:
         info = await self._info(session_of(request))
@@ -370,9 +376,12 @@ class PageAnswers:
         found = [await self._reader.store.head(name) for name in asked]
         return [info.stream for info in found if info is not None]
 
-    async def _shown(self, value: Any) -> Response:
+    async def _shown(self, value: Any, parts: bool = False) -> Response:
         keep = await self._names_in(value)
-        return await _sent(lambda: self._redactor.document(value, keep))
+        if not parts:
+            return await _sent(lambda: self._redactor.document(value, keep))
+        # Read in what is shown: a part's value is looked for there.
+        return await _sent(lambda: with_parts(builtins_of(self._redactor.document(value, keep))))
 
 
 _JSON: Final = "application/json"

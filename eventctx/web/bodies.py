@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -12,6 +12,12 @@ from eventctx.log.integrity import check_bodies
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.demands import demands_in
 from eventctx.messages.encoding import decode_body
+from eventctx.messages.parts import Part, parts_of_result, read_parts
+
+_HOLDERS: Final = frozenset(
+    ("as_sent", "messages", "sent", "additions", "differences", "insertions")
+)
+"""Where an answer has messages. Elsewhere a key of that name is somebody's data."""
 
 
 async def messages_at(
@@ -38,6 +44,34 @@ def demands_of_messages(messages: Sequence[Any]) -> list[list[str]]:
         list(demands_in(one)) if isinstance(one, dict) and "error" not in one else []
         for one in messages
     ]
+
+
+def parts_of_message(message: Any) -> list[list[Any]]:
+    """The parts of a message as the page takes them; none where there is no message.
+
+    Each is ``[kind, place, type, ids, name, failed, inner]``, without what is empty at its end. The
+    page finds its value at ``place`` in the message; ``inner`` are the parts of a result.
+    """
+    return [_row(one) for one in read_parts(message)] if isinstance(message, dict) else []
+
+
+def with_parts(value: Any) -> Any:
+    """The same answer, with the ``parts`` of each ``message`` in it."""
+    if isinstance(value, list):
+        return [with_parts(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if "message" in value:
+        return {**value, "parts": parts_of_message(value["message"])}
+    return {key: with_parts(one) if key in _HOLDERS else one for key, one in value.items()}
+
+
+def _row(part: Part) -> list[Any]:
+    inner = [_row(one) for one in parts_of_result(part)] if part.kind == "result" else []
+    row = [part.kind, part.place, part.type, part.ids, part.name, part.failed, inner]
+    while not row[-1]:
+        row.pop()
+    return row
 
 
 async def _read(

@@ -89,6 +89,11 @@ def addresses_of(request: Request) -> list[Address]:
     return found
 
 
+def parts_wanted(request: Request) -> bool:
+    """Whether each message comes with its parts."""
+    return request.query_params.get("parts") == "1"
+
+
 def query_of(request: Request) -> str:
     """The text to search for; empty where a filter alone chooses. Raises InvalidSetting."""
     given = request.query_params.get("q", "")

@@ -64,7 +64,6 @@ async def seen(page: Page, change: str = "") -> Any:
         "const acts = {"
         " up: () => { list.scrollTop -= 70; }, end: () => list.reveal(99999),"
         " middle: () => list.reveal(50000, 'start'), back: () => list.reveal(49990),"
-        " stick: () => { list.sticky = true; },"
         " more: () => { list.rows.count += 10; list.update(); } };"
         "acts[change]?.();"
         "for (let n = 0; n < 3; n++) await new Promise((done) => requestAnimationFrame(done)); }",
@@ -112,16 +111,11 @@ async def test_scrolling_up_over_rows_never_seen_moves_just_so_far(listing: Page
         before = now
 
 
-async def test_rows_that_are_added_move_nothing_unless_the_end_is_followed(
-    listing: Page,
-) -> None:
+async def test_rows_that_are_added_move_nothing(listing: Page) -> None:
     before = await seen(listing, "middle")
     after = await seen(listing, "more")
     assert after["rows"] == before["rows"]
     assert after["setsize"] == ROWS + 10
-    await seen(listing, "stick")
-    last = await seen(listing, "more")
-    assert last["rows"][-1][0] == ROWS + 19
 
 
 async def test_keys_move_the_focus_and_the_list_with_it(listing: Page) -> None:

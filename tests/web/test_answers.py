@@ -12,6 +12,7 @@ import pytest
 
 import eventctx
 from eventctx.comparison.contenders import policies_alone
+from eventctx.web.bodies import with_parts
 
 WORK = "/api/s/work"
 
@@ -196,6 +197,35 @@ def test_a_text_with_markup_comes_as_a_tree_of_its_redacted_form(serving, tmp_pa
         [],
         [[["content", 0, "text"], [["p", {}, [["code", {}, ["a"]]]]]]],
     ]
+
+
+def test_messages_come_with_their_parts_where_these_are_asked_for(served) -> None:
+    whole = served.get(f"{WORK}/timeline").document["messages"]
+    places = list(zip(whole["position"], whole["index"], strict=True))[:12]
+    at = ",".join(f"{position}.{index}" for position, index in places)
+    plain = served.get(f"{WORK}/bodies?at={at}").document
+    found = served.get(f"{WORK}/bodies?at={at}&parts=1").document
+    assert [one["message"] for one in found] == plain
+    assert {one["parts"][0][0] for one in found} >= {"text", "result"}
+    for one in found:
+        for kind, place, *_ in one["parts"]:
+            value = one["message"]
+            for key in place:
+                value = value[key]
+            assert isinstance(value, str) or kind in {"call", "result", "image", "other"}
+
+
+def test_what_somebody_calls_a_message_is_none_and_gets_no_parts() -> None:
+    sent = {"message": {"role": "user", "content": "x"}, "numbers": [1]}
+    tool = {"input_schema": {"properties": {"message": {"type": "string"}}}}
+    answer = {"as_sent": {"messages": [sent], "tools": [tool]}, "tools": [tool], "session": "s"}
+    assert with_parts(answer) == {
+        **answer,
+        "as_sent": {
+            "messages": [{**sent, "parts": [["text", ("content",)]]}],
+            "tools": [tool],
+        },
+    }
 
 
 def test_bodies_come_in_the_order_in_which_they_were_asked_for(served, run) -> None:

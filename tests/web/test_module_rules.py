@@ -35,7 +35,8 @@ FLOORS: tuple[frozenset[str], ...] = (
     frozenset({"charts"}),
     frozenset({"panes"}),
     frozenset({"search"}),
-    frozenset({"compare", "lost", "integrity"}),
+    frozenset({"compare"}),
+    frozenset({"drawer", "lost", "integrity"}),
     frozenset({"screens"}),
     frozenset({""}),
 )

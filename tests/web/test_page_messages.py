@@ -1,4 +1,4 @@
-"""The page reads a message into the same parts as everything else does."""
+"""The page has the parts of a message that everything else reads in it, each with its value."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from eventctx.messages.parts import parts_of_result, read_parts
+import msgspec
+
+from eventctx.messages.parts import Part, parts_of_result, read_parts
+from eventctx.web.bodies import with_parts
 from tests.web.node import PAGE_TESTS, node
 from tests.web.recorded import all_messages, of_all_messages
 
@@ -69,27 +72,29 @@ ODD: list[Any] = [
 
 def in_the_page(messages: list[Any]) -> list[Any]:
     script = PAGE_TESTS / "read-messages.mjs"
-    asked = json.dumps(messages).encode()
+    asked = msgspec.json.encode(with_parts([{"message": one} for one in messages]))
     done = subprocess.run([node(), str(script)], input=asked, capture_output=True, check=True)
     read: list[Any] = json.loads(done.stdout)
     return read
 
 
 def in_the_engine(message: dict[str, Any]) -> list[Any]:
-    return [
-        {
-            "kind": part.kind,
-            "place": list(part.place),
-            "type": part.type,
-            "ids": list(part.ids),
-            "name": part.name,
-            "failed": part.failed,
-            "inner": [[one.kind, list(one.place), one.type] for one in parts_of_result(part)]
-            if part.kind == "result"
-            else [],
-        }
-        for part in read_parts(message)
-    ]
+    return [_described(part) for part in read_parts(message)]
+
+
+def _described(part: Part) -> dict[str, Any]:
+    return {
+        "kind": part.kind,
+        "place": list(part.place),
+        "value": part.value,
+        "type": part.type,
+        "ids": list(part.ids),
+        "name": part.name,
+        "failed": part.failed,
+        "inner": [_described(one) for one in parts_of_result(part)]
+        if part.kind == "result"
+        else [],
+    }
 
 
 def test_odd_messages_of_every_dialect_have_the_same_parts_in_the_page() -> None:

@@ -1,6 +1,7 @@
 """The contents of messages in a file: blocks of bodies, each compressed by itself.
 
-A body is followed by its demands and the trees of its texts, which compress well next to it.
+A body is followed by its parts, its demands and the trees of its texts, which compress well next
+to it.
 
 A page decodes a block when one of its messages is first seen, so a large file opens as fast as a
 small one. A block ends after 256 bodies, or earlier where they are long.
@@ -18,7 +19,7 @@ import msgspec
 from eventctx.hooks.result_redactor import ResultRedactor
 from eventctx.log.store import Address, EventStore
 from eventctx.projections.timeline.columns import Document
-from eventctx.web.bodies import demands_of_messages, messages_at
+from eventctx.web.bodies import demands_of_messages, messages_at, parts_of_message
 from eventctx.web.export.cut import HeldContents
 from eventctx.web.renderer import Renderer
 
@@ -75,7 +76,10 @@ async def blocks(
         for place, message in zip(wanted, await messages_at(store, session, wanted), strict=True):
             shown = redactor.document(message)
             data = msgspec.json.encode(shown)
-            more: dict[str, Any] = {"texts": await renderer.message(shown)}
+            more: dict[str, Any] = {
+                "parts": parts_of_message(shown),
+                "texts": await renderer.message(shown),
+            }
             if place in with_demands:
                 more["demands"] = demands_of_messages([shown])[0]
             if any(more.values()):

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
 
-import { forgetWaitingAddress, pushAddress, replaceAddress } from '../../../eventctx/web/page/core/address.js';
+import { forgetWaitingAddress, pushAddress, replaceAddress } from '../../../eventctx/web/page/core/place.js';
 
 /** What a browser's history does with its last entry. */
 let entries;

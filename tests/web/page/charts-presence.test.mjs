@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { cellByKey, spokenCell } from '../../../eventctx/web/page/charts/presence-cell.js';
-import { BIN_STATES, binStates, boxesOfStates, presenceRuns, summaryBrackets } from '../../../eventctx/web/page/charts/presence-runs.js';
+import { BIN_STATES, binStates, boxesOfStates, summaryBrackets } from '../../../eventctx/web/page/charts/presence-shape.js';
+import { presenceRuns } from '../../../eventctx/web/page/timeline/presence.js';
 import {
   boxOfRun, cellAt, firstScale, messagesOfRow, offsetToShow, presenceShape, rowLabels, rowScales, rowTop, visibleMessages,
 } from '../../../eventctx/web/page/charts/presence-shape.js';

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import {
   brushPartAt, clampWindow, moveEdge, moveWindow, WIDEST_WINDOW, windowBetween, windowByKey, windowGrown, windowWith,
 } from '../../../eventctx/web/page/core/request-window.js';
-import { cliffLabel, cliffMarks, cliffsOf } from '../../../eventctx/web/page/charts/cliffs.js';
+import { cliffLabel, cliffMarks, cliffsOf } from '../../../eventctx/web/page/charts/river-shape.js';
 import {
   columnAt, columnLeft, columnMiddle, columnsByTime, columnWidth, labelsThatFit, niceTicks, requestColumns,
   requestsToName, tickText, timePasses,

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { requestNamed } from '../../../eventctx/web/page/compare/request-picker.js';
 import { listDiff, textDiff, withoutTheSame } from '../../../eventctx/web/page/compare/text-diff.js';
 import {
   changesAround, commonPrefix, pairedViews, segmentsOfPairs,
@@ -136,7 +135,7 @@ test('of what is around the messages, only a change of what is known of both is 
   assert.deepEqual(changesAround(timeline, 1, 2), []);
   assert.deepEqual(changesAround(timeline, 2, 3), [
     { what: 'model', before: 'made-model-1', after: 'made-model-2' },
-    { what: 'system', before: 1200, after: 1300 },
+    { what: 'system', before: '1,200 tokens', after: '1,300 tokens' },
   ]);
 });
 
@@ -144,10 +143,10 @@ test('a request is named by turn and iteration, by its turn, or by a position', 
   const timeline = Timeline.from(smallDocument());
   const { count, position, turn } = timeline.requests;
   for (let request = 0; request < count; request++) {
-    assert.equal(requestNamed(timeline, ` ${timeline.name(request)} `), request);
-    assert.equal(requestNamed(timeline, `@${position[request]}`), request);
+    assert.equal(timeline.requestNamed(` ${timeline.name(request)} `), request);
+    assert.equal(timeline.requestNamed(`@${position[request]}`), request);
   }
-  assert.equal(requestNamed(timeline, '2'), turn.lastIndexOf(2));
-  assert.equal(requestNamed(timeline, '9.9'), -1);
-  assert.equal(requestNamed(timeline, 'the last'), -1);
+  assert.equal(timeline.requestNamed('2'), turn.lastIndexOf(2));
+  assert.equal(timeline.requestNamed('9.9'), -1);
+  assert.equal(timeline.requestNamed('the last'), -1);
 });

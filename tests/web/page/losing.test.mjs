@@ -4,14 +4,14 @@ import { test } from 'node:test';
 import {
   breaksByReason, changesOverRequests, provenText, requestsByKnown,
 } from '../../../eventctx/web/page/integrity/known-requests.js';
-import { checkViews } from '../../../eventctx/web/page/integrity/view-check.js';
+import { checkViews } from '../../../eventctx/web/page/integrity/checks.js';
 import { restoreCommand } from '../../../eventctx/web/page/lost/choosing.js';
-import { groupItems } from '../../../eventctx/web/page/lost/lost-groups.js';
-import { markedPieces } from '../../../eventctx/web/page/lost/spoken-text.js';
-import { lostRows } from '../../../eventctx/web/page/lost/lost-rows.js';
+import { groupItems } from '../../../eventctx/web/page/lost/lost-answer.js';
+import { markedPieces } from '../../../eventctx/web/page/lost/lost-card.js';
+import { lostRows } from '../../../eventctx/web/page/lost/lost-words.js';
 import { keptInSummary, reasonText } from '../../../eventctx/web/page/lost/lost-words.js';
-import { shellQuoted } from '../../../eventctx/web/page/parts/command-line.js';
-import { firstRequestWith, requestsOfHits } from '../../../eventctx/web/page/search/hits-in-requests.js';
+import { shellQuoted } from '../../../eventctx/web/page/parts/copying.js';
+import { firstRequestWith, requestsOfHits } from '../../../eventctx/web/page/search/hit-row.js';
 import { hitPieces } from '../../../eventctx/web/page/search/hit-row.js';
 import { viewDigest, MessageMarks } from '../../../eventctx/web/page/timeline/digest.js';
 import { shownNumber } from '../../../eventctx/web/page/timeline/entries.js';
@@ -162,8 +162,8 @@ test('a change around the messages is told once, against what was last known', (
   document.requests.system[9] = 120;
   const found = changesOverRequests(Timeline.from(document)).filter(({ what }) => what === 'system');
   assert.deepEqual(found, [
-    { request: 2, what: 'system', before: null, after: 100 },
-    { request: 9, what: 'system', before: 100, after: 120 },
+    { request: 2, what: 'system', before: null, after: '100 tokens' },
+    { request: 9, what: 'system', before: '100 tokens', after: '120 tokens' },
   ]);
 });
 

@@ -4,28 +4,31 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 
 import { changedOnTheWay } from '../../../eventctx/web/page/integrity/known-requests.js';
-import { documentContents } from '../../../eventctx/web/page/panes/document.js';
-import { goalOf } from '../../../eventctx/web/page/panes/goto.js';
+import { documentContents } from '../../../eventctx/web/page/panes/image.js';
+import { goalOf } from '../../../eventctx/web/page/panes/session-keys.js';
 import { checkedImageType, imageData } from '../../../eventctx/web/page/panes/image.js';
-import { injectedPieces } from '../../../eventctx/web/page/panes/injected.js';
+import { injectedPieces } from '../../../eventctx/web/page/panes/message.js';
 import { runsOfNumbers, runsText } from '../../../eventctx/web/page/panes/message-head.js';
 import { argumentsLine, messageLine } from '../../../eventctx/web/page/panes/message-line.js';
-import { compactionEffect } from '../../../eventctx/web/page/panes/plan-runs.js';
-import { rowOfMessage, sentRows } from '../../../eventctx/web/page/panes/sent-rows.js';
-import { suggestedMessage } from '../../../eventctx/web/page/panes/suggested.js';
-import { newEntries, viewChanges } from '../../../eventctx/web/page/panes/view-changes.js';
+import { viewChanges } from '../../../eventctx/web/page/compare/view-pairs.js';
+import { compactionEffect } from '../../../eventctx/web/page/drawer/compaction.js';
+import { suggestedMessage } from '../../../eventctx/web/page/drawer/why.js';
+import { newEntries, rowOfMessage, sentRows } from '../../../eventctx/web/page/panes/sent-rows.js';
 import { lastRequestBefore, whyFacts, whySentence } from '../../../eventctx/web/page/panes/why-words.js';
+import { withParts } from '../../../eventctx/web/page/source/message-parts.js';
 import { Timeline } from '../../../eventctx/web/page/timeline/timeline.js';
 import { smallDocument } from './made.mjs';
 import { panesDocument } from './panes-document.mjs';
 
 const hand = Timeline.from(panesDocument());
-const changed = (groups) => groups.map(({ what, numbers }) => [what, numbers]);
+const ids = (pairs) => pairs.map(({ a, b }) => (b ?? a).id);
+const numbers = (pairs) => pairs.map(({ a, b }) => (b ?? a).number);
+const changed = (groups) => groups.map(({ what, pairs }) => [what, numbers(pairs)]);
 
 test('what changed over a compaction is grouped by what became of it, losses first', () => {
   const { groups, came, went, passed } = viewChanges(hand, 0, 1);
   assert.deepEqual(changed(groups), [['summarised', [1, 2]], ['shortened', [3]], ['entered', [5, 6]]]);
-  assert.deepEqual([came, went, passed], [[-1], [], 1]);
+  assert.deepEqual([ids(came), ids(went), passed], [[-1], [], 1]);
   assert.equal(hand.reasons[groups[0].reason].code, 'summary');
   assert.equal(groups[0].compaction, 0);
 });
@@ -53,9 +56,9 @@ test('the changes between any two requests lead from one view to the other', () 
   const shown = (request) => new Set(entries(request).filter(shows).map(({ number }) => number));
   for (let after = 1; after < made.requests.count; after++) {
     const now = shown(after - 1);
-    for (const { what, numbers } of viewChanges(made, after - 1, after).groups) {
+    for (const { what, pairs } of viewChanges(made, after - 1, after).groups) {
       const comes = ['entered', 'restored', 'shortened'].includes(what);
-      for (const number of numbers) comes ? now.add(number) : now.delete(number);
+      for (const number of numbers(pairs)) comes ? now.add(number) : now.delete(number);
     }
     assert.deepEqual([...now].sort(), [...shown(after)].sort(), `request ${after}`);
   }
@@ -155,10 +158,13 @@ test('go to understands a message, a position and a request, and nothing that is
 
 test('a message on one line shows calls, results and thinking apart', () => {
   const call = { type: 'tool_use', id: 'c', name: 'read', input: { path: 'a', start: 1 } };
-  assert.equal(messageLine({ role: 'assistant', content: [{ type: 'text', text: ' See\n it.' }, call] }),
+  const said = { role: 'assistant', content: [{ type: 'text', text: ' See\n it.' }, call] };
+  assert.equal(messageLine(withParts(said, [['text', ['content', 0, 'text']], ['call', ['content', 1, 'input'], '', ['c'], 'read']])),
     'See it. → read(path=a, start=1)');
-  assert.equal(messageLine({ role: 'tool', tool_call_id: 'c', content: 'done' }), '← done');
-  assert.equal(messageLine({ role: 'assistant', content: [{ type: 'redacted_thinking', data: 'abc' }] }),
+  const result = ['result', ['content'], '', ['c'], null, false, [['text', ['content']]]];
+  assert.equal(messageLine(withParts({ role: 'tool', tool_call_id: 'c', content: 'done' }, [result])), '← done');
+  const sealed = { role: 'assistant', content: [{ type: 'redacted_thinking', data: 'abc' }] };
+  assert.equal(messageLine(withParts(sealed, [['thinking', ['content', 0, 'data'], 'redacted_thinking']])),
     '(thinking) [redacted, 3 characters]');
   assert.equal(messageLine(null), '[erased]');
   assert.equal(argumentsLine('{"a": [1]}'), 'a=[1]');
@@ -166,7 +172,7 @@ test('a message on one line shows calls, results and thinking apart', () => {
 });
 
 test('a line of a text of megabytes is short', () => {
-  const line = messageLine({ role: 'user', content: 'word '.repeat(2_000_000) });
+  const line = messageLine(withParts({ role: 'user', content: 'word '.repeat(2_000_000) }, [['text', ['content']]]));
   assert.ok(line.length <= 240, String(line.length));
 });
 

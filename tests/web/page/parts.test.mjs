@@ -3,13 +3,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { diffRuns } from '../../../eventctx/web/page/parts/data-text.js';
+import { diffRuns } from '../../../eventctx/web/page/parts/json-tree.js';
 import { jsonInText } from '../../../eventctx/web/page/parts/json-tree.js';
 import { ListWindow, MOST_SCROLL_HEIGHT } from '../../../eventctx/web/page/parts/list-window.js';
 import {
   agoText, durationText, percentText, shortTokens, tokensText, utcText,
 } from '../../../eventctx/web/page/parts/numbers.js';
-import { RowHeights } from '../../../eventctx/web/page/parts/row-heights.js';
+import { RowHeights } from '../../../eventctx/web/page/parts/list-window.js';
 import { firstLine, shownText } from '../../../eventctx/web/page/parts/text.js';
 import { csvText } from '../../../eventctx/web/page/parts/saving.js';
 
@@ -128,18 +128,12 @@ test('a row stays where it stands while rows above turn out higher', () => {
   assert.deepEqual(list.rowsWithin(0), [100, 115]);
 });
 
-test('a row stays where it stands while rows are added, unless the end is followed', () => {
+test('a row stays where it stands while rows are added', () => {
   const { list, rows } = listOf(100);
   list.scrolled(800, 800);
   list.grow({ ...rows, count: 150 });
   list.settleAtAnchor();
   assert.equal(list.top, 800);
-  list.sticky = true;
-  list.grow({ ...rows, count: 200 });
-  list.settleAtAnchor();
-  assert.equal(list.top, 200 * 40 - 600);
-  list.scrolled(1000, -6400);
-  assert.equal(list.sticky, false);
 });
 
 test('a row that is aimed at is in sight, also after it is measured', () => {

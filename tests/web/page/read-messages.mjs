@@ -1,13 +1,7 @@
-// Reads messages from standard input, a JSON list, as the page reads them; prints their parts.
+// Reads messages with their parts from standard input, a JSON list; prints the parts that the page has.
 
 import { readFileSync } from 'node:fs';
 
-import { partsOfResult, readMessageParts } from '../../../eventctx/web/page/panes/message-parts.js';
+import { partsOf, takeParts } from '../../../eventctx/web/page/source/message-parts.js';
 
-const described = (part) => ({
-  kind: part.kind, place: part.place, type: part.type, ids: part.ids, name: part.name, failed: part.failed,
-  inner: part.kind === 'result' ? partsOfResult(part).map((one) => [one.kind, one.place, one.type]) : [],
-});
-
-const messages = JSON.parse(readFileSync(0, 'utf8'));
-process.stdout.write(JSON.stringify(messages.map((one) => readMessageParts(one).map(described))));
+process.stdout.write(JSON.stringify(takeParts(JSON.parse(readFileSync(0, 'utf8'))).map(({ message }) => partsOf(message))));

@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { BodyBlocks } from '../../../eventctx/web/page/source/blocks.js';
+import { BodyBlocks } from '../../../eventctx/web/page/source/server.js';
 import { TimelineDecoder } from '../../../eventctx/web/page/source/decoding.js';
 import { followTimeline } from '../../../eventctx/web/page/source/following.js';
+import { partsOf } from '../../../eventctx/web/page/source/message-parts.js';
 import { serverSource, sessionPlace } from '../../../eventctx/web/page/source/server.js';
 import { ERASED } from '../../../eventctx/web/page/timeline/standing.js';
 import { packDocument } from '../../../eventctx/web/page/timeline/packing.js';
@@ -59,7 +60,7 @@ test('the bodies that were used last are kept while there is room', async () => 
   await blocks.get([at(1)]);
   await blocks.get([at(2)]);
   assert.deepEqual(server.asked.slice(1), [['4.0'], ['2.0']]);
-  assert.ok(blocks.size <= 30);
+  assert.ok(blocks.kept.size <= 30);
 });
 
 test('one body larger than the room is shown all the same', async () => {
@@ -336,9 +337,12 @@ test('a refusal is told in the words of the server', async () => {
 
 test('bodies and questions go to the addresses of the server', async () => {
   const source = serverSource();
-  await answering(() => [200, [{ role: 'user' }, null]], async (asked) => {
-    assert.deepEqual(await source.bodies('s', [at(3), { position: 4, index: 2 }]), [{ role: 'user' }, null]);
-    assert.deepEqual(asked, ['/api/s/s/bodies?at=3.0,4.2']);
+  const said = { message: { role: 'user', content: 'x' }, parts: [['text', ['content']]] };
+  await answering(() => [200, [said, { message: null, parts: [] }]], async (asked) => {
+    const found = await source.bodies('s', [at(3), { position: 4, index: 2 }]);
+    assert.deepEqual(found, [said.message, null]);
+    assert.deepEqual(partsOf(found[0]).map(({ kind, value }) => [kind, value]), [['text', 'x']]);
+    assert.deepEqual(asked, ['/api/s/s/bodies?at=3.0,4.2&parts=1']);
   });
   await answering(() => [200, [['Never do it.']]], async (asked) => {
     assert.deepEqual(await source.demands('s', [at(3)]), [['Never do it.']]);

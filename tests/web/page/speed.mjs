@@ -1,7 +1,10 @@
 // How long the page's data layer takes with 100,000 messages, 5,000 requests and 90 compactions:
 // `node tests/web/page/speed.mjs`. In milliseconds; the middle and the 95th of a hundred.
 
+import { envelopeOf } from '../../../eventctx/web/page/charts/overview-paint.js';
+import { RiverRows } from '../../../eventctx/web/page/charts/river-rows.js';
 import { packDocument, withSums } from '../../../eventctx/web/page/timeline/packing.js';
+import { presenceRuns } from '../../../eventctx/web/page/timeline/presence.js';
 import { Timeline } from '../../../eventctx/web/page/timeline/timeline.js';
 import { seeded } from './chaos.mjs';
 import { hugeDocument } from './made.mjs';
@@ -35,7 +38,6 @@ const { count } = timeline.requests;
 const request = () => random.below(count);
 const forget = () => {
   timeline.views.cached.clear();
-  timeline.views.cachedEntries = 0;
   timeline.standingTable.forget();
 };
 let scrubbed = count - 400;
@@ -57,8 +59,8 @@ row('scrub: the same, one request on', () => {
   timeline.wordsOutOfView(scrubbed);
 });
 row('standing of one message, with its cause', () => timeline.standing(random.below(100_000), request()));
-row('river of 400 requests', () => timeline.river(count - 400, count - 1));
-row('river of all requests', () => timeline.river(0, count - 1), 20);
-row('envelope of 1,200 columns', () => timeline.envelope(1_200));
-row('presence of all messages, 400 requests', () => timeline.presence(0, 99_999, count - 400, count - 1), 20);
-row('presence of all messages, all requests', () => timeline.presence(0, 99_999, 0, count - 1), 20);
+row('river of 400 requests', () => [...new RiverRows(timeline).fill(count - 400, count - 1)]);
+row('river of all requests', () => [...new RiverRows(timeline).fill(0, count - 1)], 20);
+row('envelope of 1,200 columns', () => envelopeOf(timeline, 1_200));
+row('presence of all messages, 400 requests', () => [...presenceRuns(timeline, [count - 400, count - 1])], 20);
+row('presence of all messages, all requests', () => [...presenceRuns(timeline, [0, count - 1])], 20);

@@ -1,7 +1,6 @@
 /** Paints the overview: the envelope of all requests, and the window over it. */
 
-import { cliffMarks, cliffsOf } from './cliffs.js';
-import { AXIS_WIDTH } from './river-shape.js';
+import { cliffMarks, cliffsOf, AXIS_WIDTH } from './river-shape.js';
 import { paintCliffMark } from './river-paint.js';
 import { columnLeft, requestColumns, tickText } from './scales.js';
 import { sharp } from './surface.js';
@@ -36,7 +35,7 @@ export function overviewShape({ width, height }, count) {
  */
 export function paintOverview(context, timeline, shape, colours, hits) {
   const { columns, top, base, pixels } = shape;
-  const { min, max } = timeline.envelope(pixels);
+  const { min, max } = envelopeOf(timeline, pixels);
   const most = max.reduce((one, other) => Math.max(one, other), 1);
   /** @param {number} tokens */
   const yOf = (tokens) => sharp(base - ((base - top) * Math.max(0, tokens)) / most);
@@ -65,6 +64,30 @@ export function paintOverview(context, timeline, shape, colours, hits) {
   for (const { x, cliff } of marks) paintCliffMark(context, x, top - 3, cliff, colours);
   context.fillStyle = colours.warn;
   for (const request of hits) context.fillRect(sharp(columnLeft(columns, request)) - 0.5, base + 2, 2, 6);
+}
+
+/**
+ * The least and the greatest total of every pixel column: five thousand requests on a thousand
+ * pixels, drawn one by one, are a comb. -1 in a column without requests.
+ *
+ * @param {Timeline} timeline
+ * @param {number} columns how many pixel columns all requests share
+ * @returns {{min: Int32Array, max: Int32Array}}
+ */
+export function envelopeOf(timeline, columns) {
+  const { count, total } = timeline.requests;
+  const min = new Int32Array(columns).fill(-1);
+  const max = new Int32Array(columns).fill(-1);
+  // With fewer requests than columns, a request fills several.
+  for (let column = 0; count > 0 && column < columns; column++) {
+    const first = Math.floor((column * count) / columns);
+    const end = Math.max(first + 1, Math.floor(((column + 1) * count) / columns));
+    for (let request = first; request < end; request++) {
+      if (min[column] < 0 || total[request] < min[column]) min[column] = total[request];
+      if (total[request] > max[column]) max[column] = total[request];
+    }
+  }
+  return { min, max };
 }
 
 /**

@@ -6,16 +6,13 @@
 import { define, h } from '../core/element.js';
 import { countText, shortTokens } from '../parts/numbers.js';
 import { computed } from '../core/signals.js';
-import { cursor, marks, timeline, windowed } from '../core/state.js';
-import { brushPartAt, clampWindow, moveEdge, moveWindow, windowBetween, windowByKey } from '../core/request-window.js';
-import { hits } from './hits.js';
+import { cursor, hits, marks, showRequests, shownWindow, timeline, windowed } from '../core/state.js';
+import { brushPartAt, moveEdge, moveWindow, windowBetween, windowByKey } from '../core/request-window.js';
 import { writeText } from './legend.js';
 import { overviewShape, paintOverview, paintOverviewCursor } from './overview-paint.js';
 import { palette } from './palette.js';
-import { usePointer } from './pointer.js';
+import { usePointer, oncePerFrame, freshCanvas, makeSurface } from './surface.js';
 import { columnAt, columnLeft } from './scales.js';
-import { oncePerFrame } from './slices.js';
-import { freshCanvas, makeSurface } from './surface.js';
 
 /** @typedef {import('../core/request-window.js').BrushPart} BrushPart */
 /** @typedef {import('../core/request-window.js').RequestWindow} RequestWindow */
@@ -54,7 +51,7 @@ define('ctx-overview', (host) => {
   });
   host.effect(() => {
     const [where, colours] = [shape.value, palette.value];
-    const moving = { window: windowNow(), cursor: cursor.value, marks: marks.value };
+    const moving = { window: shownWindow.value, cursor: cursor.value, marks: marks.value };
     freshCanvas(surface.over, surface.size.value);
     if (where) paintOverviewCursor(surface.over, where, colours, moving);
   });
@@ -85,7 +82,7 @@ function brushHandle(part, label) {
         const next = windowByKey(windowed.peek(), part, event.key, timeline.peek()?.requests.count ?? 0);
         if (next === null) return;
         event.preventDefault();
-        setWindow(next);
+        showRequests(next);
       },
     },
   });
@@ -94,7 +91,7 @@ function brushHandle(part, label) {
 /** @param {HeldPart} part @param {HTMLElement} element @param {OverviewShape | null} shape */
 function placeHandle(part, element, shape) {
   const now = timeline.value;
-  const [first, last] = windowNow();
+  const [first, last] = shownWindow.value;
   element.hidden = now === null || shape === null || last < first;
   if (now === null || shape === null || last < first) return;
   const left = columnLeft(shape.columns, first);
@@ -112,22 +109,9 @@ function placeHandle(part, element, shape) {
   );
 }
 
-/** @returns {RequestWindow} */
-function windowNow() {
-  const now = timeline.value;
-  now?.version.value;
-  return clampWindow(windowed.value, now?.requests.count ?? 0);
-}
-
-/** @param {RequestWindow} next */
-function setWindow([first, last]) {
-  const [before, after] = windowed.peek();
-  if (first !== before || last !== after) windowed.value = [first, last];
-}
-
 function overviewWords() {
   const now = timeline.value;
-  const [first, last] = windowNow();
+  const [first, last] = shownWindow.value;
   if (now === null || last < first) return 'No request yet';
   const { total, count } = now.requests;
   let [least, most] = [Infinity, 0];
@@ -174,16 +158,16 @@ function dragBrush(box, shape) {
       const count = timeline.peek()?.requests.count ?? 0;
       const to = requestAtX(x);
       if (held === null || to < 0) return;
-      if (held.part === 'move') setWindow(moveWindow(held.from, to - held.at, count));
-      else if (held.part !== 'new') setWindow(moveEdge(held.from, held.part, to, count));
-      else if (to !== held.at) setWindow(windowBetween(held.at, to, count));
+      if (held.part === 'move') showRequests(moveWindow(held.from, to - held.at, count));
+      else if (held.part !== 'new') showRequests(moveEdge(held.from, held.part, to, count));
+      else if (to !== held.at) showRequests(windowBetween(held.at, to, count));
     },
     release({ x }) {
       const count = timeline.peek()?.requests.count ?? 0;
       // A click next to the window brings it there.
       if (held?.part === 'new' && requestAtX(x) === held.at) {
         const [first, last] = held.from;
-        setWindow(moveWindow(held.from, held.at - Math.round((first + last) / 2), count));
+        showRequests(moveWindow(held.from, held.at - Math.round((first + last) / 2), count));
       }
       held = null;
     },

@@ -1,11 +1,11 @@
 /** Paints the presence map: cells by what became of each message, the kinds of message at the left. */
 
 import { groupOf, SCREEN_GROUPS } from '../timeline/groups.js';
-import { cliffMarks } from './cliffs.js';
+import { cliffMarks } from './river-shape.js';
 import { GROUP_PATTERNS, STANDING_STYLES, fillPatterned } from './patterns.js';
-import { paintPersons } from './presence-persons.js';
-import { boxOfRun, messagesOfRow, rowLabels, rowTop, STRIP_WIDTH, visibleMessages, visibleRows } from './presence-shape.js';
-import { BIN_STATES, binStates, boxesOfStates, summaryBrackets } from './presence-runs.js';
+import {
+  boxOfRun, messagesOfRow, rowLabels, rowTop, STRIP_WIDTH, visibleMessages, visibleRows, BIN_STATES, binStates, boxesOfStates, summaryBrackets,
+} from './presence-shape.js';
 import { LABEL_RISE, paintCliffLabels, paintCliffMark, requestLabels } from './river-paint.js';
 import { columnLeft, labelsThatFit } from './scales.js';
 import { sharp } from './surface.js';
@@ -14,11 +14,12 @@ import { sharp } from './surface.js';
 /** @typedef {import('./palette.js').Palette} Palette */
 /** @typedef {import('./presence-shape.js').PresenceShape} PresenceShape */
 /** @typedef {import('../timeline/presence.js').PresenceRun} PresenceRun */
+
 /** @typedef {CanvasRenderingContext2D} Context */
 
 /**
  * @typedef {{timeline: Timeline, runs: readonly PresenceRun[], shape: PresenceShape, colours: Palette,
- *   cliffs: readonly import('./cliffs.js').Cliff[]}} PresencePicture
+ *   cliffs: readonly import('./river-shape.js').Cliff[]}} PresencePicture
  */
 
 /** Rows lower than this have no halves and no gaps that could be seen. */
@@ -339,4 +340,34 @@ function strokeCell(context, shape, { row, request }, colour, width) {
   context.strokeStyle = colour;
   context.lineWidth = width;
   context.strokeRect(x - 1, y - 1, Math.max(side, step) + 2, Math.max(side, pixels) + 1);
+}
+
+const PERSONS_GROUP = SCREEN_GROUPS.indexOf('person');
+
+/**
+ * In rows too low for a colour each, a person's messages still are lines of their own, through the
+ * kinds and over the cells: they are what people look for. Where there are too many, they would
+ * cover the rest.
+ * @param {CanvasRenderingContext2D} context
+ * @param {PresencePicture} picture
+ */
+function paintPersons(context, { timeline, shape, colours }) {
+  const [first, last] = visibleMessages(shape);
+  const rows = new Set();
+  for (let message = first; message <= last; message += 1) {
+    if (groupOf(timeline.messages.kind[message] ?? 0) === PERSONS_GROUP) rows.add(Math.floor(message / shape.scale.perRow));
+  }
+  if (rows.size * 8 > shape.bottom - shape.top) return;
+  const colour = colours.forced ? colours.text : (colours.groups[PERSONS_GROUP] ?? colours.text);
+  context.fillStyle = colour;
+  for (const row of rows) {
+    const y = sharp(rowTop(shape, row));
+    const height = Math.max(2, shape.scale.pixels);
+    context.fillRect(shape.strip - 3, y, STRIP_WIDTH + 6, height);
+    context.globalCompositeOperation = 'source-atop';
+    context.globalAlpha = 0.7;
+    context.fillRect(shape.columns.left, y, shape.right - shape.columns.left, Math.min(height, 2));
+    context.globalAlpha = 1;
+    context.globalCompositeOperation = 'source-over';
+  }
 }

@@ -9,22 +9,24 @@
 import { define, h } from '../core/element.js';
 import { place } from '../core/place.js';
 import { batch, computed, signal } from '../core/signals.js';
-import { cursor, timeline, windowed } from '../core/state.js';
-import { clampWindow, windowWith } from '../core/request-window.js';
-import { cliffsOf } from './cliffs.js';
-import { paintLegend, writeText } from './legend.js';
+import { cursor, showRequests, shownWindow, timeline } from '../core/state.js';
+import { windowWith } from '../core/request-window.js';
+import { cliffsOf } from './river-shape.js';
+import { paintLegend, writeText, legendItem } from './legend.js';
 import { palette } from './palette.js';
-import { usePointer } from './pointer.js';
+import { usePointer, oncePerFrame, inSlices, freshCanvas, makeSurface } from './surface.js';
 import { cellByKey, openCell, spokenCell } from './presence-cell.js';
-import { presenceLegend } from './presence-legend.js';
-import { paintPresence, paintPresenceCursor } from './presence-paint.js';
-import { runsMaker } from './presence-maker.js';
-import { cellAt, firstScale, messagesOfRow, offsetToShow, PRESENCE_EDGE, presenceShape, rowScales } from './presence-shape.js';
-import { oncePerFrame } from './slices.js';
-import { freshCanvas, makeSurface } from './surface.js';
+import { paintPresence, paintPresenceCursor, paintStanding } from './presence-paint.js';
+import {
+  cellAt, firstScale, messagesOfRow, offsetToShow, PRESENCE_EDGE, presenceShape, rowScales,
+} from './presence-shape.js';
+import { standingWord } from '../parts/standing.js';
+import { STANDING_STYLES } from './patterns.js';
+import { presenceRuns } from '../timeline/presence.js';
 
 /** @typedef {import('./presence-cell.js').PresenceCell} PresenceCell */
-/** @typedef {import('./presence-runs.js').PresenceRun} PresenceRun */
+/** @typedef {import('./presence-shape.js').PresenceRun} PresenceRun */
+
 /** @typedef {ReturnType<typeof presenceModel>} PresenceModel */
 
 define('ctx-presence', (host) => {
@@ -94,12 +96,8 @@ function presenceModel(size) {
     return timeline.value?.messages.count ?? 0;
   });
   const scales = computed(() => rowScales(count.value, size.value.height - 2 * PRESENCE_EDGE));
-  const window = computed(() => {
-    timeline.value?.version.value;
-    return clampWindow(windowed.value, timeline.value?.requests.count ?? 0);
-  });
   const level = computed(() => {
-    const [first, last] = window.value;
+    const [first, last] = shownWindow.value;
     const { last: added } = timeline.value?.requests ?? { last: [] };
     const news = (added[last] ?? 0) - (added[first] ?? 0) + 1;
     return Math.min(chosen.value ?? firstScale(scales.value, news, size.value.height - 2 * PRESENCE_EDGE), scales.value.length - 1);
@@ -108,11 +106,11 @@ function presenceModel(size) {
   const shape = computed(() =>
     size.value.width < 100 || timeline.value === null
       ? null
-      : presenceShape(size.value, window.value, { count: count.value, scale: scale.value, offset: offset.value }),
+      : presenceShape(size.value, shownWindow.value, { count: count.value, scale: scale.value, offset: offset.value }),
   );
   /** Of all rows, with the edges above and below. */
   const height = computed(() => Math.ceil(count.value / scale.value.perRow) * scale.value.pixels + 2 * PRESENCE_EDGE);
-  return { size, offset, chosen, level, runs, cell, over, focused, scales, scale, window, shape, height };
+  return { size, offset, chosen, level, runs, cell, over, focused, scales, scale, shape, height };
 }
 
 /** @param {string} name */
@@ -192,15 +190,14 @@ function cellKey(event, model, grid) {
   else if (event.key === '+' || event.key === '=') zoom(model, grid, 1);
   else if (event.key === '-') zoom(model, grid, -1);
   else {
-    const [first, last] = model.window.peek();
+    const [first, last] = shownWindow.peek();
     const { perRow, pixels } = model.scale.peek();
     const page = Math.max(1, Math.floor((model.size.peek().height - 2 * PRESENCE_EDGE) / pixels) - 1);
     const counts = { messages: now.messages.count, requests: now.requests.count };
     const next = cellByKey(from, event, { perRow, page, first, last, ...counts });
     if (next === null) return;
     batch(() => {
-      const [one, other] = windowWith([first, last], next.request, counts.requests);
-      if (one !== first || other !== last) windowed.value = [one, other];
+      showRequests(windowWith([first, last], next.request, counts.requests));
       model.cell.value = next;
     });
     showMessage(model, grid, next.message);
@@ -208,7 +205,7 @@ function cellKey(event, model, grid) {
   event.preventDefault();
 }
 
-/** @param {PresenceModel} model @returns {import('./pointer.js').PointerUse} */
+/** @param {PresenceModel} model @returns {import('./surface.js').PointerUse} */
 function mapPointer(model) {
   /** @param {{x: number, y: number} | null} at @returns {PresenceCell | null} */
   function cellUnder(at) {
@@ -281,8 +278,8 @@ function wheelZoom(event, model, grid) {
  * @param {PresenceModel} model
  * @param {HTMLElement} grid
  */
-function showWindow({ window, size, scale }, grid) {
-  const [, last] = window.value;
+function showWindow({ size, scale }, grid) {
+  const [, last] = shownWindow.value;
   const body = size.value.height - 2 * PRESENCE_EDGE;
   const now = timeline.value;
   if (now === null || last < 0 || body <= 0) return;
@@ -291,7 +288,7 @@ function showWindow({ window, size, scale }, grid) {
     const { perRow, pixels } = scale.peek();
     const added = now.requests.last;
     const at = cursor.peek();
-    const [first] = window.peek();
+    const [first] = shownWindow.peek();
     /** @param {number} request */
     const end = (request) => (((added[request] ?? 0) + 1) / perRow) * pixels;
     const isNear = end(last) - end(first) > body && at >= first && at <= last;
@@ -305,4 +302,78 @@ function showMessage(model, grid, message) {
   if (shape === null || message >= shape.count) return;
   const offset = offsetToShow(shape, message);
   if (offset !== shape.offset) grid.scrollTop = offset;
+}
+
+/**
+ * What is in the window has its key there; the others would only take room.
+ * @returns {{list: HTMLElement, items: import('./legend.js').LegendItem[],
+ *   show: (runs: readonly {what: string}[]) => void}}
+ */
+function presenceLegend() {
+  const names = Object.keys(STANDING_STYLES);
+  const items = names.map((what) =>
+    legendItem(standingWord(what), (context, width, height) => {
+      const path = new Path2D();
+      const top = what === 'shortened' ? height / 2 : 0;
+      path.rect(0, top, width, height - top);
+      const colours = palette.peek();
+      paintStanding(context, path, what, { ...colours, text: colours.axis }, height);
+    }),
+  );
+  const list = h(
+    'ul',
+    { class: 'chart-legend quiet', 'aria-label': 'What became of a message' },
+    items.map(({ item }) => item),
+  );
+  return {
+    list,
+    items,
+    show(runs) {
+      const shown = new Set(['whole', ...runs.map(({ what }) => what)]);
+      names.forEach((what, at) => {
+        const item = items[at]?.item;
+        if (item) item.hidden = !shown.has(what);
+      });
+    },
+  };
+}
+
+/**
+ * Makes the rectangles of the window when it or the session has changed. One that is under way comes
+ * to its end first: in a session that grows without pause, it would else never.
+ * @param {PresenceModel} model
+ */
+function runsMaker({ runs }) {
+  /** @type {import('../timeline/timeline.js').Timeline | null} */
+  let of = null;
+  let stop = () => {};
+  let isUnderWay = false;
+  let isStale = false;
+  function make() {
+    const now = timeline.peek();
+    isStale = false;
+    if (now === null) return;
+    isUnderWay = true;
+    stop = inSlices(presenceRuns(now, shownWindow.peek()), (made) => {
+      isUnderWay = false;
+      runs.value = made;
+      if (isStale) make();
+    });
+  }
+  return {
+    follow() {
+      const now = timeline.value;
+      now?.version.value;
+      shownWindow.value;
+      if (now !== of) {
+        stop();
+        isUnderWay = false;
+        runs.value = [];
+        of = now;
+      }
+      if (isUnderWay) isStale = true;
+      else make();
+    },
+    end: () => stop(),
+  };
 }

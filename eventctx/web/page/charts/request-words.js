@@ -1,28 +1,13 @@
 /** What the charts show of a request and of a cell, as words. No DOM. */
 
 import { countText, percentText, tokensText } from '../parts/numbers.js';
-import { standingWord } from '../parts/standing.js';
+import { kindWord, KNOWN_WORDS, standingWord } from '../parts/standing.js';
 import { shownText } from '../parts/text.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 
 /** From the bottom of a stack to its top: what is with the messages, then the five groups. */
 export const BAND_NAMES = Object.freeze(['beside messages', 'system', 'person', 'model', 'results', 'summaries']);
-
-const KNOWN_WORDS = Object.freeze(['observed', 'prepared', 'reconstructed']);
-
-/** @type {readonly string[]} by kind of message */
-const KIND_WORDS = ['system', 'person', 'harness', 'model', 'result', 'other'];
-
-/** @param {number} code */
-function knownWord(code) {
-  return KNOWN_WORDS[code] ?? 'not known how';
-}
-
-/** @param {number} code */
-export function kindWord(code) {
-  return KIND_WORDS[code] ?? 'other';
-}
 
 /**
  * The size of a request: `45,210 tokens, counted by the provider`.
@@ -49,7 +34,7 @@ export function requestWords(timeline, request) {
     sizeWords(timeline, request),
     share === null ? null : `${percentText(share)} read from cache`,
     budget < 0 ? null : `budget ${countText(budget)}`,
-    knownWord(requests.known[request] ?? -1),
+    KNOWN_WORDS[requests.known[request] ?? -1] ?? 'not known how',
     lossWords(timeline, request),
   ];
   return `${timeline.name(request)}: ${said.filter((one) => one !== null).join(' · ')}`;

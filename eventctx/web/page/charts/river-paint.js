@@ -1,20 +1,18 @@
 /** Paints what stays of the river as the cursor moves: axes, stacks, marks and lanes. */
 
 import { costText, shortTokens, utcText } from '../parts/numbers.js';
-import { cliffLabel, cliffMarks } from './cliffs.js';
+import { cliffLabel, cliffMarks, AXIS_WIDTH, barOf, stackTops, tokensToY } from './river-shape.js';
 import { BESIDE_PATTERN, GROUP_PATTERNS, fillPatterned, patternOf } from './patterns.js';
 import { BAND_NAMES, cachedShare } from './request-words.js';
-import { MICRO } from './river-costs.js';
-import { RiverRows } from './river-rows.js';
-import { AXIS_WIDTH, barOf, stackTops, tokensToY } from './river-shape.js';
+import { MICRO, RiverRows } from './river-rows.js';
 import { columnLeft, columnMiddle, columnWidth, labelsThatFit, requestsToName, tickText } from './scales.js';
 import { sharp } from './surface.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 /** @typedef {import('./palette.js').Palette} Palette */
 /** @typedef {import('./river-shape.js').RiverShape} RiverShape */
-/** @typedef {import('./river-costs.js').CostRows} CostRows */
-/** @typedef {import('./cliffs.js').Cliff} Cliff */
+/** @typedef {import('./river-rows.js').CostRows} CostRows */
+/** @typedef {import('./river-shape.js').Cliff} Cliff */
 /** @typedef {CanvasRenderingContext2D} Context */
 
 /** How far above the chart the numbers of compactions stand. */

@@ -1,6 +1,7 @@
 /** The river's numbers, made when they are first shown, and kept until the timeline grows. */
 
 import { BAND_NAMES } from './request-words.js';
+import { sessions, source } from '../core/state.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 
@@ -69,15 +70,65 @@ export class RiverRows {
 
   /** @param {number} first @param {number} last */
   fillRun(first, last) {
-    const { sums } = this.timeline.river(first, last);
     const { beside } = this.timeline.requests;
     for (let request = first; request <= last; request += 1) {
-      const at = request * BANDS;
-      this.bands[at] = Math.max(0, beside[request] ?? 0);
-      for (let group = 0; group < BANDS - 1; group += 1) {
-        this.bands[at + 1 + group] = sums[(request - first) * (BANDS - 1) + group] ?? 0;
-      }
+      this.bands[request * BANDS] = Math.max(0, beside[request] ?? 0);
+      this.bands.set(this.timeline.sums(request), request * BANDS + 1);
       this.filled[request] = 1;
     }
   }
+}
+
+/** What a request cost, from the bottom of a stack to its top: the engine's `audit` at list prices, each with its name in the answer. */
+export const COST_BANDS = /** @type {const} */ ([
+  ['read from cache', 'cache_read'], ['written to cache', 'cache_write'], ['other input', 'input'], ['output', 'output'],
+]);
+
+/** A chart's scale has whole steps: costs are in millionths of a dollar. */
+export const MICRO = 1e6;
+
+/** Whether any call of the session has a price. @param {Timeline} timeline */
+export function hasPrices(timeline) {
+  return source.can.answers && sessions.value?.find((row) => row.session === timeline.session)?.cost != null;
+}
+
+/** Rows like those of tokens, which are all there from the beginning. */
+export class CostRows {
+  /** @param {Timeline} timeline @param {Map<number, Record<string, number> | null>} costs by position of the request */
+  constructor(timeline, costs) {
+    this.timeline = timeline;
+    this.bands = Array.from({ length: timeline.requests.count }, (_, request) => {
+      const cost = costs.get(timeline.requests.position[request] ?? -1);
+      return BAND_NAMES.map((__, band) => (cost?.[COST_BANDS[band]?.[1] ?? ''] ?? 0) * MICRO);
+    });
+  }
+
+  refresh() {}
+
+  has() {
+    return true;
+  }
+
+  /** @param {number} request @returns {ArrayLike<number>} in the order of `COST_BANDS` */
+  of(request) {
+    return this.bands[request] ?? [];
+  }
+
+  /** @param {number} request */
+  sum(request) {
+    return this.bands[request]?.reduce((sum, one) => sum + one, 0) ?? 0;
+  }
+
+  /** The most that a request of the window cost. @param {readonly [number, number]} window */
+  top([first, last]) {
+    let most = 1;
+    for (let request = first; request <= last; request += 1) most = Math.max(most, this.sum(request));
+    return most * 1.04;
+  }
+}
+
+/** @param {Timeline} timeline @returns {Promise<CostRows>} */
+export async function readCosts(timeline) {
+  const { requests } = await source.answer(timeline.session, 'audit');
+  return new CostRows(timeline, new Map(requests.map((/** @type {any} */ one) => [one.position, one.cost])));
 }

@@ -7,25 +7,21 @@
 
 import { define, h } from '../core/element.js';
 import { computed, signal } from '../core/signals.js';
-import { cursor, marks, messageOf, notify, setCursor, timeline, windowed } from '../core/state.js';
+import { cursor, marks, messageOf, notify, setCursor, shownWindow, timeline, hits } from '../core/state.js';
 import { costText, shortTokens } from '../parts/numbers.js';
+import { KNOWN_WORDS } from '../parts/standing.js';
 import { csvButton } from '../parts/saving.js';
-import { clampWindow } from '../core/request-window.js';
-import { cliffsOf } from './cliffs.js';
-import { hits } from './hits.js';
+import { toggleButton } from '../parts/switches.js';
+import { cliffsOf, riverShape, riverTop } from './river-shape.js';
 import { legendItem, paintLegend, writeText } from './legend.js';
 import { palette } from './palette.js';
 import { fillPatterned } from './patterns.js';
-import { usePointer } from './pointer.js';
+import { usePointer, inSlices, oncePerFrame, freshCanvas, makeSurface } from './surface.js';
 import { BAND_NAMES, requestWords, spokenRequest } from './request-words.js';
 import { paintRiverCursor } from './river-cursor.js';
 import { bandStyle, paintCliffMark, paintKnownRun, paintLossMark, paintRiver } from './river-paint.js';
-import { COST_BANDS, hasPrices, MICRO, readCosts } from './river-costs.js';
-import { RiverRows } from './river-rows.js';
-import { riverShape, riverTop } from './river-shape.js';
+import { COST_BANDS, hasPrices, MICRO, readCosts, RiverRows } from './river-rows.js';
 import { columnAt, timePasses } from './scales.js';
-import { inSlices, oncePerFrame } from './slices.js';
-import { freshCanvas, makeSurface } from './surface.js';
 
 /** @typedef {import('./river-shape.js').RiverShape} RiverShape */
 
@@ -36,7 +32,7 @@ const byTime = signal(false);
 const inMoney = signal(false);
 
 /** What the session's requests cost, once it was asked for. */
-const costs = signal(/** @type {import('./river-costs.js').CostRows | null} */ (null));
+const costs = signal(/** @type {import('./river-rows.js').CostRows | null} */ (null));
 
 define('ctx-river', (host) => {
   const surface = makeSurface('river-surface');
@@ -94,15 +90,12 @@ function costsNow() {
  * @param {import('../core/element.js').Host} host
  */
 function moneyButton(host) {
-  const button = h('button', {
-    type: 'button', class: 'quiet', text: 'in money', title: 'What each request cost at list prices',
-    on: { click: () => (inMoney.value = !inMoney.peek()) },
-  });
+  const button = toggleButton(host, { text: 'in money', title: 'What each request cost at list prices' },
+    () => inMoney.value, () => (inMoney.value = !inMoney.peek()));
   host.effect(() => {
     const now = timeline.value;
     now?.version.value;
     button.hidden = now === null || !hasPrices(now);
-    button.setAttribute('aria-pressed', String(inMoney.value));
     if (now === null || button.hidden || !inMoney.value) return;
     const known = costs.peek();
     if (known?.timeline === now && known.bands.length === now.requests.count) return;
@@ -149,7 +142,7 @@ function riverLegend(host) {
   const bands = BAND_NAMES.map(bandItem);
   const priced = COST_BANDS.map(([name], band) => bandItem(name, band));
   const keys = [
-    ...['observed', 'prepared', 'reconstructed'].map((word, code) =>
+    ...KNOWN_WORDS.map((word, code) =>
       legendItem(word, (context, width, height) => {
         paintKnownRun(context, { x: 0, y: height / 2 - 2.5, width, height: 5 }, code, palette.peek());
       }),
@@ -191,7 +184,7 @@ function shapeNow(size) {
   const now = timeline.value;
   now?.version.value; // a report that came late may have changed the highest request
   if (now === null || now.requests.count === 0 || size.width < 80) return null;
-  const window = clampWindow(windowed.value, now.requests.count);
+  const window = shownWindow.value;
   const hasCache = now.requests.cached.some((tokens) => tokens >= 0);
   return riverShape(size, window, costsNow()?.top(window) ?? riverTop(now.requests, window), hasCache, byTime.value ? now.requests.time : null);
 }
@@ -201,16 +194,12 @@ function shapeNow(size) {
  * @param {import('../core/element.js').Host} host
  */
 function timeButton(host) {
-  const button = h('button', {
-    type: 'button', class: 'quiet river-time', text: 'by time',
-    title: 'A request as wide as it took to the next one',
-    on: { click: () => (byTime.value = !byTime.peek()) },
-  });
+  const button = toggleButton(host, { class: 'river-time', text: 'by time', title: 'A request as wide as it took to the next one' },
+    () => byTime.value, () => (byTime.value = !byTime.peek()));
   host.effect(() => {
     const now = timeline.value;
     now?.version.value;
-    button.hidden = now === null || !timePasses(now.requests.time, clampWindow(windowed.value, now.requests.count));
-    button.setAttribute('aria-pressed', String(byTime.value));
+    button.hidden = now === null || !timePasses(now.requests.time, shownWindow.value);
   });
   return button;
 }
@@ -223,7 +212,7 @@ function timeButton(host) {
 function fillRows(rows, ready) {
   if (rows === null) return undefined;
   rows.timeline.version.value;
-  const [first, last] = clampWindow(windowed.value, rows.timeline.requests.count);
+  const [first, last] = shownWindow.value;
   if (rows.has(first, last)) return undefined;
   return inSlices(rows.fill(first, last), () => {
     ready.value = ready.peek() + 1;
@@ -232,7 +221,7 @@ function fillRows(rows, ready) {
 
 /**
  * @param {import('./surface.js').Surface} surface
- * @param {RiverRows | import('./river-costs.js').CostRows | null} rows
+ * @param {RiverRows | import('./river-rows.js').CostRows | null} rows
  * @param {RiverShape | null} shape
  */
 function paintLower(surface, rows, shape) {
@@ -305,7 +294,7 @@ function moveTo(shape, x) {
 /** Keys of a slider; those with Shift and all others are the page's. @param {KeyboardEvent} event */
 function riverKey(event) {
   if (event.shiftKey || event.ctrlKey || event.metaKey || event.altKey) return;
-  const [first, last] = windowed.peek();
+  const [first, last] = shownWindow.peek();
   const at = cursor.peek();
   const to = {
     ArrowLeft: at - 1,

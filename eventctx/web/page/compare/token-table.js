@@ -1,7 +1,7 @@
 /** The tokens of two requests by kind, side by side, with bars of one scale. */
 
 import { h } from '../core/element.js';
-import { countText, tokensText } from '../parts/numbers.js';
+import { signed, tokensText } from '../parts/numbers.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 
@@ -30,9 +30,9 @@ function tokensByKind(timeline, request) {
   };
 }
 
-/** @param {Timeline} timeline @param {number} a @param {number} b @returns {HTMLElement} */
-export function tokenTable(timeline, a, b) {
-  return tokensOfTwo(tokensByKind(timeline, a), tokensByKind(timeline, b), ['A', 'B']);
+/** @param {Timeline} timeline @param {number} a @param {number} b @param {string[]} [names] @returns {HTMLElement} */
+export function tokenTable(timeline, a, b, names = ['A', 'B']) {
+  return tokensOfTwo(tokensByKind(timeline, a), tokensByKind(timeline, b), names);
 }
 
 /**
@@ -64,12 +64,6 @@ export function tokensOfTwo(one, other, names) {
       numberCell(signed(other.total - one.total)),
       h('td', { class: 'bars wide-only' }))),
   );
-}
-
-/** @param {number} change @returns {string} */
-export function signed(change) {
-  if (change === 0) return '0';
-  return `${change > 0 ? '+' : '−'}${countText(Math.abs(change))}`;
 }
 
 /**

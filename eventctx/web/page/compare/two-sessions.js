@@ -1,6 +1,7 @@
 /** A request of this session and one of another: what only one of them shows, and why the other does not. */
 
 import { h } from '../core/element.js';
+import { grouped } from '../core/keyed.js';
 import { go, place } from '../core/place.js';
 import { messageOf, sessions, source } from '../core/state.js';
 import { messageLine } from '../panes/message-line.js';
@@ -11,6 +12,7 @@ import { standingWord } from '../parts/standing.js';
 import { firstLine, shownText } from '../parts/text.js';
 import { roleWord } from '../search/hit-row.js';
 import { groupOf, LOG_GROUPS, SCREEN_GROUPS } from '../timeline/groups.js';
+import { foldingRow } from './pair-rows.js';
 import { tokensOfTwo } from './token-table.js';
 
 /** An answer of `eventctx diff A B --json`. @typedef {Record<string, any>} SessionsDiff */
@@ -40,7 +42,7 @@ export async function twoSessions(session, other, position) {
   if (other === '' || position < 0) return [h('p', { class: 'lead', text: 'Choose a session: its last request is compared with the one at the cursor.' })];
   const asked = { with: other, before: position };
   try {
-    const found = await source.answer(session, 'diff', asked);
+    const found = await source.answer(session, 'diff', { ...asked, parts: 1 });
     return [...differenceNodes(found), jsonTwin(session, 'diff', asked) ?? ''];
   } catch (error) {
     return [h('p', { class: 'bad', role: 'alert', text: shownText(messageOf(error)) })];
@@ -51,16 +53,7 @@ export async function twoSessions(session, other, position) {
 function differenceNodes(found) {
   const names = [found.first_session, found.second_session];
   const sides = [found.first, found.second].map((side, at) => shownText(`${names[at]} ${side.request ?? ''} (@${side.position})`));
-  /** @type {Map<string, any[]>} */
-  const sections = new Map();
-  for (const one of found.differences) {
-    const key = sectionTitle(one, names);
-    sections.set(key, [...(sections.get(key) ?? []), one]);
-  }
-  for (const one of found.insertions) {
-    const key = `Inserted only in ${one.session === 'first' ? names[0] : names[1]}`;
-    sections.set(key, [...(sections.get(key) ?? []), one]);
-  }
+  const sections = grouped(/** @type {any[]} */ ([...found.differences, ...found.insertions]), (one) => sectionTitle(one, names));
   return [
     h('p', { class: 'lead', text: `${sides.join(' and ')}: ${counted(found.both, 'message')} alike.` }),
     tokensOfTwo(tokensOfSide(found.first), tokensOfSide(found.second), names.map((name) => firstLine(name, 24))),
@@ -73,6 +66,7 @@ function differenceNodes(found) {
 /** @param {any} one @param {string[]} names */
 function sectionTitle(one, names) {
   const [mine, other] = one.session === 'first' ? names : [names[1], names[0]];
+  if (one.presence === undefined) return `Inserted only in ${mine}`;
   const shortened = one.presence === 'shortened';
   const how = one.other === null ? 'never added to' : `${standingWord(one.presence)} in`;
   const why = one.ruling === null ? '' : `: ${one.ruling.rule}`;
@@ -81,17 +75,10 @@ function sectionTitle(one, names) {
 
 /** @param {any} one a message or an insertion */
 function differenceRow(one) {
-  const inside = h('div', { class: 'pair-inside' });
-  const row = h('details', { class: 'pair' },
-    h('summary', null,
-      h('span', { class: 'pair-name', text: one.name ?? '' }),
-      h('span', { class: 'kind-word', text: shownText(one.role === undefined ? one.kind : roleWord(one)) }),
-      h('span', { class: 'pair-line', text: one.message === null ? 'erased' : firstLine(messageLine(one.message)) })),
-    inside);
-  row.addEventListener('toggle', () => {
-    if (row.open && inside.childElementCount === 0) inside.replaceChildren(messageView(one.message, { detail: 2 }));
-  });
-  return h('li', null, row);
+  return foldingRow(h('span', { class: 'pair-name', text: one.name ?? '' }), [
+    h('span', { class: 'kind-word', text: shownText(one.role === undefined ? one.kind : roleWord(one)) }),
+    h('span', { class: 'pair-line', text: one.message === null ? 'erased' : firstLine(messageLine(one.message)) }),
+  ], (inside) => inside.replaceChildren(messageView(one.message, { detail: 2 })));
 }
 
 /** @param {any} side */

@@ -1,6 +1,10 @@
 // Two requests' views as one list in order: what only the first has, what both have, what only the
 // second has; and how much of the beginning is the same, which a provider can read from its cache.
 
+import { tokensText } from '../parts/numbers.js';
+import { shownText } from '../parts/text.js';
+import { entryName, shownNumber } from '../timeline/entries.js';
+
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 /** @typedef {ReturnType<Timeline['entry']>} Entry */
 
@@ -16,14 +20,14 @@
 export function pairedViews(timeline, a, b) {
   const before = Array.from(timeline.view(a), (id) => timeline.entry(id, a));
   const after = Array.from(timeline.view(b), (id) => timeline.entry(id, b));
-  const inA = new Map(before.map((entry) => [nameOfEntry(entry), entry]));
-  const inB = new Map(after.map((entry) => [nameOfEntry(entry), entry]));
+  const inA = new Map(before.map((entry) => [entryName(entry), entry]));
+  const inB = new Map(after.map((entry) => [entryName(entry), entry]));
   /** @type {ViewPair[]} */
   const pairs = [];
   /** @type {Set<string>} */
   const done = new Set();
   const pair = (/** @type {Entry} */ entry, /** @type {boolean} */ moved) => {
-    const name = nameOfEntry(entry);
+    const name = entryName(entry);
     const [one, other] = [inA.get(name) ?? null, inB.get(name) ?? null];
     done.add(name);
     pairs.push({ side: 'both', a: one, b: other, changed: one?.id !== other?.id, moved });
@@ -33,16 +37,16 @@ export function pairedViews(timeline, a, b) {
   while (i < before.length || j < after.length) {
     const left = before[i];
     const right = after[j];
-    if (left && done.has(nameOfEntry(left))) i++;
-    else if (right && done.has(nameOfEntry(right))) j++;
-    else if (left && !inB.has(nameOfEntry(left))) {
+    if (left && done.has(entryName(left))) i++;
+    else if (right && done.has(entryName(right))) j++;
+    else if (left && !inB.has(entryName(left))) {
       pairs.push({ side: 'a', a: left, b: null, changed: false, moved: false });
       i++;
-    } else if (right && !inA.has(nameOfEntry(right))) {
+    } else if (right && !inA.has(entryName(right))) {
       pairs.push({ side: 'b', a: null, b: right, changed: false, moved: false });
       j++;
     } else {
-      pair(right, nameOfEntry(left) !== nameOfEntry(right));
+      pair(right, entryName(left) !== entryName(right));
     }
   }
   return pairs;
@@ -102,32 +106,88 @@ export function segmentsOfPairs(pairs) {
  * @param {Timeline} timeline
  * @param {number} a
  * @param {number} b
- * @returns {{what: 'model' | 'budget' | 'system' | 'tools', before: string | number,
- *   after: string | number}[]}
+ * @returns {{what: typeof AROUND[number], before: string, after: string}[]}
  */
 export function changesAround(timeline, a, b) {
-  const { requests, models } = timeline;
-  /** @type {ReturnType<typeof changesAround>} */
-  const found = [];
-  const [from, to] = [requests.model[a], requests.model[b]];
-  if (from >= 0 && to >= 0 && from !== to) {
-    found.push({ what: 'model', before: models[from], after: models[to] });
-  }
-  for (const what of /** @type {const} */ (['budget', 'system', 'tools'])) {
-    const [before, after] = [requests[what][a], requests[what][b]];
-    if (before >= 0 && after >= 0 && before !== after) found.push({ what, before, after });
-  }
-  return found;
+  return AROUND.flatMap((what) => {
+    const [before, after] = [a, b].map((request) => timeline.requests[what][request]);
+    if (before < 0 || after < 0 || before === after) return [];
+    return [{ what, before: aroundText(timeline, what, before), after: aroundText(timeline, what, after) }];
+  });
+}
+
+/** What is around the messages of a request. */
+export const AROUND = /** @type {const} */ (['model', 'budget', 'system', 'tools']);
+
+export const AROUND_WORDS = { model: 'Model', budget: 'Budget', system: 'System prompt', tools: 'Tool definitions' };
+
+/** What a column says of it, in words. @param {Timeline} timeline @param {typeof AROUND[number]} what @param {number} value */
+export function aroundText(timeline, what, value) {
+  return what === 'model' ? shownText(timeline.models[value]) : `${tokensText(value)} tokens`;
 }
 
 /**
- * What names an entry in every view: a message keeps its name when it is shortened, an inserted text
- * when it is inserted again.
- *
- * @param {Entry} entry
+ * Messages that changed alike: `what` is 'entered', 'restored', 'shortened', 'thinking_left_out',
+ * 'results_left_out', or the standing of those that left.
+ * @typedef {{what: string, reason: number, compaction: number, pairs: ViewPair[]}} ChangedMessages
  */
-function nameOfEntry({ id, kind, number, position, index, extra }) {
-  if (['message', 'shortened', 'stripped', 'partial'].includes(kind)) return `#${number}`;
-  if (kind === 'insertion' && position !== null) return `insertion ${position} ${index}`;
-  return kind === 'synthetic' ? `synthetic ${number} ${extra?.call}` : `${id}`;
+
+/** In the order in which a person reads them. */
+const CHANGES_IN_ORDER = [
+  'summarised', 'dropped', 'merged', 'omitted', 'replaced', 'set', 'cleared',
+  'shortened', 'thinking_left_out', 'results_left_out', 'restored', 'entered',
+];
+
+/**
+ * What changed from one request to another, by what became of each message and for which reason.
+ * `came` and `went` are texts that are in no transcript; `passed` is how many messages were added in
+ * between that the later view does not hold.
+ *
+ * @param {Timeline} timeline
+ * @param {number} before request; -1: nothing was sent before
+ * @param {number} after request
+ * @returns {{groups: ChangedMessages[], came: ViewPair[], went: ViewPair[], passed: number}}
+ */
+export function viewChanges(timeline, before, after) {
+  const { reason, compaction, position } = timeline.changes;
+  const known = before < 0 ? 0 : timeline.requests.last[before] + 1;
+  const pairs = pairedViews(timeline, before, after);
+  const numbered = (/** @type {ViewPair} */ { a, b }) => shownNumber(timeline.extras, (b ?? a)?.id ?? -1);
+  /** @type {Map<string, ChangedMessages>} */
+  const groups = new Map();
+  for (const pair of pairs) {
+    const number = numbered(pair);
+    if (number < 0 || (pair.side === 'both' && !pair.changed)) continue;
+    const { what, change } = changeOf(timeline, pair, number, { known, after });
+    const key = `${what} ${change < 0 ? '' : `${reason[change]} ${position[change]}`}`;
+    const group = groups.get(key) ?? { what, reason: reason[change] ?? -1, compaction: compaction[change] ?? -1, pairs: [] };
+    groups.set(key, group);
+    group.pairs.push(pair);
+  }
+  const others = pairs.filter((pair) => numbered(pair) < 0);
+  const shown = pairs.filter((pair) => pair.b !== null && numbered(pair) >= known).length;
+  const rank = (/** @type {ChangedMessages} */ { what }) => CHANGES_IN_ORDER.indexOf(what);
+  for (const group of groups.values()) group.pairs.sort((one, other) => numbered(one) - numbered(other));
+  return {
+    groups: [...groups.values()].sort((one, other) => rank(one) - rank(other)),
+    came: others.filter(({ side }) => side === 'b'),
+    went: others.filter(({ side }) => side === 'a'),
+    passed: (after < 0 ? 0 : timeline.requests.last[after] + 1) - known - shown,
+  };
+}
+
+/**
+ * What became of a message, and by which change; -1 where none was needed.
+ *
+ * @param {Timeline} timeline
+ * @param {ViewPair} pair
+ * @param {number} number
+ * @param {{known: number, after: number}} requests `known`: messages that there were at the earlier one
+ */
+function changeOf(timeline, { side, b }, number, { known, after }) {
+  if (side === 'b') return { what: number >= known ? 'entered' : 'restored', change: -1 };
+  const { what, change } = timeline.standing(number, after);
+  if (side === 'a' || b?.kind === 'shortened') return { what, change };
+  if (b?.kind === 'stripped') return { what: 'thinking_left_out', change };
+  return { what: b?.kind === 'partial' ? 'results_left_out' : 'restored', change: -1 };
 }

@@ -5,7 +5,6 @@
  * `/s/demo/lost?at=336&msg=40`. `/` is the list, `/search` is over all sessions. In an exported file, which has no paths, the same is after `#`.
  */
 
-import { forgetWaitingAddress, pushAddress, replaceAddress } from './address.js';
 import { signal } from './signals.js';
 
 /** @typedef {'sessions' | 'session' | 'lost' | 'compare' | 'search' | 'integrity'} ScreenName */
@@ -152,4 +151,44 @@ function readAddress() {
   const address = inHash ? location.hash.slice(1) : location.pathname + location.search;
   const next = parsePlace(address);
   if (formatPlace(next) !== formatPlace(place.peek())) place.value = next;
+}
+
+// The address is not written more often than a browser takes it. A scrub goes through hundreds of
+// places. Each change of the address is a message to the browser's own process: it costs some
+// milliseconds, and after two hundred in ten seconds a browser drops them. So the first one is
+// written at once, and of those that follow the last.
+const PAUSE_MS = 120;
+
+/** @type {string | null} */
+let waitingAddress = null;
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let pause;
+
+/** In place of the address of now: no step for the back button. @param {string} address */
+export function replaceAddress(address) {
+  waitingAddress = address;
+  if (pause === undefined) writeWaitingAddress();
+}
+
+/**
+ * A step for the back button. What waited belongs to the step before, so it is written first.
+ * @param {string} address
+ */
+export function pushAddress(address) {
+  if (waitingAddress !== null) history.replaceState(null, '', waitingAddress);
+  waitingAddress = null;
+  history.pushState(null, '', address);
+}
+
+/** The browser has gone elsewhere: what waited must not be written over that. */
+export function forgetWaitingAddress() {
+  waitingAddress = null;
+}
+
+function writeWaitingAddress() {
+  pause = undefined;
+  if (waitingAddress === null) return;
+  history.replaceState(null, '', waitingAddress);
+  waitingAddress = null;
+  pause = setTimeout(writeWaitingAddress, PAUSE_MS);
 }

@@ -5,13 +5,14 @@
  * position the cursor is at the end, and stays there while the session grows.
  */
 
-import { WIDEST_WINDOW, windowGrown, windowWith } from './request-window.js';
+import { clampWindow, WIDEST_WINDOW, windowGrown, windowWith } from './request-window.js';
 import { go, place } from './place.js';
 import { batch, computed, effect, signal, untracked } from './signals.js';
 
 /** @typedef {import('../source/source.js').Source} Source */
 /** @typedef {import('../source/source.js').SessionRow} SessionRow */
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
+
 /** @typedef {'system' | 'person' | 'model' | 'result' | 'summary'} Group */
 /** How much is shown of a message: 0 folded, 1 one line, 2 whole. @typedef {0 | 1 | 2} Detail */
 /** @typedef {'off' | 'open' | 'lost' | 'ended'} Connection */
@@ -72,6 +73,12 @@ export const lives = computed(() => {
 /** Requests in the river, first and last. @type {import('./signals.js').Signal<[number, number]>} */
 export const windowed = signal(/** @type {[number, number]} */ ([0, -1]));
 
+/** Those of them that there are. @type {import('./signals.js').Computed<import('./request-window.js').RequestWindow>} */
+export const shownWindow = computed(() => {
+  timeline.value?.version.value;
+  return clampWindow(windowed.value, timeline.value?.requests.count ?? 0);
+});
+
 /** Requests that were marked for comparing. @type {import('./signals.js').Signal<{a: number | null, b: number | null}>} */
 export const marks = signal(/** @type {{a: number | null, b: number | null}} */ ({ a: null, b: null }));
 
@@ -122,8 +129,8 @@ function showInWindow(request) {
   showRequests(windowWith(windowed.peek(), request, timeline.peek()?.requests.count ?? 0));
 }
 
-/** @param {import('./request-window.js').RequestWindow} window */
-function showRequests([first, last]) {
+/** Makes them the requests of the river. @param {import('./request-window.js').RequestWindow} window */
+export function showRequests([first, last]) {
   const now = windowed.peek();
   if (first !== now[0] || last !== now[1]) windowed.value = [first, last];
 }
@@ -270,3 +277,9 @@ function windowAround(loaded, request) {
 export function messageOf(error) {
   return error instanceof Error ? error.message : String(error);
 }
+
+/**
+ * Indexes of requests, ascending: where each hit stood first in view, or was added.
+ * @type {import('./signals.js').Signal<readonly number[]>}
+ */
+export const hits = signal(/** @type {readonly number[]} */ ([]));

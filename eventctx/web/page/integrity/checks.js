@@ -4,15 +4,18 @@ import { h } from '../core/element.js';
 import { counted, countText, percentText } from '../parts/numbers.js';
 import { shownText } from '../parts/text.js';
 import { linkTo } from '../core/place.js';
-import { commandLine } from '../parts/command-line.js';
+import { commandLine } from '../parts/copying.js';
 import { messageOf, source } from '../core/state.js';
+import { MessageMarks, viewHolds } from '../timeline/digest.js';
 import { provenText, requestsByKnown } from './known-requests.js';
-import { checkViews } from './view-check.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 /** What a check found: `good` is null where it is no verdict. @typedef {{good: boolean | null, nodes: (Node | string)[]}} Verdict */
 
 const DIFFERENCES_SHOWN = 20;
+
+/** Digests of a slice take about this long, so that the page answers in between. */
+const CHECK_SLICE_MS = 12;
 
 /**
  * A button that runs a check and says what came of it.
@@ -130,4 +133,29 @@ export function receiptView(now) {
 function problemText(problem) {
   if (typeof problem === 'string') return problem;
   return Object.values(problem).filter((value) => value !== null).join(' · ');
+}
+
+/**
+ * Derives every request's view in the browser and compares its digest with the recorded one.
+ *
+ * @param {Timeline} timeline
+ * @param {string[]} marks of all messages, in hex
+ * @param {(done: number, of: number) => boolean} progress false: stop
+ * @returns {Promise<{checked: number, differ: number[]}>} `differ`: indexes of requests
+ */
+export async function checkViews(timeline, marks, progress) {
+  const known = new MessageMarks(marks);
+  const { count } = timeline.requests;
+  /** @type {number[]} */
+  const differ = [];
+  let since = performance.now();
+  for (let request = 0; request < count; request++) {
+    if (!(await viewHolds(timeline, request, known))) differ.push(request);
+    if (performance.now() - since < CHECK_SLICE_MS) continue;
+    if (!progress(request + 1, count)) return { checked: request + 1, differ };
+    await new Promise((resolve) => setTimeout(resolve));
+    since = performance.now();
+  }
+  progress(count, count);
+  return { checked: count, differ };
 }

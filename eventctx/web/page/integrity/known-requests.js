@@ -1,5 +1,6 @@
 /** What a session's columns tell of how it is known: pure counts and lists, for the integrity screen. */
 
+import { AROUND, aroundText } from '../compare/view-pairs.js';
 import { countText } from '../parts/numbers.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
@@ -38,7 +39,7 @@ export function requestsByKnown(timeline, first = timeline.requests.count) {
   return counts;
 }
 
-/** @typedef {{request: number, what: 'model' | 'system' | 'tools' | 'budget', before: number | string | null, after: number | string}} AroundChange */
+/** @typedef {{request: number, what: typeof AROUND[number], before: string | null, after: string}} AroundChange */
 
 /**
  * Each request in which the model, the budget, or the size of system prompt or tool definitions is
@@ -48,17 +49,17 @@ export function requestsByKnown(timeline, first = timeline.requests.count) {
  * @returns {AroundChange[]}
  */
 export function changesOverRequests(timeline) {
-  const { requests, models } = timeline;
+  const { requests } = timeline;
   /** @type {AroundChange[]} */
   const found = [];
-  for (const what of /** @type {const} */ (['model', 'system', 'tools', 'budget'])) {
+  for (const what of AROUND) {
     const column = requests[what];
     let known = -1;
     for (let request = 0; request < requests.count; request++) {
       const value = column[request];
       if (value < 0 || value === known) continue;
-      const shown = (/** @type {number} */ one) => (what === 'model' ? models[one] : one);
-      found.push({ request, what, before: known < 0 ? null : shown(known), after: shown(value) });
+      const before = known < 0 ? null : aroundText(timeline, what, known);
+      found.push({ request, what, before, after: aroundText(timeline, what, value) });
       known = value;
     }
   }

@@ -2,7 +2,7 @@
 
 import { h } from '../core/element.js';
 import { signal } from '../core/signals.js';
-import { commandLine } from '../parts/command-line.js';
+import { commandLine } from '../parts/copying.js';
 import { counted } from '../parts/numbers.js';
 
 /** @typedef {import('../core/element.js').Host} Host */

@@ -1,16 +1,15 @@
 /** The engine's answer to `lost`: instructions, files, commands, decisions, results, by state. */
 
 import { h } from '../core/element.js';
+import { capitalised, compactionSummary } from '../panes/why-words.js';
+import { appendRows } from '../parts/more-rows.js';
 import { countText, counted } from '../parts/numbers.js';
 import { csvButton } from '../parts/saving.js';
 import { shownText } from '../parts/text.js';
 import { linkTo } from '../core/place.js';
-import { groupItems, ITEM_KINDS } from './lost-groups.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 /** @typedef {import('./choosing.js').Choice} Choice */
-/** @typedef {import('./lost-groups.js').LostFilter} LostFilter */
-/** @typedef {import('./lost-groups.js').LostItem} LostItem */
 
 /** Each state with its word and the pattern of the standing that is like it. */
 const ITEM_STATES = /** @type {const} */ ({
@@ -116,32 +115,17 @@ function leftOf(by) {
 
 /**
  * @param {Timeline} timeline
- * @param {import('./lost-groups.js').ItemGroup} group
+ * @param {ItemGroup} group
  * @param {Record<string, any>[]} counts of all items by kind
  * @param {Choice} choice
  */
 function itemSection(timeline, { key, title, items: away }, counts, choice) {
-  const itemRow = (/** @type {LostItem} */ item) => rowOf(timeline, item, choice);
   const count = counts.find((one) => one.kind === key) ?? countStates(away);
-  const list = h('ul', { class: 'lost-items' }, away.slice(0, ITEMS_AT_FIRST).map(itemRow));
-  const rest = away.slice(ITEMS_AT_FIRST);
-  const more = h('button', {
-    type: 'button',
-    class: 'quiet',
-    text: `Show ${countText(rest.length)} more`,
-    on: {
-      click: () => {
-        const rows = rest.map(itemRow);
-        list.append(...rows);
-        more.remove();
-        rows[0].querySelector('input')?.focus();
-      },
-    },
-  });
+  const list = h('ul', { class: 'lost-items' });
+  appendRows(list, away, (item) => rowOf(timeline, item, choice), { first: ITEMS_AT_FIRST, step: away.length });
   return h('section', { class: 'lost-kind' },
     h('h3', null, title, ' ', h('span', { class: 'muted', text: statesText(count) })),
     list,
-    rest.length === 0 ? null : more,
   );
 }
 
@@ -188,4 +172,65 @@ function useText({ file, command, used_again: again, quoted }) {
   if (again) words.push(`used again ${again}×`);
   if (quoted?.length) words.push(shownText(quoted.slice(0, 3).join(', ')));
   return words.join(' · ');
+}
+
+/** An item of the answer, see `eventctx/queries/lost/answers.py`. @typedef {Record<string, any>} LostItem */
+/** One kind or all, under headings of kinds or of compactions. @typedef {{kind: string | null, by: 'kind' | 'compaction'}} LostFilter */
+/** `key` is the kind, or the cause. @typedef {{key: string, title: string, items: LostItem[]}} ItemGroup */
+
+const ITEM_KINDS = /** @type {const} */ ([
+  ['instruction', 'Instructions'],
+  ['file', 'Files'],
+  ['command', 'Commands'],
+  ['decision', 'Decisions of the model'],
+  ['result', 'Results that were used again'],
+]);
+
+/** What else takes a message out, as a heading. @type {Readonly<Record<string, string>>} */
+const LEFT_BY = {
+  compaction: 'A compaction',
+  taken_back: 'Undone, as the imported file says',
+  set: 'Replaced when the messages were set',
+  clear: 'Taken out when the session was cleared',
+  replaced: 'Replaced by the host’s own system prompt',
+  erased: 'Erased',
+  unanswered: 'Results of calls that are not in view',
+};
+
+/**
+ * Items that are not in view whole, in groups that are not empty. Groups by compaction are in the
+ * order of their compactions; other causes come after them.
+ *
+ * @param {Timeline} timeline
+ * @param {LostItem[]} items
+ * @param {LostFilter} filter
+ * @returns {ItemGroup[]}
+ */
+export function groupItems(timeline, items, { kind, by }) {
+  const away = items.filter((item) => item.state !== 'whole' && (kind === null || item.kind === kind));
+  if (by === 'kind') {
+    return ITEM_KINDS
+      .map(([key, title]) => ({ key, title, items: away.filter((item) => item.kind === key) }))
+      .filter((group) => group.items.length > 0);
+  }
+  /** @type {Map<string, ItemGroup & {rank: number}>} */
+  const groups = new Map();
+  for (const item of away) {
+    const number = item.left?.compaction ?? null;
+    const key = number === null ? item.left?.by ?? 'in view' : `compaction ${number}`;
+    /** @type {ItemGroup & {rank: number}} */
+    const group = groups.get(key)
+      ?? { key, title: causeTitle(timeline, item, number), items: [], rank: number ?? Infinity };
+    groups.set(key, group);
+    group.items.push(item);
+  }
+  return [...groups.values()].sort((a, b) => (a.rank === b.rank ? 0 : a.rank - b.rank));
+}
+
+/** @param {Timeline} timeline @param {LostItem} item @param {number | null} number of the compaction */
+function causeTitle(timeline, item, number) {
+  if (!item.left) return 'A part of it is in view';
+  if (number === null) return LEFT_BY[item.left.by] ?? item.left.by;
+  const index = timeline.compactions.findIndex((one) => one.number === number);
+  return index < 0 ? `Compaction ${number}` : capitalised(compactionSummary(timeline, index));
 }

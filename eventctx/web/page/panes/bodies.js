@@ -3,6 +3,7 @@
 // past ten thousand rows asks for the few where it ends.
 
 import { h } from '../core/element.js';
+import { RecentValues } from '../core/keyed.js';
 import { messageOf, source } from '../core/state.js';
 
 /** @typedef {{position: number, index: number}} BodyAddress */
@@ -23,11 +24,11 @@ const WAIT_FOR_TREES_MS = 600;
 /** @type {TextTrees} */
 const NO_TREES = new Map();
 
-/** Bodies by session and address, in the order of use. @type {Map<string, any>} */
-const rememberedBodies = new Map();
+/** Bodies by session and address; the source remembers large ones. @type {RecentValues<any>} */
+const rememberedBodies = new RecentValues(MOST_REMEMBERED);
 
-/** Trees in the same way, of messages that were shown whole. @type {Map<string, TextTrees>} */
-const rememberedTrees = new Map();
+/** Trees in the same way, of messages that were shown whole. @type {RecentValues<TextTrees>} */
+const rememberedTrees = new RecentValues(MOST_REMEMBERED);
 
 /** @type {Map<string, WaitingBody[]>} */
 const waitingBodies = new Map();
@@ -66,7 +67,7 @@ export async function bodyOf(session, address) {
   const key = bodyKey(session, address);
   if (!rememberedBodies.has(key)) {
     const [body] = await source.bodies(session, [address]);
-    remember(rememberedBodies, key, body ?? null);
+    rememberedBodies.set(key, body ?? null);
   }
   return rememberedBodies.get(key);
 }
@@ -92,13 +93,13 @@ async function askFor(session, wanted) {
   const soon = new Promise((done) => setTimeout(done, WAIT_FOR_TREES_MS, null));
   try {
     const bodies = await source.bodies(session, wanted.map((one) => one.address));
-    wanted.forEach(({ address }, at) => remember(rememberedBodies, bodyKey(session, address), bodies[at] ?? null));
+    wanted.forEach(({ address }, at) => rememberedBodies.set(bodyKey(session, address), bodies[at] ?? null));
     const first = await Promise.race([asked, soon]);
     for (const one of wanted) if (first === null || !one.wantsTrees) showWith(session, one, NO_TREES);
     (await asked).forEach((texts, at) => {
       const { address } = withTrees[at];
       const key = bodyKey(session, address);
-      remember(rememberedTrees, key, treesByText(rememberedBodies.get(key), texts));
+      rememberedTrees.set(key, treesByText(rememberedBodies.get(key), texts));
     });
     for (const one of withTrees) {
       const trees = rememberedTrees.get(bodyKey(session, one.address)) ?? NO_TREES;
@@ -126,18 +127,6 @@ function failedBody(session, { element, address, show, wantsTrees }, message) {
   return h('p', { class: 'failed-body' },
     `This text could not be read: ${message} `,
     h('button', { type: 'button', text: 'Try again', on: { click: again } }));
-}
-
-/** @template T @param {Map<string, T>} known @param {string} key @param {T} value */
-function remember(known, key, value) {
-  known.delete(key);
-  // A text that may still come is not remembered as erased; the source remembers large ones.
-  known.set(key, value);
-  if (known.size <= MOST_REMEMBERED) return;
-  for (const oldest of known.keys()) {
-    known.delete(oldest);
-    break;
-  }
 }
 
 /** @param {string} session @param {BodyAddress} address */

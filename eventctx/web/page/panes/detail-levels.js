@@ -6,6 +6,7 @@ import { keepChoice, keptChoice } from '../core/kept.js';
 import { onKey } from '../core/keys.js';
 import { signal } from '../core/signals.js';
 import { detail, GROUPS } from '../core/state.js';
+import { toggleButton } from '../parts/switches.js';
 
 /** @typedef {import('../core/element.js').Host} Host */
 /** @typedef {import('../core/state.js').Group} Group */
@@ -83,16 +84,8 @@ export function detailSwitches(host) {
     });
     return button;
   });
-  return h('div', { class: 'detail-switches', role: 'group', 'aria-label': 'How much is shown' }, buttons, rawSwitch(host));
-}
-
-/** @param {Host} host */
-function rawSwitch(host) {
-  const button = h('button', {
-    type: 'button', class: 'quiet detail-switch', text: 'raw', title: 'Texts as they were written; key r', on: { click: toggleRaw },
-  });
-  host.effect(() => button.setAttribute('aria-pressed', String(raw.value)));
-  return button;
+  return h('div', { class: 'detail-switches', role: 'group', 'aria-label': 'How much is shown' }, buttons,
+    toggleButton(host, { class: 'detail-switch', text: 'raw', title: 'Texts as they were written; key r' }, () => raw.value, toggleRaw));
 }
 
 function toggleRaw() {

@@ -1,6 +1,7 @@
 // `<ctx-head>`: the session in a line, and the request at the cursor in another.
 
 import { define, h } from '../core/element.js';
+import { stepButtons } from '../parts/cursor-line.js';
 import { counted, countText, percentText, tokensText, utcText } from '../parts/numbers.js';
 import { firstLine, shownText } from '../parts/text.js';
 import { linkTo } from '../core/place.js';
@@ -22,15 +23,14 @@ define('ctx-head', (host) => {
   const name = h('h1', { class: 'head-name', tabindex: '-1' });
   const title = h('p', { class: 'head-title' });
   const origin = h('p', { class: 'head-origin' });
-  const before = stepTo('◀', 'The request before', 'Left arrow', -1);
-  const next = stepTo('▶', 'The next request', 'Right arrow', 1);
+  const steps = stepButtons((by) => setCursor(cursor.peek() + by));
   const where = h('p', { class: 'head-where', 'aria-live': 'off' });
   const size = h('div', { class: 'head-size' });
   const known = h('details', { class: 'head-known' });
   host.replaceChildren(
     h('div', { class: 'head-line' }, name, title, about, lost, live, origin),
     h('div', { class: 'head-line', role: 'group', 'aria-label': 'The request at the cursor' },
-      before, next, where, size, known),
+      steps.back, steps.on, where, size, known),
   );
   host.effect(() => {
     const now = timeline.value;
@@ -51,8 +51,7 @@ define('ctx-head', (host) => {
     now.version.value;
     untracked(() => {
       showLost(lost, now, request);
-      before.disabled = request <= 0;
-      next.disabled = request >= now.requests.count - 1;
+      steps.show(request, now.requests.count);
       where.replaceChildren(...requestNodes(now, request));
       size.replaceChildren(...(request < 0 ? [] : sizeNodes(now, request)));
     });
@@ -192,12 +191,4 @@ function showKnown(known, now, request) {
       h('p', { text: meaningOfKnown(now, request, state) }),
       h('p', { class: 'mono digest', text: now.requests.digest[request] })),
   );
-}
-
-/** @param {string} sign @param {string} label @param {string} key @param {number} by */
-function stepTo(sign, label, key, by) {
-  return h('button', {
-    type: 'button', 'aria-label': label, title: `${label} (${key})`, text: sign,
-    on: { click: () => setCursor(cursor.peek() + by) },
-  });
 }

@@ -1,11 +1,11 @@
 // What is known of a message without its text: who it is of, how large, and what became of it.
 
-import { kindWord } from '../charts/request-words.js';
 import { h } from '../core/element.js';
-import { standingMark } from '../parts/standing.js';
+import { kindWord, standingMark } from '../parts/standing.js';
 import { tokensText } from '../parts/numbers.js';
 import { linkTo } from '../core/place.js';
 import { GROUPS } from '../core/state.js';
+import { lastNotAbove } from '../timeline/columns.js';
 import { groupOf } from '../timeline/groups.js';
 import { IMPORTED } from './why-words.js';
 
@@ -88,24 +88,11 @@ function linksByMessage(timeline) {
   for (const link of links) {
     if (link.relation === 'parent') continue;
     const number = (link.call_id === null ? undefined : timeline.calls[link.call_id])
-      ?? lastMessageAt(timeline, link.position);
+      ?? lastNotAbove(messages.position, link.position);
     found.set(number, [...(found.get(number) ?? []), link]);
   }
   linkCache.set(timeline, { count: links.length, messages: messages.count, links: found });
   return found;
-}
-
-/** The last message at or before a position. @param {Timeline} timeline @param {number} position */
-function lastMessageAt(timeline, position) {
-  const { position: positions, count } = timeline.messages;
-  let low = 0;
-  let high = count;
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if (positions[middle] <= position) low = middle + 1;
-    else high = middle;
-  }
-  return low - 1;
 }
 
 /**

@@ -1,8 +1,11 @@
 // A message on one line: what a person recognises it by.
 
-import { hostedArguments, partsOfResult, readMessageParts, SEALED_TYPES } from './message-parts.js';
+import { partsOf } from '../source/message-parts.js';
 
-/** @typedef {import('./message-blocks.js').MessagePart} MessagePart */
+/** @typedef {import('../source/message-parts.js').MessagePart} MessagePart */
+
+/** Types of thinking that is encrypted: it counts, but nobody can read it. */
+const SEALED_TYPES = ['redacted_thinking', 'encrypted_content', 'compaction'];
 
 // A line is never wider than this on any screen; of a text of megabytes no more is looked at.
 const LINE_LENGTH = 240;
@@ -11,7 +14,7 @@ const LINE_LENGTH = 240;
 export function messageLine(message) {
   if (message === null) return '[erased]';
   const texts = [];
-  for (const part of readMessageParts(message)) {
+  for (const part of partsOf(message)) {
     const text = partLine(part, texts.length === 0);
     if (text !== '') texts.push(text);
   }
@@ -81,7 +84,7 @@ function partLine(part, leads) {
 /** @param {MessagePart} part */
 function resultLine(part) {
   let line = '';
-  for (const inner of partsOfResult(part)) {
+  for (const inner of part.inner) {
     line += `${line === '' ? '' : ' '}${partLine(inner, true)}`;
     if (line.length > 4 * LINE_LENGTH) break;
   }
@@ -92,4 +95,16 @@ function resultLine(part) {
 function oneLineOf(text) {
   const line = text.slice(0, 8 * LINE_LENGTH).replace(/\s+/g, ' ').trim();
   return line.length > LINE_LENGTH ? `${line.slice(0, LINE_LENGTH - 1)}…` : line;
+}
+
+/**
+ * The arguments of a hosted call; all of its values where it holds more, such as a result.
+ * @param {MessagePart} part
+ */
+export function hostedArguments(part) {
+  const block = part.value;
+  const given = ['arguments', 'input', 'action'].filter((key) => key in block);
+  if (given.length === 1 && !('output' in block)) return block[given[0]];
+  const rest = Object.entries(block).filter(([key]) => !['type', 'id', 'name'].includes(key));
+  return Object.fromEntries(rest);
 }

@@ -2,19 +2,15 @@
 
 import { h } from '../core/element.js';
 import { copyButton } from '../parts/copying.js';
-import { dataText } from '../parts/data-text.js';
-import { jsonInText, jsonTree } from '../parts/json-tree.js';
+import { dataText, jsonInText, jsonTree } from '../parts/json-tree.js';
 import { countText } from '../parts/numbers.js';
 import { renderedView } from '../parts/rendered.js';
 import { firstLine, shownText, textView } from '../parts/text.js';
-import { documentView } from './document.js';
-import { imageView } from './image.js';
-import { injectedText } from './injected.js';
-import { argumentsOf, messageLine, sealedText } from './message-line.js';
-import { hostedArguments, partsOfResult, readMessageParts } from './message-parts.js';
+import { documentView, imageView } from './image.js';
+import { partsOf } from '../source/message-parts.js';
+import { argumentsOf, hostedArguments, messageLine, sealedText } from './message-line.js';
 
-/** @typedef {import('./message-blocks.js').MessagePart} MessagePart */
-/** @typedef {import('./injected.js').InjectedText} InjectedText */
+/** @typedef {import('../source/message-parts.js').MessagePart} MessagePart */
 /** @typedef {import('../parts/rendered.js').TreeNode} TreeNode */
 
 /**
@@ -38,7 +34,7 @@ export function messageView(message, { detail = 2, injected = [], trees = new Ma
     return h('p', { class: 'message erased', text: 'Erased: the contents were destroyed for ever.' });
   }
   if (detail === 1) return h('p', { class: 'message line', dir: 'auto', text: firstLine(messageLine(message)) });
-  const parts = readMessageParts(message);
+  const parts = partsOf(message);
   if (parts.length === 0) return h('p', { class: 'message nothing', text: '(no content)' });
   const view = h('div', { class: 'message' }, parts.map((part) => partView(part, { injected, trees, raw })));
   view.append(copyButton(() => parts.map(writtenText).join('\n\n'), 'this message', view));
@@ -58,7 +54,7 @@ function jsonText(value) {
 /** What a copy of a part holds: its text, or its JSON. @param {MessagePart} part @returns {string} */
 function writtenText(part) {
   if (part.kind === 'image') return '[image]';
-  if (part.kind === 'result') return partsOfResult(part).map(writtenText).join('\n');
+  if (part.kind === 'result') return part.inner.map(writtenText).join('\n');
   return jsonText(part.kind === 'call' ? argumentsOf(part.value) : part.value);
 }
 
@@ -77,7 +73,7 @@ function partView(part, reading) {
       if (part.type.endsWith('_tool_result')) return resultView(part, [valueView(hostedContent(part), reading)]);
       return callView(part, hostedArguments(part), reading, 'answered by the provider');
     case 'result':
-      return resultView(part, partsOfResult(part).map((one) => resultPart(one, reading)));
+      return resultView(part, part.inner.map((one) => resultPart(one, reading)));
     case 'image':
       return imageView(part.value);
     case 'document':
@@ -161,4 +157,63 @@ function labelled(kind, title, note, content = null, ids = []) {
 function idsText(ids) {
   const more = ids.length > 2 ? ` and ${countText(ids.length - 2)} more` : '';
   return shownText(ids.slice(0, 2).join(', ') + more);
+}
+
+/**
+ * A run of characters (code points, the end exclusive) of the text at `place`.
+ * @typedef {{place: (string|number)[], start: number, end: number}} InjectedText
+ */
+
+/**
+ * The text of a part with the injected runs folded; null if there are none in it.
+ * @param {MessagePart} part
+ * @param {readonly InjectedText[]} injected
+ * @returns {HTMLElement|null}
+ */
+function injectedText(part, injected) {
+  const place = JSON.stringify(part.place);
+  const here = injected.filter((one) => JSON.stringify(one.place) === place);
+  if (here.length === 0) return null;
+  const view = h('div', { class: 'part words' });
+  for (const { text, isInjected } of injectedPieces(part.value, here)) {
+    if (!isInjected) {
+      if (text.trim() !== '') view.append(textView(text));
+      continue;
+    }
+    view.append(h('details', { class: 'injected' },
+      h('summary', null,
+        h('span', { class: 'part-title', text: 'put in by the program' }),
+        h('span', { class: 'part-note', text: `${countText(text.length)} characters` }),
+        h('span', { class: 'begins', text: firstLine(text, 80) }),
+      ),
+      textView(text),
+    ));
+  }
+  return view;
+}
+
+/**
+ * A text cut at the borders of the runs.
+ * @param {string} text
+ * @param {readonly InjectedText[]} runs
+ * @returns {{text: string, isInjected: boolean}[]}
+ */
+export function injectedPieces(text, runs) {
+  // The log counts code points, a string of this language UTF-16 units.
+  const characters = /[\ud800-\udbff]/.test(text) ? Array.from(text) : null;
+  const length = characters === null ? text.length : characters.length;
+  /** @type {(from: number, to: number) => string} */
+  const cut = (from, to) =>
+    characters === null ? text.slice(from, to) : characters.slice(from, to).join('');
+  const pieces = [];
+  let at = 0;
+  for (const run of [...runs].sort((a, b) => a.start - b.start)) {
+    const start = Math.max(at, Math.min(run.start, length));
+    const end = Math.max(start, Math.min(run.end, length));
+    if (start > at) pieces.push({ text: cut(at, start), isInjected: false });
+    if (end > start) pieces.push({ text: cut(start, end), isInjected: true });
+    at = end;
+  }
+  if (at < length) pieces.push({ text: cut(at, length), isInjected: false });
+  return pieces;
 }

@@ -1,16 +1,18 @@
 // One row of what was sent: an entry of the view, a part next to it, or what was added on the way.
 
-import { kindWord } from '../charts/request-words.js';
 import { h } from '../core/element.js';
 import { counted, tokensText } from '../parts/numbers.js';
+import { kindWord } from '../parts/standing.js';
 import { shownText, textView } from '../parts/text.js';
 import { place } from '../core/place.js';
+import { withParts } from '../source/message-parts.js';
 import { showBody } from './bodies.js';
+import { placeOfText } from '../timeline/entries.js';
 import { estimatedHeight, foldButton, levelOfRow, raw, toggleRow } from './detail-levels.js';
 import { messageLink, runsOfNumbers, runsText, screenGroup, sizeChange } from './message-head.js';
 import { jsonTree } from '../parts/json-tree.js';
 import { messageView } from './message.js';
-import { selectByClick, unfoldsAt, waitingText } from './transcript.js';
+import { selectByClick, rowText, unfoldsAt } from './transcript.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 /** @typedef {import('./sent-rows.js').SentRow} SentRow */
@@ -95,17 +97,10 @@ function entryRow(now, row) {
     h('span', { class: 'row-tokens', text: tokensText(entry.tokens, true), title: 'tokens, estimated' }),
   ));
   if (level === 0) return article;
-  const text = h('div', { class: 'row-text' });
-  article.append(text);
-  const { position, index } = entry;
-  if (position === null || index === null) {
-    text.append(h('p', { class: 'part-note', text: madeUpText(entry) }));
-    return article;
-  }
-  text.append(waitingText(level, charactersOf(now, id)));
-  showBody(now.session, { position, index }, text, (message, trees) => {
-    text.replaceChildren(messageView(message, { detail: level, trees, raw: raw.peek() }));
-  }, level === 2 && !raw.peek());
+  const address = placeOfText(entry);
+  article.append(address === null
+    ? h('div', { class: 'row-text' }, h('p', { class: 'part-note', text: madeUpText(entry) }))
+    : rowText(now.session, address, level, charactersOf(now, id)));
   return article;
 }
 
@@ -226,7 +221,9 @@ function besideRow({ what, tokens, value }) {
 /** @param {any} value */
 function systemText(value) {
   if (typeof value === 'string') return textView(value);
-  return messageView({ role: 'system', content: value });
+  const blocks = Array.isArray(value) ? value : [];
+  return messageView(withParts({ content: value }, blocks.map((block, at) =>
+    typeof block?.text === 'string' ? ['text', ['content', at, 'text']] : ['other', ['content', at]])));
 }
 
 /** @param {any} tool */

@@ -1,6 +1,8 @@
 // The rows of a request: what stood with the messages, the entries of the view in order, and what
 // was added on the way. As plain data, so that they can be tested without a page.
 
+import { entryName, extraEntries, standsFor } from '../timeline/entries.js';
+
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 
 /**
@@ -44,6 +46,23 @@ export function sentRows(timeline, request, fresh, answer) {
     rows.push({ type: 'unsent', missing: Math.max(0, missing[request]), additions: unknown, untold });
   }
   return rows;
+}
+
+/**
+ * The entries of a request that the one before does not hold in the same form.
+ * @param {Timeline} timeline
+ * @param {number} before -1: nothing was sent before
+ * @param {number} after
+ * @returns {Set<number>}
+ */
+export function newEntries(timeline, before, after) {
+  const held = new Set(timeline.view(before));
+  const names = new Set(extraEntries(timeline, before).map(entryName));
+  return new Set(Array.from(timeline.view(after)).filter((id) => {
+    if (id >= 0 || held.has(id)) return !held.has(id);
+    const entry = timeline.entry(id);
+    return entry.number !== null || !names.has(entryName(entry));
+  }));
 }
 
 /** @param {Timeline} timeline @param {number} request @param {any} answer @returns {SentRow[]} */
@@ -101,9 +120,7 @@ export function rowOfMessage(timeline, rows, number) {
     if (row.id >= 0) continue;
     const entry = timeline.entry(row.id);
     if (entry.number === number && entry.kind !== 'synthetic') return { row: at, standsFor: false };
-    if (stands < 0 && entry.extra?.stands_for?.some(([first, last]) => first <= number && number <= last)) {
-      stands = at;
-    }
+    if (stands < 0 && standsFor(entry, number)) stands = at;
   }
   return { row: stands, standsFor: stands >= 0 };
 }

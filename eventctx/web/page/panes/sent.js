@@ -3,13 +3,13 @@
 import { define, h } from '../core/element.js';
 import { counted } from '../parts/numbers.js';
 import { place } from '../core/place.js';
+import { RecentValues } from '../core/keyed.js';
 import { computed, untracked } from '../core/signals.js';
 import { cursor, detail, source, timeline } from '../core/state.js';
 import { markSelected, selectMessage } from './transcript.js';
-import { rowOfMessage, sentRows } from './sent-rows.js';
+import { newEntries, rowOfMessage, sentRows } from './sent-rows.js';
 import { chosenLevels, raw } from './detail-levels.js';
 import { heightOfSentRow, keyOfSentRow, openSentRow, sentRowView } from './sent-row.js';
-import { newEntries } from './view-changes.js';
 
 /** @typedef {import('../parts/virtual-list.js').VirtualList} VirtualList */
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
@@ -24,8 +24,8 @@ const MOST_ANSWERS = 32;
 /** @type {FoundRow} */
 const NOT_FOUND = { row: -1, standsFor: false };
 
-/** Answers to `view` by session and position; they never change. @type {Map<string, any>} */
-const viewAnswers = new Map();
+/** Answers to `view` by session and position; they never change. @type {RecentValues<any>} */
+const viewAnswers = new RecentValues(MOST_ANSWERS);
 
 define('ctx-sent', (host) => {
   const list = /** @type {VirtualList} */ (h('ctx-virtual-list', {
@@ -124,9 +124,8 @@ function askWhenResting(now, request, then) {
   if (!source.can.answers || !useful || viewAnswers.has(key)) return undefined;
   const timer = setTimeout(async () => {
     try {
-      const answer = await source.answer(now.session, 'view', { position: now.requests.position[request] });
+      const answer = await source.answer(now.session, 'view', { position: now.requests.position[request], parts: 1 });
       viewAnswers.set(key, answer);
-      if (viewAnswers.size > MOST_ANSWERS) viewAnswers.delete([...viewAnswers.keys()][0] ?? '');
       if (timeline.peek() === now && cursor.peek() === request) then();
     } catch {
       // The rows of the columns stay; they say themselves what is not known.

@@ -5,7 +5,7 @@ import { go, place } from '../core/place.js';
 import { cursor, follow, followEnd, marks, notify, setCursor, timeline } from '../core/state.js';
 import { HUMAN_KIND } from '../timeline/groups.js';
 import { listenToDetailKeys } from './detail-levels.js';
-import { askWhereTo } from './goto.js';
+import { h } from '../core/element.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 
@@ -135,4 +135,84 @@ class CursorPlayer {
     clearInterval(this.timer);
     this.timer = 0;
   }
+}
+
+const ROW_CONTROLS = 'a[href], button, summary';
+
+/**
+ * Rows of the lists hold links and buttons; a list of thousands must not have thousands of stops for
+ * the Tab key. Only those of the row that has the focus are stops.
+ * @param {HTMLElement} host
+ * @returns {() => void} ends it
+ */
+export function limitTabStops(host) {
+  // Texts come when they come, so the stops are set when the key is pressed, before it acts.
+  const pressed = (/** @type {KeyboardEvent} */ event) => {
+    if (event.key === 'Tab') setRowStops(host);
+  };
+  document.addEventListener('keydown', pressed, { capture: true });
+  return () => document.removeEventListener('keydown', pressed, { capture: true });
+}
+
+/** @param {HTMLElement} host */
+function setRowStops(host) {
+  for (const list of host.querySelectorAll('ctx-virtual-list')) {
+    const { focused } = /** @type {import('../parts/virtual-list.js').VirtualList} */ (list);
+    for (const row of list.querySelectorAll('.list-row')) {
+      const isStop = row.getAttribute('aria-posinset') === String(focused + 1);
+      for (const control of row.querySelectorAll(ROW_CONTROLS)) {
+        if (isStop) control.removeAttribute('tabindex');
+        else control.setAttribute('tabindex', '-1');
+      }
+    }
+  }
+}
+
+/**
+ * Where an input leads to; null if it is not understood or not there.
+ * @param {Timeline} now
+ * @param {string} input
+ * @returns {{message: number}|{at: number}|null}
+ */
+export function goalOf(now, input) {
+  const text = input.trim();
+  const message = /^#?(\d{1,9})$/.exec(text);
+  if (message) {
+    const number = Number(message[1]);
+    return number < now.messages.count ? { message: number } : null;
+  }
+  const position = /^@(\d{1,15})$/.exec(text);
+  if (position) return Number(position[1]) <= now.head ? { at: Number(position[1]) } : null;
+  const request = now.requestNamed(text);
+  return request < 0 ? null : { at: now.requests.position[request] };
+}
+
+/** Opens a dialog: to a message (#40), a position (@336) or a request (2.3). It goes away by itself. */
+function askWhereTo() {
+  const now = timeline.peek();
+  if (now === null) return;
+  const input = h('input', {
+    type: 'text', id: 'goto-input', autocomplete: 'off', spellcheck: 'false', 'aria-describedby': 'goto-problem',
+  });
+  const problem = h('p', { id: 'goto-problem', class: 'muted', 'aria-live': 'polite' });
+  const dialog = h('dialog', { class: 'goto', 'aria-label': 'Go to' },
+    h('form', {
+      on: {
+        submit: (/** @type {Event} */ event) => {
+          event.preventDefault();
+          const goal = goalOf(now, input.value);
+          if (goal === null) problem.textContent = 'There is no such message, position or request.';
+          else {
+            dialog.close();
+            go(goal);
+          }
+        },
+      },
+    },
+    h('label', { for: 'goto-input', text: 'Go to #message, @position or request (2.3)' }), input, problem,
+    h('button', { type: 'submit', text: 'Go' })));
+  dialog.addEventListener('close', () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+  input.focus();
 }

@@ -1,6 +1,7 @@
 // `<ctx-transcript>`: all messages of the session, in or out of view at the cursor.
 
 import { define, h } from '../core/element.js';
+import { standingAt } from '../parts/standing.js';
 import { countText } from '../parts/numbers.js';
 import { go, place } from '../core/place.js';
 import { untracked } from '../core/signals.js';
@@ -11,7 +12,6 @@ import {
 } from './detail-levels.js';
 import { messageHead, screenGroup } from './message-head.js';
 import { messageView } from './message.js';
-import { standingAt } from './standing-words.js';
 
 /** @typedef {import('../parts/virtual-list.js').VirtualList} VirtualList */
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
@@ -116,11 +116,7 @@ function transcriptRow(now, number, level, results) {
   });
   putHead(row, now, number, results);
   if (level === 0) return row;
-  const text = h('div', { class: 'row-text' }, waitingText(level, characters[number]));
-  row.append(text);
-  showBody(now.session, { position: position[number], index: index[number] }, text, (message, trees) => {
-    text.replaceChildren(messageView(message, { detail: level, trees, raw: raw.peek() }));
-  }, level === 2 && !raw.peek());
+  row.append(rowText(now.session, { position: position[number], index: index[number] }, level, characters[number]));
   return row;
 }
 
@@ -160,10 +156,21 @@ function putHead(row, now, number, results) {
   else row.firstElementChild.replaceWith(head);
 }
 
-/** A placeholder about as high as the text will be. @param {0|1|2} level @param {number} characters */
-export function waitingText(level, characters) {
+/**
+ * The text of a row; until it is there, a placeholder about as high as it will be.
+ * @param {string} session
+ * @param {import('./bodies.js').BodyAddress} place
+ * @param {0|1|2} level
+ * @param {number} characters
+ */
+export function rowText(session, place, level, characters) {
   const height = estimatedHeight(level, characters) - estimatedHeight(0, 0);
-  return h('div', { class: 'waiting', vars: { '--height': `${height}px` }, 'aria-hidden': 'true' });
+  const text = h('div', { class: 'row-text' },
+    h('div', { class: 'waiting', vars: { '--height': `${height}px` }, 'aria-hidden': 'true' }));
+  showBody(session, place, text, (message, trees) => {
+    text.replaceChildren(messageView(message, { detail: level, trees, raw: raw.peek() }));
+  }, level === 2 && !raw.peek());
+  return text;
 }
 
 /** @param {number} number */

@@ -3,6 +3,7 @@
 
 import { signal } from '../core/signals.js';
 import { cursor, source } from '../core/state.js';
+import { KNOWN_WORDS } from '../parts/standing.js';
 import { MessageMarks, viewHolds } from '../timeline/digest.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
@@ -62,19 +63,11 @@ async function marksUpTo(timeline, known, request) {
   const needed = timeline.requests.last[request];
   let marks = known.marks === null ? null : await known.marks;
   if (marks === null || marks.count <= needed) {
-    known.marks = loadMarks(timeline.session);
+    known.marks = source.digests(timeline.session).then((found) => new MessageMarks(found));
     marks = await known.marks;
   }
   return marks;
 }
-
-/** @param {string} session */
-async function loadMarks(session) {
-  const found = await source.digests(session);
-  return found instanceof MessageMarks ? found : new MessageMarks(/** @type {any} */ (found).messages ?? found);
-}
-
-const KNOWN_BY_CODE = ['observed', 'prepared', 'reconstructed'];
 
 /**
  * The word for how a request is known, and a sign. What holds is verified where the digest was
@@ -85,7 +78,7 @@ const KNOWN_BY_CODE = ['observed', 'prepared', 'reconstructed'];
  * @returns {{word: string, sign: string}}
  */
 export function verdictWord(timeline, request, state) {
-  const known = KNOWN_BY_CODE[timeline.requests.known[request]];
+  const known = KNOWN_WORDS[timeline.requests.known[request]];
   if (state === 'differs') return { word: 'does not verify', sign: '✗' };
   if (state === 'holds') {
     if (known === 'reconstructed') return { word: 'reconstructed, consistent', sign: '' };
@@ -102,7 +95,7 @@ export function verdictWord(timeline, request, state) {
  * @returns {string}
  */
 export function meaningOfKnown(timeline, request, state) {
-  const known = KNOWN_BY_CODE[timeline.requests.known[request]];
+  const known = KNOWN_WORDS[timeline.requests.known[request]];
   const check = {
     holds: 'This page derived the view by itself, and its digest is the recorded one.',
     differs: 'The view that this page derived has another digest than the recorded one: `eventctx verify` says what was changed.',

@@ -1,19 +1,11 @@
 // Why a message is in a request or not, in plain words, from the columns alone.
 
+import { standingAt, standingSentence } from '../parts/standing.js';
 import { counted, tokensText, utcText } from '../parts/numbers.js';
-import { standingAt } from './standing-words.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 
 /** @typedef {{label: string, text: string, message?: number, position?: number}} WhyFact */
-
-/** @type {Readonly<Record<string, string>>} */
-const OUT_WORDS = {
-  summarised: 'Summarised', dropped: 'Dropped', merged: 'Merged with another message',
-  replaced: 'Replaced by the host’s own system prompt', set: 'Taken out by a set of the transcript',
-  cleared: 'Taken out by a clear of the transcript',
-  omitted: 'Left out: a result whose call is not in this request',
-};
 
 /** The reason of all that an importer found left out: it names no rule. */
 export const IMPORTED = 'imported';
@@ -51,7 +43,7 @@ export function whySentence(timeline, number, request) {
     case 'partial':
       return `Sent in ${name}, without the results in it whose calls are not there.`;
     default:
-      return `${OUT_WORDS[what] ?? what}${why}.`;
+      return `${standingSentence(what)}${why}.`;
   }
 }
 
@@ -68,7 +60,7 @@ export function whyFacts(timeline, number, request) {
   /** @type {WhyFact[]} */
   const facts = [];
   const compaction = change < 0 ? -1 : changes.compaction[change];
-  if (compaction >= 0) facts.push({ label: 'compaction', text: compactionWords(timeline, compaction) });
+  if (compaction >= 0) facts.push({ label: 'compaction', text: compactionSummary(timeline, compaction, true) });
   if (change >= 0 && changes.reason[change] >= 0) {
     const { code, rule } = timeline.reasons[changes.reason[change]];
     const text = code === IMPORTED ? 'not known: the imported file does not tell it' : `${code}: ${rule || 'a code that this release does not know'}`;
@@ -138,13 +130,28 @@ export function triggerWords(trigger) {
   return WHY_TRIGGERS[trigger] ?? trigger;
 }
 
-/** @param {Timeline} timeline @param {number} index */
-function compactionWords(timeline, index) {
+/**
+ * `Compaction 2: the threshold was reached; 81,315 → ~15,940 tokens`; with `details`, where it is and
+ * by which policy, too.
+ * @param {Timeline} timeline
+ * @param {number} index
+ * @param {boolean} [details]
+ */
+export function compactionSummary(timeline, index, details = false) {
   const one = timeline.compactions[index];
   const asked = one.requested_by === null ? '' : `, asked for by ${one.requested_by}`;
-  return `${compactionLabel(one)} at @${one.position}: ${triggerWords(one.trigger)}${asked}; `
-    + `${one.trigger === IMPORTED ? '' : `policy ${one.strategy}; `}${tokensText(one.before, one.before_estimated)} → `
-    + `${tokensText(one.after, one.after_estimated)} tokens`;
+  const policy = details && one.trigger !== IMPORTED ? `policy ${one.strategy}; ` : '';
+  return `${compactionLabel(one)}${details ? ` at @${one.position}` : ''}: ${triggerWords(one.trigger)}${asked}; ${policy}${sizesText(one)}`;
+}
+
+/** `81,315 → ~15,940 tokens`. @param {Timeline['compactions'][number]} one */
+export function sizesText({ before, before_estimated, after, after_estimated }) {
+  return `${tokensText(before, before_estimated)} → ${tokensText(after, after_estimated)} tokens`;
+}
+
+/** @param {string} text @returns {string} */
+export function capitalised(text) {
+  return `${text[0]?.toUpperCase() ?? ''}${text.slice(1)}`;
 }
 
 /**

@@ -14,8 +14,8 @@ import { cursor, followEnd, setCursor, timeline } from '../core/state.js';
  * @returns {HTMLElement}
  */
 export function cursorLine(host, screen) {
-  const back = stepButton('◀', 'The request before', () => setCursor(cursor.peek() - 1));
-  const on = stepButton('▶', 'The next request', () => setCursor(cursor.peek() + 1));
+  const step = (/** @type {number} */ by) => setCursor(cursor.peek() + by);
+  const { back, on, show } = stepButtons(step);
   const latest = h('button', {
     type: 'button',
     class: 'quiet',
@@ -23,12 +23,11 @@ export function cursorLine(host, screen) {
     on: { click: () => followEnd() },
   });
   const where = h('span', { class: 'cursor-where' });
-  listenToSteps(host, screen, (by) => setCursor(cursor.peek() + by));
+  listenToSteps(host, screen, step);
   host.effect(() => {
     const now = timeline.value;
     const request = cursor.value;
-    back.disabled = request <= 0;
-    on.disabled = now === null || request >= now.requests.count - 1;
+    show(request, now?.requests.count ?? 0);
     latest.hidden = on.disabled;
     where.replaceChildren(...(now === null || request < 0 ? [] : whereNodes(now, request)));
   });
@@ -70,7 +69,25 @@ function whereNodes(now, request) {
   ];
 }
 
-/** @param {string} text @param {string} label @param {() => void} step */
-function stepButton(text, label, step) {
-  return h('button', { type: 'button', 'aria-label': label, text, on: { click: step } });
+/**
+ * The two buttons that step from a request to its neighbours.
+ * @param {(by: 1 | -1) => void} step
+ * @param {string} [side] of a comparison; without one the arrow keys step, too
+ */
+export function stepButtons(step, side = '') {
+  const button = (/** @type {string} */ text, /** @type {string} */ label, /** @type {string} */ key, /** @type {1 | -1} */ by) =>
+    h('button', {
+      type: 'button', 'aria-label': `${side === '' ? 'The' : `${side}: the`} ${label}`, text,
+      title: side === '' ? `The ${label} (${key})` : null, on: { click: () => step(by) },
+    });
+  const back = button('◀', 'request before', 'Left arrow', -1);
+  const on = button('▶', 'next request', 'Right arrow', 1);
+  return {
+    back,
+    on,
+    show(/** @type {number} */ request, /** @type {number} */ count) {
+      back.disabled = request <= 0;
+      on.disabled = request >= count - 1;
+    },
+  };
 }

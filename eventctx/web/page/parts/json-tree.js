@@ -1,9 +1,9 @@
-/** JSON as a tree that folds: what is deep or long is made when it is opened. */
+/** What a program wrote: JSON as a tree that folds, of which what is deep or long is made when it is opened, and texts. */
 
 import { h } from '../core/element.js';
-import { dataText } from './data-text.js';
+import { appendRows } from './more-rows.js';
 import { countText } from './numbers.js';
-import { firstLine, shownText } from './text.js';
+import { firstLine, shownText, textNodes, textView } from './text.js';
 
 const OPEN_DEPTH = 2;
 /** More entries than this are folded from the start. */
@@ -32,22 +32,10 @@ export function jsonInText(text) {
 
 /** @param {HTMLElement} list @param {[string, any][]} entries @param {boolean} isArray @param {number} depth */
 function addEntries(list, entries, isArray, depth) {
-  for (const [key, value] of entries.slice(0, ENTRIES_AT_ONCE)) {
+  appendRows(list, entries, ([key, value]) => {
     const name = h('span', { class: isArray ? 'json-index' : 'json-key', text: shownText(key) });
-    list.append(h('li', null, isBranch(value) ? branchView(name, value, depth) : [name, ' ', leafView(value)]));
-  }
-  const rest = entries.slice(ENTRIES_AT_ONCE);
-  if (rest.length === 0) return;
-  const more = h('li', null, h('button', {
-    type: 'button', class: 'more quiet', text: `Show more (${countText(rest.length)} entries)`,
-    on: {
-      click: () => {
-        more.remove();
-        addEntries(list, rest, isArray, depth);
-      },
-    },
-  }));
-  list.append(more);
+    return h('li', null, isBranch(value) ? branchView(name, value, depth) : [name, ' ', leafView(value)]);
+  }, { first: ENTRIES_AT_ONCE, step: ENTRIES_AT_ONCE });
 }
 
 /** @param {HTMLElement} name @param {any} value @param {number} depth */
@@ -79,4 +67,40 @@ function leafView(value) {
 /** @param {any} value */
 function isBranch(value) {
   return value !== null && typeof value === 'object';
+}
+
+/** A hunk's head, or that of a patch as models write it; only the beginning is looked at. */
+const DIFF_HEAD = /^(?:@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@|\*\*\* (?:Begin Patch|Update File: ))/m;
+const LOOKED_AT = 20_000;
+
+/** A unified diff with its lines coloured, or the text as it is. @param {string} text @param {{characters?: number, lines?: number}} [fold] @returns {HTMLElement} */
+export function dataText(text, fold = {}) {
+  const isDiff = DIFF_HEAD.test(text.slice(0, LOOKED_AT));
+  return textView(text, { ...fold, class: 'data', ...(isDiff ? { nodes: diffNodes } : {}) });
+}
+
+/** @param {string} text @returns {Node[]} */
+function diffNodes(text) {
+  return diffRuns(text).map(([kind, run]) => h('span', { class: kind === '' ? null : kind }, textNodes(run)));
+}
+
+/**
+ * The lines of a diff in runs of one kind: `ins`, `del`, `hunk` for heads, '' for all else.
+ * @param {string} text
+ * @returns {[kind: string, run: string][]}
+ */
+export function diffRuns(text) {
+  /** @type {[string, string][]} */
+  const runs = [];
+  let isInHunk = false;
+  for (const line of text.match(/[^\n]*\n|[^\n]+$/g) ?? []) {
+    const isHead = /^(?:@@|\*\*\* |diff --git |index [0-9a-f]+\.\.|--- |\+\+\+ )/.test(line);
+    // A line of a list begins with a dash as well: only within a hunk it was taken out.
+    isInHunk = isHead ? /^(?:@@|\*\*\* )/.test(line) : isInHunk && /^[-+ \\\n]/.test(line);
+    const kind = isHead ? 'hunk' : !isInHunk ? '' : line[0] === '+' ? 'ins' : line[0] === '-' ? 'del' : '';
+    const last = runs.at(-1);
+    if (last !== undefined && last[0] === kind) last[1] += line;
+    else runs.push([kind, line]);
+  }
+  return runs;
 }

@@ -12,6 +12,12 @@ export function counted(count, noun, plural = `${noun}s`) {
   return `${countText(count)} ${count === 1 ? noun : plural}`;
 }
 
+/** A change, with its sign: `+812`, `−81,315`, `0`. @param {number} change @returns {string} */
+export function signed(change) {
+  if (change === 0) return '0';
+  return `${change > 0 ? '+' : '−'}${countText(Math.abs(change))}`;
+}
+
 /**
  * Tokens in full: `81,315`, or `~15,940` where they are estimated.
  * @param {number} tokens

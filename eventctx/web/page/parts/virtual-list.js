@@ -1,8 +1,8 @@
 /**
  * `<ctx-virtual-list>`: a list of any length, of which only the rows in sight are in the page.
  *
- * Role `list` (its rows are `listitem`) unless the element has another: `feed` or `listbox`, or
- * `rowgroup` in a table with one row of heads.
+ * Role `list` (its rows are `listitem`) unless the element is a `rowgroup`, in a table with one row of
+ * heads.
  * Keys, with the focus in the list: arrows, j and k, Page Up and Down, Home and End.
  * Events: `rowfocus` and `rowopen` (Enter on a row), both with `detail.index`.
  * A row's focus is on the element with `data-row-focus` in it, such as a link, or on the row.
@@ -21,9 +21,6 @@ import { ListWindow } from './list-window.js';
 
 /** @typedef {'start' | 'center' | 'end'} Edge */
 /** @typedef {{element: HTMLElement, stop: HTMLElement, key: string | number, look: string | number}} ShownRow */
-
-/** @type {Readonly<Record<string, string>>} */
-const ROW_ROLES = { list: 'listitem', feed: 'article', listbox: 'option', rowgroup: 'row' };
 
 /** @type {Rows} */
 const NO_ROWS = { count: 0, key: () => '', height: () => 0, render: () => h('div') };
@@ -98,21 +95,6 @@ export class VirtualList extends HTMLElement {
   set focused(row) {
     this.#focused = Math.max(0, Math.min(row, this.#rows.count - 1));
     this.#setTabStops();
-  }
-
-  /** Keeps the end in sight while rows are added, until the person scrolls. */
-  get sticky() {
-    return this.#window.sticky;
-  }
-
-  set sticky(sticky) {
-    this.#window.sticky = sticky;
-    this.#place();
-  }
-
-  /** The rows in sight, first and last. @returns {[number, number]} */
-  get visible() {
-    return this.#window.rowsWithin(0);
   }
 
   /** Call it after the count of the rows grew, or after rows look otherwise. */
@@ -266,7 +248,7 @@ export class VirtualList extends HTMLElement {
       return now.element;
     }
     if (now !== undefined) this.#take(row, now.element);
-    const role = ROW_ROLES[this.getAttribute('role') ?? ''] ?? 'listitem';
+    const role = this.getAttribute('role') === 'rowgroup' ? 'row' : 'listitem';
     const place =
       role === 'row' ? { 'aria-rowindex': row + 2 } : { 'aria-posinset': row + 1, 'aria-setsize': rows.count };
     const made = h('div', { class: 'list-row', role, ...place }, rows.render(row));

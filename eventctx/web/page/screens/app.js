@@ -3,11 +3,11 @@
 import { define, h } from '../core/element.js';
 import { onKey, shownKey } from '../core/keys.js';
 import { shownText } from '../parts/text.js';
-import { themeSwitch } from '../parts/theme-switch.js';
 import { go, linkTo, openLink, place } from '../core/place.js';
 import { connection, lives, notice, problem, sessions, timeline } from '../core/state.js';
 import { openHelp } from './help.js';
 import { labelOf } from './session-rows.js';
+import { keepChoice, keptChoice } from '../core/kept.js';
 
 /** @typedef {import('../core/place.js').ScreenName} ScreenName */
 /** @typedef {import('../core/element.js').Host} Host */
@@ -231,4 +231,34 @@ function followLinks(host) {
   }
   host.addEventListener('click', follow);
   return () => host.removeEventListener('click', follow);
+}
+
+/** @typedef {'system' | 'light' | 'dark'} Theme */
+
+/** @type {Readonly<Record<Theme, readonly [sign: string, next: Theme]>>} */
+const THEMES = { system: ['◐', 'light'], light: ['☀', 'dark'], dark: ['☾', 'system'] };
+
+/** @returns {HTMLElement} */
+function themeSwitch() {
+  const sign = h('span', { 'aria-hidden': 'true' });
+  const button = h('button', { type: 'button', class: 'quiet', on: { click: () => show(THEMES[now][1]) } }, sign);
+  let now = /** @type {Theme} */ (keptChoice('theme', 'system'));
+  if (!Object.hasOwn(THEMES, now)) now = 'system';
+  describe();
+  return button;
+
+  function describe() {
+    const [character, next] = THEMES[now];
+    sign.textContent = character;
+    button.setAttribute('aria-label', `Theme: ${now}`);
+    button.title = `Theme: ${now}. Click for ${next}.`;
+  }
+
+  /** @param {Theme} theme */
+  function show(theme) {
+    now = theme;
+    keepChoice('theme', now);
+    document.documentElement.style.colorScheme = now === 'system' ? '' : now;
+    describe();
+  }
 }

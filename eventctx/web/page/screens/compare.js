@@ -3,20 +3,18 @@
  * request before B: in a session of its own every agent's requests follow each other.
  */
 
-import { changesAround, commonPrefix, pairedViews } from '../compare/view-pairs.js';
-import { pairList } from '../compare/pair-list.js';
-import { requestPicker } from '../compare/request-picker.js';
+import { AROUND_WORDS, changesAround, commonPrefix, pairedViews } from '../compare/view-pairs.js';
+import { pairList } from '../compare/pair-rows.js';
 import { tokenTable } from '../compare/token-table.js';
 import { twoPolicies } from '../compare/two-policies.js';
 import { sessionPicker, twoSessions } from '../compare/two-sessions.js';
 import { define, h } from '../core/element.js';
-import { sizesText } from '../lost/lost-words.js';
-import { compactionLabel } from '../panes/why-words.js';
-import { counted, countText, percentText, tokensText } from '../parts/numbers.js';
+import { compactionLabel, sizesText } from '../panes/why-words.js';
+import { counted, countText, percentText, tokensText, utcText } from '../parts/numbers.js';
 import { go, linkTo, place } from '../core/place.js';
-import { listenToSteps } from '../parts/cursor-line.js';
+import { listenToSteps, stepButtons } from '../parts/cursor-line.js';
 import { jsonTwin } from '../parts/json-twin.js';
-import { cursor, marks, setCursor, source, timeline } from '../core/state.js';
+import { cursor, marks, setCursor, source, timeline, notify } from '../core/state.js';
 import { batch, untracked } from '../core/signals.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
@@ -170,12 +168,12 @@ function showBoth(now, a, b, summary, rows) {
       h('li', { text: prefixText(now, a, b) }),
       betweenNodes(now, a, b),
       changesAround(now, a, b).map(({ what, before, after }) =>
-        h('li', { text: aroundText(what, before, after) }))),
+        h('li', { text: `${AROUND_WORDS[what]}: ${before} → ${after}.` }))),
   );
   const positions = { a: now.requests.position[a], b: now.requests.position[b] };
   rows.replaceChildren(
     h('h2', { text: 'Entries in order' }),
-    pairList(pairs, (places) => source.bodies(now.session, places), positions),
+    pairList(pairs, { session: now.session, at: positions.b, later: 'B' }),
     jsonTwin(now.session, 'diff', { before: positions.a, after: positions.b }) ?? '');
 }
 
@@ -232,10 +230,36 @@ function firstAfter(now, position) {
   return now.requests.position[now.requestAt(position) + 1] ?? null;
 }
 
-/** @param {string} what @param {string | number} before @param {string | number} after */
-function aroundText(what, before, after) {
-  const text = (/** @type {string | number} */ value) =>
-    typeof value === 'number' ? `${tokensText(value)} tokens` : value;
-  const names = { model: 'Model', budget: 'Budget', system: 'System prompt', tools: 'Tool definitions' };
-  return `${names[/** @type {keyof typeof names} */ (what)]}: ${text(before)} → ${text(after)}.`;
+/**
+ * @param {string} side A or B
+ * @param {(request: number) => void} pick
+ * @returns {{element: HTMLElement, show: (now: Timeline, request: number) => void}}
+ */
+function requestPicker(side, pick) {
+  /** @type {{now: Timeline | null, request: number}} */
+  const held = { now: null, request: -1 };
+  const steps = stepButtons((by) => pick(held.request + by), side);
+  const field = h('input', {
+    type: 'text', class: 'request-field', 'aria-label': `Request ${side}: such as 2.3 or @48`,
+    autocomplete: 'off', spellcheck: 'false', on: { change: () => typed() },
+  });
+  const when = h('span', { class: 'muted' });
+  function typed() {
+    const found = held.now === null ? -1 : held.now.requestNamed(field.value);
+    if (found >= 0) pick(found);
+    else {
+      notify(`No request is named ${field.value}: write 2.3 or @48.`, { isError: true });
+      if (held.now !== null) field.value = held.now.name(held.request);
+    }
+  }
+  return {
+    element: h('div', { class: 'request-picker' },
+      h('span', { class: 'side-mark', 'aria-hidden': 'true', text: side }), steps.back, field, steps.on, when),
+    show(now, request) {
+      Object.assign(held, { now, request });
+      field.value = request < 0 ? '' : now.name(request);
+      steps.show(request, now.requests.count);
+      when.textContent = request < 0 ? '' : `@${now.requests.position[request]} · ${utcText(now.requests.time[request])}`;
+    },
+  };
 }

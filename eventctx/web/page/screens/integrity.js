@@ -1,11 +1,12 @@
 /** `<ctx-integrity>`: what of a session is proven, what is derived, and what nobody knows. */
 
+import { AROUND_WORDS } from '../compare/view-pairs.js';
 import { define, h } from '../core/element.js';
 import { checkButton, lossesOfHooks, receiptView, verifiedLog, verifiedViews } from '../integrity/checks.js';
 import {
   breaksByReason, changedOnTheWay, changesOverRequests, KNOWN_MEANINGS, requestsByKnown,
 } from '../integrity/known-requests.js';
-import { counted, countText, tokensText } from '../parts/numbers.js';
+import { counted, countText } from '../parts/numbers.js';
 import { shownText } from '../parts/text.js';
 import { linkTo } from '../core/place.js';
 import { source, timeline } from '../core/state.js';
@@ -104,14 +105,11 @@ function originSection(now) {
 /** @type {Readonly<Record<string, string>>} */
 const LINK_WORDS = { child: 'Started a session', parent: 'Started by', fork: 'Forked as' };
 
-/** @type {Readonly<Record<string, string>>} */
-const AROUND_WORDS = { model: 'Model', system: 'System prompt', tools: 'Tool definitions', budget: 'Budget' };
-
 /** @param {Timeline} now */
 function changesSection(now) {
   const found = changesOverRequests(now);
   const breaks = breaksByReason(now);
-  const unknown = ['system', 'tools'].filter((what) => !found.some((one) => one.what === what));
+  const unknown = /** @type {const} */ (['system', 'tools']).filter((what) => !found.some((one) => one.what === what));
   return section('What changed around the messages',
     unknown.length === 0 ? null : h('p', { class: 'muted', text: `Not recorded: ${unknown.map((what) => AROUND_WORDS[what].toLowerCase()).join(', ')}.` }),
     found.length === 0 ? null : h('table', { class: 'changes-table' },
@@ -122,16 +120,10 @@ function changesSection(now) {
       h('tbody', null, found.slice(0, CHANGES_SHOWN).map((one) => h('tr', null,
         h('td', null, h('a', { href: linkTo({ screen: 'session', at: now.requests.position[one.request] }), text: now.name(one.request) })),
         h('td', { text: AROUND_WORDS[one.what] }),
-        h('td', { text: aroundValue(one.before) }),
-        h('td', { text: aroundValue(one.after) }))))),
+        h('td', { text: one.before ?? 'not known' }),
+        h('td', { text: one.after }))))),
     found.length > CHANGES_SHOWN ? h('p', { class: 'muted', text: `and ${countText(found.length - CHANGES_SHOWN)} more.` }) : null,
     breaks.length === 0 ? null : h('p', { text: `Requests that began differently than the one before, and why: ${breaks.map(([reason, count]) => `${reason.replaceAll('_', ' ')} ${countText(count)}×`).join(', ')}.` }));
-}
-
-/** @param {number | string | null} value */
-function aroundValue(value) {
-  if (value === null) return 'not known';
-  return typeof value === 'number' ? `${tokensText(value)} tokens` : shownText(value);
 }
 
 /** @param {string} title @param {...import('../core/element.js').Children} content */

@@ -9,8 +9,8 @@ import { define, h } from '../core/element.js';
 import { choiceOfMessages } from '../lost/choosing.js';
 import { lostAnswer } from '../lost/lost-answer.js';
 import { lostCard } from '../lost/lost-card.js';
-import { lostRows, shortenedWords } from '../lost/lost-rows.js';
-import { counted } from '../parts/numbers.js';
+import { lostRows, shortenedWords } from '../lost/lost-words.js';
+import { appendRows } from '../parts/more-rows.js';
 import { linkTo } from '../core/place.js';
 import { cursor, messageOf, source, timeline } from '../core/state.js';
 import { cursorLine, requestTitle } from '../parts/cursor-line.js';
@@ -18,8 +18,8 @@ import { jsonTwin } from '../parts/json-twin.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 /** @typedef {import('../lost/choosing.js').Choice} Choice */
-/** @typedef {import('../lost/lost-groups.js').LostFilter} LostFilter */
-/** @typedef {import('../lost/lost-rows.js').LostRow} LostRow */
+/** @typedef {import('../lost/lost-answer.js').LostFilter} LostFilter */
+/** @typedef {import('../lost/lost-words.js').LostRow} LostRow */
 
 const CARDS_AT_ONCE = 40;
 /** A person who steps through requests must not ask the engine about each. */
@@ -54,7 +54,10 @@ define('ctx-lost', (host) => {
     const key = JSON.stringify([now.session, rows.map((row) => [row.number, row.what, row.fell, row.standsIn.length])]);
     title.textContent = request < 0 ? 'Nothing was sent yet' : titleText(rows);
     lead.replaceChildren(...leadNodes(now, request, rows));
-    if (key !== shown) showCards(now, rows, cards, choice, 0);
+    if (key !== shown) {
+      cards.replaceChildren();
+      appendRows(cards, rows, (row) => lostCard(now, row, choice), { first: CARDS_AT_ONCE, step: CARDS_AT_ONCE });
+    }
     shown = key;
   });
   host.effect(() => askLater(answer, filter, choice));
@@ -84,35 +87,6 @@ function leadNodes(now, request, rows) {
       '. ',
     ]),
   ];
-}
-
-/**
- * @param {Timeline} now
- * @param {LostRow[]} rows
- * @param {HTMLElement} cards
- * @param {Choice} choice
- * @param {number} from
- */
-function showCards(now, rows, cards, choice, from) {
-  const made = rows.slice(from, from + CARDS_AT_ONCE).map((row) => lostCard(now, row, choice));
-  if (from === 0) cards.replaceChildren(...made);
-  else cards.append(...made);
-  const left = rows.length - from - made.length;
-  if (left <= 0) return;
-  const more = h('button', {
-    type: 'button',
-    text: `Show ${counted(Math.min(left, CARDS_AT_ONCE), 'more message')} of ${left}`,
-    on: {
-      click: () => {
-        const links = cards.querySelectorAll('a').length;
-        more.remove();
-        showCards(now, rows, cards, choice, from + made.length);
-        // Who came by keyboard goes on with what is new.
-        /** @type {HTMLElement | undefined} */ (cards.querySelectorAll('a')[links])?.focus();
-      },
-    },
-  });
-  cards.append(more);
 }
 
 /**

@@ -3,19 +3,20 @@
  * ticks on its charts, too, and stay there until another search.
  */
 
-import { hits } from '../charts/hits.js';
+import { hits, cursor, messageOf, sessions, source, timeline } from '../core/state.js';
 import {} from '../charts/overview.js';
 import { define, h } from '../core/element.js';
 import { counted, countText } from '../parts/numbers.js';
 import { shownText } from '../parts/text.js';
+import { grouped } from '../core/keyed.js';
 import { go, linkTo, place } from '../core/place.js';
-import { filterFields, messageFilter } from '../search/filters.js';
-import { hitRow } from '../search/hit-row.js';
-import { requestsOfHits } from '../search/hits-in-requests.js';
+import { hitRow, requestsOfHits } from '../search/hit-row.js';
 import { signal } from '../core/signals.js';
-import { cursor, messageOf, sessions, source, timeline } from '../core/state.js';
 import { cursorLine } from '../parts/cursor-line.js';
-import { grouped, labelOf } from './session-rows.js';
+import { labelOf } from './session-rows.js';
+import { filterBox, filterDays, filterField, wordAfter } from '../parts/filter-fields.js';
+
+/** @typedef {import('../source/source.js').MessageFilter} MessageFilter */
 
 /** @typedef {import('../source/source.js').Found & {query: string}} Answer */
 
@@ -85,7 +86,7 @@ function searchForm(host, session) {
  *
  * @param {string} query
  * @param {string | null} session
- * @param {import('../search/filters.js').MessageFilter | null} only
+ * @param {MessageFilter | null} only
  * @param {(text: string) => void} tell what goes on
  * @returns {Promise<Answer | null>}
  */
@@ -133,4 +134,29 @@ function matchesText({ found, total, query }, everywhere, ticks) {
   const marked = ticks === 0 ? '' : `; marked on the river at ${counted(ticks, 'request')}`;
   const shown = found.length < total ? `The ${query === '' ? 'last' : 'best'} ${countText(found.length)} of ` : '';
   return `${shown}${counted(total, 'message')}${where}${marked}.`;
+}
+
+/** As the command line names them, and as the page does. @type {readonly (readonly [string, string])[]} */
+const SPEAKERS = [
+  ['', 'anybody'], ['person', 'a person'], ['host', 'host'], ['model', 'model'], ['result', 'tool result'], ['system', 'system'],
+];
+
+/** @param {string} tab words of the address @returns {MessageFilter | null} null: it asks for nothing */
+function messageFilter(tab) {
+  const word = (/** @type {string} */ start) => wordAfter(tab, start) || null;
+  const errors = tab.split(' ').includes('errors') ? '1' : null;
+  const asked = { role: word('role-'), tool: word('tool-'), errors, since: word('from-'), until: word('to-') };
+  return Object.values(asked).some((one) => one !== null) ? asked : null;
+}
+
+/** @param {import('../core/element.js').Host} host */
+function filterFields(host) {
+  const speakers = h('select', null, SPEAKERS.map(([value, text]) => h('option', { value, text })));
+  const tool = h('input', { type: 'text', class: 'search-tool', placeholder: 'any', autocomplete: 'off', spellcheck: 'false' });
+  return h('div', { class: 'search-filters', role: 'group', 'aria-label': 'Only messages' },
+    filterField(host, 'role', 'Said by', speakers),
+    // A file does not know which call a result answers.
+    source.can.answers ? filterField(host, 'tool', 'Tool', tool) : null,
+    filterBox(host, 'errors', 'Failed results'),
+    filterDays(host));
 }

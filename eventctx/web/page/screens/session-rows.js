@@ -4,6 +4,7 @@
  * The order and the filters are words in the address, such as `lost from-2026-11-01 cost-down`.
  */
 
+import { grouped } from '../core/keyed.js';
 import { tabWith, wordAfter } from '../parts/filter-fields.js';
 
 /** @typedef {import('../source/source.js').SessionRow} SessionRow */
@@ -93,22 +94,6 @@ function listedAsTree(rows, matches) {
   }
   // Sessions that are one another's origin hang on no root, and must not be missing.
   return [...(under.get('') ?? []), ...rows].flatMap((row) => branch(row, 0));
-}
-
-/**
- * The items by a key of each, in the order in which the keys come.
- * @template T
- * @param {readonly T[]} items
- * @param {(item: T) => string} keyOf
- * @returns {Map<string, T[]>}
- */
-export function grouped(items, keyOf) {
-  const groups = new Map();
-  for (const item of items) {
-    const key = keyOf(item);
-    if (!groups.get(key)?.push(item)) groups.set(key, [item]);
-  }
-  return groups;
 }
 
 /**

@@ -4,7 +4,7 @@
 import {} from '../charts/overview.js';
 import {} from '../charts/presence.js';
 import {} from '../charts/river.js';
-import {} from '../panes/drawer.js';
+import {} from '../drawer/drawer.js';
 import {} from '../panes/head.js';
 import {} from '../panes/sent.js';
 import {} from '../panes/transcript.js';
@@ -13,13 +13,13 @@ import { define, h } from '../core/element.js';
 import { keepChoice, keptChoice } from '../core/kept.js';
 import { onKey } from '../core/keys.js';
 import { restoreReading } from '../panes/detail-levels.js';
-import { splitter } from '../panes/splitter.js';
-import { limitTabStops } from '../panes/row-stops.js';
-import { sessionKeys } from '../panes/session-keys.js';
+import { limitTabStops, sessionKeys } from '../panes/session-keys.js';
 import { go, place } from '../core/place.js';
+import { tabRow, toggleButton } from '../parts/switches.js';
 import { signal } from '../core/signals.js';
 
 /** @typedef {import('../core/element.js').Host} Host */
+
 /** @typedef {'charts'|'map'|'transcript'|'sent'|'details'} PanelName */
 
 /** @type {readonly (readonly [PanelName, string])[]} */
@@ -47,6 +47,13 @@ define('ctx-session', (host) => {
   const right = h('div', { class: 'session-right' }, lists, bars.details, panels.details);
   const below = h('div', { class: 'session-panes' }, panels.map, bars.map, right);
   const switches = h('div', { class: 'panel-switches' });
+  const panelButtons = h('div', { role: 'group', 'aria-label': 'Panels', class: 'panel-buttons' }, PANELS.map(([name, word]) =>
+    toggleButton(host, { text: word }, () => shown.value.has(name), () => togglePanel(shown, name))));
+  const narrowSwitches = [
+    panelTabs(host, front, panels),
+    toggleButton(host, { class: 'charts-switch', text: 'Charts', title: 'Charts whole, or as a strip; key v' },
+      () => shown.value.has('charts'), () => toggleCharts(shown)),
+  ];
   host.classList.add('session');
   host.replaceChildren(
     h('div', { class: 'session-top' }, h('ctx-head'), switches),
@@ -72,7 +79,7 @@ define('ctx-session', (host) => {
     host.classList.toggle('without-right', right.hidden);
   });
   host.effect(() => {
-    switches.replaceChildren(...(isNarrow.value ? [panelTabs(front, panels), chartsButton(shown)] : [panelButtons(shown)]));
+    switches.replaceChildren(...(isNarrow.value ? narrowSwitches : [panelButtons]));
   });
   host.effect(() => {
     // Who asks why is shown why, also where it is a panel of its own.
@@ -133,16 +140,6 @@ function splitters(host) {
   };
 }
 
-/** @param {import('../core/signals.js').Signal<ReadonlySet<PanelName>>} shown */
-function panelButtons(shown) {
-  const open = shown.value;
-  return h('div', { role: 'group', 'aria-label': 'Panels', class: 'panel-buttons' },
-    PANELS.map(([name, word]) => h('button', {
-      type: 'button', class: 'quiet', 'aria-pressed': String(open.has(name)), text: word,
-      on: { click: () => togglePanel(shown, name) },
-    })));
-}
-
 /**
  * The charts and the map at once: all of them, or the strip alone.
  * @param {import('../core/signals.js').Signal<ReadonlySet<PanelName>>} shown
@@ -163,47 +160,84 @@ function showPanels(shown, next) {
   keepChoice('panels', [...next]);
 }
 
-/** @param {import('../core/signals.js').Signal<ReadonlySet<PanelName>>} shown */
-function chartsButton(shown) {
-  return h('button', {
-    type: 'button', class: 'quiet charts-switch', 'aria-pressed': String(shown.value.has('charts')), text: 'Charts',
-    title: 'Charts whole, or as a strip; key v', on: { click: () => toggleCharts(shown) },
-  });
-}
-
 /** @param {import('../core/signals.js').Signal<ReadonlySet<PanelName>>} shown @param {PanelName} name */
 function togglePanel(shown, name) {
   const next = new Set(shown.peek());
   if (!next.delete(name)) next.add(name);
   showPanels(shown, next);
-  // The button was made anew; the keyboard stays where it was.
-  const word = PANELS.find(([one]) => one === name)?.[1];
-  for (const button of document.querySelectorAll('.panel-buttons button')) {
-    if (button.textContent === word) /** @type {HTMLElement} */ (button).focus();
-  }
 }
 
-/** @param {import('../core/signals.js').Signal<PanelName>} front @param {Record<PanelName, HTMLElement>} panels */
-function panelTabs(front, panels) {
-  const open = front.value;
-  const names = PANELS.filter(([name]) => name !== 'charts');
-  const choose = (/** @type {PanelName} */ name) => {
-    front.value = name;
+/** @param {Host} host @param {import('../core/signals.js').Signal<PanelName>} front @param {Record<PanelName, HTMLElement>} panels */
+function panelTabs(host, front, panels) {
+  const choose = (/** @type {string} */ name) => {
+    front.value = /** @type {PanelName} */ (name);
     if (name !== 'details' && place.peek().tab !== '') go({ tab: '' }, { replace: true });
-    document.getElementById(`tab-${name}`)?.focus();
   };
-  return h('div', { role: 'tablist', 'aria-label': 'Panels', class: 'panel-buttons' },
-    names.map(([name, word], at) => h('button', {
-      type: 'button', role: 'tab', class: 'quiet', id: `tab-${name}`, text: word,
-      'aria-selected': String(open === name), 'aria-controls': panels[name].id, tabindex: open === name ? 0 : -1,
-      on: {
-        click: () => choose(name),
-        keydown: (/** @type {KeyboardEvent} */ event) => {
-          const by = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0;
-          if (by === 0) return;
-          event.preventDefault();
-          choose(names[(at + by + names.length) % names.length][0]);
-        },
-      },
-    })));
+  return tabRow(host, PANELS.filter(([name]) => name !== 'charts'), {
+    label: 'Panels', class: 'panel-buttons', id: 'tab', panel: (name) => panels[/** @type {PanelName} */ (name)].id,
+    chosen: () => front.value, press: choose, go: choose,
+  });
+}
+
+/**
+ * `vertical`: it stands upright and moves sideways. `grows` is 1 if the panel that it sizes lies
+ * before it, -1 if after. `variable` is the custom property of `holder` with the panel's size.
+ * @typedef {object} SplitterOptions
+ * @property {string} label the panel that it sizes
+ * @property {boolean} vertical
+ * @property {1|-1} grows
+ * @property {string} variable
+ * @property {number} initial pixels
+ * @property {number} least
+ * @property {() => number} most
+ */
+
+const STEP = 16;
+
+/** @param {HTMLElement} holder @param {SplitterOptions} options @returns {HTMLElement} */
+function splitter(holder, options) {
+  const { label, vertical, grows, variable, initial, least, most } = options;
+  let size = keptChoice(variable, initial);
+  const bar = h('div', {
+    class: `splitter ${vertical ? 'is-vertical' : 'is-horizontal'}`, role: 'separator', tabindex: 0,
+    'aria-orientation': vertical ? 'vertical' : 'horizontal', 'aria-label': `Size of ${label}`,
+    title: 'Drag, or move with the arrow keys; double click for the usual size',
+  });
+  const set = (/** @type {number} */ wanted) => {
+    const top = Math.max(least, most());
+    size = Math.round(Math.max(least, Math.min(wanted, top)));
+    holder.style.setProperty(variable, `${size}px`);
+    bar.setAttribute('aria-valuemin', String(least));
+    bar.setAttribute('aria-valuemax', String(Math.round(top)));
+    bar.setAttribute('aria-valuenow', String(size));
+  };
+  const keep = () => keepChoice(variable, size);
+  bar.addEventListener('keydown', (event) => {
+    const [less, more] = vertical ? ['ArrowLeft', 'ArrowRight'] : ['ArrowUp', 'ArrowDown'];
+    const by = event.key === more ? grows * STEP : event.key === less ? -grows * STEP : 0;
+    if (event.key === 'Home') set(least);
+    else if (event.key === 'End') set(most());
+    else if (by === 0) return;
+    else set(size + by);
+    event.preventDefault();
+    keep();
+  });
+  bar.addEventListener('dblclick', () => {
+    set(initial);
+    keep();
+  });
+  bar.addEventListener('pointerdown', (event) => {
+    bar.setPointerCapture(event.pointerId);
+    const from = vertical ? event.clientX : event.clientY;
+    const before = size;
+    const move = (/** @type {PointerEvent} */ now) =>
+      set(before + grows * ((vertical ? now.clientX : now.clientY) - from));
+    bar.addEventListener('pointermove', move);
+    bar.addEventListener('lostpointercapture', () => {
+      bar.removeEventListener('pointermove', move);
+      keep();
+    }, { once: true });
+  });
+  set(size);
+  return bar;
 }

@@ -1,20 +1,19 @@
-/** One message that a search found, and whether the model is sent it at the cursor. */
+/** One message that a search found, and whether the model is sent it: at the cursor, and first. */
 
 import { h } from '../core/element.js';
-import { standingMark } from '../parts/standing.js';
+import { kindWord, standingMark } from '../parts/standing.js';
 import { firstLine } from '../parts/text.js';
 import { linkTo } from '../core/place.js';
 import { wordsOfQuery } from '../source/searching.js';
-import { firstRequestWith } from './hits-in-requests.js';
+import { lastNotAbove } from '../timeline/columns.js';
+import { shownNumber } from '../timeline/entries.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
+
 /** A hit as `eventctx search --json` has it. @typedef {Record<string, any>} SearchHit */
 
 /** @type {Readonly<Record<string, string>>} */
-const ROLE_WORDS = { user: 'user', assistant: 'model', tool: 'tool result', system: 'system' };
-
-/** In the order of the codes of kinds. */
-const KIND_OF_HIT = ['system', 'you', 'host', 'model', 'tool result', 'other'];
+const ROLE_WORDS = { user: 'user', assistant: 'model', tool: 'result', system: 'system' };
 
 /**
  * @param {SearchHit} hit
@@ -58,7 +57,7 @@ function whoText(hit, timeline) {
   const turn = timeline?.messages.turn[hit.number] ?? -1;
   const when = String(hit.time ?? '').slice(0, 16).replace('T', ' ');
   const kind = timeline?.messages.kind[hit.number];
-  const who = kind === undefined ? roleWord(hit) : KIND_OF_HIT[kind];
+  const who = kind === undefined ? roleWord(hit) : kindWord(kind);
   return [who, turn > 0 ? `turn ${turn}` : '', when === '' ? '' : `${when} UTC`].filter(Boolean).join(' · ');
 }
 
@@ -82,4 +81,49 @@ export function hitPieces(query, text) {
   // The longest first: of two that begin alike the whole one is marked.
   const pattern = new RegExp(`(${words.sort((a, b) => b.length - a.length).join('|')})`, 'iu');
   return text.split(pattern).map((piece, at) => ({ text: piece, hit: at % 2 === 1 })).filter((piece) => piece.text !== '');
+}
+
+/** A message that was not in view at once may never have been: so many requests are asked. */
+const REQUESTS_ASKED = 64;
+
+/**
+ * The first request that was sent a message, whole or in part; -1 if none was.
+ *
+ * @param {Timeline} timeline
+ * @param {number} number
+ */
+export function firstRequestWith(timeline, number) {
+  const { last, count } = timeline.requests;
+  // `last` only grows, so the first request that could hold the message is found by halves.
+  const from = lastNotAbove(last, number - 1) + 1;
+  for (let request = from; request < Math.min(count, from + REQUESTS_ASKED); request++) {
+    if (isShown(timeline, number, request)) return request;
+  }
+  return -1;
+}
+
+/**
+ * Whether a request's view shows a message. A standing would be worked out for all messages at once,
+ * which is too much for each of a thousand hits.
+ *
+ * @param {Timeline} timeline
+ * @param {number} number
+ * @param {number} request
+ */
+function isShown(timeline, number, request) {
+  const view = timeline.view(request);
+  return view.includes(number) || view.some((id) => id < 0 && shownNumber(timeline.extras, id) === number);
+}
+
+/**
+ * The requests of found messages, each once, in order: ticks on the river.
+ *
+ * @param {Timeline} timeline
+ * @param {Iterable<number>} numbers
+ * @returns {number[]}
+ */
+export function requestsOfHits(timeline, numbers) {
+  const found = new Set(Array.from(numbers, (number) => firstRequestWith(timeline, number)));
+  found.delete(-1);
+  return [...found].sort((a, b) => a - b);
 }

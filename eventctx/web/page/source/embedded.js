@@ -6,8 +6,10 @@
  */
 
 import { go, place } from '../core/place.js';
+import { RecentValues } from '../core/keyed.js';
 import { LOG_GROUPS } from '../timeline/groups.js';
 import { Timeline } from '../timeline/timeline.js';
+import { partsOf, withParts } from './message-parts.js';
 import { foundIn, wordsOfQuery } from './searching.js';
 
 /** @typedef {import('./source.js').Source} Source */
@@ -97,33 +99,16 @@ class BlockShelf {
   constructor(elements) {
     this.elements = [...elements];
     this.firsts = this.elements.map((one) => addressOf(one.getAttribute('data-first') ?? ''));
-    /** @type {Map<number, Promise<Map<string, HeldBody>>>} */
-    this.decoded = new Map();
+    /** @type {RecentValues<Promise<Map<string, HeldBody>>>} */
+    this.decoded = new RecentValues(MOST_BLOCKS);
   }
 
   /** @param {BodyAddress} address @returns {Promise<HeldBody | undefined>} undefined: the file does not hold it */
   async find(address) {
-    let low = 0;
-    let high = this.firsts.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (isBehind(this.firsts[middle], address)) high = middle;
-      else low = middle + 1;
-    }
-    if (low === 0) return undefined;
-    return (await this.block(low - 1)).get(`${address.position}.${address.index}`);
-  }
-
-  /** @param {number} place */
-  block(place) {
-    const known = this.decoded.get(place) ?? decodedBlock(this.elements[place]);
-    this.decoded.delete(place);
-    this.decoded.set(place, known); // behind the others: it was used last
-    for (const oldest of this.decoded.keys()) {
-      if (this.decoded.size <= MOST_BLOCKS) break;
-      this.decoded.delete(oldest);
-    }
-    return known;
+    const place = this.firsts.findLastIndex((first) => !isBehind(first, address));
+    if (place < 0) return undefined;
+    const block = this.decoded.get(place) ?? this.decoded.set(place, decodedBlock(this.elements[place]));
+    return (await block).get(`${address.position}.${address.index}`);
   }
 }
 
@@ -133,20 +118,19 @@ function addressOf(text) {
   return { position, index };
 }
 
-/** @param {BodyAddress | undefined} one @param {BodyAddress} other */
+/** @param {BodyAddress} one @param {BodyAddress} other */
 function isBehind(one, other) {
-  if (one === undefined) return true;
   return one.position > other.position || (one.position === other.position && one.index > other.index);
 }
 
 /** @param {Element | undefined} element @returns {Promise<Map<string, HeldBody>>} */
 async function decodedBlock(element) {
-  /** @type {[number, number, StoredMessage, {texts?: RenderedTexts, demands?: string[]} | undefined][]} */
+  /** @type {[number, number, StoredMessage, {parts?: import('./message-parts.js').SentPart[], texts?: RenderedTexts, demands?: string[]} | undefined][]} */
   const rows = await unpacked(element?.textContent ?? '');
   return new Map(
     rows.map(([position, index, body, more]) => [
       `${position}.${index}`,
-      { body, texts: more?.texts ?? [], demands: more?.demands ?? [] },
+      { body: withParts(body, more?.parts ?? []), texts: more?.texts ?? [], demands: more?.demands ?? [] },
     ]),
   );
 }
@@ -181,10 +165,11 @@ function leftOutMessages(whole, timeline) {
   }
   return (address) => {
     const number = numbers.get(`${address.position}.${address.index}`);
-    if (number === undefined) return { role: 'user', content: '[left out of this file]' };
+    const saying = (/** @type {string} */ content, role = 'user') => withParts({ role, content }, [['text', ['content']]]);
+    if (number === undefined) return saying('[left out of this file]');
     const named = whole.legends.kinds[kind[number] ?? 0];
     const size = (characters[number] ?? 0).toLocaleString('en');
-    return { role: ROLES[named] ?? 'user', content: `[left out of this file: ${size} characters]` };
+    return saying(`[left out of this file: ${size} characters]`, ROLES[named]);
   };
 }
 
@@ -212,11 +197,6 @@ function filteredNumbers({ messages: { kind, time, count } }, only) {
   });
 }
 
-/** Whether a message holds a result that its tool marked as an error. @param {StoredMessage} message */
-function holdsError(message) {
-  return Array.isArray(message?.content) && message.content.some((part) => part?.is_error === true);
-}
-
 /** @param {string} query @param {MessageFilter | null} only @param {Timeline} timeline @param {BlockShelf} blocks */
 async function searched(query, only, timeline, blocks) {
   const words = wordsOfQuery(query);
@@ -226,7 +206,7 @@ async function searched(query, only, timeline, blocks) {
     const address = { position: position[number] ?? -1, index: index[number] ?? 0 };
     const message = (await blocks.find(address))?.body;
     const match = message ? foundIn(message, words) : null;
-    if (match === null || (only?.errors && !holdsError(message ?? null))) continue;
+    if (match === null || (only?.errors && !partsOf(message).some((part) => part.failed))) continue;
     found.push({
       session: timeline.session,
       name: `#${number}`,

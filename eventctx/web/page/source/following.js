@@ -76,7 +76,7 @@ class Follower {
       // The browser tries again by itself unless the stream is closed.
       if (stream.readyState !== 2) return;
       void this.askWhy();
-      this.openLater(stream);
+      this.reopen(stream, this.wait);
     });
   }
 
@@ -89,13 +89,13 @@ class Follower {
     this.stop();
   }
 
-  /** @param {EventStream} stream that is closed */
-  openLater(stream) {
+  /** Opens another stream in place of one. @param {EventStream} stream @param {number} wait */
+  reopen(stream, wait) {
     stream.close();
     if (this.stopped || stream !== this.stream) return;
     this.stream = null;
-    this.callOff = this.port.later(() => this.open(), this.wait);
-    this.wait = Math.min(this.wait * 2, LONGEST_WAIT_MS);
+    this.callOff = this.port.later(() => this.open(), wait);
+    if (wait > 0) this.wait = Math.min(wait * 2, LONGEST_WAIT_MS);
   }
 
   /** @param {TimelineDocument} document */
@@ -141,15 +141,7 @@ class Follower {
       this.tell('lost');
     }
     // What came meanwhile was not taken: a stream after the new head sends it.
-    if (this.stream) this.reopen(this.stream);
-  }
-
-  /** @param {EventStream} stream */
-  reopen(stream) {
-    stream.close();
-    if (this.stopped || stream !== this.stream) return;
-    this.stream = null;
-    this.callOff = this.port.later(() => this.open(), 0);
+    if (this.stream) this.reopen(this.stream, 0);
   }
 
   /** @param {FollowState} state */

@@ -2,44 +2,35 @@
  * What happened to messages after they were added: runs of messages that one record changed alike.
  */
 
-import { byteColumn, integerColumn, lastNotAbove } from './columns.js';
+import { growColumns, lastNotAbove } from './columns.js';
+import { CHANGE_COLUMNS } from './packing.js';
 import { CHANGE_KINDS, STANDING_AFTER, STANDING_OMITTED, UNCHANGED } from './standing.js';
 
 /** @import { PackedDocument } from './packing.js' */
 
 export class ChangeTable {
-  constructor() {
-    this.position = integerColumn();
-    this.first = integerColumn();
-    this.last = integerColumn();
-    this.what = byteColumn();
-    this.reason = integerColumn();
-    this.compaction = integerColumn();
-    this.into = integerColumn();
-    /** The standings after the first `applied` changes, for messages out of view. */
-    this.out = new Uint8Array(0);
-    this.applied = 0;
-  }
-
-  get count() {
-    return this.position.count;
-  }
+  /** @type {Record<string, import('./columns.js').GrowingColumn<import('./columns.js').Numbers>>} */
+  #columns = {};
+  count = 0;
+  position = new Int32Array(0);
+  first = new Int32Array(0);
+  last = new Int32Array(0);
+  what = new Uint8Array(0);
+  reason = new Int32Array(0);
+  compaction = new Int32Array(0);
+  into = new Int32Array(0);
+  /** The standings after the first `#applied` changes, for messages out of view. */
+  #out = new Uint8Array(0);
+  #applied = 0;
 
   /** @param {PackedDocument} packed */
   append(packed) {
-    const { changes } = packed;
-    this.position.append(changes.position);
-    this.first.append(changes.first);
-    this.last.append(changes.last);
-    this.what.append(changes.what);
-    this.reason.append(changes.reason);
-    this.compaction.append(changes.compaction);
-    this.into.append(changes.into);
+    growColumns(this.#columns, this, CHANGE_COLUMNS, packed.changes);
   }
 
   /** How many changes lie before a position. @param {number} position @returns {number} */
   before(position) {
-    return lastNotAbove(this.position.values, position - 1) + 1;
+    return lastNotAbove(this.position, position - 1) + 1;
   }
 
   /**
@@ -50,21 +41,21 @@ export class ChangeTable {
    * @returns {Uint8Array}
    */
   standingsAfter(changes, messages) {
-    if (this.out.length < messages) {
-      const wider = new Uint8Array(Math.max(messages, this.out.length * 2)).fill(STANDING_OMITTED);
-      wider.set(this.out);
-      this.out = wider;
+    if (this.#out.length < messages) {
+      const wider = new Uint8Array(Math.max(messages, this.#out.length * 2)).fill(STANDING_OMITTED);
+      wider.set(this.#out);
+      this.#out = wider;
     }
-    if (changes < this.applied) {
-      this.out.fill(STANDING_OMITTED);
-      this.applied = 0;
+    if (changes < this.#applied) {
+      this.#out.fill(STANDING_OMITTED);
+      this.#applied = 0;
     }
-    for (; this.applied < changes; this.applied++) {
-      const after = STANDING_AFTER[this.what.space[this.applied]];
+    for (; this.#applied < changes; this.#applied++) {
+      const after = STANDING_AFTER[this.what[this.#applied]];
       if (after === UNCHANGED) continue;
-      this.out.fill(after, this.first.space[this.applied], this.last.space[this.applied] + 1);
+      this.#out.fill(after, this.first[this.#applied], this.last[this.#applied] + 1);
     }
-    return this.out;
+    return this.#out;
   }
 
   /**
@@ -77,7 +68,7 @@ export class ChangeTable {
   lastOf(message, changes, wanted) {
     const { first, last, what } = this;
     for (let at = changes - 1; at >= 0; at--) {
-      if (first.space[at] <= message && message <= last.space[at] && wanted(what.space[at])) return at;
+      if (first[at] <= message && message <= last[at] && wanted(what[at])) return at;
     }
     return -1;
   }
@@ -101,6 +92,6 @@ export class ChangeTable {
    */
   tookOut(message, changes) {
     const at = this.lastOf(message, changes, (code) => STANDING_AFTER[code] !== UNCHANGED);
-    return at >= 0 && STANDING_AFTER[this.what.space[at]] !== STANDING_OMITTED ? at : -1;
+    return at >= 0 && STANDING_AFTER[this.what[at]] !== STANDING_OMITTED ? at : -1;
   }
 }

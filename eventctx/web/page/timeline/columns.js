@@ -55,11 +55,6 @@ export function floatColumn() {
   return new GrowingColumn(new Float64Array(0));
 }
 
-/** @returns {GrowingColumn<Uint8Array>} */
-export function byteColumn() {
-  return new GrowingColumn(new Uint8Array(0));
-}
-
 /**
  * A column that takes an array as its first values, without a copy.
  * @template {Numbers} T
@@ -70,6 +65,22 @@ export function columnOf(values) {
   const column = new GrowingColumn(values);
   column.count = values.length;
   return column;
+}
+
+/**
+ * Appends to every column of a table, and gives the table their values.
+ * @param {Record<string, GrowingColumn<Numbers>>} columns
+ * @param {{count: number}} table
+ * @param {Readonly<Record<string, unknown>>} names
+ * @param {Readonly<Record<string, Numbers>>} values
+ */
+export function growColumns(columns, table, names, values) {
+  for (const name of Object.keys(names)) {
+    if (columns[name] === undefined) columns[name] = columnOf(values[name]);
+    else columns[name].append(values[name]);
+    table.count = columns[name].count;
+    /** @type {any} */ (table)[name] = columns[name].values;
+  }
 }
 
 /**

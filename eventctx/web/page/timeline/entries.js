@@ -72,6 +72,32 @@ export function shownNumber(extras, id) {
   return shows ? (number ?? -1) : -1;
 }
 
+/**
+ * What names an entry in every view: a message keeps its name when it is shortened, an inserted text
+ * when it is inserted again.
+ * @param {ViewEntry} entry
+ */
+export function entryName({ id, kind, number, position, index, extra }) {
+  if (kind === 'insertion' && position !== null) return `insertion ${position} ${index}`;
+  if (kind === 'synthetic') return `synthetic ${number} ${extra?.call}`;
+  return number === null ? `${id}` : `#${number}`;
+}
+
+/** The place of an entry's text; null where the view makes it up. @param {ViewEntry} entry */
+export function placeOfText({ position, index }) {
+  return position === null || index === null ? null : { position, index };
+}
+
+/** Whether an inserted text stands for a message. @param {ViewEntry} entry @param {number} number */
+export function standsFor({ extra }, number) {
+  return extra?.stands_for?.some(([first, last]) => first <= number && number <= last) ?? false;
+}
+
+/** The entries of a request's view that are no message as it was added. @param {Timeline} timeline @param {number} request @returns {ViewEntry[]} */
+export function extraEntries(timeline, request) {
+  return Array.from(timeline.view(request)).filter((id) => id < 0).map((id) => entryOf(timeline, id, request));
+}
+
 /** The code of the standing of the message that an entry shows. @param {ExtraEntry[]} extras @param {number} id */
 export function shownAs(extras, id) {
   return id < 0 && extras[-id - 1].kind === 'shortened' ? STANDING_SHORTENED : STANDING_WHOLE;

@@ -127,7 +127,7 @@ export const REQUEST_COLUMNS = Object.freeze({
   floor: Uint8Array,
 });
 
-const CHANGE_COLUMNS = Object.freeze({
+export const CHANGE_COLUMNS = Object.freeze({
   position: Int32Array,
   first: Int32Array,
   last: Int32Array,

@@ -15,12 +15,8 @@ import { LOG_GROUPS } from './groups.js';
 /** @import { ViewTable } from './views.js' */
 
 const GROUP_COUNT = LOG_GROUPS.length;
-/** The columns of a `SumTable`.
- * @typedef {{
- *   running: Float64Array, counted: Float64Array, runFirst: Int32Array, runLast: Int32Array,
- *   runEnd: Int32Array, runSums: Float64Array,
- * }} PackedSums
- */
+const SUM_COLUMNS = /** @type {const} */ (['running', 'counted', 'runFirst', 'runLast', 'runEnd', 'runSums']);
+/** @typedef {Record<typeof SUM_COLUMNS[number], Numbers>} PackedSums */
 
 /** Messages are of the first six groups; the others are of entries that are no messages. */
 const KIND_COUNT = 6;
@@ -42,25 +38,13 @@ export class SumTable {
   /** @param {PackedSums} packed @returns {SumTable} */
   static from(packed) {
     const table = new SumTable();
-    table.running = columnOf(packed.running);
-    table.counted = columnOf(packed.counted);
-    table.runFirst = columnOf(packed.runFirst);
-    table.runLast = columnOf(packed.runLast);
-    table.runEnd = columnOf(packed.runEnd);
-    table.runSums = columnOf(packed.runSums);
+    for (const name of SUM_COLUMNS) /** @type {any} */ (table)[name] = columnOf(packed[name]);
     return table;
   }
 
   /** @returns {PackedSums} */
   packed() {
-    return {
-      running: this.running.values,
-      counted: this.counted.values,
-      runFirst: this.runFirst.values,
-      runLast: this.runLast.values,
-      runEnd: this.runEnd.values,
-      runSums: this.runSums.values,
-    };
+    return /** @type {PackedSums} */ (Object.fromEntries(SUM_COLUMNS.map((name) => [name, this[name].values])));
   }
 
   /** How many messages are counted. */

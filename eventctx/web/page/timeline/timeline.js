@@ -7,44 +7,23 @@
 
 import { signal } from '../core/signals.js';
 import { ChangeTable } from './changes.js';
-import { columnOf } from './columns.js';
+import { growColumns, lastNotAbove } from './columns.js';
 import { entryOf } from './entries.js';
 import { groupOf, LOG_GROUPS, SCREEN_GROUPS } from './groups.js';
 import { MESSAGE_COLUMNS, packDocument, REQUEST_COLUMNS } from './packing.js';
-import { appliedBetween, requestName, requestNotAfter } from './places.js';
-import { presenceOf } from './presence.js';
-import { envelopeOf, riverOf } from './river.js';
-import { StandingTable } from './standings.js';
+import { StandingTable, WordsTable } from './standings.js';
 import { shareOut, SumTable } from './sums.js';
 import { ViewTable } from './views.js';
-import { WordsTable } from './words.js';
 
 /** @import { GrowingColumn, Numbers } from './columns.js' */
 /** @import { ViewEntry } from './entries.js' */
-/** @import { CompactionEntry, ExtraEntry, LinkEntry, LossEntry, PackedColumns, PackedDocument, ReasonEntry, Recount, TimelineDocument, TurnEntry } from './packing.js' */
-/** @import { PresenceRun } from './presence.js' */
-/** @import { Envelope, River } from './river.js' */
+/** @import { CompactionEntry, ExtraEntry, LinkEntry, LossEntry, PackedDocument, ReasonEntry, Recount, TimelineDocument, TurnEntry } from './packing.js' */
 /** @import { MessageStanding } from './standings.js' */
-/** @import { WordsOut } from './words.js' */
+/** @import { WordsOut } from './standings.js' */
 
-/**
- * @typedef {{
- *   count: number, position: Int32Array, index: Int32Array, kind: Uint8Array, tokens: Int32Array,
- *   characters: Int32Array, time: Float64Array, turn: Int32Array, caller: Int32Array,
- *   demands: Int32Array,
- * }} MessageTable
- */
-
-/**
- * @typedef {{
- *   count: number, position: Int32Array, time: Float64Array, turn: Int32Array,
- *   iteration: Int32Array, known: Uint8Array, total: Int32Array, estimated: Uint8Array,
- *   messages: Int32Array, beside: Int32Array, system: Int32Array, tools: Int32Array,
- *   cached: Int32Array, budget: Int32Array, entries: Int32Array, keep: Int32Array,
- *   last: Int32Array, plan: Int32Array, model: Int32Array, additions: Int32Array,
- *   missing: Int32Array, floor: Uint8Array, breaks: string[], digest: string[],
- * }} RequestTable
- */
+/** @template {Record<string, new (length: number) => Numbers>} C @typedef {{count: number} & {[K in keyof C]: InstanceType<C[K]>}} Table */
+/** @typedef {Table<typeof MESSAGE_COLUMNS>} MessageTable */
+/** @typedef {Table<typeof REQUEST_COLUMNS> & {breaks: string[], digest: string[]}} RequestTable */
 
 export class Timeline {
   /** @param {PackedDocument} first */
@@ -87,7 +66,7 @@ export class Timeline {
     this.losses = [];
     this.views = new ViewTable();
     this.sumTable = new SumTable();
-    this.changeTable = new ChangeTable();
+    this.changes = new ChangeTable();
     this.wordsTable = new WordsTable();
     this.standingTable = new StandingTable(this);
     this.logShares = new Int32Array(LOG_GROUPS.length);
@@ -121,8 +100,6 @@ export class Timeline {
   take(packed) {
     growColumns(this.messageColumns, this.messages, MESSAGE_COLUMNS, packed.messages);
     growColumns(this.requestColumns, this.requests, REQUEST_COLUMNS, packed.requests);
-    this.messages.count = this.messages.position.length;
-    this.requests.count = this.requests.position.length;
     appendAll(this.requests.breaks, packed.breaks);
     appendAll(this.requests.digest, packed.digests);
     for (const key of /** @type {const} */ (['extras', 'models', 'compactions', 'reasons', 'links'])) {
@@ -131,8 +108,8 @@ export class Timeline {
     for (const turn of packed.turns) this.takeTurn(turn);
     Object.assign(this.calls, packed.calls);
     this.update(packed.updated ?? {});
-    this.changeTable.append(packed);
-    this.wordsTable.append(this.messages.kind, this.changeTable);
+    this.changes.append(packed);
+    this.wordsTable.append(this.messages.kind, this.changes);
     this.views.append(packed);
     this.standingTable.forget();
     this.losses = packed.losses ?? this.losses; // each document has them all
@@ -165,21 +142,6 @@ export class Timeline {
     for (const [place, row] of Object.entries(updated.compactions ?? {})) {
       Object.assign(this.compactions[Number(place)], row);
     }
-  }
-
-  /** The runs of changes, as columns. */
-  get changes() {
-    const { count, position, first, last, what, reason, compaction, into } = this.changeTable;
-    return {
-      count,
-      position: position.values,
-      first: first.values,
-      last: last.values,
-      what: what.values,
-      reason: reason.values,
-      compaction: compaction.values,
-      into: into.values,
-    };
   }
 
   /**
@@ -243,35 +205,28 @@ export class Timeline {
     return sums;
   }
 
-  /** @param {number} first @param {number} last @returns {River} */
-  river(first, last) {
-    return riverOf(this, first, last);
+  /** The last request at or before a position; -1 if there is none. @param {number} position */
+  requestAt(position) {
+    return lastNotAbove(this.requests.position, position);
   }
 
-  /** @param {number} columns @returns {Envelope} */
-  envelope(columns) {
-    return envelopeOf(this, columns);
+  /** A request's name as the command line writes it: `2.3`, or `@48` outside a turn or an iteration. @param {number} request */
+  name(request) {
+    const { turn, iteration, position } = this.requests;
+    if (turn[request] < 0 || iteration[request] < 0) return `@${position[request]}`;
+    return `${turn[request]}.${iteration[request]}`;
   }
 
   /**
-   * @param {number} firstMessage
-   * @param {number} lastMessage
-   * @param {number} firstRequest
-   * @param {number} lastRequest
-   * @returns {PresenceRun[]}
+   * The request that a person means by `7.4`, `7` (the last of turn 7) or `@336`; -1 if none.
+   * @param {string} written
    */
-  presence(firstMessage, lastMessage, firstRequest, lastRequest) {
-    return presenceOf(this, firstMessage, lastMessage, firstRequest, lastRequest);
-  }
-
-  /** @param {number} position */
-  requestAt(position) {
-    return requestNotAfter(this, position);
-  }
-
-  /** @param {number} request */
-  name(request) {
-    return requestName(this, request);
+  requestNamed(written) {
+    const [, position, of, at] = /^\s*(?:@\s*(\d+)|(\d+)(?:\.(\d+))?)\s*$/.exec(written) ?? [];
+    if (position !== undefined) return this.requestAt(Number(position));
+    const { turn, iteration } = this.requests;
+    return turn.findLastIndex((one, request) =>
+      one === Number(of) && (at === undefined || iteration[request] === Number(at)));
   }
 
   /** @param {number} request */
@@ -285,28 +240,15 @@ export class Timeline {
     return this.losses.find(({ position }) => position === at) ?? null;
   }
 
-  /** @param {number} from @param {number} to */
+  /** The applied compactions after request `from` and before request `to`. @param {number} from @param {number} to */
   compactionsBetween(from, to) {
-    return appliedBetween(this, from, to);
+    const [start, end] = [from, to].map((request) => this.requests.position[request] ?? -1);
+    return this.compactions.filter((one) => one.number > 0 && one.position > start && one.position < end);
   }
 
   /** @param {number} request @returns {WordsOut[]} */
   wordsOutOfView(request) {
     return this.wordsTable.outOf(this, request);
-  }
-}
-
-/**
- * @param {Record<string, GrowingColumn<Numbers>>} columns
- * @param {MessageTable | RequestTable} table
- * @param {Readonly<Record<string, unknown>>} names
- * @param {PackedColumns} values
- */
-function growColumns(columns, table, names, values) {
-  for (const name of Object.keys(names)) {
-    if (columns[name] === undefined) columns[name] = columnOf(values[name]);
-    else columns[name].append(values[name]);
-    /** @type {any} */ (table)[name] = columns[name].values;
   }
 }
 

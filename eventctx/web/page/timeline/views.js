@@ -6,6 +6,7 @@
  * is: a view that was built anew keeps little, and an append keeps all. No view is stored.
  */
 
+import { RecentValues } from '../core/keyed.js';
 import { integerColumn } from './columns.js';
 
 /** @import { PackedDocument } from './packing.js' */
@@ -20,9 +21,8 @@ export class ViewTable {
     this.start = integerColumn();
     this.start.push(0);
     this.runs = integerColumn();
-    /** @type {Map<number, Int32Array>} in the order of use, the oldest first */
-    this.cached = new Map();
-    this.cachedEntries = 0;
+    /** @type {RecentValues<Int32Array>} */
+    this.cached = new RecentValues(MOST_CACHED_ENTRIES);
   }
 
   /** @param {PackedDocument} packed */
@@ -55,20 +55,9 @@ export class ViewTable {
   of(request) {
     if (!(request >= 0 && request < this.length.count)) return new Int32Array(0);
     const known = this.cached.get(request);
-    if (known) {
-      this.cached.delete(request);
-      this.cached.set(request, known);
-      return known;
-    }
+    if (known) return known;
     const made = this.derive(request);
-    this.cached.set(request, made);
-    this.cachedEntries += made.length;
-    for (const [oldest, view] of this.cached) {
-      if (this.cachedEntries <= MOST_CACHED_ENTRIES || oldest === request) break;
-      this.cached.delete(oldest);
-      this.cachedEntries -= view.length;
-    }
-    return made;
+    return this.cached.set(request, made, made.length);
   }
 
   /** @param {number} request @returns {Int32Array} */

@@ -2,19 +2,29 @@
 
 import { h } from '../core/element.js';
 import { counted, countText, durationText, tokensText } from '../parts/numbers.js';
-import { standingMark } from '../parts/standing.js';
+import { standingMark, standingAt } from '../parts/standing.js';
 import { shownText } from '../parts/text.js';
 import { linkTo } from '../core/place.js';
-import { GROUPS } from '../core/state.js';
-import { bodyOf } from './bodies.js';
-import { runsText } from './message-head.js';
-import { messageView } from './message.js';
-import { compactionEffect } from './plan-runs.js';
-import { standingAt } from './standing-words.js';
-import { compactionLabel, ruleText, triggerWords } from './why-words.js';
+import { tokenTable } from '../compare/token-table.js';
+import { runsText } from '../panes/message-head.js';
+import { factsView } from '../parts/facts.js';
+import { capitalised, compactionLabel, ruleText, sizesText, triggerWords } from '../panes/why-words.js';
+import { lastNotAbove } from '../timeline/columns.js';
+import { CHANGE_KINDS } from '../timeline/standing.js';
+import { insteadView } from './why.js';
 
 /** @typedef {import('./drawer.js').DrawerSubject} DrawerSubject */
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
+
+/** @typedef {{what: string, reason: number, count: number, runs: [number, number][]}} PlanPart */
+
+/**
+ * @typedef {object} CompactionEffect
+ * @property {number} before the last request before it, -1 without one
+ * @property {number} after the first request after it, -1 without one
+ * @property {PlanPart[]} parts largest first
+ * @property {number} kept messages from before it that the request after it shows whole
+ */
 
 // A plan may have hundreds of runs; a person reads the first ones.
 const MOST_RUNS_SHOWN = 24;
@@ -48,39 +58,35 @@ function showCompaction(subject, panel, index) {
       h('div', null,
         h('p', { class: 'why-sentence', text: compactionSentence(one) }),
         factsOf(now, index, effect)),
-      h('div', null, groupTable(now, effect)),
+      h('div', null, effect.before < 0 || effect.after < 0
+        ? h('p', { class: 'muted', text: 'No request stands on both sides.' })
+        : tokenTable(now, effect.before, effect.after, ['before', 'after'])),
       h('div', null, planTable(now, effect))),
     insertionsOf(subject, one.insertions));
 }
 
 /** @param {Timeline['compactions'][number]} one */
 function compactionSentence(one) {
-  const name = compactionLabel(one);
-  const named = name[0].toUpperCase() + name.slice(1);
+  const named = capitalised(compactionLabel(one));
   if (one.outcome !== 'applied') return `${named} was ${one.outcome}: ${one.error ?? triggerWords(one.trigger)}.`;
-  return `${named} took the messages from ${tokensText(one.before, one.before_estimated)} to `
-    + `${tokensText(one.after, one.after_estimated)} tokens: ${triggerWords(one.trigger)}.`;
+  return `${named} took the messages from ${sizesText(one).replace('→', 'to')}: ${triggerWords(one.trigger)}.`;
 }
 
-/** @param {Timeline} now @param {number} index @param {import('./plan-runs.js').CompactionEffect} effect */
+/** @param {Timeline} now @param {number} index @param {CompactionEffect} effect */
 function factsOf(now, index, effect) {
   const one = now.compactions[index];
   const { position } = now.requests;
   const link = (/** @type {number} */ request) => h('a', { href: linkTo({ at: position[request] }), text: now.name(request) });
-  /** @type {[string, (Node|string|null)[]|string|null][]} */
-  const rows = [
+  return factsView([
     ['between', effect.before < 0 || effect.after < 0 ? null : ['requests ', link(effect.before), ' and ', link(effect.after)]],
-    ['policy', one.trigger === 'imported' ? null : one.strategy + (one.fallback ? `, for which ${one.fallback} decided (${one.error ?? 'no error was recorded'})` : '')],
-    ['asked for by', one.requested_by],
+    ['policy', one.trigger === 'imported' ? null : shownText(one.strategy + (one.fallback ? `, for which ${one.fallback} decided (${one.error ?? 'no error was recorded'})` : ''))],
+    ['asked for by', shownText(one.requested_by ?? '')],
     ['sizes', sizeFacts(one)],
     ['messages', `${countText(one.messages_before)} → ${countText(one.messages_after)}`],
     ['file says', one.recorded === null ? null : `${countText(one.recorded)} tokens before`],
     ['took', one.duration > 0 ? durationText(one.duration / 1e6) : null],
     ['record', `@${one.position}`],
-  ];
-  return h('dl', { class: 'why-facts' }, rows.flatMap(([label, value]) => value === null || value === '' ? [] : [
-    h('dt', { text: label }), h('dd', null, typeof value === 'string' ? shownText(value) : value),
-  ]));
+  ]);
 }
 
 /** @param {Timeline['compactions'][number]} one */
@@ -90,32 +96,36 @@ function sizeFacts({ budget, threshold, target }) {
     .map(([name, tokens]) => `${name} ${countText(/** @type {number} */ (tokens))}`).join(', ');
 }
 
-/** @param {Timeline} now @param {import('./plan-runs.js').CompactionEffect} effect */
-function groupTable(now, { before, after }) {
-  if (before < 0 || after < 0) return h('p', { class: 'muted', text: 'No request stands on both sides.' });
-  const was = now.sums(before);
-  const is = now.sums(after);
-  const most = Math.max(1, ...was, ...is);
-  const words = ['system', 'person', 'model', 'results', 'summaries'];
-  const bar = (/** @type {string} */ group, /** @type {number} */ tokens) =>
-    h('span', { class: `token-bar g-${group}`, 'aria-hidden': 'true', vars: { '--share': `${(tokens / most) * 100}%` } });
-  return h('table', { class: 'groups' },
-    h('caption', { text: 'Tokens of the messages by group, in the requests before and after' }),
-    h('thead', null, h('tr', null, ['group', 'before', 'after', 'change'].map((text, at) =>
-      h('th', { scope: 'col', class: at === 0 ? null : 'number', text })))),
-    h('tbody', null, GROUPS.map((group, at) => was[at] === 0 && is[at] === 0 ? null : h('tr', null,
-      h('th', { scope: 'row', text: words[at] }),
-      h('td', { class: 'number' }, bar(group, was[at]), tokensText(was[at], true)),
-      h('td', { class: 'number' }, bar(group, is[at]), tokensText(is[at], true)),
-      h('td', { class: 'number', text: signedTokens(is[at] - was[at]) })))));
+/** What a compaction decided, from the columns of changes.
+ * @param {Timeline} timeline @param {number} index in the timeline's compactions @returns {CompactionEffect}
+ */
+export function compactionEffect(timeline, index) {
+  const { changes, requests } = timeline;
+  const { position } = timeline.compactions[index];
+  const before = timeline.requestAt(position);
+  const after = before + 1 < requests.count ? before + 1 : -1;
+  /** @type {Map<string, PlanPart>} */
+  const parts = new Map();
+  for (let at = lastNotAbove(changes.position, position - 1) + 1; changes.position[at] === position; at++) {
+    const what = CHANGE_KINDS[changes.what[at]];
+    const key = `${what} ${changes.reason[at]}`;
+    const part = parts.get(key) ?? { what, reason: changes.reason[at], count: 0, runs: [] };
+    parts.set(key, part);
+    const [first, last] = [changes.first[at], changes.last[at]];
+    part.count += last - first + 1;
+    const run = part.runs.at(-1);
+    if (run !== undefined && run[1] === first - 1) run[1] = last;
+    else part.runs.push([first, last]);
+  }
+  const { position: added } = timeline.messages;
+  const whole = after < 0 ? [] : timeline.view(after).filter((id) => id >= 0 && added[id] < position);
+  return {
+    before, after, kept: whole.length,
+    parts: [...parts.values()].sort((a, b) => b.count - a.count),
+  };
 }
 
-/** @param {number} tokens */
-export function signedTokens(tokens) {
-  return tokens === 0 ? '=' : `${tokens > 0 ? '+' : '−'}${countText(Math.abs(tokens))}`;
-}
-
-/** @param {Timeline} now @param {import('./plan-runs.js').CompactionEffect} effect */
+/** @param {Timeline} now @param {CompactionEffect} effect */
 function planTable(now, { parts, kept }) {
   return h('ul', { class: 'plan' },
     h('li', null, standingMark('whole'), h('span', { text: counted(kept, 'message') }), h('span', { class: 'muted', text: 'left as they were' })),
@@ -137,18 +147,12 @@ function shortRuns(runs) {
 }
 
 /** @param {DrawerSubject} subject @param {readonly number[]} ids */
-function insertionsOf({ now, alive }, ids) {
+function insertionsOf(subject, ids) {
   return h('div', { class: 'why-instead' }, ids.map((id, at) => {
-    const entry = now.entry(id);
+    const entry = subject.now.entry(id);
     const stands = entry.extra?.stands_for?.length ? ` for ${runsText(entry.extra.stands_for)}` : '';
-    const text = h('div', { class: 'row-text' });
-    if (entry.position !== null && entry.index !== null) {
-      void bodyOf(now.session, { position: entry.position, index: entry.index }).then((body) => {
-        if (alive()) text.replaceChildren(messageView(body));
-      }, () => undefined);
-    }
-    return h('details', { class: 'instead', open: at === 0 },
-      h('summary', { text: `The ${entry.extra?.name ?? 'text'} that it put in${stands}, ${tokensText(entry.tokens, true)} tokens` }), text);
+    const title = `The ${entry.extra?.name ?? 'text'} that it put in${stands}, ${tokensText(entry.tokens, true)} tokens`;
+    return insteadView(subject, entry, title, at === 0);
   }));
 }
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.faults.counts import FULL
 from tests.services.fixtures import jaeger as jaeger
 from tests.services.fixtures import jetstream as jetstream
 from tests.services.fixtures import phoenix as phoenix
@@ -43,7 +44,7 @@ if os.environ.get("CI") == "true":
     settings.load_profile("ci")
 
 
-HANGS = 420
+HANGS = 3600 if FULL else 420
 """Seconds after which a test hangs, its clean-up too; longer than its limit in the Makefile."""
 
 STDERR = pytest.StashKey[int]()

@@ -21,6 +21,8 @@ const ITEM_STATES = /** @type {const} */ ({
 });
 
 const ITEMS_AT_FIRST = 12;
+/** Of the one kind that a person chose. */
+const CHOSEN_AT_FIRST = 500;
 
 /**
  * @param {Timeline} timeline
@@ -33,24 +35,33 @@ export function lostAnswer(timeline, answer, filter, choice) {
   const { messages, items, counts } = answer;
   const controls = h('div', { class: 'lost-filters' });
   const groups = h('div');
+  const isAnyAway = items.some(isAway);
   const show = () => {
-    const found = groupItems(timeline, items, filter);
-    controls.replaceChildren(...filterNodes(items, filter, show), allButton(found.flatMap((group) => group.items), choice),
-      csvButton('lost', () => found.flatMap((group) => group.items)));
-    groups.replaceChildren(...found.map((group) => itemSection(timeline, group, counts, choice)));
+    // Where nothing left, the list is of what is there.
+    const found = groupItems(timeline, items, { ...filter, whole: filter.whole || !isAnyAway });
+    const shown = found.flatMap((group) => group.items);
+    controls.replaceChildren(
+      ...(isAnyAway ? [...filterNodes(items, filter, show), allButton(shown.filter(isAway), choice)] : []),
+      csvButton('lost', () => shown));
+    const most = filter.kind === null ? ITEMS_AT_FIRST : CHOSEN_AT_FIRST;
+    groups.replaceChildren(...found.map((group) => itemSection(timeline, group, counts, choice, most)));
   };
   show();
-  const isAnyAway = items.some((/** @type {LostItem} */ { state }) => state !== 'whole');
   return h('div', { class: 'lost-answer' },
-    h('p', { text: `${countText(messages.left)} of ${counted(messages.total, 'message')} ${messages.left === 1 ? 'is' : 'are'} not in view${leftOf(messages.left_of)}.` }),
-    isAnyAway ? [controls, groups] : null,
+    h('p', { text: messages.left === 0 ? `All ${counted(messages.total, 'message')} are in view.` : `${countText(messages.left)} of ${counted(messages.total, 'message')} ${messages.left === 1 ? 'is' : 'are'} not in view${leftOf(messages.left_of)}.` }),
+    items.length > 0 ? [controls, groups] : null,
   );
+}
+
+/** @param {LostItem} item */
+function isAway(item) {
+  return item.state !== 'whole';
 }
 
 /** @param {LostItem[]} items @param {LostFilter} filter @param {() => void} show */
 function filterNodes(items, filter, show) {
   const away = (/** @type {string} */ kind) =>
-    items.filter((item) => item.kind === kind && item.state !== 'whole').length;
+    items.filter((item) => item.kind === kind && (filter.whole || isAway(item))).length;
   const kinds = ITEM_KINDS.filter(([kind]) => away(kind) > 0);
   // A kind of which this answer has nothing hides nothing.
   if (!kinds.some(([kind]) => kind === filter.kind)) filter.kind = null;
@@ -65,6 +76,10 @@ function filterNodes(items, filter, show) {
     }),
     pressedButtons('Group by', filter.by, /** @type {['kind' | 'compaction', string][]} */ ([['kind', 'Kind'], ['compaction', 'Compaction']]), (by) => {
       filter.by = by;
+      show();
+    }),
+    pressedButtons('List', filter.whole, /** @type {[boolean, string][]} */ ([[false, 'What left'], [true, 'All']]), (whole) => {
+      filter.whole = whole;
       show();
     }),
   ];
@@ -119,12 +134,13 @@ function leftOf(by) {
  * @param {import('./lost-groups.js').ItemGroup} group
  * @param {Record<string, any>[]} counts of all items by kind
  * @param {Choice} choice
+ * @param {number} most items that are shown before a person asks for the others
  */
-function itemSection(timeline, { key, title, items: away }, counts, choice) {
+function itemSection(timeline, { key, title, items: away }, counts, choice, most) {
   const itemRow = (/** @type {LostItem} */ item) => rowOf(timeline, item, choice);
   const count = counts.find((one) => one.kind === key) ?? countStates(away);
-  const list = h('ul', { class: 'lost-items' }, away.slice(0, ITEMS_AT_FIRST).map(itemRow));
-  const rest = away.slice(ITEMS_AT_FIRST);
+  const list = h('ul', { class: 'lost-items' }, away.slice(0, most).map(itemRow));
+  const rest = away.slice(most);
   const more = h('button', {
     type: 'button',
     class: 'quiet',
@@ -168,7 +184,7 @@ function rowOf(timeline, item, choice) {
   const fell = item.left ? timeline.requestAt(item.left.position) + 1 : -1;
   const at = timeline.requests.position[fell] ?? null;
   return h('li', null,
-    choice.box(item.number, `Choose #${item.number} to bring it back: ${shownText(item.text)}`),
+    isAway(item) ? choice.box(item.number, `Choose #${item.number} to bring it back: ${shownText(item.text)}`) : h('span'),
     h('span', { class: 'standing' },
       h('span', { class: `swatch st-${pattern}`, 'aria-hidden': 'true' }), h('span', { text: word })),
     h('a', { href: linkTo({ screen: 'session', message: item.number, at, tab: 'why' }), text: `#${item.number}` }),
@@ -183,6 +199,7 @@ function useText({ file, command, used_again: again, quoted }) {
   if (file?.read) words.push(`read ${file.read}×`);
   if (file?.written) words.push(`written ${file.written}×`);
   if (file?.edited) words.push(`edited ${file.edited}×`);
+  if (file?.changed_after != null && file.last_read !== null) words.push(`read last in #${file.last_read}, changed in #${file.changed_after}`);
   if (command?.runs > 1) words.push(`${command.runs} runs`);
   if (command?.failed) words.push(command.status === null ? 'failed' : `failed (${command.status})`);
   if (again) words.push(`used again ${again}×`);

@@ -4,7 +4,8 @@ import { compactionSummary } from './lost-words.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 /** An item of the answer, see `eventctx/queries/lost/answers.py`. @typedef {Record<string, any>} LostItem */
-/** One kind or all, under headings of kinds or of compactions. @typedef {{kind: string | null, by: 'kind' | 'compaction'}} LostFilter */
+/** One kind or all, what is `whole` in view too or not, under headings of kinds or of compactions.
+ * @typedef {{kind: string | null, by: 'kind' | 'compaction', whole: boolean}} LostFilter */
 /** `key` is the kind, or the cause. @typedef {{key: string, title: string, items: LostItem[]}} ItemGroup */
 
 export const ITEM_KINDS = /** @type {const} */ ([
@@ -27,7 +28,7 @@ const LEFT_BY = {
 };
 
 /**
- * Items that are not in view whole, in groups that are not empty. Groups by compaction are in the
+ * Items that are not in view whole, or all, in groups that are not empty. Groups by compaction are in the
  * order of their compactions; other causes come after them.
  *
  * @param {Timeline} timeline
@@ -35,8 +36,8 @@ const LEFT_BY = {
  * @param {LostFilter} filter
  * @returns {ItemGroup[]}
  */
-export function groupItems(timeline, items, { kind, by }) {
-  const away = items.filter((item) => item.state !== 'whole' && (kind === null || item.kind === kind));
+export function groupItems(timeline, items, { kind, by, whole }) {
+  const away = items.filter((item) => (whole || item.state !== 'whole') && (kind === null || item.kind === kind));
   if (by === 'kind') {
     return ITEM_KINDS
       .map(([key, title]) => ({ key, title, items: away.filter((item) => item.kind === key) }))
@@ -58,7 +59,7 @@ export function groupItems(timeline, items, { kind, by }) {
 
 /** @param {Timeline} timeline @param {LostItem} item @param {number | null} number of the compaction */
 function causeTitle(timeline, item, number) {
-  if (!item.left) return 'A part of it is in view';
+  if (!item.left) return 'In view, or a part of it';
   if (number === null) return LEFT_BY[item.left.by] ?? item.left.by;
   const index = timeline.compactions.findIndex((one) => one.number === number);
   return index < 0 ? `Compaction ${number}` : compactionSummary(timeline, index);

@@ -56,6 +56,11 @@ def test_a_table_that_cannot_be_read_is_told_and_nothing_else(
     assert "nowhere.json" in found.err
 
 
+def test_json_has_the_tokens_of_each_answer(run: Callable[..., Any], counted: Path) -> None:
+    requests = run("audit", "s", "--json", "--store", counted).document["requests"]
+    assert [one["output"] for one in requests] == [10] * 6
+
+
 @pytest.mark.parametrize("command", ["audit", "lost"])
 def test_a_loss_that_no_record_tells_of_is_said_at_its_request(
     run: Callable[..., Any], counted: Path, command: str

@@ -152,7 +152,8 @@ class RequestAnswer(msgspec.Struct, frozen=True):
     """One prepared request. ``tokens`` and ``estimated`` are the one figure of ``figures``.
 
     ``loss`` is an inference: what is missing in it, and no record says why. ``cost`` is in US
-    dollars at list prices, None where its usage or the price of its model is not known.
+    dollars at list prices, None where its usage or the price of its model is not known. ``output``
+    are the tokens of its answer, as the provider counted them.
     """
 
     request: str
@@ -179,6 +180,7 @@ class RequestAnswer(msgspec.Struct, frozen=True):
     untold: int | None
     estimated: bool
     loss: SuspectedLoss | None
+    output: int | None
     cost: Cost | None
 
 
@@ -236,7 +238,7 @@ class AuditAnswer(msgspec.Struct, frozen=True):
 def audit_answer(found: Audit, undated: int | None = None) -> AuditAnswer:
     """The audit as JSON; a time is None where an imported file has none."""
     losses = {one.position: one for one in found.losses}
-    costs = found.costs or SessionCosts(None, {}, {}, {})
+    costs = found.costs or SessionCosts(None, {}, {}, {}, {})
     return fill(
         AuditAnswer,
         found,
@@ -250,6 +252,7 @@ def audit_answer(found: Audit, undated: int | None = None) -> AuditAnswer:
                 tokens=row.figures.total,
                 estimated=row.figures.estimated,
                 loss=losses.get(row.position),
+                output=costs.outputs.get(row.position),
                 cost=costs.requests.get(row.position),
             )
             for row in found.requests

@@ -117,13 +117,15 @@ class SessionCosts(NamedTuple):
     """The costs of a session: of its requests, its turns, and the calls of its compactions.
 
     ``requests`` and ``compactions`` are by position, ``turns`` by turn id. A request or compaction
-    without a price is in none.
+    without a price is in none. ``outputs`` are the tokens that answered each request; None where a
+    report has no exact count.
     """
 
     calls: CallCosts | None
     requests: dict[int, Cost]
     compactions: dict[int, Cost]
     turns: dict[str, Cost]
+    outputs: dict[int, int | None]
 
 
 class CostSums:
@@ -157,11 +159,16 @@ async def session_costs(store: EventStore, session: str, table: PriceTable) -> S
     compactions: dict[int, Cost] = {}
     turns: dict[str, Cost] = {}
     asked: dict[str, Cost] = {}
+    outputs: dict[int, int | None] = {}
     info = await store.head(session)
     start = 0 if info is None or info.forked_at is None else info.forked_at + 1
     async for record in store.read(session, start=start, bodies=False):
         if record.type == "usage:reported":
             event: Any = decode_known(record)
+            if event.prepared is not None:
+                before = outputs.get(event.prepared, 0)
+                exact = event.output_exact and before is not None
+                outputs[event.prepared] = before + event.output if exact else None
             cost = sums.take(event)
             if cost is None:
                 continue
@@ -174,7 +181,7 @@ async def session_costs(store: EventStore, session: str, table: PriceTable) -> S
                 asked[parent] = asked.get(parent, Cost()) + cost
         elif record.type == "context:post_compact" and record.span_id in asked:
             compactions[record.position] = asked[record.span_id]
-    return SessionCosts(sums.all(), requests, compactions, turns)
+    return SessionCosts(sums.all(), requests, compactions, turns, outputs)
 
 
 def read_prices(path: Path | None = None) -> PriceTable:

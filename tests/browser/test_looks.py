@@ -104,6 +104,13 @@ async def test_with_reduced_motion_nothing_moves_by_itself(visit: Visit) -> None
         assert all(milliseconds <= 1 for milliseconds in lengths), (key, lengths)
 
 
+async def test_with_reduced_motion_a_theme_is_there_at_once(visit: Visit) -> None:
+    page = await settled(await visit(path_of(DEMO), reduced_motion="reduce"))
+    await page.emulate_media(color_scheme="dark")
+    moving = "() => document.getAnimations().filter((one) => one instanceof CSSTransition).length"
+    assert await page.evaluate(moving) == 0
+
+
 async def test_with_forced_colours_standings_are_words_and_focus_is_seen(visit: Visit) -> None:
     page = await settled(await visit(path_of(DEMO, msg=23, tab="why"), forced_colors="active"))
     await expect(page.get_by_text("dropped").first).to_be_visible()

@@ -30,6 +30,7 @@ ASKED: Final = """# The parser
 It is **slow**, see [the report](https://elsewhere.invalid/report "of May").
 
 1. first
+
 2. second
 
 | size | time |
@@ -199,6 +200,13 @@ async def test_markdown_is_rendered_and_raw_shows_what_was_written_also_after_a_
     await expect(text.locator(".text")).to_contain_text("It is **slow**")
     await page.get_by_role("button", name="raw").click()
     await expect(text.locator("strong")).to_have_text("slow")
+
+
+async def test_a_paragraph_of_a_list_begins_next_to_its_number(page: Page) -> None:
+    entry = row(page, 1).locator(".row-text ol > li").first
+    mark, text = [await entry.locator(one).bounding_box() for one in (".mark", "p")]
+    assert mark is not None and text is not None
+    assert abs(mark["y"] - text["y"]) < mark["height"] / 2
 
 
 async def test_a_link_shows_its_address_before_it_may_be_opened(page: Page) -> None:

@@ -13,6 +13,7 @@ import pytest
 import eventctx
 from eventctx.hooks.hook_failures import HookFailures
 from eventctx.hooks.registry import Hooks
+from tests.lost.given import call, result
 
 READING = [
     ("sessions",),
@@ -117,6 +118,29 @@ def test_the_transcript_is_whole_in_a_pipe_and_escaped(run, store):
     assert r"\x03" in out
     assert r"\u202e" in out
     assert "[bold]not bold[/bold]" in out
+
+
+async def _spoken(path: Path) -> None:
+    async with eventctx.open(path) as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message({"role": "user", "content": "Read it."})
+        await ctx.add_message(call(1, "Read", {"file_path": "a.py"}))
+        await ctx.add_message(result(1, "x = 1"))
+        reminder = "<system-reminder>The file changed.</system-reminder>"
+        await ctx.add_message({"role": "user", "content": reminder})
+
+
+def test_a_transcript_says_where_no_person_spoke_in_the_role_user(run, tmp_path) -> None:
+    path = tmp_path / "spoken.db"
+    asyncio.run(_spoken(path))
+    lines = run("transcript", "s", "--store", path).out.splitlines()
+    assert [line.split("  @")[0] for line in lines if line.startswith("#")] == [
+        "#0 user",
+        "#1 assistant",
+        "#2 user (a tool's result)",
+        "#3 user (a program's words)",
+    ]
+    assert "user (a program's words)  " in run("why", "s", 3, "--store", path).out
 
 
 def test_the_transcript_of_a_turn_ends_with_it(run, store):

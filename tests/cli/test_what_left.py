@@ -77,6 +77,13 @@ def test_rows_are_limited_and_the_rest_is_counted(run: Any, store: Path) -> None
     assert "… and 17 more: 17 gone (--limit)" in shown(run, store, "--limit", 0)
 
 
+def test_a_file_that_was_changed_after_it_was_read_is_told(run: Any, store: Path) -> None:
+    lines = shown(run, store, "--limit", 100).splitlines()
+    at = next(place for place, line in enumerate(lines) if "/models.py" in line)
+    assert "read 1×, edited 1×; read last in #1, changed in #5" in " ".join(lines[at : at + 2])
+    assert not any("changed in" in line for line in lines if "/views.py" in line)
+
+
 def test_what_is_whole_is_listed_on_request(run: Any, store: Path) -> None:
     assert '"on"' not in shown(run, store)
     assert '  whole     #41    "on"' in shown(run, store, "--all")

@@ -60,9 +60,27 @@ async def test_a_persons_words_are_in_the_summary_or_gone() -> None:
 async def test_files_are_counted_and_found_by_their_paths() -> None:
     _, found = await summarised()
     one = item(found, "file", "models.py")
-    assert (one.state, one.file, one.number) == ("summary", FileUse(1, 0, 1), 5)
+    assert (one.state, one.file, one.number) == ("summary", FileUse(1, 0, 1, 1, 5), 5)
     assert one.used_again == 1
     assert item(found, "file", "views.py").state == "gone"
+
+
+async def test_what_was_read_of_a_file_is_out_of_date_from_the_next_change_on() -> None:
+    engine, _ = await session(
+        user("Look."),
+        call(1, "Write", {"file_path": "/a.py", "content": "1"}),
+        call(2, "Read", {"file_path": "/a.py"}),
+        call(3, "Bash", {"command": "rm /a.py"}),
+        call(4, "Edit", {"file_path": "/a.py", "old_string": "1"}),
+        call(5, "Write", {"file_path": "/b.py", "content": "1"}),
+        call(6, "Read", {"file_path": "/b.py"}),
+    )
+    found = await engine.lost("s")
+    first = item(found, "file", "a.py").file
+    second = item(found, "file", "b.py").file
+    assert first is not None
+    assert (first.last_read, first.changed_after) in ((2, 3), (2, 4))
+    assert second == FileUse(1, 1, 0, 6, None)
 
 
 async def test_a_command_has_its_failure_and_is_run_again() -> None:
@@ -209,7 +227,7 @@ async def test_a_relative_path_and_the_absolute_one_are_one_file() -> None:
         result(2, "x"),
     )
     one = item(await engine.lost("s"), "file", "models.py")
-    assert (one.text, one.file, one.messages) == ("/repo/shop/models.py", FileUse(2, 0, 0), 2)
+    assert (one.text, one.file, one.messages) == ("/repo/shop/models.py", FileUse(2, 0, 0, 3), 2)
 
 
 async def test_a_search_without_a_match_did_not_fail() -> None:

@@ -288,6 +288,23 @@ def _untold(audit: Audit) -> list[str]:
     return [f"{what} {RAW_HINT}"]
 
 
+def _other_beginnings(requests: Sequence[AuditRow]) -> list[str]:
+    """The requests whose beginning changed, but for compactions, which have lines of their own."""
+    found: dict[str, list[str]] = {}
+    for row in requests:
+        for one in row.breaks:
+            if one != "compaction":
+                found.setdefault(one.replace("_", " "), []).append(row.name)
+    return [
+        f"The beginning changed ({reason}) in {_some(names)}." for reason, names in found.items()
+    ]
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {number(len(names) - _FEW)} more (--json)" if len(names) > _FEW else ""
+    return ", ".join(names[:_FEW]) + more
+
+
 def _footnotes(audit: Audit, file: ImportedFile, *, whole: bool) -> list[str]:
     found = [_MEANINGS]
     if any(row.floor_sent for row in audit.requests):
@@ -305,10 +322,11 @@ def _footnotes(audit: Audit, file: ImportedFile, *, whole: bool) -> list[str]:
     losses = [one for one in audit.losses if one.position in names]
     told = [one for one in losses if one.kind == "prompt"]
     found += [describe_loss(one, names[one.position]) for one in told[:_FEW]]
-    if missed := len(losses) - len(told):
+    found += _other_beginnings(audit.requests)
+    if missed := [names[one.position] for one in losses if one.kind != "prompt"]:
         found.append(
-            f"For {plural(missed, 'request')} the cache served less than before, without a "
-            "compaction (inferred); --json has each."
+            "The cache served less than before, without a compaction (inferred), in "
+            f"{_some(missed)}."
         )
     known = session_in_words((row.figures for row in audit.requests), file)
     if known:

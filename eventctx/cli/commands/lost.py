@@ -15,6 +15,7 @@ from eventctx.cli.output.opening import session_or_last
 from eventctx.cli.output.plain import number, one_line, plural
 from eventctx.cli.output.program import run, spelling
 from eventctx.cli.output.screen import Column, Screen, put_document
+from eventctx.log.naming import message_name
 from eventctx.projections.presence import Presence, describe_loss
 from eventctx.queries.lost.answers import KINDS, STATES, ItemKind, Lost, ViewItem
 from eventctx.text import clip
@@ -293,12 +294,12 @@ def _path(path: str, root: str, width: int) -> str:
 def _notes(item: ViewItem) -> list[str]:
     notes: list[str] = []
     if item.file is not None:
-        ways = (("read", item.file.read), ("written", item.file.written))
-        notes.append(
-            ", ".join(
-                [f"{way} {number(n)}×" for way, n in (*ways, ("edited", item.file.edited)) if n]
-            )
-        )
+        used = item.file
+        ways = (("read", used.read), ("written", used.written), ("edited", used.edited))
+        notes.append(", ".join([f"{way} {number(n)}×" for way, n in ways if n]))
+        if used.last_read is not None and used.changed_after is not None:
+            read, changed = message_name(used.last_read), message_name(used.changed_after)
+            notes.append(f"read last in {read}, changed in {changed}")
     if item.command is not None and item.command.failed:
         status = item.command.status
         notes.append("failed" if status is None else f"failed ({status})")

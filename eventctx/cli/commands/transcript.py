@@ -15,7 +15,7 @@ from eventctx.cli.output.figures import (
     stands,
     untold_in_words,
 )
-from eventctx.cli.output.messages import role_of, role_style, show
+from eventctx.cli.output.messages import real_speaker, role_of, role_style, show
 from eventctx.cli.output.opening import position as position_of_record
 from eventctx.cli.output.opening import request, request_in_words, session_or_last
 from eventctx.cli.output.plain import number, plural
@@ -132,10 +132,15 @@ def _shown_to(audience: Audience, messages: list[Message]) -> list[Message]:
 
 def _show_message(screen: Screen, one: Message, full: bool) -> None:
     role = "erased" if one.message is None else role_of(one.message)
+    speaker = real_speaker(
+        one.message,
+        by_harness=one.origin == "harness",
+        observation=one.origin == "observation",
+    )
     screen.line(
         (f"{message_name(one.number)} ", "bold"),
         (role, role_style(role)),
-        (f"  {position_name(one.position)}", "dim"),
+        (f"{speaker}  {position_name(one.position)}", "dim"),
     )
     show(screen, one.message, full=full)
     screen.blank()

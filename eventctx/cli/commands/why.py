@@ -8,7 +8,7 @@ import click
 
 from eventctx.cli.output import opening
 from eventctx.cli.output.figures import figures_of, show_known
-from eventctx.cli.output.messages import role_of, role_style, snippet
+from eventctx.cli.output.messages import real_speaker, role_of, role_style, snippet
 from eventctx.cli.output.opening import message_number, request_in_words
 from eventctx.cli.output.program import run, spelling
 from eventctx.cli.output.reasons import BEGINNING, fact, facts_of, presence_in_words
@@ -71,9 +71,10 @@ def _show(screen: Screen, answer: Explanation, undated: int | None) -> None:
     )
     message = answer.message
     role = "erased" if message is None else role_of(message)
-    width = max(20, screen.width - len(role) - 2) if screen.live else BEGINNING
+    speaker = real_speaker(message)
+    width = max(20, screen.width - len(role + speaker) - 2) if screen.live else BEGINNING
     if answer.standing is not Presence.NOT_ADDED:
-        screen.line((role, role_style(role)), f"  {snippet(message, width)}")
+        screen.line((role, role_style(role)), (speaker, "dim"), f"  {snippet(message, width)}")
     screen.blank()
     for one in facts_of(answer, undated):
         fact(screen, one.label, *one.parts)

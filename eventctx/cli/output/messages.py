@@ -10,6 +10,7 @@ import msgspec
 from eventctx.cli.output.plain import abridged, number, one_line
 from eventctx.cli.output.screen import Screen
 from eventctx.messages.encoding import decode_json
+from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.parts import (
     SEALED,
     Part,
@@ -47,6 +48,19 @@ def role_of(message: Mapping[str, Any]) -> str:
     """The role, or the type of an item that has none."""
     role = message.get("role")
     return role if isinstance(role, str) else str(message.get("type", "?"))
+
+
+_NOT_PERSONS: Final = {"result": " (a tool's result)", "user": " (a program's words)"}
+
+
+def real_speaker(
+    message: Mapping[str, Any] | None, *, by_harness: bool = False, observation: bool = False
+) -> str:
+    """The speaker of a message in the role user, where that is no person; "" of any other."""
+    if message is None or message.get("role") != "user":
+        return ""
+    facts = read_facts(dict(message), by_harness=by_harness, observation=observation)
+    return "" if facts.human else _NOT_PERSONS.get(facts.kind, "")
 
 
 def role_style(role: str) -> str:

@@ -40,11 +40,17 @@ class Left(msgspec.Struct, frozen=True):
 
 
 class FileUse(msgspec.Struct, frozen=True):
-    """How many messages read, wrote and edited a file."""
+    """How many messages read, wrote and edited a file.
+
+    ``last_read`` is the number of the last one that read it, ``changed_after`` that of the first
+    later one that wrote, edited or deleted it: from there on what was read is out of date.
+    """
 
     read: int
     written: int
     edited: int
+    last_read: int | None = None
+    changed_after: int | None = None
 
 
 class CommandUse(msgspec.Struct, frozen=True):

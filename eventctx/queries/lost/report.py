@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
@@ -334,8 +334,13 @@ def _counted(kind: ItemKind, items: Iterable[ViewItem]) -> StateCounts:
 
 
 def _file_use(item: GatheredItem, known: int) -> FileUse:
-    counts = {how: bisect_left(numbers, known) for how, numbers in item.handled.items()}
-    return FileUse(counts.get("read", 0), counts.get("written", 0), counts.get("edited", 0))
+    before = {how: numbers[: bisect_left(numbers, known)] for how, numbers in item.handled.items()}
+    read, written, edited = (before.get(how, []) for how in ("read", "written", "edited"))
+    last_read = read[-1] if read else None
+    changes = sorted([*written, *edited, *before.get("deleted", ())])
+    after = len(changes) if last_read is None else bisect_right(changes, last_read)
+    changed = changes[after] if after < len(changes) else None
+    return FileUse(len(read), len(written), len(edited), last_read, changed)
 
 
 def _command_use(item: GatheredItem, runs: int) -> CommandUse:

@@ -142,7 +142,17 @@ test('hits are marked in a text, whatever a pattern would make of them', () => {
 test('the ways in which requests are known add up to all of them', () => {
   const timeline = Timeline.from(smallDocument());
   assert.deepEqual(requestsByKnown(timeline), [7, 7, 6]);
-  assert.deepEqual(breaksByReason(timeline), [['compaction', 3]]);
+  const [[reason, requests], ...others] = breaksByReason(timeline);
+  assert.deepEqual([reason, others], ['compaction', []]);
+  assert.deepEqual(requests, requests.filter((request) => timeline.requests.breaks[request] === 'compaction'));
+  assert.equal(requests.length, 3);
+});
+
+test('a request of which a cache served less is among those that began differently, as inferred', () => {
+  const timeline = Timeline.from(smallDocument());
+  const [position] = timeline.requests.position;
+  timeline.losses = [{ position, kind: 'cache', tokens: 9, words: '' }, { position, kind: 'prompt', tokens: 9, words: '' }];
+  assert.deepEqual(breaksByReason(timeline).at(-1), ['inferred: the cache served less', [0]]);
 });
 
 test('equal digests verify what was recorded as it left, and make consistent what was rebuilt', () => {

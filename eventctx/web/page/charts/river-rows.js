@@ -2,6 +2,7 @@
 
 import { BAND_NAMES } from './request-words.js';
 import { sessions, source } from '../core/state.js';
+import { countText } from '../parts/numbers.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 
@@ -94,9 +95,14 @@ export function hasPrices(timeline) {
 
 /** Rows like those of tokens, which are all there from the beginning. */
 export class CostRows {
-  /** @param {Timeline} timeline @param {Map<number, Record<string, number> | null>} costs by position of the request */
-  constructor(timeline, costs) {
+  /**
+   * @param {Timeline} timeline
+   * @param {Map<number, Record<string, number> | null>} costs by position of the request
+   * @param {Map<number, number | null>} outputs tokens of the answers, by the same
+   */
+  constructor(timeline, costs, outputs) {
     this.timeline = timeline;
+    this.outputs = outputs;
     this.bands = Array.from({ length: timeline.requests.count }, (_, request) => {
       const cost = costs.get(timeline.requests.position[request] ?? -1);
       return BAND_NAMES.map((__, band) => (cost?.[COST_BANDS[band]?.[1] ?? ''] ?? 0) * MICRO);
@@ -112,6 +118,12 @@ export class CostRows {
   /** @param {number} request @returns {ArrayLike<number>} in the order of `COST_BANDS` */
   of(request) {
     return this.bands[request] ?? [];
+  }
+
+  /** `812 output tokens`, or '' where nobody counted them. @param {number} request */
+  answered(request) {
+    const output = this.outputs.get(this.timeline.requests.position[request] ?? -1) ?? null;
+    return output === null ? '' : ` · ${countText(output)} output tokens`;
   }
 
   /** @param {number} request */
@@ -130,5 +142,7 @@ export class CostRows {
 /** @param {Timeline} timeline @returns {Promise<CostRows>} */
 export async function readCosts(timeline) {
   const { requests } = await source.answer(timeline.session, 'audit');
-  return new CostRows(timeline, new Map(requests.map((/** @type {any} */ one) => [one.position, one.cost])));
+  /** @param {'cost' | 'output'} key */
+  const byPosition = (key) => new Map(requests.map((/** @type {any} */ one) => [one.position, one[key] ?? null]));
+  return new CostRows(timeline, byPosition('cost'), byPosition('output'));
 }

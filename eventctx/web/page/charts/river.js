@@ -281,7 +281,7 @@ function describeCosts(line, priced, over) {
   const at = over >= 0 ? over : cursor.value;
   if (known === null || at < 0) return;
   priced.forEach(({ figure }, band) => writeText(figure, costText((known.of(at)[band] ?? 0) / MICRO)));
-  writeText(line, `${requestWords(known.timeline, at)} · ${known.sum(at) === 0 ? 'cost not known' : costText(known.sum(at) / MICRO)}`);
+  writeText(line, `${requestWords(known.timeline, at)} · ${known.sum(at) === 0 ? 'cost not known' : costText(known.sum(at) / MICRO)}${known.answered(at)}`);
 }
 
 /** @param {RiverShape | null} shape @param {number} x */

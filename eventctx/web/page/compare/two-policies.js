@@ -46,7 +46,8 @@ export function twoPolicies(session, budget) {
       field.value = policies[at] ?? '';
     }
   });
-  return h('div', null, form, result);
+  const lead = h('p', { class: 'lead', text: 'What each policy would have kept of this session, and at what cost. It is played here; nothing is stored.' });
+  return h('div', null, lead, form, result);
 
   async function ask() {
     result.replaceChildren(h('p', { text: 'Playing …' }));

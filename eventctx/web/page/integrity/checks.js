@@ -60,10 +60,26 @@ export async function verifiedLog(now, tell) {
   const found = Array.isArray(answer) ? answer[0] : answer;
   if (found.ok) {
     const erased = found.erased > 0 ? ` ${counted(found.erased, 'content')} erased by intent.` : '';
-    return { good: true, nodes: [`Verified: all ${counted(found.records, 'record')} and their contents agree with their digests.${erased}`] };
+    return {
+      good: true,
+      nodes: [`Verified: all ${counted(found.records, 'record')} and their contents agree with their digests.${erased}${signedText(found.signed ?? [], now.head)}`],
+    };
   }
   const problems = found.problems.map((/** @type {any} */ one) => h('li', { text: shownText(problemText(one)) }));
   return { good: false, nodes: ['The log is damaged:', h('ul', null, problems)] };
+}
+
+/**
+ * Who signed the log, and up to where.
+ *
+ * @param {readonly {position: number, public_key: string}[]} signed the signatures that hold
+ * @param {number} head the last position
+ */
+function signedText(signed, head) {
+  if (signed.length === 0) return ' Nobody signed it.';
+  const { position, public_key: key } = signed.reduce((last, one) => (one.position > last.position ? one : last));
+  const rest = head - position - 1; // the signature is a record itself
+  return ` Signed by ${key.slice(0, 16)}… up to @${position}${rest > 0 ? `; ${counted(rest, 'record')} after it ${rest === 1 ? 'is' : 'are'} not` : ''}.`;
 }
 
 /**

@@ -67,18 +67,21 @@ export function changesOverRequests(timeline) {
 }
 
 /**
- * How often the beginning of a request was another than before, by reason, the most frequent first.
+ * The requests that began differently than the one before, by reason, the most frequent first; last those of which a
+ * cache served less and no record tells why.
  *
  * @param {Timeline} timeline
- * @returns {[string, number][]}
+ * @returns {[string, number[]][]}
  */
 export function breaksByReason(timeline) {
-  /** @type {Map<string, number>} */
-  const counts = new Map();
-  for (const codes of timeline.requests.breaks) {
-    for (const code of codes.split(',').filter(Boolean)) counts.set(code, (counts.get(code) ?? 0) + 1);
-  }
-  return [...counts].sort((a, b) => b[1] - a[1]);
+  /** @type {Map<string, number[]>} */
+  const found = new Map();
+  timeline.requests.breaks.forEach((codes, request) => {
+    for (const code of codes.split(',').filter(Boolean)) found.set(code, [...(found.get(code) ?? []), request]);
+  });
+  const cache = timeline.losses.filter(({ kind }) => kind === 'cache').map(({ position }) => timeline.requestAt(position));
+  const recorded = [...found].sort(([, one], [, other]) => other.length - one.length);
+  return cache.length === 0 ? recorded : [...recorded, ['inferred: the cache served less', cache]];
 }
 
 /**

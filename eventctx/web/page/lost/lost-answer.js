@@ -20,6 +20,8 @@ const ITEM_STATES = /** @type {const} */ ({
 });
 
 const ITEMS_AT_FIRST = 12;
+/** Of the one kind that a person chose. */
+const CHOSEN_AT_FIRST = 500;
 
 /**
  * @param {Timeline} timeline
@@ -32,24 +34,33 @@ export function lostAnswer(timeline, answer, filter, choice) {
   const { messages, items, counts } = answer;
   const controls = h('div', { class: 'lost-filters' });
   const groups = h('div');
+  const isAnyAway = items.some(isAway);
   const show = () => {
-    const found = groupItems(timeline, items, filter);
-    controls.replaceChildren(...filterNodes(items, filter, show), allButton(found.flatMap((group) => group.items), choice),
-      csvButton('lost', () => found.flatMap((group) => group.items)));
-    groups.replaceChildren(...found.map((group) => itemSection(timeline, group, counts, choice)));
+    // Where nothing left, the list is of what is there.
+    const found = groupItems(timeline, items, { ...filter, whole: filter.whole || !isAnyAway });
+    const shown = found.flatMap((group) => group.items);
+    controls.replaceChildren(
+      ...(isAnyAway ? [...filterNodes(items, filter, show), allButton(shown.filter(isAway), choice)] : []),
+      csvButton('lost', () => shown));
+    const most = filter.kind === null ? ITEMS_AT_FIRST : CHOSEN_AT_FIRST;
+    groups.replaceChildren(...found.map((group) => itemSection(timeline, group, counts, choice, most)));
   };
   show();
-  const isAnyAway = items.some((/** @type {LostItem} */ { state }) => state !== 'whole');
   return h('div', { class: 'lost-answer' },
-    h('p', { text: `${countText(messages.left)} of ${counted(messages.total, 'message')} ${messages.left === 1 ? 'is' : 'are'} not in view${leftOf(messages.left_of)}.` }),
-    isAnyAway ? [controls, groups] : null,
+    h('p', { text: messages.left === 0 ? `All ${counted(messages.total, 'message')} are in view.` : `${countText(messages.left)} of ${counted(messages.total, 'message')} ${messages.left === 1 ? 'is' : 'are'} not in view${leftOf(messages.left_of)}.` }),
+    items.length > 0 ? [controls, groups] : null,
   );
+}
+
+/** @param {LostItem} item */
+function isAway(item) {
+  return item.state !== 'whole';
 }
 
 /** @param {LostItem[]} items @param {LostFilter} filter @param {() => void} show */
 function filterNodes(items, filter, show) {
   const away = (/** @type {string} */ kind) =>
-    items.filter((item) => item.kind === kind && item.state !== 'whole').length;
+    items.filter((item) => item.kind === kind && (filter.whole || isAway(item))).length;
   const kinds = ITEM_KINDS.filter(([kind]) => away(kind) > 0);
   // A kind of which this answer has nothing hides nothing.
   if (!kinds.some(([kind]) => kind === filter.kind)) filter.kind = null;
@@ -64,6 +75,10 @@ function filterNodes(items, filter, show) {
     }),
     pressedButtons('Group by', filter.by, /** @type {['kind' | 'compaction', string][]} */ ([['kind', 'Kind'], ['compaction', 'Compaction']]), (by) => {
       filter.by = by;
+      show();
+    }),
+    pressedButtons('List', filter.whole, /** @type {[boolean, string][]} */ ([[false, 'What left'], [true, 'All']]), (whole) => {
+      filter.whole = whole;
       show();
     }),
   ];
@@ -118,11 +133,12 @@ function leftOf(by) {
  * @param {ItemGroup} group
  * @param {Record<string, any>[]} counts of all items by kind
  * @param {Choice} choice
+ * @param {number} most items that are shown before a person asks for the others
  */
-function itemSection(timeline, { key, title, items: away }, counts, choice) {
+function itemSection(timeline, { key, title, items: away }, counts, choice, most) {
   const count = counts.find((one) => one.kind === key) ?? countStates(away);
   const list = h('ul', { class: 'lost-items' });
-  appendRows(list, away, (item) => rowOf(timeline, item, choice), { first: ITEMS_AT_FIRST, step: away.length });
+  appendRows(list, away, (item) => rowOf(timeline, item, choice), { first: most, step: away.length });
   return h('section', { class: 'lost-kind' },
     h('h3', null, title, ' ', h('span', { class: 'muted', text: statesText(count) })),
     list,
@@ -152,7 +168,7 @@ function rowOf(timeline, item, choice) {
   const fell = item.left ? timeline.requestAt(item.left.position) + 1 : -1;
   const at = timeline.requests.position[fell] ?? null;
   return h('li', null,
-    choice.box(item.number, `Choose #${item.number} to bring it back: ${shownText(item.text)}`),
+    isAway(item) ? choice.box(item.number, `Choose #${item.number} to bring it back: ${shownText(item.text)}`) : h('span'),
     h('span', { class: 'standing' },
       h('span', { class: `swatch st-${pattern}`, 'aria-hidden': 'true' }), h('span', { text: word })),
     h('a', { href: linkTo({ screen: 'session', message: item.number, at, tab: 'why' }), text: `#${item.number}` }),
@@ -167,6 +183,7 @@ function useText({ file, command, used_again: again, quoted }) {
   if (file?.read) words.push(`read ${file.read}×`);
   if (file?.written) words.push(`written ${file.written}×`);
   if (file?.edited) words.push(`edited ${file.edited}×`);
+  if (file?.changed_after != null && file.last_read !== null) words.push(`read last in #${file.last_read}, changed in #${file.changed_after}`);
   if (command?.runs > 1) words.push(`${command.runs} runs`);
   if (command?.failed) words.push(command.status === null ? 'failed' : `failed (${command.status})`);
   if (again) words.push(`used again ${again}×`);
@@ -175,7 +192,8 @@ function useText({ file, command, used_again: again, quoted }) {
 }
 
 /** An item of the answer, see `eventctx/queries/lost/answers.py`. @typedef {Record<string, any>} LostItem */
-/** One kind or all, under headings of kinds or of compactions. @typedef {{kind: string | null, by: 'kind' | 'compaction'}} LostFilter */
+/** One kind or all, what is `whole` in view too or not, under headings of kinds or of compactions.
+ * @typedef {{kind: string | null, by: 'kind' | 'compaction', whole: boolean}} LostFilter */
 /** `key` is the kind, or the cause. @typedef {{key: string, title: string, items: LostItem[]}} ItemGroup */
 
 const ITEM_KINDS = /** @type {const} */ ([
@@ -198,7 +216,7 @@ const LEFT_BY = {
 };
 
 /**
- * Items that are not in view whole, in groups that are not empty. Groups by compaction are in the
+ * Items that are not in view whole, or all, in groups that are not empty. Groups by compaction are in the
  * order of their compactions; other causes come after them.
  *
  * @param {Timeline} timeline
@@ -206,8 +224,8 @@ const LEFT_BY = {
  * @param {LostFilter} filter
  * @returns {ItemGroup[]}
  */
-export function groupItems(timeline, items, { kind, by }) {
-  const away = items.filter((item) => item.state !== 'whole' && (kind === null || item.kind === kind));
+export function groupItems(timeline, items, { kind, by, whole }) {
+  const away = items.filter((item) => (whole || isAway(item)) && (kind === null || item.kind === kind));
   if (by === 'kind') {
     return ITEM_KINDS
       .map(([key, title]) => ({ key, title, items: away.filter((item) => item.kind === key) }))
@@ -229,7 +247,7 @@ export function groupItems(timeline, items, { kind, by }) {
 
 /** @param {Timeline} timeline @param {LostItem} item @param {number | null} number of the compaction */
 function causeTitle(timeline, item, number) {
-  if (!item.left) return 'A part of it is in view';
+  if (!item.left) return 'In view, or a part of it';
   if (number === null) return LEFT_BY[item.left.by] ?? item.left.by;
   const index = timeline.compactions.findIndex((one) => one.number === number);
   return index < 0 ? `Compaction ${number}` : capitalised(compactionSummary(timeline, index));

@@ -37,7 +37,7 @@ define('ctx-head', (host) => {
     if (now === null) return;
     now.version.value;
     name.textContent = shownText(now.session);
-    about.textContent = countsText(now);
+    about.replaceChildren(...countsNodes(now));
     origin.replaceChildren(...originNodes(now));
   });
   host.effect(() => {
@@ -66,13 +66,14 @@ define('ctx-head', (host) => {
   });
 });
 
-/** @param {Timeline} now */
-function countsText(now) {
+/** The turns lead to what persons said, which is their table of contents. @param {Timeline} now @returns {(Node|string)[]} */
+function countsNodes(now) {
   const compactions = now.compactions.filter((one) => one.number > 0).length;
+  const said = linkTo({ screen: 'search', query: '', tab: 'role-person' });
   return [
-    counted(now.turns.length, 'turn'), counted(now.requests.count, 'request'),
-    counted(compactions, 'compaction'),
-  ].join(' · ');
+    h('a', { href: said, title: 'What persons said, turn by turn', text: counted(now.turns.length, 'turn') }),
+    ` · ${counted(now.requests.count, 'request')} · ${counted(compactions, 'compaction')}`,
+  ];
 }
 
 /**

@@ -2,7 +2,7 @@
 
 import { h } from '../core/element.js';
 import { kindWord, standingMark } from '../parts/standing.js';
-import { tokensText } from '../parts/numbers.js';
+import { clockText, tokensText, utcText } from '../parts/numbers.js';
 import { linkTo } from '../core/place.js';
 import { GROUPS } from '../core/state.js';
 import { lastNotAbove } from '../timeline/columns.js';
@@ -43,8 +43,16 @@ export function messageHead(timeline, number, { what, change }, results, fold) {
     caller[number] < 0 ? null : jumpTo('call', '↑', caller[number]),
     results.slice(0, 4).map((one) => jumpTo('result', '↓', one)),
     linksAt(timeline, number),
+    whenSaid(timeline, number),
     h('span', { class: 'row-tokens', text: `${tokensText(tokens[number], true)}`, title: 'tokens, estimated' }),
   );
+}
+
+/** The clock; nothing where all messages have one time, which then is the file's or the import's. @param {Timeline} timeline @param {number} number */
+function whenSaid(timeline, number) {
+  const { time, count } = timeline.messages;
+  if (time[0] === time[count - 1]) return null;
+  return h('time', { class: 'row-time', text: clockText(time[number]), title: utcText(time[number]) });
 }
 
 /** @param {Timeline} timeline @param {number} change */

@@ -68,7 +68,7 @@ function partLine(part, leads) {
     case 'call':
       return `→ ${part.name ?? '?'}(${argumentsLine(part.value)})`;
     case 'result':
-      return `← ${resultLine(part)}`;
+      return `← ${part.failed ? '✗ ' : ''}${resultLine(part)}`;
     case 'hosted':
       if (part.type.endsWith('_tool_result')) return '← (answered by the provider)';
       return `→ ${part.name ?? '?'}(${argumentsLine(hostedArguments(part))})`;

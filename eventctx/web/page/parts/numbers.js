@@ -62,6 +62,11 @@ export function utcText(ms) {
   return `${time.toISOString().slice(0, 19).replace('T', ' ')} UTC`;
 }
 
+/** @param {number} ms since 1970 @returns {string} `02:00:30`, in UTC */
+export function clockText(ms) {
+  return utcText(ms).slice(11, 19);
+}
+
 /** @type {readonly (readonly [string, number])[]} */
 const UNITS = [
   ['year', 365.25 * 86_400_000],

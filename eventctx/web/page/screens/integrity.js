@@ -123,7 +123,23 @@ function changesSection(now) {
         h('td', { text: one.before ?? 'not known' }),
         h('td', { text: one.after }))))),
     found.length > CHANGES_SHOWN ? h('p', { class: 'muted', text: `and ${countText(found.length - CHANGES_SHOWN)} more.` }) : null,
-    breaks.length === 0 ? null : h('p', { text: `Requests that began differently than the one before, and why: ${breaks.map(([reason, count]) => `${reason.replaceAll('_', ' ')} ${countText(count)}×`).join(', ')}.` }));
+    breaks.length === 0 ? null : [
+      h('p', { text: 'Requests that began differently than the one before, so that a cache missed, and why:' }),
+      h('ul', { class: 'plain-facts' }, breaks.map(([reason, requests]) =>
+        h('li', null, `${reason.replaceAll('_', ' ')} ${countText(requests.length)}×: `, ...requestLinks(now, requests)))),
+    ]);
+}
+
+/** Each leads to what changed since the one before. @param {Timeline} now @param {readonly number[]} requests */
+function requestLinks(now, requests) {
+  const more = requests.length - CHANGES_SHOWN;
+  return [
+    ...requests.slice(0, CHANGES_SHOWN).flatMap((request, at) => [
+      at === 0 ? '' : ', ',
+      h('a', { href: linkTo({ screen: 'session', at: now.requests.position[request], tab: 'diff' }), text: now.name(request) }),
+    ]),
+    more > 0 ? ` and ${countText(more)} more` : '',
+  ];
 }
 
 /** @param {string} title @param {...import('../core/element.js').Children} content */

@@ -33,7 +33,7 @@ define('ctx-lost', (host) => {
   const answer = h('section', { class: 'lost-all', 'aria-labelledby': 'lost-all-title', hidden: true });
   const choice = choiceOfMessages(host, () => timeline.value);
   /** @type {LostFilter} */
-  const filter = { kind: null, by: 'kind' };
+  const filter = { kind: null, by: 'kind', whole: false };
   host.replaceChildren(cursorLine(host, 'lost'), title, lead, cards, answer, choice.bar);
 
   let shown = '';
@@ -113,7 +113,7 @@ function askLater(answer, filter, choice) {
       answer.hidden = request < 0 && found.messages.left === 0;
       if (answer.hidden) return;
       answer.replaceChildren(
-        h('h2', { id: 'lost-all-title', text: `What else left the view, ${about}` }), lostAnswer(now, found, filter, choice),
+        h('h2', { id: 'lost-all-title', text: `${found.messages.left === 0 ? 'What is in view' : 'What else left the view'}, ${about}` }), lostAnswer(now, found, filter, choice),
         jsonTwin(now.session, 'lost', parameters) ?? '');
     } catch (error) {
       if (!wanted) return;

@@ -24,6 +24,7 @@ from eventctx.log.codec import encode_event
 from eventctx.log.events import Erased
 from eventctx.log.record import Draft
 from eventctx.log.store import ANY, Address
+from eventctx.messages import recall_text
 from eventctx.messages.recall_text import text_of
 from eventctx.search.documents import matches, parse, parts_of, snippet, words
 from eventctx.search.index import TextIndex
@@ -162,6 +163,23 @@ def test_paths_and_digests_are_no_base64() -> None:
     digests = "\n".join(random.Random(n).randbytes(32).hex() for n in range(9))  # noqa: S311
     text = text_of(user(f"{path}\n{digests}"))
     assert text == f"{path}\n{digests}"
+
+
+@pytest.mark.parametrize("gap", ["\n", "\r\n", " ", "\x1c", "\u2028"])
+@pytest.mark.parametrize("end", ["", "=", "=="])
+@pytest.mark.parametrize("length", [60, 80])
+def test_three_lines_of_encoded_bytes_are_no_text(length: int, end: str, gap: str) -> None:
+    line = ("gZ7b" * 20)[:length] + end + gap
+    assert "gZ7b" not in text_of(user(f"{'look at this: ' * 9}\n{line * 3}and that"))
+
+
+def test_a_run_of_encoded_bytes_in_a_word_is_no_text() -> None:
+    assert "gZ7b" not in text_of(user(f"src={'gZ7b' * 50};"))
+
+
+def test_a_text_of_words_is_not_searched_for_encoded_bytes() -> None:
+    path = "/".join(["folder"] * 12)
+    assert not recall_text._may_hold_encoded(f"see {path} and {path}\nor the docs " * 100)
 
 
 def test_a_line_break_in_json_arguments_does_not_glue_words_together() -> None:

@@ -413,22 +413,18 @@ def long_lines(text: str) -> Iterator[str]:
     """The lines that may be needles, without the number that a tool writes before them."""
     for line in text.splitlines():
         if len(line) >= LEAST_SHARED:
-            yield _without_number(line)
+            yield line if line[0].isalpha() else _without_number(line)
 
 
 def names_in(text: str) -> set[str]:
     """The names in a text."""
-    return {word for word in words_in(text) if is_name(word)}
-
-
-def words_in(text: str) -> set[str]:
-    """The words of a text that may be names."""
+    # A word of small letters is none, and most words of a text are that, or come again.
+    runs = [one for one in set(_RUN.findall(text)) if not (one.islower() and one.isalpha())]
     # Cut by hand: an expression for the last letter would go to and fro in a long row of dots.
-    found = {run.lstrip(_NO_FIRST).rstrip(_NO_LAST) for run in _RUN.findall(text)}
-    return {word for word in found if len(word) >= LEAST_NUMBER}
+    return {word for run in runs if _is_name(word := run.lstrip(_NO_FIRST).rstrip(_NO_LAST))}
 
 
-def is_name(word: str) -> bool:
+def _is_name(word: str) -> bool:
     """Whether a word is a name: a long one with a digit, a mark or camel case; hex; a number."""
     if len(word) >= LEAST_NAME and not word.isdigit():
         return TELLING.search(word) is not None

@@ -10,14 +10,13 @@ import msgspec
 
 from eventctx.log.events import Known
 from eventctx.log.naming import demand_name, message_name, position_name, request_name
-from eventctx.log.store import Address
+from eventctx.log.wire import BodyAt
 from eventctx.messages.mentions import SummaryMentions
 from eventctx.messages.overlap import normal
 from eventctx.messages.superseding import find_superseded
-from eventctx.projections import instructions
-from eventctx.projections.instructions import Demanding, InstructionsState, Phase, RemovedBy
-from eventctx.projections.view.refs import MessageRef
-from eventctx.queries.requests import address_of
+from eventctx.projections.timeline import instructions
+from eventctx.projections.timeline.fold import TimelineState
+from eventctx.projections.timeline.instructions import Demanding, Phase, Removed, RemovedBy
 
 Held = Literal["verbatim", "in_summary", "in_index", "shortened", "absent"]
 """- ``verbatim``: a message of the person that is in view has it, maybe a shortened one;
@@ -129,8 +128,8 @@ class LedgerTexts(NamedTuple):
     """
 
     demands: dict[int, tuple[str, ...]]
-    copies: dict[Address, str]
-    inserted: dict[Address, SummaryMentions]
+    copies: dict[BodyAt, str]
+    inserted: dict[BodyAt, SummaryMentions]
     erased: int
 
 
@@ -149,43 +148,47 @@ class Ledger:
     ``shown`` is how the view shows the messages that the answer is about.
     """
 
-    def __init__(self, state: InstructionsState, shown: Phase, texts: LedgerTexts) -> None:
-        self._state = state
+    def __init__(self, state: TimelineState, shown: Phase, texts: LedgerTexts) -> None:
+        found = state.instructions
+        self._demanding = list(found.demanding)
+        self._phases = list(found.phases)
+        self._known = found.known
+        self._requests = list(state.changes.time.requests)
         self._shown = shown
         self._texts = texts
         self._saying: dict[str, list[Demanding]] = {}
-        for one in state.demanding:
-            for sentence in texts.demands[one.ref.number]:
+        for one in self._demanding:
+            for sentence in texts.demands[one.number]:
                 self._saying.setdefault(normal(sentence), []).append(one)
-        self._removed = {one.number: one for one in state.removed}
-        self._withdrawn = {(one.event.number, one.event.demand): one for one in state.withdrawn}
+        self._removed: dict[int, Removed] = {}
+        for gone in found.removed:
+            self._removed.setdefault(gone.number, gone)
+        self._withdrawn = {(one.event.number, one.event.demand): one for one in found.withdrawn}
         self._later = self._superseded()
 
     def _superseded(self) -> dict[tuple[int, int], tuple[Demanding, int]]:
         """The demands, by message and place, that a later one which holds has replaced."""
         holding = [
             (asked, place, sentence)
-            for asked in self._state.demanding
-            for place, sentence in enumerate(self._texts.demands[asked.ref.number], 1)
-            if asked.ref.number not in self._removed
-            and (asked.ref.number, place) not in self._withdrawn
+            for asked in self._demanding
+            for place, sentence in enumerate(self._texts.demands[asked.number], 1)
+            if asked.number not in self._removed and (asked.number, place) not in self._withdrawn
         ]
-        found = find_superseded([(asked.ref.number, said) for asked, _, said in holding])
+        found = find_superseded([(asked.number, said) for asked, _, said in holding])
         return {
-            (holding[one][0].ref.number, holding[one][1]): holding[other][:2]
+            (holding[one][0].number, holding[one][1]): holding[other][:2]
             for one, other in found.items()
         }
 
     def make(self, session: str, about: str | None, sealed: int) -> Instructions:
         """The answer. ``sealed`` summaries are encrypted."""
-        found = tuple([one for asked in self._state.demanding for one in self._of_message(asked)])
+        found = tuple([one for asked in self._demanding for one in self._of_message(asked)])
         states = Counter(one.stands for one in found if one.stands is not None)
-        known = Counter(self._state.known_as)
         return Instructions(
             session,
             about,
-            len(self._state.known_as),
-            dict(known),
+            len(self._requests),
+            dict(self._known),
             {held: states[held] for held in HELD},
             sum(one.is_absent for one in found),
             sum(one.taken_back is not None for one in found),
@@ -197,14 +200,14 @@ class Ledger:
         )
 
     def _of_message(self, asked: Demanding) -> Iterator[Instruction]:
-        for demand, sentence in enumerate(self._texts.demands[asked.ref.number], 1):
+        for demand, sentence in enumerate(self._texts.demands[asked.number], 1):
             yield self._instruction(asked, demand, sentence)
 
     def _instruction(self, asked: Demanding, demand: int, sentence: str) -> Instruction:
-        number = asked.ref.number
+        number = asked.number
         removed = self._removed.get(number)
         withdrawn = self._withdrawn.get((number, demand))
-        until = len(self._state.known_as)
+        until = len(self._requests)
         for ended in (removed, withdrawn):
             if ended is not None:
                 until = min(until, ended.request)
@@ -216,7 +219,7 @@ class Ledger:
         if removed is None and withdrawn is None and later is None:
             stands, where, again = self._in_phase(self._shown, asked, normal(sentence))
             if again:
-                stands, where = "verbatim", message_name(again[0].ref.number)
+                stands, where = "verbatim", message_name(again[0].number)
         counted = Counter[bool]()
         for span in spans:
             counted[span.held not in NOT_HELD] += span.last - span.first + 1
@@ -247,7 +250,7 @@ class Ledger:
             left=None
             if removed is None
             else LeftTranscript(removed.by, position_name(removed.position), removed.position),
-            superseded_by=None if later is None else demand_name(later[0].ref.number, later[1]),
+            superseded_by=None if later is None else demand_name(later[0].number, later[1]),
         )
 
     # -- how views hold a demand -----------------------------------------------------------------
@@ -255,7 +258,7 @@ class Ledger:
     def _spans(self, asked: Demanding, sentence: str, until: int) -> list[_Span]:
         """The requests before ``until``, in rows that hold the demand in one way."""
         spans: list[_Span] = []
-        for phase, first, last in instructions.runs_of(self._state, asked, until):
+        for phase, first, last in instructions.phases_of(self._phases, asked, until):
             held, where, later = self._in_phase(phase, asked, sentence)
             again = next((one for one in later if one.request <= last), None)
             if again is None:
@@ -264,7 +267,7 @@ class Ledger:
             said = max(first, again.request)
             if said > first:
                 _append(spans, _Span(held, where, first, said - 1))
-            _append(spans, _Span("verbatim", message_name(again.ref.number), said, last))
+            _append(spans, _Span("verbatim", message_name(again.number), said, last))
         return spans
 
     def _in_phase(
@@ -274,32 +277,30 @@ class Ledger:
         if self._in_message(phase, asked, sentence):
             return "verbatim", None, []
         others = [one for one in self._saying[sentence] if one is not asked]
-        before = [one for one in others if one.ref.number < phase.known]
+        before = [one for one in others if one.number < phase.known]
         for other in before:
             if self._in_message(phase, other, sentence):
-                return "verbatim", message_name(other.ref.number), []
-        for ref in phase.for_others:
-            if self._texts.inserted[address_of(ref)].holds("instruction", sentence):
-                if isinstance(ref, MessageRef):
-                    return "in_summary", message_name(ref.number), []
-                held: Held = "in_summary" if ref.kind == "summary" else "in_index"
-                return held, position_name(ref.position), []
-        later = [one for one in others if one.ref.number >= phase.known]
-        cut = asked.ref.number in phase.shown
+                return "verbatim", message_name(other.number), []
+        for other_text in phase.others:
+            if self._texts.inserted[other_text.body].holds("instruction", sentence):
+                if other_text.kind is None:
+                    return "in_summary", message_name(other_text.number), []
+                held: Held = "in_summary" if other_text.kind == "summary" else "in_index"
+                return held, position_name(other_text.body[0]), []
+        later = [one for one in others if one.number >= phase.known]
+        cut = asked.number in phase.cut
         return ("shortened" if cut else "absent"), None, later
 
     def _in_message(self, phase: Phase, one: Demanding, sentence: str) -> bool:
-        if one.ref.number >= phase.known:
+        if phase.has_whole(one.number):
             return True
-        ref = phase.shown.get(one.ref.number)
-        return ref is not None and (
-            not ref.shortened or sentence in self._texts.copies[address_of(ref)]
-        )
+        copy = phase.cut.get(one.number)
+        return copy is not None and sentence in self._texts.copies[copy]
 
     # -- names -----------------------------------------------------------------------------------
 
     def _run(self, span: _Span) -> HeldRun:
-        requests = self._state.time.requests
+        requests = self._requests
         return HeldRun(
             span.held,
             self._name(span.first),
@@ -311,7 +312,7 @@ class Ledger:
         )
 
     def _name(self, index: int) -> str:
-        one = self._state.time.requests[index]
+        one = self._requests[index]
         return request_name(one.turn, one.iteration, one.position)
 
 

@@ -338,6 +338,14 @@ def key_frames(store: EventStore) -> KeyFrames:
     return found
 
 
+def save_frames_of(store: EventStore) -> None:
+    """Save the key frames of a store that is opened read-only, too: a cache of its reader's own."""
+    if store.cache_path is not None:
+        from eventctx.queries.frame_files import FrameFiles
+
+        _of_stores.setdefault(store, KeyFrames(store, FrameFiles(store.cache_path)))
+
+
 async def timeline_at(store: EventStore, stream: str, position: int | None = None) -> TimelineState:
     """The timeline of a session after the record at ``position``, or after the last one.
 

@@ -6,6 +6,7 @@ messages themselves, since the index holds words and places alone.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -14,7 +15,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from eventctx.errors import DecodeError, InvalidSetting
+from eventctx.errors import DecodeError, InvalidSetting, LogCorrupted
 from eventctx.log.integrity import sound_bodies
 from eventctx.log.naming import iso_or, message_name
 from eventctx.log.store import Address, EventStore
@@ -38,6 +39,9 @@ _KINDS: Final[Mapping[Role, Kind]] = {
 }
 _BY_NAME: Final = "function:"
 """Begins the id of a call where the dialect has none; the tool's name follows."""
+
+_READ_AT_ONCE: Final = 64
+"""Calls that are read at a time; of a server that is one round trip."""
 
 
 class MessageFilter(msgspec.Struct, frozen=True):
@@ -181,6 +185,7 @@ class _Callers:
         self._store = store
         self._session = session
         self._places: dict[str, list[Address]] | None = None
+        self._order: list[Address] = []
         self._names: dict[tuple[Address, str], str] = {}
 
     async def tools(self, message: Recalled, parts: Sequence[Part]) -> set[str]:
@@ -208,16 +213,24 @@ class _Callers:
             return ""
         key = (places[-1], call)
         if key not in self._names:
-            (body,) = await sound_bodies(self._store, self._session, [places[-1]])
+            await self._read_names(places[-1])
+        return self._names.setdefault(key, "")
+
+    async def _read_names(self, place: Address) -> None:
+        """Read the calls at a place, and at those before it: their results are asked about next."""
+        end = bisect_right(self._order, place)
+        some = [one for one in self._order[max(0, end - _READ_AT_ONCE) : end] if one != place]
+        try:
+            bodies = await sound_bodies(self._store, self._session, [*some, place])
+        except LogCorrupted:  # what is damaged elsewhere says nothing of this one
+            some = []
+            bodies = await sound_bodies(self._store, self._session, [place])
+        for at, body in zip([*some, place], bodies, strict=True):
             message = {} if body.data is None else decode_body(body.data)
             parts = read_parts(message) if isinstance(message, dict) else []
-            self._names |= {
-                (places[-1], one): part.name or ""
-                for part in parts
-                if part.kind == "call"
-                for one in part.ids
-            }
-        return self._names.setdefault(key, "")
+            for part in parts:
+                if part.kind == "call":
+                    self._names |= {(at, one): part.name or "" for one in part.ids}
 
     async def _read_places(self) -> dict[str, list[Address]]:
         found: dict[str, list[Address]] = defaultdict(list)
@@ -229,6 +242,8 @@ class _Callers:
                     continue  # what cannot be read of one message says nothing of the others
                 for call in calls:
                     found[call].append(Address(record.position, index))
+                if calls:
+                    self._order.append(Address(record.position, index))
         return found
 
 

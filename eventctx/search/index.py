@@ -127,8 +127,8 @@ class TextIndex(Protocol):
         """The number of the next message after ``segments``."""
         ...
 
-    def find(self, segments: Sequence[Segment], number: int) -> Place | None:
-        """The place of message ``number``; None if there is none."""
+    def find(self, segments: Sequence[Segment], first: int, last: int) -> list[Place]:
+        """The places of messages ``first`` to ``last``, in their order; of those that are there."""
         ...
 
     def search(

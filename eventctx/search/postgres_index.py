@@ -100,12 +100,13 @@ CROSS JOIN LATERAL (SELECT m.number FROM eventctx.recall_messages m
   ORDER BY m.position DESC, m.index DESC LIMIT 1) AS last
 """
 _FIND: Final = """
-SELECT m.stream, m.position, m.index, m.number, m.time
+SELECT DISTINCT ON (m.number) m.stream, m.position, m.index, m.number, m.time
 FROM unnest($1, $2, $3) WITH ORDINALITY AS s(stream, first, last, place)
-JOIN eventctx.recall_messages m ON m.stream = s.stream AND m.number = $4
+JOIN eventctx.recall_messages m ON m.stream = s.stream AND m.number BETWEEN $4 AND $5
   AND m.position BETWEEN s.first AND s.last AND m.tenant = current_user
-ORDER BY s.place LIMIT 1
+ORDER BY m.number, s.place
 """
+_FIND_TYPES: Final = (TEXTS, INT8S, INT8S, INT8, INT8)
 _DAMAGE: Final = frozenset({"23505"})
 
 
@@ -188,13 +189,11 @@ class PostgresTextIndex:
 
         return self._run(read)
 
-    def find(self, segments: Sequence[Segment], number: int) -> Place | None:
+    def find(self, segments: Sequence[Segment], first: int, last: int) -> list[Place]:
 
-        def read(connection: ServerConnection) -> Place | None:
-            found = connection.rows(
-                _FIND, (TEXTS, INT8S, INT8S, INT8), (*_of(segments), int8(number))
-            )
-            return _place(found[0]) if found else None
+        def read(connection: ServerConnection) -> list[Place]:
+            values = (*_of(segments), int8(first), int8(last))
+            return [_place(row) for row in connection.rows(_FIND, _FIND_TYPES, values)]
 
         return self._run(read)
 

@@ -55,6 +55,8 @@ BATCH_RECORDS: Final = 2_000
 BATCH_BYTES: Final = 4 * 2**20
 _EVERY_HIT: Final = 2**31 - 1
 _READ_AT_ONCE: Final = 64
+_FOUND_AT_ONCE: Final = 4_096
+"""Places that are read from the index at a time; of a server that is one round trip."""
 _ATTEMPTS: Final = 12
 _PAUSE: Final = 0.01
 """Seconds to wait after a loss, more after each: several processes may be at it at once."""
@@ -180,13 +182,9 @@ class Recall:
         def look() -> list[Hit]:
             found: list[Place] = []
             for stream, lineage in lineages.items():
-                numbers = range(self._index.following(lineage))
-                places = [self._index.find(lineage, number) for number in numbers]
-                found += [
-                    place
-                    for place in places
-                    if place is not None and (session is not None or place.stream == stream)
-                ]
+                for first in range(0, self._index.following(lineage), _FOUND_AT_ONCE):
+                    places = self._index.find(lineage, first, first + _FOUND_AT_ONCE - 1)
+                    found += [one for one in places if session is not None or one.stream == stream]
             found.sort(key=lambda place: (place.time, place.number), reverse=True)
             return [Hit(place, 0.0) for place in found]
 
@@ -214,13 +212,14 @@ class Recall:
             )
         lineage = await self._lineage_now(session)
 
-        def look() -> tuple[Place | None, int]:
-            return self._index.find(lineage, number), self._index.following(lineage)
+        def look() -> tuple[list[Place], int]:
+            return self._index.find(lineage, number, number), self._index.following(lineage)
 
-        place, following = await self._ask(lambda: asyncio.to_thread(look))
-        if place is None:
+        places, following = await self._ask(lambda: asyncio.to_thread(look))
+        if not places:
             numbers = f"a number from 0 to {following - 1}" if following else "no number yet"
             raise InvalidSetting(f"message of {session!r}: expected {numbers}, found {number}")
+        (place,) = places
         address = Address(place.position, place.index)
         (body,) = await sound_bodies(self._store, place.stream, [address])
         message = None if body.data is None else _decode(place, body.data)

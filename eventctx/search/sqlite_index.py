@@ -104,19 +104,21 @@ class SqliteTextIndex:
 
         return self._run(lambda connection: 1 + max(last(connection, one) for one in segments))
 
-    def find(self, segments: Sequence[Segment], number: int) -> Place | None:
+    def find(self, segments: Sequence[Segment], first: int, last: int) -> list[Place]:
 
-        def read(connection: apsw.Connection) -> Place | None:
-            for stream, first, last in segments:
+        def read(connection: apsw.Connection) -> list[Place]:
+            found: dict[int, Place] = {}
+            for stream, begin, end in segments:
                 rows = connection.execute(
                     "SELECT position, idx, number, time FROM messages "
-                    "WHERE stream=(SELECT id FROM streams WHERE name=?) AND number=? "
-                    "AND position BETWEEN ? AND ?",
-                    (stream, number, first, last),
-                ).fetchall()
-                if rows:
-                    return Place(stream, *cast(tuple[int, int, int, int], rows[0]))
-            return None
+                    "WHERE stream=(SELECT id FROM streams WHERE name=?) "
+                    "AND number BETWEEN ? AND ? AND position BETWEEN ? AND ?",
+                    (stream, first, last, begin, end),
+                )
+                for row in rows:
+                    place = Place(stream, *cast(tuple[int, int, int, int], row))
+                    found.setdefault(place.number, place)
+            return [found[number] for number in sorted(found)]
 
         return self._run(read)
 

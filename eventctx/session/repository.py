@@ -210,8 +210,20 @@ def _closing_event(record: Record) -> Event:
 
 
 async def mirror_of(store: EventStore, session: str) -> str | None:
-    """The name of the file that a session mirrors; None for ours. Raises StreamNotFound."""
-    loaded = await load(store, session)
-    if loaded is None:
+    """The name of the file that a session mirrors; None for ours. Raises StreamNotFound.
+
+    Of a session that was imported the key frames tell; no other one is read.
+    """
+    info = await store.head(session)
+    if info is None or info.head < 0:
         raise StreamNotFound(session)
-    return loaded.view.mirror
+    if info.deleted:
+        raise SessionWasDeleted(session)
+    if info.parent is not None:
+        return None
+    async for record in store.read(session, stop=0, bodies=False):
+        if record.type == "session:start" and decode_known(record).imported_at is None:
+            return None
+    from eventctx.queries.key_frames import timeline_at  # with the first question
+
+    return (await timeline_at(store, session)).view.mirror

@@ -25,6 +25,7 @@ from eventctx.projections.explain.changes import Cause, Change, Origin, What
 from eventctx.projections.figures import CompactionSizes, RequestSizes
 from eventctx.projections.numbering import TimelineRequest, TurnStart
 from eventctx.projections.timeline.fold import Link, Recount, SentContent, TimelineState
+from eventctx.projections.timeline.instructions import Demanding, Phase, Removed, Withdrawal
 from eventctx.projections.timeline.runs import ChangedRun, ChangeReason
 from eventctx.projections.timeline.views import OtherEntry, ShownView
 from eventctx.projections.view.series import Series, with_number
@@ -127,6 +128,11 @@ PARTS: Final[dict[str, SeriesPart]] = {
     "harness": _part(lambda state: state.extras.harness, tuple[BodyAt, bool]),
     "contents": _part(lambda state: state.extras.contents, SentContent),
     "links": _part(lambda state: state.extras.links, Link),
+    "demanding": _part(lambda state: state.instructions.demanding, Demanding),
+    "phases": _part(lambda state: state.instructions.phases, Phase),
+    "removed": _part(lambda state: state.instructions.removed, Removed),
+    "withdrawn": _part(lambda state: state.instructions.withdrawn, Withdrawal),
+    "replacing": _part(lambda state: state.instructions.replacing, int),
 }
 """All series of a timeline, by the name under which a block keeps them."""
 

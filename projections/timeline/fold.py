@@ -17,7 +17,8 @@ from eventctx.projections import audit, numbering, usage
 from eventctx.projections.audit import AuditState
 from eventctx.projections.explain import changes
 from eventctx.projections.explain.changes import ChangesState
-from eventctx.projections.timeline import runs, views
+from eventctx.projections.timeline import instructions, runs, views
+from eventctx.projections.timeline.instructions import InstructionsState
 from eventctx.projections.timeline.runs import RunsState
 from eventctx.projections.timeline.views import ViewsState
 from eventctx.projections.usage import UsageState
@@ -102,6 +103,7 @@ class TimelineState(NamedTuple):
     runs: RunsState
     recounts: Series[Recount]
     extras: TimelineExtras
+    instructions: InstructionsState
     digest: bytes
 
     @property
@@ -135,13 +137,14 @@ def initial() -> TimelineState:
         runs.initial(),
         Series(),
         extras,
+        instructions.initial(),
         b"",
     )
 
 
 def evolve(state: TimelineState, record: Record) -> TimelineState:
     """The timeline after ``record``."""
-    before, audited, shown, changed, recounts, extras, _ = state
+    before, audited, shown, changed, recounts, extras, demanded, _ = state
     view = request_view.evolve(before.view, record)
     time = numbering.evolve(before.time, record)
     after = changes.advance(before, record, view, time)
@@ -158,7 +161,8 @@ def evolve(state: TimelineState, record: Record) -> TimelineState:
         recounts = recounts.append(recount)
     extras = evolve_extras(extras, record)
     audited = audit.advance(audited, record, view, time)
-    return TimelineState(after, audited, shown, changed, recounts, extras, record.digest)
+    demanded = instructions.advance(demanded, record, before, after)
+    return TimelineState(after, audited, shown, changed, recounts, extras, demanded, record.digest)
 
 
 def evolve_extras(extras: TimelineExtras, record: Record) -> TimelineExtras:

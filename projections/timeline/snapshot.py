@@ -15,7 +15,7 @@ from zlib import error as ZlibError  # noqa: N812 - it is an exception's class
 import msgspec
 
 from eventctx.errors import DecodeError
-from eventctx.log.events import PreCompact
+from eventctx.log.events import Known, PreCompact
 from eventctx.log.plan import Plan
 from eventctx.projections import audit, figures, numbering
 from eventctx.projections.explain.changes import Cause, ChangesState
@@ -30,6 +30,7 @@ from eventctx.projections.timeline.blocks import (
     lengths_of,
 )
 from eventctx.projections.timeline.fold import Provenance, TimelineExtras, TimelineState
+from eventctx.projections.timeline.instructions import InstructionsState
 from eventctx.projections.timeline.runs import RunsState
 from eventctx.projections.usage import UsageState, UsageTotals
 from eventctx.projections.view import snapshot as view_snapshot
@@ -37,7 +38,7 @@ from eventctx.projections.view.refs import MessageRef
 from eventctx.projections.view.series import Series
 from eventctx.projections.view.state import ViewState
 
-VERSION: Final = 3_200 + view_snapshot.VERSION
+VERSION: Final = 3_300 + view_snapshot.VERSION
 """Version of the stored form. It goes up with every change of a fold that a timeline is made of."""
 
 
@@ -67,6 +68,8 @@ class _Frame(msgspec.Struct, array_like=True):
     tools: int
     provenance: Provenance
     shown: tuple[int, ...]
+    known: dict[Known, int]
+    changed: bool
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -107,6 +110,8 @@ def _frame(state: TimelineState) -> _Frame:
         state.extras.tools,
         state.extras.provenance,
         views.last_ids(state.views),
+        dict(state.instructions.known),
+        state.instructions.changed,
     )
 
 
@@ -226,7 +231,20 @@ def _make_state(stored: StoredFrame, frame: _Frame, series: dict[str, Any]) -> T
         RunsState(series["runs"], series["reasons"]),
         series["recounts"],
         extras,
+        _instructions(frame, series),
         stored.digest,
+    )
+
+
+def _instructions(frame: _Frame, series: dict[str, Any]) -> InstructionsState:
+    return InstructionsState(
+        series["demanding"],
+        series["phases"],
+        series["removed"],
+        series["withdrawn"],
+        series["replacing"],
+        MappingProxyType(frame.known),
+        frame.changed,
     )
 
 

@@ -13,6 +13,10 @@ import pytest
 import eventctx
 from eventctx.hooks.hook_failures import HookFailures
 from eventctx.hooks.registry import Hooks
+from eventctx.log.record import Record
+from eventctx.projections.timeline import fold
+from eventctx.projections.timeline.fold import TimelineState
+from eventctx.queries.key_frames import KEY_FRAME
 from tests.lost.given import call, result
 
 READING = [
@@ -312,6 +316,37 @@ def test_reading_leaves_the_records_alone(run, store):
         run(*command, "--store", store)
     [after] = run("verify", "--json", "--store", store).document
     assert before == after
+
+
+@pytest.mark.parametrize(
+    "question", [("why", "long", 3), ("instructions", "long"), ("lost", "long")]
+)
+def test_a_question_of_a_long_session_saves_key_frames_for_the_next(
+    run, tmp_path, question, monkeypatch
+) -> None:
+    path = tmp_path / "long.db"
+
+    async def write() -> None:
+        async with eventctx.open(path, receipts=False) as engine:
+            ctx = await engine.session("long")
+            await ctx.add_messages([{"role": "user", "content": "Never do it."}] * KEY_FRAME)
+
+    folded: list[int] = []
+    evolve = fold.evolve
+
+    def counted(state: TimelineState, record: Record) -> TimelineState:
+        folded.append(record.position)
+        return evolve(state, record)
+
+    asyncio.run(write())
+    monkeypatch.setattr(fold, "evolve", counted)
+    before = path.read_bytes()
+    first = run(*question, "--json", "--store", path)
+    assert (first.code, len(folded) >= KEY_FRAME) == (0, True)
+    folded.clear()
+    assert run(*question, "--json", "--store", path).out == first.out
+    assert len(folded) < 10
+    assert path.read_bytes() == before
 
 
 def test_the_version_is_told(run):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,8 +13,15 @@ import pytest
 
 import eventctx
 from eventctx.cli.commands.sessions import search_command
+from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
-from eventctx.search.found import Role, read_moment
+from eventctx.log.record import Body
+from eventctx.log.store import Address
+from eventctx.search.found import MessageFilter, Role, find_messages, read_moment
+from eventctx.search.recall import Recall
+from eventctx.search.sqlite_index import SqliteTextIndex
+from eventctx.stores.memory import MemoryStore
+from tests.sessions import tool_round
 
 
 def row(number: int, role: str, content: Any) -> dict[str, Any]:
@@ -137,3 +145,27 @@ def test_the_command_offers_every_speaker_that_a_filter_knows() -> None:
     (option,) = [one for one in search_command.params if one.name == "role"]
     assert isinstance(option.type, click.Choice)
     assert tuple(option.type.choices) == get_args(Role)
+
+
+class CountingReads(MemoryStore):
+    """Counts how often bodies are read."""
+
+    reads = 0
+
+    async def bodies(self, stream: str, addresses: Sequence[Address]) -> list[Body]:
+        self.reads += 1
+        return await super().bodies(stream, addresses)
+
+
+async def test_the_calls_of_results_are_read_many_at_a_time() -> None:
+    store = CountingReads()
+    ctx = await Engine(store).session("s")
+    await ctx.add_messages([row for number in range(100) for row in tool_round(number)])
+    recall = Recall(store, SqliteTextIndex(None))
+    store.reads = 0
+    found, _ = await find_messages(store, recall, "", "s", 500, MessageFilter(tool="READ"))
+    assert [one.number for one in found] == list(reversed(range(200)))
+    assert store.reads < 10
+    found, _ = await find_messages(store, recall, "", "s", 500, MessageFilter(tool="write"))
+    assert found == []
+    await recall.close()

@@ -12,7 +12,6 @@ import weakref
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -21,7 +20,7 @@ from eventctx.engine import Engine
 from eventctx.errors import AlreadyTakenBack, InvalidSetting, NoSuchDemand
 from eventctx.log.naming import RequestName
 from eventctx.log.store import EventStore
-from eventctx.queries import instruction_reading, key_frames
+from eventctx.queries import key_frames
 from eventctx.queries.explaining import NOW
 from eventctx.queries.instruction_reading import KeptDemands, instructions_of
 from eventctx.queries.key_frames import KeyFrames
@@ -62,17 +61,9 @@ async def and_ask(engine: Engine, ctx: Context, what: str, value: Any) -> None:
         await same(engine.store)
 
 
-@settings(
-    max_examples=some(15, 40),
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=some(15, 40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=st.lists(SOME, min_size=6, max_size=24))
-def test_a_ledger_from_what_is_kept_is_the_ledger_from_zero(
-    monkeypatch: pytest.MonkeyPatch, steps: list[tuple[str, Any]]
-) -> None:
-    monkeypatch.setattr(instruction_reading, "EVERY", EVERY)
-
+def test_a_ledger_from_key_frames_is_the_ledger_from_zero(steps: list[tuple[str, Any]]) -> None:
     async def run() -> None:
         engine = await play(steps, and_ask)
         now = (await key_frames.timeline_at(engine.store, "s")).changes

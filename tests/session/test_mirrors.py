@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from eventctx.importers.load import import_file
 from eventctx.log import events
 from eventctx.log.codec import encode_event
 from eventctx.log.events import CATALOGUE
-from eventctx.log.record import Draft
+from eventctx.log.record import Draft, Record
 from eventctx.log.store import STREAM_EXISTS
 from eventctx.session.context import Context
 from eventctx.session.host_requests import ObservedRequest
@@ -28,6 +28,7 @@ from eventctx.session.host_state import Extension, HostPart
 from eventctx.stores.memory import MemoryStore
 from tests.how_much import some
 from tests.importers.given import NOW, SESSION, ClaudeCode, call, salt, text
+from tests.sessions import with_frames
 
 Command = Callable[[Context], Awaitable[Any]]
 
@@ -220,6 +221,31 @@ async def test_a_fork_of_a_mirror_is_ours(engine: Engine) -> None:
     await engine.close_session("mine")
     assert await engine.mirror_of("mine") is None
     assert await engine.mirror_of(SESSION) == "talk.jsonl"
+
+
+class CountingRecords(MemoryStore):
+    """Counts the records that are read."""
+
+    records = 0
+
+    async def read(self, *args: Any, **options: Any) -> AsyncIterator[Record]:
+        async for record in super().read(*args, **options):
+            self.records += 1
+            yield record
+
+
+async def test_a_long_session_is_told_from_a_mirror_without_reading_it() -> None:
+    store = CountingRecords()
+    await mirrored(store)
+    frames = with_frames(store)
+    engine = Engine(store)
+    context = await engine.session("ours")
+    await context.add_messages([HELLO] * 50)
+    await frames.at(SESSION)
+    for name, mirror in (("ours", None), (SESSION, "talk.jsonl")):
+        store.records = 0
+        assert await engine.mirror_of(name) == mirror
+        assert store.records <= 2, name
 
 
 async def test_what_serves_evidence_stays_possible_and_blocks_no_later_import(

@@ -127,10 +127,14 @@ async def answering(
 ) -> AsyncIterator[Reader]:
     """A reader, as ``open_reader`` has it, with a progress bar until the answer is there.
 
-    For commands that print after they have asked.
+    For commands that print after they have asked. Key frames of a long session are saved next to
+    the store, so that the next of these commands folds only what came since.
     """
     with progress(text):
+        from eventctx.queries.key_frames import save_frames_of
+
         async with open_reader(own, lists=lists) as found:
+            save_frames_of(found.store)
             yield found
 
 

@@ -17,7 +17,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from eventctx.messages.extracts import is_name, long_lines, words_in
+from eventctx.messages.extracts import long_lines, names_in
 from eventctx.messages.overlap import LEAST_SHARED, normal
 
 LEAST_CARRIERS: Final = 3
@@ -146,7 +146,7 @@ class Needles:
 
 def marks_in(text: str) -> array[int]:
     """The marks of all that may be a needle in a text."""
-    found = {hash(word) for word in words_in(text) if is_name(word)}
+    found = {*map(hash, names_in(text))}
     for line in long_lines(text):
         plain = normal(line)
         # Folding the case of a text may make it longer, never shorter.

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given, settings
 
 import eventctx
-from eventctx.log.events import Erased, MessageAdded, MessagesSet
+from eventctx.log.events import Erased, MessageAdded, MessagesSet, SessionFork
 from eventctx.log.store import ANY, Address
+from eventctx.search import recall as recalling
 from eventctx.search.index import Document, Gone, Mark, Place, Segment, Term
 from eventctx.search.postgres_index import PostgresTextIndex
 from eventctx.search.recall import Recall
@@ -209,11 +210,39 @@ async def test_who_was_slower_adds_nothing(store: PostgresStore) -> None:
     assert not index.extend(None, second, [one])
     assert index.mark() == first
     assert len(index.search([Term("hello")], None, 9, every=True)) == 1
-    assert index.find([Segment("s")], 0) == one.place
+    assert index.find([Segment("s")], 0, 5) == [one.place]
     assert index.following([Segment("s")]) == 1
     index.clear()
     assert index.mark() is None
     index.close()
+
+
+class CountingQuestions(PostgresTextIndex):
+    """Counts the questions that the server is asked."""
+
+    asked = 0
+
+    def _run(self, *args: Any, **options: Any) -> Any:
+        self.asked += 1
+        return super()._run(*args, **options)
+
+
+async def test_a_search_without_words_asks_the_server_for_many_places_at_once(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recalling, "_FOUND_AT_ONCE", 100)
+    await added(store, "parent", *(f"hello {n}" for n in range(250)))
+    await store.fork("parent", 199, "s", draft_of(SessionFork(parent="parent", at=199)))
+    await added(store, "s", *(f"other {n}" for n in range(50)))
+    index = CountingQuestions(store)
+    recall = Recall(store, index)
+    await recall.catch_up()
+    index.asked = 0
+    found = [one.number async for one in recall.matches("", "s", lambda _: True)]
+    assert found == list(reversed(range(250)))
+    assert index.asked < 10
+    assert len([one async for one in recall.matches("", None, lambda _: True)]) == 300
+    await recall.close()
 
 
 async def test_searches_that_fill_one_index_at_once_agree(store: PostgresStore) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import random
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.benchmarks import comparing, machine, report
 from tests.benchmarks.peers import compared
-from tests.benchmarks.peers.views.source import Process, Way
 from tests.benchmarks.place import Place
 from tests.benchmarks.repeats import combined
 from tests.benchmarks.report import Run
@@ -187,36 +185,3 @@ def test_a_file_that_is_no_run_is_told_in_one_line(tmp_path: Path, found: bytes 
         path.write_bytes(found)
     with pytest.raises(SystemExit, match="expected the JSON of a run"):
         report.read(path)
-
-
-@pytest.mark.parametrize(
-    ("way", "shown"),
-    [
-        (Way("clearing", "langchain", "clear"), 8),
-        (Way("trimming", "langchain", "trim"), 5),
-        (Way("a summary", "langchain", "summarize"), 8),
-        (Way("a budget", "agent_framework", "budget"), 3),
-    ],
-    ids=lambda one: getattr(one, "name", ""),
-)
-def test_a_neighbours_way_makes_the_views_of_a_conversation(way: Way, shown: int) -> None:
-    with closing(Process(way)) as process:
-        assert not process.missing
-        source = process.begin(400)
-        source.add({"role": "system", "content": "You are brief."})
-        source.add({"role": "user", "content": "Read them all."})
-        for number in range(3):
-            function = {"name": "read", "arguments": f'{{"n": {number}}}'}
-            call = {"id": f"c{number}", "type": "function", "function": function}
-            source.add({"role": "assistant", "content": "", "tool_calls": [call]})
-            result = f"text {number} " * 50
-            source.add({"role": "tool", "tool_call_id": f"c{number}", "content": result})
-            made = source.request()
-            assert source.last()["content"] == result
-            assert made.floor == (made.tokens > 400)
-        assert len(source.rows()) == shown
-
-
-def test_a_neighbours_way_that_cannot_be_imported_is_missing_with_the_reason() -> None:
-    with closing(Process(Way("nobody", "nobody", "clear"))) as process:
-        assert "nobody" in process.missing

@@ -14,10 +14,8 @@ import eventctx
 from eventctx.adapters.kit.recordable import recordable
 from eventctx.engine import Engine
 from eventctx.errors import EventctxError, InvalidMessage
-from eventctx.log.codec import encode_event
 from eventctx.log.events import MessageAdded
-from eventctx.log.record import Draft, make_body
-from eventctx.log.store import ANY
+from eventctx.log.record import make_body
 from eventctx.messages.encoding import (
     MAX_DEPTH,
     MAX_READ_DEPTH,
@@ -32,6 +30,7 @@ from eventctx.orchestrators.providers.sdk_calling import read_arguments
 from eventctx.queries.transfer import export_lines, import_drafts, read_drafts, read_header
 from eventctx.session.context import Context
 from eventctx.stores.memory import MemoryStore
+from tests.sessions import append_event
 
 DEEPER = (MAX_DEPTH + 1, 500, 1_000, 5_000, 100_000)
 REFUSED = rf"at \$\..*: expected at most {MAX_DEPTH} levels, found deeper nesting"
@@ -181,11 +180,7 @@ async def test_a_stored_body_that_is_too_deep_is_one_typed_error(
     async with eventctx.open(tmp_path / "store.db") as engine:
         context = await engine.session("s")
         facts = encode_facts(read_facts({"role": "user", "content": "x"}))
-        name, version, payload = encode_event(MessageAdded())
-        body = make_body(data, facts, os.urandom)
-        await engine.store.append(
-            "s", [Draft(os.urandom(16), name, version, 7, payload, (body,))], ANY
-        )
+        await append_event(engine.store, MessageAdded(), make_body(data, facts, os.urandom))
     async with eventctx.open(tmp_path / "store.db") as engine:
         context = await engine.session("s")
         assert not (await engine.verify("s")).ok

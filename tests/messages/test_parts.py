@@ -14,10 +14,8 @@ from hypothesis import strategies as st
 
 import eventctx
 from eventctx.cli.output.messages import shown_parts, snippet
-from eventctx.log.codec import encode_event
 from eventctx.log.events import MessageAdded
-from eventctx.log.record import Draft, make_body
-from eventctx.log.store import ANY
+from eventctx.log.record import make_body
 from eventctx.messages.encoding import encode_message
 from eventctx.messages.facts import encode_facts
 from eventctx.messages.facts_reader import read_facts
@@ -28,6 +26,7 @@ from eventctx.messages.speaker import is_of_harness
 from eventctx.orchestrators.providers.amplifier import converted
 from eventctx.projections.trace.texts import genai_message
 from eventctx.stores.memory import MemoryStore
+from tests.sessions import append_event
 
 Message = dict[str, Any]
 Marks = dict[str, PartKind]
@@ -321,10 +320,8 @@ async def test_facts_that_an_older_reader_stored_are_not_taken_for_damage() -> N
     message = {"role": "assistant", "content": None, "refusal": "I will not."}
     old = msgspec.structs.replace(read_facts(message), reader=2, prose=0)
     store = MemoryStore()
-    name, version, payload = encode_event(MessageAdded())
     body = make_body(encode_message(message), encode_facts(old), os.urandom)
-    draft = Draft(os.urandom(16), name, version, 1, payload, (body,))
-    await store.append("s", [draft], ANY)
+    await append_event(store, MessageAdded(), body)
     async with eventctx.Engine(store) as engine:
         assert (await engine.verify("s")).ok
 

@@ -17,6 +17,7 @@ from eventctx.projections.audit import (
     spread,
 )
 from eventctx.projections.figures import CompactionFigures, Figures
+from tests.sessions import compacted_by_hand
 
 
 def prepared(tokens: int, **more: Any) -> events.RequestPrepared:
@@ -34,20 +35,9 @@ def reported(at: int, prompt: int) -> events.UsageReported:
 
 
 def compacted(before: int, after: int, **more: Any) -> events.PostCompact:
-    return events.PostCompact(
-        **{
-            "outcome": "applied",
-            "trigger": "manual",
-            "strategy": "simple",
-            "strategy_version": 1,
-            "tokens_before": before,
-            "tokens_after": after,
-            "messages_before": 9,
-            "messages_after": 3,
-            "estimator": "by-kind-1",
-            **more,
-        }
-    )
+    estimator = "by-kind-1"
+    sizes = {"tokens_before": before, "tokens_after": after}
+    return compacted_by_hand(**{"plan": None, "estimator": estimator, **sizes, **more})
 
 
 ADDED = events.MessageAdded()

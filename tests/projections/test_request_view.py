@@ -16,7 +16,7 @@ from eventctx.log.store import ANY
 from eventctx.projections.view import planned, request_view
 from eventctx.queries.requests import fold, request_at
 from eventctx.stores.memory import MemoryStore
-from tests.sessions import body_of, tool_round
+from tests.sessions import append_event, body_of, compacted_by_hand, tool_round
 from tests.transcripts import refusal
 
 Row = dict[str, Any]
@@ -44,10 +44,7 @@ async def compacted() -> Engine:
 
 async def given(engine: Engine, event: Event, *bodies: Body) -> int:
     """Append an event as a later release would; returns its position."""
-    name, version, payload = encode_event(event)
-    draft = Draft(os.urandom(16), name, version, 0, payload, bodies)
-    appended = await engine.store.append("s", [draft], ANY)
-    return appended.receipt.position
+    return await append_event(engine.store, event, *bodies)
 
 
 async def seen(engine: Engine) -> list[str]:
@@ -148,19 +145,7 @@ async def test_a_summary_goes_with_what_it_stands_for() -> None:
     body = body_of(user("[a secret plan]"), os.urandom)
     plan = Plan(29, (Run(0, 28, "summarised", "summary"), Run(29, 29, "kept", "recent")))
     summary = Insertion("summary", 0, None, None, ((0, 28),))
-    event = events.PostCompact(
-        outcome="applied",
-        trigger="manual",
-        strategy="by hand",
-        strategy_version=1,
-        tokens_before=9,
-        tokens_after=5,
-        messages_before=30,
-        messages_after=2,
-        estimator="",
-        plan=Plan(plan.through, plan.runs, (), (summary,)),
-    )
-    await given(engine, event, body)
+    await given(engine, compacted_by_hand(Plan(plan.through, plan.runs, (), (summary,))), body)
     assert (await seen(engine))[0] == "[a secret plan]"
     await ctx.get_messages()
     await ctx.set_messages([])
@@ -177,22 +162,7 @@ async def test_a_summary_outlives_a_later_compaction_of_what_follows() -> None:
         runs=(Run(0, 19, "summarised", "summary"), Run(20, 29, "kept", "recent")),
         insertions=(Insertion("summary", 0, None, None, ((0, 19),)),),
     )
-    await given(
-        engine,
-        events.PostCompact(
-            outcome="applied",
-            trigger="manual",
-            strategy="by hand",
-            strategy_version=1,
-            tokens_before=9,
-            tokens_after=5,
-            messages_before=30,
-            messages_after=11,
-            estimator="",
-            plan=plan,
-        ),
-        body,
-    )
+    await given(engine, compacted_by_hand(plan, messages_after=11), body)
     assert (await seen(engine))[:2] == ["In short: all went well.", "message 20"]
     again = await Engine(engine.store).session("s", policy="simple", keep_recent=4)
     await again.compact()

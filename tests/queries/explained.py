@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import eventctx
 from eventctx.engine import Engine
-from eventctx.log import events
-from eventctx.log.codec import encode_event
 from eventctx.log.plan import Plan
-from eventctx.log.record import Draft
-from eventctx.log.store import ANY
 from eventctx.stores.memory import MemoryStore
-from tests.sessions import body_of
+from tests.sessions import append_event, body_of, compacted_by_hand
 
 Row = dict[str, Any]
 
@@ -40,19 +35,5 @@ async def thirty(**options: Any) -> tuple[Engine, eventctx.Context]:
 
 async def compacted(engine: Engine, plan: Plan, *texts: str) -> int:
     """Append a compaction with this plan, as another release may have written it."""
-    event = events.PostCompact(
-        outcome="applied",
-        trigger="manual",
-        strategy="by hand",
-        strategy_version=1,
-        tokens_before=9,
-        tokens_after=5,
-        messages_before=30,
-        messages_after=2,
-        estimator="",
-        plan=plan,
-    )
-    name, version, payload = encode_event(event)
-    bodies = tuple([body_of(user(text), os.urandom) for text in texts])
-    draft = Draft(os.urandom(16), name, version, 0, payload, bodies)
-    return (await engine.store.append("s", [draft], ANY)).receipt.position
+    bodies = [body_of(user(text)) for text in texts]
+    return await append_event(engine.store, compacted_by_hand(plan), *bodies)

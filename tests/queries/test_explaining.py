@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting, StreamNotFound
 from eventctx.log import events
-from eventctx.log.codec import encode_event
 from eventctx.log.plan import Insertion, Plan, Run
-from eventctx.log.record import Draft
-from eventctx.log.store import ANY
 from eventctx.policies.named import policy_named
 from eventctx.stores.memory import MemoryStore
 from tests.queries.explained import compacted, model, thirty, user
-from tests.sessions import tool_round
+from tests.sessions import append_event, tool_round
 
 # -- one message ---------------------------------------------------------------------------------
 
@@ -301,8 +296,7 @@ async def test_a_fallback_is_named_and_lends_nobody_its_settings() -> None:
 
 async def test_an_erased_message_says_so() -> None:
     engine, _ = await thirty()
-    name, version, payload = encode_event(events.Erased(numbers=(3,), bodies=((4, 0),)))
-    await engine.store.append("s", [Draft(os.urandom(16), name, version, 0, payload)], ANY)
+    await append_event(engine.store, events.Erased(numbers=(3,), bodies=((4, 0),)))
     assert (await engine.why("s", 3)).erased is not None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import os
 import random
 import threading
 from collections.abc import AsyncIterator
@@ -20,10 +19,8 @@ from hypothesis import strategies as st
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting, StreamNotFound
 from eventctx.importers.load import import_file
-from eventctx.log.codec import encode_event
 from eventctx.log.events import Erased
-from eventctx.log.record import Draft
-from eventctx.log.store import ANY, Address
+from eventctx.log.store import Address
 from eventctx.messages.recall_text import text_of
 from eventctx.search.documents import matches, parse, parts_of, snippet, words
 from eventctx.search.index import TextIndex
@@ -33,6 +30,7 @@ from eventctx.search.sqlite_index import SqliteTextIndex
 from eventctx.search.tool import Quote, RecallTool, fence_quote, page, read_arguments
 from eventctx.stores.memory import MemoryStore
 from eventctx.stores.postgres.store import PostgresStore
+from tests.sessions import append_event
 from tests.transcripts import DIALECTS, answer, calls, human, result
 
 examples = settings(deadline=None)
@@ -76,9 +74,9 @@ async def erase(engine: Engine, session: str, number: int, *heirs: str) -> None:
 
 
 async def record_erasure(engine: Engine, number: int, position: int, *sessions: str) -> None:
-    name, version, payload = encode_event(Erased(numbers=(number,), bodies=((position, 0),)))
+    erased = Erased(numbers=(number,), bodies=((position, 0),))
     for session in sessions:
-        await engine.store.append(session, [Draft(os.urandom(16), name, version, 1, payload)], ANY)
+        await append_event(engine.store, erased, session=session)
 
 
 # -- the text of a message -----------------------------------------------------------------------

@@ -6,14 +6,10 @@ from typing import Any
 
 import eventctx
 from eventctx.engine import Engine
-from eventctx.log import events
-from eventctx.log.codec import encode_event
 from eventctx.log.plan import Insertion, Plan, Run, Shortening
-from eventctx.log.record import Draft
-from eventctx.log.store import ANY
 from eventctx.queries.lost.answers import Lost, ViewItem
 from eventctx.stores.memory import MemoryStore
-from tests.sessions import body_of
+from tests.sessions import append_event, body_of, compacted_by_hand
 
 Row = dict[str, Any]
 
@@ -86,21 +82,8 @@ async def compact(
         gone = tuple([(run.first, run.last) for run in runs if run.disposition == "summarised"])
         insertions = (Insertion("summary", len(bodies), stands_for=gone),)
         bodies.append(body_of(user(summary)))
-    event = events.PostCompact(
-        outcome="applied",
-        trigger="manual",
-        strategy="by hand",
-        strategy_version=1,
-        tokens_before=9,
-        tokens_after=5,
-        messages_before=30,
-        messages_after=2,
-        estimator="",
-        plan=Plan(runs[-1].last, runs, texts, insertions),
-    )
-    name, version, payload = encode_event(event)
-    draft = Draft(bytes(range(16)), name, version, 0, payload, tuple(bodies))
-    return (await engine.store.append("s", [draft], ANY)).receipt.position
+    event = compacted_by_hand(Plan(runs[-1].last, runs, texts, insertions))
+    return await append_event(engine.store, event, *bodies)
 
 
 def item(found: Lost, kind: str, text: str) -> ViewItem:

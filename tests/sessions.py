@@ -24,6 +24,14 @@ Message = dict[str, Any]
 USER = {"role": "user", "content": "hello"}
 
 
+def user(text: str) -> Message:
+    return {"role": "user", "content": text}
+
+
+def model(text: str) -> Message:
+    return {"role": "assistant", "content": text}
+
+
 def tool_round(number: int, size: int = 400) -> list[dict[str, Any]]:
     call = {"type": "tool_use", "id": f"c{number}", "name": "read", "input": {}}
     done = {"type": "tool_result", "tool_use_id": f"c{number}", "content": "z" * size}

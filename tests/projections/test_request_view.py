@@ -16,14 +16,10 @@ from eventctx.log.store import ANY
 from eventctx.projections.view import planned, request_view
 from eventctx.queries.requests import fold, request_at
 from eventctx.stores.memory import MemoryStore
-from tests.sessions import append_event, body_of, compacted_by_hand, tool_round
+from tests.sessions import append_event, body_of, compacted_by_hand, tool_round, user
 from tests.transcripts import refusal
 
 Row = dict[str, Any]
-
-
-def user(text: str) -> Row:
-    return {"role": "user", "content": text}
 
 
 async def add_thirty(ctx: Context) -> None:

@@ -8,17 +8,9 @@ import eventctx
 from eventctx.engine import Engine
 from eventctx.log.plan import Plan
 from eventctx.stores.memory import MemoryStore
-from tests.sessions import append_event, body_of, compacted_by_hand
+from tests.sessions import append_event, body_of, compacted_by_hand, model, user
 
 Row = dict[str, Any]
-
-
-def user(text: str) -> Row:
-    return {"role": "user", "content": text}
-
-
-def model(text: str) -> Row:
-    return {"role": "assistant", "content": text}
 
 
 async def thirty(**options: Any) -> tuple[Engine, eventctx.Context]:

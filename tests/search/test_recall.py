@@ -30,14 +30,10 @@ from eventctx.search.sqlite_index import SqliteTextIndex
 from eventctx.search.tool import Quote, RecallTool, fence_quote, page, read_arguments
 from eventctx.stores.memory import MemoryStore
 from eventctx.stores.postgres.store import PostgresStore
-from tests.sessions import append_event
+from tests.sessions import append_event, user
 from tests.transcripts import DIALECTS, answer, calls, human, result
 
 examples = settings(deadline=None)
-
-
-def user(text: str) -> dict[str, Any]:
-    return {"role": "user", "content": text}
 
 
 @pytest.fixture

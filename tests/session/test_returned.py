@@ -13,13 +13,10 @@ import eventctx
 from eventctx.log.codec import decode_event
 from eventctx.log.store import Address
 from eventctx.session.reconcile import AddedAgain, earlier_copy, reconcile
+from tests.sessions import user
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 DEVELOPER = {"role": "developer", "content": "Use tabs."}
-
-
-def user(text: str) -> dict[str, Any]:
-    return {"role": "user", "content": text}
 
 
 def assistant(text: str) -> dict[str, Any]:

@@ -9,14 +9,8 @@ import pytest
 
 import eventctx
 from eventctx.engine import Engine
-
-
-def user(text: str) -> dict[str, Any]:
-    return {"role": "user", "content": text}
-
-
-def answer(text: str) -> dict[str, Any]:
-    return {"role": "assistant", "content": text}
+from tests.sessions import model as answer
+from tests.sessions import user
 
 
 async def prompts(engine: Engine, session: str = "s") -> int:

@@ -9,20 +9,12 @@ from eventctx.engine import Engine
 from eventctx.log.plan import Insertion, Plan, Run, Shortening
 from eventctx.queries.instructions import Instruction, Instructions
 from eventctx.stores.memory import MemoryStore
-from tests.sessions import append_event, body_of, compacted_by_hand
+from tests.sessions import append_event, body_of, compacted_by_hand, model, user
 
 Row = dict[str, Any]
 
 TASK = "Clean up the models. Never touch the migrations. Please keep the old names."
 """Two demands: the first sentence has no cue."""
-
-
-def user(text: str) -> Row:
-    return {"role": "user", "content": text}
-
-
-def model(text: str) -> Row:
-    return {"role": "assistant", "content": text}
 
 
 async def session() -> tuple[Engine, eventctx.Context]:

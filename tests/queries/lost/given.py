@@ -9,17 +9,9 @@ from eventctx.engine import Engine
 from eventctx.log.plan import Insertion, Plan, Run, Shortening
 from eventctx.queries.lost.answers import Lost, ViewItem
 from eventctx.stores.memory import MemoryStore
-from tests.sessions import append_event, body_of, compacted_by_hand
+from tests.sessions import append_event, body_of, compacted_by_hand, model, user
 
 Row = dict[str, Any]
-
-
-def user(text: str) -> Row:
-    return {"role": "user", "content": text}
-
-
-def model(text: str) -> Row:
-    return {"role": "assistant", "content": text}
 
 
 def call(number: int, name: str, arguments: Row, text: str = "") -> Row:

@@ -13,7 +13,12 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 import eventctx
+
+# All modules are parsed once, for one process.
+pytestmark = pytest.mark.xdist_group("imports")
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -8,9 +8,11 @@ from typing import Any
 
 import eventctx
 from eventctx.engine import Engine
-from eventctx.log.events import Erased
-from eventctx.log.record import Body, make_body
-from eventctx.log.store import EventStore
+from eventctx.log.codec import encode_event
+from eventctx.log.events import Erased, Event, PostCompact
+from eventctx.log.plan import Plan
+from eventctx.log.record import Body, Draft, make_body
+from eventctx.log.store import ANY, EventStore
 from eventctx.messages.encoding import encode_message
 from eventctx.messages.facts import encode_facts
 from eventctx.messages.facts_reader import read_facts
@@ -20,6 +22,14 @@ from eventctx.queries.key_frames import KeyFrames
 Message = dict[str, Any]
 
 USER = {"role": "user", "content": "hello"}
+
+
+def user(text: str) -> Message:
+    return {"role": "user", "content": text}
+
+
+def model(text: str) -> Message:
+    return {"role": "assistant", "content": text}
 
 
 def tool_round(number: int, size: int = 400) -> list[dict[str, Any]]:
@@ -54,6 +64,22 @@ def with_frames(store: EventStore, every: int = 10) -> KeyFrames:
     if store not in key_frames._of_stores:
         key_frames._of_stores[store] = KeyFrames(store, every=every)
     return key_frames._of_stores[store]
+
+
+def compacted_by_hand(plan: Plan, **more: Any) -> PostCompact:
+    """An applied compaction with this plan, as an importer or another release writes it."""
+    sizes = {"tokens_before": 9, "tokens_after": 5, "messages_before": 30, "messages_after": 2}
+    by_hand = {"strategy": "by hand", "strategy_version": 1, "trigger": "manual", "estimator": ""}
+    return PostCompact(**{"outcome": "applied", **by_hand, **sizes, "plan": plan, **more})
+
+
+async def append_event(
+    store: EventStore, event: Event, *bodies: Body, session: str = "s", expected: int = ANY
+) -> int:
+    """Append an event as another process would; the position of its record."""
+    name, version, payload = encode_event(event)
+    draft = Draft(os.urandom(16), name, version, 0, payload, bodies)
+    return (await store.append(session, [draft], expected)).receipt.position
 
 
 async def erase(ctx: eventctx.Context, event: Erased) -> None:

@@ -22,9 +22,9 @@ from eventctx.queries.atif.verbatim import way_of
 from eventctx.stores.memory import MemoryStore
 from tests.atif.trajectories import back, documents, in_one, requests, same_session, without_marks
 from tests.how_much import some
-from tests.test_explaining_any_session import STEPS, in_short, play
-from tests.test_odd_messages import anything as odd_messages
-from tests.test_parts import marked_messages
+from tests.messages.test_odd_messages import anything as odd_messages
+from tests.messages.test_parts import marked_messages
+from tests.queries.test_explaining_any_session import STEPS, in_short, play
 from tests.transcripts import Story, stories
 
 Message = dict[str, Any]

@@ -26,7 +26,6 @@ MODULES = (
     "importing",
     "disk",
     "peers.compared",
-    "policies",
     "servers.postgres",
     "servers.jetstream",
 )

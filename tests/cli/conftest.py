@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from click.testing import CliRunner, Result
@@ -40,17 +40,49 @@ class Outcome:
         return [json.loads(line) for line in self.out.splitlines()]
 
 
+def _call(*arguments: object) -> Outcome:
+    return Outcome(CliRunner().invoke(cli, [str(one) for one in arguments]))
+
+
+def _set_environment(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setenv("EVENTCTX_STORE", str(folder / "default.db"))
+    patch.setenv("COLUMNS", "80")
+    patch.delenv("FORCE_COLOR", raising=False)
+
+
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
     """Run the program in this process, away from the user's own store."""
-    monkeypatch.setenv("EVENTCTX_STORE", str(tmp_path / "default.db"))
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    _set_environment(tmp_path, monkeypatch)
+    return _call
 
-    def call(*arguments: object) -> Outcome:
-        return Outcome(CliRunner().invoke(cli, [str(one) for one in arguments]))
 
-    return call
+class Demo(NamedTuple):
+    """A run of the demo on a store: what it said, the store, and the store's bytes after it."""
+
+    outcome: Outcome
+    store: Path
+    content: bytes
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
+    folder = tmp_path_factory.mktemp("demo")
+    store = folder / "demo with space.db"
+    with pytest.MonkeyPatch.context() as patch:
+        _set_environment(folder, patch)
+        patch.setenv("XDG_DATA_HOME", str(folder / "data"))
+        done = _call("demo", "--store", store)
+    assert (done.code, done.err) == (0, "")
+    return Demo(done, store, store.read_bytes())
+
+
+@pytest.fixture
+def demo_store(tmp_path: Path, demo: Demo) -> Path:
+    """A store of the test's own, in which the demo was played."""
+    path = tmp_path / "demo.db"
+    path.write_bytes(demo.content)
+    return path
 
 
 def _use(number: int) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ import pytest
 
 import eventctx
 from eventctx.log.plan import Run
-from tests.instructions.given import TASK, compact, model, request, user
+from tests.queries.instructions.given import TASK, compact, model, request, user
 
 
 async def write(path: Path) -> None:

@@ -35,32 +35,26 @@ def test_the_sample_is_a_real_tool_loop(sample):
     assert len(set(calls)) == len(calls)
 
 
-def test_the_demo_compacts_verifies_and_audits(run, tmp_path):
-    store = tmp_path / "demo.db"
-    done = run("demo", "--store", store)
-    assert (done.code, done.err) == (0, "")
-    live, audit = done.out.split("The audit")
+def test_the_demo_compacts_verifies_and_audits(run, demo, demo_store):
+    live, audit = demo.outcome.out.split("The audit")
     assert live.count("↓ compaction") >= 3
     assert audit.count("↓ compaction") == live.count("↓ compaction")
     assert "ok demo:" in audit
-    requests = run("audit", "demo", "--json", "--store", store).document["requests"]
+    requests = run("audit", "demo", "--json", "--store", demo_store).document["requests"]
     assert len(requests) > 50
     assert all(row["tokens"] <= row["budget"] == BUDGET for row in requests)
     for turn in (1, 7):
-        view = run("view", "demo", "--turn", turn, "--json", "--store", store).document
+        view = run("view", "demo", "--turn", turn, "--json", "--store", demo_store).document
         assert view["verified"]
 
 
-def test_the_transcript_equals_the_sample(run, tmp_path, sample):
-    store = tmp_path / "demo.db"
-    run("demo", "--store", store)
-    rows = run("transcript", "demo", "--json", "--store", store).document
+def test_the_transcript_equals_the_sample(run, demo_store, sample):
+    rows = run("transcript", "demo", "--json", "--store", demo_store).document
     assert [row["message"] for row in rows] == sample
 
 
-def test_what_it_proposes_to_try_works(run, tmp_path):
-    done = run("demo", "--store", tmp_path / "demo with space.db")
-    tail = done.out.split("Try next")[1].split("As a page")[0].splitlines()
+def test_what_it_proposes_to_try_works(run, demo):
+    tail = demo.outcome.out.split("Try next")[1].split("As a page")[0].splitlines()
     commands = [line for line in tail if line and not line.startswith("#")]
     assert len(commands) >= 6
     for command in commands:
@@ -83,39 +77,33 @@ def data(tmp_path, monkeypatch) -> Path:
     return tmp_path / "data" / "eventctx" / "demo"
 
 
-def test_without_a_store_it_leaves_yours_alone_and_nothing_but_the_last_demo(
+def test_without_a_store_it_leaves_yours_alone_and_nothing_but_the_last_demo_and_its_page(
     run, tmp_path, data, monkeypatch
 ):
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
     for _ in range(2):
-        assert run("demo").code == 0
+        done = run("demo")
+        assert done.code == 0
     assert not (tmp_path / "default.db").exists()
     assert list(temporary.iterdir()) == []
     assert {one.name for one in data.iterdir()} == {"demo.db", "demo.html"}
     rows = run("sessions", "--json", "--store", data / "demo.db").document
     assert [row["session"] for row in rows] == ["demo"]
-
-
-def test_it_ends_with_a_page_and_says_where(run, data):
-    page = Path(run("demo").out.splitlines()[-1])
+    page = Path(done.out.splitlines()[-1])
     assert page == data / "demo.html"
     assert "<title>demo · eventctx</title>" in page.read_text()
 
 
-def test_the_page_lies_in_no_folder_that_somebody_chose(run, tmp_path):
-    (tmp_path / "mine").mkdir()
-    page = Path(run("demo", "--store", tmp_path / "mine" / "demo.db").out.splitlines()[-1])
-    assert page.is_file()
-    assert not list((tmp_path / "mine").glob("*.html"))
+def test_the_page_lies_in_no_folder_that_somebody_chose(demo):
+    assert Path(demo.outcome.out.splitlines()[-1]).is_file()
+    assert not list(demo.store.parent.glob("*.html"))
 
 
-def test_a_second_demo_takes_another_name(run, tmp_path):
-    store = tmp_path / "demo.db"
-    run("demo", "--store", store)
-    run("demo", "--store", store)
-    rows = run("sessions", "--json", "--store", store).document
+def test_a_second_demo_takes_another_name(run, demo_store):
+    run("demo", "--store", demo_store)
+    rows = run("sessions", "--json", "--store", demo_store).document
     # The one that was used last is first.
     assert [row["session"] for row in rows] == ["demo-2", "demo"]
 

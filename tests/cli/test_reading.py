@@ -17,7 +17,7 @@ from eventctx.log.record import Record
 from eventctx.projections.timeline import fold
 from eventctx.projections.timeline.fold import TimelineState
 from eventctx.queries.key_frames import KEY_FRAME
-from tests.lost.given import call, result
+from tests.queries.lost.given import call, result
 
 READING = [
     ("sessions",),

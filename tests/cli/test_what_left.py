@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 import eventctx
 from eventctx.policies.presets import Simple
-from tests.lost.given import BEFORE, ERROR, Row, call, result, user
+from tests.queries.lost.given import BEFORE, ERROR, Row, call, result, user
 
 ODD = "Never print \x1b[31mred\x1b[0m or \u202eback, and [bold]keep[/bold] 漢字の名前を変えないで。"
 

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
+from tests.sessions import model, user
 from tests.transcripts import Message
 
 NAMES = [f"module_{letter}/file_{letter}.py" for letter in "abcdefghijklmnopqrst"]
-
-
-def user(text: str) -> Message:
-    return {"role": "user", "content": text}
-
-
-def model(text: str) -> Message:
-    return {"role": "assistant", "content": text}
 
 
 def reading(number: int, text: str, size: int = 3_000) -> list[Message]:

@@ -29,7 +29,7 @@ from eventctx.policies.policy import (
 from eventctx.queries.audit import Audit
 from eventctx.stores.memory import MemoryStore
 from tests.how_much import beginning, some, tried
-from tests.test_recorded_policies import recorded
+from tests.policies.test_recorded_policies import recorded
 from tests.test_recorded_sessions import SESSIONS
 from tests.transcripts import Message, stories
 

@@ -9,7 +9,7 @@ from eventctx.hooks.metrics import MetricsSink
 from eventctx.projections.metrics.fold import evolve, fold, initial, with_view
 from eventctx.projections.view import request_view
 from eventctx.projections.view.state import ViewState
-from tests.measured import OPERATIONAL, Gathered, summed
+from tests.hooks.measured import OPERATIONAL, Gathered, summed
 
 MODELS = ("claude-sonnet-4", "gpt-5", None)
 

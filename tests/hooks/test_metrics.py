@@ -23,7 +23,7 @@ from eventctx.projections.metrics import names
 from eventctx.projections.metrics.fold import MAX_CALLS, evolve, fold, initial
 from eventctx.projections.metrics.names import INSTRUMENTS
 from tests.hooks.given import SECOND, Session, compacted, prepared, span, whole_turn
-from tests.measured import Gathered, by_position, summed
+from tests.hooks.measured import Gathered, by_position, summed
 
 
 def measured(session: Session, name: str) -> list[tuple[float, dict[str, str]]]:

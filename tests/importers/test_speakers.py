@@ -14,13 +14,11 @@ from eventctx.errors import SourceChanged
 from eventctx.importers.formats.claude_code import parse
 from eventctx.importers.source.items import MessageItem, TurnBegan
 from eventctx.log.codec import HarnessBodies, encode_event, harness_bodies, stored_harness_bodies
-from eventctx.log.events import MessageAdded, MessagesSet, PostCompact
+from eventctx.log.events import MessageAdded, MessagesSet
 from eventctx.log.plan import Plan, Run, Shortening
-from eventctx.log.record import Draft, make_body
+from eventctx.log.record import Draft
 from eventctx.log.store import NO_STREAM
 from eventctx.messages.encoding import encode_message
-from eventctx.messages.facts import encode_facts
-from eventctx.messages.facts_reader import read_facts
 from eventctx.policies.planner import visible_of
 from eventctx.projections.view import request_view, snapshot
 from eventctx.queries.transfer import export_lines, import_drafts, read_drafts
@@ -35,6 +33,7 @@ from tests.importers.given import (
     salt,
     text,
 )
+from tests.sessions import append_event, body_of, compacted_by_hand
 
 SKILL = "Base directory for this skill: /s\n\nAlways write the tests first."
 
@@ -143,22 +142,10 @@ async def test_a_message_that_is_restored_has_its_speaker(tmp_path: Path) -> Non
 
 async def compacted(store: MemoryStore, stream: str, plan: Plan, *bodies: Any) -> None:
     """Append a compaction by this plan, as another process would."""
-    event = PostCompact(
-        outcome="applied",
-        trigger="manual",
-        strategy="x",
-        strategy_version=1,
-        tokens_before=1,
-        tokens_after=1,
-        messages_before=5,
-        messages_after=1,
-        estimator="x",
-        plan=plan,
-    )
-    kind, version, payload = encode_event(event)
-    made = [make_body(encode_message(b), encode_facts(read_facts(b)), salt) for b in bodies]
-    draft = Draft(bytes(16), kind, version, 1, payload, tuple(made))
-    await store.append(stream, [draft], (await view_of(store, stream)).position)
+    made = [body_of(one, salt) for one in bodies]
+    expected = (await view_of(store, stream)).position
+    event = compacted_by_hand(plan)
+    await append_event(store, event, *made, session=stream, expected=expected)
 
 
 @pytest.mark.parametrize("envelope", [{}, {"isMeta": True}], ids=["a person's", "a harness's"])

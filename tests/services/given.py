@@ -26,7 +26,7 @@ def new_trace_id() -> str:
     return secrets.token_hex(16)
 
 
-def turn(trace_id: str, service: str = "test", *, reply_ns: int = 2_000_000) -> list[ReadableSpan]:
+def turn(trace_id: str, service: str = "test") -> list[ReadableSpan]:
     """A root with a span event, and a failed call of a model below it with a link elsewhere."""
     resource = Resource({"service.name": service, "host.count": 2})
     scope = InstrumentationScope("eventctx", "1.2.3", "https://opentelemetry.io/schemas/1.40.0")
@@ -56,7 +56,7 @@ def turn(trace_id: str, service: str = "test", *, reply_ns: int = 2_000_000) -> 
         parent=_context(trace_id, ROOT),
         kind=SpanKind.CLIENT,
         start_time=START + 1_000,
-        end_time=START + 1_000 + reply_ns,
+        end_time=START + 2_001_000,
         attributes={"error.type": "Overloaded", "tokens": 0, "digest": 2**60},
         status=Status(StatusCode.ERROR, "try later"),
         links=[Link(_context(*LINKED), {"why": "fork"})],

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-import socket
 from collections.abc import Callable
-from pathlib import Path
 from urllib.error import URLError
 
 import pytest
@@ -19,7 +17,6 @@ from tests.services.given import CHAT, LINKED, ROOT, START, new_trace_id, turn
 from tests.services.jaeger import Jaeger, Ports, free_ports, start
 from tests.services.jaeger_binary import find
 from tests.services.jaeger_query import JaegerQuery, QueryRefused, SeenSpan, wait_for
-from tests.services.process import ServiceFailed
 
 Send = Callable[[list[ReadableSpan]], None]
 
@@ -57,38 +54,6 @@ def arrived(query: JaegerQuery, trace_id: str, number: int = 2) -> tuple[SeenSpa
     return wait_for(all_there, what=f"{number} spans of {trace_id}")
 
 
-def test_a_span_comes_back_with_its_ids_times_and_attributes(send, query, service):
-    trace_id = new_trace_id()
-    send(turn(trace_id, service))
-    root, chat = arrived(query, trace_id)
-    assert root[:7] == (
-        trace_id, ROOT, None, "invoke_agent coder", service, START // 1_000, 5_000_001,
-    )  # fmt: skip
-    assert chat[:7] == (
-        trace_id, CHAT, ROOT, "chat m1", service, START // 1_000 + 1, 2_000,
-    )  # fmt: skip
-    scope = {"otel.scope.name": "eventctx", "otel.scope.version": "1.2.3"}
-    assert root.tags == scope | {
-        "gen_ai.conversation.compacted": True,
-        "eventctx.iteration": 0,
-        "eventctx.compaction.ratio": 0.25,
-        "gen_ai.conversation.id": "s1",
-        "names": '["a","b"]',
-        "span.kind": "internal",
-    }
-    assert chat.tags == scope | {
-        "error.type": "Overloaded",
-        "tokens": 0,
-        "digest": 2**60,
-        "span.kind": "client",
-        "error": True,
-        "otel.status_code": "ERROR",
-        "otel.status_description": "try later",
-    }
-    assert root.resource == chat.resource == {"host.count": 2}
-    assert root.warnings == chat.warnings == ()
-
-
 def test_events_and_links_come_back(send, query, service):
     trace_id = new_trace_id()
     send(turn(trace_id, service))
@@ -108,30 +73,6 @@ def test_nanoseconds_come_back_as_otlp(send, query, service):
     spans = [span for one in resources for scope in one["scopeSpans"] for span in scope["spans"]]
     ends = {span["spanId"]: int(span["endTimeUnixNano"]) for span in spans}
     assert ends == {ROOT: START + 5_000_001_234, CHAT: START + 2_001_000}
-
-
-def test_sending_a_trace_again_changes_nothing_in_the_answer(send, query, service):
-    trace_id = new_trace_id()
-    send(turn(trace_id, service))
-    once = arrived(query, trace_id)
-    raw = f"{trace_id}?raw=true"  # as stored, before Jaeger takes out what is there twice
-    send(turn(trace_id, service))
-    wait_for(lambda: len(query.spans(raw)) == 4, what="the second copy")
-    assert query.spans(trace_id) == once
-    root, chat = turn(trace_id, service)
-    send([chat])
-    send([root])
-    wait_for(lambda: len(query.spans(raw)) == 6, what="the third copy")
-    assert query.spans(trace_id) == once
-
-
-def test_a_changed_span_is_answered_beside_the_first_one(send, query, service):
-    trace_id = new_trace_id()
-    send(turn(trace_id, service))
-    send(turn(trace_id, service, reply_ns=9_000_000))
-    spans = arrived(query, trace_id, 3)
-    assert [span.span_id for span in spans] == [ROOT, CHAT, CHAT]
-    assert {span.duration_us for span in spans[1:]} == {2_000, 9_000}
 
 
 def test_a_trace_is_found_by_an_attribute_of_any_type(send, query, service):
@@ -167,15 +108,6 @@ def test_a_trace_is_found_by_an_attribute_of_any_type(send, query, service):
     assert found(end_ns=START - 1_000) == []
 
 
-def test_services_and_operations_are_listed(send, query, service):
-    trace_id = new_trace_id()
-    send(turn(trace_id, service))
-    arrived(query, trace_id)
-    assert service in query.services()
-    assert query.operations(service) == ["chat m1", "invoke_agent coder"]
-    assert query.operations("nobody") == []
-
-
 def test_a_trace_that_was_never_sent_is_none(query):
     assert query.trace(new_trace_id()) is None
     assert query.spans(new_trace_id()) == ()
@@ -202,17 +134,6 @@ def test_a_port_that_was_taken_meanwhile_is_replaced(jaeger):
     assert len(choices) == 2
 
 
-def test_ports_that_are_always_taken_are_told(jaeger):
-    def taken() -> Ports:
-        return free_ports()._replace(health=jaeger.ports.query_http)
-
-    with (
-        pytest.raises(ServiceFailed, match="2 choices of free ports"),
-        start(find(), choose=taken, attempts=2),
-    ):
-        pytest.fail("it cannot have started")
-
-
 def test_a_stopped_jaeger_listens_no_more(jaeger):
     with start(find()) as other:
         assert JaegerQuery(other.query).services() == []
@@ -223,40 +144,6 @@ def test_a_stopped_jaeger_listens_no_more(jaeger):
         os.kill(other.pid, 0)
 
 
-def test_a_binary_that_ends_at_once_shows_what_it_said(tmp_path):
-    broken = script(tmp_path / "jaeger", "echo 'no such storage: tape'; exit 3")
-    with (
-        pytest.raises(ServiceFailed, match=r"(?s)exit code 3.*no such storage: tape"),
-        start(broken),
-    ):
-        pytest.fail("it cannot have started")
-
-
-def test_a_binary_that_is_never_ready_is_stopped(tmp_path):
-    stuck = script(tmp_path / "jaeger", f"echo $$ > {tmp_path}/pid; echo thinking; exec sleep 60")
-    with (
-        pytest.raises(ServiceFailed, match=r"(?s)not ready after 0\.5 s.*thinking"),
-        start(stuck, seconds=0.5),
-    ):
-        pytest.fail("it cannot have started")
-    with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "pid").read_text()), 0)
-
-
-def test_free_ports_are_all_different_and_can_be_bound():
-    ports = free_ports()
-    assert len(set(ports)) == len(ports)
-    for port in ports:
-        with socket.socket() as one:
-            one.bind(("127.0.0.1", port))
-
-
 def test_waiting_has_an_end_and_tells_what_it_saw():
     with pytest.raises(TimeoutError, match=r"0\.2 s for three; last: \[\]"):
         wait_for(list, 0.2, "three")
-
-
-def script(path: Path, body: str) -> Path:
-    path.write_text(f"#!/bin/sh\n{body}\n")
-    path.chmod(0o755)
-    return path

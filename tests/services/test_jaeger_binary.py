@@ -16,7 +16,6 @@ import pytest
 from tests.services.jaeger_binary import (
     MODULE,
     VERSION,
-    JaegerMissing,
     JaegerUnusable,
     build,
     find,
@@ -79,19 +78,6 @@ def test_the_variable_comes_before_the_path_and_the_path_before_the_cache(tmp_pa
     assert find({"PATH": path}, cache) == on_path
 
 
-def test_a_jaeger_on_the_path_that_is_no_v2_is_passed_over(tmp_path, cache):
-    script(tmp_path / "bin" / "jaeger", "echo 'Jaeger all-in-one'")
-    with pytest.raises(JaegerMissing, match=r"on PATH does not call itself"):
-        find({"PATH": str(tmp_path / "bin")}, cache)
-    script(cache, HELP)
-    assert find({"PATH": str(tmp_path / "bin")}, cache) == cache
-
-
-def test_a_missing_binary_is_told_with_the_command_that_builds_it(cache):
-    with pytest.raises(JaegerMissing, match=r"`python -m tests\.services\.jaeger build` builds it"):
-        find({"PATH": ""}, cache)
-
-
 @pytest.mark.parametrize(
     ("body", "problem"),
     [(None, "is not there"), ("echo v1", "does not call itself")],
@@ -120,13 +106,6 @@ def test_of_several_builders_at_once_one_builds(go, cache, capfd):
         assert set(pool.map(lambda _: build(go, cache), range(4))) == {cache}
     assert calls(go) == ["mod", "build"]
     assert "waiting for it" in capfd.readouterr().err
-
-
-def test_what_go_says_is_told_when_it_fails(tmp_path, cache):
-    script(tmp_path / "bin" / "go", """echo '{"Error": "no such host"}'; exit 1""")
-    with pytest.raises(JaegerMissing, match=r"(?s)`go mod download` of .* failed.*no such host"):
-        build({"PATH": os.pathsep.join([str(tmp_path / "bin"), TOOLS])}, cache)
-    assert not cache.exists()
 
 
 def test_a_build_that_is_no_jaeger_is_not_kept(go, cache):

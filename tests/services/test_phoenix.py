@@ -23,12 +23,12 @@ from eventctx.hooks.otlp import exporter_for
 from eventctx.hooks.trace import TraceSink
 from eventctx.projections.trace.dialects import DIALECTS
 from eventctx.projections.trace.spans import Span
+from tests.projections.test_trace_dialects import NAMES
 from tests.services.jaeger_query import wait_for
 from tests.services.live import folded, live_session, tool_round, trace
 from tests.services.phoenix import Phoenix
 from tests.services.phoenix_environment import find
 from tests.services.phoenix_query import PhoenixQuery, SeenSession, SeenSpan, Tokens
-from tests.test_trace_dialects import NAMES
 
 PROTOCOLS = ["grpc", "http"]
 PROJECT = "openinference.project.name"

@@ -16,9 +16,9 @@ from eventctx.log.events import MessageAdded, PlanStart
 from eventctx.log.record import Record
 from eventctx.session.context import Context
 from eventctx.stores.memory import MemoryStore
+from tests.projections.test_folding_together import transcripts
 from tests.session.counting_store import CountingStore
 from tests.session.given import ASK, calling, result
-from tests.test_folding_together import transcripts
 
 ANSWER = {"role": "assistant", "content": "well"}
 

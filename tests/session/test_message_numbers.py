@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import eventctx
 from eventctx.engine import Engine
@@ -11,11 +10,7 @@ from eventctx.log.events import PlanStart
 from eventctx.log.store import MessageReceipt, Receipt
 from eventctx.session.aggregate import MAX_UNREAD
 from eventctx.stores.memory import MemoryStore
-from tests.sessions import USER
-
-
-def user(text: str) -> dict[str, Any]:
-    return {"role": "user", "content": text}
+from tests.sessions import USER, user
 
 
 async def numbered(engine: Engine, session: str) -> dict[int, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import sqlite3
 import stat
 import subprocess
@@ -240,16 +239,6 @@ if os.getuid() == 0:
     os.setuid(65534)  # for root every file is writable
 asyncio.run(main())
 """
-
-
-@pytest.fixture
-def open_folder():
-    """A folder that another user can reach, unlike pytest's own."""
-    folder = Path("/tmp") / f"eventctx-read-only-{os.getpid()}"
-    folder.mkdir()
-    yield folder
-    folder.chmod(stat.S_IRWXU)
-    shutil.rmtree(folder)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX rights")

@@ -623,16 +623,6 @@ asyncio.run(main())
 """
 
 
-@pytest.fixture
-def open_folder():
-    """A folder that another user can reach, unlike pytest's own."""
-    folder = Path("/tmp") / f"eventctx-recall-read-only-{os.getpid()}"
-    folder.mkdir()
-    yield folder
-    folder.chmod(stat.S_IRWXU)
-    shutil.rmtree(folder)
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX rights")
 @pytest.mark.parametrize("kept", ["nothing", "an old index", "a damaged index", "an index"])
 async def test_in_a_read_only_folder_the_index_is_kept_in_memory(open_folder, kept):

@@ -29,7 +29,7 @@ from eventctx.queries.key_frames import KEY_FRAME, KeyFrames
 from eventctx.stores.location import default_key
 from eventctx.stores.memory import MemoryStore
 from tests.how_much import some
-from tests.test_explaining_any_session import STEPS, in_short, play
+from tests.queries.test_explaining_any_session import STEPS, in_short, play
 from tests.web.made_sessions import SESSIONS as MADE
 
 EVERY = 7

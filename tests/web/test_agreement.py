@@ -22,7 +22,7 @@ from eventctx.stores.memory import MemoryStore
 from tests.children import started
 from tests.faults.counts import FULL
 from tests.how_much import MOST_MESSAGES, some
-from tests.test_explaining_any_session import STEPS, in_short, play
+from tests.queries.test_explaining_any_session import STEPS, in_short, play
 from tests.test_recorded_sessions import SESSIONS as RECORDED
 from tests.test_recorded_sessions import imported
 from tests.web import documents

@@ -12,7 +12,7 @@ from openai.types.responses import ResponseOutputItem
 from openai.types.responses.response_input_item_param import ResponseInputItemParam
 
 from eventctx.testing.strict_provider import claude_blocks, openai_chat, response_items
-from tests.response_item_types import members
+from tests.messages.response_item_types import members
 
 BLOCKS = [kind for kind in members(BetaContentBlockParam) if not hasattr(kind, "model_fields")]
 

@@ -1,0 +1,186 @@
+"""Live equals replayed: what the three sinks emitted is what their folds make of the log."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+import eventctx
+from eventctx.hooks.log import LogSink, lines
+from eventctx.hooks.metrics import MetricsSink
+from eventctx.hooks.redact import DEFAULT
+from eventctx.hooks.trace import TraceSink
+from eventctx.log.record import Record
+from eventctx.projections.metrics.fold import fold as measured
+from eventctx.projections.trace.fold import SessionTrace
+from eventctx.projections.trace.spans import Span
+from tests.hooks.measured import OPERATIONAL, Gathered, summed
+
+SECRET = "sk-ant-api03-" + "a1B2" * 12
+
+
+class Watched:
+    """The three sinks, and what came out of them."""
+
+    def __init__(self, *, content: bool) -> None:
+        self.content = content
+        self.exporter = InMemorySpanExporter()
+        self.provider = TracerProvider(shutdown_on_exit=False)
+        self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
+        self.gathered = Gathered()
+        self.sinks = [
+            LogSink(content=content),
+            TraceSink(self.provider, content=content),
+            MetricsSink(self.gathered.provider),
+        ]
+
+    def spans(self, session: str) -> dict[str, dict[str, Any]]:
+        return {
+            f"{one.context.span_id:016x}": as_sent(one)
+            for one in self.exporter.get_finished_spans()
+            if one.attributes["session.id"] == session
+        }
+
+
+def as_sent(one: ReadableSpan) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "trace": f"{one.context.trace_id:032x}",
+        "parent": None if one.parent is None else f"{one.parent.span_id:016x}",
+        "times": (one.start_time, one.end_time),
+        "status": (one.status.status_code.name.lower(), one.status.description),
+        "attributes": dict(one.attributes),
+        "events": [(event.name, event.timestamp, dict(event.attributes)) for event in one.events],
+        "links": [
+            (f"{link.context.trace_id:032x}", f"{link.context.span_id:016x}", dict(link.attributes))
+            for link in one.links
+        ],
+    }
+
+
+def as_folded(one: Span) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "trace": one.trace_id,
+        "parent": one.parent_span_id,
+        "times": (one.start, one.end),
+        "status": (one.status, one.message if one.status == "error" else None),
+        "attributes": dict(one.attributes),
+        "events": [(event.name, event.time, dict(event.attributes)) for event in one.events],
+        "links": [(link.trace_id, link.span_id, dict(link.attributes)) for link in one.links],
+    }
+
+
+def folded(records: list[Record], *, content: bool) -> dict[str, dict[str, Any]]:
+    state = SessionTrace.start(DEFAULT.text if content else None)
+    found: list[Span] = []
+    for record in records:
+        state = state.after(record)
+        found = [] if record.type == "session:fork" else [*found, *state.finished]
+    found += state.unfinished()
+    return {one.span_id: as_folded(DEFAULT.span(one)) for one in found}
+
+
+async def worked(ctx: eventctx.Context, first: int, turns: int) -> None:
+    """Turns with compactions, parallel tools of which one fails, and secrets in what is said."""
+    for number in range(first, first + turns):
+        async with ctx.turn(f"turn-{number}", agent="coder") as turn:
+            await ctx.add_message({"role": "user", "content": f"Task {number}: {SECRET}"})
+            for step in range(4):
+                async with turn.iteration() as cycle:
+                    await ctx.get_messages_for_request(model="m")
+                    async with cycle.provider_call("m", "acme") as call:
+                        if step % 2:
+                            await call.usage(900 + step, 20, cache_read=100)
+                    keys = [f"{number}.{step}.{at}" for at in range(3)]
+                    uses = [{"type": "tool_use", "id": k, "name": "r", "input": {}} for k in keys]
+                    await ctx.add_message({"role": "assistant", "content": uses})
+                    await asyncio.gather(
+                        *[used(cycle, key) for key in keys], return_exceptions=True
+                    )
+                    results = [
+                        {"type": "tool_result", "tool_use_id": k, "content": "z" * 300}
+                        for k in keys
+                    ]
+                    await ctx.add_message({"role": "user", "content": results})
+
+
+async def used(cycle: eventctx.Iteration, key: str) -> None:
+    async with cycle.tool_call("r", key):
+        await asyncio.sleep(0)
+        if key.endswith("2"):
+            raise OSError(f"denied: {SECRET}")
+
+
+async def cancelled(ctx: eventctx.Context) -> None:
+    async with ctx.turn("cancelled") as turn, turn.iteration() as cycle:
+        await ctx.get_messages_for_request()
+        async with cycle.provider_call("m"):
+            raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("content", [False, True])
+async def test_lines_spans_and_metrics_equal_those_of_the_log_also_behind_a_restart_and_a_fork(
+    tmp_path: Path, content: bool
+) -> None:
+    store = tmp_path / "s.db"
+    first, second = Watched(content=content), Watched(content=content)
+    with structlog.testing.capture_logs() as captured:
+        async with eventctx.open(store, sinks=first.sinks) as engine:
+            ctx = await engine.session("s", max_tokens=1_500)
+            await worked(ctx, 0, 2)
+            with pytest.raises(asyncio.CancelledError):
+                await cancelled(ctx)
+        async with eventctx.open(store, sinks=second.sinks) as engine:
+            ctx = await engine.session("s", max_tokens=1_500)
+            await worked(ctx, 2, 2)
+            info = await engine.store.head("s")
+            await engine.fork("s", info.head, "child")
+            child = await engine.session("child", max_tokens=1_500)
+            await worked(child, 4, 1)
+    async with eventctx.open(store, create=False) as engine:
+        logs = {
+            name: [record async for record in engine.records(name, bodies=True)]
+            for name in ("s", "child")
+        }
+    own = [record for record in logs["child"] if record.position > info.head]
+
+    for entry in captured:
+        entry.pop("log_level")
+    for name, records in (("s", logs["s"]), ("child", own)):
+        written = [entry for entry in captured if entry["session_id"] == name]
+        assert written == list(lines(records, content=content))
+    assert SECRET not in str(captured)
+
+    whole = folded(logs["s"], content=content)
+    live = first.spans("s") | second.spans("s")
+    assert live == whole
+    assert second.spans("child") == folded(logs["child"], content=content)
+    sent = [*live.values(), *second.spans("child").values()]
+    named = {entry["trace_id"] for entry in captured}
+    assert named == {None, *(span["trace"] for span in sent)}
+    assert {span["attributes"]["eventctx.outcome"] for span in whole.values()} >= {
+        "ok", "error", "cancelled",
+    }  # fmt: skip
+    assert sum(span["name"] == "compact workset" for span in whole.values()) >= 3
+    assert any("gen_ai.input.messages" in span["attributes"] for span in whole.values()) is content
+    assert SECRET not in str(whole)
+
+    points = [watched.gathered.points() for watched in (first, second)]
+    expected = summed([*measured(logs["s"]), *measured(logs["child"])])
+    for key, point in expected.items():
+        both = [one[key] for one in points if key in one]
+        assert sum(one["sum"] for one in both) == pytest.approx(point["sum"])
+        if "buckets" in point:
+            assert [sum(x) for x in zip(*[one["buckets"] for one in both], strict=True)] == list(
+                point["buckets"]
+            )
+    told = {key for one in points for key in one if key[0] not in OPERATIONAL}
+    assert told == expected.keys()

@@ -1,0 +1,354 @@
+"""Log lines and spans of a live session, end to end: all five ids, and equal to the log's own."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+import eventctx
+from eventctx.errors import InvalidSetting, UnknownEventName
+from eventctx.hooks.log import LogSink, line, lines
+from eventctx.hooks.metrics import MetricsSink
+from eventctx.hooks.trace import TraceSink
+from eventctx.log.ids import derive_trace_id
+from eventctx.projections.metrics.fold import fold as measured
+from eventctx.projections.trace.fold import fold as fold_spans
+from eventctx.projections.trace.semconv import CONTENT
+from tests.hooks.measured import OPERATIONAL, Gathered, summed
+
+
+async def played(engine: eventctx.Engine) -> None:
+    ctx = await engine.session("s", max_tokens=1_200)
+    for number in range(2):
+        async with ctx.turn(f"turn-{number}", agent="coder") as turn:
+            await ctx.add_message({"role": "user", "content": f"go {number}"})
+            for step in range(6):
+                async with turn.iteration() as cycle:
+                    await ctx.get_messages_for_request()
+                    async with cycle.provider_call("model-1", "acme") as call:
+                        await call.usage(900, 20)
+                    key = f"c{number}.{step}"
+                    block = {"type": "tool_use", "id": key, "name": "read", "input": {}}
+                    await ctx.add_message({"role": "assistant", "content": [block]})
+                    async with cycle.tool_call("read", key):
+                        pass
+                    done = {"type": "tool_result", "tool_use_id": key, "content": "z" * 500}
+                    await ctx.add_message({"role": "user", "content": [done]})
+
+
+async def test_every_log_line_carries_the_five_ids_of_its_record() -> None:
+    with structlog.testing.capture_logs() as captured:
+        async with eventctx.open() as engine:
+            engine.on("*", LogSink())
+            await played(engine)
+            records = [record async for record in engine.records("s", bodies=True)]
+    entries = {entry["position"]: entry for entry in captured}
+    assert sorted(entries) == [record.position for record in records]
+    for record in records:
+        entry = entries[record.position]
+        assert entry["event"] == record.type
+        for name in ("session_id", "turn_id", "span_id", "parent_span_id", "iteration"):
+            assert entry[name] == getattr(record, name), (record.type, name)
+        if record.turn_id is not None:
+            assert entry["trace_id"] == derive_trace_id("s", record.turn_id)
+    for entry, again in zip(captured, lines(records), strict=True):
+        del entry["log_level"]
+        assert entry == again
+    assert line(records[0])["event"] == "session:start"
+
+
+async def test_spans_of_a_live_session_equal_those_folded_from_its_log() -> None:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    sink = TraceSink(provider)
+    async with eventctx.open(current_span=sink) as engine:
+        engine.on("*", sink)
+        await played(engine)
+        records = [record async for record in engine.records("s")]
+    live: dict[str, Any] = {f"{s.context.span_id:016x}": s for s in exporter.get_finished_spans()}
+    folded = {span.span_id: span for span in fold_spans(records)}
+    assert live.keys() == folded.keys()
+    for span_id, span in folded.items():
+        sent = live[span_id]
+        assert sent.name == span.name
+        assert f"{sent.context.trace_id:032x}" == span.trace_id
+        parent = None if sent.parent is None else f"{sent.parent.span_id:016x}"
+        assert parent == span.parent_span_id
+        assert (sent.start_time, sent.end_time) == (span.start, span.end)
+        assert sent.attributes["session.id"] == sent.attributes["gen_ai.conversation.id"] == "s"
+    names = {span.name.split()[0] for span in folded.values()}
+    assert names == {"invoke_agent", "chat", "execute_tool", "compact"}
+    ids = {record.span_id for record in records if record.span_id}
+    assert folded.keys() <= ids
+    compactions = [span for span in folded.values() if span.name == "compact workset"]
+    assert len(compactions) >= 2
+    for span in compactions:
+        assert span.events[0].name == "context:pre_compact"
+        assert span.parent_span_id in folded
+
+
+async def test_a_turn_joins_the_hosts_trace_and_foreign_spans_nest_in_a_provider_call() -> None:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    tracer = provider.get_tracer("host")
+    sink = TraceSink(provider)
+    async with eventctx.open(current_span=sink) as engine:
+        engine.on("*", sink)
+        ctx = await engine.session("s")
+        with tracer.start_as_current_span("request"):
+            async with ctx.turn() as turn, turn.iteration() as cycle, cycle.provider_call("m"):
+                with tracer.start_as_current_span("http"):
+                    pass
+        await ctx.close()
+        await engine.hooks.drain()
+    spans: dict[str, Any] = {span.name: span for span in exporter.get_finished_spans()}
+    assert len({span.context.trace_id for span in spans.values()}) == 1
+    assert spans["http"].parent.span_id == spans["chat m"].context.span_id
+    assert spans["invoke_agent"].parent.span_id == spans["request"].context.span_id
+
+
+async def test_sessions_of_one_name_in_two_stores_are_told_apart_by_the_sinks_they_share() -> None:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    gathered = Gathered()
+    sinks = [TraceSink(provider, content=True), MetricsSink(gathered.provider)]
+
+    async def work(engine: eventctx.Engine, customer: str) -> None:
+        ctx = await engine.session("main", max_tokens=1_500)
+        for number in range(3):
+            async with ctx.turn(f"{customer}-{number}") as turn, turn.iteration() as cycle:
+                text = f"I am {customer}. " * (5 if customer == "ann" else 250)
+                await ctx.add_message({"role": "user", "content": text})
+                await ctx.get_messages_for_request(model=customer)
+                await asyncio.sleep(0.001)
+                async with cycle.provider_call(customer):
+                    await asyncio.sleep(0.001)
+
+    async with eventctx.open(sinks=sinks) as one, eventctx.open(sinks=sinks) as other:
+        await asyncio.gather(work(one, "ann"), work(other, "bob"))
+        logs = {
+            "ann": [record async for record in one.records("main")],
+            "bob": [record async for record in other.records("main")],
+        }
+    sent = {f"{one.context.span_id:016x}": one for one in exporter.get_finished_spans()}
+    folded = {span.span_id: span for records in logs.values() for span in fold_spans(records)}
+    assert {
+        key: {name: value for name, value in one.attributes.items() if name not in CONTENT}
+        for key, one in sent.items()
+    } == {key: span.attributes for key, span in folded.items()}
+    assert any(one.name.startswith("compact") for one in sent.values())
+    for customer, stranger in (("ann", "bob"), ("bob", "ann")):
+        mine = [one for one in sent.values() if one.name == f"chat {customer}"]
+        assert len(mine) == 3
+        assert all(f"I am {customer}" in str(one.attributes) for one in mine)
+        assert not any(f"I am {stranger}" in str(one.attributes) for one in mine)
+    expected = summed([*measured(logs["ann"]), *measured(logs["bob"])])
+    assert {
+        key: point for key, point in gathered.points().items() if key[0] not in OPERATIONAL
+    } == expected
+
+
+async def test_an_engine_that_closes_sends_what_waits_but_no_open_turn_though_others_go_on() -> (
+    None
+):
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    sink = TraceSink(provider)
+    async with eventctx.open(sinks=[sink]) as stays:
+        ctx = await stays.session("s")
+        async with ctx.turn("stays"):
+            async with eventctx.open(sinks=[sink]) as goes:
+                left = (await goes.session("s")).turn("goes")
+                turn = await left.__aenter__()
+                async with turn.iteration() as cycle, cycle.provider_call("m"):
+                    pass  # its usage may still come
+                assert not exporter.get_finished_spans()
+            (gone,) = exporter.get_finished_spans()
+            assert (gone.name, gone.attributes["eventctx.outcome"]) == ("chat m", "ok")
+            await left.__aexit__(None, None, None)
+    assert [
+        (one.attributes["eventctx.turn.id"], one.attributes["eventctx.outcome"])
+        for one in exporter.get_finished_spans()
+    ] == [("goes", "ok"), ("stays", "ok")]
+
+
+async def test_a_turn_that_one_engine_leaves_open_and_the_next_one_ends_has_one_root(
+    tmp_path: Path,
+) -> None:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+
+    async def until_closed() -> None:
+        async with eventctx.open(tmp_path / "s.db", sinks=[TraceSink(provider)]) as engine:
+            await (await engine.session("s")).turn("left").__aenter__()
+
+    await until_closed()
+    gc.collect()  # a turn that somebody still holds may go on
+    async with eventctx.open(tmp_path / "s.db", sinks=[TraceSink(provider)]) as engine:
+        ctx = await engine.session("s")
+        async with ctx.turn("next"):
+            pass
+    assert [
+        (one.attributes["eventctx.turn.id"], one.attributes["eventctx.outcome"])
+        for one in exporter.get_finished_spans()
+    ] == [("left", "lost"), ("next", "ok")]
+
+
+class CatchingUp:
+    """A sink that folds, and remembers in which order it was called."""
+
+    def __init__(self) -> None:
+        self.called: list[str] = []
+
+    def __call__(self, record: eventctx.Record) -> None:
+        self.called.append(record.type)
+
+    def history(self) -> str:
+        return "records"
+
+    def resume(self, records: Any) -> None:
+        self.called.append("resume")
+
+
+async def test_a_session_that_many_tasks_open_at_once_is_caught_up_with_once(
+    tmp_path: Path,
+) -> None:
+    async with eventctx.open(tmp_path / "s.db") as engine:
+        await played(engine)
+    sink = CatchingUp()
+
+    async def work(engine: eventctx.Engine) -> eventctx.Context:
+        ctx = await engine.session("s")
+        await ctx.add_message({"role": "user", "content": "x"})
+        return ctx
+
+    async with eventctx.open(tmp_path / "s.db", sinks=[sink]) as engine:
+        first, given_up, *rest = [asyncio.create_task(work(engine)) for _ in range(5)]
+        await asyncio.sleep(0)
+        given_up.cancel()
+        contexts = {id(ctx) for ctx in await asyncio.gather(first, *rest)}
+    assert len(contexts) == 1
+    assert sink.called == ["resume", *["context:message_added"] * 4]
+
+
+async def test_tasks_that_open_one_session_at_once_with_other_settings_are_refused(
+    tmp_path: Path,
+) -> None:
+    async with eventctx.open(tmp_path / "s.db") as engine:
+        one, other = await asyncio.gather(
+            engine.session("s", max_tokens=1_000),
+            engine.session("s", max_tokens=2_000),
+            return_exceptions=True,
+        )
+    assert isinstance(one, eventctx.Context)
+    assert isinstance(other, InvalidSetting)
+
+
+async def test_hooks_hear_of_compactions_after_they_are_in_the_log_and_cannot_hurt() -> None:
+    heard: list[Any] = []
+    async with eventctx.open() as engine:
+
+        @engine.on("context:*")
+        def hear(record: eventctx.Record) -> None:
+            heard.append(record)
+            raise RuntimeError("an observer's bug")
+
+        @engine.on("context:post_compact")
+        async def later(record: eventctx.Record) -> None:
+            assert record.digest == (await _at(engine, record.position)).digest
+
+        with pytest.raises(UnknownEventName, match="context:pre_compact"):
+            engine.on("context:precompact", hear)
+        await played(engine)
+        assert await engine.hooks.drain()
+        stats = engine.hooks.stats()
+        records = [r async for r in engine.records("s") if r.type.startswith("context:")]
+        assert [r.position for r in heard] == [r.position for r in records]
+        assert any(r.type == "context:pre_compact" for r in heard)
+        assert sum(stats.errors.values()) == len(heard)
+        assert {n: e for n, e in stats.errors.items() if "later" in n} == {}
+
+
+async def _at(engine: eventctx.Engine, position: int) -> eventctx.Record:
+    (record,) = [record async for record in engine.records("s", position, position)]
+    return record
+
+
+def test_without_an_sdk_or_a_sink_everything_works() -> None:
+    program = (
+        "import asyncio, eventctx\n"
+        "from eventctx.hooks.trace import TraceSink\n"
+        "async def main():\n"
+        "    sink = TraceSink()\n"
+        "    async with eventctx.open(current_span=sink) as engine:\n"
+        "        engine.on('*', sink)\n"
+        "        ctx = await engine.session('s')\n"
+        "        async with ctx.turn():\n"
+        "            await ctx.add_message({'role': 'user', 'content': 'x'})\n"
+        "            print(len(await ctx.get_messages_for_request()))\n"
+        "asyncio.run(main())\n"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (run.stdout, run.stderr) == ("1\n", "")
+
+
+async def test_a_sink_hears_how_long_each_append_took_that_somebody_waited_for() -> None:
+    class Timed:
+        def __init__(self) -> None:
+            self.appends: list[tuple[float, int]] = []
+
+        def __call__(self, record: eventctx.Record) -> None:
+            pass
+
+        def appended(self, seconds: float, records: int) -> None:
+            self.appends.append((seconds, records))
+            raise RuntimeError("a sink's bug")
+
+    sink = Timed()
+    async with eventctx.open(sinks=[sink]) as engine:
+        ctx = await engine.session("s", max_tokens=400)
+        async with ctx.turn() as turn:  # waited for, as its number must be right
+            for number in range(6):
+                await ctx.add_message({"role": "user", "content": f"{number} " + "x" * 200})
+            async with turn.iteration() as cycle:
+                await ctx.get_messages_for_request()  # a compaction and the request: one append
+                async with cycle.provider_call("m"):  # nobody waits for these two
+                    pass
+        errors = engine.hooks.stats().errors
+    assert [records for _, records in sink.appends] == [1, 1, *[1] * 6, 3]
+    assert all(seconds > 0 for seconds, _ in sink.appends)
+    assert list(errors.values()) == [len(sink.appends)]
+
+
+async def test_a_turn_that_another_process_is_in_is_not_sent_by_one_that_only_looked_in(
+    tmp_path: Path,
+) -> None:
+    providers = []
+    for _ in range(2):
+        exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
+        provider.add_span_processor(SimpleSpanProcessor(exporter))
+        providers.append((exporter, provider))
+    (one, ours), (other, theirs) = providers
+    async with eventctx.open(tmp_path / "s.db", sinks=[TraceSink(ours)]) as engine:
+        ctx = await engine.session("s")
+        other_engine = eventctx.open(tmp_path / "s.db", sinks=[TraceSink(theirs)])
+        async with ctx.turn(), other_engine as second:
+            looked = await second.session("s")
+            await looked.add_message({"role": "user", "content": "hello"})
+    sent = [[span.name for span in seen.get_finished_spans()] for seen in (one, other)]
+    assert sent == [["invoke_agent"], []]

@@ -1,0 +1,387 @@
+"""What one reader of a message sees, all see; and that none of them takes long."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import eventctx
+from eventctx.cli.output.messages import shown_parts, snippet
+from eventctx.log.events import MessageAdded
+from eventctx.log.record import make_body
+from eventctx.messages.encoding import encode_message
+from eventctx.messages.facts import encode_facts
+from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.parts import PartKind, read_parts, words_of
+from eventctx.messages.recall_text import text_of
+from eventctx.messages.shorten import Limit, shorten
+from eventctx.messages.speaker import is_of_harness
+from eventctx.orchestrators.providers.amplifier import converted
+from eventctx.projections.trace.texts import genai_message
+from eventctx.stores.memory import MemoryStore
+from tests.sessions import append_event
+
+Message = dict[str, Any]
+Marks = dict[str, PartKind]
+
+# -- messages whose every part says who it is ----------------------------------------------------
+
+
+class Writer:
+    """Writes parts, each with a text of its own that is found again in what readers make of it."""
+
+    def __init__(self) -> None:
+        self.marks: Marks = {}
+
+    def text(self, kind: PartKind) -> str:
+        mark = f"mark{len(self.marks)}x"
+        self.marks[mark] = kind
+        return " ".join([mark] * 60)
+
+    def call_id(self) -> str:
+        return f"id{len(self.marks)}"
+
+    def result(self, form: str) -> Any:
+        text = self.text("result")
+        if form == "text":
+            return text
+        if form == "blocks":
+            return [{"type": "text", "text": text}, {"type": "text", "text": self.text("result")}]
+        return {"error": None, "output": text, "success": True}
+
+
+RESULT_FORMS = st.sampled_from(("text", "blocks", "structure"))
+
+
+def anthropic_blocks(draw: st.DrawFn, writer: Writer, role: str) -> list[Any]:
+    kinds = ["text", "bare", "other", "compaction"]
+    kinds += ["thinking", "tool_use", "hosted"] if role == "assistant" else ["result", "document"]
+    blocks: list[Any] = []
+    for kind in draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=4)):
+        if kind == "text":
+            blocks.append({"type": "text", "text": writer.text("text")})
+        elif kind == "bare":
+            blocks.append(writer.text("text"))
+        elif kind == "other":
+            blocks.append({"type": "container_upload", "note": writer.text("other")})
+        elif kind == "compaction":
+            blocks.append({"type": "compaction", "content": writer.text("other")})
+        elif kind == "thinking":
+            text = writer.text("thinking")
+            blocks.append({"type": "thinking", "thinking": text, "signature": "c2ln"})
+        elif kind == "tool_use":
+            call = {"id": writer.call_id(), "name": "read", "input": {"path": writer.text("call")}}
+            blocks.append({"type": "tool_use", **call})
+        elif kind == "hosted":
+            asked = {"query": writer.text("hosted")}
+            call = {"id": writer.call_id(), "name": "web_search", "input": asked}
+            found = [{"type": "web_search_result", "title": writer.text("hosted")}]
+            result = {"tool_use_id": call["id"], "content": found}
+            blocks.append({"type": "server_tool_use", **call})
+            blocks.append({"type": "web_search_tool_result", **result})
+        elif kind == "result":
+            answer = {"tool_use_id": writer.call_id(), "content": writer.result(draw(RESULT_FORMS))}
+            blocks.append({"type": "tool_result", **answer})
+        else:
+            source = {"type": "base64", "media_type": "application/pdf", "data": "AAAA"}
+            blocks.append({"type": "document", "title": writer.text("document"), "source": source})
+    return blocks
+
+
+def anthropic(draw: st.DrawFn, writer: Writer) -> Message:
+    role = draw(st.sampled_from(("user", "assistant")))
+    return {"role": role, "content": anthropic_blocks(draw, writer, role)}
+
+
+def chat(draw: st.DrawFn, writer: Writer) -> Message:
+    role = draw(st.sampled_from(("user", "assistant", "tool", "function")))
+    if role == "function":
+        return {"role": role, "name": "read", "content": writer.result("text")}
+    if role == "tool":
+        ids: Message = draw(st.sampled_from(({"tool_call_id": "a"}, {"tool_call_ids": ["a", "b"]})))
+        return {"role": role, **ids, "content": writer.result(draw(RESULT_FORMS))}
+    message: Message = {"role": role, "content": None}
+    form = draw(st.sampled_from(("text", "blocks", "refusal block", "none")))
+    if form == "text":
+        message["content"] = writer.text("text")
+    elif form == "blocks":
+        message["content"] = [{"type": "text", "text": writer.text("text")}]
+    elif form == "refusal block" and role == "assistant":
+        message["content"] = [{"type": "refusal", "refusal": writer.text("refusal")}]
+    if role == "user":
+        return message
+    if draw(st.booleans()):
+        message["refusal"] = writer.text("refusal")
+    if draw(st.booleans()):
+        message["reasoning_content"] = writer.text("thinking")
+    if draw(st.booleans()):
+        function = {"name": "read", "arguments": json.dumps({"path": writer.text("call")})}
+        custom = {"name": "patch", "input": writer.text("call")}
+        message["tool_calls"] = [
+            {"id": "a", "type": "function", "function": function},
+            {"id": "b", "type": "custom", "custom": custom},
+        ]
+    elif draw(st.booleans()):
+        arguments = json.dumps({"path": writer.text("call")})
+        message["function_call"] = {"name": "read", "arguments": arguments}
+    return message
+
+
+def responses(draw: st.DrawFn, writer: Writer) -> Message:
+    item = draw(
+        st.sampled_from(
+            (
+                *("message", "function_call", "custom_tool_call", "local_shell_call"),
+                *("output", "reasoning", "web_search_call", "mcp_call"),
+            )
+        )
+    )
+    if item == "message":
+        role = draw(st.sampled_from(("user", "assistant")))
+        kind = "input_text" if role == "user" else "output_text"
+        content: list[Message] = [{"type": kind, "text": writer.text("text")}]
+        if role == "assistant":
+            content.append({"type": "refusal", "refusal": writer.text("refusal")})
+        return {"type": item, "role": role, "content": content}
+    if item == "output":
+        form = draw(st.sampled_from(("text", "blocks")))
+        kind = draw(st.sampled_from(("function_call_output", "custom_tool_call_output")))
+        return {"type": kind, "call_id": "a", "output": writer.result(form)}
+    if item == "reasoning":
+        summary = [{"type": "summary_text", "text": writer.text("thinking")}]
+        texts = [{"type": "reasoning_text", "text": writer.text("thinking")}]
+        return {"type": item, "summary": summary, "content": texts, "encrypted_content": "gAAA"}
+    if item == "function_call":
+        arguments = json.dumps({"path": writer.text("call")})
+        return {"type": item, "call_id": "a", "name": "read", "arguments": arguments}
+    if item == "custom_tool_call":
+        return {"type": item, "call_id": "a", "name": "patch", "input": writer.text("call")}
+    if item == "local_shell_call":
+        action = {"type": "exec", "command": ["echo", writer.text("call")]}
+        return {"type": item, "call_id": "a", "action": action}
+    if item == "web_search_call":
+        return {"type": item, "id": "w", "action": {"query": writer.text("hosted")}}
+    asked, given_ = writer.text("hosted"), writer.text("hosted")
+    return {"type": item, "id": "m", "name": "ask", "arguments": asked, "output": given_}
+
+
+def amplifier(draw: st.DrawFn, writer: Writer) -> Message:
+    if draw(st.booleans()):
+        form = draw(RESULT_FORMS)
+        return {"role": "tool", "tool_call_id": "a", "name": "r", "content": writer.result(form)}
+    thought = {"type": "thinking", "thinking": writer.text("thinking"), "signature": "c2ln"}
+    if draw(st.booleans()):
+        return {"role": "assistant", "content": writer.text("text"), "thinking_block": thought}
+    arguments = {"path": writer.text("call")}
+    called = {"type": "tool_call", "id": "a", "name": "read", "input": arguments}
+    said = {"type": "text", "text": writer.text("text")}
+    return {
+        "role": "assistant",
+        "content": [{**block, "visibility": None} for block in (thought, said, called)],
+        "tool_calls": [{"id": "a", "tool": "read", "arguments": copy.deepcopy(arguments)}],
+        "thinking_block": dict(thought),
+    }
+
+
+@st.composite
+def marked_messages(draw: st.DrawFn) -> tuple[Message, Marks]:
+    writer = Writer()
+    dialect = draw(st.sampled_from((anthropic, chat, responses, amplifier)))
+    return dialect(draw, writer), writer.marks
+
+
+thorough = settings(max_examples=300, deadline=None)
+
+
+def found_by(marks: Marks, text: str) -> Marks:
+    return {mark: kind for mark, kind in marks.items() if mark in text}
+
+
+def without(marks: Marks, *kinds: PartKind) -> Marks:
+    return {mark: kind for mark, kind in marks.items() if kind not in kinds}
+
+
+@thorough
+@given(marked_messages())
+def test_every_text_is_in_one_part_of_its_kind_and_the_parts_place_leads_to_it(
+    given_: tuple[Message, Marks],
+) -> None:
+    message, marks = given_
+    seen: dict[str, list[str]] = {mark: [] for mark in marks}
+    for part in read_parts(message):
+        at: Any = message
+        for step in part.place:
+            at = at[step]
+        assert at == part.value
+        for mark in found_by(marks, repr(part.value)):
+            seen[mark].append(part.kind)
+    assert seen == {mark: [kind] for mark, kind in marks.items()}
+
+
+@thorough
+@given(marked_messages())
+def test_facts_count_the_characters_of_every_part(given_: tuple[Message, Marks]) -> None:
+    message, marks = given_
+    facts = read_facts(message)
+    least: dict[str, int] = {}
+    for mark, kind in marks.items():
+        least[kind] = least.get(kind, 0) + 61 * len(mark) - 1
+    hosted = least.get("hosted", 0)
+    words = sum(least.get(kind, 0) for kind in ("text", "refusal", "document", "other"))
+    assert facts.prose + facts.arguments >= words + least.get("call", 0) + hosted
+    assert facts.prose >= words
+    assert facts.arguments >= least.get("call", 0)
+    assert facts.outcome >= least.get("result", 0)
+    assert facts.thinking >= least.get("thinking", 0)
+
+
+@thorough
+@given(marked_messages())
+def test_screens_traces_search_and_summarizers_see_every_part(
+    given_: tuple[Message, Marks],
+) -> None:
+    message, marks = given_
+    screen = "\n".join(part.text for part in shown_parts(message))
+    assert found_by(marks, screen) == marks
+    trace = json.dumps(genai_message(message, str))
+    assert found_by(marks, trace) == without(marks, "document")
+    assert found_by(marks, text_of(message)) == without(marks, "thinking")
+    # What a summarizer is told after Amplifier's providers, whose rows have words of their own.
+    told = json.dumps(converted(message))
+    assert without(found_by(marks, told), "thinking") == without(marks, "thinking")
+    spoken = {mark for mark, kind in marks.items() if kind in ("text", "refusal")}
+    assert set(found_by(marks, words_of(message))) == spoken
+
+
+@thorough
+@given(marked_messages())
+def test_shortening_finds_every_text_call_and_result_and_leaves_thinking(
+    given_: tuple[Message, Marks],
+) -> None:
+    message, marks = given_
+    short = json.dumps(shorten(copy.deepcopy(message), 1, Limit(0, 0, 0)))
+    for mark, kind in marks.items():
+        whole = " ".join([mark] * 60) in short
+        asked = kind == "hosted" and mark in str(message.get("arguments"))
+        assert whole != (asked or kind in ("text", "refusal", "call", "result")), (mark, kind)
+
+
+@thorough
+@given(marked_messages())
+def test_a_user_is_shown_words_refusals_and_documents_and_nothing_else(
+    given_: tuple[Message, Marks],
+) -> None:
+    message, marks = given_
+    shown = json.dumps(eventctx.for_audience([message], "user"))
+    assert set(found_by(marks, shown).values()) <= {"text", "refusal", "document"}
+    told = {mark for mark, kind in marks.items() if kind in ("text", "refusal")}
+    assert told <= set(found_by(marks, shown))
+
+
+# -- refusals ------------------------------------------------------------------------------------
+
+REFUSALS: list[Message] = [
+    {"role": "assistant", "content": None, "refusal": "I will not."},
+    {"role": "assistant", "refusal": "I will not."},
+    {"role": "assistant", "content": [{"type": "refusal", "refusal": "I will not."}]},
+    {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "refusal", "refusal": "I will not."}],
+    },
+]
+
+
+@pytest.mark.parametrize("message", REFUSALS, ids=["key", "key alone", "block", "item"])
+def test_a_refusal_is_an_answers_words(message: Message) -> None:
+    assert read_facts(message).prose == len("I will not.")
+    assert [(part.kind, part.text) for part in shown_parts(message)] == [("refusal", "I will not.")]
+    assert genai_message(message, str)["parts"] == [{"type": "text", "content": "I will not."}]
+    assert words_of(message) == text_of(message) == "I will not."
+    (row,) = converted(message)
+    assert row["content"] == [{"type": "text", "text": "I will not."}]
+    assert eventctx.for_audience([message], "user") == [message]
+
+
+def test_thinking_that_the_provider_keeps_is_shown_as_thinking() -> None:
+    kept = {"type": "reasoning", "id": "rs_1", "summary": []}
+    assert snippet(kept, 40) == "(thinking)"
+    assert [part.kind for part in shown_parts(kept)] == ["thinking"]
+
+
+async def test_facts_that_an_older_reader_stored_are_not_taken_for_damage() -> None:
+    message = {"role": "assistant", "content": None, "refusal": "I will not."}
+    old = msgspec.structs.replace(read_facts(message), reader=2, prose=0)
+    store = MemoryStore()
+    body = make_body(encode_message(message), encode_facts(old), os.urandom)
+    await append_event(store, MessageAdded(), body)
+    async with eventctx.Engine(store) as engine:
+        assert (await engine.verify("s")).ok
+
+
+# -- views ---------------------------------------------------------------------------------------
+
+
+async def test_a_row_of_several_results_keeps_only_the_ids_whose_calls_are_in_the_view() -> None:
+    function = {"name": "read", "arguments": "{}"}
+    call = {"id": "a", "type": "function", "function": function}
+    answers = {"role": "tool", "tool_call_ids": ["gone", "a"], "content": "out"}
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message({"role": "user", "content": "go"})
+        await ctx.add_message({"role": "assistant", "content": None, "tool_calls": [call]})
+        await ctx.add_message(answers)
+        request = await ctx.get_messages_for_request()
+        assert request[2] == {**answers, "tool_call_ids": ["a"]}
+        assert await ctx.get_messages() == [*request[:2], answers]
+
+
+# -- time ----------------------------------------------------------------------------------------
+
+
+class Counted(str):
+    """A text that counts the characters that its methods look at or copy."""
+
+    looked_at = 0
+
+    def find(self, *args: Any) -> int:
+        found = super().find(*args)
+        start = args[1] if len(args) > 1 else 0
+        Counted.looked_at += (len(self) if found < 0 else found) - start
+        return found
+
+    def lstrip(self, *args: Any) -> Counted:
+        rest = Counted(super().lstrip(*args))
+        Counted.looked_at += len(rest)
+        return rest
+
+    def __getitem__(self, key: Any) -> Counted:
+        part = Counted(super().__getitem__(key))
+        Counted.looked_at += len(part)
+        return part
+
+
+def looked_at(text: str) -> int:
+    Counted.looked_at = 0
+    assert is_of_harness(Counted(text))
+    return Counted.looked_at
+
+
+def test_the_work_for_a_harnesss_elements_grows_with_their_number_and_not_its_square() -> None:
+    element = "<skill></skill>\n"
+    once, twice = looked_at(element * 1_000), looked_at(element * 2_000)
+    assert 0 < once <= 4 * 1_000 * len(element)
+    assert twice <= 2.1 * once
+
+
+def test_an_element_with_an_endless_name_is_read_once() -> None:
+    # Tried with every shorter name again, this takes minutes.
+    assert is_of_harness("<local-command-" + "a" * 600_000)
+    assert not is_of_harness("<skill></skill>" * 40_000 + "And now?")

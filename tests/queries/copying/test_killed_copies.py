@@ -1,0 +1,92 @@
+"""A copy that is killed at any moment leaves whole records, and is gone on with."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import eventctx
+from eventctx.stores.sqlite import SqliteStore
+from tests.queries.copying.test_copying import talk, whole
+
+pytestmark = pytest.mark.slow
+
+
+async def _write(path: Path) -> None:
+    async with eventctx.open(path, receipts=False) as engine:
+        for number in range(12):
+            await talk(engine, f"s{number:02}", turns=8)
+            if number % 4 == 1:
+                await engine.fork(f"s{number:02}", 20, f"fork of s{number:02}")
+        await engine.erase("s03", [2])
+        await engine.delete("s06")
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("killed") / "from.db"
+    asyncio.run(_write(path))
+    return path
+
+
+_SLOW = """
+import sys
+from eventctx.cli.main import main
+from eventctx.queries import copy_writing
+copy_writing.BATCH_RECORDS = 3  # many appends, so that a kill meets one
+main(sys.argv[1:])
+"""
+
+
+def command(source: Path, target: Path) -> list[str]:
+    return [sys.executable, "-c", _SLOW, "copy", str(source), str(target)]
+
+
+async def _stored(path: Path) -> int:
+    try:
+        store = await SqliteStore.open(path, create=False, read_only=True)
+    except eventctx.StoreError:
+        return 0
+    try:
+        return sum([1 async for _ in store.read_all(bodies=False)])
+    finally:
+        await store.close()
+
+
+async def _all(path: Path) -> list[tuple]:
+    store = await SqliteStore.open(path, read_only=True)
+    try:
+        return await whole(store)
+    finally:
+        await store.close()
+
+
+def test_a_killed_copy_is_gone_on_with(source, tmp_path) -> None:
+    target = tmp_path / "to.db"
+    wanted = asyncio.run(_all(source))
+    total = asyncio.run(_stored(source))
+    reached: list[int] = []
+    for share in (0.1, 0.4, 0.7):
+        with subprocess.Popen(command(source, target), stdout=subprocess.DEVNULL) as child:
+            limit = time.monotonic() + 60
+            while asyncio.run(_stored(target)) < share * total and child.poll() is None:
+                assert time.monotonic() < limit
+            os.kill(child.pid, signal.SIGKILL)
+        reached.append(asyncio.run(_stored(target)))
+        for (info, there), (whole_info, records) in zip(
+            asyncio.run(_all(target)), wanted, strict=False
+        ):
+            assert info.stream == whole_info.stream
+            assert there == records[: len(there)], "what is there is the source's, as far as it is"
+    assert 0 < reached[0] < total, "killed in the middle"
+    assert reached == sorted(reached)
+    done = subprocess.run(command(source, target), capture_output=True, check=True)
+    assert b"read back and equal" in done.stdout
+    assert asyncio.run(_all(target)) == wanted

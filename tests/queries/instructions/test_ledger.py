@@ -1,0 +1,209 @@
+"""The ledger of a person's demands: each request's view, told from the log."""
+
+from __future__ import annotations
+
+import pytest
+
+import eventctx
+from eventctx.engine import Engine
+from eventctx.errors import InvalidSetting, StreamNotFound
+from eventctx.log.plan import Insertion, Run
+from eventctx.stores.memory import MemoryStore
+from tests.queries.instructions.given import (
+    TASK,
+    compact,
+    counted,
+    demand,
+    model,
+    request,
+    rows_of,
+    session,
+    user,
+)
+
+DROPPED = Run(0, 1, "dropped", "older")
+SHORTENED = Run(0, 0, "shortened", "old_words")
+
+
+async def last_request(engine: Engine) -> int | None:
+    found = [row.prepared async for row in _requests(engine)]
+    return found[-1].demands_absent
+
+
+async def _requests(engine: Engine):  # type: ignore[no-untyped-def]
+    for row in (await engine.audit("s")).requests:
+        yield await engine.request_view("s", position=row.position)
+
+
+async def test_every_demand_of_a_person_is_listed_with_its_message_and_sentence() -> None:
+    engine, _ = await session()
+    found = await engine.instructions("s")
+    assert [(one.name, one.text) for one in found.instructions] == [
+        ("#0.1", "Never touch the migrations."),
+        ("#0.2", "Please keep the old names."),
+    ]
+    assert counted(found) == {"verbatim": 2}
+    assert (found.requests, found.known, found.absent) == (1, {"prepared": 1}, 0)
+    assert rows_of(found.instructions[0]) == [("verbatim", "1.1", "1.1")]
+
+
+async def test_a_demand_whose_message_was_dropped_is_absent_since_the_next_request() -> None:
+    engine, ctx = await session()
+    await compact(engine, DROPPED)
+    now = await demand(engine, "#0.1")
+    assert (now.stands, now.absent_since, now.is_absent) == ("absent", None, True)
+    await request(ctx, 3)
+    later = await demand(engine, "#0.1")
+    assert (later.stands, later.absent_since) == ("absent", "2.1")
+    assert rows_of(later) == [("verbatim", "1.1", "1.1"), ("absent", "2.1", "2.3")]
+    assert (later.requests, later.held_in) == (4, 1)
+    assert await last_request(engine) == 2
+
+
+async def test_a_shortened_message_still_holds_the_sentences_that_are_left() -> None:
+    engine, ctx = await session()
+    await compact(engine, SHORTENED, shortened={0: user("[…] Please keep the old names.")})
+    await request(ctx)
+    found = await engine.instructions("s")
+    assert [one.stands for one in found.instructions] == ["shortened", "verbatim"]
+    assert found.absent == 1 == await last_request(engine)
+
+
+async def test_a_summary_that_quotes_a_demand_holds_it_in_other_words_not() -> None:
+    engine, ctx = await session()
+    text = "So far:\n- Never touch\n  the migrations.\n- names stay as they were"
+    at = await compact(engine, DROPPED, insertion=Insertion("summary", 0), text=text)
+    await request(ctx)
+    one, other = (await engine.instructions("s")).instructions
+    assert (one.stands, one.where) == ("in_summary", f"@{at}")
+    assert (other.stands, other.where) == ("absent", None)
+
+
+async def test_an_index_holds_the_demands_whose_words_it_has_and_not_those_it_claims() -> None:
+    engine, ctx = await session()
+    index = Insertion("notice", 0, demands=((0, 0),))
+    await compact(engine, DROPPED, insertion=index, text="| #0: Never touch the migrations.")
+    await request(ctx)
+    found = await engine.instructions("s")
+    assert [one.stands for one in found.instructions] == ["in_index", "absent"]
+
+
+async def test_a_demand_that_is_said_again_is_in_view_from_then_on() -> None:
+    engine, ctx = await session()
+    await compact(engine, DROPPED)
+    await request(ctx, 2)
+    await ctx.add_message(user("Again: never mind.\nNever touch the migrations."))
+    await request(ctx)
+    one = await demand(engine, "#0.1")
+    assert (one.stands, one.where) == ("verbatim", "#3")
+    assert rows_of(one) == [
+        ("verbatim", "1.1", "1.1"),
+        ("absent", "2.1", "2.2"),
+        ("verbatim", "3.1", "3.1"),
+    ]
+
+
+async def test_a_message_that_is_brought_back_holds_its_demands_again() -> None:
+    engine, ctx = await session()
+    await compact(engine, DROPPED)
+    await request(ctx)
+    await ctx.restore(0)
+    await request(ctx)
+    one = await demand(engine, "#0.2")
+    assert [held for held, *_ in rows_of(one)] == ["verbatim", "absent", "verbatim"]
+    assert await last_request(engine) == 0
+
+
+async def test_a_demand_holds_no_longer_once_its_message_left_the_transcript() -> None:
+    engine, ctx = await session()
+    await ctx.set_messages([user("go on")])
+    await request(ctx)
+    found = await engine.instructions("s")
+    assert {one.stands for one in found.instructions} == {None}
+    assert [one.left.by for one in found.instructions if one.left is not None] == ["set", "set"]
+    assert (found.left, found.absent) == (2, 0)
+    assert rows_of(found.instructions[0]) == [("verbatim", "1.1", "1.1")]
+    await ctx.clear()
+    await ctx.add_message(user("Now only use tabs."))
+    assert (await demand(engine, "#3.1")).stands == "verbatim"
+
+
+async def test_of_an_erased_message_nothing_is_known_but_that_it_was_there() -> None:
+    engine, _ = await session()
+    await engine.erase("s", [0])
+    found = await engine.instructions("s")
+    assert (found.instructions, found.erased) == ((), 1)
+
+
+async def test_an_answer_about_a_request_knows_nothing_of_what_came_behind_it() -> None:
+    engine, ctx = await session()
+    await compact(engine, DROPPED)
+    await request(ctx)
+    await ctx.restore(0)
+    await ctx.add_message(user("Also, always run the linter."))
+    await request(ctx)
+    then = await engine.instructions("s", turn=2)
+    assert (then.about, then.requests, counted(then)) == ("2.1", 2, {"absent": 2})
+    assert counted(await engine.instructions("s")) == {"verbatim": 3}
+    with pytest.raises(InvalidSetting, match="has turns 1 to 3, found 9"):
+        await engine.instructions("s", turn=9)
+    with pytest.raises(StreamNotFound):
+        await engine.instructions("nowhere")
+
+
+async def test_a_fork_knows_the_demands_of_its_parent() -> None:
+    engine, _ = await session()
+    await compact(engine, DROPPED)
+    head = await engine.store.head("s")
+    assert head is not None
+    await engine.fork("s", head.head, "branch")
+    branch = await engine.session("branch")
+    await branch.get_messages_for_request()
+    found = await engine.instructions("branch")
+    assert counted(found) == {"absent": 2}
+    assert found.instructions[0].absent_since is not None
+
+
+async def test_what_a_model_or_a_tool_says_is_no_demand() -> None:
+    engine, ctx = await session()
+    await ctx.add_message(model("You must never touch the tests."))
+    assert len((await engine.instructions("s")).instructions) == 2
+
+
+async def test_the_count_of_a_request_is_that_of_the_ledger() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=700, policy="simple")
+        for number in range(30):
+            async with ctx.turn() as turn, turn.iteration():
+                await ctx.add_message(user(f"Step {number}. Never touch file_{number}.py. " * 3))
+                await ctx.get_messages_for_request()
+                await ctx.add_message(model("Done with it. " * 20))
+        counts = []
+        async for view in _requests(engine):
+            counts.append(view.prepared.demands_absent)
+            assert (await engine.instructions("s", position=view.position)).absent == counts[-1]
+        assert counts[0] == 0
+        assert counts[-1] > 5
+
+
+async def test_a_session_without_demands_counts_none() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message(user("hello"))
+        await ctx.get_messages_for_request()
+        assert await last_request(engine) is None
+        assert (await engine.instructions("s")).instructions == ()
+
+
+async def test_ten_thousand_messages_and_a_thousand_requests_are_followed() -> None:
+    engine = Engine(MemoryStore())
+    ctx = await engine.session("s", max_tokens=20_000, policy="simple")
+    await ctx.add_message(user(TASK))
+    for number in range(1_000):
+        asked = user(f"Step {number}: never touch file_{number}.py.") if number % 5 == 0 else None
+        for row in [asked or model("x"), *[model(f"line {number} " * 8)] * 9]:
+            await ctx.add_message(row)
+        await ctx.get_messages_for_request()
+    found = await engine.instructions("s")
+    assert (len(found.instructions), found.requests) == (202, 1_000)
+    assert found.counts["verbatim"] == 202

@@ -1,0 +1,270 @@
+"""``engine.lost``: what is no longer in view, each item whole, shortened, in a summary or gone."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from eventctx.engine import Engine
+from eventctx.errors import InvalidSetting, StreamNotFound
+from eventctx.log.plan import Run
+from eventctx.queries.lost.answers import CommandUse, FileUse, Left, Lost, StateCounts
+from eventctx.stores.memory import MemoryStore
+from tests.queries.lost.given import (
+    AFTER,
+    BEFORE,
+    ERROR,
+    call,
+    compact,
+    item,
+    model,
+    result,
+    session,
+    states,
+    user,
+)
+
+SUMMARY = "Edited shop/models.py. The user wants: clean up the models of the shop."
+GONE = (Run(0, 8, "summarised", "imported"), Run(9, 9, "kept", "recent"))
+
+
+async def test_nothing_left_a_view_that_was_never_compacted() -> None:
+    engine, _ = await session(*BEFORE)
+    found = await engine.lost("s")
+    assert (found.about, found.messages.total, found.messages.left) == ("now", 10, 0)
+    assert {one.state for one in found.items} == {"whole"}
+    assert item(found, "instruction", "Never touch").used_again == 0
+
+
+async def summarised() -> tuple[Engine, Lost]:
+    engine, ctx = await session(*BEFORE)
+    await compact(engine, GONE, SUMMARY)
+    async with ctx.turn():
+        for row in AFTER:
+            await ctx.add_message(row)
+    return engine, await engine.lost("s", compaction=1)
+
+
+async def test_a_persons_words_are_in_the_summary_or_gone() -> None:
+    _, found = await summarised()
+    assert states(found, "instruction") == {
+        "Never touch the migrations.": "gone",
+        "Clean up the models of the shop.": "summary",
+    }
+    assert [one.kind for one in found.items][:2] == ["instruction", "instruction"]
+    one = item(found, "instruction", "Never touch")
+    assert (one.number, one.turn, one.in_view, one.messages) == (0, 1, 0, 1)
+    assert one.left == Left("compaction", found.at or "", found.position or 0, 1)
+
+
+async def test_files_are_counted_and_found_by_their_paths() -> None:
+    _, found = await summarised()
+    one = item(found, "file", "models.py")
+    assert (one.state, one.file, one.number) == ("summary", FileUse(1, 0, 1, 1, 5), 5)
+    assert one.used_again == 1
+    assert item(found, "file", "views.py").state == "gone"
+
+
+async def test_what_was_read_of_a_file_is_out_of_date_from_the_next_change_on() -> None:
+    engine, _ = await session(
+        user("Look."),
+        call(1, "Write", {"file_path": "/a.py", "content": "1"}),
+        call(2, "Read", {"file_path": "/a.py"}),
+        call(3, "Bash", {"command": "rm /a.py"}),
+        call(4, "Edit", {"file_path": "/a.py", "old_string": "1"}),
+        call(5, "Write", {"file_path": "/b.py", "content": "1"}),
+        call(6, "Read", {"file_path": "/b.py"}),
+    )
+    found = await engine.lost("s")
+    first = item(found, "file", "a.py").file
+    second = item(found, "file", "b.py").file
+    assert first is not None
+    assert (first.last_read, first.changed_after) in ((2, 3), (2, 4))
+    assert second == FileUse(1, 1, 0, 6, None)
+
+
+async def test_a_command_has_its_failure_and_is_run_again() -> None:
+    _, found = await summarised()
+    one = item(found, "command", "pytest tests/shop")
+    assert one.command == CommandUse(1, True, 1, ERROR)
+    assert (one.state, one.text) == ("gone", "pytest tests/shop")
+
+
+async def test_a_decision_and_the_results_that_were_used_again() -> None:
+    _, found = await summarised()
+    assert item(found, "decision", "I'll use").state == "gone"
+    one = item(found, "result", "views.py")
+    assert (one.state, one.quoted, one.used_again) == ("gone", ("show_invoice",), 1)
+    assert item(found, "result", "models.py").quoted == ("balance_in_cents",)
+
+
+async def test_the_counts_add_up() -> None:
+    _, found = await summarised()
+    assert (found.about, found.compaction, found.compactions, found.turn) == (
+        "compaction",
+        1,
+        1,
+        None,
+    )
+    counts = found.messages
+    assert (counts.total, counts.whole, counts.shortened, counts.left) == (10, 1, 0, 9)
+    assert counts.left_by == {"compaction": 9}
+    assert counts.left_of == {"person": 1, "model": 4, "tool": 4}
+    assert StateCounts("instruction", 2, 0, 0, 1, 1) in found.counts
+    assert (found.summaries, found.sealed) == (1, 0)
+
+
+async def test_what_was_fetched_again_is_in_view_now() -> None:
+    engine, _ = await summarised()
+    found = await engine.lost("s")
+    one = item(found, "file", "models.py")
+    assert (one.state, one.in_view, one.messages, one.used_again) == ("whole", 1, 3, 1)
+    assert found.messages.total == 16
+    assert not [one for one in found.items if one.kind == "result" and "models" in one.text]
+
+
+async def test_of_a_turn_it_is_about_its_last_request() -> None:
+    engine, _ = await summarised()
+    found = await engine.lost("s", turn=1)
+    assert (found.about, found.turn, found.messages.left) == ("turn", 1, 0)
+    assert {one.state for one in found.items} == {"whole"}
+
+
+async def test_a_shortened_message_holds_an_item_only_if_it_is_still_in_it() -> None:
+    engine, _ = await session(*BEFORE)
+    runs = (Run(0, 0, "shortened", "old_words"), Run(1, 9, "kept", "recent"))
+    await compact(engine, runs, shortened={0: user("Clean up the models of the shop. […]")})
+    found = await engine.lost("s", compaction=1)
+    assert states(found, "instruction") == {
+        "Never touch the migrations.": "gone",
+        "Clean up the models of the shop.": "shortened",
+    }
+    assert (found.messages.shortened, found.messages.left) == (1, 0)
+
+
+async def test_a_file_with_a_shortened_result_is_shortened() -> None:
+    engine, _ = await session(*BEFORE)
+    runs = (
+        Run(0, 7, "kept", "recent"),
+        Run(8, 8, "shortened", "old_result"),
+        Run(9, 9, "kept", "x"),
+    )
+    await compact(engine, runs, shortened={8: result(4, "def sh[…]")})
+    found = await engine.lost("s", compaction=1)
+    assert item(found, "file", "views.py").state == "shortened"
+    assert item(found, "file", "models.py").state == "whole"
+
+
+async def test_the_same_words_said_again_are_in_view() -> None:
+    engine, _ = await session(
+        user("Never touch the migrations."), model("ok"), user("never touch the  migrations.")
+    )
+    await compact(engine, (Run(0, 1, "merged", "duplicate"), Run(2, 2, "kept", "recent")))
+    one = item(await engine.lost("s", compaction=1), "instruction", "migrations")
+    assert (one.state, one.in_view, one.messages) == ("whole", 1, 2)
+
+
+async def test_a_second_compaction_loses_what_the_first_summary_still_had() -> None:
+    engine, _ = await summarised()
+    await compact(engine, (Run(9, 15, "summarised", "imported"),), "All is well.")
+    found = await engine.lost("s", compaction=2)
+    assert states(found, "instruction") == {"Clean up the models of the shop.": "gone"}
+    assert found.messages.total == 7
+    assert "gone" in {one.state for one in (await engine.lost("s", compaction=1)).items}
+
+
+async def test_sets_clears_and_erasures_are_named_as_the_cause() -> None:
+    engine, ctx = await session(user("First task."), model("ok"), user("Second task."))
+    await ctx.set_messages([user("Second task.")])
+    left = (await engine.lost("s")).messages
+    assert (left.left, left.left_by) == (2, {"set": 2})
+    await engine.erase("s", [2])
+    found = await engine.lost("s")
+    assert found.messages.left_by == {"set": 2, "erased": 1}
+    assert found.messages.erased == 1
+    await ctx.clear()
+    assert (await engine.lost("s")).messages.left_by == {"set": 2, "clear": 1}
+    one = item(await engine.lost("s"), "instruction", "First")
+    assert one.left is not None
+    assert (one.state, one.left.by, one.left.compaction) == ("gone", "set", None)
+
+
+async def test_a_system_message_whose_place_a_host_s_prompt_takes_is_no_tool_result() -> None:
+    engine, ctx = await session({"role": "system", "content": "You help."}, user("Go on."))
+    await ctx.set_system_prompt("You help well.", replaces_stored=True)
+    left = (await engine.lost("s")).messages
+    assert (left.left, left.left_by) == (1, {"replaced": 1})
+    await ctx.set_system_prompt(None)
+    assert (await engine.lost("s")).messages.left == 0
+
+
+async def test_a_text_that_came_with_the_set_that_took_messages_out_is_a_summary() -> None:
+    engine, ctx = await session(user("Never touch the migrations of the shop."), model("ok"))
+    await ctx.set_messages([user("Summary: never touch the migrations of the shop!"), model("ok")])
+    one = item(await engine.lost("s"), "instruction", "Never touch")
+    assert one.state == "summary"
+
+
+async def test_an_encrypted_summary_is_named_and_holds_nothing() -> None:
+    engine, _ = await session(user("Never touch it."), model("ok"))
+    sealed = {"type": "compaction", "id": "x", "encrypted_content": "gAAAA"}
+    await compact(engine, (Run(0, 1, "summarised", "imported"),), " ", {})
+    assert (await engine.lost("s")).sealed == 0
+    engine, ctx = await session(
+        user("Never touch it."), {"type": "message", "role": "assistant", "content": []}
+    )
+    await ctx.set_messages([sealed])
+    found = await engine.lost("s")
+    assert (found.summaries, found.sealed) == (1, 1)
+
+
+async def test_a_relative_path_and_the_absolute_one_are_one_file() -> None:
+    engine, _ = await session(
+        user("Look."),
+        call(1, "Read", {"file_path": "/repo/shop/models.py"}),
+        result(1, "x"),
+        call(2, "Bash", {"command": "cd /repo && cat shop/models.py"}),
+        result(2, "x"),
+    )
+    one = item(await engine.lost("s"), "file", "models.py")
+    assert (one.text, one.file, one.messages) == ("/repo/shop/models.py", FileUse(2, 0, 0, 3), 2)
+
+
+async def test_a_search_without_a_match_did_not_fail() -> None:
+    engine, _ = await session(
+        user("Look."),
+        call(1, "Bash", {"command": "grep -rn nothing src"}),
+        result(1, "Exit code 1", failed=True),
+    )
+    one = item(await engine.lost("s"), "command", "grep")
+    assert one.command == CommandUse(1, False, 1, "")
+
+
+async def test_the_json_is_the_report_and_comes_out_the_same_each_time() -> None:
+    engine, found = await summarised()
+    assert await engine.lost("s", compaction=1) == found
+    assert msgspec.json.decode(msgspec.json.encode(found), type=Lost) == found
+
+
+async def test_what_is_asked_for_must_be_there() -> None:
+    engine, _ = await summarised()
+    with pytest.raises(InvalidSetting, match=r"has compactions 1 to 1, found 2"):
+        await engine.lost("s", compaction=2)
+    with pytest.raises(InvalidSetting, match="at most one of compaction and turn"):
+        await engine.lost("s", compaction=1, turn=1)
+    with pytest.raises(InvalidSetting, match="has turns 1 to 2, found 9"):
+        await engine.lost("s", turn=9)
+    with pytest.raises(StreamNotFound):
+        await Engine(MemoryStore()).lost("s")
+
+
+async def test_a_result_that_came_back_without_its_call_is_blamed_on_no_compaction() -> None:
+    engine, ctx = await session(*BEFORE)
+    await compact(engine, (Run(0, 0, "kept", "task"), Run(1, 8, "dropped", "old_round")))
+    await ctx.add_message(user("Go on."))
+    await ctx.set_messages([BEFORE[0], BEFORE[2], *BEFORE[9:], user("Go on.")])
+    await ctx.restore(2)
+    assert (await engine.why("s", 2)).standing == "omitted"
+    found = await engine.lost("s")
+    assert found.messages.left_by["unanswered"] == 1
+    assert sum(found.messages.left_by.values()) == found.messages.left

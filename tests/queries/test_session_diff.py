@@ -1,0 +1,122 @@
+"""Requests of two sessions: what only one of them shows, and why the other has not."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, given, settings
+
+import eventctx
+from eventctx.engine import Engine
+from eventctx.policies.named import policy_named
+from eventctx.projections.presence import Presence
+from eventctx.queries.session_diff import SessionsDiff, difference_of_sessions
+from eventctx.queries.view import last_request
+from eventctx.stores.memory import MemoryStore
+from tests.how_much import some
+from tests.queries.explained import model, user
+from tests.queries.test_explaining_any_session import STEPS, in_short, play
+
+
+async def compared(engine: Engine, one: str, other: str) -> SessionsDiff:
+    names = [(name, await last_request(engine.store, name)) for name in (one, other)]
+    return await difference_of_sessions(engine.store, names[0], names[1])
+
+
+async def forked(engine: Engine, session: str, name: str) -> eventctx.Context:
+    """A fork of a session at its head."""
+    info = await engine.store.head(session)
+    assert info is not None
+    await engine.fork(session, info.head, name)
+    return await engine.session(name)
+
+
+async def said(engine: Engine, session: str, texts: list[str]) -> None:
+    ctx = await engine.session(session)
+    for text in texts:
+        await ctx.add_message(user(text))
+        await ctx.add_message(model(f"{text}: done"))
+    await ctx.add_message(user("and now?"))
+    await ctx.get_messages_for_request()
+
+
+async def test_a_fork_that_compacted_lacks_what_its_parent_shows_and_says_why() -> None:
+    async with eventctx.open() as engine:
+        await said(engine, "a", [f"step {at}" for at in range(8)])
+        fork = await forked(engine, "a", "b")
+        await fork.compact(policy=policy_named("simple", {"keep_recent": 4}))
+        await fork.add_message(user("only here"))
+        await fork.get_messages_for_request()
+        found = await compared(engine, "a", "b")
+    first = [one for one in found.differences if one.session == "first"]
+    assert first and all(one.presence == "dropped" and one.number == one.other for one in first)
+    assert {one.ruling.reason for one in first if one.ruling} == {"older"}
+    assert first[0].message == model("step 0: done")
+    [second] = [one for one in found.differences if one.session == "second"]
+    assert (second.number, second.other, second.presence) == (17, None, Presence.NOT_ADDED)
+    assert second.message == user("only here")
+    assert found.both + len(first) == 17
+
+
+async def test_messages_of_unrelated_sessions_are_the_same_where_their_bytes_are() -> None:
+    async with eventctx.open() as engine:
+        await said(engine, "a", ["first", "shared", "twice", "twice"])
+        await said(engine, "b", ["shared", "twice", "last"])
+        found = await compared(engine, "a", "b")
+    only = {
+        which: [one.message for one in found.differences if one.session == which]
+        for which in ("first", "second")
+    }
+    assert only["first"] == [
+        *(user("first"), model("first: done")),
+        *(user("twice"), model("twice: done")),
+    ]
+    assert only["second"] == [user("last"), model("last: done")]
+    assert found.both == 5
+
+
+async def test_a_message_that_one_session_shows_shortened_is_told_apart() -> None:
+    async with eventctx.open() as engine:
+        for name, room in (("a", 100_000), ("b", 3_000)):
+            ctx = await engine.session(name, max_tokens=room)
+            await ctx.add_message(user("read it"))
+            call = {"type": "tool_use", "id": "c", "name": "read", "input": {"path": "x"}}
+            await ctx.add_message({"role": "assistant", "content": [call]})
+            result = {
+                "type": "tool_result",
+                "tool_use_id": "c",
+                "content": "a line\n" * 9_000,
+            }
+            await ctx.add_message({"role": "user", "content": [result]})
+            await ctx.get_messages_for_request()
+        found = await compared(engine, "a", "b")
+    [one] = found.differences
+    assert (one.session, one.number, one.presence) == ("first", 2, Presence.SHORTENED)
+    assert one.ruling is not None
+    assert found.both == 2
+
+
+@given(STEPS)
+@settings(max_examples=some(20, 200), deadline=None, suppress_health_check=list(HealthCheck))
+async def test_a_fork_at_the_head_shows_the_same_as_its_parent(steps) -> None:
+    engine = Engine(MemoryStore())
+    options = {"max_tokens": 3_000, "on_overflow": "send_floor", "summarizer": in_short}
+    ctx = await engine.session("s", policy="ladder", **options)
+    await play(ctx, steps)
+    await ctx.add_message(user("last"))
+    await ctx.get_messages_for_request()
+    last = await last_request(engine.store, "s")
+    await forked(engine, "s", "t")
+    found = await difference_of_sessions(engine.store, ("s", last), ("t", last))
+    assert (found.differences, found.insertions) == ((), ())
+    assert found.first.entries == found.second.entries
+
+
+async def test_a_fork_of_a_fork_shares_the_past_of_both() -> None:
+    async with eventctx.open() as engine:
+        await said(engine, "a", ["one", "two"])
+        await forked(engine, "a", "b")
+        for name in ("c", "d"):
+            ctx = await forked(engine, "b", name)
+            await ctx.add_message(user("the same words"))
+            await ctx.get_messages_for_request()
+        found = await compared(engine, "c", "d")
+        assert (found.both, found.differences) == (6, ())

@@ -1,0 +1,289 @@
+"""What a host brings back on resume: a poorer copy is ignored, anything else loses nothing."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import eventctx
+from eventctx.log.codec import decode_event
+from eventctx.log.store import Address
+from eventctx.session.reconcile import AddedAgain, earlier_copy, reconcile
+from tests.sessions import user
+
+SYSTEM = {"role": "system", "content": "Be brief."}
+DEVELOPER = {"role": "developer", "content": "Use tabs."}
+
+
+def assistant(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": [{"type": "text", "text": text, "visibility": None}]}
+
+
+def became(stored: list[Any], brought: list[Any]) -> list[Any] | None:
+    rows = reconcile(stored, brought).rows
+    if rows is None:
+        return None
+    return [stored[place] if place is not None else brought[at or 0] for place, at in rows]
+
+
+def test_a_copy_without_system_and_developer_rows_changes_nothing() -> None:
+    stored = [SYSTEM, user("a"), DEVELOPER, assistant("b")]
+    found = reconcile(stored, [user("a"), assistant("b")])
+    assert found.rows is None
+    assert found.missing_roles == ("system", "developer")
+
+
+def test_a_copy_with_the_keys_that_storage_adds_and_drops_changes_nothing() -> None:
+    stored = [user("a"), {**assistant("b"), "thinking_block": {"type": "thinking"}}]
+    copy = {"role": "assistant", "content": [{"text": "b", "type": "text"}], "thinking_text": "…"}
+    found = reconcile(stored, [{**user("a"), "timestamp": "2026-01-01T00:00:00.000"}, copy])
+    assert found.rows is None
+    assert found.missing_roles == ()
+
+
+def test_a_repaired_transcript_takes_effect_and_keeps_the_system_rows_in_their_places() -> None:
+    stored = [SYSTEM, user("a"), DEVELOPER, assistant("b"), user("c")]
+    repaired = [user("a"), assistant("mended"), user("c")]
+    assert became(stored, repaired) == [
+        SYSTEM,
+        user("a"),
+        DEVELOPER,
+        assistant("mended"),
+        user("c"),
+    ]
+
+
+def test_a_row_more_is_added_behind_the_rows_that_stay() -> None:
+    stored = [SYSTEM, user("a"), DEVELOPER]
+    assert became(stored, [user("a"), user("b")]) == [SYSTEM, user("a"), DEVELOPER, user("b")]
+
+
+def test_a_system_prompt_that_the_host_brings_takes_the_place_of_the_one_at_the_beginning() -> None:
+    newer = {"role": "system", "content": "Be thorough."}
+    stored = [SYSTEM, user("a"), DEVELOPER, assistant("b")]
+    brought = [newer, user("a"), assistant("b")]
+    assert became(stored, brought) == [newer, user("a"), DEVELOPER, assistant("b")]
+
+
+def test_a_system_prompt_that_is_known_takes_the_place_of_nothing() -> None:
+    stored = [SYSTEM, DEVELOPER, user("a"), assistant("b")]
+    repaired = [SYSTEM, user("a"), assistant("mended")]
+    assert became(stored, repaired) == [SYSTEM, DEVELOPER, user("a"), assistant("mended")]
+
+
+def test_rows_that_repeat_are_recognised_however_many_there_are() -> None:
+    stored = [row for _ in range(100) for row in (user("go on"), SYSTEM, assistant("ok"))]
+    brought = [row for row in stored if row != SYSTEM]
+    assert reconcile(stored, brought).rows is None
+    longer = became(stored, [*brought, user("go on")])
+    assert longer == [*stored, user("go on")]
+
+
+def test_an_edit_that_is_no_loss_is_no_copy() -> None:
+    stored = [{**user("a"), "metadata": {"timestamp": "1", "n": 1, "at": [None, 1]}}]
+    for metadata in (
+        {"timestamp": "2", "n": 1, "at": [None, 1]},
+        {"timestamp": "1", "n": 1.0, "at": [None, 1]},
+        {"timestamp": "1", "n": True, "at": [None, 1]},
+        {"timestamp": "1", "n": 1, "at": [1]},
+        {"timestamp": "1", "n": 1, "at": [None, 1], "more": ""},
+    ):
+        brought = [{**user("a"), "metadata": metadata}]
+        assert became(stored, brought) == brought
+
+
+def test_what_was_left_out_of_a_transcript_by_the_host_is_left_out() -> None:
+    assert became([SYSTEM, user("a"), user("b")], [user("b")]) == [SYSTEM, user("b")]
+    assert became([SYSTEM, user("a")], []) == [SYSTEM]
+
+
+def test_a_new_session_takes_what_it_is_given() -> None:
+    assert became([], [SYSTEM, user("a")]) == [SYSTEM, user("a")]
+    assert became([], []) == []
+
+
+def test_an_erased_row_equals_nothing() -> None:
+    assert became([None, user("b")], [user("a"), user("b")]) == [user("a"), user("b")]
+
+
+ROWS = st.lists(
+    st.builds(
+        lambda role, text: {"role": role, "content": text},
+        st.sampled_from(["user", "assistant", "system", "developer"]),
+        st.sampled_from("abc"),
+    ),
+    max_size=8,
+)
+
+
+@given(ROWS, ROWS)
+def test_every_given_row_is_there_in_order_and_no_inner_system_row_is_lost(
+    stored: list[dict[str, Any]], brought: list[dict[str, Any]]
+) -> None:
+    rows = became(stored, brought)
+    rows = stored if rows is None else rows
+    left = iter(rows)
+    assert all(any(one == row for one in left) for row in brought)
+    inner = itertools.dropwhile(lambda row: row["role"] in ("system", "developer"), stored)
+    assert all(row in rows for row in inner if row["role"] in ("system", "developer"))
+
+
+@given(ROWS)
+def test_a_transcript_without_its_system_rows_is_always_ignored(stored: list[Any]) -> None:
+    conversation = [row for row in stored if row["role"] in ("user", "assistant")]
+    found = reconcile(stored, conversation)
+    assert found.rows is None or not stored
+
+
+LONG: list[dict[str, Any]] = [
+    SYSTEM,
+    user("a"),
+    {**assistant("b"), "thinking_block": {"type": "thinking"}},
+    DEVELOPER,
+    user("a"),
+    assistant("d"),
+]
+
+
+@pytest.mark.parametrize("ahead", [1, 2, 3, 4])
+def test_a_poorer_copy_that_ends_before_ours_is_known_as_one(ahead: int) -> None:
+    copy = [user("a"), assistant("b"), user("a"), assistant("d")][: 4 - ahead]
+    found = earlier_copy(LONG, [{**row, "timestamp": "2026-01-01"} for row in copy])
+    assert found == (None, ("system", "developer"), ahead)
+
+
+def test_a_copy_with_its_system_rows_that_ends_before_ours_is_known_as_one() -> None:
+    assert earlier_copy(LONG, LONG[:4]) == (None, (), 2)
+    assert earlier_copy(LONG, LONG[:2]) == (None, ("developer",), 3)
+
+
+@pytest.mark.parametrize(
+    "brought",
+    [
+        [user("a"), assistant("b"), user("a"), assistant("d")],
+        [user("a"), assistant("mended")],
+        [user("a"), user("a")],
+        [assistant("b")],
+        [{"role": "system", "content": "Be thorough."}, user("a")],
+        [*LONG, user("e")],
+    ],
+)
+def test_a_copy_that_differs_otherwise_does_not_merely_end_before_ours(brought: list[Any]) -> None:
+    assert earlier_copy(LONG, brought) is None
+
+
+@given(ROWS, st.integers(0, 8))
+def test_any_beginning_of_a_conversation_is_an_earlier_copy_and_loses_nothing(
+    stored: list[Any], length: int
+) -> None:
+    said = [row for row in stored if row["role"] in ("user", "assistant")]
+    found = earlier_copy(stored, said[:length])
+    ahead = len(said) - length
+    assert (found is not None) == (ahead > 0)
+    assert found is None or (found.rows, found.ahead) == (None, ahead)
+
+
+def test_rows_that_are_added_again_are_known_in_their_order() -> None:
+    again = AddedAgain([SYSTEM, user("a"), assistant("b"), user("a"), DEVELOPER])
+    poorer = {"role": "assistant", "content": [{"text": "b", "type": "text"}], "timestamp": "now"}
+    came = [user("a"), poorer, user("new"), user("a"), user("a"), SYSTEM, DEVELOPER]
+    assert [again.holds(row) for row in came] == [True, True, False, True, False, False, True]
+    assert again.count == 4
+    assert again.missing_roles == ("system",)
+
+
+async def test_an_ignored_set_is_recorded_and_the_view_goes_on_growing() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        for row in (SYSTEM, user("a"), assistant("b")):
+            await ctx.add_message(row)
+        before = await ctx.get_messages_for_request()
+        assert await ctx.resume_messages([user("a"), assistant("b")]) is False
+        assert await ctx.get_messages() == [SYSTEM, user("a"), assistant("b")]
+        await ctx.add_message(user("c"))
+        assert (await ctx.get_messages_for_request())[: len(before)] == before
+        types = [record.type async for record in engine.records("s")]
+        assert types.count("context:set_ignored") == 1
+        assert "context:messages_set" not in types
+        assert (await engine.verify("s")).ok
+
+
+async def test_a_copy_that_ends_earlier_is_recorded_as_ignored_only_where_it_may_be_behind() -> (
+    None
+):
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        for row in (SYSTEM, user("a"), assistant("b"), user("c")):
+            await ctx.add_message(row)
+        for copy, ahead in (([user("a")], 2), ([], 3)):
+            assert await ctx.resume_messages(copy, may_be_behind=True) is False
+            record = [one async for one in engine.records("s")][-1]
+            event: Any = decode_event(record)
+            assert record.type == "context:set_ignored"
+            assert (event.messages, event.missing_roles) == (len(copy), ("system",))
+            assert event.ahead == ahead
+        assert len(await ctx.get_messages()) == 4
+        assert await ctx.resume_messages([user("a")]) is True
+        assert await ctx.get_messages() == [SYSTEM, user("a")]
+        assert (await engine.verify("s")).ok
+
+
+@pytest.mark.parametrize("way", ["resume_messages", "set_messages"])
+async def test_an_erased_row_that_comes_back_as_it_was_shown_is_the_erased_row(way: str) -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        for text in ("a", "secret", "c"):
+            await ctx.add_message(user(text))
+        position = (await engine.transcript("s"))[1].position
+        await engine.store.erase({"s": {Address(position): b""}})
+        await engine.close_session("s")
+        ctx = await engine.session("s")
+        shown = await ctx.get_messages()
+        assert shown[1] == user("[erased]")
+        await getattr(ctx, way)([*shown, user("d")])
+        assert [one.number for one in await engine.transcript("s")] == [0, 1, 2, 3]
+        assert await ctx.get_messages() == [*shown, user("d")]
+
+
+async def test_a_set_that_takes_effect_keeps_the_numbers_and_the_fuller_rows() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        full = {**assistant("b"), "metadata": {"state": None, "id": 7}}
+        for row in (SYSTEM, user("a"), full):
+            await ctx.add_message(row)
+        poorer = {"role": "assistant", "content": [{"type": "text", "text": "b"}]}
+        poorer["metadata"] = {"id": 7}
+        assert await ctx.resume_messages([user("a"), poorer, user("new")]) is True
+        assert await ctx.get_messages() == [SYSTEM, user("a"), full, user("new")]
+        numbers = [message.number for message in await engine.transcript("s")]
+        assert numbers == [0, 1, 2, 3]
+        assert (await engine.verify("s")).ok
+
+
+@pytest.mark.parametrize("bad", [[{"content": "no role"}], [{"role": "user", "content": {1}}], [3]])
+async def test_a_bad_row_raises_and_changes_nothing(bad: list[Any]) -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message(user("a"))
+        with pytest.raises(eventctx.InvalidMessage):
+            await ctx.resume_messages(bad)
+        assert await ctx.get_messages() == [user("a")]
+
+
+def test_a_time_that_the_host_got_with_a_row_is_nothing_new() -> None:
+    stored = [user("a"), {**user("b"), "metadata": {}}, {**user("c"), "metadata": {"n": 1}}]
+    timed = {"timestamp": "2026-01-01T00:00:00.000+00:00"}
+    brought = [
+        {**user("a"), "metadata": timed},
+        {**user("b"), "metadata": timed},
+        {**user("c"), "metadata": {"n": 1, **timed}},
+    ]
+    assert became(stored, brought) is None
+    assert became(stored, [*brought[:2], {**user("c"), "metadata": {"n": 2, **timed}}]) is not None
+    # A time of the message's own is a part of it, and a copy that lacks it is another message.
+    own = [{**user("a"), "metadata": timed}]
+    assert became(own, [user("a")]) == [user("a")]

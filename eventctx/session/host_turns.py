@@ -36,7 +36,7 @@ from eventctx.session.scope import Scope
 
 P = ParamSpec("P")
 
-_NONE_KNOWN: Final = CallSettings()
+NONE_KNOWN: Final = CallSettings()
 
 
 def _whole(
@@ -179,7 +179,7 @@ class HostReporter:
         self,
         provider: str | None = None,
         model: str | None = None,
-        settings: CallSettings = _NONE_KNOWN,
+        settings: CallSettings = NONE_KNOWN,
     ) -> None:
         """The turn's next iteration began, with a request that is still to be prepared.
 

@@ -18,7 +18,7 @@ from eventctx.log.ids import CurrentSpan, random_bytes
 from eventctx.log.integrity import Signer
 from eventctx.log.record import Record
 from eventctx.log.store import EventStore, MessageReceipt, Receipt, StreamInfo
-from eventctx.log.turn_recorder import ModelRequest, TurnSpan
+from eventctx.log.turn_recorder import CallSettings, ModelRequest, TurnSpan
 from eventctx.log.usage import Usage
 from eventctx.messages.thinking import ThinkingSetting
 from eventctx.messages.tokens import Tokenizer
@@ -42,6 +42,7 @@ from eventctx.session.erasure.destruction import ExpiredSession
 from eventctx.session.erasure.erasing import ErasureResult
 from eventctx.session.host_requests import ObservedRequest
 from eventctx.session.host_state import Extension
+from eventctx.session.host_turns import NONE_KNOWN
 from eventctx.session.open_session import MOST_OPEN_SESSIONS, OPEN_SESSION_BYTES
 from eventctx.session.result import CompactionResult
 from eventctx.session.scope import Scope
@@ -412,7 +413,12 @@ class HostReporter:
     def sends(self) -> TurnSpan[ModelRequest] | None: ...
     def turn_began(self, turn_id: str | None = None, agent: str | None = None) -> None: ...
     def turn_ended(self, status: Status = "ok", error: str | None = None) -> None: ...
-    def iteration_began(self, provider: str | None = None, model: str | None = None) -> None: ...
+    def iteration_began(
+        self,
+        provider: str | None = None,
+        model: str | None = None,
+        settings: CallSettings = NONE_KNOWN,
+    ) -> None: ...
     def request_prepared(self) -> None: ...
     def model_known(
         self,

@@ -284,8 +284,6 @@ def _end(
     failed = outcome in _FAILED
     error = error_of(recorded, message, conv.ERROR_OTHER if failed else "cancelled")
     attributes[conv.ERROR_TYPE] = error.type
-    if failed:
-        attributes[conv.ERROR] = True
     words = clip_field(error.words) if error.words else None
     return Closing(family, "error" if failed else "unset", words, attributes)
 

@@ -197,9 +197,7 @@ def _tags(span: Span, version: str) -> list[dict[str, Any]]:
         _tag("span.kind", span.kind),
     ]
     if span.status == "error":
-        tags.append(_tag("otel.status_code", "ERROR"))
-        if conv.ERROR not in span.attributes:
-            tags.append(_tag(conv.ERROR, True))
+        tags += [_tag("otel.status_code", "ERROR"), _tag("error", True)]
         if span.message is not None:
             tags.append(_tag("otel.status_description", span.message))
     return tags

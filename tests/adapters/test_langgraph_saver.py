@@ -191,18 +191,29 @@ def test_each_message_is_one_event_and_its_words_are_stored_once(
         assert engine.verify("t").ok
 
 
+@pytest.mark.parametrize("steps", [(1, 2, 4, 5), (2, 5), (5,)])
 def test_a_step_that_is_saved_after_messages_of_later_steps_takes_none_of_them_out(
-    store: Path, saver: EventctxSaver
+    steps: tuple[int, ...], store: Path, saver: EventctxSaver
 ) -> None:
-    listed: list[BaseMessage] = [HumanMessage("a", id=str(number)) for number in range(5)]
-    write_rows(store, *listed)
-    for count in (2, 3, 5):
+    calls = [{"name": "add", "args": {}, "id": one} for one in ("c", "d")]
+    listed: list[BaseMessage] = [
+        HumanMessage("a", id="0"),
+        AIMessage("", id="1", tool_calls=calls),
+        ToolMessage("slow", tool_call_id="c", id="2"),
+        ToolMessage("fast", tool_call_id="d", id="3"),
+        AIMessage("done", id="4"),
+    ]
+    write_rows(store, *[listed[place] for place in (0, 1, 3, 2, 4)])
+    for count in steps:
         put(saver, listed[:count])
+    back = saver.get_tuple(CONFIG)
+    assert back is not None
+    assert back.checkpoint["channel_values"]["messages"] == listed
     saver.close()
     types = [one.type for one in records_of(store, "t")]
     assert types.count("context:message_added") == len(listed)
     assert "context:messages_set" not in types
-    assert [one["id"] for one in transcript(store, "t")] == [one.id for one in listed]
+    assert [one["id"] for one in transcript(store, "t")] == ["0", "1", "3", "2", "4"]
 
 
 def test_what_a_graph_takes_out_of_its_state_is_an_event(store: Path, saver: EventctxSaver) -> None:

@@ -25,13 +25,16 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Terminal:
-    """A child of this process on a terminal of 80 columns; it is ended with the block."""
+    """A child of this process on a terminal of 80 columns; it is ended with the block.
 
-    def __init__(self, *arguments: object) -> None:
+    A ``dumb`` terminal shows no progress bar, however busy the machine is.
+    """
+
+    def __init__(self, *arguments: object, term: str = "xterm-256color") -> None:
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
         modules = str(ROOT)
-        environment = {**os.environ, "PYTHONPATH": modules, "TERM": "xterm-256color"}
+        environment = {**os.environ, "PYTHONPATH": modules, "TERM": term}
         environment.pop("COLUMNS", None)
         self.child = subprocess.Popen(
             [sys.executable, "-m", "eventctx.cli", *map(str, arguments)],
@@ -183,7 +186,7 @@ def hidden(run, tmp_path) -> Path:
     "command", ["transcript hidden --json", "log hidden --json --bodies", "export hidden"]
 )
 def test_json_on_a_terminal_has_escapes_and_says_the_same(hidden, run, command) -> None:
-    with Terminal(*command.split(), "--store", hidden) as terminal:
+    with Terminal(*command.split(), "--store", hidden, term="dumb") as terminal:
         shown = terminal.all()
     piped = run(*command.split(), "--store", hidden).out
     assert all(one in piped for one in HIDDEN)

@@ -11,6 +11,7 @@ import pytest
 from rich.cells import cell_len
 
 import eventctx
+from eventctx.cli.output import screen
 from eventctx.policies.presets import Simple
 from tests.queries.lost.given import BEFORE, ERROR, Row, call, result, user
 
@@ -102,6 +103,7 @@ def test_on_a_terminal_no_line_is_wider_and_nothing_steers_it(
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(screen, "_PATIENCE", 60)  # no progress bar on a busy machine
     text = shown(run, store, "--all", "--limit", 50)
     assert "\x1b[31mred" not in text
     assert "\u202e" not in text

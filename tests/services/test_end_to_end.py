@@ -141,6 +141,10 @@ async def test_compacted_requests_are_found_by_search(
     assert expected
     by_session = query.find(service, tags={"gen_ai.conversation.id": session})
     assert {one["traceID"] for one in by_session} == all_traces
+    by_word = query.find(service, tags={"session_id": session})
+    assert {one["traceID"] for one in by_word} == all_traces
+    failing = query.find(service, tags={"eventctx.outcome": "error"})
+    assert len(failing) == len(traces_of([one for one in spans if one.status == "error"])) > 0
     failed = query.find(service, tags={"error.type": "FileNotFoundError"})
     assert len(failed) == 3
     assert "compact workset" in query.operations(service)

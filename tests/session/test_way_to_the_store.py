@@ -84,9 +84,9 @@ async def test_a_request_enters_at_most_twenty_eight_modules(ctx: eventctx.Conte
     assert len(entered) <= 28, entered
 
 
-async def test_why_enters_at_most_thirty_six_modules(ctx: eventctx.Context) -> None:
+async def test_why_enters_at_most_thirty_seven_modules(ctx: eventctx.Context) -> None:
     async with eventctx.read(ctx._session.store) as reader:
         await reader.why("s", 0)
         entered = await modules_entered(lambda: reader.why("s", 0), until_append=False)
     assert entered[0] == "reader"
-    assert len(entered) <= 36, entered
+    assert len(entered) <= 37, entered

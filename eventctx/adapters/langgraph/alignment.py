@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Final, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -171,19 +172,18 @@ class Aligner:
 
         ``known`` are the numbers of those that it has; ``later`` those that it has in their place.
         """
-        there = [number for number in known if number is not None]
         new = [piece for piece, number in zip(made, known, strict=True) if number is None]
-        first = [number is None for number in known].index(True) if new else len(known)
-        if first == len(there) and there == later[: len(there)]:
-            # Those that the list lacks are ahead, by a task or a middleware, or were taken out. A
-            # run may save a step after later ones were written, so a position would not tell.
-            lacks = later[len(there) :]
-            ahead = not new and all(number > self._last_saved() for number in lacks)
-            return new if ahead or not lacks else None
-        # Results of parallel tools come in the order in which they end.
-        last = max(at for at, number in enumerate(known) if number is not None) if there else -1
-        results = all(isinstance(piece.message, ToolMessage) for piece in made[: last + 1])
-        return new if results and sorted(there) == sorted(later) else None
+        count = len(known) - len(new)
+        there, late = later[:count], later[count:]
+        # Those that the list lacks are ahead, by a task or a middleware, or were taken out. A run
+        # may save a step after later ones were written, so a position would not tell.
+        if late and (new or any(number <= self._last_saved() for number in late)):
+            return None
+        first = known.index(None) if new else len(known)
+        last = max([at for at, number in enumerate(known) if number is not None], default=-1)
+        if not all(isinstance(one.message, ToolMessage) for one in made[first : last + 1]):
+            return None
+        return new if _as_written(made, known) == there else None
 
     def _last_saved(self) -> int:
         """The highest number of a message in the newest checkpoint; -1 without one."""
@@ -237,3 +237,16 @@ class Aligner:
         for number in numbers:
             add_run(runs, number)
         return Alignment(0, HeldMessages(messages, numbers, runs), pieces, (), order)
+
+
+def _as_written(made: Sequence[Piece], known: Sequence[int | None]) -> list[int]:
+    """The known numbers in the order of the log, where results are in the order of their ends.
+
+    LangGraph puts results of parallel tools in the order of their calls.
+    """
+    found: list[int] = []
+    pairs = zip(made, known, strict=True)
+    for are_results, some in groupby(pairs, lambda one: isinstance(one[0].message, ToolMessage)):
+        numbers = [number for _, number in some if number is not None]
+        found += sorted(numbers) if are_results else numbers
+    return found

@@ -143,9 +143,9 @@ async def test_a_summary_goes_with_what_it_stands_for() -> None:
     summary = Insertion("summary", 0, None, None, ((0, 28),))
     await given(engine, compacted_by_hand(Plan(plan.through, plan.runs, (), (summary,))), body)
     assert (await seen(engine))[0] == "[a secret plan]"
-    await ctx.get_messages()
-    await ctx.set_messages([])
-    assert await ctx.get_messages_for_request() == []
+    (*_, last) = await ctx.get_messages()
+    await ctx.set_messages([last])
+    assert await ctx.get_messages_for_request() == [last]
 
 
 async def test_a_summary_outlives_a_later_compaction_of_what_follows() -> None:

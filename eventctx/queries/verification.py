@@ -311,9 +311,9 @@ def _same(older: Facts, newer: Facts) -> bool:
         return True
     persons = older.human or not newer.human or older.reader < _KNOWS_PERSONS
     alike = [name for name, since in _SINCE.items() if older.reader >= since]
-    if older.reader < _KNOWS_TOOL_NAMES and not older.results:
-        by_name = newer.results and newer.results[0].startswith("function:")
-        alike = [name for name in alike if name != "results" or not by_name]
+    by_name = newer.role == "tool" and any(one.startswith("function:") for one in newer.results)
+    if older.reader < _KNOWS_TOOL_NAMES and not older.results and by_name:
+        alike.remove("results")
     return persons and all(getattr(older, name) == getattr(newer, name) for name in alike)
 
 

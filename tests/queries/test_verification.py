@@ -157,6 +157,28 @@ async def test_facts_of_a_later_release_are_no_damage(path: Path) -> None:
     assert (await checked(path, edit)).ok
 
 
+@pytest.mark.parametrize(
+    ("row", "ok"),
+    [
+        ({"role": "tool", "tool_name": "read", "content": "x"}, True),
+        ({"role": "function", "name": "read", "content": "x"}, False),
+    ],
+)
+async def test_an_older_reader_missed_a_result_by_its_tools_name_alone(
+    tmp_path: Path, row: dict[str, Any], ok: bool
+) -> None:
+    path = tmp_path / "s.db"
+    async with eventctx.open(path, receipts=False) as engine:
+        context = await engine.session("s")
+        await context.add_message({"role": "user", "content": "Read it."})
+        await context.add_message(row)
+    connection = apsw.Connection(str(path))
+    with_facts(connection, 2, reader=9, results=())
+    connection.close()
+    async with eventctx.open(path, receipts=False) as engine:
+        assert (await engine.verify_store()).ok is ok
+
+
 async def test_a_demand_that_an_older_reader_did_not_count_holds_nevertheless(
     tmp_path: Path,
 ) -> None:

@@ -34,7 +34,8 @@ _FIND_UNSAFE: Final = f"""() => {{
 }}"""
 
 NOTE_FIRST_THEME: Final = """document.addEventListener('readystatechange', () => {
-  window.firstTheme ??= getComputedStyle(document.documentElement).colorScheme;
+  if (document.readyState !== 'loading') // then nothing of the HTML is there
+    window.firstTheme ??= getComputedStyle(document.documentElement).colorScheme;
 });"""
 """A script for a page: it notes its theme after the HTML was read, before a module runs."""
 

@@ -123,8 +123,9 @@ class Servers:
                 f"{place}: expected servers that sync each append to disk (sync_interval: always), "
                 f"found none that tells: {_HOW}"
             )
-        seen = await self.ask("varz")
         clusters = await self._clusters()
+        # Last: a server that joined the cluster while this waited is checked as well.
+        seen = await self.ask("varz")
         known = [_members(name, one) for name, one in clusters.items() if one.get("leader")]
         if not seen or not known:
             raise StoreUnsafe(

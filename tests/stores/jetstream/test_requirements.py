@@ -91,6 +91,30 @@ async def test_a_store_is_made_when_the_last_server_has_come() -> None:
         await store.close()
 
 
+async def test_a_server_whose_monitoring_comes_while_it_is_asked_is_no_stranger(
+    jetstream: Cluster,
+) -> None:
+    refused = False
+
+    async def forward(near: asyncio.StreamReader, answer: asyncio.StreamWriter) -> None:
+        nonlocal refused
+        if refused:
+            far, ask = await asyncio.open_connection("127.0.0.1", jetstream.nodes[2].ports.monitor)
+            ask.write(await near.readuntil(b"\r\n\r\n"))
+            answer.write(await far.read())
+            ask.close()
+        refused = True
+        answer.close()
+
+    async with await asyncio.start_server(forward, "127.0.0.1", 0) as monitor:
+        place = f"http://127.0.0.1:{monitor.sockets[0].getsockname()[1]}"
+        monitors = ",".join([*jetstream.monitors[:2], place])
+        store = await JetStreamStore.open(jetstream.url(fresh_name(), monitor=monitors))
+        assert refused
+        assert (await store.describe()).facts["servers"] == "n0, n1, n2"
+        await store.close()
+
+
 async def test_a_server_that_comes_back_with_other_settings_stops_the_writing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

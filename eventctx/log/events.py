@@ -27,7 +27,7 @@ from eventctx.log.plan import TAKEN_BACK, Insertion, Plan
 from eventctx.log.wire import Injected, WireForm
 
 Trigger = Literal["threshold", "budget", "max_messages", "manual", "imported"]
-Outcome = Literal["applied", "skipped", "failed", "cancelled"]
+Outcome = Literal["applied", "skipped", "stale", "failed", "cancelled"]
 Status = Literal["ok", "error", "cancelled", "lost"]
 """How a span ended. ``lost``: its process ended first, and the next turn recorded that."""
 FailedStatus = Literal["error", "cancelled", "lost"]
@@ -373,7 +373,7 @@ class PreCompact(Event, frozen=True, tag="context:pre_compact"):
     ``settings`` are the policy's. ``reason`` and body ``hint`` were given with the request for it.
     ``pins`` and ``veto`` are interceptors'; a veto has no effect when the trigger is the budget.
     The last ``texts`` bodies are the host's, for the compacted view; ``texts_left_out`` more were
-    too long.
+    too long. ``background``: requests went on while a model was asked.
     """
 
     trigger: Trigger
@@ -391,10 +391,13 @@ class PreCompact(Event, frozen=True, tag="context:pre_compact"):
     veto: str | None = None
     texts: int = 0
     texts_left_out: int = 0
+    background: bool = False
 
 
 class PostCompact(Event, frozen=True, tag="context:post_compact"):
     """A compaction ended. If ``applied``, its plan is in force from here on.
+
+    ``stale``: it was decided in the background on what changed meanwhile, so its plan was dropped.
 
     Bodies are the plan's shortened and inserted texts; body ``scores`` has the policy's scores by
     message number. Counts are of the view. ``fallback`` is the policy that decided instead,

@@ -122,8 +122,26 @@ def due_for(frame: Frame, max_messages: int | None) -> Trigger | None:
         max_messages,
         view.messages_after_compaction,
     )
+    return None if trigger is not None and goes_on_first(frame) else trigger
+
+
+def goes_on_first(frame: Frame) -> bool:
+    """Whether the tool loop in progress goes on before the view is cut."""
+    view, goal = frame.view, frame.goal
     line = goal.tokens if view.calibration.readings else (goal.threshold + goal.tokens) // 2
-    if trigger is None or view.layout.tokens > line:
-        return trigger
-    waits = planned.in_open_loop(view.layout) and frame.thinking.spares_loops
-    return None if waits else trigger
+    if view.layout.tokens > line:
+        return False
+    return planned.in_open_loop(view.layout) and frame.thinking.spares_loops
+
+
+def nearly_due(frame: Frame, share: float) -> bool:
+    """Whether the view is as near to the threshold as ``share`` of it, and has grown since.
+
+    That line is above the target. As in ``due``, a view has to grow by what lies between the two
+    before the next compaction, so that one that cannot be reduced does not cause many.
+    """
+    tokens, goal = frame.view.layout.tokens, frame.goal
+    line = int(goal.threshold * share)
+    if line <= goal.target:
+        line = (goal.target + goal.threshold) // 2
+    return tokens >= line and tokens - frame.view.size_after_compaction >= line - goal.target

@@ -1,18 +1,21 @@
 """The run of one compaction: ask, decide, fall back where that fails, and make its two records.
 
-``decide`` is called with the present view until it returns a decision, and again when the view
+``step`` is called with the present view until it returns a decision, and again when the view
 changed before the decision was appended. A compaction that needs no model is decided at once, and
 the request handler appends its two records together. A compaction that calls a model has its
 ``context:pre_compact`` on disk before the call (``is_open``). When the policy or a model fails,
-the fallback policy decides.
+the fallback policy decides. What a model answered is used only while all that it was asked about
+is in view as it was.
 
 Invariant: a ``context:pre_compact`` on disk gets exactly one ``context:post_compact``. It comes
-from ``decide``; after an error or a cancellation from ``abandoned``; after a crash from the next
+from ``step``; after an error or a cancellation from ``abandoned``; after a crash from the next
 process that opens the session (``repository.open_session``).
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 from functools import partial
 from typing import NamedTuple
@@ -28,7 +31,15 @@ from eventctx.log.store import Address
 from eventctx.log.turn_recorder import fit_for_log
 from eventctx.policies import advisers
 from eventctx.policies.advisers import NO_OBJECTION, CompactionAsked, Intercept, Verdict
-from eventctx.policies.deciding import Bodies, Deciding, Decision, DecisionIO, Reply, Situation
+from eventctx.policies.deciding import (
+    Bodies,
+    Deciding,
+    Decision,
+    DecisionIO,
+    NoAnswer,
+    Reply,
+    Situation,
+)
 from eventctx.policies.named import recorded_settings
 from eventctx.policies.planner import Completed, visible_of
 from eventctx.policies.policy import AskTexts, Budget, Policy
@@ -37,7 +48,7 @@ from eventctx.projections.view import state as view_state
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.aggregate import preview
 from eventctx.session.open_session import OpenSession
-from eventctx.session.questions import ModelAsk, PolicyQuestions
+from eventctx.session.questions import AskedAbout, ModelAsk, PolicyQuestions, note_asked
 from eventctx.session.scope import Scope
 from eventctx.session.transcript import body_of
 
@@ -67,7 +78,7 @@ class Decided(NamedTuple):
 
 
 class CompactionRun:
-    """One compaction under way. ``decide`` may be called again when the view has changed."""
+    """One compaction under way. ``step`` may be called again when the view has changed."""
 
     def __init__(
         self,
@@ -77,13 +88,18 @@ class CompactionRun:
         questions: PolicyQuestions,
         *,
         dry_run: bool = False,
+        background: bool = False,
     ) -> None:
         self._session = session
         self._policy = policy
         self._cause = cause
         self._questions = questions
         self._dry_run = dry_run
+        self.background = background
         self._started = session.stopwatch()
+        self._rests_since = 0
+        self._asked: list[AskedAbout] = []
+        self._task: asyncio.Task[None] | None = None
         self._scope = self._new_span()
         self._began: events.PreCompact | None = None
         self._verdict: Verdict | None = None
@@ -99,24 +115,47 @@ class CompactionRun:
             around, span_id=new_span_id(self._session.random), parent_span_id=around.span_id
         )
 
-    async def decide(self, frame: Frame, intercept: Intercept | None = None) -> Decided | None:
-        """Decide how to compact a view. None: a question was answered, so decide again.
+    async def step(self, frame: Frame, intercept: Intercept | None = None) -> Decided | ModelAsk:
+        """Decide how to compact a view, or return the question to ``answer`` first.
 
         Raises what the store raises.
         """
-        open_compactions = self._session.aggregate.open_compactions
-        if self.is_open and self._scope.span_id not in open_compactions:
+        if self._is_closed:
             # Another process closed it as abandoned. This run continues as a new compaction.
             self.is_open = False
             self._scope = self._new_span()
+        self._started += self._session.stopwatch() - self._rests_since if self._rests_since else 0
+        self._rests_since = 0
         if self._began is None or not self.is_open:
             self._began = await self._beginning(frame, intercept)
+        outdated = await self._outdated(frame.view)
+        if outdated is not None and self.background:
+            return self._ended_without(frame, "stale", outdated)
+        if outdated is not None:
+            self._asked.clear()
+            self._deciding.answers.clear()  # so that it asks anew
         view, goal = frame.view, frame.goal
         # While the interceptors ran the view may have grown over the budget; then no veto holds.
         if self._vetoed() and view.layout.tokens <= goal.tokens:
             return self._ended_without(frame, "skipped", self._began.veto)
-        visible = visible_of(view, frozenset(self._began.pins), frame.thinking)
-        scene = Situation(view, visible, goal, self._aim(frame), frame.thinking)
+        decision = await self._next_in(frame, self._began)
+        if not isinstance(decision, Decision):
+            return decision
+        if self._outgrown(view, decision):
+            return self._ended_without(frame, "stale", "the view has grown too much meanwhile")
+        if decision.plan is None:
+            if self.is_open or self._cause.trigger in ("threshold", "manual"):
+                return self._ended_without(frame, "skipped", self._deciding.error)
+            if self._deciding.fallback is not None:  # nothing changes, but the policy failed
+                ended = self._ended_without(frame, "skipped", self._deciding.error)
+                return ended._replace(overflow=decision.overflow)
+            return Decided((), None, view, decision.overflow)
+        return self._make_end(frame, decision.after, decision.plan, decision.overflow)
+
+    async def _next_in(self, frame: Frame, began: events.PreCompact) -> Decision | ModelAsk:
+        """The decision, or the question for a model: by its answer the view may be another one."""
+        visible = visible_of(frame.view, frozenset(began.pins), frame.thinking)
+        scene = Situation(frame.view, visible, frame.goal, self._aim(frame), frame.thinking)
         io = DecisionIO(
             partial(body_of, self._session), self._session.random, partial(self._after, frame)
         )
@@ -129,19 +168,10 @@ class CompactionRun:
                 elif isinstance(question, AskTexts):
                     question = steps.send(await self._read(question, frame))
                 else:
-                    # The view may be another one when the model has answered: begin anew.
-                    await self._ask(question, view)
-                    return None
+                    return question
         except StopIteration as end:
             decision: Decision = end.value
-        if decision.plan is None:
-            if self.is_open or self._cause.trigger in ("threshold", "manual"):
-                return self._ended_without(frame, "skipped", self._deciding.error)
-            if self._deciding.fallback is not None:  # nothing changes, but the policy failed
-                ended = self._ended_without(frame, "skipped", self._deciding.error)
-                return ended._replace(overflow=decision.overflow)
-            return Decided((), None, view, decision.overflow)
-        return self._make_end(frame, decision.after, decision.plan, decision.overflow)
+            return decision
 
     def _aim(self, frame: Frame) -> Budget:
         """The budget, with the size that this compaction is to reach."""
@@ -219,7 +249,13 @@ class CompactionRun:
             veto=verdict.veto,
             texts=len(verdict.texts),
             texts_left_out=self._left_out,
+            background=self.background,
         )
+
+    @property
+    def _is_closed(self) -> bool:
+        """Whether another process has written its end."""
+        return self.is_open and self._scope.span_id not in self._session.aggregate.open_compactions
 
     def _vetoed(self) -> bool:
         began = self._began
@@ -250,7 +286,11 @@ class CompactionRun:
         texts = await self._session.bodies.texts(addresses)
         return {ref.number: texts[ref.position, ref.index] for ref in question.refs}
 
-    async def _ask(self, ask: ModelAsk, view: ViewState) -> None:
+    async def answer(self, ask: ModelAsk, view: ViewState) -> None:
+        """Have a question about a view answered; its failure is an answer, too.
+
+        Raises what the store raises.
+        """
         if self._dry_run:
             self._deciding.answers[ask.key] = await self._questions.placeholder(ask, view)
             return
@@ -264,14 +304,101 @@ class CompactionRun:
                 self.is_open = False
                 raise
         try:
+            asked = await note_asked(self._session, ask, view)
             self._deciding.answers[ask.key] = await self._questions.answer(
                 ask, view, self._scope, self._cause.hint
             )
+            self._asked.append(asked)
         except StoreError:
             raise
         except Exception as error:
             # A question is the policy's own data, and may be wrong in any way.
             self._deciding.fall_back(error)
+        self._rests_since = self._session.stopwatch()
+
+    async def _outdated(self, view: ViewState) -> str | None:
+        """Why the answers hold no longer; None if they do.
+
+        An instruction that was taken back meanwhile is no longer in them.
+        """
+        for place, asked in enumerate(self._asked):
+            now = await note_asked(self._session, asked.ask, view)
+            if now.erased > asked.erased:
+                return "a message that the model had read was erased meanwhile"
+            if now.seen != asked.seen:
+                if self.background:
+                    return "the messages that the model had read left the view or changed meanwhile"
+            elif now.withdrawn != asked.withdrawn:
+                ask, answers = asked.ask, self._deciding.answers
+                answers[ask.key] = await self._questions.as_demanded(ask, answers[ask.key], view)
+                self._asked[place] = asked._replace(withdrawn=now.withdrawn)
+        return None
+
+    def _outgrown(self, view: ViewState, decision: Decision) -> bool:
+        """Whether so much was added since the question that the plan has to cut what it would not.
+
+        A model that is asked about all of the view finds more to leave out.
+        """
+        if not self.background or not self._asked or self._deciding.fallback is not None:
+            return False
+        cut = decision.proposal.dispositions.values()
+        grown = self._asked[-1].next_number < view.next_number
+        return grown and any(reason == "budget" for _, reason in cut)
+
+    # -- in the background -----------------------------------------------------------------------
+
+    def begin_answer(self, ask: ModelAsk, view: ViewState) -> None:
+        """As ``answer``, in a task of this event loop."""
+        self._task = asyncio.get_running_loop().create_task(self.answer(ask, view))
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether a question was answered."""
+        return bool(self._asked)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the task is at its end: with an answer, with none, or with ``failure``."""
+        return self._task is None or self._task.done()
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The store's error, or the cancellation, that ended the task."""
+        if self._task is None or not self._task.done():
+            return None
+        return asyncio.CancelledError() if self._task.cancelled() else self._task.exception()
+
+    def failed(self, frame: Frame) -> Decided | None:
+        """The end without a plan of a compaction whose model gave no answer; None if it did."""
+        if self._deciding.fallback is None:
+            return None
+        if self._is_closed:
+            return Decided((), None, frame.view, {})
+        return self._ended_without(frame, "failed", self._deciding.error)
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for the answer. After that time the fallback policy decides without it."""
+        task = self._task
+        if task is None or task.done():
+            return
+        if task.get_loop() is asyncio.get_running_loop():
+            await asyncio.wait([task], timeout=seconds)
+        if not task.done():
+            await self.cancel_answer()
+            self._deciding.fall_back(NoAnswer(f"no answer in the {seconds:g} s of wait="))
+
+    async def cancel_answer(self) -> None:
+        """Cancel the task, and wait for its end where that is in this event loop."""
+        task, self._task = self._task, None
+        if task is None or task.done():
+            return
+        own = task.get_loop()
+        if own is asyncio.get_running_loop():
+            task.cancel()
+            await asyncio.wait([task])
+        elif not own.is_closed():
+            with contextlib.suppress(RuntimeError):  # closed meanwhile, and its tasks with it
+                own.call_soon_threadsafe(task.cancel)
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -294,8 +421,8 @@ class CompactionRun:
         ended = self._post(frame, frame.view, None)
         ended = msgspec.structs.replace(ended, outcome=outcome, error=error)
         draft = self._session.drafts.make(ended, scope=self._scope)
-        manual = self._cause.trigger == "manual"
-        after = frame.view if manual else view_state.after_compaction(frame.view)
+        counts = outcome == "skipped" and self._cause.trigger != "manual"
+        after = view_state.after_compaction(frame.view) if counts else frame.view
         return Decided((*self._opening(), draft), ended, after, {})
 
     def _post(self, frame: Frame, after: ViewState, made: Completed | None) -> events.PostCompact:

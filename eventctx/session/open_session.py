@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
@@ -146,7 +146,8 @@ class SessionMemory:
     places of a host's additions by their SHA-256, ``usage_of`` the requests (by position) and
     answers (by id) whose usage was reported, ``overflowed_at`` is the position of the record
     of the last overflow, -1 for none. ``reports`` compare prompts with what was expected.
-    ``ending`` are the ends under way of compactions that an error stopped. ``left_open`` is what
+    ``ending`` are the ends under way of compactions that an error stopped, ``background`` stops
+    those that wait for a model while requests go on. ``left_open`` is what
     was open when the session was first loaded, until a turn begins. ``recallable``: a tool was made
     with which the agent reads messages again. ``judged_budget`` is the last budget of which it was
     found how much the system messages leave; 0 for none.
@@ -158,6 +159,7 @@ class SessionMemory:
     overflowed_at: int = -1
     reports: PromptReports = field(default_factory=PromptReports)
     ending: set[asyncio.Future[None]] = field(default_factory=set)
+    background: set[Callable[[], Awaitable[None]]] = field(default_factory=set)
     left_open: LeftOpen = field(default_factory=LeftOpen)
     recallable: bool = False
     judged_budget: int = 0
@@ -207,6 +209,7 @@ class OpenSession:
             or memory.additions
             or memory.overflowed_at >= 0
             or memory.ending
+            or memory.background
             or memory.left_open.spans
         )
 
@@ -236,7 +239,7 @@ class OpenSession:
 
         Waits for nothing, so that no cancellation can leave a session half evicted.
         """
-        if self.memory.ending or not self.appends.evict():
+        if self.memory.ending or self.memory.background or not self.appends.evict():
             return False
         self.lines.evict()
         return True
@@ -248,7 +251,12 @@ class OpenSession:
         self.memory.additions.clear()
 
     async def close(self) -> None:
-        """Wait for appends and compactions under way. Raises what kept one from being written."""
+        """Wait for appends and compactions under way; end those in the background.
+
+        Raises what kept one from being written.
+        """
+        for stop in list(self.memory.background):
+            await stop()
         while self.memory.ending:
             await asyncio.wait(self.memory.ending)
         await self.appends.flush()

@@ -2,7 +2,8 @@
 
 Every call of a summarizer or scorer is a span of its own inside the compaction's, recorded as a
 model call with its usage. An exception, a time-out and an answer that cannot be used become
-``NoAnswer``, whose text is fit for the log.
+``NoAnswer``, whose text is fit for the log. An answer holds for what it was asked about
+(``AskedAbout``): the view may be another one by then.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import asyncio
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from eventctx.aio import in_own_thread
 from eventctx.log.arguments import shown
@@ -60,6 +63,40 @@ _MAX_NAME: Final = 1_000
 
 ModelAsk = AskSummary | AskScores | AskMemory
 """Questions that a model, a user's function or a search answers."""
+
+
+class AskedAbout(NamedTuple):
+    """A question, and what it is about as it was in the view: what its answer holds for.
+
+    ``seen`` are the places of its messages and summaries, those of its messages that had to stay,
+    and how many compactions came before. ``erased`` counts its bodies that were erased,
+    ``withdrawn`` are the demands taken back by then, ``next_number`` that of the next message.
+    """
+
+    ask: ModelAsk
+    seen: tuple[tuple[tuple[int, int, bool], ...], frozenset[int], int]
+    erased: int
+    withdrawn: tuple[tuple[int, int], ...]
+    next_number: int
+
+
+async def note_asked(session: OpenSession, ask: ModelAsk, view: ViewState) -> AskedAbout:
+    """A question, and what it is about as it is in ``view``. Raises what the store raises."""
+    numbers = {ask.number} if isinstance(ask, AskMemory) else set(ask.numbers)
+    merged = ask.merged if isinstance(ask, AskSummary) else ()
+    refs = [ref for ref in view.layout.refs if ref.number in numbers]
+    texts = [one for one in view.layout.insertions if one in merged]
+    places = [(one.position, one.index, one.shortened) for one in refs]
+    places += [(one.position, one.index, False) for one in texts]
+    addresses = [Address(position, index) for position, index, _ in places]
+    bodies = await session.bodies.texts(addresses)
+    return AskedAbout(
+        ask,
+        (tuple(places), view.pins & numbers, view.compactions),
+        sum(bodies[address] is None for address in addresses),
+        view.spoken.withdrawn,
+        view.next_number,
+    )
 
 
 class PolicyQuestions:
@@ -151,6 +188,12 @@ class PolicyQuestions:
             holding = [sentence for at, sentence in said if (number, at) not in taken_back]
             found += [(number, sentence) for sentence in holding or ("",)]
         return tuple(found)
+
+    async def as_demanded(self, ask: ModelAsk, answer: Answer, view: ViewState) -> Answer:
+        """An earlier answer with what people demand by now: a demand may have been taken back."""
+        if not isinstance(ask, AskSummary) or not isinstance(answer, Summary):
+            return answer
+        return msgspec.structs.replace(answer, demands=await self._demands(ask, view))
 
     async def placeholder(self, ask: ModelAsk, view: ViewState) -> Answer:
         """A placeholder for an answer in a dry run, which calls no model."""

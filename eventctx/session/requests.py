@@ -33,7 +33,7 @@ from eventctx.policies.advisers import Intercept
 from eventctx.policies.fit import fit
 from eventctx.policies.planner import visible_of
 from eventctx.policies.policy import Budget, Policy
-from eventctx.policies.trigger import Frame, due_for, make_budget
+from eventctx.policies.trigger import Frame, due_for, goes_on_first, make_budget, nearly_due
 from eventctx.policies.working_set import keep_whole
 from eventctx.projections.figures import little_room
 from eventctx.projections.view import planned, request_view
@@ -45,7 +45,7 @@ from eventctx.session.activity import own
 from eventctx.session.aggregate import preview
 from eventctx.session.compaction_run import CompactionCause, CompactionRun, Decided
 from eventctx.session.open_session import OpenSession
-from eventctx.session.questions import PolicyQuestions
+from eventctx.session.questions import ModelAsk, PolicyQuestions
 from eventctx.session.result import (
     CompactionResult,
     floor_over,
@@ -118,6 +118,10 @@ class RequestHandler:
         self._settings = settings
         self._questions = questions
         self._intercept = intercept
+        asks = any(getattr(policy, f"needs_{who}", False) for who in ("summarizer", "scorer"))
+        self._ahead_at = settings.prepare_at if asks and settings.auto_compact else None
+        self._ahead: CompactionRun | None = None
+        self._declined = -1
 
     def budget(self, limit: int) -> Budget:
         """The session's thresholds for a request of ``limit`` tokens."""
@@ -148,11 +152,11 @@ class RequestHandler:
                     adding = None
                     continue
                 self._tell_little_room(frame)
-                underway = underway or self._begun(frame)
+                underway = underway or await self._begun(frame)
                 decided = None
                 if underway is not None:
-                    decided = await underway.decide(frame, self._intercept)
-                    if decided is None:
+                    underway, decided, again = await self._step(underway, frame)
+                    if again:
                         continue
                 overflow = _overflow(frame, decided)
                 if overflow is not None and self._settings.on_overflow == "raise":
@@ -244,8 +248,11 @@ class RequestHandler:
                 if overflow is not None:
                     raise overflow
                 intercept = None if dry_run else self._intercept
-                decided = await underway.decide(frame, intercept)
-                if decided is None or decided.ended is None:
+                decided = await underway.step(frame, intercept)
+                if not isinstance(decided, Decided):
+                    await underway.answer(decided, frame.view)
+                    continue
+                if decided.ended is None:
                     continue
                 gone = insertions_gone(frame.view, decided.view)
                 if checked_limit is not None and decided.ended.outcome == "applied":
@@ -269,13 +276,95 @@ class RequestHandler:
 
     def _sent_as_it_is(self, frame: Frame) -> bool:
         """Whether a view is sent without a compaction, and fits."""
-        return self._due(frame) is None and _overflow(frame, None) is None
+        if self._due(frame) is not None or _overflow(frame, None) is not None:
+            return False
+        return not self._is_ready(frame) and not self._begins_ahead(frame)
 
-    def _begun(self, frame: Frame) -> CompactionRun | None:
-        trigger = self._due(frame)
-        if trigger is None:
+    async def _begun(self, frame: Frame) -> CompactionRun | None:
+        """The compaction to decide on for this request; None if there is none."""
+        due = self._due(frame)
+        if self._ahead is not None:
+            if due == "budget":
+                await self._ahead.wait(self._settings.wait)
+            elif not self._is_ready(frame):
+                return None
+            taken = await self._take_ahead()
+            if taken is not None:
+                return taken
+        if due is None and not self._begins_ahead(frame):
             return None
-        return CompactionRun(self._session, self._policy, CompactionCause(trigger), self._questions)
+        cause = CompactionCause(due or "threshold")
+        background = self._ahead_at is not None
+        return CompactionRun(
+            self._session, self._policy, cause, self._questions, background=background
+        )
+
+    async def _step(
+        self, run: CompactionRun, frame: Frame
+    ) -> tuple[CompactionRun | None, Decided | None, bool]:
+        """The run that is still under way, its decision, and whether to look at the view again."""
+        due = self._due(frame)
+        unanswered = run.failed(frame) if run.background and due is None else None
+        found = unanswered or await run.step(frame, self._intercept)
+        if not isinstance(found, Decided):
+            if not run.background:
+                await run.answer(found, frame.view)
+                return run, None, True
+            await self._ask_ahead(run, found, frame)
+            return None, None, due == "budget"
+        outcome = None if found.ended is None else found.ended.outcome
+        if run.background and due is None and (outcome == "failed" or not run.has_asked):
+            # No model answers, or need be asked: not tried again before it is due.
+            self._declined = frame.view.compactions
+            return (run, found, False) if outcome == "failed" else (None, None, False)
+        if outcome == "stale" and due == "budget":
+            await self._session.appends.append(*found.drafts)
+            return None, None, True
+        return run, found, False
+
+    # -- a compaction in the background ----------------------------------------------------------
+
+    def _begins_ahead(self, frame: Frame) -> bool:
+        """Whether a model is asked before the threshold is reached, while requests go on."""
+        if self._ahead_at is None or self._ahead is not None:
+            return False
+        return self._declined != frame.view.compactions and nearly_due(frame, self._ahead_at)
+
+    async def _ask_ahead(self, run: CompactionRun, question: ModelAsk, frame: Frame) -> None:
+        """Have a question answered in the background, unless another compaction waits for one."""
+        if self._ahead is not None:
+            other = asyncio.CancelledError("another compaction of the session is under way")
+            await self._close(run, frame.budget, other)
+            return
+        self._ahead = run
+        self._session.memory.background.add(self._stop_ahead)
+        run.begin_answer(question, frame.view)
+        await asyncio.sleep(0)  # a store that answers at once would not let it begin
+
+    def _is_ready(self, frame: Frame) -> bool:
+        """Whether a plan can be made of what a model answered in the background."""
+        return self._ahead is not None and self._ahead.is_answered and not goes_on_first(frame)
+
+    async def _take_ahead(self) -> CompactionRun | None:
+        """The compaction of the background, for this request.
+
+        None if it failed, and is ended, or if another request took it.
+        """
+        run, self._ahead = self._ahead, None
+        self._session.memory.background.discard(self._stop_ahead)
+        if run is None or run.failure is None:
+            return run
+        await self._close(run, self.budget(self._settings.limit), run.failure)
+        return None
+
+    async def _stop_ahead(self) -> None:
+        """End the compaction of the background without a plan: the session is closed."""
+        run, self._ahead = self._ahead, None
+        self._session.memory.background.discard(self._stop_ahead)
+        if run is not None:
+            await run.cancel_answer()
+            closed = asyncio.CancelledError("the session was closed")
+            await self._close(run, self.budget(self._settings.limit), closed)
 
     def _thinking(self, options: RequestOptions, view: ViewState) -> ThinkingRule:
         """The rule for the model that the request is for."""

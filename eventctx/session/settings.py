@@ -22,7 +22,15 @@ from eventctx.messages.thinking import Generation, ThinkingSetting
 from eventctx.messages.tokens import Tokenizer
 from eventctx.messages.tool_results import Observing
 from eventctx.policies.advisers import Scorer, Summarizer
-from eventctx.policies.constraints import Count, Seconds, Tokens, check, check_value
+from eventctx.policies.constraints import (
+    Count,
+    Seconds,
+    Share,
+    Tokens,
+    WaitSeconds,
+    check,
+    check_value,
+)
 from eventctx.policies.named import (
     DEFAULT,
     POLICIES,
@@ -65,7 +73,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     kept for all that is sent with the messages (system prompt, tool definitions), until a
     provider's reports show how much that is. With ``export_on_compact`` the transcript is written
     to the folder ``storage_path`` whenever a compaction was applied. ``adviser_timeout`` is the
-    longest that a summarizer or scorer may take. ``observations`` decides which messages in role
+    longest that a summarizer or scorer may take. It is asked in the background, from the share
+    ``prepare_at`` of the threshold on, while requests go on (None: the request that is due waits);
+    one at the budget waits up to ``wait`` seconds. ``observations`` decides which messages in role
     user are results of an agent whose actions are text, where no caller says so: those that look
     like one after an action (``by_form``), every one after an action, or none. ``thinking`` decides
     which signed thinking a view leaves out once something before it has changed: what the model
@@ -82,6 +92,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     export_on_compact: bool = False
     storage_path: Annotated[str, Meta(min_length=1, description="a path")] = ".eventctx/exports"
     adviser_timeout: Seconds = 60.0
+    prepare_at: Share | None = 0.75
+    wait: WaitSeconds = 60.0
     observations: Observing = "by_form"
     thinking: ThinkingSetting = "by_model"
 
@@ -116,6 +128,8 @@ class SessionSettings(TypedDict, total=False):
     export_on_compact: bool
     storage_path: str
     adviser_timeout: float
+    prepare_at: float | None
+    wait: float
     observations: Observing
     thinking: ThinkingSetting
 

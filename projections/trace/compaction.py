@@ -154,6 +154,8 @@ def _interceptors(event: PreCompact) -> CompactionAttributes:
     if event.texts or event.texts_left_out:
         found["texts"] = event.texts
         found["texts_left_out"] = event.texts_left_out
+    if event.background:
+        found["background"] = True
     return found
 
 
@@ -198,7 +200,8 @@ _WENT: Final = ("dropped", "summarised", "merged", "shortened")
 def describe_beginning(event: PreCompact) -> str:
     """A compaction in words before anything is decided."""
     trigger = describe_trigger(event.trigger).short
-    return f"{trigger}: ~{event.tokens:,} tokens in {event.messages:,} messages"
+    while_ = ", in the background" if event.background else ""
+    return f"{trigger}: ~{event.tokens:,} tokens in {event.messages:,} messages{while_}"
 
 
 def describe_compaction(event: PostCompact) -> str:

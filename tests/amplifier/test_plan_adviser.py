@@ -102,7 +102,7 @@ async def held(
     **config: Any,
 ) -> list[dict[str, Any]]:
     """A session of some turns on the kernel; its transcript."""
-    config = {"store": str(path), "max_tokens": 4_000, **config}
+    config = {"store": str(path), "max_tokens": 4_000, "prepare_at": None, **config}
     async with session(provider, loop=loop, config=config) as host:
         for name, one in (also or {}).items():
             await host.coordinator.mount("providers", one, name=name)
@@ -171,7 +171,7 @@ async def test_a_summary_is_derived_again_from_the_log_and_no_model_is_asked(
     path = tmp_path / "contexts.db"
     await held(Planned(), path, policy="summarize")
     again = Planned()
-    config = {"store": str(path), "max_tokens": 4_000, "policy": "summarize"}
+    config = {"store": str(path), "max_tokens": 4_000, "policy": "summarize", "prepare_at": None}
     async with session(again, config=config) as host:
         rows = await host.coordinator.get("context").get_messages_for_request(provider=again)
     assert SUMMARY in str(rows)
@@ -413,7 +413,9 @@ async def test_without_a_provider_the_ladder_decides(
     config: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "contexts.db"
-    settings = {"store": str(path), "max_tokens": 3_000, "policy": "summarize", **config}
+    settings = {
+        "store": str(path), "max_tokens": 3_000, "policy": "summarize", "prepare_at": None, **config
+    }  # fmt: skip
     context, cleanup = await mounted(settings)
     for number in range(12):
         await context.add_message({"role": "user", "content": f"What is on page {number}?"})

@@ -255,6 +255,30 @@ HOST_TEXT_SAMPLES: list[events.Event] = [
 ]
 """The fields that came with texts of the host for a compacted view."""
 
+BACKGROUND_SAMPLES: list[events.Event] = [
+    events.PreCompact(
+        trigger="threshold",
+        strategy="summarize",
+        strategy_version=3,
+        tokens=8_700,
+        messages=32,
+        background=True,
+    ),
+    events.PostCompact(
+        outcome="stale",
+        trigger="threshold",
+        strategy="summarize",
+        strategy_version=3,
+        tokens_before=9_100,
+        tokens_after=9_100,
+        messages_before=34,
+        messages_after=34,
+        estimator="generic-1",
+        error="the messages that the model had read left the view or changed meanwhile",
+    ),
+]
+"""The field and the outcome that came with compactions in the background."""
+
 DEMAND_SAMPLES: list[events.Event] = [
     events.InstructionWithdrawn(number=12, demand=2, by=40, said_by="model"),
     events.RequestPrepared(
@@ -341,6 +365,7 @@ if __name__ == "__main__":
     _write_events("events-v1-memory.jsonl", MEMORY_SAMPLES)
     _write_events("events-v1-drop-in.jsonl", DROP_IN_SAMPLES)
     _write_events("events-v1-host-texts.jsonl", HOST_TEXT_SAMPLES)
+    _write_events("events-v1-background.jsonl", BACKGROUND_SAMPLES)
     _write_events("events-v1-text-agents.jsonl", TEXT_AGENT_SAMPLES)
     _write_events("events-v1-demands.jsonl", DEMAND_SAMPLES)
     _write_events("events-v1-advisers.jsonl", ADVISER_SAMPLES)

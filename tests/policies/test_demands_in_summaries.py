@@ -32,8 +32,9 @@ async def compacted(text: str) -> tuple[Any, list[Any]]:
 
     async with eventctx.open() as engine:
         ctx = await engine.session(
-            "s", policy="summarize", summarizer=summarizer, fan_in=2, max_tokens=4_000
-        )
+            "s", policy="summarize", summarizer=summarizer, fan_in=2, max_tokens=4_000,
+            prepare_at=None,
+        )  # fmt: skip
         for n in range(40):
             # More demands than a quarter of the budget has room for.
             words = (
@@ -136,8 +137,9 @@ async def test_demands_that_an_older_reader_did_not_count_go_on_from_summary_to_
 
     async with eventctx.open() as engine:
         ctx = await engine.session(
-            "s", policy="summarize", summarizer=summarizer, fan_in=2, max_tokens=4_000
-        )
+            "s", policy="summarize", summarizer=summarizer, fan_in=2, max_tokens=4_000,
+            prepare_at=None,
+        )  # fmt: skip
         await ctx.add_message(user("Repair the parser."))
         said = user(f"{RULE} What about the rest?")
         older = msgspec.structs.replace(read_facts(said), reader=4, demands=0, demand_characters=0)

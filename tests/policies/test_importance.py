@@ -261,7 +261,7 @@ def test_a_provider_accepts_every_view_and_the_log_gives_it_again_without_asking
 
 
 async def opened(engine: Engine, scorer: Any, **options: Any) -> Any:
-    options = {"max_tokens": 10_000, **options}
+    options = {"max_tokens": 10_000, "prepare_at": None, **options}
     ctx = await engine.session("s", policy=Importance(scorer="model"), scorer=scorer, **options)
     for message in [user("go"), *answers(40)]:
         await ctx.add_message(message)

@@ -141,6 +141,7 @@ def pre_compact() -> ev.PreCompact:
         pins=(1, 2),
         texts=2,
         texts_left_out=1,
+        background=True,
         veto="not now",
     )
 

@@ -176,7 +176,7 @@ def _notes(span: Span, figures: Figures) -> Parts:
         told = [span.message] if kind == conv.ERROR_OTHER and span.message else [kind, span.message]
         words = ": ".join([str(one) for one in told if one])
         notes.append((f"  failed: {one_line(words, _MESSAGE)}", "bold red"))
-    elif outcome in ("cancelled", "skipped", "unfinished"):
+    elif outcome in ("cancelled", "skipped", "stale", "unfinished"):
         why = f": {one_line(span.message, _MESSAGE)}" if span.message else ""
         notes.append((f"  {outcome}{why}", "magenta"))
     return notes
@@ -211,6 +211,8 @@ def _compaction(span: Span, figures: Figures) -> str:
     }
     trigger = str(attributes.get("trigger"))
     words = [describe_trigger(trigger).short]
+    if attributes.get("background"):
+        words.append("in the background")
     sizes = figures.compactions.get(_position(span, conv.COMPACTION_ID))
     if sizes is not None:
         words.append(compaction_tokens(sizes))

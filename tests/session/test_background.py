@@ -1,0 +1,440 @@
+"""A model writes a summary while requests go on: what is published, dropped and waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import selectors
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import eventctx
+from eventctx.engine import Engine
+from eventctx.errors import CompactionRefused, InvalidSetting, WrongExpectedVersion
+from eventctx.log.codec import decode_known
+from eventctx.log.events import PostCompact, PreCompact
+from eventctx.policies.presets import Importance
+from eventctx.stores.memory import MemoryStore
+from tests.how_much import some
+from tests.policies.advisers import Paused, Scripted, mute, talk
+from tests.policies.given import model, user
+from tests.sessions import names
+from tests.transcripts import refusal
+
+LIMIT = 12_000
+
+
+@asynccontextmanager
+async def near(adviser: Any, **settings: Any) -> AsyncIterator[tuple[Engine, eventctx.Context]]:
+    """A session that has come near its threshold, and not to it."""
+    async with Engine(MemoryStore()) as engine:
+        options = {"policy": "summarize", "max_tokens": LIMIT, **settings}
+        ctx = await engine.session("s", summarizer=adviser, **options)
+        for message in talk(16, 900):
+            await ctx.add_message(message)
+        yield engine, ctx
+
+
+async def until_asked(ctx: eventctx.Context, adviser: Paused) -> None:
+    """The request that begins a compaction, which goes on as it is."""
+    before = await ctx.get_messages()
+    assert await ctx.get_messages_for_request() == before
+    await asyncio.wait_for(adviser.called.wait(), 60)
+
+
+async def until_answered(adviser: Paused) -> None:
+    """Let the model answer, if it is still asked."""
+    adviser.may_answer.set()
+    for _ in range(100):
+        await asyncio.sleep(0)
+
+
+async def compactions(engine: Engine) -> list[tuple[PreCompact, PostCompact | None]]:
+    """The beginning and the end of each compaction, which have one span."""
+    found: dict[str | None, list[Any]] = {}
+    async for record in engine.records("s"):
+        if record.type == "context:pre_compact":
+            assert record.span_id not in found
+            found[record.span_id] = [decode_known(record), None]
+        elif record.type == "context:post_compact":
+            assert found[record.span_id][1] is None
+            found[record.span_id][1] = decode_known(record)
+    return [(pre, post) for pre, post in found.values()]
+
+
+async def test_requests_go_on_while_a_model_writes_and_the_next_one_uses_what_it_wrote() -> None:
+    adviser = Paused()
+    async with near(adviser) as (engine, ctx):
+        await until_asked(ctx, adviser)
+        await ctx.add_message(user("And part 15?"))
+        assert (await ctx.get_messages_for_request())[-1] == user("And part 15?")
+        await until_answered(adviser)
+        await ctx.add_message(model("It is not there."))
+        view = await ctx.get_messages_for_request()
+        assert "Summary 1." in str(view)
+        assert view[-2:] == [user("And part 15?"), model("It is not there.")]
+        ((pre, post),) = await compactions(engine)
+        assert pre.background
+        assert pre.tokens < (pre.threshold or 0)
+        assert post is not None
+        assert (post.outcome, post.fallback, post.error) == ("applied", None, None)
+        assert len(adviser.requests) == 1
+        assert (await engine.verify("s")).ok
+
+
+async def test_nothing_is_begun_below_the_line_or_by_a_policy_that_asks_nobody() -> None:
+    async with near(mute(), prepare_at=1.0) as (engine, ctx):
+        await ctx.get_messages_for_request()
+        assert "context:pre_compact" not in await names(engine)
+    async with near(mute(), policy="truncate") as (engine, ctx):
+        await ctx.get_messages_for_request()
+        assert "context:pre_compact" not in await names(engine)
+
+
+async def test_without_a_line_the_request_that_is_due_waits() -> None:
+    async with near(Scripted(), prepare_at=None, compact_threshold=0.6) as (engine, ctx):
+        assert "Summary 1." in str(await ctx.get_messages_for_request())
+        ((pre, _),) = await compactions(engine)
+        assert not pre.background
+
+
+@pytest.mark.parametrize("wrong", [-0.1, 1.5, "soon", True])
+async def test_a_line_that_is_no_share_is_refused(wrong: Any) -> None:
+    async with Engine(MemoryStore()) as engine:
+        with pytest.raises(InvalidSetting, match="prepare_at: expected a number from 0 to 1"):
+            await engine.session("s", prepare_at=wrong)
+
+
+async def _pin(ctx: eventctx.Context) -> None:
+    await ctx.pin(1)
+
+
+async def _clear(ctx: eventctx.Context) -> None:
+    await ctx.clear()
+
+
+async def _set(ctx: eventctx.Context) -> None:
+    await ctx.set_messages((await ctx.get_messages())[4:])
+
+
+async def _compact(ctx: eventctx.Context) -> None:
+    await ctx.compact(policy="truncate", budget=LIMIT // 2)
+
+
+@pytest.mark.parametrize("change", [_pin, _clear, _set, _compact])
+async def test_what_changed_meanwhile_makes_the_plan_stale(change: Any) -> None:
+    adviser = Paused()
+    async with near(adviser) as (engine, ctx):
+        await until_asked(ctx, adviser)
+        await change(ctx)
+        await until_answered(adviser)
+        await ctx.add_message(user("go on"))
+        assert "Summary 1." not in str(await ctx.get_messages_for_request())
+        first, *_ = await compactions(engine)
+        assert first[1] is not None
+        assert first[1].outcome == "stale"
+        assert first[1].plan is None
+        assert "changed meanwhile" in str(first[1].error)
+        assert (await engine.verify("s")).ok
+
+
+@pytest.mark.parametrize("prepare_at", [0.75, None])
+async def test_a_message_that_is_erased_meanwhile_is_in_no_summary(
+    prepare_at: float | None,
+) -> None:
+    adviser = Paused("It says 0 aaaa.")
+    async with near(adviser, prepare_at=prepare_at, compact_threshold=0.7) as (engine, ctx):
+        request = asyncio.ensure_future(ctx.get_messages_for_request())
+        await asyncio.wait_for(adviser.called.wait(), 60)
+        await engine.erase("s", [1])
+        await until_answered(adviser)
+        await request
+        await ctx.add_message(user("go on"))
+        assert "It says" not in str(await ctx.get_messages_for_request())
+        async for record in engine.records("s"):
+            assert not any(b"It says" in (body.data or b"") for body in record.bodies)
+
+
+async def test_an_instruction_that_is_taken_back_meanwhile_is_not_in_the_summary() -> None:
+    adviser = Paused()
+    async with Engine(MemoryStore()) as engine:
+        ctx = await engine.session("s", policy="summarize", summarizer=adviser)
+        for n in range(80):
+            await ctx.add_message(user(f"Keep the name step_{n}, {'as it is, ' * 12}in any case."))
+            await ctx.add_message(model("so " * 30))
+        limit = round(await ctx.get_token_count() / 0.8)
+        assert len(await ctx.get_messages_for_request(limit)) == 160
+        await asyncio.wait_for(adviser.called.wait(), 60)
+        await ctx.withdraw_instruction(40, 1)
+        await until_answered(adviser)
+        await ctx.add_message(user("go on"))
+        view = await ctx.get_messages_for_request(limit)
+        assert {40, 42} <= set(adviser.requests[0].numbers)
+        (summary,) = [row["content"] for row in view if "Summary 1." in str(row)]
+        assert ("step_20," in summary, "step_21," in summary) == (False, True)
+
+
+async def test_a_request_at_the_budget_waits_for_the_answer() -> None:
+    adviser = Paused()
+    async with near(adviser) as (engine, ctx):
+        await until_asked(ctx, adviser)
+        for message in talk(8, 900):
+            await ctx.add_message(message)
+        request = asyncio.ensure_future(ctx.get_messages_for_request())
+        await asyncio.sleep(0.01)
+        assert not request.done()
+        adviser.may_answer.set()
+        assert "Summary 1." in str(await asyncio.wait_for(request, 60))
+        ((_, post),) = await compactions(engine)
+        assert post is not None
+        assert (post.outcome, post.fallback) == ("applied", None)
+
+
+async def test_after_the_wait_the_ladder_decides() -> None:
+    adviser = Paused()
+    async with near(adviser, wait=0.01) as (engine, ctx):
+        await until_asked(ctx, adviser)
+        for message in talk(8, 900):
+            await ctx.add_message(message)
+        assert "Summary" not in str(await ctx.get_messages_for_request())
+        ((_, post),) = await compactions(engine)
+        assert post is not None
+        assert (post.outcome, post.fallback) == ("applied", "ladder")
+        assert "no answer in the 0.01 s" in str(post.error)
+        adviser.may_answer.set()
+        await ctx.add_message(user("go on"))
+        await ctx.get_messages_for_request()
+        assert len(await compactions(engine)) == 1
+        # The call is at its end, too.
+        found = await names(engine)
+        assert found.count("provider:request") == found.count("provider:error") == 1
+
+
+async def test_a_model_that_fails_below_the_threshold_costs_no_message() -> None:
+    adviser = Scripted(RuntimeError("overloaded"), RuntimeError("overloaded"))
+    async with near(adviser) as (engine, ctx):
+        for number in range(4):
+            await ctx.add_message(user(f"go on {number}"))
+            assert await ctx.get_messages_for_request() == await ctx.get_messages()
+            await asyncio.sleep(0.01)
+        ((_, post),) = await compactions(engine)
+        assert post is not None
+        assert (post.outcome, post.plan) == ("failed", None)
+        assert "overloaded" in str(post.error)
+        assert len(adviser.requests) == 1
+        for message in talk(5, 900):
+            await ctx.add_message(message)
+        await ctx.get_messages_for_request()  # asks once more
+        await asyncio.sleep(0.01)
+        await ctx.get_messages_for_request()
+        _, (_, post) = await compactions(engine)
+        assert post is not None
+        assert (post.outcome, post.fallback) == ("applied", "ladder")
+
+
+@pytest.mark.parametrize("answered", [False, True])
+async def test_closing_ends_it_as_cancelled(answered: bool) -> None:
+    adviser = Paused()
+    async with near(adviser) as (engine, ctx):
+        await until_asked(ctx, adviser)
+        if answered:
+            await until_answered(adviser)
+        await engine.close_session("s")
+        ((_, post),) = await compactions(engine)
+        assert post is not None
+        assert post.outcome == "cancelled"
+        assert (await engine.verify("s")).ok
+
+
+async def test_another_process_ends_it_and_the_answer_is_used_all_the_same() -> None:
+    adviser = Paused()
+    async with near(adviser) as (engine, ctx):
+        await until_asked(ctx, adviser)
+        other = Engine(engine.store)
+        await (await other.session("s", summarizer=mute())).add_message(user("from elsewhere"))
+        await until_answered(adviser)
+        await ctx.add_message(user("go on"))
+        view = await ctx.get_messages_for_request()
+        assert "Summary 1." in str(view)
+        assert view[-2:] == [user("from elsewhere"), user("go on")]
+        ended = [post.outcome for _, post in await compactions(engine) if post is not None]
+        assert ended == ["failed", "applied"]
+        assert len(adviser.requests) == 1
+
+
+async def test_a_request_that_is_cancelled_while_it_waits_leaves_the_model_at_work() -> None:
+    adviser = Paused()
+    async with near(adviser) as (engine, ctx):
+        await until_asked(ctx, adviser)
+        for message in talk(8, 900):
+            await ctx.add_message(message)
+        request = asyncio.ensure_future(ctx.get_messages_for_request())
+        await asyncio.sleep(0.01)
+        request.cancel()
+        await asyncio.gather(request, return_exceptions=True)
+        adviser.may_answer.set()
+        assert "Summary 1." in str(await ctx.get_messages_for_request())
+        assert len(await compactions(engine)) == 1
+
+
+async def test_an_interceptor_is_asked_once_and_its_veto_waits_for_the_threshold() -> None:
+    heard: list[str] = []
+    async with near(mute()) as (engine, ctx):
+
+        def veto(asked: eventctx.CompactionAsked) -> eventctx.Verdict:
+            heard.append(str(asked.event.background))
+            return eventctx.Verdict(veto="not now")
+
+        engine.intercept("context:pre_compact", veto)
+        for number in range(3):
+            await ctx.add_message(user(f"go on {number}"))
+            await ctx.get_messages_for_request()
+        assert heard == ["True"]
+        assert await compactions(engine) == []
+
+
+async def test_scores_for_a_policy_are_given_in_the_background() -> None:
+    adviser = Paused()
+    async with Engine(MemoryStore()) as engine:
+        ctx = await engine.session("s", policy=Importance(scorer="model"), scorer=adviser,
+                                   max_tokens=LIMIT)  # fmt: skip
+        for message in talk(16, 900):
+            await ctx.add_message(message)
+        await until_asked(ctx, adviser)
+        await until_answered(adviser)
+        await ctx.add_message(user("go on"))
+        await ctx.get_messages_for_request()
+        ((pre, post),) = await compactions(engine)
+        assert pre.background
+        assert post is not None
+        assert post.outcome == "applied"
+        assert post.scores is not None
+
+
+# -- in any order --------------------------------------------------------------------------------
+
+
+class _Jumping(selectors.DefaultSelector):
+    """Puts its loop's clock forward instead of waiting: nothing here waits for a file or socket."""
+
+    now = 0.0
+
+    def select(self, timeout: float | None = None) -> Any:
+        self.now += timeout or 0.0
+        return super().select(0)
+
+
+def in_virtual_time(main: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine; its waits take no time."""
+    selector = _Jumping()
+    loop: Any = asyncio.SelectorEventLoop(selector)
+    loop.time = lambda: selector.now
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(main)
+
+
+STEPS = ["add"] * 9 + ["request"] * 6 + ["pass"] * 5
+RARE = ["pin", "unpin", "elsewhere", "clear", "set", "compact", "erase", "close"]
+
+
+class _Play:
+    """A session whose summarizer takes its time, and a second process on the same store."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)  # noqa: S311 - drawn one by one they would seldom meet
+        self.store = MemoryStore()
+        self.engine, self.other = Engine(self.store), Engine(self.store)
+
+    async def summarizer(self, request: eventctx.SummaryRequest) -> str:
+        await asyncio.sleep(self.chance.uniform(0, 30))
+        if self.chance.random() < 0.2:
+            raise RuntimeError("overloaded")
+        return "They looked at parts."
+
+    async def open(self, engine: Engine) -> eventctx.Context:
+        return await engine.session(
+            "s", policy="summarize", summarizer=self.summarizer, max_tokens=6_000,
+            on_overflow="send_floor", wait=20.0,
+        )  # fmt: skip
+
+    async def do(self, step: str, value: int) -> None:
+        ctx = await self.open(self.engine)
+        match step:
+            case "add":
+                await ctx.add_message(user(f"part {value}?"))
+                await ctx.add_message(model(f"{value} " + "a" * 25 * value))
+            case "request":
+                await asyncio.gather(*[self._request(ctx) for _ in range(1 + value % 2)])
+            case "pass":
+                await asyncio.sleep(value / 4)
+            case "pin" | "unpin":
+                await getattr(ctx, step)(value)
+            case "erase":
+                await self.engine.erase("s", [value])
+            case "elsewhere":
+                await (await self.open(self.other)).add_message(user(f"from elsewhere {value}"))
+            case "clear":
+                await ctx.clear()
+            case "set":
+                await ctx.set_messages((await ctx.get_messages())[2:])
+            case "compact":
+                await ctx.compact(policy="truncate")
+            case "close":
+                await self.engine.close_session("s")
+
+    async def _request(self, ctx: eventctx.Context) -> None:
+        rows = await ctx.get_messages_for_request()
+        assert refusal(rows) is None
+
+    async def run(self) -> None:
+        ctx = await self.open(self.engine)
+        for message in talk(6, 900):
+            await ctx.add_message(message)
+        for _ in range(self.chance.randrange(20, 80)):
+            step = self.chance.choice(STEPS * 4 + RARE)
+            value = self.chance.randrange(60)
+            # Not every number is in the transcript, and the other process may be first.
+            with suppress(InvalidSetting, WrongExpectedVersion, CompactionRefused):
+                await self.do(step, value)
+        await self.engine.close_session("s")
+        for pre, post in await compactions(self.engine):
+            assert post is not None
+            assert pre.background or post.outcome != "stale"
+            assert (post.plan is not None) == (post.outcome == "applied")
+        assert (await self.engine.verify("s")).ok
+        await self._check_plans()
+        await self._check_views()
+
+    async def _check_plans(self) -> None:
+        """What was added while a model was asked is whole in the plan that it helped to make."""
+        numbers, begun = 0, dict[str | None, int]()
+        async for record in self.engine.records("s"):
+            if record.type == "context:pre_compact":
+                begun[record.span_id] = numbers
+            elif record.type == "context:post_compact":
+                post: PostCompact = decode_known(record)
+                added = range(begun[record.span_id], numbers)
+                if post.plan is not None and post.fallback is None and post.trigger != "manual":
+                    runs = [one for one in post.plan.runs if one.last >= added.start]
+                    assert {one.disposition for one in runs} <= {"kept"}, post.plan
+            if record.type in ("context:message_added", "context:messages_set"):
+                numbers += len(record.bodies)
+
+    async def _check_views(self) -> None:
+        """Every request that was prepared follows from the log, unless something was erased."""
+        for row in (await self.engine.audit("s")).requests:
+            view = await self.engine.request_view("s", position=row.position)
+            assert view.verified or any(one for one in view.messages if "[erased]" in str(one))
+
+
+@settings(max_examples=some(60, 10_000))
+@given(st.integers(0, 2**32))
+def test_in_any_order_each_compaction_ends_once_and_every_view_is_that_of_its_log(
+    seed: int,
+) -> None:
+    in_virtual_time(_Play(seed).run())

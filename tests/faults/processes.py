@@ -53,7 +53,7 @@ async def check_what_was_acknowledged(path: Path, receipts: Iterable[Receipt]) -
 
 
 async def check_the_store(path: Path) -> None:
-    """Assert that a store verifies as a whole and takes the next message."""
+    """Assert that a store verifies, takes the next message, and ends what was under way."""
     async with eventctx.open(path, receipts=False) as engine:
         found = await engine.verify_store()
         assert found.ok, (found.problems, [one.problems[:2] for one in found.sessions])
@@ -62,3 +62,11 @@ async def check_the_store(path: Path) -> None:
             receipt = await context.add_message({"role": "user", "content": "after"})
             assert receipt.position > info.head
             await context.get_messages_for_request()
+            begun: list[str | None] = []
+            ended: list[str | None] = []
+            async for record in engine.records(info.stream):
+                if record.type == "context:pre_compact":
+                    begun.append(record.span_id)
+                elif record.type == "context:post_compact":
+                    ended.append(record.span_id)
+            assert sorted(map(str, begun)) == sorted(map(str, ended))

@@ -1,11 +1,13 @@
 """A hundred sessions at once in one engine, until the process is killed.
 
 Arguments: path, number of sessions. Prints "ready", then a receipt for every acknowledged message.
-Each session has its turns, its requests and its compactions.
+Each session has its turns, its requests and its compactions; every other one those of a model that
+takes its time.
 """
 
 import asyncio
 import os
+import random
 import sys
 
 import eventctx
@@ -27,10 +29,22 @@ async def converse(context: eventctx.Context) -> None:
             number += 2
 
 
+async def summarize(request: eventctx.SummaryRequest) -> str:
+    await asyncio.sleep(random.uniform(0, 0.2))  # noqa: S311
+    return "They talked."
+
+
+async def open_one(engine: eventctx.Engine, number: int) -> eventctx.Context:
+    if number % 2:
+        return await engine.session(f"s{number}", max_tokens=2_000)
+    return await engine.session(
+        f"s{number}", max_tokens=2_000, policy="summarize", summarizer=summarize
+    )
+
+
 async def main() -> None:
     async with eventctx.open(sys.argv[1], receipts=False) as engine:
-        names = [f"s{number}" for number in range(int(sys.argv[2]))]
-        contexts = [await engine.session(name, max_tokens=2_000) for name in names]
+        contexts = [await open_one(engine, number) for number in range(int(sys.argv[2]))]
         tell("ready")
         await asyncio.gather(*map(converse, contexts))
 

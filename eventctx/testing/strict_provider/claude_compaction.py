@@ -88,7 +88,7 @@ def _check_beta(request: ClaudeRequest) -> Iterator[Found]:
         yield "context_management", "context_management: Extra inputs are not permitted"
     for block in _compactions(request):
         needed = (ON_DEMAND,) if block.fields.get("signature") else (AT_THRESHOLD, ON_DEMAND)
-        if not set(needed) & set(betas):
+        if not any(one in betas for one in needed):
             yield (
                 block.path,
                 (

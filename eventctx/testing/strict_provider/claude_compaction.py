@@ -98,6 +98,15 @@ def _check_beta(request: ClaudeRequest) -> Iterator[Found]:
             )
 
 
+def _check_model(request: ClaudeRequest) -> Iterator[Found]:
+    if not request.model.version or request.model.compacts:
+        return
+    if request.body.get("compaction"):
+        yield "compaction", "compaction: not supported on this model"
+    for block in _compactions(request)[:1]:
+        yield block.path, f"{block.path}: `compaction` blocks are not supported on this model"
+
+
 def _check_alone(request: ClaudeRequest) -> Iterator[Found]:
     if request.body.get("compaction") and request.body.get("context_management"):
         yield "compaction", "compaction: cannot be combined with `context_management`"
@@ -150,6 +159,13 @@ RULES: Final = (
         "`compact-2026-01-12` at a threshold.",
         "Compaction on demand; Compaction at a token threshold",
         _check_beta,
+    ),
+    Rule(
+        "anthropic/compaction-by-model",
+        "anthropic",
+        "A model from 4.6 on (Haiku from 5.5 on) compacts, and takes a compaction back.",
+        "Compaction on demand: supported models",
+        _check_model,
     ),
     Rule(
         "anthropic/compaction-alone",

@@ -162,6 +162,11 @@ CLAUDE: dict[str, Case] = {
         request(answer(compaction("a")), ASKED, anthropic_beta=["compact-2026-01-12"]),
         "messages.0.content.0: Input tag 'compaction' found using 'type' does not match",
     ),
+    "compaction-by-model": (
+        request(answer(compaction("a")), ASKED, model="claude-sonnet-4-6"),
+        request(answer(compaction("a")), ASKED, model="claude-haiku-4-5"),
+        "`compaction` blocks are not supported on this model",
+    ),
     "compaction-alone": (
         request(ASKED, compaction={"type": "summarize"}),
         request(ASKED, compaction={"type": "summarize"}, context_management=EDITS),

@@ -42,6 +42,11 @@ def compaction_blocks(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     ]
 
 
+def made_up_summary(text: str) -> dict[str, Any]:
+    """A message such as an API's own summary, where none is asked: a dry run, a simulation."""
+    return {"role": "assistant", "content": [{"type": "compaction", "content": text}]}
+
+
 def beta_of(rows: Sequence[Mapping[str, Any]]) -> str | None:
     """The beta without which Anthropic's API refuses these messages; None if it needs none."""
     found = [block for row in rows for block in compaction_blocks(row)]

@@ -16,6 +16,7 @@ policy whose question has no answer.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Final
 
 import msgspec
@@ -41,6 +42,9 @@ from eventctx.projections.view.refs import InsertionRef
 
 LEAST_SAVED: Final = 10
 """A compaction must save the tokens that it aims for divided by this: less is not worth a call."""
+
+LEAST_FREED: Final = 400
+"""Tokens that must leave: an API's summary takes some hundreds, whatever it is of."""
 
 
 class NativeCut(msgspec.Struct, frozen=True, array_like=True):
@@ -96,7 +100,8 @@ class Native(msgspec.Struct, frozen=True):
             if cut is not None and isinstance(answer, Summary) and scene.allows(cut):
                 return scene.proposal(cut, answer)
         cut = scene.cut(int(max(1, goal) * self.keep_recent_share))
-        if cut is None or scene.freed(cut) * LEAST_SAVED < goal:
+        freed = 0 if cut is None else scene.freed(cut)
+        if cut is None or freed < LEAST_FREED or freed * LEAST_SAVED < goal:
             return Ladder().propose(visible, budget, state)
         numbers = tuple(sorted(numbers_in(cut.runs)))
         merged = tuple([one for one in visible.insertions if _place(one) in cut.merged])
@@ -128,13 +133,16 @@ class _Scene:
         """The first row of the tail; 0 if the tail would be all."""
         groups = [(at, one) for at, one in enumerate(self.visible.groups) if not one.orphan]
         last = min(holding, default=len(self.visible.messages))
+        ends = [*accumulate([max(group.rows) for _, group in groups], max)]
         start, left = 0, share
-        for place, (at, group) in enumerate(reversed(groups)):
+        for place in range(len(groups) - 1, -1, -1):
+            at, group = groups[place]
             left -= self.costs[at]
-            needed = place == 0 or group.rows[0] >= last or max(group.rows) >= last
-            if left < 0 and not needed and self._turns(start):
-                break
-            start = group.rows[0]
+            whole = place == 0 or ends[place - 1] < group.rows[0]  # no round is on both sides
+            if whole and self._turns(group.rows[0]):
+                if start and left < 0 and start <= last:
+                    break
+                start = group.rows[0]
         return start
 
     def _turns(self, row: int) -> bool:
@@ -168,6 +176,10 @@ class _Scene:
         here = {_place(one) for one in self.visible.insertions}
         start = row_of.get(cut.until)
         rows = [row_of.get(number) for number in numbers_in(cut.runs)]
+        leaving = {row for row in rows if row is not None}
+        groups = self.visible.groups
+        if any(not leaving.issuperset(groups[at].rows) for at in self.visible.groups_with(leaving)):
+            return False
         return (
             start is not None
             and here.issuperset(cut.merged)

@@ -19,6 +19,7 @@ from eventctx.log.plan import numbers_in
 from eventctx.log.store import Address
 from eventctx.messages.demands import demands_in
 from eventctx.messages.encoding import decode_bodies
+from eventctx.messages.native_compaction import made_up_summary
 from eventctx.messages.parts import brings_compaction, words_of
 from eventctx.policies.advisers import (
     DEMANDS_ARE_ADDED,
@@ -160,8 +161,7 @@ class PolicyQuestions:
         if isinstance(ask, AskSummary):
             text = f"(a summary of {len(ask.numbers)} messages will stand here)"
             if ask.until is not None:
-                block = {"type": "compaction", "content": text}
-                return Summary(text, message={"role": "assistant", "content": [block]})
+                return Summary(text, message=made_up_summary(text))
             return Summary(text, demands=await self._demands(ask, view))
         if isinstance(ask, AskScores):
             return Scores(dict.fromkeys(ask.numbers, 0.5))

@@ -28,7 +28,6 @@ from eventctx.projections.view.request_view import ViewState
 from eventctx.projections.view.series import Series
 from eventctx.session.aggregate import preview
 from eventctx.session.open_session import OpenSession
-from eventctx.session.provider_edits import note_compaction
 from eventctx.session.reconcile import earlier_copy, reconcile
 from eventctx.session.scope import Scope
 
@@ -115,7 +114,7 @@ class Transcript:
         draft = self._addition(made, view, observation)
         added = (await self._session.appends.deliver(draft)).message(draft)
         if made.facts.summarises:
-            await note_compaction(self._session, added[1])
+            await self._note_compaction(added[1])
         return added
 
     async def add_all(self, messages: Sequence[Any]) -> list[tuple[Record, int]]:
@@ -126,8 +125,14 @@ class Transcript:
         added = (await self._session.appends.deliver(*drafts)).messages(drafts)
         for draft, (_, number) in zip(drafts, added, strict=True):
             if decode_facts(draft.bodies[0].facts).summarises:
-                await note_compaction(self._session, number)
+                await self._note_compaction(number)
         return added
+
+    async def _note_compaction(self, number: int) -> None:
+        """Record that a message brought the provider's own summary; few sessions have one."""
+        from eventctx.session.provider_edits import note_compaction
+
+        await note_compaction(self._session, number)
 
     def additions(
         self, view: ViewState, messages: Sequence[Any], scope: Scope | None = None

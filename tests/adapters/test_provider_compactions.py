@@ -13,6 +13,7 @@ import pytest
 import eventctx
 from eventctx import Engine
 from eventctx.log.codec import decode_known
+from eventctx.messages.parts import brings_compaction
 from eventctx.orchestrators import AnthropicProvider, OpenAIResponsesProvider, StreamingOrchestrator
 from eventctx.testing import Reply
 from eventctx.testing.strict_provider import StrictServer, strict_provider
@@ -78,11 +79,13 @@ async def wrapped(
         yield eventctx.wrap(client, engine, "s", **settings)
 
 
-async def talk(ask: Ask) -> None:
+async def talk(ask: Ask, *, drops: bool = False) -> None:
+    """A conversation; ``drops``: the caller leaves out what the API summarised."""
     rows: Rows = []
     for question in QUESTIONS:
         rows.append({"role": "user", "content": question})
-        rows += await ask(rows)
+        said = await ask(rows)
+        rows = said if drops and brings_compaction(said[0]) else rows + said
 
 
 @pytest.fixture
@@ -117,6 +120,42 @@ async def test_what_the_api_summarised_is_out_of_view_and_in_the_transcript(
     assert (read.counts.summarised, read.counts.kept) == ((3, 2) if api == "claude" else (1, 5))
     assert [row.trigger for row in (await engine.audit("s")).compactions] == ["provider"]
     assert (await engine.verify("s")).ok
+
+
+@pytest.mark.parametrize("compact", [False, True])
+@pytest.mark.parametrize("api", ["claude", "openai"])
+async def test_the_transcript_keeps_what_a_caller_leaves_out_after_a_summary(
+    engine: Engine, api: str, compact: bool
+) -> None:
+    async with strict_provider(SCRIPT) as server:
+        async with wrapped(api, engine, server, compact=compact) as client:
+            await talk((of_claude if api == "claude" else of_openai)(client, False), drops=True)
+        assert server.refusals == []
+    rows = await (await engine.session("s")).get_messages()
+    assert [one["content"] for one in rows if one.get("role") == "user"] == list(QUESTIONS)
+    assert (await engine.why("s", 1)).standing == "summarised"
+    types = [one.type async for one in engine.records("s")]
+    assert "context:messages_set" not in types
+    assert await engine.hook_failures() == ()
+
+
+async def test_a_compaction_that_the_caller_asks_for_is_known(engine: Engine) -> None:
+    rows: Any = [{"role": "user", "content": QUESTIONS[0]}]
+    given: Any = {"model": "claude-opus-5-5", "max_tokens": 900, "betas": ["compact-2026-09-04"]}
+    script = ["A table.", Reply(SUMMARY), "Then Step."]
+    async with strict_provider(script) as server, wrapped("claude", engine, server) as client:
+        answer = await client.beta.messages.create(messages=rows, **given)
+        rows.append({"role": "assistant", "content": [one.to_dict() for one in answer.content]})
+        summary = await client.beta.messages.create(
+            messages=rows, compaction={"type": "summarize"}, **given
+        )
+        block = {"role": "assistant", "content": [one.to_dict() for one in summary.content]}
+        later: Any = [block, {"role": "user", "content": QUESTIONS[1]}]
+        await client.beta.messages.create(messages=later, **given)
+        assert server.refusals == []
+    told = [(await engine.why("s", number)).standing for number in range(5)]
+    assert told == ["summarised", "summarised", "whole", "whole", "whole"]
+    assert len(await (await engine.session("s")).get_messages()) == 5
 
 
 @pytest.mark.parametrize("api", ["claude", "openai"])

@@ -31,7 +31,7 @@ from eventctx.log.turn_recorder import read_transformed
 from eventctx.log.usage import read_provider_usage
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.native_compaction import beta_of
-from eventctx.messages.parts import call_names, failed_results, words_of
+from eventctx.messages.parts import brings_compaction, call_names, failed_results, words_of
 from eventctx.messages.tool_results import by_person
 from eventctx.policies.advisers import ModelAnswer, SummaryRequest, summary_answer
 
@@ -121,7 +121,7 @@ class CallRecorder:
         self._identities.next_request()
         host = await self._opened()
         sent = request.rows
-        rows = [*self._answered, *sent] if request.partial else sent
+        rows = [*self._answered, *sent] if request.partial else self._with_summarised(sent)
         await self._turn(host, rows)
         prepared = self.compacts and replaceable and not request.partial
         await host.mirror(rows, with_request=prepared)
@@ -138,6 +138,18 @@ class CallRecorder:
             except ContextOverflow as overflow:  # the caller's own request leaves, and is observed
                 call.overflow = overflow
         await host.context.observe_request(request.sent, call=host.turns)
+
+    def _with_summarised(self, sent: list[Row]) -> list[Row]:
+        """The conversation of a caller who leaves out what the API's summary stands for.
+
+        Its list begins with the summary then, and the transcript goes on with all of it.
+        """
+        if not sent or not brings_compaction(sent[0]):
+            return sent
+        first = self._identities(sent[0])
+        known = [self._identities(row) for row in self._answered]
+        at = known.index(first) if first in known else 0
+        return [*self._answered[:at], *sent]
 
     def asked_again(self, path: str) -> CallUnderWay | None:
         """The call whose answer is made in the background, if it is asked for at ``path``."""

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from eventctx.log.events import LossCause
 from eventctx.log.naming import ranges_name
-from eventctx.log.plan import INFERRED, TAKEN_BACK
+from eventctx.log.plan import INFERRED, PROVIDER, TAKEN_BACK
 from eventctx.messages.facts import Facts
 from eventctx.projections.silent_loss import SuspectedLoss
 
@@ -113,6 +113,7 @@ TRIGGERS: Final = {
     "max_messages": TriggerWords("too many messages", "there were too many messages"),
     "manual": TriggerWords("on demand", "made on demand"),
     "imported": TriggerWords("by the imported program", "made by the imported program"),
+    "provider": TriggerWords("by the provider", "made by the provider"),
 }
 """Why a compaction began, by the trigger in its record."""
 
@@ -143,6 +144,10 @@ REASONS: dict[str, str] = {
     "custom": "so decided by a custom policy",
     "summary": "a summary stands for it",
     "restored": "brought back on request",
+    PROVIDER: "summarised by the provider",
+    "provider_summary": "holds the provider's own summary of all that came before",
+    "provider_kept": "a person said it, and it stays before the provider's summary",
+    "foreign_summary": "holds a provider's summary, which the model that is asked cannot read",
     "imported": "the imported file says so",
     INFERRED: "inferred: the provider counted what it cleared, the oldest first, and named none",
     TAKEN_BACK: "taken back: a person went back, or the program withdrew it",

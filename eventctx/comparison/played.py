@@ -12,6 +12,7 @@ from eventctx.log.events import Trigger
 from eventctx.log.plan import numbers_in
 from eventctx.messages.demands import demands_in
 from eventctx.messages.encoding import decode_body
+from eventctx.messages.native_compaction import made_up_summary
 from eventctx.messages.parts import words_of
 from eventctx.policies.advisers import (
     DEMANDS_ARE_ADDED,
@@ -138,7 +139,8 @@ def stand_in(asked: AskedInRun) -> Answer:
     question = asked.question
     if isinstance(question, AskSummary):
         text = f"(a summary of {len(question.numbers)} messages will stand here)"
-        return Summary(text, demands=demands_of(asked, question))
+        message = None if question.until is None else made_up_summary(text)
+        return Summary(text, demands=demands_of(asked, question), message=message)
     if isinstance(question, AskScores):
         return Scores(dict.fromkeys(question.numbers, 0.5))
     return Memory(())

@@ -26,7 +26,9 @@ import msgspec
 from eventctx.log.plan import TAKEN_BACK, Insertion, Plan
 from eventctx.log.wire import Injected, WireForm
 
-Trigger = Literal["threshold", "budget", "max_messages", "manual", "imported"]
+Trigger = Literal["threshold", "budget", "max_messages", "manual", "imported", "provider"]
+"""``provider``: the API did it by itself, as its answer says."""
+
 Outcome = Literal["applied", "skipped", "stale", "failed", "cancelled"]
 Status = Literal["ok", "error", "cancelled", "lost"]
 """How a span ended. ``lost``: its process ended first, and the next turn recorded that."""
@@ -305,7 +307,8 @@ class InputTransformation(msgspec.Struct, frozen=True, array_like=True):
     """A change that an API made to a block of the request: ``thinking_dropped``, for example.
 
     ``path`` is the block's place as it was sent (``messages.2.content.0``), ``reason`` the check
-    that it failed.
+    that it failed. Of an edit of context management (``clear_tool_uses_20250919``), which names no
+    block, ``path`` is ``messages``, and ``reason`` what the API counts.
     """
 
     kind: str

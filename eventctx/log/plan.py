@@ -27,6 +27,10 @@ drops them: such a plan of an imported file is no compaction."""
 INFERRED: Final = "inferred"
 """The reason code of messages that an imported file counts, and does not name."""
 
+PROVIDER: Final = "provider"
+"""The reason code of messages that the provider summarised by itself: the last message that the
+plan covers (``through``) holds its summary. Also the strategy of such a plan."""
+
 
 class Run(msgspec.Struct, frozen=True, array_like=True):
     """Messages ``first`` to ``last`` (numbers, inclusive) share a disposition and a reason code."""

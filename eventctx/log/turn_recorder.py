@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -188,17 +188,33 @@ _WORDS: Final[dict[type, str]] = {
 }
 
 
-def read_transformed(reported: object) -> tuple[InputTransformation, ...]:
-    """The ``input_transformations`` of an answer of Anthropic's API; none for anything else."""
-    listed = reported if isinstance(reported, list) else []
-    found = [one for one in listed if isinstance(one, Mapping)]
-    return tuple(
-        [
-            InputTransformation(str(one.get("type")), str(one["path"]), str(one.get("reason", "")))
-            for one in found
-            if "path" in one
-        ]
-    )
+def read_transformed(reported: object, managed: object = None) -> tuple[InputTransformation, ...]:
+    """What an answer of Anthropic's API says that it changed; none for anything else.
+
+    ``reported`` are its ``input_transformations``, ``managed`` is its ``context_management``, whose
+    edits count what they cleared.
+    """
+    edits = managed.get("applied_edits") if isinstance(managed, Mapping) else None
+    dropped = [
+        InputTransformation(str(one.get("type")), str(one["path"]), str(one.get("reason", "")))
+        for one in _mappings(reported)
+        if "path" in one
+    ]
+    cleared = [
+        InputTransformation(str(one.get("type")), "messages", _counted(one))
+        for one in _mappings(edits)
+    ]
+    return (*dropped, *cleared)
+
+
+def _mappings(listed: object) -> list[Mapping[str, Any]]:
+    return [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
+
+
+def _counted(edit: Mapping[str, Any]) -> str:
+    """The numbers of an edit in words: ``3 cleared tool uses, 5,000 cleared input tokens``."""
+    counts = [(name, value) for name, value in edit.items() if type(value) is int]
+    return ", ".join([f"{value:,} {name.replace('_', ' ')}" for name, value in counts])
 
 
 def beginning_of(of: Operation) -> Event:

@@ -9,7 +9,7 @@ import msgspec
 
 from eventctx.errors import DecodeError
 
-READER: Final = 10
+READER: Final = 11
 """Version of this reader. It goes up when a body's facts would come out differently.
 
 2: signed thinking is counted in ``bound``; a machine-made summary no longer counts as human, and
@@ -31,6 +31,7 @@ actions are text is a result; a model's text tells whether it holds an action.
 Demands are told by the form of a sentence, in twelve languages; questions, quotes and pasted blocks
 hold none. Task notifications in JSON and the tabs of an editor count as a harness's.
 10: a result of Ollama's form answers the call of the tool that it names (``tool_name``).
+11: a message that holds a provider's own compaction is known by it (``compacts``).
 """
 
 DEMANDS_SINCE: Final = 9
@@ -83,6 +84,7 @@ class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     model's text without calls holds an action. ``server_calls`` are the ids of calls to the
     provider's own tools whose result is not in the body, ``server_results`` those of such results
     whose call is not: an answer that ended in ``pause_turn`` goes on in the next message.
+    ``compacts``: a block in it is the provider's own summary of all that came before.
     """
 
     reader: int
@@ -113,6 +115,12 @@ class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     server_results: tuple[str, ...] = ()
     weight: int = 0
     dense: int = 0
+    compacts: bool = False
+
+    @property
+    def summarises(self) -> bool:
+        """Whether it holds a provider's own compaction: the API reads nothing before that."""
+        return self.compacts or self.item == "compaction"
 
     @property
     def answers(self) -> bool:

@@ -23,6 +23,7 @@ from eventctx.messages.parts import (
     SEALED,
     Part,
     PartKind,
+    is_compaction,
     parts_of_result,
     read_parts,
     role_of,
@@ -106,6 +107,7 @@ def read_facts(
         server_results=server_results,
         weight=sizes.weight,
         dense=sizes.dense,
+        compacts=is_models and any(map(is_compaction, found.others)),
     )
     return as_observation(facts) if observation else facts
 

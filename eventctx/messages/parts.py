@@ -409,6 +409,21 @@ def words_of(message: dict[str, Any]) -> str:
     )
 
 
+def is_compaction(part: Part) -> bool:
+    """Whether a part is Anthropic's block of a compaction; one without content has failed."""
+    return part.type == "compaction" and bool(part.value.get("content"))
+
+
+def brings_compaction(message: Any) -> bool:
+    """Whether a message is, or has a block of, a provider's own compaction."""
+    if not isinstance(message, Mapping):
+        return False
+    content = message.get("content")
+    blocks = content if isinstance(content, list) else ()
+    kinds = [one.get("type") for one in (message, *blocks) if isinstance(one, Mapping)]
+    return "compaction" in kinds
+
+
 def call_names(message: dict[str, Any]) -> dict[str, str]:
     """Names of the tools that a message calls, by call id; for activity events, not for views."""
     calls = [part for part in read_parts(message) if part.kind == "call" and part.name]

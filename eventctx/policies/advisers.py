@@ -12,8 +12,11 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
+from eventctx.errors import CompactionError
 from eventctx.log.events import PreCompact
+from eventctx.log.usage import read_provider_usage
 from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.native_compaction import summary_in
 from eventctx.messages.tokens import Estimator
 from eventctx.policies.index import MARK, quote
 from eventctx.policies.policy import Budget, NewInsertion, Proposal, Visible
@@ -64,6 +67,10 @@ class SummaryRequest(msgspec.Struct, frozen=True):
 
     ``max_tokens`` is a wish; much longer texts are refused. ``hint`` names in words what the
     caller of ``compact`` wants kept; both instructions contain it.
+
+    Under the policy ``native`` the provider's API writes the summary: ``native`` are the messages
+    to send with that request, as they are, and the answer's value is a message with Anthropic's
+    ``compaction`` block, or OpenAI's item of that type, as it came (``Provider.compact``).
     """
 
     session: str
@@ -76,6 +83,7 @@ class SummaryRequest(msgspec.Struct, frozen=True):
     max_tokens: int
     hint: str | None = None
     prompt: Sequence[dict[str, Any]] = ()
+    native: Sequence[dict[str, Any]] | None = None
 
 
 class ModelAnswer(msgspec.Struct, frozen=True):
@@ -92,6 +100,26 @@ class ModelAnswer(msgspec.Struct, frozen=True):
     output: int = 0
     cache_read: int = 0
     cache_write: int = 0
+
+
+def summary_answer(body: Mapping[str, Any], provider: str, model: str | None) -> ModelAnswer:
+    """The API's own summary and its cost, in the answer to a request for one.
+
+    Raises CompactionError for an answer without one.
+    """
+    message = summary_in(body)
+    if message is None:
+        found = body.get("stop_reason") or body.get("status") or body.get("object")
+        raise CompactionError(
+            f"provider {provider!r}: expected a summary of its API, found an answer with "
+            f"stop_reason {found!r}"
+        )
+    answer = ModelAnswer(message, model=body.get("model") or model, provider=provider)
+    used = read_provider_usage(body.get("usage"))
+    if used is None:
+        return answer
+    counts = {name: getattr(used, name) for name in ("output", "cache_read", "cache_write")}
+    return msgspec.structs.replace(answer, prompt=used.prompt, **counts)
 
 
 class Summarizer(Protocol):

@@ -35,6 +35,7 @@ _CLASSES: Final = {
     "custom": "Custom",
     "importance": "Importance",
     "ladder": "Ladder",
+    "native": "Native",
     "pipeline": "Pipeline",
     "simple": "Simple",
     "summarize": "Summarize",
@@ -53,7 +54,7 @@ _MODULES: Final = {
 class _Policies(Mapping[str, type[Any]]):
     """The class of each policy. Its module is loaded when the class is asked for.
 
-    A session uses one of nine policies, and their modules take 10 ms together.
+    A session uses one of ten policies, and their modules take 10 ms together.
     """
 
     def __getitem__(self, name: str) -> type[Any]:
@@ -82,6 +83,7 @@ PolicyName = Literal[
     "workset",
     "ladder",
     "summarize",
+    "native",
     "pipeline",
     "custom",
     "importance",

@@ -12,13 +12,21 @@ is enough to derive its view again.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from eventctx.errors import InvalidPlan
-from eventctx.log.plan import Disposition, Insertion, Plan, Shortening, runs_by_number
+from eventctx.log.plan import (
+    PROVIDER,
+    Disposition,
+    Insertion,
+    Plan,
+    Shortening,
+    runs_by_number,
+)
 from eventctx.log.record import Body, make_body
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.shorten import shorten
@@ -209,3 +217,83 @@ def _scores_body(scores: Mapping[int, float], salt: Salt) -> Body:
     """
     pairs = [(number, scores[number]) for number in sorted(scores)]
     return make_body(msgspec.json.encode(pairs), b"", salt)
+
+
+# -- plans that somebody else decided ------------------------------------------------------------
+
+
+def edit_plan(
+    view: ViewState,
+    reason: str,
+    changed: Mapping[int, tuple[Disposition, str]],
+    shortened: tuple[Shortening, ...] = (),
+) -> Plan:
+    """A plan that treats some messages so, and leaves all others and the insertions as they are.
+
+    ``reason`` is the code of the others.
+    """
+    cut = {one.number for one in shortened}
+    kept = [
+        Shortening(ref.number, ref.index, ref.position)
+        for ref in view.layout.refs
+        if ref.shortened and ref.number not in cut and ref.number not in changed
+    ]
+    still = {one.number for one in kept}
+    decided: dict[int, tuple[Disposition, str]] = {
+        ref.number: changed.get(
+            ref.number, ("shortened" if ref.number in still else "kept", reason)
+        )
+        for ref in view.layout.refs
+    }
+    left = {number for number, (how, _) in decided.items() if how != "dropped"}
+    standing = standing_insertions(view, {one.position for one in view.layout.insertions}, left)
+    insertions = [one for one in standing if one.kind != "system_prompt"]
+    return Plan(
+        view.next_number - 1,
+        runs_by_number(decided),
+        (*kept, *shortened),
+        tuple(insertions),
+    )
+
+
+def standing_insertions(view: ViewState, positions: set[int], left: set[int]) -> list[Insertion]:
+    """The insertions in the view that plans at these positions made, before what is ``left``."""
+    numbers = sorted(left)
+
+    def before(place: int | None) -> int | None:
+        if place is None or place in left:
+            return place
+        behind = bisect_left(numbers, place)
+        return numbers[behind] if behind < len(numbers) else view.next_number
+
+    return [
+        Insertion(one.kind, one.index, one.position, before(one.before), one.stands_for, one.depth)
+        for one in view.layout.insertions
+        if one.position in positions
+    ]
+
+
+def summarised_by_provider(view: ViewState, holder: int) -> Plan | None:
+    """The plan after the API's own compaction, whose summary message ``holder`` has.
+
+    System messages stay. So does what a person said before an item of OpenAI's, whose own window is
+    that and the item; Anthropic's API reads nothing before its block. None if the message is not in
+    view, or nothing comes before it.
+    """
+    decided: dict[int, tuple[Disposition, str]] = {}
+    for ref in view.layout.refs:
+        if ref.number == holder:
+            sealed = bool(ref.facts.item)
+            break
+        decided[ref.number] = ("summarised", PROVIDER)
+        if ref.facts.kind == "system":
+            decided[ref.number] = ("kept", "system")
+    else:
+        return None
+    for ref in view.layout.refs if sealed else ():
+        if ref.facts.human and ref.number in decided:
+            decided[ref.number] = ("kept", "provider_kept")
+    if all(how == "kept" for how, _ in decided.values()):
+        return None
+    decided[holder] = ("kept", "provider_summary")
+    return Plan(holder, runs_by_number(decided))

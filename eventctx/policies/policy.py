@@ -44,13 +44,15 @@ class Budget(msgspec.Struct, frozen=True):
 class AskSummary(msgspec.Struct, frozen=True):
     """A request for a summary of visible messages ``numbers``, in at most ``max_tokens`` tokens.
 
-    ``merged`` are the summaries in view that the new one takes in.
+    ``merged`` are the summaries in view that the new one takes in. With ``until`` the provider's
+    API is to write the summary itself, of all that is in view before that message.
     """
 
     key: str
     numbers: tuple[int, ...]
     max_tokens: int
     merged: tuple[InsertionRef, ...] = ()
+    until: int | None = None
 
 
 class AskScores(msgspec.Struct, frozen=True):
@@ -87,13 +89,15 @@ class Summary(msgspec.Struct, frozen=True):
 
     ``demands`` are what people demand in the messages that it is about, each with its message's
     number, in order; those of the summaries that it takes in, too. A message that may demand
-    something and does not has an empty text.
+    something and does not has an empty text. ``message`` is the provider's own summary, where that
+    was asked for (``AskSummary.until``); ``text`` is what can be read of it.
     """
 
     text: str
     first_time: int | None = None
     last_time: int | None = None
     demands: tuple[tuple[int, str], ...] = ()
+    message: Mapping[str, Any] | None = None
 
 
 class Scores(msgspec.Struct, frozen=True):

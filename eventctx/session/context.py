@@ -22,6 +22,7 @@ from eventctx.log.store import MessageReceipt, Receipt
 from eventctx.log.turn_recorder import fit_for_log
 from eventctx.messages import calibration
 from eventctx.messages.encoding import encode_message
+from eventctx.messages.parts import brings_compaction
 from eventctx.policies.advisers import Advisers, Intercept
 from eventctx.policies.constraints import AtLeastOne, Count, Position, Tokens, check_value
 from eventctx.policies.named import PolicyName, as_policy, policy_named
@@ -231,6 +232,10 @@ class Context:
         messages: Sequence[Any],
     ) -> PreparedRequest:
         sends = None if call is None else call.sends
+        if any(map(brings_compaction, messages)):
+            # What the provider summarised leaves the view before the request is decided.
+            await self.add_messages(messages)
+            messages = ()
         if not messages:
             return await self._requests.prepare(options, sends)
         scope = None if call is None else call.came_in

@@ -22,7 +22,8 @@ from eventctx.log.plan import numbers_in
 from eventctx.log.store import Address
 from eventctx.messages.demands import demands_in
 from eventctx.messages.encoding import decode_bodies
-from eventctx.messages.parts import words_of
+from eventctx.messages.native_compaction import made_up_summary
+from eventctx.messages.parts import brings_compaction, words_of
 from eventctx.policies.advisers import (
     DEMANDS_ARE_ADDED,
     INSTRUCTION,
@@ -149,8 +150,11 @@ class PolicyQuestions:
             max_tokens=ask.max_tokens,
             hint=hint,
             prompt=[*sent_rows(alone, texts), {"role": "user", "content": instruction}],
+            native=None if ask.until is None else sent_rows(until(entries, ask.until), texts),
         )
         text = await self._call(summarizer, request, scope, "summarizer")
+        if ask.until is not None:
+            return Summary("", message=checked_native(text))
         if not isinstance(text, str) or not text.strip():
             raise NoAnswer(f"the summarizer answered {shown(text)}; expected a text")
         first, last = await self._times(ask, view.position)
@@ -199,6 +203,8 @@ class PolicyQuestions:
         """A placeholder for an answer in a dry run, which calls no model."""
         if isinstance(ask, AskSummary):
             text = f"(a summary of {len(ask.numbers)} messages will stand here)"
+            if ask.until is not None:
+                return Summary(text, message=made_up_summary(text))
             return Summary(text, demands=await self._demands(ask, view))
         if isinstance(ask, AskScores):
             return Scores(dict.fromkeys(ask.numbers, 0.5))
@@ -332,6 +338,24 @@ def around(entries: Sequence[Entry], ask: AskSummary) -> tuple[int, int]:
         or (isinstance(entry.ref, MessageRef) and entry.ref.number in wanted)
     ]
     return (rows[0], len(entries) - 1 - rows[-1]) if rows else (0, 0)
+
+
+def until(entries: Sequence[Entry], number: int) -> Sequence[Entry]:
+    """The entries before message ``number``. Raises NoAnswer where that is not in view any more."""
+    for place, entry in enumerate(entries):
+        if isinstance(entry.ref, MessageRef) and entry.ref.number == number:
+            return entries[:place]
+    raise NoAnswer("the messages that were asked about left the view meanwhile")
+
+
+def checked_native(given: object) -> Mapping[str, Any]:
+    """A provider's own summary. Raises NoAnswer for anything else."""
+    if isinstance(given, Mapping) and brings_compaction(given):
+        return given
+    raise NoAnswer(
+        f"the summarizer answered {shown(given)}; expected a message with the provider's "
+        "compaction, as the policy native needs it: pass the method compact of a provider"
+    )
 
 
 def _decode(

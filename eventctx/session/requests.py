@@ -46,6 +46,7 @@ from eventctx.session.aggregate import preview
 from eventctx.session.compaction_run import CompactionCause, CompactionRun, Decided
 from eventctx.session.open_session import OpenSession
 from eventctx.session.questions import ModelAsk, PolicyQuestions
+from eventctx.session.restore import foreign_summaries, give_up_foreign
 from eventctx.session.result import (
     CompactionResult,
     floor_over,
@@ -141,9 +142,13 @@ class RequestHandler:
         budget = self.budget(options.limit)
         underway: CompactionRun | None = None
         conflicts = 0
+        model = options.model or options.by_default
         try:
             while True:
                 known, version = await self._session.appends.settle()
+                if model is not None and foreign_summaries(known, model):
+                    await give_up_foreign(self._session, model)
+                    continue
                 added = DraftedMessages((), known) if adding is None else adding(known)
                 frame, unbound = self._frame(options, added.view, version, budget)
                 if added.drafts and not self._sent_as_it_is(frame):

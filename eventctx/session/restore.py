@@ -1,26 +1,43 @@
-"""Command handlers of a person's choices: restore, pin and unpin messages, withdraw a demand."""
+"""Command handlers of a person's choices: restore, pin and unpin messages, withdraw a demand.
+
+Also the return of what a provider's own summary stands for, before a request to a model that cannot
+read it: one of another provider, or an older one. The policy of the session decides on that view.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from eventctx.errors import AlreadyTakenBack, InvalidSetting, LogCorrupted, NoSuchDemand
+from eventctx.errors import (
+    AlreadyTakenBack,
+    InvalidSetting,
+    LogCorrupted,
+    NoSuchDemand,
+    WrongExpectedVersion,
+)
 from eventctx.log import events
 from eventctx.log.arguments import shown
 from eventctx.log.events import Event, InstructionWithdrawn, Located
 from eventctx.log.integrity import sound_bodies
 from eventctx.log.naming import demand_name, message_name
-from eventctx.log.record import Body, Record
-from eventctx.log.store import EventStore
+from eventctx.log.plan import Disposition, Plan, Shortening, numbers_in
+from eventctx.log.record import Body, Record, make_body
+from eventctx.log.store import Address, EventStore
 from eventctx.messages.demands import demands_in
-from eventctx.messages.encoding import decode_body
-from eventctx.messages.facts import decode_facts
+from eventctx.messages.encoding import decode_body, encode_message
+from eventctx.messages.facts import decode_facts, encode_facts
+from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.native_compaction import reads_compaction
 from eventctx.messages.tool_rounds import group_rows
+from eventctx.policies.planner import edit_plan
 from eventctx.projections.transcript import TranscriptLine
+from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.open_session import OpenSession
+from eventctx.session.provider_edits import draft_edit
 from eventctx.session.transcript import stripped_by
 
 
@@ -47,6 +64,86 @@ async def show(
         drafts += [session.drafts.make(event) for event in then]
         if not drafts or await session.appends.append_exactly(version, *drafts) is not None:
             return tuple([one.number for one in hidden])
+
+
+def foreign_summaries(view: ViewState, model: str | None) -> list[MessageRef | InsertionRef]:
+    """What a view has of providers' own summaries that ``model`` cannot read.
+
+    The model that was called last reads them.
+    """
+    if model is None or model == view.calibration.model:
+        return []
+    return [
+        ref
+        for ref in (*view.layout.insertions, *view.layout.refs)
+        if ref.facts.summarises
+        and not reads_compaction(model, "openai" if ref.facts.item else "anthropic")
+    ]
+
+
+async def give_up_foreign(session: OpenSession, model: str) -> None:
+    """Show from the log what ``foreign_summaries`` stand for, in their place, to ``model``.
+
+    Raises what the store raises.
+    """
+    view, version = await session.appends.settle()
+    foreign = foreign_summaries(view, model)
+    lines = {line.number for line in (await session.lines.at(version)).lines}
+    hidden = _stood_for(view, foreign) & lines
+    if hidden:
+        await show(session, sorted(hidden), "restore")
+    while True:
+        view, version = await session.appends.settle()
+        foreign = foreign_summaries(view, model)
+        if not foreign:
+            return
+        plan, bodies = await _without(session, view, foreign)
+        asked = f"a request to {model}, which cannot read the provider's summary"
+        drafts = draft_edit(session, view, plan, "native", bodies, asked, trigger="manual")
+        with contextlib.suppress(WrongExpectedVersion):
+            if await session.appends.append_exactly(version, *drafts) is not None:
+                return
+
+
+def _stood_for(view: ViewState, foreign: Sequence[MessageRef | InsertionRef]) -> set[int]:
+    """The messages that these stand for: of one in the transcript all before it."""
+    numbers: set[int] = set()
+    gone = numbers_in([(run.first, run.last) for run in view.gone])
+    for ref in foreign:
+        if isinstance(ref, InsertionRef):
+            numbers |= numbers_in(ref.stands_for)
+        else:
+            numbers.update([number for number in gone if number < ref.number])
+    return numbers
+
+
+async def _without(
+    session: OpenSession, view: ViewState, foreign: Sequence[MessageRef | InsertionRef]
+) -> tuple[Plan, list[Body]]:
+    """A plan that shows all but these summaries, and the bodies of the messages that held one."""
+    refs = [ref for ref in foreign if isinstance(ref, MessageRef)]
+    texts = await session.bodies.texts([Address(ref.position, ref.index) for ref in refs])
+    changed: dict[int, tuple[Disposition, str]] = {}
+    shortened: list[Shortening] = []
+    bodies: list[Body] = []
+    for ref in refs:
+        data = texts[ref.position, ref.index]
+        message = {} if data is None else decode_body(data)
+        blocks = message.get("content")
+        left = [one for one in blocks if one.get("type") != "compaction"] if blocks else []
+        if not left:
+            changed[ref.number] = ("dropped", "foreign_summary")
+            continue
+        changed[ref.number] = ("shortened", "foreign_summary")
+        shortened.append(Shortening(ref.number, len(bodies)))
+        copy = {**message, "content": left}
+        bodies.append(
+            make_body(encode_message(copy), encode_facts(read_facts(copy)), session.random)
+        )
+    plan = edit_plan(view, "restored", changed, tuple(shortened))
+    away = {(ref.position, ref.index) for ref in foreign}
+    standing = tuple([one for one in plan.insertions if (one.at, one.body) not in away])
+    return msgspec.structs.replace(plan, insertions=standing), bodies
 
 
 async def unpin(session: OpenSession, numbers: Sequence[int]) -> None:

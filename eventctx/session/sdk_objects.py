@@ -181,7 +181,10 @@ def report_of(answer: Any) -> ApiReport:
         _text(_field(answer, "model")),
         _text(_field(answer, "id")),
         next((reason for reason in map(_text, reasons) if reason is not None), None),
-        read_transformed(sent_form(_field(answer, "input_transformations"))),
+        read_transformed(
+            sent_form(_field(answer, "input_transformations")),
+            sent_form(_field(answer, "context_management")),
+        ),
     )
 
 

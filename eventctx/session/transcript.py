@@ -16,7 +16,7 @@ from eventctx.messages.encoding import (
     encode_plain,
     plain_message,
 )
-from eventctx.messages.facts import Facts, as_observation, encode_facts
+from eventctx.messages.facts import Facts, as_observation, decode_facts, encode_facts
 from eventctx.messages.facts_reader import check_role, is_known_role, read_facts
 from eventctx.messages.overlap import match_in_order, runs_of_numbers
 from eventctx.messages.thinking import ThinkingRule
@@ -112,14 +112,27 @@ class Transcript:
         asks = observation is None and self._may_observe(made)
         view = await self._view() if asks or made.facts.results else None
         draft = self._addition(made, view, observation)
-        return (await self._session.appends.deliver(draft)).message(draft)
+        added = (await self._session.appends.deliver(draft)).message(draft)
+        if made.facts.summarises:
+            await self._note_compaction(added[1])
+        return added
 
     async def add_all(self, messages: Sequence[Any]) -> list[tuple[Record, int]]:
         """As ``Context.add_messages``; returns each message's record and number."""
         if not messages:
             return []
         drafts = self.additions(await self._view(), messages).drafts
-        return (await self._session.appends.deliver(*drafts)).messages(drafts)
+        added = (await self._session.appends.deliver(*drafts)).messages(drafts)
+        for draft, (_, number) in zip(drafts, added, strict=True):
+            if decode_facts(draft.bodies[0].facts).summarises:
+                await self._note_compaction(number)
+        return added
+
+    async def _note_compaction(self, number: int) -> None:
+        """Record that a message brought the provider's own summary; few sessions have one."""
+        from eventctx.session.provider_edits import note_compaction
+
+        await note_compaction(self._session, number)
 
     def additions(
         self, view: ViewState, messages: Sequence[Any], scope: Scope | None = None

@@ -26,6 +26,7 @@ from eventctx.log.plan import Disposition
 from eventctx.messages.demands import demands_in
 from eventctx.messages.facts import as_observation
 from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.native_compaction import made_up_summary
 from eventctx.messages.shorten import shorten
 from eventctx.messages.tokens import BY_KIND
 from eventctx.messages.tool_results import observes
@@ -107,7 +108,9 @@ class Answers:
             known = [number for number in question.numbers if number < len(self.messages)]
             spoken = [(n, demands_in(self.messages[n])) for n in known]
             return Summary(
-                self.summary, demands=tuple([(n, one) for n, said in spoken for one in said])
+                self.summary,
+                demands=tuple([(n, one) for n, said in spoken for one in said]),
+                message=None if question.until is None else made_up_summary(self.summary),
             )
         scores = self.scores
         if isinstance(scores, Mapping):

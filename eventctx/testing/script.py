@@ -34,7 +34,9 @@ class Reply(msgspec.Struct, frozen=True):
     ``call_1``, ``call_2`` … in the order of the session, or ``ToolRequest`` with ids of their own.
     ``server_calls`` get ``srvtoolu_1`` …; Anthropic's dialect alone has them.
     ``thinking`` is sent with its ``signature``. ``finish_reason`` is the dialect's own unless
-    given.
+    given. ``compaction`` is the summary of a compaction that the API makes before the answer, and
+    ``edits`` are its other edits of the request (``applied_edits``); only the strict server sends
+    them.
     """
 
     text: str = ""
@@ -45,6 +47,8 @@ class Reply(msgspec.Struct, frozen=True):
     finish_reason: str | None = None
     response_id: str | None = None
     server_calls: Sequence[ServerCall] = ()
+    compaction: str | None = None
+    edits: Sequence[Mapping[str, Any]] = ()
 
 
 Step = str | Reply | BaseException | Callable[[Any], Any]

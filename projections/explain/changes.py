@@ -14,7 +14,7 @@ import msgspec
 
 from eventctx.log.codec import decode_known
 from eventctx.log.events import PreCompact, takes_back
-from eventctx.log.plan import Plan, find, numbers_in
+from eventctx.log.plan import PROVIDER, Plan, find, numbers_in
 from eventctx.log.record import Record
 from eventctx.projections import numbering
 from eventctx.projections.figures import CompactionFigures, Figures
@@ -82,7 +82,7 @@ class Change(NamedTuple):
     """A change to message ``number``.
 
     ``reason`` is a plan's reason code. ``into`` is the message that replaces a merged one, if the
-    view shows which.
+    view shows which, or that holds the provider's summary of it.
     """
 
     number: int
@@ -215,6 +215,8 @@ def _compact(state: ChangesState, before: ViewState, record: Record) -> ChangesS
         elif run is not None:
             left: Any = run.disposition  # the message left the view: neither kept nor shortened
             into = _replacement(ref, state.view) if left == "merged" else None
+            if reason == PROVIDER:
+                into = plan.through
             changes.append(Change(ref.number, left, cause, reason, into))
     compacted = state.compacted
     if not takes_back(event):

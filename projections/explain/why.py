@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from eventctx.log.plan import TAKEN_BACK, find
+from eventctx.log.plan import PROVIDER, TAKEN_BACK, find
 from eventctx.messages.facts import Facts
 from eventctx.projections.explain.changes import (
     Cause,
@@ -55,6 +55,10 @@ GOVERNING: Final[dict[str, tuple[str, ...]]] = {
     "fits": ("budget", "target"),
     "restored": (),
     "imported": (),
+    PROVIDER: (),
+    "provider_summary": (),
+    "provider_kept": (),
+    "foreign_summary": (),
     TAKEN_BACK: (),
 }
 """The settings that govern each reason code, for any policy that has them. A code that is not here
@@ -88,8 +92,9 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     - ``stripped``: the reason why its thinking is left out.
     - ``restored``: its last return to the view; ``pinned_by``: the pin in effect; ``erased``: the
       erasure of its contents.
-    - ``into``: for a merged message, the one that replaces it; ``into_in_view``: whether that one
-      is still in view.
+    - ``into``: for a merged message, the one that replaces it, and for one that the provider
+      summarised, the one that holds its summary; ``into_in_view``: whether that one is still in
+      view.
     - ``caller``: the message with the call that an omitted result answers, if there is one.
     - ``results_left_out``: ids of results in the message that answer no call in view.
     - ``insertions``: insertions in view that stand for it.

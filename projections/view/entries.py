@@ -168,6 +168,8 @@ def _is_system(entry: Entry) -> bool:
 def with_opening(entries: list[Entry], opened: bool) -> tuple[list[Entry], bool]:
     """Put an opening before a conversation that does not begin with a row of role user.
 
+    None is needed before a provider's own compaction.
+
     ``opened`` is whether the conversation has begun already; also returns whether it has now.
     """
     if opened:
@@ -178,6 +180,8 @@ def with_opening(entries: list[Entry], opened: bool) -> tuple[list[Entry], bool]
         facts = entry.ref.facts if entry.ref is not None else None
         if facts is not None and facts.role == "user" and facts.kind != "result":
             return entries, True
+        if facts is not None and facts.compacts:
+            return entries, True  # the API takes its own summary first, and refuses it elsewhere
         return [*entries[:place], Entry("opening", None), *entries[place:]], True
     return entries, False
 

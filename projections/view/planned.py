@@ -103,7 +103,28 @@ def refused_thinking(
     same = 0
     while same < min(len(old), len(new)) and old[same] == new[same]:
         same += 1
+    if _is_swapped(old[same:], new[same:]):
+        return ()
     return _bound_in(new[same:], generation)
+
+
+def _is_swapped(old: list[Entry], new: list[Entry]) -> bool:
+    """Whether a provider's own summary, and nothing else, takes the place of a beginning.
+
+    The API accepts the thinking in what follows then, if that is unchanged and the speaker changes
+    at the cut: else it takes the first message that is kept for a part of the last one before it.
+    Source: Anthropic's "Compaction and preserved thinking".
+    """
+    first, kept = new[0].ref if new else None, new[1:]
+    if not isinstance(first, InsertionRef) or not first.facts.compacts or not kept:
+        return False
+    cut = len(old) - len(kept)
+    return cut > 0 and old[cut:] == kept and _is_answer(old[cut - 1]) != _is_answer(kept[0])
+
+
+def _is_answer(entry: Entry) -> bool:
+    spoken = entry.ref is not None and entry.kind != "synthetic"
+    return spoken and entry.ref is not None and entry.ref.facts.kind == "assistant"
 
 
 _READ_ANYWHERE: Final = ("manual", "adaptive")

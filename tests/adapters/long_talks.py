@@ -22,6 +22,7 @@ def settings_for(policy: str) -> dict[str, Any]:
     more: dict[str, dict[str, Any]] = {
         "pipeline": {"policies": [policy_named("simple"), policy_named("truncate")]},
         "summarize": {"summarizer": _told},
+        "native": {"summarizer": _told},
     }
     return {"policy": policy, "max_tokens": 4_000, "reserve_tokens": 0, **more.get(policy, {})}
 

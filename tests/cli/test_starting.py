@@ -25,7 +25,9 @@ async def main():
 
 asyncio.run(main())
 """
-OTHER_POLICIES = ("custom", "importance", "ladder", "pipeline", "simple", "summarize", "truncate")
+OTHER_POLICIES = (
+    *("custom", "importance", "ladder", "native", "pipeline", "simple", "summarize", "truncate"),
+)
 
 
 def loaded_by(program: str, *arguments: object) -> set[str]:

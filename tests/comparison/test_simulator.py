@@ -33,8 +33,8 @@ from tests.policies.test_recorded_policies import recorded
 from tests.test_recorded_sessions import SESSIONS
 from tests.transcripts import Message, stories
 
-FREE = sorted(set(POLICIES) - {"custom"})
-"""All policies but the one that is nothing without a user's function."""
+FREE = sorted(set(POLICIES) - {"custom", "native"})
+"""All policies but those that are nothing without a user's function, or a provider's API."""
 
 
 async def summary(request: Any) -> str:

@@ -299,6 +299,41 @@ ADVISER_SAMPLES: list[events.Event] = [
 """The field that came with the provider of a summarizer, which only its answer names."""
 
 
+PROVIDER_SAMPLES: list[events.Event] = [
+    events.PreCompact(
+        trigger="provider", strategy="provider", strategy_version=1, tokens=900, messages=5
+    ),
+    events.PostCompact(
+        outcome="applied",
+        trigger="provider",
+        strategy="provider",
+        strategy_version=1,
+        tokens_before=900,
+        tokens_after=90,
+        messages_before=5,
+        messages_after=2,
+        estimator="claude-4.7-2",
+        plan=Plan(
+            4,
+            (
+                Run(0, 0, "kept", "system"),
+                Run(1, 3, "summarised", "provider"),
+                Run(4, 4, "kept", "provider_summary"),
+            ),
+        ),
+    ),
+    events.ProviderResponse(
+        model="m",
+        transformed=(
+            events.InputTransformation(
+                "clear_tool_uses_20250919", "messages", "3 cleared tool uses"
+            ),
+        ),
+    ),
+]
+"""A compaction that an API made by itself, and an edit of its context management."""
+
+
 def _write(name: str, data: bytes) -> None:
     path = HERE / name
     if not path.exists():
@@ -374,5 +409,6 @@ if __name__ == "__main__":
     _write_events("events-v1-untold.jsonl", UNTOLD_SAMPLES)
     _write_events("events-v1-thinking.jsonl", THINKING_SAMPLES)
     _write_events("events-v1-suspicion.jsonl", SUSPICION_SAMPLES)
+    _write_events("events-v1-provider.jsonl", PROVIDER_SAMPLES)
     if not (HERE / "export-v1.jsonl").exists():
         asyncio.run(_stores())

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from eventctx.errors import InvalidSetting
 from eventctx.policies.ladder import Ladder
 from eventctx.policies.named import Custom, policy_named
+from eventctx.policies.native import Native
 from eventctx.policies.pipeline import Pipeline
 from eventctx.policies.policy import (
     Budget,
@@ -80,6 +81,7 @@ ASKING: dict[str, st.SearchStrategy[Policy]] = {
         Importance, keep_recent=st.integers(0, 8), scorer=st.just("model")
     ),
     "summarize": st.builds(Summarize, st.sampled_from([0.0, 0.5, 1.0])),
+    "native": st.builds(Native, st.sampled_from([0.0, 0.25, 1.0])),
 }
 ASKING["asking pipeline"] = st.tuples(ANY["ladder"], ASKING["summarize"]).map(Pipeline)
 TIMES = st.sampled_from([DUE, MANUAL])

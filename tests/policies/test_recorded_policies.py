@@ -14,6 +14,7 @@ from msgspec.json import encode
 from eventctx.engine import Engine
 from eventctx.importers.load import import_file
 from eventctx.messages import calibration
+from eventctx.policies.advisers import ModelAnswer, SummaryRequest
 from eventctx.policies.fit import fit
 from eventctx.policies.named import POLICIES
 from eventctx.policies.planner import visible_of
@@ -38,8 +39,14 @@ def second_half(visible: Visible, budget: Budget, state: PolicyState) -> Proposa
     return keep_only(visible, numbers[len(numbers) // 2 :])
 
 
+async def summarised_by_an_api(request: SummaryRequest) -> ModelAnswer:
+    block = {"type": "compaction", "content": f"{len(request.numbers)} messages."}
+    return ModelAnswer({"role": "assistant", "content": [block]})
+
+
 OPTIONS: dict[str, dict[str, Any]] = {
     "summarize": {"summarizer": Scripted()},
+    "native": {"summarizer": summarised_by_an_api},
     "importance": {"scorer": Scripted()},
     "custom": {"function": second_half},
     "pipeline": {"policies": ("truncate", "summarize"), "summarizer": Scripted()},

@@ -45,7 +45,7 @@ examples = settings(
 )
 CHECKS_PREFIX = "claude-sonnet-5-5"
 budgets = st.sampled_from([300, 1_200, 4_000, 20_000])
-ASKING = {"summarize", "pipeline", "custom"}
+ASKING = {"summarize", "native", "pipeline", "custom"}
 
 
 def played(story: Story, budget: int, **options: Any) -> tuple[Engine, list[Any]]:

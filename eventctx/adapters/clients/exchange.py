@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
+from eventctx.adapters.clients.transport import OwnRequest
 from eventctx.importers.recorded_calls import (
     answers,
     cache_marks,
@@ -30,6 +31,7 @@ from eventctx.importers.recorded_calls import (
 from eventctx.log.turn_recorder import CallSettings, read_settings
 from eventctx.log.wire import APIS, CacheMark
 from eventctx.messages.encoding import decode_json, digest_of
+from eventctx.messages.native_compaction import ON_DEMAND, compacts_on_demand
 from eventctx.session.host_requests import ObservedRequest
 from eventctx.session.sdk_objects import api_form
 
@@ -223,6 +225,29 @@ def _marked_rows(request: ReadRequest, field: str) -> dict[bytes, msgspec.Raw]:
     return {
         digest_of(request.rows[at]): request.messages[at] for at in places if isinstance(at, int)
     }
+
+
+_NOT_SUMMARISED: Final = ("stream", "context_management")
+_OF_COMPACT: Final = ("model", "instructions", "prompt_cache_key", "service_tier")
+
+
+def compaction_request(
+    request: ReadRequest, url: str, rows: Sequence[Row], instructions: str | None
+) -> OwnRequest | None:
+    """A request for the API's own summary of ``rows``, like one that asks ``url``.
+
+    None where the API writes none, or has no such model. OpenAI's takes no ``instructions`` for it.
+    """
+    path = url.partition("?")[0].rstrip("/")
+    if request.sent.rule == "openai-responses-1":
+        body: Row = {key: request.fields[key] for key in _OF_COMPACT if key in request.fields}
+        return OwnRequest(msgspec.json.encode({**body, "input": rows}), "/compact")
+    if not path.endswith("/messages") or not compacts_on_demand(request.sent.model):
+        return None
+    body = {key: raw for key, raw in request.fields.items() if key not in _NOT_SUMMARISED}
+    asked = {"type": "summarize", **({"instructions": instructions} if instructions else {})}
+    content = msgspec.json.encode({**body, "messages": rows, "compaction": asked})
+    return OwnRequest(content, beta=ON_DEMAND)
 
 
 class Answered(NamedTuple):

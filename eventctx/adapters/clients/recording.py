@@ -7,7 +7,7 @@ answer that makes it to the request that brings its result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from eventctx.adapters.clients.exchange import (
@@ -16,20 +16,24 @@ from eventctx.adapters.clients.exchange import (
     ReadRequest,
     answered,
     asked,
+    compaction_request,
     provider_of,
     with_rows,
 )
+from eventctx.adapters.clients.transport import OwnRequest
 from eventctx.adapters.kit.host_session import HostSession, Row
 from eventctx.engine import Engine
-from eventctx.errors import ContextOverflow
+from eventctx.errors import CompactionError, ContextOverflow
 from eventctx.importers.recorded_calls import (
     text_or_none,
 )
 from eventctx.log.turn_recorder import read_transformed
 from eventctx.log.usage import read_provider_usage
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.parts import call_names, failed_results, words_of
+from eventctx.messages.native_compaction import beta_of
+from eventctx.messages.parts import brings_compaction, call_names, failed_results, words_of
 from eventctx.messages.tool_results import by_person
+from eventctx.policies.advisers import ModelAnswer, SummaryRequest, summary_answer
 
 _FAILED: Final = 400
 _PAUSED: Final = "pause_turn"
@@ -43,6 +47,8 @@ class CallUnderWay:
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.content: bytes | None = None
+        self.beta: str | None = None
+        """The beta of Anthropic's API that ``content`` needs."""
         self.received: Callable[[], bytes] | None = None
         """The received part of the answer's body; None before there is an answer."""
         self.overflow: ContextOverflow | None = None
@@ -86,12 +92,18 @@ class CallRecorder:
         self._sent: list[Row] = []
         self._answered: list[Row] = []
         self._last: ReadRequest | None = None
+        self._url = ""
+        self.again: Callable[[OwnRequest], Awaitable[tuple[int, bytes]]] | None = None
+        """Sends a request like the present one with the caller's client."""
         self._identities = Identities()
         self._in_background: tuple[str, CallUnderWay] | None = None
 
     async def _opened(self) -> HostSession:
         if self._host is None:
-            context = await self.engine.session(self._calls.session, **self._calls.settings)
+            settings: dict[str, Any] = {**self._calls.settings}
+            if self.compacts and settings.get("policy") == "native":
+                settings.setdefault("summarizer", self._compact)
+            context = await self.engine.session(self._calls.session, **settings)
             self._host = HostSession(context, self._identities)
             self._sent = self._answered = await self._host.messages()
         return self._host
@@ -105,11 +117,11 @@ class CallRecorder:
     ) -> None:
         """Record a request before it leaves to ``url``."""
         self._in_background = None
-        self._last = request
+        self._last, self._url = request, url
         self._identities.next_request()
         host = await self._opened()
         sent = request.rows
-        rows = [*self._answered, *sent] if request.partial else sent
+        rows = [*self._answered, *sent] if request.partial else self._with_summarised(sent)
         await self._turn(host, rows)
         prepared = self.compacts and replaceable and not request.partial
         await host.mirror(rows, with_request=prepared)
@@ -120,11 +132,24 @@ class CallRecorder:
         await host.turns.iteration_began(provider, request.sent.model, settings)
         if prepared:
             try:
-                call.content = with_rows(request, await self._view(host, request))
+                view = await self._view(host, request)
+                call.content, call.beta = with_rows(request, view), beta_of(view)
                 return
             except ContextOverflow as overflow:  # the caller's own request leaves, and is observed
                 call.overflow = overflow
         await host.context.observe_request(request.sent, call=host.turns)
+
+    def _with_summarised(self, sent: list[Row]) -> list[Row]:
+        """The conversation of a caller who leaves out what the API's summary stands for.
+
+        Its list begins with the summary then, and the transcript goes on with all of it.
+        """
+        if not sent or not brings_compaction(sent[0]):
+            return sent
+        first = self._identities(sent[0])
+        known = [self._identities(row) for row in self._answered]
+        at = known.index(first) if first in known else 0
+        return [*self._answered[:at], *sent]
 
     def asked_again(self, path: str) -> CallUnderWay | None:
         """The call whose answer is made in the background, if it is asked for at ``path``."""
@@ -142,6 +167,24 @@ class CallRecorder:
             model=request.sent.model,
             thinking=_thinking(request),
         )
+
+    async def _compact(self, request: SummaryRequest) -> ModelAnswer:
+        """The API's own summary, asked for as the caller's client asks. Raises CompactionError."""
+        last, rows = self._last, list(request.native or ())
+        own = None
+        if last is not None:
+            if last.instructions is not None and rows and rows[0].get("role") == "system":
+                rows = rows[1:]  # the caller's own parameter, which is sent as it is
+            own = compaction_request(last, self._url, rows, request.hint and request.instruction)
+        if own is None or last is None or self.again is None:
+            raise CompactionError("wrap: the API that is asked writes no summary of its own")
+        status, content = await self.again(own)
+        answer = answered(content)
+        provider = provider_of(last.sent.rule, self._url, None)
+        if status >= _FAILED:
+            words = text_or_none(answer.error.get("message")) or f"HTTP {status}"
+            raise CompactionError(f"provider {provider!r}: no summary was made: {words}")
+        return summary_answer(answer.body, provider, last.sent.model)
 
     async def _turn(self, host: HostSession, rows: list[Row]) -> None:
         """Begin a turn where the person spoke last, and end the tools whose results are sent."""
@@ -174,7 +217,9 @@ class CallRecorder:
             usage=read_provider_usage(body.get("usage")),
             response_id=text_or_none(body.get("id")),
             finish_reason=finish,
-            transformed=read_transformed(body.get("input_transformations")),
+            transformed=read_transformed(
+                body.get("input_transformations"), body.get("context_management")
+            ),
         )
         await host.turns.model_answered()
         await host.mirror([*call.rows, *said])

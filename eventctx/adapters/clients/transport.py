@@ -12,9 +12,12 @@ No library is imported here: it is the one of the client that is wrapped.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
 from importlib import import_module
 from typing import Any, Final, NamedTuple, Protocol
 from weakref import WeakSet
+
+from eventctx.messages.native_compaction import BETA_HEADER, with_beta
 
 _SIGNED: Final = "AWS4-"
 """Prefix of the authorization of a request that holds a digest of its body."""
@@ -22,16 +25,33 @@ _SIGNED: Final = "AWS4-"
 _recording: Final[WeakSet[Any]] = WeakSet()
 
 
+class OwnRequest(NamedTuple):
+    """A request of ours, like one of the caller's: its body, and what is added to its path.
+
+    ``beta`` is what Anthropic's API needs for it.
+    """
+
+    content: bytes
+    suffix: str = ""
+    beta: str | None = None
+
+
+Again = Callable[[OwnRequest], Any]
+"""Sends a request of ours with the caller's client; returns, or awaits, its status and body."""
+
+
 class Leaving(NamedTuple):
     """A request that is about to leave to ``url``; ``content`` is None for a GET.
 
-    ``replaceable``: its body may be another one; a body that was signed may not.
+    ``replaceable``: its body may be another one; a body that was signed may not. ``again`` sends
+    another request like it (``Again``).
     """
 
     path: str
     content: bytes | None
     replaceable: bool
     url: str = ""
+    again: Again | None = None
 
 
 class Observer(Protocol):
@@ -215,21 +235,31 @@ class _Sending:
         except self._library.RequestNotRead:  # an upload, which no model is asked with
             return None
         signed = request.headers.get("authorization", "").startswith(_SIGNED)
-        return self._observer.begin(Leaving(path, content, not signed, str(request.url)))
+        again = partial(self._again, request)
+        return self._observer.begin(Leaving(path, content, not signed, str(request.url), again))
+
+    def _again(self, request: Any, own: OwnRequest) -> Any:
+        raise NotImplementedError
 
     def _to_send(self, request: Any, call: Any) -> Any:
         if call is None or call.content is None:
             return request
+        return self._like(request, OwnRequest(call.content, beta=call.beta))
+
+    def _like(self, request: Any, own: OwnRequest) -> Any:
+        left_out = {b"content-length", *([b"anthropic-beta"] if own.beta else [])}
         headers = [
-            (name, value)
-            for name, value in request.headers.raw
-            if name.lower() != b"content-length"
+            (name, value) for name, value in request.headers.raw if name.lower() not in left_out
         ]
+        if own.beta:
+            betas = with_beta(request.headers.get(BETA_HEADER), own.beta) or ""
+            headers.append((b"anthropic-beta", betas.encode()))
+        path = request.url.path.rstrip("/") + own.suffix
         return self._library.Request(
             request.method,
-            request.url,
+            request.url.copy_with(path=path) if own.suffix else request.url,
             headers=headers,
-            content=call.content,
+            content=own.content,
             extensions=request.extensions,
         )
 
@@ -245,6 +275,10 @@ class _Sending:
 
 
 class _AsyncTransport(_Sending):
+    async def _again(self, request: Any, own: OwnRequest) -> tuple[int, bytes]:
+        response = await self._inner.send(self._like(request, own), follow_redirects=False)
+        return response.status_code, response.content
+
     async def handle_async_request(self, request: Any) -> Any:
         """Send a request through the caller's client."""
         call = await _awaited(self._begin(request))
@@ -273,6 +307,10 @@ class _AsyncTransport(_Sending):
 
 
 class _Transport(_Sending):
+    def _again(self, request: Any, own: OwnRequest) -> tuple[int, bytes]:
+        response = self._inner.send(self._like(request, own), follow_redirects=False)
+        return response.status_code, response.content
+
     def handle_request(self, request: Any) -> Any:
         """Send a request through the caller's client."""
         call = self._begin(request)

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from eventctx.adapters.clients.exchange import ReadRequest
 from eventctx.adapters.clients.recording import CallRecorder, CallsOf, CallUnderWay
 from eventctx.adapters.clients.transport import (
     Leaving,
+    OwnRequest,
     is_async,
     is_recording,
     library_of,
     recording_client,
 )
 from eventctx.adapters.kit.loops import engine_in_loop, run_in
-from eventctx.aio import finish
+from eventctx.aio import finish, in_own_thread
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import shown
@@ -42,8 +44,9 @@ def wrap(
     It has the client's type, options and connections, and its answers, streams and errors. One
     wrapped client is one conversation: wrap once for each. With ``compact`` the session's view is
     sent in place of the caller's messages, within ``max_tokens``; ``settings`` are those of
-    ``engine.session``. A client without async takes an engine of ``eventctx.sync``. The path or URL
-    of a store is opened until the copy is closed, or the program ends.
+    ``engine.session``, and the policy ``native`` asks the client's own API. A client without async
+    takes an engine of ``eventctx.sync``. The path or URL of a store is opened until the copy is
+    closed, or the program ends.
 
     A failure to record costs no answer: the caller's request is sent as it is, and the failure
     is logged and counted (``Engine.hook_failures``). So is a call during another one.
@@ -180,8 +183,14 @@ class _InLoop(_Recording):
         async def begin() -> None:
             begun.append(await self._begun(request))
 
+        own, again = asyncio.get_running_loop(), request.again
+
+        async def ask_again(asked: OwnRequest) -> tuple[int, bytes]:
+            return await run_in(own, again(asked))  # type: ignore[misc]
+
         try:
             await self._others_ended()
+            self._recorder.again = ask_again
             await run_in(self._loop, begin())
         except asyncio.CancelledError as error:
             # In another loop the call was begun all the same, and only this code can end it.
@@ -232,6 +241,13 @@ class _Blocking(_Recording):
         self._thread = thread
 
     def begin(self, request: Leaving) -> CallUnderWay | None:
+        again = request.again
+
+        async def ask_again(asked: OwnRequest) -> tuple[int, bytes]:
+            asks = partial(again, asked)  # type: ignore[arg-type, misc]
+            return await in_own_thread(asks, "eventctx-compact")  # type: ignore[no-any-return]
+
+        self._recorder.again = ask_again
         return self._call(lambda: self._begun(request))  # type: ignore[no-any-return]
 
     def ended(

@@ -16,6 +16,7 @@ from eventctx.messages.parts import (
     Part,
     PartKind,
     hosted_arguments,
+    is_compaction,
     parts_of_result,
     read_parts,
 )
@@ -99,6 +100,8 @@ def _shown(part: Part) -> ShownPart:
         case "image":
             size = number(len(_json(value)))
             return ShownPart("image", "", f"[image, {size} characters of JSON]")
+        case "other" if is_compaction(part) and isinstance(value["content"], str):
+            return ShownPart("other", part.type, value["content"])
         case _:
             return ShownPart("other", part.type, value if isinstance(value, str) else _json(value))
 

@@ -16,7 +16,7 @@ from eventctx.cli.output.opening import place_in_words as request_place
 from eventctx.cli.output.plain import minute_or, number, one_line
 from eventctx.cli.output.screen import Screen, styled
 from eventctx.log.naming import message_name, position_name, ranges_name
-from eventctx.log.plan import INFERRED, TAKEN_BACK
+from eventctx.log.plan import INFERRED, PROVIDER, TAKEN_BACK
 from eventctx.projections.explain.why import SIZES, Reason
 from eventctx.projections.presence import PROVIDER_EDITS, Presence, describe_trigger
 from eventctx.projections.view.sendable.sending import WORDS
@@ -81,6 +81,9 @@ def compaction_in_words(one: CompactionFacts) -> str:
         text = f"made by {by}{f' ({how})' if how else ''}"
         return f"{text}; {figures.compaction_tokens(one.figures)}"
     text = describe_trigger(one.trigger).clause
+    if one.trigger == "provider":
+        how = f" ({one.requested_by})" if one.requested_by else ""
+        return f"{text}{how}; {figures.compaction_tokens(one.figures)}"
     if one.requested_by is not None:
         text += f", asked for by {one.requested_by}"
     if one.asked_because:
@@ -122,6 +125,8 @@ def presence_in_words(answer: Explanation) -> str:
         return "in view, but not sent: its provider would refuse it"
     if answer.ruling is not None and answer.ruling.reason == TAKEN_BACK:
         return "not in view: taken back"
+    if answer.standing is Presence.SUMMARISED and _by_provider(answer):
+        return "not in view: summarised by the provider"
     return answer.standing.sentence
 
 
@@ -161,7 +166,10 @@ def _out_of_view(answer: Explanation, undated: int | None) -> Iterator[LabelledF
         return
     for stand_in in answer.stands_in:
         yield _fact("instead", *_standing_for(stand_in))
-    if answer.into is not None:
+    if answer.into is not None and _by_provider(answer):
+        gone = "" if answer.into_in_view else ", which is in view no more itself"
+        yield _fact("instead", f"the provider's summary in {message_name(answer.into)}{gone}")
+    elif answer.into is not None:
         gone = "" if answer.into_in_view else ", and is in view no more itself"
         yield _fact(
             "instead", f"message {message_name(answer.into)}, which begins as it does{gone}"
@@ -170,6 +178,10 @@ def _out_of_view(answer: Explanation, undated: int | None) -> Iterator[LabelledF
         yield _fact("instead", _nothing(answer))
     if ruling is not None:
         yield _fact("since", place_in_words(ruling.cause))
+
+
+def _by_provider(answer: Explanation) -> bool:
+    return answer.ruling is not None and answer.ruling.reason == PROVIDER
 
 
 def _rule(ruling: Reason) -> Iterator[LabelledFact]:

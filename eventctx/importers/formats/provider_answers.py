@@ -72,7 +72,6 @@ _DELTAS: Final = {
     "text_delta": ("text", "text"),
     "thinking_delta": ("thinking", "thinking"),
     "signature_delta": ("signature", "signature"),
-    "compaction_delta": ("content", "content"),
 }
 
 
@@ -105,8 +104,8 @@ def _message(events: list[dict[str, Any]]) -> dict[str, Any]:
             body.update(object_or_empty(event.get("delta")))
             usage = object_or_empty(event.get("usage"))
             body["usage"] = {**object_or_empty(body.get("usage")), **usage}
-            if "input_transformations" in event:
-                body["input_transformations"] = event["input_transformations"]
+            told = ("input_transformations", "context_management")
+            body.update({key: event[key] for key in told if event.get(key) is not None})
     for place, text in inputs.items():
         blocks[place]["input"] = _arguments(text)
     return {**body, "content": list(blocks.values())}
@@ -120,6 +119,8 @@ def _add_delta(
         inputs[place] = inputs.get(place, "") + (text_or_none(delta.get("partial_json")) or "")
     elif kind == "citations_delta":
         block["citations"] = [*list_or_empty(block.get("citations")), delta.get("citation")]
+    elif kind == "compaction_delta":  # the whole summary at once, and what is sealed of it
+        block.update({key: value for key, value in delta.items() if key != "type" and value})
     elif kind in _DELTAS:
         key, field = _DELTAS[kind]
         more = text_or_none(delta.get(field)) or ""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
@@ -28,12 +27,12 @@ from eventctx.log.plan import (
     expand,
     joined,
     numbers_in,
-    runs_by_number,
     runs_of,
 )
 from eventctx.log.record import Body, Record
 from eventctx.messages import calibration
 from eventctx.messages.overlap import runs_of_numbers
+from eventctx.policies.planner import edit_plan, standing_insertions
 from eventctx.projections.view import planned
 from eventctx.projections.view.refs import MessageRef
 from eventctx.projections.view.request_view import ViewState
@@ -130,7 +129,10 @@ def plan_compaction(
         runs = _dropped_beside(runs, numbers_in([run for one in put_in for run in one.stands_for]))
     kept = {number for number, how, _ in expand(tuple(runs)) if how == "kept"}
     numbers = [places.number(place) for place, _ in item.shortened] if shorter else []
-    insertions = [*_standing(view, {earlier[one] for one in item.standing}, kept), *put_in]
+    insertions = [
+        *standing_insertions(view, {earlier[one] for one in item.standing}, kept),
+        *put_in,
+    ]
     return Compacted(
         view,
         Plan(
@@ -175,7 +177,7 @@ def plan_undoing(
     gone = {places.number(place) for place in item.places}
     if not any(ref.number in gone for ref in view.layout.refs):
         return None
-    plan = _edited(view, dict.fromkeys(gone, ("dropped", TAKEN_BACK)))
+    plan = edit_plan(view, STRATEGY, dict.fromkeys(gone, ("dropped", TAKEN_BACK)))
     if undone:
         standing = [one for one in plan.insertions if one.at not in undone]
         if standing:
@@ -193,8 +195,9 @@ def plan_clearing(
 ) -> Compacted:
     """A step that sends shorter messages, ``stored``, in the places of others."""
     numbers = [places.number(place) for place in item.places]
-    plan = _edited(
+    plan = edit_plan(
         view,
+        STRATEGY,
         dict.fromkeys(numbers, ("shortened", INFERRED if item.inferred else STRATEGY)),
         tuple([Shortening(number, body) for body, number in enumerate(numbers)]),
     )
@@ -213,39 +216,9 @@ def plan_clearing_thinking(
 ) -> Compacted:
     """A step that sends messages without their thinking."""
     numbers = sorted({places.number(place) for place in item.places})
-    plan = msgspec.structs.replace(_edited(view, {}), unbound=runs_of_numbers(numbers))
+    plan = msgspec.structs.replace(edit_plan(view, STRATEGY, {}), unbound=runs_of_numbers(numbers))
     how = _requester(source_format, item.trigger)
     return Compacted(view, plan, [], how, strategy=item.trigger, recorded=item.tokens_before)
-
-
-def _edited(
-    view: ViewState,
-    changed: Mapping[int, tuple[Disposition, str]],
-    shortened: tuple[Shortening, ...] = (),
-) -> Plan:
-    """A plan that treats some messages so, and leaves all others and the insertions as they are."""
-    cut = {one.number for one in shortened}
-    kept = [
-        Shortening(ref.number, ref.index, ref.position)
-        for ref in view.layout.refs
-        if ref.shortened and ref.number not in cut and ref.number not in changed
-    ]
-    still = {one.number for one in kept}
-    decided: dict[int, tuple[Disposition, str]] = {
-        ref.number: changed.get(
-            ref.number, ("shortened" if ref.number in still else "kept", STRATEGY)
-        )
-        for ref in view.layout.refs
-    }
-    left = {number for number, (how, _) in decided.items() if how != "dropped"}
-    standing = _standing(view, {one.position for one in view.layout.insertions}, left)
-    insertions = [one for one in standing if one.kind != "system_prompt"]
-    return Plan(
-        view.next_number - 1,
-        runs_by_number(decided),
-        (*kept, *shortened),
-        tuple(insertions),
-    )
 
 
 def _requester(source_format: str, trigger: str | None) -> str:
@@ -282,23 +255,6 @@ def _dropped_beside(runs: list[Run], stood_for: set[int]) -> list[Run]:
         found += [Run(first, last, "summarised", STRATEGY) for first, last in summarised]
         found += [Run(first, last, "dropped", STRATEGY) for first, last in dropped]
     return list(joined(found))
-
-
-def _standing(view: ViewState, positions: set[int], left: set[int]) -> list[Insertion]:
-    """The insertions in the view that plans at these positions made, before what is ``left``."""
-    numbers = sorted(left)
-
-    def before(place: int | None) -> int | None:
-        if place is None or place in left:
-            return place
-        behind = bisect_left(numbers, place)
-        return numbers[behind] if behind < len(numbers) else view.next_number
-
-    return [
-        Insertion(one.kind, one.index, one.position, before(one.before), one.stands_for, one.depth)
-        for one in view.layout.insertions
-        if one.position in positions
-    ]
 
 
 def _stays(

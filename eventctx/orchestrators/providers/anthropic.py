@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
+from eventctx.errors import CompactionError
 from eventctx.log.turn_recorder import read_transformed
 from eventctx.log.usage import ANTHROPIC, read_usage
+from eventctx.messages.native_compaction import (
+    BETA_HEADER,
+    ON_DEMAND,
+    beta_of,
+    compacts_on_demand,
+)
 from eventctx.orchestrators.protocol import (
     Answer,
     Chunk,
+    Ids,
     ToolDefinition,
     ToolOutcome,
     ToolRequest,
@@ -84,11 +92,29 @@ class AnthropicProvider(SdkProvider):
             else:
                 messages.append({"role": row.get("role"), "content": row.get("content")})
         arguments = {"max_tokens": self._max_tokens, "messages": _results_together(messages)}
+        if (beta := beta_of(messages)) is not None:
+            arguments[BETA_HEADER] = beta
         if system:
             # A single plain text is sent as a text; blocks are for several, and for cache_control.
             lone = len(system) == 1 and system[0].keys() == {"type", "text"}
             arguments["system"] = system[0]["text"] if lone else system
         return arguments
+
+    async def _summary_of(
+        self, rows: Sequence[dict[str, Any]], instructions: str | None
+    ) -> dict[str, Any]:
+        if not compacts_on_demand(self.model):
+            raise CompactionError(f"model {self.model!r}: its API compacts nothing on demand")
+        asked: dict[str, Any] = {"type": "summarize"}
+        if instructions:
+            asked["instructions"] = instructions
+        arguments: dict[str, Any] = {"model": self.model, **self._conversation([*rows])}
+        if tools := self._last_tools or self._tools:
+            arguments["tools"] = tools
+        arguments["extra_body"] = {**self._connection.extra_body, "compaction": asked}
+        arguments["extra_body"].pop("context_management", None)  # not together with it
+        arguments[BETA_HEADER] = ON_DEMAND
+        return await self._connection.ask(arguments, Ids(""), ("context_management",))
 
     def _collector(self) -> StreamedMessage:
         return StreamedMessage()
@@ -107,7 +133,9 @@ class AnthropicProvider(SdkProvider):
             response_id=body.get("id"),
             model=body.get("model"),
             usage=read_usage(body.get("usage"), ANTHROPIC),
-            transformed=read_transformed(body.get("input_transformations")),
+            transformed=read_transformed(
+                body.get("input_transformations"), body.get("context_management")
+            ),
         )
 
 
@@ -190,8 +218,8 @@ class StreamedMessage:
                 self.body.update(event["delta"])
                 counted = {k: v for k, v in event.get("usage", {}).items() if v is not None}
                 self.body["usage"] = {**self.body.get("usage", {}), **counted}
-                if "input_transformations" in event:
-                    self.body["input_transformations"] = event["input_transformations"]
+                told = ("input_transformations", "context_management")
+                self.body.update({key: event[key] for key in told if event.get(key) is not None})
             case "message_stop":
                 self.whole = True
 

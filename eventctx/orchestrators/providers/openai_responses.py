@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from eventctx.log.usage import OPENAI_RESPONSES, read_usage
 from eventctx.orchestrators.protocol import (
     Answer,
     Chunk,
+    Ids,
     ToolDefinition,
     ToolOutcome,
     ToolRequest,
@@ -25,6 +26,15 @@ _DELTAS: Final[dict[str, Literal["text", "thinking"]]] = {
     "response.reasoning_summary_text.delta": "thinking",
 }
 _ENDS: Final = ("response.completed", "response.incomplete", "response.failed")
+_NOT_COMPACTED: Final = frozenset(
+    (
+        *("store", "include", "reasoning", "max_output_tokens", "tools", "tool_choice"),
+        *("parallel_tool_calls", "text", "temperature", "top_p", "context_management"),
+        *("truncation", "metadata", "background", "stream_options", "max_tool_calls"),
+    )
+)
+"""Options of an answer, which `/responses/compact` does not take."""
+
 _ENCRYPTED: Final = "reasoning.encrypted_content"
 
 
@@ -83,6 +93,14 @@ class OpenAIResponsesProvider(SdkProvider):
 
     def _conversation(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
         return {"input": [without_host_keys(item) for item in rows]}
+
+    async def _summary_of(
+        self, rows: Sequence[dict[str, Any]], instructions: str | None
+    ) -> dict[str, Any]:
+        # The endpoint takes no instructions for a summary, but those of the conversation. Of its
+        # answer the item alone is new: what the person said stays in the view as it is.
+        arguments = {"model": self.model, **self._conversation([*rows])}
+        return await self._connection.ask(arguments, Ids(""), _NOT_COMPACTED, "compact")
 
     def _collector(self) -> StreamedResponse:
         return StreamedResponse(self.name)

@@ -6,7 +6,7 @@ fields that this release of the SDK does not know.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ import msgspec
 from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import shown
 from eventctx.messages.encoding import MAX_DEPTH, decode_json, is_deeper
+from eventctx.messages.native_compaction import BETA_HEADER, with_beta
 from eventctx.orchestrators.protocol import Ids
 from eventctx.orchestrators.providers import failures
 from eventctx.text import clip
@@ -42,12 +43,25 @@ class Connection:
         self._provider = provider
         self._endpoint = endpoint
         self._options = {name: value for name, value in options.items() if value is not None}
+        self.extra_body = dict(self._options.get("extra_body") or {})
+        """What of each request the SDK does not name."""
         self._propagate = propagate
 
-    async def ask(self, arguments: dict[str, Any], ids: Ids) -> dict[str, Any]:
-        """The JSON object of the API's answer. Raises ProviderFailed, InvalidSetting."""
+    async def ask(
+        self,
+        arguments: dict[str, Any],
+        ids: Ids,
+        without: Container[str] = (),
+        call: str = "create",
+    ) -> dict[str, Any]:
+        """The JSON object of the API's answer. Raises ProviderFailed, InvalidSetting.
+
+        ``call`` is the method of the endpoint, which does not take the options ``without``.
+        """
+        given = self._with(arguments, ids)
+        given = {name: one for name, one in given.items() if name not in without}
         with self._opening():
-            raw = await self._endpoint.with_raw_response.create(**self._with(arguments, ids))
+            raw = await getattr(self._endpoint.with_raw_response, call)(**given)
         content: bytes = await raw.http_response.aread()
         try:
             body = decode_json(content)
@@ -75,13 +89,18 @@ class Connection:
 
     def _with(self, arguments: dict[str, Any], ids: Ids) -> dict[str, Any]:
         headers = dict(self._options.get("extra_headers", ()))
+        beta = arguments.pop(BETA_HEADER, None)
+        if beta is not None:
+            names = [name for name in headers if name.lower() == BETA_HEADER]
+            given = headers.pop(names[0]) if names else None
+            headers[BETA_HEADER] = with_beta(given, beta)
         parent = ids.traceparent() if self._propagate else None
         if parent is not None:
             headers["traceparent"] = parent
-        given = self._options
-        if "tools" not in arguments and "extra_body" not in given:
-            given = {name: value for name, value in given.items() if name not in _OF_TOOLS}
-        return {**given, **arguments, "extra_headers": headers}
+        options = self._options
+        if "tools" not in arguments and "extra_body" not in options:
+            options = {name: value for name, value in options.items() if name not in _OF_TOOLS}
+        return {**options, **arguments, "extra_headers": headers}
 
     def _checked(self, body: Any) -> dict[str, Any]:
         if not isinstance(body, dict):

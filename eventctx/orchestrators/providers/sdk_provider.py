@@ -12,10 +12,12 @@ from contextlib import aclosing
 from operator import attrgetter
 from typing import Any, ClassVar, Final, Protocol
 
+from eventctx.errors import CompactionError
 from eventctx.log.turn_recorder import read_settings
 from eventctx.orchestrators.protocol import Answer, Chunk, Request, ToolDefinition
 from eventctx.orchestrators.providers import failures
 from eventctx.orchestrators.providers.sdk_calling import Client, Connection
+from eventctx.policies.advisers import ModelAnswer, SummaryRequest, summary_answer
 from eventctx.projections.view.sendable.sending import sendable
 
 
@@ -84,6 +86,7 @@ class SdkProvider:
         self._tools = list(options.pop("tools", None) or ())
         endpoint = attrgetter(self.ENDPOINT)(client.sdk)
         self._connection = Connection(name, endpoint, options, propagate)
+        self._last_tools: list[dict[str, Any]] = []
 
     async def aclose(self) -> None:
         """Close the client that was made from the environment; yours stays open."""
@@ -128,9 +131,30 @@ class SdkProvider:
         }
         if tools := self.definitions(request.tools) + self._tools:
             arguments["tools"] = tools
+        self._last_tools = tools
         if request.tools and request.tool_choice == "none":
             arguments["tool_choice"] = self.NO_CALL
         return arguments
+
+    async def compact(self, request: SummaryRequest) -> ModelAnswer:
+        """The API's own summary of ``request.native``, for the policy ``native``.
+
+        Sent with the tools of the last request, as the API asks for. Raises CompactionError where
+        the model writes none, and ProviderFailed.
+        """
+        if request.native is None:
+            raise CompactionError(
+                f"provider {self.name!r}: compact is a summarizer for the policy native; for "
+                "another policy give a function that returns a text"
+            )
+        body = await self._summary_of(request.native, request.hint and request.instruction)
+        return summary_answer(body, self.name, self.model)
+
+    async def _summary_of(
+        self, rows: Sequence[dict[str, Any]], instructions: str | None
+    ) -> dict[str, Any]:
+        """The body in which the API answers a request for a compaction."""
+        raise CompactionError(f"provider {self.name!r}: its API writes no summary of its own")
 
     def _stream_arguments(self) -> dict[str, Any]:
         """Further arguments of a streamed request."""

@@ -59,7 +59,10 @@ class ViewContents:
         # A host that summarises by itself puts its summary into the transcript with the same set.
         positions = {ref.position for ref in self.shown.values()}
         sets = {one for one in positions if causes.still_holds(one, "set", made, self.shown)}
-        summaries += [ref for ref in self.shown.values() if ref.position in sets]
+        # A provider puts its own into the message that brought its answer.
+        summaries += [
+            ref for ref in self.shown.values() if ref.position in sets or ref.facts.summarises
+        ]
         self.summaries = tuple(summaries)
 
     def left_at(self, number: int) -> int | None:

@@ -36,7 +36,10 @@ _OF_MEDIA: Final = 5_000
 
 
 class ApiRequest(msgspec.Struct, frozen=True):
-    """A request as it came; ``number`` counts those that were answered, from 1."""
+    """A request as it came; ``number`` counts those that were answered, from 1.
+
+    ``compacts``: it asks for a compacted conversation, and for no answer (``/responses/compact``).
+    """
 
     api: Api
     path: str
@@ -46,6 +49,7 @@ class ApiRequest(msgspec.Struct, frozen=True):
     streams: bool = False
     counts: bool = False
     number: int = 0
+    compacts: bool = False
 
     @property
     def checked(self) -> Json:
@@ -104,10 +108,14 @@ def _characters(value: Any) -> int:
 
 def answer_claude(reply: Reply, request: ApiRequest) -> ApiAnswer:
     """A message, and the events that stream it."""
-    if reply.finish_reason == "compaction":
+    asked = request.body.get("compaction") is not None and reply.finish_reason is None
+    compacts = asked or reply.finish_reason == "compaction"
+    if compacts:
         blocks = [_compaction(reply.text, request)]
     else:
         blocks = _sealed(answer_message(reply, "anthropic")["content"], request)
+    if reply.compaction is not None:
+        blocks.insert(0, {"type": "compaction", "content": reply.compaction})
     used = used_tokens(reply, request, blocks)
     usage = {
         "input_tokens": used.prompt - used.cache_read - used.cache_write,
@@ -115,7 +123,9 @@ def answer_claude(reply: Reply, request: ApiRequest) -> ApiAnswer:
         "cache_read_input_tokens": used.cache_read,
         "output_tokens": used.output,
     }
-    end = {"stop_reason": finish_reason(reply, "anthropic"), "stop_sequence": None}
+    reason = "compaction" if compacts else finish_reason(reply, "anthropic")
+    end = {"stop_reason": reason, "stop_sequence": None}
+    edited = {"context_management": {"applied_edits": [*reply.edits]}} if reply.edits else {}
     message: Json = {
         "id": reply.response_id or f"msg_strict{request.number}",
         "type": "message",
@@ -131,16 +141,17 @@ def answer_claude(reply: Reply, request: ApiRequest) -> ApiAnswer:
     events = [
         {"type": "message_start", "message": {**begun, "usage": {**usage, "output_tokens": 1}}},
         *(event for index, block in enumerate(blocks) for event in _events(index, block)),
-        {"type": "message_delta", "delta": end, "usage": {"output_tokens": used.output}},
+        {"type": "message_delta", "delta": end, "usage": {"output_tokens": used.output}, **edited},
         {"type": "message_stop"},
     ]
-    return ApiAnswer({**message, **end, "content": blocks, "usage": usage}, events)
+    return ApiAnswer({**message, **end, **edited, "content": blocks, "usage": usage}, events)
 
 
 def _compaction(summary: str, request: ApiRequest) -> Json:
     """The block that replaces all of the request's messages."""
     parsed = read_claude_request(request.body)
-    seal = Seal(request.model, begin_digest(parsed), prefix_digest(parsed) or "")
+    said = text_digest("compaction", summary)
+    seal = Seal(request.model, begin_digest(parsed), prefix_digest(parsed) or "", said)
     return {"type": "compaction", "content": summary, "signature": seal_signature(seal)}
 
 

@@ -10,6 +10,7 @@ from eventctx.testing.strict_provider import (
     bedrock,
     bedrock_tools,
     claude_blocks,
+    claude_compaction,
     claude_limits,
     claude_messages,
     claude_thinking,
@@ -26,6 +27,7 @@ from eventctx.testing.strict_provider.rule import Api, Rule, Violation
 
 RULES: Final[tuple[Rule, ...]] = (
     *claude_messages.RULES,
+    *claude_compaction.RULES,
     *claude_blocks.RULES,
     *claude_tools.RULES,
     *claude_thinking.RULES,

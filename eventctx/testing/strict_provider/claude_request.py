@@ -37,6 +37,11 @@ class ClaudeModel(msgspec.Struct, frozen=True):
         return self.version >= since
 
     @property
+    def compacts(self) -> bool:
+        """Whether the API compacts for it, and it reads the block."""
+        return self.version >= ((5, 5) if self.family == "haiku" else (4, 6))
+
+    @property
     def takes_prefill(self) -> bool:
         """Whether a request may end with an assistant message."""
         return self.version < (4, 6)

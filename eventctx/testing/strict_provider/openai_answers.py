@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -100,8 +101,48 @@ def answer_responses(reply: Reply, request: ApiRequest) -> ApiAnswer:
     return ApiAnswer(answer, numbered)
 
 
+def answer_compact(reply: Reply, request: ApiRequest) -> ApiAnswer:
+    """A compacted conversation: what the user said, and an item that stands for the rest."""
+    sent = request.body.get("input") or []
+    rows = [{"role": "user", "content": sent}] if isinstance(sent, str) else sent
+    number = request.number * _MOST_ITEMS
+    users = [
+        _as_output(row, issued_id("msg", number + place))
+        for place, row in enumerate(rows, 1)
+        if row.get("role") == "user"
+    ]
+    output = [*users, _compaction(reply.text, number)]
+    used = used_tokens(reply, request, output)
+    usage = {
+        "input_tokens": used.prompt,
+        "input_tokens_details": {"cached_tokens": used.cache_read},
+        "output_tokens": used.output,
+        "output_tokens_details": {"reasoning_tokens": used.reasoning},
+        "total_tokens": used.prompt + used.output,
+    }
+    named = {"id": f"resp_strict{request.number}", "created_at": _CREATED}
+    return ApiAnswer(
+        {**named, "object": "response.compaction", "output": output, "usage": usage}, []
+    )
+
+
+def _as_output(row: Json, own: str) -> Json:
+    said = row["content"]
+    content = [{"type": "input_text", "text": said}] if isinstance(said, str) else said
+    return {"type": "message", "id": own, "status": "completed", "role": "user", "content": content}
+
+
+def _compaction(summary: str, number: int) -> Json:
+    """The opaque item of a compaction; what is in it is nobody's but the server's to read."""
+    sealed = base64.b64encode(f"strict:{summary}".encode()).decode()
+    named = {"type": "compaction", "id": issued_id("cmp", number)}
+    return {**named, "encrypted_content": sealed}
+
+
 def _items(reply: Reply, request: ApiRequest) -> Iterator[Json]:
     number = request.number * _MOST_ITEMS
+    if reply.compaction is not None:
+        yield _compaction(reply.compaction, number)
     reasoning = issued_id("rs", number) if reply.thinking is not None else None
     if reasoning is not None:
         summary = [{"type": "summary_text", "text": reply.thinking}]

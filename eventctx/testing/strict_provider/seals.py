@@ -20,6 +20,7 @@ from eventctx.testing.strict_provider.claude_request import (
     ClaudeBlock,
     ClaudeMessage,
     ClaudeRequest,
+    read_model,
 )
 
 _MARK: Final = b"strict:"
@@ -29,7 +30,8 @@ class Seal(msgspec.Struct, frozen=True):
     """The contents that a signature was made for; digests are hex.
 
     ``after`` is that of the signature of the thinking before it. A compaction's seal has the
-    digests of ``system`` and ``tools`` in ``text``, and of all that it replaces in ``prefix``.
+    digests of ``system`` and ``tools`` in ``text``, of all that it replaces in ``prefix``, and of
+    its summary in ``after``.
     """
 
     model: str
@@ -78,7 +80,7 @@ def digest(*parts: object) -> str:
 
 def text_digest(block_type: str, text: object) -> str:
     """The digest of what a thinking block shows."""
-    return digest(block_type, text if block_type == "thinking" else None)
+    return digest(block_type, text if block_type != "redacted_thinking" else None)
 
 
 def prefixes(request: ClaudeRequest) -> Iterator[tuple[ClaudeBlock, str | None]]:
@@ -86,7 +88,8 @@ def prefixes(request: ClaudeRequest) -> Iterator[tuple[ClaudeBlock, str | None]]
 
     That is ``system``, ``tools`` and every block with its role, but no thinking: the seals say
     which thinking was before. Marks for the cache and null fields are no change. A compaction
-    is as good as what it replaces, as long as ``system`` and ``tools`` are the same.
+    that a model of preserved thinking made is as good as what it replaces, as long as ``system``
+    and ``tools`` are the same.
     """
     begin = begin_digest(request)
     prefix: str | None = begin
@@ -95,7 +98,8 @@ def prefixes(request: ClaudeRequest) -> Iterator[tuple[ClaudeBlock, str | None]]
         if block.type == "compaction" and block.fields.get("content") is not None:
             seal = read_seal(block.fields.get("signature"))
             prefix = None if seal is None else seal.prefix
-            if seal is not None and seal.text != begin:
+            keeps = seal is not None and read_model(seal.model).preserves_thinking
+            if seal is not None and (seal.text != begin or not keeps):
                 prefix = digest("changed", begin)
         elif prefix is not None:
             prefix = _extend(prefix, message.role, block.fields)

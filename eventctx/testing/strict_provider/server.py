@@ -28,7 +28,11 @@ from eventctx.testing.strict_provider.answering import (
     count_tokens,
 )
 from eventctx.testing.strict_provider.checking import violations
-from eventctx.testing.strict_provider.openai_answers import answer_chat, answer_responses
+from eventctx.testing.strict_provider.openai_answers import (
+    answer_chat,
+    answer_compact,
+    answer_responses,
+)
 from eventctx.testing.strict_provider.rule import Api, Violation
 
 _JSON: Final = "application/json"
@@ -46,7 +50,7 @@ _ANSWER: Final[dict[str, Callable[[Reply, ApiRequest], ApiAnswer]]] = {
 _ROUTES: Final[tuple[tuple[re.Pattern[str], Api], ...]] = (
     (re.compile(r"(?:/v1)?/messages(?P<count>/count_tokens)?\Z"), "anthropic"),
     (re.compile(r"(?:/v1)?/chat/completions\Z"), "openai-chat"),
-    (re.compile(r"(?:/v1)?/responses\Z"), "openai-responses"),
+    (re.compile(r"(?:/v1)?/responses(?P<compact>/compact)?\Z"), "openai-responses"),
     (
         re.compile(r"/v1(?:beta|alpha)?/models/(?P<model>[^/:]+):(?P<call>\w+)\Z"),
         "gemini",
@@ -117,7 +121,8 @@ class StrictServer:
         request = msgspec.structs.replace(request, number=self._answered)
         try:
             reply = await self._next(request)
-            return _render(request, _ANSWER[request.api](reply, request))
+            answer = answer_compact if request.compacts else _ANSWER[request.api]
+            return _render(request, answer(reply, request))
         except Exception as error:
             status = getattr(error, "status", None)
             if not isinstance(status, int):
@@ -170,7 +175,10 @@ def _read(sent: HttpRequest) -> ApiRequest | None:
             streams = named["call"] == "streamGenerateContent"
         model = unquote(named.get("model") or str(body.get("model") or ""))
         counts = named.get("count") is not None
-        return ApiRequest(api, sent.target, sent.headers, body, model, streams, counts)
+        compacts = named.get("compact") is not None
+        return ApiRequest(
+            api, sent.target, sent.headers, body, model, streams, counts, compacts=compacts
+        )
     return None
 
 

@@ -30,7 +30,7 @@ async def converse(context: eventctx.Context) -> None:
 
 
 async def summarize(request: eventctx.SummaryRequest) -> str:
-    await asyncio.sleep(random.uniform(0, 0.2))  # noqa: S311
+    await asyncio.sleep(random.uniform(0, 0.2))
     return "They talked."
 
 

@@ -62,6 +62,10 @@ def compaction(said: str, signature: str = "c2lnbmVk") -> Body:
     return {"type": "compaction", "content": said, "signature": signature}
 
 
+EDITS: Body = {"edits": [{"type": "compact_20260112"}]}
+SEALED = seal_signature(Seal(PRESERVED, "", "", text_digest("compaction", "Said.")))
+
+
 def thinking(said: str = "hm", signature: str = "c2lnbmVk") -> Body:
     return {"type": "thinking", "thinking": said, "signature": signature}
 
@@ -147,6 +151,46 @@ CLAUDE: dict[str, Case] = {
         request(answer(compaction("a")), ASKED),
         request(ASKED, answer(compaction("a"), text("x")), ASKED),
         "The `compaction` block is not the first block of the conversation.",
+    ),
+    "compaction-unchanged": (
+        request(answer(compaction("Said.", SEALED)), ASKED),
+        request(answer(compaction("Else.", SEALED)), ASKED),
+        "differs from the text its `signature` recorded",
+    ),
+    "compaction-needs-beta": (
+        request(answer(compaction("a")), ASKED, anthropic_beta=["compact-2026-09-04"]),
+        request(answer(compaction("a")), ASKED, anthropic_beta=["compact-2026-01-12"]),
+        "messages.0.content.0: Input tag 'compaction' found using 'type' does not match",
+    ),
+    "compaction-by-model": (
+        request(answer(compaction("a")), ASKED, model="claude-sonnet-4-6"),
+        request(answer(compaction("a")), ASKED, model="claude-haiku-4-5"),
+        "`compaction` blocks are not supported on this model",
+    ),
+    "compaction-alone": (
+        request(ASKED, compaction={"type": "summarize"}),
+        request(ASKED, compaction={"type": "summarize"}, context_management=EDITS),
+        "compaction: cannot be combined with `context_management`",
+    ),
+    "compaction-trigger": (
+        request(ASKED, context_management=EDITS),
+        request(
+            ASKED,
+            context_management={
+                "edits": [
+                    {
+                        "type": "compact_20260112",
+                        "trigger": {"type": "input_tokens", "value": 49_999},
+                    }
+                ]
+            },
+        ),
+        "trigger must be at least 50000 tokens",
+    ),
+    "compaction-of-something": (
+        request(answer(compaction("a")), ASKED, compaction={"type": "summarize"}),
+        request(answer(compaction("a")), compaction={"type": "summarize"}),
+        "There is nothing to summarize.",
     ),
     "content-not-empty": (
         request(ASKED, answer()),

@@ -22,6 +22,7 @@ ASKED: dict[str, Any] = {"role": "user", "content": "Read x and y."}
 READS = Reply("I read both.", calls=[("read", {"path": "x"}), ("read", {"path": "y"})])
 THINKS = Reply("", calls=[("read", {"path": "x"})], thinking="First of all x.")
 ADAPTIVE: Any = {"type": "adaptive"}
+ON_DEMAND = {"anthropic-beta": "compact-2026-09-04"}
 ENABLED: Any = {"type": "enabled", "budget_tokens": 2_000}
 
 
@@ -113,7 +114,7 @@ async def test_kept_thinking_stays_valid_after_the_api_s_own_compaction():
         first = await ask_claude(client, False, messages=old, thinking=ADAPTIVE)
         kept = [sent_back(first), results_of(first)]
         summary = sent_back(swapped)
-        fields: Any = {"thinking": ADAPTIVE}
+        fields: Any = {"thinking": ADAPTIVE, "extra_headers": ON_DEMAND}
         await ask_claude(client, False, messages=[summary, *kept], **fields)
         other = {**summary, "content": [{"type": "text", "text": "They read x."}]}
         for rows in ([ASKED, other, *kept], [summary, ASKED, *kept]):
@@ -121,6 +122,60 @@ async def test_kept_thinking_stays_valid_after_the_api_s_own_compaction():
                 await ask_claude(client, False, messages=rows, **fields)
         with pytest.raises(anthropic.BadRequestError, match="bound to a different"):
             await ask_claude(client, False, messages=[summary, *kept], system="x", **fields)
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["plain", "streamed"])
+async def test_a_compaction_that_is_asked_for_is_all_of_the_answer(streamed):
+    rows: Any = [ASKED, {"role": "assistant", "content": "I did."}]
+    asked: Any = {"model": PRESERVED, "max_tokens": 900, "compaction": {"type": "summarize"}}
+    script = [Reply("They read x."), "Done."]
+    async with strict_provider(script) as server, claude(server) as client:
+        beta = client.beta.messages
+        with pytest.raises(anthropic.BadRequestError, match="compaction: Extra inputs"):
+            await beta.create(messages=rows, **asked)
+        asked["betas"] = ["compact-2026-09-04"]
+        if streamed:
+            async with beta.stream(messages=rows, **asked) as stream:
+                made = await stream.get_final_message()
+        else:
+            made = await beta.create(messages=rows, **asked)
+        assert (made.stop_reason, [one.type for one in made.content]) == (
+            "compaction",
+            ["compaction"],
+        )
+        block = made.content[0].to_dict()
+        await beta.create(
+            model=PRESERVED,
+            max_tokens=900,
+            betas=["compact-2026-09-04"],
+            messages=[{"role": "assistant", "content": [block]}, ASKED],  # type: ignore[list-item]
+        )
+        assert server.remaining == 0
+
+
+async def test_kept_thinking_is_bound_to_a_summary_by_a_model_without_preserved_thinking():
+    script = [Reply("They read x.", finish_reason="compaction"), THINKS]
+    async with strict_provider(script) as server, claude(server) as client:
+        old = [ASKED, {"role": "assistant", "content": "I did."}, ASKED]
+        swapped = await ask_claude(client, False, messages=old, model="claude-opus-4-8")
+        first = await ask_claude(client, False, messages=old, thinking=ADAPTIVE)
+        rows = [sent_back(swapped), sent_back(first), results_of(first)]
+        with pytest.raises(anthropic.BadRequestError, match="bound to a different"):
+            await ask_claude(
+                client, False, messages=rows, thinking=ADAPTIVE, extra_headers=ON_DEMAND
+            )
+
+
+async def test_a_conversation_is_compacted_by_openai_s_endpoint_and_goes_on():
+    asked: Any = [ASKED, {"role": "assistant", "content": "I did."}]
+    script = [Reply("They read x."), Reply("Done.", compaction="They read y.")]
+    async with strict_provider(script) as server, openai_client(server) as client:
+        made = await client.responses.compact(model="gpt-6-sol", input=asked)
+        assert [one.type for one in made.output] == ["message", "compaction"]
+        window = [one.to_dict(warnings=False) for one in made.output]
+        answer = await client.responses.create(model="gpt-6-sol", input=[*window, ASKED])  # type: ignore[list-item]
+        assert [one.type for one in answer.output] == ["compaction", "message"]
+        assert server.remaining == 0
 
 
 async def test_thinking_of_another_model_is_dropped_and_told():

@@ -18,7 +18,7 @@ class ChangedRun(NamedTuple):
     """Messages ``first`` to ``last``, changed alike by the record at ``position``.
 
     ``reason`` is a place among the reasons of the session, -1 without one. ``into`` is the message
-    that replaces a merged one, -1 where there is none.
+    that replaces a merged one, or that holds the provider's summary; -1 where there is none.
     """
 
     position: int
@@ -74,5 +74,6 @@ def _joins(run: ChangedRun, one: ChangedRun) -> bool:
         one.first == run.last + 1
         and one.what == run.what
         and one.reason == run.reason
-        and one.into == run.into == -1
+        and one.into == run.into
+        and (one.into == -1 or one.what == "summarised")
     )

@@ -70,8 +70,10 @@ export function whyFacts(timeline, number, request) {
     const shown = timeline.entry(extra).tokens;
     facts.push({ label: 'size', text: `${tokensText(messages.tokens[number], true)} → ${tokensText(shown, true)} tokens` });
   }
-  if (what === 'merged' && changes.into[change] >= 0) {
-    facts.push({ label: 'instead', text: `message #${changes.into[change]}, which begins as it does`, message: changes.into[change] });
+  if (change >= 0 && changes.into[change] >= 0) {
+    const message = changes.into[change];
+    const text = what === 'merged' ? `message #${message}, which begins as it does` : `the provider's summary in message #${message}`;
+    facts.push({ label: 'instead', text, message });
   }
   const sentIn = lastRequestBefore(timeline, number, request);
   if (change >= 0 && sentIn !== null && what !== 'shortened' && what !== 'stripped') {

@@ -97,7 +97,7 @@ MOST_FILES = {
     "messages": 25,
     "orchestrators": 30,
     "policies": 20,
-    "projections": 61,
+    "projections": 62,
     "proxy": 9,
     "queries": 43,
     "search": 10,

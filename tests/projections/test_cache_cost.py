@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 import eventctx
 from eventctx.engine import Engine
 from eventctx.projections.timeline.cache_cost import CacheCost, cache_costs, predict
+from eventctx.queries import spans
 from eventctx.queries.key_frames import timeline_at
 from tests.sessions import tool_round, user, with_frames
 
+COMPACTED = "eventctx.compaction.cache.held"
 SOME = st.integers(0, 200_000)
 TASK = user("Add up the ledger. " * 150)
 
@@ -47,6 +49,7 @@ async def talk(
     size: int = 2_000,
     cold: int | None = None,
     caches: bool = True,
+    unreported: int | None = None,
     **options: Any,
 ) -> eventctx.Context:
     """A session of tool rounds, with a request before each; before ``cold`` the cache is lost."""
@@ -60,7 +63,8 @@ async def talk(
                 prompt, read = provider.usage(messages, forget=number == cold)
                 async with iteration.provider_call("claude-opus-4-5", "anthropic") as call:
                     cached = {"cache_read": read, "cache_write": prompt - read} if caches else {}
-                    await call.usage(prompt, 5, **cached)
+                    if number != unreported:
+                        await call.usage(prompt, 5, **cached)
             for message in tool_round(number, size):
                 await ctx.add_message(message)
     return ctx
@@ -167,3 +171,46 @@ async def test_key_frames_change_no_cost(every: int) -> None:
         with_frames(engine.store, every=every)
         await talk(engine, 30)
         assert await costs_of(engine) == plain
+
+
+async def test_the_spans_say_what_was_expected_and_what_the_cache_gave_up() -> None:
+    async with eventctx.open("memory://") as engine:
+        await talk(engine, 30)
+        costs = cache_costs(await timeline_at(engine.store, "s"))
+        found = [one.attributes async for one in spans.spans(engine.store, "s")]
+    of_compactions = {one["eventctx.compaction.id"]: one for one in found if COMPACTED in one}
+    assert len(costs) >= 2
+    for position, cost in costs.items():
+        one = of_compactions[position]
+        assert one["eventctx.compaction.cache.held"] == cost.held
+        assert one["eventctx.compaction.expected_requests"] == cost.expected
+    calls = [one for one in found if "eventctx.request.cache_given_up" in one]
+    told = [one.reported for one in costs.values() if one.reported is not None]
+    assert [one["gen_ai.usage.cache_read.input_tokens"] for one in calls] == [
+        one.read for one in told
+    ]
+    assert [one["eventctx.request.cache_given_up"] for one in calls] == [
+        cost.held - one.read for cost, one in zip(costs.values(), told, strict=True)
+    ]
+
+
+async def test_without_reports_of_a_cache_no_call_says_what_was_given_up() -> None:
+    async with eventctx.open("memory://") as engine:
+        await talk(engine, 12, caches=False)
+        found = [one.attributes async for one in spans.spans(engine.store, "s")]
+    assert any(COMPACTED in one for one in found)
+    assert not any("eventctx.request.cache_given_up" in one for one in found)
+
+
+async def test_a_call_after_one_that_was_not_reported_is_not_taken_for_the_first() -> None:
+    async with eventctx.open("memory://") as engine:
+        await talk(engine, 30)
+        audit = await engine.audit("s")
+        first = audit.compactions[0].position
+        number = sum(row.position < first for row in audit.requests)
+    async with eventctx.open("memory://") as engine:
+        await talk(engine, number + 3, unreported=number)
+        (one, *_) = await costs_of(engine)
+        found = [one.attributes async for one in spans.spans(engine.store, "s")]
+    assert one.reported is None
+    assert not any("eventctx.request.cache_given_up" in one for one in found)

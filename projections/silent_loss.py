@@ -31,7 +31,7 @@ LEARNT: Final = 3
 """Reports that teach the estimator; its median error on recorded sessions is 0 % from then on."""
 
 LEAST_CACHED: Final = 2_000
-"""Tokens by which the cached part must fall to be told."""
+"""Tokens by which the cached part must fall to be told; a cache works in blocks."""
 
 EXPIRY: Final = 300 * 10**9
 """Nanoseconds after which a provider's prompt cache expires (Anthropic's and OpenAI's default)."""

@@ -97,7 +97,7 @@ MOST_FILES = {
     "messages": 25,
     "orchestrators": 30,
     "policies": 20,
-    "projections": 62,
+    "projections": 63,
     "proxy": 9,
     "queries": 43,
     "search": 10,

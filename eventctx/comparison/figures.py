@@ -16,6 +16,7 @@ import msgspec
 from eventctx.comparison.defaults import PRICES, Prices
 from eventctx.comparison.played import Compaction, Played, PlayedRequest
 from eventctx.comparison.recording import Recording
+from eventctx.projections.cache_cost import CacheCost, CacheOutcome, mean_growth, predict
 from eventctx.projections.evidence import (
     CarriedDemand,
     Judged,
@@ -26,7 +27,6 @@ from eventctx.projections.evidence import (
 )
 from eventctx.projections.evidence.judging import STARVED
 from eventctx.projections.presence import describe_reason
-from eventctx.projections.timeline.cache_cost import CacheCost, CacheOutcome, mean_growth, predict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from eventctx.messages import calibration
 from eventctx.messages.calibration import Scale
 from eventctx.projections import audit, figures, numbering, usage
 from eventctx.projections.audit import EstimateErrors
+from eventctx.projections.cache_cost import CacheCost
 from eventctx.projections.figures import (
     CompactionFigures,
     ImportedFile,
@@ -21,7 +22,7 @@ from eventctx.projections.figures import (
     RequestFigures,
 )
 from eventctx.projections.silent_loss import SuspectedLoss
-from eventctx.projections.timeline.cache_cost import CacheCost, cache_costs
+from eventctx.projections.timeline.cache_costs import cache_costs
 from eventctx.projections.timeline.fold import TimelineState
 from eventctx.projections.timeline.losses import suspected_losses
 from eventctx.queries.costs import (

@@ -20,7 +20,7 @@ from eventctx.log.codec import decode_known
 from eventctx.log.events import UsageReported
 from eventctx.log.store import EventStore
 from eventctx.log.usage import Usage
-from eventctx.projections.timeline.cache_cost import CacheCost
+from eventctx.projections.cache_cost import CacheCost
 
 BUNDLED: Final = Path(__file__).with_name("prices.json")
 """List prices as the providers' pages state them, without discounts for batches or time of day."""

@@ -14,7 +14,7 @@ import msgspec
 from eventctx.projections import audit, figures
 from eventctx.projections.audit import AuditRow, CompactionRow
 from eventctx.projections.explain.changes import Cause
-from eventctx.projections.timeline.cache_cost import cache_costs
+from eventctx.projections.timeline.cache_costs import cache_costs
 from eventctx.projections.timeline.fold import TimelineState
 
 MILLISECOND: Final = 1_000_000

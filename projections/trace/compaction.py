@@ -19,9 +19,9 @@ from eventctx.log.events import PostCompact, PreCompact, UsageReported, takes_ba
 from eventctx.log.naming import ranges_name
 from eventctx.log.plan import Plan, Run
 from eventctx.log.record import Record
+from eventctx.projections.cache_cost import predict
 from eventctx.projections.flat import DISPOSITIONS, Scalar, clip_field
 from eventctx.projections.presence import describe_reason, describe_trigger
-from eventctx.projections.timeline.cache_cost import predict
 from eventctx.projections.trace import semconv as conv
 
 MAX_RUNS: Final = 100
@@ -137,7 +137,7 @@ class CacheSeen(NamedTuple):
 
 
 def predicted_attributes(seen: CacheSeen, event: PostCompact) -> CompactionAttributes:
-    """What a compaction is predicted to do, as ``timeline.cache_cost`` does; none without requests.
+    """What a compaction is predicted to do, as in ``timeline.cache_costs``; none without requests.
 
     The fold of spans holds no view, so it cannot say which part of the prompt stays equal.
     """

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 import eventctx
 from eventctx.engine import Engine
-from eventctx.projections.timeline.cache_cost import CacheCost, cache_costs, predict
+from eventctx.projections.cache_cost import CacheCost, predict
+from eventctx.projections.timeline.cache_costs import cache_costs, predict_plan
 from eventctx.queries import spans
 from eventctx.queries.key_frames import timeline_at
 from tests.sessions import tool_round, user, with_frames
@@ -149,6 +150,26 @@ async def test_a_compaction_by_hand_has_its_prediction_before_the_next_request()
         (after,) = await costs_of(engine)
     assert before == after
     assert before.given_up > before.rewritten >= 0
+
+
+@pytest.mark.parametrize("policy", ["workset", "ladder", "simple"])
+async def test_a_dry_run_is_predicted_to_cost_what_the_compaction_then_does(policy: str) -> None:
+    async with eventctx.open("memory://") as engine:
+        ctx = await talk(engine, 12, max_tokens=20_000, size=5_000, policy=policy)
+        would = await engine.dry_run("s", policy=policy, max_tokens=20_000)
+        assert would.plan is not None
+        found = predict_plan(
+            await timeline_at(engine.store, "s"),
+            would.plan,
+            before=would.before_tokens,
+            after=would.after_tokens,
+            threshold=18_400,
+        )
+        assert await costs_of(engine) == []
+        await ctx.compact()
+        (made,) = await costs_of(engine)
+    assert found == made
+    assert found.given_up > found.rewritten > 0
 
 
 async def test_a_session_that_was_compacted_before_its_first_request_gives_up_no_cache() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import eventctx
 from eventctx.errors import InvalidSetting
 from eventctx.log.usage import Usage
-from eventctx.projections.timeline.cache_cost import CacheCost, CacheOutcome
+from eventctx.projections.cache_cost import CacheCost, CacheOutcome
 from eventctx.queries.audit import audit_answer, audit_of
 from eventctx.queries.costs import (
     PriceTable,

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from eventctx.log.events import Known
     from eventctx.log.store import EventStore
     from eventctx.projections.audit import EstimateErrors, Spread
+    from eventctx.projections.cache_cost import CacheCost
     from eventctx.projections.figures import (
         CompactionFigures,
         Figures,
         ImportedFile,
         RequestFigures,
     )
-    from eventctx.projections.timeline.cache_cost import CacheCost
     from eventctx.queries.costs import CallCosts, CompactionPrice, CompactionPrices
     from eventctx.queries.requests import RequestView
 

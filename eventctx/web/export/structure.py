@@ -15,9 +15,9 @@ from typing import Any, Final, TypeVar, get_args
 from eventctx.log.events import Break, CountedPart, Outcome, Trigger
 from eventctx.log.plan import InsertionKind
 from eventctx.policies.named import POLICIES
+from eventctx.projections.cache_cost import CacheCost, CacheOutcome
 from eventctx.projections.explain.view_diff import GROUPS
 from eventctx.projections.presence import REASONS
-from eventctx.projections.timeline.cache_cost import CacheCost, CacheOutcome
 from eventctx.projections.timeline.columns import KNOWN, Document
 from eventctx.projections.timeline.document import FORMAT, KINDS, WHAT
 from eventctx.projections.timeline.views import ExtraKind

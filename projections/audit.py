@@ -83,6 +83,7 @@ class CompactionRow(msgspec.Struct, frozen=True):
     fallback: str | None
     error: str | None
     figures: CompactionFigures | None = None
+    threshold: int | None = None
 
 
 class AuditState(NamedTuple):
@@ -232,6 +233,7 @@ def _compaction(time: numbering.Numbering, record: Record) -> CompactionRow:
         duration=event.duration,
         fallback=event.fallback,
         error=event.error,
+        threshold=event.threshold,
     )
 
 

@@ -31,7 +31,7 @@ LEARNT: Final = 3
 """Reports that teach the estimator; its median error on recorded sessions is 0 % from then on."""
 
 LEAST_CACHED: Final = 2_000
-"""Tokens by which the cached part must fall to be told."""
+"""Tokens by which the cached part must fall to be told; a cache works in blocks."""
 
 EXPIRY: Final = 300 * 10**9
 """Nanoseconds after which a provider's prompt cache expires (Anthropic's and OpenAI's default)."""
@@ -39,7 +39,8 @@ EXPIRY: Final = 300 * 10**9
 RESUMED: Final = 3_600 * 10**9
 """Nanoseconds without a request after which a session counts as resumed."""
 
-_CHARACTERS_OF_A_TOKEN: Final = 3
+CHARACTERS_OF_A_TOKEN: Final = 3
+"""Characters of thinking."""
 _RECORDED: Final[frozenset[Break]] = frozenset(("compaction", "set", "clear", "restore", "erase"))
 """Breaks after which a prompt is smaller by what the log itself tells."""
 
@@ -118,7 +119,7 @@ class ShownMessages(NamedTuple):
             elif message.position > before.position and message.facts.media:
                 tokens += message.tokens / 2
             elif before.turn != now.turn and message.position > before.turn_from:
-                tokens += message.facts.thinking / _CHARACTERS_OF_A_TOKEN
+                tokens += message.facts.thinking / CHARACTERS_OF_A_TOKEN
         return tokens
 
     def oldest_results(self, tokens: int) -> tuple[tuple[int, int], ...]:

@@ -97,7 +97,7 @@ MOST_FILES = {
     "messages": 26,
     "orchestrators": 30,
     "policies": 21,
-    "projections": 61,
+    "projections": 63,
     "proxy": 9,
     "queries": 43,
     "search": 10,

@@ -63,7 +63,10 @@ class PolicyRow(msgspec.Struct, frozen=True, kw_only=True):
     ``with_pointers`` counts what a view points to by number, ``demands`` the sentences of a person
     that stood word for word in later requests, ``starved`` requests with less than half of what
     they needed. ``prefix_reuse`` is the share of ``tokens`` that the provider's cache had.
-    ``cost_share`` is the cost by that of the row without compaction. ``over_budget`` counts
+    ``cost_share`` is the cost by that of the row without compaction. Compactions gave up
+    ``given_up`` tokens of cache; ``rewriting_share`` of the cost is for writing them again. Each
+    was followed by another after ``lasted`` requests on average, ``expected`` as predicted, by the
+    session's growth until then (None: none was followed by another). ``over_budget`` counts
     requests whose view could not be brought below the budget, ``fallbacks`` compactions that the
     ladder decided because the policy failed; ``failure`` is what the first of them failed with.
     """
@@ -85,6 +88,10 @@ class PolicyRow(msgspec.Struct, frozen=True, kw_only=True):
     judged: int
     compactions: int
     compactions_per_50: float | None
+    given_up: int
+    rewriting_share: float
+    expected: float | None
+    lasted: float | None
     over_budget: int
     fallbacks: int
     failure: str | None
@@ -286,6 +293,10 @@ def _row(
         judged=total.judged,
         compactions=total.compactions,
         compactions_per_50=total.compactions_per_50,
+        given_up=total.given_up,
+        rewriting_share=total.rewriting(prices) / cost if cost else 0.0,
+        expected=total.requests_expected,
+        lasted=total.requests_lasted,
         over_budget=total.floors,
         fallbacks=total.fallbacks,
         failure=next(iter(run.failures), None),

@@ -7,14 +7,16 @@ counts for more than a short one, and so does every request of it.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
 import msgspec
 
 from eventctx.comparison.defaults import PRICES, Prices
-from eventctx.comparison.played import Compaction, Played
+from eventctx.comparison.played import Compaction, Played, PlayedRequest
 from eventctx.comparison.recording import Recording
+from eventctx.projections.cache_cost import CacheCost, CacheOutcome, mean_growth, predict
 from eventctx.projections.evidence import (
     CarriedDemand,
     Judged,
@@ -35,6 +37,9 @@ class RunFigures:
     kind; ``evidence``, ``quotes``, ``names`` and ``pointed`` the sums of the shares that were held.
     ``pairs`` are of a demand and a later request, ``demands`` those where it was in view.
     ``tokens`` were sent; ``cached`` of them stood at the start of the request before, too.
+    Compactions gave up ``given_up`` tokens of cache, and wrote ``rewritten`` of them again.
+    ``followed`` of them were followed by another one, ``lasted`` requests later in sum, and
+    ``expected`` as predicted.
     """
 
     judged: int = 0
@@ -53,6 +58,11 @@ class RunFigures:
     compactions: int = 0
     floors: int = 0
     fallbacks: int = 0
+    given_up: int = 0
+    rewritten: int = 0
+    followed: int = 0
+    lasted: int = 0
+    expected: int = 0
 
     def __add__(self, other: RunFigures) -> RunFigures:
         """The figures of both, as of two sessions."""
@@ -99,6 +109,20 @@ class RunFigures:
         """Compactions per 50 requests."""
         return _share(50 * self.compactions, self.requests)
 
+    @property
+    def requests_expected(self) -> float | None:
+        """Requests until the next compaction as predicted; of compactions that had a next one."""
+        return _share(self.expected, self.followed)
+
+    @property
+    def requests_lasted(self) -> float | None:
+        """Requests until the next compaction as they were."""
+        return _share(self.lasted, self.followed)
+
+    def rewriting(self, prices: Prices = PRICES) -> float:
+        """The part of the cost that is for writing again what the cache had."""
+        return self.rewritten * (prices.written - prices.cached)
+
     def cost(self, prices: Prices = PRICES) -> float:
         """The price of all prompts."""
         return prices.of(self.tokens, self.cached)
@@ -113,6 +137,8 @@ def figures(
     shares = [one.held / one.needed for one in judgements]
     quotes = [one.quotes_held / one.quotes_needed for one in judgements if one.quotes_needed]
     names = [one.names_held / one.names_needed for one in judgements if one.names_needed]
+    costs = compaction_costs(played)
+    followed = [one for one in costs if one.expected and one.reported and one.reported.over]
     recalled = demand_recall(demands, [(one.before, one.shown) for one in requests])
     return RunFigures(
         judged=len(judgements),
@@ -131,7 +157,44 @@ def figures(
         compactions=len(played.compactions),
         floors=sum([one.floor for one in requests]),
         fallbacks=sum([one.fallback is not None for one in played.compactions]),
+        given_up=sum([one.given_up for one in costs]),
+        rewritten=sum([one.rewritten for one in costs]),
+        followed=len(followed),
+        lasted=sum([one.reported.requests for one in followed if one.reported]),
+        expected=sum([one.expected or 0 for one in followed]),
     )
+
+
+def compaction_costs(played: Played) -> list[CacheCost]:
+    """The costs of a run's compactions in the provider's cache, of those after a first request.
+
+    The cache serves what a request begins with in common with the one before.
+    """
+    requests = played.requests
+    places = [bisect_left(requests, one.before, key=_before) for one in played.compactions]
+    sizes = [one.tokens for one in requests]
+    found: list[CacheCost] = []
+    spans = zip([0, *places], places, [*places[1:], len(requests)], strict=False)
+    for one, (since, place, end) in zip(played.compactions, spans, strict=True):
+        if not 0 < place < len(requests):
+            continue
+        first = requests[place]
+        made = predict(
+            held=requests[place - 1].tokens,
+            kept=first.prefix,
+            saved=one.tokens_before - one.tokens_after,
+            room=one.threshold - one.tokens_after,
+            growth=mean_growth(sizes[:place], since),
+        )
+        over = end < len(requests)
+        read, written = first.prefix, first.tokens - first.prefix
+        told = CacheOutcome(end - place, over, read, written, 0, 0)
+        found.append(msgspec.structs.replace(made, reported=told))
+    return found
+
+
+def _before(request: PlayedRequest) -> int:
+    return request.before
 
 
 def judgements_of(played: Played, needs: Iterable[Need]) -> list[Judged]:

@@ -81,6 +81,7 @@ class Compaction(NamedTuple):
 
     ``dispositions`` has every message that was in view, with a disposition and a reason code.
     ``fallback`` says why the ladder decided in the policy's place; None where the policy did.
+    The next one is due at ``threshold`` tokens.
     """
 
     before: int
@@ -89,6 +90,7 @@ class Compaction(NamedTuple):
     tokens_after: int
     dispositions: dict[int, tuple[str, str]]
     fallback: str | None
+    threshold: int = 0
 
 
 class PlayedRequest(NamedTuple):

@@ -259,6 +259,7 @@ class SimulatedRun:
                 frame.tokens_of(decided.after),
                 dict(decided.proposal.dispositions),
                 deciding.error if deciding.fallback else None,
+                frame.budget.threshold,
             )
         )
 

@@ -225,8 +225,6 @@ class _Scene:
         visible = self.visible
         if visible.messages[row].number in gone:
             return "summarised", "summary"
-        if row in visible.orphans and row < visible.row_of[cut.until]:
-            return "dropped", "old_round"
         return "shortened" if shortened else "kept", self._reason(row)
 
     def _reason(self, row: int) -> str:

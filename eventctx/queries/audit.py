@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 import msgspec
 
 from eventctx.errors import InvalidSetting
@@ -12,6 +14,7 @@ from eventctx.messages import calibration
 from eventctx.messages.calibration import Scale
 from eventctx.projections import audit, figures, numbering, usage
 from eventctx.projections.audit import EstimateErrors
+from eventctx.projections.cache_cost import CacheCost
 from eventctx.projections.figures import (
     CompactionFigures,
     ImportedFile,
@@ -19,13 +22,16 @@ from eventctx.projections.figures import (
     RequestFigures,
 )
 from eventctx.projections.silent_loss import SuspectedLoss
+from eventctx.projections.timeline.cache_costs import cache_costs
 from eventctx.projections.timeline.fold import TimelineState
 from eventctx.projections.timeline.losses import suspected_losses
 from eventctx.queries.costs import (
     CallCosts,
+    CompactionPrices,
     Cost,
     PriceTable,
     SessionCosts,
+    prices_of_compaction,
     read_prices,
     session_costs,
 )
@@ -40,8 +46,9 @@ class Audit(msgspec.Struct, frozen=True):
     What an imported file takes back is a row among the compactions, with strategy ``taken_back``.
     ``errors`` says how far the estimates were from the counts that the provider reported later.
     ``losses`` are inferred from those counts: what is missing in a request, and no record says why.
-    ``costs`` are there where prices were asked for. ``little_room``: the last request's budget is
-    nearly filled by what is sent each time.
+    ``costs`` and ``prices`` are there where prices were asked for. ``caches`` are what compactions
+    cost in the provider's cache, in tokens, ``prices`` the same in US dollars, both by position.
+    ``little_room``: the last request's budget is nearly filled by what is sent each time.
     """
 
     session: str
@@ -53,6 +60,8 @@ class Audit(msgspec.Struct, frozen=True):
     losses: tuple[SuspectedLoss, ...] = ()
     costs: SessionCosts | None = None
     little_room: LittleRoom | None = None
+    caches: dict[int, CacheCost] = {}
+    prices: dict[int, CompactionPrices] = {}
 
     def __repr__(self) -> str:
         return summary_line(
@@ -104,6 +113,7 @@ def _audit(session: str, now: TimelineState) -> Audit:
         found.errors,
         suspected_losses(now),
         little_room=_little_room(now, found.requests[-1]) if found.requests else None,
+        caches=cache_costs(now),
     )
 
 
@@ -125,8 +135,9 @@ async def audit_of(
     Raises StreamNotFound, InvalidSetting for a turn that there is not.
     """
     found = await audit_session(store, session)
-    costs = await session_costs(store, session, prices or read_prices())
-    found = msgspec.structs.replace(found, costs=costs)
+    table = prices or read_prices()
+    costs = await session_costs(store, session, table)
+    found = msgspec.structs.replace(found, costs=costs, prices=_prices(found, costs, table))
     file = figures.read((await timeline_at(store, session)).audit.sizes).file
     if turn is None:
         return found, file
@@ -143,6 +154,18 @@ async def audit_of(
         compactions=tuple(row for row in found.compactions if row.turn == turn),
     )
     return of_turn, file
+
+
+def _prices(found: Audit, costs: SessionCosts, table: PriceTable) -> dict[int, CompactionPrices]:
+    """The prices of the compactions before a request whose model has a price."""
+    prices: dict[int, CompactionPrices] = {}
+    for position, cost in found.caches.items():
+        after = bisect_left(found.requests, position, key=lambda row: row.position)
+        row = found.requests[min(after, len(found.requests) - 1)]
+        price, calls = table.of(row.model), costs.compactions.get(position, Cost()).total
+        if price is not None:
+            prices[position] = prices_of_compaction(price, cost, calls)
+    return prices
 
 
 # -- as JSON -------------------------------------------------------------------------------------
@@ -187,7 +210,9 @@ class RequestAnswer(msgspec.Struct, frozen=True):
 class CompactionAnswer(msgspec.Struct, frozen=True):
     """One compaction. Both sizes and ``figures`` are None where nothing was applied.
 
-    ``cost`` is that of the calls that it made, such as for a summary.
+    ``cost`` is that of the calls that it made, such as for a summary. ``cache`` is what it costs in
+    the provider's cache and what it saves, in tokens (None: no request before it), ``price`` the
+    same in US dollars (None: the model has no price).
     """
 
     position: int
@@ -207,6 +232,8 @@ class CompactionAnswer(msgspec.Struct, frozen=True):
     error: str | None
     figures: CompactionFigures | None
     cost: Cost | None
+    cache: CacheCost | None
+    price: CompactionPrices | None
 
 
 class TurnAnswer(msgspec.Struct, frozen=True):
@@ -265,6 +292,8 @@ def audit_answer(found: Audit, undated: int | None = None) -> AuditAnswer:
                 tokens_before=None if row.figures is None else row.figures.before,
                 tokens_after=None if row.figures is None else row.figures.after,
                 cost=costs.compactions.get(row.position),
+                cache=found.caches.get(row.position),
+                price=found.prices.get(row.position),
             )
             for row in found.compactions
         ],

@@ -20,6 +20,7 @@ from eventctx.log.codec import decode_known
 from eventctx.log.events import UsageReported
 from eventctx.log.store import EventStore
 from eventctx.log.usage import Usage
+from eventctx.projections.cache_cost import CacheCost
 
 BUNDLED: Final = Path(__file__).with_name("prices.json")
 """List prices as the providers' pages state them, without discounts for batches or time of day."""
@@ -111,6 +112,31 @@ class CallCosts(msgspec.Struct, frozen=True):
     total: Cost
     by_model: dict[str, Cost]
     unpriced: dict[str, int]
+
+
+class CompactionPrice(msgspec.Struct, frozen=True):
+    """The price of a compaction in US dollars, and what it saves in ``requests`` requests.
+
+    ``rewriting`` is what is written to the cache once more, less what reading it would have cost;
+    ``calls`` that of the compaction's own calls, such as for a summary. ``net`` is what is left of
+    ``saving``: below 0 where the compaction costs more than it saves.
+    """
+
+    requests: int
+    rewriting: float
+    calls: float
+    saving: float
+    net: float
+
+
+class CompactionPrices(msgspec.Struct, frozen=True):
+    """The price of a compaction as ``predicted``, and by what was ``reported`` until now.
+
+    ``predicted`` is None where no growth is known, ``reported`` where no cached tokens are.
+    """
+
+    predicted: CompactionPrice | None
+    reported: CompactionPrice | None
 
 
 class SessionCosts(NamedTuple):
@@ -211,13 +237,8 @@ def cost_of(price: Price, usage: Usage) -> Cost:
     ``usage.prompt`` includes cache reads and writes. What the provider does not count as a write
     that lives an hour costs as one that lives five minutes.
     """
-    rates: Rates = price
-    if price.above is not None and usage.prompt > price.above.prompt:
-        rates = price.above
+    rates, read, write, hour = _rates(price, usage.prompt)
     plain = max(0, usage.prompt - usage.cache_read - usage.cache_write)
-    read = rates.input if rates.cache_read is None else rates.cache_read
-    write = rates.input if rates.cache_write is None else rates.cache_write
-    hour = write if rates.cache_write_1h is None else rates.cache_write_1h
     for_hour = min(usage.cache_write_1h, usage.cache_write)
     parts = (
         plain * rates.input / PER,
@@ -226,6 +247,33 @@ def cost_of(price: Price, usage: Usage) -> Cost:
         usage.output * rates.output / PER,
     )
     return Cost(*parts, sum(parts))
+
+
+def prices_of_compaction(price: Price, cost: CacheCost, calls: float) -> CompactionPrices:
+    """The price of a compaction whose own calls cost ``calls`` US dollars."""
+    _, read, write, hour = _rates(price, cost.held)
+    more = (hour if cost.hour else write) - read
+
+    def priced(requests: int, rewritten: int) -> CompactionPrice:
+        rewriting, saving = rewritten * more / PER, requests * cost.saved * read / PER
+        return CompactionPrice(requests, rewriting, calls, saving, saving - rewriting - calls)
+
+    told, rewritten = cost.reported, cost.rewritten_by_report
+    return CompactionPrices(
+        None if cost.expected is None else priced(cost.expected, cost.rewritten),
+        None if told is None or rewritten is None else priced(told.requests, rewritten),
+    )
+
+
+def _rates(price: Price, prompt: int) -> tuple[Rates, float, float, float]:
+    """The rates of a prompt of this length, with those of cache reads and of both writes."""
+    rates: Rates = price
+    if price.above is not None and prompt > price.above.prompt:
+        rates = price.above
+    read = rates.input if rates.cache_read is None else rates.cache_read
+    write = rates.input if rates.cache_write is None else rates.cache_write
+    hour = write if rates.cache_write_1h is None else rates.cache_write_1h
+    return rates, read, write, hour
 
 
 @cache

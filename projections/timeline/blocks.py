@@ -24,7 +24,13 @@ from eventctx.projections.audit import AuditRow, CompactionRow
 from eventctx.projections.explain.changes import Cause, Change, Origin, What
 from eventctx.projections.figures import CompactionSizes, RequestSizes
 from eventctx.projections.numbering import TimelineRequest, TurnStart
-from eventctx.projections.timeline.fold import Link, Recount, SentContent, TimelineState
+from eventctx.projections.timeline.fold import (
+    CacheReport,
+    Link,
+    Recount,
+    SentContent,
+    TimelineState,
+)
 from eventctx.projections.timeline.instructions import Demanding, Phase, Removed, Withdrawal
 from eventctx.projections.timeline.runs import ChangedRun, ChangeReason
 from eventctx.projections.timeline.views import OtherEntry, ShownView
@@ -123,7 +129,7 @@ PARTS: Final[dict[str, SeriesPart]] = {
     "reasons": _part(lambda state: state.runs.reasons, ChangeReason),
     "recounts": _part(lambda state: state.recounts, Recount),
     "models": _part(lambda state: state.extras.models, str),
-    "cached": _part(lambda state: state.extras.cached, tuple[int, int]),
+    "cached": _part(lambda state: state.extras.cached, CacheReport),
     "forms": _part(lambda state: state.extras.forms, tuple[int, WireForm]),
     "harness": _part(lambda state: state.extras.harness, tuple[BodyAt, bool]),
     "contents": _part(lambda state: state.extras.contents, SentContent),

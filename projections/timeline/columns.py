@@ -14,6 +14,7 @@ import msgspec
 from eventctx.projections import audit, figures
 from eventctx.projections.audit import AuditRow, CompactionRow
 from eventctx.projections.explain.changes import Cause
+from eventctx.projections.timeline.cache_costs import cache_costs
 from eventctx.projections.timeline.fold import TimelineState
 
 MILLISECOND: Final = 1_000_000
@@ -78,7 +79,7 @@ def updated_requests(state: TimelineState, since: TimelineState) -> dict[str, Do
         *[position for position, _ in now.sizes.reports[len(then.sizes.reports) :]],
         *[position for position, _ in now.models[len(then.models) :]],
         *[position for position, _ in now.sent[len(then.sent) :]],
-        *[position for position, _ in state.extras.cached[len(since.extras.cached) :]],
+        *[one.position for one in state.extras.cached[len(since.extras.cached) :]],
     }
     all_rows = RequestRows(state)
     models = {name: place for place, name in enumerate(state.extras.models)}
@@ -99,7 +100,7 @@ class RequestRows:
         self._rows = state.audit.requests
         self._figures = figures.read(state.audit.sizes)
         self._complete = audit.row_completer(state.audit)
-        self._cached = dict(state.extras.cached)
+        self._cached = {one.position: one.read for one in state.extras.cached}
 
     def __call__(self, place: int) -> AuditRow:
         """The row of request ``place``, counted from 0."""
@@ -155,6 +156,7 @@ class CompactionColumns:
         applied = [one.position for one in self._rows if one.outcome == "applied"]
         self._numbers = {position: number for number, position in enumerate(applied, 1)}
         self._causes = _causes(state)
+        self._costs = cache_costs(state)
         self._insertions: dict[int, list[int]] = {}
         for place, extra in enumerate(state.views.extras):
             if extra.kind == "insertion" and extra.position is not None:
@@ -199,6 +201,7 @@ class CompactionColumns:
             "after": known.after,
             "after_estimated": known.after_estimated,
             "recorded": known.recorded,
+            "cache": msgspec.to_builtins(self._costs.get(row.position)),
             "insertions": self._insertions.get(row.position, []),
         }
 

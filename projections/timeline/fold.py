@@ -41,6 +41,18 @@ class SentContent(NamedTuple):
     injected: tuple[Injected, ...] = ()
 
 
+class CacheReport(NamedTuple):
+    """Tokens of the request at ``position`` that its provider read from its cache and wrote to it.
+
+    ``write_1h`` is the part of ``write`` that lives an hour.
+    """
+
+    position: int
+    read: int
+    write: int = 0
+    write_1h: int = 0
+
+
 class Link(NamedTuple):
     """Another session that belongs to this one, or to which this one does (``relation``)."""
 
@@ -74,15 +86,15 @@ class TimelineExtras(NamedTuple):
     """The parts of a timeline other than views and changes; most records change none of them.
 
     ``models`` are the names of all models, in the order in which requests first named them.
-    ``cached`` are pairs of a request's position and the tokens that its provider read from its
-    cache. ``forms`` are pairs of a request's position and the form in which it was sent.
-    ``harness`` are the places of messages that a harness wrote, as their events say, and whether
-    each is an observation. ``tools`` counts tool calls.
+    ``cached`` are the reports of each request's cache. ``forms`` are pairs of a request's position
+    and the form in which it was sent. ``harness`` are the places of messages that a
+    harness wrote, as their events say, and whether each is an observation. ``tools`` counts tool
+    calls.
     """
 
     usage: UsageState
     models: Series[str]
-    cached: Series[tuple[int, int]]
+    cached: Series[CacheReport]
     forms: Series[tuple[int, WireForm]]
     harness: Series[tuple[BodyAt, bool]]
     contents: Series[SentContent]
@@ -215,7 +227,9 @@ def _add_report(extras: TimelineExtras, record: Record) -> TimelineExtras:
     used = usage.evolve(extras.usage, record)
     if event.prepared is None:
         return extras._replace(usage=used)
-    cached = extras.cached.append((event.prepared, event.cache_read))
+    cached = extras.cached.append(
+        CacheReport(event.prepared, event.cache_read, event.cache_write, event.cache_write_1h)
+    )
     return extras._replace(usage=used, cached=cached)
 
 

@@ -33,7 +33,7 @@ def suspected_losses(state: TimelineState) -> tuple[SuspectedLoss, ...]:
 def _reported(state: TimelineState) -> Iterator[tuple[int, ReportedRequest]]:
     """Each request with a report, and its place among all."""
     prompts = dict(state.audit.sizes.reports)
-    cached = dict(state.extras.cached)
+    cached = {one.position: one.read for one in state.extras.cached}
     models = dict(state.audit.models)
     anchored = {one.position: one.calibrated for one in state.audit.sizes.requests}
     sent = dict(state.audit.sent)

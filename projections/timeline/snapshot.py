@@ -38,7 +38,7 @@ from eventctx.projections.view.refs import MessageRef
 from eventctx.projections.view.series import Series
 from eventctx.projections.view.state import ViewState
 
-VERSION: Final = 3_300 + view_snapshot.VERSION
+VERSION: Final = 3_400 + view_snapshot.VERSION
 """Version of the stored form. It goes up with every change of a fold that a timeline is made of."""
 
 

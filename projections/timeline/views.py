@@ -133,6 +133,12 @@ def add_request(
     return ViewsState(shown, naming.extras, now, naming.places)
 
 
+def kept_now(state: ViewsState, view: ViewState) -> int:
+    """How many first entries of the last request's view the view still has as it is now."""
+    naming = _Naming(state.extras, state.places, {})
+    return same_at_start(last_ids(state), [naming.id_of(one) for one in view.layout.entries()])
+
+
 def expand(state: ViewsState, request: int) -> list[int]:
     """The entry ids of the view of request ``request``, counted from 0.
 

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from eventctx.log.events import PostCompact, PreCompact
+from eventctx.log.events import PostCompact, PreCompact, UsageReported, takes_back
 from eventctx.log.naming import ranges_name
 from eventctx.log.plan import Plan, Run
 from eventctx.log.record import Record
+from eventctx.projections.cache_cost import predict
 from eventctx.projections.flat import DISPOSITIONS, Scalar, clip_field
 from eventctx.projections.presence import describe_reason, describe_trigger
 from eventctx.projections.trace import semconv as conv
@@ -99,6 +100,71 @@ def at_end(event: PostCompact, record: Record) -> CompactionAttributes:
     if event.plan is not None:
         named |= _as_adk_decided(event, event.plan)
     return named
+
+
+# -- the provider's cache ------------------------------------------------------------------------
+
+
+class CacheSeen(NamedTuple):
+    """The provider's cache as far as reports tell: what it holds, and how a session grew.
+
+    ``held`` is the prompt of the last request, at position ``request``, as reported or estimated;
+    ``first`` that of the first one since the last compaction, ``requests`` counts these.
+    ``before`` is what the cache held at that compaction (0: there was none).
+    """
+
+    request: int = -1
+    held: int = 0
+    first: int = 0
+    requests: int = 0
+    before: int = 0
+
+    def with_request(self, position: int, tokens: int) -> CacheSeen:
+        """The state after a request of ``tokens``, by estimate."""
+        first = self.first if self.requests else tokens
+        return self._replace(request=position, held=tokens, first=first, requests=self.requests + 1)
+
+    def with_report(self, event: UsageReported) -> CacheSeen:
+        """The state after the report of a request."""
+        if event.prepared != self.request or event.prompt <= 0:
+            return self
+        first = event.prompt if self.requests == 1 else self.first
+        return self._replace(held=event.prompt, first=first)
+
+    def with_compaction(self) -> CacheSeen:
+        """The state after a compaction."""
+        return self._replace(first=0, requests=0, before=self.held)
+
+
+def predicted_attributes(seen: CacheSeen, event: PostCompact) -> CompactionAttributes:
+    """What a compaction is predicted to do, as in ``timeline.cache_costs``; none without requests.
+
+    The fold of spans holds no view, so it cannot say which part of the prompt stays equal.
+    """
+    if not seen.held or takes_back(event):
+        return {}
+    line = event.tokens_before if event.threshold is None else event.threshold
+    growth = round((seen.held - seen.first) / (seen.requests - 1)) if seen.requests > 1 else 0
+    cost = predict(
+        held=seen.held,
+        kept=0,
+        saved=event.tokens_before - event.tokens_after,
+        room=line - event.tokens_after,
+        growth=max(0, growth),
+    )
+    found: CompactionAttributes = {"cache.held": cost.held}
+    if cost.expected is not None:
+        found["expected_requests"] = cost.expected
+    return _with_prefix(found)
+
+
+def given_up_attributes(seen: CacheSeen, event: UsageReported) -> CompactionAttributes:
+    """What the first request after a compaction was not served, of what the cache held before."""
+    if not seen.before or seen.requests != 1 or event.prepared != seen.request:
+        return {}
+    if not event.cache_read and not event.cache_write:
+        return {}  # a provider that reports no cache
+    return {conv.CACHE_GIVEN_UP: max(0, seen.before - event.cache_read)}
 
 
 def numbers_text(runs: Iterable[tuple[int, int]]) -> str:

@@ -46,6 +46,7 @@ from eventctx.projections.trace import attributes as attrs
 from eventctx.projections.trace import content as content_stage
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.attributes import OPENS
+from eventctx.projections.trace.compaction import given_up_attributes
 from eventctx.projections.trace.content import ContentState
 from eventctx.projections.trace.identity import lineage_of_fork, locate, needs, with_origin
 from eventctx.projections.trace.spans import OpenSpan, Span, give_up, with_event
@@ -178,7 +179,8 @@ def _show(state: TraceState, record: Record, event: Event | Unknown) -> TraceSta
 
 def _use(state: TraceState, record: Record, event: UsageReported) -> TraceState:
     """Add a call's usage to its chat span, and to the sum on its turn."""
-    usage = attrs.usage_attributes(event)
+    usage = attrs.usage_attributes(event) | given_up_attributes(state.cache, event)
+    state = replace(state, cache=state.cache.with_report(event))
     counts = {conv.INPUT_TOKENS: event.prompt} if event.prompt else {}
     if event.output_exact:
         counts[conv.OUTPUT_TOKENS] = event.output
@@ -203,7 +205,8 @@ def _measure(state: TraceState, record: Record, event: PromptMeasured) -> TraceS
 
 def _prepare(state: TraceState, record: Record, event: RequestPrepared) -> TraceState:
     """Keep a prepared request for the chat that sends it, which usually begins later."""
-    state = replace(state, plan=event.plan, digest=event.digest)
+    cache = state.cache.with_request(record.position, event.tokens)
+    state = replace(state, plan=event.plan, digest=event.digest, cache=cache)
     turn = turn_of(state, record.turn_id)
     if turn is not None and event.demands_absent is not None:
         known_before = turn.attributes.get(conv.INSTRUCTIONS_ABSENT, 0)

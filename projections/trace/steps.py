@@ -20,6 +20,7 @@ from eventctx.projections.flat import read
 from eventctx.projections.trace import attributes as attrs
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.attributes import Attributes, Closing
+from eventctx.projections.trace.compaction import CacheSeen, predicted_attributes
 from eventctx.projections.trace.identity import (
     Calls,
     Lineage,
@@ -76,6 +77,7 @@ class TraceState(msgspec.Struct, frozen=True, gc=False):
     - ``time``: the latest of a turn's or a span's records, in UTC nanoseconds.
     - ``imported``: whether a file was imported, whose lines end one span and begin the next.
     - ``undated``: the time of the records that an import has from no file: that of the import.
+    - ``cache``: what the provider's cache holds, for what a compaction gives up of it.
     - ``floor``: start of the last turn, in UTC nanoseconds; a compaction whose duration reaches
       further back is shown as begun then.
     """
@@ -96,6 +98,7 @@ class TraceState(msgspec.Struct, frozen=True, gc=False):
     floor: int = 0
     undated: int | None = None
     imported: bool = False
+    cache: CacheSeen = CacheSeen()
 
 
 def latest(state: TraceState, record: Record) -> int:
@@ -331,13 +334,7 @@ def close_span(
             began = min(span.start, began)
         span = with_event(replace(span, start=began), record, event)
         if event.outcome == "applied":
-            saved = event.tokens_before - event.tokens_after
-            counts = {conv.TURN_PLANS: 1, conv.TURN_SAVED: saved}
-            state = count(state, record.turn_id, counts)
-            if event.plan is not None:
-                applied = (record.position, span.trace_id, span.span_id)
-                lineage = replace(state.lineage, compaction=applied)
-                state = replace(state, plan=record.position, lineage=lineage)
+            state, span = _apply(state, record, event, span)
     if span is None or span.family != ends.family:
         return show(state, record, event)
     spans = dict(state.open)
@@ -373,6 +370,20 @@ def close_span(
             finished=(*state.finished, *surplus),
         )
     return replace(state, open=spans, finished=(*state.finished, done))
+
+
+def _apply(
+    state: TraceState, record: Record, event: PostCompact, span: OpenSpan
+) -> tuple[TraceState, OpenSpan]:
+    """The state under an applied compaction, and its span with what is predicted of it."""
+    saved = event.tokens_before - event.tokens_after
+    state = count(state, record.turn_id, {conv.TURN_PLANS: 1, conv.TURN_SAVED: saved})
+    span = replace(span, attributes=span.attributes | predicted_attributes(state.cache, event))
+    state = replace(state, cache=state.cache.with_compaction())
+    if event.plan is not None:
+        lineage = replace(state.lineage, compaction=(record.position, span.trace_id, span.span_id))
+        state = replace(state, plan=record.position, lineage=lineage)
+    return state, span
 
 
 def _awaits_usage(ends: Closing, span: OpenSpan) -> bool:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from eventctx.comparison import contenders
 from eventctx.comparison.defaults import Prices
-from eventctx.comparison.figures import RunFigures, by_rule, figures, needed_again
+from eventctx.comparison.figures import (
+    RunFigures,
+    by_rule,
+    compaction_costs,
+    figures,
+    needed_again,
+)
 from eventctx.comparison.played import NumberSet, Played
 from eventctx.comparison.recording import Recording
 from eventctx.comparison.simulator import play
@@ -181,3 +188,35 @@ def test_numbers_are_a_set_of_whole_numbers() -> None:
 
 def test_a_session_of_one_side_has_no_requests() -> None:
     assert play([user("anyone?")], policy_named("ladder"), 6_000).requests == ()
+
+
+@pytest.mark.parametrize("name", ["workset", "ladder", "simple"])
+def test_a_compaction_gives_up_what_the_next_request_does_not_begin_with(name: str) -> None:
+    recording, played = run(name, 6_000, session(20))
+    found, costs = summed(recording, played), compaction_costs(played)
+    assert costs
+    requests = played.requests
+    breaks = [
+        (before.tokens - after.prefix)
+        for before, after in pairwise(requests)
+        if after.compactions > before.compactions
+    ]
+    assert [one.given_up for one in costs] == breaks
+    assert found.given_up == sum(breaks)
+    assert 0 <= found.rewritten <= found.tokens - found.cached
+    assert 0 <= found.rewriting() < found.cost()
+
+
+def test_a_session_that_grows_evenly_is_compacted_again_when_it_was_expected() -> None:
+    recording, played = run("simple", 12_000, session(20, size=2_000) * 3)
+    found = summed(recording, played)
+    assert found.followed >= 1
+    assert found.requests_expected is not None
+    assert found.requests_lasted is not None
+    assert abs(found.requests_expected - found.requests_lasted) <= 1
+
+
+def test_without_compaction_nothing_is_given_up_and_no_next_one_is_expected() -> None:
+    found = summed(*run("ladder", None))
+    assert (found.given_up, found.rewritten, found.rewriting()) == (0, 0, 0)
+    assert (found.requests_expected, found.requests_lasted) == (None, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,9 +12,17 @@ from hypothesis import strategies as st
 import eventctx
 from eventctx.errors import InvalidSetting
 from eventctx.log.usage import Usage
+from eventctx.projections.cache_cost import CacheCost, CacheOutcome
 from eventctx.queries.audit import audit_answer, audit_of
-from eventctx.queries.costs import cost_of, read_prices, session_costs
+from eventctx.queries.costs import (
+    PriceTable,
+    cost_of,
+    prices_of_compaction,
+    read_prices,
+    session_costs,
+)
 from eventctx.stores.memory import MemoryStore
+from tests.projections.test_cache_cost import talk
 from tests.sessions import USER
 
 TABLE = read_prices()
@@ -175,3 +184,67 @@ async def test_a_persons_own_table_replaces_the_bundled_one(tmp_path: Path) -> N
         {"claude-opus-4-5": 2},
     )
     await engine.close()
+
+
+# -- compactions ---------------------------------------------------------------------------------
+
+TOKENS = st.integers(0, 50_000)
+
+
+@given(
+    kept=TOKENS,
+    rewritten=TOKENS,
+    saved=TOKENS,
+    growth=st.integers(1, 3_000),
+    requests=st.integers(1, 40),
+    hour=st.booleans(),
+)
+def test_the_net_of_a_compaction_is_what_the_same_requests_cost_less_than_without_it(
+    kept: int, rewritten: int, saved: int, growth: int, requests: int, hour: bool
+) -> None:
+    """Every request reads the one before it from the cache, and writes what is new in it."""
+    price = TABLE.models["claude-opus-4-5"]
+
+    def paid(sizes: list[tuple[int, int]]) -> float:
+        return sum(
+            cost_of(price, Usage(read + new, 0, read, new, cache_write_1h=hour * new)).total
+            for read, new in sizes
+        )
+
+    held = kept + rewritten + saved
+    without = [(held + number * growth, growth) for number in range(requests)]
+    later = [(held - saved + number * growth, growth) for number in range(1, requests)]
+    compacted = [(kept, rewritten + growth), *later]
+    made = CacheCost(held, kept, held - kept, rewritten, saved, growth, requests, hour=hour)
+    found = prices_of_compaction(price, made, 0.25).predicted
+    assert found is not None
+    assert found.net == pytest.approx(paid(without) - paid(compacted) - 0.25)
+
+
+def test_what_the_cache_served_less_than_predicted_was_written_again() -> None:
+    price = TABLE.models["claude-opus-4-5"]
+    made = CacheCost(90_000, 10_000, 80_000, 40_000, 40_000, 1_000, 40)
+    told = CacheOutcome(12, True, 4_000, 50_000, 1, 6_000)
+    found = prices_of_compaction(price, msgspec.structs.replace(made, reported=told), 0.0)
+    assert found.predicted is not None
+    assert found.reported is not None
+    assert (found.predicted.requests, found.reported.requests) == (40, 12)
+    assert found.predicted.rewriting == pytest.approx(40_000 * 5.75 / 1e6)
+    assert found.reported.rewriting == pytest.approx(46_000 * 5.75 / 1e6)
+    assert found.reported.saving == pytest.approx(12 * 40_000 * 0.5 / 1e6)
+
+
+async def test_an_audit_prices_a_compaction_whose_model_has_a_price() -> None:
+    async with eventctx.open("memory://") as engine:
+        await talk(engine, 12)
+        found, _ = await audit_of(engine.store, "s")
+        answer = audit_answer(found)
+        (unpriced, _) = await audit_of(engine.store, "s", None, PriceTable("2026-01-01", {}))
+    (row, *_) = [one for one in answer.compactions if one.outcome == "applied"]
+    assert row.cache is not None
+    assert row.price is not None
+    assert row.price.predicted is not None
+    expected = row.cache.rewritten * 5.75 / 1e6
+    assert row.price.predicted.rewriting == pytest.approx(expected)
+    assert unpriced.caches == found.caches
+    assert unpriced.prices == {}

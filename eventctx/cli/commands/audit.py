@@ -121,7 +121,7 @@ def show_audit(
     optional = _optional(rows)
     parts = _shows_parts(screen, rows)
     columns = _columns(screen, optional, parts)
-    notes = _notes(chosen, audit.compactions)
+    notes = _notes(chosen, audit)
     cells = [_cells(screen, row, optional, parts) for row in rows]
     if rows:
         screen.table(columns, cells, notes)
@@ -195,22 +195,20 @@ def _parts(row: AuditRow) -> list[str]:
     return [figures.tokens(row.figures.messages, True), figures.beside_tokens(row.figures)]
 
 
-def _notes(
-    chosen: Sequence[AuditRow | int], compactions: Sequence[CompactionRow]
-) -> dict[int, Note]:
+def _notes(chosen: Sequence[AuditRow | int], audit: Audit) -> dict[int, Note]:
     """Lines for compactions and gaps, by the index of the row after them."""
     notes: dict[int, list[str | tuple[str, str]]] = {}
-    waiting = list(compactions)
+    waiting = list(audit.compactions)
     place = 0
     for row in chosen:
         if isinstance(row, int):
             notes.setdefault(place, []).append((f"… {plural(row, 'more request')}\n", "dim"))
             continue
         while waiting and waiting[0].position < row.position:
-            notes.setdefault(place, []).extend(compaction_line(waiting.pop(0)))
+            notes.setdefault(place, []).extend(_compaction_lines(waiting.pop(0), audit))
         place += 1
     for one in waiting:
-        notes.setdefault(place, []).extend(compaction_line(one))
+        notes.setdefault(place, []).extend(_compaction_lines(one, audit))
     return {at: _without_last_break(note) for at, note in notes.items()}
 
 
@@ -218,6 +216,13 @@ def _without_last_break(note: list[str | tuple[str, str]]) -> Note:
     last = note[-1]
     stripped = last.rstrip("\n") if isinstance(last, str) else (last[0].rstrip("\n"), last[1])
     return [*note[:-1], stripped]
+
+
+def _compaction_lines(row: CompactionRow, audit: Audit) -> list[str | tuple[str, str]]:
+    """A compaction, and under it what it costs and saves."""
+    cost, prices = audit.caches.get(row.position), audit.prices.get(row.position)
+    words = [] if cost is None else figures.cache_cost_in_words(cost, prices)
+    return [*compaction_line(row), *[(f"  {one}\n", "dim") for one in words]]
 
 
 def compaction_line(row: CompactionRow) -> list[str | tuple[str, str]]:

@@ -36,17 +36,19 @@ from eventctx.policies.policy import (
     Visible,
 )
 from eventctx.projections import figures as projection
+from eventctx.projections.cache_cost import CacheCost
 from eventctx.projections.figures import CompactionFigures
 from eventctx.projections.presence import describe_reason
-from eventctx.projections.view import request_view
+from eventctx.projections.timeline.cache_costs import predict_plan
+from eventctx.queries.costs import CompactionPrices, prices_of_compaction, read_prices
 from eventctx.queries.encoding import fill
-from eventctx.queries.requests import fold
+from eventctx.queries.key_frames import timeline_at
 from eventctx.session.result import CompactionResult, named_insertions
-from eventctx.session.settings import NAMES, by_own_name
+from eventctx.session.settings import NAMES, Settings, by_own_name
 
 if TYPE_CHECKING:
     from eventctx.messages.facts import Facts
-    from eventctx.projections.figures import FiguresState
+    from eventctx.projections.timeline.fold import TimelineState
     from eventctx.projections.view.request_view import ViewState
 
 _QUESTIONS: Final = {
@@ -148,13 +150,19 @@ def compact_command(
 
 
 class _Made(NamedTuple):
-    """A compaction, the view before it, its sizes as every screen gives them, and its budget."""
+    """A compaction, the view before it, its sizes as every screen gives them, and its budget.
+
+    ``cache`` is the cost that is predicted from the session before it, ``price`` the same in US
+    dollars.
+    """
 
     session: str
     before: ViewState
     result: CompactionResult
     figures: CompactionFigures
     budget: int | None
+    cache: CacheCost | None
+    price: CompactionPrices | None
 
 
 def _read(
@@ -200,25 +208,42 @@ async def _compact(
     async with opening.open_existing(store) as engine:
         info = await opening.find_session(engine.store, session)
         name = info.stream
-        before: ViewState = await fold(engine.store, name, request_view)
-        sizes: FiguresState = await fold(engine.store, name, projection)
+        now = await timeline_at(engine.store, name)
         watched = _Watched(policy)
         limit = settings.get("max_tokens")
         would_be = await engine.dry_run(name, policy=watched, **asked, **settings)
         if dry_run:
-            return _made(name, before, sizes, would_be, limit)
+            return _made(name, now, would_be, settings)
         _check_needs_no_model(watched)
         name = await opening.choose_written(engine, info, fork)
         context = await engine.session(name, **settings)
         made = await context.compact(policy=policy, budget=limit, **asked)
-        return _made(name, before, sizes, made, limit)
+        return _made(name, now, made, settings)
 
 
 def _made(
-    name: str, before: ViewState, sizes: FiguresState, result: CompactionResult, limit: int | None
+    name: str, now: TimelineState, result: CompactionResult, settings: Mapping[str, Any]
 ) -> _Made:
     estimates = result.before_tokens, result.after_tokens
-    return _Made(name, before, result, projection.of_next_compaction(sizes, *estimates), limit)
+    sizes = projection.of_next_compaction(now.audit.sizes, *estimates)
+    limit = settings.get("max_tokens")
+    cache, price = None, None
+    if result.plan is not None:
+        before, after = estimates
+        line = _threshold(now, settings)
+        cache = predict_plan(now, result.plan, before=before, after=after, threshold=line)
+        rates = read_prices().of(now.view.calibration.model)
+        if cache is not None and rates is not None:
+            price = prices_of_compaction(rates, cache, 0.0)
+    return _Made(name, now.view, result, sizes, limit, cache, price)
+
+
+def _threshold(now: TimelineState, settings: Mapping[str, Any]) -> int | None:
+    """The size at which the next compaction is due, by the budget given, else the last one."""
+    last = now.audit.requests[-1].budget if now.audit.requests else None
+    budget = settings.get("max_tokens", last)
+    share = settings.get("compact_threshold", Settings().compact_threshold)
+    return None if budget is None else int(budget * share)
 
 
 def _check_needs_no_model(watched: _Watched) -> None:
@@ -248,6 +273,9 @@ def _show(screen: Screen, made: _Made) -> None:
             f"{figures.compaction_tokens(made.figures)}, "
             f"{number(result.before_messages)} → {plural(result.after_messages, 'message')}",
         )
+    if made.cache is not None:
+        for words in figures.cache_cost_in_words(made.cache, made.price):
+            screen.line((words, "dim"))
     if result.fallback is not None:
         screen.line((f"{result.strategy} could not decide: {result.error}", "yellow"))
     if result.plan is not None:
@@ -326,7 +354,11 @@ class InsertionAnswer(msgspec.Struct, frozen=True):
 
 
 class CompactAnswer(msgspec.Struct, frozen=True):
-    """A compaction, or what one would do; sizes are those of ``figures``."""
+    """A compaction, or what one would do; sizes are those of ``figures``.
+
+    ``cache`` is its cost in the provider's cache and its saving, as predicted, ``price`` the same
+    in US dollars (without calls to a model).
+    """
 
     session: str
     dry_run: bool
@@ -343,6 +375,8 @@ class CompactAnswer(msgspec.Struct, frozen=True):
     insertions: list[InsertionAnswer]
     insertions_removed: list[InsertionAnswer]
     thinking_left_out: tuple[tuple[int, int], ...]
+    cache: CacheCost | None
+    price: CompactionPrices | None
 
 
 def _answer(made: _Made) -> CompactAnswer:
@@ -373,4 +407,6 @@ def _answer(made: _Made) -> CompactAnswer:
             for one in result.removed_insertions
         ],
         thinking_left_out=plan.unbound,
+        cache=made.cache,
+        price=made.price,
     )

@@ -34,6 +34,9 @@ COST = (
     Column("of whole", right=True),
     Column("compactions", right=True),
     Column("per 50", right=True),
+    Column("given up", right=True),
+    Column("rewriting %", right=True),
+    Column("lasted", right=True),
 )
 LEGEND = (
     "held: the share of what the model used again that its requests still held, in quotes and in "
@@ -41,6 +44,11 @@ LEGEND = (
     "instructions: a person's, word for word. 95 %: where held lies if the sessions are drawn "
     "again. vs 1st: points above the first policy with that budget; ~ is within noise, as is any "
     "difference of fewer than six sessions."
+)
+OF_CACHE = (
+    "reuse: tokens that a cache has from the request before. given up: tokens of cache that "
+    "compactions gave up; rewriting: the part of the cost for those that were written again. "
+    "lasted: requests until the next compaction, behind ~ as predicted."
 )
 LONGEST = 60
 LONGEST_ERROR = 200
@@ -63,7 +71,7 @@ def show_comparison(screen: Screen, found: Comparison, priced: bool) -> None:
     screen.blank()
     screen.table(COST, [_cost(row, priced) for row in found.rows], notes)
     unit = "by the given prices" if priced else "in tokens at the plain input price"
-    screen.line((f"cost: {unit}. reuse: tokens that a cache has from the request before.", "dim"))
+    screen.line((f"cost: {unit}. {OF_CACHE}", "dim"))
     for row in found.rows:
         if row.over_budget or row.fallbacks:
             screen.line(_warning(row))
@@ -126,7 +134,16 @@ def _cost(row: PolicyRow, priced: bool) -> list[str]:
         _percent(row.cost_share),
         number(row.compactions),
         "" if row.compactions_per_50 is None else f"{row.compactions_per_50:.1f}",
+        number(row.given_up),
+        _percent(row.rewriting_share),
+        _lasted(row),
     ]
+
+
+def _lasted(row: PolicyRow) -> str:
+    if row.lasted is None or row.expected is None:
+        return ""
+    return f"{row.lasted:.1f} (~{row.expected:.1f})"
 
 
 def _warning(row: PolicyRow) -> str:

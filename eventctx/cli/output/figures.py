@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from eventctx.log.events import Known
     from eventctx.log.store import EventStore
     from eventctx.projections.audit import EstimateErrors, Spread
+    from eventctx.projections.cache_cost import CacheCost
     from eventctx.projections.figures import (
         CompactionFigures,
         Figures,
         ImportedFile,
         RequestFigures,
     )
-    from eventctx.queries.costs import CallCosts
+    from eventctx.queries.costs import CallCosts, CompactionPrice, CompactionPrices
     from eventctx.queries.requests import RequestView
 
 
@@ -72,6 +73,38 @@ def compaction_tokens(figures: CompactionFigures) -> str:
     if figures.recorded is not None:
         own = f" (the file says {number(figures.recorded)} before)"
     return f"{before} → {after} tokens{own}"
+
+
+def cache_cost_in_words(cost: CacheCost, prices: CompactionPrices | None) -> list[str]:
+    """A compaction's cost in the provider's cache and its saving, predicted and as reported."""
+    foreseen, seen = (None, None) if prices is None else (prices.predicted, prices.reported)
+    often = "each request"
+    if cost.expected is not None:
+        often = f"each of {tokens(cost.expected, True)} requests"
+    saves = "saves" if cost.saved >= 0 else "adds"
+    thinking = f"{tokens(cost.thinking, True)} of thinking leave; " if cost.thinking else ""
+    predicted = (
+        f"predicted: gives up {tokens(cost.given_up, True)} cached tokens and writes "
+        f"{tokens(cost.rewritten, True)} again; {thinking}{saves} {tokens(abs(cost.saved), True)} "
+        f"in {often}{_price_in_words(foreseen)}"
+    )
+    told = cost.reported
+    if told is None:
+        return [predicted]
+    so_far = "" if told.over else " so far"
+    missed = f"; {plural(told.misses, 'miss', 'misses')} of {number(told.missed)} tokens"
+    reported = (
+        f"reported: the first of {plural(told.requests, 'request')}{so_far} read "
+        f"{number(told.read)} cached tokens and wrote {number(told.write)}"
+        f"{missed if told.misses else ''}{_price_in_words(seen)}"
+    )
+    return [predicted, reported]
+
+
+def _price_in_words(price: CompactionPrice | None) -> str:
+    if price is None:
+        return ""
+    return f": {dollars(price.rewriting + price.calls)} for {dollars(price.saving)}"
 
 
 def errors_in_words(errors: EstimateErrors) -> str:

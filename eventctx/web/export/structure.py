@@ -10,16 +10,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, get_args
+from typing import Any, Final, TypeVar, get_args
 
 from eventctx.log.events import Break, CountedPart, Outcome, Trigger
 from eventctx.log.plan import InsertionKind
 from eventctx.policies.named import POLICIES
+from eventctx.projections.cache_cost import CacheCost, CacheOutcome
 from eventctx.projections.explain.view_diff import GROUPS
 from eventctx.projections.presence import REASONS
 from eventctx.projections.timeline.columns import KNOWN, Document
 from eventctx.projections.timeline.document import FORMAT, KINDS, WHAT
 from eventctx.projections.timeline.views import ExtraKind
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 SESSION: Final = "session"
 """The session's name in such a file."""
@@ -46,6 +50,7 @@ _COMPACTION_NUMBERS: Final = (
     *("after_estimated", "recorded", "tokens_before", "tokens_after", "messages_before"),
     *("messages_after", "budget", "threshold", "target", "duration", "insertions"),
 )
+_CACHE_NUMBERS: Final = tuple([name for name in CacheCost.__struct_fields__ if name != "reported"])
 
 
 def structure_of(document: Document) -> Document:
@@ -138,6 +143,15 @@ def _compaction(compaction: Document, names: _Names) -> Document:
         "fallback": _optional(_one_of(POLICIES), compaction.get("fallback")),
         "error": None if compaction.get("error") is None else "left out",
         "requested_by": None if compaction.get("requested_by") is None else "left out",
+        "cache": _optional(_cache, compaction.get("cache")),
+    }
+
+
+def _cache(cost: Document) -> Document:
+    told = cost["reported"]
+    return {
+        **_numbers(cost, _CACHE_NUMBERS),
+        "reported": None if told is None else _numbers(told, CacheOutcome.__struct_fields__),
     }
 
 
@@ -184,7 +198,7 @@ def _one_of(known: Iterable[str]) -> Callable[[str], str]:
     return lambda code: code if code in codes else _OTHER
 
 
-def _optional(change: Callable[[str], str], value: str | None) -> str | None:
+def _optional(change: Callable[[T], U], value: T | None) -> U | None:
     return None if value is None else change(value)
 
 

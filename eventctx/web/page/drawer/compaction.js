@@ -83,6 +83,7 @@ function factsOf(now, index, effect) {
     ['asked for by', shownText(one.requested_by ?? '')],
     ['sizes', sizeFacts(one)],
     ['messages', `${countText(one.messages_before)} → ${countText(one.messages_after)}`],
+    ...cacheFacts(one.cache),
     ['file says', one.recorded === null ? null : `${countText(one.recorded)} tokens before`],
     ['took', one.duration > 0 ? durationText(one.duration / 1e6) : null],
     ['record', `@${one.position}`],
@@ -94,6 +95,24 @@ function sizeFacts({ budget, threshold, target }) {
   return Object.entries({ budget, threshold, target })
     .filter(([, tokens]) => tokens !== null)
     .map(([name, tokens]) => `${name} ${countText(/** @type {number} */ (tokens))}`).join(', ');
+}
+
+/**
+ * What it costs in the provider's cache, as `eventctx audit` says it.
+ * @param {import('../timeline/packing.js').CacheCost | null | undefined} cache
+ * @returns {[string, string | null][]}
+ */
+function cacheFacts(cache) {
+  if (!cache) return [];
+  const { given_up: lost, rewritten, saved, expected, thinking, reported: told } = cache;
+  const often = expected === null ? 'each request' : `each of ~${countText(expected)} requests`;
+  const gone = thinking > 0 ? `, ~${countText(thinking)} of thinking leave` : '';
+  const missed = told && told.misses > 0 ? `, ${counted(told.misses, 'miss', 'misses')} of ${countText(told.missed)} tokens` : '';
+  return [
+    ['cache', `gives up ${tokensText(lost, true)} cached tokens, writes ${tokensText(rewritten, true)} again${gone}`],
+    [saved < 0 ? 'adds' : 'saves', `${tokensText(Math.abs(saved), true)} tokens in ${often}`],
+    ['reported', told && `the first of ${counted(told.requests, 'request')}${told.over ? '' : ' so far'} read ${countText(told.read)} cached tokens and wrote ${countText(told.write)}${missed}`],
+  ];
 }
 
 /** What a compaction decided, from the columns of changes.

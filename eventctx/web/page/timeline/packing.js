@@ -29,8 +29,15 @@ import { ViewTable } from './views.js';
  *   recorded: number | null, messages_before: number, messages_after: number,
  *   budget: number | null, threshold: number | null, target: number | null, duration: number,
  *   requested_by: string | null, fallback: string | null, error: string | null,
- *   insertions: number[],
+ *   insertions: number[], cache: CacheCost | null,
  * }} CompactionEntry
+ */
+
+/** What a compaction costs in the provider's cache and saves, in tokens.
+ * @typedef {{
+ *   given_up: number, rewritten: number, saved: number, expected: number | null, thinking: number,
+ *   reported: {requests: number, over: boolean, read: number, write: number, misses: number, missed: number} | null,
+ * }} CacheCost
  */
 
 /** @typedef {{code: string, rule: string}} ReasonEntry */

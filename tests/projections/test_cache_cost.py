@@ -1,0 +1,237 @@
+"""What a compaction costs in a provider's cache: predicted from the log, and held to the reports.
+
+The provider here serves from its cache what a request has in common with the one before, byte for
+byte, and counts a token for each four characters.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import eventctx
+from eventctx.engine import Engine
+from eventctx.projections.cache_cost import CacheCost, predict
+from eventctx.projections.timeline.cache_costs import cache_costs, predict_plan
+from eventctx.queries import spans
+from eventctx.queries.key_frames import timeline_at
+from tests.sessions import tool_round, user, with_frames
+
+COMPACTED = "eventctx.compaction.cache.held"
+SOME = st.integers(0, 200_000)
+TASK = user("Add up the ledger. " * 150)
+
+
+class CachingProvider:
+    """Counts prompts, and what of them it has seen in the request before; it forgets if told to."""
+
+    def __init__(self) -> None:
+        self._seen: list[str] = []
+
+    def usage(self, messages: list[dict[str, Any]], *, forget: bool = False) -> tuple[int, int]:
+        sent = [json.dumps(one) for one in messages]
+        same = 0
+        for one, other in zip([] if forget else self._seen, sent, strict=False):
+            if one != other:
+                break
+            same += 1
+        self._seen = sent
+        return sum(map(len, sent)) // 4, sum(map(len, sent[:same])) // 4
+
+
+async def talk(
+    engine: Engine,
+    rounds: int,
+    *,
+    size: int = 2_000,
+    cold: int | None = None,
+    caches: bool = True,
+    unreported: int | None = None,
+    **options: Any,
+) -> eventctx.Context:
+    """A session of tool rounds, with a request before each; before ``cold`` the cache is lost."""
+    provider = CachingProvider()
+    ctx = await engine.session("s", **{"max_tokens": 6_000, **options})
+    await ctx.add_message(TASK)
+    async with ctx.turn("t") as turn:
+        for number in range(rounds):
+            async with turn.iteration() as iteration:
+                messages = await ctx.get_messages_for_request()
+                prompt, read = provider.usage(messages, forget=number == cold)
+                async with iteration.provider_call("claude-opus-4-5", "anthropic") as call:
+                    cached = {"cache_read": read, "cache_write": prompt - read} if caches else {}
+                    if number != unreported:
+                        await call.usage(prompt, 5, **cached)
+            for message in tool_round(number, size):
+                await ctx.add_message(message)
+    return ctx
+
+
+async def costs_of(engine: Engine) -> list[CacheCost]:
+    return list(cache_costs(await timeline_at(engine.store, "s")).values())
+
+
+@given(held=SOME, kept=SOME, saved=SOME, room=SOME, growth=st.integers(0, 10_000))
+def test_what_is_kept_and_what_is_given_up_are_all_that_the_cache_held(
+    held: int, kept: int, saved: int, room: int, growth: int
+) -> None:
+    one = predict(held=held, kept=kept, saved=saved, room=room, growth=growth)
+    assert one.kept + one.given_up == held
+    assert 0 <= one.rewritten <= one.given_up
+    assert one.rewritten == max(0, held - one.kept - saved)
+    assert (one.expected is None) == (growth == 0)
+    if one.expected is not None:
+        assert (one.expected - 1) * growth <= room
+
+
+@settings(max_examples=10, deadline=None)
+@given(rounds=st.integers(8, 40), size=st.integers(400, 4_000))
+async def test_the_prediction_is_what_a_provider_with_a_cache_reports(
+    rounds: int, size: int
+) -> None:
+    async with eventctx.open("memory://") as engine:
+        await talk(engine, rounds, size=size)
+        for one in await costs_of(engine):
+            told = one.reported
+            assert told is not None
+            assert told.misses == 0
+            assert one.kept > 500
+            assert abs(told.read - one.kept) <= 0.05 * one.held
+            assert told.read + told.write <= 6_000
+
+
+async def test_the_expected_requests_are_those_that_a_steady_session_makes() -> None:
+    async with eventctx.open("memory://") as engine:
+        await talk(engine, 60)
+        found = await costs_of(engine)
+        assert len(found) >= 3
+        for one in found[:-1]:
+            assert one.reported is not None
+            assert one.reported.over
+            assert one.expected is not None
+            assert abs(one.expected - one.reported.requests) <= 2
+        assert found[-1].reported is not None
+        assert not found[-1].reported.over
+
+
+async def test_a_cache_that_was_lost_later_is_a_miss_and_changes_no_prediction() -> None:
+    async with eventctx.open("memory://") as engine:
+        await talk(engine, 12)
+        (warm, *_) = await costs_of(engine)
+    async with eventctx.open("memory://") as engine:
+        await talk(engine, 12, cold=11)
+        (lost, *_) = [one for one in await costs_of(engine) if one.reported][-1:]
+    assert warm.reported is not None
+    assert lost.reported is not None
+    assert warm.reported.misses == 0
+    assert lost.reported.misses == 1
+    assert lost.reported.missed >= 2_000
+    assert (lost.kept, lost.saved, lost.expected) == (warm.kept, warm.saved, warm.expected)
+
+
+async def test_without_reports_of_a_cache_there_is_a_prediction_alone() -> None:
+    async with eventctx.open("memory://") as engine:
+        await talk(engine, 12, caches=False)
+        found = await costs_of(engine)
+        assert found
+        assert all(one.reported is None and one.given_up > 0 for one in found)
+
+
+async def test_a_compaction_by_hand_has_its_prediction_before_the_next_request() -> None:
+    async with eventctx.open("memory://") as engine:
+        ctx = await talk(engine, 8, max_tokens=200_000, size=8_000)
+        await ctx.compact(reason="before a new task")
+        (before,) = await costs_of(engine)
+        await ctx.get_messages_for_request()
+        (after,) = await costs_of(engine)
+    assert before == after
+    assert before.given_up > before.rewritten >= 0
+
+
+@pytest.mark.parametrize("policy", ["workset", "ladder", "simple"])
+async def test_a_dry_run_is_predicted_to_cost_what_the_compaction_then_does(policy: str) -> None:
+    async with eventctx.open("memory://") as engine:
+        ctx = await talk(engine, 12, max_tokens=20_000, size=5_000, policy=policy)
+        would = await engine.dry_run("s", policy=policy, max_tokens=20_000)
+        assert would.plan is not None
+        found = predict_plan(
+            await timeline_at(engine.store, "s"),
+            would.plan,
+            before=would.before_tokens,
+            after=would.after_tokens,
+            threshold=18_400,
+        )
+        assert await costs_of(engine) == []
+        await ctx.compact()
+        (made,) = await costs_of(engine)
+    assert found == made
+    assert found.given_up > found.rewritten > 0
+
+
+async def test_a_session_that_was_compacted_before_its_first_request_gives_up_no_cache() -> None:
+    async with eventctx.open("memory://") as engine:
+        ctx = await engine.session("s", max_tokens=200_000)
+        await ctx.add_message(TASK)
+        for number in range(20):
+            for message in tool_round(number, 4_000):
+                await ctx.add_message(message)
+        await ctx.compact()
+        assert await costs_of(engine) == []
+
+
+@pytest.mark.parametrize("every", [3, 10])
+async def test_key_frames_change_no_cost(every: int) -> None:
+    async with eventctx.open("memory://") as engine:
+        await talk(engine, 30)
+        plain = await costs_of(engine)
+    async with eventctx.open("memory://") as engine:
+        with_frames(engine.store, every=every)
+        await talk(engine, 30)
+        assert await costs_of(engine) == plain
+
+
+async def test_the_spans_say_what_was_expected_and_what_the_cache_gave_up() -> None:
+    async with eventctx.open("memory://") as engine:
+        await talk(engine, 30)
+        costs = cache_costs(await timeline_at(engine.store, "s"))
+        found = [one.attributes async for one in spans.spans(engine.store, "s")]
+    of_compactions = {one["eventctx.compaction.id"]: one for one in found if COMPACTED in one}
+    assert len(costs) >= 2
+    for position, cost in costs.items():
+        one = of_compactions[position]
+        assert one["eventctx.compaction.cache.held"] == cost.held
+        assert one["eventctx.compaction.expected_requests"] == cost.expected
+    calls = [one for one in found if "eventctx.request.cache_given_up" in one]
+    told = [one.reported for one in costs.values() if one.reported is not None]
+    assert [one["gen_ai.usage.cache_read.input_tokens"] for one in calls] == [
+        one.read for one in told
+    ]
+    assert [one["eventctx.request.cache_given_up"] for one in calls] == [
+        cost.held - one.read for cost, one in zip(costs.values(), told, strict=True)
+    ]
+
+
+async def test_without_reports_of_a_cache_no_call_says_what_was_given_up() -> None:
+    async with eventctx.open("memory://") as engine:
+        await talk(engine, 12, caches=False)
+        found = [one.attributes async for one in spans.spans(engine.store, "s")]
+    assert any(COMPACTED in one for one in found)
+    assert not any("eventctx.request.cache_given_up" in one for one in found)
+
+
+async def test_a_call_after_one_that_was_not_reported_is_not_taken_for_the_first() -> None:
+    async with eventctx.open("memory://") as engine:
+        await talk(engine, 30)
+        audit = await engine.audit("s")
+        first = audit.compactions[0].position
+        number = sum(row.position < first for row in audit.requests)
+    async with eventctx.open("memory://") as engine:
+        await talk(engine, number + 3, unreported=number)
+        (one, *_) = await costs_of(engine)
+        found = [one.attributes async for one in spans.spans(engine.store, "s")]
+    assert one.reported is None
+    assert not any("eventctx.request.cache_given_up" in one for one in found)

@@ -41,7 +41,7 @@ async def provider_of(api: str, server: StrictServer, **options: Any) -> AsyncIt
 
 
 async def opened(engine: Engine, provider: Any, **settings: Any) -> Context:
-    given = {"max_tokens": 3_000, **settings}
+    given = {"max_tokens": 3_000, "prepare_at": None, **settings}
     return await engine.session("s", policy="native", summarizer=provider.compact, **given)
 
 
@@ -102,6 +102,26 @@ async def test_the_api_writes_the_summary_and_reads_it_in_every_later_request(
     assert (await engine.request_view("s", turn=14)).verified
     assert (await engine.verify("s")).ok
     assert len(await ctx.get_messages()) == 28
+
+
+@pytest.mark.parametrize("api", ["claude", "openai"])
+async def test_the_api_accepts_the_requests_that_go_on_while_it_summarises(
+    engine: Engine, api: str
+) -> None:
+    thinking = {"thinking": {"type": "adaptive"}} if api == "claude" else {}
+    async with strict_provider(model) as server, provider_of(api, server, **thinking) as provider:
+        ctx = await opened(engine, provider, prepare_at=0.75)
+        await talk(ctx, provider, 14)
+        assert server.refusals == []
+        (one, *_) = [at for at, one in enumerate(server.requests)
+                     if one.compacts or "compaction" in one.body]  # fmt: skip
+        # One went on without the summary, and a later one begins with it.
+        after = ["compaction" in str(rows_of(one)) for one in server.requests[one + 1 : one + 4]]
+        assert after == sorted(after)
+        assert after[-1]
+    assert {(one.outcome, one.fallback) for one in await ended(engine)} == {("applied", None)}
+    assert (await engine.request_view("s", turn=14)).verified
+    assert (await engine.verify("s")).ok
 
 
 async def test_the_cost_of_the_api_s_summary_is_in_the_compaction_s_span(engine: Engine) -> None:
@@ -209,7 +229,7 @@ async def test_a_wrapped_client_asks_its_own_api_and_sends_the_summary(
 ) -> None:
     sent: list[dict[str, Any]] = []
     async with strict_provider(model) as server, provider_of(api, server) as provider:
-        given: Any = {"compact": True, "policy": "native", "max_tokens": 3_000}
+        given: Any = {"compact": True, "policy": "native", "max_tokens": 3_000, "prepare_at": None}
         client = eventctx.wrap(provider._client.sdk, engine, "s", **given)
         for part in range(9):
             sent.append(told(part))
@@ -237,7 +257,12 @@ async def test_a_wrapped_client_asks_its_own_api_and_sends_the_summary(
 async def test_a_wrapped_client_without_async_asks_its_own_api_too(tmp_path: Path) -> None:
     def run(url: str) -> None:
         with anthropic.Anthropic(api_key="k", base_url=url) as made:
-            given: Any = {"compact": True, "policy": "native", "max_tokens": 3_000}
+            given: Any = {
+                "compact": True,
+                "policy": "native",
+                "max_tokens": 3_000,
+                "prepare_at": None,
+            }
             client = eventctx.wrap(made, str(tmp_path / "n.db"), "s", **given)
             sent: Any = []
             for part in range(8):
@@ -260,7 +285,7 @@ async def test_a_wrapped_client_whose_model_compacts_nothing_goes_on_with_the_la
     engine: Engine,
 ) -> None:
     async with strict_provider(model) as server, provider_of("claude", server) as provider:
-        given: Any = {"compact": True, "policy": "native", "max_tokens": 3_000}
+        given: Any = {"compact": True, "policy": "native", "max_tokens": 3_000, "prepare_at": None}
         client = eventctx.wrap(provider._client.sdk, engine, "s", **given)
         sent: Any = []
         for part in range(8):

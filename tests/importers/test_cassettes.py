@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -211,6 +214,36 @@ def test_requests_that_do_not_continue_each_other_are_sessions_of_their_own() ->
     cut = found.index(of_type(found, Session)[1])
     assert [one.line for one in of_type(found[:cut], ModelCall)] == [1, 3]
     assert [one.line for one in of_type(found[cut:], ModelCall)] == [2, 4]
+
+
+@pytest.mark.parametrize("opening", ["question {}", "the same question"])
+def test_a_request_costs_no_look_at_the_conversations_that_it_does_not_continue(
+    opening: str,
+) -> None:
+    def calls_for(sessions: int) -> int:
+        tape = Tape()
+        for number in range(sessions):
+            tape.exchange(request(user(opening.format(number))), message(text(f"{number}")))
+        return calls_of_functions(lambda: list(cassette.parse(as_lines(tape.json()), "tape.json")))
+
+    assert calls_for(120) < 2.2 * calls_for(60)
+
+
+def calls_of_functions(do: Callable[[], object]) -> int:
+    """The calls of functions written in Python that it makes, a measure that no load changes."""
+    count = 0
+
+    def entered(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(entered)
+    try:
+        do()
+    finally:
+        sys.setprofile(before)
+    return count
 
 
 def test_the_same_request_again_is_another_session_unless_the_first_one_failed() -> None:

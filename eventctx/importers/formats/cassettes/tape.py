@@ -20,7 +20,11 @@ import msgspec
 
 from eventctx.importers.formats.amplifier_requests import RequestHistory
 from eventctx.importers.formats.cassettes.cassette import model_request
-from eventctx.importers.formats.cassettes.conversation import CassetteRequest, RecordedConversation
+from eventctx.importers.formats.cassettes.conversation import (
+    CassetteRequest,
+    RecordedConversation,
+    RecordedConversations,
+)
 from eventctx.importers.source.http_recording import Exchange
 from eventctx.importers.source.items import Ended, FileLine, Item, Parser, Raw, never
 from eventctx.importers.source.lines import (
@@ -79,7 +83,8 @@ def others(path: Path) -> list[Parser]:
     for _ in parse_rows(read_lines(path), decode, reader.main_items, ()):
         pass
     return [
-        _parser_of([conversation.opening, *conversation.items]) for conversation in reader.beside
+        _parser_of([conversation.opening, *conversation.items])
+        for conversation in reader.beside.all
     ]
 
 
@@ -91,7 +96,7 @@ class _Reader:
     """Reads a tape line by line. ``beside`` are the conversations besides the main one."""
 
     def __init__(self) -> None:
-        self.beside: list[RecordedConversation] = []
+        self.beside = RecordedConversations()
         self._about: dict[str, Any] = {}
         self._main: RecordedConversation | None = None
         self._tools: set[tuple[str, ...]] = set()
@@ -140,16 +145,12 @@ class _Reader:
         return [main.opening, *items] if main.number == request.exchange.number else items
 
     def _take_beside(self, request: CassetteRequest) -> None:
-        conversation = next(
-            (one for one in reversed(self.beside) if one.continued_by(request)), None
-        )
-        if conversation is None:
-            conversation = RecordedConversation(
-                f"{self._name}-{len(self.beside) + 2}", request, on_tape=True
-            )
+        def begin(number: int, request: CassetteRequest) -> RecordedConversation:
+            conversation = RecordedConversation(f"{self._name}-{number + 2}", request, on_tape=True)
             conversation.opening = msgspec.structs.replace(conversation.opening, parent=self._name)
-            self.beside.append(conversation)
-        conversation.take(request)
+            return conversation
+
+        self.beside.take(request, begin)
 
     @property
     def _name(self) -> str:

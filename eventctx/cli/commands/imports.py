@@ -91,9 +91,10 @@ def import_command(
     of messages; exports.
 
     A folder is searched for them; one with a file per event, as OpenHands has it, or Amplifier's of
-    a session is a transcript itself. Importing a file again adds only what is new in it. A session
-    mirrors its file and changes by import alone, until --take-over. A file that cannot be read is
-    passed over, named at the end, and makes the exit code 2.
+    a session is a transcript itself. Importing a file again adds only what is new in it; one that
+    has not changed is not read. A session mirrors its file and changes by import alone, until
+    --take-over. A file that cannot be read is passed over, named at the end, and makes the exit
+    code 2.
     """
     if all_ == bool(files):
         raise click.UsageError("expected files or folders, or --all.")
@@ -146,7 +147,8 @@ async def _import(
                 take_over=take_over,
                 importing=importing,
                 told=told,
-                was_read=known.note,
+                index=known,
+                read_again=bool(complete or take_over or session or format_),
             )
         finally:
             known.save()

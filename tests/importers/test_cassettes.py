@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,6 +15,7 @@ import pytest
 
 from eventctx.engine import Engine
 from eventctx.errors import MalformedTranscript
+from eventctx.importers.format_table import FORMATS
 from eventctx.importers.formats.cassettes import cassette
 from eventctx.importers.formats.cassettes.rows import Row, rows_of, same
 from eventctx.importers.load import import_file
@@ -24,6 +27,7 @@ from eventctx.importers.source.items import (
     Item,
     MessageItem,
     ModelCall,
+    Parser,
     Session,
     TurnBegan,
     Warned,
@@ -227,6 +231,27 @@ def test_a_request_costs_no_look_at_the_conversations_that_it_does_not_continue(
         return calls_of_functions(lambda: list(cassette.parse(as_lines(tape.json()), "tape.json")))
 
     assert calls_for(120) < 2.2 * calls_for(60)
+
+
+async def test_the_loop_goes_on_while_a_file_is_read_for_its_other_sessions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turned = threading.Event()
+
+    def others(path: Path) -> list[Parser]:
+        asyncio.run_coroutine_threadsafe(turn(), loop)
+        assert turned.wait(20), "nothing else ran"
+        return cassette.others(path)
+
+    async def turn() -> None:
+        turned.set()
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setitem(FORMATS, "cassette", FORMATS["cassette"]._replace(others=others))
+    path = tmp_path / "tape.yaml"
+    path.write_bytes(talk().exchange(request(user("other")), message(text("yes"))).yaml())
+    done = await import_file(MemoryStore(), path)
+    assert [one.session for one in done] == ["tape", "tape-2"]
 
 
 def calls_of_functions(do: Callable[[], object]) -> int:

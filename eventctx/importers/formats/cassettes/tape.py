@@ -73,7 +73,7 @@ def as_written(history: RequestHistory, line: int, sent: object) -> object:
 
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
     """The items of the conversation; what a program asked outside it is in ``others``."""
-    reader = _Reader()
+    reader = _Reader(main_alone=True)
     return parse_rows(lines, decode, reader.main_items, ())
 
 
@@ -93,9 +93,13 @@ def _parser_of(items: list[Item]) -> Parser:
 
 
 class _Reader:
-    """Reads a tape line by line. ``beside`` are the conversations besides the main one."""
+    """Reads a tape line by line. ``beside`` are the conversations besides the main one.
 
-    def __init__(self) -> None:
+    With ``main_alone`` their calls are passed over.
+    """
+
+    def __init__(self, *, main_alone: bool = False) -> None:
+        self._main_alone = main_alone
         self.beside = RecordedConversations()
         self._about: dict[str, Any] = {}
         self._main: RecordedConversation | None = None
@@ -138,7 +142,8 @@ class _Reader:
             )
             main.take(request)
         else:
-            self._take_beside(request)
+            if not self._main_alone:
+                self._take_beside(request)
             return []
         self._tools.add(tools)
         items, main.items = main.items, []

@@ -8,13 +8,15 @@ words, in a tool round or not. So a reason's sentence is made of the code and th
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from eventctx.log.events import LossCause
 from eventctx.log.naming import ranges_name
 from eventctx.log.plan import INFERRED, PROVIDER, TAKEN_BACK
-from eventctx.messages.facts import Facts
-from eventctx.projections.silent_loss import SuspectedLoss
+
+if TYPE_CHECKING:
+    from eventctx.messages.facts import Facts
+    from eventctx.projections.silent_loss import SuspectedLoss
 
 
 class Presence(StrEnum):

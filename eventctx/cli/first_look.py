@@ -173,7 +173,7 @@ async def _read_files(
                         known.note(one.path, one.files, {}, left_out)
                         continue
                     done = await import_paths(
-                        engine.store, [one.path], was_read=known.note, noted=engine.note_receipt
+                        engine.store, [one.path], index=known, noted=engine.note_receipt
                     )
                     names.update([one.session for one in done.sessions if one.session])
                     for failed in done.passed_over:

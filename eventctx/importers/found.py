@@ -45,6 +45,11 @@ class FileState(NamedTuple):
     size: int
     modified: int
 
+    @classmethod
+    def of(cls, path: str, there: os.stat_result) -> FileState:
+        """The state that the file system tells."""
+        return cls(path, there.st_ino, there.st_size, there.st_mtime_ns)
+
 
 class Candidate(NamedTuple):
     """A file, or a folder of events, to import. ``named``: the caller named it, no search did.
@@ -135,7 +140,7 @@ def files_of(path: Path) -> tuple[FileState, ...]:
     if not path.is_dir():
         folder, root = agents_folder(path), path.parent
         beside = (*companions(path), *opencode_storage.files_of_session(path))
-        found = [_state(own, path.stat()), *_states(beside)]
+        found = [FileState.of(own, path.stat()), *_states(beside)]
     if folder.is_dir():
         files: dict[str, list[FileState]] = {}
         _collect(os.fspath(folder), len(os.fspath(root)), files, {})
@@ -185,7 +190,7 @@ def _collect(
                 problem = unreadable(Path(path), error)
             else:
                 if stat.S_ISREG(there.st_mode):
-                    files.setdefault(owner, []).append(_state(path, there))
+                    files.setdefault(owner, []).append(FileState.of(path, there))
                     continue
                 if stat.S_ISDIR(there.st_mode):
                     continue
@@ -219,7 +224,7 @@ def _states(paths: Iterable[Path]) -> list[FileState]:
     found = []
     for path in paths:
         with suppress(FileNotFoundError):
-            found.append(_state(os.fspath(path), path.stat()))
+            found.append(FileState.of(os.fspath(path), path.stat()))
     return found
 
 
@@ -241,10 +246,6 @@ def _owner(path: str, above: int) -> str:
         inside = f"{path[:place]}{os.sep}{session}.jsonl"
         return inside if Path(inside).is_file() else f"{path[:place]}.jsonl"
     return path.rpartition(os.sep)[0] if is_event_path(path) else owner_of(path)
-
-
-def _state(path: str, there: os.stat_result) -> FileState:
-    return FileState(path, there.st_ino, there.st_size, there.st_mtime_ns)
 
 
 SEARCH: Final = 0.5

@@ -1,17 +1,21 @@
 """The files that were imported, and their states then: a file next to the store, never needed.
 
 One index for all that reads files: ``eventctx`` alone offers a file that is not in it, ``import``
-and ``watch`` note what they read, and ``watch`` reads nothing again that has not changed. This is a
-cache: without it, or after an update of eventctx, all files are read again, and nothing is added
-twice. It is replaced as a whole, so a reader sees one state or the other. It holds names of files
-and sessions and no content. A file of its name that somebody else made is left alone.
+and ``watch`` note what they read and read nothing again that has not changed. A file whose size,
+time and inode are as they were is not opened; one that was only touched or copied is known by its
+digest. This is a cache: without it, or after an update of eventctx, all files are read again, and
+nothing is added twice. It is replaced as a whole, so a reader sees one state or the other. It holds
+names of files and sessions, counts and warnings. A file of its name that somebody else made is left
+alone.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +24,7 @@ import msgspec
 from eventctx.errors import LogCorrupted
 from eventctx.importers.found import FileState
 from eventctx.importers.many import FilePassedOver
+from eventctx.importers.one_session import ImportSummary
 from eventctx.log.private_files import FILE_RIGHTS
 from eventctx.log.store import EventStore, StreamInfo
 from eventctx.version import __version__
@@ -28,7 +33,8 @@ SUFFIX: Final = "-imported.json"
 """Behind the name of the store."""
 
 _MARK: Final = b'{"eventctx_imported":'
-_VERSION: Final = 1
+_VERSION: Final = 2
+_PIECE: Final = 1 << 20
 _OF_THE_FILE: Final = (None, "UnknownFormat", "NotATranscript", "MalformedTranscript")
 """Reasons to pass over a file that are in the file alone."""
 
@@ -39,11 +45,17 @@ class _Session(msgspec.Struct, frozen=True, array_like=True):
 
 
 class KnownFile(msgspec.Struct, frozen=True):
-    """The files that an import read, the sessions that it made, or why it was passed over."""
+    """The files that an import read, the sessions that it made, or why it was passed over.
+
+    ``digest`` is that of their contents, ``summaries`` are those of another import of them; both
+    are noted by ``note_read`` alone.
+    """
 
     files: tuple[FileState, ...]
     sessions: dict[str, _Session] = {}
     passed_over: FilePassedOver | None = None
+    digest: str | None = None
+    summaries: tuple[ImportSummary, ...] = ()
 
     @property
     def may_be_read_now(self) -> bool:
@@ -82,8 +94,8 @@ class KnownFiles:
 
         A session of the store may have got more records since. Raises StoreError.
         """
-        known = self._known.get(os.fspath(path))
-        if known is None or known.files != files:
+        known = await self._unchanged(path, files)
+        if known is None:
             return None
         for name, session in known.sessions.items():
             try:
@@ -95,6 +107,62 @@ class KnownFiles:
             if there.head < session.head and not there.deleted:
                 return None
         return known
+
+    async def summaries(
+        self, path: Path, files: tuple[FileState, ...], store: EventStore
+    ) -> tuple[ImportSummary, ...]:
+        """The summaries of another import of a path that would find nothing new; else none.
+
+        That needs the sessions to be as the last import left them, to the record. Raises
+        StoreError.
+        """
+        known = await self._unchanged(path, files)
+        if known is None or not known.summaries:
+            return ()
+        for name, session in known.sessions.items():
+            try:
+                there = await store.head(name)
+            except LogCorrupted:
+                return ()
+            if there is None or there.deleted:
+                return ()
+            if (there.created, there.head) != (session.created, session.head):
+                return ()
+        return known.summaries
+
+    async def _unchanged(self, path: Path, files: tuple[FileState, ...]) -> KnownFile | None:
+        """The entry of a path, if its ``files`` are as they were when they were read."""
+        known = self._known.get(os.fspath(path))
+        if known is None or known.files == files:
+            return known
+        if not await _same_contents(known, files):
+            return None
+        self._changed = True
+        known = self._known[os.fspath(path)] = msgspec.structs.replace(known, files=files)
+        return known
+
+    async def note_read(
+        self,
+        path: Path,
+        files: tuple[FileState, ...],
+        sessions: Mapping[str, StreamInfo],
+        results: Sequence[ImportSummary | FilePassedOver],
+        *,
+        plainly: bool,
+    ) -> None:
+        """Note the outcome of an import, and, if it was made ``plainly``, what the next one gives.
+
+        That is the same without new records, unless a part of the file was passed over.
+        """
+        problem = next((one for one in results if isinstance(one, FilePassedOver)), None)
+        self.note(path, files, sessions, problem)
+        if plainly and problem is None:
+            summaries = [one for one in results if isinstance(one, ImportSummary)]
+            self._known[os.fspath(path)] = msgspec.structs.replace(
+                self._known[os.fspath(path)],
+                digest=await asyncio.to_thread(_digest_of, files),
+                summaries=tuple([msgspec.structs.replace(one, added=0) for one in summaries]),
+            )
 
     def note(
         self,
@@ -121,6 +189,30 @@ class KnownFiles:
             with open(new, "wb", opener=_private) as file:
                 file.write(data)
             new.replace(self._path)
+
+
+async def _same_contents(known: KnownFile, files: tuple[FileState, ...]) -> bool:
+    """Whether files that were touched, or replaced by copies, hold what they held."""
+    before, now = ([(one.path, one.size) for one in some] for some in (known.files, files))
+    if known.digest is None or before != now:
+        return False
+    return await asyncio.to_thread(_digest_of, files) == known.digest
+
+
+def _digest_of(files: tuple[FileState, ...]) -> str | None:
+    """The digest of the contents of files in these states; None if they are in others by now."""
+    digest = sha256()
+    try:
+        for state in files:
+            digest.update(f"{state.path}\0{state.size}\0".encode("utf-8", "surrogateescape"))
+            with Path(state.path).open("rb", buffering=0) as file:
+                while piece := file.read(_PIECE):
+                    digest.update(piece)
+                if FileState.of(state.path, os.fstat(file.fileno())) != state:
+                    return None
+    except OSError:
+        return None
+    return digest.hexdigest()
 
 
 def _path(kind: type, value: object) -> Path:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from eventctx.aio import in_own_thread
 from eventctx.errors import (
     NotAStore,
     SessionWasTakenOver,
@@ -184,7 +186,9 @@ async def _others(run: ImportRun, path: Path, main: ImportOutcome) -> list[Impor
     found = []
     # The subagents in a file belong to its main session, whatever that is called here.
     parent = main.summary.session if run.chosen.has_agents else None
-    for number, parse in enumerate(run.chosen.others(path), 2):
+    # Some formats read the whole file for it, during which Ctrl-C must be heard.
+    parsers = await in_own_thread(partial(run.chosen.others, path), "eventctx-others")
+    for number, parse in enumerate(parsers, 2):
         session = None if run.session is None else f"{run.session}-{number}"
         part = run._replace(chosen=run.chosen._replace(parse=parse), session=session)
         found.append(await import_session(part, path, parent=parent))

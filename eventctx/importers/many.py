@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -89,10 +89,27 @@ Told = Callable[[ImportSummary | FilePassedOver], None]
 """Called with each result as soon as there is one."""
 
 
-WasRead = Callable[
-    [Path, tuple[FileState, ...], dict[str, StreamInfo], FilePassedOver | None], None
-]
-"""Called with a file, the states of the files that were read, and the outcome (``KnownFiles``)."""
+class FileIndex(Protocol):
+    """The files that were read before, and what became of them (``KnownFiles``)."""
+
+    async def summaries(
+        self, path: Path, files: tuple[FileState, ...], store: EventStore
+    ) -> tuple[ImportSummary, ...]:
+        """What another import of these files would give; nothing if they are to be read."""
+
+    async def note_read(
+        self,
+        path: Path,
+        files: tuple[FileState, ...],
+        sessions: dict[str, StreamInfo],
+        results: Sequence[ImportSummary | FilePassedOver],
+        *,
+        plainly: bool,
+    ) -> None:
+        """Note the outcome of an import that has read these files to their ends.
+
+        ``plainly``: another import without options makes the same of them.
+        """
 
 
 async def import_paths(
@@ -103,13 +120,15 @@ async def import_paths(
     take_over: bool = False,
     importing: ImportOne | None = None,
     told: Told | None = None,
-    was_read: WasRead | None = None,
+    index: FileIndex | None = None,
+    read_again: bool = False,
     noted: Callable[[Receipt], None] | None = None,
 ) -> ImportedPaths:
     """Import files, and all transcripts in folders; an error of one file does not end the others.
 
     ``complete``, ``take_over`` and ``noted`` are those of ``import_file``; ``importing`` takes its
-    place, for other options. ``was_read`` is called after each file.
+    place, for other options. A file that is in the ``index`` and has not changed is not read, but
+    with ``read_again``, as options need it that make something else of the same file.
 
     Raises StoreUnavailable, NotAStore and StoreTooNew: without the store no other file can be
     imported. What was imported before stays. Raises InvalidSetting for a folder with more than
@@ -129,10 +148,13 @@ async def import_paths(
             # messages comes first, since the session is taken over once.
             candidates = sorted(candidates, key=lambda one: one.path.name != CONTEXT)
         for found in candidates:
-            results = await _results(found, importing or plainly, take_over)
-            if was_read is not None:
-                heads, problem = await _outcome(store, results)
-                was_read(found.path, found.files, heads, problem)
+            results: Sequence[ImportSummary | FilePassedOver] = ()
+            if index is not None and not read_again:
+                results = await _known(index, found, store)
+            if not results:
+                results = await _results(found, importing or plainly, take_over)
+                if index is not None:
+                    await _note(index, found, store, results, plainly=not read_again)
             for result in results:
                 if isinstance(result, FilePassedOver):
                     left_out.append(result)
@@ -143,14 +165,24 @@ async def import_paths(
     return ImportedPaths(sessions=tuple(sessions), passed_over=tuple(left_out))
 
 
-async def _outcome(
-    store: EventStore, results: Sequence[ImportSummary | FilePassedOver]
-) -> tuple[dict[str, StreamInfo], FilePassedOver | None]:
-    """The sessions that were made of a file, and why it was passed over, if it was."""
+async def _known(index: FileIndex, found: Candidate, store: EventStore) -> Sequence[ImportSummary]:
+    """What was made of a file that has not changed, unless another file tells its session now."""
+    known = await index.summaries(found.path, found.files, store)
+    return () if known and not found.named and passed_over(found.path) is not None else known
+
+
+async def _note(
+    index: FileIndex,
+    found: Candidate,
+    store: EventStore,
+    results: Sequence[ImportSummary | FilePassedOver],
+    *,
+    plainly: bool,
+) -> None:
+    """Note the sessions that were made of a file, and why it was passed over, if it was."""
     names = [one.session for one in results if isinstance(one, ImportSummary)]
     heads = {name: info for name in names if name and (info := await store.head(name))}
-    problem = next((one for one in results if isinstance(one, FilePassedOver)), None)
-    return heads, problem
+    await index.note_read(found.path, found.files, heads, results, plainly=plainly)
 
 
 async def _results(

@@ -33,9 +33,9 @@ from eventctx.messages.speaker import BEGINNINGS, is_of_harness
 from eventctx.messages.text_weight import CHUNK, EXCESS, INDENTED, TABLE, TWO_SPACES, UNREAD
 from eventctx.messages.tool_results import action_in
 
-_SYSTEM_ROLES: Final = frozenset(("system", "developer"))
+SYSTEM_ROLES: Final = frozenset(("system", "developer"))
 _ASSISTANT_ROLES: Final = frozenset(("assistant", "model"))
-_ROLES: Final = ("user", *RESULT_ROLES, *sorted(_SYSTEM_ROLES | _ASSISTANT_ROLES))
+_ROLES: Final = ("user", *RESULT_ROLES, *sorted(SYSTEM_ROLES | _ASSISTANT_ROLES))
 
 _SEAL: Final = 200
 """Bytes of a signature beside the text that it holds encrypted: 177 up to Opus 4.6, some 200 of 4.8
@@ -390,7 +390,7 @@ def _kind(role: str, human: bool, answers: bool) -> Kind:
         return "assistant"
     if role in RESULT_ROLES:
         return "result"
-    return "system" if role in _SYSTEM_ROLES else "other"
+    return "system" if role in SYSTEM_ROLES else "other"
 
 
 def is_from_hook(message: dict[str, Any]) -> bool:

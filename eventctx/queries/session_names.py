@@ -5,7 +5,6 @@ The short names of a list are such names, each as short as the other sessions al
 
 from __future__ import annotations
 
-import difflib
 from bisect import bisect
 from collections.abc import Iterable
 from typing import Final
@@ -95,6 +94,8 @@ class NamesBeginning:
     @property
     def near(self) -> list[str]:
         """Similar names."""
+        import difflib
+
         return difflib.get_close_matches(self._name, self._looked, n=_NEAR, cutoff=0.5)
 
     @property

@@ -11,7 +11,6 @@ book and store, anybody can change both; a signature is the remedy (``log.integr
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -23,8 +22,6 @@ import msgspec
 from eventctx.errors import NotAStore, StoreUnavailable
 from eventctx.log.private_files import append_line, make_folder
 from eventctx.log.store import Receipt
-
-_log = logging.getLogger("eventctx.receipts")
 
 _MARK: Final = b'{"receipt_book":1'
 """The beginning of every line. A file that begins otherwise is not ours."""
@@ -122,7 +119,7 @@ class ReceiptBook:
 
     def mismatch(self, receipt: Receipt, found: str) -> None:
         """Note, and warn, that a session is not what its last receipt says. Never raises."""
-        _log.warning(
+        _warn(
             "session %r is not what it was: its receipt is for position %d, and %s. `eventctx "
             "verify` says more; if you removed the store, or put an older one in its place, delete "
             "the receipts: %s",
@@ -185,7 +182,7 @@ class ReceiptBook:
         """Say once that the book cannot be used."""
         if not self._complained:
             self._complained = True
-            _log.warning("receipts cannot be kept: %s; the agent goes on, this is said once", error)
+            _warn("receipts cannot be kept: %s; the agent goes on, this is said once", error)
 
     def _append(self, entry: BookEntry) -> None:
         if self._read_only:
@@ -212,3 +209,10 @@ def _entry(line: bytes) -> BookEntry | None:
     except ValueError:
         return None
     return entry
+
+
+def _warn(text: str, *values: object) -> None:
+    """Log a warning. A command that only says what it can do loads no logging."""
+    import logging
+
+    logging.getLogger("eventctx.receipts").warning(text, *values)

@@ -1,8 +1,7 @@
 """One Chromium, one server and one watched page for all tests of the page.
 
-To load the page takes more than a hundred requests and more than a second, to go to a place in it
-some hundredths. So a test walks there in the page that is open, and only what has loading as its
-subject loads one.
+To load the page takes some tenths of a second, to go to a place in it some hundredths. So a test
+walks there in the page that is open, and only what has loading as its subject loads one.
 """
 
 from __future__ import annotations

@@ -301,7 +301,7 @@ async def test_a_page_of_which_a_file_does_not_arrive_says_so(
 ) -> None:
     context = await browser.new_context(storage_state=signed_in, base_url=inspector.origin)
     page = await context.new_page()
-    await page.route("**/page/timeline/columns.js", lambda route: route.abort())
+    await page.route("**/page/main.js", lambda route: route.abort())
     await page.goto("/")
     await expect(page.get_by_role("alert")).to_have_text("This page did not load whole. Reload it.")
     await page.unroute_all()

@@ -29,7 +29,7 @@ MOST_MS: Final = 5_000.0
 _NUMBERS: Final = itertools.count(1)
 
 _HELD: Final = """async () => {
-  const { timeline } = await import('/page/core/state.js');
+  const { timeline } = await import('/page/main.js');
   const { head, messages, requests } = timeline.peek();
   return [head, messages.count, Array.from(messages.position), Array.from(requests.position)];
 }"""

@@ -15,7 +15,6 @@ pytestmark = in_the_browser
 ROWS: Final = 100_000
 
 _MAKE: Final = """async (count) => {
-  await import('/page/parts/virtual-list.js');
   const list = document.createElement('ctx-virtual-list');
   list.id = 'long';
   list.setAttribute('aria-label', 'Long');

@@ -17,9 +17,7 @@ from tests.browser.conftest import Visit
 pytestmark = in_the_browser
 
 _DERIVE: Final = """async (session) => {
-  const { Timeline } = await import('/page/timeline/timeline.js');
-  const { MessageMarks, viewDigest } = await import('/page/timeline/digest.js');
-  const { STANDINGS } = await import('/page/timeline/standing.js');
+  const { MessageMarks, STANDINGS, Timeline, viewDigest } = await import('/page/main.js');
   const ask = async (what) => {
     const answer = await fetch(`/api/s/${encodeURIComponent(session)}/${what}`);
     return answer.json();

@@ -108,7 +108,7 @@ for command in sys.argv[1:]:
         assert end.code == 0, end.code
 """
 WITH_THEIR_ENGINE = {"demo"}
-WITH_A_LOOP = {"compare", "demo", "import", "inspect", "log", "search", "validate", "watch"}
+WITH_A_LOOP = {"compare", "demo", "inspect", "log", "search", "validate"}
 """What these use is loaded with their options, or is not divided yet."""
 LIGHT = (
     *("copy", "delete", "erase", "export", "fork", "lost", "prune", "restore"),
@@ -120,6 +120,13 @@ def test_the_help_of_a_command_loads_no_engine() -> None:
     loaded = loaded_by(_HELP, *sorted(cli.commands.keys() - WITH_THEIR_ENGINE))
     assert "eventctx.cli.commands.audit" in loaded
     assert loaded.isdisjoint({"eventctx.engine", "sqlite3"})
+
+
+def test_the_help_of_a_command_loads_nothing_that_prints_its_answer() -> None:
+    loaded = loaded_by(_HELP, *cli.commands)
+    assert loaded.isdisjoint({"rich", "pygments", "difflib"})
+    loaded = loaded_by(_HELP, *(cli.commands.keys() - {"compare", "demo"}))
+    assert loaded.isdisjoint({"eventctx.importers.recording", "eventctx.importers.many"})
 
 
 def test_the_help_of_a_command_that_reads_loads_no_loop() -> None:

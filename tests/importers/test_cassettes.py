@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from eventctx.engine import Engine
 from eventctx.errors import MalformedTranscript
+from eventctx.importers.format_table import FORMATS
 from eventctx.importers.formats.cassettes import cassette
 from eventctx.importers.formats.cassettes.rows import Row, rows_of, same
 from eventctx.importers.load import import_file
@@ -21,6 +27,7 @@ from eventctx.importers.source.items import (
     Item,
     MessageItem,
     ModelCall,
+    Parser,
     Session,
     TurnBegan,
     Warned,
@@ -211,6 +218,57 @@ def test_requests_that_do_not_continue_each_other_are_sessions_of_their_own() ->
     cut = found.index(of_type(found, Session)[1])
     assert [one.line for one in of_type(found[:cut], ModelCall)] == [1, 3]
     assert [one.line for one in of_type(found[cut:], ModelCall)] == [2, 4]
+
+
+@pytest.mark.parametrize("opening", ["question {}", "the same question"])
+def test_a_request_costs_no_look_at_the_conversations_that_it_does_not_continue(
+    opening: str,
+) -> None:
+    def calls_for(sessions: int) -> int:
+        tape = Tape()
+        for number in range(sessions):
+            tape.exchange(request(user(opening.format(number))), message(text(f"{number}")))
+        return calls_of_functions(lambda: list(cassette.parse(as_lines(tape.json()), "tape.json")))
+
+    assert calls_for(120) < 2.2 * calls_for(60)
+
+
+async def test_the_loop_goes_on_while_a_file_is_read_for_its_other_sessions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turned = threading.Event()
+
+    def others(path: Path) -> list[Parser]:
+        asyncio.run_coroutine_threadsafe(turn(), loop)
+        assert turned.wait(20), "nothing else ran"
+        return cassette.others(path)
+
+    async def turn() -> None:
+        turned.set()
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setitem(FORMATS, "cassette", FORMATS["cassette"]._replace(others=others))
+    path = tmp_path / "tape.yaml"
+    path.write_bytes(talk().exchange(request(user("other")), message(text("yes"))).yaml())
+    done = await import_file(MemoryStore(), path)
+    assert [one.session for one in done] == ["tape", "tape-2"]
+
+
+def calls_of_functions(do: Callable[[], object]) -> int:
+    """The calls of functions written in Python that it makes, a measure that no load changes."""
+    count = 0
+
+    def entered(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(entered)
+    try:
+        do()
+    finally:
+        sys.setprofile(before)
+    return count
 
 
 def test_the_same_request_again_is_another_session_unless_the_first_one_failed() -> None:

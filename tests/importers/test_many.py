@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from eventctx.errors import SourceChanged, StoreFull
 from eventctx.importers.found import find
+from eventctx.importers.known_files import KnownFiles
 from eventctx.importers.load import ImportSummary, import_file
 from eventctx.importers.many import FilePassedOver, ImportedPaths, import_paths
 from eventctx.log.record import Draft
@@ -272,6 +274,85 @@ async def test_a_foreign_writer_of_the_same_session_is_no_error_of_the_others(
     done = await import_paths(store, [folder], importing=importing)
     assert [one.error for one in done.passed_over] == ["WrongExpectedVersion"]
     assert [one.session for one in done.sessions] == ["zz-good"]
+
+
+class Imports:
+    """Imports of a folder into one store, each with the index as the last one saved it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = MemoryStore()
+        self.read: list[str] = []
+        self._folder = folder
+
+    async def run(self, *, read_again: bool = False) -> ImportedPaths:
+        """Import the folder; ``read`` are then the names of the files that were read for it."""
+        self.read = []
+        index = KnownFiles(self._folder.with_suffix(".db"))
+        done = await import_paths(
+            self.store, [self._folder], importing=self._import, index=index, read_again=read_again
+        )
+        index.save()
+        return done
+
+    async def _import(self, path: Path) -> list[ImportSummary]:
+        self.read.append(path.name)
+        return await import_file(self.store, path)
+
+
+async def test_a_file_that_has_not_changed_is_told_of_and_not_read_again(folder: Path) -> None:
+    (folder / "a.jsonl").write_bytes(jsonl(CHAT) + b"no JSON\n")
+    imports = Imports(folder)
+    first = await imports.run()
+    assert imports.read == ["a.jsonl", GOOD]
+    again = await imports.run()
+    assert imports.read == []
+    assert [one.added for one in again.sessions] == [0, 0]
+    assert again.sessions == tuple([structs.replace(one, added=0) for one in first.sessions])
+    assert again.sessions[0].warned == 1
+    with (folder / "a.jsonl").open("ab") as file:
+        file.write(jsonl(CHAT))
+    assert [one.session for one in (await imports.run()).sessions] == ["a", "zz-good"]
+    assert imports.read == ["a.jsonl"]
+
+
+async def test_a_file_that_was_only_touched_or_copied_is_known_by_its_digest(folder: Path) -> None:
+    good, copy = folder / GOOD, folder / "copy"
+    imports = Imports(folder)
+    await imports.run()
+    os.utime(good, ns=(NOW, NOW))
+    await imports.run()
+    copy.write_bytes(good.read_bytes())
+    copy.replace(good)
+    await imports.run()
+    assert imports.read == []
+    good.write_bytes(good.read_bytes().replace(b'"x"', b'"z"'))
+    (changed,) = (await imports.run()).passed_over
+    assert (changed.error, imports.read) == ("SourceChanged", [GOOD])
+
+
+async def test_a_file_is_read_again_when_its_session_changed(folder: Path) -> None:
+    imports = Imports(folder)
+    await imports.run()
+    last = (await records(imports.store, "zz-good"))[-1]
+    await imports.store.append("zz-good", [draft("session:signed")], last.position)
+    await imports.run()
+    assert imports.read == [GOOD]
+    await imports.run()
+    assert imports.read == []
+    await imports.store.delete("zz-good", draft("session:deleted"), last.position + 1)
+    (gone,) = (await imports.run()).passed_over
+    assert "was deleted" in gone.reason
+    imports.store = MemoryStore()
+    assert (await imports.run()).total.added > 0
+
+
+async def test_options_read_a_file_again_and_say_nothing_of_an_import_without_them(
+    folder: Path,
+) -> None:
+    imports = Imports(folder)
+    for read_again, read in [(False, 1), (True, 1), (False, 1), (False, 0)]:
+        await imports.run(read_again=read_again)
+        assert len(imports.read) == read
 
 
 def test_a_search_finds_each_transcript_once_and_follows_no_link_to_a_folder(

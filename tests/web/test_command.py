@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import http.client
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -174,6 +175,19 @@ def test_starting_any_other_command_loads_no_server() -> None:
         env={**os.environ},
     )  # fmt: skip
     assert done.stdout.strip() == ""
+
+
+def test_the_page_is_few_files_that_name_no_others() -> None:
+    from eventctx.web.page_files import page_files
+
+    found = page_files()
+    index = found["index.html"].data.decode()
+    linked = set(re.findall(r'(?:src|href)="/page/([^"]*)"', index))
+    assert set(found) == {*linked, "index.html", "worker.js"}
+    assert linked == {"main.js", "theme.js", "page.css", "icon.svg"}
+    for name, file in found.items():
+        assert not re.search(rb"^import |@import|url\(", file.data, re.MULTILINE), name
+    assert found["page.css"].data.index(b":root") < found["page.css"].data.index(b"ctx-drawer")
 
 
 def test_the_pages_files_are_those_of_the_package() -> None:

@@ -18,8 +18,7 @@ from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.events import CountedPart
 from eventctx.projections.presence import REASONS
-from eventctx.web.export.file import Contents, turns_of
-from eventctx.web.export.shell import shell
+from eventctx.web.export.file import Contents, shell, turns_of
 from tests.web.exported import Exported, exported, unpacked
 
 KEY = "sk-ant-api03-" + "aB3dE5fG7h" * 9 + "-AAAAAA"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from eventctx.web.export.shell import UnreadableScript, bundle, compact_style, in_order
+from eventctx.web.page_files import UnreadableScript, bundle, compact_style, in_order
 
 MODULES = {
     "main.js": r"""

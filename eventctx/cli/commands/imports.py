@@ -11,26 +11,19 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import click
 
 from eventctx.cli.commands.watch import follow_paths, show_passed_over, show_session, show_total
-from eventctx.cli.first_look import found_files
 from eventctx.cli.output import opening
 from eventctx.cli.output.program import USAGE, CommandFailed, run
 from eventctx.cli.output.screen import Bar, Screen, progress, put_document
 from eventctx.errors import InvalidSetting, MalformedTranscript, StreamExists
-from eventctx.importers.detect import is_transcript_folder, session_source
 from eventctx.importers.format_table import FORMATS
-from eventctx.importers.found import ENDINGS, check_folder, find
-from eventctx.importers.known_files import KnownFiles
-from eventctx.importers.load import ImportSummary, import_file
-from eventctx.importers.many import FilePassedOver, import_paths
 from eventctx.importers.source.lines import unreadable
-from eventctx.importers.source.source import folder_size
 from eventctx.log.ids import check_session_id
-from eventctx.log.record import Draft
-from eventctx.log.store import Receipt
-from eventctx.queries.transfer import import_drafts, looks_like_export, read_drafts, read_header
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine
+    from eventctx.importers.load import ImportSummary
+    from eventctx.importers.many import FilePassedOver
+    from eventctx.log.record import Draft
 
 EXPORT: Final = "eventctx"
 """The name of our own export format."""
@@ -91,12 +84,16 @@ def import_command(
     of messages; exports.
 
     A folder is searched for them; one with a file per event, as OpenHands has it, or Amplifier's of
-    a session is a transcript itself. Importing a file again adds only what is new in it. A session
-    mirrors its file and changes by import alone, until --take-over. A file that cannot be read is
-    passed over, named at the end, and makes the exit code 2.
+    a session is a transcript itself. Importing a file again adds only what is new in it; one that
+    has not changed is not read. A session mirrors its file and changes by import alone, until
+    --take-over. A file that cannot be read is passed over, named at the end, and makes the exit
+    code 2.
     """
     if all_ == bool(files):
         raise click.UsageError("expected files or folders, or --all.")
+    from eventctx.cli.first_look import found_files
+    from eventctx.importers.detect import is_transcript_folder
+
     if all_:
         files = tuple([one.path for one in found_files()])
     if session is not None:
@@ -123,6 +120,11 @@ async def _import(
     store: str | None,
     as_json: bool,
 ) -> None:
+    from eventctx.importers.detect import session_source
+    from eventctx.importers.known_files import KnownFiles
+    from eventctx.importers.load import ImportSummary
+    from eventctx.importers.many import import_paths
+
     # The files are searched first: without any, no empty store may be left.
     for path in files:
         _check(path)
@@ -146,7 +148,8 @@ async def _import(
                 take_over=take_over,
                 importing=importing,
                 told=told,
-                was_read=known.note,
+                index=known,
+                read_again=bool(complete or take_over or session or format_),
             )
         finally:
             known.save()
@@ -164,6 +167,8 @@ async def _import(
 
 def _check(path: Path) -> None:
     """Raise UsageError for a path that is not there, and for a folder without any transcript."""
+    from eventctx.importers.found import ENDINGS, check_folder, find
+
     check_folder(path)
     if not path.is_dir():
         # A link to nowhere is there, and is passed over with the reason.
@@ -175,6 +180,8 @@ def _check(path: Path) -> None:
 
 def _size(path: Path) -> int | None:
     """Bytes, for the progress bar; None where the import itself will say what is wrong."""
+    from eventctx.importers.source.source import folder_size
+
     try:
         return folder_size(path) if path.is_dir() else path.stat().st_size
     except OSError:
@@ -197,6 +204,8 @@ async def _import_one(
                 "import it without, or take the program's own file over"
             )
         return [await _import_export(engine, path, session, bar)]
+    from eventctx.importers.load import import_file
+
     return await import_file(
         engine.store,
         path,
@@ -211,6 +220,8 @@ async def _import_one(
 
 def is_export(path: Path) -> bool:
     """Whether a file is one of our own exports. Raises UnreadableFile."""
+    from eventctx.queries.transfer import looks_like_export
+
     if not path.is_file():
         return False
     try:
@@ -224,6 +235,10 @@ async def _import_export(
     engine: Engine, path: Path, session: str | None, bar: Bar
 ) -> ImportSummary:
     """Append the records of one of our own exports, verbatim."""
+    from eventctx.importers.load import ImportSummary
+    from eventctx.log.store import Receipt
+    from eventctx.queries.transfer import import_drafts
+
     with path.open("rb") as file:
         export = _Export(path, file, bar)
         name = check_session_id(session or export.header.session)
@@ -254,6 +269,8 @@ class _Export:
     """An export that is being read: its header, and a count of its records by type so far."""
 
     def __init__(self, path: Path, file: IO[bytes], bar: Bar) -> None:
+        from eventctx.queries.transfer import read_header
+
         self.header = read_header(file.readline())
         self.size = os.fstat(file.fileno()).st_size
         self._path = path
@@ -266,6 +283,8 @@ class _Export:
 
         Raises MalformedTranscript when the file ends before the last record that its header names.
         """
+        from eventctx.queries.transfer import read_drafts
+
         last = b""
         for draft, last in read_drafts(self._lines()):
             self.seen[draft.type] += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,13 +13,11 @@ from eventctx.cli.output import opening
 from eventctx.cli.output.plain import number, plural
 from eventctx.cli.output.program import run, stopped_by_signals
 from eventctx.cli.output.screen import Screen, put_json
-from eventctx.importers.following import Follower
-from eventctx.importers.format_table import known_folders
-from eventctx.importers.found import check_folder
-from eventctx.importers.known_files import KnownFiles
-from eventctx.importers.load import ImportSummary
-from eventctx.importers.many import FilePassedOver, ImportTotal
 from eventctx.text import escape_breaks
+
+if TYPE_CHECKING:
+    from eventctx.importers.load import ImportSummary
+    from eventctx.importers.many import FilePassedOver, ImportTotal
 
 
 @click.command("watch", short_help="Import sessions while agents write them.")
@@ -34,6 +33,8 @@ def watch_command(folders: tuple[Path, ...], store: str | None, as_json: bool) -
     """
     screen = Screen(as_json)
     if not folders:
+        from eventctx.importers.format_table import known_folders
+
         known = known_folders(Path.home(), os.environ)
         found = [one for one in known if one.path.is_dir()]
         if not found:
@@ -50,6 +51,8 @@ def follow_paths(
     paths: Sequence[Path], format_: str | None, store: str | None, as_json: bool
 ) -> None:
     """Import paths, and what changes in them, until Ctrl-C; then print the total."""
+    from eventctx.importers.found import check_folder
+
     for path in paths:
         if not path.exists():
             raise click.UsageError(f"{path}: there is no such file or folder.")
@@ -60,6 +63,10 @@ def follow_paths(
 async def _follow(
     paths: Sequence[Path], format_: str | None, store: str | None, as_json: bool
 ) -> None:
+    from eventctx.importers.following import Follower
+    from eventctx.importers.known_files import KnownFiles
+    from eventctx.importers.load import ImportSummary
+
     screen = Screen(as_json)
 
     def told(result: ImportSummary | FilePassedOver) -> None:

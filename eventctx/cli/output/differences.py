@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rich.table import Table
-from rich.text import Text
-
 from eventctx.cli.output import figures
 from eventctx.cli.output.opening import request_in_words
 from eventctx.cli.output.plain import number
@@ -15,6 +12,8 @@ from eventctx.cli.output.screen import Column, Screen, styled
 from eventctx.projections.explain.view_diff import GROUPS
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from eventctx.projections.explain.why import Reason
     from eventctx.queries.explain_answers import Side
 
@@ -133,6 +132,9 @@ def _cut(line: list[str | tuple[str, str]], width: int | None) -> Text:
 def _side_by_side(
     screen: Screen, losses: list[Section], gains: list[Section], width: int, full: bool
 ) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
     grid = Table.grid(padding=(0, 2), pad_edge=False)
     grid.add_column(width=width, overflow="fold")
     grid.add_column(width=width, overflow="fold")

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 import msgspec
-from rich.table import Table
-from rich.text import Text
 
 from eventctx.cli.output import figures
 from eventctx.cli.output.messages import shown_parts, snippet
@@ -48,6 +46,9 @@ def fact(screen: Screen, label: str, *parts: str | tuple[str, str]) -> None:
     if not screen.live:
         click.echo(f"{label:<{LABEL}}{text.plain}")
         return
+    from rich.table import Table
+    from rich.text import Text
+
     grid = Table.grid(padding=0)
     grid.add_column(width=LABEL)
     grid.add_column(width=max(20, screen.width - LABEL), overflow="fold")

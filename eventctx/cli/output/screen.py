@@ -6,23 +6,18 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    TaskID,
-    TaskProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
-from rich.table import Table
-from rich.text import Text
 
 from eventctx.queries.encoding import encode, indented
 from eventctx.text import escape, escape_json
+
+if TYPE_CHECKING:
+    # Loaded when something is printed: the help of a command needs nothing of it.
+    from rich.progress import Progress, TaskID
+    from rich.table import Table
+    from rich.text import Text
 
 _PIPE_WIDTH: Final = 1_000_000
 _PLAIN_STYLE: Final = ""
@@ -43,6 +38,8 @@ class Screen:
     """The output of one command."""
 
     def __init__(self, json: bool = False) -> None:
+        from rich.console import Console
+
         self.json = json
         self.console = Console(
             markup=False, highlight=False, emoji=False, soft_wrap=False, legacy_windows=False
@@ -62,6 +59,8 @@ class Screen:
         if not self.live:
             click.echo(" " * indent + text.plain.replace("\n", "\n" + " " * indent))
             return
+        from rich.text import Text
+
         for wrapped in text.wrap(self.console, max(20, self.width - indent)):
             wrapped.rstrip()
             self.console.print(Text(" " * indent) + wrapped, soft_wrap=True)
@@ -80,6 +79,8 @@ class Screen:
         if not self.live:
             click.echo(text.plain)
             return
+        from rich.text import Text
+
         first, *rest = text.wrap(self.console, max(40, self.width - _cells(under)))
         for line in (first, *[Text(under, "dim") + line for line in rest]):
             line.rstrip()
@@ -112,6 +113,8 @@ class Screen:
         if self._surplus(columns, widths) > 0:
             self._stacked(columns, rows, notes)
             return
+        from rich.text import Text
+
         if header:
             self.console.print(self._grid(columns, widths, header=True))
             self.console.print(Text("─" * (sum(widths) + 2 * len(widths)), "dim"))
@@ -162,6 +165,9 @@ class Screen:
             self.line(*notes[len(rows)], indent=1)
 
     def _grid(self, columns: Sequence[Column], widths: Sequence[int], header: bool) -> Table:
+        from rich.table import Table
+        from rich.text import Text
+
         grid = Table(
             box=None,
             show_header=header,
@@ -207,11 +213,15 @@ class Screen:
 
 
 def _cells(text: str) -> int:
+    from rich.text import Text
+
     return Text(text).cell_len
 
 
 def styled(*parts: str | tuple[str, str] | Text) -> Text:
     """Texts and ``(text, style)`` pairs as one; contents are escaped and never markup."""
+    from rich.text import Text
+
     text = Text()
     for part in parts:
         if isinstance(part, Text):
@@ -306,10 +316,20 @@ class Bar:
 @contextmanager
 def progress(text: str, total: int | None = None) -> Iterator[Bar]:
     """A progress bar on stderr, only if that is a terminal; it goes away at the end."""
+    from rich.console import Console
+
     console = Console(stderr=True, markup=False, highlight=False, emoji=False)
     if not console.is_terminal or console.is_dumb_terminal:
         yield Bar(None, None)
         return
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
     shown = Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),

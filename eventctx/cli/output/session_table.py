@@ -6,8 +6,6 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from rich.cells import cell_len, set_cell_size
-
 from eventctx.cli.output.figures import tokens
 from eventctx.cli.output.plain import number, one_line, plural
 from eventctx.cli.output.screen import Column, Screen
@@ -113,6 +111,8 @@ def _on_terminal(screen: Screen, rows: Sequence[ListedSession], every: Sequence[
         cells += [number(row.requests), number(row.compactions)]
         cells += [_thousands(row), f"● {when}" if row.live else when]
         table.append(cells)
+    from rich.cells import cell_len
+
     room = screen.width - sum(
         max([cell_len(column.title), *(cell_len(cells[place]) for cells in table)]) + 2
         for place, column in enumerate(columns)
@@ -175,6 +175,8 @@ def _role(row: ListedSession) -> str:
 
 def _cut(text: str, width: int) -> str:
     """``text`` in at most ``width`` cells of a terminal, with an ellipsis if it is cut."""
+    from rich.cells import cell_len, set_cell_size
+
     if cell_len(text) <= width:
         return text
     return set_cell_size(text, width - 1).rstrip() + "…"

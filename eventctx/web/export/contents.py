@@ -1,4 +1,4 @@
-"""The contents of messages in a file: blocks of bodies, each compressed by itself.
+"""The contents of a file: elements that hold data, and blocks of bodies, compressed one by one.
 
 A body is followed by its parts, its demands and the trees of its texts, which compress well next
 to it.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +23,8 @@ from eventctx.projections.timeline.columns import Document
 from eventctx.web.bodies import demands_of_messages, messages_at, parts_of_message
 from eventctx.web.export.cut import HeldContents
 from eventctx.web.renderer import Renderer
+
+_ESCAPES: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 BLOCK: Final = 256
 BLOCK_BYTES: Final = 2 * 2**20
@@ -101,3 +104,25 @@ def _packed(block: Sequence[tuple[Address, bytes]]) -> BodyBlock:
 def packed(data: bytes) -> str:
     """Compressed, as base64. Without a time of its own, the same data makes the same text."""
     return base64.b64encode(gzip.compress(data, compresslevel=9, mtime=0)).decode()
+
+
+def block_element(block: BodyBlock) -> bytes:
+    """A block as an element of the page."""
+    return (
+        b'<script type="application/json" class="bodies" '
+        b'data-first="%d.%d" data-last="%d.%d">"%b"</script>\n'
+        % (*block.first, *block.last, block.data.encode())
+    )
+
+
+def packed_element(name: str, value: Any) -> bytes:
+    """A value as compressed JSON, in an element of the page."""
+    data = packed(msgspec.json.encode(value))
+    return f'<script type="application/json" id="{name}">"{data}"</script>\n'.encode()
+
+
+def json_element(name: str, value: Any) -> bytes:
+    """A value as JSON that anybody can read, in an element of the page."""
+    # All that is not ASCII is written as escapes, so that the source turns nothing around either.
+    data = json.dumps(value, separators=(",", ":")).translate(_ESCAPES)
+    return f'<script type="application/json" id="{name}">{data}</script>\n'.encode()

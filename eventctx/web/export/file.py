@@ -1,10 +1,17 @@
-"""One file that shows a session: the page, the timeline, and the contents that may be seen."""
+"""One file that shows a session: the page, the timeline, and the contents that may be seen.
+
+The page is the inspector's own, with its style and its one script (``page_files.py``) inside.
+"""
 
 from __future__ import annotations
 
+import base64
 import html
-import json
+import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
 import msgspec
@@ -15,13 +22,44 @@ from eventctx.log.store import EventStore, Receipt
 from eventctx.projections.timeline.columns import Document
 from eventctx.text import escape
 from eventctx.version import __version__
-from eventctx.web.export.contents import BodyBlock, addresses, blocks, demanding, packed
+from eventctx.web.export.contents import (
+    addresses,
+    block_element,
+    blocks,
+    demanding,
+    json_element,
+    packed,
+    packed_element,
+)
 from eventctx.web.export.cut import cut_to_turns, everything
-from eventctx.web.export.shell import shell
 from eventctx.web.export.structure import structure_of
+from eventctx.web.page_files import STYLE_LINK, UnreadableScript, bundle, compact_style
 from eventctx.web.renderer import Renderer
 
-_ESCAPES: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+PAGE: Final = Path(__file__).parents[1] / "page"
+
+STYLE: Final = "styles/file.css"
+"""The style that only a file has."""
+
+LOADER: Final = "source/unpack.js"
+"""The script that unpacks the page's style and script.
+
+Compressed they take a third, and the policy names the hash of what comes out: nothing else runs.
+"""
+
+THEME: Final = "theme.js"
+"""The script that runs before anything is painted."""
+
+LEFT_OUT: Final = {
+    "source/server.js": "export const serverSource = () => { throw new Error('no server') };\n",
+}
+"""Modules that a file has no use for, and what stands in their place."""
+
+_SCRIPT_LINK: Final = re.compile(r'<script type="module" src="/page/([\w./-]+)"></script>\n?')
+_ICON_LINK: Final = re.compile(r'<link rel="icon" [^>]*>\n?')
+_THEME_LINK: Final = f'<script src="/page/{THEME}"></script>\n'
+_TITLE: Final = re.compile(r"<title>[^<]*</title>\n?")
+_CHARSET: Final = '<meta charset="utf-8">\n'
 
 _MOST_SLOW: Final = 8
 """Texts whose markup may take too long: those of a session that was written to be slow."""
@@ -94,11 +132,11 @@ async def write_file(
     for part in _before_contents(document, contents):
         written += file.write(part)
     known = marks[: len(document["messages"]["position"])]
-    written += file.write(_packed_json("digests", [one.hex() for one in known]))
+    written += file.write(packed_element("digests", [one.hex() for one in known]))
     renderer = Renderer(most_slow=_MOST_SLOW)
     try:
         async for block in blocks(store, session, places, demanding(document), redactor, renderer):
-            written += file.write(_block(block))
+            written += file.write(block_element(block))
             done += block.bodies
             report(done)
     finally:
@@ -111,17 +149,9 @@ def _before_contents(document: Document, contents: Contents) -> Iterator[bytes]:
     title = f"<title>{_text(document['session'])} · eventctx</title>\n"
     yield (page.head + title + page.style + page.body).encode()
     yield _footer(document, contents).encode()
-    yield _json("export", _about(document, contents))
+    yield json_element("export", _about(document, contents))
     # Of a structure, anybody can read in the file's source that there is no text in it.
-    yield (_json if contents.structure else _packed_json)("timeline", document)
-
-
-def _block(block: BodyBlock) -> bytes:
-    return (
-        b'<script type="application/json" class="bodies" '
-        b'data-first="%d.%d" data-last="%d.%d">"%b"</script>\n'
-        % (*block.first, *block.last, block.data.encode())
-    )
+    yield (json_element if contents.structure else packed_element)("timeline", document)
 
 
 def turns_of(text: str) -> tuple[int, int]:
@@ -168,12 +198,64 @@ def _text(text: str) -> str:
     return html.escape(escape(text))
 
 
-def _packed_json(name: str, value: Any) -> bytes:
-    data = packed(msgspec.json.encode(value))
-    return f'<script type="application/json" id="{name}">"{data}"</script>\n'.encode()
+# -- the page around the data ---------------------------------------------------------------------
 
 
-def _json(name: str, value: Any) -> bytes:
-    # All that is not ASCII is written as escapes, so that the source turns nothing around either.
-    data = json.dumps(value, separators=(",", ":")).translate(_ESCAPES)
-    return f'<script type="application/json" id="{name}">{data}</script>\n'.encode()
+class Shell(NamedTuple):
+    """The parts of the page, in their order: data is between ``body`` and ``end``.
+
+    ``head`` ends before the title.
+    """
+
+    head: str
+    style: str
+    body: str
+    end: str
+
+    @property
+    def size(self) -> int:
+        """Bytes of a file without a session."""
+        return sum(len(part.encode()) for part in self)
+
+
+@cache
+def shell() -> Shell:
+    """The page as one file needs it. Raises UnreadableScript."""
+    theme = bundle(THEME, _read)
+    index = (PAGE / "index.html").read_text(encoding="utf-8")
+    index = index.replace(_THEME_LINK, f"<script>{theme}</script>\n")
+    styles = [*STYLE_LINK.findall(index), STYLE]
+    entries = _SCRIPT_LINK.findall(index)
+    for pattern in (STYLE_LINK, _ICON_LINK, _SCRIPT_LINK, _TITLE):
+        index = pattern.sub("", index)
+    head, found, rest = index.partition("</head>\n")
+    body, closed, end = rest.partition("</body>")
+    if not (found and closed and len(entries) == 1 and _CHARSET in head) or "/page/" in index:
+        raise UnreadableScript("index.html: expected one script, and nothing else from the server")
+    script = bundle(entries[0], _read)
+    style = "".join(compact_style(_read(path)) for path in styles)
+    if "</style" in style.lower():
+        raise UnreadableScript("a style that ends its element")
+    loader = bundle(LOADER, _read)
+    policy = (
+        '<meta http-equiv="Content-Security-Policy" content="'
+        f"default-src 'none'; script-src '{_hash(theme)}' '{_hash(loader)}' '{_hash(script)}'; "
+        f"style-src '{_hash(style)}'; img-src blob:; base-uri 'none'; form-action 'none'; "
+        "require-trusted-types-for 'script'; trusted-types page\">\n"
+    )
+    code = packed(msgspec.json.encode([style, script]))
+    return Shell(
+        head.replace(_CHARSET, _CHARSET + policy),
+        "</head>\n",
+        body,
+        f'<script type="application/json" id="page">"{code}"</script>\n'
+        f"<script>{loader}</script>\n</body>{end}",
+    )
+
+
+def _read(path: str) -> str:
+    return LEFT_OUT.get(path) or (PAGE / path).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}"

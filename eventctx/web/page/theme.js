@@ -1,7 +1,7 @@
 /**
  * Sets the theme that a person chose, before anything is painted; without a choice the system's
- * theme applies. Then says so when a script of the page fails before the page is there: one file
- * of a hundred that does not arrive would leave it empty. An exported file holds this script as it is.
+ * theme applies. Then says so when a script of the page fails before the page is there: one that does
+ * not arrive would leave it empty. An exported file holds this script as it is.
  */
 try {
   const { theme } = JSON.parse(localStorage.getItem('eventctx.page') ?? '{}');

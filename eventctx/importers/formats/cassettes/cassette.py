@@ -18,6 +18,7 @@ from eventctx.importers.formats.cassettes.conversation import (
     MESSAGES,
     CassetteRequest,
     RecordedConversation,
+    RecordedConversations,
 )
 from eventctx.importers.formats.provider_answers import joined_answer
 from eventctx.importers.source.document import envelope, stem
@@ -60,7 +61,12 @@ def _sessions(lines: Iterable[FileLine], name: str) -> list[list[Item]]:
     """The items of every session, in the order in which they begin in the file."""
     value = read_cassette(lines, name)
     exchanges = exchanges_of(value)
-    conversations: list[RecordedConversation] = []
+    conversations = RecordedConversations()
+
+    def begin(number: int, request: CassetteRequest) -> RecordedConversation:
+        known = conversations.known_at(request)
+        return RecordedConversation(_name(stem(name), number), request, known)
+
     before: list[Item] = []
     last: RecordedConversation | None = None
     for exchange in exchanges:
@@ -68,24 +74,17 @@ def _sessions(lines: Iterable[FileLine], name: str) -> list[list[Item]]:
         if request is None:
             (before if last is None else last.items).append(_raw_of(exchange))
             continue
-        last = next((one for one in reversed(conversations) if one.continued_by(request)), None)
-        if last is None:
-            known = next(
-                (at for one in conversations if (at := one.known_at(request)) is not None), None
-            )
-            last = RecordedConversation(_name(stem(name), len(conversations)), request, known)
-            conversations.append(last)
-        last.take(request)
-    if not conversations:
+        last = conversations.take(request, begin)
+    if not conversations.all:
         raise MalformedTranscript(
             f"{name}: expected recorded requests to {', '.join(_PATHS)}, found "
             f"{len(exchanges)} requests and none of these; name another format with --format"
         )
     found: list[list[Item]] = [
-        [conversation.opening, *conversation.items] for conversation in conversations
+        [conversation.opening, *conversation.items] for conversation in conversations.all
     ]
     rest = envelope(object_or_empty(value), *LISTS)
-    found[0] = [conversations[0].opening, *before, *conversations[0].items, rest]
+    found[0] = [conversations.all[0].opening, *before, *conversations.all[0].items, rest]
     return found
 
 

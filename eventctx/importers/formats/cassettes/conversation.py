@@ -9,6 +9,7 @@ the view of every call is what was sent.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Final, NamedTuple
 
 from eventctx.importers.formats.amplifier_requests import RequestHistory
@@ -45,6 +46,8 @@ MESSAGES: Final = "/messages"
 COMPACT: Final = "/responses/compact"
 _STATE: Final = ("previous_response_id", "conversation")
 _FAILED: Final = 400
+_REFERRING: Final = frozenset(("compaction", rows.REFERENCE))
+"""Types of items that stand for messages which the request does not have."""
 
 
 class CassetteRequest(NamedTuple):
@@ -90,10 +93,9 @@ class RecordedConversation:
         self._known = known
         self._at: dict[str, list[dict[str, Any]]] = {}
 
-    def known_at(self, request: CassetteRequest) -> list[dict[str, Any]] | None:
-        """The messages up to the response that a request names, if this conversation had it."""
-        previous = _id(request.sent.get("previous_response_id"))
-        return None if previous is None else self._at.get(previous)
+    def known_at(self, response: str) -> list[dict[str, Any]] | None:
+        """The messages up to a response, if this conversation had it."""
+        return self._at.get(response)
 
     def continued_by(self, request: CassetteRequest) -> bool:
         """Whether a request goes on with this conversation."""
@@ -101,7 +103,7 @@ class RecordedConversation:
 
     def shares(self, request: CassetteRequest) -> bool:
         """Whether a request has a message of this conversation, besides system prompts."""
-        known = [row for row in self._rows if not rows.is_system(row.message)]
+        known = [row for row in self._rows if not row.is_system]
         return any(rows.is_(row, one) for one in rows.rows_of(request.sent) for row in known)
 
     def take(self, request: CassetteRequest, *, compacted: bool = False) -> None:
@@ -121,6 +123,28 @@ class RecordedConversation:
         for message in new:
             self._add(line, message)
         self._call(request)
+
+    def openings(self) -> Iterator[Hashable | None]:
+        """The keys of the messages, one of which a request begins with if it has all of them.
+
+        The last one is None where a client may leave out all that follows the system prompt.
+        """
+        for row in self._rows:
+            if not row.is_system:
+                yield rows.key_of(row.mark)
+                if not row.may_be_left_out:
+                    return
+        yield None
+
+    def states(self) -> list[tuple[str, str]]:
+        """The fields of a request, and their values, that name what this conversation has."""
+        names = zip(_STATE, (self._response, self._conversation), strict=True)
+        return [(field, name) for field, name in names if name is not None]
+
+    @property
+    def least(self) -> int:
+        """Messages besides system prompts that a request has at least if it has all of them."""
+        return sum(not (row.is_system or row.may_be_left_out) for row in self._rows)
 
     # -- continuing ------------------------------------------------------------------------------
 
@@ -143,7 +167,7 @@ class RecordedConversation:
     def _behind_state(self, sent: list[dict[str, Any]]) -> Continuation:
         """The provider adds what it has; a request's instructions hold for this request alone."""
         system = [one for one in sent if rows.is_system(one)]
-        before = [row for row in self._rows if rows.is_system(row.message)]
+        before = [row for row in self._rows if row.is_system]
         talk = [(row, row.message) for row in self._rows if row not in before]
         known = [*before, *[None] * len(system)][: len(system)]
         shown: list[tuple[Row | None, dict[str, Any]]] = [*zip(known, system, strict=True), *talk]
@@ -154,7 +178,7 @@ class RecordedConversation:
         rest = sent[len(system) :]
         mark = rows.sealed_mark(rest[0]) if rest and rest[0].get("type") == "compaction" else None
         last = max((n for n, one in enumerate(rest) if _among(one, self._compacted)), default=None)
-        before = [row for row in self._rows if rows.is_system(row.message)]
+        before = [row for row in self._rows if row.is_system]
         if last is not None and any(one.get("type") == "compaction" for one in rest[: last + 1]):
             found = aligned(before, system, True)
             return found and found._replace(new=rest[last + 1 :], compacted=rest[: last + 1])
@@ -191,7 +215,7 @@ class RecordedConversation:
             return
         left = tuple(step.compacted)
         self.items.append(CompactionItem(line, None, None, left, kept_from=step.kept_from))
-        system = [row for row in self._rows if rows.is_system(row.message)]
+        system = [row for row in self._rows if row.is_system]
         kept = [row for row, _ in step.shown if row is not None and row not in system]
         self._rows = [*system, *(Row(message, None) for message in left), *kept]
         self._compacted = []
@@ -199,7 +223,7 @@ class RecordedConversation:
     def _rewrite(self, line: int, sent: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Replace the known rows by the rewritten conversation; return the messages after it."""
         first = self._rows[0]
-        if sent and rows.is_system(first.message) and rows.is_system(sent[0]):
+        if sent and first.is_system and rows.is_system(sent[0]):
             # A prompt that changed by the way is no part of what was compacted.
             self._show(line, [(first, sent[0]), *((row, row.message) for row in self._rows[1:])])
         found = rewriting(self._rows, sent)
@@ -315,6 +339,65 @@ class RecordedConversation:
         ended = nanoseconds(answer.get("completed_at")) or exchange.time
         usage, name = read_provider_usage(answer.get("usage")), text_or_none(answer.get("id"))
         self.items.append(CallEnded(line, ended, usage, finish, name))
+
+
+class RecordedConversations:
+    """The conversations of a file, in the order in which they begin.
+
+    They are found by what they begin with, so that a file of many costs no look at each of them
+    for every request.
+    """
+
+    def __init__(self) -> None:
+        self.all: list[RecordedConversation] = []
+        self._by_opening: dict[Hashable | None, dict[int, int]] = {}
+        self._by_state: dict[tuple[str, str], set[int]] = {}
+
+    def take(
+        self,
+        request: CassetteRequest,
+        begin: Callable[[int, CassetteRequest], RecordedConversation],
+    ) -> RecordedConversation:
+        """Add a request to the latest conversation that it continues, or to one that it begins.
+
+        ``begin`` makes that one of its number, from 0, and its first request.
+        """
+        number = self._continued_by(request)
+        if number is None:
+            number = len(self.all)
+            self.all.append(begin(number, request))
+        conversation = self.all[number]
+        conversation.take(request)
+        for key in conversation.openings():
+            self._by_opening.setdefault(key, {})[number] = conversation.least
+        for state in conversation.states():
+            self._by_state.setdefault(state, set()).add(number)
+        return conversation
+
+    def known_at(self, request: CassetteRequest) -> list[dict[str, Any]] | None:
+        """The messages up to the response that a request names, of the conversation that had it."""
+        previous = _id(request.sent.get(_STATE[0]))
+        if previous is None:
+            return None
+        return next((at for one in self.all if (at := one.known_at(previous)) is not None), None)
+
+    def _continued_by(self, request: CassetteRequest) -> int | None:
+        sent = rows.rows_of(request.sent)
+        begin = next((at for at, one in enumerate(sent) if not rows.is_system(one)), len(sent))
+        talk = sent[begin:]
+        if any(one.get("type") in _REFERRING for one in talk):
+            found = set(range(len(self.all)))
+        else:
+            found = {
+                number
+                for key in {rows.opening_of(talk), None}
+                for number, least in self._by_opening.get(key, {}).items()
+                if least <= len(talk)
+            }
+            for name in _STATE:
+                found |= self._by_state.get((name, _id(request.sent.get(name)) or ""), set())
+        latest = sorted(found, reverse=True)
+        return next((one for one in latest if self.all[one].continued_by(request)), None)
 
 
 def _among(message: dict[str, Any], others: list[dict[str, Any]]) -> bool:

@@ -107,7 +107,7 @@ def _rank(message: dict[str, Any]) -> int:
 
 def _is_beginning(known: Sequence[Row], kept: set[int]) -> bool:
     """Whether what was kept is how the conversation began, with more than its system prompt."""
-    talk = any(not rows.is_system(known[place].message) for place in kept)
+    talk = any(not known[place].is_system for place in kept)
     return talk and kept == set(range(len(kept)))
 
 
@@ -167,14 +167,13 @@ def aligned(known: list[Row], sent: list[dict[str, Any]], again: bool) -> Contin
     shown: list[tuple[Row | None, dict[str, Any]]] = []
     at = 0
     for row in known:
-        system = rows.is_system(row.message)
-        while not system and at < len(sent) and rows.is_system(sent[at]):
+        while not row.is_system and at < len(sent) and rows.is_system(sent[at]):
             shown.append((None, sent[at]))
             at += 1
         if at < len(sent) and rows.is_(row, sent[at]):
             shown.append((row, sent[at]))
             at += 1
-        elif not system and not rows.may_be_left_out(row):
+        elif not row.is_system and not row.may_be_left_out:
             return None
     new = sent[at:]
     return Continuation(shown, new) if new or again else None

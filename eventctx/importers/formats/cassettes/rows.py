@@ -7,9 +7,11 @@ whether it still says the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from eventctx.importers.source.items import Item, RecordedContent, RecordedRequest
 from eventctx.importers.source.lines import (
@@ -22,8 +24,10 @@ from eventctx.importers.source.lines import (
 )
 from eventctx.log.wire import APIS, CacheMark, SentApi
 from eventctx.messages.encoding import digest_of, message_digest
+from eventctx.messages.facts_reader import SYSTEM_ROLES
+from eventctx.messages.parts import role_of
 
-_REFERENCE: Final = "item_reference"
+REFERENCE: Final = "item_reference"
 _SYSTEM: Final = ("system",)
 _SEALED: Final = frozenset(("reasoning", "compaction"))
 _TEXTS: Final = frozenset(("text", "input_text", "output_text"))
@@ -37,12 +41,31 @@ _BILLING: Final = "x-anthropic-billing-header:"
 """The beginning of a line of Claude Code's system prompt that is for the API, and changes."""
 
 
-class Row(NamedTuple):
+@dataclass(frozen=True)
+class Row:
     """A message that the model was shown. ``place`` is None for one that a compaction put in."""
 
     message: dict[str, Any]
     place: int | None
     answer: bool = False
+
+    @cached_property
+    def is_system(self) -> bool:
+        """Whether it is a system prompt, or a part of one."""
+        return is_system(self.message)
+
+    @cached_property
+    def mark(self) -> object:
+        """Which message it is, in whatever form."""
+        return _mark(self.message)
+
+    @cached_property
+    def may_be_left_out(self) -> bool:
+        """Whether a client may go on without it: a part of an answer, thoughts, hosted tools."""
+        if not self.answer or "role" in self.message:
+            return False
+        facts = item_facts_or_none(self.message)
+        return facts is None or not facts.calls
 
 
 def rows_of(sent: dict[str, Any]) -> list[dict[str, Any]]:
@@ -56,13 +79,19 @@ def rows_of(sent: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _is_row(value: object) -> bool:
-    return item_facts_or_none(value) is not None or object_or_empty(value).get("type") == _REFERENCE
+    message = object_or_empty(value)
+    return _role(message) is not None or message.get("type") == REFERENCE
 
 
 def is_system(message: dict[str, Any]) -> bool:
     """Whether a message is a system prompt, or a part of one."""
-    facts = item_facts_or_none(message)
-    return facts is not None and facts.kind == "system"
+    return _role(message) in SYSTEM_ROLES
+
+
+def _role(message: dict[str, Any]) -> str | None:
+    """The role by which the facts of a message are told, without reading all of them."""
+    role = message.get("role") or role_of(message)
+    return role if isinstance(role, str) else None
 
 
 def sealed_mark(message: dict[str, Any]) -> object:
@@ -74,21 +103,29 @@ def sealed_mark(message: dict[str, Any]) -> object:
 
 def is_(row: Row, message: dict[str, Any]) -> bool:
     """Whether a message of a request is this one, in whatever form."""
-    if message.get("type") == _REFERENCE:
+    if message.get("type") == REFERENCE:
         return message.get("id") == row.message.get("id")
-    return _mark(row.message) == _mark(message)
+    return row.mark == _mark(message)
+
+
+def key_of(mark: object) -> Hashable | None:
+    """A mark as a key of a dict; None for the few that can be none, as they hold an object."""
+    try:
+        hash(mark)
+    except TypeError:
+        return None
+    return mark
+
+
+def opening_of(talk: list[dict[str, Any]]) -> Hashable | None:
+    """The key of the first message of a request that is no system prompt."""
+    return key_of(_mark(talk[0])) if talk else None
 
 
 def same(row: Row, message: dict[str, Any]) -> bool:
     """Whether a message that is this one says the same."""
-    referred = message.get("type") == _REFERENCE
+    referred = message.get("type") == REFERENCE
     return referred or plain_form(row.message) == plain_form(message)
-
-
-def may_be_left_out(row: Row) -> bool:
-    """Whether a client may leave a part of an answer out and go on: thoughts, hosted tools."""
-    facts = item_facts_or_none(row.message)
-    return row.answer and "role" not in row.message and (facts is None or not facts.calls)
 
 
 def _mark(message: dict[str, Any]) -> object:

@@ -20,7 +20,11 @@ import msgspec
 
 from eventctx.importers.formats.amplifier_requests import RequestHistory
 from eventctx.importers.formats.cassettes.cassette import model_request
-from eventctx.importers.formats.cassettes.conversation import CassetteRequest, RecordedConversation
+from eventctx.importers.formats.cassettes.conversation import (
+    CassetteRequest,
+    RecordedConversation,
+    RecordedConversations,
+)
 from eventctx.importers.source.http_recording import Exchange
 from eventctx.importers.source.items import Ended, FileLine, Item, Parser, Raw, never
 from eventctx.importers.source.lines import (
@@ -69,7 +73,7 @@ def as_written(history: RequestHistory, line: int, sent: object) -> object:
 
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
     """The items of the conversation; what a program asked outside it is in ``others``."""
-    reader = _Reader()
+    reader = _Reader(main_alone=True)
     return parse_rows(lines, decode, reader.main_items, ())
 
 
@@ -79,7 +83,8 @@ def others(path: Path) -> list[Parser]:
     for _ in parse_rows(read_lines(path), decode, reader.main_items, ()):
         pass
     return [
-        _parser_of([conversation.opening, *conversation.items]) for conversation in reader.beside
+        _parser_of([conversation.opening, *conversation.items])
+        for conversation in reader.beside.all
     ]
 
 
@@ -88,10 +93,14 @@ def _parser_of(items: list[Item]) -> Parser:
 
 
 class _Reader:
-    """Reads a tape line by line. ``beside`` are the conversations besides the main one."""
+    """Reads a tape line by line. ``beside`` are the conversations besides the main one.
 
-    def __init__(self) -> None:
-        self.beside: list[RecordedConversation] = []
+    With ``main_alone`` their calls are passed over.
+    """
+
+    def __init__(self, *, main_alone: bool = False) -> None:
+        self._main_alone = main_alone
+        self.beside = RecordedConversations()
         self._about: dict[str, Any] = {}
         self._main: RecordedConversation | None = None
         self._tools: set[tuple[str, ...]] = set()
@@ -133,23 +142,20 @@ class _Reader:
             )
             main.take(request)
         else:
-            self._take_beside(request)
+            if not self._main_alone:
+                self._take_beside(request)
             return []
         self._tools.add(tools)
         items, main.items = main.items, []
         return [main.opening, *items] if main.number == request.exchange.number else items
 
     def _take_beside(self, request: CassetteRequest) -> None:
-        conversation = next(
-            (one for one in reversed(self.beside) if one.continued_by(request)), None
-        )
-        if conversation is None:
-            conversation = RecordedConversation(
-                f"{self._name}-{len(self.beside) + 2}", request, on_tape=True
-            )
+        def begin(number: int, request: CassetteRequest) -> RecordedConversation:
+            conversation = RecordedConversation(f"{self._name}-{number + 2}", request, on_tape=True)
             conversation.opening = msgspec.structs.replace(conversation.opening, parent=self._name)
-            self.beside.append(conversation)
-        conversation.take(request)
+            return conversation
+
+        self.beside.take(request, begin)
 
     @property
     def _name(self) -> str:

@@ -9,7 +9,6 @@ rest is what the step took out, and what it put in.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import SequenceMatcher
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -121,6 +120,8 @@ class History:
         """The places of the new list's messages that say what one of the conversation says."""
         places: list[int | None] = [None] * len(target)
         ours, theirs = [one.says for one in self.now], [one.says for one in target]
+        from difflib import SequenceMatcher
+
         for block in SequenceMatcher(None, ours, theirs, autojunk=False).get_matching_blocks():
             for offset in range(block.size):
                 places[block.b + offset] = self.now[block.a + offset].place

@@ -20,9 +20,11 @@ from hypothesis import HealthCheck, settings
 from tests.faults.counts import FULL
 from tests.services.fixtures import jaeger as jaeger
 from tests.services.fixtures import jetstream as jetstream
+from tests.services.fixtures import nats_binary as nats_binary
 from tests.services.fixtures import phoenix as phoenix
 from tests.services.fixtures import postgres as postgres
 from tests.services.fixtures import postgres_url as postgres_url
+from tests.services.fixtures import shared_cluster as shared_cluster
 
 # Receipts of the stores that tests make stay out of the user's own state folder.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="eventctx-state-")

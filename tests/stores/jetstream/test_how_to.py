@@ -54,10 +54,10 @@ class Documented(Cluster):
 
 
 @pytest.fixture(scope="module")
-def servers(jetstream: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Documented]:
+def servers(nats_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Documented]:
     folder = tmp_path_factory.mktemp("documented")
     make_certificates(folder)
-    cluster = Documented(folder, binary=find())
+    cluster = Documented(folder, binary=nats_binary)
     try:
         cluster.start()
         yield cluster

@@ -100,20 +100,6 @@ def temporary() -> Iterator[Path]:
         yield folder
 
 
-def test_servers_of_the_demo_say_where_they_were_and_leave_nothing(
-    temporary: Path, environment: dict[str, str]
-) -> None:
-    ran = subprocess.run(
-        [*_SERVERS, "nats"],
-        capture_output=True,
-        text=True,
-        env={**environment, "TMPDIR": str(temporary)},
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert_describes(ran.stdout)
-    assert servers_in(temporary) == []
-
-
 @pytest.mark.parametrize(
     ("kind", "number"), [("nats", signal.SIGINT), ("postgres", signal.SIGTERM)]
 )

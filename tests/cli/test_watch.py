@@ -25,7 +25,7 @@ from tests.cli.schemas import published, without_other_keys
 from tests.importers.given import SESSION, ClaudeCode, call, story, text
 from tests.importers.growing import claude_code
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds that a test waits for what takes a fraction of one, on a busy machine."""
 
 WRITER = """

@@ -265,7 +265,7 @@ no_auth_user: app
             node.process.send_signal(signal.SIGCONT)
             node.paused = False
 
-    def leader(self, stream: str, seconds: float = 30.0) -> int:
+    def leader(self, stream: str, seconds: float = 60.0) -> int:
         """The number of the server that leads a stream. Raises ServiceFailed."""
         until = time.monotonic() + seconds
         names = [node.name for node in self.nodes]

@@ -42,7 +42,7 @@ def test_a_killed_server_comes_back_with_its_data_and_a_halted_one_goes_on(
     async def publish(servers: list[str], text: bytes) -> int:
         client = await nats.connect(servers)
         try:
-            script = client.jetstream(timeout=30)
+            script = client.jetstream(timeout=60)
             await script.add_stream(StreamConfig(name="s", subjects=["s"], num_replicas=3))
             return (await script.publish("s", text)).seq
         finally:

@@ -260,7 +260,7 @@ def test_a_read_only_store_can_be_read(store):
         commands = [*reading, ["fork", "work", "new", "--at", "3"]]
         given = [[*command, "--json", "--store", str(copy)] for command in commands]
         with _process(json.dumps(given), code=READING_ANOTHERS) as child:
-            out, err = child.communicate(timeout=60)
+            out, err = child.communicate(timeout=240)
         assert child.returncode == 0, err
         assert [int(one.split()[0]) for one in out.split(b"\0")[1:]] == [0, 0, 0, 0, 3]
         assert all(one.splitlines()[-1] in (b"]", b"}") for one in out.split(b"\0")[:4])

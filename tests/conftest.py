@@ -20,13 +20,21 @@ from hypothesis import HealthCheck, settings
 from tests.faults.counts import FULL
 from tests.services.fixtures import jaeger as jaeger
 from tests.services.fixtures import jetstream as jetstream
+from tests.services.fixtures import nats_binary as nats_binary
 from tests.services.fixtures import phoenix as phoenix
 from tests.services.fixtures import postgres as postgres
 from tests.services.fixtures import postgres_url as postgres_url
+from tests.services.fixtures import shared_cluster as shared_cluster
+from tests.services.in_memory import memory_folder
 
 # Receipts of the stores that tests make stay out of the user's own state folder.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="eventctx-state-")
 atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
+
+# Stores of tests wait for no disk, but where programs that tests write could not be run.
+IN_MEMORY = memory_folder()
+if IN_MEMORY is not None and not os.statvfs(IN_MEMORY).f_flag & os.ST_NOEXEC:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
 
 # Counts do not depend on the vocabularies that tiktoken has on this machine; one test looks there.
 os.environ.setdefault(

@@ -190,23 +190,3 @@ def test_ci_runs_the_commands_of_the_readmes_first_block() -> None:
     ran = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
     assert first_block() == ["make demo", "make test"]
     assert set(first_block()) <= set(ran)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no checkout to clone")
-def test_the_readmes_first_command_works_in_a_fresh_clone(tmp_path: Path) -> None:
-    clone = tmp_path / "clone"
-    subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
-    environment = {
-        key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "MAKEFLAGS")
-    }
-    run = subprocess.run(
-        first_block()[0].split(),
-        cwd=clone,
-        env=environment | {"PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr[-2000:]
-    assert "compactions that took out" in run.stdout

@@ -145,7 +145,7 @@ def some_of(
     ]
 
 
-@pytest.mark.parametrize(("api", "way", "sends", "answered"), some_of(SHOWN, 2))
+@pytest.mark.parametrize(("api", "way", "sends", "answered"), some_of(SHOWN, 3))
 async def test_an_answer_is_seen_as_without_the_wrapper(
     api: str, way: str, sends: str, answered: bool
 ) -> None:

@@ -148,7 +148,7 @@ LONG = [CONFIGS[0], {"policy": "simple", "keep_recent": 6}]
 
 WINDOWS = (64_000, 200_000)
 TRIED = [
-    (config, some(120, 200) if config in LONG else some(40, 60), window)
+    (config, some(60, 200) if config in LONG else some(24, 60), window)
     for place, config in enumerate(CONFIGS)
     for choice, window in enumerate(WINDOWS)
     if tried(place, 0, choice, choices=len(WINDOWS))

@@ -37,7 +37,7 @@ class Host:
         self.listeners["tool:pre"]("tool:pre", {"tool_name": tool, "tool_call_id": tool})
 
     async def records_a_call(self) -> None:
-        await asyncio.wait_for(self.begun.get(), 10)
+        await asyncio.wait_for(self.begun.get(), 60)
 
 
 async def test_what_is_noted_is_recorded_though_the_host_calls_nothing() -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import eventctx
-from eventctx.policies.policy import Budget, Policy, PolicyState, Proposal, Visible
 from eventctx.policies.presets import Simple
 from tests.benchmarks.workload import message
 
@@ -17,31 +15,9 @@ WINDOW = 40_000
 """Tokens: about 110 of the messages, so that a compaction is due every 50 or so."""
 
 
-class TimedPolicy:
-    """This agent's policy; ``spent`` and ``processor`` are the seconds that it took by itself."""
-
-    def __init__(self) -> None:
-        self._policy = Simple(keep_recent=KEEP)
-        self.name = self._policy.name
-        self.version = self._policy.version
-        self.max_messages = self._policy.max_messages
-        self.spent = self.processor = 0.0
-
-    def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
-        """What the policy proposes."""
-        used, began = time.thread_time(), time.perf_counter()
-        proposal = self._policy.propose(visible, budget, state)
-        self.spent += time.perf_counter() - began
-        self.processor += time.thread_time() - used
-        return proposal
-
-
-async def session_of(
-    engine: eventctx.Engine, name: str, policy: Policy | None = None
-) -> eventctx.Context:
+async def session_of(engine: eventctx.Engine, name: str) -> eventctx.Context:
     """The session, with the settings of this agent."""
-    chosen = Simple(keep_recent=KEEP) if policy is None else policy
-    return await engine.session(name, policy=chosen, max_tokens=WINDOW)
+    return await engine.session(name, policy=Simple(keep_recent=KEEP), max_tokens=WINDOW)
 
 
 async def run_rounds(context: eventctx.Context, first: int, last: int) -> None:

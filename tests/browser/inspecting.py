@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from eventctx.cli.main import cli
 from tests.children import started
 
-PATIENCE: Final = 30.0
+PATIENCE: Final = 60.0
 """Seconds that a test waits for a server that is there within one."""
 
 _URL: Final = re.compile(r"https?://\S+")

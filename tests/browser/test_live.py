@@ -163,7 +163,7 @@ async def test_a_server_that_comes_back_goes_on_without_a_gap(live: Live, browse
             await shown_at(page, "word-45")
             held, asked = None, []
             # The end of a turn comes a moment after its words.
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while held != asked:
                     held = await page.evaluate(_HELD)
                     asked = await page.evaluate(_ASKED, f"/api{path_of(live.session)}/timeline")

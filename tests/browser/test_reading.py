@@ -19,6 +19,7 @@ from tests.browser.chromium import in_the_browser
 from tests.browser.inspecting import Inspector, answer_of, inspecting, path_of
 from tests.browser.settling import settled, width_of_page
 from tests.browser.test_accessibility import COLOURS, broken_rules
+from tests.browser.walking import walk
 from tests.browser.watching import Watch
 
 pytestmark = in_the_browser
@@ -127,29 +128,32 @@ async def reader(reading: Path) -> AsyncIterator[Inspector]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def shared_state(browser: Browser, reader: Inspector) -> Any:
-    context = await browser.new_context()
+async def opened(browser: Browser, reader: Inspector) -> AsyncIterator[tuple[Page, Watch]]:
+    """The page that all tests of this file share."""
+    watch = Watch(reader.origin)
+    context = await browser.new_context(base_url=reader.origin)
+    await watch.over(context)
     page = await context.new_page()
     await page.goto(reader.invitation)
-    state = await context.storage_state()
+    yield page, watch
     await context.close()
-    return state
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def page(browser: Browser, reader: Inspector, shared_state: Any) -> AsyncIterator[Page]:
+async def page(opened: tuple[Page, Watch]) -> AsyncIterator[Page]:
     """The session's page, as one that was never opened before."""
-    watch = Watch(reader.origin)
-    context = await browser.new_context(
-        base_url=reader.origin, storage_state=shared_state, viewport={"width": 1280, "height": 800}
-    )
-    await watch.over(context)
-    page = await context.new_page()
-    await page.goto(path_of(SESSION))
-    await settled(page)
+    page, watch = opened
+    await page.set_viewport_size({"width": 1280, "height": 800})
+    await page.emulate_media(color_scheme="light")
+    if await page.evaluate("() => localStorage.length"):  # a page keeps its choices till it ends
+        await page.evaluate("() => localStorage.clear()")
+        await page.reload()
+    await settled(await walk(page, path_of(SESSION)))
     yield page
-    await watch.clean(page)
-    await context.close()
+    try:
+        await watch.clean(page)
+    finally:
+        watch.found.clear()  # the next test answers for its own
 
 
 def row(page: Page, number: int, pane: str = "ctx-transcript") -> Locator:

@@ -196,7 +196,7 @@ def test_on_a_terminal_the_restore_asks(store, backup, answer):
         terminal.until("[y/N]:")
         terminal.type(f"{answer}\r")
         terminal.until("is kept as" if answer == "y" else "stopped")
-        assert terminal.child.wait(15) == (0 if answer == "y" else 130)
+        assert terminal.child.wait(60) == (0 if answer == "y" else 130)
     assert len(kept(store)) == (answer == "y")
 
 

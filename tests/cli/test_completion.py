@@ -43,7 +43,7 @@ def completed(line: str, store: Path, shell: str = "bash") -> list[str]:
         },
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     return [one.partition(",")[2] for one in done.stdout.splitlines() if one]

@@ -82,5 +82,6 @@ def test_a_copy_of_many_sessions_takes_no_more_memory(tmp_path):
         found, peak = run_measured("copy", source, tmp_path / f"copy-{count}.db", "--json")
         assert (found["ok"], found["copied"], found["checked"]) == (True, count, count)
         peaks.append(peak)
-    # What is under way is bounded; a name that is kept takes 100 bytes at the least.
-    assert peaks[1] - peaks[0] < 2 * 1024, peaks
+    # What is under way is bounded, and more of it is where another program has the processor. The
+    # records of a session take a kilobyte at the least.
+    assert peaks[1] - peaks[0] < 4 * 1024, peaks

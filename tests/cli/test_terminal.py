@@ -54,7 +54,7 @@ class Terminal:
         self.child.wait()
         os.close(self.master)
 
-    def until(self, wanted: str, seconds: float = 15) -> str:
+    def until(self, wanted: str, seconds: float = 60) -> str:
         """Read until ``wanted`` was shown; returns what was shown, without colours."""
         seen = b""
         end = time.monotonic() + seconds
@@ -69,7 +69,7 @@ class Terminal:
                 return text
         raise AssertionError(f"{wanted!r} was not shown, but {seen!r}")
 
-    def all(self, seconds: float = 15) -> str:
+    def all(self, seconds: float = 60) -> str:
         """All that is shown until the program ends, just as the terminal gets it."""
         seen = b""
         end = time.monotonic() + seconds
@@ -87,7 +87,7 @@ class Terminal:
         """Type what the program waits for: a key, or with ``\\r`` at its end a line."""
         # What comes before the program waits for a key is thrown away by the terminal. It waits
         # when it has turned off the terminal's reading by lines.
-        end = time.monotonic() + 15
+        end = time.monotonic() + 60
         while self._reads_lines() != keys.endswith("\r"):
             assert time.monotonic() < end, "the program does not wait for a key"
             time.sleep(0.01)
@@ -99,7 +99,7 @@ class Terminal:
 
     def ends(self) -> int:
         """The exit code; what the program still shows is thrown away."""
-        end = time.monotonic() + 15
+        end = time.monotonic() + 60
         while self.child.poll() is None:
             assert time.monotonic() < end, "it does not end"
             if select.select([self.master], [], [], 0.05)[0]:

@@ -25,11 +25,13 @@ from tests.cli.schemas import published, without_other_keys
 from tests.importers.given import SESSION, ClaudeCode, call, story, text
 from tests.importers.growing import claude_code
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds that a test waits for what takes a fraction of one, on a busy machine."""
 
 WRITER = """
-import random, sys, time
+import random, sys, threading, time
+told = threading.Event()
+threading.Thread(target=lambda: (sys.stdin.read(), told.set()), daemon=True).start()
 data, path, seed = open(sys.argv[1], "rb").read(), sys.argv[2], int(sys.argv[3])
 draw = random.Random(seed)
 with open(path, "wb", buffering=0) as file:
@@ -39,7 +41,10 @@ with open(path, "wb", buffering=0) as file:
         file.write(data[start:stop])
         start = stop
         time.sleep(draw.choice((0.0, 0.01, 0.04)))
+        if start > len(data) / 2:
+            told.wait(0.5)
 """
+"""Writes a file in pieces, the second half slowly until its input is closed."""
 
 
 class Program:
@@ -127,7 +132,9 @@ def test_killed_at_any_moment_it_goes_on_and_doubles_nothing(
     whole.write_bytes(log.data())
     folder.mkdir()
     file = folder / "session.jsonl"
-    writer = subprocess.Popen([sys.executable, "-c", WRITER, whole, file, str(seed)])
+    line = [sys.executable, "-c", WRITER, whole, file, str(seed)]
+    writer = subprocess.Popen(line, stdin=subprocess.PIPE)
+    assert writer.stdin is not None
     kills = 0
     while writer.poll() is None:
         program = Program("--store", store, "watch", folder, "--json")
@@ -136,6 +143,8 @@ def test_killed_at_any_moment_it_goes_on_and_doubles_nothing(
         time.sleep(draw.uniform(0.0, 1.2))
         program.kill()
         kills += 1
+        if kills == 2:
+            writer.stdin.close()
     assert kills >= 2
     last = Program("--store", store, "import", "--follow", folder, "--json")
     programs.append(last)

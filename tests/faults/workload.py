@@ -207,7 +207,7 @@ class _Clients:
         """Wait until every subscriber has got the last record; gaps are the checker's affair."""
         ends = {f"session:{name}": Seen.of(one[-1]) for name, one in stored.streams.items() if one}
         last = stored.log[-1]
-        subscribers, until = self.history.delivered.items(), time.monotonic() + 30
+        subscribers, until = self.history.delivered.items(), time.monotonic() + 60
         while time.monotonic() < until:
             if all(ends.get(name, last) in got[-50:] for name, got in subscribers):
                 return

@@ -50,7 +50,7 @@ def of(store: Path | None, hooks: Hooks | None = None) -> HookFailures:
 
 def wrote(store: Path, count: int = 1) -> bool:
     """Whether so many lines are there, or come soon."""
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while time.monotonic() < until:
         if beside(store).is_file() and beside(store).read_bytes().count(b"\n") >= count:
             return True

@@ -38,7 +38,7 @@ from tests.importers.test_bad_input import FullStore
 from tests.importers.test_many import draft
 
 CHAT = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds that a test waits for what takes a fraction of one, on a busy machine."""
 
 

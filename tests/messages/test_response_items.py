@@ -23,12 +23,14 @@ from eventctx.projections.trace.texts import genai_message
 from eventctx.projections.view import layout as layouts
 from eventctx.projections.view.entries import CALL_NOT_ENDED
 from eventctx.projections.view.refs import MessageRef
+from tests.how_much import tried
 from tests.messages import response_item_types as types_
 from tests.messages.response_item_types import Item, check_type
 from tests.sessions import with_frames
 
 PAIRS = sorted(types_.pairs().items())
 CALLS = [call for call, _ in PAIRS]
+POLICIES = ("ladder", "simple", "truncate", "importance")
 NO_OUTPUT = ("computer_call", "mcp_approval_request")
 ASK: Item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Go."}]}
 SAID: Item = {"role": "assistant", "content": [{"type": "output_text", "text": "Done."}]}
@@ -131,8 +133,15 @@ async def test_a_call_and_its_answer_pair_and_a_row_between_moves_behind(
         assert as_bytes(sent) == as_bytes([ASK, first, second, note])
 
 
-@pytest.mark.parametrize(("call", "answer"), PAIRS)
-@pytest.mark.parametrize("policy", ["ladder", "simple", "truncate", "importance"])
+@pytest.mark.parametrize(
+    ("call", "answer", "policy"),
+    [
+        (*pair, policy)
+        for place, pair in enumerate(PAIRS)
+        for choice, policy in enumerate(POLICIES)
+        if tried(place, 0, choice, choices=len(POLICIES))
+    ],
+)
 async def test_pairs_and_parallel_groups_hold_under_compaction(
     call: str, answer: str, policy: str
 ) -> None:

@@ -356,7 +356,7 @@ async def test_a_wait_before_an_attempt_ends_when_the_host_asks_to_stop_at_once(
         turn = EventsOrchestrator(sleep=stops).execute(
             "go", ctx, {"p": Scripted(ConnectionError("gone"))}, coordinator=Host()
         )
-        response = await asyncio.wait_for(turn, 10)
+        response = await asyncio.wait_for(turn, 60)
         assert response.finish == "stopped"
         await check_log(engine)
 

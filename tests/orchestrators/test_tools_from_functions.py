@@ -208,8 +208,8 @@ async def test_functions_that_never_return_do_not_take_threads_from_others() -> 
     stuck = tool(released.wait, name="stuck")
     try:
         waiting = [asyncio.create_task(stuck.execute({})) for _ in range(40)]
-        assert await asyncio.wait_for(tool(lambda: "fine", name="other").execute({}), 20) == "fine"
-        assert await asyncio.wait_for(asyncio.to_thread(lambda: "fine"), 20) == "fine"
+        assert await asyncio.wait_for(tool(lambda: "fine", name="other").execute({}), 60) == "fine"
+        assert await asyncio.wait_for(asyncio.to_thread(lambda: "fine"), 60) == "fine"
         threads = [one for one in threading.enumerate() if one.name == "eventctx-tool-stuck"]
         # Python waits for no daemon when a program ends.
         assert len(threads) == 40 and all(one.daemon for one in threads)
@@ -224,7 +224,7 @@ async def test_a_function_cannot_end_the_program(raised: BaseException) -> None:
         raise raised
 
     with pytest.raises(RuntimeError) as told:
-        await asyncio.wait_for(tool(ends).execute({}), 20)
+        await asyncio.wait_for(tool(ends).execute({}), 60)
     assert told.value.__cause__ is raised
 
 
@@ -244,7 +244,7 @@ async def test_a_function_that_was_given_up_may_end_after_the_loop() -> None:
 
     await asyncio.to_thread(whole_program)
     released.set()
-    assert await asyncio.to_thread(ended.wait, 20)
+    assert await asyncio.to_thread(ended.wait, 60)
 
 
 async def test_an_error_of_the_function_is_the_callers_to_handle() -> None:

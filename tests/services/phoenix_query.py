@@ -76,7 +76,7 @@ class PhoenixQuery:
     Errors are urllib's; that a project or session is not there is no error.
     """
 
-    def __init__(self, base: str, seconds: float = 10.0) -> None:
+    def __init__(self, base: str, seconds: float = 60.0) -> None:
         self._base = base
         self._seconds = seconds
         self._open = build_opener(ProxyHandler({})).open

@@ -206,7 +206,7 @@ class Receiver:
             self._releases += 1
             self._changed.notify_all()
 
-    def wait_for_spans(self, number: int, seconds: float = 10.0) -> tuple[ReceivedSpan, ...]:
+    def wait_for_spans(self, number: int, seconds: float = 60.0) -> tuple[ReceivedSpan, ...]:
         """The spans kept, as soon as there are so many.
 
         Raises:
@@ -214,7 +214,7 @@ class Receiver:
         """
         return self._wait(lambda: self._kept, number, seconds, "spans kept")
 
-    def wait_for_exports(self, number: int, seconds: float = 10.0) -> tuple[Export, ...]:
+    def wait_for_exports(self, number: int, seconds: float = 60.0) -> tuple[Export, ...]:
         """The requests, as soon as so many came in, answered or not.
 
         Raises:

@@ -20,7 +20,7 @@ import eventctx
 from tests.services.nats_server import Cluster
 
 # They start programs, and servers.
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("postgres", "jetstream")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("postgres", "nats_binary")]
 
 _PROGRAM = (sys.executable, "-m", "eventctx.cli", "demo")
 _SERVERS = (sys.executable, "-m", "tests.services.demo_server")
@@ -98,20 +98,6 @@ def temporary() -> Iterator[Path]:
         folder = Path(name)
         folder.chmod(0o711)
         yield folder
-
-
-def test_servers_of_the_demo_say_where_they_were_and_leave_nothing(
-    temporary: Path, environment: dict[str, str]
-) -> None:
-    ran = subprocess.run(
-        [*_SERVERS, "nats"],
-        capture_output=True,
-        text=True,
-        env={**environment, "TMPDIR": str(temporary)},
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert_describes(ran.stdout)
-    assert servers_in(temporary) == []
 
 
 @pytest.mark.parametrize(

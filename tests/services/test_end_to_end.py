@@ -40,7 +40,7 @@ def seen_in(query: JaegerQuery, traces: dict[str, list[Span]]) -> dict[str, tupl
         whole = all(len(seen[trace_id]) >= len(spans) for trace_id, spans in traces.items())
         return seen if whole else None
 
-    return wait_for(all_there, 20, "all spans of all traces") or {}
+    return wait_for(all_there, 60, "all spans of all traces") or {}
 
 
 def as_seen(span: Span) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import nats
 import pytest
@@ -36,18 +37,18 @@ async def test_three_servers_replicate_and_wait_for_the_disk(jetstream: Cluster)
 
 
 def test_a_killed_server_comes_back_with_its_data_and_a_halted_one_goes_on(
-    jetstream: Cluster,  # skips where there is no binary
+    nats_binary: Path,
 ) -> None:
     async def publish(servers: list[str], text: bytes) -> int:
         client = await nats.connect(servers)
         try:
-            script = client.jetstream(timeout=30)
+            script = client.jetstream(timeout=60)
             await script.add_stream(StreamConfig(name="s", subjects=["s"], num_replicas=3))
             return (await script.publish("s", text)).seq
         finally:
             await client.close()
 
-    with running(binary=find()) as cluster:
+    with running(binary=nats_binary) as cluster:
         assert asyncio.run(publish(cluster.servers, b"one")) == 1
         leader = cluster.leader("s")
         cluster.kill(leader)

@@ -99,7 +99,7 @@ async def test_an_event_that_nothing_follows_goes_by_itself() -> None:
     began = asyncio.get_running_loop().time()
     await ctx.emit(PlanStart())
     assert store.appends == []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         async for record in store.subscribe(stream="s", after=1):
             assert record.type == "plan:start"
             break
@@ -223,7 +223,7 @@ async def test_the_end_of_a_turn_goes_by_itself_also_behind_another_process(tmp_
             await engine.verify("s")  # nothing is deferred any more, and no timeout is set
             await asyncio.sleep(2 * IDLE_SECONDS)
             await (await other.session("s")).add_message(USER)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             async for record in other.store.subscribe(stream="s"):
                 if record.type == "prompt:complete":
                     break
@@ -305,7 +305,7 @@ def test_an_engine_that_was_dropped_while_something_rides_keeps_no_store() -> No
     gc.collect()  # the engine, which writes deferred events in a thread of its own
     for thread in threading.enumerate():
         if thread.name == "eventctx-flush":
-            thread.join(30)
+            thread.join(60)
     gc.collect()
     assert store() is None
 
@@ -319,7 +319,7 @@ def test_what_rides_goes_by_itself_while_another_loop_stands_still() -> None:
 
     async def goes_on(engine: Engine, ctx: eventctx.Context) -> None:
         await ctx.emit(PlanStart(name="here"))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             async for _ in engine.store.subscribe(stream="s", after=1):
                 break
 
@@ -453,5 +453,5 @@ def test_an_engine_that_is_dropped_in_the_middle_of_its_stores_work_waits_for_no
 
     dropping = threading.Thread(target=drop, daemon=True)
     dropping.start()
-    dropping.join(30)
+    dropping.join(60)
     assert not dropping.is_alive()

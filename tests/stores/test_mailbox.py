@@ -31,7 +31,7 @@ def in_thread():
 
     yield start
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive()
 
 
@@ -60,7 +60,7 @@ def test_a_full_mailbox_makes_the_sender_wait_for_room(in_thread):
     sender.join(0.2)
     assert sender.is_alive(), "put did not wait"
     assert numbers(mailbox.take(1, 1)) == [0]
-    sender.join(10)
+    sender.join(60)
     assert numbers(mailbox.take(1, 1)) == [1]
 
 
@@ -71,7 +71,7 @@ def test_closing_frees_waiting_senders_and_gives_out_what_was_queued(in_thread):
     sender = in_thread(lambda: answers.append(mailbox.put(job(1, 1))))
     sender.join(0.2)
     mailbox.close()
-    sender.join(10)
+    sender.join(60)
     assert answers == [False]
     assert not mailbox.put(job(2))
     assert numbers(mailbox.take(10, 1000)) == [0]
@@ -90,8 +90,8 @@ def test_a_waiting_receiver_is_woken_by_a_job_and_by_closing(in_thread):
 
     receiver = in_thread(receive)
     mailbox.put(job(7))
-    assert first.wait(10)
+    assert first.wait(60)
     mailbox.close()
-    receiver.join(10)
+    receiver.join(60)
     assert numbers(taken[0]) == [7]
     assert taken[1] is None

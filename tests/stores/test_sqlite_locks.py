@@ -134,7 +134,7 @@ async def test_a_store_that_was_replaced_leaves_the_log_of_its_successor_alone(p
 async def test_what_is_no_file_is_refused_at_once(path, make):
     make(path)
     with pytest.raises(NotAStore, match=r"a folder|a pipe"):
-        await asyncio.wait_for(SqliteStore.open(path), 5)
+        await asyncio.wait_for(SqliteStore.open(path), 60)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -157,7 +157,7 @@ async def use(engine, context, reading):
         lambda: reading.head("s"),
     ):
         try:
-            await asyncio.wait_for(attempt(), 10)
+            await asyncio.wait_for(attempt(), 60)
             print("used")
         except StoreUnavailable as error:
             print("refused" if "forked" in str(error) else error)

@@ -111,7 +111,7 @@ async def test_it_sees_what_another_process_appends(path):
         news = engine.store.subscribe(stream="work", after=head)
         waiting = asyncio.ensure_future(anext(news))
         await asyncio.to_thread(subprocess.run, [sys.executable, "-c", program], check=True)
-        record = await asyncio.wait_for(waiting, 10)
+        record = await asyncio.wait_for(waiting, 60)
         await news.aclose()
         assert record.position == head + 1
 

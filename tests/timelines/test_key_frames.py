@@ -33,6 +33,7 @@ from tests.queries.test_explaining_any_session import STEPS, in_short, play
 from tests.web.made_sessions import SESSIONS as MADE
 
 EVERY = 7
+MOST_POSITIONS = 40  # of a long session in an ordinary run
 
 
 async def records_of(store: EventStore, stream: str = "s") -> list[Record]:
@@ -71,7 +72,7 @@ async def check_all(store: EventStore, *every: KeyFrames, stream: str = "s") -> 
     """Every position, or some of them, in an order in which each needs another frame."""
     wanted = states_of(await records_of(store, stream))
     order = sorted(range(len(wanted)), key=lambda position: (position * 31) % len(wanted))
-    for position in order[:: some(4, 1)]:
+    for position in order[:: some(max(4, len(order) // MOST_POSITIONS), 1)]:
         # Before all changes are made, which ``shown`` does.
         found = [await frames.at(stream, position) for frames in every]
         for one in found:

@@ -25,7 +25,7 @@ from eventctx.orchestrators import (  # noqa: E402
     StreamingOrchestrator,
 )
 from eventctx.testing.strict_provider import strict_provider  # noqa: E402
-from tests.how_much import some  # noqa: E402
+from tests.how_much import some, tried  # noqa: E402
 from tests.long_run import KINDS, PAGE, Kind, Model  # noqa: E402
 
 TURNS: Final = some(18, 60)
@@ -206,19 +206,20 @@ def responses(client: Any) -> Any:
     return OpenAIResponsesProvider(client, "gpt-5.2", tools=[{"type": "web_search"}])
 
 
+PROVIDERS: Final[dict[str, tuple[Callable[[Any], Any], Any]]] = {
+    **{model: (claude(model), AsyncAnthropic) for model in THINKING},
+    "chat": (chat, AsyncOpenAI),
+    "responses": (responses, AsyncOpenAI),
+}
 HOSTS: Final[dict[str, Host]] = {
     **{f"anthropic SDK, {model}": raw_claude(model) for model in THINKING},
     "openai SDK, chat": raw_chat,
     "openai SDK, responses": raw_responses,
     **{
-        f"{loop.__name__}, {model}": orchestrated(loop, claude(model), AsyncAnthropic)
-        for loop in (StreamingOrchestrator, EventsOrchestrator)
-        for model in THINKING
-    },
-    **{
-        f"{loop.__name__}, {provider.__name__}": orchestrated(loop, provider, AsyncOpenAI)
-        for loop in (StreamingOrchestrator, EventsOrchestrator)
-        for provider in (chat, responses)
+        f"{loop.__name__}, {name}": orchestrated(loop, provider, sdk)
+        for place, loop in enumerate((StreamingOrchestrator, EventsOrchestrator))
+        for other, (name, (provider, sdk)) in enumerate(PROVIDERS.items())
+        if tried(place, other, 0, choices=2)
     },
     **{
         f"BasicOrchestrator, {model}": orchestrated(one_call, claude(model), AsyncAnthropic)

@@ -46,7 +46,7 @@ class Served:
         self._failed: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
-        assert self._ready.wait(20)
+        assert self._ready.wait(60)
         if self._failed is not None:
             raise self._failed
         place = self.address.removeprefix("http://")
@@ -78,7 +78,7 @@ class Served:
         if not self._thread.is_alive():
             return
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(20)
+        self._thread.join(60)
         assert not self._thread.is_alive()
 
     def enter(self) -> Reply:
@@ -88,7 +88,7 @@ class Served:
         return reply
 
     def connect(self, family: str = "127.0.0.1") -> socket.socket:
-        return socket.create_connection((family, self.port), timeout=20)
+        return socket.create_connection((family, self.port), timeout=60)
 
     def raw(self, request: str | bytes) -> Reply:
         """Send these bytes on a connection of their own; the answer to its end."""

@@ -46,7 +46,7 @@ class Answer(NamedTuple):
 
 
 def answer(address: str, target: str, **headers: str) -> Answer:
-    with closing(http.client.HTTPConnection(urlsplit(address).netloc, timeout=20)) as connection:
+    with closing(http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)) as connection:
         connection.request("GET", target, headers=headers)
         with connection.getresponse() as reply:
             return Answer(reply.status, reply.headers, reply.read())
@@ -73,7 +73,7 @@ def test_it_prints_an_address_serves_the_page_and_ends_with_ctrl_c(store: Path) 
         assert answer(address, "/page/main.js", **cookie).status == 200
         assert b'"work"' in answer(address, "/api/sessions", **cookie).body
         child.send_signal(signal.SIGINT)
-        out, err = child.communicate(timeout=20)
+        out, err = child.communicate(timeout=60)
         assert (child.returncode, out, err) == (0, "", "")
 
 
@@ -81,13 +81,13 @@ def test_it_prints_an_address_serves_the_page_and_ends_with_ctrl_c(store: Path) 
 def test_it_ends_also_while_a_page_follows_a_session(store: Path, number: int) -> None:
     with inspecting("work", "--store", store) as (child, address):
         cookie = entered(address)
-        with closing(http.client.HTTPConnection(urlsplit(address).netloc, timeout=20)) as page:
+        with closing(http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)) as page:
             page.request("GET", "/api/s/work/follow?after=0", headers=cookie)
             with page.getresponse() as stream:
                 assert stream.readline().startswith(b"retry:")
                 child.send_signal(number)
                 assert stream.read().endswith(b"\n")  # the end that a whole answer has
-        assert (*child.communicate(timeout=20), child.returncode) == ("", "", 0)
+        assert (*child.communicate(timeout=60), child.returncode) == ("", "", 0)
 
 
 def test_the_session_is_found_by_its_beginning_and_shown_first(store: Path) -> None:
@@ -103,7 +103,7 @@ def test_the_store_is_as_it_was(store: Path) -> None:
                        "/api/verify", "/api/stats", "/api/s/work/lost"):  # fmt: skip
             assert answer(address, target, **cookie).status == 200
         child.send_signal(signal.SIGINT)
-        child.wait(20)
+        child.wait(60)
     assert hashlib.sha256(store.read_bytes()).digest() == before
     beside = {one.name for one in store.parent.iterdir()} - {store.name}
     assert beside <= {f"{store.name}-wal", f"{store.name}-shm"}
@@ -123,7 +123,7 @@ def test_a_port_is_kept_when_it_is_named_and_refused_when_it_is_taken(store: Pat
 def test_another_address_is_served_with_a_warning(store: Path) -> None:
     with inspecting("--host", "0.0.0.0", "--store", store) as (child, address):  # noqa: S104
         child.send_signal(signal.SIGINT)
-        _, err = child.communicate(timeout=20)
+        _, err = child.communicate(timeout=60)
     assert "can be reached from other machines" in err
     assert urlsplit(address).hostname == "0.0.0.0"  # noqa: S104
 

@@ -59,7 +59,7 @@ class Writer:
         return self._process.stdout.readline().strip()
 
     def close(self) -> None:
-        self._process.communicate(timeout=20)
+        self._process.communicate(timeout=60)
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ def test_there_are_so_many_streams_and_no_more_and_a_closed_one_makes_room(serve
     assert served.get("/api/about").status == 200
     for one in streams:
         one.close()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while (again := served.open_stream(target)).status != 200:
         again.close()
         assert time.monotonic() < deadline
@@ -186,9 +186,9 @@ def test_streams_end_with_the_server(serving, store) -> None:
         reader.start()
     served.stop()
     for reader in readers:
-        reader.join(10)
+        reader.join(60)
     assert ended == [True] * 3
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
     for one in streams:
         one.close()
 

@@ -34,7 +34,7 @@ class OrderingContract:
         self, store: EventStore
     ) -> None:
         ack = store.append("s", [make_draft("a")], NO_STREAM)
-        results = await asyncio.gather(ack, ack, asyncio.wait_for(ack, 10))
+        results = await asyncio.gather(ack, ack, asyncio.wait_for(ack, 60))
         assert results[0] == results[1] == results[2] == await ack
         failed = store.append("s", [make_draft("b")], NO_STREAM)
         for _ in range(2):
@@ -153,7 +153,7 @@ class FollowingContract:
             for _ in range(3):
                 await store.head("s0")
         single = asyncio.create_task(take(store.subscribe(stream="s3", after=9), 130))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await asyncio.gather(*writers)
             everything = await gather(store.read_all(bodies=False))
             for task in subscriptions:
@@ -163,7 +163,7 @@ class FollowingContract:
     async def test_a_subscription_starts_behind_what_was_handled(self, store: EventStore) -> None:
         await store.append("s", [make_draft(str(n)) for n in range(10)], NO_STREAM)
         middle = (await take(store.subscribe(), 5))[-1].global_position
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             rest = await take(store.subscribe(after=middle, bodies=True), 5)
         assert [r.bodies[0].data for r in rest] == [b"5", b"6", b"7", b"8", b"9"]
 
@@ -175,7 +175,7 @@ class FollowingContract:
         await store.append("p", [make_draft("not mine")], 2)
         live = asyncio.create_task(take(store.subscribe(stream="f", bodies=True), 4))
         await store.append("f", [make_draft("mine too")], 2)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await live == await gather(store.read("f"))
 
     async def test_a_subscription_waits_for_a_stream_that_does_not_exist_yet(
@@ -184,7 +184,7 @@ class FollowingContract:
         live = asyncio.create_task(take(store.subscribe(stream="later"), 1))
         await store.append("now", [make_draft()], NO_STREAM)
         done = await store.append("later", [make_draft("a")], NO_STREAM)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             (record,) = await live
         assert (record.stream, record.digest) == ("later", done.receipt.digest)
 
@@ -199,7 +199,7 @@ class FollowingContract:
                 seen.set()
 
         task = asyncio.create_task(follow())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await seen.wait()
             await store.close()
             await task

@@ -19,7 +19,7 @@ def tell(line: object) -> None:
 async def main() -> None:
     path, name, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
     beaten = 0
-    async with eventctx.open(path, receipts=False, lock_timeout=30) as engine:
+    async with eventctx.open(path, receipts=False, lock_timeout=120) as engine:
         context = await engine.session("shared", max_tokens=3_000)
         for number in range(count):
             async with context.turn() as turn, turn.iteration():

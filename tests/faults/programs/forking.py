@@ -24,7 +24,7 @@ async def use(engine: eventctx.Engine, context: eventctx.Context) -> None:
         lambda: engine.transcript("s"),
     ):
         try:
-            await asyncio.wait_for(attempt(), 20)
+            await asyncio.wait_for(attempt(), 60)
             tell("used")
         except StoreUnavailable:
             tell("refused")

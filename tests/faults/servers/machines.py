@@ -94,7 +94,7 @@ def cut_power(machines: Machines, disk: LoopDisk, *, mended: bool = True) -> Non
         machines.start(*range(machines.size))
 
 
-def _wait_until_halted(pids: Iterable[int], seconds: float = 10.0) -> None:
+def _wait_until_halted(pids: Iterable[int], seconds: float = 60.0) -> None:
     """Wait until no thread of these processes runs; in a call of the disk it may hang on."""
     until = time.monotonic() + seconds
     while any(_runs(pid) for pid in pids):

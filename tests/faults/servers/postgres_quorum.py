@@ -329,7 +329,7 @@ class Quorum:
         _until(lambda: leader.execute(query)[0][0] >= count, "standbys do not follow")
 
 
-def _until(true: object, problem: str, seconds: float = 30.0) -> None:
+def _until(true: object, problem: str, seconds: float = 60.0) -> None:
     assert callable(true)
     until = time.monotonic() + seconds
     while not true():

@@ -42,7 +42,7 @@ def send(pids: Iterable[int], number: signal.Signals) -> None:
             continue
 
 
-def kill(roots: Iterable[int], seconds: float = 10.0) -> None:
+def kill(roots: Iterable[int], seconds: float = 60.0) -> None:
     """kill -9 processes with their descendants, and wait until none runs.
 
     They are stopped first, so that none starts another one meanwhile.

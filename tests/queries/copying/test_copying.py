@@ -48,7 +48,9 @@ async def stores(
                 stack.callback(server.execute, drop)
                 return str(server.url(schema=schema))
             if name == "jetstream":
-                cluster = request.getfixturevalue("jetstream")
+                cluster = request.getfixturevalue("shared_cluster")
+                # After the engine has closed.
+                stack.push_async_callback(asyncio.to_thread, cluster.delete_streams)
                 return str(cluster.url(f"C{os.getpid()}_{next(_numbers)}"))
             return str(tmp_path / name)
 

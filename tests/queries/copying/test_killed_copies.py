@@ -37,10 +37,19 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 _SLOW = """
-import sys
+import sys, time
 from eventctx.cli.main import main
 from eventctx.queries import copy_writing
+from eventctx.stores.sqlite import SqliteStore
+
+append = SqliteStore.append
+
+def slowly(*given, **more):
+    time.sleep(0.01)  # as on a slow disk: the killer looks now and then
+    return append(*given, **more)
+
 copy_writing.BATCH_RECORDS = 3  # many appends, so that a kill meets one
+SqliteStore.append = slowly
 main(sys.argv[1:])
 """
 

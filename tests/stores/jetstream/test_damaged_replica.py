@@ -24,7 +24,7 @@ from eventctx.stores.jetstream.registry import Registry, inspect
 from eventctx.stores.jetstream.retrying_reads import CollectingClient, RetryingReads
 from eventctx.testing.store_contract.drafts import check_chain, make_draft
 from tests.services.in_memory import memory_folder
-from tests.services.nats_server import Cluster, Node, find, running
+from tests.services.nats_server import Cluster, Node, running
 from tests.stores.jetstream.bare import Bare, connected, make_leader
 
 # One cluster serves all these tests: whatever can befall a stream's files has a stream of its own.
@@ -93,9 +93,9 @@ def _last(cluster: Cluster, node: int, stream: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def cluster(jetstream: Cluster) -> Iterator[Cluster]:
+def cluster(nats_binary: Path) -> Iterator[Cluster]:
     """Servers of which one lost a part of each stream while it was down."""
-    with running(binary=find(), place=memory_folder()) as own:
+    with running(binary=nats_binary, place=memory_folder()) as own:
         asyncio.run(_fill(own))
         own.stop(VICTIM)
         for name, damage in {**DAMAGES, "altered": _alter}.items():

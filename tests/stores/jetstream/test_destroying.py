@@ -23,9 +23,9 @@ pytestmark = pytest.mark.asyncio
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
+def cluster(nats_binary: Path) -> Iterator[Cluster]:
     """Servers whose files these tests may search, each for words of its own."""
-    with nats_server.running(place=memory_folder()) as own:
+    with nats_server.running(binary=nats_binary, place=memory_folder()) as own:
         yield own
 
 

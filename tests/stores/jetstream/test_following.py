@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -11,32 +12,27 @@ from eventctx.stores.jetstream.store import JetStreamStore
 from eventctx.testing.store_contract.drafts import gather, make_draft
 from eventctx.testing.store_contract.ordering import take
 from tests.services.in_memory import memory_folder
-from tests.services.nats_server import Cluster, find, running
-from tests.stores.jetstream.bare import connected, make_leader
+from tests.services.nats_server import Cluster, running
 from tests.stores.jetstream.conftest import fresh_name
 
 pytestmark = pytest.mark.slow
 
 
-async def test_subscriptions_survive_the_loss_of_each_server_in_turn(jetstream: Cluster) -> None:
-    with running(binary=find(), place=memory_folder()) as cluster:
-        reading = await JetStreamStore.open(cluster.url("FOLLOWED"))
-        writing = await JetStreamStore.open(cluster.url("FOLLOWED"))
+async def test_subscriptions_survive_the_loss_of_each_server_in_turn(nats_binary: Path) -> None:
+    with running(binary=nats_binary, place=memory_folder()) as cluster:
+        reading = await JetStreamStore.open(cluster.url("FOLLOWED"), patience=120)
+        writing = await JetStreamStore.open(cluster.url("FOLLOWED"), patience=120)
         await writing.append("s", [make_draft() for _ in range(10)], NO_STREAM)
         all_of_them = asyncio.create_task(take(reading.subscribe(), 70))
         of_one = asyncio.create_task(take(reading.subscribe(stream="s", after=4), 65))
         last = 9
-        # Whoever leads dies first, and whoever leads the cluster then dies last: elections take
-        # seconds, and one that appends wait for is enough.
-        first = await asyncio.to_thread(cluster.first)
         left = [0, 1, 2]
         while left:
-            number = first if len(left) == 3 else left[0]
-            if len(left) == 2 and await asyncio.to_thread(cluster.first) == number:
-                number = left[1]
+            # The leader dies first, and then a server that does not lead: elections take seconds.
+            leader = await asyncio.to_thread(cluster.leader, "FOLLOWED_0")
+            followers = [one for one in left if one != leader]
+            number = leader if len(left) == 3 else (followers or left)[0]
             left.remove(number)
-            async with connected(cluster.servers[first]) as client:
-                await make_leader(client, cluster, "FOLLOWED_0", first)
             for _ in range(10):
                 last += 1
                 await writing.append("s", [make_draft()], last - 1)

@@ -54,10 +54,10 @@ class Documented(Cluster):
 
 
 @pytest.fixture(scope="module")
-def servers(jetstream: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Documented]:
+def servers(nats_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Documented]:
     folder = tmp_path_factory.mktemp("documented")
     make_certificates(folder)
-    cluster = Documented(folder, binary=find())
+    cluster = Documented(folder, binary=nats_binary)
     try:
         cluster.start()
         yield cluster
@@ -178,8 +178,8 @@ async def _back_up(store: JetStreamStore, stream: str) -> tuple[dict[str, Any], 
         inbox = client.new_inbox()
         await client.subscribe(inbox, cb=take)
         request = json.dumps({"deliver_subject": inbox}).encode()
-        answer = await client.request(f"$JS.API.STREAM.SNAPSHOT.{stream}", request, timeout=10)
-        async with asyncio.timeout(20):
+        answer = await client.request(f"$JS.API.STREAM.SNAPSHOT.{stream}", request, timeout=60)
+        async with asyncio.timeout(60):
             await ended.wait()
         return dict(json.loads(answer.data))
 
@@ -190,12 +190,12 @@ async def _restore(client: Client, stream: str, backup: tuple[dict[str, Any], li
     """What ``nats stream restore`` does."""
     described, chunks = backup
     request = json.dumps({key: described[key] for key in ("config", "state")}).encode()
-    answer = await client.request(f"$JS.API.STREAM.RESTORE.{stream}", request, timeout=10)
+    answer = await client.request(f"$JS.API.STREAM.RESTORE.{stream}", request, timeout=60)
     subject = json.loads(answer.data).get("deliver_subject")
     assert subject, answer.data
     for chunk in (*chunks, b""):
         while True:  # a server may hear later than its answer that another one listens
             with suppress(NoRespondersError):
-                answer = await client.request(subject, chunk, timeout=20)
+                answer = await client.request(subject, chunk, timeout=60)
                 break
     assert "error" not in json.loads(answer.data), answer.data

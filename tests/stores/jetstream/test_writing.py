@@ -135,7 +135,7 @@ async def test_processes_that_compete_for_a_session_win_each_position_once(
 
 
 @pytest.mark.slow
-async def test_what_was_acknowledged_outlives_the_loss_of_servers(jetstream: Cluster) -> None:
+async def test_what_was_acknowledged_outlives_the_loss_of_servers(nats_binary: Path) -> None:
     faults = {
         "the leader killed": _kill_the_leader,
         "the leader halted": _halt_the_leader,
@@ -144,7 +144,8 @@ async def test_what_was_acknowledged_outlives_the_loss_of_servers(jetstream: Clu
 
     async def lose(clusters: ExitStack, said: str) -> None:
         cluster = await asyncio.to_thread(
-            clusters.enter_context, nats_server.running(place=memory_folder())
+            clusters.enter_context,
+            nats_server.running(binary=nats_binary, place=memory_folder()),
         )
         try:
             await _write_through(cluster, faults[said])

@@ -186,7 +186,7 @@ async def test_a_server_that_was_halted_has_an_end_to_every_wait(
     under_way = asyncio.ensure_future(wait(store.append("s", [draft("b")], 0)))
     await asyncio.sleep(1)
     victim.resume()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert (await under_way).receipt.position == 1
     assert len(await collect(store.read("s"))) == 2
     await store.close()
@@ -285,7 +285,7 @@ async def test_a_primary_that_became_a_standby_is_looked_for_among_the_other_ser
         await asyncio.to_thread(victim.kill)
         under_way = store.append("s", [draft("5")], 4)
         await asyncio.to_thread(standby.promote)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             assert (await under_way).receipt.position == 5
         with pytest.raises(WrongExpectedVersion):
             await store.append("s", [draft("6")], 4)

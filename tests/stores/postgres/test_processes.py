@@ -31,7 +31,7 @@ async def test_processes_that_write_the_same_session_win_each_version_once(
     processes = [program("competitor.py", postgres_place, name, count) for name in names]
     outputs = [await asyncio.to_thread(process.communicate) for process in processes]
     assert [errors for _, errors in outputs] == ["", "", ""]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         delivered = await live
     assert delivered == await collect(follower.read_all(bodies=False))
     won = [int(position) for output, _ in outputs for position in output.split("\n")[0].split()]

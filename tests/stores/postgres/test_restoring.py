@@ -112,7 +112,7 @@ async def test_a_dump_is_the_same_store_on_another_server_and_goes_on(
         news = restored.subscribe(after=last)
         coming = asyncio.ensure_future(anext(news))
         await talk(other.url("agents"), "By day.")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             found = await coming
         assert found.stream == "trip"
         assert found.global_position > last

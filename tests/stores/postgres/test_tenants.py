@@ -93,7 +93,7 @@ async def test_a_tenant_lists_reads_and_follows_its_own_sessions_alone(opened: O
     assert (await heard.__anext__()).stream == "b"
     await added(alpha, "a", "four")
     await added(beta, "b", "five")
-    following = await asyncio.wait_for(heard.__anext__(), 20)
+    following = await asyncio.wait_for(heard.__anext__(), 60)
     assert (following.stream, following.position) == ("b", 1)
     await heard.aclose()
     assert (await alpha.inspect()).findings == ()

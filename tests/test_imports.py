@@ -101,7 +101,7 @@ MOST_FILES = {
     "proxy": 9,
     "queries": 43,
     "search": 10,
-    "session": 28,
+    "session": 29,
     "stores": 53,
     "sync": 3,
     "testing": 68,

@@ -56,7 +56,7 @@ from eventctx.projections.view.refs import MessageRef
 from eventctx.projections.view.render import places, render
 from eventctx.projections.view.request_view import ViewState
 from eventctx.projections.view.sendable.sending import sent_rows
-from eventctx.session.requests import is_stuck
+from eventctx.session.compactions import is_stuck
 
 THRESHOLD = 0.92
 TARGET = 0.5

@@ -7,7 +7,6 @@ again on the new view. So every request shows the view that the log gives at its
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -16,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from eventctx.errors import ContextOverflow, StoreError, WrongExpectedVersion
-from eventctx.log.events import Outcome, RequestContent, Trigger
+from eventctx.errors import ContextOverflow, WrongExpectedVersion
+from eventctx.log.events import RequestContent
 from eventctx.log.record import Draft, make_body
 from eventctx.log.turn_recorder import ModelRequest, TurnSpan, beginning_of
 from eventctx.messages import calibration
@@ -30,22 +29,19 @@ from eventctx.messages.thinking import (
 )
 from eventctx.messages.tokens import Estimator
 from eventctx.policies.advisers import Intercept
-from eventctx.policies.fit import fit
-from eventctx.policies.planner import visible_of
 from eventctx.policies.policy import Budget, Policy
-from eventctx.policies.trigger import Frame, due_for, goes_on_first, make_budget, nearly_due
-from eventctx.policies.working_set import keep_whole
+from eventctx.policies.trigger import Frame, make_budget
 from eventctx.projections.figures import little_room
 from eventctx.projections.view import planned, request_view
-from eventctx.projections.view import state as view_state
 from eventctx.projections.view.render import places
 from eventctx.projections.view.request_view import ViewState
 from eventctx.projections.view.sendable.sending import sent_rows
 from eventctx.session.activity import own
 from eventctx.session.aggregate import preview
 from eventctx.session.compaction_run import CompactionCause, CompactionRun, Decided
+from eventctx.session.compactions import RequestCompactions
 from eventctx.session.open_session import OpenSession
-from eventctx.session.questions import ModelAsk, PolicyQuestions
+from eventctx.session.questions import PolicyQuestions
 from eventctx.session.restore import foreign_summaries, give_up_foreign
 from eventctx.session.result import (
     CompactionResult,
@@ -119,10 +115,7 @@ class RequestHandler:
         self._settings = settings
         self._questions = questions
         self._intercept = intercept
-        asks = any(getattr(policy, f"needs_{who}", False) for who in ("summarizer", "scorer"))
-        self._ahead_at = settings.prepare_at if asks and settings.auto_compact else None
-        self._ahead: CompactionRun | None = None
-        self._declined = -1
+        self._compactions = RequestCompactions(session, policy, settings, questions, intercept)
 
     def budget(self, limit: int) -> Budget:
         """The session's thresholds for a request of ``limit`` tokens."""
@@ -142,25 +135,22 @@ class RequestHandler:
         budget = self.budget(options.limit)
         underway: CompactionRun | None = None
         conflicts = 0
-        model = options.model or options.by_default
         try:
             while True:
-                known, version = await self._session.appends.settle()
-                if model is not None and foreign_summaries(known, model):
-                    await give_up_foreign(self._session, model)
-                    continue
+                known, version = await self._settled(options.model or options.by_default)
                 added = DraftedMessages((), known) if adding is None else adding(known)
                 frame, unbound = self._frame(options, added.view, version, budget)
-                if added.drafts and not self._sent_as_it_is(frame):
+                decides = self._compactions.concern(frame) or _overflow(frame, None) is not None
+                if added.drafts and decides:
                     # A compaction, or the record of an overflow, is about messages in the log.
                     await self._session.appends.append(*added.drafts)
                     adding = None
                     continue
                 self._tell_little_room(frame)
-                underway = underway or await self._begun(frame)
+                underway = underway or await self._compactions.begun(frame)
                 decided = None
                 if underway is not None:
-                    underway, decided, again = await self._step(underway, frame)
+                    underway, decided, again = await self._compactions.step(underway, frame)
                     if again:
                         continue
                 overflow = _overflow(frame, decided)
@@ -186,8 +176,16 @@ class RequestHandler:
                         underway = None
                         return done
         except BaseException as error:
-            await self._close(underway, budget, error)
+            await self._compactions.close(underway, budget, error)
             raise
+
+    async def _settled(self, model: str | None) -> tuple[ViewState, int]:
+        """The view and its position, without a provider's summary that ``model`` cannot read."""
+        while True:
+            known, version = await self._session.appends.settle()
+            if model is None or not foreign_summaries(known, model):
+                return known, version
+            await give_up_foreign(self._session, model)
 
     def _frame(
         self, options: RequestOptions, added: ViewState, version: int, budget: Budget
@@ -270,7 +268,7 @@ class RequestHandler:
                 if appended is not None:
                     return CompactionResult.of(decided.ended, appended[-1].position, gone)
         except BaseException as error:
-            await self._close(underway, budget, error)
+            await self._compactions.close(underway, budget, error)
             raise
 
     def _last_limit(self, view: ViewState) -> int:
@@ -279,112 +277,11 @@ class RequestHandler:
         limit = last[0].budget if last else None
         return self._settings.limit if limit is None else limit
 
-    def _sent_as_it_is(self, frame: Frame) -> bool:
-        """Whether a view is sent without a compaction, and fits."""
-        if self._due(frame) is not None or _overflow(frame, None) is not None:
-            return False
-        return not self._is_ready(frame) and not self._begins_ahead(frame)
-
-    async def _begun(self, frame: Frame) -> CompactionRun | None:
-        """The compaction to decide on for this request; None if there is none."""
-        due = self._due(frame)
-        if self._ahead is not None:
-            if due == "budget":
-                await self._ahead.wait(self._settings.wait)
-            elif not self._is_ready(frame):
-                return None
-            taken = await self._take_ahead()
-            if taken is not None:
-                return taken
-        if due is None and not self._begins_ahead(frame):
-            return None
-        cause = CompactionCause(due or "threshold")
-        background = self._ahead_at is not None
-        return CompactionRun(
-            self._session, self._policy, cause, self._questions, background=background
-        )
-
-    async def _step(
-        self, run: CompactionRun, frame: Frame
-    ) -> tuple[CompactionRun | None, Decided | None, bool]:
-        """The run that is still under way, its decision, and whether to look at the view again."""
-        due = self._due(frame)
-        unanswered = run.failed(frame) if run.background and due is None else None
-        found = unanswered or await run.step(frame, self._intercept)
-        if not isinstance(found, Decided):
-            if not run.background:
-                await run.answer(found, frame.view)
-                return run, None, True
-            await self._ask_ahead(run, found, frame)
-            return None, None, due == "budget"
-        outcome = None if found.ended is None else found.ended.outcome
-        if run.background and due is None and (outcome == "failed" or not run.has_asked):
-            # No model answers, or need be asked: not tried again before it is due.
-            self._declined = frame.view.compactions
-            return (run, found, False) if outcome == "failed" else (None, None, False)
-        if outcome == "stale" and due == "budget":
-            await self._session.appends.append(*found.drafts)
-            return None, None, True
-        return run, found, False
-
-    # -- a compaction in the background ----------------------------------------------------------
-
-    def _begins_ahead(self, frame: Frame) -> bool:
-        """Whether a model is asked before the threshold is reached, while requests go on."""
-        if self._ahead_at is None or self._ahead is not None:
-            return False
-        return self._declined != frame.view.compactions and nearly_due(frame, self._ahead_at)
-
-    async def _ask_ahead(self, run: CompactionRun, question: ModelAsk, frame: Frame) -> None:
-        """Have a question answered in the background, unless another compaction waits for one."""
-        if self._ahead is not None:
-            other = asyncio.CancelledError("another compaction of the session is under way")
-            await self._close(run, frame.budget, other)
-            return
-        self._ahead = run
-        self._session.memory.background.add(self._stop_ahead)
-        run.begin_answer(question, frame.view)
-        await asyncio.sleep(0)  # a store that answers at once would not let it begin
-
-    def _is_ready(self, frame: Frame) -> bool:
-        """Whether a plan can be made of what a model answered in the background."""
-        return self._ahead is not None and self._ahead.is_answered and not goes_on_first(frame)
-
-    async def _take_ahead(self) -> CompactionRun | None:
-        """The compaction of the background, for this request.
-
-        None if it failed, and is ended, or if another request took it.
-        """
-        run, self._ahead = self._ahead, None
-        self._session.memory.background.discard(self._stop_ahead)
-        if run is None or run.failure is None:
-            return run
-        await self._close(run, self.budget(self._settings.limit), run.failure)
-        return None
-
-    async def _stop_ahead(self) -> None:
-        """End the compaction of the background without a plan: the session is closed."""
-        run, self._ahead = self._ahead, None
-        self._session.memory.background.discard(self._stop_ahead)
-        if run is not None:
-            await run.cancel_answer()
-            closed = asyncio.CancelledError("the session was closed")
-            await self._close(run, self.budget(self._settings.limit), closed)
-
     def _thinking(self, options: RequestOptions, view: ViewState) -> ThinkingRule:
         """The rule for the model that the request is for."""
         setting = options.thinking or self._settings.thinking
         model = options.model or view.calibration.model or options.by_default
         return ThinkingRule(setting, model, options.generation)
-
-    def _due(self, frame: Frame) -> Trigger | None:
-        view, budget = frame.view, frame.goal
-        if not self._settings.auto_compact and view.layout.tokens <= budget.tokens:
-            return None
-        trigger = due_for(frame, self._policy.max_messages)
-        if trigger == "budget" and self._settings.on_overflow == "send_floor":
-            return None if is_stuck(view, budget) else trigger
-        return trigger
 
     async def _append(
         self,
@@ -464,42 +361,6 @@ class RequestHandler:
         records = await self._session.appends.append(*drafts)
         self._session.memory.overflowed_at = records[-1].position
 
-    async def _close(
-        self, underway: CompactionRun | None, budget: Budget, error: BaseException
-    ) -> None:
-        """Append the end of a compaction whose beginning is on disk, after any error."""
-        if underway is None or not underway.is_open:
-            return
-        # A task that is cancelled again must not leave the compaction without an end.
-        ending = asyncio.ensure_future(self._end(underway, budget, error))
-        self._session.memory.ending.add(ending)
-        ending.add_done_callback(self._session.memory.ending.discard)
-        await asyncio.shield(ending)
-
-    async def _end(self, underway: CompactionRun, budget: Budget, error: BaseException) -> None:
-        outcome: Outcome = "cancelled" if isinstance(error, asyncio.CancelledError) else "failed"
-        text = f"{type(error).__name__}: {error}".removesuffix(": ")
-        appends, aggregate = self._session.appends, self._session.aggregate
-        while True:
-            try:
-                # The end may be on disk already: handed to the store before the cancellation, or
-                # written by another process. Look, so that there is no second one.
-                view, version = await appends.synchronise()
-                if underway.span_id not in aggregate.open_compactions:
-                    return
-                frame = Frame(view, version, budget, calibration.scale(view.calibration))
-                drafts = underway.abandoned(frame, outcome, text)
-                if await appends.append_exactly(version, *drafts) is not None:
-                    return
-            except WrongExpectedVersion:
-                continue
-            except StoreError:
-                view = aggregate.view_if_held or view_state.initial()
-                frame = Frame(view, view.position, budget, calibration.scale(view.calibration))
-                for draft in underway.abandoned(frame, outcome, text):
-                    await appends.emit(draft)
-                return
-
 
 def _unreadable(
     options: RequestOptions, view: ViewState, thinking: ThinkingRule
@@ -523,22 +384,6 @@ def judge(frame: Frame, reserve: int) -> Frame:
     alone = frame._replace(scale=calibration.Scale(1.0, reserve))
     fits = frame.tokens_of(frame.view) <= frame.budget.tokens or floor_over(frame) is None
     return frame if fits or floor_over(alone) is not None else alone
-
-
-def is_stuck(view: ViewState, budget: Budget) -> bool:
-    """Whether a view over the budget is sent as it is, because a compaction would leave the floor.
-
-    Where the last compaction ended above the budget and what must stay still exceeds it, the next
-    one waits until the view is a quarter larger: one for every request would gain nothing and
-    change the prefix every time.
-    """
-    low = view.size_after_compaction
-    if low <= budget.tokens or view.layout.tokens > low + low // 4:
-        return False
-    visible = visible_of(view)
-    fitted = fit(visible, keep_whole(visible), budget)
-    # The last compaction may have been for another budget; then it does not show the floor.
-    return bool(fitted.overflow) and low <= fitted.tokens + fitted.tokens // 4
 
 
 def _overflow(frame: Frame, decided: Decided | None) -> ContextOverflow | None:

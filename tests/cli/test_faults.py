@@ -231,10 +231,11 @@ READING_ANOTHERS = """
 import importlib, json, os, pkgutil, sys
 import eventctx.cli.main, eventctx.stores.sqlite
 # What is loaded when it is used lies where the other user may not read.
-for room in "cli log messages policies projections queries session".split():
-    found = importlib.import_module(f"eventctx.{room}")
+rooms = "cli log messages policies projections queries session".split()
+for name in [*(f"eventctx.{room}" for room in rooms), "rich"]:
+    found = importlib.import_module(name)
     for module in pkgutil.walk_packages(found.__path__, f"{found.__name__}."):
-        if not module.name.endswith("__main__"):
+        if module.name.split(".")[-1] not in ("__main__", "_win32_console", "_windows_renderer"):
             importlib.import_module(module.name)
 import concurrent.futures.thread, encodings.idna, urllib.parse
 if os.geteuid() == 0:

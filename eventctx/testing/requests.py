@@ -4,7 +4,7 @@ This module reads messages by itself, not with the engine's reader, so that it f
 mistakes, too. It reads all dialects. Sources: Anthropic's messages API (a ``tool_result`` must
 be in the message after its ``tool_use``, the first message must have role ``user``) and
 OpenAI's chat API (an assistant message with ``tool_calls`` must be followed by tool messages for
-every call).
+every call). A provider's own summary may come first, too (Anthropic's compaction on demand).
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ def refusal(messages: Sequence[Row]) -> str | None:
     conversation = [place for place, row in enumerate(messages) if not is_system(row)]
     if conversation:
         place, row = conversation[0], messages[conversation[0]]
-        if row.get("role") != "user" or (_without_id(row) is None and results_of(row)):
+        summary = any(one.get("type") == "compaction" for one in (row, *_blocks(row)))
+        known = summary or row.get("role") == "user"
+        if not known or (_without_id(row) is None and results_of(row)):
             return f"message {place}: expected a user's message first, found {_describe(row)}"
     pending: dict[str, int] = {}
     answering = False

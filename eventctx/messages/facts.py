@@ -84,7 +84,7 @@ class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     model's text without calls holds an action. ``server_calls`` are the ids of calls to the
     provider's own tools whose result is not in the body, ``server_results`` those of such results
     whose call is not: an answer that ended in ``pause_turn`` goes on in the next message.
-    ``compacts``: a block in it is the provider's own summary of all that came before.
+    ``compacts``: it is, or a block in it is, the provider's own summary of all that came before.
     """
 
     reader: int

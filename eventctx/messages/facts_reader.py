@@ -107,7 +107,7 @@ def read_facts(
         server_results=server_results,
         weight=sizes.weight,
         dense=sizes.dense,
-        compacts=is_models and any(map(is_compaction, found.others)),
+        compacts=item == "compaction" or (is_models and any(map(is_compaction, found.others))),
     )
     return as_observation(facts) if observation else facts
 

@@ -113,7 +113,7 @@ class Transcript:
         view = await self._view() if asks or made.facts.results else None
         draft = self._addition(made, view, observation)
         added = (await self._session.appends.deliver(draft)).message(draft)
-        if made.facts.summarises:
+        if made.facts.compacts:
             await self._note_compaction(added[1])
         return added
 

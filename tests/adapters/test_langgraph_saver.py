@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import operator
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ from eventctx.adapters.langgraph import EventctxSaver
 from eventctx.adapters.langgraph.rows import row_of
 from eventctx.errors import InvalidSetting
 from eventctx.log.record import Record
+from eventctx.stores.memory import MemoryStore
 from tests.adapters import graphs
 from tests.adapters.graphs import agent_with, asks, run_of
 
@@ -83,6 +85,22 @@ async def test_it_serves_asynchronous_runs_in_the_loop_of_an_engine() -> None:
         assert (await agent.aget_state(run_of("t"))).values == said
         assert len([one async for one in agent.aget_state_history(run_of("t"))]) == 9
         assert len(await engine.transcript("t")) == 11
+
+
+def test_a_loop_that_ends_while_writes_wait_leaves_no_work_that_never_began(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def one_write() -> None:
+        saver = EventctxSaver(eventctx.Engine(MemoryStore()))
+        await saver.aput(run_of("t"), empty_checkpoint(), {}, {})
+        config = run_of("t")["configurable"] | {"checkpoint_ns": "", "checkpoint_id": "1"}
+        await saver.aput_writes({"configurable": config}, [("messages", HumanMessage("hi"))], "1")
+
+    for number in range(100):  # one of these waits ends between the loop's last steps
+        wait = number / 100_000
+        monkeypatch.setattr("eventctx.adapters.langgraph.saver.WAIT_SECONDS", wait)
+        asyncio.run(one_write())
+    gc.collect()  # such work is told when it is freed, and fails the test
 
 
 @pytest.mark.parametrize("durability", ["exit", "async", "sync"])

@@ -10,7 +10,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from functools import partial
+from contextlib import suppress
 from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -34,7 +34,7 @@ from eventctx.adapters.langgraph.thread import WAIT_SECONDS, TaskPut, ThreadLog,
 from eventctx.adapters.langgraph.threads import Threads, copy, rewrite
 from eventctx.aio import KeyedLock
 from eventctx.engine import Engine
-from eventctx.errors import InvalidSetting
+from eventctx.errors import EventctxError, InvalidSetting
 from eventctx.sync.proxy import SyncEngine
 
 _Checkpoints = list[CheckpointTuple]
@@ -267,18 +267,17 @@ class EventctxSaver(BaseCheckpointSaver[int]):
 
     def _flush_later(self, thread: str, log: ThreadLog) -> None:
         log.waits = True
-        loop = asyncio.get_running_loop()
-        loop.call_later(WAIT_SECONDS, log.in_task, partial(self._flush_waiting, thread))
+        # A task from now on, not from a timer: one that a timer begins as the loop ends never runs.
+        log.in_task(self._flush_waiting(thread, log))
 
-    async def _flush_waiting(self, thread: str) -> None:
-        log = self._threads.get(thread)
+    async def _flush_waiting(self, thread: str, log: ThreadLog) -> None:
         try:
-            await self._flush(thread)
+            while log.pending:
+                await asyncio.sleep(WAIT_SECONDS)
+                with suppress(EventctxError):  # what fails is tried again
+                    await self._flush(thread)
         finally:
-            if log is not None:
-                log.waits = False
-                if log.pending:
-                    self._flush_later(thread, log)
+            log.waits = False
 
     async def _flush(self, thread: str, *, force: bool = False) -> None:
         async with self._locks(thread):

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -30,7 +29,6 @@ from eventctx.adapters.langgraph.index import Saved, ThreadIndex
 from eventctx.adapters.langgraph.loading import Loader
 from eventctx.adapters.langgraph.parts import PartWriter, TaskWrites, control_part
 from eventctx.adapters.langgraph.values import Box, Piece, numbers_of
-from eventctx.errors import EventctxError
 from eventctx.log.store import EventStore, last_position
 from eventctx.session.context import Context
 from eventctx.session.host_state import Extension
@@ -167,14 +165,9 @@ class ThreadLog:
         for _, _, box in task.writes:
             self._aligner.drafted.update({id(one.message): one for one in box.messages if one.row})
 
-    def in_task(self, flush: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Append the writes that wait. What fails is tried again with the next step."""
-
-        async def quietly() -> None:
-            with suppress(EventctxError):
-                await flush()
-
-        task = asyncio.ensure_future(quietly())
+    def in_task(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let a task of the running loop do this, and hold the task until its end."""
+        task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -350,6 +350,8 @@ class CompactionRun:
     def begin_answer(self, ask: ModelAsk, view: ViewState) -> None:
         """As ``answer``, in a task of this event loop."""
         self._task = asyncio.get_running_loop().create_task(self.answer(ask, view))
+        # Its error is told by the next request; where none follows, asyncio need not tell it.
+        self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
 
     @property
     def has_asked(self) -> bool:

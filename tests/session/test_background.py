@@ -15,7 +15,12 @@ from hypothesis import strategies as st
 
 import eventctx
 from eventctx.engine import Engine
-from eventctx.errors import CompactionRefused, InvalidSetting, WrongExpectedVersion
+from eventctx.errors import (
+    CompactionRefused,
+    InvalidSetting,
+    StoreUnavailable,
+    WrongExpectedVersion,
+)
 from eventctx.log.codec import decode_known
 from eventctx.log.events import PostCompact, PreCompact
 from eventctx.policies.presets import Importance
@@ -30,9 +35,11 @@ LIMIT = 12_000
 
 
 @asynccontextmanager
-async def near(adviser: Any, **settings: Any) -> AsyncIterator[tuple[Engine, eventctx.Context]]:
+async def near(
+    adviser: Any, store: MemoryStore | None = None, **settings: Any
+) -> AsyncIterator[tuple[Engine, eventctx.Context]]:
     """A session that has come near its threshold, and not to it."""
-    async with Engine(MemoryStore()) as engine:
+    async with Engine(store or MemoryStore()) as engine:
         options = {"policy": "summarize", "max_tokens": LIMIT, **settings}
         ctx = await engine.session("s", summarizer=adviser, **options)
         for message in talk(16, 900):
@@ -265,6 +272,31 @@ async def test_another_process_ends_it_and_the_answer_is_used_all_the_same() -> 
         ended = [post.outcome for _, post in await compactions(engine) if post is not None]
         assert ended == ["failed", "applied"]
         assert len(adviser.requests) == 1
+
+
+class _Refuses(MemoryStore):
+    """Cannot write the first beginning of a compaction."""
+
+    refused = 0
+
+    def append(self, stream: str, drafts: Any, expected: Any) -> Any:
+        if not self.refused and any(one.type == "context:pre_compact" for one in drafts):
+            self.refused += 1
+            raise StoreUnavailable("the disk was away")
+        return super().append(stream, drafts, expected)
+
+
+async def test_a_beginning_that_cannot_be_written_costs_no_request_and_is_tried_again() -> None:
+    adviser = Scripted()
+    async with near(adviser, _Refuses()) as (engine, ctx):
+        for number in range(4):
+            await ctx.add_message(user(f"go on {number}"))
+            view = await ctx.get_messages_for_request()
+            await asyncio.sleep(0.01)
+        assert "Summary 1." in str(view)
+        ((_, post),) = await compactions(engine)
+        assert post is not None
+        assert post.outcome == "applied"
 
 
 async def test_a_request_that_is_cancelled_while_it_waits_leaves_the_model_at_work() -> None:

@@ -421,7 +421,8 @@ class CompactionRun:
 
     def _ended_without(self, frame: Frame, outcome: events.Outcome, error: str | None) -> Decided:
         ended = self._post(frame, frame.view, None)
-        ended = msgspec.structs.replace(ended, outcome=outcome, error=error)
+        fallback = ended.fallback if outcome == "skipped" else None  # else none has decided
+        ended = msgspec.structs.replace(ended, outcome=outcome, error=error, fallback=fallback)
         draft = self._session.drafts.make(ended, scope=self._scope)
         counts = outcome == "skipped" and self._cause.trigger != "manual"
         after = view_state.after_compaction(frame.view) if counts else frame.view

@@ -231,7 +231,7 @@ async def test_a_model_that_fails_below_the_threshold_costs_no_message() -> None
             await asyncio.sleep(0.01)
         ((_, post),) = await compactions(engine)
         assert post is not None
-        assert (post.outcome, post.plan) == ("failed", None)
+        assert (post.outcome, post.plan, post.fallback) == ("failed", None, None)
         assert "overloaded" in str(post.error)
         assert len(adviser.requests) == 1
         for message in talk(5, 900):

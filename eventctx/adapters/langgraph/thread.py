@@ -168,6 +168,9 @@ class ThreadLog:
     def in_task(self, work: Coroutine[Any, Any, None]) -> None:
         """Let a task of the running loop do this, and hold the task until its end."""
         task = asyncio.ensure_future(work)
+        # Its loop may be left while it sleeps, at the end of a program: the log lacks no checkpoint
+        # by that, and asyncio, which spares its own tasks the same way, need not tell it.
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -10,6 +10,7 @@ when the session is closed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from eventctx.errors import StoreError, WrongExpectedVersion
 from eventctx.log.events import Outcome, Trigger
@@ -104,8 +105,10 @@ class RequestCompactions:
             self._declined = frame.view.compactions
             return (run, found, False) if outcome == "failed" else (None, None, False)
         if outcome == "stale" and due == "budget":
-            await self._session.appends.append(*found.drafts)
-            return None, None, True
+            appended = None
+            with contextlib.suppress(WrongExpectedVersion):  # another process may have ended it
+                appended = await self._session.appends.append_exactly(frame.version, *found.drafts)
+            return (run if appended is None else None), None, True
         return run, found, False
 
     # -- a compaction in the background ----------------------------------------------------------

@@ -15,7 +15,9 @@ import eventctx
 from eventctx import Engine
 from eventctx.cli.commands.lost import answer
 from eventctx.cli.output.reasons import facts_of, presence_in_words
+from eventctx.log.events import ToolUseClearing
 from eventctx.log.naming import RequestName
+from eventctx.log.turn_recorder import read_settings
 from eventctx.orchestrators import AnthropicProvider, StreamingOrchestrator, tool
 from eventctx.queries.explain_answers import Explanation
 from eventctx.queries.view import view_answer, view_of
@@ -27,7 +29,7 @@ Rows = list[dict[str, Any]]
 
 MODEL = "claude-sonnet-4-6"
 BETA = "context-management-2025-06-27"
-FILES = ("a.py", "b.py", "notes.md", "c.py", "d.py")
+FILES = ("a.py", "notes.md", "b.py", "c.py", "d.py")
 
 
 def words_of(why: Explanation) -> dict[str, str]:
@@ -133,7 +135,7 @@ async def test_cleared_inputs_are_told_too(engine: Engine) -> None:
     first = await engine.why("s", 1)
     assert first.cleared is not None and first.cleared.message is not None
     assert first.cleared.message["content"][0]["input"] == {}
-    assert (await engine.why("s", 5)).cleared is None  # the call of read_notes keeps its own
+    assert (await engine.why("s", 3)).cleared is None  # the call of read_notes keeps its own
 
 
 async def test_lost_and_view_say_what_the_model_did_not_read(engine: Engine) -> None:
@@ -145,7 +147,7 @@ async def test_lost_and_view_say_what_the_model_did_not_read(engine: Engine) -> 
         await ask(server, engine, rows, clearing(exclude_tools=["read_notes"]))
     view = view_answer(await view_of(engine.store, "s", RequestName(1)))
     assert view.cleared is not None
-    assert (view.cleared.uses, view.cleared.messages) == (2, "#2, #4")
+    assert (view.cleared.uses, view.cleared.messages) == (2, "#2, #6")
     lost = await engine.lost("s")
     counts = lost.messages
     assert (counts.shortened, counts.provider_cleared, counts.left) == (2, 2, 0)
@@ -204,3 +206,23 @@ async def test_searches_of_the_api_itself_make_it_unclear(engine: Engine) -> Non
         assert cleared_by(server)
     assert await told_by(engine) == set()
     assert (await engine.why("s", 4)).cleared is not None
+
+
+EDIT = {"type": "clear_tool_uses_20250919"}
+
+
+@pytest.mark.parametrize(
+    ("edits", "clears"),
+    [
+        ([EDIT], ToolUseClearing(keep=3)),
+        ([{**EDIT, "keep": None, "exclude_tools": ["x"]}], ToolUseClearing(exclude=("x",))),
+        ([{**EDIT, "clear_tool_inputs": ["x"]}], ToolUseClearing(inputs=("x",))),
+        ([{**EDIT, "keep": {"type": "tool_uses", "value": "all"}}], None),
+        ([{**EDIT, "exclude_tools": "x"}], None),
+        ([EDIT, EDIT], None),
+        ([{"type": "clear_thinking_20251015"}, "odd"], None),
+        ("odd", None),
+    ],
+)
+def test_an_edit_that_cannot_be_read_is_not_known(edits: Any, clears: Any) -> None:
+    assert read_settings(managed={"edits": edits}).clears == clears

@@ -172,12 +172,17 @@ async def test_a_count_that_the_rules_do_not_explain_blames_no_message(engine: E
     assert view.cleared is not None and view.cleared.messages is None
 
 
-async def test_an_agent_s_provider_tells_it_too(engine: Engine) -> None:
+class Overloaded(Exception):
+    status = 529
+
+
+async def test_an_agent_s_provider_tells_it_too_of_its_last_attempt(engine: Engine) -> None:
     async def read_file(path: str) -> str:
         """Read a file."""
         return f"All of {path}. " * 40
 
-    script: list[Any] = [*[Reply(calls=[("read_file", {"path": one})]) for one in FILES], "Done."]
+    calls = [Reply(calls=[("read_file", {"path": one})]) for one in FILES]
+    script: list[Any] = [*calls, Overloaded(), "Done."]
     async with (
         strict_provider(script) as server,
         anthropic.AsyncAnthropic(api_key="k", base_url=server.url, max_retries=0) as client,
@@ -189,8 +194,10 @@ async def test_an_agent_s_provider_tells_it_too(engine: Engine) -> None:
         claude = AnthropicProvider(client, MODEL, **options)
         ctx = await engine.session("s")
         tools = {"read_file": tool(read_file)}
-        await StreamingOrchestrator().execute("Read all.", ctx, {"api": claude}, tools)
-        assert server.refusals == []
+        await StreamingOrchestrator(jitter=lambda: 0.0).execute(
+            "Read all.", ctx, {"api": claude}, tools
+        )
+        assert (len(server.requests), server.refusals) == (7, [])
         cleared = cleared_by(server)
     assert cleared == {"call_1", "call_2", "call_3"}
     assert await told_by(engine) == cleared

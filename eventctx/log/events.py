@@ -287,11 +287,23 @@ class PlanEnd(Event, frozen=True, tag="plan:end"):
     error: str | None = None
 
 
+class ToolUseClearing(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A request lets Anthropic's API clear old tool uses (``clear_tool_uses_20250919``).
+
+    The API keeps the last ``keep`` and those of the tools ``exclude``. ``inputs``: it clears the
+    arguments of the calls, too; of these tools alone where it is a list.
+    """
+
+    keep: int = 3
+    exclude: tuple[str, ...] = ()
+    inputs: bool | tuple[str, ...] = False
+
+
 class ProviderRequest(Event, frozen=True, tag="provider:request"):
     """A model call begins. ``prepared``: the position of its ``context:request_prepared``.
 
     ``stream``: the answer comes in pieces. ``max_tokens`` is the most that the request allows it,
-    ``server`` the host that is asked, at ``port``.
+    ``server`` the host that is asked, at ``port``. ``clears`` is the edit that it asks of the API.
     """
 
     model: str | None = None
@@ -301,6 +313,7 @@ class ProviderRequest(Event, frozen=True, tag="provider:request"):
     max_tokens: int | None = None
     server: str | None = None
     port: int | None = None
+    clears: ToolUseClearing | None = None
 
 
 class InputTransformation(msgspec.Struct, frozen=True, array_like=True):

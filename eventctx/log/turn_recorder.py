@@ -22,7 +22,7 @@ process left open gets a presumed end (``LOST``) from the next one to begin a tu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
@@ -31,9 +31,10 @@ import msgspec
 from eventctx.errors import InvalidSetting, ProviderFailed, TurnError
 from eventctx.log import events
 from eventctx.log.arguments import check_optional_text, check_text, shown
-from eventctx.log.events import Event, InputTransformation, Status
+from eventctx.log.events import Event, InputTransformation, Status, ToolUseClearing
 from eventctx.log.ids import RecordIds
 from eventctx.log.usage import Usage
+from eventctx.text import pattern
 
 # -- how a span ends -----------------------------------------------------------------------------
 
@@ -131,17 +132,44 @@ class CallSettings(NamedTuple):
     max_tokens: int | None = None
     server: str | None = None
     port: int | None = None
+    clears: ToolUseClearing | None = None
 
 
 def read_settings(
-    *, stream: object = None, max_tokens: object = None, url: object = None
+    *,
+    stream: object = None,
+    max_tokens: object = None,
+    url: object = None,
+    managed: object = None,
 ) -> CallSettings:
     """The settings as a host has them, of any type; what cannot be read is not known.
 
-    ``url`` is the address of the API, of which only host and port are kept.
+    ``url`` is the address of the API, of which only host and port are kept. ``managed`` is the
+    ``context_management`` of a request to Anthropic's API.
     """
     most = max_tokens if type(max_tokens) is int and 0 < max_tokens < 2**63 else None
-    return CallSettings(stream is True, most, *_server_of(url))
+    return CallSettings(stream is True, most, *_server_of(url), _read_clearing(managed))
+
+
+_CLEARS_TOOL_USES: Final = "clear_tool_uses_20250919"
+
+
+def _read_clearing(managed: object) -> ToolUseClearing | None:
+    """The one edit that clears tool uses; None without one, or for one that cannot be read."""
+    edits = _mappings(managed.get("edits") if isinstance(managed, Mapping) else None)
+    found = [one for one in edits if one.get("type") == _CLEARS_TOOL_USES]
+    if len(found) != 1:
+        return None
+    keep = found[0].get("keep")
+    given = {
+        "keep": keep.get("value") if isinstance(keep, Mapping) else 3,
+        "exclude": found[0].get("exclude_tools") or (),
+        "inputs": found[0].get("clear_tool_inputs") or False,
+    }
+    try:
+        return msgspec.convert(given, ToolUseClearing)
+    except msgspec.ValidationError:
+        return None
 
 
 _PORTS: Final = {"http": 80, "https": 443}
@@ -215,6 +243,16 @@ def _counted(edit: Mapping[str, Any]) -> str:
     """The numbers of an edit in words: ``3 cleared tool uses, 5,000 cleared input tokens``."""
     counts = [(name, value) for name, value in edit.items() if type(value) is int]
     return ", ".join([f"{value:,} {name.replace('_', ' ')}" for name, value in counts])
+
+
+def count_cleared_uses(transformed: Iterable[InputTransformation]) -> int:
+    """How many tool uses an answer says that its API cleared; 0 for none."""
+    edits = [one.reason for one in transformed if one.kind == _CLEARS_TOOL_USES]
+    counts = [_USES.search(one) for one in edits]
+    return sum([int(one[1].replace(",", "")) for one in counts if one is not None])
+
+
+_USES: Final = pattern(r"([\d,]+) cleared tool uses")
 
 
 def beginning_of(of: Operation) -> Event:

@@ -29,6 +29,20 @@ class StandIn(msgspec.Struct, frozen=True):
     message: Message | None
 
 
+class ClearedByProvider(msgspec.Struct, frozen=True):
+    """The old tool uses that the provider cleared in a request, as its answer counts them.
+
+    The request is at ``request``, the answer at ``position``; ``uses`` is the count. ``message`` is
+    the message as the model read it, inferred from that; None where it may be one of those that
+    were cleared, and nothing tells.
+    """
+
+    request: int
+    position: int
+    uses: int
+    message: Message | None
+
+
 class Explanation(Why, frozen=True, kw_only=True):
     """``Why``, with the texts, and the request that it is about.
 
@@ -37,6 +51,8 @@ class Explanation(Why, frozen=True, kw_only=True):
     None where it was erased or is not there. ``stands_in`` are the messages of the view in
     its place. ``changes`` are the rules by which it is sent otherwise than the log has it, so
     that a provider takes it; ``left_out`` is true where one of them leaves out the whole message.
+    ``cleared`` says that the provider cleared a part of it before the model read it: in this
+    request, and for the present view in the last one.
     """
 
     session: str
@@ -48,6 +64,7 @@ class Explanation(Why, frozen=True, kw_only=True):
     stands_in: tuple[StandIn, ...] = ()
     changes: tuple[RowChange, ...] = ()
     left_out: bool = False
+    cleared: ClearedByProvider | None = None
 
     def __repr__(self) -> str:
         when = "now"
@@ -285,6 +302,7 @@ class WhyAnswer(msgspec.Struct, frozen=True):
     plan: int | None
     message: dict[str, Any] | None
     shows: dict[str, Any] | None
+    cleared: ClearedByProvider | None
 
 
 def why_answer(found: Explanation, undated: int | None = None) -> WhyAnswer:

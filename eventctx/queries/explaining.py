@@ -33,6 +33,7 @@ from eventctx.projections.view.sendable.contents import MANY_IMAGES
 from eventctx.projections.view.sendable.rows import RowChange
 from eventctx.projections.view.sendable.sending import rows_of_request
 from eventctx.queries.explain_answers import (
+    ClearedByProvider,
     Explanation,
     ExtraEntry,
     Message,
@@ -42,7 +43,13 @@ from eventctx.queries.explain_answers import (
     ViewDiff,
 )
 from eventctx.queries.key_frames import timeline_at
-from eventctx.queries.requests import address_of, find_request, sound_messages
+from eventctx.queries.requests import (
+    ProviderClearing,
+    address_of,
+    cleared_by_provider,
+    find_request,
+    sound_messages,
+)
 
 NOW: Final = RequestName()
 """The present view."""
@@ -106,7 +113,29 @@ async def why(
     if not answer.in_view:
         return answer
     changes, left_out = await _changes_sent(store, stream, seen, history, number)
-    return msgspec.structs.replace(answer, changes=changes, left_out=left_out)
+    cleared = await _cleared(store, stream, seen, history.shown[number].ref)
+    return msgspec.structs.replace(answer, changes=changes, left_out=left_out, cleared=cleared)
+
+
+async def clearing_of(store: EventStore, stream: str, seen: Seen) -> ProviderClearing | None:
+    """The provider's clearing in a request; for the present view, in the last one."""
+    requests = seen.state.time.requests
+    if seen.record is not None:
+        return await cleared_by_provider(store, stream, seen.record.position)
+    return await cleared_by_provider(store, stream, requests[-1].position) if requests else None
+
+
+async def _cleared(
+    store: EventStore, stream: str, seen: Seen, ref: MessageRef | InsertionRef | None
+) -> ClearedByProvider | None:
+    """The provider's clearing of a message in view; None where it cleared nothing in it."""
+    found = await clearing_of(store, stream, seen)
+    if found is None or not isinstance(ref, MessageRef) or ref.position > found.request:
+        return None
+    message = None if found.messages is None else found.messages.get(ref.number)
+    if message is None and (found.messages is not None or not ref.facts.results):
+        return None
+    return ClearedByProvider(found.request, found.position, found.uses, message)
 
 
 _AROUND = 24

@@ -12,18 +12,21 @@ import msgspec
 from eventctx.errors import InvalidSetting, LogCorrupted
 from eventctx.log.arguments import check_number
 from eventctx.log.codec import decode_known
-from eventctx.log.events import Known, RequestPrepared, known_as
+from eventctx.log.events import Known, RequestPrepared, ToolUseClearing, known_as
 from eventctx.log.integrity import check_bodies, damage_found, is_sound, sound_bodies
 from eventctx.log.naming import RequestName, position_name, request_name
 from eventctx.log.record import Record
 from eventctx.log.store import Address, EventStore
+from eventctx.log.turn_recorder import count_cleared_uses
 from eventctx.messages.encoding import decode_bodies, decode_body
+from eventctx.messages.native_compaction import cleared_calls, without_cleared
+from eventctx.messages.parts import call_names
 from eventctx.projections import numbering
 from eventctx.projections.numbering import Numbering
 from eventctx.projections.view import planned, request_view
 from eventctx.projections.view.entries import Entry, digest_of
 from eventctx.projections.view.refs import InsertionRef, MessageRef
-from eventctx.projections.view.render import addresses
+from eventctx.projections.view.render import ERASED, addresses
 from eventctx.projections.view.sendable.rows import RowChange
 from eventctx.projections.view.sendable.sending import rows_of_request
 from eventctx.queries.key_frames import record_at, timeline_at
@@ -98,6 +101,20 @@ class HostReport(msgspec.Struct, frozen=True):
     missing: int
     additions: tuple[AddedMessage, ...]
     untold: int | None = None
+
+
+class ProviderClearing(msgspec.Struct, frozen=True):
+    """The old tool uses that the provider cleared in a request, as the answer counts them.
+
+    The request is at ``request``, the answer at ``position``; ``uses`` is the API's count.
+    ``messages`` are those that it changed, by number, as the model read them: inferred from the
+    count and the API's published rules. None where these do not tell.
+    """
+
+    request: int
+    position: int
+    uses: int
+    messages: dict[int, dict[str, Any]] | None
 
 
 async def fold(store: EventStore, stream: str, projection: Any, *, stop: int | None = None) -> Any:
@@ -284,6 +301,56 @@ async def host_reports(store: EventStore, stream: str, position: int) -> tuple[H
         ]
         found.append(HostReport(at, messages, missing, tuple(added), untold))
     return tuple(found)
+
+
+async def cleared_by_provider(
+    store: EventStore, stream: str, position: int
+) -> ProviderClearing | None:
+    """The tool uses that the API cleared in the request prepared at ``position``; None for none."""
+    call: Any = None
+    span = None
+    async for record in store.read(stream, start=position + 1, bodies=False):
+        if record.type == "provider:request":
+            event: Any = decode_known(record)
+            if event.prepared == position:
+                call, span = event, record.span_id
+        elif record.type == "context:request_prepared" and span is None:
+            return None  # the request was not sent, or all its attempts failed
+        elif record.span_id != span or span is None:
+            continue
+        elif record.type == "provider:error":
+            span = None
+        elif record.type == "provider:response":
+            uses = count_cleared_uses(decode_known(record).transformed)
+            if not uses:
+                return None
+            view = await request_at(store, stream, position, allow_damage=True)
+            read = _as_read(view, uses, call.clears)
+            return ProviderClearing(position, record.position, uses, read)
+    return None
+
+
+def _as_read(
+    view: RequestView, uses: int, clears: ToolUseClearing | None
+) -> dict[int, dict[str, Any]] | None:
+    """The messages that the API changed, by number; None where that cannot be told."""
+    rows = [row for row in view.derived if row is not None]
+    # The calls in an erased message are not known by name, or not at all.
+    erased = any(
+        row.get("content") == ERASED or "erased" in call_names(row).values() for row in rows
+    )
+    calls = (
+        None if clears is None or erased else cleared_calls(rows, uses, clears.keep, clears.exclude)
+    )
+    if clears is None or calls is None:
+        return None
+    found: dict[int, dict[str, Any]] = {}
+    for entry, row in zip(view.entries, view.derived, strict=True):
+        if row is not None and entry.kind == "message" and isinstance(entry.ref, MessageRef):
+            read = without_cleared(row, calls, clears.inputs)
+            if read != row:
+                found[entry.ref.number] = read
+    return found
 
 
 def _no_turn(state: Numbering, stream: str, number: int) -> str:

@@ -12,6 +12,7 @@ from eventctx.log.naming import RequestName, ranges_name, request_name
 from eventctx.log.record import body_digest
 from eventctx.log.store import Address, EventStore
 from eventctx.log.wire import CacheMark
+from eventctx.messages.overlap import runs_of_numbers
 from eventctx.projections.explain.why import LeftOut
 from eventctx.projections.figures import Figures, RequestFigures
 from eventctx.projections.view.entries import Entry
@@ -23,7 +24,9 @@ from eventctx.queries.explaining import left_out_of
 from eventctx.queries.key_frames import figures_of
 from eventctx.queries.requests import (
     HostReport,
+    ProviderClearing,
     RequestView,
+    cleared_by_provider,
     find_request,
     host_reports,
     request_at,
@@ -77,7 +80,7 @@ async def proof_of(store: EventStore, stream: str, view: RequestView) -> Proof:
 class ViewFindings(NamedTuple):
     """A request, the session's figures, what the view leaves out, and what the host changed.
 
-    ``proof`` is None unless it was asked for.
+    ``proof`` is None unless it was asked for. ``cleared`` is what the provider cleared of it.
     """
 
     session: str
@@ -86,6 +89,7 @@ class ViewFindings(NamedTuple):
     left_out: tuple[LeftOut, ...]
     proof: Proof | None
     reports: tuple[HostReport, ...]
+    cleared: ProviderClearing | None
 
 
 async def view_of(
@@ -101,6 +105,7 @@ async def view_of(
         await left_out_of(store, session, RequestName(position=view.position)),
         await proof_of(store, session, view) if proves else None,
         await host_reports(store, session, view.position),
+        await cleared_by_provider(store, session, view.position),
     )
 
 
@@ -157,6 +162,19 @@ class SentAnswer(msgspec.Struct, frozen=True):
     messages: list[SentMessageAnswer]
 
 
+class ClearedAnswer(msgspec.Struct, frozen=True):
+    """What the provider cleared of the request before the model read it, as its answer counts.
+
+    ``messages`` and ``numbers`` are those that it changed, inferred from the count; None where it
+    does not tell which.
+    """
+
+    position: int
+    uses: int
+    messages: str | None
+    numbers: tuple[tuple[int, int], ...] | None
+
+
 class ViewAnswer(msgspec.Struct, frozen=True):
     """A request. ``proof`` is left out unless it was asked for."""
 
@@ -180,6 +198,7 @@ class ViewAnswer(msgspec.Struct, frozen=True):
     left_out: list[LeftOutAnswer]
     entries: list[EntryAnswer]
     sent: tuple[HostReport, ...]
+    cleared: ClearedAnswer | None
 
 
 def view_answer(found: ViewFindings) -> ViewAnswer:
@@ -210,6 +229,14 @@ def view_answer(found: ViewFindings) -> ViewAnswer:
             for place, (entry, message) in enumerate(zip(view.entries, view.derived, strict=True))
         ],
         sent=found.reports,
+        cleared=None if found.cleared is None else _cleared(found.cleared),
+    )
+
+
+def _cleared(found: ProviderClearing) -> ClearedAnswer:
+    runs = None if found.messages is None else runs_of_numbers(sorted(found.messages))
+    return fill(
+        ClearedAnswer, found, messages=None if runs is None else ranges_name(runs), numbers=runs
     )
 
 

@@ -160,4 +160,4 @@ def test_of_an_address_its_host_and_port_are_kept(
     url: str | None, server: str | None, port: int | None
 ) -> None:
     found = read_settings(url=url, stream="yes", max_tokens="many")
-    assert found == (False, None, server, port)
+    assert found == (False, None, server, port, None)

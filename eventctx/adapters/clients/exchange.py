@@ -84,7 +84,8 @@ class ReadRequest(NamedTuple):
         """The settings of the call that asks ``url``."""
         given = self.sent.parameters
         most = next((given[name] for name in _MOST_TOKENS if name in given), None)
-        return read_settings(stream=self.streamed, max_tokens=most, url=url)
+        managed = given.get("context_management")
+        return read_settings(stream=self.streamed, max_tokens=most, url=url, managed=managed)
 
 
 _MOST_TOKENS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")

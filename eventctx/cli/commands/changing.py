@@ -116,7 +116,10 @@ async def _lost(engine: Engine, session: str, kinds: tuple[str, ...]) -> list[in
     numbers = {
         item.number
         for item in found.items
-        if item.kind in wanted and item.state is not Presence.WHOLE
+        if item.kind in wanted
+        and item.state is not Presence.WHOLE
+        # The view has it, and the next request has it again.
+        and (item.left is None or item.left.by != "provider")
     }
     return sorted(numbers)
 

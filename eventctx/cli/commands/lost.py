@@ -132,6 +132,7 @@ BY_IN_WORDS: Final[dict[LeftBy, str]] = {
     "replaced": "for the host's own system prompt",
     "erased": "erased",
     "unanswered": "as results whose call is not in view",
+    "provider": "cleared by the provider",
 }
 
 
@@ -152,6 +153,8 @@ def _messages(found: Lost) -> str:
         text += f" ({', '.join(by)})"
     if counts.shortened:
         text += f", {number(counts.shortened)} {_are(counts.shortened)} shortened"
+    if counts.provider_cleared:
+        text += f" ({number(counts.provider_cleared)} by the provider, inferred from its count)"
     if counts.thinking_cleared:
         bare = number(counts.thinking_cleared)
         text += f", {bare} without the thinking that the provider cleared"

@@ -28,6 +28,7 @@ from eventctx.log.naming import (
     position_name,
     ranges_name,
 )
+from eventctx.messages.overlap import runs_of_numbers
 from eventctx.messages.speaker import AUDIENCES, Audience, for_audience
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.projections.view.sendable.sending import WORDS
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from eventctx.projections.figures import ImportedFile, RequestFigures
     from eventctx.projections.view.entries import Entry
     from eventctx.queries.records import Message
-    from eventctx.queries.requests import HostReport, RequestView
+    from eventctx.queries.requests import HostReport, ProviderClearing, RequestView
 
 _full = click.option(
     "--full", is_flag=True, help="Every line of every message, on a terminal too, and base64."
@@ -195,6 +196,8 @@ async def _view(
         screen = Screen()
         figures = known.requests[view.position]
         _show_view(screen, view, figures, known.file, answer.left_out, full)
+        if answer.cleared is not None:
+            screen.line((_cleared(answer.cleared), "yellow"))
         for one in answer.reports:
             _show_sent(screen, one, full)
     if not stands(view):
@@ -304,6 +307,15 @@ _UNREASONED = {
     "omitted": "it answers no call in view",
     "replaced": "the host's own system prompt takes its place",
 }
+
+
+def _cleared(found: ProviderClearing) -> str:
+    """A line for the tool uses that the provider cleared of the request."""
+    uses = f"{plural(found.uses, 'tool use')} before the model read it"
+    if found.messages is None:
+        return f"The provider cleared {uses}, and does not tell which."
+    numbers = ranges_name(runs_of_numbers(sorted(found.messages)))
+    return f"The provider cleared {uses} (inferred, the oldest first): {numbers}."
 
 
 def _left_out(view: RequestView, left_out: tuple[LeftOut, ...]) -> list[str]:

@@ -18,7 +18,7 @@ from eventctx.log.plan import INFERRED, PROVIDER, TAKEN_BACK
 from eventctx.projections.explain.why import SIZES, Reason
 from eventctx.projections.presence import PROVIDER_EDITS, Presence, describe_trigger
 from eventctx.projections.view.sendable.sending import WORDS
-from eventctx.queries.explain_answers import Explanation, StandIn
+from eventctx.queries.explain_answers import ClearedByProvider, Explanation, StandIn
 
 if TYPE_CHECKING:
     from eventctx.projections.explain.changes import Cause, CompactionFacts
@@ -128,6 +128,8 @@ def presence_in_words(answer: Explanation) -> str:
         return "not in view: taken back"
     if answer.standing is Presence.SUMMARISED and _by_provider(answer):
         return "not in view: summarised by the provider"
+    if answer.cleared is not None and answer.cleared.message is not None:
+        return f"{answer.standing.sentence}, but cleared by the provider before the model read it"
     return answer.standing.sentence
 
 
@@ -235,6 +237,8 @@ def _in_view(answer: Explanation) -> Iterator[LabelledFact]:
         yield _fact("without", f"results that answer no call in view: {left_out}")
     for change in answer.changes:
         yield _fact("not sent" if answer.left_out else "changed", WORDS[change.rule])
+    if answer.cleared is not None:
+        yield _fact("provider", _cleared(answer.cleared))
     if answer.stripped is not None:
         cause = answer.stripped.cause
         bound = "which a provider binds to what precedes it; that was changed by "
@@ -243,6 +247,21 @@ def _in_view(answer: Explanation) -> Iterator[LabelledFact]:
         if cause.compaction is not None and cause.compaction.strategy in PROVIDER_EDITS:
             why = "which is inferred, as it counts turns and names none, from "
         yield _fact("without", f"its thinking, {why}{cause_in_words(cause)}")
+
+
+def _cleared(found: ClearedByProvider) -> str:
+    """The provider's clearing of old tool uses, and whether it is known that this is one."""
+    uses = "1 tool use" if found.uses == 1 else f"{number(found.uses)} tool uses"
+    request, answer = position_name(found.request), position_name(found.position)
+    if found.message is None:
+        return (
+            f"cleared {uses} of the request at {request} and names none: this may be one "
+            f"(its answer at {answer})"
+        )
+    return (
+        f"cleared {uses} of the request at {request}, the oldest first; which is inferred from "
+        f"its answer's count ({answer}). The request had all of it"
+    )
 
 
 def _stay(answer: Explanation) -> Iterator[LabelledFact]:

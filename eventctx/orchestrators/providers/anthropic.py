@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from eventctx.errors import CompactionError
-from eventctx.log.turn_recorder import read_transformed
+from eventctx.log.turn_recorder import read_settings, read_transformed
 from eventctx.log.usage import ANTHROPIC, read_usage
 from eventctx.messages.native_compaction import (
     BETA_HEADER,
@@ -67,7 +67,10 @@ class AnthropicProvider(SdkProvider):
         info = window(context_window, max_tokens)
         usable = client_of(client, "anthropic", LOWEST, _classes)
         super().__init__(name, model, info, usable, options, propagate)
-        self.call_settings = self.call_settings._replace(max_tokens=max_tokens)
+        managed = {**options, **self._connection.extra_body}.get("context_management")
+        self.call_settings = self.call_settings._replace(
+            max_tokens=max_tokens, clears=read_settings(managed=managed).clears
+        )
 
     def result_message(self, outcome: ToolOutcome) -> dict[str, Any]:
         """A row of role ``user`` with one ``tool_result`` block."""

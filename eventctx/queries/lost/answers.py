@@ -17,7 +17,16 @@ ItemKind = Literal["instruction", "file", "command", "decision", "result"]
 - ``decision``: a sentence in which the model states what it will do instead of something else;
 - ``result``: a tool result that holds names or lines which the model used again later."""
 
-LeftBy = Literal["compaction", "taken_back", "set", "clear", "replaced", "erased", "unanswered"]
+LeftBy = Literal[
+    "compaction",
+    "taken_back",
+    "set",
+    "clear",
+    "replaced",
+    "erased",
+    "unanswered",
+    "provider",
+]
 """``taken_back``: the imported file says that it was undone. ``replaced``: the host's own system
 prompt takes its place. ``unanswered``: it holds results of calls that are not in view."""
 
@@ -100,7 +109,8 @@ class MessageCounts(msgspec.Struct, frozen=True):
     ``left_by`` counts those that left by what took them out; ``left_of`` by who wrote them:
     ``person``, ``model``, ``tool``, ``other``. Both add up to ``left``. ``erased`` are messages
     without contents, of which no item is known. ``thinking_cleared`` are those in view whose
-    thinking the provider cleared.
+    thinking the provider cleared. ``provider_cleared`` are those of ``shortened`` in which it
+    cleared a tool use of this request, or of the last one before now: they were sent whole.
     """
 
     total: int
@@ -111,6 +121,7 @@ class MessageCounts(msgspec.Struct, frozen=True):
     left_of: dict[str, int]
     erased: int
     thinking_cleared: int = 0
+    provider_cleared: int = 0
 
 
 class StateCounts(msgspec.Struct, frozen=True):

@@ -26,7 +26,7 @@ from eventctx.queries.lost.gathering import GatheredItem, Occurrence
 from eventctx.queries.lost.report import Report, Scene, WithdrawnSentences
 from eventctx.queries.lost.session_index import MOST_SHORTENED, MOST_SUMMARIES, SessionIndex
 from eventctx.queries.lost.views import ViewContents, find_states
-from eventctx.queries.requests import address_of, sound_messages
+from eventctx.queries.requests import ProviderClearing, address_of, sound_messages
 
 BATCH: Final = 256
 """Bodies in memory at a time."""
@@ -51,7 +51,7 @@ async def what_left(
         index = key_frames(store).beside(stream, about.now, SessionIndex)
         reader = _Reader(store, stream, index)
         await reader.follow(about.now)
-        after = await reader.scene(about.after)
+        after = await reader.scene(about.after, about.clearing)
         before = None if about.before is None else await reader.scene(about.before)
         taken_back = await reader.taken_back(about.after)
         # Another question may have read messages meanwhile that came after this one was asked.
@@ -88,11 +88,12 @@ class _Reader:
                 index.read(origins, messages)
         index.follow(now)
 
-    async def scene(self, state: ChangesState) -> Scene:
+    async def scene(self, state: ChangesState, clearing: ProviderClearing | None = None) -> Scene:
         """The view of a state with its texts."""
-        view = ViewContents(state, self._index)
+        view = ViewContents(state, self._index, clearing)
         held = self._index.shortened
-        cut = [ref for ref in view.shown.values() if ref.shortened]
+        shown = [ref for ref in view.shown.values() if ref.number not in view.cleared]
+        cut = [ref for ref in shown if ref.shortened]
         shortened = {ref.number: held.get(address_of(ref)) for ref in cut}
         fresh = [ref for ref in cut if shortened[ref.number] is None]
         for start in range(0, len(fresh), BATCH):
@@ -103,6 +104,7 @@ class _Reader:
         while len(held) > MOST_SHORTENED:
             held.popitem(last=False)
         texts = {number: text or "" for number, text in shortened.items()}
+        texts.update({number: normal(text_of(one)) for number, one in view.cleared.items()})
         return Scene(view, texts, await self._summaries(view))
 
     async def _summaries(self, view: ViewContents) -> SummaryMentions:

@@ -132,7 +132,15 @@ class Report:
             whole, left = len(after.shown) - cut, after.known - len(after.shown)
             by, of = after.left_by(), after.left_of()
             return MessageCounts(
-                after.known, whole, cut, left, by, of, erased, len(after.thinking_cleared)
+                after.known,
+                whole,
+                cut,
+                left,
+                by,
+                of,
+                erased,
+                len(after.thinking_cleared),
+                len(after.cleared),
             )
         numbers = self._before.view.shown
         shown = [after.shown[number] for number in numbers if number in after.shown]
@@ -188,8 +196,10 @@ class Report:
         last = item.occurrences[count - 1].number
         shown = self._shown_after.get(item)
         view = self._after.view
-        # A message that is shortened in view may have lost just this.
-        left = None if shown is not None else view.left(last) or view.cut(last)
+        # A message that is shortened in view may have lost just this, or the result of its call.
+        result = item.occurrences[count - 1].result
+        cleared = result if result is not None and result in view.cleared else last
+        left = None if shown is not None else view.left(last) or view.cut(cleared)
         yield ViewItem(
             kind=item.kind,
             state=self._presence(self._after, self._shown_after, item),

@@ -5,7 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
+
+import msgspec
 
 from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import check_number
@@ -13,10 +15,11 @@ from eventctx.log.naming import RequestName, position_name
 from eventctx.log.store import EventStore
 from eventctx.projections.explain.changes import ChangesState
 from eventctx.projections.view.refs import InsertionRef, MessageRef
-from eventctx.queries.explaining import NOW, states_at
+from eventctx.queries.explaining import NOW, clearing_of, states_at
 from eventctx.queries.key_frames import timeline_at
 from eventctx.queries.lost.answers import Left, LeftBy
 from eventctx.queries.lost.session_index import SessionIndex
+from eventctx.queries.requests import ProviderClearing
 
 K = TypeVar("K")
 
@@ -27,10 +30,13 @@ class ViewContents:
     """The messages that the view of a state shows, and the causes that took the others out of it.
 
     ``shown`` are the messages in it by number. ``summaries`` are the insertions and messages that
-    stand for others. ``known`` is the number of messages added so far.
+    stand for others. ``known`` is the number of messages added so far. ``cleared`` are the messages
+    in view that a provider sent to the model shortened, as it read them.
     """
 
-    def __init__(self, state: ChangesState, index: SessionIndex) -> None:
+    def __init__(
+        self, state: ChangesState, index: SessionIndex, clearing: ProviderClearing | None = None
+    ) -> None:
         self.known = len(state.origins)
         self.shown: dict[int, MessageRef] = {}
         summaries: list[InsertionRef | MessageRef] = []
@@ -45,6 +51,14 @@ class ViewContents:
                     self.shown[entry.ref.number] = entry.ref
             elif isinstance(entry.ref, InsertionRef) and entry.ref.kind in _STANDS_FOR_OTHERS:
                 summaries.append(entry.ref)
+        self.cleared: dict[int, dict[str, Any]] = {}
+        self._clearing = clearing
+        for number, message in ((clearing and clearing.messages) or {}).items():
+            ref = self.shown.get(number)
+            # A compaction since then shows another text, which the model has not been sent yet.
+            if ref is not None and clearing is not None and ref.position < clearing.request:
+                self.cleared[number] = message
+                self.shown[number] = msgspec.structs.replace(ref, shortened=True)
         self.thinking_cleared = causes.thinking_cleared(made).intersection(
             [number for number, ref in self.shown.items() if ref.stripped]
         )
@@ -74,10 +88,13 @@ class ViewContents:
         return self._index.positions[number] if cause is None else cause[1]
 
     def cut(self, number: int) -> Left | None:
-        """The compaction that shortened a message in view; None if it is whole, or not in view."""
+        """The record that shortened a message in view; None if it is whole, or not in view."""
         ref = self.shown.get(number)
         if ref is None or not ref.shortened:
             return None
+        if number in self.cleared and self._clearing is not None:
+            at = self._clearing.position
+            return Left("provider", position_name(at), at)
         at = ref.position  # a shortened body is in the record of its compaction
         return Left("compaction", position_name(at), at, bisect_left(self._compacted, at) + 1)
 
@@ -153,6 +170,7 @@ class Asked(NamedTuple):
     compactions: int
     turn: int | None
     position: int | None
+    clearing: ProviderClearing | None = None
 
 
 async def find_states(
@@ -177,6 +195,7 @@ async def find_states(
             len(seen.state.compacted),
             seen.turn,
             now.view.position if seen.record is None else seen.record.position,
+            await clearing_of(store, stream, seen),
         )
     check_number("compaction", compaction)
     state = (await timeline_at(store, stream)).changes

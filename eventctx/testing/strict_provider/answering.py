@@ -116,7 +116,9 @@ def answer_claude(reply: Reply, request: ApiRequest) -> ApiAnswer:
         blocks = _sealed(answer_message(reply, "anthropic")["content"], request)
     if reply.compaction is not None:
         blocks.insert(0, {"type": "compaction", "content": reply.compaction})
-    used = used_tokens(reply, request, blocks)
+    read, cleared = clear_tool_uses(request.body)
+    used = used_tokens(reply, msgspec.structs.replace(request, body=read), blocks)
+    edits = [*cleared, *reply.edits]
     usage = {
         "input_tokens": used.prompt - used.cache_read - used.cache_write,
         "cache_creation_input_tokens": used.cache_write,
@@ -125,7 +127,7 @@ def answer_claude(reply: Reply, request: ApiRequest) -> ApiAnswer:
     }
     reason = "compaction" if compacts else finish_reason(reply, "anthropic")
     end = {"stop_reason": reason, "stop_sequence": None}
-    edited = {"context_management": {"applied_edits": [*reply.edits]}} if reply.edits else {}
+    edited = {"context_management": {"applied_edits": edits}} if edits else {}
     message: Json = {
         "id": reply.response_id or f"msg_strict{request.number}",
         "type": "message",
@@ -145,6 +147,49 @@ def answer_claude(reply: Reply, request: ApiRequest) -> ApiAnswer:
         {"type": "message_stop"},
     ]
     return ApiAnswer({**message, **end, **edited, "content": blocks, "usage": usage}, events)
+
+
+def clear_tool_uses(body: Json) -> tuple[Json, list[Json]]:
+    """A request as its model reads it after ``clear_tool_uses_20250919``, and the applied edits.
+
+    As Anthropic's "Context editing" has it: above the trigger all results but the last ``keep``
+    go, the oldest first, but those of excluded tools; unless that is less than ``clear_at_least``.
+    """
+    asked = (body.get("context_management") or {}).get("edits") or ()
+    edit = next((one for one in asked if one["type"] == "clear_tool_uses_20250919"), None)
+    if edit is None:
+        return body, []
+    trigger = edit.get("trigger") or {"type": "input_tokens", "value": 100_000}
+    blocks = [block for _, block in read_claude_request(body).blocks()]
+    names = {one.fields["id"]: one.fields["name"] for one in blocks if one.type == "tool_use"}
+    answered = {one.fields["tool_use_id"] for one in blocks if one.type == "tool_result"}
+    uses = [call for call in names if call in answered]
+    size = count_tokens({k: v for k, v in body.items() if k not in _SETTINGS})
+    if (size if trigger["type"] == "input_tokens" else len(uses)) <= trigger["value"]:
+        return body, []
+    known = [call for call in uses if names[call] not in (edit.get("exclude_tools") or ())]
+    gone = known[: max(0, len(known) - (edit.get("keep") or {"value": 3})["value"])]
+    inputs = edit.get("clear_tool_inputs") or ()
+    bare = [call for call in gone if inputs is True or names[call] in (inputs or ())]
+    read = {**body, "messages": [_cleared(one, gone, bare) for one in body["messages"]]}
+    fewer = count_tokens(body["messages"]) - count_tokens(read["messages"])
+    if not gone or fewer < (edit.get("clear_at_least") or {"value": 0})["value"]:
+        return body, []
+    counts = {"cleared_tool_uses": len(gone), "cleared_input_tokens": fewer}
+    return read, [{"type": edit["type"], **counts}]
+
+
+def _cleared(message: Json, gone: Sequence[str], bare: Sequence[str]) -> Json:
+    if not isinstance(message["content"], list):
+        return message
+    blocks = []
+    for block in message["content"]:
+        if block["type"] == "tool_result" and block["tool_use_id"] in gone:
+            block = {**block, "content": "[cleared]"}
+        elif block["type"] == "tool_use" and block["id"] in bare:
+            block = {**block, "input": {}}
+        blocks.append(block)
+    return {**message, "content": blocks}
 
 
 def _compaction(summary: str, request: ApiRequest) -> Json:

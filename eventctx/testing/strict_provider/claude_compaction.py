@@ -17,6 +17,8 @@ from eventctx.testing.strict_provider.seals import read_seal, text_digest
 ON_DEMAND: Final = "compact-2026-09-04"
 AT_THRESHOLD: Final = "compact-2026-01-12"
 
+EDITING: Final = "context-management-2025-06-27"
+
 _EDIT: Final = "compact_20260112"
 _LEAST_TRIGGER: Final = 50_000
 
@@ -37,10 +39,15 @@ def _signed(request: ClaudeRequest) -> list[ClaudeBlock]:
 
 def _edits(request: ClaudeRequest) -> list[Mapping[str, Any]]:
     """The threshold edits that the request asks for."""
+    return _asked_edits(request, _EDIT)
+
+
+def _asked_edits(request: ClaudeRequest, kind: str) -> list[Mapping[str, Any]]:
+    """The edits of a type that begins with ``kind``."""
     asked = request.body.get("context_management")
     edits = asked.get("edits") if isinstance(asked, Mapping) else None
-    found = edits if isinstance(edits, list) else []
-    return [one for one in found if isinstance(one, Mapping) and one.get("type") == _EDIT]
+    found = [one for one in edits if isinstance(one, Mapping)] if isinstance(edits, list) else []
+    return [one for one in found if str(one.get("type")).startswith(kind)]
 
 
 def _check_one(request: ClaudeRequest) -> Iterator[Found]:
@@ -96,6 +103,12 @@ def _check_beta(request: ClaudeRequest) -> Iterator[Found]:
                     "of the expected tags"
                 ),
             )
+
+
+def _check_editing_beta(request: ClaudeRequest) -> Iterator[Found]:
+    betas = request.body.get("anthropic_beta")
+    if isinstance(betas, list) and _asked_edits(request, "clear_") and EDITING not in betas:
+        yield "context_management", "context_management: Extra inputs are not permitted"
 
 
 def _check_model(request: ClaudeRequest) -> Iterator[Found]:
@@ -159,6 +172,13 @@ RULES: Final = (
         "`compact-2026-01-12` at a threshold.",
         "Compaction on demand; Compaction at a token threshold",
         _check_beta,
+    ),
+    Rule(
+        "anthropic/editing-needs-beta",
+        "anthropic",
+        "Clearing tool uses or thinking needs the beta `context-management-2025-06-27`.",
+        "Context editing",
+        _check_editing_beta,
     ),
     Rule(
         "anthropic/compaction-by-model",

@@ -63,6 +63,7 @@ def compaction(said: str, signature: str = "c2lnbmVk") -> Body:
 
 
 EDITS: Body = {"edits": [{"type": "compact_20260112"}]}
+CLEARS: Body = {"edits": [{"type": "clear_tool_uses_20250919"}]}
 SEALED = seal_signature(Seal(PRESERVED, "", "", text_digest("compaction", "Said.")))
 
 
@@ -166,6 +167,11 @@ CLAUDE: dict[str, Case] = {
         request(answer(compaction("a")), ASKED, model="claude-sonnet-4-6"),
         request(answer(compaction("a")), ASKED, model="claude-haiku-4-5"),
         "`compaction` blocks are not supported on this model",
+    ),
+    "editing-needs-beta": (
+        request(ASKED, context_management=CLEARS, anthropic_beta=["context-management-2025-06-27"]),
+        request(ASKED, context_management=CLEARS, anthropic_beta=[]),
+        "context_management: Extra inputs are not permitted",
     ),
     "compaction-alone": (
         request(ASKED, compaction={"type": "summarize"}),

@@ -213,6 +213,7 @@ const LEFT_BY = {
   replaced: 'Replaced by the host’s own system prompt',
   erased: 'Erased',
   unanswered: 'Results of calls that are not in view',
+  provider: 'Cleared by the provider',
 };
 
 /**

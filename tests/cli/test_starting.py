@@ -199,6 +199,23 @@ except SystemExit as end:
     assert "eventctx.cli.commands.replay" in loaded
 
 
+def test_an_import_loads_nothing_that_lists_sessions(tmp_path: Path) -> None:
+    program = """
+import sys
+from eventctx.cli.main import cli
+
+try:
+    cli(["import", "--store", *sys.argv[1:]])
+except SystemExit as end:
+    assert end.code == 0, end.code
+"""
+    transcript = tmp_path / "one.jsonl"
+    transcript.write_text('{"role": "user", "content": "Count the files."}\n')
+    loaded = loaded_by(program, tmp_path / "contexts.db", transcript)
+    assert "eventctx.importers.load" in loaded
+    assert loaded.isdisjoint({"eventctx.cli.first_look", "eventctx.queries.session_list"})
+
+
 def test_a_checkout_without_symbolic_links_says_what_to_do(tmp_path: Path) -> None:
     package = tmp_path / "eventctx"
     (package / "cli").mkdir(parents=True)

@@ -103,6 +103,8 @@ def without_password(text: str) -> str:
     For messages about what somebody gave as a URL. So it may also be all of the text and have no
     scheme: ``user:…@host``.
     """
+    if "@" not in text and "=" not in text:
+        return text  # a path, as most are: no expression is compiled for it
     text = _GIVEN_PASSWORD.sub(_hidden, text)
     return _NATS.sub(_without_tokens, _PARAMETER.sub(_hidden, text))
 

@@ -3,10 +3,11 @@
 One index for all that reads files: ``eventctx`` alone offers a file that is not in it, ``import``
 and ``watch`` note what they read and read nothing again that has not changed. A file whose size,
 time and inode are as they were is not opened; one that was only touched or copied is known by its
-digest. This is a cache: without it, or after an update of eventctx, all files are read again, and
-nothing is added twice. It is replaced as a whole, so a reader sees one state or the other. It holds
-names of files and sessions, counts and warnings. A file of its name that somebody else made is left
-alone.
+digest. A file has one entry, however its path is typed: the path of its folder is resolved, and its
+own name stays, of which its session may be called. This is a cache: without it, or after an update
+of eventctx, all files are read again, and nothing is added twice. It is replaced as a whole, so a
+reader sees one state or the other. It holds names of files and sessions, counts and warnings. A
+file of its name that somebody else made is left alone.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ SUFFIX: Final = "-imported.json"
 """Behind the name of the store."""
 
 _MARK: Final = b'{"eventctx_imported":'
-_VERSION: Final = 2
+_VERSION: Final = 3
 _PIECE: Final = 1 << 20
 _OF_THE_FILE: Final = (None, "UnknownFormat", "NotATranscript", "MalformedTranscript")
 """Reasons to pass over a file that are in the file alone."""
@@ -76,6 +77,7 @@ class KnownFiles:
         self._path = None if store is None else store.with_name(store.name + SUFFIX)
         self._changed = False
         self._known: dict[str, KnownFile] = {}
+        self._folders: dict[str, Path] = {}
         if self._path is None:
             return
         with suppress(OSError, msgspec.DecodeError):
@@ -92,7 +94,8 @@ class KnownFiles:
     ) -> KnownFile | None:
         """The entry of a path, if its ``files`` and its sessions are as they were left.
 
-        A session of the store may have got more records since. Raises StoreError.
+        A session of the store may have got more records since. What was passed over is under the
+        path as it is now named. Raises StoreError.
         """
         known = await self._unchanged(path, files)
         if known is None:
@@ -106,15 +109,20 @@ class KnownFiles:
                 return None
             if there.head < session.head and not there.deleted:
                 return None
-        return known
+        problem = known.passed_over
+        if problem is None:
+            return known
+        names = self._names(path, files)
+        problem = msgspec.structs.replace(problem, path=names.get(problem.path, problem.path))
+        return msgspec.structs.replace(known, passed_over=problem)
 
     async def summaries(
         self, path: Path, files: tuple[FileState, ...], store: EventStore
     ) -> tuple[ImportSummary, ...]:
         """The summaries of another import of a path that would find nothing new; else none.
 
-        That needs the sessions to be as the last import left them, to the record. Raises
-        StoreError.
+        They are under the paths as they are now named. That needs the sessions to be as the last
+        import left them, to the record. Raises StoreError.
         """
         known = await self._unchanged(path, files)
         if known is None or not known.summaries:
@@ -128,17 +136,24 @@ class KnownFiles:
                 return ()
             if (there.created, there.head) != (session.created, session.head):
                 return ()
-        return known.summaries
+        names = self._names(path, files)
+        return tuple(
+            [
+                msgspec.structs.replace(one, path=names.get(one.path, one.path))
+                for one in known.summaries
+            ]
+        )
 
     async def _unchanged(self, path: Path, files: tuple[FileState, ...]) -> KnownFile | None:
         """The entry of a path, if its ``files`` are as they were when they were read."""
-        known = self._known.get(os.fspath(path))
+        key, files = self._resolve(path), self._resolve_all(files)
+        known = self._known.get(key)
         if known is None or known.files == files:
             return known
         if not await _same_contents(known, files):
             return None
         self._changed = True
-        known = self._known[os.fspath(path)] = msgspec.structs.replace(known, files=files)
+        known = self._known[key] = msgspec.structs.replace(known, files=files)
         return known
 
     async def note_read(
@@ -158,10 +173,17 @@ class KnownFiles:
         self.note(path, files, sessions, problem)
         if plainly and problem is None:
             summaries = [one for one in results if isinstance(one, ImportSummary)]
-            self._known[os.fspath(path)] = msgspec.structs.replace(
-                self._known[os.fspath(path)],
-                digest=await asyncio.to_thread(_digest_of, files),
-                summaries=tuple([msgspec.structs.replace(one, added=0) for one in summaries]),
+            key = self._resolve(path)
+            known = self._known[key]
+            self._known[key] = msgspec.structs.replace(
+                known,
+                digest=await asyncio.to_thread(_digest_of, known.files),
+                summaries=tuple(
+                    [
+                        msgspec.structs.replace(one, path=Path(self._resolve(one.path)), added=0)
+                        for one in summaries
+                    ]
+                ),
             )
 
     def note(
@@ -173,7 +195,11 @@ class KnownFiles:
     ) -> None:
         """Note the outcome of an import that has read these files to their ends."""
         heads = {name: _Session(info.created, info.head) for name, info in sessions.items()}
-        self._known[os.fspath(path)] = KnownFile(files, heads, passed_over)
+        if passed_over is not None:
+            place = Path(self._resolve(passed_over.path))
+            passed_over = msgspec.structs.replace(passed_over, path=place)
+        known = KnownFile(self._resolve_all(files), heads, passed_over)
+        self._known[self._resolve(path)] = known
         self._changed = True
 
     def save(self) -> None:
@@ -189,6 +215,23 @@ class KnownFiles:
             with open(new, "wb", opener=_private) as file:
                 file.write(data)
             new.replace(self._path)
+
+    def _resolve(self, path: str | Path) -> str:
+        """The absolute path of a file; the path of each folder is resolved once."""
+        folder, name = os.path.split(path)
+        if name in (os.curdir, os.pardir):
+            return os.fspath(Path(path).resolve())
+        if folder not in self._folders:
+            self._folders[folder] = Path(folder).resolve()
+        return os.fspath(self._folders[folder] / name)
+
+    def _resolve_all(self, files: tuple[FileState, ...]) -> tuple[FileState, ...]:
+        return tuple(sorted([one._replace(path=self._resolve(one.path)) for one in files]))
+
+    def _names(self, path: Path, files: tuple[FileState, ...]) -> dict[Path, Path]:
+        """The paths that the caller gave, by the paths that are kept."""
+        given = (*[Path(one.path) for one in files], path)
+        return {Path(self._resolve(one)): one for one in given}
 
 
 async def _same_contents(known: KnownFile, files: tuple[FileState, ...]) -> bool:

@@ -54,8 +54,18 @@ def upcast(
 
 _encoder = msgspec.json.Encoder()
 _json = msgspec.json.Decoder()
-_decoders = {name: msgspec.json.Decoder(row.payload) for name, row in CATALOGUE.items()}
 _versions = {name: row.version for name, row in CATALOGUE.items()}
+
+
+class _Decoders(dict[str, msgspec.json.Decoder[Event]]):
+    """The decoders by type name, each made at its first use: a process reads few types."""
+
+    def __missing__(self, name: str) -> msgspec.json.Decoder[Event]:
+        decoder = self[name] = msgspec.json.Decoder(CATALOGUE[name].payload)
+        return decoder
+
+
+_decoders = _Decoders()
 
 
 class Unknown(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from collections.abc import Container, Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from eventctx.errors import InvalidSetting
-from eventctx.messages.parts import kind_of_block, read_parts
+from eventctx.messages.parts import Part, kind_of_block
 from eventctx.text import pattern
 
 _ELEMENTS: Final = (
@@ -170,9 +170,9 @@ def _end_of_element(text: str, at: int) -> int | None:
 _INTERRUPTED: Final = "[Request interrupted by user"
 
 
-def interrupts(message: dict[str, Any]) -> bool:
-    """Whether a message reports that the person stopped the model."""
-    texts = (part.value for part in read_parts(message) if part.kind == "text")
+def interrupts(parts: Iterable[Part]) -> bool:
+    """Whether a message of these parts reports that the person stopped the model."""
+    texts = (part.value for part in parts if part.kind == "text")
     first = next((text for text in texts if text and not text.isspace()), None)
     return first is not None and first.startswith(_INTERRUPTED)
 

@@ -310,7 +310,9 @@ _PATTERNS: Final = (
 
 def family_of(model: str | None) -> str:
     """The family of a model by its name, in any provider's spelling; ``other`` if unknown."""
-    name = (model or "").lower()
+    if not model:
+        return "other"
+    name = model.lower()
     # Distillations carry the name of the model whose answers, not whose tokenizer, they learnt.
     if "distill" in name:
         return "other"

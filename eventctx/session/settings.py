@@ -162,7 +162,7 @@ class SessionSettings(TypedDict, total=False):
     truncate_chars: int
 
 
-NAMES: Final = tuple(field.name for field in msgspec.structs.fields(Settings))
+NAMES: Final = Settings.__struct_fields__
 """The names of a session's own settings."""
 
 

@@ -84,6 +84,18 @@ def test_a_first_message_does_not_load(module: str, at_first_open: set[str]) -> 
     assert module not in at_first_open
 
 
+def test_a_first_message_compiles_no_expression_for_urls_or_names_of_models(tmp_path: Path) -> None:
+    program = f"""{_FIRST_OPEN}
+from eventctx import text
+from eventctx.messages import tokens
+
+of_models = [pattern for _, pattern in tokens._PATTERNS] + [tokens._CLAUDE]
+of_urls = [text._GIVEN_PASSWORD, text._PARAMETER, text._NATS]
+assert not any(name in vars(one) for one in of_models + of_urls for name in ("search", "sub"))
+"""
+    loaded_by(program, tmp_path / "contexts.db")
+
+
 def test_a_request_that_is_not_compacted_answers_no_question_and_searches_nothing(
     tmp_path: Path,
 ) -> None:
@@ -185,6 +197,23 @@ except SystemExit as end:
     )
     loaded = loaded_by(program, tmp_path / "contexts.db")
     assert "eventctx.cli.commands.replay" in loaded
+
+
+def test_an_import_loads_nothing_that_lists_sessions(tmp_path: Path) -> None:
+    program = """
+import sys
+from eventctx.cli.main import cli
+
+try:
+    cli(["import", "--store", *sys.argv[1:]])
+except SystemExit as end:
+    assert end.code == 0, end.code
+"""
+    transcript = tmp_path / "one.jsonl"
+    transcript.write_text('{"role": "user", "content": "Count the files."}\n')
+    loaded = loaded_by(program, tmp_path / "contexts.db", transcript)
+    assert "eventctx.importers.load" in loaded
+    assert loaded.isdisjoint({"eventctx.cli.first_look", "eventctx.queries.session_list"})
 
 
 def test_a_checkout_without_symbolic_links_says_what_to_do(tmp_path: Path) -> None:

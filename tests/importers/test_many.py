@@ -284,12 +284,16 @@ class Imports:
         self.read: list[str] = []
         self._folder = folder
 
-    async def run(self, *, read_again: bool = False) -> ImportedPaths:
+    async def run(self, folder: Path | None = None, *, read_again: bool = False) -> ImportedPaths:
         """Import the folder; ``read`` are then the names of the files that were read for it."""
         self.read = []
         index = KnownFiles(self._folder.with_suffix(".db"))
         done = await import_paths(
-            self.store, [self._folder], importing=self._import, index=index, read_again=read_again
+            self.store,
+            [folder or self._folder],
+            importing=self._import,
+            index=index,
+            read_again=read_again,
         )
         index.save()
         return done
@@ -313,6 +317,42 @@ async def test_a_file_that_has_not_changed_is_told_of_and_not_read_again(folder:
         file.write(jsonl(CHAT))
     assert [one.session for one in (await imports.run()).sessions] == ["a", "zz-good"]
     assert imports.read == ["a.jsonl"]
+
+
+async def test_a_file_is_known_however_its_path_is_typed_and_told_of_by_that_path(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    imports = Imports(folder)
+    (first,) = (await imports.run(Path())).sessions
+    assert (first.path, imports.read) == (Path(GOOD), [GOOD])
+    link = folder.with_name("link")
+    link.symlink_to(folder)
+    for typed in (folder, link, Path("..") / folder.name, Path(GOOD), folder / GOOD):
+        (again,) = (await imports.run(typed)).sessions
+        assert imports.read == []
+        assert again.path == (typed if typed.name == GOOD else typed / GOOD)
+        assert again.session == first.session
+    copy = folder / "copy"
+    copy.write_bytes((folder / GOOD).read_bytes())
+    copy.replace(GOOD)
+    for typed in (link, Path()):
+        await imports.run(typed)
+        assert imports.read == []
+
+
+async def test_a_folder_that_is_one_session_is_known_from_inside(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = openhands_talk().folder(folder / "session")
+    imports = Imports(session)
+    first = await imports.run()
+    assert imports.read == ["session"]
+    monkeypatch.chdir(session)
+    again = await imports.run(Path())
+    assert imports.read == []
+    assert [one.session for one in again.sessions] == [one.session for one in first.sessions]
+    assert [one.path for one in again.sessions] == [Path()]
 
 
 async def test_a_file_that_was_only_touched_or_copied_is_known_by_its_digest(folder: Path) -> None:

@@ -91,12 +91,13 @@ def import_command(
     """
     if all_ == bool(files):
         raise click.UsageError("expected files or folders, or --all.")
-    from eventctx.cli.first_look import found_files
-    from eventctx.importers.detect import is_transcript_folder
-
     if all_:
+        from eventctx.cli.first_look import found_files
+
         files = tuple([one.path for one in found_files()])
     if session is not None:
+        from eventctx.importers.detect import is_transcript_folder
+
         check_session_id(session)
         if len(files) > 1 or (files[0].is_dir() and not is_transcript_folder(files[0])):
             raise click.UsageError("--session names one session: give one file with it.")

@@ -62,7 +62,7 @@ from eventctx.log.turn_recorder import OK, SpanOutcome
 from eventctx.messages import calibration
 from eventctx.messages.calibration import Scale
 from eventctx.messages.facts import Facts
-from eventctx.messages.parts import call_names, failed_results
+from eventctx.messages.parts import call_names, failed_results, read_parts
 from eventctx.messages.speaker import interrupts
 from eventctx.messages.tool_results import observes
 from eventctx.projections.trace.identity import SpanIds
@@ -307,7 +307,7 @@ class Recorder:
         self._noted.add(number, record, 0, item.message)
         if facts.calls and answer_ids is not None:
             self._turns.announce(facts.calls, call_names(item.message))
-        elif facts.role == "user" and not facts.results and interrupts(item.message):
+        elif facts.role == "user" and not facts.results and interrupts(read_parts(item.message)):
             self._turns.interrupted = True
 
     async def _not_stored(self, *found: Unstorable) -> None:

@@ -140,6 +140,8 @@ class ProviderEdits:
             for kind in ("clear_thinking", "clear_tool_uses")
             if str(edit.get("type")).startswith(kind)
         }
+        if not known:
+            return  # most answers by far
         usage = read_usage(message.get("usage"), ANTHROPIC)
         tokens = {kind: self._fresh_tokens(kind, edit) for kind, edit in known.items()}
         # The count of the prompt is that after the edits.

@@ -355,8 +355,9 @@ class ClaudeConversation:
         self.queue.note_spoken(message)
         facts = None if row.by_harness else read_facts(message)
         item = MessageItem(line, time, message, by_harness=row.by_harness, facts=facts, data=data)
-        answers = any(part.kind == "result" for part in read_parts(message))
-        stopped = interrupts(message)
+        parts = read_parts(message)
+        answers = any(part.kind == "result" for part in parts)
+        stopped = interrupts(parts)
         prompt = not (answers or stopped or row.isMeta)
         human = facts is not None and facts.human
         if human or (prompt and self.route.leaves_turn(row.parentUuid)):

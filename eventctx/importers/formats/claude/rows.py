@@ -106,6 +106,7 @@ class ClaudeRow(msgspec.Struct):
 
 
 decode_row = msgspec.json.Decoder(ClaudeRow).decode
+_decode_time: Final = msgspec.json.Decoder().decode
 
 
 def is_of_program(origin: object) -> bool:
@@ -117,7 +118,8 @@ def time_of(row: ClaudeRow) -> int | None:
     """The time of a line in UTC nanoseconds; None where it has none that can be read."""
     raw = bytes(row.timestamp)
     try:
-        return nanoseconds(decode(raw)) if raw else None
+        # What ``decode`` refuses to change in a value is in no text or number that is a time.
+        return nanoseconds(_decode_time(raw)) if raw else None
     except BROKEN:
         return None
 

@@ -223,13 +223,15 @@ def told(part: int) -> dict[str, Any]:
     return {"role": "user", "content": f"Look for the fault in part {part}."}
 
 
+@pytest.mark.parametrize("prepare_at", [None, 0.75])
 @pytest.mark.parametrize("api", ["claude", "openai"])
 async def test_a_wrapped_client_asks_its_own_api_and_sends_the_summary(
-    engine: Engine, api: str
+    engine: Engine, api: str, prepare_at: float | None
 ) -> None:
     sent: list[dict[str, Any]] = []
     async with strict_provider(model) as server, provider_of(api, server) as provider:
-        given: Any = {"compact": True, "policy": "native", "max_tokens": 3_000, "prepare_at": None}
+        given: Any = {"compact": True, "policy": "native", "max_tokens": 3_000}
+        given["prepare_at"] = prepare_at
         client = eventctx.wrap(provider._client.sdk, engine, "s", **given)
         for part in range(9):
             sent.append(told(part))
@@ -247,7 +249,7 @@ async def test_a_wrapped_client_asks_its_own_api_and_sends_the_summary(
         requests = server.requests
     (asked,) = [at for at, one in enumerate(requests) if one.compacts or "compaction" in one.body]
     assert requests[asked].body.get("system", requests[asked].body.get("instructions"))
-    assert "compaction" in str(rows_of(requests[asked + 1]))
+    assert "compaction" in str(rows_of(requests[asked + (1 if prepare_at is None else 2)]))
     assert [(one.strategy, one.fallback) for one in await ended(engine)] == [("native", None)]
     assert (await engine.request_view("s", turn=9)).verified
     assert len(await (await engine.session("s")).get_messages()) == 18

@@ -100,14 +100,12 @@ async def test_a_key_leads_to_each_screen(visit: Visit, key: str, address: str) 
 
 async def test_a_place_is_gone_to_by_its_number(visit: Visit) -> None:
     page = await settled(await visit(path_of(DEMO)))
-    await page.keyboard.press("g")
-    await page.keyboard.type("@336")
-    await page.keyboard.press("Enter")
-    await page.wait_for_url("**at=336*")
-    await page.keyboard.press("g")
-    await page.keyboard.type("#17")
-    await page.keyboard.press("Enter")
-    await page.wait_for_url("**msg=17*")
+    for place, url in (("@336", "**at=336*"), ("#17", "**msg=17*")):
+        await page.keyboard.press("g")
+        await expect(page.get_by_role("textbox", name="Go to #message")).to_be_focused()
+        await page.keyboard.type(place)
+        await page.keyboard.press("Enter")
+        await page.wait_for_url(url)
 
 
 async def test_the_list_of_keys_opens_and_gives_the_focus_back(visit: Visit) -> None:

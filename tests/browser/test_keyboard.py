@@ -101,6 +101,7 @@ async def test_a_key_leads_to_each_screen(visit: Visit, key: str, address: str) 
 async def test_a_place_is_gone_to_by_its_number(visit: Visit) -> None:
     page = await settled(await visit(path_of(DEMO)))
     for place, url in (("@336", "**at=336*"), ("#17", "**msg=17*")):
+        await settled(page)
         await page.keyboard.press("g")
         await expect(page.get_by_role("textbox", name="Go to #message")).to_be_focused()
         await page.keyboard.type(place)

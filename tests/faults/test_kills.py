@@ -30,12 +30,13 @@ def write_and_kill(path: Path, chance: random.Random) -> list[str]:
         assert writer.stdout is not None and writer.stderr is not None
         first = writer.stdout.readline()
         assert first == "ready\n", writer.stderr.read()
+        first = writer.stdout.readline()  # a receipt, however busy the machine is
         # What is waited for is the moment of the cut, not something to become true.
         time.sleep(chance.uniform(0.0, 0.6))
         writer.kill()
-        output, errors = writer.communicate()
+        output, errors = writer.stdout.read(), writer.stderr.read()  # what is buffered, too
         assert errors == ""
-        return output.splitlines(keepends=True)
+        return [first, *output.splitlines(keepends=True)]
 
 
 async def kill_often(folder: Path, count: int, seed: int) -> dict[str, int]:

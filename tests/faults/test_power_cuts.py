@@ -39,8 +39,10 @@ def write_until_the_cut(disk: LoopDisk, path: Path, chance: random.Random) -> li
         assert writer.stdout is not None and writer.stderr is not None
         assert writer.stdout.readline() == "ready\n", writer.stderr.read()
         receipts: list[Receipt] = []
-        reader = threading.Thread(target=_collect, args=(writer.stdout, receipts))
+        began = threading.Event()
+        reader = threading.Thread(target=_collect, args=(writer.stdout, receipts, began))
         reader.start()
+        assert began.wait(60)
         # What is waited for is the moment of the cut, not something to become true.
         time.sleep(chance.uniform(0.1, 0.7))
         # A sync that is under way at the cut may return as if it had been made. A machine without
@@ -52,9 +54,10 @@ def write_until_the_cut(disk: LoopDisk, path: Path, chance: random.Random) -> li
         return before
 
 
-def _collect(lines: Iterable[str], into: list[Receipt]) -> None:
+def _collect(lines: Iterable[str], into: list[Receipt], began: threading.Event) -> None:
     for line in lines:
         into.extend(receipts_in([line]))
+        began.set()
 
 
 async def cut_often(count: int, seed: int) -> dict[str, int]:

@@ -223,7 +223,7 @@ async def test_a_whole_answer_that_is_cut_may_be_tried_again(
 
 async def test_a_server_that_stalls_is_given_up(kit: Kit, connect: Connect, server: Server) -> None:
     server.replies = [streamed(kit.text_events[:3], "stalled")]
-    error = await failed(connect(kit, timeout=0.5), "stream")
+    error = await failed(connect(kit, timeout=3), "stream")
     assert error.retryable and "Timeout" in error.problem
     await server.closed.wait()
 

@@ -141,7 +141,7 @@ class CompactionRun:
         decision = await self._next_in(frame, self._began)
         if not isinstance(decision, Decision):
             return decision
-        if self._outgrown(view, decision):
+        if self._outgrown(frame, decision):
             return self._ended_without(frame, "stale", "the view has grown too much meanwhile")
         if decision.plan is None:
             if self.is_open or self._cause.trigger in ("threshold", "manual"):
@@ -334,11 +334,15 @@ class CompactionRun:
                 self._asked[place] = asked._replace(withdrawn=now.withdrawn)
         return None
 
-    def _outgrown(self, view: ViewState, decision: Decision) -> bool:
+    def _outgrown(self, frame: Frame, decision: Decision) -> bool:
         """Whether so much was added since the question that the plan has to cut what it would not.
 
-        A model that is asked about all of the view finds more to leave out.
+        A model that is asked about all of the view finds more to leave out. Below the budget the
+        plan will do: a policy that frees too little would be asked with every request.
         """
+        view = frame.view
+        if view.layout.tokens <= frame.goal.tokens:
+            return False
         if not self.background or not self._asked or self._deciding.fallback is not None:
             return False
         cut = decision.proposal.dispositions.values()

@@ -69,13 +69,13 @@ ModelAsk = AskSummary | AskScores | AskMemory
 class AskedAbout(NamedTuple):
     """A question, and what it is about as it was in the view: what its answer holds for.
 
-    ``seen`` are the places of its messages and summaries, those of its messages that had to stay,
-    and how many compactions came before. ``erased`` counts its bodies that were erased,
+    ``seen`` are the places of its messages and summaries, and those of its messages that had to
+    stay. ``erased`` counts its bodies that were erased,
     ``withdrawn`` are the demands taken back by then, ``next_number`` that of the next message.
     """
 
     ask: ModelAsk
-    seen: tuple[tuple[tuple[int, int, bool], ...], frozenset[int], int]
+    seen: tuple[tuple[tuple[int, int, bool], ...], frozenset[int]]
     erased: int
     withdrawn: tuple[tuple[int, int], ...]
     next_number: int
@@ -93,7 +93,7 @@ async def note_asked(session: OpenSession, ask: ModelAsk, view: ViewState) -> As
     bodies = await session.bodies.texts(addresses)
     return AskedAbout(
         ask,
-        (tuple(places), view.pins & numbers, view.compactions),
+        (tuple(places), view.pins & numbers),
         sum(bodies[address] is None for address in addresses),
         view.spoken.withdrawn,
         view.next_number,

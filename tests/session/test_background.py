@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -23,6 +24,7 @@ from eventctx.errors import (
 )
 from eventctx.log.codec import decode_known
 from eventctx.log.events import PostCompact, PreCompact
+from eventctx.policies.policy import AskScores, Budget, PolicyState, Proposal, Visible
 from eventctx.policies.presets import Importance
 from eventctx.stores.memory import MemoryStore
 from tests.how_much import some
@@ -272,6 +274,88 @@ async def test_another_process_ends_it_and_the_answer_is_used_all_the_same() -> 
         ended = [post.outcome for _, post in await compactions(engine) if post is not None]
         assert ended == ["failed", "applied"]
         assert len(adviser.requests) == 1
+
+
+async def test_a_plan_that_the_grown_view_would_have_to_be_cut_besides_is_made_anew() -> None:
+    adviser = Paused()
+    async with near(adviser) as (engine, ctx):
+        await until_asked(ctx, adviser)
+        for message in talk(16, 900):
+            await ctx.add_message(message)
+        await until_answered(adviser)
+        assert "Summary 2." in str(await ctx.get_messages_for_request())
+        (_, first), (_, second) = await compactions(engine)
+        assert first is not None and second is not None
+        assert (first.outcome, first.error) == ("stale", "the view has grown too much meanwhile")
+        assert (second.outcome, second.fallback) == ("applied", None)
+
+
+async def test_a_plan_waits_for_the_end_of_a_tool_loop_whose_thinking_it_would_cost() -> None:
+    adviser = Paused()
+    think = {"type": "thinking", "thinking": "hm", "signature": "sig"}
+    call = {"type": "tool_use", "id": "c", "name": "read", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "c", "content": "it says 4"}
+    async with near(adviser) as (_, ctx):
+        await until_asked(ctx, adviser)
+        await ctx.add_message({"role": "assistant", "content": [think, call]})
+        await ctx.add_message({"role": "user", "content": [result]})
+        await until_answered(adviser)
+        model_of_the_loop = "claude-opus-5-5"
+        assert "Summary" not in str(await ctx.get_messages_for_request(model=model_of_the_loop))
+        await ctx.add_message(model("It says 4."))
+        await ctx.add_message(user("go on"))
+        assert "Summary 1." in str(await ctx.get_messages_for_request(model=model_of_the_loop))
+
+
+async def test_of_two_requests_at_once_one_begins() -> None:
+    adviser = Paused()
+    async with near(adviser) as (engine, ctx):
+
+        async def slow(asked: eventctx.CompactionAsked) -> eventctx.Verdict:
+            await asyncio.sleep(0)
+            return eventctx.Verdict()
+
+        engine.intercept("context:pre_compact", slow)
+        await asyncio.gather(*[ctx.get_messages_for_request() for _ in range(2)])
+        await asyncio.wait_for(adviser.called.wait(), 60)
+        await engine.close_session("s")
+        ((_, post),) = await compactions(engine)
+        assert post is not None
+        assert post.outcome == "cancelled"
+
+
+class _LeavesOne(msgspec.Struct, frozen=True):
+    """Asks for scores, and takes one message out whatever they are."""
+
+    name: str = "leaves-one"
+    version: int = 1
+    max_messages: int | None = None
+    needs_scorer: bool = True
+
+    def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal | AskScores:
+        numbers = tuple([ref.number for ref in visible.messages])
+        if not state.answers:
+            return AskScores("scores", numbers)
+        return Proposal(
+            {n: ("dropped", "older") if n == numbers[1] else ("kept", "fits") for n in numbers},
+            kept_insertions=tuple(visible.insertions),
+        )
+
+
+async def test_a_view_that_stays_near_the_threshold_is_not_asked_about_at_every_request() -> None:
+    scorer = Scripted()
+    async with Engine(MemoryStore()) as engine:
+        ctx = await engine.session("s", policy=_LeavesOne(), scorer=scorer, max_tokens=LIMIT)
+        for message in talk(17, 900):
+            await ctx.add_message(message)
+        for number in range(6):
+            await ctx.add_message(user(f"go on {number}"))
+            await ctx.get_messages_for_request()
+            await asyncio.sleep(0.01)
+        assert len(scorer.requests) == 1
+        ((_, post),) = await compactions(engine)
+        assert post is not None
+        assert post.outcome == "applied"
 
 
 class _Refuses(MemoryStore):

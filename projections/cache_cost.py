@@ -11,7 +11,7 @@ later is in ``CacheOutcome`` alone, so the two can be compared.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import msgspec
 
@@ -85,12 +85,21 @@ def predict(
     )
 
 
-def mean_growth(sizes: Sequence[int], since: int) -> int:
-    """The tokens that each request from number ``since`` on added to the one before, on average.
+class Growth:
+    """How many tokens each prompt has more than the one before it; ``sizes`` are those of all."""
 
-    Where that is one request alone, of all requests. On recorded sessions the growth since the last
-    compaction foretells the next better than that of the whole session: agents read most at first.
-    """
-    first = since if len(sizes) - since > 1 else 0
-    added = [one - before for before, one in pairwise(sizes[first:]) if one >= before]
-    return round(sum(added) / len(added)) if added else 0
+    def __init__(self, sizes: Sequence[int]) -> None:
+        added = [one - before if one >= before else None for before, one in pairwise(sizes)]
+        self._sums = [0, *accumulate([one or 0 for one in added])]
+        self._counts = [0, *accumulate([one is not None for one in added])]
+
+    def mean(self, since: int, until: int) -> int:
+        """The mean over the prompts from number ``since`` to before ``until``, 1 or more.
+
+        Where that is one alone, over all before ``until``. On recorded sessions the growth since
+        the last compaction foretells the next better than that of the whole session: agents read
+        most at first.
+        """
+        first, last = since if until - since > 1 else 0, until - 1
+        count = self._counts[last] - self._counts[first]
+        return round((self._sums[last] - self._sums[first]) / count) if count else 0

@@ -16,7 +16,7 @@ import msgspec
 from eventctx.comparison.defaults import PRICES, Prices
 from eventctx.comparison.played import Compaction, Played, PlayedRequest
 from eventctx.comparison.recording import Recording
-from eventctx.projections.cache_cost import CacheCost, CacheOutcome, mean_growth, predict
+from eventctx.projections.cache_cost import CacheCost, CacheOutcome, Growth, predict
 from eventctx.projections.evidence import (
     CarriedDemand,
     Judged,
@@ -172,7 +172,7 @@ def compaction_costs(played: Played) -> list[CacheCost]:
     """
     requests = played.requests
     places = [bisect_left(requests, one.before, key=_before) for one in played.compactions]
-    sizes = [one.tokens for one in requests]
+    growth = Growth([one.tokens for one in requests])
     found: list[CacheCost] = []
     spans = zip([0, *places], places, [*places[1:], len(requests)], strict=False)
     for one, (since, place, end) in zip(played.compactions, spans, strict=True):
@@ -184,7 +184,7 @@ def compaction_costs(played: Played) -> list[CacheCost]:
             kept=first.prefix,
             saved=one.tokens_before - one.tokens_after,
             room=one.threshold - one.tokens_after,
-            growth=mean_growth(sizes[:place], since),
+            growth=growth.mean(since, place),
         )
         over = end < len(requests)
         read, written = first.prefix, first.tokens - first.prefix

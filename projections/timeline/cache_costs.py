@@ -23,7 +23,7 @@ from eventctx.messages.facts import encode_facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.projections import figures
 from eventctx.projections.audit import AuditRow
-from eventctx.projections.cache_cost import CacheCost, CacheOutcome, mean_growth, predict
+from eventctx.projections.cache_cost import CacheCost, CacheOutcome, Growth, predict
 from eventctx.projections.figures import Figures
 from eventctx.projections.silent_loss import CHARACTERS_OF_A_TOKEN, LEAST_CACHED
 from eventctx.projections.timeline import views
@@ -42,26 +42,23 @@ def cache_costs(state: TimelineState) -> dict[int, CacheCost]:
     if not applied:
         return {}
     requests = _requests(state)
-    sizes = [one.total for one in requests]
+    growth = Growth([one.total for one in requests])
     places = [bisect_left(requests, row.position, key=_position) for row in applied]
+    shares = _shares_kept(state, set(places), state.view)
     thinking = _thinking(state)
-    caches = any(one.cache is not None and one.cache.read > 0 for one in requests)
+    caches = serves_from_cache(state)
     found: dict[int, CacheCost] = {}
     for number, (row, place) in enumerate(zip(applied, places, strict=True)):
         if place == 0:
             continue  # the provider has seen no prompt yet
         until = places[number + 1] if number + 1 < len(places) else len(requests)
-        growth = mean_growth(sizes[:place], places[number - 1] if number else 0)
-        shown = state.views.shown
-        now = place == len(shown)
-        keep = views.kept_now(state.views, state.view) if now else shown[place].keep
         made = _predicted(
             before=row.tokens_before,
             after=row.tokens_after,
             line=row.threshold,
             last=requests[place - 1],
-            share=_share_kept(state, place, keep),
-            growth=growth,
+            share=shares[place],
+            growth=growth.mean(places[number - 1] if number else 0, place),
         )
         over = number + 1 < len(places)
         told = _outcome(requests[place:until], made.kept, over=over) if caches else None
@@ -69,6 +66,11 @@ def cache_costs(state: TimelineState) -> dict[int, CacheCost]:
             made, thinking=thinking.get(row.position, 0), reported=told
         )
     return found
+
+
+def serves_from_cache(state: TimelineState) -> bool:
+    """Whether the provider has reported tokens that it read from its cache."""
+    return any(one.read > 0 for one in state.extras.cached)
 
 
 def predict_plan(
@@ -83,15 +85,14 @@ def predict_plan(
         return None
     applied = [row.position for row in state.audit.compactions if row.outcome == "applied"]
     since = bisect_left(requests, applied[-1], key=_position) if applied else 0
-    keep = views.kept_now(state.views, _under(state.view, plan))
-    sizes = [one.total for one in requests]
+    count = len(requests)
     made = _predicted(
         before=before,
         after=after,
         line=threshold,
         last=requests[-1],
-        share=_share_kept(state, len(requests), keep),
-        growth=mean_growth(sizes, since),
+        share=_shares_kept(state, {count}, _under(state.view, plan))[count],
+        growth=Growth([one.total for one in requests]).mean(since, count),
     )
     lost = numbers_in(plan.unbound)
     thinking = [ref.facts.thinking for ref in state.view.layout.refs if ref.number in lost]
@@ -169,10 +170,24 @@ def _thinking(state: TimelineState) -> dict[int, int]:
     return found
 
 
-def _share_kept(state: TimelineState, count: int, keep: int) -> float:
-    """The share, by tokens, of the first ``keep`` entries of the view of request ``count``."""
-    sizes = [_tokens(state, one) for one in views.expand(state.views, count - 1)]
-    return sum(sizes[:keep]) / max(1, sum(sizes))
+def _shares_kept(state: TimelineState, counts: set[int], now: ViewState) -> dict[int, float]:
+    """The share, by tokens, of the last view that the next one begins with, after so many requests.
+
+    After all of them, the next one is ``now``. Each view is the one before and what it adds, so one
+    pass sees all of them.
+    """
+    found: dict[int, float] = {}
+    sums = [0]
+    for count, (keep, add, _) in enumerate(state.views.shown):
+        if count in counts:
+            found[count] = sums[keep] / max(1, sums[-1])
+        del sums[keep + 1 :]
+        for one in views.ids_of(add):
+            sums.append(sums[-1] + _tokens(state, one))
+    count = len(state.views.shown)
+    if count in counts:
+        found[count] = sums[views.kept_now(state.views, now)] / max(1, sums[-1])
+    return found
 
 
 def _tokens(state: TimelineState, entry: int) -> int:

@@ -13,8 +13,9 @@ import msgspec
 
 from eventctx.projections import audit, figures
 from eventctx.projections.audit import AuditRow, CompactionRow
+from eventctx.projections.cache_cost import CacheCost
 from eventctx.projections.explain.changes import Cause
-from eventctx.projections.timeline.cache_costs import cache_costs
+from eventctx.projections.timeline.cache_costs import cache_costs, serves_from_cache
 from eventctx.projections.timeline.fold import TimelineState
 
 MILLISECOND: Final = 1_000_000
@@ -149,14 +150,15 @@ def _position(row: AuditRow) -> int:
 class CompactionColumns:
     """All compactions of a state; ``place`` is a compaction's place among them, from 0."""
 
-    def __init__(self, state: TimelineState) -> None:
+    def __init__(self, state: TimelineState, *, costs: dict[int, CacheCost] | None = None) -> None:
+        self._state = state
         self._rows = list(state.audit.compactions)
         self._figures = figures.read(state.audit.sizes)
         self._places = {one.position: place for place, one in enumerate(self._rows)}
         applied = [one.position for one in self._rows if one.outcome == "applied"]
         self._numbers = {position: number for number, position in enumerate(applied, 1)}
         self._causes = _causes(state)
-        self._costs = cache_costs(state)
+        self._costs = cache_costs(state) if costs is None else costs
         self._insertions: dict[int, list[int]] = {}
         for place, extra in enumerate(state.views.extras):
             if extra.kind == "insertion" and extra.position is not None:
@@ -170,8 +172,15 @@ class CompactionColumns:
         """The compactions from ``first`` on."""
         return [self._row(one) for one in self._rows[first:]]
 
-    def updated(self, before: CompactionColumns) -> dict[str, Document]:
-        """The changed values of the compactions that ``before`` knew, by place."""
+    def updated(self, since: TimelineState) -> dict[str, Document]:
+        """The values of the compactions of ``since``, an earlier state, that changed, by place.
+
+        The cost of its last one counts as changed, as later requests may have reported it: to
+        compute the earlier costs for a comparison takes longer than all else here.
+        """
+        cached = serves_from_cache(since) == serves_from_cache(self._state)
+        known = [one for one in self._costs if one <= since.position] if cached else []
+        before = CompactionColumns(since, costs={one: self._costs[one] for one in known[:-1]})
         found: dict[str, Document] = {}
         for place, row in enumerate(before._rows):
             now = self._later(row)

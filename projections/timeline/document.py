@@ -75,7 +75,7 @@ def document(state: TimelineState, session: str, *, since: TimelineState | None 
     if since is not None:
         found["updated"] = {
             "requests": updated_requests(state, since),
-            "compactions": compactions.updated(CompactionColumns(since)),
+            "compactions": compactions.updated(since),
         }
     return found
 

@@ -7,6 +7,7 @@ byte, and counts a token for each four characters.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ import eventctx
 from eventctx.engine import Engine
 from eventctx.projections.cache_cost import CacheCost, predict
 from eventctx.projections.timeline.cache_costs import cache_costs, predict_plan
+from eventctx.projections.timeline.views import ShownView
+from eventctx.projections.view.series import Series
 from eventctx.queries import spans
 from eventctx.queries.key_frames import timeline_at
 from tests.sessions import tool_round, user, with_frames
@@ -192,6 +195,34 @@ async def test_key_frames_change_no_cost(every: int) -> None:
         with_frames(engine.store, every=every)
         await talk(engine, 30)
         assert await costs_of(engine) == plain
+
+
+async def test_each_view_is_read_once_however_many_compactions_there_were() -> None:
+    async with eventctx.open("memory://") as engine:
+        await talk(engine, 60)
+        state = await timeline_at(engine.store, "s")
+    shown = CountsReads(state.views.shown)
+    counted = state._replace(views=state.views._replace(shown=Series.backed_by(shown)))
+    assert len(cache_costs(counted)) > 3
+    assert shown.reads == len(shown)
+
+
+class CountsReads(list[ShownView]):
+    """Views that count how many of them were read."""
+
+    reads = 0
+
+    def first(self, count: int) -> list[ShownView]:
+        return self[:count]
+
+    def __iter__(self) -> Iterator[ShownView]:
+        for one in super().__iter__():
+            self.reads += 1
+            yield one
+
+    def __getitem__(self, index: Any) -> Any:
+        self.reads += 1
+        return super().__getitem__(index)
 
 
 async def test_the_spans_say_what_was_expected_and_what_the_cache_gave_up() -> None:

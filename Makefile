@@ -97,10 +97,8 @@ check: $(VENV)/.dev
 	$(BIN)/python -m pytest -q tests/test_imports.py tests/test_public_api.py
 
 # ONLY=peers runs one module.
-bench: $(VENV)/.bench $(VENV)/peers/google-adk/.installed $(VENV)/peers/openhands/.installed $(VENV)/peers/pydantic-ai/.installed
+bench: $(VENV)/.bench $(VENV)/peers/google-adk/.installed
 	EVENTCTX_GOOGLE_ADK_PYTHON=$${EVENTCTX_GOOGLE_ADK_PYTHON:-$(VENV)/peers/google-adk/bin/python} \
-	EVENTCTX_OPENHANDS_PYTHON=$${EVENTCTX_OPENHANDS_PYTHON:-$(VENV)/peers/openhands/bin/python} \
-	EVENTCTX_PYDANTIC_AI_PYTHON=$${EVENTCTX_PYDANTIC_AI_PYTHON:-$(VENV)/peers/pydantic-ai/bin/python} \
 	$(BIN)/python -m tests.benchmarks $(if $(ONLY),--only $(ONLY))
 
 # The page of every adapter in a fresh environment with its extra alone: minutes.

@@ -6,20 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import comparing, machine, report
-from tests.benchmarks.peers import compared
+from tests.benchmarks import appending, comparing, page, peers, report, targets
 from tests.benchmarks.place import Place
-from tests.benchmarks.repeats import combined
 from tests.benchmarks.report import Run
-from tests.benchmarks.rows import Row, of_processor
+from tests.benchmarks.rows import Better, Row, combined
 from tests.benchmarks.timing import Samples
 
 
 def test_a_timed_step_notes_the_wall_and_the_processor() -> None:
     samples = Samples()
     assert samples.time_call("sum", lambda: sum(range(1000))) == 499_500
-    with samples.step(name := ["unknown"]):
-        name[0] = "sum"
+    with samples.step("sum"):
+        pass
     assert len(samples.by_name["sum"]) == len(samples.processor["sum"]) == 2
 
 
@@ -37,12 +35,6 @@ def test_a_row_is_written_with_its_processor_time_and_its_floors() -> None:
     assert (written["cpu"], written["floor_cpu"], written["ratio"]) == (120.0, 40.0, 1.5)
     assert report.processor(row) == "120 µs (40 µs)"
     assert report.processor(Row(figure="f", name="n", value=3.0)) == ""
-
-
-@pytest.mark.parametrize(("unit", "cpu"), [("µs", 2.0), ("ms", 2000.0), ("µs/KB", 2.0)])
-def test_a_figure_that_is_processor_time_is_noted_as_such(unit: str, cpu: float) -> None:
-    row = of_processor(Row(figure="f", name="n", value=2.0, unit=unit))
-    assert (row.cpu, row.floor_cpu) == (cpu, None)
 
 
 # -- repeats and comparisons -----------------------------------------------------------------------
@@ -136,27 +128,79 @@ def test_rows_of_one_run_and_what_the_runs_differ_in_are_said(tmp_path: Path) ->
 
 def test_another_machine_is_said_where_its_own_floors_moved(tmp_path: Path) -> None:
     def of(*values: float) -> list[list[Row]]:
-        return [[Row(figure=machine.FIGURE, name=machine.LOOP, value=one)] for one in values]
+        return [[Row(figure=appending.MACHINE, name=appending.LOOP, value=one)] for one in values]
 
     before, after = _written(tmp_path, of(1, 2, 3, 4)), _written(tmp_path, of(11, 12, 13, 14))
     assert any("The machine differs" in one for one in comparing.compare(before, after).remarks)
     assert comparing.compare(before, before).remarks == []
 
 
+@pytest.mark.parametrize(
+    ("better", "old", "new", "is_slower"),
+    [
+        ("less", (100,) * 4, (111,) * 4, True),
+        ("less", (100,) * 4, (109,) * 4, False),
+        ("less", (100,) * 4, (50,) * 4, False),
+        ("more", (100,) * 4, (80,) * 4, True),
+        ("more", (100,) * 4, (200,) * 4, False),
+        ("less", (100, 100, 100, 130), (120, 120, 120, 120), False),
+        ("less", (100,), (120,), True),
+    ],
+)
+def test_a_figure_is_slower_by_more_than_a_tenth_unless_that_is_noise(
+    tmp_path: Path, better: Better, old: list[float], new: list[float], is_slower: bool
+) -> None:
+    def of(values: list[float]) -> Run:
+        rows = [[Row(figure="f", name="n", value=one, better=better)] for one in values]
+        return _written(tmp_path, rows)
+
+    (change,) = comparing.compare(of(old), of(new)).changes
+    assert change.is_slower is is_slower
+
+
+# -- the table -------------------------------------------------------------------------------------
+
+
+def test_targets_come_first_and_in_their_own_order() -> None:
+    rows = [
+        Row(figure="disk", name="d"),
+        targets.target("mcp", 1.0),
+        Row(figure="start", name="s"),
+        targets.target("cycle 20", 3.0, 2.0),
+    ]
+    ordered = targets.in_order(rows)
+    assert [row.name for row in ordered[2:]] == ["d", "s"]
+    cycle, mcp = ordered[:2]
+    assert (cycle.target, cycle.met) == ("≤ 1.6 ×", True)
+    assert (mcp.target, mcp.met) == ("≤ 0.5 s", False)
+
+
+def test_the_table_of_the_page_has_a_dash_for_what_was_not_measured(tmp_path: Path) -> None:
+    run = _written(tmp_path, [[targets.target("import", 40.0)]])
+    lines = page.table(run).splitlines()
+    assert len(lines) == 12
+    assert {len(line.split(" | ")) for line in lines} == {len(peers.PEERS) + 2}
+    assert [line for line in lines if "40 ms/MB" in line] != []
+    assert sum("–" in line for line in lines) == 9
+
+
+# -- neighbours ------------------------------------------------------------------------------------
+
+
 async def test_a_neighbour_takes_steps_in_a_process_of_its_own(tmp_path: Path) -> None:
     with Place(tmp_path, quick=True) as place:
-        async with compared.started(place, compared.OURS, length=10) as process:
+        async with peers.started(place, peers.OURS, length=10) as process:
             assert await process.take("append", 3) == 3
             assert await process.take("load") == await process.take("prepare") == 1
-    assert [len(process.samples.processor[step]) for step in compared.KEYS] == [3, 1, 1]
+    assert [len(process.samples.processor[step]) for step in peers.KEYS] == [3, 1, 1]
 
 
 async def test_a_neighbour_that_cannot_be_imported_is_missing_with_the_reason(
     tmp_path: Path,
 ) -> None:
-    nobody = compared.Peer("a library that nobody has", "nobody")
+    nobody = peers.Peer("a library that nobody has", "nobody")
     with Place(tmp_path, quick=True) as place:
-        async with compared.started(place, nobody, length=10) as process:
+        async with peers.started(place, nobody, length=10) as process:
             assert "nobody" in process.missing
 
 

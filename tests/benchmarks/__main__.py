@@ -5,36 +5,31 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+import time
 import traceback
 from collections.abc import Callable, Coroutine
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks import comparing, report
+from tests.benchmarks import comparing, page, report
 from tests.benchmarks.place import Place
-from tests.benchmarks.repeats import combined
-from tests.benchmarks.rows import Row, missing
+from tests.benchmarks.rows import Row, combined, missing
+from tests.benchmarks.targets import in_order
 
 MODULES = (
-    "machine",
     "starting",
-    "opening",
-    "one_append",
+    "appending",
     "cycle",
+    "observing",
+    "adapting",
     "questions",
+    "inspecting",
     "importing",
+    "peers",
+    "servers",
     "disk",
-    "peers.compared",
-    "servers.postgres",
-    "servers.jetstream",
 )
-GROUPS = {
-    group: [name for name in MODULES if name.startswith(f"{group}.")]
-    for group in ("peers", "servers")
-}
-"""Names that stand for several modules."""
-
 FAILED = "failed"
 
 
@@ -44,12 +39,15 @@ def main() -> int:
         before, after = map(report.read, options.compare)
         comparing.show(comparing.compare(before, after))
         return 0
-    chosen = [name for one in options.only or MODULES for name in GROUPS.get(one, [one])]
+    if options.page:
+        print(page.table(report.read(options.page)))
+        return 0
     # Repeat by repeat and not module by module: what else the machine does then falls on all.
-    repeats = [
-        [row for name in chosen for row in _rows(name, options)] for _ in range(options.repeat)
-    ]
-    rows = combined(repeats)
+    repeats = []
+    for _ in range(options.repeat):
+        with Place(options.dir, options.quick) as run:
+            repeats.append([row for name in options.only or MODULES for row in _rows(name, run)])
+    rows = in_order(combined(repeats))
     made = report.document(rows, options.quick, options.repeat)
     path = options.json
     if path is None:
@@ -61,10 +59,11 @@ def main() -> int:
     return int(any(row.note.startswith(FAILED) for row in rows))
 
 
-def _rows(name: str, options: argparse.Namespace) -> list[Row]:
-    """The rows of a module. If it fails, one row that says so: the others' hour is not lost."""
-    print(f"… {name}", file=sys.stderr, flush=True)
-    with Place(options.dir, options.quick) as place:
+def _rows(name: str, run: Place) -> list[Row]:
+    """The rows of a module. If it fails, one row that says so: the others' work is not lost."""
+    print(f"… {name}", file=sys.stderr, end="", flush=True)
+    began = time.perf_counter()
+    with run.inner() as place:
         try:
             measure: Callable[[Place], Coroutine[Any, Any, list[Row]]]
             measure = import_module(f"tests.benchmarks.{name}").measure
@@ -72,17 +71,19 @@ def _rows(name: str, options: argparse.Namespace) -> list[Row]:
         except Exception as error:
             traceback.print_exc()
             return [missing(name, "the whole module", f"{FAILED}: {error!r}")]
+        finally:
+            print(f" {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks")
-    parser.add_argument("--quick", action="store_true", help="less of everything: under a minute")
+    parser.add_argument("--quick", action="store_true", help="less of everything: two minutes")
     parser.add_argument(
         "--only",
         action="append",
-        choices=(*MODULES, *GROUPS),
+        choices=MODULES,
         metavar="NAME",
-        help=", ".join((*MODULES, *GROUPS)),
+        help=", ".join(MODULES),
     )
     parser.add_argument("--json", type=Path, help="where to write the result (bench-results/…)")
     parser.add_argument(
@@ -97,6 +98,9 @@ def _options() -> argparse.Namespace:
         type=Path,
         metavar=("A.json", "B.json"),
         help="run nothing, and say what changed between two runs",
+    )
+    parser.add_argument(
+        "--page", type=Path, metavar="A.json", help="run nothing; the table of the docs of a run"
     )
     options = parser.parse_args()
     if options.repeat < 1:

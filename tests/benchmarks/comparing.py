@@ -8,21 +8,22 @@ does not move.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from operator import attrgetter
+from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Final, Literal, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
-from tests.benchmarks import machine
-from tests.benchmarks.repeats import keyed, samples_of
+from tests.benchmarks.appending import MACHINE
 from tests.benchmarks.report import Run
-from tests.benchmarks.rows import Row, Sample, amount
+from tests.benchmarks.rows import Row, Sample, amount, keyed, samples_of
 
 LEAST: Final = 4
 """Repeats of each run below which nothing is decided."""
+
+MUCH: Final = 0.1
+"""The share by which a figure must be slower to be named for it."""
 
 Verdict = Literal["yes", "no", "too few repeats"]
 What = Literal["value", "ratio", "processor time"]
@@ -51,6 +52,17 @@ class Change(NamedTuple):
         if not before:
             return f"{after - before:+.3g} {self.unit}"
         return f"{(after - before) / abs(before):+.1%}"
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether B takes more than a tenth more, or does a tenth less, and noise does not say so.
+
+        Too few repeats do not say that it is noise.
+        """
+        before, after = median(self.before), median(self.after)
+        if self.row.better == "more" and self.what != "processor time":
+            before, after = after, before
+        return self.beyond_noise != "no" and after - before > MUCH * abs(before)
 
 
 class Comparison(NamedTuple):
@@ -87,16 +99,15 @@ def _changes(old: Row, new: Row) -> Iterator[Change]:
 
 def _figures(row: Row, what: What) -> list[float]:
     """That figure of each repeat that has it."""
-    take: dict[What, Callable[[Sample], float | None]] = {
-        "value": attrgetter("value"),
-        "processor time": attrgetter("cpu"),
-        "ratio": _ratio,
-    }
-    return [figure for one in samples_of(row) if (figure := take[what](one)) is not None]
+    found = [_figure(one, what) for one in samples_of(row)]
+    return [figure for figure in found if figure is not None]
 
 
-def _ratio(sample: Sample) -> float | None:
-    return sample.value / sample.floor if sample.value is not None and sample.floor else None
+def _figure(sample: Sample, what: What) -> float | None:
+    if what == "ratio":
+        has_both = sample.value is not None and sample.floor
+        return sample.value / sample.floor if has_both else None  # type: ignore[operator]
+    return sample.value if what == "value" else sample.cpu
 
 
 def _differences(before: Run, after: Run) -> Iterator[str]:
@@ -111,7 +122,7 @@ def _differences(before: Run, after: Run) -> Iterator[str]:
 
 def _moved_floors(changes: Sequence[Change]) -> Iterator[str]:
     for one in changes:
-        if one.row.figure == machine.FIGURE and one.beyond_noise == "yes":
+        if one.row.figure == MACHINE and one.beyond_noise == "yes":
             yield (
                 f"The machine differs ({one.row.name}, {one.what}: {one.shift}): "
                 "ratios can be compared, times and rates hardly."
@@ -119,7 +130,7 @@ def _moved_floors(changes: Sequence[Change]) -> Iterator[str]:
 
 
 def show(found: Comparison) -> None:
-    """Print the comparison."""
+    """Print the comparison, and what got slower by more than a tenth at its end."""
     console = Console(width=None if sys.stdout.isatty() else 170)
     for remark in found.remarks:
         console.print(remark)
@@ -134,5 +145,11 @@ def show(found: Comparison) -> None:
     for where, rows in (("A", found.only_before), ("B", found.only_after)):
         for row in rows:
             console.print(f"Only in {where}: {row.figure}: {row.name}")
+    slower = [one for one in found.changes if one.is_slower]
+    for one in slower:
+        sure = "slower" if one.beyond_noise == "yes" else "slower, or noise (too few repeats)"
+        console.print(f"{sure}: {one.row.figure}: {one.row.name}, {one.what}: {one.shift}")
+    if not slower:
+        console.print("Nothing got slower by more than a tenth.")
     if any(one.beyond_noise == "too few repeats" for one in found.changes):
         console.print(f"Too few repeats to tell: --repeat {LEAST} of both runs is enough.")

@@ -1,96 +1,96 @@
-"""Bytes on disk: of a live session over its messages, and of an import over its file."""
+"""Bytes on disk: of live sessions over their messages, and of imports over their files."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 import eventctx
 from eventctx.importers.load import import_file
-from tests.benchmarks.agent import run_rounds, session_of
+from tests.benchmarks.long_session import SESSION
 from tests.benchmarks.place import Place, bytes_on_disk
+from tests.benchmarks.questions import long_store
 from tests.benchmarks.rows import Row, missing
 from tests.benchmarks.workload import message
 
-FIGURE = "disk"
-SESSIONS = Path(__file__).parents[2].parent / "shared" / "sessions"
-PER_MESSAGE_BYTE = 1.3
-PER_RECORD = 400
+FIGURE: Final = "disk"
+SESSIONS: Final = Path(__file__).parents[2].parent / "shared" / "sessions"
+PER_MESSAGE_BYTE: Final = 1.3
+PER_RECORD: Final = 400
 
-_PATTERNS = (
-    "claude-code/**/*.jsonl",
-    "codex/*.jsonl",
-    "swe-agent/*.traj",
-    "mini-swe-agent/*.json",
-)
+_PATTERNS: Final = {
+    "claude-code": "claude-code/**/*.jsonl",
+    "codex": "codex/*.jsonl",
+    "swe-agent": "swe-agent/*.traj",
+    "mini-swe-agent": "mini-swe-agent/*.json",
+}
 
 
 async def measure(place: Place) -> list[Row]:
     return [
-        await _live(place, "a conversation in turns, all in view", None),
-        await _live(place, "the same with a request a round, compacted", 40_000),
-        *await _imports(place),
+        await _live("messages in turns, all in view", await _turns(place), "live"),
+        await _live("with requests, tools and compactions", await long_store(place), SESSION),
+        *[await _imports(place, kind, pattern) for kind, pattern in _PATTERNS.items()],
     ]
 
 
-async def _live(place: Place, name: str, window: int | None) -> Row:
-    count = place.count(10_000, 1000)
+async def _turns(place: Place) -> Path:
     path = place.path("live.db")
     async with eventctx.open(path, durability="normal") as engine:
-        if window is None:
-            context = await engine.session("live", max_tokens=10**9)
-            for first in range(0, count, 20):
-                async with context.turn():
-                    for number in range(first, first + 20):
-                        await context.add_message(message(number))
-        else:
-            context = await session_of(engine, "live")
-            await run_rounds(context, 0, count)
-        head = await engine.store.head("live")
-    if head is None:
-        raise RuntimeError("the session was not stored")
-    size = sum(len(msgspec.json.encode(message(number))) for number in range(count))
+        context = await engine.session("live", max_tokens=10**9)
+        for first in range(0, place.count(10_000, 1000), 20):
+            async with context.turn():
+                for number in range(first, first + 20):
+                    await context.add_message(message(number))
+    return path
+
+
+async def _live(name: str, path: Path, session: str) -> Row:
+    async with eventctx.open(path, receipts=False) as engine:
+        transcript = await engine.transcript(session)
+        head = await engine.store.head(session)
+    assert head is not None
+    size = sum(len(msgspec.json.encode(one)) for one in transcript)
     records = head.head + 1
-    allowed = PER_MESSAGE_BYTE * size + PER_RECORD * records
     return Row(
         figure=FIGURE,
-        name=f"{name}, {count:,} messages",
+        name=f"{name}, {len(transcript):,} messages",
         value=bytes_on_disk(path) / 2**20,
         unit="MiB",
         against=f"{PER_MESSAGE_BYTE} × JSON + {PER_RECORD} B × {records:,} records",
-        floor=allowed / 2**20,
+        floor=(PER_MESSAGE_BYTE * size + PER_RECORD * records) / 2**20,
         limit=1.0,
         note=f"{bytes_on_disk(path) / size:.2f} × the messages' JSON",
     )
 
 
-async def _imports(place: Place) -> list[Row]:
-    files = importable()
+async def _imports(place: Place, kind: str, pattern: str) -> Row:
+    files = importable([pattern])
     if not files:
-        return [missing(FIGURE, "imports", f"no session files in {SESSIONS}")]
-    return [await _import(place, file) for file in files]
-
-
-def importable() -> list[Path]:
-    """The recorded sessions that this release has a reader for."""
-    found = [file for pattern in _PATTERNS for file in SESSIONS.glob(pattern)]
-    # A subagent's file is imported with the session that it belongs to.
-    return sorted(file for file in found if file.parent.name != "subagents")
-
-
-async def _import(place: Place, file: Path) -> Row:
-    path = place.path("import.db")
-    async with eventctx.open(path, durability="normal") as engine:
-        summaries = await import_file(engine.store, file)
-    size = sum(summary.bytes for summary in summaries)
+        return missing(FIGURE, f"imports of {kind}", f"no session files in {SESSIONS.name}/")
+    stored = read = 0
+    for file in files:
+        path = place.path("import.db")
+        async with eventctx.open(path, durability="normal") as engine:
+            read += sum(one.bytes for one in await import_file(engine.store, file))
+        stored += bytes_on_disk(path)
     return Row(
         figure=FIGURE,
-        name=f"import of {file.relative_to(SESSIONS).parts[0]}: {file.name[:32]}",
-        value=bytes_on_disk(path) / 2**20,
+        name=f"imports of {kind}",
+        value=stored / 2**20,
         unit="MiB",
-        against="the file" if len(summaries) == 1 else f"the {len(summaries)} files",
-        floor=size / 2**20,
+        against=f"{len(files)} files and their subagents'",
+        floor=read / 2**20,
         limit=1.2,
         note="an empty store's 48 KB and more included",
     )
+
+
+def importable(patterns: Sequence[str]) -> list[Path]:
+    """The recorded sessions that this release has a reader for."""
+    found = [file for pattern in patterns for file in SESSIONS.glob(pattern)]
+    # A subagent's file is imported with the session that it belongs to.
+    return sorted(file for file in found if file.parent.name != "subagents")

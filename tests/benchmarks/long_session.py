@@ -17,6 +17,7 @@ from eventctx.policies.presets import Simple
 from eventctx.stores.memory import MemoryStore
 from tests.benchmarks.workload import text
 
+SESSION: Final = "long"
 KEEP: Final = 50
 BUDGET: Final = 40_000
 """Tokens of a request: a compaction is due every 70 messages or so."""
@@ -24,23 +25,39 @@ BUDGET: Final = 40_000
 ROUNDS: Final = 20
 """Tool rounds of a turn, each with a request."""
 
+MESSAGES_OF_A_TURN: Final = 1 + 2 * ROUNDS
+
 _BATCH: Final = 1_000
 _FIELDS: Final = Draft.__struct_fields__
 
 
-async def make(path: Path, session: str, messages: int) -> int:
-    """A store with a session of at least so many messages; the number of its records."""
+async def make(path: Path, messages: int) -> None:
+    """A store with a session of at least so many messages."""
+    memory = await _lived(messages)
+    async with eventctx.open(path, durability="normal", receipts=False) as file:
+        await _copy(memory, file.store)
+
+
+async def recorded(messages: int) -> list[Record]:
+    """The records of a session of at least so many messages, with their bodies."""
+    return [record async for record in (await _lived(messages)).read(SESSION)]
+
+
+async def _lived(messages: int) -> EventStore:
     memory = MemoryStore()
     # The engine is not closed by the block's end alone: its store is read after it.
     engine = Engine(memory)
-    await _live(engine, session, messages)
-    await engine.close_session(session)
-    async with eventctx.open(path, durability="normal") as file:
-        return await _copy(memory, file.store, session)
+    await _live(await open_in(engine), messages)
+    await engine.close_session(SESSION)
+    return memory
 
 
-async def _live(engine: Engine, session: str, messages: int) -> None:
-    ctx = await engine.session(session, policy=Simple(keep_recent=KEEP), max_tokens=BUDGET)
+async def open_in(engine: Engine) -> eventctx.Context:
+    """The session, with the settings that it was made with."""
+    return await engine.session(SESSION, policy=Simple(keep_recent=KEEP), max_tokens=BUDGET)
+
+
+async def _live(ctx: eventctx.Context, messages: int) -> None:
     number = 0
     while number < messages:
         async with ctx.turn() as turn:
@@ -65,19 +82,11 @@ async def _round(ctx: eventctx.Context, iteration: eventctx.Iteration, number: i
     await ctx.add_message({"role": "user", "content": [result]})
 
 
-async def _copy(source: EventStore, target: EventStore, session: str) -> int:
+async def _copy(source: EventStore, target: EventStore) -> None:
     batch: list[Draft] = []
-    done = 0
-    async for record in source.read(session):
-        batch.append(_again(record))
+    async for record in source.read(SESSION):
         if len(batch) == _BATCH:
-            await target.append(session, batch, done - 1)
-            done += len(batch)
+            await target.append(SESSION, batch, record.position - _BATCH - 1)
             batch = []
-    if batch:
-        await target.append(session, batch, done - 1)
-    return done + len(batch)
-
-
-def _again(record: Record) -> Draft:
-    return Draft(*[getattr(record, name) for name in _FIELDS])
+        batch.append(Draft(*[getattr(record, name) for name in _FIELDS]))
+    await target.append(SESSION, batch, record.position - len(batch))

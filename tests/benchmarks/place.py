@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from types import TracebackType
+from typing import Any
 
 
 class Place:
@@ -18,11 +19,28 @@ class Place:
         self.quick = quick
         self.folder = Path(tempfile.mkdtemp(prefix="eventctx-bench-", dir=parent))
         self._made = 0
+        self._run: Place | None = None
+
+    def inner(self) -> Place:
+        """The place of one module, which ends before the run's."""
+        made = Place(self.folder, self.quick)
+        made._run = self
+        return made
 
     def path(self, name: str) -> Path:
         """A path that no other call got."""
         self._made += 1
         return self.folder / f"{self._made}-{name}"
+
+    async def shared(self, name: str, make: Callable[[Path], Awaitable[Any]]) -> Path:
+        """A file that takes long to make: the first module that asks makes it, for the whole run.
+
+        Others only read it, or copy it.
+        """
+        path = (self._run or self).folder / name
+        if not path.exists():
+            await make(path)
+        return path
 
     def count(self, full: int, quick: int | None = None) -> int:
         """How often to do something: ``full``, or a tenth of it (or ``quick``) in a quick run."""
@@ -33,15 +51,10 @@ class Place:
     def __enter__(self) -> Place:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def bytes_on_disk(path: Path) -> int:
     """Size of a database with what lies beside it."""
-    return sum(file.stat().st_size for file in path.parent.glob(path.name + "*"))
+    return sum(file.stat().st_size for file in path.parent.glob(path.name + "*") if file.is_file())

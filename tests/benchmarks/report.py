@@ -33,9 +33,9 @@ _PACKAGES = (
 
 def table(rows: Iterable[Row]) -> Table:
     made = Table(title="eventctx benchmark", title_justify="left")
-    headings = ("figure", "name", "measured", "cpu", "against", "ratio", "target", "met", "note")
+    headings = ("figure", "name", "measured", "cpu", "against", "ratio", "wanted", "holds", "note")
     for heading in headings:
-        right = heading in ("measured", "cpu", "ratio", "target")
+        right = heading in ("measured", "cpu", "ratio", "wanted")
         made.add_column(heading, justify="right" if right else "left", overflow="fold")
     last = ""
     for row in rows:

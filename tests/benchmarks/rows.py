@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -25,8 +27,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     without a limit is there for comparison and has no target.
 
     ``cpu`` and ``floor_cpu`` are the processor time of one operation of the subject and of the
-    floor, in microseconds whatever ``unit`` is, of all threads of the process that does it. A rate
-    has the microseconds of one of what it counts. They are None where no process is measured.
+    floor, in microseconds whatever ``unit`` is, of all threads of the process that does it. They
+    are None where no process is measured, or where the value is processor time itself.
 
     ``samples`` holds one entry a repeat if the run repeated its modules; the row's own fields are
     their medians.
@@ -64,19 +66,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         if self.limit is None:
             return ""
         sign = "≤" if self.better == "less" else "≥"
-        if self.floor is None:
+        if not self.against:
             return f"{sign} {amount(self.limit, self.unit)}"
         return f"{sign} {self.limit:g} ×"
-
-
-def of_processor(row: Row) -> Row:
-    """The row of a figure that is processor time itself, noted as such too.
-
-    Its unit is µs or ms, or one of them for each of something. A floor is in the same unit.
-    """
-    micro = {"µs": 1.0, "ms": 1e3}[row.unit.partition("/")[0]]
-    value, floor = (None if one is None else one * micro for one in (row.value, row.floor))
-    return msgspec.structs.replace(row, cpu=value, floor_cpu=floor)
 
 
 def missing(figure: str, name: str, why: str) -> Row:
@@ -89,3 +81,59 @@ def amount(value: float, unit: str) -> str:
     if value >= 100:
         return f"{value:,.0f} {unit}".rstrip()
     return f"{value:.3g} {unit}".rstrip()
+
+
+# -- repeats ---------------------------------------------------------------------------------------
+
+_MEASURED = Sample.__struct_fields__
+
+
+class Key(NamedTuple):
+    """What a row is found by in another run: a figure may have several rows of one name."""
+
+    figure: str
+    name: str
+    number: int
+
+
+def keyed(rows: Iterable[Row]) -> dict[Key, Row]:
+    """Rows by their key, in their order."""
+    found: dict[Key, Row] = {}
+    for row in rows:
+        key = Key(row.figure, row.name, 0)
+        while key in found:
+            key = key._replace(number=key.number + 1)
+        found[key] = row
+    return found
+
+
+def samples_of(row: Row) -> Sequence[Sample]:
+    """What each repeat measured; a run without repeats is one."""
+    return row.samples or (Sample(**{name: getattr(row, name) for name in _MEASURED}),)
+
+
+def combined(repeats: Sequence[Iterable[Row]]) -> list[Row]:
+    """The rows of all repeats: each row's figures are the medians of those that measured it.
+
+    Its words are those of the repeat in the middle, so that a note fits the value next to it.
+    """
+    by_key: dict[Key, list[Row]] = {}
+    for rows in repeats:
+        for key, row in keyed(rows).items():
+            by_key.setdefault(key, []).append(row)
+    return [_middle(rows) if len(repeats) > 1 else rows[0] for rows in by_key.values()]
+
+
+def _middle(rows: Sequence[Row]) -> Row:
+    measured = [row for row in rows if row.value is not None]
+    measured.sort(key=lambda row: row.value or 0.0)
+    if not measured:
+        return rows[0]
+    samples = tuple(sample for row in rows for sample in samples_of(row))
+    medians = {name: _median(getattr(one, name) for one in samples) for name in _MEASURED}
+    return msgspec.structs.replace(measured[len(measured) // 2], samples=samples, **medians)
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None

@@ -1,25 +1,26 @@
-"""Fresh interpreters: the import, the first open with one message, and the command line.
+"""Fresh interpreters: the import, the first open with one message, and every command's help.
 
-The figures are processor time of all threads of the process, beyond that of an interpreter that
-does nothing: what a process pays before it does any work of its own.
+The figures are processor time beyond that of an interpreter that does nothing, but for the help,
+which a person waits for as a whole.
 """
 
 from __future__ import annotations
 
-import os
-import resource
 import statistics
-import subprocess
-import sys
+from collections.abc import Iterator
+from typing import Final
 
+import click
+
+from eventctx.cli.main import cli
 from tests.benchmarks.place import Place
-from tests.benchmarks.rows import Row, of_processor
+from tests.benchmarks.rows import Row
+from tests.benchmarks.targets import target
+from tests.benchmarks.timing import EVENTCTX, ran
 
 FIGURE = "start"
-_WRITES_NOTHING = "PYTHONDONTWRITEBYTECODE"
 
-_IMPORT = "import eventctx"
-_OPEN = """
+_OPEN: Final = """
 import asyncio, sys
 import eventctx
 
@@ -30,35 +31,46 @@ async def main():
 
 asyncio.run(main())
 """
-_VERSION = "from eventctx.cli.start import main; main()"
-_PROGRAMS = {"nothing": "pass", "import": _IMPORT, "open": _OPEN, "version": _VERSION}
+_PROGRAMS: Final = {
+    "nothing": "pass",
+    "asyncio, sqlite3": "import asyncio, sqlite3; asyncio.run(asyncio.sleep(0))",
+    "import": "import eventctx",
+    "open": _OPEN,
+}
 
 
 async def measure(place: Place) -> list[Row]:
     taken: dict[str, list[float]] = {name: [] for name in _PROGRAMS}
-    # The first round writes the compiled modules, which later processes only read.
     for turn in range(place.count(15, 5) + 1):
-        arguments = {"open": str(place.path(f"first-{turn}.db")), "version": "--version"}
         for name, program in _PROGRAMS.items():
-            took = _processor_seconds([sys.executable, "-c", program, arguments.get(name, "")])
+            took = ran("-c", program, place.path("first.db")).processor
             if turn:
-                taken[name].append(took)
+                taken[name].append(took * 1e3)
     idle = statistics.median(taken["nothing"])
-    spent = {name: (statistics.median(values) - idle) * 1e3 for name, values in taken.items()}
+    spent = {name: statistics.median(values) - idle for name, values in taken.items()}
+    loop = f"a loop of asyncio and sqlite3 alone {spent['asyncio, sqlite3']:.0f} ms"
     return [
-        of_processor(Row(figure=FIGURE, name=name, value=value, unit="ms", limit=limit, note=note))
-        for name, value, limit, note in (
-            ("import eventctx", spent["import"], 15.0, ""),
-            ("first eventctx.open() of a file, one message", spent["open"], 100.0, "with asyncio"),
-            ("eventctx --version", spent["version"], None, ""),
-        )
+        target("open", spent["open"], note=loop),
+        _slowest_help(place.count(3, 1)),
+        Row(figure=FIGURE, name="import eventctx", value=spent["import"], unit="ms", limit=15),
     ]
 
 
-def _processor_seconds(command: list[str]) -> float:
-    """The processor time of a process, with that of the system for it."""
-    environment = {key: value for key, value in os.environ.items() if key != _WRITES_NOTHING}
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+def _slowest_help(times: int) -> Row:
+    found = {}
+    for words in _commands(cli):
+        took = [ran("-c", EVENTCTX, *words, "--help").processor for _ in range(times)]
+        found[" ".join(words)] = statistics.median(took) * 1e3
+    slowest = max(found, key=lambda name: found[name])
+    middle = statistics.median(found.values())
+    return target("help", found[slowest], note=f"{slowest}; half of {len(found)}: {middle:.0f} ms")
+
+
+def _commands(group: click.Group, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The words of every command."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        yield (*before, name)
+        if isinstance(command, click.Group):
+            yield from _commands(command, (*before, name))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
-
-now = time.perf_counter
+from typing import Any, NamedTuple
 
 
 class Samples:
@@ -29,33 +31,22 @@ class Samples:
             self.processor.setdefault(name, []).append(processor)
 
     @contextmanager
-    def step(self, name: list[str]) -> Iterator[None]:
-        """Time a block; ``name`` holds what it was, which may show itself in the block."""
-        spent, began = time.process_time(), now()
+    def step(self, name: str) -> Iterator[None]:
+        """Time a block."""
+        spent, began = time.process_time(), time.perf_counter()
         yield
-        took = now() - began
-        self.add(name[0], took, time.process_time() - spent)
+        took = time.perf_counter() - began
+        self.add(name, took, time.process_time() - spent)
 
     async def time(self, name: str, work: Callable[[], Awaitable[Any]]) -> Any:
         """Time an awaitable, and return what it gave."""
-        spent, began = time.process_time(), now()
-        result = await work()
-        took = now() - began
-        self.add(name, took, time.process_time() - spent)
-        return result
+        with self.step(name):
+            return await work()
 
     def time_call(self, name: str, work: Callable[[], Any]) -> Any:
         """Time a plain call, and return what it gave."""
-        spent, began = time.process_time(), now()
-        result = work()
-        took = now() - began
-        self.add(name, took, time.process_time() - spent)
-        return result
-
-    def clear(self) -> None:
-        """Forget what was not to be counted."""
-        self.by_name.clear()
-        self.processor.clear()
+        with self.step(name):
+            return work()
 
     def cpu(self, name: str, operations: int = 1) -> float | None:
         """The median processor time in microseconds, as a row wants it; None if none was taken.
@@ -65,16 +56,20 @@ class Samples:
         taken = self.processor.get(name)
         return statistics.median(taken) * 1e6 / operations if taken else None
 
+    def seconds(self, name: str) -> float:
+        """The median processor time in seconds."""
+        return statistics.median(self.processor[name])
+
     def median(self, name: str) -> float:
-        """The median in seconds."""
+        """The median in seconds, on the wall."""
         return statistics.median(self.by_name[name])
 
     def micro(self, name: str) -> float:
-        """The median in microseconds."""
+        """The median in microseconds, on the wall."""
         return self.median(name) * 1e6
 
     def milli(self, name: str) -> float:
-        """The median in milliseconds."""
+        """The median in milliseconds, on the wall."""
         return self.median(name) * 1e3
 
 
@@ -87,3 +82,39 @@ def quantile(values: Sequence[float], share: float) -> float:
     """The value below which ``share`` of all lie."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+# -- processes -------------------------------------------------------------------------------------
+
+EVENTCTX = "from eventctx.cli.start import main; main()"
+"""The command line, for ``python -c``."""
+
+_WRITES_NOTHING = "PYTHONDONTWRITEBYTECODE"
+
+
+class Ran(NamedTuple):
+    """What a process took, in seconds, with its children and the system's part; its output."""
+
+    wall: float
+    processor: float
+    output: str
+
+
+def ran(*words: object, cores: int | None = None) -> Ran:
+    """Run Python to its good end; ``cores`` is how many it may use."""
+    # The compiled modules are written by the first process, and only read by later ones.
+    environment = {key: value for key, value in os.environ.items() if key != _WRITES_NOTHING}
+    allowed = sorted(os.sched_getaffinity(0))[:cores] if cores else None
+    limit = None if allowed is None else lambda: os.sched_setaffinity(0, allowed)
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, *map(str, words)],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=environment,
+        preexec_fn=limit,
+    )
+    took, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Ran(took, spent, done.stdout)

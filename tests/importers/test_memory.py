@@ -33,7 +33,7 @@ def write_chat(path: Path, size: int) -> None:
 
 def peak_of(path: Path) -> float:
     """The most memory of a process that imports the file, in MiB."""
-    program = [sys.executable, "-m", "tests.benchmarks.import_once"]
+    program = [sys.executable, "-m", "tests.benchmarks.importing"]
     store = path.with_suffix(".db")
     ran = subprocess.run([*program, path, store], capture_output=True, text=True, check=True)
     return float(ran.stdout.split()[-1])

@@ -14,8 +14,8 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -23,26 +23,31 @@ from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 Message = dict[str, Any]
-Step = AbstractAsyncContextManager[Callable[[], Awaitable[Any]]]
-"""What is made ready on entering, and done and timed when what it gives is called."""
 
 MOST_SECONDS = 1.0
 """No further step is begun after this long in one turn: some take a second each."""
 
-MARK = "mark"
-"""Changes to the working folder, which nothing else does: whoever traces the process sees it."""
-
 
 class Neighbour(Protocol):
-    """A session of so many messages on the disk, and the three things that are measured."""
+    """A session of so many messages on the disk, and the three things that are measured.
 
-    def append(self, message: Message) -> Step:
+    What is timed gets what was made ready for it: a message in the neighbour's own form, and an
+    object that has not seen the session.
+    """
+
+    def item(self, message: Message) -> Any:
+        """The message in the neighbour's form."""
+
+    async def append(self, item: Any) -> None:
         """One more message, durable when the step ends."""
 
-    def load(self) -> Step:
-        """The whole session, by an object that has not seen it."""
+    async def fresh(self) -> Any:
+        """An object that has not seen the session. The process ends without closing it."""
 
-    def prepare(self) -> Step:
+    async def load(self, fresh: Any) -> None:
+        """The whole session."""
+
+    async def prepare(self) -> None:
         """What is done with the session before each model call."""
 
 
@@ -52,7 +57,7 @@ class Peer(Protocol):
     PACKAGE: str
     WHAT: dict[str, str]
 
-    async def opened(self, folder: Path, messages: list[Message], **options: str) -> Neighbour:
+    async def opened(self, folder: Path, messages: list[Message]) -> Neighbour:
         """A session of these messages below ``folder``, which is empty."""
 
 
@@ -64,7 +69,7 @@ def memory_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-async def serve(module: str, option: str, folder: Path, length: int) -> None:
+async def serve(module: str, folder: Path, length: int) -> None:
     """Build the session, say so, and take steps until the input ends."""
     # What a library prints must not get between the answers.
     out = os.fdopen(os.dup(1), "w")
@@ -74,41 +79,33 @@ async def serve(module: str, option: str, folder: Path, length: int) -> None:
         print(json.dumps(found), file=out, flush=True)
 
     try:
-        peer: Any = import_module(f"tests.benchmarks.peers.{module}")
+        peer: Any = import_module(f"tests.benchmarks.neighbours.{module}")
     except ImportError as error:
         answer({"missing": str(error)})
         return
-    with (folder / "messages.json").open() as file:
-        messages: list[Message] = json.load(file)
-    options = {"kind": option} if option else {}
-    neighbour: Neighbour = await peer.opened(folder, messages[:length], **options)
+    messages: list[Message] = json.loads((folder / "messages.json").read_text())
+    neighbour: Neighbour = await peer.opened(folder, messages[:length])
     coming = iter(messages[length:])
     answer({"version": version(peer.PACKAGE), "what": peer.WHAT})
     while line := await asyncio.to_thread(sys.stdin.readline):
         name, count = line.split()
-        if name == MARK:
-            os.chdir(".")
-            answer({})
-            continue
-        wall: list[float] = []
-        processor: list[float] = []
+        took: dict[str, list[float]] = {"wall": [], "processor": []}
         until = time.perf_counter() + MOST_SECONDS
-        while len(wall) < int(count) and time.perf_counter() < until:
-            step = neighbour.append(next(coming)) if name == "append" else _step(neighbour, name)
-            async with step as work:
-                spent, began = time.process_time(), time.perf_counter()
-                await work()
-                wall.append(time.perf_counter() - began)
-                processor.append(time.process_time() - spent)
-        answer({"wall": wall, "processor": processor})
-
-
-def _step(neighbour: Neighbour, name: str) -> Step:
-    return neighbour.load() if name == "load" else neighbour.prepare()
+        while len(took["wall"]) < int(count) and time.perf_counter() < until:
+            given: tuple[Any, ...] = ()
+            if name == "append":
+                given = (neighbour.item(next(coming)),)
+            elif name == "load":
+                given = (await neighbour.fresh(),)
+            spent, began = time.process_time(), time.perf_counter()
+            await getattr(neighbour, name)(*given)
+            took["wall"].append(time.perf_counter() - began)
+            took["processor"].append(time.process_time() - spent)
+        answer(took)
 
 
 if __name__ == "__main__":
     # Neighbours tell of things that have nothing to do with what is measured.
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
-    asyncio.run(serve(sys.argv[1], sys.argv[2], Path(sys.argv[3]), int(sys.argv[4])))
+    asyncio.run(serve(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])))

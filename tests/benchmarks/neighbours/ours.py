@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import eventctx
-from tests.benchmarks.peers.child import Message
+from tests.benchmarks.neighbours.child import Message
 from tests.benchmarks.workload import draft
 
 PACKAGE = "eventctx"
@@ -40,20 +36,18 @@ class Ours:
         self._path = path
         self._context = context
 
-    @asynccontextmanager
-    async def append(self, message: Message) -> AsyncIterator[Callable[[], Awaitable[Any]]]:
-        yield partial(self._context.add_message, message)
+    def item(self, message: Message) -> Message:
+        return message
 
-    @asynccontextmanager
-    async def load(self) -> AsyncIterator[Callable[[], Awaitable[Any]]]:
-        async with eventctx.open(self._path) as engine:
+    async def append(self, item: Message) -> None:
+        await self._context.add_message(item)
 
-            async def work() -> None:
-                again = await engine.session(SESSION, max_tokens=ROOMY)
-                await again.get_messages()
+    async def fresh(self) -> eventctx.Engine:
+        return await eventctx.open(self._path)
 
-            yield work
+    async def load(self, fresh: eventctx.Engine) -> None:
+        context = await fresh.session(SESSION, max_tokens=ROOMY)
+        await context.get_messages()
 
-    @asynccontextmanager
-    async def prepare(self) -> AsyncIterator[Callable[[], Awaitable[Any]]]:
-        yield self._context.get_messages_for_request
+    async def prepare(self) -> None:
+        await self._context.get_messages_for_request()

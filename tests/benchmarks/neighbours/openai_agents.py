@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from agents import SQLiteSession
 from agents.run_internal.session_persistence import prepare_input_with_session
 
-from tests.benchmarks.peers.child import Message
+from tests.benchmarks.neighbours.child import Message
 
 PACKAGE = "openai-agents"
 WHAT = {
@@ -35,20 +32,20 @@ class OpenAIAgents:
         self._path = path
         self._session = session
 
-    @asynccontextmanager
-    async def append(self, message: Message) -> AsyncIterator[Callable[[], Awaitable[Any]]]:
-        one: Any = _items(message)[:1]
-        yield partial(self._session.add_items, one)
+    def item(self, message: Message) -> Any:
+        return _items(message)[:1]
 
-    @asynccontextmanager
-    async def load(self) -> AsyncIterator[Callable[[], Awaitable[Any]]]:
-        fresh = SQLiteSession("one", self._path)
-        yield fresh.get_items
-        fresh.close()
+    async def append(self, item: Any) -> None:
+        await self._session.add_items(item)
 
-    @asynccontextmanager
-    async def prepare(self) -> AsyncIterator[Callable[[], Awaitable[Any]]]:
-        yield partial(prepare_input_with_session, "Go on.", self._session, None)
+    async def fresh(self) -> SQLiteSession:
+        return SQLiteSession("one", self._path)
+
+    async def load(self, fresh: SQLiteSession) -> None:
+        await fresh.get_items()
+
+    async def prepare(self) -> None:
+        await prepare_input_with_session("Go on.", self._session, None)
 
 
 def _items(made: Message) -> list[Message]:

@@ -7,8 +7,6 @@ An append is one ``put`` of the whole state, as at the end of a step of a runnin
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ from langchain_core.messages import convert_to_messages, convert_to_openai_messa
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from tests.benchmarks.peers.child import Message
+from tests.benchmarks.neighbours.child import Message
 
 PACKAGE = "langgraph-checkpoint-sqlite"
 WHAT = {
@@ -49,31 +47,20 @@ class LangGraph:
         step: Any = {"source": "loop", "step": self._step, "parents": {}}
         self._config = self._saver.put(self._config, checkpoint, step, {"messages": self._step})
 
-    @asynccontextmanager
-    async def append(self, message: Message) -> AsyncIterator[Callable[[], Awaitable[Any]]]:
+    def item(self, message: Message) -> None:
         self._state += convert_to_messages([message])
 
-        async def work() -> None:
-            self.put()
+    async def append(self, item: None) -> None:
+        self.put()
 
-        yield work
+    async def fresh(self) -> SqliteSaver:
+        return SqliteSaver(_connected(self._path))
 
-    @asynccontextmanager
-    async def load(self) -> AsyncIterator[Callable[[], Awaitable[Any]]]:
-        with closing(_connected(self._path)) as connection:
-            fresh = SqliteSaver(connection)
+    async def load(self, fresh: SqliteSaver) -> None:
+        fresh.get_tuple(_THREAD)
 
-            async def work() -> None:
-                fresh.get_tuple(_THREAD)
-
-            yield work
-
-    @asynccontextmanager
-    async def prepare(self) -> AsyncIterator[Callable[[], Awaitable[Any]]]:
-        async def work() -> None:
-            convert_to_openai_messages(self._state)
-
-        yield work
+    async def prepare(self) -> None:
+        convert_to_openai_messages(self._state)
 
 
 def _connected(path: Path) -> sqlite3.Connection:

@@ -182,6 +182,8 @@ def test_the_table_of_the_page_has_a_dash_for_what_was_not_measured(tmp_path: Pa
     assert {len(line.split(" | ")) for line in lines} == {len(peers.PEERS) + 2}
     assert [line for line in lines if "40 ms/MB" in line] != []
     assert sum("–" in line for line in lines) == 9
+    text = "# A page\n\n| old |\n| --- |\n\nWords.\n\n| another |\n"
+    assert page.with_table(text, run) == text.replace("| old |\n| --- |", page.table(run))
 
 
 # -- neighbours ------------------------------------------------------------------------------------

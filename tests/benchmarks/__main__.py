@@ -40,7 +40,7 @@ def main() -> int:
         comparing.show(comparing.compare(before, after))
         return 0
     if options.page:
-        print(page.table(report.read(options.page)))
+        page.PAGE.write_text(page.with_table(page.PAGE.read_text(), report.read(options.page)))
         return 0
     # Repeat by repeat and not module by module: what else the machine does then falls on all.
     repeats = []
@@ -100,7 +100,7 @@ def _options() -> argparse.Namespace:
         help="run nothing, and say what changed between two runs",
     )
     parser.add_argument(
-        "--page", type=Path, metavar="A.json", help="run nothing; the table of the docs of a run"
+        "--page", type=Path, metavar="A.json", help="run nothing; write a run's table to the docs"
     )
     options = parser.parse_args()
     if options.repeat < 1:

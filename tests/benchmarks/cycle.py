@@ -126,7 +126,13 @@ class _Cycles:
         await context.add_message({"role": "user", "content": prompt})
         provider = next(iter(providers.values()))
         for number in range(int(prompt)):
-            answer, result, tool = tool_round()
+            answer, result = tool_round(f"measured-{time.monotonic_ns()}")
+            (call,) = answer["tool_calls"]
+            tool = {
+                "tool_name": "read",
+                "tool_input": call["arguments"],
+                "tool_call_id": call["id"],
+            }
             done = {"result": {"success": True, "output": result["content"], "error": None}}
             model = {"provider": "measured", "model": "a-model"}
             usage = {"input": 100_000 + number, "output": 5}
@@ -185,38 +191,26 @@ async def _records(path: Path, session: str) -> list[Record]:
     return [one for one in records[prompt + 2 :] if one.type not in _AFTER]
 
 
-# -- messages --------------------------------------------------------------------------------------
-
-
 def tool_rounds(count: int) -> list[Message]:
     """A question, a tool call, its result of 4 KB and an answer, as Amplifier's loops add them."""
+    text = [{"type": "text", "text": "An answer. " * 15, "visibility": None}]
     made: list[Message] = []
     for number in range(count // 4):
-        call = {"id": f"call-{number}", "name": "read"}
-        path = {"path": "src/" + "a" * 200}
-        blocks = [
-            {"type": "text", "text": "Let me look. " * 3, "visibility": None},
-            {"type": "tool_call", **call, "input": path},
-        ]
-        calls = [{"id": call["id"], "tool": "read", "arguments": path}]
-        text = [{"type": "text", "text": "An answer. " * 15, "visibility": None}]
-        result = f"line {number} of a text\n" * 200
-        made += [
-            {"role": "user", "content": f"Question {number}. " * 10},
-            {"role": "assistant", "content": blocks, "tool_calls": calls},
-            {"role": "tool", "tool_call_id": call["id"], "content": result},
-            {"role": "assistant", "content": text},
-        ]
+        question = {"role": "user", "content": f"Question {number}. " * 10}
+        made += [question, *tool_round(f"call-{number}"), {"role": "assistant", "content": text}]
     return made
 
 
-def tool_round() -> tuple[Message, Message, Message]:
-    """An answer that calls a tool, the tool's result, and the payload of its events."""
-    _, answer, result, _ = tool_rounds(4)
-    (call,) = answer["tool_calls"]
-    call_id = f"measured-{time.monotonic_ns()}"
-    text, block = answer["content"]
-    answer = {**answer, "content": [text, {**block, "id": call_id}]}
-    answer["tool_calls"] = [{**call, "id": call_id}]
-    tool = {"tool_name": "read", "tool_input": call["arguments"], "tool_call_id": call_id}
-    return answer, {**result, "tool_call_id": call_id}, tool
+def tool_round(call_id: str) -> tuple[Message, Message]:
+    """An answer that calls a tool, and the tool's result."""
+    path = {"path": "src/" + "a" * 200}
+    blocks = [
+        {"type": "text", "text": "Let me look. " * 3, "visibility": None},
+        {"type": "tool_call", "id": call_id, "name": "read", "input": path},
+    ]
+    calls = [{"id": call_id, "tool": "read", "arguments": path}]
+    result = f"a line of {call_id}\n" * 200
+    return (
+        {"role": "assistant", "content": blocks, "tool_calls": calls},
+        {"role": "tool", "tool_call_id": call_id, "content": result},
+    )

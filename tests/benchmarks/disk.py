@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -21,19 +20,19 @@ SESSIONS: Final = Path(__file__).parents[2].parent / "shared" / "sessions"
 PER_MESSAGE_BYTE: Final = 1.3
 PER_RECORD: Final = 400
 
-_PATTERNS: Final = {
-    "claude-code": "claude-code/**/*.jsonl",
-    "codex": "codex/*.jsonl",
-    "swe-agent": "swe-agent/*.traj",
-    "mini-swe-agent": "mini-swe-agent/*.json",
-}
+_PATTERNS: Final = (
+    "claude-code/**/*.jsonl",
+    "codex/*.jsonl",
+    "swe-agent/*.traj",
+    "mini-swe-agent/*.json",
+)
 
 
 async def measure(place: Place) -> list[Row]:
     return [
         await _live("messages in turns, all in view", await _turns(place), "live"),
         await _live("with requests, tools and compactions", await long_store(place), SESSION),
-        *[await _imports(place, kind, pattern) for kind, pattern in _PATTERNS.items()],
+        await _imports(place),
     ]
 
 
@@ -67,10 +66,13 @@ async def _live(name: str, path: Path, session: str) -> Row:
     )
 
 
-async def _imports(place: Place, kind: str, pattern: str) -> Row:
-    files = importable([pattern])
+async def _imports(place: Place) -> Row:
+    """The recorded sessions that this release has a reader for, each in a store of its own."""
+    found = [file for pattern in _PATTERNS for file in SESSIONS.glob(pattern)]
+    # A subagent's file is imported with the session that it belongs to.
+    files = [file for file in found if file.parent.name != "subagents"]
     if not files:
-        return missing(FIGURE, f"imports of {kind}", f"no session files in {SESSIONS.name}/")
+        return missing(FIGURE, "imports", f"no recorded sessions in {SESSIONS.name}/")
     stored = read = 0
     for file in files:
         path = place.path("import.db")
@@ -79,18 +81,11 @@ async def _imports(place: Place, kind: str, pattern: str) -> Row:
         stored += bytes_on_disk(path)
     return Row(
         figure=FIGURE,
-        name=f"imports of {kind}",
+        name="imports of recorded sessions",
         value=stored / 2**20,
         unit="MiB",
         against=f"{len(files)} files and their subagents'",
         floor=read / 2**20,
         limit=1.2,
-        note="an empty store's 48 KB and more included",
+        note="empty stores' 48 KB each and more included",
     )
-
-
-def importable(patterns: Sequence[str]) -> list[Path]:
-    """The recorded sessions that this release has a reader for."""
-    found = [file for pattern in patterns for file in SESSIONS.glob(pattern)]
-    # A subagent's file is imported with the session that it belongs to.
-    return sorted(file for file in found if file.parent.name != "subagents")

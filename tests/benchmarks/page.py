@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+from pathlib import Path
 from typing import Final
 
 from tests.benchmarks.peers import LENGTH, OURS, PEERS
 from tests.benchmarks.report import Run
 from tests.benchmarks.rows import amount
 from tests.benchmarks.targets import name_of
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "benchmarks.md"
 
 _WITH_PEERS: Final = {
     "append": f"add a message, durably, to {LENGTH:,}",
@@ -31,3 +35,12 @@ def table(run: Run) -> str:
         lines.append([words, *peers])
     lines += [[name_of(key), cell(name_of(key)), *[""] * len(PEERS)] for key in _ALONE]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def with_table(text: str, run: Run) -> str:
+    """The page with the run's table in the place of its first one."""
+    parts = [
+        "".join(lines) for _, lines in groupby(text.splitlines(True), lambda one: one[0] == "|")
+    ]
+    place = next(place for place, part in enumerate(parts) if part.startswith("|"))
+    return "".join([*parts[:place], table(run) + "\n", *parts[place + 1 :]])

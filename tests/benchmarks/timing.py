@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 
@@ -104,8 +105,10 @@ def ran(*words: object, cores: int | None = None) -> Ran:
     """Run Python to its good end; ``cores`` is how many it may use."""
     # The compiled modules are written by the first process, and only read by later ones.
     environment = {key: value for key, value in os.environ.items() if key != _WRITES_NOTHING}
-    allowed = sorted(os.sched_getaffinity(0))[:cores] if cores else None
-    limit = None if allowed is None else lambda: os.sched_setaffinity(0, allowed)
+    limit: Callable[[], None] | None = None
+    if cores and hasattr(os, "sched_setaffinity"):
+        allowed = sorted(os.sched_getaffinity(0))[:cores]
+        limit = partial(os.sched_setaffinity, 0, allowed)
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(
         [sys.executable, *map(str, words)],

@@ -31,8 +31,9 @@ MOST_SECONDS = 1.0
 class Neighbour(Protocol):
     """A session of so many messages on the disk, and the three things that are measured.
 
-    What is timed gets what was made ready for it: a message in the neighbour's own form, and an
-    object that has not seen the session.
+    A module of this folder has ``opened(folder, messages)``, which makes one in an empty folder,
+    its ``PACKAGE``, and ``WHAT`` each step calls. What is timed gets what was made ready for it: a
+    message in the neighbour's own form, and an object that has not seen the session.
     """
 
     def item(self, message: Message) -> Any:
@@ -49,16 +50,6 @@ class Neighbour(Protocol):
 
     async def prepare(self) -> None:
         """What is done with the session before each model call."""
-
-
-class Peer(Protocol):
-    """A module of this folder."""
-
-    PACKAGE: str
-    WHAT: dict[str, str]
-
-    async def opened(self, folder: Path, messages: list[Message]) -> Neighbour:
-        """A session of these messages below ``folder``, which is empty."""
 
 
 @contextmanager

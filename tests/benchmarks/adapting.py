@@ -64,7 +64,7 @@ class _NoSession:
         return {}
 
 
-def _no_capability() -> Any:
+def _pydantic_ai() -> Any:
     from pydantic_ai.capabilities import AbstractCapability
 
     class Nothing(AbstractCapability[Any]):
@@ -74,38 +74,34 @@ def _no_capability() -> Any:
     return lambda *_, **__: Nothing()
 
 
-def _no_middleware() -> Any:
-    from langchain.agents.middleware import AgentMiddleware
-
-    return lambda *_, **__: AgentMiddleware()
-
-
-def _no_agents() -> Any:
-    from agent_framework import ContextProvider
-
-    return lambda *_, **__: SimpleNamespace(middleware=[], history=ContextProvider("nothing"))
+def _agent_framework() -> Any:
+    made = import_module("agent_framework").ContextProvider("nothing")
+    return lambda *_, **__: SimpleNamespace(middleware=[], history=made)
 
 
-def _no_plugin() -> Any:
-    from google.adk.plugins.base_plugin import BasePlugin
+def _made_of(module: str, kind: str, **given: Any) -> Callable[[], Any]:
+    """A stand-in that is the framework's own base class."""
+    return lambda: lambda *_, **__: getattr(import_module(module), kind)(**given)
 
-    return lambda *_, **__: BasePlugin(name="nothing")
 
-
-def _no_wrapping() -> Any:
+def _client() -> Any:
     return SimpleNamespace(wrap=lambda client, *_, **__: client)
 
 
+_LANGCHAIN: Final = _made_of("langchain.agents.middleware", "AgentMiddleware")
+_ADK: Final = _made_of("google.adk.plugins.base_plugin", "BasePlugin", name="nothing")
 _HOSTS: Final = {
     "OpenAI Agents": _Host("openai_agents.AgentsDriver", "AgentsSession", lambda: _NoSession),
-    "LangChain": _Host("langchain.LangChainDriver", "EventctxMiddleware", _no_middleware),
-    "Pydantic AI": _Host("pydantic_ai.PydanticDriver", "Eventctx", _no_capability),
-    "Agent Framework": _Host("agent_framework.AgentFrameworkDriver", "EventctxAgents", _no_agents),
-    "Google ADK": _Host(
-        "google_adk.GoogleAdkDriver", "EventctxPlugin", _no_plugin, "EVENTCTX_GOOGLE_ADK_PYTHON"
+    "LangChain": _Host("langchain.LangChainDriver", "EventctxMiddleware", _LANGCHAIN),
+    "Pydantic AI": _Host("pydantic_ai.PydanticDriver", "Eventctx", _pydantic_ai),
+    "Agent Framework": _Host(
+        "agent_framework.AgentFrameworkDriver", "EventctxAgents", _agent_framework
     ),
-    "Anthropic's client": _Host("clients.MessagesDriver", "eventctx", _no_wrapping),
-    "OpenAI's client": _Host("clients.ChatDriver", "eventctx", _no_wrapping),
+    "Google ADK": _Host(
+        "google_adk.GoogleAdkDriver", "EventctxPlugin", _ADK, "EVENTCTX_GOOGLE_ADK_PYTHON"
+    ),
+    "Anthropic's client": _Host("clients.MessagesDriver", "eventctx", _client),
+    "OpenAI's client": _Host("clients.ChatDriver", "eventctx", _client),
 }
 
 

@@ -10,7 +10,7 @@ import msgspec
 import eventctx
 from eventctx.importers.load import import_file
 from tests.benchmarks.long_session import SESSION
-from tests.benchmarks.place import Place, bytes_on_disk
+from tests.benchmarks.place import Place
 from tests.benchmarks.questions import long_store
 from tests.benchmarks.rows import Row, missing
 from tests.benchmarks.workload import message
@@ -89,3 +89,8 @@ async def _imports(place: Place) -> Row:
         limit=1.2,
         note="empty stores' 48 KB each and more included",
     )
+
+
+def bytes_on_disk(path: Path) -> int:
+    """Size of a database with what lies beside it."""
+    return sum(file.stat().st_size for file in path.parent.glob(path.name + "*") if file.is_file())

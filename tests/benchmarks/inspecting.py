@@ -40,6 +40,7 @@ async def _paint(place: Place) -> Row:
     store, taken = await long_store(place), []
     async with chromium.started(path) as browser, inspecting(store) as inspector:
         context = await browser.new_context(base_url=inspector.origin)
+        context.set_default_timeout(180_000)
         await (await context.new_page()).goto(inspector.invitation)
         # The first visit folds the session, and fills the browser's cache.
         for _ in range(place.count(6, 3)):

@@ -53,8 +53,3 @@ class Place:
 
     def __exit__(self, *_: object) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def bytes_on_disk(path: Path) -> int:
-    """Size of a database with what lies beside it."""
-    return sum(file.stat().st_size for file in path.parent.glob(path.name + "*") if file.is_file())

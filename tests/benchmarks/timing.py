@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -76,13 +76,8 @@ class Samples:
 
 def tail(samples: Samples, name: str) -> str:
     """What the slowest of a hundred takes on the wall, for a note."""
-    return f"p99 {quantile(samples.by_name[name], 0.99) * 1e6:,.0f} µs"
-
-
-def quantile(values: Sequence[float], share: float) -> float:
-    """The value below which ``share`` of all lie."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+    ordered = sorted(samples.by_name[name])
+    return f"p99 {ordered[int(0.99 * len(ordered))] * 1e6:,.0f} µs"
 
 
 # -- processes -------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -64,11 +63,6 @@ def draft(message: Message) -> Draft:
     name, version, payload = encode_event(events.MessageAdded())
     body = make_body(encode_message(message), encode_facts(read_facts(message)), os.urandom)
     return Draft(os.urandom(16), name, version, time.time_ns(), payload, (body,))
-
-
-def drafts(count: int, first: int = 0) -> Iterator[Draft]:
-    """Drafts of ``messages``."""
-    return (draft(message(number)) for number in range(first, first + count))
 
 
 def as_draft(record: Record) -> Draft:

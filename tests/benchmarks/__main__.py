@@ -77,7 +77,7 @@ def _rows(name: str, run: Place) -> list[Row]:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks")
-    parser.add_argument("--quick", action="store_true", help="less of everything: two minutes")
+    parser.add_argument("--quick", action="store_true", help="less of everything: some minutes")
     parser.add_argument(
         "--only",
         action="append",

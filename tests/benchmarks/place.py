@@ -39,7 +39,9 @@ class Place:
         """
         path = (self._run or self).folder / name
         if not path.exists():
-            await make(path)
+            part = path.with_name(f"part of {name}")
+            await make(part)
+            part.rename(path)
         return path
 
     def count(self, full: int, quick: int | None = None) -> int:

@@ -60,7 +60,11 @@ async def measure(place: Place) -> list[Row]:
     of = f"{length:,} messages, {records:,} records"
     return [
         target("first question", samples.seconds(_FOLD), note=f"why; {of}"),
-        target("with frames", samples.seconds("why"), note="why, in a fresh engine"),
+        target(
+            "with frames",
+            samples.seconds("why"),
+            note="why, in a fresh engine; the frames are of a question before",
+        ),
         target("first search", samples.seconds(_SEARCH), note=of),
         target("views", samples.seconds(slowest), note=note),
         target("verify", samples.seconds(_VERIFY) * 1e6 / records, note=of),

@@ -30,7 +30,7 @@ _TARGETS: Final = {
     "unchanged": Target("import a folder of 300 sessions again, unchanged", "s", 0.5),
     "calls": Target("import a file of 400 unrelated calls", "s", 3),
     "first question": Target("first question ever, 100,000 messages", "s", 4),
-    "with frames": Target("the same, key frames written as it went", "s", 0.2),
+    "with frames": Target("the same, where key frames were written as it went", "s", 0.2),
     "first search": Target("first search ever, 100,000 messages", "s", 3),
     "views": Target("transcript, why or a past view, 100,000 messages", "s", 0.15),
     "open": Target("first eventctx.open() of a file, one message", "ms", 100),

@@ -86,7 +86,7 @@ class CompactionRow(msgspec.Struct, frozen=True):
     threshold: int | None = None
 
 
-class AuditState(NamedTuple):
+class AuditState(msgspec.Struct, frozen=True, gc=False):
     """Rows so far. Only own records make rows; a fork's inherited records only change the view.
 
     ``models`` and ``sent`` are by position of the prepared request: model, and numbers of

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+import msgspec
+
 from eventctx.log.codec import decode_known
 from eventctx.log.record import Record
 from eventctx.projections.flat import read
@@ -43,7 +45,7 @@ class TimelineRequest(NamedTuple):
     iteration: int | None
 
 
-class Numbering(NamedTuple):
+class Numbering(msgspec.Struct, frozen=True, gc=False):
     """All turns and requests so far.
 
     ``ends`` are the ids of completed turns, their positions, and whether an end is presumed.

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from msgspec.structs import asdict, replace
 
 import eventctx
 from eventctx.engine import Engine
@@ -52,12 +53,12 @@ def states_of(records: list[Record]) -> list[TimelineState]:
 def shown(state: TimelineState) -> dict[str, Any]:
     """What a state says, in a form that two folds of one log have alike."""
     layout = state.view.layout
-    view = state.view._replace(layout=None)._asdict()  # type: ignore[arg-type]
+    view = asdict(replace(state.view, layout=None))
     return {
         "document": document(state, "s"),
         "view": view | {"entries": layout.entries(), "digest": layout.measure()},
-        "changes": state.changes._replace(view=None),  # type: ignore[arg-type]
-        "extras": state.extras._replace(usage=state.extras.usage.models),  # type: ignore[arg-type]
+        "changes": replace(state.changes, view=None),
+        "extras": replace(state.extras, usage=state.extras.usage.models),
     }
 
 

@@ -70,6 +70,11 @@ class Frames:
         """The last frame at or before a position."""
         return self._at(bisect_right(self.positions, position) - 1)
 
+    @property
+    def damaged(self) -> bool:
+        """Whether a part of a file, read late, was not what was stored."""
+        return self._packed is not None and self._packed.damaged
+
     def begin(self) -> NewFrames:
         """Frames to come after the last one."""
         return NewFrames(self.positions[-1:], self._packed, self.last)
@@ -242,6 +247,9 @@ class KeyFrames:
 
     async def _frames(self, stream: str) -> Frames:
         frames = self._held.get(stream)
+        if frames is not None and frames.damaged:
+            await self.forget(stream)
+            frames = self._held[stream] = Frames()
         if frames is None:
             loaded = None if self._cache is None else await self._cache.load(stream)
             frames = self._held[stream] = Frames(loaded)
@@ -264,8 +272,9 @@ class KeyFrames:
     async def _at_head(self, stream: str, frames: Frames) -> TimelineState:
         """The state at the end of the log; keeps the frames on the way."""
         made = frames.begin()
-        last = frames.last()
+        last: TimelineState | None = None
         try:
+            last = frames.last()
             state = await self._folded(stream, frames.now or last, None, made, frames.known)
         except DecodeError:
             if not frames.positions:

@@ -264,9 +264,13 @@ def _with_late_result(layout: Layout, ref: MessageRef) -> Layout:
 
 
 def _seal(layout: Layout, refs: Series[MessageRef], region: tuple[MessageRef, ...]) -> Layout:
-    groups = group_rows([ref.facts for ref in region])
-    entries, omitted = entries_of(groups, region, layout.ends)
-    pending = _unanswered(groups, region)
+    if plain_until(region, 0) == len(region):  # nearly all
+        entries, omitted = _entries_of_plain(region), 0
+        pending: dict[str, int] = {}
+    else:
+        groups = group_rows([ref.facts for ref in region])
+        entries, omitted = entries_of(groups, region, layout.ends)
+        pending = _unanswered(groups, region)
     if layout.ends.known:
         layout = replace(layout, ends=layout.ends.without_answered(region, pending))
     return _with_sealed(layout, refs, entries, pending, omitted)

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 KEY_FRAME: Final = 1_000
 """Records from one key frame to the next: the most that a question about the past folds."""
 
+_TURN: Final = 100
+"""Records, or 2 ms, after which a fold lets the other tasks of its loop go on."""
+
 MOST_RECORDS: Final = 1_000_000
 """Records of all sessions whose frames are held; a record takes about 150 bytes of them."""
 
@@ -232,6 +235,19 @@ class KeyFrames:
         """
         return await self._folded(stream, state, None, known=state.position)
 
+    async def save(self, stream: str) -> None:
+        """Keep the frames of a session in its file, and hold no more of it than before.
+
+        Not of a fork, which has no file. Raises as ``at``.
+        """
+        info = await self._store.head(stream)
+        if info is None or info.deleted or info.parent is not None:
+            return
+        held = stream in self._held
+        await self.at(stream)
+        if not held:
+            self._held.pop(stream, None)
+
     async def forget(self, stream: str) -> None:
         """Evict a session's frames, here and on disk, and all texts kept with them.
 
@@ -310,6 +326,8 @@ class KeyFrames:
 
         It is not, either, where an erasure comes after ``known``. New frames go to ``made``.
         """
+        import asyncio  # a command that only prints its help loads no loop
+
         state = fold.initial() if frame is None else frame
         start = 0 if frame is None else frame.position
         met = frame is None
@@ -322,6 +340,8 @@ class KeyFrames:
             if frame is not None and known is not None and _erases(record, known):
                 return None
             state = fold.evolve(state, record)
+            if record.position % _TURN == 0:
+                await asyncio.sleep(0)
             if made is not None and (record.position + 1) % self._every == 0:
                 state = made.keep(state)
         return state if met else None
@@ -382,7 +402,7 @@ async def timeline_document(state_at: StateAt, session: str, after: int | None =
 
     Raises what ``state_at`` raises, and InvalidSetting for a position that no document ends at.
     """
-    import asyncio  # a command that only prints its help loads no loop
+    import asyncio
 
     from eventctx.projections.timeline.document import document
 

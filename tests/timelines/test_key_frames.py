@@ -28,6 +28,8 @@ from eventctx.projections.timeline.snapshot import FRAME, LoadedFrames, StoredFr
 from eventctx.queries import frame_files
 from eventctx.queries.frame_files import FrameFiles
 from eventctx.queries.key_frames import KEY_FRAME, KeyFrames
+from eventctx.session import repository
+from eventctx.session.repository import IdleFrames
 from eventctx.stores.location import default_key
 from eventctx.stores.memory import MemoryStore
 from tests.how_much import some
@@ -413,6 +415,55 @@ async def test_a_question_reads_a_few_parts_of_a_large_file(
     assert state.changes.origins[300].ref.number == 300
     assert [one.what for one in state.changes.changes.numbered(300)] == ["cleared"]
     assert sum(read) < the_file(tmp_path).stat().st_size / 5
+
+
+async def test_an_agent_that_pauses_leaves_key_frames_for_the_first_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, kept = tmp_path / "store.db", asyncio.Event()
+    save = KeyFrames.save
+
+    async def saved(frames: KeyFrames, stream: str) -> None:
+        await save(frames, stream)
+        kept.set()
+
+    monkeypatch.setattr(KeyFrames, "save", saved)
+    async with eventctx.open(path, durability="normal", receipts=False) as engine:
+        ctx = await engine.session("s")
+        for number in range(2 * KEY_FRAME + 9):
+            await ctx.add_message({"role": "user", "content": f"{number}"})
+        await asyncio.wait_for(kept.wait(), 30)
+    folded = 0
+    evolve = fold.evolve
+
+    def count(state: TimelineState, record: Record) -> TimelineState:
+        nonlocal folded
+        folded += 1
+        return evolve(state, record)
+
+    monkeypatch.setattr(fold, "evolve", count)
+    async with eventctx.read(path) as reader:
+        assert (await reader.timeline("s"))["records"] == 2 * KEY_FRAME + 10
+    assert folded == 10
+
+
+async def test_an_agent_that_goes_on_is_not_kept_waiting_for_key_frames(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repository, "PAUSE", 3_600.0)
+    async with eventctx.open(tmp_path / "store.db", durability="normal") as engine:
+        due = IdleFrames(engine.store)
+        take = due.after(lambda record: None)
+        ctx = await engine.session("s")
+        for number in range(KEY_FRAME):
+            await ctx.add_message({"role": "user", "content": f"{number}"})
+        for record in await records_of(engine.store):
+            take(record)
+        await due.fold(60.0)
+        assert not (tmp_path / "store.db.eventctx-timelines").exists()
+        await due.fold(0.0)
+        assert the_file(tmp_path).exists()
+        await due.close()
 
 
 async def test_frames_are_forgotten_on_disk_where_their_session_is_destroyed(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -46,21 +46,22 @@ def cache_costs(state: TimelineState) -> dict[int, CacheCost]:
     places = [bisect_left(requests, row.position, key=_position) for row in applied]
     thinking = _thinking(state)
     caches = any(one.cache is not None and one.cache.read > 0 for one in requests)
+    keeps = {place: _kept_after(state, place) for place in places if place}
+    shares = _shares_kept(state, keeps)
     found: dict[int, CacheCost] = {}
     for number, (row, place) in enumerate(zip(applied, places, strict=True)):
         if place == 0:
             continue  # the provider has seen no prompt yet
         until = places[number + 1] if number + 1 < len(places) else len(requests)
-        growth = mean_growth(sizes[:place], places[number - 1] if number else 0)
-        shown = state.views.shown
-        now = place == len(shown)
-        keep = views.kept_now(state.views, state.view) if now else shown[place].keep
+        since = places[number - 1] if number else 0
+        since = since if place - since > 1 else 0  # as ``mean_growth`` would, without a copy of all
+        growth = mean_growth(sizes[since:place], 0)
         made = _predicted(
             before=row.tokens_before,
             after=row.tokens_after,
             line=row.threshold,
             last=requests[place - 1],
-            share=_share_kept(state, place, keep),
+            share=shares[place],
             growth=growth,
         )
         over = number + 1 < len(places)
@@ -169,10 +170,31 @@ def _thinking(state: TimelineState) -> dict[int, int]:
     return found
 
 
+def _kept_after(state: TimelineState, place: int) -> int:
+    """How many first entries of the view before request ``place`` that request keeps."""
+    if place == len(state.views.shown):
+        return views.kept_now(state.views, state.view)
+    return state.views.shown[place].keep
+
+
+def _shares_kept(state: TimelineState, keeps: Mapping[int, int]) -> dict[int, float]:
+    """The shares, by tokens, that ``keeps`` first entries are of the view before each request.
+
+    In one walk over all views: a first message that stays would make each view as long a way back.
+    """
+    found: dict[int, float] = {}
+    sizes: list[int] = []
+    for place, (keep, add, _) in enumerate(state.views.shown.first(max(keeps, default=0)), 1):
+        del sizes[keep:]
+        sizes += [_tokens(state, one) for one in views.ids_of(add)]
+        if place in keeps:
+            found[place] = sum(sizes[: keeps[place]]) / max(1, sum(sizes))
+    return found
+
+
 def _share_kept(state: TimelineState, count: int, keep: int) -> float:
     """The share, by tokens, of the first ``keep`` entries of the view of request ``count``."""
-    sizes = [_tokens(state, one) for one in views.expand(state.views, count - 1)]
-    return sum(sizes[:keep]) / max(1, sum(sizes))
+    return _shares_kept(state, {count: keep})[count]
 
 
 def _tokens(state: TimelineState, entry: int) -> int:

@@ -7,6 +7,7 @@ byte, and counts a token for each four characters.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -16,9 +17,16 @@ from hypothesis import strategies as st
 import eventctx
 from eventctx.engine import Engine
 from eventctx.projections.cache_cost import CacheCost, predict
-from eventctx.projections.timeline.cache_costs import cache_costs, predict_plan
+from eventctx.projections.timeline import views
+from eventctx.projections.timeline.cache_costs import (
+    _shares_kept,
+    _tokens,
+    cache_costs,
+    predict_plan,
+)
 from eventctx.queries import spans
 from eventctx.queries.key_frames import timeline_at
+from eventctx.stores.memory import MemoryStore
 from tests.sessions import tool_round, user, with_frames
 
 COMPACTED = "eventctx.compaction.cache.held"
@@ -192,6 +200,36 @@ async def test_key_frames_change_no_cost(every: int) -> None:
         with_frames(engine.store, every=every)
         await talk(engine, 30)
         assert await costs_of(engine) == plain
+
+
+async def test_each_view_is_looked_at_once_however_many_compactions_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = Engine(MemoryStore())
+    await talk(engine, 40)
+    state = await timeline_at(engine.store, "s")
+    assert len(state.audit.compactions) > 3
+    looked = 0
+    whole = views.ids_of
+
+    def count(runs: Sequence[int]) -> list[int]:
+        nonlocal looked
+        looked += 1
+        return whole(runs)
+
+    monkeypatch.setattr(views, "ids_of", count)
+    cache_costs(state)
+    assert looked <= len(state.views.shown)
+
+
+async def test_the_share_that_stays_is_that_of_the_view_itself() -> None:
+    engine = Engine(MemoryStore())
+    await talk(engine, 40)
+    state = await timeline_at(engine.store, "s")
+    keeps = {place: place % 5 for place in range(1, len(state.views.shown) + 1)}
+    for place, share in _shares_kept(state, keeps).items():
+        sizes = [_tokens(state, one) for one in views.expand(state.views, place - 1)]
+        assert share == sum(sizes[: place % 5]) / sum(sizes)
 
 
 async def test_the_spans_say_what_was_expected_and_what_the_cache_gave_up() -> None:

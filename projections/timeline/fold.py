@@ -237,7 +237,9 @@ def _add_model(extras: TimelineExtras, record: Record) -> TimelineExtras:
 
 
 def _with_model(models: Series[str], model: str | None) -> Series[str]:
-    return models if model is None or model in models else models.append(model)
+    if model is None or models[-1:] == [model] or model in models:
+        return models
+    return models.append(model)
 
 
 def _add_report(extras: TimelineExtras, record: Record) -> TimelineExtras:

@@ -93,8 +93,8 @@ def _changes_numbered(data: bytes, number: int) -> list[Change]:
 class SeriesPart(NamedTuple):
     """A series of the timeline: how it is found in a state, and its items as bytes and back.
 
-    ``numbered`` is there for items that always come after the origin of the message that they are
-    about: it makes only those about one message.
+    ``numbered`` makes only the items about one message. It is there for the series whose numbers
+    a block's ``changed`` bounds: a compaction changes few of a session's messages.
     """
 
     series: Callable[[TimelineState], Series[Any]]

@@ -37,6 +37,7 @@ from eventctx.session.context import Context
 from eventctx.session.erasure.destruction import Destruction
 from eventctx.session.open_session import MOST_OPEN_SESSIONS, OPEN_SESSION_BYTES, SessionCache
 from eventctx.session.pending import Listener, deferring_to, flush_all
+from eventctx.session.repository import IdleFrames
 from eventctx.session.sessions import Environment, SessionOpening, Sessions, fork, link, sign
 from eventctx.session.settings import SessionSettings, Settings, check_advised, choose
 from eventctx.stores.location import book_of, open_store, path_or_url
@@ -93,12 +94,13 @@ class Engine(Reader):
         self._clock = CheckedClock(clock)
         check_callable("random", random)
         self._random = random
+        self._idle_frames = IdleFrames(store)
         self._sessions = Sessions(
             Environment(
                 store,
                 # Not a method of the engine: appends under way would keep a dropped one alive.
                 Listener(
-                    self._receipts.before(self.hooks.publish),
+                    self._idle_frames.after(self._receipts.before(self.hooks.publish)),
                     self._sinks.appended if sinks else None,
                     self._sinks.lend if self._sinks.borrow else None,
                 ),
@@ -289,6 +291,7 @@ class Engine(Reader):
             await self._sessions.close_all()
         finally:
             try:
+                await self._idle_frames.close()
                 self._receipts.note_all()
                 await self.hooks.close()
                 await self._sinks.close()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from eventctx.log.codec import decode_known
 from eventctx.log.naming import request_name
@@ -86,7 +87,7 @@ class CompactionRow(msgspec.Struct, frozen=True):
     threshold: int | None = None
 
 
-class AuditState(NamedTuple):
+class AuditState(msgspec.Struct, frozen=True, gc=False):
     """Rows so far. Only own records make rows; a fork's inherited records only change the view.
 
     ``models`` and ``sent`` are by position of the prepared request: model, and numbers of
@@ -118,6 +119,15 @@ def initial() -> AuditState:
     )
 
 
+_ROWS: Final = frozenset(
+    (
+        *("context:request_prepared", "context:post_compact", "provider:request"),
+        *("context:request_sent", "session:fork"),
+    )
+)
+"""Records that make a row, or say more of one."""
+
+
 def evolve(state: AuditState, record: Record) -> AuditState:
     """The audit after ``record``."""
     view = request_view.evolve(state.view, record)
@@ -128,6 +138,9 @@ def advance(
     state: AuditState, record: Record, view: request_view.ViewState, time: numbering.Numbering
 ) -> AuditState:
     """The audit after ``record``, whose view and numbering the caller has folded already."""
+    sizes = figures.evolve(state.sizes, record)
+    if record.type not in _ROWS:
+        return replace(state, view=view, time=time, sizes=sizes)  # most
     requests, compactions = state.requests, state.compactions
     models, own_from = state.models, state.own_from
     differing = state.sent
@@ -146,7 +159,6 @@ def advance(
             differing = differing.append((actual.prepared, counts))
         case "session:fork":
             requests, compactions, own_from = Series(), Series(), record.position
-    sizes = figures.evolve(state.sizes, record)
     return AuditState(view, time, requests, compactions, sizes, models, differing, own_from)
 
 

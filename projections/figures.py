@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from eventctx.log.codec import decode_known
 from eventctx.log.events import Known, PostCompact, RequestPrepared, known_as
@@ -161,7 +162,7 @@ class ImportedFile(NamedTuple):
     undated: int | None = None
 
 
-class FiguresState(NamedTuple):
+class FiguresState(msgspec.Struct, frozen=True, gc=False):
     """The fold's state.
 
     ``reports`` are pairs of a request's position and its reported prompt, ``firsts`` pairs of a
@@ -289,7 +290,8 @@ def evolve(state: FiguresState, record: Record) -> FiguresState:
             firsts = state.firsts
             if state.waiting is not None and event.plan == state.waiting:
                 firsts = firsts.append((state.waiting, record.position))
-            return state._replace(
+            return replace(
+                state,
                 requests=state.requests.append(made),
                 firsts=firsts,
                 last=record.position,
@@ -300,20 +302,20 @@ def evolve(state: FiguresState, record: Record) -> FiguresState:
             usage: Any = decode_known(record)
             if usage.prepared is not None and usage.prompt > 0:
                 reports = state.reports.append((usage.prepared, usage.prompt))
-                return state._replace(reports=reports)
+                return replace(state, reports=reports)
         case "context:post_compact":
             ended: Any = decode_known(record)
             if ended.outcome == "applied":
                 return _add_compaction(state, ended, record.position)
         case "session:start" | "import:raw":
-            return state._replace(file=_file(state.file, record))
+            return replace(state, file=_file(state.file, record))
         case "context:message_added":
             file = _with_message(state.file, record)
             if state.grown and file is state.file:
                 return state
-            return state._replace(grown=True, file=file)
+            return replace(state, grown=True, file=file)
         case kind if kind in CHANGES:
-            return state._replace(last=None, waiting=None)
+            return replace(state, last=None, waiting=None)
     return state
 
 
@@ -418,7 +420,7 @@ def _add_compaction(state: FiguresState, event: PostCompact, position: int) -> F
     made = CompactionSizes(
         position, event.tokens_before, event.tokens_after, event.tokens_recorded, last
     )
-    return state._replace(compactions=state.compactions.append(made), last=None, waiting=position)
+    return replace(state, compactions=state.compactions.append(made), last=None, waiting=position)
 
 
 def _report_or(request: RequestFigures | None, estimate: int) -> tuple[int, bool]:

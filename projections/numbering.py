@@ -5,7 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from eventctx.log.codec import decode_known
 from eventctx.log.record import Record
@@ -43,7 +46,7 @@ class TimelineRequest(NamedTuple):
     iteration: int | None
 
 
-class Numbering(NamedTuple):
+class Numbering(msgspec.Struct, frozen=True, gc=False):
     """All turns and requests so far.
 
     ``ends`` are the ids of completed turns, their positions, and whether an end is presumed.
@@ -60,8 +63,13 @@ def initial() -> Numbering:
     return Numbering(-1, Series(), Series(), Series())
 
 
+_NUMBERED: Final = frozenset(("prompt:submit", "prompt:complete", "context:request_prepared"))
+
+
 def evolve(state: Numbering, record: Record) -> Numbering:
     """The numbering after ``record``."""
+    if record.type not in _NUMBERED:
+        return replace(state, position=record.position)  # nearly all
     began, ends, requests = state.began, state.ends, state.requests
     if record.type == "prompt:submit" and record.turn_id is not None:
         event: Any = decode_known(record)
@@ -81,8 +89,9 @@ def turn_number(state: Numbering, turn_id: str | None) -> int | None:
         return None
     # Search from the end: it is nearly always the last turn; others only while turns overlap.
     for place in range(len(state.began) - 1, -1, -1):
-        if state.began[place].turn_id == turn_id:
-            return state.began[place].number
+        one = state.began[place]
+        if one.turn_id == turn_id:
+            return one.number
     return None
 
 

@@ -176,6 +176,8 @@ def describe_reason(reason: str, *facts: Facts) -> str:
     Without facts, and for messages of several kinds, the sentence names no kind. Empty for a code
     that this release does not know.
     """
+    if len(facts) == 1:
+        return _of_one(reason, facts[0])
     sentences = {_of_one(reason, one) for one in facts}
     return sentences.pop() if len(sentences) == 1 else REASONS.get(reason, "")
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from eventctx.log.codec import decode_known
 from eventctx.log.record import Record
@@ -29,7 +30,7 @@ class UsageTotals(msgspec.Struct, frozen=True):
     inexact_outputs: int = 0
 
 
-class UsageState(NamedTuple):
+class UsageState(msgspec.Struct, frozen=True, gc=False):
     """Usage so far by model name ("" if the model is not known)."""
 
     position: int
@@ -54,7 +55,7 @@ def evolve(state: UsageState, record: Record) -> UsageState:
     if record.type == "session:fork":
         return UsageState(record.position, MappingProxyType({}))
     if record.type != "usage:reported":
-        return state._replace(position=record.position)
+        return replace(state, position=record.position)
     event: Any = decode_known(record)
     one = UsageTotals(
         1,

@@ -29,6 +29,9 @@ from __future__ import annotations
 from math import ceil, floor
 from typing import Final, NamedTuple
 
+import msgspec
+from msgspec.structs import replace
+
 from eventctx.messages.tokens import family_of
 
 PRIOR: Final = 10_000
@@ -85,7 +88,7 @@ class Scale(NamedTuple):
         return left
 
 
-class RequestSize(NamedTuple):
+class RequestSize(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A prepared request, its counted size, and whether it only continues the one before.
 
     What was sent counts ``difference`` more: a host may send another list. None: not known.
@@ -106,7 +109,7 @@ class Base(NamedTuple):
     standing: int
 
 
-class Reading(NamedTuple):
+class Reading(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One model's last reported prompt with its counted size, and how both grew so far.
 
     ``position`` is that of the request. Growth since ``since``, a ``(size, prompt)``, has not been
@@ -124,7 +127,7 @@ class Reading(NamedTuple):
     grown: int = 0
 
 
-class Calibration(NamedTuple):
+class Calibration(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The state: the family whose rates are in force, the model last called, requests, readings.
 
     ``requests`` and ``readings`` (one a model) have the newest last. ``compacted`` is the position
@@ -143,7 +146,7 @@ UNCALIBRATED: Final = Calibration()
 
 def note_prepared(calibration: Calibration, request: RequestSize) -> Calibration:
     """The calibration after a request was prepared."""
-    return calibration._replace(requests=(*calibration.requests[1 - MAX_REQUESTS :], request))
+    return replace(calibration, requests=(*calibration.requests[1 - MAX_REQUESTS :], request))
 
 
 def note_sent(calibration: Calibration, at: int, difference: int | None) -> Calibration:
@@ -152,23 +155,23 @@ def note_sent(calibration: Calibration, at: int, difference: int | None) -> Cali
     A report that came before this is forgotten: it was taken for one of the view.
     """
     requests = [
-        one._replace(difference=difference) if one.position == at else one
+        replace(one, difference=difference) if one.position == at else one
         for one in calibration.requests
     ]
     readings = [one for one in calibration.readings if one.position != at]
-    return calibration._replace(requests=tuple(requests), readings=tuple(readings))
+    return replace(calibration, requests=tuple(requests), readings=tuple(readings))
 
 
 def note_called(calibration: Calibration, model: str | None) -> Calibration:
     """The calibration after a call of ``model``; its family's rates hold from here on."""
     if model is None or model == calibration.model:
         return calibration
-    return calibration._replace(model=model, family=family_of(model))
+    return replace(calibration, model=model, family=family_of(model))
 
 
 def note_compacted(calibration: Calibration, at: int) -> Calibration:
     """The calibration after an importer found a compaction, whose record is at position ``at``."""
-    return calibration._replace(compacted=at)
+    return replace(calibration, compacted=at)
 
 
 def note_reported(calibration: Calibration, at: int, prompt: int, model: str | None) -> Calibration:
@@ -189,15 +192,15 @@ def note_reported(calibration: Calibration, at: int, prompt: int, model: str | N
     if before is not None:
         if at <= before.position:
             return calibration  # reported twice, or out of order
-        now = now._replace(counted=before.counted, grown=before.grown)
+        now = replace(now, counted=before.counted, grown=before.grown)
         # A view that fell to half was compacted, and one below the base is smaller than any before:
         # from both a new growth begins, and this report is its base.
         if now.size * 2 > before.size and now.size > before.base.size:
-            now = now._replace(base=before.base)
+            now = replace(now, base=before.base)
         if _continued(calibration.requests, before.position, at):
             now = _learn_growth(before, now)
     others = tuple([one for one in calibration.readings if one.model != name])
-    return calibration._replace(readings=(*others[1 - MAX_MODELS :], now))
+    return replace(calibration, readings=(*others[1 - MAX_MODELS :], now))
 
 
 def recount(calibration: Calibration, size: int, before: int) -> Calibration:
@@ -209,13 +212,14 @@ def recount(calibration: Calibration, size: int, before: int) -> Calibration:
     before = max(1, before)
     # A report for one of these may still come, and is compared with counts by the new rates.
     requests = [
-        one._replace(
+        replace(
+            one,
             size=one.size * size // before,
             difference=one.difference and one.difference * size // before,
         )
         for one in calibration.requests
     ]
-    return calibration._replace(requests=tuple(requests))
+    return replace(calibration, requests=tuple(requests))
 
 
 def scale(calibration: Calibration, reserve: int = 0) -> Scale:
@@ -288,7 +292,7 @@ def _learn_growth(before: Reading, now: Reading) -> Reading:
     counted, grown = now.size - size, now.prompt - prompt
     if 0 <= counted < STEP:
         # Too small to judge alone. The step goes on from the same start, so small ones add up.
-        return now._replace(since=before.since)
+        return replace(now, since=before.since)
     if counted <= 0 or not counted / OUTLIER <= grown <= counted * OUTLIER:
         return now
-    return now._replace(counted=before.counted + counted, grown=before.grown + grown)
+    return replace(now, counted=before.counted + counted, grown=before.grown + grown)

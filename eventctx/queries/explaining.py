@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import shown
@@ -88,7 +89,7 @@ async def states_at(
         until = record.position if event.unbound else record.position - 1
         state = (await timeline_at(store, stream, until)).changes
         turn = numbering.turn_number(state.time, record.turn_id)
-        state = state._replace(view=planned.with_insertions(state.view, event.insertions, record))
+        state = replace(state, view=planned.with_insertions(state.view, event.insertions, record))
         seen.append(Seen(state, known, record, event, turn))
     return seen, now.changes
 

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 KEY_FRAME: Final = 1_000
 """Records from one key frame to the next: the most that a question about the past folds."""
 
+_TURN: Final = 100
+"""Records, or 2 ms, after which a fold lets the other tasks of its loop go on."""
+
 MOST_RECORDS: Final = 1_000_000
 """Records of all sessions whose frames are held; a record takes about 150 bytes of them."""
 
@@ -69,6 +72,11 @@ class Frames:
     def before(self, position: int) -> TimelineState | None:
         """The last frame at or before a position."""
         return self._at(bisect_right(self.positions, position) - 1)
+
+    @property
+    def damaged(self) -> bool:
+        """Whether a part of a file, read late, was not what was stored."""
+        return self._packed is not None and self._packed.damaged
 
     def begin(self) -> NewFrames:
         """Frames to come after the last one."""
@@ -227,6 +235,19 @@ class KeyFrames:
         """
         return await self._folded(stream, state, None, known=state.position)
 
+    async def save(self, stream: str) -> None:
+        """Keep the frames of a session in its file, and hold no more of it than before.
+
+        Not of a fork, which has no file. Raises as ``at``.
+        """
+        info = await self._store.head(stream)
+        if info is None or info.deleted or info.parent is not None:
+            return
+        held = stream in self._held
+        await self.at(stream)
+        if not held:
+            self._held.pop(stream, None)
+
     async def forget(self, stream: str) -> None:
         """Evict a session's frames, here and on disk, and all texts kept with them.
 
@@ -242,6 +263,9 @@ class KeyFrames:
 
     async def _frames(self, stream: str) -> Frames:
         frames = self._held.get(stream)
+        if frames is not None and frames.damaged:
+            await self.forget(stream)
+            frames = self._held[stream] = Frames()
         if frames is None:
             loaded = None if self._cache is None else await self._cache.load(stream)
             frames = self._held[stream] = Frames(loaded)
@@ -264,8 +288,9 @@ class KeyFrames:
     async def _at_head(self, stream: str, frames: Frames) -> TimelineState:
         """The state at the end of the log; keeps the frames on the way."""
         made = frames.begin()
-        last = frames.last()
+        last: TimelineState | None = None
         try:
+            last = frames.last()
             state = await self._folded(stream, frames.now or last, None, made, frames.known)
         except DecodeError:
             if not frames.positions:
@@ -301,6 +326,8 @@ class KeyFrames:
 
         It is not, either, where an erasure comes after ``known``. New frames go to ``made``.
         """
+        import asyncio  # a command that only prints its help loads no loop
+
         state = fold.initial() if frame is None else frame
         start = 0 if frame is None else frame.position
         met = frame is None
@@ -313,6 +340,8 @@ class KeyFrames:
             if frame is not None and known is not None and _erases(record, known):
                 return None
             state = fold.evolve(state, record)
+            if record.position % _TURN == 0:
+                await asyncio.sleep(0)
             if made is not None and (record.position + 1) % self._every == 0:
                 state = made.keep(state)
         return state if met else None
@@ -373,7 +402,7 @@ async def timeline_document(state_at: StateAt, session: str, after: int | None =
 
     Raises what ``state_at`` raises, and InvalidSetting for a position that no document ends at.
     """
-    import asyncio  # a command that only prints its help loads no loop
+    import asyncio
 
     from eventctx.projections.timeline.document import document
 

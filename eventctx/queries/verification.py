@@ -182,7 +182,11 @@ class ContentChecker:
 
     def take(self, record: Record) -> None:
         """Check the bodies of a record."""
-        factless = self._without_facts(record) if self._facts and record.bodies else frozenset()
+        if record.type == "context:erased":
+            self._named |= _named_by(record)
+        if not record.bodies:
+            return  # three of four
+        factless = self._without_facts(record) if self._facts else frozenset()
         origins = stored_harness_bodies(record.type, record.payload)
         for index, body in enumerate(record.bodies):
             at = record.position
@@ -196,8 +200,6 @@ class ContentChecker:
                 self._found.report(at, "body", f"body {index} was edited")
             elif self._facts and index not in factless:
                 self._check_facts(at, index, body, origins)
-        if record.type == "context:erased":
-            self._named |= _named_by(record)
 
     def _without_facts(self, record: Record) -> frozenset[int]:
         """The indexes of bodies that have no facts, since they are no messages."""
@@ -342,6 +344,11 @@ class SnapshotChecker:
             self._found.report(info.head, "snapshot", text)
             return
         self._snapshot = snapshot
+
+    @property
+    def waits(self) -> bool:
+        """Whether the snapshot's position has yet to come."""
+        return self._snapshot is not None
 
     def give_up(self) -> None:
         """A record is damaged, so nothing can be derived any more."""

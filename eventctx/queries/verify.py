@@ -130,8 +130,9 @@ class _Walk:
                 "the record before: it was edited, inserted, or stands in another's place",
             )
         self.contents.take(record)
-        self.signatures.take(record, self.previous)
-        if self.snapshots is not None:
+        if record.type == "session:signed":
+            self.signatures.take(record, self.previous)
+        if self.snapshots is not None and self.snapshots.waits:
             if self.found.problems:
                 self.snapshots.give_up()
             self.snapshots.take(record)
@@ -255,8 +256,6 @@ class SignatureChecker:
 
     def take(self, record: Record, previous: bytes | None) -> None:
         """Check a ``session:signed``; ``previous`` is the digest of the record before it."""
-        if record.type != "session:signed":
-            return
         try:
             event = decode_event(record)
             if not isinstance(event, SessionSigned):

@@ -51,7 +51,7 @@ from eventctx.text import html_table, summary_line
 T = TypeVar("T")
 
 MAX_LIMIT: Final = 1_000
-BATCH_RECORDS: Final = 2_000
+BATCH_RECORDS: Final = 10_000
 BATCH_BYTES: Final = 4 * 2**20
 _EVERY_HIT: Final = 2**31 - 1
 _READ_AT_ONCE: Final = 64

@@ -221,10 +221,11 @@ IDLE_SECONDS: Final = 0.05
 
 
 class Idle:
-    """Calls ``timeout`` in a loop, ``IDLE_SECONDS`` after it was last started."""
+    """Calls ``timeout`` in a loop, so many seconds after it was last started."""
 
-    def __init__(self, timeout: Callable[[], None]) -> None:
+    def __init__(self, timeout: Callable[[], None], seconds: float = IDLE_SECONDS) -> None:
         self._timeout = timeout
+        self._seconds = seconds
         self._loop: asyncio.AbstractEventLoop | None = None
         self._since = 0.0
 
@@ -233,7 +234,7 @@ class Idle:
         self._since = perf_counter()
 
     def set(
-        self, seconds: float = IDLE_SECONDS, loop: asyncio.AbstractEventLoop | None = None
+        self, seconds: float | None = None, loop: asyncio.AbstractEventLoop | None = None
     ) -> None:
         """Set the timeout in this thread's loop, unless it is set in a running loop already.
 
@@ -241,6 +242,7 @@ class Idle:
         """
         if self._loop is not None and self._loop.is_running():
             return
+        seconds = self._seconds if seconds is None else seconds
         with suppress(RuntimeError):  # no loop, or a closed one: the next append takes the drafts
             if loop is None:
                 self._loop = asyncio.get_running_loop()
@@ -251,7 +253,7 @@ class Idle:
 
     def _end(self) -> None:
         self._loop = None
-        early = self._since + IDLE_SECONDS - perf_counter()
+        early = self._since + self._seconds - perf_counter()
         if early > 0:
             self.set(early)  # its drafts went with another append
         else:

@@ -8,17 +8,19 @@ after a conflict, and for an evicted session.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from time import perf_counter_ns
+from time import perf_counter, perf_counter_ns
 from typing import Any, Final
 
 import msgspec
 
 from eventctx.errors import (
     DecodeError,
+    EventctxError,
     LogCorrupted,
     SessionWasDeleted,
     StreamNotFound,
@@ -39,7 +41,7 @@ from eventctx.session.aggregate import Aggregate, Loaded
 from eventctx.session.append_queue import AppendQueue
 from eventctx.session.contents import BodyCache, TranscriptLines
 from eventctx.session.open_session import OpenSession
-from eventctx.session.pending import Clock, Listener
+from eventctx.session.pending import Clock, Idle, Listener
 from eventctx.session.scope import Drafts, Scope
 from eventctx.version import __version__
 
@@ -227,3 +229,61 @@ async def mirror_of(store: EventStore, session: str) -> str | None:
     from eventctx.queries.key_frames import timeline_at  # with the first question
 
     return (await timeline_at(store, session)).view.mirror
+
+
+FRAMES_EVERY: Final = 1_000
+"""Records after which a session's key frames are brought forward: those of one frame."""
+
+PAUSE: Final = 0.25
+"""Seconds without an append after which an agent waits for a model, a tool or a person."""
+
+
+class IdleFrames:
+    """Brings key frames forward while a session pauses, so that its first question is a short one.
+
+    A session is due once it has passed a thousandth record. Invariants: no append waits for it, and
+    nothing stays in memory but the names of sessions that are due; a store without files has none.
+    """
+
+    def __init__(self, store: EventStore) -> None:
+        self._store = store
+        self._last: dict[str, float] = {}
+        self._idle = Idle(self._begin, PAUSE)
+        self._task: asyncio.Task[None] | None = None
+
+    def after(self, publish: Callable[[Record], None]) -> Callable[[Record], None]:
+        """A listener to records that calls ``publish`` and then looks whether a session is due."""
+        if self._store.cache_path is None:
+            return publish
+
+        def published(record: Record) -> None:
+            publish(record)
+            if record.stream in self._last or not (record.position + 1) % FRAMES_EVERY:
+                self._last[record.stream] = perf_counter()
+                self._idle.set()
+
+        return published
+
+    async def fold(self, pause: float = PAUSE) -> None:
+        """Fold the sessions that are due and had no append for ``pause`` seconds."""
+        from eventctx.queries.key_frames import key_frames  # an agent's start loads no fold
+
+        until = perf_counter() - pause
+        for stream in [stream for stream, last in self._last.items() if last <= until]:
+            self._last.pop(stream, None)
+            with contextlib.suppress(EventctxError):  # the next question folds it, or raises
+                await key_frames(self._store).save(stream)
+        if self._last:
+            self._idle.set()
+
+    async def close(self) -> None:
+        """Fold no more."""
+        self._last.clear()
+        task = self._task
+        if task is not None and task.get_loop() is asyncio.get_running_loop():
+            task.cancel()
+            await asyncio.wait((task,))
+
+    def _begin(self) -> None:
+        if self._last and (self._task is None or self._task.done()):
+            self._task = asyncio.get_running_loop().create_task(self.fold())

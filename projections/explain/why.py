@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from eventctx.log.plan import PROVIDER, TAKEN_BACK, find
 from eventctx.messages.facts import Facts
@@ -139,7 +140,7 @@ class ViewHistory:
 
     def __init__(self, state: ChangesState, figures: Figures | None = None) -> None:
         if figures is not None and state.planned is not None:
-            state = state._replace(planned=with_figures(state.planned, figures))
+            state = replace(state, planned=with_figures(state.planned, figures))
         self.state = state
         self.entries: list[Entry] = state.view.layout.entries()
         self.shown: dict[int, Entry] = {

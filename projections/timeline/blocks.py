@@ -1,8 +1,9 @@
 """The items that a timeline gained between two key frames, as bytes; decoded when first used.
 
 A session of 100,000 messages has some 400 blocks, and a question needs a few parts of a few blocks:
-decoding all of them would take longer than the fold that the key frames save. So a ``Series`` of a
-loaded frame keeps its items in a ``LazySeries``, and all frames of a session share its blocks.
+reading all of them would take longer than the fold that the key frames save. So a ``Series`` of a
+loaded frame keeps its items in a ``LazySeries``, all frames of a session share its blocks, and a
+part of a block is read and decoded when it is asked for.
 Invariant: a block is never changed, so it may be decoded at any time and by any version.
 """
 
@@ -12,7 +13,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any, Final, Generic, NamedTuple, TypeVar, overload
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, overload
 from zlib import compress, decompress
 from zlib import error as ZlibError  # noqa: N812 - it is an exception's class
 
@@ -92,8 +93,8 @@ def _changes_numbered(data: bytes, number: int) -> list[Change]:
 class SeriesPart(NamedTuple):
     """A series of the timeline: how it is found in a state, and its items as bytes and back.
 
-    ``numbered`` is there for items that always come after the origin of the message that they are
-    about: it makes only those about one message.
+    ``numbered`` makes only the items about one message. It is there for the series whose numbers
+    a block's ``changed`` bounds: a compaction changes few of a session's messages.
     """
 
     series: Callable[[TimelineState], Series[Any]]
@@ -142,16 +143,6 @@ PARTS: Final[dict[str, SeriesPart]] = {
 }
 """All series of a timeline, by the name under which a block keeps them."""
 
-_ORIGINS: Final = list(PARTS).index("origins")
-
-
-class _Stored(msgspec.Struct, array_like=True):
-    lengths: tuple[int, ...]
-    parts: dict[str, bytes]
-
-
-_decode_stored: Final = msgspec.msgpack.Decoder(_Stored).decode
-
 
 def _damaged(problem: object) -> DecodeError:
     return DecodeError(f"a key frame is damaged: {problem}")
@@ -162,14 +153,41 @@ def lengths_of(state: TimelineState) -> tuple[int, ...]:
     return tuple([len(part.series(state)) for part in PARTS.values()])
 
 
-def encode_block(state: TimelineState, before: Sequence[int]) -> bytes:
-    """The lengths of all series, and the items of each after the lengths ``before``."""
+class BlockParts(Protocol):
+    """The parts of a block as bytes, such as a dict of them."""
+
+    def get(self, name: str, /) -> bytes | None:
+        """The bytes of a part; None where the block has no items of it.
+
+        Raises DecodeError for bytes that were changed since they were stored.
+        """
+        ...
+
+
+class EncodedBlock(NamedTuple):
+    """The items that all series of a timeline gained since an earlier state.
+
+    ``lengths`` are those of all series, earlier items included, in the order of ``PARTS``.
+    ``changed`` are the lowest and the highest number of a changed message; empty for none.
+    """
+
+    lengths: tuple[int, ...]
+    changed: tuple[int, ...]
+    parts: dict[str, bytes]
+
+
+def encode_block(state: TimelineState, before: Sequence[int]) -> EncodedBlock:
+    """The items of each series after the lengths ``before``."""
     parts: dict[str, bytes] = {}
+    changed: tuple[int, ...] = ()
     for (name, part), start in zip(PARTS.items(), before, strict=True):
         items = part.series(state)[start:]
         if items:
             parts[name] = compress(part.encode(items), 1)
-    return _encode(_Stored(lengths_of(state), parts))
+            if part.numbered is not None:
+                numbers = [one.number for one in items]
+                changed = min(numbers), max(numbers)
+    return EncodedBlock(lengths_of(state), changed, parts)
 
 
 MOST_DECODED: Final = 32
@@ -177,9 +195,13 @@ MOST_DECODED: Final = 32
 
 
 class DecodedParts:
-    """The parts of a session's blocks that were decoded last. Safe to use from several threads."""
+    """The parts of a session's blocks that were decoded last. Safe to use from several threads.
+
+    ``damaged``: one of them could not be decoded, or not even be read.
+    """
 
     def __init__(self) -> None:
+        self.damaged = False
         self._lock = threading.Lock()
         self._held: dict[tuple[FrameBlock, str], list[Any]] = {}
 
@@ -196,20 +218,23 @@ class DecodedParts:
 
 
 class FrameBlock:
-    """One block; its parts are decoded when they are read.
+    """One block; its parts are read and decoded when they are asked for.
 
     Raises DecodeError for bytes that ``encode_block`` did not make.
     """
 
-    def __init__(self, data: bytes, decoded: DecodedParts) -> None:
-        try:
-            stored = _decode_stored(data)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise _damaged(error) from error
-        if len(stored.lengths) != len(PARTS):
-            raise _damaged(f"{len(stored.lengths)} lengths")
-        self.lengths = stored.lengths
-        self._parts = stored.parts
+    def __init__(
+        self,
+        lengths: tuple[int, ...],
+        changed: tuple[int, ...],
+        parts: BlockParts,
+        decoded: DecodedParts,
+    ) -> None:
+        if len(lengths) != len(PARTS):
+            raise _damaged(f"{len(lengths)} lengths")
+        self.lengths = lengths
+        self._changed = changed
+        self._parts = parts
         self._decoded = decoded
 
     def items(self, name: str) -> list[Any]:
@@ -225,16 +250,20 @@ class FrameBlock:
         make = PARTS[name].numbered
         if make is None:
             return with_number(self.items(name), number)
-        if number >= self.lengths[_ORIGINS]:
-            return []  # the message came later
+        if not self._changed or not self._changed[0] <= number <= self._changed[1]:
+            return []  # nearly always
         return self._unpacked(name, lambda data: make(data, number))
 
     def _unpacked(self, name: str, decode: Callable[[bytes], list[Any]]) -> list[Any]:
-        packed = self._parts.get(name)
         try:
+            packed = self._parts.get(name)
             return [] if packed is None else decode(decompress(packed))
         except (msgspec.DecodeError, UnicodeDecodeError, IndexError, ZlibError) as error:
+            self._decoded.damaged = True
             raise _damaged(error) from error
+        except DecodeError:
+            self._decoded.damaged = True
+            raise
 
 
 class LazySeries(Generic[T]):

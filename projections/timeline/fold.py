@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+import msgspec
+from msgspec.structs import replace
+
 from eventctx.log.codec import decode_known, stored_harness_bodies
 from eventctx.log.record import Record
 from eventctx.log.wire import BodyAt, Injected, WireForm
@@ -82,7 +85,7 @@ class Recount(NamedTuple):
     family: str
 
 
-class TimelineExtras(NamedTuple):
+class TimelineExtras(msgspec.Struct, frozen=True, gc=False):
     """The parts of a timeline other than views and changes; most records change none of them.
 
     ``models`` are the names of all models, in the order in which requests first named them.
@@ -103,7 +106,7 @@ class TimelineExtras(NamedTuple):
     provenance: Provenance
 
 
-class TimelineState(NamedTuple):
+class TimelineState(msgspec.Struct, frozen=True, gc=False):
     """The timeline after the record with ``digest``.
 
     ``changes`` and ``audit`` share their view. ``recounts`` are in order.
@@ -156,24 +159,29 @@ def initial() -> TimelineState:
 
 def evolve(state: TimelineState, record: Record) -> TimelineState:
     """The timeline after ``record``."""
-    before, audited, shown, changed, recounts, extras, demanded, _ = state
+    before, extras, kind = state.changes, state.extras, record.type
+    shown, changed, recounts = state.views, state.runs, state.recounts
+    demanded = state.instructions
     view = request_view.evolve(before.view, record)
     time = numbering.evolve(before.time, record)
     after = changes.advance(before, record, view, time)
-    if len(after.changes) != len(before.changes):
-        fresh = after.changes[len(before.changes) :]
-        changed = runs.add_changes(changed, fresh, after.origins)
-    if record.type == "context:request_prepared":
-        shown = views.add_request(shown, before.view, decode_known(record), record)
-    elif record.type == "session:fork":
-        shown = views.restart(shown)
-        recounts = Series([one._replace(first=0) for one in recounts[-1:]])
-    if view.calibration.family != before.view.calibration.family:
-        recount = Recount(len(shown.shown), view.next_number, view.calibration.family)
-        recounts = recounts.append(recount)
-    extras = evolve_extras(extras, record)
-    audited = audit.advance(audited, record, view, time)
-    demanded = instructions.advance(demanded, record, before, after)
+    step = _STEPS.get(kind)
+    extras = extras if step is None else step(extras, record)
+    audited = audit.advance(state.audit, record, view, time)
+    if kind not in _SPANS:  # half of all records change the view and figures alone
+        if after.changes is not before.changes:
+            fresh = after.changes[len(before.changes) :]
+            changed = runs.add_changes(changed, fresh, after.origins) if fresh else changed
+        if kind == "context:request_prepared":
+            shown = views.add_request(shown, before.view, decode_known(record), record)
+        elif kind == "session:fork":
+            shown = views.restart(shown)
+            recounts = Series([one._replace(first=0) for one in recounts[-1:]])
+        demanded = instructions.advance(demanded, record, before, after)
+    if view.calibration is not before.view.calibration:
+        family = view.calibration.family
+        if family != before.view.calibration.family:
+            recounts = recounts.append(Recount(len(shown.shown), view.next_number, family))
     return TimelineState(after, audited, shown, changed, recounts, extras, demanded, record.digest)
 
 
@@ -181,6 +189,16 @@ def evolve_extras(extras: TimelineExtras, record: Record) -> TimelineExtras:
     """The extras after ``record``; they need neither views nor changes."""
     step = _STEPS.get(record.type)
     return extras if step is None else step(extras, record)
+
+
+_SPANS: Final = frozenset(
+    (
+        *("prompt:submit", "prompt:complete", "plan:start", "plan:end", "provider:request"),
+        *("provider:response", "provider:error", "tool:pre", "tool:post", "tool:error"),
+        "usage:reported",
+    )
+)
+"""Records that change no message, no request and no demand."""
 
 
 # -- steps ---------------------------------------------------------------------------------------
@@ -194,11 +212,11 @@ def _note_harness(extras: TimelineExtras, record: Record) -> TimelineExtras:
         ((record.position, index), index in origins.observations)
         for index in sorted(origins.harness)
     ]
-    return extras._replace(harness=extras.harness.extend(found))
+    return replace(extras, harness=extras.harness.extend(found))
 
 
 def _count_tool(extras: TimelineExtras, record: Record) -> TimelineExtras:
-    return extras._replace(tools=extras.tools + 1)
+    return replace(extras, tools=extras.tools + 1)
 
 
 def _add_form(extras: TimelineExtras, record: Record) -> TimelineExtras:
@@ -206,8 +224,8 @@ def _add_form(extras: TimelineExtras, record: Record) -> TimelineExtras:
     models = _with_model(extras.models, event.model)
     if event.wire is not None:
         form = (record.position, event.wire)
-        return extras._replace(models=models, forms=extras.forms.append(form))
-    return extras if models is extras.models else extras._replace(models=models)
+        return replace(extras, models=models, forms=extras.forms.append(form))
+    return extras if models is extras.models else replace(extras, models=models)
 
 
 def _add_model(extras: TimelineExtras, record: Record) -> TimelineExtras:
@@ -215,22 +233,24 @@ def _add_model(extras: TimelineExtras, record: Record) -> TimelineExtras:
     if event.prepared is None:
         return extras
     models = _with_model(extras.models, event.model)
-    return extras if models is extras.models else extras._replace(models=models)
+    return extras if models is extras.models else replace(extras, models=models)
 
 
 def _with_model(models: Series[str], model: str | None) -> Series[str]:
-    return models if model is None or model in models else models.append(model)
+    if model is None or models[-1:] == [model] or model in models:
+        return models
+    return models.append(model)
 
 
 def _add_report(extras: TimelineExtras, record: Record) -> TimelineExtras:
     event: Any = decode_known(record)
     used = usage.evolve(extras.usage, record)
     if event.prepared is None:
-        return extras._replace(usage=used)
+        return replace(extras, usage=used)
     cached = extras.cached.append(
         CacheReport(event.prepared, event.cache_read, event.cache_write, event.cache_write_1h)
     )
-    return extras._replace(usage=used, cached=cached)
+    return replace(extras, usage=used, cached=cached)
 
 
 def _add_content(extras: TimelineExtras, record: Record) -> TimelineExtras:
@@ -238,14 +258,14 @@ def _add_content(extras: TimelineExtras, record: Record) -> TimelineExtras:
     content = SentContent(
         (record.position, 0), event.kind, event.digest, event.numbers, event.injected
     )
-    return extras._replace(contents=extras.contents.append(content))
+    return replace(extras, contents=extras.contents.append(content))
 
 
 def _start(extras: TimelineExtras, record: Record) -> TimelineExtras:
     event: Any = decode_known(record)
     source = None if event.imported_at is None else event.source or "a file"
-    return extras._replace(
-        provenance=extras.provenance._replace(source=source, format=event.format)
+    return replace(
+        extras, provenance=extras.provenance._replace(source=source, format=event.format)
     )
 
 
@@ -253,17 +273,17 @@ def _fork(extras: TimelineExtras, record: Record) -> TimelineExtras:
     event: Any = decode_known(record)
     provenance = Provenance(parent=(event.parent, event.at), format=extras.provenance.format)
     used = usage.evolve(extras.usage, record)
-    return extras._replace(usage=used, provenance=provenance, links=Series(), tools=0)
+    return replace(extras, usage=used, provenance=provenance, links=Series(), tools=0)
 
 
 def _take_over(extras: TimelineExtras, record: Record) -> TimelineExtras:
-    return extras._replace(provenance=extras.provenance._replace(source=None))
+    return replace(extras, provenance=extras.provenance._replace(source=None))
 
 
 def _add_link(extras: TimelineExtras, record: Record) -> TimelineExtras:
     event: Any = decode_known(record)
     link = Link(record.position, event.session, event.relation, event.kind, event.call_id)
-    return extras._replace(links=extras.links.append(link))
+    return replace(extras, links=extras.links.append(link))
 
 
 _STEPS: Final[dict[str, Callable[[TimelineExtras, Record], TimelineExtras]]] = {

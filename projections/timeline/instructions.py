@@ -12,6 +12,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
+import msgspec
+from msgspec.structs import replace
+
 from eventctx.log.codec import decode_known
 from eventctx.log.events import InstructionWithdrawn, Known, known_as
 from eventctx.log.record import Record
@@ -92,7 +95,7 @@ class Withdrawal(NamedTuple):
     position: int
 
 
-class InstructionsState(NamedTuple):
+class InstructionsState(msgspec.Struct, frozen=True, gc=False):
     """The part of a timeline that demands need besides its changes.
 
     ``removed`` may name a message twice; the first time counts. ``replacing`` are the positions of
@@ -137,11 +140,11 @@ def advance(
     if kind == "context:request_prepared":
         return _add_request(state, record, before)
     if kind in _CHANGES:
-        return _change(state._replace(changed=True), record, before, after)
+        return _change(replace(state, changed=True), record, before, after)
     if kind == "context:instruction_withdrawn":
         event: Any = decode_known(record)
         known = Withdrawal(event, len(after.time.requests), record.position)
-        return state._replace(withdrawn=state.withdrawn.append(known))
+        return replace(state, withdrawn=state.withdrawn.append(known))
     return state
 
 
@@ -191,7 +194,7 @@ def _add_messages(
         for one in origins
         if _may_ask(one.ref.facts)
     ]
-    return state._replace(demanding=state.demanding.extend(new)) if new else state
+    return replace(state, demanding=state.demanding.extend(new)) if new else state
 
 
 def _add_request(
@@ -206,7 +209,7 @@ def _add_request(
     how = known_as(event)
     known = {**state.known, how: state.known.get(how, 0) + 1}
     # Its insertions are of this request alone.
-    return state._replace(phases=phases, known=known, changed=own)
+    return replace(state, phases=phases, known=known, changed=own)
 
 
 def _phase(state: InstructionsState, view: ViewState, first: int) -> Phase:
@@ -247,11 +250,11 @@ def _change(
             for one in _demanding_from(state, min(gone), max(gone))
             if one.number in gone
         ]
-        state = state._replace(removed=state.removed.extend(removed))
+        state = replace(state, removed=state.removed.extend(removed))
     if record.type != "context:messages_set":
         return state
     if gone:
-        state = state._replace(replacing=state.replacing.append(record.position))
+        state = replace(state, replacing=state.replacing.append(record.position))
     return _add_messages(state, after.origins[len(before.origins) :], after)
 
 

@@ -53,6 +53,8 @@ def add_changes(state: RunsState, changes: Iterable[Change], origins: Series[Ori
     reasons = state.reasons
     known = {reason: place for place, reason in enumerate(reasons)}
     found: list[ChangedRun] = []
+    first = last = -2
+    alike: tuple[int, What, int, int] | None = None
     for number, what, cause, code, into in changes:
         place = -1
         if code:
@@ -61,19 +63,22 @@ def add_changes(state: RunsState, changes: Iterable[Change], origins: Series[Ori
                 known[reason] = len(reasons)
                 reasons = reasons.append(reason)
             place = known[reason]
-        run = ChangedRun(cause.position, number, number, what, place, -1 if into is None else into)
-        if found and _joins(found[-1], run):
-            found[-1] = found[-1]._replace(last=number)
-        else:
-            found.append(run)
+        now = (cause.position, what, place, -1 if into is None else into)
+        if number != last + 1 or now != alike or not _may_join(what, into):
+            if alike is not None:
+                found.append(_run(first, last, alike))
+            first, alike = number, now
+        last = number
+    if alike is not None:
+        found.append(_run(first, last, alike))
     return RunsState(state.runs.extend(found), reasons)
 
 
-def _joins(run: ChangedRun, one: ChangedRun) -> bool:
-    return (
-        one.first == run.last + 1
-        and one.what == run.what
-        and one.reason == run.reason
-        and one.into == run.into
-        and (one.into == -1 or one.what == "summarised")
-    )
+def _run(first: int, last: int, alike: tuple[int, What, int, int]) -> ChangedRun:
+    position, what, reason, into = alike
+    return ChangedRun(position, first, last, what, reason, into)
+
+
+def _may_join(what: What, into: int | None) -> bool:
+    """Whether a message may be in one run with others: each merged one has its own successor."""
+    return into is None or into == -1 or what == "summarised"

@@ -23,6 +23,7 @@ from eventctx.projections.figures import ImportedFile
 from eventctx.projections.timeline import views
 from eventctx.projections.timeline.blocks import (
     PARTS,
+    BlockParts,
     DecodedParts,
     FrameBlock,
     LazySeries,
@@ -38,17 +39,25 @@ from eventctx.projections.view.refs import MessageRef
 from eventctx.projections.view.series import Series
 from eventctx.projections.view.state import ViewState
 
-VERSION: Final = 3_400 + view_snapshot.VERSION
+VERSION: Final = 3_500 + view_snapshot.VERSION
 """Version of the stored form. It goes up with every change of a fold that a timeline is made of."""
 
 
 class StoredFrame(NamedTuple):
-    """A key frame as a store keeps it; ``block`` has the items since the frame before it."""
+    """A key frame as a store keeps it: the items since the frame before it, and part ``FRAME``.
+
+    ``lengths`` and ``changed`` are those of its ``EncodedBlock``.
+    """
 
     position: int
     digest: bytes
-    frame: bytes
-    block: bytes
+    lengths: tuple[int, ...]
+    changed: tuple[int, ...]
+    parts: BlockParts
+
+
+FRAME: Final = "frame"
+"""The name of the part with the rest of the state, next to those of ``blocks.PARTS``."""
 
 
 class _Frame(msgspec.Struct, array_like=True):
@@ -86,8 +95,9 @@ def dump(state: TimelineState, before: TimelineState | None) -> StoredFrame:
     Not for a fork, whose rows begin anew at its own first record.
     """
     lengths = (0,) * len(PARTS) if before is None else lengths_of(before)
-    frame = compress(_encode(_frame(state)), 1)
-    return StoredFrame(state.position, state.digest, frame, encode_block(state, lengths))
+    block = encode_block(state, lengths)
+    parts = {FRAME: compress(_encode(_frame(state)), 1), **block.parts}
+    return StoredFrame(state.position, state.digest, block.lengths, block.changed, parts)
 
 
 def _frame(state: TimelineState) -> _Frame:
@@ -146,6 +156,11 @@ class LoadedFrames:
         for one in stored:
             self.add(one)
 
+    @property
+    def damaged(self) -> bool:
+        """Whether an item that was asked for could not be read."""
+        return self._decoded.damaged
+
     def copy(self) -> LoadedFrames:
         """The same frames, to which others may be added."""
         found = LoadedFrames()
@@ -157,8 +172,8 @@ class LoadedFrames:
 
     def add(self, stored: StoredFrame) -> None:
         """Add the next frame."""
-        block = FrameBlock(stored.block, self._decoded)
-        self._stored.append(stored._replace(block=b""))  # the block itself holds its bytes
+        block = FrameBlock(stored.lengths, stored.changed, stored.parts, self._decoded)
+        self._stored.append(stored)
         self._blocks.append(block)
         for ends, length in zip(self._ends, block.lengths, strict=True):
             ends.append(length)
@@ -168,7 +183,7 @@ class LoadedFrames:
         """The state of one frame."""
         stored = self._stored[place]
         try:
-            frame = _decoder().decode(decompress(stored.frame))
+            frame = _decoder().decode(decompress(stored.parts.get(FRAME) or b""))
         except (msgspec.DecodeError, UnicodeDecodeError, ZlibError) as error:
             raise DecodeError(f"a key frame is damaged: {error}") from error
         series: dict[str, Series[Any]] = {}

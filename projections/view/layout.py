@@ -23,7 +23,10 @@ How a round, an insertion and the opening become entries: ``entries.py``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec.structs import replace
 
 from eventctx.messages.facts import Facts
 from eventctx.messages.tool_rounds import Group, group_rows, joins
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
     from hashlib import _Hash
 
 
-class Layout(NamedTuple):
+class Layout(msgspec.Struct, frozen=True, gc=False):
     """Visible messages, their sealed entries, and the region that may still change.
 
     ``refs`` and ``insertions`` are all that is in view; ``sealed_digest`` and ``sealed_tokens`` are
@@ -141,7 +144,7 @@ def build(
 def rebuild(refs: Sequence[MessageRef], layout: Layout) -> Layout:
     """A layout with the same messages in another form, and all else as before."""
     built = build(refs, layout.insertions, layout.ends)
-    return built._replace(late=layout.late)
+    return replace(built, late=layout.late)
 
 
 def _plain_beginning(rows: list[MessageRef]) -> tuple[list[Entry], list[MessageRef]]:
@@ -204,7 +207,7 @@ def append(layout: Layout, ref: MessageRef) -> Layout:
     region = (*region, ref)
     pending = layout.pending.union(facts.calls).difference(facts.results)
     if pending or grows:
-        return layout._replace(refs=refs, region=region, pending=pending)
+        return replace(layout, refs=refs, region=region, pending=pending)
     # All calls are answered. A row that came between them has its final place, too.
     return _seal(layout, refs, region)
 
@@ -217,7 +220,7 @@ def with_end(layout: Layout, call_id: str, end: CallEnd) -> Layout:
     if call_id not in layout.pending:
         return layout
     number = next(ref.number for ref in reversed(layout.region) if call_id in ref.facts.calls)
-    return layout._replace(ends=layout.ends.with_end(number, call_id, end))
+    return replace(layout, ends=layout.ends.with_end(number, call_id, end))
 
 
 def made_up_tokens(layout: Layout) -> dict[tuple[int, str], int]:
@@ -237,8 +240,8 @@ def as_plain(layout: Layout, until: int) -> Layout:
     # Building is needed only if a call was sealed since the last such request: the words of all
     # others are plain already, and an old log has very many requests.
     if any(number > layout.ends.plain_until for number in layout.abandoned.values()):
-        return build(layout.refs, layout.insertions, ends)._replace(late=layout.late)
-    return layout._replace(ends=ends)
+        return replace(build(layout.refs, layout.insertions, ends), late=layout.late)
+    return replace(layout, ends=ends)
 
 
 def _is_late(layout: Layout, facts: Facts) -> bool:
@@ -257,15 +260,19 @@ def _with_late_result(layout: Layout, ref: MessageRef) -> Layout:
     rebuilt = build(layout.refs.append(ref), layout.insertions, layout.ends)
     # A later call may have the same id, and the result may be its: then no sealed entry changes.
     same = rebuilt.slice(0, len(layout.sealed)) == list(layout.sealed)
-    return rebuilt._replace(late=layout.late + (not same))
+    return replace(rebuilt, late=layout.late + (not same))
 
 
 def _seal(layout: Layout, refs: Series[MessageRef], region: tuple[MessageRef, ...]) -> Layout:
-    groups = group_rows([ref.facts for ref in region])
-    entries, omitted = entries_of(groups, region, layout.ends)
-    pending = _unanswered(groups, region)
+    if plain_until(region, 0) == len(region):  # nearly all
+        entries, omitted = _entries_of_plain(region), 0
+        pending: dict[str, int] = {}
+    else:
+        groups = group_rows([ref.facts for ref in region])
+        entries, omitted = entries_of(groups, region, layout.ends)
+        pending = _unanswered(groups, region)
     if layout.ends.known:
-        layout = layout._replace(ends=layout.ends.without_answered(region, pending))
+        layout = replace(layout, ends=layout.ends.without_answered(region, pending))
     return _with_sealed(layout, refs, entries, pending, omitted)
 
 
@@ -280,20 +287,17 @@ def _with_sealed(
     entries, opened = with_opening(entries, layout.opened)
     digest = layout.sealed_digest.copy()
     update_digest(digest, entries)
-    return Layout(
-        refs,
-        layout.insertions,
-        layout.sealed.extend(entries),
-        digest,
-        layout.sealed_tokens + sum([entry.tokens for entry in entries]),
-        opened,
-        (),
-        frozenset(),
-        {**layout.abandoned, **abandoned} if abandoned else layout.abandoned,
-        layout.omitted + omitted,
-        layout.late,
-        layout.shortened,
-        layout.ends,
+    return replace(
+        layout,
+        refs=refs,
+        sealed=layout.sealed.extend(entries),
+        sealed_digest=digest,
+        sealed_tokens=layout.sealed_tokens + sum([entry.tokens for entry in entries]),
+        opened=opened,
+        region=(),
+        pending=frozenset(),
+        abandoned={**layout.abandoned, **abandoned} if abandoned else layout.abandoned,
+        omitted=layout.omitted + omitted,
     )
 
 

@@ -7,6 +7,7 @@ from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from eventctx.errors import DecodeError
 from eventctx.log.plan import (
@@ -58,7 +59,7 @@ def with_stripped(state: ViewState, stripped: tuple[tuple[int, int], ...]) -> Vi
     """The view after a plan that only strips the thinking of messages in the runs ``stripped``."""
     refs = strip_thinking(state.layout.refs, stripped, state.estimator)
     layout = layouts.build(refs, state.layout.insertions, state.layout.ends)
-    return after_compaction(state._replace(layout=layout))
+    return after_compaction(replace(state, layout=layout))
 
 
 def strip_thinking(
@@ -244,7 +245,8 @@ def apply_plan(state: ViewState, plan: Plan, record: Record) -> ViewState:
         hidden[run.disposition] += run.last - run.first + 1
     prompts = [one for one in state.layout.insertions if one.kind == "system_prompt"]
     insertions = [*prompts, *insertion_refs(plan.insertions, state, record)]
-    return state._replace(
+    return replace(
+        state,
         layout=layouts.build(refs, insertions, state.layout.ends),
         gone=joined([*state.gone, *gone]) if gone else state.gone,
         plan_position=record.position,
@@ -261,7 +263,7 @@ def with_insertions(
     added = insertion_refs(insertions, state, record)
     together = [*state.layout.insertions, *added]
     layout = layouts.build(state.layout.refs, together, state.layout.ends)
-    return state._replace(layout=layout)
+    return replace(state, layout=layout)
 
 
 def insertion_refs(

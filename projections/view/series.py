@@ -78,12 +78,13 @@ class Series(Generic[T]):
 
     def append(self, item: T) -> Series[T]:
         """A new version with ``item`` at the end."""
+        length = self._length
         with _growing:
             shared = self._items
-            if len(shared) != self._length:
-                shared = _first(shared, self._length)
+            if len(shared) != length:
+                shared = _first(shared, length)
             shared.append(item)
-        return self._version(shared, self._length + 1)
+        return self._version(shared, length + 1)
 
     def extend(self, items: Iterable[T]) -> Series[T]:
         """A new version with ``items`` at the end."""

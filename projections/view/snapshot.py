@@ -7,6 +7,7 @@ from hashlib import sha256
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from eventctx.errors import DecodeError
 from eventctx.log.events import Break
@@ -91,7 +92,7 @@ def dump(state: ViewState) -> bytes:
 
 def dump_without_refs(state: ViewState) -> bytes:
     """The state as bytes without its references, for a caller who keeps these in another form."""
-    return dump(state._replace(layout=state.layout._replace(refs=Series())))
+    return dump(replace(state, layout=replace(state.layout, refs=Series())))
 
 
 def _by_call(item: tuple[tuple[int, str], CallEnd]) -> tuple[int, str]:

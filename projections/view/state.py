@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from eventctx.errors import DecodeError
 from eventctx.log.codec import decode_event
@@ -196,7 +197,7 @@ def _holds(runs: Iterable[tuple[int, int]], number: int) -> bool:
 # -- the state -----------------------------------------------------------------------------------
 
 
-class ViewState(NamedTuple):
+class ViewState(msgspec.Struct, frozen=True, gc=False):
     """The view after some record of a stream.
 
     - ``position``: of that record; -1 before the first one.
@@ -299,7 +300,8 @@ def after_compaction(state: ViewState) -> ViewState:
 
     The next automatic compaction is due when the view has grown enough from there.
     """
-    return state._replace(
+    return replace(
+        state,
         size_after_compaction=state.layout.tokens,
         messages_after_compaction=conversation_length(state.layout),
     )

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from eventctx.log import events
 from eventctx.log.codec import decode_known
 from eventctx.log.events import Located
@@ -51,7 +53,8 @@ def set_messages(state: ViewState, record: Record) -> ViewState:
             elif (run := find(state.gone, number)) is not None:
                 hidden[run.disposition] += 1
     refs = strip_thinking(refs, event.unbound, state.estimator)
-    return state._replace(
+    return replace(
+        state,
         next_number=state.next_number + fresh,
         messages=messages,
         layout=layouts.build(
@@ -85,7 +88,8 @@ def _insertions_left(
 def clear(state: ViewState, record: Record) -> ViewState:
     """Nothing is visible but the system prompts; numbers and turns are counted on."""
     prompts = [one for one in state.layout.insertions if one.kind == "system_prompt"]
-    return initial()._replace(
+    return replace(
+        initial(),
         next_number=state.next_number,
         layout=layouts.build((), prompts) if prompts else layouts.EMPTY,
         breaks=with_break(state.breaks, "clear"),
@@ -100,13 +104,13 @@ def clear(state: ViewState, record: Record) -> ViewState:
 def pin(state: ViewState, record: Record) -> ViewState:
     """No compaction takes these messages out."""
     event: Any = decode_known(record)
-    return state._replace(pins=state.pins.union(event.numbers))
+    return replace(state, pins=state.pins.union(event.numbers))
 
 
 def unpin(state: ViewState, record: Record) -> ViewState:
     """Compactions may take these messages out again."""
     event: Any = decode_known(record)
-    return state._replace(pins=state.pins.difference(event.numbers))
+    return replace(state, pins=state.pins.difference(event.numbers))
 
 
 def restore(state: ViewState, record: Record) -> ViewState:
@@ -138,7 +142,8 @@ def restore(state: ViewState, record: Record) -> ViewState:
             place = next((i for i, ref in enumerate(refs) if ref.number > number), len(refs))
             refs.insert(place, back[number])
     refs = strip_thinking(refs, event.unbound, state.estimator)
-    return state._replace(
+    return replace(
+        state,
         gone=tuple(gone),
         layout=layouts.build(refs, state.layout.insertions, state.layout.ends),
         breaks=with_break(state.breaks, "restore"),
@@ -149,7 +154,7 @@ def restore(state: ViewState, record: Record) -> ViewState:
 def withdraw_demand(state: ViewState, record: Record) -> ViewState:
     """A demand of a person holds no longer."""
     event: Any = decode_known(record)
-    return state._replace(spoken=state.spoken.without_demand(event.number, event.demand))
+    return replace(state, spoken=state.spoken.without_demand(event.number, event.demand))
 
 
 def _reference(located: Located, estimator: Estimator) -> MessageRef:
@@ -173,11 +178,11 @@ def set_prompts(state: ViewState, record: Record) -> ViewState:
     refs = strip_thinking(state.layout.refs, event.unbound, state.estimator)
     refs = mark_replaced(refs, event.replaced)
     layout = layouts.build(refs, [*prompts, *others], state.layout.ends)
-    layout = layout._replace(late=state.layout.late)
+    layout = replace(layout, late=state.layout.late)
     # A system prompt set before the first request breaks no earlier view.
     sent = bool(state.calibration.requests)
     breaks = with_break(state.breaks, "insertion") if sent else state.breaks
-    return state._replace(layout=layout, breaks=breaks)
+    return replace(state, layout=layout, breaks=breaks)
 
 
 def erase(state: ViewState, record: Record) -> ViewState:
@@ -189,31 +194,31 @@ def erase(state: ViewState, record: Record) -> ViewState:
         layout = layouts.rebuild(refs, layout)
     left = state.spoken.without_messages(event.numbers)
     breaks = with_break(state.breaks, "erase")
-    return state._replace(layout=layout, breaks=breaks, spoken=left)
+    return replace(state, layout=layout, breaks=breaks, spoken=left)
 
 
 def start_session(state: ViewState, record: Record) -> ViewState:
     """An imported session mirrors its file."""
     event: Any = decode_known(record)
-    return state._replace(mirror=None if event.imported_at is None else event.source or "a file")
+    return replace(state, mirror=None if event.imported_at is None else event.source or "a file")
 
 
 def leave_file(state: ViewState, record: Record) -> ViewState:
     """The session takes no more records from a file."""
     # A fork reads through its parent's records; its own first record makes it no mirror. What was
     # open before belongs to the parent, or to the program that wrote the file.
-    return state._replace(mirror=None, spans=())
+    return replace(state, mirror=None, spans=())
 
 
 def begin_turn(state: ViewState, record: Record) -> ViewState:
     """A turn begins."""
     event: Any = decode_known(record)
-    return begin_span(state._replace(turns=max(state.turns, event.number)), record)
+    return begin_span(replace(state, turns=max(state.turns, event.number)), record)
 
 
 def begin_span(state: ViewState, record: Record) -> ViewState:
     """A span is open."""
-    return state._replace(position=record.position, spans=with_begun(state.spans, record))
+    return replace(state, position=record.position, spans=with_begun(state.spans, record))
 
 
 def end_span(state: ViewState, record: Record) -> ViewState:
@@ -221,7 +226,7 @@ def end_span(state: ViewState, record: Record) -> ViewState:
     spans = without_ended(state.spans, record)
     if spans is state.spans:
         return state
-    return state._replace(position=record.position, spans=spans)
+    return replace(state, position=record.position, spans=spans)
 
 
 def end_call(state: ViewState, record: Record) -> ViewState:
@@ -234,4 +239,4 @@ def end_call(state: ViewState, record: Record) -> ViewState:
     if isinstance(event, events.ToolError) and event.status != "error":
         return state
     end = end_in(record, state.estimator)
-    return state._replace(layout=layouts.with_end(state.layout, event.call_id, end))
+    return replace(state, layout=layouts.with_end(state.layout, event.call_id, end))

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import eventctx
 from eventctx.engine import Engine
@@ -354,7 +355,7 @@ async def refs_of(*messages: dict[str, Any]) -> list[MessageRef]:
 
 
 def sent(*refs: MessageRef) -> RequestPrefix:
-    return RequestPrefix(request_view.initial()._replace(layout=build(refs)))
+    return RequestPrefix(replace(request_view.initial(), layout=build(refs)))
 
 
 async def test_the_same_body_shown_in_another_way_is_another_message() -> None:
@@ -384,14 +385,14 @@ async def test_results_left_out_of_a_row_and_made_up_for_another_call_are_told_a
     share_of_made_up = reused_share(sent(go, of("a")), sent(go, of("b")), frozenset())
     assert share_of_made_up == same / (same + UNANSWERED_TOKENS)
     ended = with_end(build((go, of("a"))), "a", CallEnd(ended=True))
-    later = RequestPrefix(request_view.initial()._replace(layout=ended))
+    later = RequestPrefix(replace(request_view.initial(), layout=ended))
     assert reused_share(sent(go, of("a")), later, frozenset()) == same / (same + UNANSWERED_TOKENS)
 
 
 async def test_a_kept_answer_that_was_erased_ends_what_is_shared() -> None:
     go, call = await refs_of(user("go"), *calls("anthropic", ["a"], "hm", 10))
     kept = with_end(build((go, call)), "a", CallEnd(True, 7, b"digest"))
-    view = RequestPrefix(request_view.initial()._replace(layout=kept))
+    view = RequestPrefix(replace(request_view.initial(), layout=kept))
     assert reused_share(view, view, frozenset()) == 1.0
     assert (reused_share(view, view, frozenset({(7, 0)})) or 0) < 1
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import eventctx
 from eventctx.engine import Engine
@@ -202,7 +203,7 @@ async def test_each_view_is_read_once_however_many_compactions_there_were() -> N
         await talk(engine, 60)
         state = await timeline_at(engine.store, "s")
     shown = CountsReads(state.views.shown)
-    counted = state._replace(views=state.views._replace(shown=Series.backed_by(shown)))
+    counted = replace(state, views=state.views._replace(shown=Series.backed_by(shown)))
     assert len(cache_costs(counted)) > 3
     assert shown.reads == len(shown)
 

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from eventctx.log import events
 from eventctx.log.codec import encode_event
@@ -108,11 +109,11 @@ def logged(messages: list[Message], between: dict[int, Event]) -> list[Record]:
 
 def told(layout: Layout) -> tuple[Any, ...]:
     """All that a layout holds; a digest still running cannot be compared itself."""
-    return layout._replace(sealed_digest=None), layout.sealed_digest.hexdigest()  # type: ignore[arg-type]
+    return replace(layout, sealed_digest=None), layout.sealed_digest.hexdigest()
 
 
 def parted(state: ViewState) -> tuple[Any, ...]:
-    return state._replace(layout=layouts.EMPTY), told(state.layout)
+    return replace(state, layout=layouts.EMPTY), told(state.layout)
 
 
 @examples
@@ -193,4 +194,4 @@ def test_one_step_takes_all_rows_of_a_usual_session() -> None:
     assert len(layout.sealed) == len(refs)
     assert layouts.plain_until(refs, 0) == len(refs)
     late = msgspec.structs.replace(refs[3], facts=read_facts(result("openai", "gone", "x")))
-    assert layouts.extend(layout._replace(abandoned={"gone": 1}), [refs[1], late])[1] == 1
+    assert layouts.extend(replace(layout, abandoned={"gone": 1}), [refs[1], late])[1] == 1

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import eventctx
 from eventctx.hooks.log import level_of, line
@@ -235,8 +236,8 @@ def plant(state: TimelineState, drop: int) -> list[bool]:
         if position in compacted or prompt <= drop:
             continue
         planted = [*reports[:place], (position, prompt - drop), *reports[place + 1 :]]
-        sizes = state.audit.sizes._replace(reports=Series(planted))
-        changed = state._replace(audit=state.audit._replace(sizes=sizes))
+        sizes = replace(state.audit.sizes, reports=Series(planted))
+        changed = replace(state, audit=replace(state.audit, sizes=sizes))
         found.append(
             any(
                 loss.position == position and loss.kind == "prompt"

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import random
+import re
 import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -254,6 +255,32 @@ def test_words_phrases_and_prefixes_are_terms_and_all_else_is_literal() -> None:
 )
 def test_identifiers_are_made_of_words(text: str, parts: str) -> None:
     assert parts_of(text) == parts
+
+
+WORD = re.compile(r"\w+")
+HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+def parts_of_every_word(text: str) -> str:
+    """The definition: of each word, once, the parts that are not the word itself."""
+    found = []
+    for word in dict.fromkeys(WORD.findall(text)):
+        parts = HUMP.sub(" ", word.replace("_", " ")).split()
+        if len(word) <= 64 and parts and parts != [word]:
+            found.append(" ".join(parts))
+    return "\n".join(found)
+
+
+@given(
+    st.lists(
+        st.text(st.sampled_from("aBcÉß9_-.\n\u2028\x1c 中ǅ"), max_size=12)
+        | st.sampled_from(("max_retryCount", "HTTPServer", "__init__", "plain words", "Ab" * 40)),
+        max_size=12,
+    ).map(" ".join)
+    | st.text(max_size=60)
+)
+def test_the_parts_of_identifiers_are_those_of_each_word_of_any_text(text: str) -> None:
+    assert parts_of(text) == parts_of_every_word(text)
 
 
 texts = st.text(

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from msgspec.structs import asdict, replace
 
 import eventctx
 from eventctx.engine import Engine
@@ -23,9 +24,12 @@ from eventctx.projections.explain.changes import Origin
 from eventctx.projections.timeline import blocks, fold
 from eventctx.projections.timeline.document import document
 from eventctx.projections.timeline.fold import TimelineState
-from eventctx.projections.timeline.snapshot import LoadedFrames, StoredFrame, dump
+from eventctx.projections.timeline.snapshot import FRAME, LoadedFrames, StoredFrame, dump
+from eventctx.queries import frame_files
 from eventctx.queries.frame_files import FrameFiles
 from eventctx.queries.key_frames import KEY_FRAME, KeyFrames
+from eventctx.session import repository
+from eventctx.session.repository import IdleFrames
 from eventctx.stores.location import default_key
 from eventctx.stores.memory import MemoryStore
 from tests.how_much import some
@@ -52,12 +56,12 @@ def states_of(records: list[Record]) -> list[TimelineState]:
 def shown(state: TimelineState) -> dict[str, Any]:
     """What a state says, in a form that two folds of one log have alike."""
     layout = state.view.layout
-    view = state.view._replace(layout=None)._asdict()  # type: ignore[arg-type]
+    view = asdict(replace(state.view, layout=None))
     return {
         "document": document(state, "s"),
         "view": view | {"entries": layout.entries(), "digest": layout.measure()},
-        "changes": state.changes._replace(view=None),  # type: ignore[arg-type]
-        "extras": state.extras._replace(usage=state.extras.usage.models),  # type: ignore[arg-type]
+        "changes": replace(state.changes, view=None),
+        "extras": replace(state.extras, usage=state.extras.usage.models),
     }
 
 
@@ -104,7 +108,9 @@ def test_a_state_from_a_frame_is_the_state_from_zero_in_any_session(
             kept = FrameFiles(Path(folder) / "store.db")
             await KeyFrames(store, kept, every=EVERY).at("s")
             assert (await kept.load("s") is None) == (len(await records_of(store)) < EVERY)
-            await check_all(store, in_memory, KeyFrames(store, kept, every=EVERY))
+            by_range = FrameFiles(Path(folder) / "store.db", large=0)
+            loaded = [KeyFrames(store, one, every=EVERY) for one in (kept, by_range)]
+            await check_all(store, in_memory, *loaded)
 
     asyncio.run(run())
 
@@ -117,8 +123,9 @@ async def test_a_state_from_a_frame_is_the_state_from_zero_in_a_made_session(
     in_memory = KeyFrames(engine.store, every=EVERY)
     kept = FrameFiles(tmp_path / "store.db")
     await KeyFrames(engine.store, kept, every=EVERY).at(stream)
-    in_file = KeyFrames(engine.store, kept, every=EVERY)
-    await check_all(engine.store, in_memory, in_file, stream=stream)
+    by_range = FrameFiles(tmp_path / "store.db", large=0)
+    in_file = [KeyFrames(engine.store, one, every=EVERY) for one in (kept, by_range)]
+    await check_all(engine.store, in_memory, *in_file, stream=stream)
 
 
 class Counting(MemoryStore):
@@ -288,8 +295,8 @@ async def test_a_file_whose_frames_were_put_together_anew_is_not_used(
     file = the_file(tmp_path)
     data = file.read_bytes()
     digests = [record.digest for record in (await records_of(store))[EVERY - 1 :: EVERY]]
-    # A frame's head has its position and two lengths before the digest.
-    first, second, third = [data.index(digest) - 16 for digest in digests[:3]]
+    # A frame begins with the length of its head, and the head with the digest.
+    first, second, third = [data.index(digest) - 7 for digest in digests[:3]]
     one, two = data[first:second], data[second:third]
     middle = two if change == "taken out" else two + one
     file.write_bytes(data[:first] + middle + data[third:])
@@ -341,6 +348,124 @@ async def test_the_file_grows_by_what_came_and_holds_no_text(tmp_path: Path) -> 
     assert the_file(tmp_path).stat().st_mode & 0o077 == 0
 
 
+async def test_new_frames_are_written_after_those_that_are_there(tmp_path: Path) -> None:
+    store = MemoryStore()
+    ctx = await filled(store)
+    kept = FrameFiles(tmp_path / "store.db")
+    await KeyFrames(store, kept, every=EVERY).at("s")
+    before, file = the_file(tmp_path).read_bytes(), the_file(tmp_path).stat().st_ino
+    for number in range(20):
+        await ctx.add_message({"role": "user", "content": f"{number}"})
+    # A process that was killed left a part of a frame.
+    with the_file(tmp_path).open("ab") as torn:
+        torn.write(before[30:400])
+    frames = KeyFrames(store, kept, every=EVERY)
+    await frames.at("s")
+    assert (the_file(tmp_path).read_bytes()[: len(before)], the_file(tmp_path).stat().st_ino) == (
+        before,
+        file,
+    )
+    loaded = await kept.load("s")
+    assert loaded is not None
+    assert loaded.positions[-1] == 76
+    await check_all(store, frames, KeyFrames(store, kept, every=EVERY))
+
+
+@pytest.mark.parametrize("share", [0.2, 0.6, 0.99])
+async def test_a_damaged_part_of_a_large_file_is_an_error_once(
+    share: float, tmp_path: Path
+) -> None:
+    store = MemoryStore()
+    await filled(store)
+    by_range = FrameFiles(tmp_path / "store.db", large=0)
+    await KeyFrames(store, by_range, every=EVERY).at("s")
+    file = the_file(tmp_path)
+    file.write_bytes(_flipped(file.read_bytes(), share))
+    frames = KeyFrames(store, by_range, every=EVERY)
+    errors = 0
+    for _ in range(3):
+        try:
+            await check_all(store, frames)
+        except DecodeError:
+            errors += 1
+    assert errors <= 1
+    await check_all(store, KeyFrames(store, by_range, every=EVERY))
+
+
+async def test_a_question_reads_a_few_parts_of_a_large_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore()
+    ctx = await filled(store)
+    for number in range(700):
+        await ctx.add_message({"role": "user", "content": f"{number}"})
+        if number % 20 == 0:
+            await ctx.clear()
+    by_range = FrameFiles(tmp_path / "store.db", large=0)
+    await KeyFrames(store, by_range, every=EVERY).at("s")
+    read: list[int] = []
+    whole = frame_files._Source.read
+
+    def count(source: Any, start: int, size: int) -> bytes:
+        read.append(size)
+        return whole(source, start, size)
+
+    monkeypatch.setattr(frame_files._Source, "read", count)
+    state = await KeyFrames(store, by_range, every=EVERY).at("s", 350)
+    assert state.changes.origins[300].ref.number == 300
+    assert [one.what for one in state.changes.changes.numbered(300)] == ["cleared"]
+    assert sum(read) < the_file(tmp_path).stat().st_size / 5
+
+
+async def test_an_agent_that_pauses_leaves_key_frames_for_the_first_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, kept = tmp_path / "store.db", asyncio.Event()
+    save = KeyFrames.save
+
+    async def saved(frames: KeyFrames, stream: str) -> None:
+        await save(frames, stream)
+        kept.set()
+
+    monkeypatch.setattr(KeyFrames, "save", saved)
+    async with eventctx.open(path, durability="normal", receipts=False) as engine:
+        ctx = await engine.session("s")
+        for number in range(2 * KEY_FRAME + 9):
+            await ctx.add_message({"role": "user", "content": f"{number}"})
+        await asyncio.wait_for(kept.wait(), 30)
+    folded = 0
+    evolve = fold.evolve
+
+    def count(state: TimelineState, record: Record) -> TimelineState:
+        nonlocal folded
+        folded += 1
+        return evolve(state, record)
+
+    monkeypatch.setattr(fold, "evolve", count)
+    async with eventctx.read(path) as reader:
+        assert (await reader.timeline("s"))["records"] == 2 * KEY_FRAME + 10
+    assert folded == 10
+
+
+async def test_an_agent_that_goes_on_is_not_kept_waiting_for_key_frames(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repository, "PAUSE", 3_600.0)
+    async with eventctx.open(tmp_path / "store.db", durability="normal") as engine:
+        due = IdleFrames(engine.store)
+        take = due.after(lambda record: None)
+        ctx = await engine.session("s")
+        for number in range(KEY_FRAME):
+            await ctx.add_message({"role": "user", "content": f"{number}"})
+        for record in await records_of(engine.store):
+            take(record)
+        await due.fold(60.0)
+        assert not (tmp_path / "store.db.eventctx-timelines").exists()
+        await due.fold(0.0)
+        assert the_file(tmp_path).exists()
+        await due.close()
+
+
 async def test_frames_are_forgotten_on_disk_where_their_session_is_destroyed(
     tmp_path: Path,
 ) -> None:
@@ -370,8 +495,9 @@ Damage = Callable[[StoredFrame], StoredFrame]
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda one: one._replace(frame=b"not a frame"),
-        lambda one: one._replace(block=b"not a block"),
+        lambda one: one._replace(parts={FRAME: b"not a frame"}),
+        lambda one: one._replace(parts={FRAME: one.parts.get(FRAME), "origins": b"not a block"}),
+        lambda one: one._replace(lengths=one.lengths[1:]),
     ],
 )
 async def test_bytes_that_are_no_frame_raise_one_error(damage: Damage) -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from eventctx.engine import Engine
 from eventctx.importers.load import import_file
@@ -126,7 +127,7 @@ def _state_of(state: ChangesState, record: Record) -> ChangesState:
     """The state whose view is that of the request in ``record``."""
     event: Any = decode_known(record)
     view = request_view.as_requested(state.view, event)
-    return state._replace(view=planned.with_insertions(view, event.insertions, record))
+    return replace(state, view=planned.with_insertions(view, event.insertions, record))
 
 
 def _entry(entry: Entry) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Final, Generic, TypeVar, overload
 
 import msgspec
+from msgspec.structs import replace
 
 from eventctx.importers.recording.track import Content
 from eventctx.importers.source.spill_file import SpillFile
@@ -139,11 +140,12 @@ class SpilledView:
         refs, sealed = view.layout.refs, view.layout.sealed
         if len(refs) < 2 * CHUNK or refs.is_backed:
             return view
-        layout = view.layout._replace(
+        layout = replace(
+            view.layout,
             refs=Series.backed_by(SpilledSequence(self._spill, _encode, _decode_refs, refs)),
             sealed=Series.backed_by(SpilledSequence(self._spill, _of_entries, _entries_of, sealed)),
         )
-        return view._replace(layout=layout)
+        return replace(view, layout=layout)
 
     def close(self) -> None:
         """Give up what was set aside; the state must not be read any more."""

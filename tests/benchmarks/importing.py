@@ -1,7 +1,8 @@
-"""Importing a long Claude Code transcript: how fast, and in how much memory."""
+"""Importing a long Claude Code transcript, and many: how fast, and in how much memory."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import msgspec
 
 from tests.benchmarks.place import Place
-from tests.benchmarks.rows import Row
+from tests.benchmarks.rows import Row, missing
 from tests.benchmarks.workload import text
 
 FIGURE = "import"
@@ -53,19 +54,54 @@ async def measure(place: Place) -> list[Row]:
             limit=FLAT,
             note=f"{slope:.2f} MiB more for each MB of the file",
         ),
+        _of_a_folder(place),
     ]
 
 
-def _in_a_process_of_its_own(source: Path, store: Path) -> tuple[float, float, float]:
+def _of_a_folder(place: Place) -> Row:
+    """Sessions of 2 to 10 MB, read by two workers and, for comparison, by one process on a core."""
+    count = place.count(40, 8)
+    name = f"a folder of {count} sessions, two workers"
+    if (os.cpu_count() or 1) < 2:
+        return missing(FIGURE, name, "it needs two cores")
+    folder = place.path("sessions")
+    folder.mkdir()
+    for number in range(count):
+        write_transcript(folder / f"{number}.jsonl", (2 + number % 9) * MEGABYTE, number)
+    megabytes = sum(path.stat().st_size for path in folder.iterdir()) / MEGABYTE
+    took, cpu, _ = _in_a_process_of_its_own(folder, place.path("import.db"), 2)
+    alone, cpu_alone, _ = _in_a_process_of_its_own(folder, place.path("import.db"), 1)
+    return Row(
+        figure=FIGURE,
+        name=name,
+        value=megabytes / took,
+        unit="MB/s",
+        against="one process on one core",
+        floor=megabytes / alone,
+        limit=1.7,
+        better="more",
+        cpu=cpu * 1e6 / megabytes,
+        floor_cpu=cpu_alone * 1e6 / megabytes,
+        note=f"{megabytes:.0f} MB",
+    )
+
+
+def _in_a_process_of_its_own(
+    source: Path, store: Path, *workers: int
+) -> tuple[float, float, float]:
     """Seconds, seconds of processor time, and MiB."""
-    program = [sys.executable, "-m", "tests.benchmarks.import_once", str(source), str(store)]
+    module = "tests.benchmarks.import_once"
+    program = [sys.executable, "-m", module, str(source), str(store), *map(str, workers)]
     ran = subprocess.run(program, capture_output=True, text=True, check=True)
     took, cpu, peak = map(float, ran.stdout.split())
     return took, cpu, peak
 
 
-def write_transcript(path: Path, size: int) -> None:
-    """A Claude Code session of at least ``size`` bytes: questions, tool calls, long results."""
+def write_transcript(path: Path, size: int, session: int = 0) -> None:
+    """A Claude Code session of at least ``size`` bytes: questions, tool calls, long results.
+
+    ``session`` is the number in its id.
+    """
     number = 0
     parent: str | None = None
     written = 0
@@ -80,7 +116,7 @@ def write_transcript(path: Path, size: int) -> None:
                     "isSidechain": False,
                     "userType": "external",
                     "cwd": "/work/project",
-                    "sessionId": "00000000-0000-4000-8000-000000000000",
+                    "sessionId": f"00000000-0000-4000-8000-{session:012d}",
                     "version": "2.1.29",
                     "gitBranch": "main",
                     **row,

@@ -185,14 +185,14 @@ def _end_without_parent() -> NoReturn:
 
 
 class _Answer:
-    """Awaited once, or never."""
+    """An answer to wait for. Unlike a coroutine, it may also be left alone."""
 
     def __init__(self, take: Callable[[], Any]) -> None:
         self._take = take
 
     def __await__(self) -> Generator[None, None, Any]:
         return self._take()
-        yield
+        yield  # never reached: it makes this a generator, as ``await`` needs one
 
 
 class StoreOfParent:

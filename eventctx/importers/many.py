@@ -23,6 +23,7 @@ from eventctx.importers.found import Candidate, FileState, check_folder, find
 from eventctx.importers.load import ENDS_ALL, ImportSummary, import_file
 from eventctx.importers.source.source import Progress
 from eventctx.importers.workers import ImportJob, WorkerPool
+from eventctx.log.arguments import check_number
 from eventctx.log.store import EventStore, Receipt, StreamInfo
 
 
@@ -167,8 +168,9 @@ async def import_paths(
 
     Raises StoreUnavailable, NotAStore and StoreTooNew: without the store no other file can be
     imported. What was imported before stays. Raises InvalidSetting for a folder with more than
-    ``MOST_ENTRIES`` files.
+    ``MOST_ENTRIES`` files, and for a number of workers that is none.
     """
+    check_number("workers", workers)
     importing = importing or partial(_import_plainly, complete=complete, take_over=take_over)
     read = partial(_read_file, importing=importing, take_over=take_over, indexed=index is not None)
     one = _ImportOfOne(store, read, index, read_again, shown, noted)

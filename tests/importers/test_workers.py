@@ -235,6 +235,11 @@ async def test_a_function_that_no_other_process_can_import_is_refused(tmp_path: 
         await by_workers(MemoryStore(), tmp_path, importing=importing)
 
 
+async def test_a_number_of_workers_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSetting, match="workers: expected an int from 0"):
+        await by_workers(MemoryStore(), tmp_path, workers=-1)
+
+
 def test_a_script_needs_no_guard_of_its_main_module(tmp_path: Path) -> None:
     for name in ("a", "b"):
         write_claude(tmp_path, name, 3)

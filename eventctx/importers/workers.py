@@ -345,8 +345,8 @@ async def _start(work: bytes) -> _Worker | None:
         process = await asyncio.create_subprocess_exec(
             *command(), stdin=PIPE, stdout=PIPE, limit=_BUFFER, **own_group
         )
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return None
+    except (OSError, RuntimeError, ValueError, subprocess.SubprocessError):
+        return None  # no memory, or a loop that starts no processes
     if process.stdin is None or process.stdout is None:
         raise AssertionError("both are pipes")
     worker = _Worker(process, process.stdout, process.stdin)

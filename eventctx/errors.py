@@ -39,6 +39,7 @@ EventctxError
     │   └── NotATranscript
     ├── MalformedTranscript
     ├── SourceChanged
+    ├── WorkerEnded
     └── SessionWasTakenOver
 
 A message names what was expected, what was found, and what to do. The facts are attributes, too.
@@ -460,6 +461,22 @@ class MalformedTranscript(TranscriptError):
 
 class SourceChanged(TranscriptError):
     """Lines that were imported before are different in the file now."""
+
+
+class WorkerEnded(TranscriptError):
+    """The worker process that read a file ended before the file did.
+
+    ``name`` is the file's, ``how`` says how the process ended. What it had handed over is in the
+    store, in whole batches, and the next import goes on after it.
+    """
+
+    def __init__(self, name: str, how: str) -> None:
+        super().__init__(
+            f"{name}: the process that read it ended too early ({how}), perhaps as memory ran out; "
+            "import it again, alone or without other workers (--workers 1)"
+        )
+        self.name = name
+        self.how = how
 
 
 class SessionWasTakenOver(TranscriptError):

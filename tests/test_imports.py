@@ -91,7 +91,7 @@ MOST_FILES = {
     "cli": 53,
     "comparison": 10,
     "hooks": 20,
-    "importers": 86,
+    "importers": 88,
     "log": 15,
     "mcp": 5,
     "messages": 26,

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import compress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -24,7 +26,10 @@ from eventctx.importers.detect import passed_over
 from eventctx.importers.format_table import known_folders
 from eventctx.importers.found import FileState, search
 from eventctx.importers.known_files import KnownFiles
+from eventctx.importers.load import ImportSummary
 from eventctx.importers.many import FilePassedOver, import_paths
+from eventctx.importers.source.source import Progress
+from eventctx.importers.workers import useful_workers
 from eventctx.queries.read_errors import ReadErrors
 from eventctx.queries.session_list import (
     ListedSession,
@@ -162,33 +167,60 @@ async def _read_files(
     """Read files in their order, all or up to a compacted session; returns how many."""
     began = time.monotonic()
     names: set[str] = set()
+    read = taken = 0
+
+    def told(result: ImportSummary | FilePassedOver) -> None:
+        if isinstance(result, FilePassedOver):
+            text = one_line(f"{result.path}: {result.reason}")
+            screen.line(("not read: ", "yellow"), text)
+        elif result.session:
+            names.add(result.session)
+
     async with opening.open_or_create(None) as engine:
         known = KnownFiles(opening.path_of(opening.location(None)))
-        count = 0
         try:
             with progress("Reading sessions", len(files)) as bar:
-                for count, one in enumerate(files, 1):
-                    if (reason := passed_over(one.path)) is not None:
-                        left_out = FilePassedOver(path=one.path, reason=reason)
-                        known.note(one.path, one.files, {}, left_out)
-                        continue
+
+                @contextmanager
+                def shown(_: Path) -> Iterator[Progress]:
+                    nonlocal read
+                    yield lambda done, size: None
+                    read += 1
+                    bar.at(read, len(files))
+
+                for some in [[one] for one in files] if until_compacted else [files]:
+                    paths = _paths_to_read(some, known)
+                    read += len(some) - len(paths)
                     done = await import_paths(
-                        engine.store, [one.path], index=known, noted=engine.note_receipt
+                        engine.store,
+                        paths,
+                        told=told,
+                        shown=shown,
+                        index=known,
+                        noted=engine.note_receipt,
+                        workers=useful_workers(),
                     )
-                    names.update([one.session for one in done.sessions if one.session])
-                    for failed in done.passed_over:
-                        text = one_line(f"{failed.path}: {failed.reason}")
-                        screen.line(("not read: ", "yellow"), text)
-                    bar.at(count, len(files))
+                    taken += len(some)
                     if until_compacted and any(one.compactions for one in done.sessions):
                         break
         except asyncio.CancelledError:
-            complain(f"{max(0, count - 1)} of {len(files)} read; run `{spelling()}` to go on")
+            complain(f"{read} of {len(files)} read; run `{spelling()}` to go on")
             raise
         finally:
             known.save()
     screen.line(f"Read {plural(len(names), 'session')} in {time.monotonic() - began:.1f} s.")
-    return count
+    return taken
+
+
+def _paths_to_read(files: list[FoundFile], known: KnownFiles) -> list[Path]:
+    """The files whose session no other file tells; the rest is noted as passed over."""
+    paths = []
+    for one in files:
+        if (reason := passed_over(one.path)) is None:
+            paths.append(one.path)
+        else:
+            known.note(one.path, one.files, {}, FilePassedOver(path=one.path, reason=reason))
+    return paths
 
 
 async def _shown(screen: Screen) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol, cast
 
 import msgspec
 
@@ -13,11 +15,15 @@ from eventctx.errors import (
     NotATranscript,
     SessionWasDeleted,
     SessionWasTakenOver,
+    WorkerEnded,
 )
 from eventctx.importers.detect import passed_over
 from eventctx.importers.formats.amplifier import CONTEXT
 from eventctx.importers.found import Candidate, FileState, check_folder, find
 from eventctx.importers.load import ENDS_ALL, ImportSummary, import_file
+from eventctx.importers.source.source import Progress
+from eventctx.importers.workers import ImportJob, WorkerPool
+from eventctx.log.arguments import check_number
 from eventctx.log.store import EventStore, Receipt, StreamInfo
 
 
@@ -82,11 +88,33 @@ class ImportedPaths(msgspec.Struct, frozen=True, kw_only=True):
 CLOSED_ON_PURPOSE: Final = (SessionWasTakenOver, SessionWasDeleted)
 """The errors of a session that somebody closed to its file on purpose; nothing is wrong with it."""
 
-ImportOne = Callable[[Path], Awaitable[Sequence[ImportSummary]]]
-"""Imports the sessions of one path."""
+
+class ImportOne(Protocol):
+    """Imports the sessions of one path, as ``import_file`` does."""
+
+    def __call__(
+        self,
+        store: EventStore,
+        path: Path,
+        *,
+        progress: Progress | None,
+        noted: Callable[[Receipt], None] | None,
+    ) -> Awaitable[Sequence[ImportSummary]]:
+        """The summaries of the sessions."""
+        ...
+
 
 Told = Callable[[ImportSummary | FilePassedOver], None]
 """Called with each result as soon as there is one."""
+
+Shown = Callable[[Path], AbstractContextManager[Progress]]
+"""Shows the progress of the import of a file: of the first one that is not done."""
+
+WORTH_WORKERS: Final = 32 << 20
+"""Bytes of files from which on workers save time.
+
+A worker loads for a third of a second, in which one process alone reads 8 MB.
+"""
 
 
 class FileIndex(Protocol):
@@ -120,9 +148,12 @@ async def import_paths(
     take_over: bool = False,
     importing: ImportOne | None = None,
     told: Told | None = None,
+    shown: Shown | None = None,
     index: FileIndex | None = None,
     read_again: bool = False,
     noted: Callable[[Receipt], None] | None = None,
+    workers: int = 1,
+    workers_from: int = WORTH_WORKERS,
 ) -> ImportedPaths:
     """Import files, and all transcripts in folders; an error of one file does not end the others.
 
@@ -130,32 +161,30 @@ async def import_paths(
     place, for other options. A file that is in the ``index`` and has not changed is not read, but
     with ``read_again``, as options need it that make something else of the same file.
 
+    With ``workers`` above 1, so many further processes read the files, where these are more than
+    one and have ``workers_from`` bytes; this process writes what they hand over. The results are
+    the same and in the same order, as are the records of each session. ``importing`` is a function
+    of a module then, or a ``partial`` of one. A file whose worker ends is passed over.
+
     Raises StoreUnavailable, NotAStore and StoreTooNew: without the store no other file can be
     imported. What was imported before stays. Raises InvalidSetting for a folder with more than
-    ``MOST_ENTRIES`` files.
+    ``MOST_ENTRIES`` files, and for a number of workers that is none.
     """
-
-    async def plainly(path: Path) -> Sequence[ImportSummary]:
-        return await import_file(store, path, complete=complete, take_over=take_over, noted=noted)
-
+    check_number("workers", workers)
+    importing = importing or partial(_import_plainly, complete=complete, take_over=take_over)
+    read = partial(_read_file, importing=importing, take_over=take_over, indexed=index is not None)
+    one = _ImportOfOne(store, read, index, read_again, shown, noted)
     sessions: list[ImportSummary] = []
     left_out: list[FilePassedOver] = []
-    for path in paths:
-        check_folder(Path(path))
-        candidates = list(find(Path(path)))
-        if take_over:
-            # Amplifier's two programs keep one session in two folders; the file with all of its
-            # messages comes first, since the session is taken over once.
-            candidates = sorted(candidates, key=lambda one: one.path.name != CONTEXT)
-        for found in candidates:
-            results: Sequence[ImportSummary | FilePassedOver] = ()
-            if index is not None and not read_again:
-                results = await _known(index, found, store)
-            if not results:
-                results = await _results(found, importing or plainly, take_over)
-                if index is not None:
-                    await _note(index, found, store, results, plainly=not read_again)
-            for result in results:
+    async with AsyncExitStack() as stack:
+        plan: Iterable[_Planned] = map(_Planned, _candidates(paths, take_over))
+        if workers > 1:
+            plan = await one.plan(plan, workers_from)
+            jobs = [planned.job for planned in plan if planned.job is not None]
+            pool = WorkerPool(store, read, jobs, workers, noted or _drop)
+            await stack.enter_async_context(pool)
+        for planned in plan:
+            for result in await one.results(planned):
                 if isinstance(result, FilePassedOver):
                     left_out.append(result)
                 else:
@@ -165,40 +194,159 @@ async def import_paths(
     return ImportedPaths(sessions=tuple(sessions), passed_over=tuple(left_out))
 
 
-async def _known(index: FileIndex, found: Candidate, store: EventStore) -> Sequence[ImportSummary]:
-    """What was made of a file that has not changed, unless another file tells its session now."""
-    known = await index.summaries(found.path, found.files, store)
-    return () if known and not found.named and passed_over(found.path) is not None else known
+class _FileRead(NamedTuple):
+    """The outcome of an import of a file, and the ends of its sessions for the index."""
+
+    results: list[ImportSummary | FilePassedOver]
+    heads: dict[str, StreamInfo]
 
 
-async def _note(
-    index: FileIndex,
-    found: Candidate,
+class _Planned(NamedTuple):
+    """A file to import, and who reads it.
+
+    ``job`` is that of a worker, ``known`` what the index said of the file before any was read; both
+    are None where that is decided when it is the file's turn.
+    """
+
+    found: Candidate
+    job: ImportJob | None = None
+    known: Sequence[ImportSummary] | None = None
+
+
+class _ImportOfOne:
+    """Imports each file of an import, as its options say."""
+
+    def __init__(
+        self,
+        store: EventStore,
+        read: partial[Coroutine[None, None, _FileRead]],
+        index: FileIndex | None,
+        read_again: bool,
+        shown: Shown | None,
+        noted: Callable[[Receipt], None] | None,
+    ) -> None:
+        self._store = store
+        self._read = read
+        self._index = index
+        self._read_again = read_again
+        self._shown = shown
+        self._noted = noted
+        self._none_was_read = True
+
+    async def plan(self, files: Iterable[_Planned], workers_from: int) -> list[_Planned]:
+        """A job for each file that is to be read; none where workers are not worth their start."""
+        plan = []
+        jobs = size = 0
+        for found, _, _ in files:
+            known = await self._look_up(found)
+            job = None
+            if not known and found.error is None:
+                job = ImportJob(found.path, found)
+                jobs += 1
+                size += sum([file.size for file in found.files])
+            plan.append(_Planned(found, job, known))
+        if jobs < 2 or size < workers_from:
+            return [planned._replace(job=None) for planned in plan]
+        return plan
+
+    async def results(self, planned: _Planned) -> Sequence[ImportSummary | FilePassedOver]:
+        """Import a file, or wait until a worker has. Raises ``ENDS_ALL``."""
+        found, job, known = planned
+        if job is None:
+            # A file that was read meanwhile may tell the session of this one, too.
+            if known is None or not self._none_was_read:
+                known = await self._look_up(found)
+            if known:
+                return known
+        self._none_was_read = False
+        bar = None if found.error is not None else self._shown
+        shown = nullcontext(_drop) if bar is None else bar(found.path)
+        with shown as progress:
+            done = await _from_worker(job, found, progress)
+            if done is None:
+                done = await self._read(self._store, found, progress=progress, noted=self._noted)
+        if self._index is not None:
+            await self._index.note_read(
+                found.path, found.files, done.heads, done.results, plainly=not self._read_again
+            )
+        return done.results
+
+    async def _look_up(self, found: Candidate) -> Sequence[ImportSummary]:
+        """What was made of a file that has not changed, unless another tells its session now."""
+        if self._index is None or self._read_again:
+            return ()
+        known = await self._index.summaries(found.path, found.files, self._store)
+        return () if known and not found.named and passed_over(found.path) is not None else known
+
+
+def _drop(*_: object) -> None:
+    """No caller wants to know."""
+
+
+def _candidates(paths: Iterable[str | Path], take_over: bool) -> Iterator[Candidate]:
+    for path in paths:
+        check_folder(Path(path))
+        found = find(Path(path))
+        if take_over:
+            # Amplifier's two programs keep one session in two folders; the file with all of its
+            # messages comes first, since the session is taken over once.
+            yield from sorted(found, key=lambda one: one.path.name != CONTEXT)
+        else:
+            yield from found
+
+
+async def _from_worker(
+    job: ImportJob | None, found: Candidate, progress: Progress
+) -> _FileRead | None:
+    """What a worker made of a file; None if this process has to read it."""
+    if job is None:
+        return None
+    job.progress = progress
+    try:
+        return cast("_FileRead | None", await job.result)
+    except WorkerEnded as error:
+        return _FileRead([passed_over_for(found.path, error, named=found.named)], {})
+
+
+async def _import_plainly(
     store: EventStore,
-    results: Sequence[ImportSummary | FilePassedOver],
+    path: Path,
     *,
-    plainly: bool,
-) -> None:
-    """Note the sessions that were made of a file, and why it was passed over, if it was."""
-    names = [one.session for one in results if isinstance(one, ImportSummary)]
-    heads = {name: info for name in names if name and (info := await store.head(name))}
-    await index.note_read(found.path, found.files, heads, results, plainly=plainly)
+    progress: Progress | None,
+    noted: Callable[[Receipt], None] | None,
+    complete: bool,
+    take_over: bool,
+) -> Sequence[ImportSummary]:
+    return await import_file(
+        store, path, complete=complete, take_over=take_over, progress=progress, noted=noted
+    )
 
 
-async def _results(
-    found: Candidate, importing: ImportOne, take_over: bool
-) -> list[ImportSummary | FilePassedOver]:
+async def _read_file(
+    store: EventStore,
+    found: Candidate,
+    *,
+    progress: Progress,
+    noted: Callable[[Receipt], None] | None,
+    importing: ImportOne,
+    take_over: bool,
+    indexed: bool,
+) -> _FileRead:
+    """Import a file, or say why it is passed over. It is the work of a worker, too."""
     try:
         if found.error is not None:
             raise found.error
         reason = None if found.named else passed_over(found.path, take_over=take_over)
         if reason is not None:
-            return [FilePassedOver(path=found.path, reason=reason)]
-        return [result_of(summary) for summary in await importing(found.path)]
+            return _FileRead([FilePassedOver(path=found.path, reason=reason)], {})
+        summaries = await importing(store, found.path, progress=progress, noted=noted)
     except ENDS_ALL:
         raise
     except EventctxError as error:
-        return [passed_over_for(found.path, error, named=found.named)]
+        return _FileRead([passed_over_for(found.path, error, named=found.named)], {})
+    names = [one.session for one in summaries if indexed and one.session]
+    heads = {name: info for name in names if (info := await store.head(name))}
+    return _FileRead([result_of(one) for one in summaries], heads)
 
 
 def result_of(summary: ImportSummary) -> ImportSummary | FilePassedOver:

@@ -17,11 +17,10 @@ from typing import Any, Final
 import msgspec
 
 import eventctx
-from eventctx.cli.commands.imports import import_command
 from eventctx.importers.load import import_file
 from tests.benchmarks.place import Place
 from tests.benchmarks.rows import Row
-from tests.benchmarks.targets import target, unmeasured
+from tests.benchmarks.targets import target
 from tests.benchmarks.timing import EVENTCTX, Ran, ran
 from tests.benchmarks.workload import text
 from tests.importers.recorded_http import Tape, request, user
@@ -30,7 +29,6 @@ from tests.importers.recorded_http import message as answer
 MEGABYTE: Final = 10**6
 FILES: Final = 300
 CALLS: Final = 400
-_TAKES_WORKERS: Final = any(one.name == "workers" for one in import_command.params)
 
 
 async def measure(place: Place) -> list[Row]:
@@ -81,8 +79,6 @@ def _folder(place: Place) -> list[Row]:
             found.append(_import(folder, store, workers))
     again = [_import(folder, store).processor for _ in range(3)]
     unchanged = target("unchanged", median(again), note="the start of the program included")
-    if not _TAKES_WORKERS:
-        return [unmeasured("two cores", "this release imports with one process"), unchanged]
     two, one = (megabytes / median(ran.wall for ran in took[workers]) for workers in took)
     spent = ", ".join(
         f"{median(ran.processor for ran in found):.1f} s of processor time by {workers}"
@@ -104,8 +100,8 @@ def _calls(place: Place) -> Row:
 
 def _import(source: Path, store: Path, workers: int = 1) -> Ran:
     """Import by the command line, on as many cores as there are workers."""
-    words = ["--workers", workers] if _TAKES_WORKERS else []
-    return ran("-c", EVENTCTX, "import", source, "--store", store, *words, cores=workers)
+    words = [source, "--store", store, "--workers", workers]
+    return ran("-c", EVENTCTX, "import", *words, cores=workers)
 
 
 # -- one file in this process ----------------------------------------------------------------------

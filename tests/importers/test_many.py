@@ -21,7 +21,7 @@ from eventctx.importers.known_files import KnownFiles
 from eventctx.importers.load import ImportSummary, import_file
 from eventctx.importers.many import FilePassedOver, ImportedPaths, import_paths
 from eventctx.log.record import Draft
-from eventctx.log.store import NO_STREAM
+from eventctx.log.store import NO_STREAM, EventStore
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import openhands_talk
 from tests.importers.given import NOW, ClaudeCode, Codex, jsonl, load, records, text
@@ -198,7 +198,7 @@ async def test_a_file_that_vanishes_before_its_turn_is_passed_over(folder: Path)
     (folder / "a.jsonl").write_bytes(jsonl(CHAT))
     store = MemoryStore()
 
-    async def importing(path: Path) -> list[ImportSummary]:
+    async def importing(store: EventStore, path: Path, **_: Any) -> list[ImportSummary]:
         (folder / "vanishing.jsonl").unlink(missing_ok=True)
         return await import_file(store, path)
 
@@ -216,7 +216,7 @@ async def test_a_file_that_is_cut_while_it_is_read_is_no_error_of_the_others(fol
     def cut(done: int, size: int) -> None:
         os.truncate(path, 5)
 
-    async def importing(path: Path) -> list[ImportSummary]:
+    async def importing(store: EventStore, path: Path, **_: Any) -> list[ImportSummary]:
         return await import_file(store, path, progress=cut)
 
     done = await import_paths(store, [path], importing=importing)
@@ -252,7 +252,7 @@ async def test_the_stores_error_ends_the_import_and_what_was_imported_stays(fold
 
 
 async def test_a_programming_error_ends_the_import(folder: Path) -> None:
-    async def importing(path: Path) -> list[ImportSummary]:
+    async def importing(store: EventStore, path: Path, **_: Any) -> list[ImportSummary]:
         raise KeyError("a bug")
 
     with pytest.raises(KeyError):
@@ -265,7 +265,7 @@ async def test_a_foreign_writer_of_the_same_session_is_no_error_of_the_others(
     store = MemoryStore()
     (folder / "a.jsonl").write_bytes(jsonl(CHAT))
 
-    async def importing(path: Path) -> list[ImportSummary]:
+    async def importing(_: EventStore, path: Path, **__: Any) -> list[ImportSummary]:
         if path.name == "a.jsonl":
             await load(store, path)
             await store.append("a", [draft("session:end")], NO_STREAM)
@@ -298,9 +298,9 @@ class Imports:
         index.save()
         return done
 
-    async def _import(self, path: Path) -> list[ImportSummary]:
+    async def _import(self, store: EventStore, path: Path, **_: Any) -> list[ImportSummary]:
         self.read.append(path.name)
-        return await import_file(self.store, path)
+        return await import_file(store, path)
 
 
 async def test_a_file_that_has_not_changed_is_told_of_and_not_read_again(folder: Path) -> None:

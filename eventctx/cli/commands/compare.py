@@ -21,6 +21,7 @@ from eventctx.comparison.figures import NeededAgain
 from eventctx.comparison.recording import Recording, UnusedSession, recordings_of
 from eventctx.errors import InvalidSetting
 from eventctx.importers.many import import_paths
+from eventctx.importers.workers import useful_workers
 from eventctx.log.naming import message_name
 from eventctx.policies.advisers import Scorer, Summarizer
 from eventctx.policies.named import ALIASES, POLICIES, import_path
@@ -182,7 +183,7 @@ async def _compare(
     if paths:
         memory = MemoryStore()
         with progress("Reading"):
-            imports = await import_paths(memory, paths, complete=True)
+            imports = await import_paths(memory, paths, complete=True, workers=useful_workers())
         failed = [one for one in imports.passed_over if one.error or one.path in paths]
         unused += [UnusedSession(str(one.path), f"{one.path}: {one.reason}") for one in failed]
         found = [one.session for one in imports.sessions if one.session is not None]

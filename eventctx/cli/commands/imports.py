@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -13,17 +15,18 @@ import click
 from eventctx.cli.commands.watch import follow_paths, show_passed_over, show_session, show_total
 from eventctx.cli.output import opening
 from eventctx.cli.output.program import USAGE, CommandFailed, run
-from eventctx.cli.output.screen import Bar, Screen, progress, put_document
+from eventctx.cli.output.screen import Screen, progress, put_document
 from eventctx.errors import InvalidSetting, MalformedTranscript, StreamExists
 from eventctx.importers.format_table import FORMATS
 from eventctx.importers.source.lines import unreadable
 from eventctx.log.ids import check_session_id
 
 if TYPE_CHECKING:
-    from eventctx.engine import Engine
     from eventctx.importers.load import ImportSummary
-    from eventctx.importers.many import FilePassedOver
+    from eventctx.importers.many import FilePassedOver, ImportedPaths
+    from eventctx.importers.source.source import Progress
     from eventctx.log.record import Draft
+    from eventctx.log.store import EventStore, Receipt
 
 EXPORT: Final = "eventctx"
 """The name of our own export format."""
@@ -64,6 +67,12 @@ class _NamedPath(click.Path):
     is_flag=True,
     help="Make the sessions yours for good: they take new messages, and nothing from their files.",
 )
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Processes that read many files at the same time. By default one a core, up to 4.",
+)
 @click.option("--verbose", "-v", is_flag=True, help="What waits, and each warning, too.")
 @opening.reading
 def import_command(
@@ -74,6 +83,7 @@ def import_command(
     complete: bool,
     follow: bool,
     take_over: bool,
+    workers: int | None,
     verbose: bool,
     store: str | None,
     as_json: bool,
@@ -108,7 +118,7 @@ def import_command(
             )
         follow_paths(files, format_, store, as_json)
         return
-    run(_import(files, format_, session, complete, take_over, verbose, store, as_json))
+    run(_import(files, format_, session, complete, take_over, workers, verbose, store, as_json))
 
 
 async def _import(
@@ -117,14 +127,15 @@ async def _import(
     session: str | None,
     complete: bool,
     take_over: bool,
+    workers: int | None,
     verbose: bool,
     store: str | None,
     as_json: bool,
 ) -> None:
-    from eventctx.importers.detect import session_source
     from eventctx.importers.known_files import KnownFiles
     from eventctx.importers.load import ImportSummary
     from eventctx.importers.many import import_paths
+    from eventctx.importers.workers import useful_workers
 
     # The files are searched first: without any, no empty store may be left.
     for path in files:
@@ -136,34 +147,51 @@ async def _import(
             show_session(screen, result, verbose)
 
     async with opening.open_or_create(store) as engine:
-
-        async def importing(path: Path) -> list[ImportSummary]:
-            with progress(f"Importing {path.name}", _size(session_source(path, format_))) as bar:
-                return await _import_one(engine, path, format_, session, complete, take_over, bar)
-
         known = KnownFiles(opening.path_of(opening.location(store)))
         try:
             done = await import_paths(
                 engine.store,
                 files,
                 take_over=take_over,
-                importing=importing,
+                importing=partial(
+                    import_one,
+                    format_=format_,
+                    session=session,
+                    complete=complete,
+                    take_over=take_over,
+                ),
                 told=told,
+                shown=partial(_shown, format_),
                 index=known,
                 read_again=bool(complete or take_over or session or format_),
+                noted=engine.note_receipt,
+                workers=useful_workers() if workers is None else workers,
             )
         finally:
             known.save()
+    _put_all(done, screen, as_json)
+    if done.total.failed:
+        raise CommandFailed(USAGE)
+
+
+def _put_all(done: ImportedPaths, screen: Screen, as_json: bool) -> None:
     if as_json:
         put_document(
             {"sessions": done.sessions, "passed_over": done.passed_over, "total": done.total}
         )
-    else:
-        for one in done.passed_over:
-            show_passed_over(screen, one)
-        show_total(screen, done.total)
-    if done.total.failed:
-        raise CommandFailed(USAGE)
+        return
+    for one in done.passed_over:
+        show_passed_over(screen, one)
+    show_total(screen, done.total)
+
+
+@contextmanager
+def _shown(format_: str | None, path: Path) -> Iterator[Progress]:
+    """Show a progress bar while a file is imported."""
+    from eventctx.importers.detect import session_source
+
+    with progress(f"Importing {path.name}", _size(session_source(path, format_))) as bar:
+        yield bar.at
 
 
 def _check(path: Path) -> None:
@@ -189,33 +217,36 @@ def _size(path: Path) -> int | None:
         return None
 
 
-async def _import_one(
-    engine: Engine,
+async def import_one(
+    store: EventStore,
     path: Path,
+    *,
+    progress: Progress | None,
+    noted: Callable[[Receipt], None] | None,
     format_: str | None,
     session: str | None,
     complete: bool,
     take_over: bool,
-    bar: Bar,
 ) -> list[ImportSummary]:
+    """Import a transcript, or an export; worker processes call it, too."""
     if format_ == EXPORT or (format_ is None and is_export(path)):
         if take_over:
             raise InvalidSetting(
                 "--take-over: expected a file of another program, found an export of eventctx; "
                 "import it without, or take the program's own file over"
             )
-        return [await _import_export(engine, path, session, bar)]
+        return [await _import_export(store, path, session, progress, noted)]
     from eventctx.importers.load import import_file
 
     return await import_file(
-        engine.store,
+        store,
         path,
         format=format_,
         session=session,
         complete=complete,
         take_over=take_over,
-        progress=bar.at,
-        noted=engine.note_receipt,
+        progress=progress,
+        noted=noted,
     )
 
 
@@ -233,7 +264,11 @@ def is_export(path: Path) -> bool:
 
 
 async def _import_export(
-    engine: Engine, path: Path, session: str | None, bar: Bar
+    store: EventStore,
+    path: Path,
+    session: str | None,
+    progress: Progress | None,
+    noted: Callable[[Receipt], None] | None,
 ) -> ImportSummary:
     """Append the records of one of our own exports, verbatim."""
     from eventctx.importers.load import ImportSummary
@@ -241,17 +276,17 @@ async def _import_export(
     from eventctx.queries.transfer import import_drafts
 
     with path.open("rb") as file:
-        export = _Export(path, file, bar)
+        export = _Export(path, file, progress)
         name = check_session_id(session or export.header.session)
         try:
-            added = await import_drafts(engine.store, name, export.drafts())
+            added = await import_drafts(store, name, export.drafts())
         except StreamExists as error:
             raise MalformedTranscript(
                 f"session {name!r} is in the store already and holds something else; import the "
                 "file as another one with --session NEW"
             ) from error
-    if added and (info := await engine.store.head(name)) is not None:
-        engine.note_receipt(Receipt(name, info.head, info.digest))
+    if added and noted is not None and (info := await store.head(name)) is not None:
+        noted(Receipt(name, info.head, info.digest))
     seen = export.seen
     return ImportSummary(
         path=path,
@@ -269,7 +304,7 @@ async def _import_export(
 class _Export:
     """An export that is being read: its header, and a count of its records by type so far."""
 
-    def __init__(self, path: Path, file: IO[bytes], bar: Bar) -> None:
+    def __init__(self, path: Path, file: IO[bytes], progress: Progress | None) -> None:
         from eventctx.queries.transfer import read_header
 
         self.header = read_header(file.readline())
@@ -277,7 +312,7 @@ class _Export:
         self._path = path
         self.seen: Counter[str] = Counter()
         self._file = file
-        self._bar = bar
+        self._progress = progress
 
     def drafts(self) -> Iterator[tuple[Draft, bytes]]:
         """The records with their digests.
@@ -301,7 +336,8 @@ class _Export:
         try:
             for line in self._file:
                 done += len(line)
-                self._bar.at(done, self.size)
+                if self._progress is not None:
+                    self._progress(done, self.size)
                 yield line
         except OSError as error:
             raise unreadable(self._path, error) from error

@@ -1,0 +1,60 @@
+"""What worker processes do in tests: they import it, so it is in a module of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from eventctx.importers.load import ImportSummary, import_file
+from eventctx.log.store import EventStore
+from tests.importers.given import NOW
+
+
+def now() -> int:
+    return NOW
+
+
+async def import_alike(
+    store: EventStore, path: Path, *, progress: Any, noted: Any
+) -> Sequence[ImportSummary]:
+    """An import whose records are the same ones, byte for byte, whenever it is made."""
+    return await import_file(store, path, clock=now, salt=bytes, progress=progress, noted=noted)
+
+
+async def die_in_the_middle(
+    store: EventStore, path: Path, *, progress: Any, noted: Any
+) -> Sequence[ImportSummary]:
+    """In a worker, what reads a file called ``dies`` is killed when it has read half of it."""
+
+    def kill(done: int, size: int) -> None:
+        if path.stem == "dies" and done > size / 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return await import_alike(store, path, progress=kill, noted=noted)
+
+
+async def run_out_of_memory(
+    store: EventStore, path: Path, *, progress: Any, noted: Any
+) -> Sequence[ImportSummary]:
+    """No memory is left for a file called ``dies``."""
+    if path.stem == "dies":
+        raise MemoryError
+    return await import_alike(store, path, progress=progress, noted=noted)
+
+
+async def tell_the_process(
+    store: EventStore, path: Path, *, progress: Any, noted: Any
+) -> Sequence[ImportSummary]:
+    """Writes the process's id next to the file."""
+    path.with_suffix(".pid").write_text(str(os.getpid()))
+    return await import_alike(store, path, progress=progress, noted=noted)
+
+
+async def fail(
+    store: EventStore, path: Path, *, progress: Any, noted: Any
+) -> Sequence[ImportSummary]:
+    """A programming error."""
+    raise KeyError("a bug")

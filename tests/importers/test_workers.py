@@ -1,0 +1,383 @@
+"""Worker processes read, one process writes: the same records, whatever happens to a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventctx.errors import InvalidSetting, StoreFull
+from eventctx.importers.known_files import KnownFiles
+from eventctx.importers.many import WORTH_WORKERS, FilePassedOver, ImportedPaths, import_paths
+from eventctx.importers.one_session import ImportSummary
+from eventctx.log.record import Draft
+from eventctx.log.store import EventStore, Expected, Receipt
+from eventctx.queries.verify import verify
+from eventctx.stores.memory import MemoryStore
+from eventctx.stores.sqlite import SqliteStore
+from tests.benchmarks.importing import write_transcript
+from tests.importers import in_workers
+from tests.importers.given import ClaudeCode, jsonl, text
+from tests.importers.test_bad_input import FullStore
+
+CHAT = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
+NAMES = ("a", "b", "c", "d", "e")
+
+
+async def by_workers(store: EventStore, folder: Path, **options: Any) -> ImportedPaths:
+    """An import in which workers read whatever there is."""
+    given: dict[str, Any] = {"importing": in_workers.import_alike, "workers": 2, "workers_from": 0}
+    return await import_paths(store, [folder], **{**given, **options})
+
+
+async def alone(store: EventStore, folder: Path, **options: Any) -> ImportedPaths:
+    return await import_paths(store, [folder], importing=in_workers.import_alike, **options)
+
+
+async def contents(store: EventStore) -> dict[str, list[Any]]:
+    """All records by their streams, without their places among those of other streams."""
+    return {
+        info.stream: [
+            (one.position, one.id, one.type, one.version, one.time, one.payload, one.bodies,
+             one.turn_id, one.span_id, one.parent_span_id, one.iteration, one.digest)
+            async for one in store.read(info.stream)
+        ]
+        async for info in store.streams()
+    }  # fmt: skip
+
+
+def claude(session: str, turns: int, size: int = 10) -> bytes:
+    log = ClaudeCode(session)
+    for turn in range(turns):
+        log.user(f"question {turn}").answer(f"m{turn}", text("word " * size))
+    return log.data()
+
+
+# -- the same as without them --------------------------------------------------------------------
+
+
+def write_claude(folder: Path, name: str, turns: int) -> None:
+    (folder / f"{name}.jsonl").write_bytes(claude(name, turns, 400))
+
+
+def write_the_same_session(folder: Path, name: str, turns: int) -> None:
+    """Files of one session: of some, another one is the beginning."""
+    (folder / f"{name}.jsonl").write_bytes(claude("shared", turns))
+
+
+def write_with_subagents(folder: Path, name: str, turns: int) -> None:
+    write_claude(folder, name, turns)
+    agents = folder / name / "subagents"
+    agents.mkdir(parents=True, exist_ok=True)
+    for number in range(turns % 3):
+        rows = [{**row, "agentId": f"{number}"} for row in json_lines(claude(name, turns))]
+        (agents / f"agent-{number}.jsonl").write_bytes(jsonl(rows))
+
+
+def write_runs_of_one_name(folder: Path, name: str, turns: int) -> None:
+    """A list of messages in a folder of its own, called as those in other folders."""
+    (folder / name).mkdir(exist_ok=True)
+    (folder / name / "run.json").write_bytes(json.dumps([*CHAT * turns]).encode())
+
+
+def write_broken(folder: Path, name: str, turns: int) -> None:
+    (folder / f"{name}.jsonl").write_bytes(claude(name, turns)[: 40 * turns] + b"\n{half")
+
+
+def write_no_transcript(folder: Path, name: str, turns: int) -> None:
+    (folder / f"{name}.json").write_bytes(b"" if turns % 2 else b'{"settings": {}}')
+
+
+def json_lines(data: bytes) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in data.splitlines()]
+
+
+WRITERS: Sequence[Callable[[Path, str, int], None]] = (
+    write_claude,
+    write_the_same_session,
+    write_with_subagents,
+    write_runs_of_one_name,
+    write_broken,
+    write_no_transcript,
+)
+FOLDERS = st.dictionaries(
+    st.sampled_from(NAMES),
+    st.lists(st.tuples(st.sampled_from(WRITERS), st.integers(0, 30)), min_size=1, max_size=3),
+    min_size=2,
+)
+
+
+@settings(max_examples=5, deadline=None)
+@given(FOLDERS, st.integers(2, 3))
+def test_workers_give_the_results_and_the_records_of_one_process(
+    files: dict[str, list[tuple[Callable[[Path, str, int], None], int]]], workers: int
+) -> None:
+    async def compare(folder: Path) -> None:
+        one, several = MemoryStore(), MemoryStore()
+        for grown in (False, True):
+            for name, written in files.items():
+                for write, turns in written:
+                    write(folder, name, turns + 5 * grown)
+            assert await by_workers(several, folder, workers=workers) == await alone(one, folder)
+            assert await contents(several) == await contents(one)
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(compare(Path(folder)))
+
+
+async def test_a_session_in_two_files_has_the_records_of_the_first_one_first(
+    tmp_path: Path,
+) -> None:
+    """The first file is long, so that the others would overtake it."""
+    (tmp_path / "a.jsonl").write_bytes(claude("shared", 300, 500))
+    for name in ("b", "c", "d"):
+        (tmp_path / f"{name}.jsonl").write_bytes(claude("shared", 300, 500) + claude("shared", 3))
+    one, several = MemoryStore(), MemoryStore()
+    assert await by_workers(several, tmp_path, workers=4) == await alone(one, tmp_path)
+    assert await contents(several) == await contents(one)
+
+
+async def test_a_database_gets_what_workers_read_and_verifies(tmp_path: Path) -> None:
+    folder = tmp_path / "sessions"
+    folder.mkdir()
+    for name in NAMES:
+        write_claude(folder, name, 200)
+    memory = MemoryStore()
+    await alone(memory, folder)
+    store = await SqliteStore.open(tmp_path / "store.db")
+    receipts: list[Receipt] = []
+    try:
+        await by_workers(store, folder, noted=receipts.append)
+        assert await contents(store) == await contents(memory)
+        assert {one.stream for one in receipts} == set(NAMES)
+        for name in NAMES:
+            assert (await verify(store, name)).ok
+    finally:
+        await store.close()
+
+
+async def test_what_the_index_knows_is_not_read_again(tmp_path: Path) -> None:
+    folder = tmp_path / "sessions"
+    folder.mkdir()
+    for name in NAMES:
+        write_claude(folder, name, 3)
+    store, options = MemoryStore(), {"importing": in_workers.tell_the_process}
+    index = KnownFiles(tmp_path / "store.db")
+    first = await by_workers(store, folder, index=index, **options)
+    for path in folder.glob("*.pid"):
+        path.unlink()
+    write_claude(folder, "b", 5)
+    write_claude(folder, "d", 5)
+    again = await by_workers(store, folder, index=index, **options)
+    assert sorted(path.stem for path in folder.glob("*.pid")) == ["b", "d"]
+    assert [one.session for one in again.sessions] == [one.session for one in first.sessions]
+    assert [one.added > 0 for one in again.sessions] == [name in ("b", "d") for name in NAMES]
+
+
+# -- which process reads -------------------------------------------------------------------------
+
+
+def readers(folder: Path) -> list[int]:
+    """The processes that read the files of a folder."""
+    return [int(path.read_text()) for path in sorted(folder.glob("*.pid"))]
+
+
+@pytest.mark.parametrize(
+    ("options", "elsewhere"),
+    [
+        ({}, True),
+        ({"workers": 1}, False),
+        ({"workers_from": 1_000_000}, False),
+    ],
+)
+async def test_a_caller_says_whether_other_processes_read(
+    tmp_path: Path, options: dict[str, int], elsewhere: bool
+) -> None:
+    for name in ("a", "b"):
+        write_claude(tmp_path, name, 3)
+    await by_workers(MemoryStore(), tmp_path, importing=in_workers.tell_the_process, **options)
+    assert [one != os.getpid() for one in readers(tmp_path)] == [elsewhere] * 2
+
+
+async def test_one_file_is_read_in_this_process(tmp_path: Path) -> None:
+    write_claude(tmp_path, "a", 3)
+    await by_workers(MemoryStore(), tmp_path, importing=in_workers.tell_the_process)
+    assert readers(tmp_path) == [os.getpid()]
+
+
+async def test_where_no_process_can_be_started_this_one_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in NAMES:
+        write_claude(tmp_path, name, 3)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "nowhere"))
+    done = await by_workers(MemoryStore(), tmp_path)
+    assert [one.session for one in done.sessions] == list(NAMES)
+
+
+async def test_a_function_that_no_other_process_can_import_is_refused(tmp_path: Path) -> None:
+    async def importing(*_: Any, **__: Any) -> list[ImportSummary]:
+        return []
+
+    with pytest.raises(InvalidSetting, match="expected a function of a module"):
+        await by_workers(MemoryStore(), tmp_path, importing=importing)
+
+
+async def test_a_number_of_workers_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSetting, match="workers: expected an int from 0"):
+        await by_workers(MemoryStore(), tmp_path, workers=-1)
+
+
+def test_a_script_needs_no_guard_of_its_main_module(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_claude(tmp_path, name, 3)
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import asyncio, sys\n"
+        "from eventctx.importers.many import import_paths\n"
+        "from eventctx.stores.memory import MemoryStore\n"
+        "print('begun')\n"
+        "done = asyncio.run(import_paths(MemoryStore(), ['.'], workers=2, workers_from=0))\n"
+        "print([one.session for one in done.sessions])\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )  # fmt: skip
+    assert (ran.stdout, ran.stderr) == ("begun\n['a', 'b']\n", "")
+
+
+class CountingStore(MemoryStore):
+    """A slow store that counts the appends which wait for it at the same time."""
+
+    most = waiting = 0
+
+    def append(self, stream: str, drafts: Sequence[Draft], expected: Expected) -> Any:
+        self.waiting += 1
+        self.most = max(self.most, self.waiting)
+        return self._written(super().append(stream, drafts, expected))
+
+    async def _written(self, appended: Any) -> Any:
+        await asyncio.sleep(0.01)
+        self.waiting -= 1
+        return await appended
+
+
+async def test_workers_do_not_run_ahead_of_a_slow_store(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_transcript(tmp_path / f"{name}.jsonl", 10_000_000, NAMES.index(name))
+    store = CountingStore()
+    await by_workers(store, tmp_path)
+    assert 1 < store.most <= 6  # a track has two batches under way, and a third one comes
+
+
+# -- when something fails ------------------------------------------------------------------------
+
+
+def write_dying(folder: Path) -> None:
+    for number, name in enumerate(("a", "dies", "z")):
+        write_transcript(folder / f"{name}.jsonl", 4_000_000, number)
+
+
+async def test_a_killed_worker_is_an_error_of_its_file_and_the_next_import_completes_it(
+    tmp_path: Path,
+) -> None:
+    write_dying(tmp_path)
+    one, several = MemoryStore(), MemoryStore()
+    done = await by_workers(several, tmp_path, importing=in_workers.die_in_the_middle)
+    assert [one.path.stem for one in done.sessions] == ["a", "z"]
+    (dead,) = done.passed_over
+    assert (dead.path.name, dead.error) == ("dies.jsonl", "WorkerEnded")
+    assert "signal SIGKILL" in dead.reason
+    begun = await contents(several)
+    await alone(one, tmp_path)
+    whole = await contents(one)
+    assert any(0 < len(begun[name]) < len(whole[name]) for name in begun)
+    again = await by_workers(several, tmp_path)
+    assert again.passed_over == ()
+    assert await contents(several) == whole
+
+
+async def test_a_worker_without_memory_is_an_error_of_its_file(tmp_path: Path) -> None:
+    for name in ("a", "dies", "z"):
+        write_claude(tmp_path, name, 3)
+    done = await by_workers(MemoryStore(), tmp_path, importing=in_workers.run_out_of_memory)
+    assert [one.session for one in done.sessions] == ["a", "z"]
+    assert [one.error for one in done.passed_over] == ["WorkerEnded"]
+    assert "no more memory" in done.passed_over[0].reason
+
+
+async def test_the_stores_error_ends_the_import_in_workers_too(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        write_claude(tmp_path, name, 3)
+    told: list[ImportSummary | FilePassedOver] = []
+    with pytest.raises(StoreFull):
+        await by_workers(FullStore(), tmp_path, told=told.append)
+    # Which of two files is the first to be appended is not said.
+    assert [getattr(one, "session", None) for one in told] in ([], ["a"])
+
+
+async def test_a_programming_error_in_a_worker_ends_the_import(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_claude(tmp_path, name, 3)
+    with pytest.raises(KeyError, match="a bug"):
+        await by_workers(MemoryStore(), tmp_path, importing=in_workers.fail)
+
+
+# -- the program ---------------------------------------------------------------------------------
+
+CHILDREN = "/proc/{0}/task/{0}/children"
+
+
+def children_of(process: int) -> list[int]:
+    return [int(one) for one in Path(CHILDREN.format(process)).read_text().split()]
+
+
+def wait_until(holds: Callable[[], bool], seconds: float = 300) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.mark.skipif(not Path(CHILDREN.format(os.getpid())).exists(), reason="Linux tells children")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_no_worker_outlives_the_program_and_the_next_import_completes(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    folder = tmp_path / "sessions"
+    folder.mkdir()
+    for place in range(4):
+        write_transcript(folder / f"{place}.jsonl", WORTH_WORKERS // 4, place)
+    store = tmp_path / "store.db"
+    command = [sys.executable, "-m", "eventctx.cli"]
+    importing = [*command, "import", str(folder), "--store", str(store), "--workers", "2"]
+    with subprocess.Popen(
+        importing, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    ) as program:
+        wal = tmp_path / "store.db-wal"
+        wait_until(lambda: wal.exists() and wal.stat().st_size > 2_000_000)
+        workers = children_of(program.pid)
+        assert len(workers) == 2
+        os.killpg(program.pid, number)  # as a terminal sends it
+        _, errors = program.communicate(timeout=300)
+    wait_until(lambda: not any(Path(f"/proc/{one}").exists() for one in workers))
+    if number == signal.SIGINT:
+        assert (program.returncode, errors.strip()) == (130, b"eventctx: stopped")
+    again = subprocess.run([*importing, "--json"], capture_output=True, check=True)
+    total = json.loads(again.stdout)["total"]
+    lines = [line for path in folder.iterdir() for line in path.read_bytes().splitlines()]
+    assert (total["sessions"], total["failed"], total["messages"]) == (4, 0, len(lines))
+    subprocess.run([*command, "verify", "--store", str(store)], check=True, capture_output=True)

@@ -17,7 +17,7 @@ _COMMANDS: Final = {
         ("import", "commands.imports", "Import transcripts of other programs, or exports."),
         ("watch", "commands.watch", "Import sessions while agents write them."),
         ("record", "commands.record", "Run a program, and record what it asks its model."),
-        ("demo", "demo.command", "Run a sample session live, compactions and all."),
+        ("demo", "demo", "Run a sample session live, compactions and all."),
     ),
     "Ask": (
         ("sessions", "commands.sessions", "The sessions of the store, the last used first."),

@@ -183,8 +183,12 @@ class Aggregate:
         compacted = any(one.type == "context:post_compact" for one in records)
         if not compacted and since < SNAPSHOT_EVERY:
             return None
+        # By the view as it was last folded: a fold after each record would take the longest.
+        folded = self._view
+        if folded is None or (not compacted and since < len(folded.layout.refs)):
+            return None
         view = self._present()
-        if view is None or (not compacted and since < len(view.layout.refs)):
+        if view is None:
             return None
         self._snapshot = last.position
         data = view_snapshot.dump(view)

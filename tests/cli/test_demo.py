@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from eventctx.cli.demo.command import BUDGET, SAMPLE
+from eventctx.cli.demo.run import BUDGET, SAMPLE
 from eventctx.messages.facts_reader import read_facts
 
 pytestmark = pytest.mark.slow

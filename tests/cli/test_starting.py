@@ -119,9 +119,8 @@ for command in sys.argv[1:]:
     except SystemExit as end:
         assert end.code == 0, end.code
 """
-WITH_THEIR_ENGINE = {"demo"}
-WITH_A_LOOP = {"compare", "demo", "inspect", "log", "search", "validate"}
-"""What these use is loaded with their options, or is not divided yet."""
+WITH_A_LOOP = {"inspect", "log", "search", "validate"}
+"""What these use is loaded with their options."""
 LIGHT = (
     *("copy", "delete", "erase", "export", "fork", "lost", "prune", "restore"),
     *("sessions", "sign", "stats", "verify"),
@@ -129,7 +128,7 @@ LIGHT = (
 
 
 def test_the_help_of_a_command_loads_no_engine() -> None:
-    loaded = loaded_by(_HELP, *sorted(cli.commands.keys() - WITH_THEIR_ENGINE))
+    loaded = loaded_by(_HELP, *cli.commands)
     assert "eventctx.cli.commands.audit" in loaded
     assert loaded.isdisjoint({"eventctx.engine", "sqlite3"})
 
@@ -137,7 +136,6 @@ def test_the_help_of_a_command_loads_no_engine() -> None:
 def test_the_help_of_a_command_loads_nothing_that_prints_its_answer() -> None:
     loaded = loaded_by(_HELP, *cli.commands)
     assert loaded.isdisjoint({"rich", "pygments", "difflib"})
-    loaded = loaded_by(_HELP, *(cli.commands.keys() - {"compare", "demo"}))
     assert loaded.isdisjoint({"eventctx.importers.recording", "eventctx.importers.many"})
 
 

@@ -15,8 +15,8 @@ import pytest
 from msgspec.structs import replace
 
 import eventctx
-from eventctx.cli.demo.command import BUDGET, SAMPLE
 from eventctx.cli.demo.play import Player
+from eventctx.cli.demo.run import BUDGET, SAMPLE
 from eventctx.importers.detect import choose
 from eventctx.importers.source.lines import read_lines
 from eventctx.log.record import Record

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,14 @@ from eventctx.errors import (
     WrongExpectedVersion,
 )
 from eventctx.log import events
+from eventctx.messages.encoding import encode_message
 from eventctx.projections.view.snapshot import NAME as SNAPSHOT
+from eventctx.session.aggregate import SNAPSHOT_EVERY
 from eventctx.session.contents import MAX_BYTES, MAX_NEW
 from eventctx.session.context import Context
-from eventctx.session.repository import load
+from eventctx.session.pending import Listener
+from eventctx.session.repository import load, open_session
+from eventctx.session.transcript import Transcript
 from eventctx.stores.memory import MemoryStore
 from tests.how_much import some
 from tests.sessions import USER, filled, names
@@ -219,6 +224,16 @@ async def test_a_long_session_opens_from_a_snapshot_and_its_tail(tmp_path: Path)
         assert len(snapshot.data) < 10_000
         ctx = await engine.session("s", max_tokens=20_000)
         assert await ctx.get_messages_for_request() == view
+
+
+async def test_a_message_waits_for_its_fold_where_no_snapshot_is_due() -> None:
+    session = await open_session(MemoryStore(), "s", Listener(lambda record: None), time.time_ns)
+    transcript = Transcript(session)
+    for number in range(3 * SNAPSHOT_EVERY):
+        await transcript.add({"role": "user", "content": str(number)})
+    waiting = session.aggregate.unfolded_bytes
+    await transcript.add(USER)
+    assert session.aggregate.unfolded_bytes == waiting + len(encode_message(USER))
 
 
 async def test_a_snapshot_that_does_not_fit_the_log_is_not_used() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import eventctx
-from eventctx.cli.demo.command import BUDGET, SAMPLE
 from eventctx.cli.demo.play import Player
+from eventctx.cli.demo.run import BUDGET, SAMPLE
 from eventctx.engine import Engine
 from eventctx.errors import ContextOverflow
 from eventctx.importers.detect import choose

@@ -14,20 +14,17 @@ from eventctx.cli.output import opening
 from eventctx.cli.output.comparison import show_comparison, show_losses, show_tasks
 from eventctx.cli.output.program import run, spelling
 from eventctx.cli.output.screen import Screen, progress, put_document
-from eventctx.comparison.compare import Comparison, compare
-from eventctx.comparison.contenders import budgets_of, contenders, name_and_settings
 from eventctx.comparison.defaults import BUDGETS, PRICES, Prices
-from eventctx.comparison.figures import NeededAgain
-from eventctx.comparison.recording import Recording, UnusedSession, recordings_of
 from eventctx.errors import InvalidSetting
-from eventctx.importers.many import import_paths
-from eventctx.importers.workers import useful_workers
 from eventctx.log.naming import message_name
-from eventctx.policies.advisers import Scorer, Summarizer
 from eventctx.policies.named import ALIASES, POLICIES, import_path
-from eventctx.stores.memory import MemoryStore
 
+# What plays and what imports is loaded by the functions that do so: the help does neither.
 if TYPE_CHECKING:
+    from eventctx.comparison.compare import Comparison
+    from eventctx.comparison.figures import NeededAgain
+    from eventctx.comparison.recording import Recording, UnusedSession
+    from eventctx.policies.advisers import Scorer, Summarizer
     from eventctx.testing.tasks import TaskTable
 
 
@@ -116,6 +113,8 @@ def compare_command(
         raise click.UsageError("Missing argument 'SESSION…', or --tasks.")
     if lengths is not None or seeds is not None:
         raise click.UsageError("--lengths and --seeds are for --tasks.")
+    from eventctx.comparison.contenders import budgets_of, contenders
+
     options = _Options(
         None if policies is None else _listed(policies),
         budgets_of(BUDGETS if budgets is None else _parts(budgets)),
@@ -158,6 +157,8 @@ class _Asked(NamedTuple):
 
 def _commands(asked: _Asked, program: str) -> list[str]:
     """The commands that make the what-if true in a fork, and ask there."""
+    from eventctx.comparison.contenders import name_and_settings
+
     loss, fork = asked.loss, asked.fork
     name, settings = name_and_settings(loss.policy)
     given = "".join([f" --set {shlex.quote(one)}" for one in settings])
@@ -172,6 +173,9 @@ async def _compare(
     streams: list[str], paths: list[Path], options: _Options, store: str | None
 ) -> tuple[Comparison, _Asked | None]:
     """The comparison, and the loss to ask about next."""
+    from eventctx.comparison.compare import compare
+    from eventctx.comparison.recording import recordings_of
+
     recordings: list[Recording] = []
     unused: list[UnusedSession] = []
     stored: set[str] = set()
@@ -181,6 +185,10 @@ async def _compare(
             recordings, unused = await recordings_of(reader.store, found)
             stored = {one.name for one in recordings}
     if paths:
+        from eventctx.importers.many import import_paths
+        from eventctx.importers.workers import useful_workers
+        from eventctx.stores.memory import MemoryStore
+
         memory = MemoryStore()
         with progress("Reading"):
             imports = await import_paths(memory, paths, complete=True, workers=useful_workers())
@@ -212,6 +220,8 @@ async def _to_ask(
 
     None for a baseline, and where functions of the user's are asked: `compact` knows neither.
     """
+    from eventctx.comparison.contenders import name_and_settings
+
     first = first_policy(made)
     losses = [one for one in made.losses if one.policy == first and one.session in stored]
     name = name_and_settings(first)[0]
@@ -236,7 +246,7 @@ def _refuse_with_tasks(sessions: tuple[str, ...], *others: str | None) -> None:
 async def _play_tasks(
     policies: str | None, lengths: str | None, budgets: str | None, seeds: int | None
 ) -> TaskTable:
-    # Loaded here: the tasks' families are needed by this option alone.
+    from eventctx.comparison.contenders import budgets_of
     from eventctx.testing.tasks.table import SEEDS, SHARES, USUAL_LENGTHS, run_tasks
 
     with progress("Playing", 1) as bar:

@@ -34,12 +34,13 @@ def give_ids(rows: Rows) -> list[RowChange]:
     touched: list[int] = []
     ids: Iterator[str] | None = None
     for place, row in enumerate(rows):
-        if row is None or not _listed(row):
+        calls = _listed(row)
+        if not calls:
             continue
-        if any(map(_needs_id, _listed(row))):
+        if any(map(_needs_id, calls)):
             ids = ids or _free_ids(rows)
             touched += [place, *_give_ids(rows, place, ids)]
-        elif any(map(_is_by_name, _listed(row))):
+        elif any(map(_is_by_name, calls)):
             for one in _results_without_id(rows, place):
                 made_up = rows[one] or {}
                 if made_up.get("role") == "function":
@@ -200,9 +201,10 @@ def _uses_each_id_once(rows: Rows) -> bool:
                     results.append(str(block.get("tool_use_id", block.get("tool_call_id"))))
         if listed and isinstance(listed, list):
             calls += [id_of(one) for one in listed]
-        for key, found in (("call_id", calls), ("tool_call_id", results)):
-            if key in row:
-                found.append(f"{_answers(row)} {row[key]}")
+        if "call_id" in row:
+            calls.append(f"{_answers(row)} {row['call_id']}")
+        if "tool_call_id" in row:
+            results.append(f"{_answers(row)} {row['tool_call_id']}")
     if len(set(calls)) < len(calls) or len(set(results)) < len(results):
         return False
     return all(" " in one or _HAS_FORM(one) for one in calls)

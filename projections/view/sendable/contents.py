@@ -285,8 +285,8 @@ def drop_known_ids(rows: Rows) -> list[RowChange]:
     changes = []
     known: set[str] = set()
     for place, row in enumerate(rows):
-        own = _id_of(row) if row is not None and _has_own_id(row) else ()
-        if row is None or not own:
+        own = () if row is None else _id_of(row)  # of most rows none: ask for it first
+        if row is None or not own or not _has_own_id(row):
             continue
         if own[0] not in known:
             known.add(own[0])

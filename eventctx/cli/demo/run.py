@@ -1,4 +1,4 @@
-"""``demo``: a recorded session runs live under a small budget, compactions and all."""
+"""The run of ``demo``: a recorded session, live under a small budget, and what is shown of it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import click
-
 from eventctx.cli.commands.audit import compaction_line, show_audit
-from eventctx.cli.commands.imports import is_export
 from eventctx.cli.commands.inspect import html_of
 from eventctx.cli.commands.replay import bar
 from eventctx.cli.commands.verify import show_verifications
@@ -26,7 +23,6 @@ from eventctx.cli.output.screen import Screen
 from eventctx.engine import Engine, open_engine
 from eventctx.errors import InvalidSetting, MalformedTranscript
 from eventctx.importers.detect import choose
-from eventctx.importers.format_table import FORMATS
 from eventctx.importers.source.items import Item
 from eventctx.importers.source.lines import read_lines
 from eventctx.importers.source.naming import session_name
@@ -62,27 +58,11 @@ class _Recording(NamedTuple):
         return chosen.parse(read_lines(self.path), self.path.name, lambda: True)
 
 
-@click.command("demo", short_help="Run a sample session live, compactions and all.")
-@click.argument(
-    "file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path)
-)
-@click.option("--budget", type=click.IntRange(min=1), metavar="TOKENS", help="Tokens per request.")
-@click.option("--format", "format_", type=click.Choice(list(FORMATS)), help="The file's format.")
-@opening.store_options
-def demo_command(
-    file: Path | None, budget: int | None, format_: str | None, store: str | None
-) -> None:
-    """Run a sample session, or your own FILE, live under a budget that forces compactions.
+def run_demo(file: Path | None, budget: int | None, format_: str | None, store: str | None) -> None:
+    """Run a session, the sample without a ``file``, and show what came of it.
 
-    Needs no network. Without --store it runs on a new store in `demo` in the user's data folder,
-    in the place of the one before. The budget is 40 % of what all messages of FILE take together,
-    unless you give one.
+    Raises InvalidSetting, MalformedTranscript and CommandFailed.
     """
-    if file is not None and is_export(file):
-        raise InvalidSetting(
-            f"{file} is an export of eventctx: `eventctx import {file}` reads it back, "
-            "`eventctx replay` steps through it"
-        )
     recording = _Recording(file or SAMPLE, format_, file is None)
     size = measure(recording.items())
     if not size.messages:

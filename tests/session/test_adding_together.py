@@ -16,7 +16,6 @@ from eventctx.log.codec import decode_event
 from eventctx.log.events import MessageAdded, PlanStart
 from eventctx.log.record import Record
 from eventctx.log.store import MessageReceipt, Receipt
-from eventctx.session.aggregate import MAX_UNREAD
 from eventctx.session.context import Context
 from eventctx.stores.memory import MemoryStore
 from tests.how_much import some
@@ -255,19 +254,6 @@ async def test_messages_of_several_tasks_and_processes_know_their_own_numbers() 
         adds = [add(ctx, f"{attempt}.{n}.{i}") for i, ctx in enumerate(contexts) for n in range(4)]
         await asyncio.gather(*adds)
     assert got == await numbered(ours, "s")
-
-
-async def test_a_session_that_was_evicted_still_counts() -> None:
-    engine = Engine(MemoryStore(), most_open_sessions=1)
-    ctx = await engine.session("s")
-    await ctx.add_message(user("a"))
-    other = await engine.session("other")
-    await other.add_message(user("b"))
-    assert (await ctx.add_message(user("c"))).number == 1
-    for _ in range(MAX_UNREAD):
-        await ctx.add_message(USER)
-    assert (await ctx.add_message(user("d"))).number == MAX_UNREAD + 2
-    await engine.close()
 
 
 async def test_an_observation_has_a_number_too() -> None:

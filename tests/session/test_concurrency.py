@@ -32,30 +32,6 @@ from eventctx.stores.memory import MemoryStore
 from tests.sessions import USER, filled, names
 
 
-def test_one_context_can_be_used_from_several_threads_with_their_own_loops() -> None:
-    loop = asyncio.new_event_loop()
-    engine = loop.run_until_complete(_engine())
-    ctx = loop.run_until_complete(engine.session("s"))
-
-    async def add(start: int) -> None:
-        for n in range(start, start + 50):
-            await ctx.add_message({"role": "user", "content": str(n)})
-
-    threads = [threading.Thread(target=lambda s=s: asyncio.run(add(s))) for s in range(0, 200, 50)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    messages = loop.run_until_complete(ctx.get_messages())
-    assert sorted(int(m["content"]) for m in messages) == list(range(200))
-    loop.run_until_complete(engine.close())
-    loop.close()
-
-
-async def _engine() -> Engine:
-    return Engine(MemoryStore())
-
-
 async def test_an_add_reloads_when_another_process_wrote_in_between() -> None:
     store = MemoryStore()
     ours, theirs = Engine(store), Engine(store)
@@ -241,25 +217,6 @@ async def test_one_of_two_requests_at_once_begins_the_call_and_both_return(tmp_p
         assert made.count("provider:request") == made.count("provider:response") == 1
 
 
-async def test_one_of_two_requests_that_the_program_made_begins_the_call(
-    tmp_path: Path,
-) -> None:
-    async with open_engine(tmp_path / "log.db") as engine:
-        ctx = await engine.session("s")
-        host = ctx.following()
-        await ctx.add_message(USER)
-        await host.turn_began()
-        await host.iteration_began()
-        own = ObservedRequest("openai-chat-1", [USER])
-        both = [ctx.observe_request(own, call=host) for _ in range(2)]
-        assert len(set(await asyncio.wait_for(asyncio.gather(*both), 60))) == 2
-        await host.turn_ended()
-        await ctx.close()
-        made = [one.type async for one in engine.records("s")]
-        assert made.count("context:request_prepared") == 2
-        assert made.count("provider:request") == 1
-
-
 async def test_a_call_may_end_while_its_beginning_goes_to_the_disk(tmp_path: Path) -> None:
     async with open_engine(tmp_path / "log.db") as engine:
         ctx = await engine.session("s")
@@ -367,3 +324,22 @@ async def test_a_session_that_was_deleted_meanwhile_is_not_damaged() -> None:
     await engine.delete("s")
     with pytest.raises(SessionWasDeleted):
         await sound_bodies(engine.store, "s", [Address(1, 0)])
+
+
+async def test_one_of_two_requests_that_the_program_made_begins_the_call(
+    tmp_path: Path,
+) -> None:
+    async with open_engine(tmp_path / "log.db") as engine:
+        ctx = await engine.session("s")
+        host = ctx.following()
+        await ctx.add_message(USER)
+        await host.turn_began()
+        await host.iteration_began()
+        own = ObservedRequest("openai-chat-1", [USER])
+        both = [ctx.observe_request(own, call=host) for _ in range(2)]
+        assert len(set(await asyncio.wait_for(asyncio.gather(*both), 60))) == 2
+        await host.turn_ended()
+        await ctx.close()
+        made = [one.type async for one in engine.records("s")]
+        assert made.count("context:request_prepared") == 2
+        assert made.count("provider:request") == 1

@@ -191,19 +191,6 @@ async def test_the_view_digest_tells_apart_what_a_made_up_result_says() -> None:
     assert len(digests) == 4
 
 
-async def test_nothing_is_remembered_of_calls_that_got_their_results() -> None:
-    store = MemoryStore()
-    async with process(store) as engine:
-        host = await until_two_tools_run(engine)
-        ctx = await engine.session("s")
-        await host.tool_ended(1, "of a")
-        await host.tool_ended(2, "of b")
-        await ctx.add_message(result("a", "of a"))
-        await ctx.add_message(result("b", "of b"))
-    state: request_view.ViewState = await fold(store, "s", request_view)
-    assert state.layout.ends.known == {}
-
-
 async def test_a_round_that_is_dropped_frees_the_tokens_of_its_kept_answers() -> None:
     store = MemoryStore()
     await killed(store, answer="kept " * 600)

@@ -86,11 +86,6 @@ class JaegerQuery:
         found = self.trace(trace_id)
         return () if found is None else spans_of(found)
 
-    def otlp(self, trace_id: str) -> dict[str, Any]:
-        """The trace as OTLP JSON (``{"resourceSpans": [...]}``): with nanoseconds."""
-        found: dict[str, Any] = self._query(f"/api/v3/traces/{trace_id}")["result"]
-        return found
-
     def find(
         self,
         service: str,
@@ -129,10 +124,6 @@ class JaegerQuery:
         query = urlencode({"query.serviceName": service, "query.searchDepth": 100, **window})
         found: list[dict[str, Any]] = self._query(f"/api/v3/trace-summaries?{query}")["summaries"]
         return found
-
-    def services(self) -> list[str]:
-        """The names of all services that sent a span, sorted."""
-        return sorted(self._query("/api/services")["data"] or [])
 
     def operations(self, service: str) -> list[str]:
         """The names of all spans of a service, sorted."""

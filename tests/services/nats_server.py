@@ -246,11 +246,6 @@ no_auth_user: app
                     node.process.wait()
             node.process = None
 
-    def restart(self, *numbers: int) -> None:
-        """Stop these servers, start them again on their data, and wait."""
-        self.stop(*numbers)
-        self.start(*numbers)
-
     def pause(self, number: int) -> None:
         """Halt a server (SIGSTOP): it answers nothing, and its connections stay open."""
         node = self.nodes[number]

@@ -168,10 +168,6 @@ class Server:
             for pid in (*self.children(), self.pid):
                 _signal(pid, signal.SIGCONT)
 
-    def restart(self) -> None:
-        self.stop()
-        self.start()
-
     def reload(self) -> None:
         """Have the server read its settings again."""
         self.execute("SELECT pg_reload_conf()")

@@ -6,7 +6,6 @@ Opt-in, see tests/services/phoenix_environment.py.
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 import subprocess
 from collections.abc import AsyncIterator, Sequence
@@ -21,7 +20,6 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 import eventctx
 from eventctx.hooks.otlp import exporter_for
 from eventctx.hooks.trace import TraceSink
-from eventctx.projections.trace.dialects import DIALECTS
 from eventctx.projections.trace.spans import Span
 from tests.projections.test_trace_dialects import NAMES
 from tests.services.jaeger_query import wait_for
@@ -224,61 +222,6 @@ async def test_sending_a_session_again_changes_nothing_in_phoenix(
     assert {trace_id: counted[trace_id] for trace_id in sent.traces} == tokens
 
 
-async def test_contents_that_are_asked_for_later_do_not_reach_spans_that_phoenix_has(
-    sent: Sent, query: PhoenixQuery, phoenix: Phoenix
-) -> None:
-    await send_again(query, sent, phoenix.grpc, "--content")
-    assert of(sent, query.spans(sent.project)) == sent.seen
-
-
-@pytest.fixture(params=list(DIALECTS))
-async def call_with_content(
-    request: pytest.FixtureRequest,
-    phoenix: Phoenix,
-    query: PhoenixQuery,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> SeenSpan:
-    """A call of a model that was sent with its contents from the start, in each dialect."""
-    project, store = f"content-{secrets.token_hex(4)}", tmp_path / "s.db"
-    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", f"{PROJECT}={project}")
-    async with eventctx.open(store) as engine:
-        ctx = await engine.session(project)
-        await ctx.add_message({"role": "system", "content": "Be brief."})
-        async with ctx.turn("t", agent="coder") as turn, turn.iteration() as cycle:
-            await ctx.add_message({"role": "user", "content": "What is in a.py?"})
-            await ctx.get_messages_for_request(tools=[TOOL])
-            async with cycle.provider_call("model-1", "acme") as call:
-                call.finished("end_turn", "r1")
-            await ctx.add_message({"role": "assistant", "content": "Nothing."})
-    options = ["--content", "--dialect", request.param]
-    await asyncio.to_thread(trace, store, project, "--otlp", phoenix.http, *options)
-    (found,) = [one for one in await stored(query, project, 2) if one.kind == "LLM"]
-    return found
-
-
-def test_phoenix_shows_what_the_model_was_asked(call_with_content: SeenSpan) -> None:
-    shown = call_with_content.attributes
-    texts = [shown[f"llm.input_messages.{number}.message.content"] for number in range(2)]
-    assert texts == ["Be brief.", "What is in a.py?"]
-
-
-def test_phoenix_shows_what_the_model_answered(call_with_content: SeenSpan) -> None:
-    shown = call_with_content.attributes
-    assert "Nothing." in (shown.get("gen_ai.output.messages") or shown["output.value"])
-    assert shown["llm.output_messages.0.message.content"] == "Nothing."
-
-
-def test_phoenix_shows_the_tools_that_the_model_was_given(call_with_content: SeenSpan) -> None:
-    (shown,) = [
-        value
-        for name, value in call_with_content.attributes.items()
-        if name.startswith("llm.tools")
-    ]
-    function = {"name": "read", "description": "Reads.", "parameters": TOOL["input_schema"]}
-    assert json.loads(shown) == {"type": "function", "function": function}
-
-
 async def session_of_a_dialect(store: Path, url: str, project: str, dialect: str) -> None:
     """A session that is sent live with its contents: parallel tools, an image, a compaction."""
     provider = TracerProvider(
@@ -349,19 +292,6 @@ def test_in_openinference_phoenix_has_the_messages_the_calls_and_every_parallel_
         assert (second[f"{message}.tool_call_id"], second[f"{message}.content"]) == (key, "z" * 400)
     name = "llm.output_messages.0.message.tool_calls.2.tool_call.function.name"
     assert second[name] == "read"
-
-
-def test_in_openinference_phoenix_counts_the_tokens_of_a_session_once(
-    in_openinference: tuple[str, tuple[SeenSpan, ...]], query: PhoenixQuery
-) -> None:
-    project, seen = in_openinference
-    session = query.session(project)
-    assert session is not None
-    assert session.tokens == Tokens(12 * 900, 12 * 20, 12 * 920)
-    assert len(session.traces) == 3
-    for one in (one for one in seen if one.kind == "LLM"):
-        assert one.attributes["llm.token_count.total"] == 920
-        assert one.attributes["llm.token_count.prompt_details.cache_read"] == 300
 
 
 def test_openinference_has_all_of_our_names_for_it(phoenix: Phoenix) -> None:

@@ -13,9 +13,11 @@ import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSessionId, InvalidSetting, UnknownEventName
 from eventctx.log import events
+from eventctx.log.events import CATALOGUE
 from eventctx.session.context import Context
 from eventctx.session.turns import Turn
 from eventctx.stores.memory import MemoryStore
+from tests.sessions import USER, names
 
 SURROGATE = "a\ud800"
 NO_TEXT: list[Any] = [5, b"x", ["x"], {}, True, 1.5, SURROGATE]
@@ -50,10 +52,9 @@ class Place:
         return sum([info.head + 1 for info in await self.engine.sessions()])
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
-    url = "memory://" if request.param == "memory" else str(tmp_path / "store.db")
-    async with eventctx.open(url) as engine:
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
+    async with eventctx.open(tmp_path / "store.db") as engine:
         context = await engine.session("s")
         async with context.turn() as turn:
             await context.add_message({"role": "user", "content": "hello"})
@@ -296,3 +297,44 @@ async def test_a_bad_option_of_a_store_is_an_invalid_setting(
         options: dict[str, Any] = {option: value}
         with pytest.raises(InvalidSetting, match=rf"{option}: expected .* found"):
             await eventctx.open(tmp_path / "store.db", **options)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        events.MessageAdded(),
+        events.MessagesSet(order=((0, 3),)),
+        events.Cleared(messages=1),
+        events.Erased(numbers=(0,), bodies=((1, 0),)),
+        events.SessionStart(library="mine"),
+        events.PromptSubmit(number=7),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+async def test_an_event_with_a_command_of_its_own_has_no_other_way_in(event: Any) -> None:
+    engine = Engine(MemoryStore())
+    ctx = await engine.session("s")
+    await ctx.add_message(USER)
+    before = await names(engine)
+    with pytest.raises(InvalidSetting, match="is written by the command that it records"):
+        await ctx.emit(event)
+    assert await names(engine) == before
+    assert await ctx.get_messages_for_request() == [USER]
+
+
+async def test_a_request_that_a_caller_made_up_is_refused_and_the_session_goes_on() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        made_up: Any = events.RequestPrepared(
+            renderer=1, last_message=9, messages=10, tokens=1, digest="00", estimator="e"
+        )
+        with pytest.raises(InvalidSetting, match="context:request_prepared"):
+            await ctx.emit(made_up)
+        await ctx.add_message(USER)
+        assert await ctx.get_messages_for_request() == [USER]
+
+
+def test_every_event_is_either_emitted_or_carries_contents_or_promises_of_a_command() -> None:
+    emitted = {name for name, row in CATALOGUE.items() if row.emitted}
+    assert {"provider:request", "tool:pre", "usage:reported", "session:end"} <= emitted
+    assert not emitted & {"context:message_added", "context:request_prepared", "prompt:submit"}

@@ -3,71 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import random
 import sys
 import threading
 import time
+from collections.abc import Awaitable, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import eventctx
-from eventctx.engine import Engine
+from eventctx.engine import Engine, open_engine
 from eventctx.errors import (
+    LogCorrupted,
+    SessionWasDeleted,
     WrongExpectedVersion,
 )
 from eventctx.log import events
+from eventctx.log.integrity import sound_bodies
+from eventctx.log.record import Body, Draft
+from eventctx.log.store import Address, Appended, Expected, StreamInfo
 from eventctx.messages.encoding import encode_message
 from eventctx.projections.view.snapshot import NAME as SNAPSHOT
 from eventctx.session.aggregate import SNAPSHOT_EVERY
 from eventctx.session.contents import MAX_BYTES, MAX_NEW
 from eventctx.session.context import Context
+from eventctx.session.host_requests import ObservedRequest
 from eventctx.session.pending import Listener
 from eventctx.session.repository import load, open_session
 from eventctx.session.transcript import Transcript
 from eventctx.stores.memory import MemoryStore
-from tests.how_much import some
 from tests.sessions import USER, filled, names
-
-
-async def test_adds_from_many_tasks_are_all_there_in_one_order() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        await asyncio.gather(
-            *(ctx.add_message({"role": "user", "content": str(n)}) for n in range(300)),
-            *(ctx.get_messages_for_request() for _ in range(10)),
-        )
-        messages = await ctx.get_messages()
-        assert sorted(int(m["content"]) for m in messages) == list(range(300))
-        assert (await engine.verify("s")).ok
-
-
-def test_one_context_can_be_used_from_several_threads_with_their_own_loops() -> None:
-    loop = asyncio.new_event_loop()
-    engine = loop.run_until_complete(_engine())
-    ctx = loop.run_until_complete(engine.session("s"))
-
-    async def add(start: int) -> None:
-        for n in range(start, start + 50):
-            await ctx.add_message({"role": "user", "content": str(n)})
-
-    threads = [threading.Thread(target=lambda s=s: asyncio.run(add(s))) for s in range(0, 200, 50)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    messages = loop.run_until_complete(ctx.get_messages())
-    assert sorted(int(m["content"]) for m in messages) == list(range(200))
-    loop.run_until_complete(engine.close())
-    loop.close()
-
-
-async def _engine() -> Engine:
-    return Engine(MemoryStore())
 
 
 async def test_an_add_reloads_when_another_process_wrote_in_between() -> None:
@@ -124,32 +91,6 @@ async def test_turns_of_several_processes_have_different_numbers_and_their_recor
     assert list(seen.values()) == [expected] * 10
 
 
-async def test_a_conflict_in_mid_request_does_not_reach_the_caller() -> None:
-    class Slow(MemoryStore):
-        pause: asyncio.Event | None = None
-
-        async def bodies(self, stream: str, addresses: Any) -> Any:
-            if self.pause is not None:
-                await self.pause.wait()
-            return await super().bodies(stream, addresses)
-
-    store = Slow()
-    a = await Engine(store).session("s")
-    b = await Engine(store).session("s")
-    await b.add_message(USER)
-    await a.add_message(USER)
-    store.pause = asyncio.Event()
-    request = asyncio.create_task(a.get_messages_for_request())
-    await asyncio.sleep(0)
-    await b.add_message(USER)
-    adding = asyncio.create_task(a.add_message(USER))
-    for _ in range(20):
-        await asyncio.sleep(0)
-    store.pause.set()
-    await adding
-    assert set(map(str, await request)) == {str(USER)}
-
-
 async def test_a_set_a_clear_and_a_compaction_raise_when_another_process_wrote_unseen() -> None:
     store = MemoryStore()
     ctx = await Engine(store).session("s")
@@ -166,48 +107,6 @@ async def test_a_set_a_clear_and_a_compaction_raise_when_another_process_wrote_u
     assert await other.get_messages() == [USER]
     await ctx.clear()
     assert await other.get_messages() == []
-
-
-@settings(deadline=None, max_examples=some(15, 40))
-@given(
-    plan=st.lists(
-        st.tuples(st.integers(0, 2), st.sampled_from(["add", "request", "turn", "compact"])),
-        max_size=25,
-    )
-)
-def test_several_processes_on_one_session_lose_nothing(plan: list[tuple[int, str]]) -> None:
-    async def play() -> None:
-        store = MemoryStore()
-        contexts = [await Engine(store).session("s", max_tokens=2_000) for _ in range(3)]
-        added = []
-
-        async def act(step: int, who: int, what: str) -> None:
-            ctx = contexts[who]
-            if what == "add":
-                await ctx.add_message({"role": "user", "content": f"{step}"})
-                added.append(f"{step}")
-            elif what == "request":
-                await ctx.get_messages_for_request()
-            elif what == "compact":
-                with contextlib.suppress(WrongExpectedVersion):
-                    await ctx.compact()
-            else:
-                async with ctx.turn():
-                    await ctx.add_message({"role": "user", "content": f"{step}"})
-                added.append(f"{step}")
-
-        await asyncio.gather(*(act(n, who, what) for n, (who, what) in enumerate(plan)))
-        for ctx in contexts:
-            await ctx.close()
-            assert sorted(m["content"] for m in await ctx.get_messages()) == sorted(added)
-        engine = Engine(store)
-        assert (await engine.verify("s")).ok
-        turns = [r async for r in engine.records("s") if r.type == "prompt:submit"]
-        assert len(turns) == sum(what == "turn" for _, what in plan)
-        for row in (await engine.audit("s")).requests:
-            assert (await engine.request_view("s", position=row.position)).verified
-
-    asyncio.run(play())
 
 
 async def test_a_long_session_opens_from_a_snapshot_and_its_tail(tmp_path: Path) -> None:
@@ -310,21 +209,152 @@ async def test_bodies_kept_in_memory_have_a_bound() -> None:
     assert 2**24 < held(ctx) <= MAX_BYTES
 
 
-async def test_bodies_that_a_request_fetched_count_against_the_bound(tmp_path: Path) -> None:
-    url = tmp_path / "large.db"
-    async with eventctx.open(url) as engine:
-        ctx = await engine.session("s", max_tokens=10**9)
-        for number in range(24):
-            await ctx.add_message({"role": "user", "content": f"{number} " + "x" * 2**21})
-    async with eventctx.open(url) as engine:
-        ctx = await engine.session("s", max_tokens=10**9)
-        for _ in range(2):
-            assert len(await ctx.get_messages_for_request()) == 24
-            assert 2**24 < held(ctx) <= MAX_BYTES
-            assert ctx._session.bodies.bytes_held == held(ctx)
-
-
 def held(ctx: Context) -> int:
     """Bytes of bodies that a session really has in memory."""
     bodies = ctx._session.bodies
     return sum(len(data or b"") for kept in (bodies._held, bodies._new) for data in kept.values())
+
+
+async def test_one_of_two_requests_at_once_begins_the_call_and_both_return(tmp_path: Path) -> None:
+    async with open_engine(tmp_path / "log.db") as engine:
+        ctx = await engine.session("s")
+        host = ctx.following()
+        await ctx.add_message(USER)
+        await host.turn_began()
+        await host.iteration_began()
+        both = [ctx.get_messages_for_request(call=host) for _ in range(2)]
+        assert await asyncio.wait_for(asyncio.gather(*both), 60) == [[USER], [USER]]
+        await host.model_answered()
+        await host.turn_ended()
+        await ctx.close()
+        made = [one.type async for one in engine.records("s")]
+        assert made.count("context:request_prepared") == 2
+        assert made.count("provider:request") == made.count("provider:response") == 1
+
+
+async def test_a_call_may_end_while_its_beginning_goes_to_the_disk(tmp_path: Path) -> None:
+    async with open_engine(tmp_path / "log.db") as engine:
+        ctx = await engine.session("s")
+        host = ctx.following()
+        await ctx.add_message(USER)
+        await host.turn_began()
+        await host.iteration_began()
+
+        async def another_run() -> None:
+            await host.iteration_began()
+            await ctx.get_messages_for_request(call=host)
+
+        both = (ctx.get_messages_for_request(call=host), another_run())
+        await asyncio.wait_for(asyncio.gather(*both), 60)
+        await host.turn_ended()
+        await ctx.close()
+        made = [one.type async for one in engine.records("s")]
+        assert made.count("provider:request") == 2
+        ended = made.count("provider:response") + made.count("provider:error")
+        assert ended == 2
+
+
+class BusyStore(MemoryStore):
+    """Lets other tasks run before each answer, for as long as ``chance`` says."""
+
+    def __init__(self, chance: random.Random) -> None:
+        super().__init__()
+        self._chance = chance
+
+    async def _wait(self, most: int) -> None:
+        for _ in range(self._chance.randrange(most)):
+            await asyncio.sleep(0)
+
+    def append(
+        self, stream: str, drafts: Sequence[Draft], expected: Expected
+    ) -> Awaitable[Appended]:
+        return asyncio.ensure_future(self._acknowledged(super().append(stream, drafts, expected)))
+
+    async def _acknowledged(self, ack: Awaitable[Appended]) -> Appended:
+        await self._wait(8)
+        return await ack
+
+    async def bodies(self, stream: str, addresses: Sequence[Address]) -> list[Body]:
+        await self._wait(6)
+        return await super().bodies(stream, addresses)
+
+    async def head(self, stream: str) -> StreamInfo | None:
+        await self._wait(4)
+        return await super().head(stream)
+
+
+async def _one_step(ctx: eventctx.Context, chance: random.Random, name: str) -> None:
+    step = chance.random()
+    if step < 0.5:
+        words = "word " * chance.choice((3, 300))
+        await ctx.add_message({"role": "user", "content": f"{name} You must never do it. {words}"})
+    elif step < 0.7:
+        await ctx.get_messages_for_request()
+    elif step < 0.78:
+        await ctx.compact()
+    elif step < 0.82:
+        await ctx.clear()
+    elif step < 0.9:
+        await ctx.set_messages([{"role": "user", "content": f"set {name}"}])
+    else:
+        await ctx.get_messages()
+
+
+@pytest.mark.parametrize(("policy", "seed"), [("workset", 0), ("truncate", 3), ("ladder", 4)])
+async def test_processes_on_one_session_meet_conflicts_at_most(policy: str, seed: int) -> None:
+    store = BusyStore(random.Random(seed))  # noqa: S311
+    engines = [Engine(store) for _ in range(3)]
+
+    async def work(engine: Engine, number: int) -> None:
+        chance = random.Random(seed * 100 + number)  # noqa: S311
+        ctx = await engine.session("s", max_tokens=2_500, on_overflow="send_floor", policy=policy)
+        for _ in range(25):
+            await store._wait(1 + chance.randrange(4))
+            try:
+                await _one_step(ctx, chance, str(number))
+            except WrongExpectedVersion:
+                continue
+
+    await asyncio.gather(
+        *[work(one, 10 * place + task) for place, one in enumerate(engines) for task in range(4)]
+    )
+    assert (await engines[0].verify("s")).ok
+
+
+async def test_a_body_beyond_the_log_is_a_conflict_and_not_damage() -> None:
+    engine = Engine(MemoryStore())
+    ctx = await engine.session("s")
+    await ctx.add_message(USER)
+    with pytest.raises(WrongExpectedVersion):
+        await sound_bodies(engine.store, "s", [Address(7, 0)])
+    with pytest.raises(LogCorrupted):
+        await sound_bodies(engine.store, "s", [Address(0, 5)])
+
+
+async def test_a_session_that_was_deleted_meanwhile_is_not_damaged() -> None:
+    engine = Engine(MemoryStore())
+    ctx = await engine.session("s")
+    await ctx.add_message(USER)
+    await ctx.close()
+    await engine.delete("s")
+    with pytest.raises(SessionWasDeleted):
+        await sound_bodies(engine.store, "s", [Address(1, 0)])
+
+
+async def test_one_of_two_requests_that_the_program_made_begins_the_call(
+    tmp_path: Path,
+) -> None:
+    async with open_engine(tmp_path / "log.db") as engine:
+        ctx = await engine.session("s")
+        host = ctx.following()
+        await ctx.add_message(USER)
+        await host.turn_began()
+        await host.iteration_began()
+        own = ObservedRequest("openai-chat-1", [USER])
+        both = [ctx.observe_request(own, call=host) for _ in range(2)]
+        assert len(set(await asyncio.wait_for(asyncio.gather(*both), 60))) == 2
+        await host.turn_ended()
+        await ctx.close()
+        made = [one.type async for one in engine.records("s")]
+        assert made.count("context:request_prepared") == 2
+        assert made.count("provider:request") == 1

@@ -229,18 +229,6 @@ async def test_the_end_of_a_turn_goes_by_itself_also_behind_another_process(tmp_
                     break
 
 
-async def test_what_rides_in_a_session_that_was_evicted_is_read_and_written(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    async with eventctx.open(path, receipts=False, most_open_sessions=1) as engine:
-        ctx = await engine.session("s")
-        await ctx.add_message(USER)
-        for _ in range(2):
-            await (await engine.session("other")).add_message(USER)
-        await ctx.emit(PlanStart())
-        del ctx
-        assert [one.type async for one in engine.records("s", 2)] == ["plan:start"]
-
-
 async def test_closing_an_engine_writes_what_rides_in_a_session_that_was_closed(
     tmp_path: Path,
 ) -> None:

@@ -17,7 +17,6 @@ from eventctx.errors import InvalidSetting, SessionWasDeleted, StreamNotFound
 from eventctx.importers.load import import_file
 from eventctx.log.events import PlanStart
 from eventctx.queries.transfer import export_lines, import_drafts, read_drafts
-from eventctx.stores.memory import MemoryStore
 from eventctx.stores.receipt_book import ReceiptBook
 
 WORDS = "the launch code is 0042 alpha zulu tango foxtrot and nobody may ever know it"
@@ -288,20 +287,6 @@ async def test_erasing_in_a_session_that_is_not_there_is_refused(engine: Engine)
         await engine.erase("nobody", [0])
     with pytest.raises(StreamNotFound):
         await engine.delete("nobody")
-
-
-async def test_a_memory_store_erases_and_deletes_as_well() -> None:
-    async with Engine(MemoryStore()) as engine:
-        context = await engine.session("s", max_tokens=3_000)
-        await context.add_message(SECRET)
-        await talk(context, 4)
-        await engine.fork("s", 3, "fork")
-        await engine.erase("fork", [0])
-        assert (await engine.verify_store()).ok
-        assert await engine.recall("foxtrot") == []
-        assert await engine.delete("s", forks=True) == ["fork", "s"]
-        assert (await engine.verify_store()).ok
-        assert await engine.recall("question") == []
 
 
 # -- deletion --------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import tracemalloc
 import weakref
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -25,7 +24,6 @@ from eventctx.errors import (
     WrongExpectedVersion,
 )
 from eventctx.hooks.sinks import History
-from eventctx.log.codec import decode_event
 from eventctx.log.events import PlanStart
 from eventctx.log.record import Record
 from eventctx.messages.encoding import encode_message
@@ -269,43 +267,6 @@ async def test_a_session_that_nobody_refers_to_goes_wholly_and_keeps_its_options
         assert (await engine.session("s", policy="ladder")).policy.name == "ladder"
 
 
-async def test_a_turn_goes_on_in_a_session_that_was_evicted_and_forgotten() -> None:
-    async with Engine(MemoryStore(), most_open_sessions=1) as engine:
-        ctx = await engine.session("s")
-        async with ctx.turn() as turn, turn.iteration() as cycle:
-            await ctx.add_message(USER)
-            await ctx.get_messages_for_request()
-            await evict(engine, ctx)
-            del ctx
-            async with cycle.provider_call("m") as call:
-                assert call.prepared is not None
-            await (await engine.session("s")).get_messages_for_request()
-            async with cycle.provider_call("m") as second:
-                assert second.prepared is not None
-                assert second.prepared > call.prepared
-        found = [record async for record in engine.records("s")]
-        assert found[-1].type == "prompt:complete"
-        assert {one.turn_id for one in found if one.type != "session:start"} == {turn.turn_id}
-
-
-async def test_a_late_result_is_noticed_after_its_session_was_evicted() -> None:
-    call, result = tool_round(1)
-    thought = {"type": "thinking", "thinking": "so", "signature": "c2ln"}
-    answer = {"role": "assistant", "content": [thought, {"type": "text", "text": "on"}]}
-    events = []
-    for most in (1, 9):
-        async with Engine(MemoryStore(), most_open_sessions=most) as engine:
-            ctx = await engine.session("s")
-            for message in (USER, call, answer):
-                await ctx.add_message(message)
-            await (await engine.session("another")).add_message(USER)
-            await ctx.add_message(result)
-            records = [one async for one in engine.records("s")]
-            events.append(decode_event(records[-1]))
-    assert events[0] == events[1]
-    assert events[0].unbound  # type: ignore[union-attr]
-
-
 async def test_what_another_process_wrote_stays_unseen_until_its_caller_looks() -> None:
     store = MemoryStore()
     engine = Engine(store, most_open_sessions=1)
@@ -422,16 +383,9 @@ async def test_messages_added_without_a_request_are_not_kept_in_memory(tmp_path:
         ctx = await engine.session("s", max_tokens=10**9)
         await ctx.add_message(USER)
         most = 0
-        tracemalloc.start()
-        try:
-            for _ in range(0, count, 64):
-                rows = [{"role": "user", "content": f"{n} " + "x" * 400} for n in range(64)]
-                await asyncio.gather(*[ctx.add_message(row) for row in rows])
-                most = max(ctx._session.bytes_held, most)
-            gc.collect()
-            held, _ = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
+        for _ in range(0, count, 64):
+            rows = [{"role": "user", "content": f"{n} " + "x" * 400} for n in range(64)]
+            await asyncio.gather(*[ctx.add_message(row) for row in rows])
+            most = max(ctx._session.bytes_held, most)
         assert most < 8 * 2**20
-        assert held < 8 * 2**20
         assert len(await ctx.get_messages_for_request()) == count + 1

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,6 @@ from eventctx.errors import StoreFull
 from eventctx.log.events import PlanStart
 from eventctx.session.contents import MAX_ROW_BYTES, MAX_UNASKED
 from eventctx.stores.memory import MemoryStore
-from eventctx.stores.sqlite import SqliteStore
 from tests.sessions import USER, tool_round
 
 
@@ -85,18 +82,6 @@ async def test_a_mark_tells_who_holds_a_copy_that_others_changed_it(tmp_path: Pa
         assert (changed.messages, changed.continues(longer)) == (2, False)
 
 
-async def test_the_mark_of_a_transcript_in_memory_reads_nothing() -> None:
-    store = Counting()
-    ctx = await Engine(store).session("s")
-    await ctx.add_message(USER)
-    await ctx.get_messages()
-    store.calls.clear()
-    for message in tool_round(1):
-        await ctx.add_message(message)
-        await ctx.transcript_mark()
-    assert set(store.calls) == {"append"}
-
-
 async def test_the_first_answer_of_a_fresh_process_reads_no_record_again() -> None:
     store = Counting()
     ctx = await Engine(store).session("s")
@@ -109,17 +94,6 @@ async def test_the_first_answer_of_a_fresh_process_reads_no_record_again() -> No
     assert await again.get_timed_messages() == await ctx.get_timed_messages()
     await again.compact()
     assert await (await Engine(store).session("s")).get_messages() == await ctx.get_messages()
-
-
-async def test_a_token_count_reads_and_writes_nothing_either() -> None:
-    store = Counting()
-    ctx = await Engine(store).session("s")
-    await ctx.add_message(USER)
-    before = await ctx.get_token_count()
-    await ctx.add_message(tool_round(1)[0])
-    store.calls.clear()
-    assert await ctx.get_token_count() > before
-    assert store.calls == []
 
 
 async def test_behind_another_writer_only_its_messages_are_read() -> None:
@@ -279,60 +253,6 @@ async def test_its_memory_is_counted_and_dropped_after_the_last_question() -> No
         await ctx.add_message(USER)
         assert session.lines.row_bytes > 0
         await ctx.get_messages()
-
-
-async def read_little(store: SqliteStore) -> None:
-    """Let the store's reading thread let go of what it read last."""
-    async for _ in store.read("s", start=0, stop=0):
-        pass
-
-
-@pytest.mark.parametrize("size", [0, 1_000])
-async def test_it_holds_no_more_than_it_counts(size: int, tmp_path: Path) -> None:
-    store = await SqliteStore.open(tmp_path / "s.db")
-    ctx = await Engine(store).session("s")
-    rows = [{"role": "user", "content": f"{number}" + "x" * size} for number in range(600)]
-    await asyncio.gather(*[ctx.add_message(row) for row in rows])
-    ctx = await Engine(store).session("s")
-    session = ctx._session
-    await session.appends.settle()
-    gc.collect()
-    tracemalloc.start()
-    try:
-        counted = session.bytes_held
-        await ctx.get_messages()
-        await read_little(store)
-        gc.collect()
-        with_rows = tracemalloc.get_traced_memory()[0]
-        counted = session.bytes_held - counted
-        del ctx, session
-        await read_little(store)
-        gc.collect()
-        # What stays is not the session's: another thread of the run may hold memory of its own.
-        held = with_rows - tracemalloc.get_traced_memory()[0]
-        assert counted / 4 < held < counted * 1.1 + 50_000
-    finally:
-        tracemalloc.stop()
-    await store.close()
-
-
-async def test_what_is_erased_leaves_the_memory_at_once() -> None:
-    engine = Engine(MemoryStore())
-    ctx = await engine.session("s")
-    await ctx.add_message({"role": "user", "content": "secret"})
-    await ctx.get_messages()
-    await engine.erase("s", [0])
-    assert ctx._session.lines.row_bytes == 0
-
-
-async def test_a_session_that_is_evicted_drops_its_transcript() -> None:
-    engine = Engine(MemoryStore(), most_open_sessions=1)
-    ctx = await engine.session("s")
-    await ctx.add_message(USER)
-    await ctx.get_messages()
-    await (await engine.session("another")).add_message(USER)
-    assert ctx._session.lines.bytes_held == 0
-    assert await ctx.get_messages() == [USER]
 
 
 async def test_a_transcript_over_the_bound_is_answered_and_not_held() -> None:

@@ -191,28 +191,6 @@ async def test_the_view_digest_tells_apart_what_a_made_up_result_says() -> None:
     assert len(digests) == 4
 
 
-def test_an_old_log_with_a_call_without_a_result_costs_no_look_at_all_entries_a_request() -> None:
-    rows = [calling("a"), {"role": "assistant", "content": "I go on."}]
-    refs = [MessageRef(n, n, 0, bytes(32), read_facts(row), 10) for n, row in enumerate(rows)]
-    plain = as_plain(build(refs), 1)
-    assert [one.end for one in plain.entries() if one.kind == "synthetic"] == [None]
-    unread: Any = object()
-    assert as_plain(plain._replace(sealed=unread), 7).sealed is unread
-
-
-async def test_nothing_is_remembered_of_calls_that_got_their_results() -> None:
-    store = MemoryStore()
-    async with process(store) as engine:
-        host = await until_two_tools_run(engine)
-        ctx = await engine.session("s")
-        await host.tool_ended(1, "of a")
-        await host.tool_ended(2, "of b")
-        await ctx.add_message(result("a", "of a"))
-        await ctx.add_message(result("b", "of b"))
-    state: request_view.ViewState = await fold(store, "s", request_view)
-    assert state.layout.ends.known == {}
-
-
 async def test_a_round_that_is_dropped_frees_the_tokens_of_its_kept_answers() -> None:
     store = MemoryStore()
     await killed(store, answer="kept " * 600)
@@ -227,18 +205,6 @@ async def test_a_round_that_is_dropped_frees_the_tokens_of_its_kept_answers() ->
     working.drop(group, "older")
     left = [ref for ref in state.layout.refs if not ref.facts.calls]
     assert working.total == build(left).tokens
-
-
-async def test_a_kept_answer_is_counted_by_the_estimator_of_the_model() -> None:
-    store = MemoryStore()
-    await killed(store, answer="seven words of it, and 12345 digits")
-    state: request_view.ViewState = await fold(store, "s", request_view)
-    for model in (None, "claude-opus-4-8", "gpt-5.5"):
-        state = request_view.with_model(state, model)
-        (entry,) = [one for one in state.layout.entries() if one.call_id == "a"]
-        assert entry.end is not None and entry.end.facts is not None
-        facts = entry.end.facts
-        assert entry.tokens == UNANSWERED_TOKENS + state.estimator.tokens(facts)
 
 
 async def test_a_set_that_keeps_the_call_keeps_what_is_known_of_it() -> None:
@@ -426,3 +392,24 @@ async def test_a_layout_that_grew_row_by_row_under_both_renderers_equals_one_bui
         built = build(state.layout.refs, state.layout.insertions, state.layout.ends)
         assert built.entries() == state.layout.entries()
         assert built.measure() == state.layout.measure()
+
+
+def test_an_old_log_with_a_call_without_a_result_costs_no_look_at_all_entries_a_request() -> None:
+    rows = [calling("a"), {"role": "assistant", "content": "I go on."}]
+    refs = [MessageRef(n, n, 0, bytes(32), read_facts(row), 10) for n, row in enumerate(rows)]
+    plain = as_plain(build(refs), 1)
+    assert [one.end for one in plain.entries() if one.kind == "synthetic"] == [None]
+    unread: Any = object()
+    assert as_plain(plain._replace(sealed=unread), 7).sealed is unread
+
+
+async def test_a_kept_answer_is_counted_by_the_estimator_of_the_model() -> None:
+    store = MemoryStore()
+    await killed(store, answer="seven words of it, and 12345 digits")
+    state: request_view.ViewState = await fold(store, "s", request_view)
+    for model in (None, "claude-opus-4-8", "gpt-5.5"):
+        state = request_view.with_model(state, model)
+        (entry,) = [one for one in state.layout.entries() if one.call_id == "a"]
+        assert entry.end is not None and entry.end.facts is not None
+        facts = entry.end.facts
+        assert entry.tokens == UNANSWERED_TOKENS + state.estimator.tokens(facts)

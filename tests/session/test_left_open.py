@@ -237,20 +237,6 @@ async def test_a_live_sink_sends_the_spans_that_the_log_gives() -> None:
         assert not live.status.is_ok and live.attributes == span.attributes
 
 
-async def test_a_session_that_was_evicted_before_its_first_turn_still_knows_what_is_lost() -> None:
-    store = MemoryStore()
-    await killed(store)
-    engine = Engine(store, most_open_sessions=1)
-    await engine.session("s")
-    for name in ("a", "b", "c"):
-        await (await engine.session(name)).add_message(ASK)
-    gc.collect()
-    async with (await engine.session("s")).turn("t2"):
-        pass
-    await engine.close_session("s")
-    assert ("prompt:complete", "t1", "lost") in ends(await records_of(store))
-
-
 async def test_of_very_many_open_spans_the_turn_and_the_newest_are_known() -> None:
     store = MemoryStore()
     async with process(store) as engine:

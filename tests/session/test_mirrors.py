@@ -33,7 +33,6 @@ from tests.sessions import with_frames
 Command = Callable[[Context], Awaitable[Any]]
 
 HELLO: Final = {"role": "user", "content": "hello"}
-ABOUT: Final = ("session:linked", "session:signed")
 
 
 def session() -> ClaudeCode:
@@ -278,17 +277,6 @@ async def test_a_snapshot_keeps_that_a_session_is_a_mirror() -> None:
         await engine.close_session(SESSION)
         with pytest.raises(ImportedSession):
             await (await engine.session(SESSION)).add_message(HELLO)
-
-
-async def test_a_session_that_was_evicted_is_still_known_as_a_mirror() -> None:
-    store = MemoryStore()
-    await mirrored(store)
-    async with Engine(store, most_open_sessions=1) as engine:
-        context = await engine.session(SESSION)
-        for number in range(3):
-            await (await engine.session(f"other-{number}")).add_message(HELLO)
-        with pytest.raises(ImportedSession):
-            await context.add_message(HELLO)
 
 
 async def test_opening_a_mirror_does_not_end_the_compaction_that_its_file_began() -> None:

@@ -203,28 +203,3 @@ async def test_a_request_and_a_plan_are_in_the_log_before_the_messages_are_retur
         prepared = [event for event in seen if isinstance(event, events.RequestPrepared)][-1]
         assert prepared.messages == len(view)
         assert any(isinstance(event, events.PostCompact) for event in seen)
-
-
-@pytest.mark.parametrize("outcome", ["applied", "skipped"])
-async def test_a_compaction_has_one_end_that_shares_its_span(outcome: str) -> None:
-    async with eventctx.open() as engine:
-        if outcome == "skipped":
-            engine.intercept("context:pre_compact", lambda asked: eventctx.Verdict(veto="not now"))
-        ctx = await filled(engine)
-        result = await ctx.compact()
-        assert result.outcome == outcome
-        found = [r for r in await recorded(engine) if r.type.endswith("_compact")]
-        assert [r.type for r in found] == ["context:pre_compact", "context:post_compact"]
-        assert found[0].span_id == found[1].span_id
-
-
-async def test_usage_is_recorded_as_the_provider_counted_it() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        turn = ctx.turn()
-        async with turn, turn.iteration() as cycle, cycle.provider_call("m") as call:
-            await call.usage(310, 12, cache_read=200, cache_write=50, reasoning=5)
-        (event,) = [decode_event(r) for r in await recorded(engine) if r.type == "usage:reported"]
-        assert event == events.UsageReported(
-            prompt=310, output=12, cache_read=200, cache_write=50, reasoning=5, model="m"
-        )

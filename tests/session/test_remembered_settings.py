@@ -10,7 +10,6 @@ import pytest
 
 import eventctx
 from eventctx.engine import Engine
-from eventctx.errors import InvalidSetting
 from eventctx.policies.presets import Simple
 from eventctx.session.settings import SettingsForgotten
 from eventctx.stores.memory import MemoryStore
@@ -111,18 +110,3 @@ async def test_a_given_function_is_enough_for_a_remembered_policy() -> None:
     await by_another_process(store, "s", policy="summarize", summarizer=summary, fan_in=3)
     again = await by_another_process(store, "s", summarizer=summary)
     assert (again.policy.name, getattr(again.policy, "fan_in", None)) == ("summarize", 3)
-
-
-async def test_another_setting_is_refused_by_its_name_alone() -> None:
-    async with eventctx.open() as engine:
-        await engine.session("s", max_tokens=5_000, policy="truncate")
-        with pytest.raises(InvalidSetting) as caught:
-            await engine.session("s", max_tokens=6_000, policy="truncate")
-        assert str(caught.value) == (
-            "session 's' is open with max_tokens=5000, found max_tokens=6000; close the session "
-            "first (engine.close_session), or leave out the settings"
-        )
-        with pytest.raises(InvalidSetting, match="with keep_recent=50, found keep_recent=3;"):
-            await engine.session("s", max_tokens=5_000, policy="truncate", keep_recent=3)
-        with pytest.raises(InvalidSetting, match="with policy='truncate', found policy='simple';"):
-            await engine.session("s", max_tokens=5_000, policy="simple")

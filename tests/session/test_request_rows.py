@@ -6,19 +6,17 @@ import asyncio
 import json
 import sys
 import threading
-from pathlib import Path
 from typing import Any
 
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import EventctxError
 from eventctx.stores.memory import MemoryStore
 from tests.how_much import some
-from tests.sessions import USER, filled, tool_round, with_frames
+from tests.sessions import filled, with_frames
 from tests.transcripts import Message, stories
 
 Rows = list[dict[str, Any]]
@@ -72,24 +70,6 @@ async def test_a_row_that_was_given_back_is_stored_as_the_plain_one() -> None:
     assert [line.number for line in await engine.transcript("s")] == [0, 1, 2, 3, 4, 5, 6, 7]
 
 
-async def test_requests_of_many_tasks_that_change_their_rows_are_all_as_the_log_has_them() -> None:
-    engine = Engine(MemoryStore())
-    ctx = await filled(engine)
-    original = await ctx.get_messages()
-
-    async def work(number: int) -> None:
-        for _ in range(10):
-            rows = await ctx.get_messages_for_request()
-            assert rows == original
-            for row in rows:
-                row["worker"] = number
-            await asyncio.sleep(0)
-            assert {row["worker"] for row in rows} == {number}
-
-    await asyncio.gather(*(work(number) for number in range(8)))
-    await is_as_recorded(engine, await ctx.get_messages_for_request())
-
-
 async def test_requests_of_many_threads_that_change_their_rows_are_all_as_the_log_has_them() -> (
     None
 ):
@@ -123,41 +103,6 @@ async def test_requests_of_many_threads_that_change_their_rows_are_all_as_the_lo
         sys.setswitchinterval(before)
     assert failures == []
     await is_as_recorded(engine, await ctx.get_messages_for_request())
-
-
-async def test_the_first_system_prompt_may_change_before_anything_was_said() -> None:
-    engine = Engine(MemoryStore())
-    ctx = await engine.session("s")
-    for text in ("one", "two", None, "three"):
-        await ctx.set_system_prompt(text)
-        await is_as_recorded(engine, await ctx.get_messages_for_request())
-
-
-async def test_a_result_takes_the_place_of_the_made_up_one() -> None:
-    engine = Engine(MemoryStore())
-    ctx = await engine.session("s")
-    await ctx.add_message(USER)
-    call, result = tool_round(1)
-    await ctx.add_message(call)
-    assert len(await ctx.get_messages_for_request()) == 3
-    await ctx.add_message(result)
-    second = await ctx.get_messages_for_request()
-    assert second == [USER, call, result]
-    await is_as_recorded(engine, second)
-
-
-async def test_another_process_may_ask_in_between(tmp_path: Path) -> None:
-    path = tmp_path / "c.db"
-    async with eventctx.open(path) as ours, eventctx.open(path) as theirs:
-        a = await filled(ours, rounds=5)
-        b = await theirs.session("s")
-        for number in range(4):
-            for engine, ctx in ((ours, a), (theirs, b), (ours, a), (ours, a), (theirs, b)):
-                await ctx.add_message({"role": "user", "content": f"more {number}"})
-                rows = await ctx.get_messages_for_request()
-                await is_as_recorded(engine, rows)
-                rows[number]["content"] = "mine"
-                rows[-1].clear()
 
 
 # -- any order of anything -----------------------------------------------------------------------

@@ -72,18 +72,6 @@ async def test_a_request_reaches_the_store_through_at_most_twenty_one_modules(
     assert len(entered) <= 21, entered
 
 
-async def test_a_message_enters_at_most_sixteen_modules(ctx: eventctx.Context) -> None:
-    message = {"role": "user", "content": "hello"}
-    entered = await modules_entered(lambda: ctx.add_message(message), until_append=False)
-    assert len(entered) <= 16, entered
-
-
-async def test_a_request_enters_at_most_twenty_nine_modules(ctx: eventctx.Context) -> None:
-    await ctx.add_message({"role": "user", "content": "hello"})
-    entered = await modules_entered(ctx.get_messages_for_request, until_append=False)
-    assert len(entered) <= 29, entered
-
-
 async def test_why_enters_at_most_thirty_seven_modules(ctx: eventctx.Context) -> None:
     async with eventctx.read(ctx._session.store) as reader:
         await reader.why("s", 0)

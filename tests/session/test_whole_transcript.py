@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -200,51 +198,3 @@ async def test_threads_that_add_and_ask_find_what_was_acknowledged_to_them(
             == await (await Engine(engine.store).session("s")).get_messages()
         )
         assert len(await ctx.get_messages()) == 160
-
-
-OTHER = """
-import asyncio, sys
-import eventctx
-
-async def main():
-    async with eventctx.open(sys.argv[1]) as engine:
-        ctx = await engine.session("s")
-        for line in sys.stdin:
-            what, _, text = line.strip().partition(" ")
-            if what == "say":
-                await ctx.add_message({"role": "user", "content": text})
-            elif what == "erase":
-                await engine.erase("s", [int(text)])
-            else:
-                await ctx.set_messages((await ctx.get_messages())[1:])
-            print("done", flush=True)
-
-asyncio.run(main())
-"""
-
-
-async def test_what_another_process_did_is_in_the_next_answer(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
-    async with eventctx.open(path) as engine:
-        ctx = await engine.session("s")
-        for text in ("first", "second", "third"):
-            await ctx.add_message({"role": "user", "content": text})
-        with subprocess.Popen(  # noqa: ASYNC220
-            [sys.executable, "-c", OTHER, path],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        ) as other:  # fmt: skip
-            assert other.stdin is not None
-            assert other.stdout is not None
-            answers = []
-            for command in ("say fourth", "erase 1", "drop first", "say fifth"):
-                await ctx.get_messages()
-                print(command, file=other.stdin, flush=True)
-                assert await asyncio.to_thread(other.stdout.readline) == "done\n"
-                answers.append([row["content"] for row in await ctx.get_messages()])
-            other.stdin.close()
-        assert answers == [
-            ["first", "second", "third", "fourth"],
-            ["first", "[erased]", "third", "fourth"],
-            ["[erased]", "third", "fourth"],
-            ["[erased]", "third", "fourth", "fifth"],
-        ]

@@ -33,11 +33,9 @@ class JetStream:
         self.fresh()
 
     def fresh(self) -> None:
-        """See ``Machines.fresh``."""
         self.prefix = f"FAULTS{next(self._names)}"
 
     async def open(self, *, patience: float = 60.0, read_only: bool = False) -> EventStore:
-        """See ``Machines.open``."""
         return await open_store(
             self.cluster.url(self.prefix), patience=patience, read_only=read_only
         )
@@ -48,31 +46,24 @@ class JetStream:
         return f"{self.prefix}_0"
 
     def settle(self) -> None:
-        """See ``Machines.settle``."""
         os.sync()
 
     def leader(self) -> int:
-        """See ``Machines.leader``."""
         return self.cluster.leader(self.stream)
 
     def kill(self, *numbers: int) -> None:
-        """See ``Machines.kill``."""
         self.cluster.kill(*numbers)
 
     def start(self, *numbers: int) -> None:
-        """See ``Machines.start``."""
         self.cluster.start(*numbers, ready=False)
 
     def pause(self, number: int) -> None:
-        """See ``Machines.pause``."""
         self.cluster.pause(number)
 
     def resume(self, number: int) -> None:
-        """See ``Machines.resume``."""
         self.cluster.resume(number)
 
     def processes(self) -> list[int]:
-        """See ``Machines.processes``."""
         return trees.tree([one.process.pid for one in self.cluster.nodes if one.process])
 
     def fail_over(self, old: int) -> None:
@@ -99,7 +90,6 @@ class JetStream:
         return led
 
     def mend(self) -> None:
-        """See ``Machines.mend``."""
         self.cluster.start()
         self.leader()
 

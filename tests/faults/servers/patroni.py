@@ -128,7 +128,6 @@ class PatroniCluster:
             self._etcd.wait()
 
     async def open(self, *, patience: float = 60.0, read_only: bool = False) -> EventStore:
-        """See ``Machines.open``."""
         return await open_store(self.url(), patience=patience, read_only=read_only)
 
     def url(self) -> str:
@@ -138,18 +137,15 @@ class PatroniCluster:
         return f"postgresql://postgres@{places}/{DATABASE}?{urlencode(options)}"
 
     def fresh(self) -> None:
-        """See ``Machines.fresh``."""
         self.options["schema"] = f"faults{next(self._names)}"
 
     def settle(self) -> None:
-        """See ``Machines.settle``."""
         leader = self.nodes[self.leader()]
         settle(f"postgresql://postgres@{leader.host}:{leader.port}/postgres")
 
     # -- what faults do ----------------------------------------------------------------------------
 
     def leader(self) -> int:
-        """See ``Machines.leader``."""
         return self._leader(None)
 
     def _leader(self, old: int | None, seconds: float = 90.0) -> int:
@@ -162,7 +158,6 @@ class PatroniCluster:
         raise ServiceFailed(f"Patroni: nobody leads after {seconds:g} s; {self._tails()}")
 
     def kill(self, *numbers: int) -> None:
-        """See ``Machines.kill``."""
         chosen = [self.nodes[number] for number in numbers or range(self.size)]
         trees.kill([pid for node in chosen for pid in node.roots()])
         for node in chosen:
@@ -177,20 +172,16 @@ class PatroniCluster:
         trees.kill([pid for pid in node.roots() if pid != own])
 
     def start(self, *numbers: int) -> None:
-        """See ``Machines.start``."""
         for number in numbers:
             self._start(self.nodes[number])
 
     def pause(self, number: int) -> None:
-        """See ``Machines.pause``."""
         trees.send(trees.tree(self.nodes[number].roots()), signal.SIGSTOP)
 
     def resume(self, number: int) -> None:
-        """See ``Machines.resume``."""
         trees.send(trees.tree(self.nodes[number].roots()), signal.SIGCONT)
 
     def processes(self) -> list[int]:
-        """See ``Machines.processes``."""
         return trees.tree([pid for node in self.nodes for pid in node.roots()])
 
     def fail_over(self, old: int) -> None:
@@ -198,7 +189,6 @@ class PatroniCluster:
         self._leader(old)
 
     def mend(self) -> None:
-        """See ``Machines.mend``."""
         for node in self.nodes:
             if node.patroni is None:
                 self._start(node)

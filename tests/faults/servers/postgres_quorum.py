@@ -140,7 +140,6 @@ class Quorum:
         self._wait_for_standbys(2)
 
     async def open(self, *, patience: float = 60.0, read_only: bool = False) -> EventStore:
-        """See ``Machines.open``."""
         return await open_store(self.url(), patience=patience, read_only=read_only)
 
     def url(self) -> str:
@@ -154,42 +153,34 @@ class Quorum:
         return getattr(node, "host", "127.0.0.1")
 
     def fresh(self) -> None:
-        """See ``Machines.fresh``."""
         self.options["schema"] = f"faults{next(self._names)}"
 
     def settle(self) -> None:
-        """See ``Machines.settle``."""
         settle(self.nodes[self._leader].url())
 
     # -- what faults do ----------------------------------------------------------------------------
 
     def leader(self) -> int:
-        """See ``Machines.leader``."""
         return self._leader
 
     def kill(self, *numbers: int) -> None:
-        """See ``Machines.kill``."""
         chosen = [self.nodes[number] for number in numbers or range(self.size)]
         trees.kill([node.pid for node in chosen if node.running])
         for node in chosen:
             node.kill()
 
     def start(self, *numbers: int) -> None:
-        """See ``Machines.start``."""
         for number in numbers:
             self.nodes[number].start()
 
     def pause(self, number: int) -> None:
-        """See ``Machines.pause``."""
         if self.nodes[number].running:
             self.nodes[number].pause()
 
     def resume(self, number: int) -> None:
-        """See ``Machines.resume``."""
         self.nodes[number].resume()
 
     def processes(self) -> list[int]:
-        """See ``Machines.processes``."""
         running = [node for node in self.nodes if node.running]
         return [pid for node in running for pid in (node.pid, *node.children())]
 

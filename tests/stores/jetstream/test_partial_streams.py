@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.stores.jetstream.bare import Bare
 
 from eventctx.errors import LogCorrupted, StoreUnavailable, StreamNotFound
 from eventctx.log.record import Record
@@ -14,7 +15,6 @@ from eventctx.stores.jetstream.reading import SessionReader
 from eventctx.stores.jetstream.registry import Registry, inspect
 from eventctx.stores.jetstream.retrying_reads import RetryingReads
 from eventctx.testing.store_contract.drafts import make_draft
-from tests.stores.jetstream.bare import Bare
 
 pytestmark = pytest.mark.slow
 

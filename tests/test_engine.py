@@ -1,4 +1,4 @@
-"""Replay, fork, verification, and moving a session."""
+"""Replay, fork, receipts, and moving a session."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,20 +16,17 @@ from eventctx.engine import Engine
 from eventctx.errors import (
     InvalidSetting,
     MalformedTranscript,
-    NotAStore,
     StreamExists,
     StreamNotFound,
 )
 from eventctx.log import events
 from eventctx.log.codec import encode_event
-from eventctx.log.record import Body, Draft, Record
+from eventctx.log.record import Draft
 from eventctx.log.store import Address, Receipt
 from eventctx.messages.facts import decode_facts, encode_facts, outline_facts
-from eventctx.messages.facts_reader import read_facts
 from eventctx.projections import audit, numbering, transcript, usage
 from eventctx.projections.view import request_view
 from eventctx.queries.transfer import export_lines, import_drafts, looks_like_export, read_drafts
-from eventctx.queries.verify import verify
 from eventctx.stores.memory import MemoryStore
 from tests.transcripts import Story, stories
 
@@ -109,97 +105,6 @@ async def test_a_fork_outside_the_session_is_refused(at: int) -> None:
 
 
 # -- verification --------------------------------------------------------------------------------
-
-
-class Tampered:
-    """A store's records after somebody edited them; only what ``verify`` reads."""
-
-    def __init__(self, records: list[Record], head: Any) -> None:
-        self.records = records
-        self._head = head
-
-    async def head(self, stream: str) -> Any:
-        return self._head
-
-    async def load_snapshot(self, stream: str, name: str) -> None:
-        return None
-
-    async def read(self, stream: str, start: int, stop: int) -> Any:
-        for record in self.records:
-            yield record
-
-
-async def tampering(change: Any, receipt: Receipt | None = None) -> list[str]:
-    engine = Engine(MemoryStore())
-    await told(engine)
-    records = [record async for record in engine.records("s", bodies=True)]
-    head = await engine.store.head("s")
-    found = await verify(Tampered(change(records), head), "s", receipt)  # type: ignore[arg-type]
-    return [problem.kind for problem in found.problems]
-
-
-def _edited(records: list[Record], place: int, **fields: Any) -> list[Record]:
-    changed = msgspec.structs.replace(records[place], **fields)
-    return [*records[:place], changed, *records[place + 1 :]]
-
-
-async def test_an_untouched_log_has_no_problems() -> None:
-    assert await tampering(lambda records: records) == []
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"payload": b'{"event":"context:message_added","x":1}'},
-        {"time": 5},
-        {"type": "context:cleared"},
-        {"turn_id": "other"},
-        {"iteration": 9},
-        {"id": bytes(16)},
-        {"digest": bytes(32)},
-    ],
-)
-async def test_an_edited_record_is_found(fields: dict[str, Any]) -> None:
-    assert "record" in await tampering(lambda records: _edited(records, 4, **fields))
-
-
-async def test_an_edited_body_is_found_by_its_salted_digest() -> None:
-    def edit(records: list[Record]) -> list[Record]:
-        place = next(n for n, r in enumerate(records) if r.bodies)
-        body = records[place].bodies[0]
-        changed = Body(body.digest, body.facts, b'{"role":"user"}', body.salt)
-        return _edited(records, place, bodies=(changed,))
-
-    assert await tampering(edit) == ["body"]
-
-
-async def test_edited_facts_are_found_although_no_digest_covers_them() -> None:
-    forged = encode_facts(read_facts({"role": "tool", "tool_call_id": "x", "content": ""}))
-
-    def edit(facts: bytes) -> Any:
-        def change(records: list[Record]) -> list[Record]:
-            place = next(n for n, r in enumerate(records) if r.bodies)
-            body = msgspec.structs.replace(records[place].bodies[0], facts=facts)
-            return _edited(records, place, bodies=(body,))
-
-        return change
-
-    assert await tampering(edit(forged)) == ["facts"]
-    assert await tampering(edit(b"\xc1no facts")) == ["facts"]
-
-
-async def test_a_missing_record_a_swapped_pair_and_a_cut_tail_are_found() -> None:
-    assert "missing" in await tampering(lambda records: [*records[:5], *records[6:]])
-    swapped = await tampering(lambda r: [*r[:5], r[6], r[5], *r[7:]])
-    assert swapped
-    assert "missing" in await tampering(lambda records: records[:-2])
-
-    def relabelled(records: list[Record]) -> list[Record]:
-        one = msgspec.structs.replace(records[5], position=6)
-        two = msgspec.structs.replace(records[6], position=5)
-        return [*records[:5], two, one, *records[7:]]
-
-    assert "record" in await tampering(relabelled)
 
 
 async def test_a_rewritten_history_shows_only_against_a_receipt() -> None:
@@ -384,20 +289,11 @@ def _comparable(state: Any) -> Any:
     """Digest objects compare by identity, so a layout is compared by what it measures."""
     if hasattr(state, "measure"):
         return state.measure(), state.entries()
+    if isinstance(state, msgspec.Struct):
+        return [_comparable(part) for part in msgspec.structs.astuple(state)]
     if isinstance(state, tuple) and hasattr(state, "_fields"):
         return [_comparable(part) for part in state]
     return state
-
-
-@pytest.mark.parametrize("url", ["mysql://x", "sqlite:///", "", "sqlite://"])
-async def test_a_store_url_that_is_none_is_refused(url: str) -> None:
-    with pytest.raises(InvalidSetting, match="store: expected"):
-        await eventctx.open(url)
-
-
-async def test_a_folder_is_no_store(tmp_path: Path) -> None:
-    with pytest.raises(NotAStore, match=str(tmp_path)):
-        await eventctx.open(tmp_path)
 
 
 async def test_a_relative_and_an_absolute_url_name_the_file(

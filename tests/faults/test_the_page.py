@@ -25,7 +25,7 @@ def test_the_page_has_the_counts_of_every_fault() -> None:
     }
     assert shown == COUNTS
     for fault, row in rows.items():
-        assert f'trials("{fault}")' in (FOLDER / row["test"]).read_text(encoding="utf-8"), fault
+        assert f'"{fault}"' in (FOLDER / row["test"]).read_text(encoding="utf-8"), fault
 
 
 def test_the_page_names_every_guard_that_is_taken_away() -> None:

@@ -120,13 +120,10 @@ async def test_a_live_session_is_in_jaeger_as_it_is_in_its_log_and_sending_it_ag
     assert assert_jaeger_shows(query, spans) == before
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_compacted_requests_are_found_by_search(
-    jaeger: Jaeger, protocol: str, tmp_path: Path
-) -> None:
-    query, service = JaegerQuery(jaeger.query), f"found-{protocol}-{secrets.token_hex(4)}"
+async def test_compacted_requests_are_found_by_search(jaeger: Jaeger, tmp_path: Path) -> None:
+    query, service = JaegerQuery(jaeger.query), f"found-{secrets.token_hex(4)}"
     store = tmp_path / "s.db"
-    session = await live_session(store, url_of(jaeger, protocol), service)
+    session = await live_session(store, jaeger.http, service)
     spans = await folded(store, session)
     seen_in(query, traces_of(spans))
     compacted = {"gen_ai.conversation.compacted": True}

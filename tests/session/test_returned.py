@@ -45,34 +45,31 @@ def test_a_copy_with_the_keys_that_storage_adds_and_drops_changes_nothing() -> N
     assert found.missing_roles == ()
 
 
-def test_a_repaired_transcript_takes_effect_and_keeps_the_system_rows_in_their_places() -> None:
-    stored = [SYSTEM, user("a"), DEVELOPER, assistant("b"), user("c")]
-    repaired = [user("a"), assistant("mended"), user("c")]
-    assert became(stored, repaired) == [
-        SYSTEM,
-        user("a"),
-        DEVELOPER,
-        assistant("mended"),
-        user("c"),
-    ]
+NEWER = {"role": "system", "content": "Be thorough."}
+A, B, C, MENDED = user("a"), assistant("b"), user("c"), assistant("mended")
 
 
-def test_a_row_more_is_added_behind_the_rows_that_stay() -> None:
-    stored = [SYSTEM, user("a"), DEVELOPER]
-    assert became(stored, [user("a"), user("b")]) == [SYSTEM, user("a"), DEVELOPER, user("b")]
-
-
-def test_a_system_prompt_that_the_host_brings_takes_the_place_of_the_one_at_the_beginning() -> None:
-    newer = {"role": "system", "content": "Be thorough."}
-    stored = [SYSTEM, user("a"), DEVELOPER, assistant("b")]
-    brought = [newer, user("a"), assistant("b")]
-    assert became(stored, brought) == [newer, user("a"), DEVELOPER, assistant("b")]
-
-
-def test_a_system_prompt_that_is_known_takes_the_place_of_nothing() -> None:
-    stored = [SYSTEM, DEVELOPER, user("a"), assistant("b")]
-    repaired = [SYSTEM, user("a"), assistant("mended")]
-    assert became(stored, repaired) == [SYSTEM, DEVELOPER, user("a"), assistant("mended")]
+@pytest.mark.parametrize(
+    ("stored", "brought", "becomes"),
+    [
+        # What was mended takes effect, and the system rows keep their places.
+        ([SYSTEM, A, DEVELOPER, B, C], [A, MENDED, C], [SYSTEM, A, DEVELOPER, MENDED, C]),
+        ([SYSTEM, A, DEVELOPER], [A, C], [SYSTEM, A, DEVELOPER, C]),
+        ([SYSTEM, A, C], [C], [SYSTEM, C]),
+        ([SYSTEM, A], [], [SYSTEM]),
+        # A system prompt replaces the one at the beginning, unless it is known.
+        ([SYSTEM, A, DEVELOPER, B], [NEWER, A, B], [NEWER, A, DEVELOPER, B]),
+        ([SYSTEM, DEVELOPER, A, B], [SYSTEM, A, MENDED], [SYSTEM, DEVELOPER, A, MENDED]),
+        ([], [SYSTEM, A], [SYSTEM, A]),
+        ([], [], []),
+        # An erased row equals nothing.
+        ([None, C], [A, C], [A, C]),
+    ],
+)
+def test_what_is_brought_takes_effect_and_no_inner_system_row_is_lost(
+    stored: list[Any], brought: list[Any], becomes: list[Any]
+) -> None:
+    assert became(stored, brought) == becomes
 
 
 def test_rows_that_repeat_are_recognised_however_many_there_are() -> None:
@@ -94,20 +91,6 @@ def test_an_edit_that_is_no_loss_is_no_copy() -> None:
     ):
         brought = [{**user("a"), "metadata": metadata}]
         assert became(stored, brought) == brought
-
-
-def test_what_was_left_out_of_a_transcript_by_the_host_is_left_out() -> None:
-    assert became([SYSTEM, user("a"), user("b")], [user("b")]) == [SYSTEM, user("b")]
-    assert became([SYSTEM, user("a")], []) == [SYSTEM]
-
-
-def test_a_new_session_takes_what_it_is_given() -> None:
-    assert became([], [SYSTEM, user("a")]) == [SYSTEM, user("a")]
-    assert became([], []) == []
-
-
-def test_an_erased_row_equals_nothing() -> None:
-    assert became([None, user("b")], [user("a"), user("b")]) == [user("a"), user("b")]
 
 
 ROWS = st.lists(

@@ -89,21 +89,6 @@ async def test_a_store_that_was_removed_is_told_once_with_what_to_do(
     assert not checked.ok
 
 
-async def test_verify_has_one_line_for_the_sessions_of_a_removed_store(
-    tmp_path: Path, book: Path
-) -> None:
-    path = tmp_path / "s.db"
-    await say(path, book, *[f"old-{number}" for number in range(5)])
-    path.unlink()
-    await say(path, book, "new")
-    async with eventctx.open(path, receipts=book) as engine:
-        checked = await engine.verify_store()
-    assert [one.ok for one in checked.sessions] == [True]
-    [problem] = checked.problems
-    assert problem.startswith("5 sessions that have receipts are not in the store: 'old-0', ")
-    assert "delete its receipts" in problem
-
-
 async def test_receipts_since_a_restore_bind_again(tmp_path: Path, book: Path) -> None:
     path = tmp_path / "s.db"
     await restored(path, book, noted=True)
@@ -217,14 +202,6 @@ async def test_a_receipt_that_another_programs_import_outdated_says_so(
     assert "another program deleted it and imported its file anew" in found
 
 
-async def test_an_import_that_finds_nothing_new_notes_nothing(
-    tmp_path: Path, file: Path, book: Path
-) -> None:
-    for _ in range(3):
-        await import_it(tmp_path / "s.db", file, book)
-    assert [entry.what for entry in ReceiptBook(book).entries()] == ["receipt"]
-
-
 async def test_what_is_left_of_a_deleted_session_keeps_its_name(
     tmp_path: Path, book: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -251,3 +228,18 @@ async def test_an_old_log_of_sqlite_next_to_a_newer_file_is_found(
     await say(path, book, "s", "s")
     await asyncio.to_thread(shutil.copy, old, wal)
     assert any("the tail was cut" in found for found in await problems(path, book))
+
+
+async def test_verify_has_one_line_for_the_sessions_of_a_removed_store(
+    tmp_path: Path, book: Path
+) -> None:
+    path = tmp_path / "s.db"
+    await say(path, book, *[f"old-{number}" for number in range(5)])
+    path.unlink()
+    await say(path, book, "new")
+    async with eventctx.open(path, receipts=book) as engine:
+        checked = await engine.verify_store()
+    assert [one.ok for one in checked.sessions] == [True]
+    [problem] = checked.problems
+    assert problem.startswith("5 sessions that have receipts are not in the store: 'old-0', ")
+    assert "delete its receipts" in problem

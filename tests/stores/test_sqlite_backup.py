@@ -138,31 +138,6 @@ async def test_writes_and_reads_go_on_in_the_middle_of_a_backup_and_are_not_in_i
 
 
 @pytest.mark.slow
-async def test_a_backup_while_another_process_writes_is_a_prefix(path, target, program, chained):
-    writer = program("writer.py", path, "s", 3)
-    early = [await asyncio.to_thread(writer.stdout.readline) for _ in range(100)]
-    store = await SqliteStore.open(path)
-    await store.backup(target)
-    late = [await asyncio.to_thread(writer.stdout.readline) for _ in range(100)]
-    writer.kill()
-    output, errors = await asyncio.to_thread(writer.communicate)
-    assert errors == ""
-    copy = await SqliteStore.open(target, create=False)
-    async for info in copy.streams():
-        stored = [record async for record in copy.read(info.stream)]
-        chained(stored)
-        written = [record.digest async for record in store.read(info.stream)]
-        assert written[: len(stored)] == [record.digest for record in stored]
-        receipts = [Receipt.parse(line.strip()) for line in early]
-        own = tuple(one for one in receipts if one.stream == info.stream)
-        assert own
-        assert (await verify(copy, info.stream, own, facts=False)).ok
-    assert len(late + output.splitlines()) >= 100
-    await copy.close()
-    await store.close()
-
-
-@pytest.mark.slow
 async def test_a_killed_backup_leaves_no_target_or_a_whole_one(path, target, program, draft):
     store = await SqliteStore.open(path)
     await store.append("s", [draft("a"), draft("b")], ANY)
@@ -285,29 +260,6 @@ async def test_a_place_that_cannot_be_written_is_named(path, draft, where):
     await store.close()
 
 
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder that nobody may write")
-async def test_a_folder_without_rights_is_named(path, draft):
-    store = await SqliteStore.open(path)
-    await store.append("s", [draft("a")], ANY)
-    with pytest.raises(StoreUnavailable, match="/proc/self/copy"):
-        await store.backup("/proc/self/copy.db")
-    await store.close()
-
-
-@pytest.mark.parametrize(
-    ("number", "kind"),
-    [
-        (13, StoreReadOnly),
-        (1, StoreReadOnly),
-        (30, StoreReadOnly),
-        (28, StoreFull),
-        (27, StoreFull),
-    ],
-)
-def test_what_the_system_refuses_has_a_kind(number, kind):
-    assert type(refused_by_system(OSError(number, "no"), Path("x"))) is kind
-
-
 async def test_a_store_whose_file_was_replaced_is_not_backed_up(path, target, draft):
     store = await SqliteStore.open(path)
     await store.append("s", [draft("a")], ANY)
@@ -364,3 +316,17 @@ async def test_damage_is_copied_and_reported(path, target):
         checked = await engine.backup(target)
     assert not checked.ok
     assert target.exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        (13, StoreReadOnly),
+        (1, StoreReadOnly),
+        (30, StoreReadOnly),
+        (28, StoreFull),
+        (27, StoreFull),
+    ],
+)
+def test_what_the_system_refuses_has_a_kind(number, kind):
+    assert type(refused_by_system(OSError(number, "no"), Path("x"))) is kind

@@ -88,14 +88,6 @@ async def test_two_stores_on_one_file_share_what_is_open(path, draft, collect):
     await two.close()
 
 
-async def test_closing_one_store_writes_what_it_queued_although_another_stays(path, draft, collect):
-    staying, leaving = await SqliteStore.open(path), await SqliteStore.open(path)
-    leaving.append("s", [draft("a")], ANY)
-    await leaving.close()
-    assert len(await collect(staying.read("s"))) == 1
-    await staying.close()
-
-
 @pytest.mark.parametrize("what", ["store.db", "store.db-wal"])
 @pytest.mark.parametrize("how", ["removed", "replaced"])
 async def test_a_file_that_goes_away_under_an_open_store_fails_the_next_append(
@@ -135,64 +127,6 @@ async def test_what_is_no_file_is_refused_at_once(path, make):
     make(path)
     with pytest.raises(NotAStore, match=r"a folder|a pipe"):
         await asyncio.wait_for(SqliteStore.open(path), 60)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.slow
-def test_a_forked_child_is_refused_and_harms_nothing(path):
-    program = f"""
-import asyncio, os, sys
-import eventctx
-from eventctx.errors import StoreUnavailable
-from eventctx.log.store import ANY
-from eventctx.stores.sqlite import SqliteStore
-
-async def use(engine, context, reading):
-    for attempt in (
-        lambda: context.add_message({{"role": "user", "content": "child"}}),
-        lambda: context.get_messages(),
-        lambda: engine.sessions(),
-        lambda: eventctx.open({str(path)!r}),
-        lambda: engine.backup({str(path.with_name("copy.db"))!r}),
-        lambda: reading.head("s"),
-    ):
-        try:
-            await asyncio.wait_for(attempt(), 60)
-            print("used")
-        except StoreUnavailable as error:
-            print("refused" if "forked" in str(error) else error)
-
-async def main():
-    other = {str(path.with_name("other.db"))!r}
-    await (await SqliteStore.open(other)).close()
-    reading = await SqliteStore.open(other, read_only=True)
-    engine = await eventctx.open({str(path)!r})
-    context = await engine.session("s")
-    await context.add_message({{"role": "user", "content": "parent"}})
-    await context.get_messages()
-    return engine, context, reading
-
-loop = asyncio.new_event_loop()
-engine, context, reading = loop.run_until_complete(main())
-child = os.fork()
-if child == 0:
-    asyncio.set_event_loop(None)
-    asyncio.run(use(engine, context, reading))
-    sys.exit()
-assert os.waitpid(child, 0)[1] == 0
-loop.run_until_complete(context.add_message({{"role": "user", "content": "parent again"}}))
-print("wrote", len(loop.run_until_complete(context.get_messages())))
-loop.run_until_complete(reading.close())
-loop.run_until_complete(engine.close())
-"""
-    import subprocess
-
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
-    )
-    assert done.stderr == ""
-    assert done.stdout.split() == ["refused"] * 6 + ["wrote", "2"]
-    assert not list(path.parent.glob("*copy.db*"))
 
 
 def test_every_connection_distrusts_the_schema_and_checks_its_pages(path):

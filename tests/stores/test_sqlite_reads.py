@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import apsw
-import pytest
 
-from eventctx.errors import LogCorrupted
 from eventctx.log.record import Draft, make_body
-from eventctx.log.store import NO_STREAM, Address
+from eventctx.log.store import ANY, NO_STREAM, Address, last_position
 from eventctx.stores.sqlite import SqliteStore
 from eventctx.stores.sqlite_queries import Queries
 
@@ -66,25 +68,6 @@ async def test_bodies_anywhere_in_a_line_of_forks_come_in_the_order_asked_for(
     await store.close()
 
 
-async def test_the_first_address_without_a_body_is_the_one_that_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    known = sorted((await stored(path))["c"])
-    store = await SqliteStore.open(path)
-    draw = random.Random(13)  # noqa: S311
-    last = known[-1].position
-    for _ in range(60):
-        wanted = [place for place in known if draw.random() < draw.random()]
-        at = draw.randrange(len(wanted) + 1)
-        wanted[at:at] = absent = [
-            draw.choice([Address(draw.choice(known).position, 9), Address(last + 1), Address(-1)])
-        ]
-        wanted.append(Address(last + 5))
-        with pytest.raises(LogCorrupted, match=f"body {absent[0].index}, found none") as raised:
-            await store.bodies("c", wanted)
-        assert raised.value.position == absent[0].position
-    await store.close()
-
-
 async def test_bodies_with_gaps_between_them_are_one_query(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     known = (await stored(path))["a"]
@@ -96,3 +79,56 @@ async def test_bodies_with_gaps_between_them_are_one_query(tmp_path: Path) -> No
         wanted = [place for place in sorted(known) if place.index == 0 and place.position % 3]
         assert len(queries.bodies("a", wanted)) == len(wanted) > 50
         assert len(asked) == 1
+
+
+APPENDING = """
+import asyncio, sys
+from eventctx.log.store import ANY
+from eventctx.stores.sqlite import SqliteStore
+from eventctx.testing.store_contract.drafts import make_draft
+
+async def main():
+    store = await SqliteStore.open(sys.argv[1])
+    for line in sys.stdin:
+        done = await store.append("s", [make_draft()], ANY)
+        print(done.receipt.position, flush=True)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_commit_of_another_process_is_seen_at_once(
+    path: Path, draft: Callable[..., Draft]
+) -> None:
+    store = await SqliteStore.open(path)
+    assert store.peek("s") == -1
+    with subprocess.Popen(  # noqa: ASYNC220
+        [sys.executable, "-c", APPENDING, path],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as other:  # fmt: skip
+        assert other.stdin is not None
+        assert other.stdout is not None
+        for _ in range(30):
+            print("one more", file=other.stdin, flush=True)
+            said = await asyncio.to_thread(other.stdout.readline)
+            assert store.peek("s") == int(said)
+            done = await store.append("s", [draft()], ANY)
+            assert store.peek("s") == done.receipt.position
+        other.stdin.close()
+    await store.close()
+
+
+async def test_where_it_has_no_answer_the_head_is_asked_for(
+    path: Path, draft: Callable[..., Draft]
+) -> None:
+    store = await SqliteStore.open(path)
+    await store.append("s", [draft()], ANY)
+    beside = await SqliteStore.open(path)
+    await beside.close()
+    assert beside.peek("s") is None
+    assert store.peek("s") == 0
+    peek = store._file._peek
+    with peek._lock:  # as while another thread asks
+        assert store.peek("s") is None
+        assert await last_position(store, "s") == 0
+    await store.close()

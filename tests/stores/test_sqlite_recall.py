@@ -8,12 +8,13 @@ import random
 import shutil
 import sqlite3
 import stat
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import apsw
 import msgspec
@@ -41,10 +42,12 @@ from eventctx.projections import transcript
 from eventctx.search import recall as searching
 from eventctx.search.documents import words
 from eventctx.search.index import Document, Gone, Mark, Place, Term
+from eventctx.search.postgres_index import PostgresTextIndex
 from eventctx.search.recall import Recall
 from eventctx.search.sqlite_index import SqliteTextIndex
 from eventctx.session.erasure import ERASING
 from eventctx.stores.memory import MemoryStore
+from eventctx.stores.postgres.store import PostgresStore
 from eventctx.stores.sqlite import SqliteStore
 from tests.how_much import some
 
@@ -321,69 +324,6 @@ async def test_nothing_is_written_before_the_first_search_and_only_one_file_afte
         await recall.catch_up()
 
 
-async def test_the_index_is_kept_and_only_what_is_new_is_added(store, path):
-    await added(store, "s", *["hello"] * 20)
-    assert len(await numbers(store, path, "hello")) == 20
-    index = SqliteTextIndex(path)
-    last = [record async for record in store.read_all()][-1]
-    assert index.mark() == (last.global_position, last.id)
-    # What is there is believed: these records are not read again.
-    index.forget([Gone("s", 3, 0)])
-    index.close()
-    await added(store, "s", "hello")
-    assert await numbers(store, path, "hello") == [n for n in range(21) if n != 3]
-
-
-LARGE = "filler " * 700_000  # more than one batch may hold
-
-
-@pytest.mark.parametrize("indexed", [True, False])
-async def test_a_session_is_deleted_whose_mark_is_in_a_later_batch(path, indexed):
-    async with asyncio.timeout(240), eventctx.open(path) as engine:
-        for name in ("kept", "old"):
-            context = await engine.session(name)
-            await context.add_message({"role": "user", "content": f"secret {LARGE}{name}"})
-        if indexed:
-            assert len(await engine.recall("secret")) == 2
-        assert await engine.delete("old") == ["old"]
-        assert [one.session for one in await engine.recall("secret")] == ["kept"]
-    async with asyncio.timeout(240), eventctx.open(path) as engine:
-        assert (await engine.verify_store()).ok
-        found = await engine.recall("secret")
-    sidecar(path).unlink()
-    async with asyncio.timeout(240), eventctx.open(path) as engine:
-        assert await engine.recall("secret") == found
-        assert await engine.recall("old") == []
-
-
-async def test_a_store_whose_deletion_was_never_finished_opens(path):
-    async with eventctx.open(path) as engine:
-        for name in ("kept", "old"):
-            context = await engine.session(name)
-            await context.add_message({"role": "user", "content": f"secret {LARGE}{name}"})
-        head = await engine.store.head("old")
-        await engine.recall("nothing")
-        # The process that deleted was killed while it cleared the index again and again.
-        event = SessionDeleted(head.head, head.digest.hex(), head.head + 1)
-        await engine.store.save_checkpoint(ERASING, 1)
-        await engine.store.delete("old", draft_of(event), head.head)
-        engine.recaller()._index.clear()
-    async with asyncio.timeout(240), eventctx.open(path) as engine:
-        assert await engine.store.load_checkpoint(ERASING) == 0
-        assert [one.session for one in await engine.recall("secret")] == ["kept"]
-
-
-async def test_the_words_of_a_deleted_session_are_gone_from_the_file(store, path):
-    await added(store, "kept", "common words")
-    await added(store, "old", "zqxsecretqxz common")
-    assert await numbers(store, path, "zqxsecretqxz") == [0]
-    head = await store.head("old")
-    event = SessionDeleted(head.head, head.digest.hex(), head.head + 1)
-    await store.delete("old", draft_of(event), head.head)
-    assert await numbers(store, path, "common") == [0]
-    assert b"secretqxz" not in sidecar(path).read_bytes()
-
-
 @pytest.mark.parametrize("heals", [True, False])
 async def test_an_index_whose_mark_does_not_move_ends_a_search(
     store, path, heals, monkeypatch, tmp_path
@@ -428,25 +368,6 @@ async def test_a_store_opens_whose_index_somebody_locked(path, caplog):
     other.close()
     async with eventctx.open(path) as engine:
         assert await engine.store.load_checkpoint(ERASING) == 0
-
-
-async def test_no_text_lies_in_the_file(store, path):
-    text = "correct horse battery staple " * 50
-    await added(store, "s", text)
-    await numbers(store, path, "horse")
-    assert b"correct horse" not in sidecar(path).read_bytes()
-
-
-async def test_an_erased_word_is_gone_from_the_file(store, path):
-    await added(store, "s", *(f"filler{n} words" for n in range(300)), "zqxsecretqxz", "after")
-    assert await numbers(store, path, "zqxsecretqxz") == [300]
-    assert b"secretqxz" in sidecar(path).read_bytes()
-    await store.erase({"s": {Address(300): b""}})
-    event = Erased(numbers=(300,), bodies=((300, 0),))
-    await store.append("s", [draft_of(event)], ANY)
-    assert await numbers(store, path, "after") == [301]
-    assert b"secretqxz" not in sidecar(path).read_bytes()
-    assert await numbers(store, path, "filler7") == [7]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX rights")
@@ -518,15 +439,6 @@ async def test_a_damaged_file_of_ours_is_replaced(store, path, kind, while_open)
     assert await numbers(store, path, "again") == [200]
 
 
-async def test_an_index_of_older_documents_is_made_anew(store, path):
-    await added(store, "s", "hello")
-    for version in (1, 2):
-        index = SqliteTextIndex(path, version=version)
-        assert index.mark() is None
-        assert len(await Recall(store, index).search("hello")) == 1
-        index.close()
-
-
 async def test_an_index_of_another_store_under_the_same_name_is_made_anew(path):
     for word in ("first", "second", "third"):
         path.unlink(missing_ok=True)
@@ -552,148 +464,7 @@ async def test_a_locked_index_is_a_typed_error(store, path):
     await recall.close()
 
 
-async def test_a_full_disk_is_a_typed_error_and_the_index_goes_on_after(path):
-    done = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-c", FULL_DISK_PROGRAM, str(path)],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.stderr, done.stdout.split()) == ("", ["StoreFull", "2000"])
-
-
-FULL_DISK_PROGRAM = """
-import asyncio, resource, signal, sys
-from pathlib import Path
-from eventctx.engine import Engine
-from eventctx.errors import EventctxError
-from eventctx.search.recall import Recall
-from eventctx.stores.sqlite import SqliteStore
-from eventctx.search.sqlite_index import SqliteTextIndex
-
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-
-async def main():
-    path = Path(sys.argv[1])
-    engine = Engine(await SqliteStore.open(path, durability="normal"))
-    ctx = await engine.session("s")
-    await ctx.set_messages(
-        [{"role": "user", "content": f"hello w{n} " * 20} for n in range(2000)]
-    )
-    await engine.store.close()
-    store = await SqliteStore.open(path)
-    recall = Recall(store, SqliteTextIndex(path))
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, hard))
-    try:
-        await recall.search("hello")
-    except EventctxError as error:
-        print(type(error).__name__)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    print(1000 + len(await recall.search("hello", limit=1000)))
-    await recall.close()
-    await store.close()
-
-asyncio.run(main())
-"""
-
-READ_ONLY_PROGRAM = """
-import asyncio, concurrent.futures.thread, os, sys
-from pathlib import Path
-import urllib.parse  # now: the interpreter may be out of reach after setuid
-from eventctx.search.recall import Recall
-from eventctx.stores.sqlite import SqliteStore
-from eventctx.search.sqlite_index import SqliteTextIndex
-
-async def main():
-    path = Path(sys.argv[1])
-    store = await SqliteStore.open(path)
-    index = SqliteTextIndex(path)
-    recall = Recall(store, index)
-    print(len(await recall.search("hello")), index.path is None)
-    await recall.close()
-    await store.close()
-
-if os.getuid() == 0:
-    os.setgid(65534)
-    os.setuid(65534)  # for root every file is writable
-asyncio.run(main())
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX rights")
-@pytest.mark.parametrize("kept", ["nothing", "an old index", "a damaged index", "an index"])
-async def test_in_a_read_only_folder_the_index_is_kept_in_memory(open_folder, kept):
-    path = open_folder / "store.db"
-    store = await SqliteStore.open(path)
-    await added(store, "s", "hello")
-    if kept != "nothing":
-        await numbers(store, path, "hello")
-    if kept == "a damaged index":
-        place = sidecar(path)
-        place.write_bytes(place.read_bytes()[:100] + b"x" * 9999)
-    if kept != "an index":
-        await added(store, "s", "hello again")
-    await store.close()
-    for file in open_folder.iterdir():
-        file.chmod(0o444)
-    open_folder.chmod(0o555)
-    done = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-c", READ_ONLY_PROGRAM, str(path)],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stderr == ""
-    assert done.stdout.split() == (["1", "False"] if kept == "an index" else ["2", "True"])
-
-
 # -- several processes ---------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-async def test_processes_that_fill_one_index_at_once_agree(store, path, program):
-    await added(store, "s", *(f"hello {n} " + "word " * 300 for n in range(900)))
-    processes = [program("searcher.py", path, "hello", 0) for _ in range(3)]
-    assert len(await numbers(store, path, "hello")) == 900
-    for process in processes:
-        output, errors = await asyncio.to_thread(process.communicate)
-        assert (output, errors) == ("900\n", "")
-    assert await numbers(store, path, "hello") == list(range(900))
-
-
-class RolledBack(SqliteTextIndex):
-    """An index that is empty again just before its first search or look-up."""
-
-    done = False
-
-    def _roll_back(self) -> None:
-        if not self.done:
-            self.done = True
-            self.clear()
-
-    def search(self, *args, **options):
-        self._roll_back()
-        return super().search(*args, **options)
-
-    def find(self, *args):
-        self._roll_back()
-        return super().find(*args)
-
-
-async def test_an_index_that_is_rolled_back_under_a_search_is_filled_again(store, path):
-    await added(store, "s", "hello", "other")
-    for ask in ("search", "message"):
-        recall = Recall(store, RolledBack(path))
-        if ask == "search":
-            assert [one.number for one in await recall.search("hello")] == [0]
-        else:
-            assert (await recall.message("s", 1)).message["content"] == "other"
-        await recall.close()
 
 
 @pytest.mark.slow
@@ -731,8 +502,52 @@ async def test_a_process_that_is_killed_while_it_fills_the_index_harms_nothing(
 # -- the protocol --------------------------------------------------------------------------------
 
 
-async def test_who_was_slower_adds_nothing():
-    index = SqliteTextIndex(None)
+@pytest.fixture(params=["a file", "a server"])
+async def indexed(request, path) -> AsyncIterator[tuple[Any, Callable[..., Any]]]:
+    """A store, and what opens its index."""
+    if request.param == "a file":
+        store, make = await SqliteStore.open(path), partial(SqliteTextIndex, path)
+    else:
+        store = await PostgresStore.open(request.getfixturevalue("postgres_place"))
+        make = partial(PostgresTextIndex, store)
+    yield store, make
+    await store.close()
+
+
+async def found_in(store, index, query: str) -> list[int]:
+    found = await Recall(store, index).search(query, limit=1000)
+    return sorted(one.number for one in found)
+
+
+async def test_an_index_is_kept_and_only_what_is_new_is_added(indexed):
+    store, make = indexed
+    await added(store, "s", *["hello"] * 20)
+    index = make()
+    assert len(await found_in(store, index, "hello")) == 20
+    last = [record async for record in store.read_all()][-1]
+    assert index.mark() == (last.global_position, last.id)
+    # What is there is believed: these records are not read again.
+    index.forget([Gone("s", 3, 0)])
+    index.close()
+    await added(store, "s", "hello")
+    again = make()
+    assert await found_in(store, again, "hello") == [n for n in range(21) if n != 3]
+    again.close()
+
+
+async def test_an_index_of_older_documents_is_made_anew(indexed):
+    store, make = indexed
+    await added(store, "s", "hello")
+    for version in (1, 2):
+        index = make(version=version)
+        assert index.mark() is None
+        assert await found_in(store, index, "hello") == [0]
+        index.close()
+
+
+async def test_who_was_slower_adds_nothing(indexed):
+    _, make = indexed
+    index = make()
     first, second = Mark(3, b"a"), Mark(5, b"b")
     one = Document(Place("s", 0, 0, 0, 1), "hello")
     assert index.extend(None, first, [one])
@@ -741,7 +556,6 @@ async def test_who_was_slower_adds_nothing():
     assert len(index.search([Term("hello")], None, 9, every=True)) == 1
     index.clear()
     assert index.mark() is None
-    assert index.path is None
     index.close()
 
 
@@ -754,3 +568,20 @@ async def test_a_driver_s_error_never_leaks(store, path, tmp_path):
     closed = Recall(store, SqliteTextIndex(None))
     with pytest.raises(EventctxError):
         await closed.search("hello", "s")
+
+
+async def test_a_store_whose_deletion_was_never_finished_opens(path):
+    async with eventctx.open(path) as engine:
+        for name in ("kept", "old"):
+            context = await engine.session(name)
+            await context.add_message({"role": "user", "content": f"secret {name}"})
+        head = await engine.store.head("old")
+        await engine.recall("nothing")
+        # The process that deleted was killed while it cleared the index again and again.
+        event = SessionDeleted(head.head, head.digest.hex(), head.head + 1)
+        await engine.store.save_checkpoint(ERASING, 1)
+        await engine.store.delete("old", draft_of(event), head.head)
+        engine.recaller()._index.clear()
+    async with asyncio.timeout(240), eventctx.open(path) as engine:
+        assert await engine.store.load_checkpoint(ERASING) == 0
+        assert [one.session for one in await engine.recall("secret")] == ["kept"]

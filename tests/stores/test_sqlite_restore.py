@@ -220,20 +220,6 @@ async def test_a_damaged_store_is_replaced_and_kept_with_its_log(backup, path):
     ]
 
 
-async def test_a_damaged_store_that_another_process_has_open_is_left_alone(backup, store, program):
-    other = program("opener.py", store)
-    for _ in range(2):
-        said = await asyncio.to_thread(other.stdout.readline)
-    assert said == "opened\n"
-    damaged = b"overwritten" * 1000
-    with pytest.raises(StoreUnavailable, match="has it open"), store.open("r+b") as file:
-        file.write(damaged)
-        file.flush()
-        restore(backup, store)
-    assert store.read_bytes().startswith(damaged)
-    assert kept(store) == []
-
-
 @pytest.mark.parametrize("what", ["a folder", "another program's"])
 async def test_what_is_no_store_is_not_replaced(backup, path, what):
     if what == "a folder":
@@ -264,16 +250,6 @@ async def test_the_log_of_a_store_that_was_removed_is_in_the_way(backup, path):
     assert not path.exists()
 
 
-async def test_a_store_that_is_in_another_mode_can_be_written(path, draft):
-    """As a killed restore leaves it, or somebody else's tool."""
-    await make(path, draft, "a")
-    connection = apsw.Connection(str(path))
-    connection.execute("PRAGMA journal_mode=DELETE").fetchall()
-    connection.close()
-    await make(path, draft, "b", "c")
-    assert await count(path) == 3
-
-
 async def test_a_link_to_the_store_stays_a_link(backup, store, tmp_path):
     link = tmp_path / "elsewhere" / "link.db"
     link.parent.mkdir()
@@ -282,3 +258,17 @@ async def test_a_link_to_the_store_stays_a_link(backup, store, tmp_path):
     assert link.is_symlink()
     assert aside.parent == store.parent
     assert await count(link) == 1
+
+
+async def test_a_damaged_store_that_another_process_has_open_is_left_alone(backup, store, program):
+    other = program("opener.py", store)
+    for _ in range(2):
+        said = await asyncio.to_thread(other.stdout.readline)
+    assert said == "opened\n"
+    damaged = b"overwritten" * 1000
+    with pytest.raises(StoreUnavailable, match="has it open"), store.open("r+b") as file:
+        file.write(damaged)
+        file.flush()
+        restore(backup, store)
+    assert store.read_bytes().startswith(damaged)
+    assert kept(store) == []

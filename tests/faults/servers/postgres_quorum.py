@@ -1,6 +1,6 @@
 """PostgreSQL on three machines: a commit counts when one of the other two has it on its disk, too.
 
-A script here promotes a standby, as an operator's would. test_patroni.py lets Patroni do it.
+A script here promotes a standby, as an operator's would. Under Patroni, Patroni does.
 """
 
 from __future__ import annotations

@@ -6,9 +6,6 @@ nats-server 2.15.1 starts with what is left, is not repaired by the others, and 
 from __future__ import annotations
 
 import asyncio
-import json
-import shutil
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -17,15 +14,17 @@ import pytest
 
 from eventctx.errors import LogCorrupted
 from eventctx.log.record import Record
+from eventctx.log.store import ANY, NO_STREAM
 from eventctx.stores.jetstream.global_scan import GlobalScan
 from eventctx.stores.jetstream.layout import Names
 from eventctx.stores.jetstream.reading import SessionReader
 from eventctx.stores.jetstream.registry import Registry, inspect
 from eventctx.stores.jetstream.retrying_reads import CollectingClient, RetryingReads
+from eventctx.stores.jetstream.store import JetStreamStore
 from eventctx.testing.store_contract.drafts import check_chain, make_draft
 from tests.services.in_memory import memory_folder
 from tests.services.nats_server import Cluster, Node, running
-from tests.stores.jetstream.bare import Bare, connected, make_leader
+from tests.stores.jetstream.conftest import connected, make_leader
 
 # One cluster serves all these tests: whatever can befall a stream's files has a stream of its own.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("damaged replica")]
@@ -108,16 +107,16 @@ async def _fill(cluster: Cluster) -> None:
     async with connected(cluster.servers[0]) as client:
         for name in (*DAMAGES, "altered"):
             stored = Damaged(cluster, client, Names(name, 1))
-            bare = Bare(client, stored.names)
-            await bare.create()
+            store = await JetStreamStore.open(cluster.url(name))
             if name == "altered":
                 for number in range(50):
                     draft = make_draft(payload=b"the payload of %02d" % number)
-                    await bare.append(f"s{number}", [draft])
+                    await store.append(f"s{number}", [draft], NO_STREAM)
             else:
                 for number in range(RECORDS // 3):
                     drafts = [make_draft(f"{number}-{n}", "x" * 2000) for n in range(3)]
-                    await bare.append("s", drafts)
+                    await store.append("s", drafts, ANY)
+            await store.close()
             if await asyncio.to_thread(cluster.leader, stored.names.stream(0)) == VICTIM:
                 await stored.lead(0)
             await stored.whole()
@@ -192,35 +191,3 @@ async def test_a_session_whose_last_message_the_leader_cannot_read_is_not_taken_
         with pytest.raises(LogCorrupted, match="cannot read"):
             await damaged.reader().head("s25")
     assert await damaged.reader().head("nobody") is None
-
-
-async def test_it_copies_the_others_when_its_folder_is_removed(
-    cluster: Cluster, client: CollectingClient
-) -> None:
-    await asyncio.to_thread(_copy_anew, cluster)
-    for name in DAMAGES:
-        damaged = Damaged(cluster, client, Names(name, 1))
-        await damaged.lead()
-        for _ in range(5):
-            records = await _read(damaged.reader())
-            assert len(records) == RECORDS
-            check_chain(records)
-        assert (await inspect(damaged.reader())).findings == ()
-
-
-def _copy_anew(cluster: Cluster) -> None:
-    """Do what the error says: stop it, remove its store_dir, and start it."""
-    cluster.stop(VICTIM)
-    shutil.rmtree(cluster.nodes[VICTIM].data)
-    cluster.start(VICTIM)
-    streams = [Names(name, 1).stream(0) for name in DAMAGES]
-    until = time.monotonic() + 60
-    while True:
-        states = {
-            stream: {json.dumps(cluster.details(one, stream).get("state")) for one in cluster.nodes}
-            for stream in streams
-        }
-        if all(len(found) == 1 for found in states.values()):
-            return
-        assert time.monotonic() < until, states
-        time.sleep(0.1)

@@ -1,95 +1,149 @@
-"""Reads of all sessions of a JetStream store, and its list of sessions."""
+"""Streams of which a part is missing or doubled: waited for, doubted, or a telling error."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, NamedTuple
 
 import pytest
-from tests.stores.jetstream.bare import Bare
 
-from eventctx.errors import LogCorrupted, StoreUnavailable, StreamNotFound
-from eventctx.log.record import Record
+from eventctx.errors import LogCorrupted, StoreUnavailable
+from eventctx.log.record import Draft, Record
+from eventctx.log.store import ANY
+from eventctx.stores.jetstream.append import UnitAppend, pack
+from eventctx.stores.jetstream.connection import Outgoing
 from eventctx.stores.jetstream.global_scan import GlobalScan
-from eventctx.stores.jetstream.layout import ErasedBody, WireMessage
+from eventctx.stores.jetstream.layout import DeletionLedger, Names, encode
 from eventctx.stores.jetstream.reading import SessionReader
-from eventctx.stores.jetstream.registry import Registry, inspect
-from eventctx.stores.jetstream.retrying_reads import RetryingReads
+from eventctx.stores.jetstream.registry import inspect
+from eventctx.stores.jetstream.retrying_reads import CollectingClient, RetryingReads
+from eventctx.stores.jetstream.store import JetStreamStore
+from eventctx.stores.rules import chain
 from eventctx.testing.store_contract.drafts import make_draft
+from tests.services.nats_server import Cluster
+from tests.stores.jetstream.conftest import connected, fresh_name
 
 pytestmark = pytest.mark.slow
 
 
-async def read_all(
-    log: GlobalScan, after: int = -1, limit: int | None = None, bodies: bool = True
-) -> list[Record]:
-    scan = await log.scan(after=after, limit=limit, bodies=bodies)
+class Hand(NamedTuple):
+    """A store, and a client that writes into its stream without the store's write side."""
+
+    store: JetStreamStore
+    client: CollectingClient
+    names: Names
+
+    def reader(self, patience: float = 10.0) -> SessionReader:
+        """A read side that has seen nothing yet."""
+        return SessionReader(RetryingReads(self.client, self.names, patience))
+
+    async def append(self, session: str, *texts: str) -> int:
+        """Append one record by the store; the sequence of its unit."""
+        done = await self.store.append(session, [make_draft(*texts)], ANY)
+        return done.records[0].global_position // 1024
+
+    def messages(self, position: int, digest: bytes, draft: Draft) -> Sequence[Outgoing]:
+        """A unit of "s" and its bodies: a record at ``position``, after ``digest``."""
+        unit = UnitAppend("s", position, [draft], chain("s", digest, position, [draft]))
+        return pack(self.names, unit, 2**20).messages
+
+    async def put(self, messages: Sequence[Outgoing]) -> None:
+        """Store messages, one by one."""
+        for one in messages:
+            await self._ask(one.subject, one.payload, dict(one.headers) or None)
+
+    async def remove(self, sequence: int) -> None:
+        """Delete a message, which the ledger does not know of."""
+        request = json.dumps({"seq": sequence}).encode()
+        await self._ask(f"$JS.API.STREAM.MSG.DELETE.{self.names.stream(0)}", request)
+
+    async def allow(self, total: int) -> None:
+        """Enter in the ledger that so many messages may be missing."""
+        await self._ask(self.names.of_shard("d", 0), encode(DeletionLedger(total)))
+
+    async def _ask(self, subject: str, payload: bytes, headers: Any = None) -> None:
+        answer = await self.client.request(subject, payload, 60, False, headers)
+        assert "error" not in json.loads(answer.data), answer.data
+
+
+@pytest.fixture
+async def hand(jetstream: Cluster) -> AsyncIterator[Hand]:
+    name = fresh_name()
+    store = await JetStreamStore.open(jetstream.url(name))
+    async with connected(jetstream.servers) as client:
+        yield Hand(store, client, Names(name, 1))
+    await store.close()
+
+
+async def read_all(reader: SessionReader) -> list[Record]:
+    scan = await GlobalScan(reader, None).scan()
     found: list[Record] = []
     while page := await scan.page():
         found += page
     return found
 
 
-async def test_all_sessions_are_read_in_the_order_in_which_they_were_stored(
-    bare: Bare, reader: SessionReader
-) -> None:
-    log = GlobalScan(reader, None)
-    assert await read_all(log) == []
-    await bare.append("a", [make_draft("0", "1"), make_draft()])
-    await bare.append("b", [make_draft("2")])
-    await bare.append("a", [make_draft(b"x" * 2_000_000, payload=b"y" * 1_500_000)])
-    for number in range(400):
-        await bare.append(f"s{number}", [make_draft(str(number))])
-    found = await read_all(log)
-    assert [(r.stream, r.position) for r in found[:4]] == [("a", 0), ("a", 1), ("b", 0), ("a", 2)]
-    assert [r.stream for r in found[4:]] == [f"s{number}" for number in range(400)]
-    places = [r.global_position for r in found]
-    assert places == sorted(set(places))
-    for at in (0, 1, 2, 3, 4, 200):
-        assert await read_all(log, after=places[at]) == found[at + 1 :]
-        assert await read_all(log, after=places[at], limit=2) == found[at + 1 : at + 3]
-    await bare.erase("b", [ErasedBody(0, 0, b"less")])
-    (second,) = await read_all(log, after=places[1], limit=1, bodies=False)
-    assert (second.bodies[0].erased, second.bodies[0].facts) == (True, b"less")
+async def read(reader: SessionReader, **ranged: Any) -> list[Record]:
+    scan = await reader.scan("s", **ranged)
+    found: list[Record] = []
+    while page := await scan.page():
+        found += page
+    return found
 
 
-async def test_a_message_that_is_gone_and_was_not_deleted_is_an_error(
-    bare: Bare, reader: SessionReader
-) -> None:
-    log = GlobalScan(reader, None)
-    for number in range(10):
-        await bare.append(f"s{number}", [make_draft(str(number))])
-    before = await read_all(log)
-    lost = before[6].global_position // 1024
-    await bare.remove(0, lost)
+async def test_a_session_that_is_gone_and_was_not_deleted_is_an_error(hand: Hand) -> None:
+    places = [await hand.append(f"s{number}", str(number)) for number in range(10)]
+    await hand.remove(places[6])
     with pytest.raises(LogCorrupted, match="lacks 1"):
-        await read_all(log)
-    await bare.allow(0, 1)
-    left = await read_all(log)
+        await read_all(hand.reader())
+    await hand.allow(1)
+    left = await read_all(hand.reader())
     assert [r.stream for r in left] == [f"s{n}" for n in range(10) if n != 6]
-    found = await inspect(reader)
+    found = await inspect(hand.reader())
     assert found.findings == ("'s6' is in the registry, and has no record",)
 
 
-@pytest.mark.parametrize("of_one", [False, True], ids=["all sessions", "one session"])
-async def test_an_append_that_a_leader_has_in_part_is_waited_for(
-    bare: Bare, reader: SessionReader, of_one: bool
-) -> None:
-    await bare.append("s", [make_draft("first")])
-    contents: list[WireMessage] = []
-    await bare.append("s", [make_draft("second", "third")], later=contents)
-    assert len(contents) == 2
+async def test_what_the_leader_lacks_is_an_error_that_says_what_is_missing(hand: Hand) -> None:
+    places = [await hand.append("s", str(number)) for number in range(6)]
+    await hand.remove(places[3])
+    reader = hand.reader()
+    with pytest.raises(LogCorrupted, match=r"lacks 1 of the messages"):
+        await read(reader)
+    await hand.allow(1)
+    with pytest.raises(LogCorrupted, match=r"records from 3 to 3 are missing"):
+        await read(reader)
+    assert [r.position for r in await read(reader, stop=2)] == [0, 1, 2]
+    assert [r.position for r in await read(reader, start=4)] == [4, 5]
+    await hand.remove(places[5] + 1)
+    await hand.allow(2)
+    with pytest.raises(LogCorrupted, match=r"content 0 is missing"):
+        await read(reader, start=4)
 
-    reading = asyncio.create_task(
-        reader.records("s", 0, 1) if of_one else read_all(GlobalScan(reader, None))
-    )
+
+async def test_two_records_of_one_position_are_an_error(hand: Hand) -> None:
+    first = await hand.store.append("s", [make_draft("a")], ANY)
+    second = await hand.store.append("s", [make_draft("b")], 0)
+    await hand.put(hand.messages(1, first.receipt.digest, make_draft("other b")))
+    await hand.put(hand.messages(2, second.receipt.digest, make_draft("c")))
+    with pytest.raises(LogCorrupted, match="other records of its place"):
+        await read(hand.reader())
+
+
+@pytest.mark.parametrize("of_one", [False, True], ids=["all sessions", "one session"])
+async def test_an_append_that_a_leader_has_in_part_is_waited_for(hand: Hand, of_one: bool) -> None:
+    done = await hand.store.append("s", [make_draft("first")], ANY)
+    unit, *bodies = hand.messages(1, done.receipt.digest, make_draft("second", "third"))
+    await hand.put([unit])
+    reader = hand.reader(60.0)
+    reading = asyncio.create_task(reader.records("s", 0, 1) if of_one else read_all(reader))
     async with asyncio.timeout(60):
         while reader.short_reads < 9:  # the replicas were asked, and the leader
             ended, _ = await asyncio.wait({reading}, timeout=0.01)
             assert not ended
-    for message in contents:
-        await bare.put(bare.names.of_session("b", "s"), message)
-    records = await reading
-    assert [[body.data for body in one.bodies] for one in records] == [
+    await hand.put(bodies)
+    assert [[body.data for body in one.bodies] for one in await reading] == [
         [b"first"],
         [b"second", b"third"],
     ]
@@ -97,46 +151,10 @@ async def test_an_append_that_a_leader_has_in_part_is_waited_for(
 
 @pytest.mark.parametrize("of_one", [False, True], ids=["all sessions", "one session"])
 async def test_an_append_whose_end_never_comes_is_a_doubt_and_no_damage(
-    bare: Bare, of_one: bool
+    hand: Hand, of_one: bool
 ) -> None:
-    reader = SessionReader(RetryingReads(bare.client, bare.names, 2.0))
-    await bare.append("s", [make_draft("first")])
-    await bare.append("s", [make_draft("second")], later=[])
+    done = await hand.store.append("s", [make_draft("first")], ANY)
+    await hand.put(hand.messages(1, done.receipt.digest, make_draft("second"))[:1])
+    reader = hand.reader(2.0)
     with pytest.raises(StoreUnavailable, match="missing; its leader"):
-        await (reader.records("s", 0, 1) if of_one else read_all(GlobalScan(reader, None)))
-
-
-async def test_an_append_larger_than_what_a_replica_or_leader_sends_at_once_is_read(
-    bare: Bare, reader: SessionReader
-) -> None:
-    await bare.append("s", [make_draft(*(f"{number} " + "x" * 20_000 for number in range(300)))])
-    (record,) = await read_all(GlobalScan(reader, None))
-    assert len(record.bodies) == 300
-    assert reader.short_reads == 0
-
-
-async def test_sessions_are_listed_in_order_of_creation_from_any_one_on(
-    bare: Bare, reader: SessionReader
-) -> None:
-    names = [f"name {number:03}" for number in range(450)][::-1]
-    for name in names:
-        await bare.append(name, [make_draft()])
-    await bare.append(names[3], [make_draft()])
-
-    async def page(registry: Registry, after: str | None, limit: int | None) -> list[str]:
-        return [info.stream for info in await registry.page(after, limit)]
-
-    listed: list[str] = []
-    registry = Registry(reader)
-    while more := await page(registry, listed[-1] if listed else None, None):
-        listed += more
-    assert listed == names
-    for kept in (registry, Registry(reader)):
-        assert await page(kept, names[317], 5) == names[318:323]
-        assert await page(kept, names[-1], 5) == []
-        assert await page(kept, None, 1) == names[:1]
-    with pytest.raises(StreamNotFound):
-        await registry.page("nobody")
-    (fourth,) = await registry.page(names[2], 1)
-    assert fourth.head == 1
-    assert (await inspect(reader)).findings == ()
+        await (reader.records("s", 0, 1) if of_one else read_all(reader))

@@ -136,16 +136,6 @@ async def test_a_server_that_comes_back_with_other_settings_stops_the_writing(
         await store.close()
 
 
-async def test_wrong_credentials_are_said_so_without_the_password(jetstream: Cluster) -> None:
-    url = jetstream.url(fresh_name(), user="app:a-secret-word")
-    with pytest.raises(StoreUnavailable, match="credentials were refused") as caught:
-        await JetStreamStore.open(url, patience=5)
-    error: BaseException | None = caught.value
-    while error is not None:
-        assert "a-secret-word" not in str(error)
-        error = error.__cause__ or error.__context__
-
-
 async def test_a_client_that_loses_a_cancellation_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
-from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import ExitStack
-from pathlib import Path
+from collections.abc import AsyncIterator
 
 import pytest
 
-from eventctx.errors import WrongExpectedVersion
 from eventctx.log.record import make_body
 from eventctx.log.store import ANY, NO_STREAM
 from eventctx.stores.jetstream.store import JetStreamStore
 from eventctx.testing.store_contract.drafts import check_chain, gather, make_draft
-from tests.services import nats_server
-from tests.services.in_memory import memory_folder
+from eventctx.testing.store_contract.ordering import take
 from tests.services.nats_server import Cluster
 from tests.stores.jetstream.conftest import fresh_name
 
@@ -104,144 +97,13 @@ async def test_a_session_written_by_several_stores_has_one_chain(jetstream: Clus
         await store.close()
 
 
-async def test_processes_that_compete_for_a_session_win_each_position_once(
-    jetstream: Cluster,
-) -> None:
-    url = jetstream.url(fresh_name())
-    program = Path(__file__).parents[1] / "programs" / "compete.py"
-    root = Path(__file__).parents[3]
-    children = [
-        await asyncio.create_subprocess_exec(
-            sys.executable,
-            str(program),
-            url,
-            "25",
-            env={**os.environ, "PYTHONPATH": str(root)},
-            stdout=subprocess.PIPE,
-        )
-        for _ in range(3)
-    ]
-    won = []
-    for child in children:
-        out, _ = await child.communicate()
-        assert child.returncode == 0
-        won += [int(line) for line in out.split()]
-    assert sorted(won) == list(range(75))
-    store = await JetStreamStore.open(url)
-    records = await gather(store.read("s"))
-    check_chain(records)
-    assert len(records) == 75
+async def test_a_subscription_that_hears_nothing_looks_by_itself(jetstream: Cluster) -> None:
+    store = await JetStreamStore.open(jetstream.url(fresh_name()))
+    following = asyncio.create_task(take(store.subscribe(), 1))
+    async with asyncio.timeout(60):
+        while store._parts.following._subscription is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await store._link.run(store._parts.following._subscription.unsubscribe())
+        done = await store.append("s", [make_draft()], NO_STREAM)
+        assert [record.id for record in await following] == [done.records[0].id]
     await store.close()
-
-
-@pytest.mark.slow
-async def test_what_was_acknowledged_outlives_the_loss_of_servers(nats_binary: Path) -> None:
-    faults = {
-        "the leader killed": _kill_the_leader,
-        "the leader halted": _halt_the_leader,
-        "all killed": _kill_all,
-    }
-
-    async def lose(clusters: ExitStack, said: str) -> None:
-        cluster = await asyncio.to_thread(
-            clusters.enter_context,
-            nats_server.running(binary=nats_binary, place=memory_folder()),
-        )
-        try:
-            await _write_through(cluster, faults[said])
-        except BaseException as error:
-            error.add_note(said)
-            raise
-
-    # At once, since each waits most of its time for the others to elect a leader.
-    with ExitStack() as clusters:
-        async with asyncio.TaskGroup() as group:
-            for said in faults:
-                group.create_task(lose(clusters, said))
-
-
-Done = Callable[[], Awaitable[None]]
-
-
-async def _kill_the_leader(cluster: Cluster, wrote_on: Done) -> None:
-    leader = await asyncio.to_thread(cluster.leader, "EVENTCTX_0")
-    cluster.kill(leader)
-    await wrote_on()
-    newcomer = await JetStreamStore.open(cluster.url())  # while one is down
-    done = await newcomer.append("late", [make_draft("a")], NO_STREAM)
-    assert await gather(newcomer.read("late")) == list(done.records)
-    await newcomer.close()
-    await asyncio.to_thread(cluster.start, leader)
-
-
-async def _halt_the_leader(cluster: Cluster, wrote_on: Done) -> None:
-    leader = await asyncio.to_thread(cluster.leader, "EVENTCTX_0")
-    cluster.pause(leader)
-    await wrote_on()
-    cluster.resume(leader)
-
-
-async def _kill_all(cluster: Cluster, wrote_on: Done) -> None:
-    cluster.kill()
-    await asyncio.to_thread(cluster.start)
-    await wrote_on()
-
-
-async def _write_through(
-    cluster: Cluster, lose: Callable[[Cluster, Done], Awaitable[None]]
-) -> None:
-    """Write by many tasks of two stores while servers are lost; what was acknowledged is there."""
-    stores = [await JetStreamStore.open(cluster.url()) for _ in range(2)]
-    acknowledged: dict[str, dict[int, bytes]] = defaultdict(dict)
-    stopping, went_on = asyncio.Event(), asyncio.Event()
-    wanted = 300
-
-    def acknowledge(name: str, position: int, event: bytes) -> None:
-        assert position not in acknowledged[name]
-        acknowledged[name][position] = event
-        if sum(map(len, acknowledged.values())) >= wanted:
-            went_on.set()
-
-    async def alone(number: int) -> None:
-        last = -1
-        while not stopping.is_set():
-            draft = make_draft("x" * 200)
-            done = await stores[0].append(f"s{number}", [draft], last)
-            last = done.receipt.position
-            acknowledge(f"s{number}", last, draft.id)
-
-    async def together(store: JetStreamStore, checked: bool) -> None:
-        name = "checked" if checked else "any"
-        while not stopping.is_set():
-            info = await store.head(name)
-            expected = -1 if info is None else info.head
-            draft = make_draft("y")
-            try:
-                done = await store.append(name, [draft], expected if checked else ANY)
-            except WrongExpectedVersion:
-                continue
-            acknowledge(name, done.receipt.position, draft.id)
-
-    async def wrote_on() -> None:
-        nonlocal wanted
-        wanted = sum(map(len, acknowledged.values())) + 300
-        went_on.clear()
-        await asyncio.wait_for(went_on.wait(), 120)
-
-    writing = [asyncio.create_task(alone(number)) for number in range(10)] + [
-        asyncio.create_task(together(store, checked))
-        for store in stores
-        for checked in (False, True)
-    ]
-    await asyncio.wait_for(went_on.wait(), 60)
-    await lose(cluster, wrote_on)
-    stopping.set()
-    await asyncio.wait_for(asyncio.gather(*writing), 60)
-    for name, found in acknowledged.items():
-        records = await gather(stores[1].read(name))
-        check_chain(records)
-        ids = {record.position: record.id for record in records}
-        assert len(set(ids.values())) == len(records)
-        assert found.items() <= ids.items()
-    for store in stores:
-        await store.close()

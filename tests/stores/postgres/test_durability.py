@@ -185,16 +185,6 @@ def test_commits_wait_for_the_disk_of_a_standby(primary: Server, level: str) -> 
         assert shown(connection) == ("remote_apply" if level == "remote_apply" else "on")
 
 
-def test_what_the_standby_has_is_confirmed(primary: Server) -> None:
-    durability = Durability("replicated")
-    with session(primary) as connection:
-        durability.prepare(connection)
-        for _ in range(20):
-            connection.execute("INSERT INTO written VALUES (1)")
-            durability.confirm(connection)
-        assert durability.facts(connection)["standby s1"].startswith("streaming, quorum")
-
-
 def test_the_look_may_travel_with_the_commit(primary: Server, standby: Server) -> None:
     durability = Durability("replicated", patience=0.3)
     with session(primary) as connection:
@@ -256,24 +246,6 @@ def test_an_append_is_not_acknowledged_when_the_failover_manager_gave_up_its_sta
         durability.check(connection)
         connection.execute("INSERT INTO written VALUES (3)")
         durability.confirm(connection)
-
-
-def test_a_cancelled_wait_is_no_acknowledgement(primary: Server, standby: Server) -> None:
-    durability = Durability("replicated", patience=0.3)
-    with session(primary) as connection:
-        durability.prepare(connection)
-        standby.pause()
-        warned: list[str] = []
-        connection.add_notice_handler(lambda notice: warned.append(notice.message_primary or ""))
-        cancel = threading.Timer(0.5, connection.cancel)
-        cancel.start()
-        connection.execute("INSERT INTO written VALUES (4)")
-        cancel.join()
-        assert "canceling wait" in warned[0]
-        with pytest.raises(StoreUnsafe, match=r"found 0 after 0\.3 s; it is on the primary"):
-            durability.confirm(connection)
-        standby.resume()
-        Durability("replicated").confirm(connection)
 
 
 def test_a_commit_that_did_not_wait_is_looked_for_on_the_standby(

@@ -12,7 +12,6 @@ import psycopg
 import pytest
 import yaml
 
-from eventctx.stores.postgres.connections import parse_url
 from eventctx.stores.postgres.durability import standbys_needed
 from eventctx.stores.postgres.store import PostgresStore
 from tests.faults.servers import patroni_settings
@@ -67,17 +66,6 @@ def test_the_cluster_of_the_compose_file_acknowledges_nothing_without_a_standby(
     assert cluster["postgresql"]["parameters"] == SAFE
     assert "data-checksums" in settings["bootstrap"]["initdb"]
     assert settings["etcd3"]["hosts"] == [f"etcd{n}:2379" for n in (1, 2, 3)]
-
-
-def test_every_url_of_the_page_is_one() -> None:
-    urls = re.findall(r"postgresql://[^\s`'\"]+", PAGE.read_text())
-    read = [parse_url(url) for url in urls if "…" not in url]
-    assert len(read) > 3
-    several = [one for one in read if "db1,db2,db3" in one.conninfo]
-    assert several
-    for one in several:
-        assert one.options["durability"] == "replicated"
-        assert "target_session_attrs=primary" in one.conninfo
 
 
 @pytest.mark.slow

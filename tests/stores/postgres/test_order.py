@@ -9,17 +9,12 @@ from __future__ import annotations
 import asyncio
 import time
 
-import psycopg
 import pytest
 
 from eventctx.errors import StoreUnavailable
-from eventctx.log.store import ANY, NO_STREAM
-from eventctx.stores.postgres.batch import Batch
+from eventctx.log.store import NO_STREAM
 from eventctx.stores.postgres.connections import ServerConnection, parse_url
-from eventctx.stores.postgres.encoding import INT8, int8
-from eventctx.stores.postgres.errors import DISORDER, Refused
 from eventctx.stores.postgres.store import PostgresStore
-from eventctx.stores.rules import chain
 
 
 @pytest.fixture
@@ -53,31 +48,12 @@ class Slow:
         self.connection.close()
 
 
-class NaiveReader:
-    """Reads by position alone: what our reader is without its fence."""
-
-    def __init__(self, place):
-        self.connection = ServerConnection(parse_url(place))
-        self.last = -1
-        self.seen = []
-
-    def read(self):
-        rows = self.connection.rows(
-            "SELECT r.pos, s.name, r.position FROM eventctx.records r JOIN eventctx.streams s "
-            "ON s.id = r.stream WHERE r.pos > $1 ORDER BY r.pos",
-            (INT8,),
-            (int8(self.last),),
-        )
-        for self.last, stream, position in rows:
-            self.seen.append((stream, position))
-
-
 async def test_a_subscription_waits_for_an_older_transaction_and_skips_nothing(
     store, draft, postgres_place
 ):
     await store.append("slow", [draft()], NO_STREAM)
     await store.append("fast", [draft()], NO_STREAM)
-    slow, naive = Slow(postgres_place), NaiveReader(postgres_place)
+    slow = Slow(postgres_place)
     slow.begin()
     await store.append("fast", [draft()], 0)
     seen = []
@@ -92,17 +68,13 @@ async def test_a_subscription_waits_for_an_older_transaction_and_skips_nothing(
                 return
 
     following = asyncio.create_task(follow())
-    naive.read()
     await settled.wait()
     await asyncio.sleep(0.3)
     assert seen == [("slow", 0), ("fast", 0)], "it went past what is not settled"
     slow.append_and_commit()
     async with asyncio.timeout(60):
         await following
-    naive.read()
     assert seen == [("slow", 0), ("fast", 0), ("slow", 1), ("fast", 1)]
-    assert naive.seen == [("slow", 0), ("fast", 0), ("fast", 1)], "a naive reader skips a record"
-    naive.connection.close()
 
 
 async def test_a_read_of_everything_waits_for_what_was_committed_before_it(
@@ -148,46 +120,6 @@ async def test_a_stream_is_followed_in_its_own_order_and_waits_for_nobody(
     slow.append_and_commit()
 
 
-async def test_the_records_of_a_stream_rise_in_the_order_of_the_log_too(
-    draft, collect, postgres_place
-):
-    stores = [await PostgresStore.open(postgres_place) for _ in range(4)]
-
-    async def write(number, store):
-        for _ in range(40):
-            acks = [store.append(f"s{n}", [draft()], ANY) for n in (0, 1, 2, 3)]
-            for ack in acks if number % 2 else acks[::-1]:
-                await ack
-
-    await asyncio.gather(*(write(n, store) for n, store in enumerate(stores)))
-    found = await collect(stores[0].read_all(bodies=False))
-    assert len(found) == 4 * 40 * 4
-    for n in range(4):
-        assert [r.position for r in found if r.stream == f"s{n}"] == list(range(160))
-    for store in stores:
-        await store.close()
-
-
-async def test_a_transaction_that_is_older_than_the_record_before_its_own_begins_again(
-    store, draft, postgres_place
-):
-    done = await store.append("slow", [draft()], NO_STREAM)
-    slow = Slow(postgres_place)
-    slow.begin()
-    before = (await store.append("slow", [draft()], 0)).receipt
-    ((stream, kind),) = slow.connection.rows(
-        "SELECT r.stream, r.type FROM eventctx.records r WHERE r.position = 0"
-    )
-    batch, late = Batch(made=[0]), draft()
-    run = batch.run(stream, "slow", 0, 2, before.digest)
-    batch.add(run, 2, [late], [kind], chain("slow", before.digest, 2, [late]))
-    with pytest.raises(Refused) as caught:
-        batch.send(slow.connection)
-    assert caught.value.code == DISORDER
-    slow.connection.close()
-    assert (await store.head("slow")).head == done.receipt.position + 1
-
-
 async def test_a_notification_comes_only_while_somebody_listens(store, draft, postgres_place):
     heard = ServerConnection(parse_url(postgres_place))
     ((number,),) = heard.rows("SELECT 'eventctx.meta'::regclass::oid::text")
@@ -213,31 +145,6 @@ def wait_for_a_listener(connection):
         "AND classid = 'eventctx.meta'::regclass"
     ):
         time.sleep(0.01)
-
-
-def test_a_restored_store_goes_on_behind_what_it_holds(postgres_place, draft):
-    async def fill():
-        store = await PostgresStore.open(postgres_place)
-        done = await store.append("s", [draft(), draft()], NO_STREAM)
-        await store.close()
-        return done
-
-    async def go_on():
-        store = await PostgresStore.open(postgres_place)
-        done = await store.append("s", [draft()], 1)
-        found = [r async for r in store.read_all()]
-        await store.close()
-        return done, found
-
-    asyncio.run(fill())
-    connection = ServerConnection(parse_url(postgres_place))
-    # As a dump of a server whose transactions had come much further.
-    connection.rows("UPDATE eventctx.records SET pos = pos + (1::bigint << 50)")
-    done, found = asyncio.run(go_on())
-    assert [r.position for r in found] == [0, 1, 2]
-    assert found[2].global_position > found[1].global_position > 1 << 50
-    assert found[2] == done.records[0]
-    connection.close()
 
 
 HELD = "readers of the whole log wait"
@@ -266,30 +173,3 @@ async def test_the_description_says_who_holds_the_log_back_and_since_when(
     assert said.endswith(f" s for process {pid} of postgres (reports)")
     slow.connection.close()
     assert await said_when(store, held=False) is None
-
-
-async def test_a_role_that_may_not_see_it_learns_it_from_what_waits(
-    postgres, postgres_place, store, draft
-):
-    schema = postgres_place.rpartition("=")[2]
-    postgres.execute("CREATE ROLE watching LOGIN")
-    postgres.execute(f"GRANT USAGE ON SCHEMA {schema} TO watching")
-    postgres.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO watching")
-    postgres.execute("GRANT postgres TO watching")  # whose tenant's sessions it sees
-    postgres.execute("CREATE ROLE busy LOGIN SUPERUSER")
-    slow = Slow(postgres.url(user="busy", schema=schema))
-    slow.begin()
-    ((pid,),) = slow.connection.rows("SELECT pg_backend_pid()")
-    await store.append("s", [draft("a")], NO_STREAM)
-    place = postgres.url(user="watching", schema=schema)
-    watching = await PostgresStore.open(place, read_only=True)
-    assert f" s for process {pid} of busy" in await said_when(watching)
-    with psycopg.connect(place.partition("?")[0]) as connection:
-        ((since,),) = connection.execute(
-            "SELECT xact_start FROM pg_stat_activity WHERE pid = %s", (pid,)
-        ).fetchall()
-        assert since is None
-    await watching.close()
-    slow.connection.close()
-    postgres.execute("DROP OWNED BY watching")
-    postgres.execute("DROP ROLE watching, busy")

@@ -18,7 +18,7 @@ import eventctx
 from eventctx.log.events import Erased, MessageAdded, MessagesSet, SessionFork
 from eventctx.log.store import ANY, Address
 from eventctx.search import recall as recalling
-from eventctx.search.index import Document, Gone, Mark, Place, Segment, Term
+from eventctx.search.index import Term
 from eventctx.search.postgres_index import PostgresTextIndex
 from eventctx.search.recall import Recall
 from eventctx.search.sqlite_index import SqliteTextIndex
@@ -150,19 +150,6 @@ async def test_a_phrase_is_found_across_the_pieces_of_a_long_message(store: Post
 # -- kept, lost, filled anew ---------------------------------------------------------------------
 
 
-async def test_the_index_is_kept_and_only_what_is_new_is_added(store: PostgresStore) -> None:
-    await added(store, "s", *["hello"] * 20)
-    assert len(await numbers(store, "hello")) == 20
-    index = PostgresTextIndex(store)
-    last = [record async for record in store.read_all()][-1]
-    assert index.mark() == (last.global_position, last.id)
-    # What is there is believed: these records are not read again.
-    index.forget([Gone("s", 3, 0)])
-    index.close()
-    await added(store, "s", "hello")
-    assert await numbers(store, "hello") == [n for n in range(21) if n != 3]
-
-
 @pytest.mark.parametrize("tables", ["recall_marks", "recall_marks, {}recall_messages"])
 async def test_an_emptied_index_is_filled_again(
     store: PostgresStore, postgres: Server, tables: str
@@ -189,32 +176,6 @@ async def test_a_crash_of_the_server_loses_the_index_and_no_message() -> None:
         assert len(await recall.search("hello")) == 5
         await recall.close()
         await store.close()
-
-
-async def test_an_index_of_older_documents_is_made_anew(store: PostgresStore) -> None:
-    await added(store, "s", "hello")
-    for version in (1, 2):
-        index = PostgresTextIndex(store, version=version)
-        assert index.mark() is None
-        assert len(await Recall(store, index).search("hello")) == 1
-        index.close()
-
-
-async def test_who_was_slower_adds_nothing(store: PostgresStore) -> None:
-    index = PostgresTextIndex(store)
-    first, second = Mark(3, b"a"), Mark(5, b"b")
-    one = Document(Place("s", 0, 0, 0, 1), "hello")
-    assert not index.exists()
-    assert index.extend(None, first, [one])
-    assert index.exists()
-    assert not index.extend(None, second, [one])
-    assert index.mark() == first
-    assert len(index.search([Term("hello")], None, 9, every=True)) == 1
-    assert index.find([Segment("s")], 0, 5) == [one.place]
-    assert index.following([Segment("s")]) == 1
-    index.clear()
-    assert index.mark() is None
-    index.close()
 
 
 class CountingQuestions(PostgresTextIndex):

@@ -104,16 +104,6 @@ async def change_again(other, draft, end):
     await other.append("s", [draft("once more")], end - 1)
 
 
-async def test_a_session_that_somebody_else_made_is_found_where_none_was_known(stores, draft):
-    store, other = stores
-    with pytest.raises(WrongExpectedVersion):
-        await store.append("s", [draft()], STREAM_EXISTS)  # now it is known not to be there
-    await other.append("s", [draft()], NO_STREAM)
-    with pytest.raises(WrongExpectedVersion):
-        await store.append("s", [draft()], NO_STREAM)
-    assert (await store.append("s", [draft()], STREAM_EXISTS)).receipt.position == 1
-
-
 async def test_one_record_is_stored_only_behind_the_very_record_that_it_is_chained_to(
     stores, hand, draft
 ):

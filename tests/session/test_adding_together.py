@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -14,7 +15,11 @@ from eventctx.errors import ContextOverflow, InvalidMessage, StoreFull
 from eventctx.log.codec import decode_event
 from eventctx.log.events import MessageAdded, PlanStart
 from eventctx.log.record import Record
+from eventctx.messages.encoding import encode_message
 from eventctx.session.context import Context
+from eventctx.session.pending import Listener
+from eventctx.session.repository import open_session
+from eventctx.session.transcript import Transcript
 from eventctx.stores.memory import MemoryStore
 from tests.projections.test_folding_together import transcripts
 from tests.session.counting_store import CountingStore
@@ -191,3 +196,13 @@ async def test_objects_of_an_sdk_may_be_among_them() -> None:
     _, ctx = await begun()
     await ctx.add_messages([Said(), ASK])
     assert (await ctx.get_messages_for_request(adding=[Said()]))[1:] == [ANSWER, ASK, ANSWER]
+
+
+async def test_answers_that_are_added_wait_for_their_fold_until_the_view_is_asked_for() -> None:
+    session = await open_session(MemoryStore(), "s", Listener(lambda record: None), time.time_ns)
+    transcript = Transcript(session)
+    for _ in range(3):
+        await transcript.add_all([ANSWER])
+    assert session.aggregate.unfolded_bytes == 3 * len(encode_message(ANSWER))
+    assert session.aggregate.view.messages == 3
+    assert session.aggregate.unfolded_bytes == 0

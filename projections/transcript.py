@@ -36,7 +36,7 @@ class TranscriptLine(NamedTuple):
 class PackedLines:
     """Lines in three columns of numbers: a session of years has a million of them in memory."""
 
-    def __init__(self, lines: Iterable[TranscriptLine] = ()) -> None:
+    def __init__(self, lines: Iterable[tuple[int, int, int]] = ()) -> None:
         self._columns = (array("q"), array("q"), array("q"))
         self.extend(lines)
 
@@ -44,7 +44,7 @@ class PackedLines:
         """Add a line at the end."""
         self.extend((line,))
 
-    def extend(self, lines: Iterable[TranscriptLine], /) -> None:
+    def extend(self, lines: Iterable[tuple[int, int, int]], /) -> None:
         """Add lines at the end."""
         for column, added in zip(self._columns, zip(*lines, strict=True), strict=False):
             column.extend(added)
@@ -74,7 +74,7 @@ class PackedLines:
         return TranscriptLine(*found)  # type: ignore[arg-type]
 
 
-def _series(lines: Iterable[TranscriptLine] = ()) -> Series[TranscriptLine]:
+def _series(lines: Iterable[tuple[int, int, int]] = ()) -> Series[TranscriptLine]:
     return Series.backed_by(PackedLines(lines))
 
 
@@ -128,7 +128,7 @@ def whole_transcript(view: ViewState) -> TranscriptState | None:
     refs = view.layout.refs
     if view.plan_position is not None or view.gone or len(refs) != view.messages:
         return None
-    lines = [TranscriptLine(ref.number, ref.position, ref.index) for ref in refs]
+    lines = [(ref.number, ref.position, ref.index) for ref in refs]
     return TranscriptState(view.position, view.next_number, _series(lines))
 
 

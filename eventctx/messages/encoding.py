@@ -137,8 +137,10 @@ def decode_bodies(parts: list[bytes]) -> list[Any]:
     with pause_collector(len(parts)):
         for first in range(0, len(parts), PASS):
             some = parts[first : first + PASS]
-            found = _decode(b"[" + b",".join(some) + b"]", MAX_READ_DEPTH)
-            if any(map(_is_too_deep, found, some)):
+            joined = b"[" + b",".join(some) + b"]"
+            found = _decode(joined, MAX_READ_DEPTH)
+            # Most passes together have fewer brackets than one message may have levels.
+            if may_be_too_deep(joined, MAX_READ_DEPTH) and any(map(_is_too_deep, found, some)):
                 raise _too_deep(MAX_READ_DEPTH)
             messages += found
     return messages

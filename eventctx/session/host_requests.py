@@ -323,7 +323,7 @@ class RequestObserver:
             kept += 1
         rows, tail = before[:kept], sent.messages[kept:]
         taken = {one.at for one in rows}
-        newest = list(view.layout.refs)[-(len(tail) + _ASIDE) :]
+        newest = view.layout.refs[-(len(tail) + _ASIDE) :]
         free = [one for one in newest if (one.position, one.index) not in taken]
         texts = await self._session.bodies.texts([(one.position, one.index) for one in free])
         by_text = {texts[one.position, one.index]: one for one in reversed(free)}
@@ -332,9 +332,9 @@ class RequestObserver:
             ref = by_text.get(data)
             if ref is None or ref.shortened or ref.stripped:
                 place = made.content("message", "", data)
-                rows = [*rows, _Sent(row, place.at, place.salted, read_facts(dict(row)))]
+                rows.append(_Sent(row, place.at, place.salted, read_facts(dict(row))))
             else:
-                rows = [*rows, _Sent(row, (ref.position, ref.index), ref.digest, ref.facts)]
+                rows.append(_Sent(row, (ref.position, ref.index), ref.digest, ref.facts))
         return rows
 
     def _form(

@@ -109,8 +109,7 @@ class Transcript:
     async def add(self, message: Any, observation: bool | None = None) -> tuple[Record, int]:
         """As ``Context.add_message``; returns the message's record and number."""
         made = self._read(message)
-        asks = observation is None and self._may_observe(made)
-        view = await self._view() if asks or made.facts.results else None
+        view = await self._view() if self._needs_view(made, observation) else None
         draft = self._addition(made, view, observation)
         added = (await self._session.appends.deliver(draft)).message(draft)
         if made.facts.compacts:
@@ -121,7 +120,9 @@ class Transcript:
         """As ``Context.add_messages``; returns each message's record and number."""
         if not messages:
             return []
-        drafts = self.additions(await self._view(), messages).drafts
+        read = [self._read(message) for message in messages]
+        view = await self._view() if any(map(self._needs_view, read)) else None
+        drafts = self._drafts(view, read)
         added = (await self._session.appends.deliver(*drafts)).messages(drafts)
         for draft, (_, number) in zip(drafts, added, strict=True):
             if decode_facts(draft.bodies[0].facts).summarises:
@@ -141,11 +142,26 @@ class Transcript:
 
         Raises InvalidMessage.
         """
+        drafts = self._drafts(view, [self._read(message) for message in messages], scope)
+        return DraftedMessages(drafts, preview(view, self._session.stream, drafts))
+
+    def _drafts(
+        self, view: ViewState | None, messages: Sequence[ParsedMessage], scope: Scope | None = None
+    ) -> tuple[Draft, ...]:
+        """Draft ``messages`` after ``view``, which may be None where none of them needs one.
+
+        Those before a message that needs the view are folded together.
+        """
         drafts: list[Draft] = []
-        for made in [self._read(message) for message in messages]:
+        folded = 0
+        for made in messages:
+            if view is None or not self._needs_view(made):
+                drafts.append(self._addition(made, None, scope=scope))
+                continue
+            view = preview(view, self._session.stream, drafts[folded:])
+            folded = len(drafts)
             drafts.append(self._addition(made, view, scope=scope))
-            view = preview(view, self._session.stream, drafts[-1:])
-        return DraftedMessages(tuple(drafts), view)
+        return tuple(drafts)
 
     def _read(self, message: Any) -> ParsedMessage:
         body, facts = _body_and_facts(self._session, message, self._session.vocabulary)
@@ -185,6 +201,10 @@ class Transcript:
             body = made.body
             event = events.MessageAdded(unbound=() if view is None else self._unbound(view, made))
         return self._session.drafts.make(event, (body,), scope=scope)
+
+    def _needs_view(self, made: ParsedMessage, observation: bool | None = None) -> bool:
+        """Whether the view before a message decides what its event says."""
+        return bool(made.facts.results) or (observation is None and self._may_observe(made))
 
     def _may_observe(self, made: ParsedMessage) -> bool:
         """Whether the row before a person's message decides if that is an observation."""

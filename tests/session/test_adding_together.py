@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -16,7 +17,11 @@ from eventctx.log.codec import decode_event
 from eventctx.log.events import MessageAdded, PlanStart
 from eventctx.log.record import Record
 from eventctx.log.store import MessageReceipt, Receipt
+from eventctx.messages.encoding import encode_message
 from eventctx.session.context import Context
+from eventctx.session.pending import Listener
+from eventctx.session.repository import open_session
+from eventctx.session.transcript import Transcript
 from eventctx.stores.memory import MemoryStore
 from tests.how_much import some
 from tests.projections.test_folding_together import transcripts
@@ -274,3 +279,13 @@ async def test_the_number_is_no_part_of_what_a_receipt_proves() -> None:
         assert hash(receipt) == hash(plain)
         assert receipt != Receipt(receipt.stream, receipt.position + 1, receipt.digest)
         assert (await engine.verify("s", receipt)).ok
+
+
+async def test_answers_that_are_added_wait_for_their_fold_until_the_view_is_asked_for() -> None:
+    session = await open_session(MemoryStore(), "s", Listener(lambda record: None), time.time_ns)
+    transcript = Transcript(session)
+    for _ in range(3):
+        await transcript.add_all([ANSWER])
+    assert session.aggregate.unfolded_bytes == 3 * len(encode_message(ANSWER))
+    assert session.aggregate.view.messages == 3
+    assert session.aggregate.unfolded_bytes == 0

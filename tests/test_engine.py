@@ -384,6 +384,8 @@ def _comparable(state: Any) -> Any:
     """Digest objects compare by identity, so a layout is compared by what it measures."""
     if hasattr(state, "measure"):
         return state.measure(), state.entries()
+    if isinstance(state, msgspec.Struct):
+        return [_comparable(getattr(state, name)) for name in state.__struct_fields__]
     if isinstance(state, tuple) and hasattr(state, "_fields"):
         return [_comparable(part) for part in state]
     return state

@@ -302,9 +302,10 @@ class KeyFrames:
             last, made = None, frames.begin()
             state = await self._folded(stream, None, None, made)
             assert state is not None  # noqa: S101 - without a frame nothing can differ
-        # Another task may have taken the same frames meanwhile.
+        # Another task may have taken the same frames meanwhile, or forgotten them: an erasure does.
         if (
             frames.take(made, state.position)
+            and self._held.get(stream) is frames
             and self._cache is not None
             and state.extras.provenance.parent is None
         ):

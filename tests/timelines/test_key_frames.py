@@ -348,6 +348,28 @@ async def test_the_file_grows_by_what_came_and_holds_no_text(tmp_path: Path) -> 
     assert the_file(tmp_path).stat().st_mode & 0o077 == 0
 
 
+class Interrupted(MemoryStore):
+    """Calls ``meanwhile`` once, while records are read."""
+
+    meanwhile: Callable[[], Any] | None = None
+
+    async def read(self, *args: Any, **options: Any) -> Any:
+        async for record in super().read(*args, **options):
+            yield record
+            if record.position == 30 and self.meanwhile is not None:
+                meanwhile, self.meanwhile = self.meanwhile, None
+                await meanwhile()
+
+
+async def test_frames_that_an_erasure_forgot_during_the_fold_are_not_saved(tmp_path: Path) -> None:
+    store, kept = Interrupted(), FrameFiles(tmp_path / "store.db")
+    await filled(store)
+    frames = KeyFrames(store, kept, every=EVERY)
+    store.meanwhile = lambda: frames.forget("s")
+    assert (await frames.at("s")).position == 60
+    assert await kept.load("s") is None
+
+
 async def test_new_frames_are_written_after_those_that_are_there(tmp_path: Path) -> None:
     store = MemoryStore()
     ctx = await filled(store)

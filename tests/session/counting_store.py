@@ -1,30 +1,52 @@
-"""A store in memory that notes the types of each append, and can be full."""
+"""A store in memory that notes what is asked of it, and can be full."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from typing import Any
 
 from eventctx.errors import StoreFull
-from eventctx.log.record import Draft
+from eventctx.log.record import Draft, Record
 from eventctx.log.store import Appended, Expected
 from eventctx.stores.memory import MemoryStore
 
 
 class CountingStore(MemoryStore):
-    """``appends`` are the types of the records of each append that was asked for."""
+    """``calls`` are the methods that were asked, peeks left out; ``appends`` the types of each
+    append; ``records`` is how many were read."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.calls: list[str] = []
         self.appends: list[list[str]] = []
+        self.records = 0
         self.full = False
 
     def append(
         self, stream: str, drafts: Sequence[Draft], expected: Expected
     ) -> Awaitable[Appended]:
+        self.calls.append("append")
         self.appends.append([draft.type for draft in drafts])
         if self.full:
             return _full()
         return super().append(stream, drafts, expected)
+
+    def read(self, *args: Any, **options: Any) -> AsyncIterator[Record]:
+        self.calls.append("read")
+        return self._counted(super().read(*args, **options))
+
+    async def _counted(self, records: AsyncIterator[Record]) -> AsyncIterator[Record]:
+        async for record in records:
+            self.records += 1
+            yield record
+
+    async def bodies(self, *args: Any) -> Any:
+        self.calls.append("bodies")
+        return await super().bodies(*args)
+
+    async def head(self, *args: Any) -> Any:
+        self.calls.append("head")
+        return await super().head(*args)
 
 
 async def _full() -> Appended:

@@ -20,7 +20,6 @@ from eventctx.errors import (
     CompactionRefused,
     ContextOverflow,
     InvalidSetting,
-    StoreFull,
     WrongExpectedVersion,
 )
 from eventctx.hooks.sinks import History
@@ -31,6 +30,7 @@ from eventctx.session.aggregate import MAX_UNREAD
 from eventctx.stores.memory import MemoryStore
 from eventctx.testing import FixedClock, FixedRandom
 from tests.how_much import some
+from tests.session.counting_store import CountingStore
 from tests.sessions import USER, names, tool_round
 
 # -- nobody can tell the difference -----------------------------------------------------------
@@ -215,16 +215,6 @@ def test_an_eviction_changes_no_record_request_or_report(steps: list[Step]) -> N
 # -- what is evicted, and what stays ----------------------------------------------------------
 
 
-class CountingReads(MemoryStore):
-    """A store that counts the reads of its streams."""
-
-    reads = 0
-
-    def read(self, *args: Any, **options: Any) -> Any:
-        self.reads += 1
-        return super().read(*args, **options)
-
-
 async def evict(engine: Engine, ctx: eventctx.Context) -> None:
     """Use another session, so that an engine that keeps one evicts ``ctx``."""
     await (await engine.session("another")).add_message(USER)
@@ -232,15 +222,15 @@ async def evict(engine: Engine, ctx: eventctx.Context) -> None:
 
 
 async def test_a_message_is_added_to_a_session_without_loading_it() -> None:
-    store = CountingReads()
+    store = CountingStore()
     async with Engine(store, most_open_sessions=1) as engine:
         ctx = await engine.session("s")
         await ctx.add_message(USER)
         await evict(engine, ctx)
-        store.reads = 0
+        store.calls.clear()
         for message in (USER, tool_round(1)[0]):
             await ctx.add_message(message)
-        assert store.reads == 0
+        assert "read" not in store.calls
         await ctx.add_message(tool_round(1)[1])
         assert len(await ctx.get_messages_for_request()) == 4
         assert (await names(engine)).count("session:start") == 1
@@ -282,21 +272,8 @@ async def test_what_another_process_wrote_stays_unseen_until_its_caller_looks() 
     await ctx.set_messages([])
 
 
-class Full(MemoryStore):
-    """A store whose disk may be full."""
-
-    full = False
-
-    def append(self, *args: Any) -> Any:
-        if self.full:
-            done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            done.set_exception(StoreFull("no space left on the disk"))
-            return done
-        return super().append(*args)
-
-
 async def test_a_session_with_an_event_that_is_not_written_is_never_evicted() -> None:
-    store = Full()
+    store = CountingStore()
     async with Engine(store, most_open_sessions=1) as engine:
         ctx = await engine.session("s")
         store.full = True

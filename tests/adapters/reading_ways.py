@@ -20,9 +20,7 @@ BlockingWay = Callable[[Any, Given, Seen], None]
 LEFT_AFTER = 1
 """Events that are read of a stream that is left then."""
 
-PARTLY = frozenset(
-    ("left", "left and closed", "left managed", "unread", "closed", "given up", "out of time")
-)
+PARTLY = frozenset(("left", "left and closed", "unread", "closed", "given up", "out of time"))
 """Ways that do not read a stream to its end."""
 
 
@@ -79,26 +77,11 @@ async def managed(methods: Any, given: Given, seen: Seen) -> None:
             seen.append(event.type)
 
 
-async def left_managed(methods: Any, given: Given, seen: Seen) -> None:
-    async with methods.stream(**given) as stream:
-        async for event in stream:
-            seen.append(event.type)
-            if len(seen) == LEFT_AFTER:
-                break
-
-
 async def with_raw_response(methods: Any, given: Given, seen: Seen) -> None:
     answer = await methods.with_raw_response.create(**given)
     parsed = answer.parse()  # of Anthropic's SDK since 1.0, to be awaited
     seen.append((await parsed if isawaitable(parsed) else parsed).to_dict())
     seen.append(of_response(answer))
-
-
-async def with_raw_response_iterated(methods: Any, given: Given, seen: Seen) -> None:
-    answer = await methods.with_raw_response.create(**given, stream=True)
-    parsed = answer.parse()
-    async for event in await parsed if isawaitable(parsed) else parsed:
-        seen.append(event.to_dict())
 
 
 async def parsed_late(methods: Any, given: Given, seen: Seen) -> None:
@@ -118,12 +101,6 @@ def streaming(read: Callable[[Any, Seen], Awaitable[None]]) -> Way:
 async def kept(pieces: Any, seen: Seen) -> None:
     async for piece in pieces:
         seen.append(piece)
-
-
-async def read_twice(answer: Any, seen: Seen) -> None:
-    seen.append(await answer.read())
-    seen.append(await answer.http_response.aread())
-    await kept(answer.http_response.aiter_bytes(), seen)
 
 
 async def consumed(answer: Any, seen: Seen) -> None:
@@ -176,16 +153,10 @@ WAYS: dict[str, Way] = {
     "left": left,
     "left and closed": left_and_closed,
     "managed": managed,
-    "left managed": left_managed,
     "raw": with_raw_response,
-    "raw, iterated": with_raw_response_iterated,
     "parsed late": parsed_late,
     "bytes": streaming(lambda answer, seen: kept(answer.iter_bytes(), seen)),
-    "bytes of a size": streaming(lambda answer, seen: kept(answer.iter_bytes(7), seen)),
-    "text": streaming(lambda answer, seen: kept(answer.iter_text(), seen)),
-    "lines": streaming(lambda answer, seen: kept(answer.iter_lines(), seen)),
     "packed": streaming(lambda answer, seen: kept(answer.http_response.aiter_raw(), seen)),
-    "read twice": streaming(read_twice),
     "consumed": streaming(consumed),
     "drained": streaming(drained),
     "unread": streaming(unread),
@@ -227,46 +198,12 @@ def managed_blocking(methods: Any, given: Given, seen: Seen) -> None:
         seen.extend(event.type for event in stream)
 
 
-def left_managed_blocking(methods: Any, given: Given, seen: Seen) -> None:
-    with methods.stream(**given) as stream:
-        for event in stream:
-            seen.append(event.type)
-            if len(seen) == LEFT_AFTER:
-                break
-
-
-def raw_blocking(methods: Any, given: Given, seen: Seen) -> None:
-    answer = methods.with_raw_response.create(**given)
-    seen.append(answer.parse().to_dict())
-    seen.append(of_response(answer))
-
-
-def raw_iterated_blocking(methods: Any, given: Given, seen: Seen) -> None:
-    answer = methods.with_raw_response.create(**given, stream=True)
-    seen.extend(event.to_dict() for event in answer.parse())
-
-
-def parsed_late_blocking(methods: Any, given: Given, seen: Seen) -> None:
-    with methods.with_streaming_response.create(**given) as answer:
-        seen.append(answer.parse().to_dict())
-        seen.append(of_response(answer))
-
-
 def streaming_blocking(read: Callable[[Any, Seen], None]) -> BlockingWay:
     def way(methods: Any, given: Given, seen: Seen) -> None:
         with methods.with_streaming_response.create(**given, stream=True) as answer:
             read(answer, seen)
 
     return way
-
-
-def read_twice_blocking(answer: Any, seen: Seen) -> None:
-    seen += [answer.read(), answer.http_response.read(), *answer.http_response.iter_bytes()]
-
-
-def consumed_blocking(answer: Any, seen: Seen) -> None:
-    seen.extend(answer.http_response.iter_raw())
-    answer.http_response.read()  # raises StreamConsumed
 
 
 def drained_blocking(answer: Any, seen: Seen) -> None:
@@ -288,18 +225,7 @@ BLOCKING: dict[str, BlockingWay] = {
     "left": left_blocking,
     "left and closed": left_and_closed_blocking,
     "managed": managed_blocking,
-    "left managed": left_managed_blocking,
-    "raw": raw_blocking,
-    "raw, iterated": raw_iterated_blocking,
-    "parsed late": parsed_late_blocking,
-    "bytes": streaming_blocking(lambda answer, seen: seen.extend(answer.iter_bytes())),
-    "bytes of a size": streaming_blocking(lambda answer, seen: seen.extend(answer.iter_bytes(7))),
-    "text": streaming_blocking(lambda answer, seen: seen.extend(answer.iter_text())),
-    "lines": streaming_blocking(lambda answer, seen: seen.extend(answer.iter_lines())),
     "packed": streaming_blocking(lambda answer, seen: seen.extend(answer.http_response.iter_raw())),
-    "read twice": streaming_blocking(read_twice_blocking),
-    "consumed": streaming_blocking(consumed_blocking),
     "drained": streaming_blocking(drained_blocking),
-    "unread": streaming_blocking(lambda answer, seen: seen.append(answer.status_code)),
     "closed": streaming_blocking(closed_blocking),
 }

@@ -22,18 +22,12 @@ from agent_framework import (
     Message,
     MiddlewareTermination,
     UserInputRequiredException,
-    WorkflowBuilder,
     tool,
 )
 
 import eventctx
 from eventctx.adapters.agent_framework import EventctxAgents
-from eventctx.adapters.agent_framework.rows import (
-    tool_definitions,
-)
 from eventctx.engine import Engine
-from eventctx.errors import InvalidSetting
-from eventctx.log.usage import Usage
 from eventctx.orchestrators.protocol import ToolRequest
 from eventctx.testing import AdapterContract, Reply
 from tests.adapters.drivers.agent_framework import AgentFrameworkDriver
@@ -83,18 +77,6 @@ async def test_the_history_of_the_framework_stays_its_own(engine: Engine) -> Non
     assert [(one.missing, one.additions) for one in audit.requests] == [(0, 0)] * 3
 
 
-async def test_a_run_that_failed_is_forgotten_as_the_framework_forgets_it(engine: Engine) -> None:
-    client, session = script(OSError("unplugged"), "Yes.", "Still."), AgentSession(session_id="s")
-    agent = agent_of(client, EventctxAgents(engine))
-    with pytest.raises(OSError, match="unplugged"):
-        await agent.run("Anybody?", session=session)
-    await agent.run("And now?", session=session)
-    await agent.run("Really?", session=session)
-    assert await texts(engine) == ["And now?", "Yes.", "Really?", "Still."]
-    assert sent(client) == [["Anybody?"], ["And now?"], ["And now?", "Yes.", "Really?"]]
-    assert await count(engine, "context:messages_set", "context:request_sent") == [1, 0]
-
-
 async def test_a_later_run_that_failed_is_forgotten_too(engine: Engine) -> None:
     session = AgentSession(session_id="s")
     client = script("One.", reads(1), OSError("unplugged"), "Three.")
@@ -107,45 +89,6 @@ async def test_a_later_run_that_failed_is_forgotten_too(engine: Engine) -> None:
     assert await texts(engine) == ["First?", "One.", "Third?", "Three."]
     assert not any("agent_framework" in one.message for one in await engine.transcript("s"))
     assert await count(engine, "context:messages_set", "context:request_sent") == [1, 0]
-
-
-async def test_a_run_without_a_session_is_a_session_of_its_own(engine: Engine) -> None:
-    agent = agent_of(script("One.", "Two."), EventctxAgents(engine))
-    await agent.run("First?")
-    await agent.run("Second?")
-    sessions = [one.stream for one in await engine.sessions()]
-    assert [await texts(engine, one) for one in sessions] == [
-        ["First?", "One."],
-        ["Second?", "Two."],
-    ]
-
-
-async def test_one_named_session_keeps_all_runs(engine: Engine) -> None:
-    ours = EventctxAgents(engine, "s")
-    agent = agent_of(script("One.", "Two."), ours, context_providers=[ours.history])
-    await agent.run("First?")
-    await agent.run("Second?")
-    assert await texts(engine) == ["First?", "One.", "Second?", "Two."]
-
-
-async def test_a_call_is_recorded_with_what_the_client_says_of_it(engine: Engine) -> None:
-    client = script(Reply("Yes.", usage=Usage(prompt=31, output=7)))
-    agent = agent_of(client, EventctxAgents(engine), tools=[read])
-    await agent.run("There?", session=AgentSession(session_id="s"))
-    found = {one.type: json.loads(one.payload) for one in await records(engine)}
-    assert found["provider:request"]["model"] == "scripted"
-    said = found["provider:response"]
-    assert (said["model"], said["response_id"], said["finish_reason"]) == (
-        "scripted-1",
-        "response-1",
-        "stop",
-    )
-    assert found["usage:reported"]["prompt"] == 31
-    (request,) = (await engine.audit("s")).requests
-    view = await engine.request_view("s", position=request.position)
-    assert view.messages[0] == {"role": "system", "content": "Be brief."}
-    ((definition,),) = [tool_definitions(options) for _, options in client.seen]
-    assert definition["function"]["name"] == "read"
 
 
 # -- subagents and workflows ---------------------------------------------------------------------
@@ -170,17 +113,6 @@ async def test_an_agent_as_a_tool_has_a_linked_session(engine: Engine, shared: b
     assert (link["session"], link["call_id"]) == ("s", "c")
 
 
-async def test_a_session_that_is_called_again_is_linked_once(engine: Engine) -> None:
-    ours = EventctxAgents(engine)
-    helper = agent_of(script("Helped.", "Again."), ours, name="helper")
-    calls = [Reply(calls=[ToolRequest(f"c{n}", "helper", {"task": f"Help {n}."})]) for n in (1, 2)]
-    tool = helper.as_tool(propagate_session=True)
-    leader = agent_of(script(*calls, "Done."), ours, name="leader", tools=[tool])
-    await leader.run("Lead.", session=AgentSession(session_id="s"))
-    assert await count(engine, "session:linked", "prompt:submit", session="s.helper") == [1, 2]
-    assert await count(engine, "session:linked") == [1]
-
-
 async def test_an_agent_that_one_answer_calls_twice_has_a_session_for_each_call(
     engine: Engine,
 ) -> None:
@@ -198,33 +130,7 @@ async def test_an_agent_that_one_answer_calls_twice_has_a_session_for_each_call(
         assert await count(engine, "context:messages_set", session=session) == [0]
 
 
-async def test_agents_of_a_workflow_have_sessions_that_are_not_linked(engine: Engine) -> None:
-    ours = EventctxAgents(engine)
-    first, second = (agent_of(script(one), ours, name=one) for one in ("a", "b"))
-    workflow = WorkflowBuilder(start_executor=first).add_edge(first, second).build()
-    await workflow.run("Go.")
-    sessions = [one.stream for one in await engine.sessions()]
-    assert [await texts(engine, one) for one in sessions] == [["Go.", "a"], ["Go.", "a", "b"]]
-    assert [await count(engine, "session:linked", session=one) for one in sessions] == [[0], [0]]
-
-
 # -- tools ---------------------------------------------------------------------------------------
-
-
-async def test_a_tool_that_failed_is_recorded_with_its_error(engine: Engine) -> None:
-    def look(place: str) -> str:
-        """Look somewhere."""
-        raise OSError(f"no {place}")
-
-    call = ToolRequest("c", "look", {"place": "attic"})
-    client = script(Reply(calls=[call]), "It failed.")
-    agent = agent_of(client, EventctxAgents(engine), tools=[look])
-    await agent.run("Look.", session=AgentSession(session_id="s"))
-    (failed,) = [one for one in await records(engine) if one.type == "tool:error"]
-    said = json.loads(failed.payload)
-    assert (said["error_type"], said["message"]) == ("OSError", "no attic")
-    (result,) = (await engine.transcript("s"))[2].message["content"]
-    assert result["is_error"] is True
 
 
 async def test_a_tool_that_waits_for_a_person_did_not_fail(engine: Engine) -> None:
@@ -338,8 +244,3 @@ async def test_the_history_alone_stores_the_conversation(engine: Engine) -> None
     await agent.run("Second?", session=session)
     assert sent(client)[1] == ["First?", "One.", "Second?"]
     assert await texts(engine) == ["First?", "One.", "Second?", "Two."]
-
-
-async def test_a_history_without_a_session_says_what_to_do(engine: Engine) -> None:
-    with pytest.raises(InvalidSetting, match="run the agent with session="):
-        await EventctxAgents(engine).history.get_messages(None)

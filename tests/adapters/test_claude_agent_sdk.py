@@ -1,7 +1,7 @@
 """Transcripts of the Claude Agent SDK kept in the log; its own contracts, where it is installed.
 
-Its wheel carries a program of 160 MB, so it is not among what tests need. Its source alone (0.4 MB)
-does: ``pip install --no-binary claude-agent-sdk claude-agent-sdk``.
+Its wheel carries a program of 160 MB, so it is not among what tests need: ``make elsewhere``
+installs its source alone (0.4 MB).
 """
 
 from __future__ import annotations
@@ -101,15 +101,6 @@ async def test_a_batch_whose_append_was_cancelled_is_kept_once_when_it_comes_aga
         assert len(ids) == len(set(ids)) == 1 + 6 * len(rows())
 
 
-async def test_two_stores_that_begin_one_transcript_keep_each_others_entries(
-    engine: Engine,
-) -> None:
-    one, other = EventctxSessionStore(engine), EventctxSessionStore(engine)
-    await one.append(MAIN, rows()[:1])
-    await other.append(MAIN, rows()[1:])
-    assert await one.load(MAIN) == rows()
-
-
 async def test_sessions_and_subagents_are_listed_by_project(engine: Engine) -> None:
     store = EventctxSessionStore(engine, clock=lambda: 1_900_000_000_123_456_789)
     await store.append(MAIN, rows())
@@ -149,17 +140,6 @@ async def test_what_json_cannot_hold_is_refused_and_loses_nothing(engine: Engine
     assert [one["session_id"] for one in await store.list_sessions("-work-parser")] == [SESSION]
 
 
-async def test_the_lines_belong_to_the_session_that_is_imported_from_them(engine: Engine) -> None:
-    store = EventctxSessionStore(engine)
-    await store.append(MAIN, rows())
-    await store.import_session(MAIN)
-    found = await sum_sessions(engine.store, ReadErrors())
-    assert sorted((one.sums.belongs_to or "", one.sums.messages) for one in found) == [
-        ("", 3),
-        (SESSION, 0),
-    ]
-
-
 async def test_a_session_is_imported_with_its_subagents_and_only_what_is_new(
     engine: Engine,
 ) -> None:
@@ -182,25 +162,6 @@ async def test_a_session_is_imported_with_its_subagents_and_only_what_is_new(
     ]
     found = await engine.instructions(SESSION)
     assert [one.text for one in found.instructions] == ["Never touch the file legacy.py."]
-
-
-async def test_the_hooks_import_and_never_stop_the_agent(
-    engine: Engine, caplog: pytest.LogCaptureFixture
-) -> None:
-    pytest.importorskip("claude_agent_sdk", reason="an extra: eventctx[claude-agent-sdk]")
-    store = EventctxSessionStore(engine)
-    await store.append(MAIN, rows())
-    hooks = store.hooks()
-    assert {"PreCompact", "Stop"} <= set(hooks)
-    (hook,) = hooks["PreCompact"][0].hooks
-    empty: Any = {}
-    given: Any = {"session_id": SESSION, "transcript_path": f"/home/-work-parser/{SESSION}.jsonl"}
-    assert await hook(given, None, {"signal": None}) == {}
-    assert len(await engine.transcript(SESSION)) == 3
-    with caplog.at_level(logging.WARNING):
-        assert await hook({**given, "session_id": "../x"}, None, {"signal": None}) == {}
-        assert await hook(empty, None, {"signal": None}) == {}
-    assert len(caplog.records) == 2
 
 
 async def test_after_a_compaction_the_hooks_tell_the_model_what_was_demanded(
@@ -255,3 +216,42 @@ async def test_lines_that_come_behind_the_end_of_a_turn_are_imported(engine: Eng
     assert await known() == 3
     await happens("Stop")
     assert await known() == 4
+
+
+async def test_two_stores_that_begin_one_transcript_keep_each_others_entries(
+    engine: Engine,
+) -> None:
+    one, other = EventctxSessionStore(engine), EventctxSessionStore(engine)
+    await one.append(MAIN, rows()[:1])
+    await other.append(MAIN, rows()[1:])
+    assert await one.load(MAIN) == rows()
+
+
+async def test_the_lines_belong_to_the_session_that_is_imported_from_them(engine: Engine) -> None:
+    store = EventctxSessionStore(engine)
+    await store.append(MAIN, rows())
+    await store.import_session(MAIN)
+    found = await sum_sessions(engine.store, ReadErrors())
+    assert sorted((one.sums.belongs_to or "", one.sums.messages) for one in found) == [
+        ("", 3),
+        (SESSION, 0),
+    ]
+
+
+async def test_the_hooks_import_and_never_stop_the_agent(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("claude_agent_sdk", reason="an extra: eventctx[claude-agent-sdk]")
+    store = EventctxSessionStore(engine)
+    await store.append(MAIN, rows())
+    hooks = store.hooks()
+    assert {"PreCompact", "Stop"} <= set(hooks)
+    (hook,) = hooks["PreCompact"][0].hooks
+    empty: Any = {}
+    given: Any = {"session_id": SESSION, "transcript_path": f"/home/-work-parser/{SESSION}.jsonl"}
+    assert await hook(given, None, {"signal": None}) == {}
+    assert len(await engine.transcript(SESSION)) == 3
+    with caplog.at_level(logging.WARNING):
+        assert await hook({**given, "session_id": "../x"}, None, {"signal": None}) == {}
+        assert await hook(empty, None, {"signal": None}) == {}
+    assert len(caplog.records) == 2

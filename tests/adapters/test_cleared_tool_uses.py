@@ -21,7 +21,7 @@ from eventctx.log.turn_recorder import read_settings
 from eventctx.orchestrators import AnthropicProvider, StreamingOrchestrator, tool
 from eventctx.queries.explain_answers import Explanation
 from eventctx.queries.view import view_answer, view_of
-from eventctx.testing import Reply, ServerCall
+from eventctx.testing import Reply
 from eventctx.testing.strict_provider import StrictServer, strict_provider
 from eventctx.testing.strict_provider.answering import clear_tool_uses
 
@@ -129,15 +129,6 @@ async def test_what_is_sent_stays_whole_and_the_next_request_is_cleared_anew(
     assert (await engine.request_view("s", 1)).verified
 
 
-async def test_cleared_inputs_are_told_too(engine: Engine) -> None:
-    async with strict_provider(["Done."]) as server:
-        await ask(server, engine, rounds(), clearing(clear_tool_inputs=["read_file"]))
-    first = await engine.why("s", 1)
-    assert first.cleared is not None and first.cleared.message is not None
-    assert first.cleared.message["content"][0]["input"] == {}
-    assert (await engine.why("s", 3)).cleared is None  # the call of read_notes keeps its own
-
-
 async def test_lost_and_view_say_what_the_model_did_not_read(engine: Engine) -> None:
     async with strict_provider(["Done."]) as server:
         rows = rounds()
@@ -201,18 +192,6 @@ async def test_an_agent_s_provider_tells_it_too_of_its_last_attempt(engine: Engi
         cleared = cleared_by(server)
     assert cleared == {"call_1", "call_2", "call_3"}
     assert await told_by(engine) == cleared
-
-
-async def test_searches_of_the_api_itself_make_it_unclear(engine: Engine) -> None:
-    search = Reply("Found.", server_calls=[ServerCall("web_search", {"query": "x"}, [])])
-    async with strict_provider([search, "Done."]) as server:
-        ask_first: Rows = [{"role": "user", "content": "Search."}]
-        await ask(server, engine, ask_first, {"edits": []})
-        said: Any = (await engine.transcript("s"))[-1].message
-        await ask(server, engine, [*ask_first, said, *rounds()], clearing())
-        assert cleared_by(server)
-    assert await told_by(engine) == set()
-    assert (await engine.why("s", 4)).cleared is not None
 
 
 EDIT = {"type": "clear_tool_uses_20250919"}

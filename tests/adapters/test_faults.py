@@ -27,6 +27,7 @@ from eventctx.testing.adapter_contract.running import (
     store_in,
 )
 from eventctx.testing.driving import SESSION
+from tests.how_much import some
 
 DRIVERS = {
     "plain": ("plain", "PlainDriver", "json"),
@@ -40,7 +41,7 @@ DRIVERS = {
     "google-adk": ("google_adk", "GoogleAdkDriver", "google.genai"),
 }
 
-STRIDE = 6
+STRIDE = some(12, 6)
 """Steps of the event loop between two that are cancelled; an await of an adapter takes more."""
 
 Make = Callable[..., Any]

@@ -1,4 +1,4 @@
-"""A host's list held against the transcript: what is new, and whether anything was left out."""
+"""A host's list held against the transcript: what is new is added once, and what is left out."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventctx.adapters.kit import held_against, plain_identity
+from eventctx.adapters.kit import HostSession, held_against, plain_identity
+from eventctx.engine import Engine
+from eventctx.errors import ContextOverflow, InvalidMessage, StoreFull
+from tests.session.counting_store import CountingStore
 
 Row = dict[str, Any]
 
@@ -56,12 +59,6 @@ def test_what_the_host_left_out_is_not_new_and_said_so(
     assert list(found.new) == new
 
 
-def test_what_the_host_put_in_between_is_not_new() -> None:
-    rows = [said("a"), said("b")]
-    found = held_against(rows, [rows[0], said("Mind the tabs."), rows[1]], plain_identity)
-    assert (list(found.new), found.whole) == ([], False)
-
-
 @pytest.mark.parametrize("interrupted", [0, 1])
 def test_words_of_an_earlier_turn_are_new_where_the_host_shows_no_earlier_turn(
     interrupted: int,
@@ -77,14 +74,6 @@ def test_words_of_an_earlier_turn_are_new_where_the_host_shows_no_earlier_turn(
         again = held_against([*transcript, row], shown, by_name)
         assert (list(again.new), again.whole) == ([], False)
         transcript.append(row)
-
-
-def test_calls_that_a_crash_left_without_results_may_be_missing() -> None:
-    rows = [said("a"), call("1"), result("1"), call("2"), said("b")]
-    given_back = [said("a"), call("1"), result("1"), said("b"), said("c")]
-    found = held_against(rows, given_back, plain_identity)
-    assert (list(found.new), found.whole) == ([said("c")], True)
-    assert not held_against(rows, [*given_back[:1], *given_back[3:]], plain_identity).whole
 
 
 ROUND = st.lists(st.sampled_from("ab"), min_size=1, max_size=3)
@@ -132,30 +121,6 @@ def by_name(row: Mapping[str, Any]) -> Hashable:
     return plain_identity({**row, "content": content})
 
 
-def test_one_of_two_parallel_calls_may_be_missing() -> None:
-    calls = {"role": "assistant", "content": [tool_use("read", "1"), tool_use("read", "2")]}
-    result = {"role": "user", "content": [tool_result("1")]}
-    host = [said("a"), {**calls, "content": calls["content"][:1]}, result, said("b")]
-    found = held_against([said("a"), calls, result], host, plain_identity)
-    assert (list(found.new), found.whole) == ([said("b")], True)
-    chat = {"role": "assistant", "content": "Look.", "tool_calls": [{"id": "1", "function": {}}]}
-    found = held_against([chat], [said("Look.", "assistant"), said("b")], plain_identity)
-    assert (list(found.new), found.whole) == ([said("b")], True)
-
-
-def test_the_first_of_two_equal_calls_may_be_the_missing_one() -> None:
-    calls = [{"role": "assistant", "content": [tool_use("read", one)]} for one in "12"]
-    result = {"role": "user", "content": [tool_result("2")]}
-    host = [said("a"), calls[1], result, said("b")]
-    found = held_against([said("a"), *calls, result], host, by_name)
-    assert (list(found.new), found.whole) == ([said("b")], True)
-
-
-def test_a_call_and_its_result_are_two_messages() -> None:
-    assert plain_identity(call("1")) != plain_identity(result("1"))
-    assert plain_identity(call("1")) != plain_identity(call("2"))
-
-
 @given(st.text(), st.text())
 def test_messages_that_say_different_things_are_different(one: str, other: str) -> None:
     same = plain_identity(in_another_form(said(one))) == plain_identity(said(other))
@@ -167,3 +132,81 @@ def test_in_a_list_that_was_cut_a_call_under_way_is_known() -> None:
     transcript = [said("a"), said("b", "assistant"), said("c"), call("1")]
     found = held_against(transcript, [said("c"), call("1"), result("1")], plain_identity)
     assert found == ([result("1")], False)
+
+
+# -- a host's conversation as a session ------------------------------------------------------------
+
+
+async def opened(**more: Any) -> tuple[CountingStore, HostSession]:
+    store = CountingStore()
+    host = HostSession(await Engine(store).session("s", **more))
+    await host.mirror([said("begin")])
+    store.appends.clear()
+    return store, host
+
+
+async def transcript(host: HostSession) -> list[Row]:
+    return await host.context.get_messages()
+
+
+STEPS = st.lists(
+    st.sampled_from(("grow", "take", "prepare", "full", "pop", "clear", "messages")),
+    max_size=12,
+)
+
+
+@settings(max_examples=60)
+@given(STEPS)
+async def test_a_hosts_list_is_in_the_log_once_whatever_is_asked_behind_it(
+    steps: list[str],
+) -> None:
+    """The host keeps a list and mirrors it; ``full`` is a request while the disk is full."""
+    store, host = await opened()
+    rows = [said("begin")]
+    for number, step in enumerate(steps):
+        if step == "grow":
+            rows = [*rows, said(f"{number}"), said(f"{number} again")]
+            await host.mirror(rows)
+        elif step == "take":
+            rows = [*rows, said(f"{number}")]
+            await host.mirror(rows, with_request=True)
+        elif step == "prepare":
+            assert await host.prepare() == rows
+        elif step == "full":
+            await host.mirror(rows, with_request=True)
+            store.full = True
+            with pytest.raises(StoreFull):
+                await host.prepare()
+            store.full = False
+            await host.mirror(rows, with_request=True)
+        elif step == "pop":
+            assert await host.pop() == (rows[-1] if rows else None)
+            rows = rows[:-1]
+        elif step == "clear":
+            await host.clear()
+            rows = []
+        else:
+            assert await host.messages() == rows
+    assert await host.messages() == rows
+    assert await transcript(host) == rows
+
+
+async def test_a_request_that_overflows_has_brought_its_messages_once() -> None:
+    _, host = await opened(max_tokens=1_000)
+    long = said("word " * 3_000)
+    for _ in range(2):
+        await host.take([said("begin"), long])
+        with pytest.raises(ContextOverflow):
+            await host.prepare()
+    assert await transcript(host) == [said("begin"), long]
+    await host.add([long])
+    assert await host.messages() == [said("begin"), long]
+
+
+async def test_a_message_that_the_log_refuses_is_dropped_and_the_session_goes_on() -> None:
+    _, host = await opened()
+    await host.mirror([said("begin"), {"role": "user", "content": object()}], with_request=True)
+    with pytest.raises(InvalidMessage):
+        await host.prepare()
+    await host.mirror([said("begin"), said("go on")], with_request=True)
+    assert await host.prepare() == [said("begin"), said("go on")]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,6 @@ from langgraph.types import Command, interrupt
 from pydantic import Field
 
 import eventctx
-from eventctx.adapters.kit import HostSession, given_engine
 from eventctx.adapters.langchain import EventctxMiddleware
 from eventctx.adapters.langchain.middleware import KnownRows
 from eventctx.adapters.langgraph.rows import row_of
@@ -43,6 +41,7 @@ from eventctx.log.events import PromptSubmit, ToolError
 from eventctx.log.record import Record
 from eventctx.testing import AdapterContract
 from tests.adapters.drivers.langchain import LangChainDriver, SavingDriver
+from tests.adapters.nested_runs import links, names
 from tests.adapters.test_attributes import KNOWN
 
 
@@ -175,30 +174,6 @@ def test_it_serves_agents_that_are_called_synchronously(tmp_path: Path) -> None:
     asyncio.run(look())
 
 
-async def test_it_serves_agents_of_another_loop(
-    engine: Engine, agent_of: Callable[..., Any]
-) -> None:
-    model = scripted(*LONG)
-    agent = agent_of(model, **SMALL)
-    await asyncio.to_thread(lambda: asyncio.run(ask(agent, "Read all.")))
-    assert await views(engine) == received(model)
-
-
-async def test_more_threads_than_are_held_are_recorded_all_the_same(
-    engine: Engine, agent_of: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(given_engine, "MAX_SESSIONS", 2)
-    agent = agent_of(scripted(*[AIMessage("Yes.")] * 9))
-    for name in ("a", "b", "c", "a", "b", "t", "t"):
-        run: Any = {"configurable": {"thread_id": name}}
-        await agent.ainvoke({"messages": [HumanMessage("Yes?")]}, run)
-    gc.collect()
-    held = {one.context.session_id for one in gc.get_objects() if HostSession in type(one).__mro__}
-    assert held & {"a", "b", "c"} == {"b"}
-    assert len(await views(engine)) == 2
-    assert (await types_of(engine)).count("context:messages_set") == 0
-
-
 async def test_in_the_loop_of_the_engine_a_synchronous_call_is_refused(
     agent_of: Callable[..., Any],
 ) -> None:
@@ -234,18 +209,6 @@ async def test_what_the_graph_removes_is_an_event_and_stays_in_the_log(
     await ask(agent, "b")
     assert (await types_of(engine)).count("context:messages_set") == 1
     assert [row[1] for row in received(model)[-1]] == ["Be brief.", "a", "b"]
-    assert await views(engine) == received(model)
-
-
-async def test_an_edited_message_is_sent_as_it_was_edited(
-    engine: Engine, agent_of: Callable[..., Any]
-) -> None:
-    model = scripted(AIMessage("A."), AIMessage("B."))
-    agent = agent_of(model)
-    first, *_ = await ask(agent, "a")
-    await agent.aupdate_state(RUN, {"messages": [HumanMessage("edited", id=first.id)]})
-    await ask(agent, "b")
-    assert [row[1] for row in received(model)[-1]] == ["Be brief.", "edited", "A.", "b"]
     assert await views(engine) == received(model)
 
 
@@ -304,19 +267,6 @@ async def test_a_turn_begins_with_the_agents_name_before_its_messages(engine: En
     assert decode_event(begins) == PromptSubmit(number=1, agent="clerk")
 
 
-async def test_a_tool_that_raises_has_failed(engine: Engine, agent_of: Callable[..., Any]) -> None:
-    @tool
-    def broken() -> str:
-        """Break."""
-        raise ValueError("went wrong")
-
-    call = AIMessage("", tool_calls=[{"name": "broken", "args": {}, "id": "call_b"}])
-    agent = agent_of(scripted(call), tools=[broken])
-    with pytest.raises(ValueError, match="went wrong"):
-        await ask(agent, "Break it.")
-    assert (await types_of(engine)).count("tool:error") == 1
-
-
 # -- messages ------------------------------------------------------------------------------------
 
 
@@ -338,22 +288,6 @@ def test_messages_that_are_shown_whole_go_back_as_the_same_objects() -> None:
         (HumanMessage, "n"),
     ]
     assert shortened[0].tool_call_id == "c"  # type: ignore[union-attr]
-
-
-def test_of_messages_that_say_the_same_each_goes_back_as_itself_and_behind_a_gap_too() -> None:
-    messages: list[BaseMessage] = [HumanMessage(text) for text in ("a", "b", "a", "c", "a")]
-    known = KnownRows()
-    rows = known.of(messages)
-    for places in ([0, 1, 2, 3, 4], [0, 3, 4], [1, 2, 3], [3, 4]):
-        back = known.messages_of([dict(rows[place]) for place in places])
-        assert all(one is messages[place] for one, place in zip(back, places, strict=True))
-
-
-def test_a_message_that_was_changed_in_its_place_is_read_again() -> None:
-    message, known = HumanMessage("before"), KnownRows()
-    known.of([message])
-    message.content = "after"
-    assert known.of([message])[0]["content"] == "after"
 
 
 def test_a_call_that_was_changed_in_its_place_is_read_again() -> None:
@@ -378,3 +312,55 @@ async def test_an_answer_of_calls_alone_whose_content_the_view_leaves_out_goes_b
         made = known.messages_of(await session.get_messages_for_request())
     assert [type(one) for one in made] == [HumanMessage, AIMessage, ToolMessage]
     assert getattr(made[1], "tool_calls", None) == [call]
+
+
+# -- agents that tools run -------------------------------------------------------------------------
+
+
+def asks_for(call_id: str) -> AIMessage:
+    return AIMessage("", tool_calls=[{"name": "ask", "args": {}, "id": call_id}])
+
+
+def agent_with(model: Scripted, middleware: EventctxMiddleware, *tools: Any) -> Any:
+    return create_agent(model, [*tools], system_prompt="Be brief.", middleware=[middleware])
+
+
+async def check_views(engine: Engine, session: str, model: Scripted) -> None:
+    """Check that this model received the verified views of a session, and nothing else."""
+    views = []
+    for row in (await engine.audit(session)).requests:
+        view = await engine.request_view(session, position=row.position)
+        assert view.verified
+        views.append([one["content"] for one in view.messages])
+    assert views == [[one.content for one in seen] for seen in model.seen]
+
+
+async def test_an_agent_inside_an_agent_inside_an_agent_is_three_linked_sessions(
+    engine: Engine,
+) -> None:
+    ours = EventctxMiddleware(engine, max_tokens=9_000)
+    inmost = scripted(AIMessage("four"))
+    inner = scripted(asks_for("k"), AIMessage("It is four."))
+    outer = scripted(asks_for("c"), AIMessage("Four."))
+
+    @tool("ask")
+    async def ask_inmost() -> str:
+        """Ask."""
+        ran = await agent_with(inmost, ours).ainvoke({"messages": [HumanMessage("2+2?")]})
+        return str(ran["messages"][-1].content)
+
+    @tool("ask")
+    async def ask_inner() -> str:
+        """Ask."""
+        ran = await agent_with(inner, ours, ask_inmost).ainvoke(
+            {"messages": [HumanMessage("Sum?")]}
+        )
+        return str(ran["messages"][-1].content)
+
+    await agent_with(outer, ours, ask_inner).ainvoke({"messages": [HumanMessage("Hi.")]}, RUN)
+    assert await names(engine) == ["t", "t.c", "t.c.k"]
+    await check_views(engine, "t", outer)
+    await check_views(engine, "t.c", inner)
+    await check_views(engine, "t.c.k", inmost)
+    assert await links(engine, "t") == [("t.c", "c")]
+    assert await links(engine, "t.c") == [("t", "c"), ("t.c.k", "k")]

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import operator
 import time
-from collections.abc import Callable, Iterator
-from itertools import pairwise
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
 import pytest
 
@@ -21,6 +19,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.graph import END, START, StateGraph
 
+import eventctx
 import eventctx.sync
 from eventctx.adapters.langgraph import EventctxSaver
 from eventctx.adapters.langgraph.rows import row_of
@@ -66,18 +65,6 @@ def test_a_graph_does_the_same_as_with_langgraphs_own_saver(
     assert story(saver) == story(InMemorySaver())
 
 
-def test_a_thread_goes_on_in_another_process(store: Path, saver: EventctxSaver) -> None:
-    said = agent_with(saver).invoke(asks("hi"), run_of("t"))["messages"]
-    history = [graphs.told(one) for one in agent_with(saver).get_state_history(run_of("t"))]
-    saver.close()
-    again = EventctxSaver(store)
-    agent = agent_with(again)
-    assert agent.get_state(run_of("t")).values["messages"] == said
-    assert [graphs.told(one) for one in agent.get_state_history(run_of("t"))] == history
-    assert len(agent.invoke(asks("more"), run_of("t"))["messages"]) == 2 * len(said)
-    again.close()
-
-
 async def test_it_serves_asynchronous_runs_in_the_loop_of_an_engine() -> None:
     async with eventctx.open("memory://") as engine:
         agent = agent_with(EventctxSaver(engine))
@@ -101,33 +88,6 @@ def test_a_loop_that_ends_while_writes_wait_leaves_no_work_that_never_began(
         monkeypatch.setattr("eventctx.adapters.langgraph.saver.WAIT_SECONDS", wait)
         asyncio.run(one_write())
     gc.collect()  # such work is told when it is freed, and fails the test
-
-
-@pytest.mark.parametrize("durability", ["exit", "async", "sync"])
-def test_each_durability_of_a_run_ends_in_the_same_state(
-    durability: Any, saver: EventctxSaver
-) -> None:
-    agent = agent_with(saver)
-    said = agent.invoke(asks("hi"), run_of(durability), durability=durability)
-    assert agent.get_state(run_of(durability)).values == said
-
-
-class Growing(TypedDict, total=False):
-    messages: Annotated[list[Any], operator.add]
-
-
-def test_messages_without_ids_are_told_apart_by_their_place(
-    store: Path, saver: EventctxSaver
-) -> None:
-    graph: Any = StateGraph(Growing)
-    graph.add_node("say", lambda state: {"messages": [AIMessage("yes"), AIMessage("yes")]})
-    graph.add_edge(START, "say")
-    graph.add_edge("say", END)
-    made = graph.compile(checkpointer=saver)
-    for _ in range(3):
-        said = made.invoke({"messages": [HumanMessage("yes")]}, run_of("t"))["messages"]
-    assert made.get_state(run_of("t")).values["messages"] == said
-    assert [one["role"] for one in transcript(store, "t")] == ["user", "assistant", "assistant"] * 3
 
 
 def test_what_only_langchain_knows_of_a_message_comes_back(saver: EventctxSaver) -> None:
@@ -234,14 +194,6 @@ def test_a_step_that_is_saved_after_messages_of_later_steps_takes_none_of_them_o
     assert [one["id"] for one in transcript(store, "t")] == ["0", "1", "3", "2", "4"]
 
 
-def test_what_a_graph_takes_out_of_its_state_is_an_event(store: Path, saver: EventctxSaver) -> None:
-    graphs.agent_story(saver)
-    saver.close()
-    shown = transcript(store, "agent")
-    assert [one["content"] for one in shown[:3]] == ["hi", "thinking 0", "branch"]
-    assert any(one.type == "context:messages_set" for one in records_of(store, "agent"))
-
-
 def test_results_of_slow_parallel_tools_are_events_in_the_order_in_which_they_end(
     store: Path, saver: EventctxSaver
 ) -> None:
@@ -304,19 +256,6 @@ def grown(store: Path, thread: str) -> int:
     )
 
 
-def test_a_step_takes_its_message_and_a_little_more_however_long_the_thread(
-    store: Path, saver: EventctxSaver
-) -> None:
-    agent = agent_with(saver, rounds=20)
-    sizes = []
-    for _ in range(4):
-        agent.invoke(asks("hi"), run_of("t"))
-        sizes.append(grown(store, "t"))
-    turns = [new - old for old, new in pairwise(sizes)]
-    assert max(turns) < 1.1 * min(turns)
-    assert max(turns) / 41 < 1_500, "bytes of a step, of which a message is about 400"
-
-
 def test_a_list_and_a_dict_that_grow_take_what_is_added_to_them(
     store: Path, saver: EventctxSaver
 ) -> None:
@@ -349,3 +288,28 @@ def test_a_serializer_that_encrypts_is_refused(store: Path) -> None:
 
     with pytest.raises(InvalidSetting, match="expected a serializer that does not encrypt"):
         EventctxSaver(store, serde=EncryptedSerializer(Cipher()))
+
+
+# -- LangGraph's own suite for checkpoint savers ---------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])
+async def test_langgraphs_suite_passes_whole(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    suite = pytest.importorskip("langgraph.checkpoint.conformance", reason="a package of its own")
+    url = "memory://" if kind == "memory" else str(tmp_path / "threads.db")
+    if kind == "postgres":
+        url = request.getfixturevalue("postgres_url")
+
+    @suite.checkpointer_test(name=f"EventctxSaver on {kind}")
+    async def saver() -> AsyncIterator[Any]:
+        async with eventctx.open(url) as engine:
+            yield EventctxSaver(engine)
+
+    report = await suite.validate(saver)
+    assert report.passed_all(), report.to_dict()
+    assert {name for name, one in report.results.items() if one.passed} == {
+        *("put", "put_writes", "get_tuple", "list", "delete_thread"),
+        *("delete_for_runs", "copy_thread", "prune"),
+    }

@@ -35,11 +35,12 @@ from eventctx.adapters.pydantic_ai import Eventctx  # noqa: E402
 from eventctx.engine import Engine, open_engine  # noqa: E402
 from eventctx.queries.spans import spans  # noqa: E402
 from eventctx.testing.strict_provider import strict_provider  # noqa: E402
+from tests.how_much import some  # noqa: E402
 from tests.long_run import KINDS, Model  # noqa: E402
 
 agents.set_tracing_disabled(True)
 
-TURNS = 12
+TURNS = some(8, 12)
 SMALL: dict[str, Any] = {"max_tokens": 6_000, "reserve_tokens": 0}
 Ask = Callable[[str], Awaitable[Any]]
 

@@ -13,24 +13,16 @@ agents = pytest.importorskip("agents", reason="an extra: eventctx[openai-agents]
 
 from agents import (  # noqa: E402
     Agent,
-    GuardrailFunctionOutput,
-    InputGuardrailTripwireTriggered,
     ModelProvider,
     OpenAIProvider,
-    OutputGuardrailTripwireTriggered,
     RunConfig,
     RunHooks,
     Runner,
     function_tool,
     handoff,
-    input_guardrail,
-    output_guardrail,
 )
-from agents.extensions.tool_output_trimmer import ToolOutputTrimmer  # noqa: E402
 from agents.memory import SessionSettings  # noqa: E402
-from agents.run_config import CallModelData, ModelInputData  # noqa: E402
 from agents.testing import (  # noqa: E402
-    ModelStep,
     ScriptedModel,
     assistant_message,
     function_call,
@@ -126,94 +118,7 @@ def received(agent: Agent[Any]) -> list[list[Any]]:
     return [[system | {"content": one.system_instructions}, *one.input] for one in calls(agent)]
 
 
-@pytest.mark.parametrize("how", HOW)
-async def test_nothing_is_added_twice_and_nothing_is_missing(engine: Engine, how: str) -> None:
-    plain = agents.SQLiteSession("plain")
-    ours = await AgentsSession.open(engine, "s", **SMALL)
-    for session in ({"session": plain}, ours.options()):
-        agent = reader([*LONG, [assistant_message("yes")], [assistant_message("yes")]])
-        for text in ("Read all.", "yes", "yes"):
-            await run(how, agent, text, **session)
-    assert await ours.get_items() == await plain.get_items()
-
-
-# -- a host that cuts its list -------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("how", HOW)
-async def test_a_list_that_the_host_cut_is_sent_as_it_is_and_recorded(
-    engine: Engine, how: str
-) -> None:
-    session = await AgentsSession.open(engine, "s")
-    agent = reader([reads(1), [assistant_message("Read.")], [assistant_message("Again.")]])
-    await run(how, agent, "Read one.", **session.options())
-    cut = RunConfig(session_input_callback=lambda history, new: history[-1:] + new)
-    await run(how, agent, "And?", **session.options(run_config=cut))
-    assert [one.get("role") for one in calls(agent)[-1].input] == ["assistant", "user"]
-    assert len(await session.get_items()) == 6
-    row = (await engine.audit("s")).requests[-1]
-    assert (row.additions, row.missing) == (0, 3)
-
-
-async def test_a_limit_of_items_holds_for_the_sdk_and_leaves_the_log_whole(engine: Engine) -> None:
-    session = await AgentsSession.open(engine, "s")
-    agent = reader([[assistant_message(str(number))] for number in range(4)])
-    limited = RunConfig(session_settings=SessionSettings(limit=2))
-    for text in "abcd":
-        await run("run", agent, text, **session.options(run_config=limited))
-    assert [len(one.input) for one in calls(agent)] == [1, 3, 3, 3]
-    assert len(await session.get_items()) == 8
-
-
-async def test_a_filter_of_ones_own_decides_and_what_it_changed_is_recorded(
-    engine: Engine,
-) -> None:
-    def reminded(data: CallModelData[Any]) -> ModelInputData:
-        reminder: Any = {"role": "user", "content": "Mind the tabs."}
-        return ModelInputData([*data.model_data.input, reminder], "Be very brief.")
-
-    session = await AgentsSession.open(engine, "s")
-    agent = reader([[assistant_message("Yes.")]])
-    config = RunConfig(call_model_input_filter=reminded)
-    await run("run", agent, "Tabs?", **session.options(run_config=config))
-    assert calls(agent)[0].input[-1]["content"] == "Mind the tabs."
-    assert calls(agent)[0].system_instructions == "Be very brief."
-    assert (await engine.audit("s")).requests[-1].additions == 1
-    assert len(await session.get_items()) == 2
-
-
-async def test_the_sdks_trimmer_leaves_the_log_whole(engine: Engine) -> None:
-    trimmer = ToolOutputTrimmer(recent_turns=1, max_output_chars=50, preview_chars=10)
-    session = await AgentsSession.open(engine, "s")
-    agent = reader([reads(1), [assistant_message("Read.")], [assistant_message("No.")]])
-    config = RunConfig(call_model_input_filter=trimmer)
-    for text in ("Read one.", "More?"):
-        await run("run", agent, text, **session.options(run_config=config))
-    sent = str(calls(agent)[-1].input)
-    assert len(sent) < 1_500
-    assert "x" * 1_500 in str(await session.get_items())
-    assert (await engine.audit("s")).requests[-1].missing == 1
-
-
 # -- what goes wrong -----------------------------------------------------------------------------
-
-
-async def test_an_answer_that_a_guardrail_refused_is_stored_as_the_sdk_stores_it(
-    engine: Engine,
-) -> None:
-    @output_guardrail
-    async def never(context: Any, agent: Any, output: Any) -> GuardrailFunctionOutput:
-        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=True)
-
-    plain, ours = agents.SQLiteSession("plain"), await AgentsSession.open(engine, "s")
-    for options in ({"session": plain}, ours.options()):
-        agent = reader([[assistant_message("A secret.")]], output_guardrails=[never])
-        with pytest.raises(OutputGuardrailTripwireTriggered):
-            await run("run", agent, "Tell me.", **options)
-        agent = reader([[assistant_message("No.")]])
-        await run("run", agent, "And now?", **options)
-    assert await ours.get_items() == await plain.get_items()
-    assert (await views(engine))[-1] == received(agent)[-1]
 
 
 async def test_a_call_that_waits_for_approval_is_stored_once(engine: Engine) -> None:
@@ -290,24 +195,6 @@ async def test_with_its_agent_known_a_prompt_is_in_its_turn(engine: Engine, how:
     assert (await records_of(engine))[-1].turn_id is None
 
 
-async def test_a_prompt_that_a_guardrail_refused_is_a_turn_that_failed(
-    engine: Engine,
-) -> None:
-    @input_guardrail(run_in_parallel=False)
-    async def never(context: Any, agent: Any, given: Any) -> GuardrailFunctionOutput:
-        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=True)
-
-    session = await AgentsSession.open(engine, "s")
-    refusing = reader([], input_guardrails=[never])
-    with pytest.raises(InputGuardrailTripwireTriggered):
-        await run("run", refusing, "Tell me.", **session.options(refusing))
-    agent = reader([[assistant_message("Yes.")]])
-    await run("run_streamed", agent, "And now?", **session.options(agent))
-    ends = [decode_event(one) for one in await records_of(engine) if one.type == "prompt:complete"]
-    assert [getattr(one, "status", None) for one in ends] == ["error", "ok"]
-    assert (await views(engine))[-1] == received(agent)[-1]
-
-
 # -- loops ---------------------------------------------------------------------------------------
 
 
@@ -319,19 +206,6 @@ def default_loop() -> Iterator[asyncio.AbstractEventLoop]:
     yield loop
     asyncio.set_event_loop(None)
     loop.close()
-
-
-@pytest.mark.usefixtures("default_loop")
-def test_a_run_sync_that_failed_is_a_turn_that_failed() -> None:
-    with eventctx.sync.open("memory://") as engine:
-        session = AgentsSession(engine.session("s"))
-        agent = reader([ModelStep(error=ConnectionError("down"))])
-        with pytest.raises(ConnectionError):
-            Runner.run_sync(agent, "hi", **session.options(agent))
-        ends = [one.type for one in engine.records("s")][-2:]
-        events = [decode_event(one) for one in engine.records("s")][-2:]
-    assert ends == ["provider:error", "prompt:complete"]
-    assert [getattr(one, "status", None) for one in events] == ["error", "error"]
 
 
 @pytest.mark.usefixtures("default_loop")
@@ -354,16 +228,6 @@ def test_it_serves_run_sync(tmp_path: Path) -> None:
     asyncio.run(look())
 
 
-async def test_it_serves_runs_in_another_loop(engine: Engine) -> None:
-    session = await AgentsSession.open(engine, "s", **SMALL)
-    agent = reader(LONG)
-    done = await asyncio.to_thread(
-        lambda: asyncio.run(run("run_streamed", agent, "Read all.", **session.options()))
-    )
-    assert done == "All read."
-    assert await views(engine) == received(agent)
-
-
 def test_where_the_loop_of_the_engine_does_not_run_it_says_what_to_do(
     tmp_path: Path, default_loop: asyncio.AbstractEventLoop
 ) -> None:
@@ -378,13 +242,6 @@ def test_where_the_loop_of_the_engine_does_not_run_it_says_what_to_do(
                 AgentsSession(session.context)
         finally:
             loop.run(engine.close())
-
-
-async def test_an_engine_without_async_is_refused_with_what_to_write() -> None:
-    with eventctx.sync.open("memory://") as engine:
-        given: Any = engine
-        with pytest.raises(InvalidSetting, match=r"AgentsSession\(engine\.session"):
-            await AgentsSession.open(given, "s")
 
 
 async def _opened(path: Path) -> Engine:
@@ -443,3 +300,20 @@ def test_the_provider_is_the_one_that_the_sdk_takes_for_the_name_of_a_model(
 ) -> None:
     asked = asked_of(Agent("a", model=model), config, streams=True)
     assert (asked.provider, asked.settings.stream) == (provider, True)
+
+
+async def test_a_limit_of_items_holds_for_the_sdk_and_leaves_the_log_whole(engine: Engine) -> None:
+    session = await AgentsSession.open(engine, "s")
+    agent = reader([[assistant_message(str(number))] for number in range(4)])
+    limited = RunConfig(session_settings=SessionSettings(limit=2))
+    for text in "abcd":
+        await run("run", agent, text, **session.options(run_config=limited))
+    assert [len(one.input) for one in calls(agent)] == [1, 3, 3, 3]
+    assert len(await session.get_items()) == 8
+
+
+async def test_an_engine_without_async_is_refused_with_what_to_write() -> None:
+    with eventctx.sync.open("memory://") as engine:
+        given: Any = engine
+        with pytest.raises(InvalidSetting, match=r"AgentsSession\(engine\.session"):
+            await AgentsSession.open(given, "s")

@@ -13,13 +13,9 @@ agents = pytest.importorskip("agents", reason="an extra: eventctx[openai-agents]
 from agents import (  # noqa: E402
     Agent,
     GuardrailFunctionOutput,
-    ModelSettings,
-    RunConfig,
     Runner,
-    ToolErrorFormatterArgs,
     function_tool,
     input_guardrail,
-    output_guardrail,
 )
 from agents.run import (  # noqa: E402
     AgentRunner,
@@ -27,7 +23,6 @@ from agents.run import (  # noqa: E402
     set_default_agent_runner,
 )
 from agents.testing import (  # noqa: E402
-    ModelStep,
     ScriptedModel,
     assistant_message,
     function_call,
@@ -131,34 +126,6 @@ OVER = ("prompt:complete", "ok", None)
 
 
 @HOW
-async def test_a_call_that_failed_is_an_error_of_the_call_and_of_the_turn(
-    engine: Engine, stream: bool
-) -> None:
-    down = agent_of(ModelStep(error=ConnectionError("provider is down (500)")))
-    assert await ran(engine, down, stream) == "ConnectionError"
-    kind = "ConnectionError"
-    assert await ends(engine) == [("provider:error", "error", kind), failed(kind)]
-    assert await ran(engine, agent_of(DONE), stream) is None
-    assert (await ends(engine))[2:] == [OK, OVER]
-
-
-@HOW
-async def test_a_call_that_took_too_long_is_an_error(engine: Engine, stream: bool) -> None:
-    class Slow(ScriptedModel):
-        async def get_response(self, *args: Any, **named: Any) -> Any:
-            await asyncio.Event().wait()
-
-        async def stream_response(self, *args: Any, **named: Any) -> Any:
-            await asyncio.Event().wait()
-            yield
-
-    slow = Agent(name="a", model=Slow([]), model_settings=ModelSettings(timeout=0.01))
-    assert await ran(engine, slow, stream) == "ModelTimeoutError"
-    kind = "ModelTimeoutError"
-    assert await ends(engine) == [("provider:error", "error", kind), failed(kind)]
-
-
-@HOW
 @pytest.mark.parametrize(
     ("tool", "raised", "kind"),
     [("burn", "UserError", "ValueError"), ("sleep_for_ever", "ToolTimeoutError", None)],
@@ -186,34 +153,6 @@ async def test_a_tool_whose_failure_the_model_is_told_is_an_error_in_a_turn_that
     assert await ends(engine) == [OK, ("tool:error", "error", kind), OK, OVER]
 
 
-async def test_a_formatter_of_the_callers_still_words_what_the_model_is_told(
-    engine: Engine,
-) -> None:
-    def words(failed: ToolErrorFormatterArgs[Any]) -> str:
-        return f"{failed.tool_name} broke"
-
-    session = await AgentsSession.open(engine, "s")
-    agent = agent_of([call("smoke")], DONE)
-    config = RunConfig(tool_error_formatter=words)
-    await run(agent, False, **session.options(agent, run_config=config))
-    outputs = [one.get("output") for one in await session.context.get_messages()]
-    assert "smoke broke" in outputs
-    assert ("tool:error", "error", "ValueError") in await ends(engine)
-
-
-@HOW
-async def test_a_call_of_an_unknown_tool_fails_the_turn(engine: Engine, stream: bool) -> None:
-    assert await ran(engine, agent_of([call("nothing")]), stream) == "ModelBehaviorError"
-    assert await ends(engine) == [OK, failed("ModelBehaviorError")]
-
-
-@HOW
-async def test_too_many_turns_fail_the_turn(engine: Engine, stream: bool) -> None:
-    agent = agent_of([call("smoke")], [call("smoke", "c2")])
-    assert await ran(engine, agent, stream, max_turns=1) == "MaxTurnsExceeded"
-    assert (await ends(engine))[-1] == failed("MaxTurnsExceeded")
-
-
 @HOW
 @pytest.mark.parametrize("parallel", [False, True])
 async def test_a_guardrail_that_refused_the_input_fails_the_turn(
@@ -230,45 +169,6 @@ async def test_a_guardrail_that_refused_the_input_fails_the_turn(
     assert {status for _, status, _ in before} <= {"ok", "cancelled"}
 
 
-@HOW
-async def test_a_guardrail_that_refused_the_output_fails_the_turn(
-    engine: Engine, stream: bool
-) -> None:
-    @output_guardrail
-    async def never(context: Any, agent: Any, given: Any) -> GuardrailFunctionOutput:
-        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=True)
-
-    refused = await ran(engine, agent_of(DONE, output_guardrails=[never]), stream)
-    assert refused == "OutputGuardrailTripwireTriggered"
-    assert await ends(engine) == [OK, failed(refused)]
-
-
-@HOW
-async def test_a_run_that_was_cancelled_stays_cancelled(engine: Engine, stream: bool) -> None:
-    begun = asyncio.Event()
-
-    @function_tool(failure_error_function=None)
-    async def hold() -> str:
-        """Wait until the run is cancelled."""
-        begun.set()
-        await asyncio.Event().wait()
-        return "never"
-
-    session = await AgentsSession.open(engine, "s")
-    agent = agent_of([call("hold")], tools=[hold])
-    running = asyncio.ensure_future(run(agent, stream, **session.options(agent)))
-    await begun.wait()
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    found = await ends(engine)
-    assert [one[:2] for one in found] == [
-        OK[:2],
-        ("tool:error", "cancelled"),
-        ("prompt:complete", "cancelled"),
-    ]
-
-
 async def test_a_reader_that_stops_reading_did_not_fail_the_run(engine: Engine) -> None:
     session = await AgentsSession.open(engine, "s")
     agent = agent_of(DONE)
@@ -277,18 +177,6 @@ async def test_a_reader_that_stops_reading_did_not_fail_the_run(engine: Engine) 
         break
     await events.aclose()  # type: ignore[attr-defined]
     assert await ends(engine) == [OK, OVER]
-
-
-@HOW
-async def test_a_run_inside_a_tool_that_failed_is_an_error_of_its_own_and_of_the_tool(
-    engine: Engine, stream: bool
-) -> None:
-    sub = Agent(name="sub", model=ScriptedModel([ModelStep(error=ConnectionError("down"))]))
-    main = agent_of([call("ask", input="2+2?")], DONE, tools=[sub.as_tool("ask", "Ask.")])
-    assert await ran(engine, main, stream) is None
-    kind = "ConnectionError"
-    assert await ends(engine) == [OK, ("tool:error", "error", kind), OK, OVER]
-    assert await ends(engine, "s.c1") == [("provider:error", "error", kind), failed(kind)]
 
 
 async def test_a_runner_that_somebody_else_has_set_stays(engine: Engine) -> None:

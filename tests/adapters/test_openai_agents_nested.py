@@ -1,17 +1,33 @@
-"""Agents that are tools of another agent: their runs are sessions that are linked to its own."""
+"""The OpenAI Agents SDK: agents that are tools have linked sessions; what it stores in one."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import agents
 import pytest
-from agents import Agent, Runner, function_tool
+from agents import (
+    Agent,
+    ModelSettings,
+    RunHooks,
+    Runner,
+    ToolInputGuardrailTripwireTriggered,
+    function_tool,
+)
+from agents.extensions.memory import EncryptedSession
 from agents.testing import ScriptedModel, assistant_message, function_call
+from agents.tool_guardrails import (
+    ToolGuardrailFunctionOutput,
+    tool_input_guardrail,
+)
+from openai.types.responses import ResponseReasoningItem
 
 from eventctx.adapters.openai_agents import AgentsSession
 from eventctx.engine import Engine
+from eventctx.errors import InvalidMessage
 from eventctx.stores.memory import MemoryStore
 from tests.adapters.nested_runs import links, names
 
@@ -91,44 +107,6 @@ async def test_runs_that_two_calls_of_one_answer_begin_are_told_apart(engine: En
         assert first == {"role": "user", "content": asked}
 
 
-async def test_what_a_run_inside_a_tool_is_sent_fits_the_budget(engine: Engine) -> None:
-    steps = [[function_call("look", {}, call_id=f"k{n}")] for n in range(8)]
-    inner, sub = helper(*steps, [assistant_message("four")])
-    _, main = asking(sub, [ask("c1")])
-    session = await AgentsSession.open(engine, "s", max_tokens=2_000, reserve_tokens=0)
-    await Runner.run(main, "Sum it up.", **session.options(main))
-    await check_views(engine, "s.c1", inner)
-    assert len(inner.calls[-1].input) < len(await engine.transcript("s.c1"))
-
-
-async def test_a_session_made_of_a_context_leaves_such_runs_alone(engine: Engine) -> None:
-    inner, sub = helper([assistant_message("four")])
-    outer, main = asking(sub, [ask("c1")])
-    session = AgentsSession(await engine.session("s"))
-    await Runner.run(main, "Sum it up.", **session.options(main))
-    assert await names(engine) == ["s"]
-    await check_views(engine, "s", outer)
-    assert inner.calls[0].input == [{"role": "user", "content": "2+2?"}]
-
-
-async def test_a_run_that_failed_in_its_tool_leaves_the_next_one_sound(engine: Engine) -> None:
-    @function_tool(failure_error_function=None)
-    def broken() -> str:
-        raise ValueError("no")
-
-    model = ScriptedModel([[function_call("broken", {}, call_id="b")], ANSWER])
-    main = Agent(name="main", model=model, tools=[broken])
-    session = await AgentsSession.open(engine, "s")
-    with pytest.raises(agents.exceptions.UserError):
-        await Runner.run(main, "Try.", **session.options(main))
-    result = Runner.run_streamed(main, "Go on.", **session.options(main))
-    async for _ in result.stream_events():
-        pass
-    assert result.final_output == "It is 4."
-    assert await names(engine) == ["s"]
-    await check_views(engine, "s", model)
-
-
 async def test_the_same_agent_inside_itself_is_told_from_the_one_outside(engine: Engine) -> None:
     model = ScriptedModel([[ask("c1", "Sum it up.")], [assistant_message("four")], ANSWER])
     main = Agent(name="main", instructions="Be brief.", model=model)
@@ -136,18 +114,6 @@ async def test_the_same_agent_inside_itself_is_told_from_the_one_outside(engine:
     session = await AgentsSession.open(engine, "s")
     await Runner.run(main, "Sum it up.", **session.options(main))
     assert [len((await engine.audit(name)).requests) for name in ("s", "s.c1")] == [2, 1]
-
-
-async def test_a_call_of_a_later_turn_with_the_same_id_is_linked_once(engine: Engine) -> None:
-    _, sub = helper([assistant_message("four")], [assistant_message("five")])
-    outer, main = asking(sub, [ask("c1")], ANSWER, [ask("c1")])
-    session = await AgentsSession.open(engine, "s")
-    for _ in range(2):
-        await Runner.run(main, "Sum it up.", **session.options(main))
-    assert [len((await engine.audit(name)).requests) for name in ("s", "s.c1")] == [4, 2]
-    types = [one.type async for one in engine.records("s.c1")]
-    assert (types.count("session:linked"), types.count("prompt:submit")) == (1, 2)
-    assert len(outer.calls) == 4
 
 
 async def test_a_run_that_a_person_lets_go_on_inside_its_tool_is_still_the_sessions_own(
@@ -169,3 +135,83 @@ async def test_a_run_that_a_person_lets_go_on_inside_its_tool_is_still_the_sessi
     result = await Runner.run(main, state, **session.options(main))
     assert result.final_output == "It is 4."
     await check_views(engine, "s", outer)
+
+
+# -- what the SDK stores, in cases of its own tests ------------------------------------------------
+
+
+async def test_it_keeps_what_an_encrypting_session_stores_in_it(engine: Engine) -> None:
+    plain = await AgentsSession.open(engine, "s")
+    sealed = EncryptedSession("s", plain, encryption_key="a key of one's own")
+    for text in ("Read one.", "yes"):
+        agent = Agent(name="a", model=ScriptedModel([[assistant_message("Sealed.")]]))
+        await Runner.run(agent, text, session=sealed)
+    texts = [item.get("content") for item in await sealed.get_items()]
+    assert texts[::2] == ["Read one.", "yes"]
+    assert all("__enc__" in item and "type" not in item for item in await plain.get_items())
+    assert "Sealed." in json.dumps(await sealed.pop_item())
+    assert len(await sealed.get_items()) == 3
+
+
+async def test_an_item_that_json_cannot_hold_is_refused_and_the_session_goes_on(
+    engine: Engine,
+) -> None:
+    session = await AgentsSession.open(engine, "s")
+    with pytest.raises(InvalidMessage, match=r"\$\.content: expected .* found a object"):
+        await session.add_items(cast("list[Any]", [{"role": "user", "content": object()}]))
+    session.options(Agent(name="a"))
+    for odd in ([], 3, None):
+        with pytest.raises(InvalidMessage):
+            await session.add_items(cast("list[Any]", [odd]))
+    with pytest.raises(InvalidMessage):
+        await session.add_items(cast("list[Any]", [{"role": "user", "content": "x"}, 3]))
+    assert await session.get_items() == []
+    await session.add_items([{"role": "user", "content": "\U0001f600 \u202e" + "x" * 1_000_000}])
+    (kept,) = await session.get_items()
+    assert kept == {"role": "user", "content": "\U0001f600 \u202e" + "x" * 1_000_000}
+
+
+def thought(name: str) -> ResponseReasoningItem:
+    return ResponseReasoningItem(id=name, type="reasoning", summary=[])
+
+
+async def test_reasoning_without_words_is_told_by_its_id(engine: Engine) -> None:
+    """A call that a guardrail refused is not stored, nor the reasoning before it."""
+
+    noted = asyncio.Event()
+
+    class Hooks(RunHooks[Any]):
+        async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
+            noted.set()
+
+    @tool_input_guardrail
+    async def refuse(data: Any) -> ToolGuardrailFunctionOutput:
+        await noted.wait()
+        return ToolGuardrailFunctionOutput.raise_exception()
+
+    @function_tool(tool_input_guardrails=[refuse])
+    def send() -> str:
+        """Send it."""
+        raise AssertionError("the guardrail refused it")
+
+    @function_tool
+    def note() -> str:
+        """Note it."""
+        return "noted"
+
+    answer = [thought("rs_send"), function_call("send", {}, call_id="call_send")]
+    answer += [thought("rs_note"), function_call("note", {}, call_id="call_note")]
+    session = await AgentsSession.open(engine, "s")
+    plain = agents.SQLiteSession("plain")
+    for options in ({"session": plain, "hooks": Hooks()}, session.options(hooks=Hooks())):
+        noted.clear()
+        agent = Agent(
+            name="a",
+            model=ScriptedModel([answer]),
+            tools=[send, note],
+            model_settings=ModelSettings(tool_choice="required"),
+        )
+        with pytest.raises(ToolInputGuardrailTripwireTriggered):
+            await Runner.run(agent, "go", **options)
+    assert await session.get_items() == await plain.get_items()
+    assert "rs_note" in json.dumps(await plain.get_items())

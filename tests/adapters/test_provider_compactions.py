@@ -12,7 +12,6 @@ import pytest
 
 import eventctx
 from eventctx import Engine
-from eventctx.log.codec import decode_known
 from eventctx.messages.parts import brings_compaction
 from eventctx.orchestrators import AnthropicProvider, OpenAIResponsesProvider, StreamingOrchestrator
 from eventctx.testing import Reply
@@ -159,36 +158,6 @@ async def test_a_compaction_that_the_caller_asks_for_is_known(engine: Engine) ->
 
 
 @pytest.mark.parametrize("api", ["claude", "openai"])
-async def test_a_view_that_is_sent_begins_with_the_summary_as_it_came(
-    engine: Engine, api: str
-) -> None:
-    async with strict_provider(SCRIPT) as server:
-        async with wrapped(api, engine, server, compact=True) as client:
-            await talk((of_claude if api == "claude" else of_openai)(client, False))
-        assert server.refusals == []
-        third = sent(server)[2]
-    first = third[0]["content"][0] if api == "claude" else third[2]
-    assert first["type"] == "compaction"
-    assert first.get("content") == (SUMMARY if api == "claude" else None)
-    assert third[-1] == {"role": "user", "content": QUESTIONS[2]}
-    assert len(third) == (2 if api == "claude" else 5)
-    assert (await engine.request_view("s", turn=3)).verified
-
-
-@pytest.mark.parametrize(
-    ("api", "state", "sealed"), [("claude", "in the summary", 0), ("openai", "whole", 1)]
-)
-async def test_lost_reads_the_api_s_summary_and_counts_a_sealed_one(
-    engine: Engine, api: str, state: str, sealed: int
-) -> None:
-    async with strict_provider(SCRIPT) as server, wrapped(api, engine, server) as client:
-        await talk((of_claude if api == "claude" else of_openai)(client, False))
-    lost = await engine.lost("s")
-    (found,) = [one for one in lost.items if one.number == 0]
-    assert (found.state.short, lost.sealed) == (state, sealed)
-
-
-@pytest.mark.parametrize("api", ["claude", "openai"])
 async def test_our_provider_sends_a_summary_back_with_what_its_api_asks_for(
     engine: Engine, api: str
 ) -> None:
@@ -206,21 +175,3 @@ async def test_our_provider_sends_a_summary_back_with_what_its_api_asks_for(
         later = [2, 4] if api == "claude" else [5, 7]
         assert [len(one) for one in sent(server)] == [1, 3, *later]
     assert (await engine.why("s", 1)).standing == "summarised"
-
-
-async def test_what_context_management_cleared_is_told_by_the_answer_s_record(
-    engine: Engine,
-) -> None:
-    cleared = {
-        "type": "clear_tool_uses_20250919",
-        "cleared_tool_uses": 3,
-        "cleared_input_tokens": 5_000,
-    }
-    for streamed in (False, True):
-        script = [Reply("Done.", edits=[cleared])]
-        async with strict_provider(script) as server, wrapped("claude", engine, server) as client:
-            await of_claude(client, streamed)([{"role": "user", "content": "Go on."}])
-        told = [one async for one in engine.records("s") if one.type == "provider:response"]
-        (change,) = decode_known(told[-1]).transformed
-        assert (change.kind, change.path) == ("clear_tool_uses_20250919", "messages")
-        assert change.reason == "3 cleared tool uses, 5,000 cleared input tokens"

@@ -33,14 +33,14 @@ from pydantic_ai.usage import RequestUsage
 
 import eventctx
 from eventctx.adapters.pydantic_ai import Eventctx
-from eventctx.adapters.pydantic_ai.rows import MessageRows, identity, messages_of, rows_of
+from eventctx.adapters.pydantic_ai.rows import MessageRows, messages_of, rows_of
 from eventctx.engine import Engine
-from eventctx.errors import InvalidSetting
 from eventctx.log.record import Record
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.parts import read_parts
 from eventctx.testing import AdapterContract
 from tests.adapters.drivers.pydantic_ai import PydanticDriver
+from tests.adapters.nested_runs import links, names
 from tests.adapters.test_attributes import KNOWN
 
 
@@ -149,20 +149,6 @@ def received(scripted: Scripted) -> list[list[Any]]:
     return [shown([row for one in rows_of(sent) for row in one]) for sent in scripted.seen]
 
 
-async def test_the_model_received_the_view_of_every_request(engine: Engine) -> None:
-    scripted = Scripted(*LONG, says("Page 3."))
-    agent = agent_of(scripted, Eventctx(engine, "s", **SMALL))
-    result = await agent.run("Read all.")
-    assert len(result.all_messages()) == 18
-    again = await agent.run("Which one?", message_history=result.all_messages())
-    assert again.output == "Page 3."
-    assert await views(engine) == received(scripted)
-    types = await types_of(engine)
-    assert types.count("context:post_compact") >= 2
-    assert types.count("context:messages_set") == 0
-    assert len(scripted.seen[-1]) < 20
-
-
 async def test_without_a_session_each_conversation_is_one(engine: Engine) -> None:
     scripted = Scripted(says("A."), says("B."), says("C."))
     agent = agent_of(scripted, Eventctx(engine))
@@ -203,32 +189,6 @@ def test_it_serves_agents_that_are_called_synchronously(tmp_path: Path) -> None:
             assert (await types_of(engine))[-1] == "prompt:complete"
 
     asyncio.run(look())
-
-
-async def test_it_serves_agents_of_another_loop(engine: Engine) -> None:
-    scripted = Scripted(*LONG)
-    agent = agent_of(scripted, Eventctx(engine, "s", **SMALL))
-    await asyncio.to_thread(lambda: asyncio.run(agent.run("Read all.")))
-    assert await views(engine) == received(scripted)
-
-
-async def test_an_engine_is_refused_where_its_loop_does_not_run(engine: Engine) -> None:
-    with pytest.raises(InvalidSetting, match="pydantic-ai: expected an engine in its event loop"):
-        await asyncio.to_thread(Eventctx, engine)
-
-
-async def test_a_conversation_goes_on_in_a_new_engine_from_its_history(tmp_path: Path) -> None:
-    path, before = tmp_path / "agents.db", Scripted(*LONG)
-    async with eventctx.open(path) as engine:
-        ran = await agent_of(before, Eventctx(engine, "s", **SMALL)).run("Read all.")
-    after = Scripted(says("Page 3."))
-    async with eventctx.open(path) as engine:
-        ours = Eventctx(engine, "s", **SMALL)
-        history = await ours.history("s")
-        assert [type(one) for one in history] == [type(one) for one in ran.all_messages()]
-        await agent_of(after, ours).run("Which one?", message_history=history)
-        assert await views(engine) == [*received(before), *received(after)]
-        assert (await types_of(engine)).count("context:messages_set") == 0
 
 
 # -- what the host does to its messages ----------------------------------------------------------
@@ -362,20 +322,6 @@ def test_an_answer_whose_reasoning_the_view_leaves_out_goes_without_the_ids_of_i
     assert [part.tool_call_id for part in calls] == ["c1", "c2"]
 
 
-def test_a_message_that_was_changed_in_its_place_is_read_again() -> None:
-    message, known = ModelRequest([UserPromptPart("before")]), MessageRows()
-    known.of([message])
-    message.parts[0].content = "after"  # type: ignore[union-attr]
-    assert known.of([message])[0]["content"][0]["text"] == "after"
-
-
-def test_a_value_that_is_no_json_is_recorded_as_a_text() -> None:
-    message = ModelRequest([ToolReturnPart("f", {"at": object()}, "c", metadata=object())])
-    (row,) = rows_of([message])[0]
-    assert "object object" in row["content"][0]["content"]["at"]
-    assert identity(row) == identity({**row, "pydantic_ai": {"run_id": "other"}})
-
-
 def test_what_the_framework_says_is_no_persons_and_a_failed_result_is_one() -> None:
     rows = [row for one in rows_of(EVERY) for row in one]
     facts = [read_facts(row) for row in rows]
@@ -383,3 +329,61 @@ def test_what_the_framework_says_is_no_persons_and_a_failed_result_is_one() -> N
     assert not facts[-1].human
     results = [part for row in rows for part in read_parts(row) if part.kind == "result"]
     assert [one.failed for one in results] == [False, True]
+
+
+# -- agents that tools run -------------------------------------------------------------------------
+
+
+def asks(*call_ids: str) -> ModelResponse:
+    return ModelResponse(parts=[ToolCallPart("ask", {}, one) for one in call_ids])
+
+
+def nested_agent(capability: Eventctx, *script: ModelResponse) -> Agent[Any, str]:
+    answers = iter(script)
+
+    async def answer(messages: list[ModelMessage], info: Any) -> ModelResponse:
+        return next(answers)
+
+    return Agent(FunctionModel(answer), capabilities=[capability])
+
+
+async def check_sound(engine: Engine, session: str, requests: int) -> None:
+    """Check that a session holds one run: each request verifies, and nothing was replaced."""
+    rows = (await engine.audit(session)).requests
+    assert len(rows) == requests
+    for row in rows:
+        assert (await engine.request_view(session, position=row.position)).verified
+    types = [one.type async for one in engine.records(session)]
+    assert {"context:messages_set", "tool:error"}.isdisjoint(types)
+
+
+async def delegate(engine: Engine, outer: Eventctx, inner: Eventctx) -> None:
+    sub = nested_agent(inner, says("one"), says("two"))
+    main = nested_agent(outer, asks("a", "b"), says("done"))
+
+    @main.tool_plain
+    async def ask() -> str:
+        """Ask."""
+        return (await sub.run("2+2?")).output
+
+    assert (await main.run("Hi.")).output == "done"
+
+
+async def test_runs_inside_tools_that_have_the_session_around_them_are_linked_sessions(
+    engine: Engine,
+) -> None:
+    ours = Eventctx(engine, "s", recall=False)
+    await delegate(engine, ours, ours)
+    assert await names(engine) == ["s", "s.a", "s.b"]
+    assert sorted(await links(engine, "s")) == [("s.a", "a"), ("s.b", "b")]
+    for session, requests in (("s", 2), ("s.a", 1), ("s.b", 1)):
+        await check_sound(engine, session, requests)
+
+
+async def test_of_runs_beside_each_other_in_one_session_one_has_it(engine: Engine) -> None:
+    outer, inner = Eventctx(engine, "s", recall=False), Eventctx(engine, "helper", recall=False)
+    await delegate(engine, outer, inner)
+    assert await names(engine) == ["helper", "helper.b", "s"]
+    assert sorted(await links(engine, "s")) == [("helper", "a"), ("helper.b", "b")]
+    for session, requests in (("s", 2), ("helper", 1), ("helper.b", 1)):
+        await check_sound(engine, session, requests)

@@ -10,7 +10,6 @@ import pytest
 
 pytest.importorskip("pydantic_ai.conversation_store", reason="an extra: eventctx[pydantic-ai]")
 
-from pydantic_ai import Agent
 from pydantic_ai.conversation import Conversation
 from pydantic_ai.conversation_store import (
     ConversationConflict,
@@ -23,7 +22,6 @@ from pydantic_ai.models.test import TestModel
 
 import eventctx
 from eventctx.adapters.pydantic_ai import EventctxConversations
-from eventctx.adapters.pydantic_ai.conversations import PREFIX
 from eventctx.engine import Engine
 from tests.adapters.test_pydantic_ai import EVERY
 
@@ -68,18 +66,6 @@ async def test_a_conversation_comes_back_whole(store: ConversationStore) -> None
     assert [one.id for one in await store.load_entries("c") or []] == [one.id for one in entries]
     assert await store.load("c", scope="somebody") is None
     assert said(await store.load("c", limit=1)) == ["again"]
-
-
-async def test_runs_go_on_from_what_was_saved(store: ConversationStore) -> None:
-    agent = Agent(Model())
-    for turn in (1, 2, 3):
-        conversation = await store.load("c") or Conversation(conversation_id="c")
-        result = await agent.run("hi", conversation=conversation)
-        assert len(await store.save(result)) == 2
-        assert len(result.all_messages()) == 2 * turn
-    loaded = await store.load("c")
-    assert loaded is not None
-    assert (len(loaded.messages), loaded.usage.requests) == (6, 3)
 
 
 async def test_a_conversation_branches_and_the_branch_it_left_stays(
@@ -148,13 +134,6 @@ async def test_conversations_are_listed_by_scope_and_deleted(store: Conversation
     assert said(await store.load("c")) == ["again"]
 
 
-async def test_an_entry_is_found_by_its_id(store: ConversationStore) -> None:
-    (entry,) = await store.save(talk("a"))
-    assert await store.read_entry(entry.id) == entry
-    with pytest.raises(LookupError):
-        await store.read_entry("none")
-
-
 async def test_another_process_finds_what_one_saved_and_conflicts_with_it(tmp_path: Path) -> None:
     path = tmp_path / "agents.db"
     async with eventctx.open(path) as engine, eventctx.open(path) as beside:
@@ -177,15 +156,3 @@ async def test_another_process_finds_what_one_saved_and_conflicts_with_it(tmp_pa
         assert await ours.load("c") is None
         with pytest.raises(LookupError):
             await ours.read_entry(entry.id)
-
-
-async def test_what_was_deleted_stays_in_the_log(engine: Engine) -> None:
-    store = EventctxConversations(engine)
-    await store.save(talk("The word is xyzzy."))
-    await store.delete("c")
-    await (await engine.session("plain")).add_message({"role": "user", "content": "hi"})
-    assert await store.list_conversations() == []
-    records = [one async for one in engine.records(PREFIX + "c")]
-    (saved, _) = [one.position for one in records if one.type == "context:messages_set"]
-    rows = await engine.transcript(PREFIX + "c", at=saved)
-    assert "xyzzy" in str([one.message for one in rows])

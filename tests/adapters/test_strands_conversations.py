@@ -1,16 +1,16 @@
-"""Conversations of Strands that others change, too. Where these run: ``test_strands.py``."""
+"""Strands: conversations that others change, too, and tools that fail or ask a person."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
 pytest.importorskip("strands", reason="an extra that is not in dev: eventctx[strands]")
 
+from strands import ToolContext, tool
 from strands.agent import SlidingWindowConversationManager, SummarizingConversationManager
-from strands.middleware import InvokeModelStage
+from strands.hooks import BeforeToolCallEvent
 from strands.types.exceptions import ContextWindowOverflowException
 from strands.vended_plugins.context_injector import ContextInjector
 
@@ -18,7 +18,15 @@ import eventctx
 from eventctx.adapters.strands import EventctxAgentPlugin
 from eventctx.engine import Engine
 from eventctx.testing import Reply
-from tests.adapters.drivers.strands import Scripted, agent, calls, check_requests, look, types
+from tests.adapters.drivers.strands import (
+    Scripted,
+    agent,
+    calls,
+    check_requests,
+    look,
+    payload,
+    types,
+)
 
 
 @pytest.fixture
@@ -88,28 +96,6 @@ async def test_what_an_injector_puts_behind_the_last_message_is_sent_with_the_vi
     assert {(row.additions, row.missing) for row in rows} == {(1, 1)}
 
 
-@pytest.mark.parametrize("injects", [False, True])
-async def test_a_middleware_behind_the_plugin_changes_its_request_alone(
-    engine: Engine, injects: bool
-) -> None:
-    async def shouts(context: Any, next_fn: Any) -> AsyncIterator[Any]:
-        for one in context.messages:
-            one["content"][0]["text"] += "!"
-        async for event in next_fn(context):
-            yield event
-
-    injector = ContextInjector(lambda context: "It rains.")
-    talks = agent(
-        EventctxAgentPlugin(engine, "s"), *[Reply("Yes.")] * 2, before=[injector] * injects
-    )
-    talks.add_middleware(InvokeModelStage, shouts)
-    for _ in range(2):
-        await talks.invoke_async("There?")
-    assert "There?!" in str(talks.model.seen[-1])
-    assert "There?!" not in str(talks.messages)
-    assert "There?!" not in str([one.message for one in await engine.transcript("s")])
-
-
 async def test_a_message_that_was_changed_in_its_place_is_recorded(engine: Engine) -> None:
     talks = agent(EventctxAgentPlugin(engine, "s"), Reply("Yes."), Reply("No."))
     await talks.invoke_async("My number is 7.")
@@ -135,3 +121,68 @@ async def test_a_conversation_that_a_server_keeps_is_recorded_whole_and_never_co
     rows = (await engine.audit("s")).requests
     assert [(row.additions, row.missing) for row in rows] == [(0, 0), (0, 2), (0, 4)]
     assert "context:post_compact" not in await types(engine, "s")
+
+
+# -- tools that fail, are refused, or ask a person -------------------------------------------------
+
+
+async def test_a_tool_that_failed_and_one_that_was_refused(engine: Engine) -> None:
+    def refuse(event: BeforeToolCallEvent) -> None:
+        if event.tool_use["input"]["place"] == "here":
+            event.cancel_tool = "not here"
+
+    talks = agent(
+        EventctxAgentPlugin(engine, "s"),
+        *(calls("look", place="nowhere"), calls("look", "call_2", place="here"), Reply("Well.")),
+        tools=[look],
+        watch=refuse,
+        seam=BeforeToolCallEvent,
+    )
+    await talks.invoke_async("Look.")
+    await check_requests(engine, "s", talks.model)
+    made = await types(engine, "s")
+    assert [made.count(one) for one in ("tool:pre", "tool:post", "tool:error")] == [1, 0, 1]
+    failed = await payload(engine, "s", "tool:error")
+    assert failed["error_type"] == "LookupError"
+    assert "not here" in str([one.message for one in await engine.transcript("s")])
+
+
+async def test_a_run_that_waits_for_a_person_goes_on_with_the_answer(engine: Engine) -> None:
+    def ask(event: BeforeToolCallEvent) -> None:
+        event.interrupt("may-i", reason="really?")
+
+    talks = agent(
+        EventctxAgentPlugin(engine, "s"),
+        *(calls("look", place="here"), Reply("Seen.")),
+        tools=[look],
+        watch=ask,
+        seam=BeforeToolCallEvent,
+    )
+    result = await talks.invoke_async("Look.")
+    (asked,) = result.interrupts
+    answer = {"interruptResponse": {"interruptId": asked.id, "response": "y"}}
+    assert str(await talks.invoke_async([answer])) == "Seen.\n"
+    await check_requests(engine, "s", talks.model)
+    made = await types(engine, "s")
+    assert [made.count(one) for one in ("prompt:submit", "prompt:complete")] == [2, 2]
+
+
+async def test_a_tool_that_asks_a_person_is_called_again_with_the_answer(engine: Engine) -> None:
+    @tool(context=True)
+    async def ask(question: str, tool_context: ToolContext) -> str:
+        """Ask the person."""
+        return f"said {tool_context.interrupt('asked', reason=question)}"
+
+    talks = agent(
+        EventctxAgentPlugin(engine, "s"),
+        *(calls("ask", question="really?"), Reply("Good.")),
+        tools=[ask],
+    )
+    (asked,) = (await talks.invoke_async("Ask.")).interrupts
+    waits = await payload(engine, "s", "tool:error")
+    assert waits["status"] == "cancelled"
+    answer = {"interruptResponse": {"interruptId": asked.id, "response": "y"}}
+    assert str(await talks.invoke_async([answer])) == "Good.\n"
+    await check_requests(engine, "s", talks.model)
+    made = await types(engine, "s")
+    assert [made.count(one) for one in ("tool:pre", "tool:post", "tool:error")] == [2, 1, 1]

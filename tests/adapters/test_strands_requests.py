@@ -1,4 +1,4 @@
-"""What Strands is given to send is accepted by Bedrock. Where they run: ``test_strands.py``."""
+"""What Strands is given to send is accepted by Bedrock."""
 
 from __future__ import annotations
 
@@ -147,19 +147,3 @@ def test_what_is_sent_loses_no_words_and_keeps_the_rules_of_bedrock(
     assert not violations("bedrock", {"messages": sent}, without=rules)
     for word in ('"Read."', '"toolUse"', '"toolResult"'):
         assert json.dumps(sent).count(word) == json.dumps(messages).count(word)
-
-
-def test_messages_that_bedrock_accepts_are_the_same_objects() -> None:
-    messages = [
-        {"role": "user", "content": [{"text": "Read."}]},
-        {"role": "assistant", "content": [{"toolUse": {"toolUseId": "a", "name": "read"}}]},
-        {"role": "user", "content": [{"toolResult": {"toolUseId": "a", "content": []}}]},
-    ]
-    assert all(one is other for one, other in zip(sendable(messages), messages, strict=True))
-
-
-def test_results_come_before_a_persons_words() -> None:
-    result = {"toolResult": {"toolUseId": "a", "content": []}}
-    words = {"text": "Go on."}
-    rows = [{"role": "user", "content": [words]}, {"role": "user", "content": [result]}]
-    assert sendable(rows) == [{"role": "user", "content": [result, words]}]

@@ -1,4 +1,4 @@
-"""Strands' messages come back from the log as they were. Where they run: ``test_strands.py``."""
+"""Strands' messages come back from the log as they were."""
 
 from __future__ import annotations
 
@@ -125,13 +125,6 @@ def test_the_engine_reads_a_block_as_what_it_is(block: Row, kind: str) -> None:
     (part,) = read_parts(rows.row_of(said("assistant", block)))
     assert part.kind == kind
     assert part.failed is (block == BLOCKS[17])
-
-
-def test_a_message_has_its_tracking_id_and_no_metadata() -> None:
-    message = {**said("user", {"text": "hi"}), "tracking_id": "t", "metadata": {"custom": object()}}
-    row = rows.row_of(message)
-    assert rows.message_of(row) == {**said("user", {"text": "hi"}), "tracking_id": "t"}
-    assert rows.identity(row) == rows.identity(rows.row_of(said("user", {"text": "hi"})))
 
 
 def test_values_of_a_program_that_are_no_json_become_texts() -> None:

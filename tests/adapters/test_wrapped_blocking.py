@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ from tests.scripted_http import environment, saying, serving  # noqa: E402
 ROWS: list[Body] = [{"role": "user", "content": "Compare a.py with b.py."}]
 CLAUDE: Body = {"model": "m-1", "max_tokens": 900, "messages": ROWS}
 CHAT: Body = {"model": "m-1", "messages": ROWS}
-RESPONSE: Body = {"model": "m-1", "input": ROWS}
 HOOK = "eventctx.adapters.clients.wrapping.wrap"
 
 
@@ -62,65 +61,6 @@ def answers_in(engine: Any, session: str = "s") -> int:
     return [one.type for one in engine.records(session)].count("provider:response")
 
 
-def iterated(stream: Any) -> None:
-    for _ in stream:
-        pass
-
-
-def managed(manager: Any) -> None:
-    with manager as stream:
-        iterated(stream)
-
-
-WAYS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
-    "messages": (claude_client, lambda client: client.messages.create(**CLAUDE)),
-    "messages, iterated": (
-        claude_client,
-        lambda client: iterated(client.messages.create(**CLAUDE, stream=True)),
-    ),
-    "messages, managed": (claude_client, lambda client: managed(client.messages.stream(**CLAUDE))),
-    "chat": (openai_client, lambda client: client.chat.completions.create(**CHAT)),
-    "chat, iterated": (
-        openai_client,
-        lambda client: iterated(client.chat.completions.create(**CHAT, stream=True)),
-    ),
-    "chat, managed": (
-        openai_client,
-        lambda client: managed(client.chat.completions.stream(**CHAT)),
-    ),
-    "responses": (openai_client, lambda client: client.responses.create(**RESPONSE)),
-    "responses, iterated": (
-        openai_client,
-        lambda client: iterated(client.responses.create(**RESPONSE, stream=True)),
-    ),
-    "responses, managed": (
-        openai_client,
-        lambda client: managed(client.responses.stream(**RESPONSE)),
-    ),
-}
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_call_without_async_is_recorded(engine: Any, way: str) -> None:
-    made, call = WAYS[way]
-    with eventctx.wrap(made(), engine, "s") as client:
-        call(client)
-    assert answers_in(engine) == 1
-    assert [row["role"] for row in engine.session("s").get_messages()] == ["user", "assistant"]
-    assert engine.request_view("s", turn=1).verified
-
-
-def test_a_client_without_async_may_be_called_where_a_loop_runs(engine: Any) -> None:
-    client = eventctx.wrap(claude_client(), engine, "s")
-
-    async def work() -> str:
-        return client.messages.create(**CLAUDE).content[0].text  # type: ignore[no-any-return]
-
-    assert asyncio.run(work()) == "Both check a path."
-    client.close()
-    assert answers_in(engine) == 1
-
-
 def test_each_thread_has_a_conversation_of_its_own(engine: Any) -> None:
     inner = openai_client()
 
@@ -138,19 +78,6 @@ def test_each_thread_has_a_conversation_of_its_own(engine: Any) -> None:
     inner.close()
     assert [answers_in(engine, name) for name in names] == [3, 3, 3]
     assert engine.hooks.stats().dropped == {}
-
-
-@pytest.mark.parametrize("call", [claude_client, openai_client])
-def test_a_fault_of_ours_costs_a_caller_without_async_no_answer(call: Any) -> None:
-    engine = eventctx.sync.open("memory://")
-    client = eventctx.wrap(call(), engine, "s")
-    hooks = engine.hooks
-    engine.close()
-    method = client.messages if call is claude_client else client.chat.completions
-    given = CLAUDE if call is claude_client else CHAT
-    assert "Both check a path." in str(method.create(**given))
-    assert hooks.stats().errors == {HOOK: 1}
-    client.close()
 
 
 def test_a_client_whose_engine_has_another_loop_that_ended_gets_its_answer() -> None:

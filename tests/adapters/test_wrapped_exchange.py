@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import UserDict
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventctx.adapters.clients.exchange import Identities, asked, provider_of, with_rows
+from eventctx.adapters.clients.exchange import asked, provider_of, with_rows
 from eventctx.log.turn_recorder import read_settings
 
 PATH = "/v1/messages"
@@ -56,15 +54,6 @@ def test_a_request_after_another_is_read_as_it_is_alone(
         assert place["cache_control"] == MARK["cache_control"]
 
 
-def test_messages_that_are_sent_again_are_the_same_rows() -> None:
-    rows = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
-    before = asked(PATH, body(rows))
-    assert before is not None
-    after = asked(PATH, body([*rows, {"role": "user", "content": "c"}]), before)
-    assert after is not None
-    assert [one is other for one, other in zip(before.rows, after.rows, strict=False)] == [True] * 2
-
-
 def test_a_body_is_another_only_where_its_messages_are() -> None:
     marked = {"role": "user", "content": [{"type": "text", "text": "b", **MARK}]}
     content = body(
@@ -92,30 +81,6 @@ def test_a_body_is_another_only_where_its_messages_are() -> None:
 )
 def test_what_is_no_request_of_a_model_is_none(content: bytes) -> None:
     assert asked(PATH, content) is None
-
-
-def test_a_text_is_the_words_of_a_person() -> None:
-    request = asked("/v1/responses", b'{"model": "m", "input": "Say \\"cache_control\\"."}')
-    assert request is not None
-    assert request.rows == [{"role": "user", "content": 'Say "cache_control".'}]
-
-
-def test_the_identity_of_a_row_is_computed_once_while_requests_hold_it() -> None:
-    computed = []
-
-    class Row(UserDict[str, str]):
-        def __iter__(self) -> Iterator[str]:
-            computed.append(self["content"])
-            return super().__iter__()
-
-    identities = Identities()
-    held, left = Row(role="user", content="a"), Row(role="user", content="b")
-    first = [identities(held), identities(left)]
-    for _ in range(3):
-        identities.next_request()
-        assert identities(held) == first[0]
-    assert identities(left) == first[1] != first[0]
-    assert (computed.count("a"), computed.count("b")) == (1, 2)
 
 
 @pytest.mark.parametrize(
@@ -161,3 +126,9 @@ def test_of_an_address_its_host_and_port_are_kept(
 ) -> None:
     found = read_settings(url=url, stream="yes", max_tokens="many")
     assert found == (False, None, server, port, None)
+
+
+def test_a_text_is_the_words_of_a_person() -> None:
+    request = asked("/v1/responses", b'{"model": "m", "input": "Say \\"cache_control\\"."}')
+    assert request is not None
+    assert request.rows == [{"role": "user", "content": 'Say "cache_control".'}]

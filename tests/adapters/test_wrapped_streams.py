@@ -27,7 +27,7 @@ from tests.adapters.wrapped_apis import (
     seen_by,
     seen_by_blocking,
 )
-from tests.how_much import tried
+from tests.how_much import some, tried
 from tests.orchestrators.providers.server import Reply, json_reply, streamed
 
 COMPACT = {"compact": True, "max_tokens": 90_000}
@@ -184,7 +184,7 @@ def test_an_answer_without_async_is_seen_as_without_the_wrapper(
 
 @pytest.mark.parametrize("api", APIS)
 @given(cuts=st.lists(st.integers(1, 400), max_size=12), packs=st.booleans())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=some(6, 15), deadline=None)
 def test_bytes_cut_anywhere_are_seen_as_without_the_wrapper(
     api: str, cuts: list[int], packs: bool
 ) -> None:
@@ -226,17 +226,3 @@ async def test_a_silent_server_is_seen_as_without_the_wrapper(api: str, way: str
             await engine.close_session("s")
             hold([one async for one in engine.records("s")], before[1], False)
             assert engine.hooks.stats().dropped == {}
-
-
-async def test_a_connection_that_stays_silent_after_the_end_costs_no_answer() -> None:
-    """An SDK waits a tenth of a second for the end of the body; the record is not part of that."""
-    called = APIS["chat"]
-    with scripted(called, lambda reply, _: replace(reply, ending="stalled")) as (script, server):
-        plain, client = (called.client(server.url, timeout=TIMEOUT) for _ in range(2))
-        before = await seen_by(plain, called, "iterated", script, server)
-        async with eventctx.open("memory://") as engine:
-            wrapped = eventctx.wrap(client, engine, "s")
-            assert await seen_by(wrapped, called, "iterated", script, server) == before
-            await engine.close_session("s")
-            failed = isinstance(before[0][-2], tuple)  # as in older SDKs, which wait for the end
-            hold([one async for one in engine.records("s")], before[1], not failed)

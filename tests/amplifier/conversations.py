@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 from amplifier_core import AmplifierSession
 from amplifier_core.events import ALL_EVENTS
-from amplifier_core.llm_errors import LLMError
 from amplifier_core.models import ToolResult
 
 from eventctx.testing import Reply, ScriptedAmplifierProvider
@@ -252,23 +251,16 @@ CALL = Reply(calls=[("read", {"path": "a"})])
 CONVERSATIONS: dict[str, Conversation] = {
     "a text": Conversation(("Hello.",)),
     "thinking": Conversation((Reply("Hello.", thinking="hm"),)),
-    "thinking and a call": Conversation((Reply("", thinking="hm", calls=CALL.calls), "Done.")),
     "a text as output": result(output="text"),
     "a dict as output": result(output={"stdout": "x", "returncode": 0}),
     "no output": result(),
     "failed": result(success=False),
     "failed with an error": result(success=False, error={"message": "gone", "type": "OSError"}),
-    "failed with an output": result(success=False, output={"stderr": "bad", "returncode": 1}),
     "failed with both": result(success=False, output="half", error={"message": "died"}),
-    "failed with an error of its own form": result(success=False, error={"code": "E1"}),
     "raised": one_call(raising(ValueError("went wrong"))),
-    "returned a text": one_call(lambda given: "text"),
-    "returned a dict": one_call(lambda given: {"success": False, "error": "nope"}),
     "returned None": one_call(lambda given: None),
     "an unknown tool": Conversation((Reply(calls=[("gone", {"path": "a"})]), "Done.")),
-    "a call without arguments": Conversation((Reply(calls=[("read", {})]), "Done.")),
     "two rounds": Conversation((CALL, CALL, "Done."), as_told),
-    "side by side, both return": side_by_side({"path": "a"}, {"path": "b"}),
     "side by side, the second raises": side_by_side(
         {"path": "a", "gate": "a"}, {"raise": "went wrong", "gate": "b"}, order="ba"
     ),
@@ -278,30 +270,14 @@ CONVERSATIONS: dict[str, Conversation] = {
     "side by side, both raise": side_by_side(
         {"raise": "first", "gate": "a"}, {"raise": "second", "gate": "b"}, order="ba"
     ),
-    "side by side, one fails": side_by_side(
-        {"fail": "no such file", "gate": "a"}, {"path": "b", "gate": "b"}, order="ab"
-    ),
-    "identical calls": side_by_side({"path": "a"}, {"path": "a"}),
     "denied": one_call(as_told, hooks={"tool:pre": denying}),
     "a result that a hook replaced": one_call(as_told, hooks={"tool:post": replacing}),
     "an injection behind a tool": one_call(as_told, hooks={"tool:post": injecting}),
-    "an ephemeral injection behind a tool": one_call(
-        as_told, hooks={"tool:post": partial(injecting, ephemeral=True)}
-    ),
     "an ephemeral injection into a request": one_call(
         as_told, hooks={"provider:request": partial(injecting, ephemeral=True)}
     ),
-    "an ephemeral injection into the last result": one_call(
-        as_told,
-        hooks={
-            "provider:request": partial(injecting, ephemeral=True, append_to_last_tool_result=True)
-        },
-    ),
     "a prompt that is denied": Conversation(("Hi.",), hooks={"prompt:submit": denying}),
-    "a request that is denied": Conversation(("Hi.",), hooks={"provider:request": denying}),
     "a provider that fails": Conversation((ConnectionError("unplugged"),)),
-    "a provider that says why": Conversation((LLMError("too much", retryable=True),)),
     "cancelled between requests": Conversation(WAITS, drive=cancelled_between),
-    "cancelled at once": Conversation(WAITS, drive=partial(cancelled_between, immediate=True)),
     "killed": Conversation(WAITS, drive=killed),
 }

@@ -1,9 +1,14 @@
-"""Sessions that other context modules left: imported, taken over, and gone on with in place."""
+"""Sessions that other context modules left, and what Amplifier's ``rewind`` took back."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import shlex
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -93,32 +98,6 @@ async def test_a_session_of_context_persistent_goes_on_with_all_its_messages(hom
     assert "context:messages_set" not in types(records)
 
 
-@pytest.mark.parametrize("text", ["Use tabs.", "Use spaces.", None])
-async def test_a_memory_file_is_in_no_request_twice(home: Path, text: str | None) -> None:
-    rows = await rows_of_a_turn()
-    folder = left(home, "proj-30de1e70", "context-messages.jsonl", [MEMORY, *rows])
-    path = home / "contexts.db"
-    await imported("--take-over", str(folder), "--store", str(path))
-    async with eventctx.open(path) as engine:
-        await engine.erase(SESSION, [1])
-        kept = await (await engine.session(SESSION)).get_messages()
-    if text is not None:
-        (home / "MEM.md").write_text(text)
-    files = {"store": str(path), "memory_files": [str(home / "MEM.md")]}
-    for _ in range(2):
-        provider = ScriptedAmplifierProvider("Going on.")
-        async with session(provider, config=files, session_id=SESSION) as host:
-            await host.execute("Still there?")
-            transcript = await host.coordinator.get("context").get_messages()
-        (sent,) = provider.messages
-        leading = [row["content"] for row in sent if row["role"] == "system"]
-        assert leading == [f"[Context from MEM.md]\n\n{text or 'Use tabs.'}"]
-    assert transcript[: len(kept) - 1] == kept[1:]
-    assert [record.type for record in await records_of(path, SESSION)].count(
-        "context:messages_set"
-    ) == 1
-
-
 async def test_a_session_of_context_simple_goes_on_from_the_hosts_transcript(home: Path) -> None:
     kept = [bare(row) for row in await rows_of_a_turn()]
     folder = left(home, "-home-me-proj", "transcript.jsonl", kept)
@@ -128,30 +107,6 @@ async def test_a_session_of_context_simple_goes_on_from_the_hosts_transcript(hom
     transcript, _ = await goes_on(path, kept)
     assert transcript[:-2] == kept
     assert "context:messages_set" not in types(await records_of(path, SESSION))
-
-
-async def test_a_session_that_is_not_imported_begins_with_what_the_host_kept(home: Path) -> None:
-    kept = [bare(row) for row in await rows_of_a_turn()]
-    path = home / "contexts.db"
-    transcript, _ = await goes_on(path, kept)
-    assert transcript[:-2] == kept
-
-
-@pytest.mark.parametrize("loop", ["basic", "streaming", "loop-eventctx-events"])
-async def test_a_turn_on_a_mirror_ends_with_the_command_that_makes_it_ours(
-    loop: str, home: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    folder = left(home, "p", "transcript.jsonl", [bare(row) for row in await rows_of_a_turn()])
-    (folder / "metadata.json").write_text("{}")
-    path = home / "contexts.db"
-    await imported(str(folder), "--store", str(path))
-    provider = ScriptedAmplifierProvider("unreached")
-    config = {"store": str(path)}
-    async with session(provider, loop=loop, config=config, session_id=SESSION) as host:
-        with pytest.raises(RuntimeError, match=f"--take-over {folder} --store {path}"):
-            await host.execute("Still there?")
-    assert provider.messages == []
-    assert "session:end" not in caplog.text + "".join(capfd.readouterr())
 
 
 async def test_the_error_for_a_mirror_is_the_command_that_makes_it_ours(home: Path) -> None:
@@ -171,3 +126,144 @@ async def test_the_error_for_a_mirror_is_the_command_that_makes_it_ours(home: Pa
     await imported(*arguments)
     transcript, _ = await goes_on(path, kept)
     assert transcript[:-2] == kept
+
+
+# -- what rewind took back -------------------------------------------------------------------------
+
+
+CALL = [{"type": "tool_call", "id": "c1", "name": "read", "input": {}}]
+OPEN = {
+    "role": "assistant",
+    "content": CALL,
+    "tool_calls": [{"id": "c1", "tool": "read", "arguments": {}}],
+}
+ROWS = [
+    {"role": "user", "content": "one"},
+    {"role": "assistant", "content": [{"type": "text", "text": "Answer to one"}]},
+    {"role": "user", "content": "two"},
+    OPEN,
+]
+"""A session whose last turn broke off: the call has no result."""
+
+
+class Display:
+    """A host's display, which keeps what the person was shown."""
+
+    def __init__(self) -> None:
+        self.shown: list[tuple[str, str, str]] = []
+
+    def show_message(self, message: str, level: str, source: str = "hook") -> None:
+        self.shown.append((message, level, source))
+
+
+def folder_of(home: Path) -> Path:
+    return home / ".amplifier" / "projects" / "-home-me-proj" / "sessions" / "session-1"
+
+
+def keep(home: Path, rows: list[dict[str, Any]]) -> Path:
+    """Save a transcript as Amplifier's command line does."""
+    path = folder_of(home) / "transcript.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.with_name("metadata.json").write_text('{"session_id": "session-1"}')
+    path.write_text("".join([f"{json.dumps(row)}\n" for row in rows]))
+    return path
+
+
+def rewind_by_hand(home: Path, rows: list[dict[str, Any]], later: float = 2) -> None:
+    """Leave what the script leaves: a shorter transcript, and a copy of the one of before."""
+    path = keep(home, rows)
+    stamp = (datetime.now(UTC) + timedelta(seconds=later)).strftime("%Y%m%d%H%M%S")
+    path.with_name(f"transcript.jsonl.bak-pre-rewind-{stamp}").write_text("")
+
+
+def rewind_by_the_script(home: Path) -> None:
+    root = Path(os.environ.get("EVENTCTX_AMPLIFIER_MODULES", "/nowhere"), "foundation")
+    script = root / "scripts" / "amplifier-session.py"
+    if not script.exists():
+        pytest.skip("no amplifier-foundation; set EVENTCTX_AMPLIFIER_MODULES to its folder")
+    ran = subprocess.run(
+        [sys.executable, script, "rewind", folder_of(home)],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert json.loads(ran.stdout).get("status") == "rewound", ran
+
+
+async def resumed(
+    tmp_path: Path, kept: list[dict[str, Any]] | None, context: str = "context-eventctx"
+) -> tuple[list[Any], Display, list[dict[str, Any]]]:
+    """The contents of the next request after a resume, what was shown, and the transcript."""
+    provider, display = ScriptedAmplifierProvider("Again."), Display()
+    config = {"store": str(tmp_path / "contexts.db")}
+    async with session(provider, context=context, config=config) as host:
+        host.coordinator.display_system = display
+        ctx = host.coordinator.get("context")
+        if kept:
+            await ctx.set_messages(kept)
+        await host.execute("again")
+        rows = await ctx.get_messages()
+    return [message.content for message in provider.requests[-1].messages], display, rows
+
+
+async def broken_off(tmp_path: Path, context: str = "context-eventctx") -> None:
+    config = {"store": str(tmp_path / "contexts.db")}
+    async with session(ScriptedAmplifierProvider(), context=context, config=config) as host:
+        for row in ROWS:
+            await host.coordinator.get("context").add_message(row)
+
+
+@pytest.mark.parametrize("context", ["context-eventctx", "context-eventctx-persistent"])
+@pytest.mark.parametrize("by", ["hand", "script"])
+async def test_what_rewind_took_back_is_in_no_request_and_the_person_is_told(
+    by: str, context: str, tmp_path: Path, users_folder: Path
+) -> None:
+    await broken_off(tmp_path, context)
+    if by == "hand":
+        rewind_by_hand(users_folder, ROWS[:2])
+    else:
+        keep(users_folder, ROWS)
+        rewind_by_the_script(users_folder)
+    left = (folder_of(users_folder) / "transcript.jsonl").read_text().splitlines()
+    kept = [json.loads(line) for line in left]
+    assert kept == ROWS[:2]
+    sent, display, rows = await resumed(tmp_path, kept, context)
+    assert [one if isinstance(one, str) else one[0].text for one in sent] == [
+        *("one", "Answer to one", "again"),
+    ]
+    assert [row["content"] for row in rows[:2]] == [row["content"] for row in ROWS[:2]]
+    ((text, level, source),) = display.shown
+    assert (level, source) == ("warning", "context-eventctx")
+    assert "rewind took 2 messages of this session back" in text
+    assert f"eventctx transcript session-1 --at 5 --store {tmp_path / 'contexts.db'}" in text
+    async with eventctx.open(tmp_path / "contexts.db") as engine:
+        before = await engine.transcript("session-1", at=5)
+    assert [one.message for one in before] == ROWS
+
+
+async def test_what_was_taken_back_once_is_not_taken_back_again(
+    tmp_path: Path, users_folder: Path
+) -> None:
+    await broken_off(tmp_path)
+    rewind_by_hand(users_folder, ROWS[:2], later=0)
+    _, first, rows = await resumed(tmp_path, ROWS[:2])
+    path = folder_of(users_folder)
+    for one in path.glob("*.bak-*"):
+        one.rename(path / "transcript.jsonl.bak-pre-rewind-20260101000000")
+    _, second, again = await resumed(tmp_path, rows)
+    assert (len(first.shown), len(second.shown)) == (1, 0)
+    assert again[: len(rows)] == rows
+
+
+async def test_a_copy_that_only_ends_before_the_log_undoes_nothing_and_the_person_is_told(
+    tmp_path: Path, users_folder: Path
+) -> None:
+    await broken_off(tmp_path)
+    keep(users_folder, ROWS[:2])
+    _, display, rows = await resumed(tmp_path, ROWS[:2])
+    assert rows[:4] == ROWS
+    ((text, _, _),) = display.shown
+    assert "ends 2 messages before the log does" in text
+    records = await records_of(tmp_path / "contexts.db")
+    assert [one.ahead for one in events(records, "context:set_ignored")] == [2]

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import random
 import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-import eventctx
 from eventctx.messages.tokens import FAMILIES
 from eventctx.testing import Reply, ScriptedAmplifierProvider, ScriptedTool
-from tests.amplifier.given import events, records_of, spans, unended
+from tests.amplifier.given import events, records_of, spans
 from tests.amplifier.hosts import as_text, hook_result, session
-from tests.how_much import some, tried
 
 ROOT = Path(__file__).resolve().parents[2]
 Heard = list[tuple[str, dict[str, Any]]]
@@ -91,12 +86,6 @@ async def test_the_reference_lists_the_fields_of_every_payload(tmp_path: Path) -
     assert told == {}
 
 
-async def test_the_names_are_declared_for_the_hosts_logs() -> None:
-    async with session(ScriptedAmplifierProvider()) as host:
-        declared = await host.coordinator.collect_contributions("observability.events")
-    assert [list(NAMES)] == declared or list(NAMES) == declared
-
-
 async def test_a_denial_of_the_host_is_a_veto_that_the_budget_overrules(tmp_path: Path) -> None:
     path = tmp_path / "contexts.db"
     provider, tool = talkative(12)
@@ -114,100 +103,6 @@ async def test_a_denial_of_the_host_is_a_veto_that_the_budget_overrules(tmp_path
     assert {one.veto for one in begun} == {"not now"}
     outcomes = {one.trigger: one.outcome for one in events(records, "context:post_compact")}
     assert outcomes == {"threshold": "skipped", "budget": "applied"}
-
-
-async def test_a_hook_of_the_host_that_raises_changes_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "contexts.db"
-    provider, tool = talkative(12)
-
-    def fail(event: str, data: dict[str, Any]) -> Any:
-        raise ValueError("a hook's bug")
-
-    async with session(
-        provider, tool, hooks=dict.fromkeys(NAMES, fail), config={"store": str(path)}
-    ) as host:
-        for number in range(12):
-            await host.execute(f"question {number}")
-    assert unended(await records_of(path)) == []
-
-
-CONFIGS: list[dict[str, Any]] = [
-    {},
-    {"compact_threshold": 0.8, "auto_compact": True, "max_tokens": 300_000},
-    {"auto_compact": False},
-    {"policy": "simple", "keep_recent": 6},
-    {"policy": "importance"},
-    {"policy": "token-budget"},
-    {"keep_turns": 4},
-]
-
-
-LONG = [CONFIGS[0], {"policy": "simple", "keep_recent": 6}]
-"""The default, and one that counts messages: what only shows after many turns shows here."""
-
-
-WINDOWS = (64_000, 200_000)
-TRIED = [
-    (config, some(60, 200) if config in LONG else some(24, 60), window)
-    for place, config in enumerate(CONFIGS)
-    for choice, window in enumerate(WINDOWS)
-    if tried(place, 0, choice, choices=len(WINDOWS))
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("config", "turns", "window"), TRIED, ids=as_text)
-async def test_many_turns_stay_in_the_window_with_every_setting(
-    config: dict[str, Any], turns: int, window: int, tmp_path: Path
-) -> None:
-    path = tmp_path / "contexts.db"
-    draw = random.Random(5)  # noqa: S311 - a script, not a secret
-    size = window // 12
-    script: list[Any] = []
-    for number in range(turns):
-        calls = [("read", {"n": number, "of": one}) for one in range(draw.randint(1, 3))]
-        thinking = "hm " * 20 if number % 3 == 0 else None
-        script += [Reply(calls=calls, thinking=thinking), f"answer {number} " * 20]
-    tool = ScriptedTool("read", lambda given: f"{given['n']} " * (size // 3), amplifier=True)
-    provider = ScriptedAmplifierProvider(*script, context_window=window, max_output_tokens=8_000)
-    async with session(
-        provider, tool, config={"store": str(path), "durability": "normal", **config}
-    ) as host:
-        for number in range(turns):
-            await host.execute(f"question {number} " * 10)
-        stored = await host.coordinator.get("context").get_messages()
-    budget = min(window - 8_000 - 1_000, config.get("max_tokens", window))
-    async with eventctx.open(path) as engine:
-        audit = await engine.audit("session-1")
-        assert len(audit.requests) == 2 * turns
-        assert all(row.tokens <= budget for row in audit.requests)
-        applied = [row for row in audit.compactions if row.outcome == "applied"]
-        assert 0 < len(applied) < turns // 2, "no compaction for every request"
-    questions = [row["content"] for row in stored if row["role"] == "user"]
-    assert questions == [f"question {number} " * 10 for number in range(turns)]
-    results = [row for row in stored if row["role"] == "tool"]
-    assert len(results) == sum(len(one.calls) for one in script if isinstance(one, Reply))
-    # What is counted is also what was sent: the strict provider saw no orphan in any of it.
-    last = provider.messages[-1]
-    assert sum(len(as_text(row)) for row in last) / 5 < budget
-
-
-async def test_a_giant_result_is_shortened_in_the_view_and_whole_in_the_log(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "contexts.db"
-    giant = "".join(f"line {number}\n" for number in range(60_000))[:600_000]
-    provider = ScriptedAmplifierProvider(
-        Reply(calls=[("read", {"n": 1})]), "Long.", context_window=64_000, max_output_tokens=8_000
-    )
-    tool = ScriptedTool("read", giant, amplifier=True)
-    async with session(provider, tool, config={"store": str(path)}) as host:
-        await host.execute("Read it.")
-        stored = await host.coordinator.get("context").get_messages()
-    assert stored[2]["content"] == giant
-    sent = provider.messages[1][2]["content"]
-    assert len(sent) < 200_000
-    assert sent.startswith("line 0\n")
 
 
 async def test_what_must_stay_is_sent_also_where_it_exceeds_the_budget(tmp_path: Path) -> None:

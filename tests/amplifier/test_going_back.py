@@ -124,15 +124,6 @@ async def test_a_session_goes_to_context_persistent_and_back_with_every_turn(
     assert events(records, "context:messages_set") == []
 
 
-async def test_a_session_of_context_persistent_that_was_never_ours_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, theirs: dict[str, Mount]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    ours = {"store": str(tmp_path / "contexts.db")}
-    await said("one", "context-persistent", {}, theirs)
-    assert await said("two", MODULE, ours, theirs) == answered("one", "two")
-
-
 async def test_a_transcript_that_was_cleared_there_is_what_goes_on_and_the_log_keeps_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -184,12 +175,3 @@ async def test_a_message_that_could_not_be_written_leaves_no_gap_in_the_file(
         answered("one", "two", "three")
     )
     assert caplog.text.count("cannot be written") == 1
-
-
-async def test_no_file_is_written_where_the_configuration_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    config = {"store": str(tmp_path / "contexts.db"), "transcript_path": False}
-    await said("one", MODULE, config, {})
-    assert list(Path.home().iterdir()) == []

@@ -1,8 +1,7 @@
-"""``memory_files`` of context-persistent: an instruction in a file reaches the model."""
+"""Files of memory and a factory of the system prompt: both reach the model."""
 
 from __future__ import annotations
 
-import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,8 @@ import eventctx
 from eventctx.adapters.amplifier import persistent
 from eventctx.testing import Reply, ScriptedAmplifierProvider, ScriptedTool
 from tests.amplifier.given import events, records_of
-from tests.amplifier.hosts import session
+from tests.amplifier.hosts import hook_result, mounted, session
 
-LOG = "eventctx.adapters.amplifier"
 MODULES = ["context-eventctx", "context-eventctx-simple", "context-eventctx-persistent"]
 
 
@@ -72,24 +70,6 @@ async def test_each_file_is_a_system_row_before_the_messages_of_every_request(
     assert len(events(records, "context:system_prompt_set")) == 1
 
 
-async def test_a_factorys_prompt_leads_and_the_files_follow(folder: Path) -> None:
-    (folder / "AGENTS.md").write_text("Use tabs.")
-    texts = iter(["One.", "One.", "Two."])
-
-    async def factory() -> str:
-        return next(texts)
-
-    config = {"store": "contexts.db", "memory_files": ["AGENTS.md"]}
-    provider = ScriptedAmplifierProvider("a", "b", "c")
-    async with session(provider, context=MODULES[2], config=config) as host:
-        await host.coordinator.get("context").set_system_prompt_factory(factory)
-        for number in range(3):
-            await host.execute(f"question {number}")
-    memory = ("system", row_of("AGENTS.md", "Use tabs."))
-    assert sent_by(provider, 1)[:2] == [("system", "One."), memory]
-    assert sent_by(provider, 2)[:2] == [("system", "Two."), memory]
-
-
 async def test_a_resumed_session_has_no_file_twice_and_a_changed_file_is_recorded(
     folder: Path,
 ) -> None:
@@ -121,39 +101,6 @@ async def test_a_resumed_session_has_no_file_twice_and_a_changed_file_is_recorde
             assert (await engine.request_view("session-1", position=one.position)).verified
 
 
-async def test_the_files_stay_after_a_clear_and_under_a_transcript_with_its_own_prompt(
-    folder: Path,
-) -> None:
-    (folder / "AGENTS.md").write_text("Use tabs.")
-    coordinator = MockCoordinator()
-    config = {"store": "memory://", "memory_files": ["AGENTS.md"]}
-    cleanup = await persistent.mount(coordinator, config)
-    context = coordinator.get("context")
-    await context.add_message({"role": "user", "content": "a"})
-    await context.get_messages_for_request()
-    await context.clear()
-    await context.set_messages(
-        [{"role": "system", "content": "Mine."}, {"role": "user", "content": "b"}]
-    )
-    rows = await context.get_messages_for_request()
-    assert [row["content"] for row in rows] == [row_of("AGENTS.md", "Use tabs."), "Mine.", "b"]
-    await cleanup()
-
-
-async def test_paths_begin_at_the_folder_that_was_current_at_mount(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (folder / "AGENTS.md").write_text("Use tabs.")
-    coordinator = MockCoordinator()
-    cleanup = await persistent.mount(
-        coordinator, {"store": "memory://", "memory_files": ["./AGENTS.md"]}
-    )
-    monkeypatch.chdir(folder / "home")
-    rows = await coordinator.get("context").get_messages_for_request()
-    assert [row["content"] for row in rows] == [row_of("AGENTS.md", "Use tabs.")]
-    await cleanup()
-
-
 async def test_a_session_resumed_without_its_file_keeps_the_recorded_text(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -178,12 +125,6 @@ async def test_a_session_resumed_without_its_file_keeps_the_recorded_text(
 PROMPT = "context:system_prompt_set"
 
 
-async def test_a_session_without_the_setting_has_no_file_any_more(folder: Path) -> None:
-    (folder / "AGENTS.md").write_text("Use tabs.")
-    assert len(await request_rows(folder, ["AGENTS.md"])) == 2
-    assert await request_rows(folder, []) == ["Hello", "Hello"]
-
-
 async def test_what_is_no_readable_text_is_skipped_with_a_warning(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -200,11 +141,75 @@ async def test_what_is_no_readable_text_is_skipped_with_a_warning(
     assert "blank.md" not in caplog.text
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
-async def test_a_file_that_may_not_be_read_is_skipped(folder: Path) -> None:
-    (folder / "secret.md").write_text("x")
-    (folder / "secret.md").chmod(0)
-    assert await request_rows(folder, ["secret.md"]) == ["Hello"]
+async def test_files_that_fill_the_budget_are_refused_at_mount_by_name(folder: Path) -> None:
+    (folder / "AGENTS.md").write_text("x" * 5_000)
+    (folder / "PROJECT.md").write_text("x" * 4_000)
+    config = {"store": "memory://", "memory_files": ["AGENTS.md", "PROJECT.md"]}
+    with pytest.raises(eventctx.InvalidSetting, match=r"AGENTS\.md \(~1,250\).*PROJECT\.md"):
+        await persistent.mount(MockCoordinator(), {**config, "max_tokens": 2_000})
+    await (await persistent.mount(MockCoordinator(), {**config, "max_tokens": 3_000}))()
+
+
+# -- a factory of the system prompt ----------------------------------------------------------------
+
+
+QUESTION = {"role": "user", "content": "a"}
+
+
+async def test_the_factorys_text_takes_the_place_of_stored_system_messages_but_a_hooks(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "contexts.db"
+
+    async def factory() -> str:
+        return "You help."
+
+    def inject(event: str, data: dict[str, Any]) -> Any:
+        return hook_result(
+            action="inject_context", context_injection="Mind the tabs.", suppress_output=True
+        )
+
+    provider = ScriptedAmplifierProvider("a", "b")
+    hooks = {"prompt:submit": inject}
+    async with session(provider, config={"store": str(path)}, hooks=hooks) as host:
+        context = host.coordinator.get("context")
+        await context.add_message({"role": "system", "content": "stored"})
+        await host.execute("Hello")
+        await context.set_system_prompt_factory(factory)
+        await host.execute("Hello")
+        transcript = [row["content"] for row in await context.get_messages()]
+    assert transcript[:2] == ["stored", "Mind the tabs."]
+    before, after = ([row["content"] for row in rows] for rows in provider.messages)
+    assert before == ["stored", "Mind the tabs.", "Hello"]
+    assert after[:3] == ["You help.", "Mind the tabs.", "Hello"]
+    assert "stored" not in after
+    async with eventctx.open(path) as engine:
+        for row in (await engine.audit("session-1")).requests:
+            assert (await engine.request_view("session-1", position=row.position)).verified
+
+
+async def test_a_factory_that_fails_leaves_the_last_prompt_and_a_word_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    given: list[Any] = ["You help.", ValueError("no file"), 7, None]
+
+    async def factory() -> Any:
+        found = given.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    context, cleanup = await mounted({"store": "memory://"})
+    await context.set_system_prompt_factory(factory)
+    await context.add_message(QUESTION)
+    for _ in range(4):
+        rows = await context.get_messages_for_request()
+        assert [row["content"] for row in rows] == ["You help.", "a"]
+    assert "no file" in caplog.text
+    assert "expected a text" in caplog.text
+    with pytest.raises(eventctx.InvalidSetting):
+        await context.set_system_prompt_factory("You help.")
+    await cleanup()
 
 
 @pytest.mark.parametrize("given", ["AGENTS.md", {"AGENTS.md": None}, ["AGENTS.md", "AGENTS.md"]])
@@ -213,15 +218,6 @@ async def test_one_path_a_mapping_and_a_repeated_path_are_understood(
 ) -> None:
     (folder / "AGENTS.md").write_text("Use tabs.")
     assert await request_rows(folder, given) == [row_of("AGENTS.md", "Use tabs."), "Hello"]
-
-
-async def test_files_that_fill_the_budget_are_refused_at_mount_by_name(folder: Path) -> None:
-    (folder / "AGENTS.md").write_text("x" * 5_000)
-    (folder / "PROJECT.md").write_text("x" * 4_000)
-    config = {"store": "memory://", "memory_files": ["AGENTS.md", "PROJECT.md"]}
-    with pytest.raises(eventctx.InvalidSetting, match=r"AGENTS\.md \(~1,250\).*PROJECT\.md"):
-        await persistent.mount(MockCoordinator(), {**config, "max_tokens": 2_000})
-    await (await persistent.mount(MockCoordinator(), {**config, "max_tokens": 3_000}))()
 
 
 async def test_a_file_larger_than_the_budget_is_not_called_as_large_as_it(folder: Path) -> None:
@@ -240,49 +236,11 @@ async def test_files_are_measured_in_characters_and_not_in_bytes(folder: Path) -
         await request_rows(folder, ["AGENTS.md"], max_tokens=1_000)
 
 
-async def test_a_budget_of_any_size_takes_no_memory_of_that_size(folder: Path) -> None:
-    (folder / "AGENTS.md").write_text("Use tabs.")
-    rows = await request_rows(folder, ["AGENTS.md"], max_tokens=10**400)
-    assert rows[0] == row_of("AGENTS.md", "Use tabs.")
-
-
 async def test_a_path_that_names_no_file_is_skipped(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert await request_rows(folder, ["", "a\0b", "~nobody-of-this-name/a"]) == ["Hello"]
     assert caplog.text.count("names no file and is skipped") == 3
-
-
-async def test_a_file_that_grew_above_the_budget_after_mount_is_skipped(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (folder / "AGENTS.md").write_text("Use tabs.")
-    coordinator = MockCoordinator()
-    config = {"store": "memory://", "memory_files": ["AGENTS.md"], "max_tokens": 1_000}
-    cleanup = await persistent.mount(coordinator, config)
-    (folder / "AGENTS.md").write_text("x" * 5_000)
-    with caplog.at_level(logging.WARNING, LOG):
-        assert await coordinator.get("context").get_messages_for_request() == []
-    assert "longer than the 4,000 characters" in caplog.text
-    await cleanup()
-
-
-async def test_files_that_grew_above_the_budget_together_are_read_as_far_as_they_fit(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    names = ["AGENTS.md", "PROJECT.md", "notes.md"]
-    coordinator = MockCoordinator()
-    config = {"store": "memory://", "memory_files": names, "max_tokens": 1_000}
-    cleanup = await persistent.mount(coordinator, config)
-    for name, size in zip(names, (3_000, 2_000, 500), strict=True):
-        (folder / name).write_text("x" * size)
-    rows = await coordinator.get("context").get_messages_for_request()
-    assert [row["content"] for row in rows] == [
-        row_of("AGENTS.md", "x" * 3_000),
-        row_of("notes.md", "x" * 500),
-    ]
-    assert "longer than the 1,000 characters" in caplog.text
-    await cleanup()
 
 
 async def test_line_ends_are_read_as_a_text_files(folder: Path) -> None:

@@ -1,7 +1,8 @@
-"""Mounting as the kernel does it: by entry point, from a source folder, twice, and taken back."""
+"""Mounting as the kernel does it, what a mount plan sets, and its sinks."""
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import tomllib
@@ -11,16 +12,18 @@ from typing import Any
 import pytest
 from amplifier_core import AmplifierSession
 from amplifier_core.testing import MockCoordinator
-from amplifier_core.validation import ContextValidator, OrchestratorValidator
+from amplifier_core.validation import ContextValidator
 from amplifier_core.validation.behavioral import ContextBehaviorTests
 from amplifier_core.validation.structural import ContextStructuralTests
 
 import eventctx
 from eventctx.adapters.amplifier import mount, persistent, simple
-from eventctx.adapters.amplifier.config import names_of_persistent, names_of_simple, own_names, read
-from eventctx.testing import ScriptedAmplifierProvider
-from tests.amplifier.given import events, records_of
-from tests.amplifier.hosts import LikeBasic, Loader, mounting, session
+from eventctx.adapters.amplifier.config import names_of_simple, own_names, read
+from eventctx.errors import InvalidSetting
+from eventctx.testing import Reply, ScriptedAmplifierProvider
+from tests.amplifier.given import records_of
+from tests.amplifier.hosts import LikeBasic, Loader, mounting, session, tool
+from tests.services.receiver import Receiver
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "eventctx" / "amplifier_source"
@@ -53,15 +56,6 @@ async def test_the_kernels_validator_finds_nothing_wrong(module: str) -> None:
     name = f"amplifier_module_{module.replace('-', '_')}"
     found = await ContextValidator().validate(SOURCE / name, config={"store": "memory://"})
     assert found.passed, [check for check in found.checks if not check.passed]
-
-
-@pytest.mark.parametrize("module", MODULES)
-async def test_a_session_runs_on_each_entry_point(module: str, tmp_path: Path) -> None:
-    provider = ScriptedAmplifierProvider("Hi.")
-    config = {"store": str(tmp_path / "contexts.db")}
-    async with session(provider, context=module, config=config) as host:
-        assert await host.execute("Hello") == "Hi."
-    assert len(await records_of(tmp_path / "contexts.db")) > 5
 
 
 class Source:
@@ -124,31 +118,7 @@ async def test_a_mount_that_is_taken_back_leaves_nothing(tmp_path: Path) -> None
     assert threading.active_count() == before
 
 
-async def test_the_store_is_closed_with_its_last_session(tmp_path: Path) -> None:
-    path = tmp_path / "deep" / "contexts.db"
-    coordinator = MockCoordinator()
-    cleanup = await mount(coordinator, {"store": str(path)})
-    await coordinator.get("context").add_message({"role": "user", "content": "a"})
-    threads = threading.active_count()
-    await cleanup()
-    assert threading.active_count() < threads
-    assert path.exists()
-
-
 # -- configurations ------------------------------------------------------------------------------
-
-
-def test_the_configuration_of_the_hosts_default_bundle_is_taken() -> None:
-    config = {"max_tokens": 300_000, "compact_threshold": 0.8, "auto_compact": True}
-    made = read(config, own_names)
-    assert made.settings.max_tokens == 300_000
-    assert made.settings.compact_threshold == 0.8
-    assert made.settings.on_overflow == "send_floor"
-    assert made.policy.name == "workset"
-
-
-def test_without_a_limit_the_providers_window_is_the_budget() -> None:
-    assert read(None, own_names).settings.max_tokens is None
 
 
 def test_the_configuration_of_context_simple_is_taken() -> None:
@@ -162,34 +132,6 @@ def test_the_configuration_of_context_simple_is_taken() -> None:
     ladder: Any = read(newer, names_of_simple).policy
     assert (ladder.protected_recent, ladder.protected_tool_results) == (0.2, 3)
     assert ladder.truncate_chars == 99
-
-
-@pytest.mark.parametrize(
-    ("strategy", "policy"), [("simple", "simple"), ("smart", "importance"), ("custom", "custom")]
-)
-def test_the_configuration_of_context_persistent_is_taken(
-    strategy: str, policy: str, tmp_path: Path
-) -> None:
-    config = {"storage_path": str(tmp_path / "ctx"), "compaction_strategy": strategy}
-    custom = {"function": "tests.amplifier.test_mounting:keep_all"} if strategy == "custom" else {}
-    made = read({**config, **custom, "export_on_compact": True}, names_of_persistent)
-    assert made.policy.name == policy
-    assert made.store == str(tmp_path / "ctx" / "contexts.db")
-    assert made.settings.storage_path == str(tmp_path / "ctx" / "exports")
-    assert made.settings.export_on_compact is True
-
-
-def keep_all(visible: Any, budget: Any, state: Any) -> Any:
-    from eventctx.policies.proposals import keep_only
-
-    return keep_only(visible, [ref.number for ref in visible.messages])
-
-
-def test_exports_may_be_in_the_users_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert read({"storage_path": "~/x"}, own_names).settings.storage_path == str(tmp_path / "x")
 
 
 def test_unknown_settings_are_logged_and_ignored(caplog: pytest.LogCaptureFixture) -> None:
@@ -207,28 +149,18 @@ def test_unknown_settings_are_logged_and_ignored(caplog: pytest.LogCaptureFixtur
         {"on_overflow": "ignore"},
         {"reserve_tokens": "many"},
         {"memory_files": 5},
-        {"memory_files": [5]},
         {"transcript_path": 5},
-        {"stamp_messages": "yes"},
-        {"store": 5},
         {"store": ""},
         {"store": "mysql://here"},
         {"store": "postgresql://here", "durability": "full"},
-        {"store": "nats://here", "durability": "replicated"},
-        {"store": "sqlite:///"},
         {"store": "a\0b"},
         {"store": "~nobody-of-this-name/contexts.db"},
-        {"storage_path": "~nobody-of-this-name"},
         {"policy": {"name": "ladder"}},
-        {"policy": ["ladder"]},
         {"durability": "maybe"},
         {"record_sent": 1},
         {"adviser": 5},
-        {"adviser": ""},
         {"policy": "smart", "scorer": "somebody"},
         {"policy": "best"},
-        {"policy": 7},
-        {"keep_turns": "4"},
         {"storage_path": 3},
         ["max_tokens"],
         "memory://",
@@ -238,35 +170,6 @@ async def test_a_setting_of_a_wrong_type_is_a_clear_error_at_mount(config: Any) 
     for module in (mount, simple.mount, persistent.mount):
         with pytest.raises(eventctx.InvalidSetting, match="expected"):
             await module(MockCoordinator(), config)
-
-
-async def test_the_host_reads_why_it_cannot_begin() -> None:
-    with pytest.raises(RuntimeError, match=r"context manager.*durability: expected 'full'"):
-        async with session(ScriptedAmplifierProvider(), config={"durability": "maybe"}):
-            pass
-
-
-async def test_the_default_store_is_that_of_the_command_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("EVENTCTX_STORE", str(tmp_path / "mine.db"))
-    async with session(ScriptedAmplifierProvider("Hi."), config={"max_tokens": 9_000}) as host:
-        await host.execute("Hello")
-    (prepared,) = events(await records_of(tmp_path / "mine.db"), "context:request_prepared")
-    assert prepared.budget == 9_000
-
-
-@pytest.mark.parametrize("given", ["~/a/contexts.db", "sqlite:///~/a/contexts.db"])
-@pytest.mark.parametrize("by", ["setting", "environment"])
-async def test_a_store_in_the_users_folder_is_found_there(
-    given: str, by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("EVENTCTX_STORE", given)
-    config = {"store": given} if by == "setting" else {"max_tokens": 9_000}
-    async with session(ScriptedAmplifierProvider("Hi."), config=config) as host:
-        await host.execute("Hello")
-    assert await records_of(tmp_path / "a" / "contexts.db")
 
 
 async def test_a_relative_store_is_in_the_folder_that_was_current_at_mount(
@@ -287,18 +190,6 @@ async def test_a_relative_store_is_in_the_folder_that_was_current_at_mount(
     assert await records_of(tmp_path / "contexts.db")
 
 
-async def test_export_on_compact_writes_to_the_folder_of_context_persistent(
-    tmp_path: Path,
-) -> None:
-    config = {"storage_path": str(tmp_path), "export_on_compact": True, "max_tokens": 1_000}
-    script = [f"answer {number} " * 30 for number in range(10)]
-    provider = ScriptedAmplifierProvider(*script)
-    async with session(provider, context=MODULES[2], config=config) as host:
-        for number in range(10):
-            await host.execute(f"question {number} " * 30)
-    assert list((tmp_path / "exports").iterdir())
-
-
 # -- the source folder ---------------------------------------------------------------------------
 
 
@@ -315,8 +206,78 @@ def test_every_entry_point_has_a_module_in_the_source_folder() -> None:
         assert f"from {point.partition(':')[0]} import mount" in written
 
 
-@pytest.mark.parametrize("loop", ["basic", "streaming", "events"])
-async def test_the_kernels_validator_finds_nothing_wrong_with_an_orchestrator(loop: str) -> None:
-    place = SOURCE / f"amplifier_module_loop_eventctx_{loop}"
-    found = await OrchestratorValidator().validate(place, config={})
-    assert found.passed, [check for check in found.checks if not check.passed]
+# -- log and otlp in a mount plan ------------------------------------------------------------------
+
+
+async def run(config: dict[str, Any], **options: Any) -> None:
+    provider = ScriptedAmplifierProvider(Reply(calls=[("read", {"n": 1})]), "Done.")
+    async with session(provider, tool("read"), config=config, **options) as host:
+        await host.execute("Read.")
+
+
+async def test_a_mount_plan_writes_a_line_for_each_record_to_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "eventctx.log"
+    config = {"store": str(tmp_path / "contexts.db")}
+    await run({**config, "log": {"file": str(path), "level": "debug"}})
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    records = await records_of(tmp_path / "contexts.db")
+    assert [line["event"] for line in lines] == [record.type for record in records]
+    assert {line["session_id"] for line in lines} == {"session-1"}
+    assert "Read." not in path.read_text()
+
+
+@pytest.mark.parametrize("setting", [None, "debug,json"])
+async def test_the_environment_or_the_words_in_the_plan_write_to_standard_error(
+    setting: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    if setting is None:
+        monkeypatch.setenv("EVENTCTX_LOG", "debug,json")
+    await run({"store": str(tmp_path / "contexts.db"), "log": setting})
+    assert b'"event":"context:request_prepared"' in capfdbinary.readouterr().err
+
+
+async def test_a_mount_plan_sends_the_spans_of_every_session_to_its_collector(
+    tmp_path: Path,
+) -> None:
+    with Receiver() as receiver:
+        config = {"store": str(tmp_path / "contexts.db"), "otlp": receiver.http}
+        await run(config)
+        await run(config, session_id="session-2")
+        spans = receiver.spans
+    records = await records_of(tmp_path / "contexts.db")
+    turn = [record for record in records if record.type == "prompt:submit"]
+    sent = {span.span_id for span in spans}
+    assert {record.span_id for record in turn} <= sent
+    assert {"read"} <= {str(span.attributes.get("gen_ai.tool.name")) for span in spans}
+    assert len({span.trace_id for span in spans}) == 2
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        ({"log": "loud"}, r"log: expected debug, .*console, found 'loud'"),
+        ({"log": {"file": 3}}, "log.file: expected a text, found 3"),
+        ({"otlp": 4318}, "otlp: expected a collector's URL, found 4318"),
+        ({"otlp": {"dialect": "openinference"}}, "with url and dialect, found one with dialect"),
+        (
+            {"otlp": {"url": "http://x:1", "dialect": "y"}},
+            "dialect: expected one of genai, openinference, found 'y'",
+        ),
+        ({"otlp": "localhost"}, "OTLP: expected http://HOST:4318"),
+    ],
+)
+def test_a_wrong_setting_is_told_at_mount(config: dict[str, Any], problem: str) -> None:
+    with pytest.raises(InvalidSetting, match=problem):
+        read(config, own_names)
+
+
+async def test_a_mount_plan_names_the_dialect_of_its_spans(tmp_path: Path) -> None:
+    with Receiver() as receiver:
+        otlp = {"url": receiver.http, "dialect": "openinference"}
+        await run({"store": str(tmp_path / "contexts.db"), "otlp": otlp})
+        spans = receiver.spans
+    kinds = {span.attributes["openinference.span.kind"] for span in spans}
+    assert kinds == {"AGENT", "LLM", "TOOL"}

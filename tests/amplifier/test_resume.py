@@ -12,12 +12,10 @@ from typing import Any
 import pytest
 
 import eventctx
-from eventctx.importers.load import import_file
 from eventctx.projections.view.entries import ANSWER_KEPT, CALL_NOT_ENDED
 from eventctx.testing import Reply, ScriptedAmplifierProvider, ScriptedTool
 from tests.amplifier.given import events, records_of, types, unended
 from tests.amplifier.hosts import LOOPS, session
-from tests.importers.given import jsonl
 
 pytestmark = pytest.mark.slow
 
@@ -189,19 +187,6 @@ async def test_a_beginning_of_the_transcript_that_is_set_later_is_an_undo(
     assert left == (stored if before == "nothing" else stored[:2])
 
 
-async def test_an_empty_transcript_that_a_host_sets_first_empties_nothing(tmp_path: Path) -> None:
-    config = {"store": str(tmp_path / "contexts.db")}
-    async with session(ScriptedAmplifierProvider("One."), config=config) as host:
-        await host.execute("First.")
-        stored = await host.coordinator.get("context").get_messages()
-    async with session(ScriptedAmplifierProvider("Two."), config=config) as host:
-        context = host.coordinator.get("context")
-        await context.set_messages([])
-        assert await context.get_messages() == stored
-        await context.set_messages([])
-        assert await context.get_messages() == []
-
-
 async def test_a_repaired_transcript_takes_effect_before_the_next_turn(tmp_path: Path) -> None:
     path = tmp_path / "contexts.db"
     provider = ScriptedAmplifierProvider("One.", "Two.")
@@ -218,22 +203,6 @@ async def test_a_repaired_transcript_takes_effect_before_the_next_turn(tmp_path:
     async with eventctx.open(path) as engine:
         before = await engine.request_view("session-1", turn=1)
         assert before.verified
-
-
-async def test_a_compacted_session_is_sent_the_same_view_after_a_restart(tmp_path: Path) -> None:
-    config = {"store": str(tmp_path / "contexts.db")}
-    window = {"context_window": 9_000, "max_output_tokens": 1_000}
-    script = [step for n in range(10) for step in (Reply(calls=[("read", {"n": n})]), f"a {n}")]
-    provider = ScriptedAmplifierProvider(*script, "Last.", **window)
-    tool = ScriptedTool("read", lambda given: f"{given['n']} " * 900, amplifier=True)
-    async with session(provider, tool, config=config) as host:
-        for number in range(10):
-            await host.execute(f"question {number}")
-    again = ScriptedAmplifierProvider("Last.", **window)
-    async with session(again, tool, config=config) as host:
-        await host.execute("question 10")
-    before, after = provider.messages[-1], again.messages[0]
-    assert after[: len(before)] == before
 
 
 class Silent:
@@ -283,46 +252,3 @@ async def test_a_session_without_a_parent_takes_the_same_words_again(tmp_path: P
             context = host.coordinator.get("context")
             await context.add_message({"role": "user", "content": "Hello"})
             assert len(await context.get_messages()) == number + 1
-
-
-async def test_clearing_empties_the_transcript_and_the_log_keeps_it(tmp_path: Path) -> None:
-    path = tmp_path / "contexts.db"
-    provider = ScriptedAmplifierProvider("One.", "Two.")
-    async with session(provider, config={"store": str(path)}) as host:
-        await host.execute("First.")
-        await host.coordinator.get("context").clear()
-        await host.execute("Second.")
-    assert [row["content"] for row in provider.messages[1]] == ["Second."]
-    async with eventctx.open(path) as engine:
-        view = await engine.request_view("session-1", turn=1)
-        assert [row["content"] for row in view.messages] == ["First."]
-
-
-async def test_an_imported_session_is_not_written_by_the_module_until_it_is_taken_over(
-    tmp_path: Path,
-) -> None:
-    path, file = tmp_path / "contexts.db", tmp_path / "transcript.jsonl"
-    file.write_bytes(
-        jsonl([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])
-    )
-
-    async def take(**options: Any) -> None:
-        async with eventctx.open(path) as engine:
-            await import_file(engine.store, file, session="session-1", **options)
-
-    await take(complete=True)
-    before = types(await records_of(path))
-    provider = ScriptedAmplifierProvider("Hello.")
-    async with session(provider, config={"store": str(path)}) as host:
-        context = host.coordinator.get("context")
-        assert len(await context.get_messages()) == 2
-        with pytest.raises(eventctx.ImportedSession):
-            await context.set_messages([{"role": "user", "content": "c"}])
-        with pytest.raises(eventctx.ImportedSession):
-            await context.add_message({"role": "user", "content": "c"})
-        with pytest.raises(eventctx.ImportedSession):
-            await context.get_messages_for_request()
-    assert types(await records_of(path)) == before
-    await take(take_over=True)
-    async with session(provider, config={"store": str(path)}) as host:
-        assert await host.execute("Still there?") == "Hello."

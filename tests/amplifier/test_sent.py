@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,29 +51,6 @@ def test_the_same_messages_in_another_dialect_differ_in_nothing() -> None:
     assert found.missing == 0
 
 
-def test_a_reminder_behind_the_last_message_is_an_addition() -> None:
-    reminder = {"role": "user", "content": "<system-reminder>now</system-reminder>"}
-    assert additions([*PREPARED, reminder]) == [
-        (4, "user", "<system-reminder>now</system-reminder>")
-    ]
-
-
-def test_what_is_appended_to_a_result_is_an_addition_without_the_result() -> None:
-    appended = {**PREPARED[3], "content": "text of a\n\nMind the tabs."}
-    assert additions([*PREPARED[:3], appended]) == [(4, "tool", "Mind the tabs.")]
-
-
-@pytest.mark.parametrize(
-    "result", ["done ", "done\n", "done\r\n", "a \n  b\t\n\n", "\n  done", "", " \n"]
-)
-def test_white_space_around_a_result_makes_it_no_addition(result: str) -> None:
-    prepared = [*PREPARED[:3], {**PREPARED[3], "content": result}]
-    appended = {**PREPARED[3], "content": f"{result}\n\nMind the tabs."}
-    found = compare(prepared, [*PREPARED[:3], appended])
-    assert found.additions == ((4, ("tool", "Mind the tabs.")),)
-    assert found.missing == 0
-
-
 LINES = st.text("ab \n\t\r", max_size=8)
 
 
@@ -95,19 +71,6 @@ def test_of_any_text_with_any_reminder_behind_it_the_reminder_alone_is_the_addit
     assert found.missing == 0
 
 
-def test_a_message_that_was_moved_is_no_addition() -> None:
-    wire = [PREPARED[3], *PREPARED[:3]]
-    assert compare(PREPARED, wire) == (4, (), 0)
-
-
-def test_system_rows_that_a_provider_joins_are_no_addition() -> None:
-    two = [{"role": "system", "content": "Use tabs."}, *PREPARED]
-    joined = {"role": "system", "content": "Use tabs.\n\nBe brief."}
-    found = compare(two, [joined, *PREPARED[1:]])
-    assert found.additions == ()
-    assert found.missing == 0
-
-
 def test_an_addition_is_recorded_as_it_was_sent_whatever_words_of_it_were_said_before() -> None:
     prepared = [{"role": "user", "content": "a"}, {"role": "user", "content": "go on"}]
     reminder = {"role": "user", "content": "Mind a tab:\n\n  go on."}
@@ -122,10 +85,6 @@ def test_a_reminder_between_two_messages_that_a_provider_joins_is_the_addition_a
     found = compare(prepared, [joined])
     assert found.additions == ((2, ("user", "Mind the tabs.\nAll.")),)
     assert found.missing == 0
-
-
-def test_a_message_that_was_not_sent_is_missing() -> None:
-    assert compare(PREPARED, PREPARED[1:]).missing == 1
 
 
 def test_the_requests_of_a_responses_api_are_read_too() -> None:

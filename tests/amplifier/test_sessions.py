@@ -11,7 +11,7 @@ import pytest
 import eventctx
 from eventctx.orchestrators.protocol import Usage
 from eventctx.projections.view.entries import CALL_NOT_ENDED
-from eventctx.testing import Hang, Reply, ScriptedAmplifierProvider, ScriptedTool
+from eventctx.testing import EventRecorder, Hang, Reply, ScriptedAmplifierProvider, ScriptedTool
 from tests.amplifier.given import events, records_of, spans, types, unended
 from tests.amplifier.hosts import hook_result, session, tool
 
@@ -95,31 +95,6 @@ async def test_what_a_provider_counted_is_recorded_for_the_request_that_it_answe
     assert told == [(700, 8, prepared[0]), (900, 9, prepared[1])]
 
 
-async def test_an_answer_that_is_the_last_thing_a_host_tells_is_recorded(tmp_path: Path) -> None:
-    path = tmp_path / "contexts.db"
-
-    class Broken:
-        async def execute(
-            self, prompt: str, context: Any, providers: Any, tools: Any, hooks: Any, **_: Any
-        ) -> str:
-            await hooks.emit("prompt:submit", {"prompt": prompt})
-            await context.add_message({"role": "user", "content": prompt})
-            await hooks.emit("provider:request", {"provider": "p", "iteration": 0})
-            await context.get_messages_for_request()
-            usage = {"input_tokens": 70, "output_tokens": 8}
-            await hooks.emit("provider:response", {"provider": "p", "usage": usage})
-            raise RuntimeError("broken")
-
-    provider = ScriptedAmplifierProvider("never asked")
-    async with session(provider, loop=Broken(), config={"store": str(path)}) as host:
-        with pytest.raises(RuntimeError, match="broken"):
-            await host.execute("Go.")
-    records = await records_of(path)
-    assert unended(records) == []
-    assert len(spans(records, "provider:response")) == 1
-    assert [one.prompt for one in events(records, "usage:reported")] == [70]
-
-
 @LOOPS
 async def test_what_the_provider_got_is_what_the_audit_shows(loop: str, tmp_path: Path) -> None:
     path = tmp_path / "contexts.db"
@@ -139,46 +114,6 @@ async def test_what_the_provider_got_is_what_the_audit_shows(loop: str, tmp_path
         thinking = provider.messages[1][1]["content"][0]
         assert thinking["type"] == "thinking"
         assert thinking["signature"] == "c2lnbmVk"
-
-
-@LOOPS
-async def test_tools_that_fail_and_are_missing_are_recorded_as_failed(
-    loop: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "contexts.db"
-    failing = ScriptedTool("read", ValueError("no such file"))
-    provider = ScriptedAmplifierProvider(
-        Reply(calls=[("read", {"n": 1}), ("gone", {"n": 2})]), "I cannot."
-    )
-    async with session(provider, failing, loop=loop, config={"store": str(path)}) as host:
-        assert await host.execute("Read.") == "I cannot."
-    records = await records_of(path)
-    assert unended(records) == []
-    failed = {one.name: one for one in events(records, "tool:error")}
-    assert failed["read"].message == "no such file"
-    # loop-streaming makes a result of what a tool raises, and the result names no type.
-    assert failed["read"].error_type == ("ValueError" if loop == "basic" else "ToolFailed")
-    assert failed["gone"].error_type == "RuntimeError"
-    assert {one.status for one in failed.values()} == {"error"}
-
-
-@LOOPS
-async def test_a_provider_that_fails_ends_the_turn_and_the_next_one_works(
-    loop: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "contexts.db"
-    provider = ScriptedAmplifierProvider(ConnectionError("unplugged"), "Here again.")
-    async with session(provider, loop=loop, config={"store": str(path)}) as host:
-        with pytest.raises(RuntimeError, match="unplugged"):
-            await host.execute("Hello?")
-        assert await host.execute("Hello?") == "Here again."
-    records = await records_of(path)
-    assert unended(records) == []
-    (failed,) = events(records, "provider:error")
-    assert failed.message == "unplugged"
-    first, second = events(records, "prompt:complete")
-    assert (first.status, second.status) == ("error", "ok")
-    assert "unplugged" in first.error
 
 
 @LOOPS
@@ -207,21 +142,6 @@ async def test_an_injection_between_a_call_and_its_result_moves_behind_it_in_the
     assert stored == ["user", "assistant", "system", "system", "tool", "tool", "assistant"]
     sent = [row["role"] for row in provider.messages[1]]
     assert sent == ["user", "assistant", "tool", "tool", "system", "system"]
-
-
-async def test_a_cancelled_turn_is_recorded_as_cancelled(tmp_path: Path) -> None:
-    path = tmp_path / "contexts.db"
-    hang = Hang()
-    provider = ScriptedAmplifierProvider(Reply(calls=[("wait", {"n": 1})]), "unreached")
-    async with session(provider, tool("wait", hang), config={"store": str(path)}) as host:
-        running = asyncio.ensure_future(host.execute("Wait."))
-        await hang.reached()
-        await host.coordinator.request_cancel()
-        hang.release("done")
-        assert await running == ""
-    records = await records_of(path)
-    assert unended(records) == []
-    assert [one.status for one in events(records, "prompt:complete")] == ["cancelled"]
 
 
 async def test_a_host_that_kills_its_task_leaves_a_log_whose_next_turn_works(
@@ -253,14 +173,6 @@ async def test_a_session_of_an_id_that_cannot_name_one_is_recorded_whole(tmp_pat
     assert types(records)[0] == "prompt:submit"
     assert types(records)[-1] == "session:end"
     assert unended(records) == []
-
-
-async def test_a_turn_id_that_is_none_is_no_reason_to_lose_an_event(tmp_path: Path) -> None:
-    path = tmp_path / "contexts.db"
-    async with session(ScriptedAmplifierProvider("Hi."), config={"store": str(path)}) as host:
-        await host.coordinator.hooks.emit("prompt:submit", {"turn_id": ["odd"]})
-        await host.coordinator.hooks.emit("prompt:complete", {"turn_id": {"odd": 1}})
-    assert types(await records_of(path))[:2] == ["prompt:submit", "prompt:complete"]
 
 
 async def test_a_call_whose_arguments_are_text_is_known_by_them(tmp_path: Path) -> None:
@@ -321,24 +233,93 @@ async def test_a_child_session_is_linked_to_its_parent_and_keeps_turns_of_its_ow
     assert added.turn_id == spans(parent, "prompt:submit")[0].turn_id
 
 
-async def test_two_sessions_side_by_side_do_not_mix(tmp_path: Path) -> None:
-    config = {"store": str(tmp_path / "contexts.db")}
-    hangs = [Hang(), Hang()]
+# -- the agent's name ------------------------------------------------------------------------------
 
-    async def run(number: int) -> None:
-        provider = ScriptedAmplifierProvider(Reply(calls=[("wait", {"n": 1})]), f"answer {number}")
-        async with session(
-            provider, tool("wait", hangs[number]), config=config, session_id=f"s{number}"
-        ) as host:
-            assert await host.execute(f"question {number}") == f"answer {number}"
 
-    running = [asyncio.ensure_future(run(number)) for number in range(2)]
-    for hang in hangs:
-        await hang.reached()
-    for hang in reversed(hangs):
-        hang.release()
-    await asyncio.gather(*running)
-    for number in range(2):
-        records = await records_of(tmp_path / "contexts.db", f"s{number}")
-        assert unended(records) == []
-        assert len({one.turn_id for one in records if one.turn_id}) == 1
+CHILD = "0000000000000000-4f1c2d3e4a5b6c7d_explorer"
+
+
+@pytest.mark.parametrize("loop", ["basic", "loop-eventctx-events"])
+async def test_a_session_that_was_started_for_an_agent_has_its_name(
+    loop: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "contexts.db"
+    provider = ScriptedAmplifierProvider("Found it.")
+    config = {"store": str(path)}
+    async with session(provider, loop=loop, config=config, session_id=CHILD) as host:
+        assert await host.execute("Look.") == "Found it."
+    assert await agents(path, CHILD) == ["explorer"]
+
+
+async def test_what_the_host_tells_goes_before_it_and_others_have_none(tmp_path: Path) -> None:
+    path = tmp_path / "contexts.db"
+    config = {"store": str(path)}
+    for name, data in ((CHILD, {"agent": "coder"}), ("session-1", {})):
+        provider = ScriptedAmplifierProvider()
+        async with session(provider, config=config, session_id=name) as host:
+            await host.coordinator.hooks.emit("prompt:submit", data)
+            await host.coordinator.hooks.emit("orchestrator:complete", {})
+    assert await agents(path, CHILD) == ["coder"]
+    assert await agents(path, "session-1") == [None]
+
+
+async def agents(path: Path, name: str) -> list[str | None]:
+    return [one.agent for one in events(await records_of(path, name), "prompt:submit")]
+
+
+# -- our orchestrators -----------------------------------------------------------------------------
+
+
+NAMES = [
+    *("prompt:submit", "prompt:complete", "provider:request", "provider:response"),
+    *("provider:error", "tool:pre", "tool:post", "tool:error", "plan:start", "plan:end"),
+    *("context:pre_compact", "context:post_compact"),
+]
+
+
+async def test_a_turn_is_recorded_once_by_the_one_who_runs_it(tmp_path: Path) -> None:
+    path = tmp_path / "contexts.db"
+    heard = EventRecorder()
+    provider = ScriptedAmplifierProvider(
+        Reply(calls=[("read", {"path": "a"}), ("read", {"path": "b"})], thinking="hm"), "Done."
+    )
+    tool = ScriptedTool("read", "aa", "bb", amplifier=True)
+    async with session(
+        provider,
+        tool,
+        loop="loop-eventctx-events",
+        hooks=dict.fromkeys(NAMES, heard),
+        config={"store": str(path)},
+    ) as host:
+        assert await host.execute("Read both.") == "Done."
+    records = await records_of(path)
+    assert unended(records) == []
+    recorded = [one for one in types(records) if one in NAMES]
+    assert sorted(recorded) == sorted(name for name, _ in heard.events)
+    assert recorded.count("prompt:submit") == 1
+    spans_of = {(one.type, one.span_id) for one in records}
+    for name, data in heard.events:
+        assert (name, data["span_id"]) in spans_of
+        assert data["turn_id"] == spans(records, "prompt:submit")[0].turn_id
+        assert data["session_id"] == "session-1"
+    signatures = [row["content"][0]["signature"] for row in provider.messages[1][1:2]]
+    assert signatures == ["c2lnbmVk"]
+
+
+@LOOPS
+async def test_a_provider_that_fails_ends_the_turn_and_the_next_one_works(
+    loop: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "contexts.db"
+    provider = ScriptedAmplifierProvider(ConnectionError("unplugged"), "Here again.")
+    async with session(provider, loop=loop, config={"store": str(path)}) as host:
+        with pytest.raises(RuntimeError, match="unplugged"):
+            await host.execute("Hello?")
+        assert await host.execute("Hello?") == "Here again."
+    records = await records_of(path)
+    assert unended(records) == []
+    (failed,) = events(records, "provider:error")
+    assert failed.message == "unplugged"
+    first, second = events(records, "prompt:complete")
+    assert (first.status, second.status) == ("error", "ok")
+    assert "unplugged" in first.error

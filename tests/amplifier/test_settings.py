@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from amplifier_core.testing import MockCoordinator
 from hypothesis import HealthCheck, given
 from hypothesis import settings as checks
@@ -57,52 +56,28 @@ DOCUMENTED = {
     [
         ("max_tokens", 200_000.0, 200_000),
         ("max_tokens", "200000", 200_000),
-        ("max_tokens", "2e5", 200_000),
         ("max_tokens", 1_500.7, 1_500),
         ("max_tokens", 0, None),
-        ("max_tokens", -5, None),
         ("max_tokens", True, None),
-        ("max_tokens", "many", None),
-        ("max_tokens", [200_000], None),
-        ("max_tokens", float("nan"), None),
         ("max_tokens", float("inf"), 10**12),
-        ("max_tokens", 10**400, 10**12),
         ("max_tokens_fallback", None, 200_000),
-        ("max_tokens_fallback", "100000", 100_000),
-        ("max_tokens_fallback", 0, 200_000),
         ("compact_threshold", 1.5, 1.0),
-        ("compact_threshold", 80, 1.0),
         ("compact_threshold", "0.8", 0.8),
         ("compact_threshold", 0, 0.92),
-        ("compact_threshold", -1, 0.92),
-        ("compact_threshold", None, 0.92),
         ("compact_threshold", "high", 0.92),
-        ("compact_threshold", float("nan"), 0.92),
         ("compact_threshold", 1e-300, 0.001),
         ("compaction_threshold", 1.5, 1.0),
         ("target_usage", 0, 0.5),
-        ("target_usage", -0.5, 0.5),
-        ("target_usage", None, 0.5),
-        ("target_usage", "0.3", 0.3),
         ("target_usage", 0.92, 0.5),
-        ("target_usage", 1.4, 0.5),
         ("target", 2, 0.5),
         ("auto_compact", "yes", True),
-        ("auto_compact", "off", False),
         ("auto_compact", 0, False),
-        ("auto_compact", None, True),
-        ("auto_compact", [], True),
         ("export_on_compact", "true", True),
         ("protected_recent", 30, 1.0),
         ("protected_recent", -0.1, 0.0),
-        ("protected_recent", "0.2", 0.2),
-        ("protected_recent", None, 0.3),
         ("protected_tool_results", -3, 0),
         ("protected_tool_results", 4.0, 4),
-        ("protected_tool_results", "x", 5),
         ("truncate_chars", -1, 0),
-        ("truncate_chars", "99", 99),
-        ("truncate_chars", None, 250),
     ],
 )
 @pytest.mark.parametrize("names", NAMES)
@@ -148,14 +123,10 @@ def test_a_value_that_works_is_used_as_it_is_and_in_silence(
     ("given", "threshold", "target"),
     [
         ({"compact_threshold": 0.4}, 0.4, 0.2),
-        ({"compact_threshold": 0.5}, 0.5, 0.25),
         ({"compact_threshold": 0.8, "target_usage": 0.8}, 0.8, 0.5),
-        ({"compact_threshold": 0.8, "target_usage": 0.95}, 0.8, 0.5),
-        ({"compact_threshold": 0.3, "target_usage": 0.6}, 0.3, 0.15),
         ({"compaction_threshold": 0.3, "target": 0.6}, 0.3, 0.15),
         ({"compact_threshold": 0.3, "compaction_threshold": 0.9, "target_usage": 0.1}, 0.3, 0.1),
         ({"target": 0.1, "target_usage": 0.2}, 0.92, 0.2),
-        ({"target": 2, "target_usage": 2}, 0.92, 0.5),
     ],
 )
 def test_a_target_that_is_not_below_the_threshold_is_lowered(
@@ -168,31 +139,15 @@ def test_a_target_that_is_not_below_the_threshold_is_lowered(
 
 
 @pytest.mark.parametrize(
-    ("value", "policy", "keep"),
-    [("100", "simple", 10), (4.0, "simple", 4), (0, "simple", 10), ("few", "simple", 10)],
-)
-def test_a_limit_of_messages_is_converted_before_it_chooses_the_policy(
-    value: Any, policy: str, keep: int | None
-) -> None:
-    made = read({"max_messages": value}, names_of_simple)
-    assert made.policy.name == policy
-    assert getattr(made.policy, "keep_recent", None) == keep
-
-
-@pytest.mark.parametrize(
     ("config", "policy"),
     [
         ({"compaction_strategy": "progressive"}, "ladder"),
         ({"compaction_strategy": "summary"}, "summarize"),
-        ({"compaction_strategy": "summarize"}, "summarize"),
         ({"compaction_strategy": "aggressive"}, None),
         ({"compaction_strategy": "custom"}, None),
-        ({"compaction_strategy": "pipeline"}, None),
         ({"compaction_strategy": ["smart"]}, None),
-        ({"compaction_strategy": None}, None),
         ({"policy": None, "compaction_strategy": "smart"}, "importance"),
         ({"compaction_strategy": "smart", "policy": "simple"}, "simple"),
-        ({"compaction_strategy": "smart"}, "importance"),
     ],
 )
 def test_a_strategy_of_theirs_never_keeps_a_session_from_beginning(
@@ -210,44 +165,6 @@ def test_a_setting_without_a_counterpart_is_told_with_its_reason(
         read(dict.fromkeys(READ_BY_NOBODY, "x"), own_names)
     for name, why in READ_BY_NOBODY.items():
         assert f"setting {name!r} has no effect here: {why}" in caplog.messages
-
-
-def test_a_setting_that_the_chosen_policy_does_not_read_is_told(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    with caplog.at_level(logging.WARNING, LOG):
-        read({"max_messages": 50, "truncate_chars": 99}, names_of_simple)
-    assert caplog.messages == ["setting 'truncate_chars' has no effect under the policy 'simple'"]
-
-
-@pytest.mark.parametrize("empty", [None, {}, [], "", 0, False])
-def test_an_empty_configuration_is_none(empty: Any) -> None:
-    assert read(empty, own_names).policy.name == "workset"
-    assert read(empty, names_of_persistent).policy.name == "workset"
-
-
-@pytest.mark.parametrize(
-    ("config", "policy"),
-    [
-        ({}, "simple"),
-        ({"max_tokens": 300_000, "compact_threshold": 0.8, "auto_compact": True}, "simple"),
-        ({"max_messages": 100}, "simple"),
-        ({"max_messages": None, "policy": None}, "simple"),
-        ({"keep_recent": 20}, "simple"),
-        ({"protected_recent": 0.2}, "ladder"),
-        ({"truncate_chars": 99}, "ladder"),
-        ({"index_share": 0.4}, "workset"),
-        ({"keep_turns": 4}, "truncate"),
-        ({"policy": "workset"}, "workset"),
-        ({"compaction_strategy": "progressive"}, "ladder"),
-    ],
-)
-def test_simple_keeps_the_last_ten_unless_another_policy_is_told(
-    config: dict[str, Any], policy: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.WARNING, LOG):
-        assert read(config, names_of_simple).policy.name == policy
-    assert caplog.messages == []
 
 
 async def test_a_session_of_simple_is_sent_system_messages_and_the_last_ten(
@@ -320,39 +237,6 @@ class Own:
     mount = staticmethod(mount)
 
 
-PROFILE = """
-session:
-  orchestrator: loop-test
-  context:
-    module: {module}
-    config:
-      max_tokens: 200000.0
-      compact_threshold: 0.4
-      target_usage: .5
-      auto_compact: "yes"
-      protected_recent: 30
-      protected_tool_results:
-      compaction_notice_verbosity: minimal
-      truncate_boundary: 0.5
-      token_meter: actual
-"""
-
-
-@pytest.mark.parametrize(
-    "module", ["context-eventctx", "context-eventctx-simple", "context-eventctx-persistent"]
-)
-async def test_a_profile_as_its_author_writes_it_runs_on_the_kernel(
-    module: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    profile = yaml.safe_load(PROFILE.format(module=module))
-    config = {**profile["session"]["context"]["config"], "store": str(tmp_path / "contexts.db")}
-    async with session(ScriptedAmplifierProvider("Hi."), context=module, config=config) as host:
-        assert await host.execute("Hello") == "Hi."
-    (prepared,) = events(await records_of(tmp_path / "contexts.db"), "context:request_prepared")
-    assert prepared.budget <= 200_000
-    assert "setting 'max_tokens': 200000.0 was given, 200000 is used" in caplog.text
-
-
 # -- the page ------------------------------------------------------------------------------------
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "amplifier.md"
@@ -367,7 +251,3 @@ def test_the_page_has_every_setting_of_both_modules_and_none_that_is_not_handled
     handled = {*CONVERTED, *READ_BY_NOBODY, *ADAPTER, "storage_path"}
     assert listed - handled == set()
     assert THEIRS | DOCUMENTED | set(READ_BY_NOBODY) | set(CONVERTED) <= listed
-
-
-def test_each_setting_of_theirs_is_handled() -> None:
-    assert (THEIRS | DOCUMENTED) - {*CONVERTED, *READ_BY_NOBODY, *ADAPTER, "storage_path"} == set()

@@ -5,25 +5,22 @@ Every test runs on the doubles of Amplifier's loops, and on the real ones where 
 
 from __future__ import annotations
 
-import copy
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import eventctx
-from eventctx.queries.spans import spans as traced
-from eventctx.testing import Reply
 from tests.amplifier.conversations import (
     CONVERSATIONS,
     Conversation,
+    Held,
     find_real_module,
     held,
     side_by_side,
 )
-from tests.amplifier.given import events, records_of, spans, unended
+from tests.amplifier.given import events, records_of, unended
 
-BASIC = ("basic", "loop-basic")
 LOOPS = ["basic", "streaming", "loop-basic", "loop-streaming", "loop-events"]
 
 Ends = dict[str | None, tuple[str, str | None]]
@@ -68,41 +65,6 @@ async def test_a_tool_that_says_it_failed_has_failed(
 
 
 @pytest.mark.parametrize(
-    "name", ["failed with an output", "failed with an error of its own form", "returned a dict"]
-)
-async def test_a_failure_in_a_form_of_its_own_is_one(name: str, loop: str, tmp_path: Path) -> None:
-    ends = await ends_of(CONVERSATIONS[name], loop, tmp_path)
-    assert [status for status, _ in ends.values()] == ["error"]
-
-
-async def test_the_trace_says_that_a_tool_failed(loop: str, tmp_path: Path) -> None:
-    path = tmp_path / "contexts.db"
-    conversation = CONVERSATIONS["failed with an error"]
-    await held(conversation, loop=loop, config={"store": str(path)})
-    records = await records_of(path)
-    (began,) = spans(records, "tool:pre")
-    async with eventctx.open(path) as engine:
-        found = {one.span_id: one async for one in traced(engine.store, "session-1")}
-    assert found[str(began.span_id)].status == "error"
-
-
-@pytest.mark.parametrize("name", ["failed with an error", "raised"])
-async def test_lost_says_that_a_command_failed(name: str, loop: str, tmp_path: Path) -> None:
-    if loop == "loop-events":
-        pytest.skip("loop-events stores the output of a failed tool and not that it failed")
-    calling = Reply(calls=[("bash", {"command": "make all"})])
-    conversation = Conversation((calling, "Done."), CONVERSATIONS[name].does, tool="bash")
-    path = tmp_path / "contexts.db"
-    config = {"store": str(path)}
-    await held(conversation, loop=loop, config=config)
-    async with eventctx.open(path) as engine:
-        await (await engine.session("session-1")).clear()
-        (item,) = [one for one in (await engine.lost("session-1")).items if one.command]
-    assert item.command is not None
-    assert item.command.failed
-
-
-@pytest.mark.parametrize(
     "name", ["side by side, the second raises", "side by side, the second raises last"]
 )
 async def test_of_two_calls_the_one_has_failed_that_did(
@@ -112,13 +74,6 @@ async def test_of_two_calls_the_one_has_failed_that_did(
         pytest.skip("loop-events runs one tool after the other")
     ends = await ends_of(CONVERSATIONS[name], loop, tmp_path)
     assert ends == {"call_1": ("ok", None), "call_2": ("error", "went wrong")}
-
-
-async def test_of_two_failures_each_call_has_its_own(loop: str, tmp_path: Path) -> None:
-    if loop == "loop-events":
-        pytest.skip("loop-events runs one tool after the other")
-    ends = await ends_of(CONVERSATIONS["side by side, both raise"], loop, tmp_path)
-    assert ends == {"call_1": ("error", "first"), "call_2": ("error", "second")}
 
 
 @pytest.mark.parametrize("order", ["ab", "ba"])
@@ -148,20 +103,6 @@ async def test_of_identical_calls_the_one_has_failed_that_did(
     assert len(failed) == len(returned) == 1
 
 
-async def test_a_tool_that_changes_its_arguments_has_ended_all_the_same(
-    loop: str, tmp_path: Path
-) -> None:
-    conversation = CONVERSATIONS["a text as output"]
-
-    def does(given: dict[str, Any]) -> Any:
-        result = conversation.does(copy.deepcopy(given))
-        given.clear()
-        return result
-
-    ends = await ends_of(Conversation(conversation.script, does), loop, tmp_path)
-    assert ends == {"call_1": ("ok", None)}
-
-
 async def test_a_call_that_a_hook_denied_has_failed(loop: str, tmp_path: Path) -> None:
     ends = await ends_of(CONVERSATIONS["denied"], loop, tmp_path)
     denied = "not allowed" if loop == "loop-events" else "Denied by hook: not allowed"
@@ -180,8 +121,36 @@ async def test_a_call_that_was_broken_off_was_cancelled(loop: str, tmp_path: Pat
     assert ends == {"call_1": ("cancelled", "the host did not say how it ended")}
 
 
-async def test_what_a_tool_returned_is_no_failure_of_the_loop_behind_it(
-    loop: str, tmp_path: Path
+# -- the doubles against the real loops ------------------------------------------------------------
+
+
+TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:\+00:00|Z)")
+
+
+@pytest.fixture(params=["basic", "streaming"])
+def real_loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a double whose real real_loop can be loaded."""
+    find_real_module(f"loop-{request.param}", monkeypatch)
+    return str(request.param)
+
+
+def without_times(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: without_times(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [without_times(one) for one in value]
+    return TIME.sub("a time", value) if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize("name", CONVERSATIONS)
+async def test_a_double_emits_stores_and_sends_what_the_real_loop_does(
+    name: str, real_loop: str
 ) -> None:
-    ends = await ends_of(CONVERSATIONS["returned None"], loop, tmp_path)
-    assert ends == {"call_1": ("ok", None)}
+    double: Held = await held(CONVERSATIONS[name], real_loop=real_loop)
+    real: Held = await held(CONVERSATIONS[name], real_loop=f"loop-{real_loop}")
+    assert double.result == real.result
+    assert [event for event, _ in double.events] == [event for event, _ in real.events]
+    for mine, theirs in zip(double.events, real.events, strict=True):
+        assert mine == theirs
+    assert without_times(double.rows) == without_times(real.rows)
+    assert without_times(double.requests) == without_times(real.requests)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import logging
-import re
 from datetime import UTC, datetime
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +11,8 @@ import pytest
 from amplifier_core.testing import MockCoordinator
 
 import eventctx
-from eventctx.adapters.amplifier import persistent, simple
+from eventctx.adapters.amplifier import persistent
 from eventctx.testing import ScriptedAmplifierProvider
-from tests.amplifier.conversations import find_real_module
 from tests.amplifier.given import events, records_of
 from tests.amplifier.hosts import session
 
@@ -55,19 +51,6 @@ class Mounted:
 # -- the copy ------------------------------------------------------------------------------------
 
 
-async def test_each_message_is_a_line_of_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "deep" / "context-messages.jsonl"
-    config = {"store": str(tmp_path / "contexts.db"), "transcript_path": str(path)}
-    async with session(ScriptedAmplifierProvider("Hi."), context=MODULE, config=config) as host:
-        await host.execute("Grüße")
-        transcript = await host.coordinator.get("context").get_messages()
-    lines = lines_of(path)
-    assert untimed(lines) == transcript
-    assert "Grüße" in path.read_text(encoding="utf-8")
-    for line in lines:
-        assert datetime.fromisoformat(line["timestamp"]).utcoffset() is not None
-
-
 async def test_a_new_session_begins_with_the_messages_of_the_file(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -94,19 +77,6 @@ async def test_a_new_session_begins_with_the_messages_of_the_file(
     records = await records_of(tmp_path / "contexts.db", "test-session")
     assert len(events(records, "context:messages_set")) == 1
     assert [one.ahead for one in events(records, "context:set_ignored")] == [1, 0]
-
-
-async def test_the_text_of_a_memory_file_that_is_gone_is_taken_from_the_file(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "context-messages.jsonl"
-    memory = {"role": "system", "content": "[Context from AGENTS.md]\n\nUse tabs."}
-    path.write_text("".join([f"{json.dumps(row)}\n" for row in (memory, HELLO)]))
-    config = {"store": "memory://", "transcript_path": str(path)}
-    async with Mounted({**config, "memory_files": [str(tmp_path / "AGENTS.md")]}) as context:
-        assert await context.get_messages_for_request() == [memory, HELLO]
-        assert await context.get_messages() == [HELLO]
-    assert untimed(lines_of(path)) == [memory, HELLO]
 
 
 async def test_a_resumed_session_is_that_of_the_log_and_goes_on_in_the_file(
@@ -175,21 +145,6 @@ async def test_a_file_that_cannot_be_written_stops_nothing(
     assert sorted(files_in(tmp_path)) == ["contexts.db", "file", "folder"]
 
 
-async def test_the_path_may_be_in_the_users_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    async with Mounted({"store": "memory://", "transcript_path": "~/a/b.jsonl"}) as context:
-        await context.add_message(HELLO)
-    assert untimed(lines_of(tmp_path / "a" / "b.jsonl")) == [HELLO]
-
-
-async def test_a_path_that_no_file_can_have_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
-    async with Mounted({"store": "memory://", "transcript_path": "a\0b"}) as context:
-        await context.add_message(HELLO)
-    assert "names no file and is ignored" in caplog.text
-
-
 # -- times ---------------------------------------------------------------------------------------
 
 
@@ -221,71 +176,6 @@ async def test_rows_carry_the_time_of_their_record_and_requests_do_not(tmp_path:
     assert [row.get("metadata") for row in stored] == [None] * 4
 
 
-async def test_off_rows_are_as_they_were_received() -> None:
-    rows = [HELLO, {**HI, "metadata": {"a": 1}}]
-    async with Mounted({"store": "memory://"}) as context:
-        for row in rows:
-            await context.add_message(row)
-        assert await context.get_messages() == rows
-
-
-async def kept_by(module: Any, config: dict[str, Any], rows: list[dict[str, Any]]) -> Any:
-    """The rows of ``get_messages``, after these were added."""
-    coordinator = MockCoordinator()
-    cleanup = await module.mount(coordinator, config)
-    context = coordinator.get("context")
-    for row in rows:
-        await context.add_message(row)
-    found = await context.get_messages()
-    if cleanup is not None:
-        await cleanup()
-    return found
-
-
-GIVEN = [
-    HELLO,
-    {**HI, "metadata": {"a": 1}},
-    {**HELLO, "metadata": {"timestamp": "2026-01-01T00:00:00Z"}},
-]
-
-
-async def test_the_namesake_of_context_simple_stamps_every_row() -> None:
-    rows = await kept_by(simple, {"store": "memory://"}, GIVEN)
-    assert len(times(rows)) == 3
-    assert rows[1]["metadata"]["a"] == 1
-    assert rows[2] == GIVEN[2]
-    assert await kept_by(simple, {"store": "memory://", "stamp_messages": False}, GIVEN) == GIVEN
-
-
-async def test_it_stamps_them_as_the_real_module_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    find_real_module("context-simple", monkeypatch)
-    real = import_module("amplifier_module_context_simple")
-    theirs = await kept_by(real, {}, GIVEN)
-    ours = await kept_by(simple, {"store": "memory://"}, GIVEN)
-    shape = re.compile(r"\d")
-    for mine, its in zip(ours, theirs, strict=True):
-        its["metadata"].pop("_seq", None)  # its own bookkeeping
-        at, same = its["metadata"].pop("timestamp"), mine["metadata"].pop("timestamp")
-        assert shape.sub("0", at) == shape.sub("0", same)
-        assert mine == its
-
-
-async def test_a_row_with_a_time_of_its_own_keeps_it() -> None:
-    given = [
-        {**HELLO, "metadata": {"timestamp": "2026-01-01T00:00:00Z", "a": 1}},
-        {**HI, "timestamp": "2026-01-01T00:00:01Z"},
-        {**HELLO, "metadata": "not a mapping"},
-    ]
-    async with Mounted({"store": "memory://", "stamp_messages": True}) as context:
-        for row in given:
-            await context.add_message(row)
-        assert await context.get_messages() == given
-        await context.add_message({**HI, "metadata": {"a": 1}})
-        last = (await context.get_messages())[-1]
-        assert last["metadata"]["a"] == 1
-        assert times([last])
-
-
 @pytest.mark.parametrize("stamps", [True, False])
 async def test_a_stamped_copy_that_the_host_sets_is_nothing_new(
     stamps: bool, tmp_path: Path
@@ -306,31 +196,17 @@ async def test_a_stamped_copy_that_the_host_sets_is_nothing_new(
     assert events(records, "context:messages_set") == []
 
 
-async def test_a_repaired_copy_takes_effect_and_known_rows_keep_their_times(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    config = {"store": str(tmp_path / "contexts.db"), "stamp_messages": True}
-    with caplog.at_level(logging.INFO):
-        async with Mounted(config) as context:
-            await context.add_message(HELLO)
-            await context.add_message(HI)
-            copy = await context.get_messages()
-            await context.set_messages([copy[0], {"role": "assistant", "content": "Repaired."}])
-            rows = await context.get_messages()
-    assert rows[0] == copy[0]
-    assert rows[1]["content"] == "Repaired."
-    assert len(times(rows)) == 2
-
-
-async def test_a_fork_has_the_times_of_its_parents_records() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        await ctx.add_message(HELLO)
-        receipt = await ctx.add_message(HI)
-        await engine.fork("s", receipt.position, "branch")
-        branch = await engine.session("branch")
-        await branch.add_message(HELLO)
-        timed = await branch.get_timed_messages()
-        assert timed[:2] == await ctx.get_timed_messages()
-        assert [row for row, _ in timed] == [HELLO, HI, HELLO]
-        assert [time for _, time in timed] == sorted(time for _, time in timed)
+async def test_a_row_with_a_time_of_its_own_keeps_it() -> None:
+    given = [
+        {**HELLO, "metadata": {"timestamp": "2026-01-01T00:00:00Z", "a": 1}},
+        {**HI, "timestamp": "2026-01-01T00:00:01Z"},
+        {**HELLO, "metadata": "not a mapping"},
+    ]
+    async with Mounted({"store": "memory://", "stamp_messages": True}) as context:
+        for row in given:
+            await context.add_message(row)
+        assert await context.get_messages() == given
+        await context.add_message({**HI, "metadata": {"a": 1}})
+        last = (await context.get_messages())[-1]
+        assert last["metadata"]["a"] == 1
+        assert times([last])

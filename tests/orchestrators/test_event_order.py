@@ -204,13 +204,6 @@ async def test_the_other_loops_differ_in_nothing_but_plans_and_pieces(
     assert heard == [*FIRST, *promised()[name], *LAST]
 
 
-async def test_a_denied_prompt_begins_no_execution_and_ends_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    heard = await Case(deny="prompt:submit").run(monkeypatch, MockContextManager())
-    assert heard == ["prompt:submit", "prompt:complete", "orchestrator:complete"]
-
-
 async def test_a_denied_model_call_leaves_its_record_with_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 import math
 from contextlib import suppress
 from typing import Any
@@ -14,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import eventctx
-from eventctx.errors import ProviderFailed, TurnError
+from eventctx.errors import ProviderFailed
 from eventctx.log.codec import decode_event
 from eventctx.orchestrators import (
     Answer,
@@ -26,6 +25,7 @@ from eventctx.orchestrators import (
     Usage,
 )
 from eventctx.orchestrators.tools.results import text_of
+from tests.how_much import some
 from tests.loop_time import LIMIT, hang_past_the_limit
 from tests.orchestrators.agents import (
     Doing,
@@ -76,16 +76,6 @@ async def test_errors_that_may_pass_are_tried_again_each_in_a_span_of_its_own() 
     assert waits.seconds == [0.5, 3.0, 120.0, 4.0]
 
 
-async def test_waits_are_capped() -> None:
-    waits = Waits()
-    provider = Scripted(*[ConnectionError()] * 10, says("ok"))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        agent = EventsOrchestrator(sleep=waits, jitter=lambda: 1.0, max_retries=10)
-        await agent.execute("go", ctx, {"p": provider})
-    assert waits.seconds == [1, 2, 4, 8, 16, 30, 30, 30, 30, 30]
-
-
 @pytest.mark.parametrize(
     ("error", "attempts"),
     [
@@ -126,29 +116,20 @@ CALLING = calls(("1", "look"))
     [
         None,
         "text",
-        {"role": "assistant"},
         Answer({"role": "assistant", "content": math.nan}),
-        Answer({"role": "assistant", "content": ("tuple",)}),
-        Answer({"content": "no role"}),
         Answer({"role": "user", "content": "x"}),
         Answer({"role": "assistant", "content": "\ud800"}),
         Answer(MESSAGE, text=3),  # type: ignore[arg-type]
         Answer(MESSAGE, usage=Usage(-1)),
-        Answer(MESSAGE, usage={"prompt": 3}),  # type: ignore[arg-type]
-        Answer(MESSAGE, usage=Usage(2**70)),
         Answer(MESSAGE, model=3),  # type: ignore[arg-type]
-        Answer(MESSAGE, finish_reason=["stop"]),  # type: ignore[arg-type]
-        Answer(MESSAGE, response_id="\ud800"),
         Answer(MESSAGE, more=[MESSAGE]),  # type: ignore[arg-type]
         Answer(MESSAGE, more=({"role": "user", "content": "x"},)),
-        Answer(MESSAGE, calls=[1]),  # type: ignore[arg-type]
         Answer(MESSAGE, calls=(ToolRequest("1", "look", {}),)),
         Answer(CALLING.message, calls=(ToolRequest("", "look", {}),)),
-        Answer(CALLING.message, calls=(ToolRequest("1", None, {}),)),  # type: ignore[arg-type]
         Answer(CALLING.message, calls=(ToolRequest("1", "look", []),)),  # type: ignore[arg-type]
         Answer(CALLING.message, calls=CALLING.calls * 2),
     ],
-    ids=range(23),
+    ids=range(14),
 )
 async def test_garbage_is_asked_for_again_once_and_never_enters_the_context(garbage: Any) -> None:
     async with eventctx.open() as engine:
@@ -162,16 +143,6 @@ async def test_garbage_is_asked_for_again_once_and_never_enters_the_context(garb
             await agent.execute("go", ctx, {"p": Scripted(garbage, garbage)}, tools(tool("look")))
         roles = [one["role"] for one in await ctx.get_messages()]
         assert roles == ["user", "assistant", "user"]
-        await check_log(engine)
-
-
-@pytest.mark.parametrize("kind", [BasicOrchestrator, StreamingOrchestrator])
-async def test_calls_where_no_tools_were_offered_are_garbage(kind: Any) -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        answer = calls(("1", "look"))
-        with pytest.raises(ProviderFailed, match="calls tools"):
-            await kind(sleep=Waits()).execute("go", ctx, {"p": Scripted(answer, answer)})
         await check_log(engine)
 
 
@@ -193,22 +164,15 @@ class Unspeakable(Exception):
     ("result", "content"),
     [
         ("text", "text"),
-        ("", "(no output)"),
         (None, "(no output)"),
         ({"a": [1, None]}, '{"a": [1, null]}'),
-        ({"success": True, "output": "x"}, '{"success": true, "output": "x"}'),
         (Row(3), '{"at": 3}'),
-        ([datetime.date(2026, 1, 2)], '["2026-01-02"]'),
         ("half \ud83d", "half \ufffd"),
         (b"\x00" * 1000, "(1,000 bytes that are no text)"),
-        ({1: {2}}, '{"1": [2]}'),
-        (math.nan, "nan"),
-        ({("a", 1): 2}, "{('a', 1): 2}"),
         (Odd(), "(a Odd that cannot be shown)"),
-        (ValueError("no"), "ValueError: no"),
         (Unspeakable(), "Unspeakable: (it cannot be shown)"),
     ],
-    ids=range(15),
+    ids=range(8),
 )
 async def test_whatever_a_tool_returns_or_raises_the_model_is_told(
     result: Any, content: str
@@ -226,31 +190,10 @@ async def test_whatever_a_tool_returns_or_raises_the_model_is_told(
         await check_log(engine)
 
 
-def test_a_value_that_holds_itself_has_a_text() -> None:
-    itself: list[Any] = []
-    itself.append(itself)
-    assert text_of(itself).text == "[[...]]"
-
-
 def test_the_repr_of_what_json_cannot_hold_is_bounded() -> None:
     text = text_of({(1,): "x" * 1_000_000}).text
     assert len(text) < 20_100
     assert text.endswith("characters more)")
-
-
-@pytest.mark.slow
-async def test_a_result_of_50_megabytes_is_whole_in_the_log_and_short_in_the_view() -> None:
-    size = 50_000_000
-    provider = Scripted(calls(("1", "big")), says("ok"))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_tokens=20_000)
-        response = await EventsOrchestrator().execute(
-            "go", ctx, {"p": provider}, tools(tool("big", "x" * size))
-        )
-        assert response.text == "ok"
-        assert len((await ctx.get_messages())[2]["content"]) == size
-        assert len(provider.requests[1].messages[2]["content"]) < 100_000
-        await check_log(engine)
 
 
 async def test_an_unknown_tool_and_unusable_arguments_are_told_to_the_model() -> None:
@@ -270,21 +213,6 @@ async def test_an_unknown_tool_and_unusable_arguments_are_told_to_the_model() ->
         await check_log(engine)
 
 
-async def test_a_tool_that_changes_its_input_changes_nobody_elses() -> None:
-    async def change(given: dict[str, Any]) -> str:
-        given["path"].append("changed")
-        return "ok"
-
-    heard = Heard()
-    provider = Scripted(calls(("1", "change"), arguments={"path": ["a"]}), says("ok"))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        await EventsOrchestrator().execute(
-            "go", ctx, {"p": provider}, tools(Doing("change", change)), heard
-        )
-    assert heard.of("tool:post")[0]["tool_input"] == {"path": ["a"]}
-
-
 async def test_a_tool_that_hangs_is_ended_and_the_model_is_told() -> None:
     provider = Scripted(calls(("1", "hang"), ("2", "look")), says("ok"))
     async with eventctx.open() as engine:
@@ -294,29 +222,6 @@ async def test_a_tool_that_hangs_is_ended_and_the_model_is_told() -> None:
         assert (await agent.execute("go", ctx, {"p": provider}, given)).text == "ok"
         contents = {one["content"] for one in (await ctx.get_messages())[2:4]}
         assert contents == {"seen", "TimeoutError: it took longer than 30 s and was ended"}
-        await check_log(engine)
-
-
-async def test_a_provider_that_hangs_is_asked_again() -> None:
-    provider = Scripted(hang_past_the_limit, says("ok"))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        agent = EventsOrchestrator(provider_timeout=LIMIT, sleep=Waits())
-        assert (await agent.execute("go", ctx, {"p": provider})).text == "ok"
-        await check_log(engine)
-
-
-async def test_a_turn_that_takes_too_long_ends_with_an_error() -> None:
-    provider = Scripted(calls(("1", "hang")))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        agent = EventsOrchestrator(turn_timeout=LIMIT)
-        with pytest.raises(TurnError, match=r"longer than 30 s"):
-            hanging = Doing("hang", hang_past_the_limit)
-            await agent.execute("go", ctx, {"p": provider}, tools(hanging))
-        found = await records(engine)
-        assert activity(found)[-2:] == ["tool:error", "prompt:complete"]
-        assert decode_event(found[-1]).status == "error"  # type: ignore[union-attr]
         await check_log(engine)
 
 
@@ -335,32 +240,6 @@ async def test_an_answer_that_cannot_be_used_was_paid_for_all_the_same() -> None
     assert [one.span_id for one in reported] == [one.span_id for one in requests[:2]]
 
 
-class Hurry:
-    """A host's cancellation token."""
-
-    is_cancelled = is_immediate = False
-
-
-async def test_a_wait_before_an_attempt_ends_when_the_host_asks_to_stop_at_once() -> None:
-    token = Hurry()
-
-    class Host:
-        cancellation = token
-
-    async def stops(_: float) -> None:
-        token.is_cancelled = token.is_immediate = True
-        await asyncio.Event().wait()
-
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        turn = EventsOrchestrator(sleep=stops).execute(
-            "go", ctx, {"p": Scripted(ConnectionError("gone"))}, coordinator=Host()
-        )
-        response = await asyncio.wait_for(turn, 60)
-        assert response.finish == "stopped"
-        await check_log(engine)
-
-
 async def test_a_stream_that_stands_still_is_ended() -> None:
     provider = Streaming([Chunk("text", "So "), hang_past_the_limit])
     async with eventctx.open() as engine:
@@ -371,16 +250,6 @@ async def test_a_stream_that_stands_still_is_ended() -> None:
         # What was shown is kept, and not asked for again: the person would read it twice.
         assert (await ctx.get_messages())[-1] == {"role": "assistant", "content": "So "}
         assert len(provider.requests) == 1
-        await check_log(engine)
-
-
-async def test_a_stream_that_fails_before_its_first_piece_is_tried_again() -> None:
-    provider = Streaming([ConnectionError("reset")], pieces("all ", "well"))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        agent = StreamingOrchestrator(sleep=Waits())
-        assert (await agent.execute("go", ctx, {"p": provider})).text == "all well"
-        assert [one["content"] for one in await ctx.get_messages()] == ["go", "all well"]
         await check_log(engine)
 
 
@@ -411,7 +280,7 @@ ANSWERS = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=some(40, 150), deadline=None)
 @given(
     script=st.lists(ANSWERS, max_size=6),
     first=OUTCOMES,
@@ -456,3 +325,63 @@ def test_whatever_happens_the_log_is_whole_and_the_next_turn_works(
             await check_log(engine)
 
     asyncio.run(turn())
+
+
+async def test_waits_are_capped() -> None:
+    waits = Waits()
+    provider = Scripted(*[ConnectionError()] * 10, says("ok"))
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        agent = EventsOrchestrator(sleep=waits, jitter=lambda: 1.0, max_retries=10)
+        await agent.execute("go", ctx, {"p": provider})
+    assert waits.seconds == [1, 2, 4, 8, 16, 30, 30, 30, 30, 30]
+
+
+@pytest.mark.parametrize("kind", [BasicOrchestrator, StreamingOrchestrator])
+async def test_calls_where_no_tools_were_offered_are_garbage(kind: Any) -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        answer = calls(("1", "look"))
+        with pytest.raises(ProviderFailed, match="calls tools"):
+            await kind(sleep=Waits()).execute("go", ctx, {"p": Scripted(answer, answer)})
+        await check_log(engine)
+
+
+def test_a_value_that_holds_itself_has_a_text() -> None:
+    itself: list[Any] = []
+    itself.append(itself)
+    assert text_of(itself).text == "[[...]]"
+
+
+async def test_a_tool_that_changes_its_input_changes_nobody_elses() -> None:
+    async def change(given: dict[str, Any]) -> str:
+        given["path"].append("changed")
+        return "ok"
+
+    heard = Heard()
+    provider = Scripted(calls(("1", "change"), arguments={"path": ["a"]}), says("ok"))
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await EventsOrchestrator().execute(
+            "go", ctx, {"p": provider}, tools(Doing("change", change)), heard
+        )
+    assert heard.of("tool:post")[0]["tool_input"] == {"path": ["a"]}
+
+
+async def test_a_provider_that_hangs_is_asked_again() -> None:
+    provider = Scripted(hang_past_the_limit, says("ok"))
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        agent = EventsOrchestrator(provider_timeout=LIMIT, sleep=Waits())
+        assert (await agent.execute("go", ctx, {"p": provider})).text == "ok"
+        await check_log(engine)
+
+
+async def test_a_stream_that_fails_before_its_first_piece_is_tried_again() -> None:
+    provider = Streaming([ConnectionError("reset")], pieces("all ", "well"))
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        agent = StreamingOrchestrator(sleep=Waits())
+        assert (await agent.execute("go", ctx, {"p": provider})).text == "all well"
+        assert [one["content"] for one in await ctx.get_messages()] == ["go", "all well"]
+        await check_log(engine)

@@ -1,4 +1,4 @@
-"""Contexts of other libraries, which may be slow, fail, or know less than ours."""
+"""Contexts that are slow, fail or know less than ours, and tools that return their failure."""
 
 from __future__ import annotations
 
@@ -6,11 +6,18 @@ import asyncio
 from typing import Any
 
 import pytest
+from amplifier_core import HookResult, ToolResult
 
+import eventctx
 from eventctx.errors import ProviderFailed, StoreUnavailable
-from eventctx.orchestrators import Answer, EventsOrchestrator, ToolRequest
+from eventctx.log.codec import decode_event
+from eventctx.log.events import ToolError
+from eventctx.orchestrators import Answer, EventsOrchestrator, StreamingOrchestrator, ToolRequest
 from eventctx.testing import MockContextManager, check_request
-from tests.orchestrators.agents import Heard, Scripted, calls, says, tool, tools
+from tests.orchestrators.agents import Heard, Scripted, calls, check_log, records, says, tool, tools
+from tests.orchestrators.test_kernel import Module, Writes, hear, kernel
+from tests.orchestrators.test_kernel import calls as kernel_calls
+from tests.orchestrators.test_kernel import says as answers
 
 TOO_LONG = ProviderFailed("p", "prompt is too long", status=400, too_long=True)
 
@@ -57,13 +64,6 @@ async def test_an_answer_that_is_being_added_is_added_whole_and_its_calls_get_re
     assert result["tool_call_id"] == "c" and "cancelled" in result["content"]
 
 
-async def test_an_answer_that_could_not_be_added_leaves_no_results_behind() -> None:
-    context = Slow(error=StoreUnavailable("the disk is full"))
-    await cancelled_while_adding(context, calls(("1", "look")))
-    assert [row["role"] for row in context.messages] == ["user"]
-    check_request(context.messages)
-
-
 async def test_a_result_that_is_being_added_is_added() -> None:
     context = Slow("tool")
     await cancelled_while_adding(context, calls(("1", "look")))
@@ -98,38 +98,6 @@ async def test_a_request_that_cannot_be_made_shorter_is_not_sent_again(
     with pytest.raises(ProviderFailed, match="too long"):
         await EventsOrchestrator().execute("go", context, {"p": provider})
     assert (len(provider.requests), context.calls["compact"]) == (1, compactions)
-
-
-class TellsItself(MockContextManager):
-    """Says its compactions to the host's hooks, so that nobody else has to."""
-
-    emits_to_host = True
-
-    def on(self, name: str, _: Any) -> Any:
-        raise AssertionError(f"{name} would be heard twice")
-
-
-async def test_a_context_that_tells_the_host_by_itself_is_not_listened_to() -> None:
-    heard = Heard()
-    await EventsOrchestrator().execute(
-        "go", TellsItself(), {"p": Scripted(says("ok"))}, hooks=heard
-    )
-    assert heard.names[-1] == "orchestrator:complete"
-
-
-class Registering(Heard):
-    """Hooks with a ``register`` of their own kind, which is not that of Amplifier's registry."""
-
-    def register(self, handler: Any) -> None:
-        raise AssertionError("expected no call with one argument")
-
-
-async def test_hooks_that_register_in_another_way_are_told_of_the_turn_all_the_same() -> None:
-    heard = Registering()
-    await EventsOrchestrator().execute(
-        "go", MockContextManager(), {"p": Scripted(says("ok"))}, hooks=heard
-    )
-    assert heard.names[-1] == "orchestrator:complete"
 
 
 class Token:
@@ -194,3 +162,86 @@ async def test_an_injection_that_the_store_did_not_take_ends_the_turn_with_whole
         )
     check_request(context.messages)
     assert context.messages[-1]["content"] == result
+
+
+# -- tools that return their failure ---------------------------------------------------------------
+
+
+REPORTED = [
+    (ToolResult(success=False, error={"message": "no such file"}), "ToolFailed", "no such file"),
+    (
+        ToolResult(success=False, output="half", error={"type": "OSError", "message": "full"}),
+        "OSError",
+        "full",
+    ),
+    ({"success": False, "output": None, "error": {"message": "gone"}}, "ToolFailed", "gone"),
+    ({"success": False, "error": "nope \ud83d"}, "ToolFailed", "nope \\ud83d"),
+]
+
+
+async def ended(value: Any, heard: Heard, loop: type = EventsOrchestrator) -> tuple[Any, str]:
+    """The last record of a call that returned ``value``, and what the model was told."""
+    provider = Scripted(calls(("c1", "look")), says("ok"))
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await loop().execute("go", ctx, {"p": provider}, tools(tool("look", value)), heard)
+        await check_log(engine)
+        (end,) = [one for one in await records(engine) if one.type in ("tool:post", "tool:error")]
+    return decode_event(end), provider.requests[1].messages[-1]["content"]
+
+
+@pytest.mark.parametrize("loop", [EventsOrchestrator, StreamingOrchestrator])
+@pytest.mark.parametrize(("value", "kind", "message"), REPORTED)
+async def test_a_returned_failure_ends_as_an_error(
+    value: Any, kind: str, message: str, loop: type
+) -> None:
+    heard = Heard()
+    event, _ = await ended(value, heard, loop)
+    assert isinstance(event, ToolError)
+    assert (event.error_type, event.message, event.status) == (kind, message, "error")
+    assert heard.of("tool:post") == []
+    (told,) = heard.of("tool:error")
+    assert told["error"] == {"type": kind, "msg": message}
+    assert (told["status"], told["tool_call_id"]) == ("error", "c1")
+    assert told["result"]["success"] is False
+
+
+@pytest.mark.parametrize(
+    "value", [ToolResult(output="Error: a line"), {"success": 0}, {"error": "x"}, "Failed", None]
+)
+async def test_anything_else_is_a_success(value: Any) -> None:
+    heard = Heard()
+    await ended(value, heard)
+    assert len(heard.of("tool:post")) == 1
+
+
+async def test_a_long_reason_is_cut_for_the_log() -> None:
+    event, text = await ended(ToolResult(success=False, output="x" * 50_000), Heard())
+    assert isinstance(event, ToolError)
+    assert (len(event.message), len(text)) == (2_000, 50_000)
+
+
+async def test_a_hook_of_the_kernel_may_change_what_the_model_reads_of_a_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fails = Writes()
+    fails.success = False
+    module = Module(kernel_calls("c1", "write", text="secret"), answers("ok"))
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        async with kernel(monkeypatch, ctx, module, fails) as session:
+            hear(
+                session,
+                "tool:error",
+                lambda data: HookResult(action="modify", data={**data, "result": "hidden"}),
+            )
+            await session.execute("go")
+        assert (await ctx.get_messages())[2]["content"] == "hidden"
+        await check_log(engine)
+
+
+async def test_an_answer_that_could_not_be_added_leaves_no_results_behind() -> None:
+    context = Slow(error=StoreUnavailable("the disk is full"))
+    await cancelled_while_adding(context, calls(("1", "look")))
+    assert [row["role"] for row in context.messages] == ["user"]
+    check_request(context.messages)

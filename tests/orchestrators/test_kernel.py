@@ -249,15 +249,6 @@ async def test_a_hook_of_the_kernel_may_deny_a_prompt(monkeypatch: pytest.Monkey
         assert activity(await records(engine)) == ["prompt:submit", "prompt:complete"]
 
 
-async def test_a_hook_of_the_kernel_may_deny_a_model_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        async with kernel(monkeypatch, ctx, Module()) as session:
-            hear(session, "provider:request", HookResult(action="deny", reason="too dear"))
-            assert await session.execute("go") == "Operation denied: too dear"
-        await check_log(engine)
-
-
 async def test_a_hook_of_the_kernel_may_deny_a_tool_call(monkeypatch: pytest.MonkeyPatch) -> None:
     tool, module = Writes(), Module(calls("c1", "write"), says("then not"))
     async with eventctx.open() as engine:
@@ -269,20 +260,6 @@ async def test_a_hook_of_the_kernel_may_deny_a_tool_call(monkeypatch: pytest.Mon
         assert tool.inputs == []
         assert "read only" in (await ctx.get_messages())[2]["content"]
         assert errors[0]["error"]["type"] == "ToolFailed"
-        await check_log(engine)
-
-
-async def test_a_call_that_the_user_is_to_approve_does_not_run_where_the_kernel_cannot_ask(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    tool, module = Writes(), Module(calls("c1", "write"), says("then not"))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        async with kernel(monkeypatch, ctx, module, tool) as session:
-            ask = HookResult(action="ask_user", approval_prompt="Write it?")
-            hear(session, "tool:pre", ask)
-            assert await session.execute("go") == "then not"
-        assert tool.inputs == []
         await check_log(engine)
 
 
@@ -386,130 +363,6 @@ async def _bodies(engine: eventctx.Engine, position: int) -> AsyncIterator[Body]
             yield body
 
 
-async def test_with_our_own_context_module_the_log_has_every_step_once(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    store = tmp_path / "c.db"
-    module = Module(calls("c1", "write", text="x"), says("done"), says("again"))
-    config = {"store": str(store), "max_tokens": 100_000}
-    async with kernel(monkeypatch, ("context-eventctx", config), module) as session:
-        compacted = hear(session, "context:post_compact")
-        assert await session.execute("go") == "done"
-        assert await session.execute("more") == "again"
-        assert compacted == []
-    async with eventctx.open(store) as engine:
-        assert activity(await records(engine)) == [
-            *("prompt:submit", "provider:request", "provider:response", "tool:pre", "tool:post"),
-            *("provider:request", "provider:response", "prompt:complete"),
-            *("prompt:submit", "provider:request", "provider:response", "prompt:complete"),
-        ]
-        assert [one.type for one in await records(engine)].count("usage:reported") == 2
-        await check_log(engine)
-
-
-async def test_a_hook_that_raises_does_not_hurt_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        async with kernel(monkeypatch, ctx, Module(says("ok"))) as session:
-
-            def broken(_: Any) -> HookResult:
-                raise ValueError("a bug")
-
-            hear(session, "provider:request", broken)
-            assert await session.execute("go") == "ok"
-
-
-async def test_a_graceful_stop_lets_running_tools_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    tool, module = Writes(), Module(calls("c1", "write", text="x"))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        async with kernel(monkeypatch, ctx, module, tool) as session:
-            token = session.coordinator.cancellation
-            tool.then = token.request_graceful
-            await session.execute("go")
-            assert token.running_tools == set()
-        assert (await ctx.get_messages())[-1]["content"] == '{"wrote": "x"}'
-        assert activity(await records(engine))[-2:] == ["tool:post", "prompt:complete"]
-        await check_log(engine)
-
-
-async def test_an_immediate_stop_ends_running_tools(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Hangs(Writes):
-        async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002
-            self.then()
-            await asyncio.Event().wait()
-            raise AssertionError
-
-    tool, module = Hangs(), Module(calls("c1", "write"))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        async with kernel(monkeypatch, ctx, module, tool) as session:
-            tool.then = session.coordinator.cancellation.request_immediate
-            await session.execute("go")
-        assert "cancelled" in (await ctx.get_messages())[-1]["content"]
-        assert activity(await records(engine))[-2:] == ["tool:error", "prompt:complete"]
-        await check_log(engine)
-
-
-async def test_an_immediate_stop_ends_a_model_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def stopped() -> None:
-        session.coordinator.cancellation.request_immediate()
-        await asyncio.Event().wait()
-
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        async with kernel(monkeypatch, ctx, Module(stopped)) as session:
-            assert await session.execute("go") == ""
-        assert activity(await records(engine))[-2:] == ["provider:error", "prompt:complete"]
-
-
-async def test_an_immediate_stop_before_a_wait_leaves_no_wait_behind(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    begun: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        begun.append(seconds)
-
-    def wait(seconds: float) -> Any:
-        waits.append(sleep(seconds))
-        return waits[-1]
-
-    async def refused() -> None:
-        session.coordinator.cancellation.request_immediate()
-        raise ConnectionError("gone")
-
-    waits: list[Any] = []
-    module = Module(refused)
-    async with kernel(monkeypatch, MockContextManager(), module, sleep=wait) as session:
-        assert await session.execute("go") == ""
-    assert len(begun) == len(waits)
-
-
-async def test_a_tool_finds_the_call_that_it_runs_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    tool, module = Writes(), Module(calls("c1", "write"), says("ok"))
-    found: list[Any] = []
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        async with kernel(monkeypatch, ctx, module, tool) as session:
-            tool.then = lambda: found.append(
-                dict(session.coordinator._tool_dispatch_contexts[asyncio.current_task()])
-            )
-            await session.execute("go")
-            assert session.coordinator._tool_dispatch_contexts == {}
-        assert found[0]["tool_call_id"] == "c1"
-
-
-async def test_amplifiers_errors_are_tried_again_where_they_say_so() -> None:
-    module = Module(RateLimitError("slow down", retry_after=7.0), says("ok"))
-    waits = Waits()
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        agent = EventsOrchestrator(sleep=waits, jitter=lambda: 0.0)
-        assert (await agent.execute("go", ctx, {"p": module})).text == "ok"
-    assert waits.seconds == [7.0]
-
-
 async def test_a_request_that_amplifier_calls_too_long_is_compacted_once() -> None:
     module = Module(ContextLengthError("too many tokens"), says("ok"))
     async with eventctx.open() as engine:
@@ -556,28 +409,6 @@ async def test_the_provider_of_the_lowest_priority_number_is_asked_or_the_one_th
     assert (await BasicOrchestrator().execute("go", context, providers)).text == "a"
     named = BasicOrchestrator(provider="second")
     assert (await named.execute("go", context, providers)).text == "b"
-
-
-@pytest.mark.parametrize(
-    "garbage",
-    [
-        None,
-        "text",
-        {"content": []},
-        ChatResponse(content=[], tool_calls=[ToolCall(id="", name="x", arguments={})]),
-        ChatResponse(content=[], tool_calls=[ToolCall(id="a", name="", arguments={})]),
-    ],
-)
-async def test_garbage_of_a_module_never_enters_the_context(garbage: Any) -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        agent = EventsOrchestrator(sleep=Waits())
-        module = Module(garbage, garbage, garbage)
-        with pytest.raises(eventctx.ProviderFailed):
-            await agent.execute("go", ctx, {"p": module})
-        assert len(module.requests) <= 2
-        assert len(await ctx.get_messages()) == 1
-        await check_log(engine)
 
 
 async def test_settings_of_a_mount_plan_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:

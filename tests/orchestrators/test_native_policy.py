@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import anthropic
@@ -124,40 +122,6 @@ async def test_the_api_accepts_the_requests_that_go_on_while_it_summarises(
     assert (await engine.verify("s")).ok
 
 
-async def test_the_cost_of_the_api_s_summary_is_in_the_compaction_s_span(engine: Engine) -> None:
-    async with strict_provider(model) as server, provider_of("claude", server) as provider:
-        await talk(await opened(engine, provider), provider, 8)
-    records = [one async for one in engine.records("s")]
-    (began,) = [one for one in records if one.type == "context:pre_compact"]
-    inside = [one for one in records if one.parent_span_id == began.span_id]
-    assert [one.type for one in inside if one.type != "context:post_compact"] == [
-        "provider:request",
-        "usage:reported",
-        "provider:response",
-    ]
-    (usage,) = [decode_known(one) for one in inside if one.type == "usage:reported"]
-    assert usage.prompt > 1_000
-
-
-async def test_thinking_in_the_tail_is_sent_where_nothing_is_kept_in_between(
-    engine: Engine,
-) -> None:
-    told = "<system-reminder>Part {} was read.</system-reminder>"
-    async with (
-        strict_provider(model) as server,
-        provider_of("claude", server, thinking={"type": "adaptive"}) as provider,
-    ):
-        ctx = await opened(engine, provider, keep_recent_share=0.7)
-        for part in range(7):
-            await StreamingOrchestrator().execute(told.format(part), ctx, {"api": provider})
-        await talk(ctx, provider, 1)
-        assert server.refusals == []
-        last = rows_of(server.requests[-1])
-    assert [one.strategy for one in await ended(engine)] == ["native"]
-    kinds = [block["type"] for row in last for block in row["content"] if isinstance(block, dict)]
-    assert kinds[:3] == ["compaction", "thinking", "text"]
-
-
 async def test_a_model_that_cannot_read_the_summary_is_shown_the_log_s_own_view(
     engine: Engine,
 ) -> None:
@@ -192,31 +156,6 @@ async def test_where_the_api_writes_no_summary_the_ladder_decides_and_the_log_sa
     first = (await ended(engine))[0]
     assert (first.outcome, first.strategy, first.fallback) == ("applied", "native", "ladder")
     assert "stop_reason 'refusal'" in first.error
-
-
-async def test_a_compaction_on_demand_asks_the_api_with_what_is_to_be_kept(engine: Engine) -> None:
-    async with strict_provider(model) as server, provider_of("claude", server) as provider:
-        ctx = await opened(engine, provider, max_tokens=100_000)
-        await talk(ctx, provider, 3)
-        done = await ctx.compact(keep="the colour of the kite")
-        asked = server.requests[-1].body["compaction"]
-        assert server.refusals == []
-    assert done.outcome == "applied"
-    assert asked["type"] == "summarize" and "the colour of the kite" in asked["instructions"]
-
-
-async def test_a_function_that_returns_a_text_is_told_what_native_needs(engine: Engine) -> None:
-    async def summarizer(request: eventctx.SummaryRequest) -> str:
-        assert request.native
-        return "A text."
-
-    ctx = await engine.session("s", policy="native", summarizer=summarizer, max_tokens=2_000)
-    for part in range(9):
-        await ctx.add_message({"role": "user", "content": f"Part {part}?"})
-        await ctx.add_message({"role": "assistant", "content": SAID})
-    await ctx.compact()
-    (done,) = await ended(engine)
-    assert done.fallback == "ladder" and "pass the method compact of a provider" in done.error
 
 
 def told(part: int) -> dict[str, Any]:
@@ -256,48 +195,12 @@ async def test_a_wrapped_client_asks_its_own_api_and_sends_the_summary(
     assert await engine.hook_failures() == ()
 
 
-async def test_a_wrapped_client_without_async_asks_its_own_api_too(tmp_path: Path) -> None:
-    def run(url: str) -> None:
-        with anthropic.Anthropic(api_key="k", base_url=url) as made:
-            given: Any = {
-                "compact": True,
-                "policy": "native",
-                "max_tokens": 3_000,
-                "prepare_at": None,
-            }
-            client = eventctx.wrap(made, str(tmp_path / "n.db"), "s", **given)
-            sent: Any = []
-            for part in range(8):
-                sent.append(told(part))
-                answer = client.messages.create(
-                    model="claude-opus-5-5", max_tokens=900, messages=sent
-                )
-                sent.append({"role": "assistant", "content": answer.to_dict()["content"]})
-            client.close()
-
-    async with strict_provider(model) as server:
-        await asyncio.to_thread(run, server.url)
-        assert server.refusals == []
-        assert sum("compaction" in one.body for one in server.requests) == 1
-    async with eventctx.open(tmp_path / "n.db") as engine:
-        assert [(one.strategy, one.fallback) for one in await ended(engine)] == [("native", None)]
-
-
-async def test_a_wrapped_client_whose_model_compacts_nothing_goes_on_with_the_ladder(
-    engine: Engine,
-) -> None:
+async def test_a_compaction_on_demand_asks_the_api_with_what_is_to_be_kept(engine: Engine) -> None:
     async with strict_provider(model) as server, provider_of("claude", server) as provider:
-        given: Any = {"compact": True, "policy": "native", "max_tokens": 3_000, "prepare_at": None}
-        client = eventctx.wrap(provider._client.sdk, engine, "s", **given)
-        sent: Any = []
-        for part in range(8):
-            sent.append(told(part))
-            answer = await client.messages.create(
-                model="claude-haiku-4-5", max_tokens=900, messages=sent
-            )
-            sent.append({"role": "assistant", "content": answer.to_dict()["content"]})
+        ctx = await opened(engine, provider, max_tokens=100_000)
+        await talk(ctx, provider, 3)
+        done = await ctx.compact(keep="the colour of the kite")
+        asked = server.requests[-1].body["compaction"]
         assert server.refusals == []
-        assert not any("compaction" in one.body for one in server.requests)
-    found = await ended(engine)
-    assert found and {one.fallback for one in found} == {"ladder"}
-    assert "writes no summary of its own" in found[0].error
+    assert done.outcome == "applied"
+    assert asked["type"] == "summarize" and "the colour of the kite" in asked["instructions"]

@@ -1,4 +1,4 @@
-"""Streaming: pieces as they come, as server-sent events too, in one model call."""
+"""Streaming: pieces as they come in every round, as server-sent events too."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from amplifier_core import HookResult
 
 import eventctx
 from eventctx.errors import ProviderFailed
 from eventctx.orchestrators import (
-    BasicOrchestrator,
     Chunk,
     Response,
     StreamingOrchestrator,
@@ -27,6 +27,7 @@ from tests.orchestrators.agents import (
     Streaming,
     Waits,
     activity,
+    calls,
     check_log,
     pieces,
     records,
@@ -43,46 +44,6 @@ def parsed(stream: bytes) -> list[dict[str, Any]]:
         fields = dict(line.split(": ", 1) for line in block.split("\n"))
         events.append({**fields, "data": json.loads(fields["data"])})
     return events
-
-
-async def test_pieces_come_while_the_model_still_writes() -> None:
-    more = asyncio.Event()
-    provider = Streaming([Chunk("text", "Well, "), more, Chunk("text", "yes"), says("Well, yes")])
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        async with aclosing(StreamingOrchestrator().stream("go", ctx, {"p": provider})) as stream:
-            assert await anext(stream) == Chunk("text", "Well, ")
-            assert "provider:response" not in activity(await records(engine))
-            more.set()
-            assert await anext(stream) == Chunk("text", "yes")
-            response = await anext(stream)
-        assert isinstance(response, Response)
-        assert (response.text, response.finish) == ("Well, yes", "answered")
-        assert await ctx.get_messages() == [
-            {"role": "user", "content": "go"},
-            {"role": "assistant", "content": "Well, yes"},
-        ]
-        assert activity(await records(engine)) == [
-            *("prompt:submit", "provider:request", "provider:response", "prompt:complete")
-        ]
-        await check_log(engine)
-
-
-async def test_a_provider_that_cannot_stream_gives_one_piece() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        stream = StreamingOrchestrator().stream("go", ctx, {"p": Scripted(says("all"))})
-        found = [piece async for piece in stream]
-    assert found[0] == Chunk("text", "all")
-    assert isinstance(found[1], Response)
-
-
-async def test_a_stream_without_chunks_is_shown_by_its_answer() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        stream = StreamingOrchestrator().stream("go", ctx, {"p": Streaming([says("all")])})
-        shown = [piece async for piece in stream]
-    assert shown[0] == Chunk("text", "all")
 
 
 async def test_nothing_is_shown_of_an_answer_that_is_asked_for_again() -> None:
@@ -124,26 +85,6 @@ async def test_the_host_hears_of_each_block_as_it_begins_grows_and_ends() -> Non
     assert {data["span_id"] for _, data in blocks} == {
         data["span_id"] for data in heard.of("provider:request")
     }
-
-
-async def test_the_basic_one_refuses_tools_before_the_turn_begins() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        with pytest.raises(eventctx.InvalidSetting, match=r"found look: .*tools: ignore"):
-            await BasicOrchestrator().execute("hi", ctx, {"p": Scripted()}, tools(tool("look")))
-        assert activity(await records(engine)) == []
-
-
-async def test_the_basic_one_asks_once_and_ignores_tools_where_it_is_told_to() -> None:
-    provider = Scripted(says("hello"))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        response = await BasicOrchestrator(tools="ignore").execute(
-            "hi", ctx, {"p": provider}, tools(tool("look"))
-        )
-        assert (response.text, response.iterations) == ("hello", 1)
-        assert provider.requests[0].tools == ()
-        await check_log(engine)
 
 
 async def test_server_sent_events_are_what_a_browser_can_read() -> None:
@@ -200,4 +141,78 @@ async def test_a_browser_that_goes_away_ends_the_turn() -> None:
             await anext(events)
         assert activity(await records(engine))[-2:] == ["provider:error", "prompt:complete"]
         assert (await ctx.get_messages())[-1]["content"] == "So "
+        await check_log(engine)
+
+
+# -- with tools: pieces of every round -------------------------------------------------------------
+
+
+LOOK = tools(tool("look"))
+
+
+def thinking_then(answer: Any) -> list[Any]:
+    return [Chunk("text", "let me look"), answer]
+
+
+async def test_pieces_of_every_round_come_as_the_model_writes_them() -> None:
+    more = asyncio.Event()
+    provider = Streaming(
+        thinking_then(calls(("c1", "look"), ("c2", "look"))),
+        [Chunk("text", "It is "), more, Chunk("text", "fine"), says("It is fine")],
+    )
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        agent = StreamingOrchestrator()
+        async with aclosing(agent.stream("go", ctx, {"p": provider}, LOOK)) as stream:
+            assert await anext(stream) == Chunk("text", "let me look", 0)
+            assert await anext(stream) == Chunk("text", "It is ", 1)
+            assert activity(await records(engine)).count("tool:post") == 2
+            more.set()
+            assert await anext(stream) == Chunk("text", "fine", 1)
+            response = await anext(stream)
+        assert isinstance(response, Response)
+        assert (response.text, response.finish) == ("It is fine", "answered")
+        assert response.iterations == 2
+        roles = [one["role"] for one in await ctx.get_messages()]
+        assert roles == ["user", "assistant", "tool", "tool", "assistant"]
+        assert [len(one.tools) for one in provider.requests] == [1, 1]
+        await check_log(engine)
+
+
+async def test_a_later_answer_that_breaks_is_kept_as_far_as_it_was_shown() -> None:
+    provider = Streaming(
+        thinking_then(calls(("c1", "look"))),
+        [Chunk("text", "It is "), eventctx.ProviderFailed("p", "gone", retryable=True)],
+    )
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        agent = StreamingOrchestrator(sleep=Waits())
+        with pytest.raises(eventctx.ProviderFailed):
+            await agent.execute("go", ctx, {"p": provider}, LOOK)
+        contents = [one["content"] for one in await ctx.get_messages()]
+        assert contents == ["go", None, "fine", "It is "]
+        await check_log(engine)
+
+
+async def test_a_denied_round_ends_the_stream_with_a_response() -> None:
+    async def deny(event: str, data: dict[str, Any]) -> Any:
+        if event == "provider:request" and data["iteration"] == 2:
+            return HookResult(action="deny", reason="too dear")
+        return None
+
+    provider = Streaming(thinking_then(calls(("c1", "look"))))
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        found = [
+            piece
+            async for piece in StreamingOrchestrator().stream(
+                "go", ctx, {"p": provider}, LOOK, [deny]
+            )
+        ]
+        assert found[0] == Chunk("text", "let me look")
+        assert isinstance(found[1], Response)
+        assert (found[1].finish, found[1].text) == ("denied", "Operation denied: too dear")
+        assert activity(await records(engine))[-3:] == [
+            *("provider:request", "provider:error", "prompt:complete")
+        ]
         await check_log(engine)

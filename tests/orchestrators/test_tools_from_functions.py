@@ -15,8 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import eventctx
-from eventctx.orchestrators.protocol import Ids, Tool
+from eventctx.orchestrators import EventsOrchestrator
+from eventctx.orchestrators.protocol import Ids
 from eventctx.orchestrators.tools.functions import as_tools, definition_of, run_tool, tool
+from eventctx.testing import Reply, ScriptedProvider
 
 IDS = Ids("s", "t1", "00f067aa0ba902b7")
 
@@ -100,43 +102,6 @@ async def test_arguments_that_do_not_fit_are_told_to_the_model(
         await tool(weather).execute(sent)
 
 
-async def test_a_decorated_function_can_still_be_called() -> None:
-    @tool
-    def plain(a: int) -> int:
-        return a + 1
-
-    @tool(name="other-name", description="Says it better.")
-    async def renamed(a: int) -> int:
-        """Says it."""
-        return a + 2
-
-    assert plain(1) == 2 and await renamed(1) == 3
-    assert await plain.execute({"a": 1}) == 2 and await renamed.execute({"a": 1}) == 3
-    assert (plain.name, plain.description) == ("plain", "")
-    assert (renamed.name, renamed.description) == ("other-name", "Says it better.")
-    assert isinstance(plain, Tool)
-
-
-async def test_a_function_may_be_a_method_a_partial_or_an_object() -> None:
-    class Desk:
-        def __init__(self, size: int) -> None:
-            self.size = size
-
-        def room(self, books: int) -> int:
-            return self.size - books
-
-        async def __call__(self, pens: int) -> int:
-            return self.size - pens
-
-    desk = Desk(10)
-    assert await tool(desk.room).execute({"books": 4}) == 6
-    assert await tool(desk, name="pens").execute({"pens": 3}) == 7
-    half = functools.partial(weather, days=2)
-    assert await tool(half, name="half").execute({"place": {"city": "Ulm"}}) == "Ulm, DE: 2 C"
-    late = tool(lambda: desk(1), name="late")
-    assert await late.execute({}) == 9
-
-
 async def test_what_a_partial_has_settled_is_not_the_models_to_say() -> None:
     def read(root: str, path: str) -> str:
         """Read a file."""
@@ -164,14 +129,6 @@ def test_a_function_that_yields_is_refused(function: Any) -> None:
         tool(function)
 
 
-async def test_types_that_json_does_not_have_are_read_from_texts() -> None:
-    def due(day: datetime.date, kind: Literal["tax", "rent"], tags: list[str] | None = None) -> Any:
-        return day, kind, tags
-
-    sent = {"day": "2026-11-22", "kind": "tax"}
-    assert await tool(due).execute(sent) == (datetime.date(2026, 11, 22), "tax", None)
-
-
 async def test_a_default_is_not_shared_by_two_calls() -> None:
     def gather(word: str, words: list[str] = ["first"]) -> list[str]:  # noqa: B006 - the point
         words.append(word)
@@ -180,27 +137,6 @@ async def test_a_default_is_not_shared_by_two_calls() -> None:
     gathering = tool(gather)
     assert await gathering.execute({"word": "a"}) == ["first", "a"]
     assert await gathering.execute({"word": "b"}) == ["first", "b"]
-
-
-async def test_a_parameter_without_a_type_takes_anything() -> None:
-    def loose(value, other=None):  # type: ignore[no-untyped-def]
-        return value, other
-
-    assert await tool(loose).execute({"value": [1, {"a": None}]}) == ([1, {"a": None}], None)
-
-
-async def test_a_blocking_function_does_not_block_the_loop() -> None:
-    entered, leave = threading.Event(), threading.Event()
-
-    def blocking() -> str:
-        entered.set()
-        leave.wait()
-        return threading.current_thread().name
-
-    running = asyncio.create_task(tool(blocking).execute({}))
-    await asyncio.to_thread(entered.wait)
-    leave.set()
-    assert await running != threading.current_thread().name
 
 
 async def test_functions_that_never_return_do_not_take_threads_from_others() -> None:
@@ -228,33 +164,6 @@ async def test_a_function_cannot_end_the_program(raised: BaseException) -> None:
     assert told.value.__cause__ is raised
 
 
-async def test_a_function_that_was_given_up_may_end_after_the_loop() -> None:
-    released, ended = threading.Event(), threading.Event()
-
-    def late() -> None:
-        released.wait()
-        ended.set()
-
-    def whole_program() -> None:
-        async def given_up() -> None:
-            await asyncio.wait_for(tool(late).execute({}), 0.2)
-
-        with pytest.raises(TimeoutError):
-            asyncio.run(given_up())
-
-    await asyncio.to_thread(whole_program)
-    released.set()
-    assert await asyncio.to_thread(ended.wait, 60)
-
-
-async def test_an_error_of_the_function_is_the_callers_to_handle() -> None:
-    def broken() -> None:
-        raise KeyError("missing")
-
-    with pytest.raises(KeyError, match="missing"):
-        await tool(broken).execute({})
-
-
 # -- ids -----------------------------------------------------------------------------------------
 
 
@@ -271,18 +180,6 @@ async def test_a_parameter_of_type_ids_gets_the_ids_of_the_call() -> None:
         await run_tool(made, {"path": "a", "ids": {"session_id": "forged"}}, IDS)
 
 
-async def test_ids_that_may_be_missing_are_missing_without_them() -> None:
-    def where(ids: Ids | None = None) -> str | None:
-        return ids and ids.span_id
-
-    assert await tool(where).execute({}) is None
-    assert await run_tool(tool(where), {}, IDS) == IDS.span_id
-
-
-async def test_a_tool_without_ids_is_run_without_them() -> None:
-    assert await run_tool(Module(), {"a": 1}, IDS) == {"a": 1}
-
-
 # -- many tools ----------------------------------------------------------------------------------
 
 
@@ -296,47 +193,9 @@ class Module:
         return input
 
 
-async def test_functions_tools_and_modules_go_together() -> None:
-    module = Module()
-    found = as_tools([weather, tool(weather, name="again"), module])
-    assert list(found) == ["weather", "again", "module"]
-    assert found["module"] is module
-    assert as_tools({"forecast": weather, "module": module})["forecast"].name == "forecast"
-    assert as_tools(None) == {}
-
-
-async def test_the_search_of_recall_is_a_tool() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        await ctx.add_message({"role": "user", "content": "the lighthouse is green"})
-        search = ctx.recall_tool()
-        (found,) = as_tools([search]).values()
-        definition = definition_of(found)
-        assert (definition.name, definition.parameters) == (search.name, search.parameters)
-        assert "lighthouse is green" in await run_tool(found, {"query": "lighthouse"}, IDS)
-
-
-def test_a_tool_without_a_schema_takes_an_empty_object() -> None:
-    assert definition_of(Module()).parameters == {"type": "object", "properties": {}}
-
-
-def test_a_schema_of_another_kind_is_kept_and_completed() -> None:
-    schema = {"properties": {"a": {}}, "required": ["a"]}
-
-    class Typed(Module):
-        input_schema = schema
-
-    assert definition_of(Typed()).parameters == {**schema, "type": "object"}
-
-
 def test_two_tools_of_one_name_are_refused() -> None:
     with pytest.raises(eventctx.InvalidSetting, match="two are named 'weather'"):
         as_tools([weather, tool(weather)])
-
-
-def test_a_tool_under_another_name_is_refused() -> None:
-    with pytest.raises(eventctx.InvalidSetting, match="'module'"):
-        as_tools({"other": Module()})
 
 
 @pytest.mark.parametrize("name", ["", "a b", "é", "a.b", "x" * 65, "new\n", None, 3])
@@ -373,17 +232,6 @@ def test_a_signature_that_no_object_fits_is_refused(function: Any) -> None:
         tool(function)
 
 
-@pytest.mark.parametrize("thing", [3, "text", dict, Module])
-def test_what_is_no_function_is_refused(thing: Any) -> None:
-    with pytest.raises(eventctx.InvalidSetting, match="expected a function"):
-        as_tools([thing])
-
-
-def test_a_lambda_needs_a_name() -> None:
-    with pytest.raises(eventctx.InvalidSetting, match="<lambda>"):
-        tool(lambda: None)
-
-
 WORDS = st.sampled_from(["", "city", "country", "Ulm", "celsius", "1"])
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | WORDS,
@@ -402,3 +250,123 @@ def test_whatever_a_model_sends_the_function_runs_or_the_model_is_told(
         assert str(error).startswith("arguments of weather: ")
     else:
         assert said.endswith((" C", " F"))
+
+
+# -- in an agent -----------------------------------------------------------------------------------
+
+
+async def test_plain_functions_are_tools_and_get_the_ids_of_their_call() -> None:
+    seen: list[Ids] = []
+
+    def add(a: int, b: Annotated[int, msgspec.Meta(description="the second")] = 1) -> int:
+        """Add two numbers."""
+        return a + b
+
+    @tool(name="where")
+    async def place(ids: Ids) -> str:
+        """Say where we are."""
+        seen.append(ids)
+        return "here"
+
+    provider = ScriptedProvider(
+        Reply(calls=[("add", {"a": 2, "b": 3}), ("where", {}), ("add", {"a": "two"})]), "Done."
+    )
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        response = await EventsOrchestrator().execute("Add.", ctx, {"p": provider}, [add, place])
+        assert str(response) == "Done."
+        rows = await ctx.get_messages()
+        records = [record async for record in engine.records("s")]
+    (ids,) = seen
+    began = next(one for one in records if one.type == "tool:pre" and one.span_id == ids.span_id)
+    assert (ids.session_id, ids.turn_id, ids.iteration) == ("s", began.turn_id, 1)
+    assert ids.parent_span_id == began.parent_span_id
+    results = [str(row["content"]) for row in rows[2:5]]
+    assert any("5" in one for one in results)
+    assert any("here" in one for one in results)
+    assert any("arguments of add" in one for one in results)
+    failed = [one.type for one in records].count("tool:error")
+    assert failed == 1
+
+
+async def test_a_function_may_be_a_method_a_partial_or_an_object() -> None:
+    class Desk:
+        def __init__(self, size: int) -> None:
+            self.size = size
+
+        def room(self, books: int) -> int:
+            return self.size - books
+
+        async def __call__(self, pens: int) -> int:
+            return self.size - pens
+
+    desk = Desk(10)
+    assert await tool(desk.room).execute({"books": 4}) == 6
+    assert await tool(desk, name="pens").execute({"pens": 3}) == 7
+    half = functools.partial(weather, days=2)
+    assert await tool(half, name="half").execute({"place": {"city": "Ulm"}}) == "Ulm, DE: 2 C"
+    late = tool(lambda: desk(1), name="late")
+    assert await late.execute({}) == 9
+
+
+async def test_types_that_json_does_not_have_are_read_from_texts() -> None:
+    def due(day: datetime.date, kind: Literal["tax", "rent"], tags: list[str] | None = None) -> Any:
+        return day, kind, tags
+
+    sent = {"day": "2026-11-22", "kind": "tax"}
+    assert await tool(due).execute(sent) == (datetime.date(2026, 11, 22), "tax", None)
+
+
+async def test_a_parameter_without_a_type_takes_anything() -> None:
+    def loose(value, other=None):  # type: ignore[no-untyped-def]
+        return value, other
+
+    assert await tool(loose).execute({"value": [1, {"a": None}]}) == ([1, {"a": None}], None)
+
+
+async def test_an_error_of_the_function_is_the_callers_to_handle() -> None:
+    def broken() -> None:
+        raise KeyError("missing")
+
+    with pytest.raises(KeyError, match="missing"):
+        await tool(broken).execute({})
+
+
+async def test_ids_that_may_be_missing_are_missing_without_them() -> None:
+    def where(ids: Ids | None = None) -> str | None:
+        return ids and ids.span_id
+
+    assert await tool(where).execute({}) is None
+    assert await run_tool(tool(where), {}, IDS) == IDS.span_id
+
+
+async def test_functions_tools_and_modules_go_together() -> None:
+    module = Module()
+    found = as_tools([weather, tool(weather, name="again"), module])
+    assert list(found) == ["weather", "again", "module"]
+    assert found["module"] is module
+    assert as_tools({"forecast": weather, "module": module})["forecast"].name == "forecast"
+    assert as_tools(None) == {}
+
+
+def test_a_tool_without_a_schema_takes_an_empty_object() -> None:
+    assert definition_of(Module()).parameters == {"type": "object", "properties": {}}
+
+
+def test_a_schema_of_another_kind_is_kept_and_completed() -> None:
+    schema = {"properties": {"a": {}}, "required": ["a"]}
+
+    class Typed(Module):
+        input_schema = schema
+
+    assert definition_of(Typed()).parameters == {**schema, "type": "object"}
+
+
+def test_a_tool_under_another_name_is_refused() -> None:
+    with pytest.raises(eventctx.InvalidSetting, match="'module'"):
+        as_tools({"other": Module()})
+
+
+def test_a_lambda_needs_a_name() -> None:
+    with pytest.raises(eventctx.InvalidSetting, match="<lambda>"):
+        tool(lambda: None)

@@ -92,18 +92,6 @@ async def test_thinking_goes_back_byte_for_byte(connect: Connect, server: Server
     ]
 
 
-async def test_what_the_cache_held_belongs_to_the_prompt(connect: Connect, server: Server) -> None:
-    server.replies = [json_reply(CLAUDE_TEXT)]
-    usage = (await connect(ANTHROPIC).complete(asking(HELLO))).usage
-    assert usage is not None
-    assert (usage.prompt, usage.cache_read, usage.cache_write) == (130, 100, 20)
-
-
-async def test_a_metadata_of_a_hosts_row_is_not_sent(connect: Connect, server: Server) -> None:
-    row = {**HELLO, "metadata": {"source": "hook"}}
-    assert (await sent(server, connect(ANTHROPIC), row))["messages"] == [HELLO]
-
-
 async def test_an_answer_without_words_does_not_spoil_the_next_request(
     connect: Connect, server: Server
 ) -> None:
@@ -145,21 +133,6 @@ async def test_thinking_that_reached_its_limit_does_not_spoil_the_next_request(
     assert body["messages"][1]["content"] == [said_first]
 
 
-async def test_an_empty_prompt_does_not_spoil_the_next_request(
-    connect: Connect, server: Server
-) -> None:
-    empty = [{"type": "text", "text": " "}]
-    body = await sent(
-        server,
-        connect(ANTHROPIC),
-        {"role": "system", "content": [{"type": "text", "text": ""}]},
-        {"role": "user", "content": ""},
-        HELLO,
-        {"role": "user", "content": empty},
-    )
-    assert body["messages"] == [HELLO] and "system" not in body
-
-
 def pieces(*parts: str, block: dict[str, Any] | None = None) -> list[Event | str]:
     """A streamed call whose input comes in these pieces."""
     started = block or {"type": "tool_use", "id": "c1", "name": "read", "input": {}}
@@ -192,15 +165,6 @@ async def test_an_input_that_comes_in_pieces_is_put_together(
         {"type": "tool_use", "id": "c1", "name": "read", "input": given}
     ]
     assert answer.finish_reason == "tool_use"
-
-
-@pytest.mark.parametrize("parts", [(), ("",)])
-async def test_a_call_without_arguments_has_none(
-    connect: Connect, server: Server, parts: tuple[str, ...]
-) -> None:
-    server.replies = [streamed(pieces(*parts))]
-    answer = await last(connect(ANTHROPIC), asking(HELLO))
-    assert answer.calls == (ToolRequest("c1", "read", {}),)
 
 
 @pytest.mark.parametrize(
@@ -241,14 +205,6 @@ async def test_citations_and_unknown_deltas_are_kept(connect: Connect, server: S
         {"type": "text", "text": "So.", "citations": cited, "x": "12"}
     ]
     assert answer.text == "So."
-
-
-async def test_what_a_server_ran_itself_is_no_call(connect: Connect, server: Server) -> None:
-    ran = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "x"}}
-    server.replies = [json_reply({**CLAUDE_CALL, "content": [ran], "stop_reason": "pause_turn"})]
-    answer = await connect(ANTHROPIC).complete(asking(HELLO))
-    assert (answer.calls, answer.finish_reason) == ((), "pause_turn")
-    assert answer.message["content"] == [ran]
 
 
 @pytest.mark.parametrize("loop", [EventsOrchestrator, StreamingOrchestrator])

@@ -7,22 +7,28 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
 
 import eventctx
+from eventctx.orchestrators import EventsOrchestrator, StreamingOrchestrator
 from eventctx.orchestrators.protocol import (
     Answer,
     Chunk,
     Ids,
-    Provider,
     Request,
     StreamingProvider,
     ToolDefinition,
     ToolOutcome,
 )
+from eventctx.queries.spans import spans
 from eventctx.session.settings import resolve_budget
+from tests.how_much import some
+from tests.orchestrators.agents import Waits, activity, records
 from tests.orchestrators.providers.conftest import Connect
-from tests.orchestrators.providers.kits import ANTHROPIC, KITS, Kit
-from tests.orchestrators.providers.server import Server, json_reply, streamed
+from tests.orchestrators.providers.kits import ANTHROPIC, CHAT, RESPONSES, Kit
+from tests.orchestrators.providers.server import Server, json_reply, serving, streamed
+from tests.orchestrators.providers.strict import refused
+from tests.transcripts import Story, stories
 
 IDS = Ids("s", "t1", "00f067aa0ba902b7", None, 1, "4bf92f3577b34da6a3ce929d0e0e4736")
 HELLO = {"role": "user", "content": "Is it fair?"}
@@ -35,12 +41,6 @@ def hello(*tools: ToolDefinition) -> Request:
 
 async def heard(provider: StreamingProvider, request: Request) -> list[Chunk | Answer]:
     return [piece async for piece in provider.stream(request)]
-
-
-async def test_is_a_provider(kit: Kit, connect: Connect) -> None:
-    provider = connect(kit)
-    assert isinstance(provider, Provider) and isinstance(provider, StreamingProvider)
-    assert provider.model and provider.name
 
 
 async def test_an_answer_says_what_the_api_said(kit: Kit, connect: Connect, server: Server) -> None:
@@ -69,16 +69,6 @@ async def test_options_about_tools_go_into_requests_with_tools_alone(
     with_tools, without = [one.body for one in server.requests]
     assert {name: with_tools[name] for name in options} == options
     assert not options.keys() & without.keys()
-
-
-async def test_keys_that_hosts_and_contexts_write_are_not_sent(
-    kit: Kit, connect: Connect, server: Server
-) -> None:
-    server.replies = [json_reply(kit.text)]
-    theirs = {"metadata": {"_seq": 1}, "timestamp": "2026-01-01", "_stubbed": True}
-    await connect(kit).complete(Request([{**HELLO, **theirs}], IDS))
-    (sent,) = server.requests
-    assert not any(str(key) in str(sent.body) for key in theirs)
 
 
 async def test_a_streamed_answer_is_the_same_as_a_whole_one(
@@ -119,24 +109,6 @@ async def test_a_call_goes_back_with_its_result(kit: Kit, connect: Connect, serv
         assert (await provider.complete(Request(view, IDS, (READ,)))).text == "Fair enough."
     assert server.requests[1].body["tools"] == provider.definitions([READ])
     assert "print(1)" in str(server.requests[1].body)
-
-
-async def test_what_a_server_runs_itself_is_offered_behind_the_tools(
-    kit: Kit, connect: Connect, server: Server
-) -> None:
-    server.replies = [json_reply(kit.text)]
-    search = {"type": "web_search"}
-    provider = connect(kit, tools=[search])
-    await provider.complete(hello(READ))
-    assert server.requests[0].body["tools"] == [*provider.definitions([READ]), search]
-
-
-async def test_no_tools_are_sent_where_there_are_none(
-    kit: Kit, connect: Connect, server: Server
-) -> None:
-    server.replies = [json_reply(kit.text)]
-    await connect(kit).complete(hello())
-    assert "tools" not in server.requests[0].body
 
 
 async def test_the_span_goes_along_as_a_header(kit: Kit, connect: Connect, server: Server) -> None:
@@ -184,26 +156,6 @@ async def test_a_budget_follows_from_the_window(kit: Kit, connect: Connect) -> N
     assert connect(kit).get_info() == {}  # type: ignore[attr-defined]
 
 
-async def test_a_window_is_no_negative_number(kit: Kit, connect: Connect) -> None:
-    with pytest.raises(eventctx.InvalidSetting, match="context_window"):
-        connect(kit, context_window=-1)
-
-
-@pytest.mark.parametrize("kit", KITS[1:], ids=lambda kit: kit.name, scope="function")
-async def test_a_window_needs_the_largest_answer(kit: Kit, connect: Connect) -> None:
-    with pytest.raises(eventctx.InvalidSetting, match="max_output_tokens"):
-        connect(kit, context_window=1_000)
-
-
-async def test_a_blocking_client_is_refused(kit: Kit) -> None:
-    import anthropic
-    import openai
-
-    kind = anthropic.Anthropic if kit is ANTHROPIC else openai.OpenAI
-    with kind(api_key="k") as client, pytest.raises(eventctx.InvalidSetting, match="Async"):
-        kit.provider(client)
-
-
 async def test_cancelling_closes_the_connection(kit: Kit, connect: Connect, server: Server) -> None:
     server.replies = [streamed(kit.text_events[:4], "stalled")]
     waiting = asyncio.create_task(heard(connect(kit), hello()))
@@ -214,30 +166,114 @@ async def test_cancelling_closes_the_connection(kit: Kit, connect: Connect, serv
     await server.closed.wait()
 
 
-async def test_cancelling_a_whole_answer_closes_the_connection(
-    kit: Kit, connect: Connect, server: Server
-) -> None:
-    stalled = json_reply(b"{")
-    stalled.ending = "stalled"
-    server.replies = [stalled]
-    waiting = asyncio.create_task(connect(kit).complete(hello()))
-    await server.reached.wait()
-    waiting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-    await server.closed.wait()
+# -- in the orchestrators --------------------------------------------------------------------------
 
 
-async def test_a_reader_who_stops_early_closes_the_connection(
+KNOWN = ("server.address", "server.port", "gen_ai.request.max_tokens", "gen_ai.request.stream")
+
+
+def read(path: str) -> str:
+    """Reads a file."""
+    return f"contents of {path}"
+
+
+async def test_an_agent_runs_on_each_api(kit: Kit, connect: Connect, server: Server) -> None:
+    server.replies = [json_reply(kit.call), json_reply(kit.text), json_reply(kit.text)]
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        agent = EventsOrchestrator(sleep=Waits())
+        providers = {kit.name: connect(kit)}
+        response = await agent.execute("Is it fair?", ctx, providers, [read])
+        assert response.text == "Fair enough."
+        assert response.iterations == 2
+        assert "contents of a.py" in str(server.requests[1].body)
+        assert (await agent.execute("Sure?", ctx, providers, [read])).text == "Fair enough."
+        await ctx.close()
+        assert (await engine.verify("s")).problems == ()
+        assert activity(await records(engine)).count("tool:post") == 1
+
+
+async def test_each_api_is_streamed_to_the_reader(
     kit: Kit, connect: Connect, server: Server
 ) -> None:
-    server.replies = [streamed(kit.text_events[:-1], "stalled")]
-    pieces: Any = connect(kit).stream(hello())
-    async with aclosing(pieces):
-        async for piece in pieces:
-            assert isinstance(piece, Chunk)
-            break
-    await server.closed.wait()
+    server.replies = [streamed(kit.text_events), json_reply(kit.text)]
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        stream = StreamingOrchestrator().stream("Is it fair?", ctx, {"p": connect(kit)})
+        async with aclosing(stream) as pieces:
+            found = [piece async for piece in pieces]
+        texts = [one.text for one in found if isinstance(one, Chunk) and one.kind == "text"]
+        assert texts == ["Fair", " enough."]
+        assert str(found[-1]) == "Fair enough."
+        agent = EventsOrchestrator(sleep=Waits())
+        assert (await agent.execute("Sure?", ctx, {"p": connect(kit)})).text == "Fair enough."
+        assert server.requests[1].body != server.requests[0].body
+        chats = [
+            {name: value for name, value in one.attributes.items() if name in KNOWN}
+            async for one in spans(engine.store, "s")
+            if one.name.startswith("chat ")
+        ]
+    known = dict(zip(KNOWN, ("127.0.0.1", int(server.url.rpartition(":")[2])), strict=False))
+    if kit is ANTHROPIC:
+        known["gen_ai.request.max_tokens"] = 8_192
+    assert chats == [known | {"gen_ai.request.stream": True}, known]
+
+
+# -- any session -----------------------------------------------------------------------------------
+
+
+DIALECTS = {"anthropic": ANTHROPIC, "openai": CHAT, "responses": RESPONSES}
+
+
+async def asked(kit: Kit, story: Story) -> Server:
+    """Let a context hold the story, and ask with its view, whole and compacted."""
+    async with (
+        serving(Server(refused)) as server,
+        kit.connect(server.url) as client,
+        eventctx.open() as engine,
+    ):
+        ctx = await engine.session("s")
+        for message in story.messages:
+            await ctx.add_message(message)
+        await ctx.add_message({"role": "user", "content": "And now?"})
+        provider = kit.provider(client)
+        for budget in (200_000, 3_000):
+            server.replies = [json_reply(kit.text)]
+            view = await ctx.get_messages_for_request(token_budget=budget)
+            await provider.complete(Request(view, Ids("s")))
+        return server
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_session_of_any_story_makes_a_request_that_is_taken(dialect: str) -> None:
+    @settings(max_examples=some(12, 100), deadline=None)
+    @given(stories(dialect))
+    def holds(story: Story) -> None:
+        server = asyncio.run(asked(DIALECTS[dialect], story))
+        assert len(server.requests) == 2
+
+    holds()
+
+
+async def test_keys_that_hosts_and_contexts_write_are_not_sent(
+    kit: Kit, connect: Connect, server: Server
+) -> None:
+    server.replies = [json_reply(kit.text)]
+    theirs = {"metadata": {"_seq": 1}, "timestamp": "2026-01-01", "_stubbed": True}
+    await connect(kit).complete(Request([{**HELLO, **theirs}], IDS))
+    (sent,) = server.requests
+    assert not any(str(key) in str(sent.body) for key in theirs)
+
+
+async def test_what_a_server_runs_itself_is_offered_behind_the_tools(
+    kit: Kit, connect: Connect, server: Server
+) -> None:
+    server.replies = [json_reply(kit.text)]
+    search = {"type": "web_search"}
+    provider = connect(kit, tools=[search])
+    await provider.complete(hello(READ))
+    assert server.requests[0].body["tools"] == [*provider.definitions([READ]), search]
 
 
 async def test_no_usage_is_not_a_usage_of_nothing(

@@ -7,7 +7,6 @@ text and a block with that text).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -102,69 +101,6 @@ def _plain_row(row: Body) -> Body:
     return {**said, "content": blocks} if blocks else said
 
 
-@pytest.mark.parametrize("file", FILES)
-async def test_the_recorded_request_is_sent_and_its_answer_understood(
-    recorded_sessions: Path, connect: Connect, server: Server, file: str
-) -> None:
-    kit = FILES[file]
-    for sent, answered in exchanges(recorded_sessions, file):
-        server.replies = [json_reply(answered)]
-        provider = connect(kit, **options_of(kit, sent))
-        answer = await provider.complete(Request(rows_of(kit, sent), IDS, tools_of(sent)))
-        assert plain(kit, server.requests[-1].body) == plain(kit, sent)
-        READERS[kit.name](answer, answered)
-
-
-def _claude_said(answer: Answer, body: Body) -> None:
-    assert answer.message == {"role": "assistant", "content": body["content"]}
-    assert [(c.id, c.name, c.arguments) for c in answer.calls] == [
-        (b["id"], b["name"], b["input"]) for b in body["content"] if b["type"] == "tool_use"
-    ]
-    assert (answer.finish_reason, answer.response_id) == (body["stop_reason"], body["id"])
-    assert answer.text == next((b["text"] for b in body["content"] if b["type"] == "text"), "")
-    usage = body["usage"]
-    assert answer.usage is not None
-    assert (answer.usage.prompt, answer.usage.output) == (
-        usage["input_tokens"],
-        usage["output_tokens"],
-    )
-    assert answer.usage.reasoning == usage.get("output_tokens_details", {}).get(
-        "thinking_tokens", 0
-    )
-
-
-def _chat_said(answer: Answer, body: Body) -> None:
-    (choice,) = body["choices"]
-    message = choice["message"]
-    assert answer.message["content"] == message["content"]
-    assert answer.message.get("reasoning_content") == message.get("reasoning_content")
-    assert [(c.id, c.name) for c in answer.calls] == [
-        (call["id"], call["function"]["name"]) for call in message.get("tool_calls", ())
-    ]
-    assert all(call.error is None for call in answer.calls)
-    assert (answer.finish_reason, answer.response_id) == (choice["finish_reason"], body["id"])
-    usage = body["usage"]
-    assert answer.usage is not None
-    assert (answer.usage.prompt, answer.usage.output) == (
-        usage["prompt_tokens"],
-        usage["completion_tokens"],
-    )
-    assert answer.usage.cache_read == usage["prompt_tokens_details"]["cached_tokens"]
-
-
-def _response_said(answer: Answer, body: Body) -> None:
-    assert [answer.message, *answer.more] == body["output"]
-    assert answer.text == body["output"][0]["content"][0]["text"]
-    assert answer.response_id == body["id"]
-    assert answer.usage is not None and answer.usage.prompt == body["usage"]["input_tokens"]
-
-
-READERS: dict[str, Callable[[Answer, Body], None]] = {
-    "anthropic": _claude_said,
-    "chat": _chat_said,
-    "responses": _response_said,
-}
-
 STEPS = [
     ("test_anthropic_model_thinking_part_redacted.yaml", 0),
     ("test_anthropic_thinking_roundtrip_wire_stable[ag_ui-0_1_13].yaml", 0),
@@ -217,14 +153,3 @@ def _as_added(provider: Any, answer: Answer, row: Body) -> list[Body]:
     return [
         provider.result_message(ToolOutcome(calls[b["tool_use_id"]], b["content"])) for b in results
     ] or [row]
-
-
-async def test_every_recorded_exchange_of_several_steps_is_followed(
-    recorded_sessions: Path,
-) -> None:
-    for file, kit in FILES.items():
-        requests = [rows_of(kit, sent) for sent, _ in exchanges(recorded_sessions, file)]
-        for place in range(len(requests) - 1):
-            before, after = requests[place : place + 2]
-            if len(after) > len(before) and after[: len(before)] == before:
-                assert (file, place) in STEPS

@@ -444,3 +444,11 @@ def test_an_adapter_of_a_logger_adds_its_own_fields(standard):
     LogSink(adapter)(Session().add(ev.PromptSubmit(number=1)))
     (sent,) = handler.records
     assert (sent.app, sent.inner, sent.session_id, sent.number) == ("x", 1, "s1", 1)
+
+
+def test_a_single_line_of_the_session_names_no_trace():
+    session = Session()
+    start = session.add(ev.SessionStart(library="l"), turn=None)
+    assert line(start)["trace_id"] is None
+    assert line(start, HOST_TRACE)["trace_id"] == HOST_TRACE
+    assert line(session.add(ev.Pinned(numbers=(1,))))["trace_id"] == derive_trace_id("s1", "t1")

@@ -434,3 +434,15 @@ def test_secrets_in_the_names_of_models_providers_and_errors_stay_out_unless_ask
         output = repr(gathered.points())
         assert "gen_ai.client.operation.duration" in output
         assert (key in output, "ann@example.org" in output) == (there, there)
+
+
+def test_a_closed_sink_has_forgotten_its_sessions_and_can_be_used_again():
+    out, session = Gathered(), Session()
+    sink = MetricsSink(out.provider)
+    for record in (session.add(prepared()), session.add(prepared())):
+        sink(record)
+    sink.close()
+    sink(session.add(prepared()))
+    points = out.points()
+    assert points["eventctx.request.estimated_tokens", frozenset()]["count"] == 3
+    assert points["eventctx.request.prefix.reused", frozenset()]["count"] == 1

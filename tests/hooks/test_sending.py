@@ -478,3 +478,12 @@ def test_an_error_shows_what_was_given_without_the_password_of_a_url(
     done = run(*arguments)
     assert done.code == 2
     assert GIVEN not in done.out + done.err
+
+
+def test_a_remark_on_one_request_is_not_taken_for_the_reason_of_a_rejection_by_the_next() -> None:
+    with Receiver() as receiver:
+        receiver.answer(Partial(0, "an old schema"), Partial(1, "too long"))
+        sender = Sender(receiver.http)
+        assert sender.send(spans(60, attributes=LONG)) == ""
+        with pytest.raises(ExportFailed, match="rejected 1 of 60 spans: too long"):
+            sender.finish()

@@ -23,7 +23,7 @@ from playwright.async_api import (
 
 from tests.browser import chromium, stores
 from tests.browser.inspecting import Inspector, inspecting
-from tests.browser.walking import walk
+from tests.browser.settling import walk
 from tests.browser.watching import Watch
 
 expect.set_options(timeout=60_000)  # a condition holds within one; a loaded machine is slow

@@ -16,7 +16,6 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
@@ -27,8 +26,7 @@ from tests.browser import chromium
 from tests.browser.inspecting import output_of
 from tests.browser.pictures import FOLDER, MOST_BYTES
 from tests.services import jaeger
-from tests.services.jaeger_binary import JaegerMissing, JaegerUnusable, find
-from tests.services.jaeger_query import JaegerQuery, QueryRefused
+from tests.services.jaeger_binary import find
 
 UI: Final = "EVENTCTX_JAEGER_UI"
 RELEASE: Final = "2.20"
@@ -49,43 +47,18 @@ _TO_THE_TOP: Final = "bar => window.scrollBy(0, bar.getBoundingClientRect().top 
 _TRACE: Final = re.compile(r"trace ([0-9a-f]{32})")
 
 
-class Missing(Exception):
-    """The program cannot make the pictures here; the message says in one line what it lacks."""
-
-
-def interface(environ: Mapping[str, str] = os.environ) -> Path:
-    """The folder of the interface's files.
-
-    Raises:
-        Missing: the variable is not set, or names no such folder.
-    """
-    named = environ.get(UI)
-    if not named:
-        raise Missing(
-            f"no web interface of Jaeger: set ${UI} to the folder of its built files, "
-            f"those of release {RELEASE} or newer"
-        )
-    if not Path(named, "index.html").is_file():
-        raise Missing(
-            f"${UI} must name the folder of the interface's built files, but {named} has no "
-            "index.html"
-        )
+def interface(named: str | None) -> Path:
+    """The folder of the interface's files; ends the program where the variable names none."""
+    if not named or not Path(named, "index.html").is_file():
+        sys.exit(f"set ${UI} to the folder of the built interface of Jaeger {RELEASE} or newer")
     return Path(named).resolve()
 
 
 async def make(folder: Path) -> list[Path]:
-    """Write every picture; the paths.
-
-    Raises:
-        Missing: there is no Chromium, interface, or Jaeger that goes with it.
-    """
-    path, ui = chromium.found(), interface()
+    """Write every picture; the paths."""
+    path, ui, binary = chromium.found(), interface(os.environ.get(UI)), find()
     if path is None:
-        raise Missing(chromium.MISSING)
-    try:
-        binary = find()
-    except (JaegerMissing, JaegerUnusable) as missing:
-        raise Missing(str(missing)) from missing
+        sys.exit(chromium.MISSING)
     with tempfile.TemporaryDirectory(prefix="eventctx-pictures-") as place:
         # The receipts of a store that nobody keeps stay out of the user's own folder.
         os.environ["XDG_STATE_HOME"] = place
@@ -100,7 +73,6 @@ async def make(folder: Path) -> list[Path]:
             )
             page = await context.new_page()
             with jaeger.start(binary, ui=ui) as running:
-                searchable(running)
                 await output_of("trace", "demo", "--otlp", running.http_base)
                 written = await _clicks(page, running.query, found[1], folder)
             # Of a span that it has Jaeger takes no second edition, so texts go to another one.
@@ -108,17 +80,6 @@ async def make(folder: Path) -> list[Path]:
                 await output_of("trace", "demo", "--content", "--otlp", worded.http_base)
                 written.append(await _messages(page, worded.query, found[1], folder))
             return written
-
-
-def searchable(running: jaeger.Jaeger) -> None:
-    """Refuse a Jaeger that has no answer to the interface's search."""
-    try:
-        JaegerQuery(running.query).summaries()
-    except QueryRefused as refused:
-        raise Missing(
-            f"this Jaeger is older than {RELEASE}, whose interface searches by summaries of "
-            "traces: set $EVENTCTX_JAEGER to a newer one"
-        ) from refused
 
 
 async def _clicks(page: Page, base: str, trace: str, folder: Path) -> list[Path]:
@@ -176,11 +137,7 @@ async def _shot(page: Page, path: Path) -> Path:
 def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    try:
-        written = asyncio.run(make(folder))
-    except Missing as missing:
-        sys.exit(str(missing))
-    for path in written:
+    for path in asyncio.run(make(folder)):
         sys.stdout.write(f"{path}  {path.stat().st_size:,} bytes\n")
 
 

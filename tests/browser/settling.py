@@ -1,4 +1,4 @@
-"""When a page is done with what it was asked for, and what it then shows."""
+"""Goes to a place in an open page; tells when a page is done, and what it shows."""
 
 from __future__ import annotations
 
@@ -67,3 +67,28 @@ async def width_of_page(page: Page) -> tuple[int, int]:
         "() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
     )
     return wide, window
+
+
+_GO: Final = """async (path) => {
+  const painted = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+  document.querySelector('dialog[open]')?.close();
+  localStorage.clear();
+  // By way of another screen: what the page shows, and what it knows of a session, is made anew.
+  for (const place of [path === '/' ? '/s/demo' : '/', path]) {
+    history.pushState(null, '', place);
+    dispatchEvent(new PopStateEvent('popstate'));
+    await painted();
+  }
+  // Tab begins at the top of the page.
+  document.body.tabIndex = -1;
+  document.body.focus();
+  document.body.removeAttribute('tabindex');
+  delete window.stops;
+  await painted();
+}"""
+
+
+async def walk(page: Page, path: str) -> Page:
+    """Bring the page to ``path``; it then is as one that was just loaded there."""
+    await page.evaluate(_GO, path)
+    return page

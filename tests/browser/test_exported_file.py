@@ -18,12 +18,17 @@ from tests.browser.settling import NOTE_FIRST_THEME, choose_dark, settled, unsaf
 from tests.browser.stores import DEMO
 from tests.browser.test_accessibility import broken_rules
 from tests.browser.watching import Watch
+from tests.web.exported import exported as write_exported
+from tests.web.test_export_file import session_of
 
 pytestmark = in_the_browser
 
+_PAINTED_AND_READ = """() => [
+  performance.getEntriesByName('first-contentful-paint')[0].startTime,
+  performance.getEntriesByType('navigation')[0].domInteractive,
+]"""
+
 Exported = Callable[..., Awaitable[Page]]
-
-
 Written = Callable[..., Awaitable[Path]]
 
 
@@ -67,20 +72,6 @@ async def exported(browser: Browser, written: Written) -> AsyncIterator[Exported
             await context.close()
 
 
-async def test_messages_of_a_file_are_chosen_by_who_spoke_and_a_failure(exported: Exported) -> None:
-    page = await exported(DEMO)
-    await page.keyboard.press("/")
-    says = page.locator("ctx-search .lead")
-    await page.get_by_label("Failed results").check()
-    await expect(says).to_have_text(re.compile("^5 messages; marked on the river"))
-    await page.get_by_role("combobox", name="Said by").select_option("person")
-    await expect(says).to_have_text("No message is like that in this session.")
-    await page.get_by_label("Failed results").uncheck()
-    await expect(says).to_have_text(re.compile("^13 messages"))
-    await page.get_by_label("to", exact=True).fill("2020-01-01")
-    await expect(says).to_have_text("No message is like that in this session.")
-
-
 async def test_a_file_keeps_the_theme_that_was_chosen(exported: Exported) -> None:
     page = await exported(stores.CHAT)
     await choose_dark(page)
@@ -100,13 +91,6 @@ async def test_a_file_answers_what_was_forgotten_and_why(exported: Exported) -> 
     await expect(page.locator("ctx-drawer")).to_contain_text("the policy ranked it lower")
     await page.keyboard.press("ArrowLeft")
     await expect(page).to_have_url(re.compile(r"#/s/a%20long%20chat\?at=\d+"))
-
-
-async def test_a_file_marks_what_a_person_demanded(exported: Exported) -> None:
-    page = await exported(stores.TOLD)
-    await page.keyboard.press("l")
-    card = page.get_by_role("article", name="Message 0", exact=True)
-    await expect(card.locator("mark")).to_have_text(stores.DEMAND)
 
 
 async def test_axe_finds_nothing_in_a_file(exported: Exported) -> None:
@@ -131,6 +115,33 @@ async def test_a_file_of_the_structure_holds_no_text(exported: Exported) -> None
     await expect(page.locator("ctx-sent")).to_be_visible()
     await page.keyboard.press("ArrowLeft")
     await expect(page).to_have_url(re.compile(r"at=\d+"))
+
+
+async def test_a_cut_shows_its_turns_alone(exported: Exported) -> None:
+    page = await exported(DEMO, "--turn", "2..3")
+    await expect(page.locator("ctx-head")).to_contain_text("turn 3")
+    await expect(page.locator("ctx-head")).to_contain_text("verified")
+
+
+async def test_a_file_of_megabytes_is_painted_before_it_is_read_to_its_end(
+    browser: Browser, tmp_path: Path
+) -> None:
+    words = [f"{number:x}" for number in range(9_973)]
+    path = tmp_path / "large.html"
+    async with session_of(["word"] * 3, name="large") as engine:
+        ctx = await engine.session("large")
+        for number in range(1_000):
+            text = " ".join([words[number * place % 9_973] for place in range(2_000)])
+            await ctx.add_message({"role": "user", "content": text})
+        await ctx.get_messages_for_request()
+        await write_exported(engine, "large", path)
+    context = await browser.new_context(offline=True)
+    page = await context.new_page()
+    await page.goto(path.as_uri())
+    await expect(page.locator("ctx-sent")).to_contain_text("#")
+    painted, read = await page.evaluate(_PAINTED_AND_READ)
+    assert painted < read
+    await context.close()
 
 
 async def test_a_file_that_cannot_be_shown_says_so(

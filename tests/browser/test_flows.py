@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import csv
 import io
-import json
 import re
 from pathlib import Path
 from typing import Final
@@ -17,7 +16,7 @@ import eventctx
 from tests.browser import stores
 from tests.browser.chromium import in_the_browser
 from tests.browser.conftest import Visit
-from tests.browser.inspecting import Inspector, answer_of, path_of
+from tests.browser.inspecting import Inspector, path_of
 from tests.browser.settling import settled
 from tests.browser.test_accessibility import broken_rules
 
@@ -46,19 +45,6 @@ async def test_what_a_person_demanded_is_marked_in_what_was_lost(visit: Visit) -
     page = await settled(await visit(path_of(stores.TOLD, "lost")))
     card = page.get_by_role("article", name="Message 0", exact=True)
     await expect(card.locator("mark")).to_have_text(stores.DEMAND)
-
-
-async def test_three_clicks_lead_to_a_result_that_the_model_needed_again(visit: Visit) -> None:
-    page = await settled(await visit())
-    await page.get_by_role("table").get_by_title(DEMO, exact=True).click()
-    await page.get_by_role("link", name="Lost", exact=True).click()
-    heading = page.get_by_role("heading", name="All of your messages are in view")
-    await expect(heading).to_be_visible()
-    await page.get_by_role("link", name="#3", exact=True).click()
-    await expect(page).to_have_url(re.compile(r"/s/demo\?.*at=111\b.*msg=3\b.*tab=why"))
-    await expect(page.locator("ctx-drawer")).to_contain_text(
-        "Dropped at compaction 1, before request 2.6"
-    )
 
 
 async def test_a_permanent_link_gives_the_same_place_again(visit: Visit, load: Visit) -> None:
@@ -99,17 +85,6 @@ async def test_two_marked_requests_are_compared(visit: Visit, store: Path) -> No
         await expect(page.locator("ctx-compare")).to_contain_text(f"#{number}")
 
 
-async def test_a_search_finds_messages_and_marks_where_they_were_in_view(visit: Visit) -> None:
-    page = await settled(await visit(path_of(DEMO, "search")))
-    await page.get_by_role("searchbox").fill("fsync")
-    await page.keyboard.press("Enter")
-    hits = page.locator("ctx-search").get_by_role("link", name=re.compile(r"#\d+"))
-    await expect(hits.first).to_be_visible()
-    await expect(page).to_have_url(re.compile("q=fsync"))
-    await hits.first.click()
-    await expect(page).to_have_url(re.compile(r"msg=\d+"))
-
-
 async def test_what_is_chosen_of_the_lost_is_brought_back_by_one_command(
     visit: Visit, store: Path
 ) -> None:
@@ -147,12 +122,6 @@ async def test_a_session_that_sent_nothing_says_so_once(visit: Visit, store: Pat
     assert await broken_rules(page) == []
 
 
-async def test_integrity_says_what_was_verified(visit: Visit) -> None:
-    page = await settled(await visit(path_of(DEMO, "integrity")))
-    await expect(page.get_by_role("heading", name="Integrity").first).to_be_visible()
-    await expect(page.locator("ctx-integrity")).to_contain_text("verified")
-
-
 @pytest.mark.skipif(stores.recorded_folder() is None, reason="no recorded sessions here")
 async def test_rebuilt_requests_are_consistent_and_not_verified(visit: Visit) -> None:
     page = await settled(await visit(path_of("claude-code", "integrity")))
@@ -162,29 +131,6 @@ async def test_rebuilt_requests_are_consistent_and_not_verified(visit: Visit) ->
     await expect(verdict).not_to_contain_text(re.compile("verified", re.IGNORECASE))
     page = await settled(await visit(path_of("claude-code")))
     await expect(page.locator(".head-known summary")).to_have_text("reconstructed, consistent")
-
-
-@pytest.mark.skipif(stores.recorded_folder() is None, reason="no recorded sessions here")
-@pytest.mark.parametrize("width", [390, 861, 1024, 1280])
-async def test_the_head_of_an_imported_session_has_room_for_its_words(
-    visit: Visit, width: int
-) -> None:
-    place = path_of("claude-code")
-    page = await settled(await visit(place, viewport={"width": width, "height": 800}))
-    await expect(page.locator(".head-known summary")).to_have_text("reconstructed, consistent")
-    where = await page.locator(".head-where").bounding_box()
-    switches = await page.locator(".panel-switches").bounding_box()
-    right, low = await page.locator(".head-line").first.evaluate(_ENDS)
-    assert where is not None and switches is not None
-    assert where["height"] < 60, "the words fall to one in a line"
-    assert switches["y"] >= low or right <= switches["x"]
-
-
-_ENDS: Final = """line => {
-  const boxes = [...line.children].map((one) => one.getBoundingClientRect());
-  return [Math.max(...boxes.map((one) => one.right)), Math.max(...boxes.map((one) => one.bottom))];
-}"""
-"""How far to the right and down the words of a line reach."""
 
 
 async def test_a_fork_is_reached_from_where_it_began(visit: Visit) -> None:
@@ -235,20 +181,6 @@ async def test_two_policies_are_played_over_the_session(visit: Visit) -> None:
         await expect(table.get_by_role("rowheader", name=policy)).to_be_visible()
 
 
-@pytest.mark.skipif(stores.recorded_folder() is None, reason="no recorded sessions here")
-async def test_the_river_shows_what_requests_cost_where_a_price_is_known(visit: Visit) -> None:
-    page = await settled(await visit(path_of(DEMO)))
-    await expect(page.get_by_role("button", name="by time")).to_be_visible()
-    await expect(page.get_by_role("button", name="in money")).to_be_hidden()
-    page = await settled(await visit(path_of("claude-code")))
-    await page.get_by_role("button", name="in money").click()
-    await expect(page.get_by_role("list", name="Cost by price")).to_contain_text("output$0.02")
-    line = page.locator("ctx-river .chart-line")
-    await expect(line).to_contain_text(re.compile(r"· \$0\.18 · [\d,]+ output tokens"))
-    await page.get_by_role("button", name="in money").click()
-    await expect(page.get_by_role("list", name="Tokens by group")).to_be_visible()
-
-
 async def test_tables_are_saved_as_csv(visit: Visit) -> None:
     tables = {}
     for path, name in (
@@ -267,14 +199,6 @@ async def test_tables_are_saved_as_csv(visit: Visit) -> None:
     assert len(tables["requests"]) == 79
     assert tables["requests"][0]["request"] == "1.1"
     assert {row["state"] for row in tables["lost"]} == {"gone", "summary"}
-
-
-async def test_the_list_of_sessions_is_filtered(visit: Visit) -> None:
-    page = await settled(await visit())
-    await expect(page.get_by_role("link", name=stores.FORK)).to_be_visible()
-    await page.get_by_role("searchbox").or_(page.get_by_role("textbox")).first.fill("another way")
-    await expect(page.get_by_role("link", name=stores.FORK)).to_be_visible()
-    await expect(page.get_by_role("link", name=re.compile("^50 megabytes|halves"))).to_have_count(0)
 
 
 async def test_the_list_says_how_far_it_is_while_it_is_made(
@@ -357,35 +281,3 @@ async def test_a_hit_in_another_session_leads_to_its_message(visit: Visit) -> No
     page = await settled(await visit("/search?q=%22two tables%22"))
     await page.get_by_role("link", name="#2", exact=True).click()
     await expect(page).to_have_url(re.compile(r"/s/a%20long%20chat\?msg=2$"))
-
-
-@pytest.mark.parametrize(
-    ("path", "command"),
-    {
-        "/api/sessions": ["sessions"],
-        "/api/s/demo/audit": ["audit", DEMO],
-        "/api/s/demo/lost": ["lost", DEMO],
-        "/api/s/demo/why?number=23": ["why", DEMO, "23"],
-        "/api/s/demo/verify": ["verify", DEMO],
-    }.items(),
-)
-async def test_what_the_page_is_told_is_what_the_command_line_says(
-    visit: Visit, store: Path, path: str, command: list[str]
-) -> None:
-    page = await visit()
-    answered = await page.evaluate("async (path) => (await fetch(path)).json()", path)
-    said = json.loads(await answer_of(*command, "--json", "--store", store))
-    assert answered == said
-
-
-async def test_the_arrows_show_each_request_with_its_messages(visit: Visit, store: Path) -> None:
-    page = await settled(await visit(path_of(DEMO, at=411)))
-    async with eventctx.open(store) as engine:
-        audit = await engine.audit(DEMO)
-    rows = [row for row in audit.requests if row.position <= 411][-4:]
-    for row in reversed(rows):
-        await expect(page.get_by_role("group", name="The request at the cursor")).to_contain_text(
-            f"turn {row.turn}, iteration {row.iteration}"
-        )
-        await expect(page.locator("ctx-sent")).to_contain_text(f"{row.entries}")
-        await page.keyboard.press("ArrowLeft")

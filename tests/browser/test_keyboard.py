@@ -3,58 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser.chromium import in_the_browser
 from tests.browser.conftest import Visit
-from tests.browser.inspecting import path_of
+from tests.browser.inspecting import SCREENS, path_of
 from tests.browser.settling import settled
 from tests.browser.stores import DEMO
-from tests.browser.test_accessibility import PLACES
 
 pytestmark = in_the_browser
-
-MOST_STOPS: Final = 150
-"""More stops than this between the top of a page and its end are a trap, or might as well be."""
-
-_FOCUSED: Final = """() => {
-  const one = document.activeElement;
-  if (one === null || one === document.body) return null;
-  window.stops ??= [];
-  if (!window.stops.includes(one)) window.stops.push(one);
-  const style = getComputedStyle(one);
-  const box = one.getBoundingClientRect();
-  const words = (one.ariaLabel ?? one.textContent ?? '').trim().slice(0, 60);
-  return {
-    stop: window.stops.indexOf(one),
-    what: `${one.tagName} ${one.getAttribute('role') ?? ''} ${words}`,
-    seen: (style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 1)
-      || style.boxShadow !== 'none',
-    inside: box.width > 0 && box.height > 0 && box.bottom > 0 && box.top < innerHeight
-      && box.right > 0 && box.left < innerWidth,
-  };
-}"""
-
-
-@pytest.mark.parametrize("place", PLACES)
-async def test_tab_goes_through_a_screen_and_out_and_is_always_seen(
-    visit: Visit, place: str
-) -> None:
-    page = await settled(await visit(PLACES[place]))
-    stops = 0
-    for _ in range(MOST_STOPS):
-        await page.keyboard.press("Tab")
-        focused = await page.evaluate(_FOCUSED)
-        if focused is None or focused["stop"] < stops:
-            break
-        assert focused["stop"] == stops, focused["what"]
-        assert focused["seen"], f"{focused['what']} shows no focus"
-        assert focused["inside"], f"{focused['what']} has the focus out of sight"
-        stops += 1
-    assert 0 < stops < MOST_STOPS
 
 
 async def test_arrows_step_through_requests(visit: Visit) -> None:
@@ -65,16 +26,6 @@ async def test_arrows_step_through_requests(visit: Visit) -> None:
     await expect(page).not_to_have_url(_at(623))
     await page.keyboard.press("ArrowRight")
     await expect(page).to_have_url(_at(623))
-
-
-async def test_shift_and_arrows_step_through_compactions(visit: Visit) -> None:
-    page = await settled(await visit(path_of(DEMO)))
-    await page.keyboard.press("Shift+ArrowLeft")
-    await expect(page).to_have_url(_at(616))
-    await page.keyboard.press("Shift+ArrowLeft")
-    await expect(page).to_have_url(_at(543))
-    await page.keyboard.press("Shift+ArrowRight")
-    await expect(page).to_have_url(_at(616))
 
 
 def _at(position: int) -> re.Pattern[str]:
@@ -125,3 +76,50 @@ async def test_the_list_of_keys_opens_and_gives_the_focus_back(visit: Visit) -> 
 async def _focused(page: Page) -> str:
     html: str = await page.evaluate("() => document.activeElement.outerHTML")
     return html
+
+
+pytestmark = in_the_browser
+
+PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "reference" / "inspect.md"
+_LISTED: Final = """() => [...document.querySelectorAll('dialog[open] section')].map((part) => [
+  part.querySelector('h3').textContent,
+  [...part.querySelectorAll('dl > div')].map((row) => [
+    [...row.querySelectorAll('kbd')].map((key) => key.textContent),
+    row.querySelector('dd').textContent,
+  ]),
+])"""
+
+
+async def test_the_reference_lists_every_key_of_the_page(visit: Visit) -> None:
+    places: dict[str, list[str]] = {}
+    for keys, where, what in await _rows(visit):
+        places.setdefault(where, []).append(f"{keys} {what}")
+    listed = "".join(f"- {where}: {'; '.join(keys)}\n" for where, keys in places.items())
+    assert f"## Keys\n\n{listed}" in PAGE.read_text(), f"the page lists:\n\n{listed}"
+
+
+async def _rows(visit: Visit) -> list[tuple[str, str, str]]:
+    """Keys, where they act, and what they do, in the order in which the page lists them."""
+    where: dict[tuple[str, str], list[str]] = {}
+    for screen in SCREENS:
+        page = await settled(await visit(path_of(DEMO, screen)))
+        # By the button: on the screen of searches the field takes all keys.
+        await page.get_by_role("button", name="Keys").click()
+        await expect(page.get_by_role("dialog")).to_be_visible()
+        listed: list[Any] = await page.evaluate(_LISTED)
+        for title, rows in listed:
+            place = {"Everywhere": "everywhere", "In a list": "a list"}.get(
+                title, screen or "session"
+            )
+            for keys, what in rows:
+                found = where.setdefault((" ".join(f"`{key}`" for key in keys), what), [])
+                if place not in found:
+                    found.append(place)
+    ranked = sorted(where.items(), key=lambda one: _rank(one[1]))
+    return [(keys, ", ".join(places), what) for (keys, what), places in ranked]
+
+
+def _rank(places: list[str]) -> int:
+    """Keys of everywhere first, of lists last."""
+    ranks = {"everywhere": 0, "session": 1, "a list": 3}
+    return ranks.get(places[0], 2)

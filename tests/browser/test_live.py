@@ -14,11 +14,9 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
 import eventctx
-from eventctx.log.events import SessionEnd
 from tests.browser.chromium import in_the_browser
 from tests.browser.inspecting import Inspector, inspecting, path_of
-from tests.browser.settling import settled
-from tests.browser.walking import walk
+from tests.browser.settling import settled, walk
 from tests.browser.watching import Watch
 from tests.browser.writing import Appended, Writer, note_words, shown_at, writing
 
@@ -125,21 +123,6 @@ async def test_scrubbing_stops_following_and_f_resumes(live: Live) -> None:
     await expect(live.page.get_by_text("word-31").first).to_be_visible()
     await live.says("word-32")
     await expect(live.page.get_by_text("word-32").first).to_be_visible()
-
-
-async def test_only_a_session_that_somebody_writes_to_can_be_followed(live: Live) -> None:
-    follow = live.page.get_by_role("button", name="following the end")
-    await expect(follow).to_be_visible()
-    async with eventctx.open(live.store) as engine:
-        await (await engine.session(live.session)).emit(SessionEnd())
-    await settled(await walk(live.page, path_of(live.session)))
-    await expect(follow).to_be_hidden()
-    await settled(await walk(live.page, path_of(live.session, "lost")))
-    await expect(live.page.locator(".app-live")).to_be_hidden()
-    await live.says("word-50")
-    await expect(live.page.locator(".app-live")).to_have_text("live")
-    await settled(await walk(live.page, path_of(live.session)))
-    await expect(follow).to_be_visible()
 
 
 async def test_a_server_that_comes_back_goes_on_without_a_gap(live: Live, browser: Browser) -> None:

@@ -132,15 +132,3 @@ async def test_keys_move_the_focus_and_the_list_with_it(listing: Page) -> None:
     found = await seen(listing)
     assert found["focus"] > 150
     assert found["focus"] in [one for one, *_ in found["rows"]]
-
-
-async def test_the_focus_comes_back_to_its_row_after_the_person_scrolled_away(
-    listing: Page,
-) -> None:
-    await listing.locator("#long .list-row").nth(2).focus()
-    await seen(listing, "middle")
-    assert await listing.evaluate("document.activeElement.id") == "long"
-    await listing.keyboard.press("j")
-    found = await seen(listing)
-    assert found["focus"] == 3
-    assert 3 in [row for row, *_ in found["rows"]]

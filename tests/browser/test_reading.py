@@ -6,21 +6,19 @@ import base64
 import json
 import struct
 import zlib
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Locator, Page, expect
+from playwright.async_api import Locator, Page, expect
 
 import eventctx
 from tests.browser.chromium import in_the_browser
-from tests.browser.inspecting import Inspector, answer_of, inspecting, path_of
+from tests.browser.conftest import Visit
+from tests.browser.inspecting import path_of
 from tests.browser.settling import settled, width_of_page
 from tests.browser.test_accessibility import COLOURS, broken_rules
-from tests.browser.walking import walk
-from tests.browser.watching import Watch
 
 pytestmark = in_the_browser
 
@@ -109,51 +107,22 @@ MESSAGES: Final[list[dict[str, Any]]] = [
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def reading(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with one session, all of which is in its one request."""
-    path = tmp_path_factory.mktemp("reading") / "reading.db"
-    async with eventctx.open(path, durability="normal") as engine:
+async def told(store: Path) -> None:
+    """In the store of all tests, a session all of which is in its one request."""
+    async with eventctx.open(store, durability="normal") as engine:
         ctx = await engine.session(SESSION, max_tokens=50_000)
         async with ctx.turn() as turn, turn.iteration():
             for message in MESSAGES:
                 await ctx.add_message(message)
             await ctx.get_messages_for_request()
-    return path
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def reader(reading: Path) -> AsyncIterator[Inspector]:
-    async with inspecting(reading) as running:
-        yield running
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def opened(browser: Browser, reader: Inspector) -> AsyncIterator[tuple[Page, Watch]]:
-    """The page that all tests of this file share."""
-    watch = Watch(reader.origin)
-    context = await browser.new_context(base_url=reader.origin)
-    await watch.over(context)
-    page = await context.new_page()
-    await page.goto(reader.invitation)
-    yield page, watch
-    await context.close()
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def page(opened: tuple[Page, Watch]) -> AsyncIterator[Page]:
-    """The session's page, as one that was never opened before."""
-    page, watch = opened
-    await page.set_viewport_size({"width": 1280, "height": 800})
-    await page.emulate_media(color_scheme="light")
-    if await page.evaluate("() => localStorage.length"):  # a page keeps its choices till it ends
-        await page.evaluate("() => localStorage.clear()")
-        await page.reload()
-    await settled(await walk(page, path_of(SESSION)))
-    yield page
-    try:
-        await watch.clean(page)
-    finally:
-        watch.found.clear()  # the next test answers for its own
+async def page(load: Visit, told: None) -> Page:
+    page = await load(path_of(SESSION))
+    await page.evaluate("() => localStorage.clear()")  # what a test before chose
+    await page.reload()
+    return await settled(page)
 
 
 def row(page: Page, number: int, pane: str = "ctx-transcript") -> Locator:
@@ -206,19 +175,11 @@ async def test_markdown_is_rendered_and_raw_shows_what_was_written_also_after_a_
     await expect(text.locator("strong")).to_have_text("slow")
 
 
-async def test_a_paragraph_of_a_list_begins_next_to_its_number(page: Page) -> None:
-    entry = row(page, 1).locator(".row-text ol > li").first
-    mark, text = [await entry.locator(one).bounding_box() for one in (".mark", "p")]
-    assert mark is not None and text is not None
-    assert abs(mark["y"] - text["y"]) < mark["height"] / 2
-
-
 async def test_a_link_shows_its_address_before_it_may_be_opened(page: Page) -> None:
     text = row(page, 1).locator(".row-text")
     await text.get_by_role("button", name="the report").click()
     await expect(text.locator(".asked code")).to_have_text("https://elsewhere.invalid/report")
     await expect(text.get_by_role("button", name="Open https://elsewhere.invalid")).to_be_visible()
-    assert len(page.context.pages) == 1
 
 
 async def test_arguments_and_json_results_are_trees_that_fold(page: Page) -> None:
@@ -262,55 +223,7 @@ async def test_a_message_is_copied_as_it_was_written(page: Page) -> None:
     assert await page.evaluate("() => navigator.clipboard.readText()") == ASKED
 
 
-async def test_a_text_from_right_to_left_is_read_so(page: Page) -> None:
-    await row(page, 2).locator(".row-text").click()
-    words = row(page, 2).locator(".part.words p")
-    assert await words.evaluate("p => getComputedStyle(p).direction") == "rtl"
-
-
-async def test_the_charts_shrink_to_a_strip_which_a_reload_keeps(page: Page) -> None:
-    texts = page.locator("ctx-transcript ctx-virtual-list")
-    await expect(page.locator("ctx-river")).to_be_visible()
-    whole = await texts.evaluate("list => list.clientHeight")
-    assert whole > 800 / 2
-    await page.keyboard.press("v")
-    await expect(page.locator("ctx-river")).to_be_hidden()
-    await expect(page.locator("ctx-presence")).to_be_hidden()
-    await page.reload()
-    await settled(page)
-    await expect(page.locator("ctx-overview")).to_be_visible()
-    await expect(page.locator("ctx-river")).to_be_hidden()
-    assert await texts.evaluate("list => list.clientHeight") > 800 * 0.7
-    await page.get_by_role("button", name="Charts").click()
-    await expect(page.locator("ctx-river")).to_be_visible()
-
-
-async def test_a_border_is_dragged_and_a_reload_keeps_it(page: Page) -> None:
-    border = page.get_by_role("separator", name="Size of what was sent")
-    sent = page.locator("#panel-sent")
-    before = await sent.evaluate("panel => panel.offsetWidth")
-    box = await border.bounding_box()
-    assert box is not None
-    await page.mouse.move(box["x"], box["y"] + 50)
-    await page.mouse.down()
-    await page.mouse.move(box["x"] - 100, box["y"] + 50)
-    await page.mouse.up()
-    assert await sent.evaluate("panel => panel.offsetWidth") == before + 100
-    await page.reload()
-    await settled(page)
-    assert await sent.evaluate("panel => panel.offsetWidth") == before + 100
-
-
-async def test_a_tab_opens_the_details_and_shuts_them(page: Page) -> None:
-    panel = page.locator("#drawer-panel")
-    await expect(panel).to_be_hidden()
-    await page.get_by_role("tab", name="Why").click()
-    await expect(panel).to_be_visible()
-    await page.get_by_role("tab", name="Why").click()
-    await expect(panel).to_be_hidden()
-
-
-@pytest.mark.parametrize("width", [390, 1280, 1600])
+@pytest.mark.parametrize("width", [390, 1600])
 async def test_unfolded_messages_fit_and_break_no_rule_of_axe(page: Page, width: int) -> None:
     await page.set_viewport_size({"width": width, "height": 800})
     for key in ("1", "1", "3", "4"):
@@ -321,22 +234,3 @@ async def test_unfolded_messages_fit_and_break_no_rule_of_axe(page: Page, width:
     assert await broken_rules(page, only=COLOURS) == []
     wide, window = await width_of_page(page)
     assert wide <= window
-
-
-async def test_an_exported_file_shows_the_same_offline(
-    browser: Browser, reading: Path, tmp_path: Path
-) -> None:
-    file = tmp_path / "reading.html"
-    await answer_of("inspect", "--store", reading, "--html", file, "--", SESSION)
-    watch = Watch("file://")
-    context = await browser.new_context(viewport={"width": 1280, "height": 900})
-    await watch.over(context)
-    page = await context.new_page()
-    await page.goto(file.as_uri())
-    await settled(page)
-    await expect(row(page, 1).locator("strong")).to_have_text("slow")
-    await expect(row(page, 1).locator("pre .k").first).to_contain_text("def")
-    await row(page, 5).locator(".row-text").click()
-    await expect(row(page, 5).locator(".ins")).to_be_visible()
-    await watch.clean(page)
-    await context.close()

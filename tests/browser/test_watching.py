@@ -59,16 +59,6 @@ async def test_a_fault_of_a_page_is_noticed(browser: Browser, script: str, notic
     await page.context.close()
 
 
-async def test_another_window_is_noticed(browser: Browser) -> None:
-    watch = Watch(ORIGIN)
-    page = await opened(browser, watch, "document.body.onclick = () => open('/other')", "here")
-    async with page.expect_popup():
-        await page.get_by_text("here").click()
-    with pytest.raises(AssertionError, match="another window"):
-        await watch.clean(page)
-    await page.context.close()
-
-
 async def test_a_page_without_a_fault_is_clean(browser: Browser) -> None:
     watch = Watch(ORIGIN)
     page = await opened(browser, watch, "console.log('fine')")

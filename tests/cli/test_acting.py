@@ -100,18 +100,6 @@ def test_a_dry_run_changes_not_one_byte_and_tells_what_would_be_done(run, store)
     assert stays == done["messages_after"]
 
 
-def test_a_compaction_is_recorded_with_its_reason(run, store):
-    done = run("compact", "work", "--policy", "truncate", "--set", "keep_recent=2",
-               "--reason", "a new task", "--store", store)  # fmt: skip
-    assert done.out.startswith("compacted by truncate: ")
-    [*_, began] = run(
-        "log", "work", "--type", "context:pre_compact", "--json", "--store", store
-    ).lines
-    assert began["payload"]["reason"] == "a new task"
-    assert began["payload"]["settings"]["keep_recent"] == 2
-    assert run("verify", "work", "--store", store).code == 0
-
-
 def test_without_a_policy_the_default_decides_and_the_ladder_with_a_setting_of_it(run, store):
     arguments = ("compact", "work", "--dry-run", "--store", store)
     assert "compacted by workset" in run(*arguments).out
@@ -133,15 +121,6 @@ def test_a_policy_that_asks_a_model_is_shown_and_not_applied(run, store):
     assert types(run, store) == before
 
 
-def test_a_compaction_is_made_for_the_budget_that_is_given(run, store):
-    arguments = ("compact", "work", "--budget", 1_000, "--json", "--store", store)
-    small = run(*arguments, "--dry-run")
-    assert small.document["tokens_after"] <= 1_000
-    made = run(*arguments)
-    assert made.code == 0
-    assert made.document["tokens_after"] == small.document["tokens_after"]
-
-
 def test_a_budget_below_what_must_stay_is_a_problem_and_changes_nothing(run, store):
     before = types(run, store)
     for extra in ([], ["--dry-run"], ["--json"]):
@@ -160,16 +139,6 @@ def test_a_budget_below_what_must_stay_is_a_problem_and_changes_nothing(run, sto
     enough = run(*arguments, "--force", "--json")
     assert (enough.code, enough.document["outcome"]) == (0, "applied")
     assert enough.document["tokens_after"] <= int(floor)
-
-
-def test_force_takes_a_view_down_to_what_must_stay_and_says_that_it_is_over_the_budget(run, store):
-    arguments = ("compact", "work", "--budget", 5, "--force", "--store", store)
-    shown = run(*arguments, "--dry-run")
-    assert shown.code == 0
-    assert re.search(r"what must stay is ~\d+ tokens over the budget of 5\n", shown.out)
-    made = run(*arguments)
-    assert made.code == 0 and "tokens over the budget of 5" in made.out
-    assert run("compact", "work", "--json", "--store", store).document["messages_before"] <= 2
 
 
 def test_a_budget_that_leaves_no_room_for_a_summary_is_refused_and_names_it(run, tmp_path):
@@ -206,20 +175,6 @@ def test_a_budget_that_leaves_no_room_for_a_summary_is_refused_and_names_it(run,
     made = run(*arguments, "--force")
     assert made.code == 0
     assert re.search(r"the summary for #1–#\d+ went\n", made.out)
-
-
-def test_nothing_to_compact_is_said(run, tmp_path):
-    path = tmp_path / "s.db"
-
-    async def write() -> None:
-        async with eventctx.open(path) as engine:
-            await (await engine.session("work")).add_message({"role": "user", "content": "hello"})
-
-    asyncio.run(write())
-    for extra in ([], ["--dry-run"]):
-        done = run("compact", "work", *extra, "--store", path)
-        assert done.code == 0
-        assert done.out.startswith("skipped: nothing in view can go")
 
 
 @pytest.mark.parametrize(
@@ -286,16 +241,6 @@ def test_an_edited_body_is_found_with_its_position(run, store):
     assert (proof.document["verified"], proof.document["proof"]["edited"]) == (False, [at])
 
 
-def test_an_erased_body_is_told_and_does_no_harm(run, store):
-    at = body_of(store, 1)
-    with apsw.Connection(str(store)) as connection:
-        connection.execute("UPDATE records SET data = NULL, salt = NULL WHERE position = ?", (at,))
-    done = run("view", "work", "--turn", 1, "--verify", "--store", store)
-    assert done.code == 0, done.out
-    assert "7 stored contents of 8 messages have their own digests." in done.out
-    assert "Erased on purpose" in done.out and "#1." in done.out
-
-
 @pytest.mark.parametrize(
     "command", [("restore", "s", 0), ("instructions", "s", "--take-back", "0.1")], ids=str
 )
@@ -310,3 +255,13 @@ async def test_a_change_that_compacts_nothing_asks_for_no_policys_function(
         await ctx.add_message({"role": "user", "content": "Never touch the migrations."})
     done = await asyncio.to_thread(run, *command, "--store", tmp_path / "s.db")
     assert (done.code, done.err) == (0, "")
+
+
+def test_an_erased_body_is_told_and_does_no_harm(run, store):
+    at = body_of(store, 1)
+    with apsw.Connection(str(store)) as connection:
+        connection.execute("UPDATE records SET data = NULL, salt = NULL WHERE position = ?", (at,))
+    done = run("view", "work", "--turn", 1, "--verify", "--store", store)
+    assert done.code == 0, done.out
+    assert "7 stored contents of 8 messages have their own digests." in done.out
+    assert "Erased on purpose" in done.out and "#1." in done.out

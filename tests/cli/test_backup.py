@@ -16,7 +16,6 @@ from eventctx.cli.output.program import DAMAGE, STORE, USAGE
 from eventctx.stores.location import default_book
 from eventctx.stores.receipt_book import ReceiptBook
 from tests.children import started
-from tests.cli.test_terminal import Terminal
 
 OPENER = Path(__file__).parents[1] / "stores" / "programs" / "opener.py"
 ROOT = Path(__file__).parents[2]
@@ -63,27 +62,6 @@ def test_a_backup_says_what_it_holds(run, store, tmp_path):
     assert records(run, target) == records(run, store)
 
 
-def test_a_backup_as_json(run, store, tmp_path):
-    target = tmp_path / "copy.db"
-    found = run("backup", target, "--json", "--store", store).document
-    assert (found["file"], found["bytes"], found["ok"]) == (
-        str(target),
-        target.stat().st_size,
-        True,
-    )
-    assert [row["session"] for row in found["sessions"]] == ["work"]
-
-
-def test_damage_is_shown_with_a_code_of_its_own_and_the_copy_stays(run, store, tmp_path):
-    damage(store)
-    target = tmp_path / "copy.db"
-    done = run("backup", target, "--store", store)
-    assert done.code == DAMAGE
-    assert "DAMAGED work" in done.out
-    assert "The copy has the damage above; keep older backups." in done.out
-    assert target.exists()
-
-
 @pytest.mark.parametrize("what", ["a file", "a folder"])
 def test_a_backup_replaces_nothing(run, store, tmp_path, what):
     target = tmp_path / "there"
@@ -112,14 +90,6 @@ def test_a_backup_becomes_a_store_where_there_is_none(run, store, backup, tmp_pa
     assert "--replace" in again.err
 
 
-def test_a_backup_becomes_the_store_in_the_users_folder(run, backup, tmp_path, monkeypatch):
-    monkeypatch.delenv("EVENTCTX_STORE")
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    done = run("restore-backup", backup)
-    assert done.code == 0, done.err
-    assert (tmp_path / "data" / "eventctx" / "contexts.db").exists()
-
-
 def test_the_old_store_is_kept_and_nothing_is_warned_of_later(run, store, backup, caplog):
     before = records(run, store)
     done = run("restore-backup", backup, "--replace", "--yes", "--store", store)
@@ -138,13 +108,6 @@ def test_search_finds_nothing_that_is_only_in_the_old_store(run, store, backup):
     run("restore-backup", backup, "--replace", "--yes", "--store", store)
     assert run("search", '"after the backup"', "--json", "--store", store).document == []
     assert run("search", "Task", "--json", "--store", store).document
-
-
-def test_a_restore_as_json(run, store, backup):
-    done = run("restore-backup", backup, "--replace", "--yes", "--json", "--store", store)
-    found = done.document
-    assert (found["file"], found["ok"], found["kept"]) == (str(store), True, str(kept(store)[0]))
-    assert [row["session"] for row in found["sessions"]] == ["work"]
 
 
 def test_a_damaged_backup_changes_nothing(run, store, backup):
@@ -188,18 +151,6 @@ def test_nobody_who_can_be_asked_is_no_consent(run, store, backup):
     assert kept(store) == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("answer", ["y", "n"])
-def test_on_a_terminal_the_restore_asks(store, backup, answer):
-    command = ("restore-backup", backup, "--replace", "--store", store)
-    with Terminal(*command) as terminal:
-        terminal.until("[y/N]:")
-        terminal.type(f"{answer}\r")
-        terminal.until("is kept as" if answer == "y" else "stopped")
-        assert terminal.child.wait(60) == (0 if answer == "y" else 130)
-    assert len(kept(store)) == (answer == "y")
-
-
 def test_an_import_notes_how_its_sessions_end(run, tmp_path: Path) -> None:
     store, file = tmp_path / "imported.db", tmp_path / "talk.jsonl"
     file.write_text('{"role": "user", "content": "Mend it."}\n', encoding="utf-8")
@@ -210,3 +161,13 @@ def test_an_import_notes_how_its_sessions_end(run, tmp_path: Path) -> None:
     other = tmp_path / "other.db"
     assert run("import", export, "--store", other).code == 0
     assert [*ReceiptBook(default_book(other)).last()] == ["talk"]
+
+
+def test_damage_is_shown_with_a_code_of_its_own_and_the_copy_stays(run, store, tmp_path):
+    damage(store)
+    target = tmp_path / "copy.db"
+    done = run("backup", target, "--store", store)
+    assert done.code == DAMAGE
+    assert "DAMAGED work" in done.out
+    assert "The copy has the damage above; keep older backups." in done.out
+    assert target.exists()

@@ -1,4 +1,4 @@
-"""A real bash completes commands and names of sessions; nothing it is offered can fail it."""
+"""A shell completes commands and names of sessions; nothing it is offered can fail it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import eventctx
+from eventctx.cli.main import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,21 +33,14 @@ def store(tmp_path: Path) -> Path:
 def completed(line: str, store: Path, shell: str = "bash") -> list[str]:
     """What the program offers to a shell for the last word of ``line``."""
     words = line.split(" ")
-    done = subprocess.run(
-        [sys.executable, "-m", "eventctx.cli"],
-        env={
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "EVENTCTX_STORE": str(store),
-            "_EVENTCTX_COMPLETE": f"{shell}_complete",
-            "COMP_WORDS": line,
-            "COMP_CWORD": str(len(words) - 1) if shell == "bash" else words[-1],
-        },
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    given = {
+        "EVENTCTX_STORE": str(store),
+        "_EVENTCTX_COMPLETE": f"{shell}_complete",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(words) - 1) if shell == "bash" else words[-1],
+    }
+    done = CliRunner().invoke(cli, env=given, prog_name="eventctx")
+    assert (done.exit_code, done.stderr) == (0, "")
     return [one.partition(",")[2] for one in done.stdout.splitlines() if one]
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from eventctx.cli.output.program import DAMAGE, STORE, USAGE
-from tests.cli.test_backup import add, damage
+from tests.cli.test_backup import damage
 from tests.stores.many_sessions import make, run_measured
 
 
@@ -24,22 +22,6 @@ def test_a_copy_says_what_it_did(run, store, tmp_path):
         assert here.replace("global_position", "") == there.replace("global_position", "")
     again = run("copy", store, target)
     assert again.out.startswith("copied 0 sessions (1 there already): 0 records")
-
-
-def test_a_copy_as_json(run, store, tmp_path):
-    found = run("copy", store, f"sqlite:///{tmp_path / 'copy.db'}", "wo", "--json").document
-    assert (found["ok"], found["sessions"], found["copied"], found["checked"]) == (True, 1, 1, 1)
-    assert found["from"] == str(store) and found["problems"] == []
-
-
-def test_another_session_of_the_name_is_bad_usage(run, store, tmp_path):
-    target = tmp_path / "other.db"
-    asyncio.run(add(target))
-    before = run("log", "work", "--json", "--store", target).out
-    done = run("copy", store, target)
-    assert done.code == USAGE
-    assert "session 'work' is another one in the target: from position 0 on" in done.err
-    assert run("log", "work", "--json", "--store", target).out == before
 
 
 def test_damage_has_its_own_exit_code_and_is_named(run, store, tmp_path):
@@ -67,11 +49,6 @@ def test_stores_that_cannot_be_copied(run, store, tmp_path, source, target, code
     done = run("copy", *places)
     assert (done.code, words in done.err) == (code, True), done.err
     assert "hunter2" not in done.err
-
-
-def test_a_session_that_is_not_there_makes_no_target(run, store, tmp_path):
-    done = run("copy", store, tmp_path / "copy.db", "nobody")
-    assert done.code == USAGE and not (tmp_path / "copy.db").exists()
 
 
 @pytest.mark.slow

@@ -48,19 +48,6 @@ def test_a_table_of_ones_own_prices_what_the_bundled_one_does_not_name(
     assert "No price" not in priced
 
 
-def test_a_table_that_cannot_be_read_is_told_and_nothing_else(
-    run: Callable[..., Any], counted: Path, tmp_path: Path
-) -> None:
-    found = run("audit", "s", "--store", counted, "--prices", tmp_path / "nowhere.json")
-    assert (found.code, found.out) == (2, "")
-    assert "nowhere.json" in found.err
-
-
-def test_json_has_the_tokens_of_each_answer(run: Callable[..., Any], counted: Path) -> None:
-    requests = run("audit", "s", "--json", "--store", counted).document["requests"]
-    assert [one["output"] for one in requests] == [10] * 6
-
-
 @pytest.mark.parametrize("command", ["audit", "lost"])
 def test_a_loss_that_no_record_tells_of_is_said_at_its_request(
     run: Callable[..., Any], counted: Path, command: str
@@ -69,31 +56,3 @@ def test_a_loss_that_no_record_tells_of_is_said_at_its_request(
     assert "1.5: the provider counted ~4,0" in out
     assert "likely (inferred)" in out
     assert "probably dropped: #2" in out
-
-
-@pytest.fixture
-async def changed(tmp_path: Path) -> Path:
-    """A store with a session whose third request is hardly cached, and that is then cleared."""
-    path = tmp_path / "changed.db"
-    async with eventctx.open(path) as engine:
-        ctx = await engine.session("s", max_tokens=200_000)
-        await ctx.add_message(USER)
-        async with ctx.turn("go") as turn:
-            for number, cached in enumerate((0, 9_000, 1_000)):
-                async with turn.iteration() as iteration:
-                    await ctx.get_messages_for_request(model=MODEL)
-                    async with iteration.provider_call(MODEL, "p") as call:
-                        await call.usage(20_000 + number, 10, cache_read=cached)
-        await ctx.clear()
-        await ctx.add_message(USER)
-        async with ctx.turn("again"):
-            await ctx.get_messages_for_request(model=MODEL)
-    return path
-
-
-def test_requests_whose_beginning_changed_or_was_not_cached_are_named(
-    run: Callable[..., Any], changed: Path
-) -> None:
-    out = run("audit", "s", "--store", changed).out
-    assert "without a compaction (inferred), in 1.3." in out
-    assert "The beginning changed (clear) in @20." in out

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
@@ -72,17 +71,6 @@ def test_only_absent_ones_and_those_of_a_request_can_be_asked_for(run: Any, stor
     )
 
 
-def test_its_json_has_every_run(run: Any, store: Path) -> None:
-    found = json.loads(shown(run, store, "--json"))
-    assert (found["absent"], found["requests"], found["known"]) == (2, 4, {"prepared": 4})
-    first = found["instructions"][0]
-    assert (first["name"], first["stands"], first["absent_since"]) == ("#0.1", "absent", "2.1")
-    assert [(one["held"], one["requests"]) for one in first["runs"]] == [
-        ("verbatim", 2),
-        ("absent", 2),
-    ]
-
-
 def test_a_demand_is_taken_back_by_a_message(run: Any, store: Path) -> None:
     done = shown(run, store, "--take-back", "0.1", "--by", 4)
     assert done.startswith("taken back: #0.1, by #4 (@")
@@ -93,6 +81,20 @@ def test_a_demand_is_taken_back_by_a_message(run: Any, store: Path) -> None:
     again = run("instructions", "work", "--take-back", "#0.1", "--store", store)
     assert (again.code, again.out) == (2, "")
     assert "expected an instruction that holds, found one taken back" in again.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--take-back", "0.1", "--absent"],
+        ["--fork", "other"],
+        ["--turn", "1", "--position", "9"],
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    run: Any, store: Path, arguments: list[str]
+) -> None:
+    assert run("instructions", "work", *arguments, "--store", store).code == 2
 
 
 @pytest.mark.parametrize(
@@ -110,28 +112,3 @@ def test_a_fork_is_not_made_for_what_cannot_be_taken_back(
     assert done.code == 2
     assert found in done.err
     assert "other" not in run("sessions", "--store", store).out
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--take-back", "x"],
-        ["--take-back", "0.1", "--absent"],
-        ["--by", "4"],
-        ["--fork", "other"],
-        ["--turn", "1", "--position", "9"],
-    ],
-)
-def test_options_that_do_not_go_together_are_refused(
-    run: Any, store: Path, arguments: list[str]
-) -> None:
-    assert run("instructions", "work", *arguments, "--store", store).code == 2
-
-
-def test_a_session_without_demands_says_what_a_demand_is(run: Any, tmp_path: Path) -> None:
-    async def write_hello() -> None:
-        async with eventctx.open(tmp_path / "t.db") as engine:
-            await (await engine.session("work")).add_message(user("hello"))
-
-    asyncio.run(write_hello())
-    assert shown(run, tmp_path / "t.db").startswith("Now: no instruction of a person is known; ")

@@ -32,13 +32,6 @@ def test_erase_destroys_and_says_that_all_still_verifies(run, store):
     assert "on request" in shown.out
 
 
-def test_erase_in_json_has_what_goes_and_whether_it_went(run, store):
-    planned = run("erase", "work", 0, "--dry-run", "--json", "--store", store).document
-    assert (planned["erased"], planned["messages"]) == (False, [0])
-    done = run("erase", "work", 0, "--yes", "--json", "--store", store).document
-    assert (done["erased"], done["contents"], done["scrubbed"]) == (True, planned["contents"], True)
-
-
 def test_a_message_that_is_not_there_is_bad_usage(run, store):
     done = run("erase", "work", 9999, "--yes", "--store", store)
     assert done.code == 2
@@ -57,11 +50,6 @@ def test_delete_shows_asks_and_leaves_one_record(run, store):
     assert "deleted on purpose" in run("verify", "--store", store).out
     assert run("transcript", "work", "--store", store).code == 2
     assert "work" not in run("sessions", "--store", store).out
-
-
-def test_delete_in_json(run, store):
-    done = run("delete", "work", "--yes", "--json", "--store", store).document
-    assert done == {"deleted": True, "sessions": ["work"], "scrubbed": True}
 
 
 def test_prune_deletes_only_what_is_older(run, store):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import shutil
@@ -15,7 +14,6 @@ from pathlib import Path
 import apsw
 import pytest
 
-import eventctx
 from eventctx.cli.commands.sessions import sessions_command
 from eventctx.cli.output import program
 from tests.children import started
@@ -69,30 +67,8 @@ def test_another_file_is_no_store(run, tmp_path):
     assert other.read_text() == "hello" * 100
 
 
-def test_an_unknown_kind_of_store_is_refused(run):
-    _fails(run("sessions", "--store", "redis://here"), 2, "redis://here")
-
-
 def test_a_store_in_memory_is_of_no_use_here(run):
     _fails(run("sessions", "--store", "memory://"), 2, "outlives")
-
-
-def test_turns_and_positions_outside_the_session(run, store):
-    _fails(run("view", "work", "--turn", 9, "--store", store), 2, "turns 1 to 3", "9")
-    view = run("view", "work", "--turn", 1, "--iteration", 9, "--store", store)
-    _fails(view, 2, "iterations 1 to 4")
-    _fails(run("transcript", "work", "--turn", 9, "--store", store), 2, "turns 1 to 3")
-    _fails(run("transcript", "work", "--at", 9999, "--store", store), 2, "positions @0 to")
-    _fails(run("transcript", "work", "--at", -1, "--store", store), 2, "@48 or 48, found '-1'")
-    _fails(run("replay", "work", "--to", 9999, "--store", store), 2, "positions @0 to")
-    _fails(run("log", "work", "--from", 9999, "--store", store), 2, "positions @0 to")
-    _fails(run("view", "work", "--position", 3, "--store", store), 2, "request_prepared")
-    assert run("audit", "work", "--turn", 9, "--store", store).code == 2
-
-
-def test_a_view_needs_to_know_which(run, store):
-    assert run("view", "work", "--iteration", 1, "--store", store).code == 2
-    assert run("transcript", "work", "--at", 1, "--turn", 1, "--store", store).code == 2
 
 
 def test_a_misspelt_type_is_corrected(run, store):
@@ -104,15 +80,6 @@ def test_a_receipt_must_be_one(run, store):
     _fails(run("verify", "--receipt", "nonsense", "--store", store), 2, "SESSION@POSITION")
     zero = "other@3:" + "0" * 64
     _fails(run("verify", "work", "--receipt", zero, "--store", store), 2, "'other'")
-
-
-def test_a_receipt_for_another_history_is_damage(run, store):
-    done = run("verify", "--receipt", "work@3:" + "0" * 64, "--store", store)
-    assert done.code == 5
-    assert "DAMAGED work" in done.out
-    assert "rewritten" in done.out
-    beyond = run("verify", "--receipt", "work@9999:" + "0" * 64, "--store", store)
-    assert (beyond.code, "cut" in beyond.out) == (5, True)
 
 
 def _edit(store: Path, old: bytes, new: bytes) -> None:
@@ -154,23 +121,6 @@ def test_contents_that_are_no_json_any_more_are_damage_and_no_traceback(run, sto
     assert run("verify", "--store", store).code == 5
 
 
-def test_a_missing_record_is_damage(run, store):
-    database = apsw.Connection(str(store))
-    database.execute("DELETE FROM records WHERE position = 7")
-    database.close()
-    done = run("verify", "--store", store)
-    assert done.code == 5
-    assert "DAMAGED" in done.out
-
-
-def test_one_damaged_session_does_not_hide_the_others(run, store):
-    run("fork", "work", "early", "--at", 2, "--store", store)
-    _edit(store, b"Task 2", b"Task 7")
-    done = run("verify", "--json", "--store", store)
-    assert done.code == 5
-    assert {one["session"]: one["ok"] for one in done.document} == {"work": False, "early": True}
-
-
 # -- in a process of its own ---------------------------------------------------------------------
 
 
@@ -208,23 +158,6 @@ def test_a_full_disk_behind_the_output_is_told():
             check=False,
         )
     assert (done.returncode, b"No space left" in done.stderr) == (program.STORE, True)
-
-
-@pytest.mark.slow
-def test_ctrl_c_stops_following_quietly(store):
-    async def add() -> None:
-        async with eventctx.open(store) as engine:
-            ctx = await engine.session("work", max_tokens=3_000)
-            await ctx.add_message({"role": "user", "content": "Are you there?"})
-
-    with _process("log", "work", "--follow", "--store", store) as child:
-        child.stdout.readline()
-        asyncio.run(add())
-        assert any(b"Are you there?" in line for line in child.stdout), "it ended by itself"
-        child.send_signal(signal.SIGINT)
-        out, err = child.communicate(timeout=60)
-        assert child.returncode == 0
-        assert b"Traceback" not in err + out
 
 
 READING_ANOTHERS = """
@@ -301,3 +234,39 @@ def test_a_program_whose_output_is_closed_ends_as_always(store):
     closed = ["sh", "-c", '"$@" >&-', "sh", *command]
     done = subprocess.run(closed, capture_output=True, cwd=ROOT, check=False)
     assert b"bug" not in done.stderr
+
+
+def test_turns_and_positions_outside_the_session(run, store):
+    _fails(run("view", "work", "--turn", 9, "--store", store), 2, "turns 1 to 3", "9")
+    view = run("view", "work", "--turn", 1, "--iteration", 9, "--store", store)
+    _fails(view, 2, "iterations 1 to 4")
+    _fails(run("transcript", "work", "--turn", 9, "--store", store), 2, "turns 1 to 3")
+    _fails(run("transcript", "work", "--at", 9999, "--store", store), 2, "positions @0 to")
+    _fails(run("transcript", "work", "--at", -1, "--store", store), 2, "@48 or 48, found '-1'")
+    _fails(run("replay", "work", "--to", 9999, "--store", store), 2, "positions @0 to")
+    _fails(run("log", "work", "--from", 9999, "--store", store), 2, "positions @0 to")
+    _fails(run("view", "work", "--position", 3, "--store", store), 2, "request_prepared")
+    assert run("audit", "work", "--turn", 9, "--store", store).code == 2
+
+
+def test_a_view_needs_to_know_which(run, store):
+    assert run("view", "work", "--iteration", 1, "--store", store).code == 2
+    assert run("transcript", "work", "--at", 1, "--turn", 1, "--store", store).code == 2
+
+
+def test_a_receipt_for_another_history_is_damage(run, store):
+    done = run("verify", "--receipt", "work@3:" + "0" * 64, "--store", store)
+    assert done.code == 5
+    assert "DAMAGED work" in done.out
+    assert "rewritten" in done.out
+    beyond = run("verify", "--receipt", "work@9999:" + "0" * 64, "--store", store)
+    assert (beyond.code, "cut" in beyond.out) == (5, True)
+
+
+def test_a_missing_record_is_damage(run, store):
+    database = apsw.Connection(str(store))
+    database.execute("DELETE FROM records WHERE position = 7")
+    database.close()
+    done = run("verify", "--store", store)
+    assert done.code == 5
+    assert "DAMAGED" in done.out

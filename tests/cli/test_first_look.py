@@ -15,9 +15,7 @@ import pytest
 
 import eventctx
 from tests.cli.test_terminal import Terminal
-from tests.importers.agents import ClineTask, Copilot
 from tests.importers.given import ClaudeCode, text
-from tests.importers.terminal_agents import Gemini, OpenCode
 
 pytestmark = pytest.mark.slow
 
@@ -59,37 +57,6 @@ def test_sessions_are_read_with_consent_listed_and_not_offered_again(home: Path)
     assert "Read them?" not in again and "Mend the roof" in again
 
 
-def test_sessions_of_programs_that_keep_no_jsonl_are_found_too(home: Path) -> None:
-    storage = home / ".config" / "Code" / "User" / "globalStorage" / "saoudrizwan.claude-dev"
-    ClineTask().user(text("<task>Sort the jars</task>")).answer(text("so")).write(
-        storage / "tasks" / "1760"
-    )
-    transcripts = home / ".cursor" / "projects" / "p" / "agent-transcripts"
-    transcripts.mkdir(parents=True)
-    (transcripts / "talk.txt").write_text("user:\nPaint the fence\n\nassistant:\nPainted.\n")
-    copilot = home / ".copilot" / "session-state" / "cp-1" / "events.jsonl"
-    copilot.parent.mkdir(parents=True)
-    copilot.write_bytes(Copilot().user("Mend the roof").answer("Mended.").data())
-    chats = home / ".gemini" / "tmp" / "shed" / "chats"
-    chats.mkdir(parents=True)
-    (chats / "session-2026-01-02T03-04-aaaaaaaa.json").write_bytes(
-        Gemini().user("Oil the door").answer("Oiled.").document()
-    )
-    (chats.parent / "logs.json").write_text("[]")
-    log = OpenCode().user("Cut the hedge").answer({"type": "text", "text": "Cut."})
-    log.storage(home / "data" / "opencode" / "storage")
-    with Terminal() as terminal:
-        asked = terminal.until("Read them?")
-        assert all(
-            one in asked for one in ("Cline", "Cursor", "Copilot CLI", "Gemini CLI", "opencode")
-        )
-        terminal.type("y\r")
-        shown = terminal.all()
-    assert "Read 5 sessions in" in shown and "not read" not in shown
-    words = ("Sort the jars", "Paint the fence", "Mend the roof", "Oil the door", "Cut the hedge")
-    assert all(one in shown for one in words)
-
-
 def test_nothing_is_read_or_made_without_consent(home: Path) -> None:
     path = claude(home, "Mend the roof", "aaaaaaaa-2222-3333-4444-555555555555")
     path.chmod(0)
@@ -128,21 +95,6 @@ def dated(path: Path, seconds: int) -> None:
     os.utime(path, (seconds, seconds))
 
 
-def test_a_file_that_is_older_than_what_was_read_is_offered_too(home: Path) -> None:
-    claude(home, "Mend the roof", uuid_of(1))
-    with Terminal() as terminal:
-        terminal.until("Read them?")
-        terminal.type("\r")
-        terminal.all()
-    dated(claude(home, "Paint the fence", uuid_of(2)), 1_000_000_000)
-    with Terminal() as terminal:
-        assert "1 file, " in terminal.until("Read them?")
-        terminal.type("\r")
-        assert "Paint the fence" in terminal.all()
-    with Terminal() as terminal:
-        assert "Read them?" not in terminal.all()
-
-
 def test_beyond_the_newest_files_it_says_how_to_read_the_others(home: Path) -> None:
     for number in range(52):
         dated(claude(home, f"Task {number}", uuid_of(number)), 1_700_000_000 + number)
@@ -175,14 +127,6 @@ def test_a_first_reading_that_is_stopped_goes_on_the_next_time(home: Path) -> No
         assert f"{50 - int(found[1])} files" in asked
         terminal.type("n\r")
         terminal.all()
-
-
-def test_what_was_imported_by_name_is_not_offered_again(home: Path) -> None:
-    path = claude(home, "Mend the roof", uuid_of(1))
-    run_program("import", path)
-    with Terminal() as terminal:
-        shown = terminal.all()
-    assert "Read them?" not in shown and "Mend the roof" in shown
 
 
 def run_program(*arguments: object) -> subprocess.CompletedProcess[str]:

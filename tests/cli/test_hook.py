@@ -25,10 +25,7 @@ from eventctx.adapters.command_hooks.reminder import (
 )
 from eventctx.cli.main import cli
 from eventctx.engine import Engine
-from eventctx.errors import WrongExpectedVersion
 from eventctx.messages.extracts import words_of_person
-from eventctx.stores.location import default_book
-from eventctx.stores.receipt_book import ReceiptBook
 from tests.cli.conftest import Outcome
 from tests.importers.agents import Copilot, Cursor
 from tests.importers.given import SESSION, ClaudeCode, Codex, text
@@ -113,12 +110,6 @@ def test_after_a_compaction_the_model_is_told_what_the_person_demanded(
     assert "#2: Never touch the file legacy.py." in told["additionalContext"]
     assert f"eventctx instructions {SESSION}" in told["additionalContext"]
     assert "Zx9Qw7" not in done.out
-
-
-def test_a_hook_notes_how_the_session_ends_that_it_imported(transcript: Path, store: Path) -> None:
-    hook(store, payload("stop", transcript))
-    last = ReceiptBook(default_book(store)).last()
-    assert last[SESSION].position > 0
 
 
 @pytest.mark.parametrize("name", ["resume", "stop", "before", "after"])
@@ -219,12 +210,6 @@ async def said_in(store: Path) -> list[str]:
         ]
 
 
-async def test_a_session_that_its_program_does_not_keep_is_no_error() -> None:
-    given = b'{"hook_event_name": "Stop", "transcript_path": null}'
-    async with eventctx.open("memory://") as engine:
-        assert await hook_answer(engine, CODEX, read_payload(given)) is None
-
-
 def test_a_session_without_a_file_yet_is_no_error(tmp_path: Path, store: Path) -> None:
     done = hook(store, payload("startup", tmp_path / "none.jsonl"))
     assert (done.code, done.out, done.err) == (0, "", "")
@@ -278,26 +263,6 @@ def test_a_bug_of_ours_stops_no_host(
     assert "this is a bug in eventctx" in done.err
 
 
-async def test_an_import_that_another_process_overtook_is_repeated(transcript: Path) -> None:
-    async with eventctx.open("memory://") as engine:
-        overtaken = _Overtaken(engine, times=2)
-        assert (
-            await hook_answer(
-                engine, CLAUDE_CODE, read_payload(payload("stop", transcript).encode())
-            )
-            is None
-        )
-        assert overtaken.times == 0
-        assert len(await engine.transcript(SESSION)) == 3
-        _Overtaken(engine, times=9)
-        with transcript.open("ab") as file:
-            file.write(ClaudeCode().user("More.", uuid="u9").data())
-        with pytest.raises(WrongExpectedVersion):
-            await hook_answer(
-                engine, CLAUDE_CODE, read_payload(payload("stop", transcript).encode())
-            )
-
-
 async def test_hooks_that_are_called_at_once_for_one_session_all_answer(
     transcript: Path, store: Path
 ) -> None:
@@ -311,32 +276,6 @@ async def test_hooks_that_are_called_at_once_for_one_session_all_answer(
     assert "Never touch the file legacy.py." in str(answers[0])
     async with eventctx.open(store, read_only=True) as engine:
         assert len(await engine.transcript(SESSION)) == 3
-
-
-class _Overtaken:
-    """Makes the store's first appends fail as those of a process that comes second."""
-
-    def __init__(self, engine: Engine, times: int) -> None:
-        self.times = times
-        self._append = engine.store.append
-        engine.store.append = self._late  # type: ignore[method-assign]
-
-    def _late(self, stream: str, drafts: Any, expected: Any) -> Any:
-        if self.times:
-            self.times -= 1
-            raise WrongExpectedVersion(stream, expected, 7)
-        return self._append(stream, drafts, expected)
-
-
-async def test_a_demand_that_was_taken_back_is_not_repeated() -> None:
-    async with eventctx.open("memory://") as engine:
-        ctx = await engine.session("s")
-        await ctx.add_message({"role": "user", "content": "Write a parser."})
-        for name in ("legacy.py", "store.py"):
-            await ctx.add_message({"role": "user", "content": f"Never touch the file {name}."})
-        await ctx.withdraw_instruction(1, 1)
-        found = await words_that_hold(engine, "s")
-    assert found == [Words(0, "Write a parser."), Words(2, "Never touch the file store.py.")]
 
 
 async def test_the_task_is_the_first_sentence_of_a_person_that_holds(tmp_path: Path) -> None:
@@ -366,10 +305,3 @@ def test_a_reminder_keeps_the_task_and_the_last_demands(store: Path) -> None:
     left = 200 - sum(line.startswith("- #") for line in lines)
     assert f"- … {left} more between these" in lines
     assert reminder("s", []) is None
-
-
-def test_a_reminder_cuts_a_long_demand_and_shows_it_on_one_line() -> None:
-    text = reminder("a b", [Words(3, "Never\n\nsay " + "x" * 5_000)]) or ""
-    assert "- #3: Never say xxx" in text
-    assert len(text) < 2_000
-    assert "eventctx lost 'a b'" in text

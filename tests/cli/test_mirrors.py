@@ -78,22 +78,6 @@ def test_no_fork_is_left_of_a_restore_that_cannot_be_done(run: Any, imported: Pa
     assert named == [SESSION]
 
 
-def test_compact_on_a_fork_and_a_dry_run_without(run: Any, imported: Path) -> None:
-    dry = run("compact", SESSION, "--dry-run", "--policy", "simple", "--store", imported)
-    assert dry.code == 0
-    done = run(
-        *("compact", SESSION, "--policy", "simple", "--set", "keep_recent=1"),
-        *("--fork", "mine", "--store", imported),
-    )
-    assert done.code == 0, done.err
-    assert f"forked {SESSION} as it is now as mine" in done.out
-    assert "context:post_compact" in types(run, imported, "mine")[-1:]
-    both = run("compact", SESSION, "--dry-run", "--fork", "x", "--store", imported)
-    assert both.code == 2
-    taken = run("compact", SESSION, "--policy", "simple", "--fork", "mine", "--store", imported)
-    assert "exists already" in taken.err
-
-
 def test_why_suggests_what_can_be_done(run: Any, imported: Path) -> None:
     done = run("why", SESSION, 0, "--store", imported)
     assert "in a fork, since this session is a mirror of talk.jsonl:" in done.out
@@ -119,31 +103,17 @@ def test_a_session_that_is_taken_over_is_ours_and_not_imported_again(
     assert run("import", file, "--session", "new", "--store", imported).code == 0
 
 
-def test_a_folder_names_a_session_that_was_taken_over_and_imports_the_others(
-    run: Any, imported: Path, file: Path
-) -> None:
-    run("import", "--take-over", file, "--store", imported)
-    other = file.with_name("other.jsonl")
-    other.write_bytes(ClaudeCode("22222222-0000-0000-0000-000000000000").user("Hi.").data())
-    done = run("import", file.parent, "--store", imported)
-    assert done.code == 0
-    assert "passed over" in done.out
-    assert "talk.jsonl" in done.out
-    assert "was taken over at" in done.out
-    assert "22222222" in done.out
-
-
-def test_an_export_cannot_be_taken_over(run: Any, imported: Path, tmp_path: Path) -> None:
-    out = tmp_path / "export.jsonl"
-    assert run("export", SESSION, "-o", out, "--store", imported).code == 0
-    done = run("import", "--take-over", out, "--store", tmp_path / "b.db")
-    assert done.code == 2
-    assert "found an export of eventctx" in done.out
-    assert run("import", out, "--store", tmp_path / "b.db").code == 0
-    assert run("restore", SESSION, 0, "--store", tmp_path / "b.db").code == 2
-
-
-def test_a_range_that_a_screen_shows_can_be_given_back(run: Any, imported: Path) -> None:
-    done = run("restore", SESSION, "#0–#2", "--fork", "mine", "--json", "--store", imported)
-    assert done.code == 0
-    assert done.document["asked_for"] == done.document["restored"] == [0, 1, 2]
+def test_compact_on_a_fork_and_a_dry_run_without(run: Any, imported: Path) -> None:
+    dry = run("compact", SESSION, "--dry-run", "--policy", "simple", "--store", imported)
+    assert dry.code == 0
+    done = run(
+        *("compact", SESSION, "--policy", "simple", "--set", "keep_recent=1"),
+        *("--fork", "mine", "--store", imported),
+    )
+    assert done.code == 0, done.err
+    assert f"forked {SESSION} as it is now as mine" in done.out
+    assert "context:post_compact" in types(run, imported, "mine")[-1:]
+    both = run("compact", SESSION, "--dry-run", "--fork", "x", "--store", imported)
+    assert both.code == 2
+    taken = run("compact", SESSION, "--policy", "simple", "--fork", "mine", "--store", imported)
+    assert "exists already" in taken.err

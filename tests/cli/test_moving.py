@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.importers.agents import Pi
-
 CHAT = [
     {"role": "user", "content": "hello"},
     {"role": "assistant", "content": "hi"},
@@ -49,21 +47,6 @@ def test_what_was_exported_imports_back_equal(run, store, tmp_path):
     )
 
 
-def test_importing_an_export_twice_adds_nothing(run, store, tmp_path):
-    file = tmp_path / "work.jsonl"
-    run("export", "work", "-o", file, "--store", store)
-    [again] = run("import", file, "--json", "--store", store).document["sessions"]
-    assert again["added"] == 0
-
-
-def test_an_export_can_be_imported_under_another_name(run, store, tmp_path):
-    file = tmp_path / "work.jsonl"
-    run("export", "work", "-o", file, "--store", store)
-    assert run("import", file, "--session", "copy", "--store", store).code == 0
-    rows = run("sessions", "--sort", "made", "--json", "--store", store).document
-    assert [row["session"] for row in rows] == ["work", "copy"]
-
-
 def test_a_trajectory_is_a_file_or_one_document_on_stdout(run, store, tmp_path):
     file = tmp_path / "work.json"
     written = run("export", "--atif", "work", "-o", file, "--store", store)
@@ -99,26 +82,9 @@ def test_an_export_with_an_edited_line_is_refused(run, store, tmp_path):
     assert "digest" in done.out
 
 
-def test_an_export_that_ends_early_is_refused(run, store, tmp_path):
-    file = tmp_path / "work.jsonl"
-    run("export", "work", "-o", file, "--store", store)
-    file.write_text("".join(file.read_text().splitlines(keepends=True)[:-2]))
-    done = run("import", file, "--store", tmp_path / "other.db")
-    assert done.code == 2
-    assert "ends after" in done.out
-
-
 def test_a_failed_export_leaves_no_file(run, store, tmp_path):
     assert run("export", "nobody", "-o", tmp_path / "x.jsonl", "--store", store).code == 2
     assert not (tmp_path / "x.jsonl").exists()
-
-
-def test_a_message_list_is_imported_and_a_second_time_adds_nothing(run, chat, tmp_path):
-    first = run("import", chat, "--complete", "--store", tmp_path / "new.db")
-    assert first.code == 0
-    assert "4 messages, 2 turns" in first.out
-    again = run("import", chat, "--complete", "--store", tmp_path / "new.db")
-    assert "nothing new" in again.out
 
 
 def test_a_folder_is_searched_and_what_is_no_transcript_in_it_named(run, chat, tmp_path):
@@ -184,20 +150,6 @@ def test_a_folder_without_a_transcript_leaves_no_store(run, tmp_path):
     assert not (tmp_path / "new.db").exists()
 
 
-def test_the_format_can_be_given(run, tmp_path, chat):
-    done = run("import", chat, "--format", "codex", "--store", tmp_path / "new.db")
-    assert done.code in (0, 2)
-    assert run("import", chat, "--format", "nonsense").code == 2
-
-
-def test_the_default_store_is_made_on_the_first_import(run, chat, tmp_path, monkeypatch):
-    monkeypatch.delenv("EVENTCTX_STORE")
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert run("import", chat).code == 0
-    assert len(run("sessions", "--json").document) == 1
-
-
 def test_a_fork_shares_what_was_before(run, store):
     done = run("fork", "work", "other", "--at", 10, "--json", "--store", store)
     assert done.code == 0
@@ -209,28 +161,12 @@ def test_a_fork_shares_what_was_before(run, store):
     assert "fork of work @10" in run("sessions", "--store", store).out
 
 
-def test_the_audit_of_a_fork_is_its_own(run, store):
-    run("fork", "work", "other", "--at", 10, "--store", store)
-    assert "No request" in run("audit", "other", "--store", store).out
-    assert run("audit", "other", "--json", "--store", store).document["requests"] == []
-
-
 def test_a_fork_needs_a_free_name_and_a_position_that_exists(run, store):
     taken = run("fork", "work", "work", "--at", 3, "--store", store)
     assert (taken.code, "exists already" in taken.err) == (2, True)
     outside = run("fork", "work", "new", "--at", 10_000, "--store", store)
     assert outside.code == 2
     assert run("fork", "work", "a/b", "--at", 3, "--store", store).code == 2
-
-
-def test_a_branch_of_a_pi_session_is_listed_as_a_branch(run, tmp_path) -> None:
-    log = Pi(parentSession="/x/2026-01-01T10-00-00_old-id.jsonl").user("go")
-    (tmp_path / "branch.jsonl").write_bytes(log.data())
-    store = tmp_path / "moved.db"
-    assert run("--store", store, "import", tmp_path / "branch.jsonl").code == 0
-    assert "pi-1 (branch of old-id)" in " ".join(run("sessions", "--store", store).out.split())
-    [row] = run("sessions", "--json", "--store", store).document
-    assert (row["belongs_to"], row["link"], row["parent"]) == ("old-id", "branch", None)
 
 
 def test_a_name_with_a_line_break_breaks_no_line(run, tmp_path: Path) -> None:
@@ -242,3 +178,22 @@ def test_a_name_with_a_line_break_breaks_no_line(run, tmp_path: Path) -> None:
     assert "two\\nlines" in done.out
     missing = run("sessions", "--store", folder / "s.db")
     assert len(missing.err.splitlines()) == 1
+
+
+def test_an_export_that_ends_early_is_refused(run, store, tmp_path):
+    file = tmp_path / "work.jsonl"
+    run("export", "work", "-o", file, "--store", store)
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:-2]))
+    done = run("import", file, "--store", tmp_path / "other.db")
+    assert done.code == 2
+    assert "ends after" in done.out
+
+
+def test_a_format_that_there_is_not_is_refused(run, chat):
+    assert run("import", chat, "--format", "nonsense").code == 2
+
+
+def test_the_audit_of_a_fork_is_its_own(run, store):
+    run("fork", "work", "other", "--at", 10, "--store", store)
+    assert "No request" in run("audit", "other", "--store", store).out
+    assert run("audit", "other", "--json", "--store", store).document["requests"] == []

@@ -14,7 +14,6 @@ from click.testing import CliRunner
 
 import eventctx
 from eventctx.cli.main import cli
-from eventctx.cli.output.plain import abridged
 
 
 @pytest.fixture
@@ -78,7 +77,7 @@ def test_a_pipe_gets_every_request(run: Any, long: Path) -> None:
     assert len(requests(run("audit", "long", "--store", long).out)) == 30
 
 
-@pytest.mark.parametrize("width", [30, 44, 60, 80])
+@pytest.mark.parametrize("width", [30, 60])
 def test_no_figure_of_a_table_is_broken(
     width: int, on_terminal: Any, run: Any, store: Path
 ) -> None:
@@ -98,32 +97,6 @@ def test_view_without_options_is_the_last_request(run: Any, long: Path) -> None:
     assert run("view", "long", "--turn", 1, "--position", 3, "--store", long).code == 2
 
 
-def test_view_of_a_session_without_requests_says_what_there_is(run: Any, tmp_path: Path) -> None:
-    async def write() -> None:
-        async with eventctx.open(tmp_path / "s.db") as engine:
-            await (await engine.session("one")).add_message({"role": "user", "content": "x"})
-
-    asyncio.run(write())
-    done = run("view", "one", "--store", tmp_path / "s.db")
-    assert done.code == 2 and "has no request; `eventctx transcript`" in done.err
-
-
-def test_the_first_line_has_the_question_and_the_answer(run: Any, long: Path) -> None:
-    names = [row["request"] for row in run("audit", "long", "--json", "--store", long).document[
-        "requests"]]  # fmt: skip
-    first = {
-        command[0]: run(*command, "--store", long).out.splitlines()[0]
-        for command in (
-            ("lost", "long"),
-            ("why", "long", 0),
-            ("diff", "long", names[0], names[-1]),
-        )
-    }
-    assert first["lost"].startswith("Lost in long. Now: ")
-    assert first["why"].startswith("#0 of long: ")
-    assert first["diff"].startswith(f"From request {names[0]} ") and "came" in first["diff"]
-
-
 def test_base64_is_cut_in_a_pipe_and_whole_where_it_is_asked_for(run: Any, tmp_path: Path) -> None:
     data = base64.b64encode(hashlib.shake_256(b"noise").digest(3000)).decode()
 
@@ -140,8 +113,11 @@ def test_base64_is_cut_in_a_pipe_and_whole_where_it_is_asked_for(run: Any, tmp_p
     assert data in run(*command, "--json").out
 
 
-@pytest.mark.parametrize(
-    "text", ["=" * 5000, "0" * 5000, "deadbeef" * 500, "word " * 500, "a/b" * 300]
-)
-def test_what_is_no_base64_stays(text: str) -> None:
-    assert abridged(text) == text
+def test_view_of_a_session_without_requests_says_what_there_is(run: Any, tmp_path: Path) -> None:
+    async def write() -> None:
+        async with eventctx.open(tmp_path / "s.db") as engine:
+            await (await engine.session("one")).add_message({"role": "user", "content": "x"})
+
+    asyncio.run(write())
+    done = run("view", "one", "--store", tmp_path / "s.db")
+    assert done.code == 2 and "has no request; `eventctx transcript`" in done.err

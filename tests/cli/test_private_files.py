@@ -13,7 +13,7 @@ import pytest
 
 import eventctx
 from eventctx.adapters.amplifier.engines import Engines
-from eventctx.log.private_files import make_folder, whole_file
+from eventctx.log.private_files import make_folder
 from tests.cli.conftest import Outcome
 from tests.sessions import USER, tool_round
 
@@ -112,16 +112,6 @@ def test_a_folder_that_exists_keeps_its_rights(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(FileExistsError):
         make_folder(tmp_path / "file")
-
-
-def test_a_file_that_could_not_be_written_whole_leaves_nothing_and_the_older_one(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "out").write_text("older")
-    with pytest.raises(ZeroDivisionError), whole_file(tmp_path / "out") as file:
-        file.write(b"new")
-        raise ZeroDivisionError
-    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("out", "older")]
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o660])

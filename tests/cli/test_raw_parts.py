@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import zlib
 
-import msgspec
 import pytest
 
 from eventctx.errors import DecodeError
 from eventctx.log.codec import encode_event, unpacked
 from eventctx.log.events import ImportRaw
-from eventctx.log.record import Body, Draft, Record, make_body
+from eventctx.log.record import Draft, Record, make_body
 from eventctx.log.store import ANY
 from eventctx.stores.memory import MemoryStore
 
@@ -82,10 +81,3 @@ async def test_a_container_that_claims_more_than_is_shown_is_unpacked_so_far_onl
 async def test_a_damaged_container_is_named_as_such(data):
     with pytest.raises(DecodeError, match="packed with zlib"):
         unpacked(await record_of(data, "zlib"), 10_000)
-
-
-async def test_bytes_that_are_no_text_and_erased_parts_are_no_error():
-    plain = await record_of(b"\xff\xfe", "plain")
-    assert unpacked(plain, 10) == (b"\xff\xfe", 2, 2)
-    gone = msgspec.structs.replace(plain, bodies=(Body(b"d" * 32, b"", erased=True),))
-    assert unpacked(gone, 10) is None

@@ -95,12 +95,6 @@ def test_a_schema_has_the_fields_of_the_struct(name: str) -> None:
     assert {one.encode_name for one in fields} == set(schema.get("items", schema)["properties"])
 
 
-@pytest.mark.slow
-def test_the_demos_answers_are_as_published(run, demo_store: Path) -> None:
-    for name, arguments in schemas.READING.items():
-        _check(name, arguments, demo_store, "demo")
-
-
 def test_answers_about_recorded_sessions_are_as_published(
     run, tmp_path: Path, recorded_sessions: Path
 ) -> None:

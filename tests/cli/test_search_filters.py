@@ -6,18 +6,16 @@ import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-import click
 import pytest
 
 import eventctx
-from eventctx.cli.commands.sessions import search_command
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.record import Body
 from eventctx.log.store import Address
-from eventctx.search.found import MessageFilter, Role, find_messages, read_moment
+from eventctx.search.found import MessageFilter, find_messages, read_moment
 from eventctx.search.recall import Recall
 from eventctx.search.sqlite_index import SqliteTextIndex
 from eventctx.stores.memory import MemoryStore
@@ -139,12 +137,6 @@ def test_a_day_that_ends_a_search_counts_whole() -> None:
     assert read_moment("2026-03-02T12:00+02:00") == read_moment("2026-03-02T10:00Z")
     with pytest.raises(InvalidSetting, match="found 'soon'"):
         read_moment("soon")
-
-
-def test_the_command_offers_every_speaker_that_a_filter_knows() -> None:
-    (option,) = [one for one in search_command.params if one.name == "role"]
-    assert isinstance(option.type, click.Choice)
-    assert tuple(option.type.choices) == get_args(Role)
 
 
 class CountingReads(MemoryStore):

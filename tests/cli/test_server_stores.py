@@ -63,46 +63,6 @@ def test_commands_say_the_same_of_a_server_as_of_a_file(run, store, server) -> N
             assert text and SECRET not in text
 
 
-def test_stats_describe_the_server(run, store, server) -> None:
-    assert run("copy", store, server).code == 0
-    found = run("stats", "--json", "--store", server).document
-    kind = server.partition(":")[0].replace("nats", "jetstream")
-    assert found["description"]["kind"] == kind
-    assert found["description"]["server"] and found["file_bytes"] is None
-    assert found["sessions"] == 1
-    assert found["store"] == server.replace(SECRET, "[redacted:password]")
-    shown = run("stats", "--store", server).out
-    assert f"kept by      {found['description']['server']}" in shown and "on disk" not in shown
-    assert SECRET not in shown
-
-
-def test_a_store_goes_to_a_server_and_comes_back_the_same(run, store, server, tmp_path) -> None:
-    assert run("copy", store, server).code == 0
-    back = tmp_path / "back.db"
-    found = run("copy", server, back, "--json")
-    assert found.code == 0 and found.document["copied"] == 1, found.err
-    assert SECRET not in found.out
-    here = run("verify", "--json", "--store", store).document
-    assert run("verify", "--json", "--store", back).document == here
-
-
-def test_messages_are_erased_and_sessions_deleted_and_pruned_on_a_server(run, store, server):
-    assert run("copy", store, server).code == 0
-    done = run("erase", "work", 0, "--yes", "--json", "--store", server)
-    assert done.code == 0 and done.document["scrubbed"], done.err
-    assert "[erased]" in run("transcript", "work", "--store", server).out
-    assert run("verify", "--store", server).code == 0
-    assert run("fork", "work", "branch", "--at", 3, "--store", server).code == 0
-    kept = run("prune", "--older-than", "36h", "--yes", "--json", "--store", server).document
-    assert (kept["deleted"], kept["sessions"]) == (False, [])
-    done = run("delete", "branch", "--yes", "--store", server)
-    assert done.code == 0, done.err
-    gone = run("prune", "--older-than", "0h", "--yes", "--json", "--store", server)
-    assert [one["session"] for one in gone.document["sessions"]] == ["work"], gone.err
-    assert run("sessions", "--json", "--store", server).document == []
-    assert run("verify", "--store", server).code == 0
-
-
 def test_a_server_has_no_file_to_back_up_and_the_command_says_what_to_do(
     run, store, server, tmp_path
 ) -> None:

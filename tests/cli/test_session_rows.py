@@ -84,18 +84,6 @@ async def test_a_file_of_sums_that_cannot_be_used_costs_a_reading(
     assert (kept.read_bytes() == found) == (not found.startswith(b'{"eventctx_sessions":'))
 
 
-async def test_sums_at_the_prices_of_another_day_are_made_again(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
-    await _said(path, "a", "one")
-    assert await _messages(path) == {"a": 1}
-    kept = path.with_name(path.name + SUFFIX)
-    document = msgspec.json.decode(kept.read_bytes())
-    document["sums"]["a"]["messages"] = 41
-    document["prices"] = "1999-12-31"
-    kept.write_bytes(msgspec.json.encode(document))
-    assert await _messages(path) == {"a": 1}
-
-
 async def test_sums_of_another_session_of_the_name_are_not_continued(tmp_path: Path) -> None:
     path, other = tmp_path / "s.db", tmp_path / "t.db"
     for store, texts in ((path, ["one"]), (other, ["uno", "due", "tre"])):

@@ -57,56 +57,30 @@ def test_a_first_message_loads_no_policy_that_was_not_chosen(at_first_open: set[
     assert at_first_open.isdisjoint(f"eventctx.policies.{name}" for name in OTHER_POLICIES)
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        "eventctx.session.requests",
-        "eventctx.session.compaction_run",
-        "eventctx.session.erasure.erasing",
-        "eventctx.search.recall",
-        "eventctx.queries.requests",
-        "eventctx.queries.verify",
-        "eventctx.projections.timeline.fold",
-        "eventctx.projections.explain.changes",
-        "eventctx.importers",
-        "eventctx.comparison.compare",
-        "eventctx.log.naming",
-        "difflib",
-        "opentelemetry",
-        "structlog",
-        "rich",
-        "click",
-        "http",
-        "email",
-    ],
+NOT_FOR_A_MESSAGE = (
+    "eventctx.session.requests",
+    "eventctx.session.compaction_run",
+    "eventctx.session.erasure.erasing",
+    "eventctx.search.recall",
+    "eventctx.queries.requests",
+    "eventctx.queries.verify",
+    "eventctx.projections.timeline.fold",
+    "eventctx.projections.explain.changes",
+    "eventctx.importers",
+    "eventctx.comparison.compare",
+    "eventctx.log.naming",
+    "difflib",
+    "opentelemetry",
+    "structlog",
+    "rich",
+    "click",
+    "http",
+    "email",
 )
-def test_a_first_message_does_not_load(module: str, at_first_open: set[str]) -> None:
-    assert module not in at_first_open
 
 
-def test_a_first_message_compiles_no_expression_for_urls_or_names_of_models(tmp_path: Path) -> None:
-    program = f"""{_FIRST_OPEN}
-from eventctx import text
-from eventctx.messages import tokens
-
-of_models = [pattern for _, pattern in tokens._PATTERNS] + [tokens._CLAUDE]
-of_urls = [text._GIVEN_PASSWORD, text._PARAMETER, text._NATS]
-assert not any(name in vars(one) for one in of_models + of_urls for name in ("search", "sub"))
-"""
-    loaded_by(program, tmp_path / "contexts.db")
-
-
-def test_a_request_that_is_not_compacted_answers_no_question_and_searches_nothing(
-    tmp_path: Path,
-) -> None:
-    program = _FIRST_OPEN.replace(
-        '"Count the files."})', '"Count the files."}); await context.get_messages_for_request()'
-    )
-    loaded = loaded_by(program, tmp_path / "contexts.db")
-    assert "eventctx.session.requests" in loaded
-    assert loaded.isdisjoint(
-        {"eventctx.queries.requests", "eventctx.search.recall", "eventctx.projections.audit"}
-    )
+def test_a_first_message_loads_no_more_than_it_uses(at_first_open: set[str]) -> None:
+    assert at_first_open & set(NOT_FOR_A_MESSAGE) == set()
 
 
 _HELP = """
@@ -119,8 +93,6 @@ for command in sys.argv[1:]:
     except SystemExit as end:
         assert end.code == 0, end.code
 """
-WITH_A_LOOP = {"inspect", "log", "search", "validate"}
-"""What these use is loaded with their options."""
 LIGHT = (
     *("copy", "delete", "erase", "export", "fork", "lost", "prune", "restore"),
     *("sessions", "sign", "stats", "verify"),
@@ -135,14 +107,8 @@ def test_the_help_of_a_command_loads_no_engine() -> None:
 
 def test_the_help_of_a_command_loads_nothing_that_prints_its_answer() -> None:
     loaded = loaded_by(_HELP, *cli.commands)
-    assert loaded.isdisjoint({"rich", "pygments", "difflib"})
+    assert loaded.isdisjoint({"rich", "pygments", "difflib", "starlette", "uvicorn", "anyio"})
     assert loaded.isdisjoint({"eventctx.importers.recording", "eventctx.importers.many"})
-
-
-def test_the_help_of_a_command_that_reads_loads_no_loop() -> None:
-    loaded = loaded_by(_HELP, *sorted(cli.commands.keys() - WITH_A_LOOP))
-    assert "eventctx.cli.commands.audit" in loaded
-    assert loaded.isdisjoint({"asyncio", "ssl", "eventctx.queries.frame_files"})
 
 
 def test_the_help_of_most_used_commands_loads_neither_loop_nor_view() -> None:
@@ -154,14 +120,13 @@ def test_the_help_of_most_used_commands_loads_neither_loop_nor_view() -> None:
     assert len([name for name in loaded if name.startswith("eventctx.")]) < 120
 
 
-@pytest.mark.parametrize("option", ["--version", "--help"])
-def test_the_program_says_what_it_is_without_its_engine(option: str) -> None:
-    program = f"""
+def test_the_program_says_what_it_is_without_its_engine() -> None:
+    program = """
 import sys
 from eventctx.cli.main import cli
 
 try:
-    cli([{option!r}])
+    cli(["--version"])
 except SystemExit as end:
     assert end.code == 0, end.code
 """
@@ -179,39 +144,6 @@ def test_a_command_is_listed_with_its_own_name_and_line() -> None:
         assert command.name == name
         assert command.get_short_help_str(200) == later.get_short_help_str(200)
         assert (command.hidden, command.deprecated) == (False, False)
-
-
-def test_steps_in_a_pipe_load_nothing_of_the_screen(tmp_path: Path) -> None:
-    program = (
-        _FIRST_OPEN
-        + """
-from eventctx.cli.main import cli
-
-try:
-    cli(["replay", "first", "--store", sys.argv[1]])
-except SystemExit as end:
-    assert end.code == 0, end.code
-"""
-    )
-    loaded = loaded_by(program, tmp_path / "contexts.db")
-    assert "eventctx.cli.commands.replay" in loaded
-
-
-def test_an_import_loads_nothing_that_lists_sessions(tmp_path: Path) -> None:
-    program = """
-import sys
-from eventctx.cli.main import cli
-
-try:
-    cli(["import", "--store", *sys.argv[1:]])
-except SystemExit as end:
-    assert end.code == 0, end.code
-"""
-    transcript = tmp_path / "one.jsonl"
-    transcript.write_text('{"role": "user", "content": "Count the files."}\n')
-    loaded = loaded_by(program, tmp_path / "contexts.db", transcript)
-    assert "eventctx.importers.load" in loaded
-    assert loaded.isdisjoint({"eventctx.cli.first_look", "eventctx.queries.session_list"})
 
 
 def test_a_checkout_without_symbolic_links_says_what_to_do(tmp_path: Path) -> None:

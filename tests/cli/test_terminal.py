@@ -159,13 +159,6 @@ def test_ctrl_c_leaves_the_stepper(stepper):
     assert stepper.ends() == 130
 
 
-def test_control_characters_of_a_tool_are_shown_not_obeyed(store):
-    with Terminal("transcript", "work", "--store", store) as terminal:
-        shown = terminal.until(r"\x1b[31mred")
-        assert "\x1b]0;" not in shown
-        assert terminal.ends() == 0
-
-
 # C1, DEL, marks that reorder, marks without a width, tags; one of each end of a range.
 HIDDEN = (
     "\x7f\x80\x9b\x9f\u061c\u200b\u200c\u200d\u200e\u200f\u2028\u2029\u202a\u202e\u2060"
@@ -182,9 +175,7 @@ def hidden(run, tmp_path) -> Path:
     return tmp_path / "hidden.db"
 
 
-@pytest.mark.parametrize(
-    "command", ["transcript hidden --json", "log hidden --json --bodies", "export hidden"]
-)
+@pytest.mark.parametrize("command", ["transcript hidden --json", "export hidden"])
 def test_json_on_a_terminal_has_escapes_and_says_the_same(hidden, run, command) -> None:
     with Terminal(*command.split(), "--store", hidden, term="dumb") as terminal:
         shown = terminal.all()

@@ -57,12 +57,6 @@ def test_a_record_of_a_later_version_is_passed_over_with_a_word(run, store, kind
         assert "update eventctx" in said
 
 
-def test_the_log_as_json_keeps_the_payload_of_a_later_version(run, store):
-    _append(store, "prompt:submit", b'{"new":1}', 99)
-    last = run("log", "odd", "--json", "--store", store).lines[-1]
-    assert (last["type"], last["version"], last["payload"]) == ("prompt:submit", 99, {"new": 1})
-
-
 @pytest.mark.parametrize("kind", OF_ANY_TYPE)
 def test_a_damaged_payload_hides_nothing_else_and_is_told(run, store, kind):
     _append(store, kind, b'{"outcome":7,"number":"x","prompt":null,"order":5}', 1)

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 import eventctx
 from eventctx.cli.output import screen
 from eventctx.policies.presets import Simple
-from tests.queries.lost.given import BEFORE, ERROR, Row, call, result, user
+from tests.queries.lost.given import BEFORE, Row, call, result, user
 
 ODD = "Never print \x1b[31mred\x1b[0m or \u202eback, and [bold]keep[/bold] 漢字の名前を変えないで。"
 
@@ -63,13 +63,6 @@ def test_a_table_counts_the_items_by_kind_and_presence(run: Any, store: Path) ->
     assert rows[3] == ["commands", "1", "–", "–", "–", "1"]
 
 
-def test_a_failure_is_shown_with_its_error(run: Any, store: Path) -> None:
-    lines = shown(run, store).splitlines()
-    at = next(place for place, line in enumerate(lines) if "pytest tests/shop" in line)
-    assert lines[at] == "  gone      #3     pytest tests/shop  failed (1)"
-    assert lines[at + 1].strip() == ERROR
-
-
 def test_rows_are_limited_and_the_rest_is_counted(run: Any, store: Path) -> None:
     text = shown(run, store, "--limit", 3)
     assert "  … and 14 more: 14 gone (--limit)" in text
@@ -78,23 +71,9 @@ def test_rows_are_limited_and_the_rest_is_counted(run: Any, store: Path) -> None
     assert "… and 17 more: 17 gone (--limit)" in shown(run, store, "--limit", 0)
 
 
-def test_a_file_that_was_changed_after_it_was_read_is_told(run: Any, store: Path) -> None:
-    lines = shown(run, store, "--limit", 100).splitlines()
-    at = next(place for place, line in enumerate(lines) if "/models.py" in line)
-    assert "read 1×, edited 1×; read last in #1, changed in #5" in " ".join(lines[at : at + 2])
-    assert not any("changed in" in line for line in lines if "/views.py" in line)
-
-
 def test_what_is_whole_is_listed_on_request(run: Any, store: Path) -> None:
     assert '"on"' not in shown(run, store)
     assert '  whole     #41    "on"' in shown(run, store, "--all")
-
-
-def test_json_holds_all_items(run: Any, store: Path) -> None:
-    found = run("lost", "work", "--json", "--limit", 1, "--store", store).document
-    assert (found["about"], found["messages"]["left"]) == ("now", 39)
-    assert len([one for one in found["items"] if one["kind"] == "file"]) == 17
-    assert {one["state"] for one in found["items"]} == {"gone", "whole"}
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
@@ -110,9 +89,3 @@ def test_on_a_terminal_no_line_is_wider_and_nothing_steers_it(
     assert "[bold]keep[/bold]" in text or width < 120
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     assert max(cell_len(line) for line in plain.splitlines()) <= width
-
-
-def test_the_folder_of_most_files_stands_once_above_them(run: Any, store: Path) -> None:
-    lines = shown(run, store).splitlines()
-    assert "Files below /repo/shop/a_folder_with_a_long_name" in lines
-    assert sum("/repo/shop/a_folder_with_a_long_name" in line for line in lines) == 1

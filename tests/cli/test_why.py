@@ -4,64 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-from pathlib import Path
 
 import pytest
 
 import eventctx
-
-COMMANDS = [
-    ("why", "work", 2),
-    ("why", "work", "#2", "--turn", 3),
-    ("why", "work", 2, "--turn", 1, "--iteration", 2),
-    ("why", "work", 0),
-    ("why", "work", 24),
-    ("why", "work", 24, "--turn", 1),
-    ("diff", "work", 1, 3),
-    ("diff", "work", "1.2", "3.4"),
-    ("diff", "work", 2, 2),
-    ("lost", "work"),
-    ("lost", "work", "--turn", 2),
-    ("lost", "work", "--compaction", 1, "--all"),
-]
-
-
-@pytest.fixture
-def shrunk(run, store: Path) -> Path:
-    """The store after two more compactions, which leave little in view."""
-    for keep in (3, 1):
-        done = run(
-            "compact", "work", "--policy", "simple", "--set", f"keep_recent={keep}",
-            "--reason", "to see what is lost", "--store", store,
-        )  # fmt: skip
-        assert done.code == 0, done.err
-    return store
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda c: " ".join(map(str, c)))
-@pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
-def test_it_works_and_writes_nothing_that_steers_a_terminal(run, shrunk, command, as_json):
-    [before] = run("verify", "--json", "--store", shrunk).document
-    done = run(*command, "--store", shrunk, *(["--json"] if as_json else []))
-    assert (done.code, done.err) == (0, "")
-    assert done.out.strip()
-    steering = {chr(code) for code in (*range(9), *range(11, 32), 127, 0x9B)}
-    assert steering.isdisjoint(done.out)
-    [after] = run("verify", "--json", "--store", shrunk).document
-    assert before == after
-
-
-@pytest.mark.parametrize("width", [80, 120, 160])
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda c: " ".join(map(str, c)))
-def test_on_a_terminal_no_line_is_wider_than_it(run, shrunk, command, width, monkeypatch):
-    monkeypatch.setenv("COLUMNS", str(width))
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    done = run("--store", shrunk, *command)
-    assert done.code == 0
-    plain = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in done.out.splitlines()]
-    to_copy = [line for line in plain if " restore work " in line]  # never broken
-    assert [line for line in plain if len(line) > width and line not in to_copy] == []
-
 
 # -- what is said --------------------------------------------------------------------------------
 
@@ -80,34 +26,10 @@ def test_why_names_the_compaction_the_rule_and_the_setting(run, store):
     assert f"restore work 2 --store {store}" in text
 
 
-def test_why_of_an_earlier_turn_says_what_it_was_then(run, store):
-    assert run("why", "work", 2, "--turn", 1, "--json", "--store", store).document["in_view"]
-    later = run("why", "work", 24, "--turn", 1, "--store", store).out
-    assert "not in view: it was added only later · request 1.4 (@" in later
-
-
-def test_why_by_position_is_why_by_turn(run, store):
-    view = run("view", "work", "--turn", 3, "--json", "--store", store).document
-    by_turn = run("why", "work", 2, "--turn", 3, "--json", "--store", store).document
-    by_position = run("why", "work", 2, "--position", view["position"], "--json", "--store", store)
-    assert by_position.document == by_turn
-
-
-def test_names_are_taken_as_they_are_printed(run, store):
-    plain = run("why", "work", 2, "--turn", 1, "--iteration", 4, "--json", "--store", store)
-    named = run("why", "work", "#2", "--turn", "1.4", "--json", "--store", store).document
-    assert named == plain.document
-    assert (named["name"], named["request"]) == ("#2", "1.4")
-    at = f"@{named['position']}"
-    assert run("why", "work", 2, "--position", at, "--json", "--store", store).document == named
-    view = run("view", "work", "--turn", "1.4", "--json", "--store", store).document
-    assert run("view", "work", "--position", at, "--json", "--store", store).document == view
-    twice = run("why", "work", 2, "--turn", "1.4", "--iteration", 4, "--store", store)
-    assert (twice.code, "Expected the iteration once" in twice.err) == (2, True)
-
-
-def test_a_reason_that_was_given_is_told(run, shrunk):
-    assert "because 'to see what is lost'" in run("why", "work", 20, "--store", shrunk).out
+def test_a_reason_that_was_given_is_told(run, store):
+    given = ("--policy", "simple", "--set", "keep_recent=1", "--reason", "to see what is lost")
+    assert run("compact", "work", *given, "--store", store).code == 0
+    assert "because 'to see what is lost'" in run("why", "work", 20, "--store", store).out
 
 
 def test_diff_lists_what_left_and_what_came(run, store):
@@ -163,15 +85,11 @@ def test_two_requests_that_show_the_same_say_so(run, store):
     ("command", "words"),
     [
         (("why", "wrok", 1), ("'wrok'", "'work'")),
-        (("lost", "wrok"), ("'wrok'", "'work'")),
-        (("diff", "wrok", 1, 2), ("'wrok'", "'work'")),
         (("why", "work", 25), ("has messages #0 to #24, found #25", "eventctx transcript work")),
         (("why", "work", "x"), ("expected a message such as #6 or 6, found 'x'",)),
         (("why", "work", "--", -1), ("expected a message such as #6 or 6, found '-1'",)),
-        (("why", "work", "9" * 30), ("expected a message such as #6",)),
         (("why", "work"), ("MESSAGE",)),
         (("why", "work", 1, "--turn", 4), ("has turns 1 to 3, found 4",)),
-        (("why", "work", 1, "--turn", "x"), ("--turn",)),
         (("why", "work", 1, "--turn", 1, "--iteration", 9), ("iterations 1 to 4",)),
         (("why", "work", 1, "--iteration", 1), ("counts within a turn",)),
         (("why", "work", 1, "--turn", 1, "--position", 4), ("at most one",)),
@@ -180,17 +98,12 @@ def test_two_requests_that_show_the_same_say_so(run, store):
             ("why", "work", 1, "--position", -3),
             ("expected a position such as @48 or 48, found '-3'",),
         ),
-        (("lost", "work", "--turn", 0), ("has turns 1 to 3, found 0",)),
         (("lost", "work", "--turn", 1, "--compaction", 1), ("at most one of",)),
         (("lost", "work", "--compaction", 99), ("has compactions 1 to", "found 99")),
-        (("lost", "work", "--compaction", 0), ("has compactions 1 to", "found 0")),
         (("lost", "work", "--compaction", -1), ("compaction: expected an int from 0",)),
         (("diff", "work", 1), ("Expected two requests",)),
-        (("diff", "work", 1, 2, 3), ("Expected two requests",)),
         (("diff", "work", "wrok:1.2"), ("'wrok'", "'work'")),
-        (("diff", "work", 1, 2, "--position", 4), ("Expected two requests",)),
         (("diff", "work", 1, "x"), ("expected a turn such as 3", "found 'x'")),
-        (("diff", "work", 1, 4), ("has turns 1 to 3, found 4",)),
         (("diff", "work", "--position", 4, "--position", 5), ("@5 of session",)),
     ],
     ids=lambda value: " ".join(map(str, value)) if isinstance(value[0], str) else "",

@@ -8,15 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import eventctx
-from eventctx.errors import ProviderFailed
 from eventctx.log import events as ev
-from eventctx.orchestrators import EventsOrchestrator
 from eventctx.projections.trace.attributes import error_of
 from eventctx.projections.trace.fold import fold
 from eventctx.projections.trace.spans import Span
 from tests.hooks.given import PRE, Session, compacted, span
-from tests.orchestrators.agents import Scripted, Waits, records
 
 
 @pytest.mark.parametrize(
@@ -89,42 +85,3 @@ def texts(one: Span) -> list[str]:
     for event in one.events:
         found += event.attributes.values()
     return [text for text in found if isinstance(text, str)]
-
-
-class RateLimitError(Exception):
-    """As an SDK raises it."""
-
-    status_code = 429
-    retryable = False
-
-
-@pytest.mark.parametrize(
-    ("raised", "kind"),
-    [
-        (RateLimitError("slow down"), "RateLimitError"),
-        (ProviderFailed("p", "overloaded", status=529), "529"),
-        (ProviderFailed("p", "not an answer"), "ProviderFailed"),
-    ],
-)
-async def test_of_a_failed_model_call_the_type_is_the_providers_own(
-    raised: Exception, kind: str
-) -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        with pytest.raises(ProviderFailed):
-            await EventsOrchestrator(sleep=Waits()).execute("go", ctx, {"p": Scripted(raised)})
-        chat, turn = fold(await records(engine))
-    assert chat.attributes["error.type"] == turn.attributes["error.type"] == kind
-    assert chat.message is not None
-    assert chat.message.startswith("provider 'p' failed")
-
-
-@pytest.mark.parametrize("outcome", ["failed", "skipped", "cancelled"])
-def test_why_a_compaction_did_nothing_is_told_once(outcome: str) -> None:
-    session = Session()
-    session.add(PRE, span(1))
-    session.add(compacted(outcome, error="nothing can go"), span(1))
-    (one,) = fold(session.records)
-    sent = [text for text in texts(one) if text != one.message or one.status == "error"]
-    # The sentence, which has two names: one for each of Jaeger's tabs.
-    assert len({text for text in sent if "nothing can go" in text}) == 1

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import signal
 import stat
 import subprocess
 import sys
 import threading
 import time
-import tracemalloc
 from pathlib import Path
 
 import pytest
 
-from eventctx.errors import NotAStore, StoreError, StoreTooNew, StoreUnavailable
+from eventctx.errors import NotAStore, StoreTooNew, StoreUnavailable
 from eventctx.hooks.hook_failures import HookFailures, Loss
 from eventctx.hooks.registry import Hooks
 
@@ -75,40 +72,6 @@ def test_counts_are_summed_by_handler_and_kind_and_the_last_time_stays(place: Pa
         Loss("b.two", "dropped", 7, 60),
         Loss("b.two", "error", 5, 50),
     )
-
-
-def test_losses_without_a_file_take_no_more_memory_the_longer_a_hook_fails() -> None:
-    failures = of(None)
-
-    def fail(times: int) -> int:
-        tracemalloc.reset_peak()
-        for _ in range(times):
-            failures.note("a.one", "error")
-            failures.read()
-        return tracemalloc.get_traced_memory()[0]
-
-    tracemalloc.start()
-    try:
-        few = fail(50)
-        assert fail(1_000) < few + 20_000
-    finally:
-        tracemalloc.stop()
-    assert shown(failures) == [("a.one", "error", 1_050)]
-
-
-def test_a_handlers_name_that_is_no_unicode_is_kept_in_writing(place: Path | None) -> None:
-    failures = of(place)
-    failures.note("odd\ud800", "error")
-    assert shown(failures) == [("odd\\ud800", "error", 1)]
-
-
-def test_what_another_reader_sees_is_json_lines(store: Path) -> None:
-    failures = HookFailures(store, Hooks().on_loss, clock=lambda: 7)
-    failures.note("a", "error", 3)
-    failures.read()
-    assert [json.loads(line) for line in beside(store).read_text().splitlines()] == [
-        {"hook_failures": 1, "losses": [{"handler": "a", "kind": "error", "count": 3, "last": 7}]}
-    ]
 
 
 # -- when it is written --------------------------------------------------------------------------
@@ -179,28 +142,6 @@ async def test_two_engines_on_one_registry_and_one_file_count_a_loss_once(store:
     assert shown(of(store)) == [("builtins.print", "error", 2)]
 
 
-async def test_two_stores_of_one_registry_both_know(store: Path) -> None:
-    hooks = Hooks()
-    both = [of(None, hooks), of(store, hooks)]
-    hooks.count_lost(print, "full", 3)
-    for failures in both:
-        await failures.close()
-        assert shown(failures) == [("builtins.print", "dropped", 3)]
-
-
-async def test_a_listener_that_raises_hurts_neither_the_agent_nor_the_others() -> None:
-    hooks = Hooks()
-
-    def breaks(*_: object) -> None:
-        raise RuntimeError("a listener's bug")
-
-    hooks.on_loss("mine", breaks)
-    failures = of(None, hooks)
-    hooks.count_error(print, ValueError("no"))
-    await failures.close()
-    assert shown(failures) == [("builtins.print", "error", 1)]
-
-
 # -- several processes ---------------------------------------------------------------------------
 
 _PROGRAM = """
@@ -231,16 +172,6 @@ def test_processes_that_write_at_once_lose_no_count(store: Path) -> None:
     assert [one.count for one in of(store).read()] == [2_000, 4_000]
 
 
-def test_what_a_killed_process_lost_is_seen(store: Path) -> None:
-    child = program(
-        store, "failures.note('a', 'error', 9)\nprint('go', flush=True)\ntime.sleep(60)"
-    )
-    assert wrote(store)
-    child.send_signal(signal.SIGKILL)
-    child.communicate(timeout=60)
-    assert shown(of(store)) == [("a", "error", 9)]
-
-
 # -- files that are not as they should be --------------------------------------------------------
 
 
@@ -267,30 +198,6 @@ def test_a_torn_line_is_passed_over_and_the_next_one_is_not_lost_with_it(store: 
         assert shown(failures) == [("a", "error", before)]
         failures.note("a", "error")
         assert shown(failures) == [("a", "error", before + 1)]
-
-
-def test_a_first_line_that_was_torn_is_ours_all_the_same(store: Path) -> None:
-    for start in (
-        b"",
-        b'{"hoo',
-        b'{\n{"h',
-        b'{"hook_failures":',
-        b'{"hook_failures":1,"losses":[{',
-    ):
-        beside(store).write_bytes(start)
-        failures = of(store)
-        for count in (1, 2):
-            failures.note("a", "error")
-            assert shown(failures) == [("a", "error", count)]
-
-
-def test_bytes_that_are_no_text_are_passed_over(store: Path) -> None:
-    failures = of(store)
-    failures.note("a", "error")
-    failures.read()
-    whole = beside(store).read_bytes()
-    beside(store).write_bytes(whole + whole.replace(b'"a"', b'"\xff"') + b"\0" * 50 + b"\n" + whole)
-    assert shown(failures) == [("a", "error", 2)]
 
 
 @pytest.mark.parametrize("found", ["text", "lines", "object", "sqlite", "folder", "newer"])
@@ -338,11 +245,3 @@ def test_a_full_disk_is_told_and_spoils_nothing(store: Path) -> None:
     assert child.returncode == 0
     assert out.count("no space left to write") == 1
     assert shown(failures) == [("a", "error", 1), ("b" * 9000, "error", 1)]
-
-
-def test_where_no_file_can_be_made_it_is_a_typed_error(tmp_path: Path) -> None:
-    failures = of(tmp_path / "no such folder" / "s.db")
-    assert failures.path is not None
-    with pytest.raises(StoreError, match="cannot be opened"):
-        failures._append(failures.path, b"{}")
-    assert failures.read() == (), "who only reads finds nothing, and makes nothing"

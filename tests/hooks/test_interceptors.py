@@ -12,7 +12,6 @@ from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting, UnknownEventName
 from eventctx.hooks.interceptors import Interceptors
 from eventctx.log.codec import decode_event
-from eventctx.log.events import CATALOGUE
 from eventctx.policies.advisers import CompactionAsked, Verdict
 from tests.loop_time import LIMIT, hang_past_the_limit
 from tests.sessions import filled
@@ -86,15 +85,6 @@ async def test_a_veto_is_overruled_where_the_view_outgrew_the_budget_meanwhile()
         await ctx.get_messages_for_request(budget)
         (row,) = (await engine.audit("s")).requests
         assert row.tokens <= budget
-
-
-async def test_a_veto_of_a_limit_on_messages_is_not_asked_for_at_every_request() -> None:
-    async with eventctx.open() as engine:
-        engine.intercept("context:pre_compact", lambda compaction: Verdict(veto="no"))
-        ctx = await filled(engine, 10, policy="truncate", keep_recent=5, max_messages=10)
-        for _ in range(10):
-            await ctx.get_messages_for_request()
-        assert len((await engine.audit("s")).compactions) == 1
 
 
 async def test_interceptors_are_asked_by_priority_and_the_first_veto_counts() -> None:
@@ -181,21 +171,3 @@ async def test_intercept_is_a_decorator_too_and_leaves_the_function_as_it_is() -
         assert (result.outcome, result.error) == ("skipped", "sooner")
         assert first(None) == Verdict(veto="sooner")  # type: ignore[arg-type]
         assert asyncio.iscoroutinefunction(object_)
-
-
-def test_a_decorator_of_an_event_that_cannot_be_intercepted_is_refused_at_once() -> None:
-    with pytest.raises(UnknownEventName, match="expected one of"):
-        Interceptors().on("context:post_compact")
-    with pytest.raises(InvalidSetting, match="expected a function"):
-        Interceptors().on("context:pre_compact")("veto")  # type: ignore[type-var]
-
-
-@pytest.mark.parametrize("name", sorted(CATALOGUE))
-def test_what_the_catalogue_calls_interceptable_is_what_can_be_intercepted(name: str) -> None:
-    interceptors = Interceptors()
-    if CATALOGUE[name].interceptable:
-        interceptors.on(name, lambda compaction: None)
-        assert interceptors
-    else:
-        with pytest.raises(UnknownEventName):
-            interceptors.on(name, lambda compaction: None)

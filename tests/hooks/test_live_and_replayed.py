@@ -18,9 +18,12 @@ from eventctx.hooks.metrics import MetricsSink
 from eventctx.hooks.redact import DEFAULT
 from eventctx.hooks.trace import TraceSink
 from eventctx.log.record import Record
+from eventctx.projections.metrics.fold import fold
 from eventctx.projections.metrics.fold import fold as measured
 from eventctx.projections.trace.fold import SessionTrace
 from eventctx.projections.trace.spans import Span
+from eventctx.projections.view import request_view
+from eventctx.projections.view.state import ViewState
 from tests.hooks.measured import OPERATIONAL, Gathered, summed
 
 SECRET = "sk-ant-api03-" + "a1B2" * 12
@@ -184,3 +187,58 @@ async def test_lines_spans_and_metrics_equal_those_of_the_log_also_behind_a_rest
             )
     told = {key for one in points for key in one if key[0] not in OPERATIONAL}
     assert told == expected.keys()
+
+
+MODELS = ("claude-sonnet-4", "gpt-5", None)
+
+
+class Borrower:
+    """A sink that keeps the views it was lent, by their positions."""
+
+    def __init__(self) -> None:
+        self.views: dict[int, ViewState] = {}
+
+    def __call__(self, record: Any) -> None: ...
+
+    def lend(self, session_id: str, view: ViewState) -> None:
+        self.views[view.position] = view
+
+
+async def played(ctx: eventctx.Context) -> None:
+    """Requests of two families of models, in one append with their call or not; compactions."""
+    for number in range(12):
+        async with ctx.turn(f"turn-{number}") as turn, turn.iteration() as cycle:
+            await ctx.add_message({"role": "user", "content": f"go {number} " + "word " * 90})
+            model = MODELS[number % 3]
+            call = cycle.provider_call(MODELS[number % 2])
+            if number % 4 < 2:
+                await ctx.get_messages_for_request(model=model, call=call)
+            else:
+                await ctx.get_messages_for_request(model=model)
+            async with call:
+                await call.usage(100, 20)
+            await ctx.add_message({"role": "assistant", "content": "done"})
+            if number == 7:
+                await ctx.clear()
+
+
+async def test_measurements_by_lent_views_are_those_of_the_log() -> None:
+    gathered, borrower = Gathered(), Borrower()
+    async with eventctx.open(sinks=[MetricsSink(gathered.provider), borrower]) as engine:
+        await played(await engine.session("s", max_tokens=800))
+        records = [record async for record in engine.records("s")]
+    expected = summed(fold(records))
+    assert {key[0] for key in expected} >= {
+        "eventctx.request.prefix.reused",
+        "eventctx.compactions",
+    }
+    points = gathered.points()
+    assert {key: one for key, one in points.items() if key[0] not in OPERATIONAL} == expected
+    view = request_view.initial()
+    folded = {}
+    for record in records:
+        view = request_view.evolve(view, record)
+        folded[record.position] = view.layout.entries()
+    assert borrower.views
+    for position, lent in borrower.views.items():
+        assert lent.layout.entries() == folded[position]

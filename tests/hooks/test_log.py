@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import CapturingLogger, capture_logs
 
-from eventctx.errors import InvalidSetting
 from eventctx.hooks import log as log_lines
 from eventctx.hooks.log import MAX_CONTENT, LogSink, configure_logging, level_of, line, lines
 from eventctx.hooks.redact import DEFAULT, Redactor
@@ -69,23 +68,6 @@ def test_every_line_carries_the_records_five_ids_position_and_trace():
         assert entry["trace_id"] == derive_trace_id("s1", "t1")
 
 
-def test_live_lines_equal_those_made_from_the_log():
-    session = Session()
-    session.add(ev.PromptSubmit(number=1, trace_id=HOST_TRACE), span(1), HOST_SPAN)
-    session.add(ev.MessageAdded(), span(1), bodies=(body(),))
-    session.add(PRE, span(2), turn=None)
-    session.add(ev.ProviderRequest(), span(3), span(2), turn=None)
-    session.add(ev.ToolPre(name="read"), span(4), span(3), turn=None)
-    session.raw("later:event", b'{"x":1}')
-    whole_turn(session, "t2")
-    captured = live(session)
-    levels = [entry.pop("log_level") for entry in captured]
-    assert captured == list(lines(session.records))
-    assert levels == [level_of(fields) for fields in lines(session.records)]
-    assert {entry["trace_id"] for entry in captured[:2]} == {HOST_TRACE}
-    assert {entry["trace_id"] for entry in captured[2:5]} == {derive_trace_id("s1", span(2))}
-
-
 def test_a_plan_is_counts_a_body_is_a_size_and_no_content_leaves():
     session = Session()
     fields = line(session.add(compacted(), span(1), bodies=(body("secret"), body("text"))))
@@ -95,30 +77,6 @@ def test_a_plan_is_counts_a_body_is_a_size_and_no_content_leaves():
     assert (fields["bodies"], fields["body_bytes"]) == (2, 10)
     assert "secret" not in json.dumps(fields)
     assert all(isinstance(value, str | int | float | None) for value in fields.values())
-
-
-def test_lists_become_counts_and_codes_are_joined():
-    session = Session()
-    request = ev.RequestPrepared(
-        renderer=1, last_message=0, messages=1, tokens=1, digest="d", breaks=("compaction", "set")
-    )
-    assert line(session.add(request))["breaks"] == "compaction,set"
-    assert line(session.add(ev.Pinned(numbers=(1, 2, 3))))["numbers_count"] == 3
-    started = line(session.add(ev.SessionStart(library="0", settings={"key": "value"})))
-    assert started["settings_count"] == 1
-    assert "settings" not in started
-
-
-def test_names_that_logging_claims_are_prefixed():
-    session = Session()
-    fields = line(session.add(ev.ToolError(name="read", error_type="OSError", message="gone")))
-    assert (fields["tool_name"], fields["tool_message"]) == ("read", "gone")
-    assert not {"name", "message", "msg", "args"} & set(fields)
-
-
-def test_long_texts_are_cut():
-    fields = line(Session().add(ev.ProviderError(error_type="E", message="x" * 100_000)))
-    assert len(fields["provider_message"]) == 1000
 
 
 @pytest.mark.parametrize(
@@ -161,18 +119,6 @@ def test_unknown_types_and_broken_payloads_are_tolerated():
     assert [entry["unknown"] for entry in captured] == [True, True, True]
 
 
-def test_a_logger_that_drops_debug_gets_only_what_it_would_keep():
-    out = CapturingLogger()
-    logger = structlog.wrap_logger(
-        out, [], wrapper_class=structlog.make_filtering_bound_logger(logging.INFO)
-    )
-    session, sink = Session(), LogSink(logger)
-    whole_turn(session)
-    for record in session.records:
-        sink(record)
-    assert len(out.calls) == 5
-
-
 def test_a_line_names_the_trace_of_a_span_and_none_where_no_span_has_one():
     session = Session()
     session.add(ev.SessionStart(library="l"), turn=None)
@@ -198,14 +144,6 @@ def test_a_line_names_the_trace_of_a_span_and_none_where_no_span_has_one():
     assert at_session == [0, 1, 2, 11, 15]
     assert set(named) - {None} == {one.trace_id for one in fold_spans(session.records)}
     assert len(set(named[3:10])) == 1
-
-
-def test_a_single_line_of_the_session_names_no_trace():
-    session = Session()
-    start = session.add(ev.SessionStart(library="l"), turn=None)
-    assert line(start)["trace_id"] is None
-    assert line(start, HOST_TRACE)["trace_id"] == HOST_TRACE
-    assert line(session.add(ev.Pinned(numbers=(1,))))["trace_id"] == derive_trace_id("s1", "t1")
 
 
 def test_an_ambient_trace_is_known_even_when_only_warnings_are_kept():
@@ -241,18 +179,6 @@ def test_configured_json_is_one_object_a_line_with_our_ids():
     ]
     assert written[3]["level"] == "warning"
     assert {one["trace_id"] for one in written} == {derive_trace_id("s1", "t1")}
-
-
-def test_configured_text_is_for_people():
-    out = io.BytesIO()
-    configure_logging(json=False, level="debug", file=out)
-    LogSink()(Session().add(ev.MessageAdded(), span(1)))
-    assert b"context:message_added" in out.getvalue()
-
-
-def test_an_unknown_level_is_refused():
-    with pytest.raises(InvalidSetting, match="loud"):
-        configure_logging(json=True, level="loud")
 
 
 def test_a_sink_configures_nothing():
@@ -303,11 +229,6 @@ def test_without_a_redactor_lines_say_what_the_records_say():
     assert "content" not in entries[1]
 
 
-def test_a_redactor_of_ones_own_is_used():
-    entries = written(LogSink(redactor=Redactor((r"run\b",), keys=False)), telling(Session()))
-    assert entries[2]["tool_name"] == f"[redacted:pattern] {KEY}"
-
-
 def test_contents_are_in_a_line_only_where_asked_for_and_redacted():
     session = Session()
     records = telling(session)
@@ -318,11 +239,6 @@ def test_contents_are_in_a_line_only_where_asked_for_and_redacted():
     assert entries[1]["body_bytes"] == len(records[1].bodies[0].data or b"")
     (whole,) = written(LogSink(content=True, redactor=None), [records[1]])
     assert KEY in whole["content"]
-
-
-def test_the_texts_of_several_bodies_stand_below_each_other():
-    record = Session().add(compacted(), span(1), bodies=(body("one"), body("two")))
-    assert line(record, content=True)["content"] == "one\ntwo"
 
 
 def test_contents_that_were_not_read_erased_or_packed_are_not_shown():
@@ -347,23 +263,6 @@ def test_a_line_of_a_megabyte_is_cut_and_keeps_the_size(redactor: Redactor | Non
     found = line(error, redactor=redactor)
     assert {len(found[name]) for name in ("tool_name", "error_type", "tool_message")} == {1000}
     assert len(repr(line(session.raw("later:event", long.encode())))) < 1_000
-
-
-def test_a_cut_line_holds_no_part_of_a_secret():
-    session = Session()
-    for at in range(900, 1001, 9):
-        message = "x" * at + " " + KEY + " y" * 1_000
-        found = line(session.add(ev.ProviderError(error_type="E", message=message)))
-        assert "sk-" not in found["provider_message"]
-
-
-@pytest.mark.parametrize("content", [False, True])
-@pytest.mark.parametrize("redactor", [DEFAULT, None, Redactor(("run",))])
-def test_live_lines_equal_the_logs_own_under_any_redactor(redactor: Any, content: bool):
-    session = Session()
-    records = [*telling(session), *whole_turn(session, "t2")]
-    live = written(LogSink(redactor=redactor, content=content), records)
-    assert live == list(lines(records, redactor=redactor, content=content))
 
 
 @settings(max_examples=60, deadline=None)
@@ -418,12 +317,6 @@ def test_a_logger_of_the_standard_library_gets_a_message_and_the_fields(standard
     assert KEY not in repr(handler.texts)
 
 
-def test_a_percent_sign_in_a_value_is_no_format(standard):
-    logger, handler = standard
-    LogSink(logger)(Session().add(ev.ToolError(name="x", error_type="E", message="100%s %d")))
-    assert handler.texts[0].endswith("tool_message=100%s %d status=error")
-
-
 INJECTED = "x\nINFO forged\r\n\tline \x1b[31mred \x9b2J \u2028 \u202e \u200b \x7f \U000e0041"
 CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200b\u202e\U000e0041]")
 
@@ -438,18 +331,6 @@ def injected() -> Record:
         span(1),
         bodies=(body(INJECTED),),
     )
-
-
-def test_a_value_makes_no_line_of_its_own_and_controls_no_terminal():
-    out = io.StringIO()
-    handler = logging.StreamHandler(out)
-    handler.setFormatter(logging.Formatter("%(message)s | %(tool_message)s | %(content)s"))
-    logger = logging.Logger("a.host", logging.DEBUG)
-    logger.addHandler(handler)
-    LogSink(logger, content=True)(injected())
-    (line_,) = out.getvalue().split("\n")[:-1]
-    assert CONTROLS.findall(line_) == []
-    assert line_.count(r"x\nINFO forged\r\n\tline \x1b[31mred \x9b2J") == 4
 
 
 def test_no_field_of_a_standard_logger_holds_a_line_end_or_an_escape_sequence(standard):
@@ -470,23 +351,6 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for one in value:
             yield from _texts(one)
-
-
-def test_a_console_of_structlog_shows_one_line_a_record_too():
-    out = io.BytesIO()
-    configure_logging(json=False, level="debug", file=out)
-    LogSink(content=True)(injected())
-    text = out.getvalue().decode()
-    assert text.count("\n") == 1
-    assert CONTROLS.findall(text.rstrip("\n")) == []
-
-
-def test_an_adapter_of_a_logger_adds_its_own_fields(standard):
-    logger, handler = standard
-    adapter = logging.LoggerAdapter(logging.LoggerAdapter(logger, {"inner": 1}), {"app": "x"})
-    LogSink(adapter)(Session().add(ev.PromptSubmit(number=1)))
-    (sent,) = handler.records
-    assert (sent.app, sent.inner, sent.session_id, sent.number) == ("x", 1, "s1", 1)
 
 
 def test_no_field_of_any_event_is_one_that_logging_has_itself():
@@ -522,25 +386,6 @@ class CountingRedactor(Redactor):
     def fields(self, fields: Any, *, limit: int | None = None) -> dict[str, Any]:
         type(self).lines += 1
         return super().fields(fields, limit=limit)
-
-
-def test_structlogs_way_into_the_standard_library_is_a_logger_too(standard):
-    logger, handler = standard
-    through = structlog.wrap_logger(
-        logger,
-        [
-            structlog.stdlib.filter_by_level,
-            structlog.stdlib.add_log_level,
-            structlog.stdlib.render_to_log_kwargs,
-        ],
-        wrapper_class=structlog.stdlib.BoundLogger,
-    )
-    session = Session()
-    for record in telling(session):
-        LogSink(through)(record)
-    assert [one.getMessage() for one in handler.records] == [one.type for one in session.records]
-    assert [one.levelname for one in handler.records] == ["INFO", "DEBUG", "DEBUG", "WARNING"]
-    assert handler.records[3].tool_message.endswith("[redacted:api-key]")
 
 
 @pytest.mark.parametrize(
@@ -591,3 +436,19 @@ def test_a_record_of_a_turn_that_was_forked_in_is_in_the_trace_of_its_span_not_i
     replayed = list(lines(records))
     assert replayed[-1]["trace_id"] == captured[-1]["trace_id"] == traced.trace_id
     assert replayed[0]["trace_id"] == HOST_TRACE
+
+
+def test_an_adapter_of_a_logger_adds_its_own_fields(standard):
+    logger, handler = standard
+    adapter = logging.LoggerAdapter(logging.LoggerAdapter(logger, {"inner": 1}), {"app": "x"})
+    LogSink(adapter)(Session().add(ev.PromptSubmit(number=1)))
+    (sent,) = handler.records
+    assert (sent.app, sent.inner, sent.session_id, sent.number) == ("x", 1, "s1", 1)
+
+
+def test_a_single_line_of_the_session_names_no_trace():
+    session = Session()
+    start = session.add(ev.SessionStart(library="l"), turn=None)
+    assert line(start)["trace_id"] is None
+    assert line(start, HOST_TRACE)["trace_id"] == HOST_TRACE
+    assert line(session.add(ev.Pinned(numbers=(1,))))["trace_id"] == derive_trace_id("s1", "t1")

@@ -1,18 +1,11 @@
 from __future__ import annotations
 
 import logging
-import os
-import re
-import subprocess
-import sys
 import threading
 
 import msgspec
 import pytest
 from opentelemetry import metrics as otel
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.metrics.view import ExplicitBucketHistogramAggregation, View
 
 from eventctx.hooks import metrics as sinks
 from eventctx.hooks.metrics import MetricsSink
@@ -21,7 +14,6 @@ from eventctx.hooks.registry import Hooks
 from eventctx.log import events as ev
 from eventctx.projections.metrics import names
 from eventctx.projections.metrics.fold import MAX_CALLS, evolve, fold, initial
-from eventctx.projections.metrics.names import INSTRUMENTS
 from tests.hooks.given import SECOND, Session, compacted, prepared, span, whole_turn
 from tests.hooks.measured import Gathered, by_position, summed
 
@@ -33,25 +25,6 @@ def measured(session: Session, name: str) -> list[tuple[float, dict[str, str]]]:
 
 
 # -- what records measure ------------------------------------------------------------------------
-
-
-def test_a_compaction_is_counted_by_trigger_strategy_and_outcome():
-    session = Session()
-    session.add(compacted())
-    session.add(compacted("skipped"))
-    session.add(compacted("failed", error="who knows"))
-    session.add(compacted("cancelled"))
-    assert measured(session, "eventctx.compactions") == [
-        (
-            1,
-            {
-                "eventctx.compaction.trigger": "threshold",
-                "eventctx.compaction.strategy": "sliding",
-                "eventctx.compaction.outcome": outcome,
-            },
-        )
-        for outcome in ("applied", "skipped", "failed", "cancelled")
-    ]
 
 
 def test_only_an_applied_compaction_has_tokens_before_and_after_and_each_a_duration():
@@ -98,13 +71,6 @@ def test_a_request_is_measured_against_its_budget():
     ]
 
 
-def test_a_request_without_a_budget_or_with_one_of_nothing_uses_no_share_of_it():
-    session = Session()
-    session.add(prepared())
-    session.add(msgspec.structs.replace(prepared(), budget=0))
-    assert measured(session, "eventctx.request.budget.used") == []
-
-
 def test_the_first_request_reuses_nothing_and_one_without_a_break_all_of_the_one_before():
     session = Session()
     session.add(prepared())
@@ -145,35 +111,6 @@ def test_a_call_that_is_presumed_lost_is_measured_when_its_own_end_comes():
     assert measured(session, "gen_ai.client.operation.duration") == []
     session.add(ev.ProviderResponse(), span(1))
     assert [value for value, _ in measured(session, "gen_ai.client.operation.duration")] == [2.0]
-
-
-def test_a_call_that_is_told_to_begin_twice_began_the_first_time():
-    session = Session()
-    session.add(ev.ProviderRequest(model="m1"), span(1))
-    session.add(ev.ProviderRequest(model="m2"), span(1))
-    session.add(ev.ProviderResponse(), span(1))
-    ((value, by),) = measured(session, "gen_ai.client.operation.duration")
-    assert (value, by["gen_ai.request.model"]) == (2.0, "m1")
-
-
-@pytest.mark.parametrize(
-    ("written", "status", "expected"),
-    [
-        ("TimeoutError", "error", "TimeoutError"),
-        ("429", "error", "429"),
-        ("httpx.ReadTimeout", "error", "httpx.ReadTimeout"),
-        ("could not reach host 10.0.0.7", "error", "_OTHER"),
-        ("x" * 129, "error", "_OTHER"),
-        ("", "error", "_OTHER"),
-        ("", "cancelled", "cancelled"),
-    ],
-)
-def test_an_error_type_is_a_code_and_never_a_message(written: str, status: str, expected: str):
-    session = Session()
-    session.add(ev.ProviderRequest(), span(1))
-    session.add(ev.ProviderError(error_type=written, status=status), span(1))
-    ((_, by),) = measured(session, "gen_ai.client.operation.duration")
-    assert by["error.type"] == expected
 
 
 def test_usage_is_measured_for_its_call_whether_before_or_after_the_answer():
@@ -244,16 +181,6 @@ def test_a_turn_and_its_tools_are_measured_with_the_name_of_their_agent():
     ]
 
 
-def test_a_turn_and_a_tool_that_are_presumed_lost_have_no_duration():
-    session = Session()
-    session.add(ev.PromptSubmit(number=1), span(1))
-    session.add(ev.ToolPre(name="read"), span(2), span(1))
-    session.add(ev.ToolError(name="read", error_type="ProcessEnded", status="lost"), span(2))
-    session.add(ev.PromptComplete(status="lost", error="ProcessEnded"), span(1))
-    for name in ("gen_ai.execute_tool.duration", "gen_ai.invoke_agent.duration"):
-        assert measured(session, name) == []
-
-
 def test_usage_that_a_provider_left_out_or_a_format_does_not_hold_is_not_measured():
     session = Session()
     session.add(ev.UsageReported(prompt=0, output=0))
@@ -308,31 +235,6 @@ def test_values_that_no_instrument_takes_are_left_out():
     assert found[0].attributes["eventctx.compaction.strategy"] == "_OTHER"
 
 
-def test_a_fork_measures_its_own_records_only():
-    session = Session()
-    whole_turn(session)
-    session.add(ev.ProviderRequest(), span(1))
-    session.add(ev.SessionFork(parent="s0", at=16), turn=None)
-    assert list(fold(session.records)) == []
-    session.add(ev.ProviderResponse(), span(1))
-    session.add(prepared())
-    assert {one.instrument.name for one in fold(session.records)} == {
-        "eventctx.request.estimated_tokens",
-        "eventctx.request.prefix.reused",
-    }
-
-
-def test_a_fold_that_begins_in_the_middle_says_nothing_of_prefixes_until_it_has_seen_a_request():
-    session = Session(at=7)
-    session.add(prepared())
-    session.add(prepared())
-    session.add(msgspec.structs.replace(prepared(), breaks=("set",)))
-    session.add(prepared())
-    assert by_position(session.records, "eventctx.request.prefix.reused") == {8: 1.0, 10: 1.0}
-    gap = [session.records[0], session.records[3]]
-    assert by_position(gap, "eventctx.request.prefix.reused") == {}
-
-
 def test_a_record_at_position_0_begins_a_stream_whatever_was_folded_before():
     first, again = Session(), Session()
     first.add(ev.ProviderRequest(), span(1))
@@ -359,73 +261,6 @@ def test_a_fold_remembers_a_bounded_number_of_calls():
 # -- names ---------------------------------------------------------------------------------------
 
 
-def test_instruments_are_spelt_as_they_always_were():
-    assert [(one.name, one.kind, one.unit) for one in INSTRUMENTS] == [
-        ("eventctx.compactions", "counter", "{compaction}"),
-        ("eventctx.compaction.estimated_tokens.before", "histogram", "{token}"),
-        ("eventctx.compaction.estimated_tokens.after", "histogram", "{token}"),
-        ("eventctx.compaction.duration", "histogram", "s"),
-        ("eventctx.request.estimated_tokens", "histogram", "{token}"),
-        ("eventctx.request.budget.used", "histogram", "1"),
-        ("eventctx.request.prefix.reused", "histogram", "1"),
-        ("eventctx.instructions.absent", "histogram", "{instruction}"),
-        ("eventctx.request.breaks", "counter", "{break}"),
-        ("eventctx.prompt.cached", "histogram", "1"),
-        ("gen_ai.client.operation.duration", "histogram", "s"),
-        ("gen_ai.client.token.usage", "histogram", "{token}"),
-        ("gen_ai.invoke_agent.duration", "histogram", "s"),
-        ("gen_ai.execute_tool.duration", "histogram", "s"),
-        ("gen_ai.client.inference.duration", "histogram", "s"),
-        ("gen_ai.client.inference.operation.input_tokens", "histogram", "{token}"),
-        ("gen_ai.client.inference.operation.output_tokens", "histogram", "{token}"),
-        ("gen_ai.client.inference.usage.input_tokens", "counter", "{token}"),
-        ("gen_ai.client.inference.usage.output_tokens", "counter", "{token}"),
-        ("gen_ai.client.inference.usage.cache_read.input_tokens", "counter", "{token}"),
-        ("gen_ai.client.inference.usage.cache_write.input_tokens", "counter", "{token}"),
-        ("gen_ai.client.inference.usage.reasoning.output_tokens", "counter", "{token}"),
-        ("eventctx.append.duration", "histogram", "s"),
-        ("eventctx.hook.errors", "counter", "{error}"),
-        ("eventctx.hook.drops", "counter", "{record}"),
-    ]
-    assert sorted({name for one in INSTRUMENTS for name in one.attributes}) == [
-        "error.type",
-        "eventctx.compaction.outcome",
-        "eventctx.compaction.strategy",
-        "eventctx.compaction.trigger",
-        "eventctx.hook.handler",
-        "eventctx.request.break",
-        "gen_ai.agent.name",
-        "gen_ai.operation.name",
-        "gen_ai.provider.name",
-        "gen_ai.request.model",
-        "gen_ai.response.model",
-        "gen_ai.token.modality",
-        "gen_ai.token.type",
-        "gen_ai.tool.name",
-        "gen_ai.tool.type",
-        "server.address",
-        "server.port",
-    ]
-
-
-def test_buckets_rise_and_those_of_the_conventions_are_theirs():
-    for one in INSTRUMENTS:
-        assert list(one.boundaries) == sorted(set(one.boundaries))
-        assert bool(one.boundaries) == (one.kind == "histogram")
-        assert re.fullmatch(r"[a-z][a-z_.]+", one.name)
-    assert names.TOKEN_USAGE.boundaries[:3] == (1, 4, 16)
-    assert names.TOKEN_USAGE.boundaries[-1] == 67108864
-    assert len(names.TOKEN_USAGE.boundaries) == 14
-    assert names.AGENT_DURATION.boundaries[:4] == (0.1, 0.2, 0.4, 0.8)
-    assert names.AGENT_DURATION.boundaries[-1] == 409.6
-    assert names.OPERATION_DURATION.boundaries[0] == 0.01
-    assert names.OPERATION_DURATION.boundaries[-1] == 81.92
-    for one, twice in zip(
-        names.OPERATION_DURATION.boundaries, names.OPERATION_DURATION.boundaries[1:], strict=False
-    ):
-        assert twice == pytest.approx(2 * one)
-
-
 # -- the sink ------------------------------------------------------------------------------------
 
 
@@ -435,17 +270,6 @@ def publish(session: Session, sink: MetricsSink) -> None:
     for record in session.records:
         hooks.publish(record)
     assert not hooks.stats().errors
-
-
-def test_what_is_gathered_live_equals_what_is_folded_from_the_log():
-    out, session = Gathered(), Session()
-    whole_turn(session)
-    whole_turn(session, "t2", 0x200)
-    publish(session, MetricsSink(out.provider))
-    assert out.points() == summed(fold(session.records))
-    for name, metric in out.metrics().items():
-        (defined,) = [one for one in INSTRUMENTS if one.name == name]
-        assert (metric.unit, metric.description) == (defined.unit, defined.description)
 
 
 OLDER = {"gen_ai.client.operation.duration", "gen_ai.client.token.usage"}
@@ -484,21 +308,6 @@ def test_parallel_sessions_do_not_mix():
         for record in row:
             sink(record)
     assert out.points() == summed(one for each in sessions for one in fold(each.records))
-
-
-def test_a_resumed_session_measures_only_what_comes_then():
-    out, session = Gathered(), Session()
-    whole_turn(session)
-    history = list(session.records)
-    before = len(list(fold(history)))
-    session.add(prepared(3))
-    sink = MetricsSink(out.provider)
-    sink.resume(history)
-    assert out.points() == {}
-    sink(session.records[-1])
-    points = out.points()
-    assert points == summed(list(fold(session.records))[before:])
-    assert points["eventctx.request.prefix.reused", frozenset()]["sum"] == 1.0
 
 
 def test_a_sink_holds_a_bounded_number_of_sessions(monkeypatch: pytest.MonkeyPatch):
@@ -585,30 +394,6 @@ def test_sinks_of_one_provider_add_up_and_counts_stay_when_one_is_closed():
     assert out.points()["eventctx.hook.errors", FAILING] == {"sum": 4}
 
 
-def test_a_closed_sink_has_forgotten_its_sessions_and_can_be_used_again():
-    out, session = Gathered(), Session()
-    sink = MetricsSink(out.provider)
-    for record in (session.add(prepared()), session.add(prepared())):
-        sink(record)
-    sink.close()
-    sink(session.add(prepared()))
-    points = out.points()
-    assert points["eventctx.request.estimated_tokens", frozenset()]["count"] == 3
-    assert points["eventctx.request.prefix.reused", frozenset()]["count"] == 1
-
-
-def test_a_hosts_view_goes_before_our_buckets():
-    reader = InMemoryMetricReader()
-    view = View(
-        instrument_name="eventctx.request.estimated_tokens",
-        aggregation=ExplicitBucketHistogramAggregation([7.0]),
-    )
-    out = Gathered()
-    out.reader, out.provider = reader, MeterProvider([reader], views=[view], shutdown_on_exit=False)
-    MetricsSink(out.provider)(Session().add(prepared()))
-    assert out.points()["eventctx.request.estimated_tokens", frozenset()]["bounds"] == (7.0,)
-
-
 class Refusing(otel.MeterProvider):
     """A provider that fails, as a host's own may."""
 
@@ -636,65 +421,6 @@ def test_a_provider_that_fails_is_told_of_once_and_harms_nobody(
     ]
 
 
-def test_a_no_op_provider_is_left_alone():
-    session = Session()
-    whole_turn(session)
-    sink = MetricsSink(otel.NoOpMeterProvider())
-    publish(session, sink)
-    sink.appended(0.1, 1)
-    assert not sink._states
-
-
-SCRIPT = """
-import sys
-from opentelemetry import metrics as otel
-from eventctx.hooks.metrics import MetricsSink
-from eventctx.hooks.redact import DEFAULT
-from eventctx.hooks.registry import Hooks
-from tests.hooks.given import Session, whole_turn
-session, sink, hooks = Session(), MetricsSink(), Hooks()
-assert "opentelemetry.sdk" not in sys.modules
-def failing(record): raise ValueError
-hooks.on("session:end", failing)
-sink.attach(hooks)
-for record in whole_turn(session):
-    sink(record)
-sink.resume(session.records)
-sink.appended(0.1, 1)
-assert not sink._states
-hooks._errors["failing"] = 1
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-reader = InMemoryMetricReader()
-otel.set_meter_provider(MeterProvider([reader]))
-for record in whole_turn(session, "t2", 0x200):
-    sink(record)
-data = reader.get_metrics_data()
-found = [] if data is None else [
-    metric.name for one in data.resource_metrics for scope in one.scope_metrics
-    for metric in scope.metrics
-]
-named = "eventctx.request.estimated_tokens" in found
-print(named, "eventctx.hook.errors" in found, len(sink._states))
-"""
-
-
-@pytest.mark.parametrize(
-    ("disabled", "sent"), [("false", "True True 1"), ("true", "False False 0")]
-)
-def test_without_an_sdk_nothing_happens_until_one_is_set_up(disabled: str, sent: str):
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"OTEL_SDK_DISABLED": disabled},
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip().splitlines()[-1] == sent
-    assert done.stderr == ""
-
-
 def test_secrets_in_the_names_of_models_providers_and_errors_stay_out_unless_asked_for():
     key = "sk-ant-api03-" + "a1B2" * 12
     session = Session()
@@ -708,3 +434,15 @@ def test_secrets_in_the_names_of_models_providers_and_errors_stay_out_unless_ask
         output = repr(gathered.points())
         assert "gen_ai.client.operation.duration" in output
         assert (key in output, "ann@example.org" in output) == (there, there)
+
+
+def test_a_closed_sink_has_forgotten_its_sessions_and_can_be_used_again():
+    out, session = Gathered(), Session()
+    sink = MetricsSink(out.provider)
+    for record in (session.add(prepared()), session.add(prepared())):
+        sink(record)
+    sink.close()
+    sink(session.add(prepared()))
+    points = out.points()
+    assert points["eventctx.request.estimated_tokens", frozenset()]["count"] == 3
+    assert points["eventctx.request.prefix.reused", frozenset()]["count"] == 1

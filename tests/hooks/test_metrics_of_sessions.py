@@ -8,38 +8,23 @@ import json
 from itertools import pairwise
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 import eventctx
 from eventctx.engine import Engine
-from eventctx.hooks.metrics import MetricsSink
 from eventctx.log import events as ev
-from eventctx.log.codec import encode_event
-from eventctx.log.ids import random_bytes
-from eventctx.log.plan import Insertion
-from eventctx.log.record import Draft
-from eventctx.log.store import ANY
-from eventctx.messages.tokens import UNANSWERED_TOKENS
 from eventctx.projections.metrics import names
 from eventctx.projections.metrics.fold import Measurement, fold
-from eventctx.projections.view import request_view
-from eventctx.projections.view.layout import build, with_end
-from eventctx.projections.view.planned import RequestPrefix, reused_share
-from eventctx.projections.view.refs import CallEnd, MessageRef
 from eventctx.projections.view.render import without_thinking
-from eventctx.projections.view.request_view import ViewState
 from eventctx.queries.requests import RequestView
-from eventctx.queries.requests import fold as fold_state
 from eventctx.stores.memory import MemoryStore
-from tests.hooks.measured import OPERATIONAL, Gathered, by_position, summed
+from tests.hooks.measured import by_position
 from tests.how_much import some
-from tests.queries.explained import thirty, user
-from tests.sessions import body_of, erase
-from tests.transcripts import Story, answer, calls, stories
+from tests.queries.explained import thirty
+from tests.sessions import erase
+from tests.transcripts import Story, stories
 
 REUSED = names.PREFIX_REUSED.name
 
@@ -87,98 +72,6 @@ async def broken_off(ctx: eventctx.Context) -> None:
 
 async def measured_by(engine: Engine, session: str = "s") -> list[Measurement]:
     return list(fold([record async for record in engine.records(session)]))
-
-
-async def test_metrics_of_a_live_session_equal_those_folded_from_its_log() -> None:
-    out = Gathered()
-    sink = MetricsSink(out.provider)
-    async with eventctx.open() as engine:
-        engine.on("*", sink)
-        ctx = await engine.session("s", max_tokens=1_200)
-        await ctx.add_message({"role": "user", "content": "Never touch b.py."})
-        await worked(ctx)
-        await ctx.compact(reason="to see")
-        await ctx.compact()
-        await ctx.clear()
-        await worked(ctx, turns=1)
-        await broken_off(ctx)
-        await ctx.close()
-        found = await measured_by(engine)
-        audit = await engine.audit("s")
-        assert not engine.hooks.stats().errors
-    live = out.points()
-    assert live == summed(found)
-    compacted = [one for one in found if one.instrument is names.COMPACTIONS]
-    assert len(compacted) == len(audit.compactions) >= 4
-    assert {"manual", "threshold"} <= {one.attributes[names.TRIGGER] for one in compacted}
-    outcomes = {one.attributes[names.COMPACTION_OUTCOME] for one in compacted}
-    assert {"applied", "skipped"} <= outcomes
-    assert {name for name, _ in live} == {
-        one.name for one in names.sent_instruments(latest=False)
-    } - OPERATIONAL
-    breaks = {dict(by)["eventctx.request.break"] for name, by in live if "breaks" in name}
-    assert {"compaction", "clear"} <= breaks
-    errors = {dict(by).get("error.type") for name, by in live if "operation" in name}
-    assert errors == {None, "TimeoutError", "CancelledError"}
-
-
-async def test_the_requests_that_are_measured_are_those_of_the_audit() -> None:
-    async with eventctx.open() as engine:
-        await worked(await engine.session("s", max_tokens=1_200))
-        found, rows = await measured_by(engine), (await engine.audit("s")).requests
-    assert [one.value for one in found if one.instrument is names.REQUEST_TOKENS] == [
-        row.tokens for row in rows
-    ]
-    assert [one.value for one in found if one.instrument is names.BUDGET_USED] == [
-        row.tokens / 1_200 for row in rows
-    ]
-    assert [one.value for one in found if one.instrument is names.PROMPT_CACHED] == [
-        100 * step / (900 + step) for _ in range(3) for step in range(5)
-    ]
-    assert {one.attributes["gen_ai.request.model"] for one in found if one.value == 20} == {
-        "model-1"
-    }
-
-
-async def test_a_session_that_is_resumed_goes_on_as_its_log_says() -> None:
-    store, out = MemoryStore(), Gathered()
-    first = Engine(store)
-    await worked(await first.session("s", max_tokens=1_200))
-    before = [record async for record in first.records("s")]
-    async with Engine(store) as engine:
-        sink = MetricsSink(out.provider)
-        sink.resume(before)
-        engine.on("*", sink)
-        ctx = await engine.session("s", max_tokens=1_200)
-        await worked(ctx)
-        await ctx.close()
-        whole = await measured_by(engine)
-    assert out.points() == summed(whole[len(list(fold(before))) :])
-    assert any(0 < one.value < 1 for one in whole[1:] if one.instrument is names.PREFIX_REUSED)
-
-
-async def test_a_fork_measures_its_own_records_and_goes_on_from_its_parents_last_request() -> None:
-    out = Gathered()
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_tokens=1_200)
-        await worked(ctx)
-        parent = await measured_by(engine)
-        head = [record.position async for record in engine.records("s")][-1]
-        await engine.fork("s", head, "child")
-        assert await measured_by(engine, "child") == []
-        sink = MetricsSink(out.provider)
-        sink.resume([record async for record in engine.records("child")])
-        engine.on("*", sink)
-        child = await engine.session("child", max_tokens=1_200)
-        await child.add_message(user("and now?"))
-        await child.get_messages_for_request()
-        await child.close()
-        found = await measured_by(engine, "child")
-        assert await measured_by(engine) == parent
-    assert out.points() == summed(found)
-    names_of = [one.instrument.name for one in found]
-    assert REUSED in names_of
-    assert names.TOKEN_USAGE.name not in names_of
 
 
 # -- the prefix that is reused -------------------------------------------------------------------
@@ -267,59 +160,6 @@ def test_a_set_or_a_clear_is_never_said_to_share_more_than_its_bytes_do(
     asyncio.run(play())
 
 
-async def test_a_shortened_or_dropped_message_shares_only_what_is_before_it() -> None:
-    engine = Engine(MemoryStore())
-    ctx = await engine.session("s", max_tokens=1_200)
-    await worked(ctx)
-    found = await check(engine)
-    assert 1.0 in found
-    assert any(0 < one < 1 for one in found)
-
-
-async def test_restored_messages_break_the_prefix_where_they_stand() -> None:
-    engine, ctx = await thirty(keep_recent=6)
-    await ctx.compact()
-    await ctx.get_messages_for_request()
-    await ctx.restore(3, 4)
-    await ctx.get_messages_for_request()
-    await check(engine)
-
-
-async def test_what_is_set_anew_shares_the_messages_that_stayed() -> None:
-    engine, ctx = await thirty()
-    await ctx.set_messages([*(await ctx.get_messages())[:15], user("another")])
-    await ctx.get_messages_for_request()
-    (found,) = await check(engine)
-    assert found == pytest.approx(0.5, abs=0.1)
-
-
-async def prepared_by_hand(engine: Engine, *texts: str, model: str | None = None) -> None:
-    """A request with insertions of its own, as another release may write it."""
-    event = ev.RequestPrepared(
-        renderer=1,
-        last_message=29,
-        messages=30 + len(texts),
-        tokens=600,
-        digest="",
-        model=model,
-        insertions=tuple([Insertion("memory", body) for body in range(len(texts))]),
-    )
-    name, version, payload = encode_event(event)
-    bodies = tuple([body_of(user(text), random_bytes) for text in texts])
-    await engine.store.append(
-        "s", [Draft(random_bytes(16), name, version, 0, payload, bodies)], ANY
-    )
-
-
-async def test_insertions_of_one_request_alone_count_for_it_and_the_next() -> None:
-    engine, _ = await thirty()
-    await prepared_by_hand(engine, "remember this")
-    await prepared_by_hand(engine)
-    await prepared_by_hand(engine)
-    first, second, third = await check(engine)
-    assert (first, second, third) == (0.0, 0.0, 1.0)
-
-
 async def test_a_model_of_another_family_changes_the_weights_and_not_what_is_shared() -> None:
     engine, ctx = await thirty()
     await ctx.get_messages_for_request(model="claude-sonnet-4")
@@ -343,62 +183,6 @@ async def test_an_erased_message_ends_what_is_shared() -> None:
     await ctx.get_messages_for_request()
     *_, last = by_position([r async for r in engine.records("s")], REUSED).values()
     assert 0.9 < last < 1
-
-
-async def refs_of(*messages: dict[str, Any]) -> list[MessageRef]:
-    engine = Engine(MemoryStore())
-    ctx = await engine.session("s")
-    for message in messages:
-        await ctx.add_message(message)
-    state: ViewState = await fold_state(engine.store, "s", request_view)
-    return list(state.layout.refs)
-
-
-def sent(*refs: MessageRef) -> RequestPrefix:
-    return RequestPrefix(replace(request_view.initial(), layout=build(refs)))
-
-
-async def test_the_same_body_shown_in_another_way_is_another_message() -> None:
-    question, reply = await refs_of(user("x" * 100), *answer("openai", "y" * 100))
-    before = sent(question, reply)
-    assert reused_share(before, sent(question, reply), frozenset()) == 1.0
-    stripped = msgspec.structs.replace(reply, stripped=True)
-    assert 0 < (reused_share(before, sent(question, stripped), frozenset()) or 0) < 1
-    moved = msgspec.structs.replace(reply, number=7, position=70, tokens=1)
-    assert reused_share(before, sent(question, moved), frozenset()) == 1.0
-
-
-async def test_results_left_out_of_a_row_and_made_up_for_another_call_are_told_apart() -> None:
-    go, call, row = await refs_of(
-        user("go"),
-        *calls("anthropic", ["a", "b"], "hm", 10),
-        {"role": "user", "content": [one for key in "ab" for one in _block(key)]},
-    )
-
-    def of(*answered: str) -> MessageRef:
-        facts = msgspec.structs.replace(call.facts, calls=answered)
-        return msgspec.structs.replace(call, facts=facts)
-
-    same = go.tokens + call.tokens
-    share_of_row = reused_share(sent(go, call, row), sent(go, of("a"), row), frozenset())
-    assert share_of_row == same / (same + row.tokens)
-    share_of_made_up = reused_share(sent(go, of("a")), sent(go, of("b")), frozenset())
-    assert share_of_made_up == same / (same + UNANSWERED_TOKENS)
-    ended = with_end(build((go, of("a"))), "a", CallEnd(ended=True))
-    later = RequestPrefix(replace(request_view.initial(), layout=ended))
-    assert reused_share(sent(go, of("a")), later, frozenset()) == same / (same + UNANSWERED_TOKENS)
-
-
-async def test_a_kept_answer_that_was_erased_ends_what_is_shared() -> None:
-    go, call = await refs_of(user("go"), *calls("anthropic", ["a"], "hm", 10))
-    kept = with_end(build((go, call)), "a", CallEnd(True, 7, b"digest"))
-    view = RequestPrefix(replace(request_view.initial(), layout=kept))
-    assert reused_share(view, view, frozenset()) == 1.0
-    assert (reused_share(view, view, frozenset({(7, 0)})) or 0) < 1
-
-
-def _block(key: str) -> list[dict[str, Any]]:
-    return [{"type": "tool_result", "tool_use_id": key, "content": "r" * 50}]
 
 
 async def test_no_attribute_holds_an_id_or_what_an_error_said() -> None:

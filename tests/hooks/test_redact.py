@@ -1,4 +1,4 @@
-"""Redaction: what is replaced, what survives, and that neither depends on the length of a text.
+"""Redaction of texts, fields, documents and spans; test_secret_forms.py tries the tables here.
 
 Secrets are put together here, so that no scanner of this repository takes one for real.
 """
@@ -6,8 +6,6 @@ Secrets are put together here, so that no scanner of this repository takes one f
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventctx.errors import InvalidSetting
-from eventctx.hooks.redact import DEFAULT, EXEMPT, MARGIN, Redactor
+from eventctx.hooks.redact import DEFAULT, EXEMPT, Redactor
 from eventctx.log import events as ev
 from eventctx.projections.flat import MAX_TEXT
 from eventctx.projections.trace.fold import fold
-from tests.hooks.given import Session, span, whole_turn
+from tests.hooks.given import Session, span
+from tests.how_much import some
 
 LETTERS = "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7" * 3
 BLOCK = "-----{} RSA PRIVATE " + "KEY-----"
@@ -52,14 +51,6 @@ KNOWN = [
     (PEM, "private-key"),
     ("ann.o_neil+news@mail.example.org", "email"),
 ]
-
-
-@pytest.mark.parametrize(
-    "around", ["{}", "got {} back", '"{}"', "({}),", "a\\n{}", "a={};", "…{}…"]
-)
-@pytest.mark.parametrize(("secret", "kind"), KNOWN, ids=lambda value: str(value)[:12])
-def test_a_known_form_is_replaced_wherever_it_stands(secret: str, kind: str, around: str) -> None:
-    assert DEFAULT.text(around.format(secret)) == around.format(f"[redacted:{kind}]")
 
 
 NAMED = [
@@ -96,13 +87,6 @@ NAMED = [
 ]
 
 
-@pytest.mark.parametrize(("around", "secret", "kind"), NAMED)
-def test_a_value_is_replaced_where_its_name_says_what_it_is(
-    around: str, secret: str, kind: str
-) -> None:
-    assert DEFAULT.text(around.format(secret)) == around.format(f"[redacted:{kind}]")
-
-
 INNOCENT = [
     "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
     "commit 3bb7a9d0c1e2f3a4b5c6d7e8f9a0b1c2d3e4f5a6",
@@ -130,19 +114,6 @@ INNOCENT = [
 ]
 
 
-@pytest.mark.parametrize("text", INNOCENT)
-def test_what_only_resembles_a_secret_survives(text: str) -> None:
-    assert DEFAULT.text(text) == text
-
-
-def test_several_secrets_in_one_text_all_go_and_the_rest_stays() -> None:
-    text = f"for ann@example.org: API_KEY={LETTERS}, then {PEM} and {JWT}."
-    assert DEFAULT.text(text) == (
-        "for [redacted:email]: API_KEY=[redacted:api-key], then [redacted:private-key] and "
-        "[redacted:token]."
-    )
-
-
 def test_a_key_block_without_its_end_goes_as_far_as_it_was_cut() -> None:
     begun = BLOCK.format("BEGIN")
     assert DEFAULT.text(f"x {begun}\nMIIEow\nIBAA") == "x [redacted:private-key]"
@@ -162,11 +133,6 @@ def test_a_key_block_without_its_beginning_goes_from_where_it_was_cut() -> None:
 @pytest.mark.parametrize("secret", ["sk-" + LETTERS[:5], "ghp_ab", "ann@exam", "AKIAAB"])
 def test_what_a_cut_left_of_a_secret_goes_too(secret: str) -> None:
     assert secret not in DEFAULT.text(f"{'x ' * 400}{secret}…")
-
-
-@pytest.mark.parametrize("end", [".", "...", ". Then", ".\n", "!", ".)", "…"])
-def test_an_address_at_the_end_of_a_sentence_goes_too(end: str) -> None:
-    assert DEFAULT.text(f"mail ann.lee@mail.example.org{end}").startswith("mail [redacted:email]")
 
 
 def test_a_document_is_redacted_at_every_depth_and_keeps_the_names_that_are_addresses() -> None:
@@ -225,18 +191,6 @@ def test_a_pattern_may_reach_over_what_was_redacted_before_it() -> None:
 def test_a_pattern_that_cannot_work_is_refused(pattern: Any, found: str) -> None:
     with pytest.raises(InvalidSetting, match=found):
         Redactor((pattern,))
-
-
-def test_a_single_pattern_in_place_of_a_list_is_refused() -> None:
-    with pytest.raises(InvalidSetting, match="expected a list"):
-        Redactor("secret")  # type: ignore[arg-type]
-
-
-def test_a_redactor_is_frozen_and_equal_by_what_it_was_given() -> None:
-    assert Redactor(["a"]) == Redactor(("a",)) != Redactor(("b",))
-    assert Redactor() == DEFAULT != Redactor(keys=False)
-    with pytest.raises(AttributeError):
-        DEFAULT.keys = False  # type: ignore[misc]
 
 
 # -- fields and spans ----------------------------------------------------------------------------
@@ -298,13 +252,6 @@ def test_a_span_is_redacted_in_name_message_attributes_and_events() -> None:
     assert (found.span_id, found.trace_id, found.start) == (raw.span_id, raw.trace_id, raw.start)
 
 
-def test_spans_without_secrets_are_left_as_they_are() -> None:
-    session = Session()
-    whole_turn(session)
-    for found in fold(session.records):
-        assert DEFAULT.span(found) == found
-
-
 # -- cutting -------------------------------------------------------------------------------------
 
 
@@ -344,12 +291,6 @@ def test_a_span_that_was_cut_before_it_is_redacted_has_no_part_of_a_secret_eithe
         assert redactor.span(clean) == clean
 
 
-def test_a_text_within_the_limit_is_whole_and_a_longer_one_ends_in_an_ellipsis() -> None:
-    assert DEFAULT.cut("x" * 100, 100) == "x" * 100
-    assert DEFAULT.cut("x" * 101, 100) == "x" * 99 + "…"
-    assert DEFAULT.cut("x" * (100 + MARGIN + 1), 100) == "x" * 99 + "…"
-
-
 # -- properties ----------------------------------------------------------------------------------
 
 _PIECES = st.sampled_from(
@@ -372,7 +313,7 @@ _OWN = st.sampled_from(
 )
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=some(200, 600), deadline=None)
 @given(_TEXTS, _OWN)
 def test_redacting_twice_is_the_same_as_once(text: str, own: tuple[str, ...]) -> None:
     redactor = Redactor(own)
@@ -386,60 +327,3 @@ def test_a_secret_between_any_texts_does_not_leave(
     known: tuple[str, str], before: str, after: str
 ) -> None:
     assert known[0] not in DEFAULT.text(f"{before} {known[0]} {after}")
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.dictionaries(st.text(max_size=8), st.recursive(_TEXTS, st.lists, max_leaves=6)))
-def test_fields_redacted_twice_are_the_same_as_once(fields: dict[str, Any]) -> None:
-    once = DEFAULT.fields(fields)
-    assert DEFAULT.fields(once) == once
-
-
-# -- time ----------------------------------------------------------------------------------------
-
-SIZE = 25_000
-HARD: dict[str, Callable[[int], str]] = {
-    "letters": lambda n: "a" * n,
-    "letters before an at sign": lambda n: "a" * n + "@",
-    "dots": lambda n: "token:" + "a." * (n // 2) + "@x",
-    "at signs": lambda n: "@" * n,
-    "labels of a domain": lambda n: "a@" + "a." * (n // 2),
-    "names": lambda n: "password=" * (n // 9),
-    "quotes": lambda n: '"password":"' + '\\"' * (n // 2),
-    "commas": lambda n: "password=" + "," * n,
-    "blanks": lambda n: "password" + " " * n + "=",
-    "backslashes": lambda n: "password" + "\\" * n,
-    "key blocks that end": lambda n: BLOCK.format("END") * (n // 29),
-    "a key block's lines": lambda n: "ab/ " * (n // 4) + "-----END",
-    "key blocks that begin": lambda n: BLOCK.format("BEGIN") * (n // 31),
-    "flags": lambda n: "--a" * (n // 3) + "token",
-    "urls": lambda n: "://a:" * (n // 5),
-    "tokens that begin": lambda n: "eyJaaaaaaaa." * (n // 12),
-    "keys that begin": lambda n: "sk-" * (n // 3),
-    "one long key": lambda n: "sk-" + "a" * n,
-    "bearers": lambda n: "Bearer aaaaaaaaa " * (n // 17),
-    "addresses": lambda n: "a@b.org-" * (n // 8),
-    "secrets": lambda n: "x secret: ab1 " * (n // 14),
-    "markers": lambda n: "password=[redacted:" * (n // 19),
-    "cookies": lambda n: "Cookie:" * (n // 7),
-    "tokens that begin behind a dash": lambda n: "-eyJaaaaaaaa" * (n // 12),
-    "commands": lambda n: "curl \\" * (n // 6),
-    "tags": lambda n: "<password>" * (n // 10),
-}
-
-
-def _seconds(text: str) -> float:
-    """The least of a few: what others do on the machine only ever adds to it."""
-    taken = []
-    for _ in range(3):
-        begun = time.process_time()
-        DEFAULT.text(text)
-        taken.append(time.process_time() - begun)
-    return min(taken)
-
-
-@pytest.mark.parametrize("make", HARD.values(), ids=HARD)
-def test_four_times_the_text_takes_about_four_times_as_long(make: Callable[[int], str]) -> None:
-    part, whole = _seconds(make(SIZE)), _seconds(make(4 * SIZE))
-    # Quadratic would be sixteen times. A thousandth of a second is what a clock may be off by.
-    assert whole / (part + 0.001) < 10

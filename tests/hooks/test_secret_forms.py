@@ -13,13 +13,12 @@ import pytest
 from eventctx.hooks.redact import DEFAULT
 from eventctx.hooks.secret_forms import PREFIXES
 from eventctx.hooks.secret_names import EMAILS, KEYS
+from tests.hooks.test_redact import INNOCENT, KNOWN, NAMED
 
 LETTERS = "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7" * 8
 HEX = "3fa94c07be5d1286" * 4
 UPPER = "A7KQ2MZ9XW4RT6BN3PLC8VD5"
-KEY = f"A3-{UPPER[:6]}-{UPPER[6:12]}"
 KINDS = {form.kind for group in KEYS + EMAILS for form in group.forms}
-SHARED = "Endpoint=sb://x.y.net/;SharedAccessKeyName=All;SharedAccessKey={}"
 DISCORD = "https://discord.com/api/webhooks/318821398619357185/{}"
 
 
@@ -83,14 +82,15 @@ PROVIDERS = [
 ]
 
 
+AROUND = ("{}", "got {} back", '"{}"', "({}),", "a\\n{}", "a={};", "…{}…")
+
+
 @pytest.mark.parametrize(
-    "around", ["{}", "got {} back", '"{}"', "({}),", "a\\n{}", "a={};", "…{}…"]
+    ("secret", "kind"), [*KNOWN, *PROVIDERS], ids=lambda value: str(value)[:12]
 )
-@pytest.mark.parametrize(("secret", "kind"), PROVIDERS, ids=lambda value: str(value)[:12])
-def test_a_providers_form_is_replaced_wherever_it_stands(
-    secret: str, kind: str, around: str
-) -> None:
-    assert DEFAULT.text(around.format(secret)) == around.format(f"[redacted:{kind}]")
+def test_a_known_form_is_replaced_wherever_it_stands(secret: str, kind: str) -> None:
+    for around in AROUND:
+        assert DEFAULT.text(around.format(secret)) == around.format(f"[redacted:{kind}]")
 
 
 BESIDE = [
@@ -179,7 +179,7 @@ BESIDE = [
 ]
 
 
-@pytest.mark.parametrize(("around", "secret", "kind"), BESIDE)
+@pytest.mark.parametrize(("around", "secret", "kind"), [*NAMED, *BESIDE])
 def test_a_value_is_replaced_by_what_stands_beside_it(around: str, secret: str, kind: str) -> None:
     assert DEFAULT.text(around.format(secret)) == around.format(f"[redacted:{kind}]")
 
@@ -247,7 +247,7 @@ NEAR_MISSES = [
 ]
 
 
-@pytest.mark.parametrize("text", NEAR_MISSES)
+@pytest.mark.parametrize("text", [*INNOCENT, *NEAR_MISSES])
 def test_what_only_resembles_a_form_survives(text: str) -> None:
     assert DEFAULT.text(text) == text
 

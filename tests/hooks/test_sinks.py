@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-import structlog
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import eventctx
-from eventctx.errors import InvalidSetting, UnknownEventName
-from eventctx.hooks.log import LogSink, line, lines
 from eventctx.hooks.metrics import MetricsSink
 from eventctx.hooks.trace import TraceSink
-from eventctx.log.ids import derive_trace_id
 from eventctx.projections.metrics.fold import fold as measured
 from eventctx.projections.trace.fold import fold as fold_spans
 from eventctx.projections.trace.semconv import CONTENT
@@ -44,58 +37,6 @@ async def played(engine: eventctx.Engine) -> None:
                         pass
                     done = {"type": "tool_result", "tool_use_id": key, "content": "z" * 500}
                     await ctx.add_message({"role": "user", "content": [done]})
-
-
-async def test_every_log_line_carries_the_five_ids_of_its_record() -> None:
-    with structlog.testing.capture_logs() as captured:
-        async with eventctx.open() as engine:
-            engine.on("*", LogSink())
-            await played(engine)
-            records = [record async for record in engine.records("s", bodies=True)]
-    entries = {entry["position"]: entry for entry in captured}
-    assert sorted(entries) == [record.position for record in records]
-    for record in records:
-        entry = entries[record.position]
-        assert entry["event"] == record.type
-        for name in ("session_id", "turn_id", "span_id", "parent_span_id", "iteration"):
-            assert entry[name] == getattr(record, name), (record.type, name)
-        if record.turn_id is not None:
-            assert entry["trace_id"] == derive_trace_id("s", record.turn_id)
-    for entry, again in zip(captured, lines(records), strict=True):
-        del entry["log_level"]
-        assert entry == again
-    assert line(records[0])["event"] == "session:start"
-
-
-async def test_spans_of_a_live_session_equal_those_folded_from_its_log() -> None:
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    sink = TraceSink(provider)
-    async with eventctx.open(current_span=sink) as engine:
-        engine.on("*", sink)
-        await played(engine)
-        records = [record async for record in engine.records("s")]
-    live: dict[str, Any] = {f"{s.context.span_id:016x}": s for s in exporter.get_finished_spans()}
-    folded = {span.span_id: span for span in fold_spans(records)}
-    assert live.keys() == folded.keys()
-    for span_id, span in folded.items():
-        sent = live[span_id]
-        assert sent.name == span.name
-        assert f"{sent.context.trace_id:032x}" == span.trace_id
-        parent = None if sent.parent is None else f"{sent.parent.span_id:016x}"
-        assert parent == span.parent_span_id
-        assert (sent.start_time, sent.end_time) == (span.start, span.end)
-        assert sent.attributes["session.id"] == sent.attributes["gen_ai.conversation.id"] == "s"
-    names = {span.name.split()[0] for span in folded.values()}
-    assert names == {"invoke_agent", "chat", "execute_tool", "compact"}
-    ids = {record.span_id for record in records if record.span_id}
-    assert folded.keys() <= ids
-    compactions = [span for span in folded.values() if span.name == "compact workset"]
-    assert len(compactions) >= 2
-    for span in compactions:
-        assert span.events[0].name == "context:pre_compact"
-        assert span.parent_span_id in folded
 
 
 async def test_a_turn_joins_the_hosts_trace_and_foreign_spans_nest_in_a_provider_call() -> None:
@@ -244,67 +185,6 @@ async def test_a_session_that_many_tasks_open_at_once_is_caught_up_with_once(
         contexts = {id(ctx) for ctx in await asyncio.gather(first, *rest)}
     assert len(contexts) == 1
     assert sink.called == ["resume", *["context:message_added"] * 4]
-
-
-async def test_tasks_that_open_one_session_at_once_with_other_settings_are_refused(
-    tmp_path: Path,
-) -> None:
-    async with eventctx.open(tmp_path / "s.db") as engine:
-        one, other = await asyncio.gather(
-            engine.session("s", max_tokens=1_000),
-            engine.session("s", max_tokens=2_000),
-            return_exceptions=True,
-        )
-    assert isinstance(one, eventctx.Context)
-    assert isinstance(other, InvalidSetting)
-
-
-async def test_hooks_hear_of_compactions_after_they_are_in_the_log_and_cannot_hurt() -> None:
-    heard: list[Any] = []
-    async with eventctx.open() as engine:
-
-        @engine.on("context:*")
-        def hear(record: eventctx.Record) -> None:
-            heard.append(record)
-            raise RuntimeError("an observer's bug")
-
-        @engine.on("context:post_compact")
-        async def later(record: eventctx.Record) -> None:
-            assert record.digest == (await _at(engine, record.position)).digest
-
-        with pytest.raises(UnknownEventName, match="context:pre_compact"):
-            engine.on("context:precompact", hear)
-        await played(engine)
-        assert await engine.hooks.drain()
-        stats = engine.hooks.stats()
-        records = [r async for r in engine.records("s") if r.type.startswith("context:")]
-        assert [r.position for r in heard] == [r.position for r in records]
-        assert any(r.type == "context:pre_compact" for r in heard)
-        assert sum(stats.errors.values()) == len(heard)
-        assert {n: e for n, e in stats.errors.items() if "later" in n} == {}
-
-
-async def _at(engine: eventctx.Engine, position: int) -> eventctx.Record:
-    (record,) = [record async for record in engine.records("s", position, position)]
-    return record
-
-
-def test_without_an_sdk_or_a_sink_everything_works() -> None:
-    program = (
-        "import asyncio, eventctx\n"
-        "from eventctx.hooks.trace import TraceSink\n"
-        "async def main():\n"
-        "    sink = TraceSink()\n"
-        "    async with eventctx.open(current_span=sink) as engine:\n"
-        "        engine.on('*', sink)\n"
-        "        ctx = await engine.session('s')\n"
-        "        async with ctx.turn():\n"
-        "            await ctx.add_message({'role': 'user', 'content': 'x'})\n"
-        "            print(len(await ctx.get_messages_for_request()))\n"
-        "asyncio.run(main())\n"
-    )
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert (run.stdout, run.stderr) == ("1\n", "")
 
 
 async def test_a_sink_hears_how_long_each_append_took_that_somebody_waited_for() -> None:

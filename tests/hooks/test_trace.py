@@ -8,7 +8,7 @@ import sys
 import pytest
 from opentelemetry import trace as otel
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import (
@@ -22,14 +22,11 @@ from opentelemetry.sdk.trace.sampling import (
 )
 
 from eventctx.hooks import trace as sinks
-from eventctx.hooks.log import lines
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.trace import TraceSink
 from eventctx.log import events as ev
-from eventctx.log.ids import CurrentSpan, derive_trace_id
-from eventctx.projections.trace.fold import fold
-from eventctx.projections.trace.spans import Span
-from tests.hooks.given import PRE, Session, compacted, span, whole_turn
+from eventctx.log.ids import derive_trace_id
+from tests.hooks.given import Session, span, whole_turn
 
 
 class Exported:
@@ -51,74 +48,12 @@ class Exported:
         return {otel.format_trace_id(one.context.trace_id) for one in self.spans}
 
 
-def as_folded(sent: ReadableSpan) -> dict[str, object]:
-    return {
-        "name": sent.name,
-        "kind": sent.kind.name.lower(),
-        "trace_id": otel.format_trace_id(sent.context.trace_id),
-        "span_id": otel.format_span_id(sent.context.span_id),
-        "parent_span_id": sent.parent and otel.format_span_id(sent.parent.span_id),
-        "start": sent.start_time,
-        "end": sent.end_time,
-        "status": sent.status.status_code.name.lower(),
-        "attributes": dict(sent.attributes or {}),
-        "events": [(one.name, one.timestamp, dict(one.attributes or {})) for one in sent.events],
-        "links": [
-            (
-                otel.format_trace_id(one.context.trace_id),
-                otel.format_span_id(one.context.span_id),
-                dict(one.attributes or {}),
-            )
-            for one in sent.links
-        ],
-    }
-
-
-def as_plain(one: Span) -> dict[str, object]:
-    expected = {name: getattr(one, name) for name in one.__struct_fields__ if name != "message"}
-    expected["events"] = [(event.name, event.time, event.attributes) for event in one.events]
-    expected["links"] = [(link.trace_id, link.span_id, link.attributes) for link in one.links]
-    return expected
-
-
 def publish(session: Session, sink: TraceSink) -> None:
     hooks = Hooks()
     hooks.on("*", sink)
     for record in session.records:
         hooks.publish(record)
     assert not hooks.stats().errors
-
-
-def test_live_spans_equal_those_folded_from_the_log():
-    out, session = Exported(), Session()
-    whole_turn(session)
-    whole_turn(session, "t2", 0x200)
-    publish(session, TraceSink(out.provider))
-    assert [as_folded(one) for one in out.spans] == [as_plain(one) for one in fold(session.records)]
-    assert {one.resource.attributes["service.name"] for one in out.spans} == {"host"}
-
-
-def test_lines_and_spans_join_by_plain_equality():
-    out, session = Exported(), Session()
-    whole_turn(session)
-    publish(session, TraceSink(out.provider))
-    sent = {(as_folded(one)["trace_id"], as_folded(one)["span_id"]) for one in out.spans}
-    assert sent == {(one["trace_id"], one["span_id"]) for one in lines(session.records)}
-
-
-def test_parallel_sessions_never_mix():
-    out, sink, hooks = Exported(), None, Hooks()
-    sink = TraceSink(out.provider)
-    hooks.on("*", sink)
-    sessions = [Session(f"s{number}") for number in range(10)]
-    for session in sessions:
-        whole_turn(session)
-    for row in zip(*[session.records for session in sessions], strict=True):
-        for record in row:
-            hooks.publish(record)
-    for session in sessions:
-        mine = [one for one in out.spans if one.attributes["session.id"] == session.name]
-        assert [as_folded(one) for one in mine] == [as_plain(one) for one in fold(session.records)]
 
 
 def test_the_hosts_generator_and_other_tracers_stay_as_they_are():
@@ -134,48 +69,6 @@ def test_the_hosts_generator_and_other_tracers_stay_as_they_are():
         out.provider.get_tracer(name).start_span("other").end()
     ours = {one.context.span_id for one in out.spans[:before]}
     assert not ours & {one.context.span_id for one in out.spans[before:]}
-
-
-def test_an_error_has_its_status_and_message():
-    out, session = Exported(), Session()
-    whole_turn(session)
-    publish(session, TraceSink(out.provider))
-    (failed,) = [one for one in out.spans if one.status.status_code is otel.StatusCode.ERROR]
-    assert failed.name == "execute_tool read"
-    assert failed.status.description == "gone"
-    assert failed.attributes["error.type"] == "OSError"
-
-
-def test_a_turn_inside_a_hosts_span_belongs_to_the_hosts_trace():
-    out, session = Exported(), Session()
-    sink: CurrentSpan = TraceSink(out.provider)
-    with out.provider.get_tracer("host").start_as_current_span("request") as request:
-        ambient = sink.ambient()
-        assert ambient is not None
-        trace_id, parent = ambient
-        session.add(ev.PromptSubmit(number=1, trace_id=trace_id), span(1), parent)
-        session.add(ev.PromptComplete(), span(1), parent)
-        publish(session, sink)
-    turn, host = out.spans
-    assert turn.context.trace_id == host.context.trace_id == request.get_span_context().trace_id
-    assert turn.parent.span_id == host.context.span_id
-
-
-def test_spans_of_an_instrumented_client_nest_under_ours_during_a_call():
-    out = Exported()
-    sink = TraceSink(out.provider)
-    trace_id = derive_trace_id("s1", "t1")
-    assert sink.ambient() is None
-    outer = sink.enter("s1", trace_id, span(1))
-    inner = sink.enter("s1", trace_id, span(2))
-    out.provider.get_tracer("http").start_span("POST").end()
-    sink.exit(inner)
-    assert sink.ambient() == (trace_id, span(1))
-    sink.exit(outer)
-    assert sink.ambient() is None
-    (sent,) = out.spans
-    assert otel.format_trace_id(sent.context.trace_id) == trace_id
-    assert otel.format_span_id(sent.parent.span_id) == span(2)
 
 
 async def test_parallel_tasks_each_have_their_own_current_span():
@@ -288,22 +181,6 @@ def test_the_open_spans_of_a_session_that_is_forgotten_for_another_count_as_lost
 # -- history, ends, other set-ups ----------------------------------------------------------------
 
 
-def test_a_resumed_session_goes_on_as_the_log_says():
-    out, session = Exported(), Session()
-    whole_turn(session)
-    history = list(session.records)
-    session.records.clear()
-    session.add(PRE, span(1), turn=None)
-    session.add(compacted(), span(1), turn=None)
-    sink = TraceSink(out.provider)
-    sink.resume(history)
-    publish(session, sink)
-    assert [as_folded(one) for one in out.spans] == [
-        as_plain(one) for one in list(fold([*history, *session.records]))[-1:]
-    ]
-    assert out.spans[0].attributes["eventctx.compaction.sequence"] == 2
-
-
 def test_flush_sends_what_is_unfinished_once():
     out, session = Exported(), Session()
     session.add(ev.PromptSubmit(number=1), span(1))
@@ -314,16 +191,6 @@ def test_flush_sends_what_is_unfinished_once():
     sink.flush()
     assert [one.name for one in out.spans] == ["execute_tool x", "invoke_agent"]
     assert {one.attributes["eventctx.outcome"] for one in out.spans} == {"unfinished"}
-
-
-def test_unknown_types_and_broken_payloads_are_tolerated():
-    out, session = Exported(), Session()
-    session.raw("later:event", b"junk", span(1), None, "t1")
-    session.raw("prompt:submit", b"junk", span(1), None, "t1")
-    session.add(ev.PromptSubmit(number=1), span(2))
-    session.add(ev.PromptComplete(), span(2))
-    publish(session, TraceSink(out.provider))
-    assert [one.name for one in out.spans] == ["invoke_agent"]
 
 
 def test_a_provider_that_is_not_the_sdks_gets_spans_of_its_own_ids():
@@ -346,46 +213,51 @@ def test_a_provider_that_is_not_the_sdks_gets_spans_of_its_own_ids():
     assert len(out.spans) == 6
 
 
-def test_a_no_op_provider_is_left_alone():
-    session = Session()
-    whole_turn(session)
-    sink = TraceSink(otel.NoOpTracerProvider())
-    publish(session, sink)
-    sink.flush()
-
-
 SCRIPT = """
 import sys
-from opentelemetry import trace as otel
+from opentelemetry import metrics, trace as otel
+from eventctx.hooks.metrics import MetricsSink
+from eventctx.hooks.registry import Hooks
 from eventctx.hooks.trace import TraceSink
 from tests.hooks.given import Session, whole_turn, span
-session, sink = Session(), TraceSink()
+session, sink, measures, hooks = Session(), TraceSink(), MetricsSink(), Hooks()
 assert "opentelemetry.sdk" not in sys.modules
+measures.attach(hooks)
 for record in whole_turn(session):
     sink(record)
+    measures(record)
 sink.resume(session.records)
+measures.resume(session.records)
 sink.flush()
-assert not sink._states
+measures.appended(0.1, 1)
+assert not sink._states and not measures._states
 token = sink.enter("s1", "a" * 32, span(1))
 assert sink.ambient() == ("a" * 32, span(1))
 # An unsampled span here would make every service downstream drop its own.
 assert not otel.get_current_span().get_span_context().is_valid
 sink.exit(token)
 assert sink.ambient() is None
+hooks._errors["failing"] = 1
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-exporter = InMemorySpanExporter()
-provider = TracerProvider()
+from tests.hooks.measured import Gathered
+exporter, provider, gathered = InMemorySpanExporter(), TracerProvider(), Gathered()
 provider.add_span_processor(SimpleSpanProcessor(exporter))
 otel.set_tracer_provider(provider)
+metrics.set_meter_provider(gathered.provider)
 for record in whole_turn(session, "t2", 0x200):
     sink(record)
-print(len(exporter.get_finished_spans()))
+    measures(record)
+found = gathered.metrics()
+named = "eventctx.request.estimated_tokens" in found
+print(len(exporter.get_finished_spans()), named, "eventctx.hook.errors" in found)
 """
 
 
-@pytest.mark.parametrize(("disabled", "sent"), [("false", "6"), ("true", "0")])
+@pytest.mark.parametrize(
+    ("disabled", "sent"), [("false", "6 True True"), ("true", "0 False False")]
+)
 def test_without_an_sdk_nothing_happens_until_one_is_set_up(disabled: str, sent: str):
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT],
@@ -418,36 +290,3 @@ def test_a_processor_of_the_hosts_that_adds_to_spans_adds_to_ours_also_when_it_c
     publish(session, sink)
     assert before == 6
     assert [one.attributes.get("tenant") for one in out.spans] == [None] * 6 + ["acme"] * 6
-
-
-def test_the_hosts_limits_hold_for_our_spans():
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider(
-        span_limits=SpanLimits(max_span_attribute_length=5), shutdown_on_exit=False
-    )
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    session = Session()
-    whole_turn(session)
-    publish(session, TraceSink(provider))
-    texts = [
-        value
-        for one in exporter.get_finished_spans()
-        for value in one.attributes.values()
-        if isinstance(value, str)
-    ]
-    assert max(map(len, texts)) == 5
-
-
-def test_attributes_that_the_hosts_sampler_adds_are_on_our_spans():
-    class Adding(Sampler):
-        def should_sample(self, parent_context, trace_id, name, kind=None, attributes=None, links=None, trace_state=None):  # fmt: skip  # noqa: E501
-            return SamplingResult(Decision.RECORD_AND_SAMPLE, {**(attributes or {}), "rate": 1})
-
-        def get_description(self) -> str:
-            return "adding"
-
-    out, session = Exported(Adding()), Session()
-    whole_turn(session)
-    publish(session, TraceSink(out.provider))
-    assert [one.attributes["rate"] for one in out.spans] == [1] * 6
-    assert all(one.context.trace_flags.sampled for one in out.spans)

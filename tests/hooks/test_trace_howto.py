@@ -83,16 +83,6 @@ def test_every_tag_of_the_page_is_on_a_span_of_the_demonstration(spans: list[Spa
             assert (key, value) in on_spans, f"{key}={value}"
 
 
-def test_jaeger_shows_the_sentence_first_and_what_only_programs_compare_last(
-    spans: list[Span],
-) -> None:
-    for compaction in _compactions(spans):
-        # Jaeger sorts by the name in lower case.
-        shown = sorted(compaction["attributes"], key=str.lower)
-        assert shown[0] == "compaction"
-        assert shown[-2:] == ["verify.record", "verify.view_before"]
-
-
 def test_the_message_that_the_page_asks_about_is_named_by_the_second_compaction(
     spans: list[Span],
 ) -> None:
@@ -102,51 +92,3 @@ def test_the_message_that_the_page_asks_about_is_named_by_the_second_compaction(
     assert tags["compaction"].startswith("over budget: ")
     assert re.search(rf"#{asked[0]}\b", tags["compaction"])
     assert asked[0] in re.split("[,-]", tags["eventctx.compaction.dropped.numbers"])
-
-
-def _found_in_a_trace(words: str, spans: list[Span]) -> list[str]:
-    """The names of the spans that Jaeger's *Find…* opens for some words.
-
-    It looks for each word in the name of a span, and in the keys and values of its tags and of its
-    events, where the name of an event is a value. A word after ``-`` is in keys to be left out.
-    """
-    wanted = [word for word in words.split() if word[0] != "-"]
-    unwanted = [word[1:] for word in words.split() if word[0] == "-"]
-
-    def matches(span: Span) -> bool:
-        events = [
-            (key, value) for one in span["events"] for key, value in one["attributes"].items()
-        ]
-        events += [("event", one["name"]) for one in span["events"]]
-        texts = [span["name"], "eventctx"]
-        texts += [
-            f"{key}={value}"
-            for key, value in [*span["attributes"].items(), *events]
-            if not any(word in key.lower() for word in unwanted)
-        ]
-        return any(word in text.lower() for word in wanted for text in texts)
-
-    return [span["name"] for span in spans if matches(span)]
-
-
-def test_the_words_to_find_compactions_by_are_on_no_other_span(spans: list[Span]) -> None:
-    all_of_them = [one["name"] for one in spans if one["name"] == "compact workset"]
-    page = PAGE.read_text("utf-8")
-    for words in ("compaction", "compact -compacted"):
-        assert f"`{words}`" in page
-        assert _found_in_a_trace(words, spans) == all_of_them
-    later = {"compact workset", *[one["name"] for one in spans if one["name"].startswith("chat")]}
-    assert set(_found_in_a_trace("compact", spans)) == later
-
-
-def test_a_session_is_found_by_the_name_that_log_lines_have(spans: list[Span]) -> None:
-    assert len(_found_in_a_trace("session_id=demo", spans)) == len(spans)
-
-
-def test_a_search_lists_the_turns_by_the_name_of_the_demonstrations_agent(
-    spans: list[Span],
-) -> None:
-    # A list of results has the name of each trace's root, and none of its tags.
-    roots = [span["name"] for span in spans if span["parent_span_id"] is None]
-    assert len(roots) == 13
-    assert set(roots) == {"invoke_agent demo"}

@@ -7,12 +7,10 @@ import os
 from eventctx.engine import Engine
 from eventctx.log import events
 from eventctx.log.codec import encode_event
-from eventctx.log.plan import Insertion, Plan, Run
 from eventctx.log.record import Draft
 from eventctx.log.store import ANY
 from eventctx.policies.named import policy_named
-from eventctx.stores.memory import MemoryStore
-from tests.queries.explained import compacted, thirty, user
+from tests.queries.explained import thirty, user
 
 # -- two requests --------------------------------------------------------------------------------
 
@@ -41,48 +39,6 @@ async def test_a_diff_says_what_entered_left_and_came_back() -> None:
         assert sum(side.groups.values()) == side.figures.messages
 
 
-async def test_a_diff_tells_of_results_whose_call_left_their_row() -> None:
-    engine = Engine(MemoryStore())
-    ctx = await engine.session("s")
-    one, two = ({"type": "tool_use", "id": f"t{n}", "name": "ls", "input": {}} for n in (1, 2))
-    results = [{"type": "tool_result", "tool_use_id": f"t{n}", "content": "ok"} for n in (1, 2)]
-    answered = {"role": "user", "content": results}
-    async with ctx.turn():
-        for message in (user("list"), {"role": "assistant", "content": [one, two]}, answered):
-            await ctx.add_message(message)
-        await ctx.get_messages_for_request()
-    await ctx.set_messages([user("list"), {"role": "assistant", "content": [one]}, answered])
-    async with ctx.turn():
-        await ctx.get_messages_for_request()
-    made = await engine.diff("s", 1, 2)
-    assert [(one.number, one.kind) for one in made.differences] == [
-        (1, "set"),
-        (2, "results_left_out"),
-        (3, "entered"),
-    ]
-
-
-async def test_a_diff_tells_which_insertions_came_and_went() -> None:
-    engine, ctx = await thirty()
-    summary = Insertion("summary", 0, None, None, ((1, 19),))
-    task, recent = Run(0, 0, "kept", "task"), Run(20, 29, "kept", "recent")
-    runs = (task, Run(1, 19, "summarised", "summary"), recent)
-    at = await compacted(engine, Plan(29, runs, (), (summary,)), "In short.")
-    async with ctx.turn():
-        await ctx.get_messages()  # sees what was appended next to it
-        await ctx.get_messages_for_request()
-    await compacted(engine, Plan(29, (task, recent)))
-    async with ctx.turn():
-        await ctx.get_messages()
-        await ctx.get_messages_for_request()
-    came = await engine.diff("s", 1, 2)
-    assert [(one.kind, one.position, one.message) for one in came.came] == [
-        ("summary", at, user("In short."))
-    ]
-    went = await engine.diff("s", 2, 3)
-    assert ([one.kind for one in went.went], went.came) == (["summary"], ())
-
-
 # -- a compaction that is not made ---------------------------------------------------------------
 
 
@@ -95,23 +51,6 @@ async def test_a_dry_run_says_what_compact_then_does_and_writes_nothing() -> Non
     done = await ctx.compact(policy=chosen)
     assert would_be.dry_run and not done.dry_run
     assert (would_be.plan, would_be.after_tokens) == (done.plan, done.after_tokens)
-
-
-async def test_a_dry_run_takes_a_policy_by_name_with_settings_and_another_budget() -> None:
-    engine, _ = await thirty()
-    by_name = await engine.dry_run("s", policy="simple", keep_recent=4)
-    assert by_name.after_messages == 5  # the last four, and the task
-    small = await engine.dry_run("s", policy="truncate", max_tokens=100)
-    large = await engine.dry_run("s", policy="truncate", max_tokens=100_000)
-    assert small.after_messages < large.after_messages == 30
-    as_open = await engine.dry_run("s")
-    assert as_open.strategy == "simple"
-
-
-async def test_a_dry_run_asks_no_model() -> None:
-    engine, _ = await thirty()
-    result = await engine.dry_run("s", policy="summarize", max_tokens=200)
-    assert result.outcome == "applied"
 
 
 async def test_a_dry_run_leaves_a_compaction_that_a_crash_left_open_as_it_is() -> None:

@@ -34,10 +34,8 @@ TABLE = read_prices()
         ("claude-opus-4-5-20251101", "claude-opus-4-5"),
         ("litellm_proxy/claude-sonnet-4-20250514", "claude-sonnet-4"),
         ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", "claude-sonnet-4-5"),
-        ("anthropic/claude-haiku-4-5", "claude-haiku-4-5"),
         ("claude-sonnet-4@20250514", "claude-sonnet-4"),
         ("google/gemini-3-pro-preview", "gemini-3-pro"),
-        ("gpt-5-2025-08-07", "gpt-5"),
         ("gpt-5.1-codex", "gpt-5.1-codex"),
     ],
 )
@@ -68,12 +66,6 @@ def test_a_write_that_lives_an_hour_costs_twice_the_input() -> None:
     assert write == pytest.approx((6_000 * 6.25 + 4_000 * 10) / 10**6)
     most = cost_of(price, Usage(10_000, cache_write=10_000, cache_write_1h=90_000)).cache_write
     assert most == pytest.approx(0.1)
-
-
-def test_without_a_rate_for_an_hour_a_write_costs_as_others_do() -> None:
-    price = TABLE.models["gpt-5.6-sol"]
-    written = Usage(10_000, cache_write=10_000, cache_write_1h=4_000)
-    assert cost_of(price, written).cache_write == pytest.approx(0.05)
 
 
 def test_a_long_prompt_has_the_rates_of_long_prompts() -> None:
@@ -108,10 +100,8 @@ def test_a_cost_never_falls_when_tokens_are_added(
     [
         "",
         "{",
-        "[]",
         '{"models": {}}',
         '{"date": "2026-01-01", "models": {"a": {"input": -1, "output": 1}}}',
-        '{"date": "2026-01-01", "models": {"a": {"input": 1}}}',
         '{"date": "2026-01-01", "models": {"a": {"input": 1, "output": 1, "typo": 1}}}',
     ],
 )
@@ -120,11 +110,6 @@ def test_a_file_that_is_no_table_is_told_with_its_path(tmp_path: Path, text: str
     path.write_text(text)
     with pytest.raises(InvalidSetting, match=r"mine\.json"):
         read_prices(path)
-
-
-def test_a_missing_file_is_told_with_its_path(tmp_path: Path) -> None:
-    with pytest.raises(InvalidSetting, match="nowhere"):
-        read_prices(tmp_path / "nowhere.json")
 
 
 async def played() -> eventctx.Engine:
@@ -169,20 +154,6 @@ async def test_a_call_of_a_session_tells_what_it_wrote_for_an_hour() -> None:
     calls = (await session_costs(engine.store, "s", TABLE)).calls
     assert calls is not None
     assert calls.total.cache_write == pytest.approx(0.06 * 6.25 + 0.04 * 10 + 0.1 * 10)
-    await engine.close()
-
-
-async def test_a_persons_own_table_replaces_the_bundled_one(tmp_path: Path) -> None:
-    path = tmp_path / "prices.json"
-    path.write_text('{"date": "2026-01-01", "models": {"mine": {"input": 1, "output": 0}}}')
-    engine = await played()
-    found = (await session_costs(engine.store, "s", read_prices(path))).calls
-    assert found is not None
-    assert (found.date, list(found.by_model), found.unpriced) == (
-        "2026-01-01",
-        ["mine"],
-        {"claude-opus-4-5": 2},
-    )
     await engine.close()
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -185,19 +183,3 @@ def test_why_diff_and_lost_agree_with_every_request_that_was_sent(
     steps: list[tuple[str, Any]],
 ) -> None:
     asyncio.run(check(steps))
-
-
-@pytest.mark.slow
-async def test_ten_thousand_messages_are_answered_for_in_a_moment() -> None:
-    engine = Engine(MemoryStore())
-    ctx = await engine.session("s", max_tokens=60_000)
-    async with ctx.turn():
-        for number in range(5_000):
-            if number % 250 == 0:
-                await ctx.get_messages_for_request()
-            for message in tool_round(number, 100):
-                await ctx.add_message(message)
-        await ctx.get_messages_for_request()
-    started = time.process_time()
-    assert not (await engine.why("s", 10)).in_view
-    assert time.process_time() - started < 2, "a fold of ten thousand takes about 0.3 s"

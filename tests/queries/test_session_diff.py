@@ -108,15 +108,3 @@ async def test_a_fork_at_the_head_shows_the_same_as_its_parent(steps) -> None:
     found = await difference_of_sessions(engine.store, ("s", last), ("t", last))
     assert (found.differences, found.insertions) == ((), ())
     assert found.first.entries == found.second.entries
-
-
-async def test_a_fork_of_a_fork_shares_the_past_of_both() -> None:
-    async with eventctx.open() as engine:
-        await said(engine, "a", ["one", "two"])
-        await forked(engine, "a", "b")
-        for name in ("c", "d"):
-            ctx = await forked(engine, "b", name)
-            await ctx.add_message(user("the same words"))
-            await ctx.get_messages_for_request()
-        found = await compared(engine, "c", "d")
-        assert (found.both, found.differences) == (6, ())

@@ -1,7 +1,6 @@
 """Timeline documents of sessions, each with what the engine says of every request in it.
 
-``python -m tests.web.documents OUT FILE…`` imports recorded sessions and writes a file for each
-into the folder; ``tests/web/page/agreement.mjs`` reads them. Its members:
+``tests/web/page/agreement.mjs`` reads each from a file. Its members:
 
 - ``document``: the whole timeline, ``deltas`` the same in pieces, ``marks`` as ``/digests`` has.
 - ``requests``: of each its ``position``, ``name`` and figures; ``entries``, each a text of what it
@@ -13,8 +12,6 @@ into the folder; ``tests/web/page/agreement.mjs`` reads them. Its members:
 
 from __future__ import annotations
 
-import asyncio
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -24,7 +21,6 @@ import msgspec
 from msgspec.structs import replace
 
 from eventctx.engine import Engine
-from eventctx.importers.load import import_file
 from eventctx.log.codec import decode_known
 from eventctx.log.record import Record
 from eventctx.projections.explain import changes
@@ -39,7 +35,6 @@ from eventctx.projections.timeline.views import mark_of
 from eventctx.projections.view import planned, request_view
 from eventctx.projections.view.entries import Entry, digest_of
 from eventctx.projections.view.refs import InsertionRef, MessageRef
-from eventctx.stores.memory import MemoryStore
 
 STANDINGS = [one for one in Presence if one not in (Presence.SUMMARY, Presence.GONE)]
 PIECES = 7
@@ -178,26 +173,8 @@ def _people_out(history: ViewHistory, shown: Sequence[tuple[int, set[int]]]) -> 
     return found
 
 
-async def recorded(files: Sequence[Path]) -> dict[str, Agreement]:
-    """The documents of recorded sessions, by a name for each."""
-    found: dict[str, Agreement] = {}
-    for path in files:
-        engine = Engine(MemoryStore())
-        # By itself; without the format's name, the log next to it would be read in its place.
-        own = "amplifier" if path.name == "transcript.jsonl" else None
-        for summary in await import_file(engine.store, path, complete=True, format=own):
-            if summary.session:
-                name = f"{path.stem}-{summary.session}".replace("/", "-")
-                found[name] = await agreement(engine, summary.session)
-    return found
-
-
 def write(folder: Path, found: Mapping[str, Agreement]) -> None:
     """Write a file for each session."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, one in found.items():
         (folder / f"{name}.json").write_bytes(msgspec.json.encode(one))
-
-
-if __name__ == "__main__":
-    write(Path(sys.argv[1]), asyncio.run(recorded([Path(name) for name in sys.argv[2:]])))

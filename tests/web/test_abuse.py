@@ -15,7 +15,7 @@ import eventctx
 from eventctx.errors import NotAStore, StoreUnavailable
 from eventctx.web import follow
 from eventctx.web import serving as server
-from tests.web.conftest import Served, read_reply
+from tests.web.conftest import Served
 
 
 def about(served: Served) -> int:
@@ -47,14 +47,6 @@ def test_a_request_that_does_not_come_to_its_end_is_given_up(serving, store, mon
     dripping.close()
 
 
-def test_a_second_request_on_a_connection_is_given_up_too_and_a_whole_one_is_not(served) -> None:
-    with served.connect() as one:
-        request = f"GET /api/about HTTP/1.1\r\nHost: {served.host}\r\nCookie: {served.cookie}\r\n"
-        for _ in range(3):
-            one.sendall((request + "\r\n").encode())
-            assert read_reply(one).status == 200
-
-
 @pytest.mark.parametrize(
     "request_bytes",
     [
@@ -83,14 +75,6 @@ def test_what_is_no_request_for_us_is_refused_and_nothing_breaks(served, request
     assert about(served) == 200
 
 
-def test_an_upgrade_to_another_protocol_is_not_made(served) -> None:
-    more = ("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13",
-            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==")  # fmt: skip
-    assert served.get("/api/about", *more).status == 200
-    assert served.raw("GET /api/about HTTP/1.1\r\nHost: x\r\n" + "\r\n".join(more) + "\r\n\r\n"
-                      ).status == 403  # fmt: skip
-
-
 def test_a_client_that_leaves_in_the_middle_takes_nothing_along(served) -> None:
     for _ in range(50):
         one = served.connect()
@@ -100,10 +84,6 @@ def test_a_client_that_leaves_in_the_middle_takes_nothing_along(served) -> None:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)  # a reset instead of an end
         one.close()
     assert about(served) == 200
-
-
-def test_a_body_is_not_read(served) -> None:
-    assert served.get("/api/about", "Content-Length: 5").status == 200
 
 
 # -- stores --------------------------------------------------------------------------------------
@@ -185,15 +165,6 @@ def test_a_stream_of_a_damaged_session_ends_with_the_damage(serving, damaged) ->
     assert stream.event().name == "trouble"
     assert stream.event() is None
     stream.close()
-
-
-def test_a_store_that_vanishes_is_told_and_the_page_stays(serving, store) -> None:
-    served = serving(store)
-    assert served.get("/api/sessions").status == 200
-    store.write_bytes(b"")
-    reply = served.get("/api/s/work/audit")
-    assert reply.status in (200, 404, 409, 500)
-    assert served.get("/").status == 200
 
 
 @pytest.mark.parametrize("harm", ["removed", "moved", "replaced"])

@@ -36,23 +36,18 @@ def requests_of(run, path) -> list[dict]:
 TWINS = [
     ("/api/sessions", ("sessions",)),
     ("/api/stats", ("stats",)),
-    (f"{WORK}/stats", ("stats",)),
     ("/api/verify", ("verify",)),
     (f"{WORK}/verify", ("verify", "work")),
     (f"{WORK}/audit", ("audit", "work")),
     (f"{WORK}/audit?turn=2", ("audit", "work", "--turn", 2)),
     (f"{WORK}/why?number=2", ("why", "work", 2)),
-    (f"{WORK}/why?number=2&turn=1", ("why", "work", 2, "--turn", 1)),
     (f"{WORK}/lost", ("lost", "work")),
-    (f"{WORK}/lost?turn=2", ("lost", "work", "--turn", 2)),
     (f"{WORK}/lost?compaction=1", ("lost", "work", "--compaction", 1)),
     (f"{WORK}/compare?policies=ladder,truncate&budgets=2000",
      ("compare", "work", "--policies", "ladder,truncate", "--budgets", "2000")),
-    (f"{WORK}/view?turn=2", ("view", "work", "--turn", 2)),
     (f"{WORK}/view?turn=2&iteration=3", ("view", "work", "--turn", "2.3")),
     (f"{WORK}/transcript", ("transcript", "work")),
     (f"{WORK}/transcript?at=20", ("transcript", "work", "--at", 20)),
-    (f"{WORK}/transcript?turn=1", ("transcript", "work", "--turn", 1)),
     (f"{WORK}/instructions", ("instructions", "work")),
     ("/api/search?q=contents&limit=10", ("search", "contents")),
     ("/api/search?q=look+around&session=work&limit=3",
@@ -112,20 +107,6 @@ def test_rows_of_forks_subagents_and_imports_are_those_that_sessions_prints_byte
     imported = rows["s"]
     assert (imported["title"], imported["project"]) == ("The table", "/home/me/table")
     assert (imported["cost"], imported["unpriced"]) == (pytest.approx(0.003), 0)
-
-
-def test_two_sessions_are_compared_as_diff_does(serving, run, tmp_path, store) -> None:
-    path = store
-    assert run("fork", "work", "other", "--at", 40, "--store", path).code == 0
-    asked = serving(path, reveal=True)
-    position = requests_of(run, path)[1]["position"]
-    for query, names in (
-        ("with=other", ("work", "other")),
-        (f"with=other&before={position}", (f"work:@{position}", "other")),
-    ):
-        printed = run("diff", *names, "--json", "--store", path)
-        assert asked.get(f"{WORK}/diff?{query}").document == printed.document
-    assert asked.get(f"{WORK}/diff?with=none").status == 404
 
 
 @pytest.mark.parametrize("policies", ["os:system", "ladder:target_usage=0.3", "", "nothing"])
@@ -199,22 +180,6 @@ def test_a_text_with_markup_comes_as_a_tree_of_its_redacted_form(serving, tmp_pa
     ]
 
 
-def test_messages_come_with_their_parts_where_these_are_asked_for(served) -> None:
-    whole = served.get(f"{WORK}/timeline").document["messages"]
-    places = list(zip(whole["position"], whole["index"], strict=True))[:12]
-    at = ",".join(f"{position}.{index}" for position, index in places)
-    plain = served.get(f"{WORK}/bodies?at={at}").document
-    found = served.get(f"{WORK}/bodies?at={at}&parts=1").document
-    assert [one["message"] for one in found] == plain
-    assert {one["parts"][0][0] for one in found} >= {"text", "result"}
-    for one in found:
-        for kind, place, *_ in one["parts"]:
-            value = one["message"]
-            for key in place:
-                value = value[key]
-            assert isinstance(value, str) or kind in {"call", "result", "image", "other"}
-
-
 def test_what_somebody_calls_a_message_is_none_and_gets_no_parts() -> None:
     sent = {"message": {"role": "user", "content": "x"}, "numbers": [1]}
     tool = {"input_schema": {"properties": {"message": {"type": "string"}}}}
@@ -244,36 +209,25 @@ def test_bodies_come_in_the_order_in_which_they_were_asked_for(served, run) -> N
         (f"{WORK}/rendered", 400),
         (f"{WORK}/rendered?at={','.join(['1.0'] * 65)}", 400),
         (f"{WORK}/bodies", 400),
-        (f"{WORK}/bodies?at=", 400),
         (f"{WORK}/bodies?at=1", 400),
-        (f"{WORK}/bodies?at=1.0,", 400),
         (f"{WORK}/bodies?at=-1.0", 400),
         (f"{WORK}/bodies?at={','.join(['1.0'] * 65)}", 400),
         (f"{WORK}/timeline?after=x", 400),
         (f"{WORK}/timeline?after=999999", 400),
-        (f"{WORK}/timeline?after=-2", 400),
         (f"{WORK}/follow?after=999999", 400),
         (f"{WORK}/why", 400),
         (f"{WORK}/why?number=1e3", 400),
-        (f"{WORK}/why?number=9999", 400),
         (f"{WORK}/why?number=1&turn=1&position=3", 400),
         (f"{WORK}/view", 400),
-        (f"{WORK}/view?position=1", 400),
-        (f"{WORK}/view?iteration=1", 400),
         (f"{WORK}/diff?before=1", 400),
         (f"{WORK}/transcript?at=99999", 400),
-        (f"{WORK}/audit?turn=9", 400),
         (f"{WORK}/log?start=9&stop=2", 400),
-        (f"{WORK}/log?start=99999", 400),
         ("/api/search?q=", 400),
         (f"/api/search?q={'x' * 1001}", 400),
         ("/api/search?q=x&session=none", 404),
         ("/api/s/none/audit", 404),
-        ("/api/s/none/timeline", 404),
         ("/api/s/none/follow", 404),
-        ("/api/s/work", 404),
         ("/api/nothing", 404),
-        ("/nothing", 404),
         ("/s/work/nothing", 404),
         (f"/{'x' * 9000}", 400),
     ],
@@ -289,24 +243,16 @@ def test_a_question_that_cannot_be_answered_says_what_was_expected(served, targe
     "target",
     [
         "/page/../app.py",
-        "/page/../../web/app.py",
         "/page/..%2fapp.py",
-        "/page/%2e%2e/app.py",
         "/page/%252e%252e/app.py",
         "/page//etc/passwd",
-        "/page/%2fetc%2fpasswd",
         "/page/parts/../index.html",
         "/page/parts%2ftext.js",
-        "/page/parts/text.js/",
         "/page/parts/text.js%00.html",
-        "/page/PARTS/TEXT.JS",
         "/page/",
-        "/page",
         "//page/parts/text.js",
-        "/s/a/b/c",
         "/s/..%2f..%2fetc%2fpasswd/lost/..",
         "/api/s/../about",
-        "/api/s/%2e%2e/timeline",
         "/api/s/..%2fwork/timeline",
         "/api/s/work%2faudit",
         "/api/s/work%00/audit",

@@ -19,7 +19,7 @@ from eventctx.errors import InvalidSetting
 from eventctx.log.events import CountedPart
 from eventctx.projections.presence import REASONS
 from eventctx.web.export.file import Contents, shell, turns_of
-from tests.web.exported import Exported, exported, unpacked
+from tests.web.exported import Exported, exported
 
 KEY = "sk-ant-api03-" + "aB3dE5fG7h" * 9 + "-AAAAAA"
 HOSTILE = {
@@ -123,33 +123,6 @@ async def test_a_cut_holds_the_views_of_its_turns_and_what_they_show(tmp_path, t
         if number > last:
             assert word not in text
     assert f"at {['apples', 'pears', 'plums', 'quinces'][min(last, 4) - 1]}" in text
-
-
-async def test_a_cut_adds_to_its_views_what_the_session_does(tmp_path):
-    async with eventctx.open("memory://") as engine:
-        ctx = await engine.session("s")
-        await ctx.set_system_prompt("Be brief.")
-        async with ctx.turn():
-            await ctx.add_message({"role": "user", "content": "The first message."})
-            await ctx.get_messages_for_request()
-        whole = await exported(engine, "s", tmp_path / "w.html")
-        file = await exported(engine, "s", tmp_path / "s.html", Contents(turns=(1, 1)))
-    # The prompt is no message, so it never joins a run of message numbers.
-    assert whole.timeline["requests"]["add"] == [[-1, -1, 0, 0]]
-    assert file.timeline["requests"]["add"] == [[-1, -1, 0, 0]]
-
-
-async def test_a_cut_keeps_numbers_and_reasons(tmp_path):
-    async with session_of(["apples", "pears", "plums", "quinces"]) as engine:
-        whole = await exported(engine, "private name", tmp_path / "w.html")
-        cut = Contents(turns=(3, 3))
-        file = await exported(engine, "private name", tmp_path / "s.html", cut)
-    messages = file.timeline["messages"]["position"]
-    assert messages == whole.timeline["messages"]["position"][: len(messages)]
-    assert len(messages) < len(whole.timeline["messages"]["position"])
-    compactions = file.timeline["compactions"]
-    assert compactions == whole.timeline["compactions"][: len(compactions)]
-    assert len(file.bodies) < len(messages)
 
 
 async def test_turns_without_a_request_are_refused_and_no_file_is_made(tmp_path):
@@ -283,14 +256,6 @@ async def test_a_structure_holds_no_id_of_a_call_in_what_a_digest_covers(tmp_pat
     assert (made_up["call"], made_up["mark"]) == ("call 1", "")
 
 
-async def test_a_structure_may_be_cut(tmp_path):
-    async with session_of(["apples", "pears"]) as engine:
-        both = Contents(structure=True, turns=(2, 2))
-        file = await exported(engine, "private name", tmp_path / "s.html", both)
-    assert set(file.timeline["requests"]["turn"]) == {2}
-    assert "apples" not in file.source
-
-
 # -- the file ------------------------------------------------------------------------------------
 
 
@@ -342,27 +307,6 @@ def test_nothing_in_the_file_is_asked_of_anybody(hostile):
     assert not re.search(r"\b(src|href|action|srcset)\s*=", markup)
 
 
-def test_the_footer_and_the_title_say_what_it_is(hostile):
-    assert "private" not in hostile.text
-    assert "Nothing is redacted." in hostile.text
-    head, digest = hostile.timeline["head"], hostile.timeline["digest"]
-    assert f"@{head}:{digest}" in hostile.text
-    assert hostile.about["receipt"].endswith(f"@{head}:{digest}")
-
-
-async def test_the_file_has_what_a_view_s_digest_covers(tmp_path):
-    async with session_of(["apples"]) as engine:
-        file = await exported(engine, "private name", tmp_path / "s.html")
-    marks = [bytes.fromhex(one) for one in unpacked(file.parts["digests"])]
-    last = [
-        marks[entry] if entry >= 0 else bytes.fromhex(file.timeline["extras"][-1 - entry]["mark"])
-        for entry in file.views()[-1]
-    ]
-    assert (
-        file.timeline["requests"]["digest"][-1] == sha256(b"view\x01" + b"".join(last)).hexdigest()
-    )
-
-
 async def test_the_receipt_verifies_against_the_session(tmp_path):
     async with session_of(["apples"]) as engine:
         file = await exported(engine, "private name", tmp_path / "s.html")
@@ -393,14 +337,6 @@ async def test_a_result_of_50_megabytes_is_a_block_of_its_own(tmp_path):
     assert len(file.blocks) == 3
     assert file.size < 500_000
     assert len(file.body_of(1)["content"]) == 50_000_000
-
-
-async def test_a_session_without_messages_makes_a_file(tmp_path):
-    async with eventctx.open("memory://") as engine:
-        await (await engine.session("s")).clear()
-        file = await exported(engine, "s", tmp_path / "s.html")
-    assert file.blocks == []
-    assert file.timeline["messages"]["position"] == []
 
 
 def test_the_page_without_a_session_takes_at_most_twice_its_goal_of_80_kilobytes():

@@ -86,20 +86,6 @@ def test_every_name_at_the_top_of_a_module_is_its_own() -> None:
     assert not twice, "\n".join(twice)
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_imports_have_one_form_and_reach_a_module(module: str) -> None:
-    code = code_of(module)
-    forms = _IMPORT.findall(code)
-    assert len(forms) == len(re.findall(r"^\s*import\b(?!\s*[.(])", code, re.MULTILINE))
-    for names, target in forms:
-        assert " as " not in names, f"{module} renames what it imports"
-        reached = posixpath.normpath(posixpath.join(posixpath.dirname(module), target))
-        assert reached in MODULES, f"{module} imports {target}"
-        given = set(top_names(code_of(reached)))
-        asked = {name.strip() for name in names.split(",") if name.strip()}
-        assert asked <= given, f"{module} imports what {reached} does not have"
-
-
 def test_a_folder_of_the_page_imports_lower_floors_only() -> None:
     floor = {folder: number for number, folders in enumerate(FLOORS) for folder in folders}
     wrong = []

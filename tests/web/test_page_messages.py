@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from eventctx.messages.parts import Part, parts_of_result, read_parts
 from eventctx.web.bodies import with_parts
+from tests.test_recorded_sessions import SESSIONS, imported
 from tests.web.node import PAGE_TESTS, node
-from tests.web.recorded import all_messages, of_all_messages
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"path": "a"}'}}
 SEALED = {"type": "thinking", "thinking": "so", "signature": "s"}
@@ -110,9 +111,13 @@ def test_the_items_of_the_responses_api_have_the_same_parts_in_the_page() -> Non
         assert read == in_the_engine(item), type_of(item)
 
 
-@of_all_messages
-def test_every_recorded_message_has_the_same_parts_in_the_page(recorded_sessions: Path) -> None:
-    messages = all_messages(recorded_sessions)
+@pytest.mark.parametrize("name", SESSIONS)
+async def test_every_recorded_message_has_the_same_parts_in_the_page(
+    name: str, recorded_sessions: Path
+) -> None:
+    engine, sessions = await imported(recorded_sessions / name)
+    lines = [line for session in sessions for line in await engine.transcript(session)]
+    messages = [line.message for line in lines if line.message is not None]
     assert messages
     for message, read in zip(messages, in_the_page(messages), strict=True):
         assert read == in_the_engine(message), message

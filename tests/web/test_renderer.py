@@ -63,15 +63,6 @@ async def test_half_of_a_surrogate_pair_is_no_text_to_render(renderer: Renderer)
     assert await renderer.message({"role": "user", "content": "**\ud83d**"}) == []
 
 
-async def test_a_long_text_is_left_as_it_is() -> None:
-    renderer = Renderer(most=10)
-    try:
-        assert await renderer.message({"role": "user", "content": "**a** b and more"}) == []
-        assert trees(await renderer.message({"role": "user", "content": "**a** b"}))
-    finally:
-        await renderer.close()
-
-
 async def test_a_text_that_takes_too_long_is_left_and_the_next_is_rendered() -> None:
     renderer = Renderer(limit=0)
     try:
@@ -80,16 +71,6 @@ async def test_a_text_that_takes_too_long_is_left_and_the_next_is_rendered() -> 
         # It is known by now, and is not tried again.
         assert await renderer.message({"role": "user", "content": "**a** b"}) == []
         assert trees(await renderer.message({"role": "user", "content": "**a** b "}))
-    finally:
-        await renderer.close()
-
-
-async def test_after_some_slow_texts_no_more_are_tried() -> None:
-    renderer = Renderer(limit=0, most_slow=1)
-    try:
-        assert await renderer.message({"role": "user", "content": "**a** b"}) == []
-        renderer._limit = 30
-        assert await renderer.message({"role": "user", "content": "*another*"}) == []
     finally:
         await renderer.close()
 

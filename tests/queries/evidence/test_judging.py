@@ -4,8 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from eventctx.projections.evidence import Evidence, HeldTexts, Need, ReusedSpan, evidence, judge
+from eventctx.projections.evidence import (
+    DemandRecall,
+    Evidence,
+    HeldTexts,
+    Need,
+    ReusedSpan,
+    carried_demands,
+    demand_recall,
+    evidence,
+    judge,
+    normalise,
+)
 from eventctx.projections.evidence.judging import pointers
+from tests.queries.evidence.given import asks, returns, says, told
 
 
 def span(
@@ -30,16 +42,6 @@ def test_a_carrier_in_view_whole_holds_a_span(whole: set[int]) -> None:
 def test_without_a_carrier_and_without_its_text_a_span_is_lost(whole: set[int]) -> None:
     found = judge(need(FOX, request=9), HeldTexts(whole, ("the brown cat",)))
     assert (found.request, found.held, found.needed, found.lost) == (9, 0, 1, (FOX,))
-
-
-def test_a_shortened_copy_or_an_insertion_with_its_text_holds_a_span() -> None:
-    assert judge(need(FOX), HeldTexts((), ("else", "and the brown fox ran"))).held == 1
-
-
-def test_joined_texts_hold_what_each_holds_and_nothing_across_their_seam() -> None:
-    assert judge(need(FOX), HeldTexts.joined((), ["else", "the brown fox"])).held == 1
-    assert judge(need(FOX), HeldTexts.joined((), ["the brown", "fox"])).held == 0
-    assert judge(need(FOX), HeldTexts.joined((), ["the brown ", "fox"])).held == 0
 
 
 def test_fresh_spans_are_not_judged() -> None:
@@ -89,19 +91,6 @@ def test_recall_is_the_mean_over_requests_of_the_share_of_the_weight() -> None:
     assert evidence([first, second]) == Evidence(0.625, 0.625, None, 0.625, 0.5, 2)
 
 
-def test_requests_that_reuse_only_what_is_fresh_do_not_count() -> None:
-    fresh = judge(need(span("the fox", 3, age=0)), HeldTexts(()))
-    assert evidence([fresh, judge(need(FOX), HeldTexts({3}))]).requests == 1
-    assert evidence([fresh]) == Evidence(None, None, None, None, None, 0)
-
-
-def test_quotes_and_names_are_means_over_the_requests_that_have_any() -> None:
-    names = judge(need(span("a_name", 1, kind="name")), HeldTexts(()))
-    quotes = judge(need(FOX), HeldTexts({3}))
-    found = evidence([names, quotes, quotes])
-    assert (found.recall, found.quotes, found.names) == (2 / 3, 1, 0)
-
-
 def test_what_is_pointed_to_counts_with_pointer() -> None:
     found = evidence([judge(need(FOX, span("a cat", 9)), HeldTexts((), ("#3",)))])
     assert (found.recall, found.with_pointer) == (0, 0.5)
@@ -112,3 +101,52 @@ def test_a_request_below_one_half_is_starved_and_one_at_half_is_not() -> None:
     less = judge(need(FOX, span("a cat", 9, weight=1.1)), HeldTexts({3}))
     assert evidence([half]).starved == 0
     assert evidence([half, less]).starved == 0.5
+
+
+NEVER = "Never touch main.py."
+USE = "Use tabs for all files."
+SESSION = [
+    told("Always be kind."),
+    asks(f"Hello there. {NEVER}"),
+    says("ok"),
+    asks(USE),
+    says("ok"),
+]
+
+
+def test_each_demand_of_a_person_is_found_once_with_the_messages_that_contain_it() -> None:
+    found = carried_demands([*SESSION, asks(NEVER), returns(f"note: {USE}")])
+    assert [(one.message, one.text, one.carriers) for one in found] == [
+        (1, NEVER, (1, 5)),
+        (3, USE, (3, 6)),
+    ]
+
+
+def test_what_a_model_a_tool_or_a_harness_says_is_no_demand() -> None:
+    harness = f"<system-reminder>{NEVER}</system-reminder>"
+    assert carried_demands([told(NEVER), says(NEVER), returns(NEVER), asks(harness)]) == ()
+
+
+def test_a_log_that_knows_better_says_which_messages_a_person_wrote() -> None:
+    (found,) = carried_demands(SESSION, persons={3})
+    assert found.message == 3
+
+
+def test_a_demand_is_asked_of_every_later_request() -> None:
+    demands = carried_demands(SESSION)
+    everything = [(before, HeldTexts(range(before))) for before in (2, 4, 5)]
+    assert demand_recall(demands, everything) == DemandRecall(5, 5)
+    assert demand_recall(demands, [(1, HeldTexts(()))]) == DemandRecall(0, 0)
+
+
+def test_a_demand_is_held_by_a_message_in_view_whole_or_word_for_word_by_another_text() -> None:
+    demands = carried_demands(SESSION)
+    copy = normalise(asks(f"[…]\n> {NEVER}\n[…]"))
+    assert demand_recall(demands, [(5, HeldTexts({1}))]).held == 1
+    assert demand_recall(demands, [(5, HeldTexts({3}, (copy,)))]).held == 2
+    assert demand_recall(demands, [(5, HeldTexts((), ("never touch the main file",)))]).held == 0
+
+
+def test_of_no_demand_there_is_no_recall_and_sessions_add_up() -> None:
+    assert demand_recall([], [(2, HeldTexts({1}))]).recall is None
+    assert DemandRecall(1, 2) + DemandRecall(2, 2) == DemandRecall(3, 4)

@@ -8,9 +8,7 @@ import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting, StreamNotFound
 from eventctx.log.plan import Insertion, Run
-from eventctx.stores.memory import MemoryStore
 from tests.queries.instructions.given import (
-    TASK,
     compact,
     counted,
     demand,
@@ -151,25 +149,6 @@ async def test_an_answer_about_a_request_knows_nothing_of_what_came_behind_it() 
         await engine.instructions("nowhere")
 
 
-async def test_a_fork_knows_the_demands_of_its_parent() -> None:
-    engine, _ = await session()
-    await compact(engine, DROPPED)
-    head = await engine.store.head("s")
-    assert head is not None
-    await engine.fork("s", head.head, "branch")
-    branch = await engine.session("branch")
-    await branch.get_messages_for_request()
-    found = await engine.instructions("branch")
-    assert counted(found) == {"absent": 2}
-    assert found.instructions[0].absent_since is not None
-
-
-async def test_what_a_model_or_a_tool_says_is_no_demand() -> None:
-    engine, ctx = await session()
-    await ctx.add_message(model("You must never touch the tests."))
-    assert len((await engine.instructions("s")).instructions) == 2
-
-
 async def test_the_count_of_a_request_is_that_of_the_ledger() -> None:
     async with eventctx.open() as engine:
         ctx = await engine.session("s", max_tokens=700, policy="simple")
@@ -184,26 +163,3 @@ async def test_the_count_of_a_request_is_that_of_the_ledger() -> None:
             assert (await engine.instructions("s", position=view.position)).absent == counts[-1]
         assert counts[0] == 0
         assert counts[-1] > 5
-
-
-async def test_a_session_without_demands_counts_none() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        await ctx.add_message(user("hello"))
-        await ctx.get_messages_for_request()
-        assert await last_request(engine) is None
-        assert (await engine.instructions("s")).instructions == ()
-
-
-async def test_ten_thousand_messages_and_a_thousand_requests_are_followed() -> None:
-    engine = Engine(MemoryStore())
-    ctx = await engine.session("s", max_tokens=20_000, policy="simple")
-    await ctx.add_message(user(TASK))
-    for number in range(1_000):
-        asked = user(f"Step {number}: never touch file_{number}.py.") if number % 5 == 0 else None
-        for row in [asked or model("x"), *[model(f"line {number} " * 8)] * 9]:
-            await ctx.add_message(row)
-        await ctx.get_messages_for_request()
-    found = await engine.instructions("s")
-    assert (len(found.instructions), found.requests) == (202, 1_000)
-    assert found.counts["verbatim"] == 202

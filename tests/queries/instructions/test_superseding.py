@@ -15,7 +15,6 @@ from tests.queries.instructions.given import compact, counted, demand, model, re
     ("earlier", "later"),
     [
         ("Keep the budget at 300.", "Sorry, keep the budget at 800."),
-        ("At most 40 lines a function.", "at most 60 lines a function"),
         ("Use imperial units.", "Use metric units now."),
         ("Always run the slow tests.", "Don't run the slow tests."),
         ("Never write to the log.", "ok, write to the log now"),
@@ -29,19 +28,13 @@ def test_the_same_words_with_another_value_replace_what_was_said(earlier: str, l
     ("earlier", "later"),
     [
         ("Never touch a.py here.", "Never touch b.py here."),
-        ("Never touch file 1 again.", "Never touch file 2 again."),
         ("Use tabs in the parser.", "Use spaces in the printer now."),
         ("Use the old names.", "Use the old names."),
         ("Keep the reports short.", "Keep the answers short."),
-        ("Keep src/a.py now.", "Keep src/b.py now."),
     ],
 )
 def test_other_words_and_other_things_replace_nothing(earlier: str, later: str) -> None:
     assert find_superseded([(0, earlier), (4, later)]) == {}
-
-
-def test_one_message_does_not_replace_its_own_words() -> None:
-    assert find_superseded([(0, "At most 40 lines."), (0, "At most 60 lines.")]) == {}
 
 
 async def test_a_superseded_demand_is_marked_and_held_against_no_later_view() -> None:

@@ -45,14 +45,6 @@ async def test_a_demand_that_was_taken_back_is_linked_to_the_message_that_does_i
     assert (other.stands, other.taken_back) == ("verbatim", None)
 
 
-async def test_a_model_may_say_so_and_the_ledger_tells_that_it_did() -> None:
-    engine, ctx = await session()
-    await ctx.withdraw_instruction(0, 2, said_by="model")
-    one = await demand(engine, "#0.2")
-    assert one.taken_back is not None
-    assert (one.taken_back.by, one.taken_back.said_by) == (None, "model")
-
-
 async def test_a_demand_that_was_taken_back_does_not_count_as_absent() -> None:
     engine, ctx = await session()
     await compact(engine, DROPPED)
@@ -129,13 +121,6 @@ async def test_a_demand_is_taken_back_once_only() -> None:
         await ctx.withdraw_instruction(0, 1, by=2)
     assert (await demand(engine, "#0.1")).taken_back is not None
     assert (await engine.instructions("s")).taken_back == 1
-
-
-async def test_an_erased_demand_cannot_be_taken_back() -> None:
-    engine, ctx = await session()
-    await engine.erase("s", [0])
-    with pytest.raises(NoSuchDemand):
-        await ctx.withdraw_instruction(0, 1)
 
 
 async def test_taking_back_breaks_no_prefix() -> None:

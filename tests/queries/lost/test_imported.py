@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,7 +11,6 @@ from eventctx.engine import Engine
 from eventctx.importers.load import import_file
 from eventctx.queries.lost.answers import STATES, Lost
 from eventctx.stores.memory import MemoryStore
-from tests.importers.agents import OpenHands, Pi
 from tests.importers.given import ClaudeCode, Codex, call, text
 from tests.queries.lost.given import item, states
 
@@ -73,33 +71,6 @@ async def test_codex_keeps_a_persons_words_beside_an_encrypted_summary(tmp_path:
     one = item(found, "command", "make test")
     assert one.command is not None
     assert (one.state, one.command.status) == ("gone", 2)
-
-
-async def test_pi_keeps_the_tail(tmp_path: Path) -> None:
-    def use(call_id: str, name: str, **arguments: Any) -> dict[str, Any]:
-        return {"type": "toolCall", "id": call_id, "name": name, "arguments": arguments}
-
-    log = Pi().user(SAID)
-    log.answer(use("a", "read", path="src/a.ts"), stop="toolUse").result("a")
-    log.answer(use("b", "edit", path="src/b.ts", oldText="x"), stop="toolUse").result("b")
-    log.entry("compaction", summary="Keep the old base class.", firstKeptEntryIndex=4)
-    log.user("on")
-    found = await lost(tmp_path, "s.jsonl", log.data())
-    assert states(found, "file") == {"src/a.ts": "gone", "src/b.ts": "whole"}
-    assert states(found, "instruction")["Never touch the migrations."] == "gone"
-
-
-async def test_openhands_forgets_single_events(tmp_path: Path) -> None:
-    log = OpenHands().system().user(SAID)
-    for number, path in enumerate(("/w/a.py", "/w/b.py")):
-        arguments = json.dumps({"command": "view", "path": path})
-        made = {"id": f"c{number}", "name": "file_editor", "arguments": arguments}
-        log.action(f"c{number}", f"r{number}", tool_name="file_editor", tool_call=made)
-        log.seen(f"c{number}", tool_name="file_editor")
-    log.condensed("e2", "e3", summary="Looked at a.py.", summary_offset=2).user("on")
-    found = await lost(tmp_path, "s.jsonl", log.data())
-    assert states(found, "file") == {"/w/a.py": "summary", "/w/b.py": "whole"}
-    assert set(states(found, "instruction").values()) == {"whole"}
 
 
 @pytest.mark.parametrize("compaction", [1, None])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from eventctx.engine import Engine
@@ -26,14 +25,6 @@ from tests.queries.lost.given import (
 
 SUMMARY = "Edited shop/models.py. The user wants: clean up the models of the shop."
 GONE = (Run(0, 8, "summarised", "imported"), Run(9, 9, "kept", "recent"))
-
-
-async def test_nothing_left_a_view_that_was_never_compacted() -> None:
-    engine, _ = await session(*BEFORE)
-    found = await engine.lost("s")
-    assert (found.about, found.messages.total, found.messages.left) == ("now", 10, 0)
-    assert {one.state for one in found.items} == {"whole"}
-    assert item(found, "instruction", "Never touch").used_again == 0
 
 
 async def summarised() -> tuple[Engine, Lost]:
@@ -123,13 +114,6 @@ async def test_what_was_fetched_again_is_in_view_now() -> None:
     assert not [one for one in found.items if one.kind == "result" and "models" in one.text]
 
 
-async def test_of_a_turn_it_is_about_its_last_request() -> None:
-    engine, _ = await summarised()
-    found = await engine.lost("s", turn=1)
-    assert (found.about, found.turn, found.messages.left) == ("turn", 1, 0)
-    assert {one.state for one in found.items} == {"whole"}
-
-
 async def test_a_shortened_message_holds_an_item_only_if_it_is_still_in_it() -> None:
     engine, _ = await session(*BEFORE)
     runs = (Run(0, 0, "shortened", "old_words"), Run(1, 9, "kept", "recent"))
@@ -140,28 +124,6 @@ async def test_a_shortened_message_holds_an_item_only_if_it_is_still_in_it() -> 
         "Clean up the models of the shop.": "shortened",
     }
     assert (found.messages.shortened, found.messages.left) == (1, 0)
-
-
-async def test_a_file_with_a_shortened_result_is_shortened() -> None:
-    engine, _ = await session(*BEFORE)
-    runs = (
-        Run(0, 7, "kept", "recent"),
-        Run(8, 8, "shortened", "old_result"),
-        Run(9, 9, "kept", "x"),
-    )
-    await compact(engine, runs, shortened={8: result(4, "def sh[…]")})
-    found = await engine.lost("s", compaction=1)
-    assert item(found, "file", "views.py").state == "shortened"
-    assert item(found, "file", "models.py").state == "whole"
-
-
-async def test_the_same_words_said_again_are_in_view() -> None:
-    engine, _ = await session(
-        user("Never touch the migrations."), model("ok"), user("never touch the  migrations.")
-    )
-    await compact(engine, (Run(0, 1, "merged", "duplicate"), Run(2, 2, "kept", "recent")))
-    one = item(await engine.lost("s", compaction=1), "instruction", "migrations")
-    assert (one.state, one.in_view, one.messages) == ("whole", 1, 2)
 
 
 async def test_a_second_compaction_loses_what_the_first_summary_still_had() -> None:
@@ -205,19 +167,6 @@ async def test_a_text_that_came_with_the_set_that_took_messages_out_is_a_summary
     assert one.state == "summary"
 
 
-async def test_an_encrypted_summary_is_named_and_holds_nothing() -> None:
-    engine, _ = await session(user("Never touch it."), model("ok"))
-    sealed = {"type": "compaction", "id": "x", "encrypted_content": "gAAAA"}
-    await compact(engine, (Run(0, 1, "summarised", "imported"),), " ", {})
-    assert (await engine.lost("s")).sealed == 0
-    engine, ctx = await session(
-        user("Never touch it."), {"type": "message", "role": "assistant", "content": []}
-    )
-    await ctx.set_messages([sealed])
-    found = await engine.lost("s")
-    assert (found.summaries, found.sealed) == (1, 1)
-
-
 async def test_a_relative_path_and_the_absolute_one_are_one_file() -> None:
     engine, _ = await session(
         user("Look."),
@@ -228,22 +177,6 @@ async def test_a_relative_path_and_the_absolute_one_are_one_file() -> None:
     )
     one = item(await engine.lost("s"), "file", "models.py")
     assert (one.text, one.file, one.messages) == ("/repo/shop/models.py", FileUse(2, 0, 0, 3), 2)
-
-
-async def test_a_search_without_a_match_did_not_fail() -> None:
-    engine, _ = await session(
-        user("Look."),
-        call(1, "Bash", {"command": "grep -rn nothing src"}),
-        result(1, "Exit code 1", failed=True),
-    )
-    one = item(await engine.lost("s"), "command", "grep")
-    assert one.command == CommandUse(1, False, 1, "")
-
-
-async def test_the_json_is_the_report_and_comes_out_the_same_each_time() -> None:
-    engine, found = await summarised()
-    assert await engine.lost("s", compaction=1) == found
-    assert msgspec.json.decode(msgspec.json.encode(found), type=Lost) == found
 
 
 async def test_what_is_asked_for_must_be_there() -> None:

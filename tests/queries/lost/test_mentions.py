@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventctx.messages.mentions import Mentions
+from tests.how_much import some
 
 SUMMARY = Mentions(
     [
@@ -29,13 +30,11 @@ No `tokensAfter` in CompactionEntry: the existing type has only tokensBefore.
     ("path", "alone", "found"),
     [
         ("/home/me/repo/src/core/agent-session.ts", True, True),
-        ("/home/me/repo/src/core/agent-session.ts", False, True),
         ("/home/me/repo/src/tui/tui-renderer.ts", True, True),
         ("/home/me/repo/src/tui/tui-renderer.ts", False, False),
         ("core/agent-session.ts", True, True),
         ("src/session.ts", True, False),
         ("lib/index.ts", True, False),
-        ("src/other.ts", True, False),
     ],
 )
 def test_a_file_is_found_by_the_end_of_its_path(path: str, alone: bool, found: bool) -> None:
@@ -46,12 +45,10 @@ def test_a_file_is_found_by_the_end_of_its_path(path: str, alone: bool, found: b
     ("sentence", "found"),
     [
         ("Implement spotter-gqc", True),
-        ("implement SPOTTER-GQC.", True),
         ("Keep old code\n  for reference!", True),
         ("btw, can we keep the old code around for reference?", False),
         ("Keep old code for references", False),
         ("continue", True),
-        ("passes", False),
         ("check", False),
         ("只用中文回答", False),
         ("请始终用中文回答", True),
@@ -81,13 +78,11 @@ def test_a_decision_is_found_by_most_of_its_words(sentence: str, found: bool) ->
     ("command", "found"),
     [
         ("cd /r && npm run check 2>&1 | tail -5", True),
-        ("npm run", True),
         ("npm run checks", False),
         ("vitest run test/foo.test.ts", True),
         ("vitest run test/bar.test.ts", False),
         ("jest test/foo.test.ts", False),
         ("bd show fum-1.3", False),
-        ("ls", False),
         ("git status", False),
     ],
 )
@@ -102,7 +97,6 @@ def test_a_command_is_found_as_it_is_or_with_all_that_tells_it_from_others(
     [
         ("** (RuntimeError) no :secret_key_base configuration found", True),
         ("src/a.ts(53,3): error TS2339: Property 'tokensAfter' of 'CompactionEntry'", True),
-        ("src/core/agent-session.ts(16,58): error TS2305: no member 'QueueMode'", False),
         ("Assertion with =~ failed", False),
         ("", False),
     ],
@@ -116,6 +110,7 @@ def test_a_failure_is_found_by_its_error_and_not_by_the_path_before_it(
 WORD = st.from_regex(r"[a-z]{3,9}_?[a-z]{2,8}", fullmatch=True)
 
 
+@settings(max_examples=some(30, 100))
 @given(st.lists(WORD, min_size=4, max_size=12), st.lists(WORD, max_size=20))
 def test_what_stands_in_a_summary_is_found(words: list[str], around: list[str]) -> None:
     sentence = " ".join(words)
@@ -123,13 +118,3 @@ def test_what_stands_in_a_summary_is_found(words: list[str], around: list[str]) 
     assert mentions.quotes(sentence)
     assert mentions.command(sentence)
     assert all(mentions.name(word) for word in words)
-
-
-@given(st.lists(WORD, min_size=1, max_size=5))
-def test_in_no_summary_nothing_is_found(words: list[str]) -> None:
-    mentions = Mentions([])
-    sentence = " ".join(words)
-    assert not mentions.quotes(sentence)
-    assert not mentions.file("/".join(words))
-    assert not mentions.command(sentence)
-    assert not mentions.failure(sentence)

@@ -12,9 +12,7 @@ import pytest
 from eventctx.messages.call_effects import core, files_of, identifying, read_effect
 from eventctx.messages.extracts import (
     decisions,
-    instructions,
     names_in,
-    sentences,
     words_of_person,
 )
 from eventctx.messages.mentions import Mentions
@@ -22,26 +20,6 @@ from eventctx.messages.parts import Part, read_parts
 from eventctx.messages.tool_results import outcome_of, text_of_result
 
 # -- sentences -----------------------------------------------------------------------------------
-
-
-def test_every_sentence_of_a_short_text_instructs() -> None:
-    text = "Port the parser. Start with the lexer, e.g. its tokens."
-    assert instructions(text) == ["Port the parser.", "Start with the lexer, e.g. its tokens."]
-
-
-def test_of_a_long_text_the_first_sentence_and_every_demand_instruct() -> None:
-    text = "The parser is old. It was written in 2019. Nobody reads it. It has tests.\n"
-    text += "- Never touch the migrations\n- You must keep the order of keys\nThat is all."
-    assert instructions(text) == [
-        "The parser is old.",
-        "Never touch the migrations",
-        "You must keep the order of keys",
-    ]
-
-
-def test_code_is_no_sentence_and_a_list_keeps_what_stands_before_it() -> None:
-    text = "Do this:\n- copy the files\n- commit\n```\nnever = 1 do not run\n```\n"
-    assert sentences(text) == ["Do this: copy the files", "commit"]
 
 
 def test_the_words_of_a_person_are_those_that_no_harness_wrote() -> None:
@@ -58,7 +36,6 @@ def test_the_words_of_a_person_are_those_that_no_harness_wrote() -> None:
     "sentence",
     [
         "I'll use a queue for the events here.",
-        "We decided to keep the old reader.",
         "Let me take a set instead of a list.",
         "Let's go with the second of the two.",
     ],
@@ -93,18 +70,14 @@ def effect(name: str, arguments: Any, form: str = "anthropic") -> Any:
         ("Read", {"file_path": "/r/a.py", "limit": 3}, [("/r/a.py", "read")]),
         ("Write", {"file_path": "/r/a.py", "content": "x"}, [("/r/a.py", "written")]),
         ("Edit", {"file_path": "a.py", "old_string": "x"}, [("a.py", "edited")]),
-        ("MultiEdit", {"file_path": "a.py", "edits": []}, [("a.py", "edited")]),
         ("NotebookEdit", {"notebook_path": "a.ipynb"}, [("a.ipynb", "edited")]),
         ("edit", {"path": "./src//a.ts", "oldText": "x", "newText": "y"}, [("src/a.ts", "edited")]),
-        ("write_file", {"file_path": "a.py", "content": ""}, [("a.py", "written")]),
         ("mcp__files__read_file", {"path": "a.py"}, [("a.py", "read")]),
         ("str_replace_editor", {"command": "view", "path": "/w/a.py"}, [("/w/a.py", "read")]),
-        ("str_replace_editor", {"command": "view", "path": "/w/src"}, []),
         ("file_editor", {"command": "str_replace", "path": "/w/a.py"}, [("/w/a.py", "edited")]),
         ("file_editor", {"command": "create", "path": "/w/a.py"}, [("/w/a.py", "written")]),
         ("open", {"path": "a.py", "line_number": 3}, [("a.py", "read")]),
         ("Grep", {"pattern": "x", "path": "src"}, []),
-        ("browser_click", {"index": 3}, []),
         (
             "apply_patch",
             {"input": "*** Begin Patch\n*** Add File: n.py\n+x"},
@@ -125,28 +98,15 @@ def test_the_files_of_a_call_are_read_from_its_arguments(
     assert list(effect(name, arguments, form).files) == files
 
 
-def test_the_patch_of_a_custom_tool_and_of_the_responses_api() -> None:
-    patch = "*** Begin Patch\n*** Update File: a.py\n*** Delete File: b.py\n*** End Patch"
-    item = {"type": "custom_tool_call", "call_id": "a", "name": "apply_patch", "input": patch}
-    [part] = read_parts(item)
-    assert [path for path, _ in read_effect(part).files] == ["a.py", "b.py"]
-    operation = {"type": "create_file", "path": "n.py", "diff": "+x"}
-    item = {"type": "apply_patch_call", "call_id": "a", "operation": operation}
-    [part] = read_parts(item)
-    assert read_effect(part).files == (("n.py", "written"),)
-
-
 @pytest.mark.parametrize(
     ("name", "arguments", "command"),
     [
         ("Bash", {"command": "npm test"}, "npm test"),
         ("exec_command", {"cmd": "ls"}, "ls"),
         ("shell", {"command": ["bash", "-lc", "make -j2"]}, "make -j2"),
-        ("shell", {"command": ["git", "status"]}, "git status"),
         ("Bash", {"command": "cat a.py"}, None),
         ("Bash", {"command": "cat a.py && npm test"}, "cat a.py && npm test"),
         ("Bash", {"command": ""}, None),
-        ("Bash", {}, None),
     ],
 )
 def test_the_command_of_a_call(name: str, arguments: Any, command: str | None) -> None:
@@ -168,9 +128,7 @@ def test_the_command_of_a_call(name: str, arguments: Any, command: str | None) -
         ("make > out.log 2>&1", [("out.log", "written")]),
         ("cat *.py $X `ls`", []),
         ("cat 'a b.py'", [("a b.py", "read")]),
-        ("cat 'a.py", []),
         ("ls 2>/dev/null", []),
-        ("grep -rn x src", []),
     ],
 )
 def test_of_a_shell_command_only_sure_files_are_taken(
@@ -218,12 +176,6 @@ def test_the_outcome_of_a_command(text: str, status: int | None, error: str | No
     assert error is None or found.error == error
 
 
-def test_a_result_marked_as_an_error_failed_without_a_status() -> None:
-    block = {"type": "tool_result", "tool_use_id": "a", "content": "fatal: no", "is_error": True}
-    [part] = read_parts({"role": "user", "content": [block]})
-    assert outcome_of(part, text_of_result(part)) == (None, True, "fatal: no")
-
-
 def test_names_are_long_and_marked() -> None:
     text = "validate_session in core/view.py at 3fa9c1d, port 4000, ticket 123456, understandable"
     assert names_in(text) == {"validate_session", "core/view.py", "3fa9c1d", "123456"}
@@ -258,18 +210,6 @@ def _patch(path: str) -> Part:
     return Part("call", (), f"*** Begin Patch\n*** Add File: {path}", name="apply_patch")
 
 
-def test_an_element_of_a_harness_inside_of_a_persons_own_stays() -> None:
-    own = "See <b><system-reminder>x</system-reminder></b> and <i>y<br>"
-    assert words_of_person({"role": "user", "content": own}).split() == ["See", "x", "and", "y"]
-
-
-def test_here_documents_are_no_commands() -> None:
-    command = "cat <<'A' > a.txt\ncat no.txt\nA\ncat yes.txt <<B\ncat never closed"
-    assert ("no.txt", "read") not in files_of(command)
-    assert ("a.txt", "written") in files_of(command)
-    assert ("yes.txt", "read") in files_of(command)
-
-
 @pytest.mark.parametrize(
     ("text", "error"),
     [
@@ -286,3 +226,14 @@ def test_a_result_that_says_it_failed_failed_where_no_field_can_say_it(
     block = {"type": "tool_result", "tool_use_id": "a", "content": text}
     [part] = read_parts({"role": "user", "content": [block]})
     assert not outcome_of(part, text_of_result(part)).failed
+
+
+def test_the_patch_of_a_custom_tool_and_of_the_responses_api() -> None:
+    patch = "*** Begin Patch\n*** Update File: a.py\n*** Delete File: b.py\n*** End Patch"
+    item = {"type": "custom_tool_call", "call_id": "a", "name": "apply_patch", "input": patch}
+    [part] = read_parts(item)
+    assert [path for path, _ in read_effect(part).files] == ["a.py", "b.py"]
+    operation = {"type": "create_file", "path": "n.py", "diff": "+x"}
+    item = {"type": "apply_patch_call", "call_id": "a", "operation": operation}
+    [part] = read_parts(item)
+    assert read_effect(part).files == (("n.py", "written"),)

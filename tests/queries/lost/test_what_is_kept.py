@@ -1,4 +1,4 @@
-"""What a report keeps between questions makes no difference to any answer, and goes with the texts.
+"""What reports keep between questions makes no difference to any answer, and goes with the texts.
 
 Every answer is compared with that of a process that has kept nothing yet, and with the view that
 it is about: what is shown there, word for word.
@@ -27,6 +27,8 @@ from eventctx.log.naming import RequestName
 from eventctx.log.record import Body
 from eventctx.log.store import Address, EventStore
 from eventctx.queries import key_frames
+from eventctx.queries.explaining import NOW
+from eventctx.queries.instruction_reading import instructions_of
 from eventctx.queries.key_frames import KeyFrames
 from eventctx.queries.lost.answers import Lost
 from eventctx.queries.lost.reading import what_left
@@ -38,7 +40,6 @@ from tests.queries.lost.given import AFTER, BEFORE, user
 from tests.queries.lost.test_any_session import STEP, check_against_view, check_report, play
 
 EVERY = 5
-NAMES = ("total_in_cents", "shop/models.py:12", "x-request-4711ab", "balance_in_cents")
 
 SOME = st.one_of(
     STEP,
@@ -55,13 +56,22 @@ def with_frames(store: EventStore) -> None:
         key_frames._of_stores[store] = KeyFrames(store, every=EVERY)
 
 
+async def answers(store: EventStore, **asked: Any) -> tuple[Lost, bytes]:
+    """What left, and this with the ledger of instructions as JSON."""
+    lost = await what_left(store, "s", **asked)
+    ledger = None
+    if "compaction" not in asked:
+        ledger = await instructions_of(store, "s", asked.get("selector", NOW))
+    return lost, msgspec.json.encode([lost, ledger])
+
+
 async def same(store: EventStore, **asked: Any) -> Lost:
-    found = await what_left(store, "s", **asked)
+    found, said = await answers(store, **asked)
     kept = key_frames._of_stores.pop(store, None)
-    fresh = await what_left(store, "s", **asked)
+    _, fresh = await answers(store, **asked)
     if kept is not None:
         key_frames._of_stores[store] = kept
-    assert msgspec.json.encode(found) == msgspec.json.encode(fresh)
+    assert said == fresh
     check_report(found)
     if found.about != "compaction":  # else messages are those in view before it
         known = (await key_frames.timeline_at(store, "s")).changes.origins[: found.messages.total]
@@ -102,48 +112,6 @@ def test_an_index_that_grew_answers_as_one_that_was_just_made(
     async def run() -> None:
         engine = await play(steps, and_ask)
         await same_at_every_moment(engine.store)
-
-    asyncio.run(run())
-
-
-CALL_IDS = ("a", "b")
-PART = st.one_of(
-    st.tuples(st.just("run"), st.sampled_from(CALL_IDS), st.sampled_from(("make a", "grep x"))),
-    st.tuples(st.just("read"), st.sampled_from(CALL_IDS), st.sampled_from(("/r/m.py", "m.py"))),
-    st.tuples(st.just("ok"), st.sampled_from(CALL_IDS), st.sampled_from(NAMES)),
-    st.tuples(st.just("failed"), st.sampled_from(CALL_IDS), st.sampled_from(NAMES)),
-    st.tuples(st.just("text"), st.just(""), st.sampled_from(NAMES)),
-)
-ROW = st.tuples(st.booleans(), st.lists(PART, min_size=1, max_size=3))
-
-
-def block_of(what: str, call_id: str, value: str) -> dict[str, Any]:
-    match what:
-        case "text":
-            return {"type": "text", "text": f"I'll use {value} instead of the old one."}
-        case "run" | "read":
-            name, key = ("Bash", "command") if what == "run" else ("Read", "file_path")
-            return {"type": "tool_use", "id": call_id, "name": name, "input": {key: value}}
-    text = f"Exit code 1\nError: no {value}" if what == "failed" else value
-    block = {"type": "tool_result", "tool_use_id": call_id, "content": text}
-    return {**block, "is_error": what == "failed"}
-
-
-@settings(max_examples=some(40, 150), deadline=None)
-@given(st.lists(ROW, min_size=2, max_size=14), st.integers(0, 13))
-def test_ids_that_come_again_and_results_out_of_place_make_no_difference(
-    rows: list[tuple[bool, list[tuple[str, str, str]]]], cleared: int
-) -> None:
-    async def run() -> None:
-        store = MemoryStore()
-        with_frames(store)
-        ctx = await Engine(store).session("s")
-        for place, (by_model, parts) in enumerate(rows):
-            blocks = [block_of(*part) for part in parts]
-            await ctx.add_message({"role": "assistant" if by_model else "user", "content": blocks})
-            if place == cleared:
-                await ctx.set_messages((await ctx.get_messages())[place // 2 :])
-            await same(store)
 
     asyncio.run(run())
 
@@ -246,13 +214,3 @@ async def test_what_is_kept_of_many_sessions_is_bounded(monkeypatch: pytest.Monk
         await engine.lost(name)
     held = key_frames.key_frames(store)._held
     assert [name for name, frames in held.items() if frames.beside] == ["b", "c"]
-
-
-async def test_questions_at_the_same_time_agree() -> None:
-    store = MemoryStore()
-    engine, ctx = await filled(store)
-    one, other, _ = await asyncio.gather(
-        engine.lost("s"), engine.lost("s"), ctx.add_message(user("And now the views."))
-    )
-    assert one.counts == other.counts
-    await same(store)

@@ -1,7 +1,8 @@
-"""Spans of an action: runs that stand in an earlier message, names and numbers."""
+"""Spans of an action: which texts count, for which request, how old they are, and their weight."""
 
 from __future__ import annotations
 
+from math import log2
 from time import process_time
 
 import pytest
@@ -9,7 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventctx.projections.evidence import needs
-from tests.queries.evidence.given import LINE, asks, returns, reused, says, spans_of, texts_of
+from eventctx.projections.evidence.texts import Carriers
+from tests.queries.evidence.given import (
+    LINE,
+    asks,
+    calls,
+    returns,
+    reused,
+    says,
+    spans_of,
+    texts_of,
+    told,
+)
 
 
 def test_a_run_of_words_that_stands_in_an_earlier_message_is_a_quote() -> None:
@@ -30,73 +42,9 @@ def test_a_run_shorter_than_24_characters_is_none() -> None:
     ]
 
 
-def test_a_run_is_cut_back_to_a_token_s_end_and_is_none_if_that_is_too_short() -> None:
-    assert reused("see it over the old railways", "see it over the old railroads") == []
-
-
-def test_the_least_run_is_a_setting() -> None:
-    assert reused("see it over the rails", "I see it over the rails", least_run=16) == [
-        "see it over the rails"
-    ]
-
-
-def test_a_run_begins_at_a_tokens_start_on_both_sides() -> None:
-    assert reused(f"x{LINE}", f"he {LINE}") == [LINE.removeprefix("The ")]
-    assert reused(f"he {LINE}", f"x{LINE}") == [LINE.removeprefix("The ")]
-
-
-def test_a_run_ends_at_the_end_of_a_token_of_the_action() -> None:
-    assert reused(f"{LINE}", f"{LINE}house") == [LINE.removesuffix(" dogs")]
-
-
-def test_a_run_is_as_long_as_one_message_has_it() -> None:
-    start = LINE.removesuffix(" dogs")
-    messages = [
-        asks(start),
-        returns(f"{LINE} at"),
-        says("."),
-        asks("go on"),
-        says(f"{LINE} at home"),
-    ]
-    assert texts_of(messages) == [f"{LINE} at"]
-
-
-def test_a_run_never_joins_two_messages() -> None:
-    messages = [asks("The brown fox jumps over nine"), returns("over nine lazy dogs and a cat")]
-    assert texts_of([*messages, says("The brown fox jumps over nine lazy dogs and a cat")]) == [
-        "The brown fox jumps over nine"
-    ]
-
-
-def test_a_run_never_crosses_a_line() -> None:
-    assert reused("The brown fox\njumps over nine lazy dogs", LINE) == ["jumps over nine lazy dogs"]
-    assert reused(LINE, "The brown fox\njumps over nine lazy dogs") == ["jumps over nine lazy dogs"]
-    assert reused(LINE, "The brown fox jumps\nover nine lazy dogs") == []
-    assert reused(LINE, "The brown fox jumps over\nnine lazy dogs") == ["The brown fox jumps over"]
-
-
-def test_behind_a_run_the_line_goes_on() -> None:
-    other = "A second sentence of some length"
-    assert reused(f"{LINE}\n{other}", f"{LINE}, {other}") == [LINE, other]
-
-
 @pytest.mark.parametrize("ruling", ["-" * 40, "=+" * 20, f"one {'-' * 40} two"])
 def test_a_run_of_which_less_than_half_is_letters_and_digits_is_none(ruling: str) -> None:
     assert reused(ruling, ruling) == []
-
-
-def test_behind_a_ruling_a_run_is_still_found() -> None:
-    assert reused(f"{'-' * 60} {LINE}", f"{'-' * 60} {LINE}")[0].endswith(LINE)
-
-
-def test_a_run_of_one_word_is_no_run() -> None:
-    assert reused("a" * 40, "a" * 40) == []
-    assert reused(f"{'a' * 30} b", f"{'a' * 30} b") == [f"{'a' * 30} b"]
-
-
-def test_words_of_other_scripts_make_runs() -> None:
-    line = "Широкая электрификация южных губерний"
-    assert reused(line, f"я: {line}") == [line]
 
 
 def test_a_ruling_of_many_tokens_takes_no_time_that_grows_with_its_square() -> None:
@@ -105,13 +53,6 @@ def test_a_ruling_of_many_tokens_takes_no_time_that_grows_with_its_square() -> N
     before = process_time()
     assert [need.spans for need in needs(messages)] == [(), ()]
     assert process_time() - before < 5  # 0.1 s; token by token it is more than 20
-
-
-def test_a_run_is_looked_for_in_the_last_four_messages_with_its_beginning() -> None:
-    start = LINE.removesuffix(" lazy dogs")
-    messages = [asks(LINE), *[asks(f"{start} {n}") for n in range(4)], says(f"{LINE}.")]
-    assert texts_of(messages, rarity=1.0) == [start]
-    assert texts_of(messages, rarity=1.0, messages_tried=5) == [LINE]
 
 
 def test_an_action_has_at_most_60_runs() -> None:
@@ -141,10 +82,7 @@ def test_a_text_counts_once_in_an_action() -> None:
     [
         "parse_inner",
         "src/app.py",
-        "os.environ",
-        "http://a.io",
         "getUserById",
-        "version-12",
         "@acme/tool",
     ],
 )
@@ -160,26 +98,10 @@ def test_words_words_with_hyphens_and_short_names_are_none(name: str) -> None:
     assert reused(f"look at {name} first", f"I open {name}") == []
 
 
-def test_the_least_name_is_a_setting() -> None:
-    assert reused("look at main.py:12", "I open main.py:12") == ["main.py:12"]
-    assert reused("look at main.py:12", "I open main.py:12", least_name=11) == []
-
-
-def test_a_name_is_looked_for_only_in_the_rest_of_the_line() -> None:
-    run = "the parse_inner function of it"
-    assert reused(f"{run} or parse_outer", f"{run}: parse_outer") == [run, "parse_outer"]
-    assert reused(f"{run} or parse_outer", f"parse_outer: {run}") == ["parse_outer", run]
-
-
 @pytest.mark.parametrize("digest", ["3fa9c0d", "3FA9C0D", "a1" * 20])
 def test_a_hexadecimal_from_seven_digits_is_a_name(digest: str) -> None:
     (span,) = spans_of([asks(f"commit {digest}."), says(f"git show {digest}")])
     assert (span.text, span.kind) == (digest, "name")
-
-
-def test_a_hexadecimal_has_at_most_forty_digits() -> None:
-    for digest, found in (("a1" * 20, ["a1" * 20]), ("a1" * 20 + "b", [])):
-        assert reused(f"commit {digest}.", f"git show {digest}", least_name=50) == found
 
 
 @pytest.mark.parametrize("word", ["defaced", "3fa9c0", "3fa9c0g"])
@@ -241,3 +163,86 @@ def begins_a_token(run: str, text: str) -> bool:
             return True
         at = text.find(run[:24], at + 1)
     return False
+
+
+def test_the_model_s_messages_in_a_row_are_one_action_and_the_request_is_what_precedes_them() -> (
+    None
+):
+    messages = [
+        asks("a"),
+        says("b"),
+        calls(),
+        returns("c"),
+        asks("d"),
+        calls("c2"),
+        returns("e", "c2"),
+    ]
+    assert [(need.request, need.before) for need in needs(messages)] == [(0, 1), (1, 5)]
+
+
+def test_a_session_without_a_model_needs_nothing() -> None:
+    assert needs([]) == ()
+    assert needs([asks("a"), asks("b")]) == ()
+
+
+def test_carriers_are_all_earlier_messages_that_contain_the_text() -> None:
+    messages = [
+        asks(f"{LINE}!"),
+        says(f"I say x{LINE}"),
+        returns(f"_{LINE}_"),
+        says(LINE),
+        asks(LINE),
+    ]
+    need = needs(messages)[1]
+    assert [(span.text, span.carriers) for span in need.spans] == [(LINE, (0, 1, 2))]
+
+
+def test_what_the_model_said_first_does_not_count_though_a_tool_repeats_it() -> None:
+    messages = [asks("go"), calls(text=LINE), returns(f"wrote {LINE}"), says(LINE)]
+    assert spans_of(messages) == []
+
+
+def test_what_a_person_said_first_counts_though_the_model_repeats_it() -> None:
+    messages = [asks(LINE), says(LINE), asks("again"), says(LINE)]
+    assert [span.carriers for span in spans_of(messages)] == [(0, 1)]
+
+
+def test_what_stands_in_an_earlier_system_message_does_not_count() -> None:
+    assert texts_of([told(f"Rule: {LINE}"), asks(LINE), says(LINE)]) == []
+    assert texts_of([{"role": "developer", "content": LINE}, asks(LINE), says(LINE)]) == []
+
+
+def test_a_text_in_more_than_three_messages_and_a_tenth_of_all_does_not_count() -> None:
+    assert texts_of([*[asks(LINE)] * 3, says(LINE)]) == [LINE]
+    assert texts_of([*[asks(LINE)] * 4, says(LINE)]) == []
+    assert texts_of([*[asks(LINE)] * 4, *[asks("else")] * 36, says(LINE)]) == [LINE]
+    assert texts_of([*[asks(LINE)] * 4, *[asks("else")] * 35, says(LINE)]) == []
+
+
+def test_the_weight_grows_with_the_earlier_messages_to_a_carrier() -> None:
+    (span,) = spans_of([asks(LINE), asks("else"), asks(LINE), says(LINE)])
+    assert span.weight == log2(1 + 3 / 2)
+
+
+def test_the_age_is_the_number_of_requests_that_showed_the_latest_carrier_before() -> None:
+    messages = [asks(LINE), says("1"), asks("go on"), says("2"), asks("go on"), says(LINE)]
+    assert [span.age for span in spans_of(messages)] == [2]
+    messages[2] = asks(LINE)
+    assert [span.age for span in spans_of(messages)] == [1]
+    messages[4] = asks(LINE)
+    assert [span.age for span in spans_of(messages)] == [0]
+
+
+def test_what_the_last_action_itself_repeated_is_fresh_as_every_policy_shows_it() -> None:
+    messages = [asks(LINE), says("1"), asks("go on"), says(LINE), asks("go on"), says(LINE)]
+    assert [span.age for span in spans_of(messages)] == [0]
+
+
+pieces = st.sampled_from(["ab", "cab", "b", "-", ".", " ", "é", "x_1"])
+joined = st.lists(pieces, max_size=8).map("".join)
+
+
+@given(st.lists(joined, max_size=6), joined.filter(bool))
+def test_carriers_are_exactly_the_texts_that_contain_a_text(texts: list[str], text: str) -> None:
+    expected = tuple([number for number, one in enumerate(texts) if text in one])
+    assert Carriers(texts).of(text) == expected

@@ -1,4 +1,4 @@
-"""A document cut to some turns: what lies behind them is not in it, what is in it still fits."""
+"""A document cut to some turns or to its structure: what lies behind is not in it, and no text."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 import eventctx
 from eventctx.web.export.cut import cut_to_turns
+from eventctx.web.export.structure import structure_of
 
 MODELS = ["claude-sonnet-4-5", "claude-sonnet-4-5", "gpt-5", "gpt-5", "claude-sonnet-4-5"]
 
@@ -64,15 +65,6 @@ async def test_a_loss_that_is_suspected_later_is_not_in_a_cut(whole: dict[str, A
     assert cut["losses"] == losses[:2]
 
 
-async def test_the_messages_of_a_turn_are_in_its_cut_behind_its_last_request_too(
-    whole: dict[str, Any],
-) -> None:
-    cut, held = cut_to_turns(whole, 3, 3)
-    own = [number for number, turn in enumerate(whole["messages"]["turn"]) if turn == 3]
-    assert own[-1] > cut["requests"]["last"][-1]
-    assert set(own) <= held.numbers
-
-
 async def test_messages_count_anew_from_the_same_request_on(whole: dict[str, Any]) -> None:
     cut, _ = cut_to_turns(whole, 2, 5)
     assert len(whole["recounts"]) >= 3
@@ -83,9 +75,54 @@ async def test_messages_count_anew_from_the_same_request_on(whole: dict[str, Any
         assert len(now["tokens"]) <= len(cut["messages"]["position"])
 
 
-async def test_a_cut_shows_the_views_of_its_requests(whole: dict[str, Any]) -> None:
-    everything, _ = cut_to_turns(whole, 1, 5)
-    assert everything["requests"]["digest"] == whole["requests"]["digest"]
-    assert everything["requests"]["keep"] == whole["requests"]["keep"]
-    added = [list(one) for one in whole["requests"]["add"]]
-    assert everything["requests"]["add"] == added
+WORD = "Strawberry"
+
+
+async def document() -> dict[str, Any]:
+    """A session with compactions, and with a value in every field that may hold a text."""
+    async with eventctx.open("memory://") as engine:
+        ctx = await engine.session("s", max_tokens=1_200, policy="ladder")
+        for number in range(8):
+            async with ctx.turn():
+                await ctx.add_message({"role": "user", "content": f"Look at {number}. " * 120})
+                await ctx.get_messages_for_request()
+                name = f"call-{number}"
+                use = {"type": "tool_use", "id": name, "name": "look", "input": {}}
+                await ctx.add_message({"role": "assistant", "content": [use]})
+        found = await engine.timeline("s")
+    link = {"position": 9, "session": "x", "relation": "child", "kind": "x", "call_id": "x"}
+    found |= {"parent": {"session": "x", "at": 3}, "mirror": "x", "links": [link], "models": ["x"]}
+    found["compactions"][0] |= {"error": "x", "fallback": "x", "requested_by": "x"}
+    found["extras"].append({**found["extras"][0], "name": "x", "call": "x", "omit": ["x"]})
+    return found
+
+
+def worded(value: Any) -> Any:
+    """The value with another word for every text in it, in keys of calls too."""
+    if isinstance(value, str):
+        return WORD
+    if isinstance(value, dict):
+        return {name: worded(one) for name, one in value.items()}
+    return [worded(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+async def test_a_structure_has_no_text_of_any_field() -> None:
+    whole = worded(await document())
+    whole["calls"] = {WORD: 1}
+    assert repr(whole).count(WORD) > 50
+    assert WORD not in repr(structure_of(whole))
+
+
+async def test_one_name_is_one_name_everywhere_in_a_structure() -> None:
+    whole = await document()
+    kept = structure_of(whole)
+    assert kept["links"][0]["session"] == kept["parent"]["session"]
+    last = kept["extras"][-1]
+    assert last["omit"] == [last["call"]]
+
+
+async def test_a_field_of_numbers_that_holds_a_text_is_refused() -> None:
+    whole = await document()
+    whole["messages"]["tokens"][0] = WORD
+    with pytest.raises(TypeError, match="tokens: expected numbers"):
+        structure_of(whole)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.importers.agents import openhands_talk
-from tests.importers.given import SESSION, ClaudeCode, jsonl, text
+from tests.importers.given import SESSION, ClaudeCode, call, jsonl, text
 from tests.importers.recorded_http import CHAT, Tape, completion, request, user
 
 SYSTEM = {"role": "system", "content": "be good"}
@@ -67,12 +67,6 @@ def test_the_list_of_sessions_says_where_requests_were_inferred(run: Any, tmp_pa
     assert (row["requests"], row["observed"], row["reconstructed"]) == (1, 0, 1)
 
 
-def test_a_transcript_without_a_system_prompt_is_said_to_lack_it(run: Any, tmp_path: Path) -> None:
-    store = imported(run, tmp_path, ClaudeCode().user("go").answer("m1", text("x")).data())
-    out = run("audit", SESSION, "--store", store).out
-    assert "Not in the file: what was sent beside these messages, such as system prompt and" in out
-
-
 def test_what_is_missing_is_measured_where_the_fewest_messages_are_estimated(
     run: Any, tmp_path: Path
 ) -> None:
@@ -116,29 +110,6 @@ def test_the_view_does_not_shrink_between_a_request_and_the_report_of_its_size(
     assert 543 < sizes[asked + 1] < 900
 
 
-def test_requests_outside_turns_are_not_counted_into_them(run: Any, tmp_path: Path) -> None:
-    log = ClaudeCode().user("The harness says hello.", isMeta=True).answer("m1", text("x"))
-    store = imported(run, tmp_path, log.data())
-    assert "1 request, none in a turn, 0 compactions" in run("audit", SESSION, "--store", store).out
-    log.user("go").answer("m2", text("y"))
-    store = imported(run, tmp_path, log.data())
-    words = "2 requests, 1 of them in 1 turn, 0 compactions"
-    assert words in run("audit", SESSION, "--store", store).out
-
-
-def test_a_narrow_audit_breaks_no_figure(
-    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = imported(
-        run, tmp_path, jsonl([{"role": "user", "content": "Go on. " * 6_000}, ROWS[1]])
-    )
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    for columns in (60, 80, 120):
-        monkeypatch.setenv("COLUMNS", str(columns))
-        out = re.sub(r"\x1b\[[\d;]*m", "", run("audit", "talk", "--store", store).out)
-        assert re.search(r"^ +1\.1 +@\d+ .* ~\d+,\d{3}\b", out, re.M), columns
-
-
 def test_a_compaction_of_another_program_is_said_to_be_that_programs(
     run: Any, tmp_path: Path
 ) -> None:
@@ -150,3 +121,50 @@ def test_a_compaction_of_another_program_is_said_to_be_that_programs(
     out = run("why", SESSION, 0, "--store", store).out
     assert "made by claude-code (auto); " in out
     assert "policy imported" not in out and "asked for by" not in out
+
+
+def growing(run: Any, folder: Path, data: bytes) -> Path:
+    """Import a file that may go on."""
+    store, path = folder / "s.db", folder / "talk.jsonl"
+    path.write_bytes(data)
+    assert run("import", path, "--store", store).code == 0
+    return store
+
+
+def test_a_session_without_times_has_no_first_and_no_last(run: Any, tmp_path: Path) -> None:
+    rows = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
+    store = growing(run, tmp_path, jsonl([*rows, *rows]))
+    (row,) = run("sessions", "--json", "--store", store).document
+    assert (row["started"], row["last"]) == (None, None)
+    assert "–" in run("sessions", "--store", store).out
+    tree = run("trace", "talk", "--store", store).out
+    assert "invoke_agent  duration not recorded" in tree
+    assert "turn 1 · not dated · trace" in tree
+
+
+def test_first_and_last_are_the_files_whatever_was_written_later(run: Any, tmp_path: Path) -> None:
+    log = ClaudeCode().user("go").answer("m1", text("x")).user("Thanks.").user("Bye.")
+    store = growing(run, tmp_path, log.data())
+    run("erase", SESSION, 0, "--yes", "--store", store)
+    (row,) = run("sessions", "--json", "--store", store).document
+    assert row["started"] == "2026-01-01T10:00:01.500000000Z"
+    assert row["last"] == "2026-01-01T10:00:04.500000000Z"
+
+
+def test_a_tree_shows_what_a_turns_program_measured(run: Any, tmp_path: Path) -> None:
+    log = ClaudeCode().user("go").answer("m1", text("x"), call("t1")).result("t1")
+    log.answer("m2", text("y")).system("turn_duration", durationMs=3_500)
+    log.user("Wait for me.").answer("m3", text("x"), call("t2")).result("t2")
+    log.answer("m4", text("y")).system("turn_duration", durationMs=1_200)
+    # The last turn stays open, as the file may go on, and was measured all the same.
+    log.user("Bye.").answer("m5", text("z")).system("turn_duration", durationMs=2_250)
+    store = growing(run, tmp_path, log.data())
+    turns = [
+        line
+        for line in run("trace", SESSION, "--store", store).out.splitlines()
+        if line.startswith("invoke_agent")
+    ]
+    assert turns[0].startswith("invoke_agent  3.5 s  ")
+    assert turns[1].startswith("invoke_agent  3.0 s (1.2 s by its program's measure)")
+    assert turns[2].startswith("invoke_agent  2.2 s  ")
+    assert turns[2].endswith("unfinished")

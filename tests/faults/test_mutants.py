@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.faults.counts import report, trials
-from tests.importers.mutating import SESSIONS, Mutants
+from tests.importers.growing import SESSIONS
+from tests.importers.mutating import Mutants
 
 pytestmark = pytest.mark.slow
 

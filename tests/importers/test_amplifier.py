@@ -5,14 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from eventctx.engine import Engine
-from eventctx.importers.formats import amplifier
 from eventctx.importers.formats.amplifier_log import parse
-from eventctx.importers.load import import_file
 from eventctx.importers.source.items import (
     CompactionItem,
-    ModelCall,
-    Raw,
     Waiting,
     Warned,
 )
@@ -20,13 +15,11 @@ from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import AmplifierLog, amplifier_talk
 from tests.importers.given import (
     always,
-    events,
     items_of,
     jsonl,
     load,
     messages,
     of_type,
-    salt,
     text,
     texts,
 )
@@ -46,13 +39,6 @@ def rows() -> list[dict[str, Any]]:
         {"role": "tool", "tool_call_id": "t1", "name": "read", "content": '{"success": true}'},
         {"role": "assistant", "content": [text("done")]},
     ]
-
-
-def test_a_transcripts_rows_are_taken_as_they_are() -> None:
-    found = items_of(amplifier.parse, jsonl(rows()))
-    assert texts(found) == rows()
-    assert found[0].time == 1_767_261_600_000_000_000  # type: ignore[union-attr]
-    assert len(of_type(found, ModelCall)) == 2
 
 
 async def test_a_log_that_does_not_name_its_session_is_named_by_its_folder(tmp_path: Path) -> None:
@@ -86,19 +72,6 @@ async def test_context_persistents_rows_are_taken_as_they_are(tmp_path: Path) ->
     assert (await load(store, path)).added == 0
 
 
-def test_malformed_lines_between_stored_messages_are_kept_and_warned_about() -> None:
-    first, *others = jsonl(stored()).splitlines(keepends=True)
-    data = first + b'{"role": "user", "cont\n' + b"".join(others)
-    found = items_of(amplifier.parse_context, data)
-    assert texts(found) == stored()
-    assert [(w.line, w.text) for w in of_type(found, Warned)] == [(2, "not readable as JSON")]
-    assert [i.kind for i in of_type(found, Raw)] == ["unreadable"]
-
-
-def test_a_file_that_was_only_begun_waits() -> None:
-    assert isinstance(items_of(amplifier.parse_context, b'{"role": "us')[0], Waiting)
-
-
 # -- compactions ---------------------------------------------------------------------------------
 
 
@@ -109,14 +82,6 @@ def compacted(log: AmplifierLog) -> AmplifierLog:
     log.prompt("now").event("context:compaction", before_messages=8, after_messages=4)
     log.talk = [*log.talk[4:]]
     return log.request().response(text("fine"))
-
-
-def test_a_compaction_is_what_the_request_after_it_shows() -> None:
-    found = items_of(parse, compacted(AmplifierLog()).data())
-    (compaction,) = of_type(found, CompactionItem)
-    assert compaction.forgotten == {1, 2, 3, 4}
-    assert compaction.messages == ()
-    assert texts(found)[-2] == {"role": "user", "content": "now"}
 
 
 def test_a_compaction_without_its_request_keeps_as_many_as_it_says() -> None:
@@ -146,20 +111,3 @@ def test_messages_that_vanish_without_a_word_are_warned_about_once() -> None:
     log.talk = []
     log.prompt("c").request().response(text("d")).prompt("e").request()
     assert len(of_type(items_of(parse, log.data()), Warned)) == 1
-
-
-async def test_the_request_after_a_compaction_is_the_one_that_was_sent(tmp_path: Path) -> None:
-    path = tmp_path / "events.jsonl"
-    path.write_bytes(compacted(AmplifierLog()).data())
-    engine = Engine(MemoryStore())
-    await import_file(engine.store, path, complete=True, salt=salt)
-    assert (await engine.verify("amp-1")).ok
-    audit = await engine.audit("amp-1")
-    view = await engine.request_view("amp-1", position=audit.requests[-1].position)
-    told = [
-        m["content"] if isinstance(m["content"], str) else m["content"][0]["text"]
-        for m in view.messages
-    ]
-    assert told == ["be good", "question 2", "answer 2", "now"]
-    (post,) = await events(engine.store, "amp-1", "context:post_compact")  # type: ignore[arg-type]
-    assert (post.messages_before, post.messages_after) == (8, 4)

@@ -13,7 +13,6 @@ from click.testing import CliRunner, Result
 from eventctx.cli.main import cli
 from eventctx.errors import SourceChanged
 from eventctx.importers.detect import passed_over, session_source
-from eventctx.importers.many import import_paths
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import AmplifierLog, amplifier_talk
 from tests.importers.given import jsonl, load, messages, records, story, text
@@ -149,26 +148,11 @@ async def test_a_log_that_appears_next_to_an_imported_transcript_is_not_mixed_in
         await load(store, folder)
 
 
-async def test_a_transcript_can_be_read_as_a_list_of_messages_all_the_same(tmp_path: Path) -> None:
-    folder = session(tmp_path)
-    store = MemoryStore()
-    summary = await load(store, folder / "transcript.jsonl", format="messages", session="list")
-    assert await messages(store, summary.session or "") == ROWS
-
-
 # -- the command -----------------------------------------------------------------------------------
 
 
 def run(store: Path, *arguments: object) -> Result:
     return CliRunner().invoke(cli, ["--store", str(store), "import", *map(str, arguments)])
-
-
-def test_a_sessions_folder_can_be_named(tmp_path: Path) -> None:
-    folder = session(tmp_path / "in")
-    done = run(tmp_path / "a.db", folder, "--session", "mine")
-    assert done.exit_code == 0
-    assert "mine" in done.stdout
-    assert "5 messages, 1 turn, 2 requests" in done.stdout
 
 
 def test_a_search_finds_each_session_once_and_says_what_it_passed_over(tmp_path: Path) -> None:
@@ -240,22 +224,3 @@ async def test_a_mirror_of_a_file_elsewhere_is_not_taken_over_from_this_one(tmp_
     with pytest.raises(SourceChanged, match=r"mirrors transcript\.jsonl, which is not in"):
         await load(store, other.parent, take_over=True)
     assert await records(store, "amp-1") == before
-
-
-async def test_the_two_folders_of_one_session_make_one_session_with_all_messages(
-    tmp_path: Path,
-) -> None:
-    # Amplifier's command line and context-persistent name the folder of a project differently.
-    session(tmp_path / "-home-me-proj" / "sessions")
-    other = tmp_path / "proj-30de1e70" / "sessions" / "amp-1" / CONTEXT
-    other.parent.mkdir(parents=True)
-    other.write_bytes(jsonl(as_context_persistent(ROWS)))
-    store = MemoryStore()
-    done = await import_paths(store, [tmp_path], take_over=True)
-    assert [(one.session, one.path) for one in done.sessions] == [("amp-1", other)]
-    assert {one.path.name: one.error for one in done.passed_over} == {
-        "events.jsonl": None,
-        "metadata.json": None,
-        "transcript.jsonl": None,
-    }
-    assert await messages(store, "amp-1") == as_context_persistent(ROWS)

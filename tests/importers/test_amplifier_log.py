@@ -17,8 +17,6 @@ from eventctx.importers.source.items import (
     Session,
     TurnBegan,
     TurnEnded,
-    Waiting,
-    Warned,
 )
 from tests.importers.agents import AmplifierLog, amplifier_talk, passing_reminder
 from tests.importers.given import (
@@ -28,7 +26,6 @@ from tests.importers.given import (
     items_of,
     jsonl,
     of_type,
-    raw_kinds,
     roles,
     text,
     texts,
@@ -37,25 +34,10 @@ from tests.importers.given import (
 # -- the event log -------------------------------------------------------------------------------
 
 
-def test_the_conversation_is_what_was_sent_and_answered() -> None:
-    found = items_of(parse, amplifier_talk().data())
-    first, result, last = amplifier_talk().talk[1:]
-    system = {"role": "system", "content": [text("be good")]}
-    assert texts(found) == [system, {"role": "user", "content": "go"}, first, result, last]
-    assert found[0] == Session(1, 1_767_261_600_123_456_000, "amp-1")
-    assert [item.line for item in of_type(found, TurnBegan)] == [4]
-    assert len(of_type(found, ModelCall)) == 2
-
-
 def test_a_session_that_was_started_for_an_agent_has_its_name() -> None:
     named = amplifier_talk().data().replace(b"amp-1", b"0000000000000000-4f1c2d3e4a5b6c7d_explorer")
     (first,) = of_type(items_of(parse, named), Session)
     assert first.agent == "explorer"
-
-
-def test_a_prompt_is_input_and_cache_writes() -> None:
-    usage = ended_usages(items_of(parse, amplifier_talk().data()))[0]
-    assert (usage.prompt, usage.cache_write, usage.output) == (107, 7, 5)
 
 
 def test_usage_in_the_other_dialect_and_in_the_providers_words() -> None:
@@ -147,13 +129,6 @@ def test_a_log_that_begins_in_the_middle_has_what_its_first_request_has() -> Non
     assert len(of_type(found, ModelCall)) == 1
 
 
-def test_failed_tools_are_failed_results() -> None:
-    log = AmplifierLog().prompt("go").request().response(call("t1"), call("t2"), call("t3"))
-    log.tool("t1").tool("t2", success=False, error="boom").request()
-    found = of_type(items_of(parse, log.data()), MessageItem)
-    assert [message.failed for message in found] == [False, False, False, False, True]
-
-
 def test_a_result_that_a_loop_logged_as_text_tells_its_failure() -> None:
     log = AmplifierLog().prompt("go").request().response(call("t1"), call("t2"))
     log.tool("t1").tool("t2").request()
@@ -161,21 +136,6 @@ def test_a_result_that_a_loop_logged_as_text_tells_its_failure() -> None:
     posts[1]["data"]["result"] = "Error: no such file"
     found = of_type(items_of(parse, log.data()), MessageItem)
     assert [message.failed for message in found][-1]
-
-
-def test_a_turn_ends_as_the_orchestrator_says_and_only_once() -> None:
-    log = amplifier_talk().event("prompt:complete", response="done")
-    log.prompt("more").request().event("orchestrator:complete", {"status": "cancelled"})
-    ends = of_type(items_of(parse, log.data()), TurnEnded)
-    assert [end.status for end in ends] == ["ok", "cancelled"]
-
-
-def test_a_turn_that_is_open_at_the_sessions_end_was_broken_off() -> None:
-    log = AmplifierLog().prompt("go").request().response(call("t1"))
-    log.event("tool:pre", tool_call_id="t1").event("session:end").event("session:end")
-    found = items_of(parse, log.data())
-    assert [end.status for end in of_type(found, TurnEnded)] == ["cancelled"]
-    assert raw_kinds(found).count("session:end") == 2
 
 
 def test_times_that_were_redacted_are_unknown() -> None:
@@ -242,25 +202,6 @@ def test_a_log_without_any_model_events_still_has_its_answers() -> None:
     assert len(of_type(found, ModelCall)) == 2
 
 
-def test_a_log_that_ends_in_the_middle_waits_with_what_was_not_sent() -> None:
-    log = amplifier_talk().prompt("more").request().response(call("t2")).tool("t2")
-    found = items_of(parse, log.data())
-    assert [item.reason for item in of_type(found, Waiting)] == [
-        "results that no request has sent yet"
-    ]
-    killed = items_of(parse, log.data(), always)
-    assert texts(killed)[-1]["content"][0]["tool_use_id"] == "t2"
-    only = items_of(parse, AmplifierLog().prompt("go").data())
-    assert len(of_type(only, Waiting)) == 1
-    assert roles(items_of(parse, AmplifierLog().prompt("go").data(), always)) == ["user"]
-
-
-def test_a_log_that_was_killed_before_the_answer_has_its_request() -> None:
-    found = items_of(parse, AmplifierLog().prompt("go").request().data(), always)
-    assert roles(found) == ["system", "user"]
-    assert len(of_type(found, ModelCall)) == 1
-
-
 # -- answers without requests, and calls logged in levels -----------------------------------------
 
 
@@ -268,30 +209,6 @@ def anthropic_body(value: str) -> dict[str, Any]:
     usage = {"input_tokens": 3, "cache_read_input_tokens": 40, "output_tokens": 2}
     about = {"id": "msg", "type": "message", "model": "claude", "stop_reason": "end_turn"}
     return {**about, "role": "assistant", "content": [text(value)], "usage": usage}
-
-
-def items_body(value: str) -> dict[str, Any]:
-    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text"}]}
-    said["content"] = [{"type": "output_text", "text": value}]
-    usage = {"input_tokens": 43, "input_tokens_details": {"cached_tokens": 40}, "output_tokens": 2}
-    about = {"id": "resp", "object": "response", "model": "gpt", "status": "completed"}
-    return {**about, "output": [{"type": "reasoning", "summary": []}, said], "usage": usage}
-
-
-def completion_body(value: str) -> dict[str, Any]:
-    choice = {"finish_reason": "stop", "message": {"role": "assistant", "content": value}}
-    usage = {"prompt_tokens": 43, "completion_tokens": 2}
-    return {"id": "cmpl", "model": "gpt", "choices": [choice], "usage": usage}
-
-
-def test_answers_one_after_another_are_a_call_each() -> None:
-    log = AmplifierLog().prompt("go")
-    for number in range(55):
-        log.event("llm:response", model="m", provider="p", usage={"input_tokens": 100 + number})
-    found = items_of(parse, log.data(), always)
-    calls = of_type(found, ModelCall)
-    assert [(one.model, one.provider) for one in calls] == [("m", "p")] * 55
-    assert [usage.prompt for usage in ended_usages(found)] == list(range(100, 155))
 
 
 def test_answers_one_after_another_keep_their_own_blocks() -> None:
@@ -306,19 +223,6 @@ def test_answers_one_after_another_keep_their_own_blocks() -> None:
         for number in range(3)
     ]
     assert len(of_type(found, CallEnded)) == 3
-
-
-@pytest.mark.parametrize("key", ["raw", "response"])
-@pytest.mark.parametrize("body", [anthropic_body, items_body, completion_body])
-def test_an_answer_is_read_in_every_providers_form(key: str, body: Any) -> None:
-    for value in (body("hi"), {"status_code": 200, "body": body("hi")}):
-        log = AmplifierLog().prompt("go").event("llm:response", model="m", **{key: value})
-        found = items_of(parse, log.data(), always)
-        assert "hi" in json.dumps(texts(found)[-1])
-        (ended,) = of_type(found, CallEnded)
-        assert (ended.usage.prompt, ended.usage.output) == (43, 2)
-        assert ended.finish_reason in ("end_turn", "completed", "stop")
-        assert ended.response_id is not None
 
 
 def in_levels(*, whole_first: bool = False) -> AmplifierLog:
@@ -353,46 +257,4 @@ def test_a_call_that_is_logged_in_levels_is_one_call(whole_first: bool) -> None:
     assert parts.count("llm:request.rest") == parts.count("llm:request:debug") == 2
 
 
-def test_a_request_in_short_waits_for_the_line_that_may_hold_it_whole() -> None:
-    log = AmplifierLog().prompt("go").event("llm:request", model="m")
-    found = items_of(parse, log.data())
-    assert [item.reason for item in of_type(found, Waiting)] == [
-        "a request whose messages may follow"
-    ]
-    assert len(of_type(items_of(parse, log.data(), always), ModelCall)) == 1
-
-
 # -- bad input -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("wrong", [None, 3, "x", [], [3], {}, True])
-def test_wrong_types_in_every_field_do_no_harm(wrong: Any) -> None:
-    for log in (amplifier_talk(), lean(), amplifier_talk().event("context:compaction").request()):
-        for row in log.rows:
-            row["data"] = dict.fromkeys(row["data"], wrong)
-            row.update(ts=wrong, session_id=wrong, status=wrong)
-        items_of(parse, log.data(), always)
-        for row in log.rows:
-            row["data"] = wrong
-        items_of(parse, log.data(), always)
-
-
-@pytest.mark.parametrize("wrong", [3, "x", [3], {"role": 3}, {"content": "x"}, None])
-def test_what_is_no_message_in_a_request_is_left_in_its_line(wrong: Any) -> None:
-    log = AmplifierLog().prompt("go")
-    log.talk.append(wrong)
-    found = items_of(parse, log.request().response(text("x")).data())
-    assert roles(found) == ["system", "user", "assistant"]
-
-
-def test_lines_that_are_no_events_are_kept_and_warned_about() -> None:
-    found = items_of(
-        parse, amplifier_talk().data() + jsonl([{"no": "event"}, [1], "text"]) + b"broken\n"
-    )
-    assert [raw.understood for raw in of_type(found, Raw)][-4:] == [False] * 4
-    assert len(of_type(found, Warned)) == 4
-
-
-def test_results_without_a_call_id_or_a_call_do_no_harm() -> None:
-    log = AmplifierLog().prompt("go").event("tool:post", result="x").tool("nobody").request()
-    assert roles(items_of(parse, log.data())) == ["system", "user", "user"]

@@ -41,20 +41,6 @@ def compaction(items: list[Any]) -> CompactionItem:
     return one
 
 
-def test_a_step_is_an_answer_and_the_results_of_its_calls() -> None:
-    log = Atif().step("system", "Be good.").step("user", "Count the jars.")
-    log.acts("I look.", "a", "b", reasoning_content="hm", observation=seen(("b", "2"), ("a", "1")))
-    items = found(log.acts("Three."))
-    assert roles(items) == ["system", "user", "assistant", "tool", "tool", "assistant"]
-    answer = texts(items)[2]
-    assert answer["reasoning_content"] == "hm"
-    assert [call["id"] for call in answer["tool_calls"]] == ["a", "b"]
-    assert json.loads(answer["tool_calls"][0]["function"]["arguments"]) == {"keys": "a"}
-    assert [one["tool_call_id"] for one in texts(items)[3:5]] == ["b", "a"]
-    assert len(of_type(items, ModelCall)) == 2
-    assert len(of_type(items, TurnBegan)) == 1
-
-
 def test_one_result_without_a_name_answers_all_calls_that_have_none() -> None:
     log = Atif().step("user", "go")
     log.acts("two keys", "a", "b", observation=seen((None, "screen")))
@@ -104,14 +90,6 @@ def test_images_and_sounds_are_named_by_their_files() -> None:
 
 
 # -- what a compaction replaced ------------------------------------------------------------------
-
-
-def test_the_observation_of_a_boundary_replaces_what_came_before() -> None:
-    log = Atif().step("user", "go").acts("x")
-    log.step("system", "Compacted.", extra=COMPACTED, observation=seen((None, "In short: go.")))
-    items = found(log.acts("y"))
-    assert compaction(items).messages == ({"role": "user", "content": "In short: go."},)
-    assert roles(items) == ["user", "assistant", "assistant"]
 
 
 def test_the_prompt_after_a_boundary_without_content_replaces_what_came_before() -> None:
@@ -204,12 +182,6 @@ async def test_a_search_reads_the_files_of_one_trajectory_once(tmp_path: Path) -
     ]
 
 
-async def test_the_next_file_by_itself_is_a_session(tmp_path: Path) -> None:
-    continued(tmp_path)
-    done = await load(MemoryStore(), tmp_path / "trajectory.cont-1.json")
-    assert (done.session, done.messages, done.calls) == ("run-1-cont-1", 4, 2)
-
-
 async def test_a_next_file_that_is_missing_is_named(tmp_path: Path) -> None:
     path = tmp_path / "trajectory.json"
     path.write_bytes(Atif().step("user", "go").acts("x").data(continued_trajectory_ref="b.json"))
@@ -263,15 +235,6 @@ async def test_a_document_with_one_of_the_marks_is_none(tmp_path: Path) -> None:
         path.write_text(json.dumps(value))
         with pytest.raises(NotATranscript):
             await load(MemoryStore(), path)
-
-
-async def test_steps_of_an_odd_form_cost_at_most_themselves(tmp_path: Path) -> None:
-    odd: list[Any] = [7, {"source": "moon"}, {"source": "agent", "message": {"a": [1]}}]
-    steps = [*Atif().step("user", "go").steps, *odd]
-    path = tmp_path / "x.json"
-    path.write_bytes(Atif().data(steps=steps))
-    done = await load(MemoryStore(), path, complete=True)
-    assert (done.messages, done.unknown) == (2, {"step": 2})
 
 
 async def test_runs_of_one_name_without_a_session_are_named_by_their_folders(

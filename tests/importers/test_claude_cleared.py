@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from eventctx.importers.formats.claude.cleared import INSTEAD
 from eventctx.log.plan import INFERRED
 from tests.importers.given import SESSION, ClaudeCode, call, gauges, text, thinking
-from tests.importers.test_claude_compactions import compacts
 from tests.importers.test_claude_route import linked, viewed
 
 
@@ -35,20 +33,6 @@ async def test_a_result_that_a_microcompaction_cleared_is_in_view_without_its_te
     assert [row.counts.shortened for row in audit.requests] == [0, 0, 0, 0, 2]
     lost = await engine.lost(SESSION)
     assert (lost.compactions, lost.messages.shortened) == (1, 2)
-    await engine.close()
-
-
-async def test_a_microcompaction_of_results_before_the_file_is_told_all_the_same(
-    tmp_path: Path,
-) -> None:
-    facts = {"trigger": "auto", "preTokens": 543, "compactedToolIds": ["unknown"]}
-    log = gauges().system("microcompact_boundary", microcompactMetadata=facts).user("gauge 1?")
-    log.answer("m6", text("it is here"), stop_reason="end_turn")
-    engine, view = await viewed(linked(log), tmp_path)
-    assert results_in(view) == [True] * 4
-    audit = await engine.audit(SESSION)
-    assert [row.breaks for row in audit.requests][-1] == ("compaction",)
-    assert [row.counts.shortened for row in audit.requests] == [0] * 5
     await engine.close()
 
 
@@ -85,29 +69,6 @@ async def test_a_result_that_the_program_replaced_is_in_view_as_what_it_sent(
     await engine.close()
 
 
-async def test_a_preview_may_be_cleared_and_what_was_cleared_gets_none(tmp_path: Path) -> None:
-    previews = [{"toolUseId": call, "replacement": "a preview"} for call in ("t1", "t3", "t4")]
-    log = gauges().line("content-replacement", replacements=previews[:2])
-    log.system("microcompact_boundary", microcompactMetadata={"compactedToolIds": ["t1", "t3"]})
-    log.line("content-replacement", replacements=previews).user("gauge 1?")
-    engine, view = await viewed(linked(log.answer("m6", text("gone"))), tmp_path)
-    blocks = [block for content in view if isinstance(content, list) for block in content]
-    sent = [one["content"] for one in blocks if one["type"] == "tool_result"]
-    assert sent == [INSTEAD, "bar " * 90, INSTEAD, "a preview"]
-    await engine.close()
-
-
-async def test_what_a_microcompaction_cleared_stays_so_after_a_step_back(tmp_path: Path) -> None:
-    facts = {"compactedToolIds": ["t1"]}
-    log = gauges().system("microcompact_boundary", microcompactMetadata=facts).user("red")
-    log.answer("m6", text("red it is"), stop_reason="end_turn").user("blue")
-    log.answer("m7", text("blue it is"), stop_reason="end_turn")
-    engine, view = await viewed(linked(log, {len(log.rows) - 2: 8}), tmp_path)
-    assert results_in(view) == [False, True, True, True]
-    assert "red" not in view
-    await engine.close()
-
-
 def edited(**counts: int) -> dict[str, Any]:
     """The edits that an answer tells of: ``tool_uses=3`` or ``thinking_turns=1``, with tokens."""
     kinds = {"tool_uses": "clear_tool_uses_20250919", "thinking_turns": "clear_thinking_20251015"}
@@ -131,16 +92,6 @@ async def test_which_results_the_provider_cleared_is_inferred(tmp_path: Path) ->
     assert second.figures is not None
     # Counts are of all that was cleared, also before: the second edit took 1,000 more.
     assert (first.figures.recorded, second.figures.recorded) == (543 + 2000, 543 + 1000)
-    await engine.close()
-
-
-async def test_after_a_compaction_the_oldest_results_are_those_that_came_since(
-    tmp_path: Path,
-) -> None:
-    log = compacts(gauges(), "S").answer("m6", call("t6"), stop_reason="tool_use")
-    log.result("t6", "bar " * 90).user("on").answer("m7", text("done"), **edited(tool_uses=1))
-    engine, view = await viewed(linked(log, {7: None}), tmp_path)
-    assert results_in(view) == [False]
     await engine.close()
 
 

@@ -83,20 +83,6 @@ def test_a_remove_and_an_attachment_are_one_message(first: str, reason: str | No
     assert told(log.answered()) == WITH_IT
 
 
-def test_two_messages_of_the_same_words_are_two() -> None:
-    log = Queue().at_work()
-    for _ in range(2):
-        log.enqueue("no").queue("remove", content="no").absorbed("no")
-    assert told(log.answered()).count("no") == 2
-
-
-def test_an_attachment_that_comes_late_tells_nothing_new() -> None:
-    log = Queue().at_work().enqueue("no").queue("remove", content="no")
-    log.result("t1").answer("m2", call("t2"))
-    log.absorbed("no").result("t2").answer("m3", text("x"), stop_reason="end_turn")
-    assert told(items_of(parse, log.data())).count("no") == 1
-
-
 def test_blocks_of_a_queued_message_are_kept_and_it_is_known_by_its_uuid() -> None:
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA"}}
     log = Queue().at_work().enqueue("see [Image #1]")
@@ -125,18 +111,25 @@ def test_a_message_that_the_model_never_saw_is_not_there(fate: Any) -> None:
     assert told(log.answered()) == WITHOUT
 
 
-def test_a_message_of_the_next_turn_is_its_user_line_alone() -> None:
-    log = Queue().at_work().enqueue("no")
-    log.answered()
-    log.queue("dequeue").user("no").answer("m3", text("ok"), stop_reason="end_turn")
-    assert told(items_of(parse, log.data())) == [*WITHOUT, "turn", "no", "request", "text"]
-
-
 def test_a_user_line_with_the_words_of_a_message_that_waits_is_that_message() -> None:
     log = Queue().at_work().enqueue("no").queue("remove")
     log.result("t1").user([text("no")]).answer("m2", text("ok"), stop_reason="end_turn")
     assert told(items_of(parse, log.data())).count("no") == 0
     assert len(of_type(items_of(parse, log.data()), TurnBegan)) == 2
+
+
+def test_two_messages_of_the_same_words_are_two() -> None:
+    log = Queue().at_work()
+    for _ in range(2):
+        log.enqueue("no").queue("remove", content="no").absorbed("no")
+    assert told(log.answered()).count("no") == 2
+
+
+def test_a_message_of_the_next_turn_is_its_user_line_alone() -> None:
+    log = Queue().at_work().enqueue("no")
+    log.answered()
+    log.queue("dequeue").user("no").answer("m3", text("ok"), stop_reason="end_turn")
+    assert told(items_of(parse, log.data())) == [*WITHOUT, "turn", "no", "request", "text"]
 
 
 def test_a_person_is_served_before_a_notification_that_waits() -> None:
@@ -153,13 +146,6 @@ def test_a_notification_in_mid_turn_is_there_and_no_persons() -> None:
     log = Queue().at_work().absorbed("done: b0", "task-notification").absorbed("hi", isMeta=True)
     log.absorbed("a peer", origin={"kind": "peer"})
     assert told(log.answered()).count("notice") == 3
-
-
-def test_other_attachments_are_kept_and_no_messages() -> None:
-    log = Queue().at_work()
-    log.line("attachment", attachment={"type": "date", "date": "2026-11-22"})
-    log.line("attachment", attachment={"type": "queued_command", "prompt": None})
-    assert told(log.answered()) == WITHOUT
 
 
 async def test_a_message_that_no_request_has_sent_yet_waits(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import eventctx
 from eventctx.errors import LogCorrupted
 from eventctx.importers.load import ImportSummary, import_file
 from eventctx.log import wire
-from eventctx.log.codec import decode_event, raw_of
+from eventctx.log.codec import raw_of
 from eventctx.log.wire import WireForm
 from eventctx.queries.key_frames import timeline_at
 from eventctx.queries.requests import RequestView, request_at
@@ -67,12 +67,6 @@ async def requests_of(store: Any) -> list[RequestView]:
     return [await request_at(store, SESSION, row.position) for row in rows]
 
 
-async def kinds_of(store: Any) -> list[str]:
-    records = [record async for record in store.read(SESSION)]
-    events: list[Any] = [decode_event(record) for record in records]
-    return [one.kind for one in events if type(one).__name__ == "RequestContent"]
-
-
 async def test_a_recorded_request_is_observed_and_rebuilt_as_it_was_sent(tmp_path: Path) -> None:
     log = two_requests()
     store, _ = await imported(log, tmp_path)
@@ -94,12 +88,6 @@ async def test_what_the_program_put_in_has_its_place(tmp_path: Path) -> None:
     note = sent.messages[2].injected[0]
     content = (sent.messages[2].message or {})["content"][0]["content"]
     assert content[note.start : note.end] == "\n\n<system-reminder>9 left</system-reminder>"
-
-
-async def test_every_content_is_stored_once(tmp_path: Path) -> None:
-    store, _ = await imported(two_requests(), tmp_path)
-    kinds = await kinds_of(store)
-    assert sorted(kinds) == ["message", "message", "parameters", "system", "tools"]
 
 
 async def test_a_second_import_adds_nothing_and_a_grown_file_its_new_request(
@@ -140,17 +128,11 @@ async def test_cache_marks_stand_where_they_stood(tmp_path: Path) -> None:
         ("api-request-blob", {"message": {"role": "user", "content": "another"}}),
         ("api-request-blob", {"message": "no message"}),
         ("api-request-shape", {"shape": {"system": []}}),
-        ("api-request-shape", {"shape": [1]}),
         ("api-request", {"tail": ["not hex"]}),
-        ("api-request", {"tail": ["00" * 32]}),
         ("api-request", {"keep": 5, "base": "nobody"}),
         ("api-request", {"cut": True}),
-        ("api-request", {"tail": 7}),
         ("api-request", {"id": None}),
-        ("api-request", {"tail": []}),
         ("api-request", {"params": {}}),
-        ("api-request", {"params": ...}),
-        ("api-request", {"shapeHash": None}),
         ("api-request", {"shapeHash": ...}),
         ("api-request-blob", {"message": said("go", ""), "hash": message_hash(said("go", ""))}),
         ("api-request-shape", {"shape": {"tools": 5}, "shapeHash": hash_of({"tools": 5})}),
@@ -175,14 +157,6 @@ async def test_a_record_that_is_not_as_expected_leaves_its_requests_reconstructe
     assert again.added == 0
 
 
-async def test_a_record_whose_contents_lost_their_hash_is_kept_and_named(tmp_path: Path) -> None:
-    log = two_requests()
-    next(row for row in log.rows if row["type"] == "api-request-blob")["hash"] = "0" * 64
-    _, summary = await imported(log, tmp_path)
-    assert summary.unknown == {"api-request-blob": 1}
-    assert "expected contents of digest 000000000000" in summary.warnings[0]
-
-
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
@@ -198,26 +172,6 @@ async def test_why_a_request_stays_reconstructed_is_said(
     log.rows.remove(next(row for row in log.rows if row["type"] == line))
     _, summary = await imported(log, tmp_path)
     assert f"the request request-0 stays reconstructed: {reason}" in summary.warnings[0]
-
-
-async def test_of_two_different_requests_with_one_id_none_is_believed(tmp_path: Path) -> None:
-    log = Recording().user("Say three steps")
-    assert isinstance(log, Recording)
-    log.sends(ask()).sends(ask()).sends(ask()).answers("m1", text("Done."), stop_reason="end_turn")
-    first = next(row for row in log.rows if row["type"] == "api-request")
-    # From here on request 0 begins with request 1, and 1 with 0.
-    log.line("api-request", **{**first, "base": "request-1", "keep": 1, "tail": []})
-    log.sends(ask(), said([text("Done.")], "assistant"), said("on"), base="request-1", keep=1)
-    log.answers("m2", text("Again."), stop_reason="end_turn")
-    named = {"requestRef": "request-0"}
-    log.user("more").answer("m3", text("More."), stop_reason="end_turn").rows[-1].update(named)
-    store, summary = await imported(log, tmp_path)
-    assert [view.known for view in await requests_of(store)] == [
-        "observed",
-        "observed",
-        "reconstructed",
-    ]
-    assert "two different requests of that id" in summary.warnings[0]
 
 
 async def test_a_message_that_was_sent_as_it_was_said_has_no_record_of_its_own(
@@ -239,41 +193,6 @@ async def test_a_message_that_was_sent_as_it_was_said_has_no_record_of_its_own(
     hashed = message_hash(said("Stop hook feedback: go on")).encode()
     raw = [raw_of(one) async for one in store.read(SESSION) if one.type == "import:raw"]
     assert not any(hashed in (one or b"") for one in raw)
-
-
-@pytest.mark.parametrize("before", [1, 60])
-async def test_the_first_recorded_request_may_hold_messages_from_long_before_it(
-    before: int, tmp_path: Path
-) -> None:
-    """As in a session that a release without these records began: its answers have no blob."""
-    log = Recording()
-    talk = []
-    for number in range(before):
-        log.user(f"Question {number}")
-        log.answer(f"m{number}", text(f"Answer {number}"), stop_reason="end_turn")
-        answer = said([text(f"Answer {number}")], "assistant")
-        talk += [said(f"Question {number}"), answer]
-    log.user("Say three steps").sends(*talk, ask())  # type: ignore[attr-defined]
-    log.answers("last", text("Done."), stop_reason="end_turn")
-    store, summary = await imported(log, tmp_path)
-    assert summary.observed == 1
-    last = (await requests_of(store))[-1]
-    assert last.verified
-    assert last.sent is not None
-    assert last.sent.body() == log.sent[-1]
-    assert last.sent.messages[-1].numbers == (2 * before,)
-
-
-async def test_a_message_may_be_sent_with_further_fields(tmp_path: Path) -> None:
-    log = Recording().user("Say three steps")
-    assert isinstance(log, Recording)
-    effort = {**said("Think little.", "system"), "output_config": {"effort": "low"}}
-    log.sends(effort, ask()).answers("m1", text("Done."), stop_reason="end_turn")
-    store, _ = await imported(log, tmp_path)
-    (view,) = await requests_of(store)
-    assert view.verified
-    assert view.sent is not None
-    assert view.sent.body() == log.sent[0]
 
 
 async def test_a_message_that_is_written_anew_still_carries_a_person_s_words(
@@ -319,16 +238,6 @@ async def test_a_request_that_failed_and_was_sent_again_is_one_call(tmp_path: Pa
     store, summary = await imported(log, tmp_path)
     assert (summary.calls, summary.observed, summary.unanswered) == (1, 1, 1)
     assert [view.verified for view in await requests_of(store)] == [True]
-
-
-async def test_a_session_without_these_records_stays_reconstructed(tmp_path: Path) -> None:
-    log = Recording().user("go")
-    assert isinstance(log, Recording)
-    log.answer("m1", text("Done."), stop_reason="end_turn")
-    store, _ = await imported(log, tmp_path)
-    (view,) = await requests_of(store)
-    assert (view.known, view.verified, view.consistent) == ("reconstructed", False, True)
-    assert view.sent is view.tools is None
 
 
 @pytest.mark.parametrize("words", ["yes", "Say three steps, and say them slowly and clearly"])
@@ -396,20 +305,6 @@ async def test_a_sent_message_that_is_none_any_more_is_damage(data: bytes, tmp_p
     at = (await eventctx.Engine(store).audit(SESSION)).requests[1].position
     with pytest.raises(LogCorrupted):
         await request_at(store, SESSION, at, allow_damage=True)
-    await store.close()
-
-
-@pytest.mark.parametrize("data", [b"[1]", b"7"])
-async def test_a_sent_message_that_is_none_any_more_can_be_erased(
-    data: bytes, tmp_path: Path
-) -> None:
-    store = await edited(tmp_path, b'"kind":"message"', data=data)
-    engine = eventctx.Engine(store)
-    await engine.erase(SESSION, [0])
-    at = (await engine.audit(SESSION)).requests[0].position
-    sent = (await request_at(store, SESSION, at)).sent
-    assert sent is not None
-    assert sent.messages[0].message is None
     await store.close()
 
 

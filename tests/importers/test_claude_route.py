@@ -98,13 +98,6 @@ def test_lines_of_one_uuid_are_one_message_and_one_call() -> None:
     assert raw_kinds(found)[4:] == [f"{row['type']}.repeated" for row in rows]
 
 
-def test_a_line_that_was_written_again_with_more_output_counts_that() -> None:
-    rows = linked(ClaudeCode().user("go").answer("m1", text("a"), output=3))
-    again = {**rows[1], "message": {**rows[1]["message"], "usage": {"output_tokens": 90}}}
-    (called,) = of_type(items_of(parse, jsonl([*rows, again]), lambda: True), ModelCall)
-    assert (called.usage.output, called.output_exact) == (90, True)
-
-
 def test_a_replayed_answer_under_a_new_uuid_is_no_second_call() -> None:
     log = ClaudeCode().user("count").answer("m1", text("1"), stop_reason="end_turn")
     log.user("more").answer("m2", text("2"), stop_reason="end_turn")
@@ -135,56 +128,53 @@ async def test_a_prompt_that_a_person_took_back_is_in_no_later_view(tmp_path: Pa
     await engine.close()
 
 
-def test_an_edited_first_prompt_takes_all_before_it_back() -> None:
-    assert left(linked(rewound(), {4: None})) == [[0, 1, 2, 3]]
-
-
-def test_a_person_may_go_back_twice() -> None:
-    log = rewound().answer("m4", text("gone on"), stop_reason="end_turn").user("green")
-    assert left(linked(log, {4: 1, 8: 1})) == [[2, 3], [4, 5, 6, 7]]
-
-
-def test_what_hangs_on_a_command_after_a_step_back_is_behind_it() -> None:
+def red() -> ClaudeCode:
+    """Two turns: lines 0 to 3."""
     log = ClaudeCode().user("pantry").answer("m1", text("jars"), stop_reason="end_turn")
-    log.user("red").answer("m2", text("red it is"), stop_reason="end_turn")
-    log.user("<command-name>/context</command-name>").user("blue")
-    assert left(linked(log, {4: 1})) == [[2, 3]]
+    return log.user("red").answer("m2", text("red it is"), stop_reason="end_turn")
 
 
-def test_parallel_results_are_no_branch() -> None:
+def parallel() -> ClaudeCode:
     log = ClaudeCode().user("go").answer("m1", call("t1")).answer("m1", call("t2"))
-    log.result("t1").result("t2").answer("m2", text("done"), stop_reason="end_turn").user("next")
-    assert left(linked(log, {3: 1, 4: 2})) == []
+    log.result("t1").result("t2").answer("m2", text("done"), stop_reason="end_turn").user("red")
+    return log.answer("m3", text("red it is"), stop_reason="end_turn").user("blue")
 
 
-def test_parallel_results_of_a_call_that_stays_stay() -> None:
-    log = ClaudeCode().user("go").answer("m1", call("t1")).answer("m1", call("t2"))
-    log.result("t1").result("t2").answer("m2", text("done"), stop_reason="end_turn")
-    log.user("red").answer("m3", text("red it is"), stop_reason="end_turn").user("blue")
-    assert left(linked(log, {3: 1, 4: 2, 8: 5})) == [[5, 6]]
-
-
-def test_a_retry_after_an_api_error_is_not_taken_back() -> None:
+def retried() -> ClaudeCode:
     log = ClaudeCode().user("go").answer("m1", text("done"), stop_reason="end_turn")
     log.system("api_error").system("stop_hook_summary").user("next")
-    log.answer("m2", text("on"), stop_reason="end_turn").user("last")
-    assert left(linked(log, {2: 0})) == []
+    return log.answer("m2", text("on"), stop_reason="end_turn").user("last")
 
 
-def test_a_parent_that_was_never_written_takes_nothing_back() -> None:
-    assert left(linked(rewound(), {4: "phantom"})) == []
+LEFT: dict[str, tuple[ClaudeCode, dict[int, object], list[list[int]]]] = {
+    "the first prompt was edited": (rewound(), {4: None}, [[0, 1, 2, 3]]),
+    "a person went back twice": (
+        rewound().answer("m4", text("gone on"), stop_reason="end_turn").user("green"),
+        {4: 1, 8: 1},
+        [[2, 3], [4, 5, 6, 7]],
+    ),
+    "a command is after the step back": (
+        red().user("<command-name>/context</command-name>").user("blue"),
+        {4: 1},
+        [[2, 3]],
+    ),
+    "a result goes with its answer": (
+        red().answer("m2", call("t1"), stop_reason="tool_use").result("t1").user("blue"),
+        {6: 1},
+        [[2, 3, 4, 5]],
+    ),
+    "parallel results are no branch": (parallel(), {3: 1, 4: 2}, []),
+    "parallel results of a call that stays": (parallel(), {3: 1, 4: 2, 8: 5}, [[5, 6]]),
+    "a retry after an error of the API": (retried(), {2: 0}, []),
+    "a parent that was never written": (rewound(), {4: "phantom"}, []),
+}
+"""Lines, the parents that are not the lines before, and the places that are left."""
 
 
-def test_a_root_after_a_compaction_takes_nothing_back() -> None:
-    log = ClaudeCode().user("go").answer("m1", text("done"), stop_reason="end_turn")
-    log.system("compact_boundary").user("Summary", isCompactSummary=True).user("next")
-    log.answer("m2", text("on"), stop_reason="end_turn").user("last")
-    assert left(linked(log, {2: None, 6: None})) == []
-    assert left(linked(log, {2: None, 6: 1})) == []
-
-
-def test_lines_without_parents_are_in_file_order() -> None:
-    assert left(rewound().rows) == []
+@pytest.mark.parametrize("case", LEFT)
+def test_a_step_back_leaves_what_came_after_its_parent(case: str) -> None:
+    log, parents, expected = LEFT[case]
+    assert left(linked(log, parents)) == expected
 
 
 async def test_an_answer_that_a_refusal_retracted_is_in_no_later_view(tmp_path: Path) -> None:
@@ -236,12 +226,6 @@ def test_an_answer_that_was_written_before_its_prompt_follows_it() -> None:
     rows = linked(rewound())
     swapped = [*rows[:2], rows[3], rows[2], *rows[4:]]
     assert told(swapped)[2:4] == ["red", [text("red it is")]]
-
-
-def test_a_result_held_for_its_answer_can_be_taken_back_with_it() -> None:
-    log = ClaudeCode().user("go").answer("m1", text("jars"), stop_reason="end_turn")
-    log.user("red").answer("m2", call("t1"), stop_reason="tool_use").result("t1").user("blue")
-    assert left(linked(log, {5: 1})) == [[2, 3, 4]]
 
 
 # -- sessions in the file ------------------------------------------------------------------------

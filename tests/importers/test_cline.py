@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from eventctx.engine import Engine
-from eventctx.errors import MalformedTranscript, NotATranscript
 from eventctx.importers.detect import choose
 from eventctx.importers.found import search
 from eventctx.importers.load import ImportSummary
@@ -82,14 +81,6 @@ async def test_a_task_without_a_readable_screen_has_no_usage(
     assert any("ui_messages.json" in one for one in summary.warnings) == broken
 
 
-@pytest.mark.parametrize("data", [b"", b"  \n", b'[{"role": "user", "con', b'"text"', b"{}"])
-async def test_half_a_task_is_refused(data: bytes, tmp_path: Path) -> None:
-    path = long_task().write(tmp_path / "1760")
-    path.write_bytes(data)
-    with pytest.raises((MalformedTranscript, NotATranscript)):
-        await taken(path, format="cline")
-
-
 async def test_words_in_the_frames_of_a_person_begin_a_turn_and_results_do_not(
     tmp_path: Path,
 ) -> None:
@@ -130,17 +121,6 @@ async def test_texts_that_cline_shortens_are_shortened_from_the_next_request_on(
     assert (await messages(store, "1760"))[2]["content"] == [result("t1")]
 
 
-async def test_a_summary_of_roo_stands_for_all_rows_before_it(tmp_path: Path) -> None:
-    task = long_task(roo=True).condensed("c1", "In short")
-    task.user(text("<user_message>on</user_message>")).answer(text("so"))
-    store, summary = await taken(task.write(tmp_path / "roo"), complete=True)
-    assert (summary.format, summary.messages, summary.compactions) == ("cline", 12, 1)
-    (done,) = await events(store, "roo", "context:post_compact")
-    assert done.tokens_recorded == 900
-    shown = await view(store, "roo")
-    assert (shown[0], len(shown)) == ([text("In short")], 3)
-
-
 async def test_a_truncation_of_roo_hides_rows_when_the_screen_says_so(tmp_path: Path) -> None:
     task = long_task(roo=True).truncated("x1", 1, 4)
     task.user(text("<feedback>more</feedback>")).answer(text("so"))
@@ -151,23 +131,6 @@ async def test_a_truncation_of_roo_hides_rows_when_the_screen_says_so(tmp_path: 
     assert len(shown) == 12 - 4 + 1
     (done,) = await events(store, "roo", "context:post_compact")
     assert done.tokens_recorded == 800
-
-
-async def test_a_later_truncation_leaves_the_row_of_the_one_before(tmp_path: Path) -> None:
-    task = long_task(roo=True).truncated("x1", 1, 4)
-    task.user(text("<feedback>a</feedback>")).answer(text("b"))
-    task.truncated("x2", 6, 7).user(text("<feedback>c</feedback>")).answer(text("d"))
-    store, summary = await taken(task.write(tmp_path / "roo"), complete=True)
-    assert summary.compactions == 2
-    assert (await view(store, "roo"))[:3] == [[TASK], "[hidden]", "[hidden]"]
-
-
-async def test_a_truncation_before_a_summary_changes_nothing(tmp_path: Path) -> None:
-    task = long_task(roo=True).condensed("c1", "In short").truncated("x1", 1, 4)
-    task.user(text("<feedback>a</feedback>")).answer(text("b"))
-    store, summary = await taken(task.write(tmp_path / "roo"), complete=True)
-    assert summary.compactions == 1
-    assert (await view(store, "roo"))[0] == [text("In short")]
 
 
 @pytest.mark.parametrize("roo", [False, True])
@@ -257,17 +220,6 @@ def session(folder: Path, *, rows: int = 4, **compaction: Any) -> Path:
     if compaction:
         (folder / "s1.compaction.json").write_text(json.dumps(compaction))
     return path
-
-
-async def test_a_session_of_newer_releases_has_its_usage_in_its_answers(tmp_path: Path) -> None:
-    store, summary = await taken(session(tmp_path / "s1", rows=6), complete=True)
-    assert (summary.session, summary.format, summary.turns) == ("s1", "cline", 2)
-    found = [message["content"] for message in await messages(store, "s1")]
-    assert found[:2] == ["Be brief.", [text("sort")]]
-    assert found[3][0]["content"] == '[{"query":"list","result":"a jar","success":true}]'
-    assert found[5] == [text('<file_content path="/j">\njars\n</file_content>')]
-    usage = await events(store, "s1", "usage:reported")
-    assert [(one.prompt, one.output, one.cache_read) for one in usage] == [(50, 7, 20)] * 3
 
 
 async def test_the_messages_of_the_last_compaction_stand_for_those_before_it(

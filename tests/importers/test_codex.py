@@ -12,47 +12,13 @@ from eventctx.importers.source.items import (
     Raw,
     Session,
     TurnBegan,
-    TurnEnded,
-    Waiting,
 )
-from tests.importers.given import Codex, items_of, of_type, raw_kinds, roles, texts
-
-
-def test_base_instructions_are_the_first_system_message() -> None:
-    found = items_of(parse, Codex().says("user", "hello").data())
-    assert isinstance(found[0], Session)
-    assert found[0].session_id == "codex-1"
-    assert texts(found)[0] == {"role": "system", "content": "You are a test."}
-    meta = of_type(found, Raw)[0]
-    assert b"You are a test." not in meta.data
+from tests.importers.given import Codex, items_of, of_type, roles, texts
 
 
 def test_a_repeated_session_head_is_not_a_second_session() -> None:
     log = Codex().says("user", "a").line("session_meta", id="other")
     assert len(of_type(items_of(parse, log.data()), Session)) == 1
-
-
-def test_event_messages_repeat_the_content_and_become_none() -> None:
-    log = Codex().says("user", "hello").event("user_message", message="hello")
-    log.says("assistant", "hi").event("agent_message", message="hi")
-    assert roles(items_of(parse, log.data())) == ["system", "user", "assistant"]
-
-
-def test_a_call_is_counted_by_the_last_usage_and_not_by_the_running_total() -> None:
-    log = Codex().says("user", "x").calls("c1").calls("c2").counted(100, 100)
-    log.output("c1").output("c2").says("assistant", "y").counted(200, 300)
-    found = items_of(parse, log.data())
-    assert len(of_type(found, ModelCall)) == 2
-    usages = [item.usage for item in of_type(found, CallEnded)]
-    assert [u.prompt for u in usages] == [100, 200]
-    assert (usages[0].cache_read, usages[0].output) == (5, 7)
-    assert of_type(found, ModelCall)[1].context_window == 1000
-
-
-def test_a_count_that_comes_late_still_belongs_to_its_call() -> None:
-    log = Codex().says("user", "x").calls("c1").output("c1").counted(100, 100)
-    ends = of_type(items_of(parse, log.data()), CallEnded)
-    assert [end.usage and end.usage.prompt for end in ends] == [None, 100]
 
 
 def test_a_count_that_is_written_again_is_not_that_of_an_interrupted_call() -> None:
@@ -66,14 +32,6 @@ def test_a_count_that_is_written_again_is_not_that_of_an_interrupted_call() -> N
 def test_a_count_without_info_is_no_usage() -> None:
     log = Codex().says("user", "x").says("assistant", "y").event("token_count", info=None)
     assert of_type(items_of(parse, log.data()), CallEnded) == []
-
-
-def test_custom_calls_and_searches_are_messages_as_they_are() -> None:
-    log = Codex().item("custom_tool_call", call_id="c", name="apply_patch", input="*** Begin")
-    log.item("custom_tool_call_output", call_id="c", output='{"output":"x"}')
-    log.item("web_search_call", status="completed", action={"query": "q"})
-    found = texts(items_of(parse, log.data()))[1:]
-    assert found == [row["payload"] for row in log.rows[1:]]
 
 
 def test_snapshots_are_not_sent_and_items_of_unknown_types_are_kept_as_messages() -> None:
@@ -92,33 +50,10 @@ def test_context_that_the_harness_writes_begins_no_turn() -> None:
     assert [item.line for item in of_type(found, TurnBegan)] == [5]
 
 
-def test_a_finished_and_an_aborted_task_end_their_turns() -> None:
-    log = Codex().says("user", "x").says("assistant", "y").event("task_complete")
-    log.says("user", "x").event("turn_aborted", reason="interrupted")
-    ends = of_type(items_of(parse, log.data()), TurnEnded)
-    assert [end.status for end in ends] == ["ok", "cancelled"]
-
-
-def test_a_replacement_history_is_the_compaction() -> None:
-    kept = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "u"}]}
-    sealed = {"type": "compaction", "encrypted_content": "gAAA"}
-    log = Codex().says("user", "x").says("assistant", "y")
-    log.line("compacted", message="", replacement_history=[kept, sealed])
-    found = items_of(parse, log.data())
-    assert [list(c.messages) for c in of_type(found, CompactionItem)] == [[kept, sealed]]
-    assert "compacted" in raw_kinds(found)
-
-
 def test_an_older_compaction_has_only_its_summary() -> None:
     log = Codex().says("user", "x").line("compacted", message="in short")
     compaction = of_type(items_of(parse, log.data()), CompactionItem)[0]
     assert compaction.messages[0]["content"][0]["text"] == "in short"
-
-
-def test_items_need_no_waiting_but_an_empty_rollout_does() -> None:
-    log = Codex().says("user", "x").calls("c1")
-    assert of_type(items_of(parse, log.data()), Waiting) == []
-    assert len(of_type(items_of(parse, b'{"timestamp":"2026'), Waiting)) >= 1
 
 
 # -- messages that only events have --------------------------------------------------------------
@@ -197,14 +132,6 @@ def test_a_message_that_no_item_repeats_stands_before_what_follows_it() -> None:
         *("turn", "go", "call", "I look", "function_call", "end"),
         *("function_call_output", "call", "I found", "something else"),
     ]
-
-
-def test_an_event_at_the_end_waits_for_its_item() -> None:
-    log = Codex().says("user", "go").event("agent_message", message="done")
-    found = items_of(parse, log.data())
-    assert [one.line for one in of_type(found, Waiting)] == [3]
-    assert "done" not in told(found)
-    assert told(items_of(parse, log.data(), lambda: True))[-1] == "done"
 
 
 def test_events_without_words_are_no_messages() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from eventctx.engine import Engine
-from eventctx.errors import SourceChanged
 from eventctx.importers.many import import_paths
 from eventctx.log.codec import raw_of
 from eventctx.stores.memory import MemoryStore
@@ -172,17 +171,6 @@ async def test_calls_that_were_copied_from_the_parent_count_there_alone(
     assert (await load(engine.store, path)).added == 0  # type: ignore[arg-type]
 
 
-async def test_calls_of_a_base_count_in_its_own_file(tmp_path: Path) -> None:
-    (tmp_path / f"{BEGIN}{THREAD}.jsonl").write_bytes(
-        paged(0, ("a cap", "begun"), ("in pink", "p"))
-    )
-    (tmp_path / f"{BEGIN}{THREAD}_01.jsonl").write_bytes(paged(4, ("in grey", "grey"), base=5))
-    engine = Engine(MemoryStore())
-    await import_paths(engine.store, [tmp_path], complete=True)
-    assert len((await engine.audit(THREAD)).requests) == 2
-    assert len((await engine.audit(f"{THREAD}_01")).requests) == 1
-
-
 # -- written anew --------------------------------------------------------------------------------
 
 
@@ -203,13 +191,3 @@ async def test_a_rollout_that_was_written_anew_goes_on(tmp_path: Path) -> None:
     ]
     assert sum(b'"paint"' in one for one in kept) == 1
     assert (await load(store, path)).added == 0
-
-
-async def test_a_rollout_with_other_messages_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "rollout.jsonl"
-    store = MemoryStore()
-    path.write_bytes(turn(turn(Codex(), "oil", "oiled", 1), "red", "is red", 2).data())
-    await load(store, path)
-    path.write_bytes(turn(turn(Codex(), "oil", "oiled", 1), "blue", "is blue", 2).data())
-    with pytest.raises(SourceChanged, match="--session NEW"):
-        await load(store, path)

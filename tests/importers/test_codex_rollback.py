@@ -8,9 +8,8 @@ from typing import Any
 from eventctx.engine import Engine
 from eventctx.importers.formats.codex import parse
 from eventctx.importers.source.items import Raw, Undone
-from eventctx.log.plan import TAKEN_BACK
 from eventctx.stores.memory import MemoryStore
-from tests.importers.given import Codex, events, items_of, load, messages, of_type
+from tests.importers.given import Codex, items_of, load, of_type
 
 
 def says(log: Codex, *words: str, task: bool = True) -> Codex:
@@ -77,12 +76,6 @@ async def test_without_tasks_each_prompt_begins_a_turn(tmp_path: Path) -> None:
     assert (await shown(log, tmp_path))[-1] == ["oil", "oiled", "blue"]
 
 
-async def test_words_that_only_events_have_are_rolled_back_too(tmp_path: Path) -> None:
-    log = says(Codex(), "oil", "oiled").event("task_started").event("user_message", message="red")
-    log = rolled_back(log.event("agent_message", message="is red"))
-    assert (await shown(says(log, "blue", "is blue"), tmp_path))[-1] == ["oil", "oiled", "blue"]
-
-
 async def test_a_compaction_in_a_turn_is_undone_with_it(tmp_path: Path) -> None:
     log = says(compacts(says(Codex(), "oil", "oiled"), "S"), "dust", "dusted")
     log = compacts(log.event("task_started").says("user", "red").says("assistant", "is red"), "T")
@@ -96,33 +89,10 @@ async def test_a_compaction_in_a_turn_is_undone_with_it(tmp_path: Path) -> None:
     assert (await shown(log, tmp_path))[-1] == ["white"]
 
 
-async def test_a_compaction_before_the_turn_stays(tmp_path: Path) -> None:
-    log = says(compacts(says(Codex(), "oil", "oiled"), "S"), "red", "is red")
-    assert (await shown(says(rolled_back(log), "blue", "x"), tmp_path))[-1] == ["S", "blue"]
-
-
 async def test_a_compaction_by_hand_goes_with_the_turn_before_it(tmp_path: Path) -> None:
     log = says(says(Codex(), "oil", "oiled"), "red", "is red")
     log = rolled_back(compacts(log.event("task_started"), "S").event("task_complete"))
     assert (await shown(says(log, "blue", "x"), tmp_path))[-1] == ["oil", "oiled", "blue"]
-
-
-async def test_the_reason_is_that_it_was_taken_back(tmp_path: Path) -> None:
-    log = says(says(Codex(), "oil", "oiled"), "red", "is red")
-    path = tmp_path / "rollout.jsonl"
-    path.write_bytes(rolled_back(log).data())
-    store = MemoryStore()
-    name = (await load(store, path)).session or ""
-    (post,) = await events(store, name, "context:post_compact")
-    assert [fields(run) for run in post.plan.runs][-1] == (3, 4, "dropped", TAKEN_BACK)
-    assert [row["content"][0]["text"] for row in (await messages(store, name))[1:]] == [
-        *("oil", "oiled"),
-        *("red", "is red"),
-    ]
-
-
-def fields(run: Any) -> tuple[int, int, str, str]:
-    return run.first, run.last, run.disposition, run.reason
 
 
 def test_a_count_that_is_none_takes_nothing_back() -> None:

@@ -20,31 +20,6 @@ async def view(store: MemoryStore, session: str) -> list[dict[str, Any]]:
     return found
 
 
-async def test_the_chat_is_the_one_that_the_program_sends(tmp_path: Path) -> None:
-    log = Copilot().user("sort", transformedContent="<current_datetime>9</current_datetime> sort")
-    log.system().answer("on it", "t1", "t2", reasoningText="hm")
-    log.result("t1", "a jar").result("t2", success=False, error={"message": "no such jar"})
-    store, session = await imported(tmp_path, log.answer("sorted").data(), complete=True)
-    asked = [
-        {"id": one, "type": "function", "function": {"name": "bash", "arguments": arguments}}
-        for one, arguments in (("t1", '{"command":"run t1"}'), ("t2", '{"command":"run t2"}'))
-    ]
-    assert await messages(store, session) == [
-        PROMPT,
-        {"role": "user", "content": "<current_datetime>9</current_datetime> sort"},
-        {
-            "role": "assistant",
-            "content": "on it",
-            "reasoning_content": "hm",
-            "tool_calls": asked,
-        },
-        {"role": "tool", "tool_call_id": "t1", "content": "a jar"},
-        {"role": "tool", "tool_call_id": "t2", "content": "no such jar"},
-        {"role": "assistant", "content": "sorted"},
-    ]
-    assert len(await events(store, session, "tool:error")) == 1
-
-
 async def test_a_first_prompt_waits_for_the_system_prompt_that_follows_it(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     store = MemoryStore()
@@ -53,16 +28,6 @@ async def test_a_first_prompt_waits_for_the_system_prompt_that_follows_it(tmp_pa
     path.write_bytes(Copilot().user("sort").system().answer("sorted").data())
     assert (await load(store, path)).messages == 3
     assert (await messages(store, "cp-1"))[0] == PROMPT
-
-
-async def test_usage_is_that_of_the_call_whose_id_it_has(tmp_path: Path) -> None:
-    log = Copilot().user("sort").used("one", 50, cacheReadTokens=20)
-    log.answer("a", apiCallId="one").answer("b", apiCallId="two").used("two", 70)
-    log.answer("c", apiCallId="two", chunkIndex=1)
-    store, session = await imported(tmp_path, log.data(), complete=True)
-    found = await events(store, session, "usage:reported")
-    assert [(one.prompt, one.output, one.cache_read) for one in found] == [(50, 7, 20), (70, 7, 0)]
-    assert len(await events(store, session, "provider:request")) == 2
 
 
 async def test_a_summary_stands_for_what_was_there_when_it_was_begun(tmp_path: Path) -> None:
@@ -86,26 +51,6 @@ async def test_of_many_prompts_a_summary_repeats_the_first_and_the_last(tmp_path
     kept = [number for number in range(30) if f"\nprompt {number}\n" in text]
     assert kept == [0, 1, 2, 3, *range(14, 30)]
     assert "... 10 messages omitted ..." in text
-
-
-async def test_a_truncation_takes_the_oldest_answers_with_their_results(tmp_path: Path) -> None:
-    log = Copilot().user("one").answer("a", "t1").result("t1").user("two").answer("b", "t2")
-    log.result("t2").event("session.truncation", messagesRemovedDuringTruncation=2)
-    store, session = await imported(tmp_path, log.answer("c").data(), complete=True)
-    shown = [one["content"] for one in await view(store, session)]
-    assert shown == ["one", "two", "b", "done", "c"]
-
-
-async def test_what_a_person_rewinds_or_clears_is_in_no_later_view(tmp_path: Path) -> None:
-    log = Copilot().user("one").answer("a").user("two").answer("b")
-    back = log.rows[3]["id"]
-    log.event("session.snapshot_rewind", upToEventId=back, eventsRemoved=2).user("three")
-    store, session = await imported(tmp_path, log.answer("c").data(), complete=True)
-    assert [one["content"] for one in await view(store, session)] == ["one", "a", "three", "c"]
-    log = Copilot("cp-2").user("one").answer("a")
-    log.event("session.context_cleared", messagesCleared=2, initialMessage="anew").answer("b")
-    store, session = await imported(tmp_path, log.data(), complete=True)
-    assert [one["content"] for one in await view(store, session)] == ["anew", "b"]
 
 
 async def test_a_subagent_is_a_session_of_its_own_that_its_call_began(tmp_path: Path) -> None:
@@ -141,14 +86,6 @@ async def test_an_error_ends_a_turn_only_if_the_program_did_not_try_again(tmp_pa
     store, session = await imported(tmp_path, log.data(), complete=True)
     ends = await events(store, session, "prompt:complete")
     assert [one.status for one in ends] == ["ok", "error", "cancelled"]
-
-
-async def test_a_changed_system_prompt_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
-    log = Copilot().user("one").system().answer("a").user("two").system().system("Be long.")
-    store, session = await imported(tmp_path, log.answer("b").data(), complete=True)
-    shown = [one["content"] for one in await view(store, session)]
-    assert "Be brief." not in shown
-    assert shown.count("Be long.") == 1
 
 
 async def test_a_session_is_called_as_it_says_else_as_its_folder(tmp_path: Path) -> None:

@@ -14,19 +14,17 @@ from eventctx.importers.found import search
 from eventctx.importers.load import import_file
 from eventctx.importers.source.items import MessageItem
 from eventctx.stores.memory import MemoryStore
-from tests.importers.agents import Cursor, cursor_call
+from tests.importers.agents import Cursor
 from tests.importers.given import (
     NOW,
     always,
     events,
-    imported,
     items_of,
     load,
     messages,
     of_type,
     salt,
     text,
-    texts,
 )
 
 WRITTEN = """user:
@@ -55,30 +53,6 @@ It runs.
 user:
 thanks
 """
-
-
-async def test_the_texts_of_a_transcript_are_imported(tmp_path: Path) -> None:
-    log = Cursor().user("Which tools?").answer(text("A saw.")).ended().user("Take it.")
-    store, session = await imported(tmp_path, log.answer(text("Taken.")).data(), complete=True)
-    found = [message["content"][0]["text"] for message in await messages(store, session)]
-    assert found[1::2] == ["A saw.", "Taken."]
-    assert len(await events(store, session, "prompt:submit")) == 2
-
-
-def test_calls_get_ids_and_a_result_answers_the_first_open_one() -> None:
-    log = Cursor().user("go").answer(cursor_call(command="one"), cursor_call(command="two"))
-    log.says("user", {"type": "tool_result", "tool_use_id": "t1", "content": "one"})
-    log.says("user", {"type": "tool_result", "content": "two"})
-    _, calls, one, two = texts(items_of(parse, log.data()))
-    assert [block["id"] for block in calls["content"]] == ["call-1", "call-2"]
-    assert [m["content"][0]["tool_use_id"] for m in (one, two)] == ["call-1", "call-2"]
-
-
-async def test_the_end_of_a_turn_says_how_it_ended(tmp_path: Path) -> None:
-    log = Cursor().user("one").answer(text("a")).ended().user("two").answer(text("b"))
-    store, session = await imported(tmp_path, log.ended("aborted").data(), complete=True)
-    ends = await events(store, session, "prompt:complete")
-    assert [one.status for one in ends] == ["ok", "error"]
 
 
 @pytest.mark.parametrize(

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from eventctx.cli.main import cli
 from eventctx.errors import InvalidSetting, UnknownFormat
 from eventctx.importers import found
-from eventctx.importers.formats.openhands import parse_folder
 from eventctx.importers.many import import_paths
-from eventctx.importers.source.items import Item, Waiting
-from eventctx.importers.source.source import read_events
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import AmplifierLog, OpenHands, openhands_talk
-from tests.importers.given import load, messages, of_type, raw_kinds, records, roles, story
-
-
-def items_in(folder: Path, complete: bool = False) -> list[Item]:
-    return list(parse_folder(read_events(folder), "run", lambda: complete))
+from tests.importers.given import load, messages, records, story
 
 
 async def test_a_folder_is_read_in_the_order_of_its_numbers(tmp_path: Path) -> None:
@@ -78,18 +68,6 @@ async def test_a_missing_event_does_not_stop_a_complete_import(tmp_path: Path) -
     assert (await load(store, folder)).added == 0
 
 
-def test_a_half_written_last_event_waits_and_one_between_is_kept(tmp_path: Path) -> None:
-    folder = openhands_talk().user("more").folder(tmp_path / "run")
-    last = folder / "event-00005-e5.json"
-    last.write_bytes(last.read_bytes()[:30])
-    assert len(of_type(items_in(folder), Waiting)) == 1
-    (folder / "event-00003-e3.json").write_bytes(b"")
-    (folder / "event-00004-e4.json").write_bytes(b'{"kind": "Mess')
-    found = items_in(folder, complete=True)
-    assert roles(found) == ["system", "user", "assistant"]
-    assert "unreadable" in raw_kinds(found)
-
-
 async def test_a_folder_without_events_is_none(tmp_path: Path) -> None:
     (tmp_path / "event-x.json").write_text("{}")
     with pytest.raises(UnknownFormat, match="folder of OpenHands events"):
@@ -99,63 +77,15 @@ async def test_a_folder_without_events_is_none(tmp_path: Path) -> None:
         await load(MemoryStore(), tmp_path, format="pi")
 
 
-# -- the command -----------------------------------------------------------------------------------
-
-
-@pytest.fixture(autouse=True)
-def own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EVENTCTX_STORE", str(tmp_path / "store.db"))
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, ["import", *map(str, arguments)])
-
-
-def test_a_folder_of_events_is_one_session(tmp_path: Path) -> None:
-    folder = openhands_talk().folder(tmp_path / "run-7")
-    done = run(folder, "--json")
-    assert done.exit_code == 0
-    (summary,) = json.loads(done.stdout)["sessions"]
-    assert (summary["session"], summary["format"], summary["messages"]) == ("run-7", "openhands", 5)
-    assert summary["bytes"] == sum(file.stat().st_size for file in folder.iterdir())
-    assert "nothing new" in run(folder).stdout
-
-
-def test_events_that_were_added_to_the_folder_are_added(tmp_path: Path) -> None:
-    log = openhands_talk()
-    folder = log.folder(tmp_path / "run-7")
-    run(folder)
-    log.user("more").says("sure").folder(folder)
-    assert "7 messages, 2 turns" in run(folder).stdout
-
-
-def test_a_folder_of_events_can_be_named(tmp_path: Path) -> None:
-    folder = openhands_talk().folder(tmp_path / "run-7")
-    assert "mine" in run(folder, "--session", "mine").stdout
-    assert run(tmp_path, "--session", "mine").exit_code == 2
-
-
-def test_a_search_takes_folders_of_events_as_wholes_with_files(tmp_path: Path) -> None:
+async def test_a_search_takes_folders_of_events_as_wholes_with_files(tmp_path: Path) -> None:
     openhands_talk().folder(tmp_path / "agents" / "run-7" / "events")
     openhands_talk().folder(tmp_path / "agents" / "run-8" / "events")
     (tmp_path / "agents" / "run-7" / "base_state.json").write_text("{}")
     (tmp_path / "agents" / "events.jsonl").write_bytes(AmplifierLog().prompt("x").data())
-    done = run(tmp_path / "agents", "--json", "--complete")
-    assert done.exit_code == 0
-    answer = json.loads(done.stdout)
-    sessions = [summary["session"] for summary in answer["sessions"]]
-    assert sorted(sessions) == ["amp-1", "run-7", "run-8"]
-    (other,) = answer["passed_over"]
-    assert (other["reason"], other["error"]) == (
-        "no transcript: an object with the keys none",
-        None,
-    )
-
-
-def test_a_folder_of_events_in_another_format_is_an_error(tmp_path: Path) -> None:
-    done = run(openhands_talk().folder(tmp_path / "run-7"), "--format", "codex")
-    assert done.exit_code == 2
-    assert "found a folder" in done.stdout
+    done = await import_paths(MemoryStore(), [tmp_path / "agents"], complete=True)
+    assert sorted(str(one.session) for one in done.sessions) == ["amp-1", "run-7", "run-8"]
+    (other,) = done.passed_over
+    assert (other.reason, other.error) == ("no transcript: an object with the keys none", None)
 
 
 @pytest.mark.parametrize("folder", ["/", "many"])

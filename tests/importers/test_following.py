@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +31,6 @@ from tests.importers.given import (
     story,
     text,
 )
-from tests.importers.growing import FILES
 from tests.importers.test_bad_input import FullStore
 from tests.importers.test_many import draft
 
@@ -76,12 +73,6 @@ class Running:
     @property
     def all(self) -> list[Any]:
         return list(self.follower._followed.values())
-
-    def has_read(self, path: Path, size: int) -> bool:
-        followed = self.follower._followed.get(path)
-        if followed is None or followed.dirty or not (followed.task is None or followed.paused):
-            return False
-        return [file.size for file in followed.read] == [size]
 
     def messages(self, session: str) -> int:
         found = [one for one in self.told if isinstance(one, ImportSummary)]
@@ -144,24 +135,6 @@ async def test_a_session_appears_and_grows(folder: Path) -> None:
     assert (result.total.sessions, result.total.messages) == (1, 2)
     assert result.total.added == len(await records(store, SESSION))
     await same_as_import(store, path)
-
-
-@pytest.mark.parametrize("name", FILES)
-async def test_a_file_of_any_format_written_in_pieces_is_imported_whole(
-    name: str, folder: Path
-) -> None:
-    store = MemoryStore()
-    data, path = FILES[name], folder / "file.jsonl"
-    size = len(data) // 4 + 1
-    async with following(store, folder) as running:
-        for start in range(0, len(data), size):
-            add(path, data[start : start + size])
-            read = len(data[: start + size])
-            # Until the follower has read this part, or found that it can do nothing with it yet.
-            await running.see(partial(running.has_read, path, read))
-        await running.end()
-    (stream,) = [info.stream async for info in store.streams()]
-    await same_as_import(store, path, stream)
 
 
 async def test_subagents_and_new_folders_appear_linked(folder: Path) -> None:
@@ -331,35 +304,6 @@ async def test_amplifiers_files_of_a_session_are_followed_as_one(
     await same_as_import(store, events, result.sessions[0].session or "")
 
 
-async def test_an_old_file_is_told_once_with_all_that_its_import_added(folder: Path) -> None:
-    store = MemoryStore()
-    path = folder / "old.jsonl"
-    path.write_bytes(ClaudeCode().user("one").progress().data())
-    os.utime(path, (1_700_000_000, 1_700_000_000))
-    async with following(store, folder) as running:
-        await running.until(lambda: running.messages(SESSION) == 1)
-        await running.see(lambda: running.follower._followed[path].task is None)
-        result = await running.end()
-    assert len(running.told) == 1
-    assert result.total.added == len(await records(store, SESSION))
-
-
-async def test_two_that_follow_the_same_files_double_nothing(folder: Path) -> None:
-    store = MemoryStore()
-    path = folder / "a.jsonl"
-    log = ClaudeCode().user("0")
-    path.write_bytes(log.data())
-    async with following(store, folder) as one, following(store, folder) as other:
-        for number in range(1, 6):
-            before = len(log.data())
-            add(path, log.user(str(number)).data()[before:])
-            read = path.stat().st_size
-            for running in (one, other):
-                await running.see(partial(running.has_read, path, read))
-    assert len(await messages(store, SESSION)) == 6
-    await same_as_import(store, path)
-
-
 async def test_an_open_import_is_closed_when_its_file_stands_still(folder: Path) -> None:
     store = MemoryStore()
     path = folder / "a.jsonl"
@@ -377,29 +321,12 @@ async def test_an_open_import_is_closed_when_its_file_stands_still(folder: Path)
     await same_as_import(store, path)
 
 
-async def test_a_pipe_is_said_to_be_none_of_the_files(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.jsonl")
-    async with following(MemoryStore(), tmp_path / "pipe.jsonl", patience=0.0) as running:
-        await running.until(lambda: len(running.told) == 1)
-    (one,) = running.told
-    assert isinstance(one, FilePassedOver)
-    assert one.error == "UnreadableFile"
-
-
 async def test_a_store_that_fails_ends_it(folder: Path) -> None:
     (folder / "a.jsonl").write_bytes(jsonl(CHAT))
     (folder / "b.jsonl").write_bytes(jsonl(CHAT))
     async with following(FullStore(), folder) as running:
         with pytest.raises(StoreFull):
             await running.until(lambda: False)
-
-
-async def test_a_store_that_fails_at_the_end_is_no_good_end(folder: Path) -> None:
-    (folder / "a.jsonl").write_bytes(ClaudeCode().user("one").progress().data())
-    async with following(FullStore(), folder) as running:
-        await running.until(lambda: running.messages(SESSION) == 1)
-        with pytest.raises(StoreFull):
-            await running.end()
 
 
 class WrittenByAnother(MemoryStore):
@@ -430,18 +357,6 @@ async def test_a_subagents_session_that_another_process_writes_is_taken_up(folde
         result = await running.end()
     assert result.passed_over == ()
     await same_as_import(store, path, child)
-
-
-async def test_a_folder_that_is_back_is_not_passed_over(folder: Path) -> None:
-    data = ClaudeCode().user("one").data()
-    async with following(MemoryStore(), folder, patience=0.0) as running:
-        await asyncio.to_thread(folder.rmdir)
-        await running.until(lambda: len(running.told) == 1)
-        await asyncio.to_thread(folder.mkdir)
-        (folder / "a.jsonl").write_bytes(data)
-        await running.until(lambda: running.messages(SESSION) == 1)
-        result = await running.end()
-    assert result.passed_over == ()
 
 
 async def test_a_session_that_was_closed_to_its_file_is_imported_into_another_store(
@@ -488,27 +403,3 @@ def test_further_folders_of_a_program_are_known_where_they_exist(tmp_path: Path)
     found = known_folders(tmp_path, {})
     assert ("Roo Code", tasks) in {(one.program, one.path) for one in found}
     assert [one.path.name for one in found if one.program == "Cline"] == ["sessions", "tasks"]
-
-
-async def test_files_of_one_name_that_begin_alike_are_sessions_of_their_own(tmp_path: Path) -> None:
-    store = MemoryStore()
-    paths = [tmp_path / folder / "run.jsonl" for folder in ("a", "b")]
-    async with following(store, tmp_path) as running:
-        for path in paths:
-            path.parent.mkdir()
-            path.write_bytes(jsonl(CHAT))
-        await running.until(lambda: len({one.session for one in sessions_of(running)}) == 2)
-        for path in paths:
-            with path.open("ab") as file:
-                file.write(jsonl([{"role": "user", "content": f"more of {path.parent.name}"}]))
-        names = [one.session for one in sessions_of(running)]
-        await running.until(lambda: all(running.messages(name or "") == 3 for name in names))
-        result = await running.end()
-    assert {one.session for one in result.sessions} in ({"run", "a.run"}, {"run", "b.run"})
-    assert result.total.failed == 0
-    for path in paths:
-        assert (await load(store, path)).added == 0
-
-
-def sessions_of(running: Running) -> list[ImportSummary]:
-    return [one for one in running.told if isinstance(one, ImportSummary)]

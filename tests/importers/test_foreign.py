@@ -10,7 +10,6 @@ import pytest
 
 from eventctx.errors import MalformedTranscript, NotATranscript
 from eventctx.importers.detect import choose
-from eventctx.importers.many import import_paths
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import Pi
 from tests.importers.given import ClaudeCode, jsonl, load, text
@@ -98,12 +97,6 @@ async def test_a_foreign_file_is_refused_and_its_program_is_named(
     assert [info async for info in store.streams()] == []
 
 
-def test_a_list_of_foreign_rows_is_told_as_its_rows_are(tmp_path: Path) -> None:
-    (tmp_path / "list.json").write_text(json.dumps([SAID]))
-    with pytest.raises(NotATranscript, match=r"api_conversation_history\.json"):
-        choose(tmp_path / "list.json", None)
-
-
 @pytest.mark.parametrize(
     ("format_", "value"),
     [
@@ -121,14 +114,6 @@ async def test_a_session_without_any_text_is_refused_also_under_a_named_format(
     with pytest.raises(NotATranscript, match=f"no message|without any text.*read as {format_}"):
         await load(store, written(tmp_path / "file.jsonl", value), format=format_)
     assert [info async for info in store.streams()] == []
-
-
-@pytest.mark.parametrize("kind", ["tool_call", "reasoning", "compaction", "program"])
-async def test_a_line_with_nothing_of_an_item_but_its_type_is_none(
-    kind: str, tmp_path: Path
-) -> None:
-    with pytest.raises(NotATranscript):
-        choose(written(tmp_path / "file.jsonl", [{"type": kind, "text": "Sort.", "id": 7}]), None)
 
 
 @pytest.mark.parametrize(
@@ -156,30 +141,6 @@ async def test_a_file_with_a_conversation_in_each_line_is_refused_with_what_to_d
     path = written(tmp_path / "tuning.jsonl", [chat, chat])
     with pytest.raises(MalformedTranscript, match="import each of several as a file of its own"):
         await load(MemoryStore(), path)
-
-
-def test_lists_of_exports_are_told_as_their_elements_are(tmp_path: Path) -> None:
-    chats = [{"title": "x", "create_time": 1.5, "mapping": {}}]
-    (tmp_path / "conversations.json").write_text(json.dumps(chats))
-    with pytest.raises(NotATranscript, match="an export of ChatGPT"):
-        choose(tmp_path / "conversations.json", None)
-
-
-async def test_a_search_names_foreign_files_and_they_are_no_error(tmp_path: Path) -> None:
-    written(tmp_path / "msg_1.jsonl", [OPENCODE])
-    done = await import_paths(MemoryStore(), [tmp_path])
-    assert [(one.reason[:24], one.error) for one in done.passed_over] == [
-        ("no transcript: opencode'", None)
-    ]
-
-
-async def test_a_session_that_only_begins_is_no_session_without_text(tmp_path: Path) -> None:
-    path = tmp_path / "pi.jsonl"
-    path.write_bytes(Pi().data())
-    store = MemoryStore()
-    assert (await load(store, path)).messages == 0
-    path.write_bytes(Pi().user("x").data())
-    assert (await load(store, path)).messages == 1
 
 
 @pytest.mark.parametrize(

@@ -62,32 +62,6 @@ async def views(store: MemoryStore, session: str) -> list[list[str]]:
     return [[words(one) for one in view.messages] for view in found]
 
 
-async def test_a_chat_becomes_messages_calls_results_and_usage(tmp_path: Path) -> None:
-    log = Gemini().user("go")
-    thoughts = [{"subject": "Plan", "description": "read it"}]
-    log.answer("on it", tool("c1"), tool("c2", "bad", status="error"), thoughts=thoughts)
-    store, summary = await imported(tmp_path, log.answer("done").data())
-    assert (summary.session, summary.turns, summary.calls, summary.warned) == (CHAT, 1, 2, 0)
-    found = await messages(store, CHAT)
-    assert [words(one) for one in found] == [
-        "u:go",
-        "a:?**Plan** read it+on it+c1+c2",
-        "u:done+bad",
-        "a:done",
-    ]
-    assert [block.get("is_error") for block in found[2]["content"]] == [None, True]
-    assert await usage(store, CHAT) == (200, 20, 80, 6)
-
-
-async def test_both_forms_of_a_chat_hold_the_same(tmp_path: Path) -> None:
-    log = Gemini().user("go").answer("on it", tool("c1")).record("info", "a note").answer("done")
-    lines, _ = await imported(tmp_path, log.data())
-    written = log.document().replace(b"{\n  ", b"{", 1)
-    document, summary = await imported(tmp_path, written, "session-1.json")
-    assert await messages(lines, CHAT) == await messages(document, CHAT)
-    assert (summary.messages, summary.raw["info"]) == (4, 1)
-
-
 async def test_half_a_document_is_refused_and_half_a_line_waits(tmp_path: Path) -> None:
     log = Gemini().user("go").answer("on it").user("more")
     with pytest.raises(UnknownFormat, match="found neither"):
@@ -96,14 +70,6 @@ async def test_half_a_document_is_refused_and_half_a_line_waits(tmp_path: Path) 
         await load(MemoryStore(), tmp_path / "session-1.json", format="gemini-cli")
     _, summary = await imported(tmp_path, log.data()[:-20], complete=False)
     assert (summary.messages, len(summary.waiting)) == (1, 2)
-
-
-async def test_a_record_that_is_written_again_counts_once(tmp_path: Path) -> None:
-    log = Gemini().user("go").answer("on it", own="a").sets(lastUpdated="x")
-    log.answer("on it", tool("c1"), own="a").results(answers("c1")).answer("done")
-    store, summary = await imported(tmp_path, log.data())
-    assert await views(store, CHAT) == [["u:go"], ["u:go", "a:on it+c1", "u:done"]]
-    assert summary.calls == 2
 
 
 async def test_calls_after_a_note_on_the_screen_are_the_answers_before(tmp_path: Path) -> None:
@@ -224,27 +190,6 @@ async def test_a_chat_that_goes_on_in_lines_is_passed_over_in_a_search(tmp_path:
     done = await import_paths(MemoryStore(), [tmp_path], complete=True)
     assert [one.messages for one in done.sessions] == [4]
     assert [(one.path.name, one.error) for one in done.passed_over] == [("session-1.json", None)]
-
-
-async def test_a_growing_document_adds_what_is_new(tmp_path: Path) -> None:
-    path = tmp_path / "session-1.json"
-    store = MemoryStore()
-    log = Gemini().user("go")
-    for step in (
-        log,
-        log.answer("on it"),
-        log.user("more").answer("", tool("c1")),
-        log.answer("x"),
-    ):
-        path.write_bytes(step.document())
-        summary = await load(store, path)
-    assert (summary.messages, summary.waiting) == (
-        5,
-        ("line 5: the last messages may still change",),
-    )
-    whole = MemoryStore()
-    await load(whole, path)
-    assert await messages(store, CHAT) == await messages(whole, CHAT)
 
 
 async def test_a_call_without_an_id_gets_one_that_its_result_has_too(tmp_path: Path) -> None:

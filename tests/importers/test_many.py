@@ -24,7 +24,7 @@ from eventctx.log.record import Draft
 from eventctx.log.store import NO_STREAM, EventStore
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import openhands_talk
-from tests.importers.given import NOW, ClaudeCode, Codex, jsonl, load, records, text
+from tests.importers.given import NOW, ClaudeCode, jsonl, load, records, text
 from tests.importers.test_bad_input import FullStore
 
 CHAT = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
@@ -112,33 +112,6 @@ async def test_a_file_that_cannot_be_read_is_passed_over_and_the_rest_imported(
     assert (done.total.sessions, done.total.passed_over, done.total.failed) == (1, 1, 1)
 
 
-async def test_brackets_in_a_string_are_text(folder: Path) -> None:
-    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": DEEP.decode()}}
-    rows = [
-        *CHAT,
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "c", "content": DEEP.decode()},
-    ]
-    (folder / "text.jsonl").write_bytes(jsonl(rows))
-    done = await imported(folder)
-    assert [(one.session, one.messages) for one in done.sessions] == [("text", 4), ("zz-good", 2)]
-
-
-async def test_a_line_of_brackets_is_kept_and_its_session_imported(folder: Path) -> None:
-    log = ClaudeCode().user("one").data()
-    deep = b'{"type":"user","sessionId":"s","message":{"role":"user","content":' + DEEP + b"}}\n"
-    (folder / "claude.jsonl").write_bytes(deep + log)
-    (folder / "codex.jsonl").write_bytes(
-        Codex().says("user", "x").data() + b'{"type":"event_msg","payload":' + DEEP + b"}\n"
-    )
-    done = await imported(folder)
-    assert [(one.format, one.warned) for one in done.sessions] == [
-        ("claude-code", 1),
-        ("codex", 1),
-        ("messages", 0),
-    ]
-
-
 async def test_json_that_is_no_transcript_is_named_and_no_error(folder: Path) -> None:
     (folder / "settings.json").write_text('{"theme": "dark"}')
     done = await imported(folder)
@@ -205,26 +178,6 @@ async def test_a_file_that_vanishes_before_its_turn_is_passed_over(folder: Path)
     done = await import_paths(store, [folder], importing=importing)
     assert [one.session for one in done.sessions] == ["a", "zz-good"]
     assert [one.error for one in done.passed_over] == ["UnreadableFile"]
-
-
-async def test_a_file_that_is_cut_while_it_is_read_is_no_error_of_the_others(folder: Path) -> None:
-    path = folder / "cut.jsonl"
-    long = [{**row, "content": "word " * 400} for row in CHAT[:2]]
-    path.write_bytes(jsonl(long * 2_000))
-    store = MemoryStore()
-
-    def cut(done: int, size: int) -> None:
-        os.truncate(path, 5)
-
-    async def importing(store: EventStore, path: Path, **_: Any) -> list[ImportSummary]:
-        return await import_file(store, path, progress=cut)
-
-    done = await import_paths(store, [path], importing=importing)
-    (summary,) = done.sessions
-    assert 0 < summary.messages < 4_000
-    # What is there now is another file than what was imported.
-    (again,) = (await imported(path, store=store)).passed_over
-    assert again.error in ("UnknownFormat", "MalformedTranscript", "SourceChanged")
 
 
 async def test_a_subagents_file_that_cannot_be_read_is_passed_over(folder: Path) -> None:
@@ -339,20 +292,6 @@ async def test_a_file_is_known_however_its_path_is_typed_and_told_of_by_that_pat
     for typed in (link, Path()):
         await imports.run(typed)
         assert imports.read == []
-
-
-async def test_a_folder_that_is_one_session_is_known_from_inside(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    session = openhands_talk().folder(folder / "session")
-    imports = Imports(session)
-    first = await imports.run()
-    assert imports.read == ["session"]
-    monkeypatch.chdir(session)
-    again = await imports.run(Path())
-    assert imports.read == []
-    assert [one.session for one in again.sessions] == [one.session for one in first.sessions]
-    assert [one.path for one in again.sessions] == [Path()]
 
 
 async def test_a_file_that_was_only_touched_or_copied_is_known_by_its_digest(folder: Path) -> None:
@@ -504,23 +443,6 @@ async def test_runs_that_are_imported_one_by_one_are_sessions_of_their_own(tmp_p
     assert names == ["lamp-7", *(f"model-{number}.lamp-7" for number in range(1, 9))]
     again = [(await import_file(store, path))[0] for path in reversed(paths)]
     assert [(one.session, one.added) for one in again] == [(name, 0) for name in reversed(names)]
-
-
-async def test_a_run_that_was_imported_alone_is_not_mixed_with_a_longer_one(tmp_path: Path) -> None:
-    store = MemoryStore()
-    short = run_of(tmp_path, "model-a", "")
-    rows = [{"role": "user", "content": "The lamp flickers."}]
-    short.write_text(json.dumps({"history": rows, "trajectory": []}))
-    await import_file(store, short)
-    (longer,) = await import_file(store, run_of(tmp_path, "model-b", "b"))
-    assert (longer.session, longer.messages) == ("model-b.lamp-7", 2)
-
-
-async def test_a_copy_that_is_imported_alone_is_the_same_session(tmp_path: Path) -> None:
-    store = MemoryStore()
-    for folder, added in (("a", True), ("b", False)):
-        (one,) = await import_file(store, run_of(tmp_path, folder, "the same"))
-        assert (one.session, one.added > 0) == ("lamp-7", added)
 
 
 async def test_a_run_that_was_written_anew_in_its_place_is_no_other_one(tmp_path: Path) -> None:

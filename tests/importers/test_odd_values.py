@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from eventctx.engine import Engine
-from eventctx.errors import MalformedTranscript, TranscriptError, UnreadableFile
+from eventctx.errors import MalformedTranscript
 from eventctx.importers.load import ImportSummary
 from eventctx.importers.source import document, lines, source
 from eventctx.importers.source.lines import nanoseconds
 from eventctx.importers.source.values import MAX_DEPTH, REPEATED, REPLACED, decode, read_value
 from eventctx.log.codec import raw_of
 from eventctx.stores.memory import MemoryStore
-from tests.importers.agents import AmplifierLog, Copilot, Cursor, OpenHands, Pi
+from tests.importers.agents import Pi
 from tests.importers.given import (
     ClaudeCode,
     Codex,
@@ -29,28 +29,16 @@ from tests.importers.given import (
     records,
     text,
 )
+from tests.importers.growing import FILES, LINES
 from tests.importers.outputs import Atif, ClaudeStream, CodexExec
-from tests.importers.terminal_agents import Gemini, Qwen, says, tool
+from tests.importers.terminal_agents import Gemini, says, tool
 
+DEEP = b"[" * 100_000 + b"]" * 100_000
 CHAT: list[dict[str, Any]] = [
     {"role": "user", "content": "one"},
     {"role": "assistant", "content": "two"},
     {"role": "user", "content": "three"},
 ]
-FILES = {
-    "claude-code": ClaudeCode().user("one").answer("m", text("two"), stop_reason="end_turn").data(),
-    "claude-stream": ClaudeStream().user("one").answer("m", text("two")).over().data(),
-    "codex": Codex().says("user", "one").says("assistant", "two").data(),
-    "codex-exec": CodexExec().turn().says("one").says("two").over().data(),
-    "copilot": Copilot().user("one").answer("two").data(),
-    "cursor": Cursor().says("user", text("one")).answer(text("two")).data(),
-    "gemini-cli": Gemini().user("one").answer("two").data(),
-    "qwen-code": Qwen().user("one").answer(says("two")).data(),
-    "pi": Pi().user("one").answer(text("two")).data(),
-    "openhands": OpenHands().user("one").says("two").data(),
-    "amplifier": AmplifierLog().prompt("one").request().response(text("two")).data(),
-    "messages": jsonl(CHAT),
-}
 
 
 async def imported(
@@ -116,38 +104,31 @@ def test_a_value_is_read_up_to_a_depth_that_code_can_walk() -> None:
 # -- lines ---
 
 
+UNREADABLE = (DEEP[:100_000], DEEP, b"\xff\xfe{", b'{"role":"user","con')
+
+
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("place", ["first", "last"])
-@pytest.mark.parametrize(
-    "line", [b"[" * 100_000, b"[" * 100_000 + b"]" * 100_000, b"\xff\xfe{", b'{"role":"user","con']
-)
-async def test_a_line_that_cannot_be_read_is_kept_and_counted(
-    name: str, place: str, line: bytes, tmp_path: Path
-) -> None:
+async def test_lines_that_cannot_be_read_are_kept_and_counted(name: str, tmp_path: Path) -> None:
     _, plain = await imported(tmp_path, FILES[name], format=name)
-    data = FILES[name]
-    data = line + b"\n" + data if place == "first" else data + line + b"\n"
-    store, summary = await imported(tmp_path, data, format=name)
-    assert (summary.messages, summary.unknown) == (plain.messages, {"unreadable": 1})
-    assert line in await raw_bytes(store, summary)
+    for line in UNREADABLE:
+        data = b"\n".join((line, FILES[name] + line, b""))
+        store, summary = await imported(tmp_path, data, format=name)
+        found = summary.unknown["unreadable"] - plain.unknown.get("unreadable", 0)
+        assert (summary.messages, found) == (plain.messages, 2)
+        assert (await raw_bytes(store, summary)).count(line) >= 2
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [name for name in LINES if name != "claude-code"])
 async def test_the_line_of_a_key_that_stands_twice_is_kept_as_it_is(
     name: str, tmp_path: Path
 ) -> None:
-    rows = [row for row in FILES[name].splitlines() if b'"one"' in row]
-    repeated = [row.replace(b'"one"', b'"one","role":"earlier","role":"user"') for row in rows]
-    if name not in ("messages", "context-persistent"):
-        repeated = [row[:-1] + b',"twice":"earlier","twice":"later"}' for row in rows]
-    data = FILES[name]
-    for row, new in zip(rows, repeated, strict=True):
-        data = data.replace(row, new)
-    store, summary = await imported(tmp_path, data, format=name)
-    assert summary.messages == (await imported(tmp_path, FILES[name], format=name))[1].messages
+    lines = jsonl(LINES[name]).splitlines()
+    twice = b"".join(line[:-1] + b',"twice":"earlier","twice":"later"}\n' for line in lines)
+    store, summary = await imported(tmp_path, twice, format=name)
+    plain = (await imported(tmp_path, b"\n".join(lines), format=name))[1]
+    assert summary.messages == plain.messages
     kept = await raw_bytes(store, summary)
-    assert b'"earlier"' in kept
-    assert b'"later"' in kept or name == "messages"
+    assert kept.count(b'"twice":"earlier","twice":"later"') >= len(lines)
 
 
 async def test_a_key_twice_in_a_claude_code_message_keeps_the_line(tmp_path: Path) -> None:
@@ -156,12 +137,6 @@ async def test_a_key_twice_in_a_claude_code_message_keeps_the_line(tmp_path: Pat
     store, summary = await imported(tmp_path, row)
     assert summary.warnings == (f"line 1: {REPEATED}",)
     assert row.strip() == await raw_bytes(store, summary)
-
-
-async def test_a_key_twice_in_a_document_keeps_the_document(tmp_path: Path) -> None:
-    data = b'{"messages":[{"role":"user","content":"earlier","content":"one"}]}'
-    store, summary = await imported(tmp_path, data)
-    assert data in await raw_bytes(store, summary)
 
 
 @pytest.mark.parametrize("form", ["summary", "branch"])
@@ -263,7 +238,7 @@ async def test_a_value_of_another_type_is_kept(where: str, tmp_path: Path) -> No
 # -- usage ---
 
 
-@pytest.mark.parametrize("tokens", [2**31, 10**12, 2**53 + 1, 2**63 - 1, 2**64 - 1, 10**400, -5])
+@pytest.mark.parametrize("tokens", [2**31, 2**63 - 1, 10**400, -5])
 @pytest.mark.parametrize("name", ["claude-code", "codex", "messages", "pi"])
 async def test_no_reported_usage_keeps_a_session_from_its_next_request(
     name: str, tokens: int, tmp_path: Path
@@ -302,24 +277,9 @@ async def test_a_line_too_long_for_memory_is_refused_with_what_to_do(
     path = tmp_path / "file.jsonl"
     path.write_bytes(FILES["claude-code"] + ClaudeCode().user("x" * small_limit).data())
     with pytest.raises(
-        MalformedTranscript, match=r"line 3: expected a line of at most 1 MiB.*shorten"
+        MalformedTranscript, match=r"line 36: expected a line of at most 1 MiB.*shorten"
     ):
         await load(store, path)
-
-
-async def test_a_document_too_large_for_memory_is_refused(tmp_path: Path, small_limit: int) -> None:
-    path = tmp_path / "run.json"
-    history = [{"role": "user", "content": "x" * 1000}] * (small_limit // 1000)
-    path.write_text(json.dumps({"history": history, "trajectory": []}, indent=1))
-    for name in ("swe-agent", "messages", None):
-        with pytest.raises(TranscriptError):
-            await load(MemoryStore(), path, format=name)
-
-
-async def test_an_event_too_large_for_memory_is_refused(tmp_path: Path, small_limit: int) -> None:
-    folder = OpenHands().user("one").user("x" * small_limit).folder(tmp_path / "run")
-    with pytest.raises(MalformedTranscript, match=r"event-00001-e1\.json: expected an event"):
-        await load(MemoryStore(), folder)
 
 
 async def test_jsonl_longer_than_a_document_may_be_is_read_after_a_broken_first_line(
@@ -341,18 +301,10 @@ async def test_lines_that_name_no_session_are_not_collected_for_ever(
         await imported(tmp_path, data, format="claude-code")
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with a name here")
-async def test_what_is_no_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path / "pipe", Path(os.devnull)):
-        with pytest.raises(UnreadableFile, match=r"expected a file, .* found a pipe or a device"):
-            await load(MemoryStore(), path)
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="names of files are text there")
 async def test_a_name_that_is_no_text_keeps_no_file_from_being_imported(tmp_path: Path) -> None:
     path = tmp_path / os.fsdecode(b"b\xff.jsonl")
-    path.write_bytes(FILES["messages"])
+    path.write_bytes(jsonl(CHAT))
     store = MemoryStore()
     summary = await load(store, path)
     assert (summary.messages, summary.session) == (len(CHAT), "b")

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from eventctx.engine import Engine
-from eventctx.errors import MalformedTranscript, NotATranscript, SourceChanged, UnknownFormat
+from eventctx.errors import MalformedTranscript, UnknownFormat
 from eventctx.importers.found import FolderWatcher
 from eventctx.importers.load import ImportSummary
 from eventctx.importers.many import import_paths
@@ -132,33 +131,6 @@ async def test_a_watch_notices_what_is_written_next_to_a_sessions_file(
     assert {one.path for one in after.files} - {one.path for one in before.files} == {str(written)}
 
 
-async def test_what_opencode_changes_in_its_head_is_no_other_session(tmp_path: Path) -> None:
-    store = MemoryStore()
-    log = session()
-    await load(store, log.storage(tmp_path / "storage"))
-    log.head["title"] = "Another"
-    log.messages[0]["info"]["summary"] = {"diffs": []}
-    assert (await load(store, log.storage(tmp_path / "storage"))).messages == 4
-
-
-async def test_a_summary_is_a_compaction_whose_call_is_no_request(tmp_path: Path) -> None:
-    log = session().user({"type": "compaction", "auto": True})
-    log.answer(text("In short"), summary=True, parentID="msg_04").user("more")
-    store, summary = await imported(tmp_path, log.answer(text("sure")))
-    assert (summary.compactions, summary.calls) == (1, 3)
-    assert (await views(store, "ses_1"))[-1] == [
-        "u:What did we do so far?",
-        "a:In short",
-        "u:more",
-    ]
-    assert (await usage(store, "ses_1"))[0] == 4 * 160
-    (step,) = (await Engine(store).audit("ses_1")).compactions
-    assert step.figures is not None
-    assert step.figures.recorded == 160
-    asked = [one for one in await records(store, "ses_1") if one.type == "context:pre_compact"]
-    assert [b"opencode:auto" in one.payload for one in asked] == [True]
-
-
 async def test_a_compaction_keeps_its_tail_after_the_summary(tmp_path: Path) -> None:
     log = session().user("more").answer(text("sure"))
     log.user({"type": "compaction", "auto": False, "tail_start_id": "msg_04"})
@@ -182,31 +154,6 @@ async def test_a_summary_that_failed_compacts_nothing(tmp_path: Path) -> None:
     assert (await views(store, "ses_1"))[-1][-2:] == ["u:What did we do so far?", "u:more"]
 
 
-async def test_a_pruned_result_is_cleared_from_the_next_message_on(tmp_path: Path) -> None:
-    pruned = {"start": 1, "end": 2, "compacted": 1_767_261_602_700}
-    log = OpenCode().user("go").answer(ran("c1", "long", time=pruned), ran("c2", "kept"))
-    store, summary = await imported(tmp_path, log.user("more").answer(text("sure")))
-    assert summary.compactions == 1
-    assert (await views(store, "ses_1"))[-1] == [
-        "u:go",
-        "a:c1+c2",
-        "u:[Old tool result content cleared]+kept",
-        "u:more",
-    ]
-    assert words((await messages(store, "ses_1"))[2]) == "u:long+kept"
-
-
-async def test_a_prune_between_two_imports_changes_nothing_before_it(tmp_path: Path) -> None:
-    store = MemoryStore()
-    log = OpenCode().user("go").answer(ran("c1", "long")).answer(text("done"))
-    await load(store, log.storage(tmp_path / "storage"))
-    state = log.messages[1]["parts"][1]["state"]
-    state["time"] = {"start": 1, "end": 2, "compacted": 1_767_261_603_900}
-    log.user("more").answer(text("sure"))
-    await load(store, log.storage(tmp_path / "storage"))
-    assert (await views(store, "ses_1"))[-1][2] == "u:[Old tool result content cleared]"
-
-
 async def test_a_revert_that_may_be_undone_waits(tmp_path: Path) -> None:
     log = session().user("wrong").answer(text("no"))
     log.head["revert"] = {"messageID": "msg_04"}
@@ -215,16 +162,6 @@ async def test_a_revert_that_may_be_undone_waits(tmp_path: Path) -> None:
     store, _ = await imported(tmp_path, log)
     taken = [one for one in await records(store, "ses_1") if one.type == "context:post_compact"]
     assert [b"taken_back" in one.payload for one in taken] == [True]
-
-
-async def test_messages_that_a_revert_deleted_are_told_as_a_cut(tmp_path: Path) -> None:
-    store = MemoryStore()
-    log = session().user("wrong").answer(text("no"))
-    await load(store, log.storage(tmp_path / "storage"))
-    shutil.rmtree(tmp_path / "storage")
-    log.messages = log.messages[:3]
-    with pytest.raises(SourceChanged, match="--session"):
-        await load(store, log.storage(tmp_path / "storage"))
 
 
 @pytest.mark.parametrize(("name", "stays"), [("MessageAbortedError", True), ("APIError", False)])
@@ -243,12 +180,6 @@ async def test_an_old_message_with_several_steps_is_several_calls(tmp_path: Path
     store, summary = await imported(tmp_path, log)
     assert summary.calls == 2
     assert await views(store, "ses_1") == [["u:go"], ["u:go", "a:c1", "u:done"]]
-
-
-async def test_what_the_program_writes_for_a_person_begins_no_turn(tmp_path: Path) -> None:
-    log = session().user(text("Continue if you have next steps", synthetic=True))
-    _, summary = await imported(tmp_path, log.answer(text("sure")))
-    assert (summary.turns, summary.messages) == (1, 6)
 
 
 async def test_a_persons_image_is_in_the_message(tmp_path: Path) -> None:
@@ -278,43 +209,6 @@ async def test_missing_and_broken_parts_are_told(tmp_path: Path) -> None:
         "line 5: prt_04_1.json is not readable as JSON",
     )
     assert (summary.messages, summary.unknown) == (5, {"unreadable": 2, "message": 1})
-
-
-async def test_a_null_in_place_of_the_last_message_is_told(tmp_path: Path) -> None:
-    log = session()
-    log.messages.append(None)
-    path = tmp_path / "session.json"
-    path.write_bytes(log.export())
-    summary = await load(MemoryStore(), path, complete=True)
-    assert (summary.messages, summary.unknown) == (4, {"message": 1})
-
-
-async def test_a_head_that_a_crash_left_empty_loses_no_message(tmp_path: Path) -> None:
-    path = session().storage(tmp_path / "storage")
-    path.write_text("")
-    summary = await load(MemoryStore(), path, complete=True)
-    assert (summary.session, summary.messages) == ("ses_1", 4)
-    assert summary.warnings == ("line 0: ses_1.json is not readable as JSON",)
-
-
-async def test_a_head_without_messages_is_refused_by_its_name(tmp_path: Path) -> None:
-    path = OpenCode().storage(tmp_path / "storage")
-    (tmp_path / "storage" / "message").mkdir()
-    with pytest.raises(NotATranscript, match="no message, read as opencode"):
-        await load(MemoryStore(), path, complete=True)
-
-
-@pytest.mark.parametrize("odd", [None, 7, "x", [], {}])
-async def test_fields_of_other_types_end_no_import(odd: Any, tmp_path: Path) -> None:
-    log = session()
-    first, second, _ = log.messages
-    first["info"]["time"] = second["info"]["tokens"] = odd
-    second["info"]["error"] = second["parts"][2]["text"] = odd
-    second["parts"][3]["state"] = second["parts"][4]["state"]["input"] = odd
-    second["parts"].append(odd)
-    log.head["time"] = log.head["revert"] = log.head["parentID"] = odd
-    _, summary = await imported(tmp_path, log)
-    assert summary.messages >= 3
 
 
 async def test_another_programs_database_is_refused(tmp_path: Path) -> None:

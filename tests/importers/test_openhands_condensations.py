@@ -11,26 +11,7 @@ from eventctx.importers.load import import_file
 from eventctx.importers.source.items import CompactionItem
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import OpenHands, openhands_talk
-from tests.importers.given import events, items_of, load, of_type, salt, text
-
-
-def condensed(*forgotten: str, **fields: Any) -> CompactionItem:
-    log = openhands_talk().condensed(*forgotten, **fields).user("on")
-    (compaction,) = of_type(items_of(parse, log.data()), CompactionItem)
-    assert isinstance(compaction, CompactionItem)
-    return compaction
-
-
-def test_a_condensation_forgets_events_and_puts_its_summary_in_their_place() -> None:
-    compaction = condensed("e2", "e3", summary="S", summary_offset=2)
-    assert compaction.forgotten == {2, 3}
-    assert compaction.before == 4
-    assert compaction.messages == ({"role": "user", "content": [text("S")]},)
-
-
-def test_a_condensation_without_a_summary_only_forgets() -> None:
-    compaction = condensed("e2", "e3")
-    assert (compaction.forgotten, compaction.messages) == ({2, 3}, ())
+from tests.importers.given import items_of, of_type, salt
 
 
 def test_an_answer_is_forgotten_when_all_its_calls_are() -> None:
@@ -52,14 +33,6 @@ def test_the_reason_of_a_request_is_the_condensations_trigger() -> None:
     )
     found = of_type(items_of(parse, log.data()), CompactionItem)
     assert [item.trigger for item in found] == ["manual", None]
-
-
-def test_an_earlier_summary_stands_until_it_is_forgotten() -> None:
-    log = openhands_talk().condensed("e2", summary="one", summary_offset=2)
-    log.condensed("e3", summary="two", summary_offset=3)
-    log.condensed("e5-summary", "e6-summary", "e4", summary="three", summary_offset=2)
-    found = of_type(items_of(parse, log.data()), CompactionItem)
-    assert [item.standing for item in found] == [(), (0,), ()]
 
 
 def test_older_releases_forget_summaries_under_ids_of_their_own() -> None:
@@ -112,29 +85,3 @@ async def test_a_summary_that_no_message_follows_is_the_last_entry(tmp_path: Pat
     assert (await shown(log.says("x"), tmp_path))[-1] == ["be good", "go", "S"]
     last = (await shown(log.user("on").says("y"), tmp_path / ".."))[-1]
     assert last == ["be good", "go", "S", "x", "on"]
-
-
-async def test_an_earlier_summary_keeps_its_place_when_what_follows_it_is_forgotten(
-    tmp_path: Path,
-) -> None:
-    log = OpenHands().system().user("go").says("ok").condensed("e2", summary="S", summary_offset=2)
-    log.says("x").condensed("e4", summary="T", summary_offset=3).user("on").says("y")
-    assert (await shown(log, tmp_path))[-1] == ["be good", "go", "S", "T", "on"]
-    log.condensed("e6", summary="U", summary_offset=4).says("z")
-    assert (await shown(log, tmp_path / ".."))[-1] == ["be good", "go", "S", "T", "U", "y"]
-
-
-async def test_the_numbers_of_a_condensation_count_what_was_forgotten(tmp_path: Path) -> None:
-    path = tmp_path / "run.jsonl"
-    path.write_bytes(openhands_talk().condensed("e2", "e3", summary="S", summary_offset=2).data())
-    store = MemoryStore()
-    await load(store, path)
-    (post,) = await events(store, "run", "context:post_compact")
-    assert (post.messages_before, post.messages_after) == (5, 4)
-    assert [(r.first, r.last, r.disposition) for r in post.plan.runs] == [
-        (0, 0, "kept"),
-        (1, 1, "kept"),
-        (2, 3, "summarised"),
-        (4, 4, "kept"),
-    ]
-    assert (post.plan.insertions[0].before, post.plan.insertions[0].stands_for) == (4, ((2, 3),))

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from eventctx.engine import Engine
 from eventctx.importers.detect import choose
 from eventctx.importers.load import ImportSummary
 from eventctx.importers.many import import_paths
 from eventctx.stores.memory import MemoryStore
 from tests.importers.given import ClaudeCode, load, messages, records
-from tests.importers.terminal_agents import CHAT, Qwen, calls, says, thought
+from tests.importers.terminal_agents import CHAT, Qwen, calls, says
 from tests.importers.test_gemini import usage, views, words
 
 
@@ -25,24 +24,6 @@ async def imported(
     return store, await load(store, path, complete=complete)
 
 
-async def test_a_chat_becomes_messages_calls_results_and_usage(tmp_path: Path) -> None:
-    log = Qwen().user("go").system("ui_telemetry", uiEvent={})
-    log.answer(thought("hm"), says("both"), calls("c1"), calls("c2")).result("c1")
-    log.result("c2", "bad", status="error").answer(says("done"))
-    store, summary = await imported(tmp_path, log)
-    assert (summary.format, summary.session, summary.turns) == ("qwen-code", CHAT, 1)
-    found = await messages(store, CHAT)
-    assert [words(one) for one in found] == [
-        "u:go",
-        "a:?hm+both+c1+c2",
-        "u:done",
-        "u:bad",
-        "a:done",
-    ]
-    assert found[3]["content"][0]["is_error"] is True
-    assert await usage(store, CHAT) == (200, 18, 120, 8)
-
-
 @pytest.mark.parametrize(("total", "output"), [(109, 9), (113, 13)])
 async def test_the_total_tells_whether_the_output_has_the_thoughts(
     total: int, output: int, tmp_path: Path
@@ -53,42 +34,12 @@ async def test_the_total_tells_whether_the_output_has_the_thoughts(
     assert await usage(store, CHAT) == (100, output, 0, 4)
 
 
-async def test_a_compression_keeps_what_its_history_holds(tmp_path: Path) -> None:
-    log = Qwen().user("go").answer(says("yes")).user("more").answer(thought("hm"), says("sure"))
-    tail = (("user", says("more")), ("model", says("sure")))
-    log.compressed(("user", says("In short")), ("model", says("Got it.")), *tail)
-    store, summary = await imported(tmp_path, log.user("and?").answer(says("that")))
-    assert summary.compactions == 1
-    last = (await views(store, CHAT))[-1]
-    assert last == ["u:In short", "a:Got it.", "u:more", "a:?hm+sure", "u:and?"]
-    (step,) = (await Engine(store).audit(CHAT)).compactions
-    assert step.figures is not None
-    assert step.figures.recorded == 900
-
-
-async def test_a_rewind_takes_back_what_came_after_its_parent(tmp_path: Path) -> None:
-    log = Qwen().user("go").answer(says("yes")).user("wrong").answer(says("no")).back_to("u1")
-    log.system("rewind", truncatedCount=2).user("again").answer(says("sure"))
-    store, summary = await imported(tmp_path, log)
-    assert (summary.messages, summary.warned) == (6, 0)
-    assert (await views(store, CHAT))[-1] == ["u:go", "a:yes", "u:again"]
-
-
 async def test_a_rewind_past_a_compression_brings_back_what_it_took_out(tmp_path: Path) -> None:
     log = Qwen().user("go").answer(says("yes")).user("more").answer(says("sure"))
     log.compressed(("user", says("In short"))).user("on").answer(says("fine")).back_to("u1")
     store, summary = await imported(tmp_path, log.user("again").answer(says("so")))
     assert (await views(store, CHAT))[-1] == ["u:go", "a:yes", "u:again"]
     assert summary.warned == 0
-
-
-async def test_a_parent_that_is_not_in_the_file_takes_nothing_back(tmp_path: Path) -> None:
-    log = Qwen().user("go").answer(says("yes")).back_to("elsewhere").user("more")
-    store, summary = await imported(tmp_path, log.answer(says("sure")))
-    assert summary.warnings == (
-        "line 3: the record's parent is not in the file; file order is followed",
-    )
-    assert (await views(store, CHAT))[-1] == ["u:go", "a:yes", "u:more"]
 
 
 async def test_only_a_persons_words_begin_a_turn(tmp_path: Path) -> None:

@@ -11,14 +11,12 @@ from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
-from eventctx.cli.main import cli
 from eventctx.errors import MalformedTranscript, UnknownFormat
 from eventctx.importers.formats.cassettes import cassette
 from eventctx.importers.formats.provider_answers import joined_answer
 from eventctx.importers.load import import_file
-from eventctx.importers.source.http_recording import body_of, events_of, is_stream, read_yaml
+from eventctx.importers.source.http_recording import body_of, events_of, read_yaml
 from eventctx.importers.source.items import CallEnded, Raw
 from eventctx.stores.memory import MemoryStore
 from tests.importers.given import as_lines, call, of_type, text, texts, thinking
@@ -60,11 +58,6 @@ def test_a_body_is_read_in_every_form(recorded: dict[str, Any]) -> None:
     assert body_of(recorded) == BODY
 
 
-@pytest.mark.parametrize("recorded", [{}, {"body": None}, {"body": ""}, {"body": {"string": ""}}])
-def test_a_missing_body_is_none(recorded: dict[str, Any]) -> None:
-    assert body_of(recorded) is None
-
-
 def test_what_is_no_json_is_a_text_and_what_unpacks_to_too_much_stays_packed() -> None:
     assert body_of({"body": "<html>"}) == "<html>"
     bomb = gzip.compress(b"0" * (65 << 20))
@@ -79,15 +72,6 @@ def test_credentials_are_left_out_of_what_is_kept() -> None:
     assert b"secret" not in kept
     assert b"[left out]" in kept
     assert b'"host":"x"' in kept
-
-
-def test_other_requests_are_kept_outside_the_conversation() -> None:
-    tape = Tape().raw({}, {"body": "page"}, url="https://example.org/a.png", method="GET")
-    tape.exchange(request(user("go")), message(text("hi")))
-    tape.exchange(request(user("go")), {"input_tokens": 3}, url=f"{tape.url[:37]}/count_tokens")
-    found = parsed(tape.yaml())
-    kept = [(raw.line, raw.kind) for raw in of_type(found, Raw)]
-    assert kept == [(1, "GET request"), (2, "exchange"), (3, "POST request"), (0, "document")]
 
 
 def parsed(data: bytes, name: str = "tape.yaml") -> list[Any]:
@@ -216,13 +200,6 @@ def test_a_stream_that_was_cut_has_what_came() -> None:
     assert last["input"] == '{"a": '
 
 
-def test_a_page_or_a_json_is_no_stream() -> None:
-    assert not is_stream("<html>")
-    assert not is_stream(None)
-    assert is_stream('data: {"choices": []}\n\n')
-    assert joined_answer([{"type": "unknown"}]) == {}
-
-
 # -- YAML ------------------------------------------------------------------------------------------
 
 
@@ -294,18 +271,3 @@ async def test_other_yaml_is_of_no_known_format(tmp_path: Path) -> None:
     path.write_bytes(Tape("https://example.org/x").exchange(None, "hello").yaml())
     with pytest.raises(UnknownFormat, match="a cassette without requests"):
         await import_file(MemoryStore(), path)
-
-
-def test_a_folder_is_searched_for_cassettes(tmp_path: Path) -> None:
-    folder = tmp_path / "cassettes"
-    folder.mkdir()
-    tape = Tape().exchange(request(user("go")), message(text("hi")))
-    (folder / "one.yaml").write_bytes(tape.yaml())
-    tape.exchange(request(user("other")), message(text("yes")))
-    (folder / "two.yml").write_bytes(tape.yaml())
-    (folder / "config.yaml").write_bytes(b"name: x\n")
-    arguments = ["--store", str(tmp_path / "a.db"), "import", str(folder), "--json"]
-    done = CliRunner().invoke(cli, arguments)
-    assert done.exit_code == 0
-    found = [one["session"] for one in json.loads(done.stdout)["sessions"]]
-    assert sorted(found) == ["one", "two", "two-2"]

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import itertools
-import json
 from pathlib import Path
 from typing import Any
 
 from eventctx.importers.formats.claude.conversation import RESENT
-from eventctx.log.codec import decode_event, raw_of
+from eventctx.log.codec import decode_event
 from eventctx.log.events import CATALOGUE
 from eventctx.log.record import Record
 from eventctx.messages.encoding import decode_body
 from eventctx.projections.view import request_view
 from eventctx.queries.audit import audit_session
-from eventctx.stores.memory import MemoryStore
 from tests.importers.given import (
-    NOW,
-    SESSION,
     ClaudeCode,
     Codex,
     call,
     events,
     imported,
-    jsonl,
-    load,
-    messages,
     records,
     text,
 )
@@ -35,33 +28,6 @@ def tool_loop() -> ClaudeCode:
     log = ClaudeCode().user("go").answer("m1", call("t1"), call("t2", "Read"))
     log.result("t1", "a").result("t2", "b", is_error=True).answer("m2", text("done"))
     return log.user("again").answer("m3", text("sure")).system("turn_duration")
-
-
-async def test_the_first_record_names_source_format_and_import_time(tmp_path: Path) -> None:
-    store, session = await imported(tmp_path, tool_loop().data())
-    start = (await events(store, session, "session:start"))[0]
-    assert (start.source, start.format) == ("file.jsonl", "claude-code")
-    assert start.imported_at == NOW
-    assert session == SESSION
-
-
-async def test_turns_are_numbered_and_iterations_count_calls(tmp_path: Path) -> None:
-    store, session = await imported(tmp_path, tool_loop().data())
-    found = await records(store, session)
-    submits = [r for r in found if r.type == "prompt:submit"]
-    assert [(r.turn_id, decode_event(r).number) for r in submits] == [  # type: ignore[union-attr]
-        ("turn-0001", 1),
-        ("turn-0002", 2),
-    ]
-    requests = [r for r in found if r.type == "context:request_prepared"]
-    assert [(r.turn_id, r.iteration) for r in requests] == [
-        ("turn-0001", 1),
-        ("turn-0001", 2),
-        ("turn-0002", 1),
-    ]
-    prepared = [decode_event(r) for r in requests]
-    assert all(event.reconstructed for event in prepared)  # type: ignore[union-attr]
-    assert [event.last_message for event in prepared] == [0, 3, 5]  # type: ignore[union-attr]
 
 
 async def test_a_call_is_request_answer_response_usage_and_tools_in_order(tmp_path: Path) -> None:
@@ -108,18 +74,6 @@ async def test_a_turn_ends_before_the_next_and_the_last_one_stays_open(tmp_path:
     assert len(await events(store, session, "prompt:complete")) == 2
 
 
-async def test_an_interrupted_turn_is_cancelled(tmp_path: Path) -> None:
-    log = ClaudeCode().user("go").answer("m1", text("x")).user("[Request interrupted by user]")
-    store, session = await imported(tmp_path, log.user("other").data())
-    assert [e.status for e in await events(store, session, "prompt:complete")] == ["cancelled"]
-
-
-async def test_a_file_without_times_takes_the_imports(tmp_path: Path) -> None:
-    rows = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
-    store, session = await imported(tmp_path, jsonl(rows))
-    assert {record.time for record in await records(store, session)} == {NOW}
-
-
 async def test_the_view_after_a_boundary_starts_with_the_summary(tmp_path: Path) -> None:
     log = tool_loop().system("compact_boundary", compactMetadata={"trigger": "manual"})
     log.user("In short: …", isCompactSummary=True).user("go on").answer("m4", text("ok"))
@@ -158,27 +112,6 @@ async def test_a_system_prompt_outlives_a_replacement_history(tmp_path: Path) ->
     assert [i.body for i in post.plan.insertions] == [0, 1]
 
 
-async def test_raw_parts_are_verbatim_in_one_body_and_counted(tmp_path: Path) -> None:
-    store, session = await imported(tmp_path, tool_loop().progress().data())
-    raw = [r for r in await records(store, session) if r.type == "import:raw"]
-    event: Any = decode_event(raw[0])
-    assert event.lines == (1, 9)
-    assert event.kinds["progress"] == 1
-    lines = (raw_of(raw[0]) or b"").split(b"\n")
-    assert len(lines) == sum(event.kinds.values())
-    assert raw[0].bodies[0].facts == b""
-
-
-async def test_every_byte_of_the_content_is_in_the_log(tmp_path: Path) -> None:
-    log = tool_loop()
-    store, session = await imported(tmp_path, log.data())
-    raw = [r for r in await records(store, session) if r.type == "import:raw"]
-    rests = [json.loads(part) for r in raw for part in (raw_of(r) or b"").split(b"\n")]
-    whole = [row for row in log.rows if "message" in row]
-    assert [{**row, "message": None} for row in whole] == [r for r in rests if "message" in r]
-    assert [row["message"] for row in whole] == await messages(store, session)
-
-
 async def test_large_files_are_cut_into_many_raw_records(tmp_path: Path) -> None:
     log = ClaudeCode().user("go")
     for _ in range(40):
@@ -188,33 +121,6 @@ async def test_large_files_are_cut_into_many_raw_records(tmp_path: Path) -> None
     assert len(found) == 4
     ranges = [event.lines for event in found]
     assert all(a[1] < b[0] for a, b in itertools.pairwise(ranges))
-
-
-async def test_a_message_that_cannot_be_stored_is_kept_raw(tmp_path: Path) -> None:
-    deep: Any = "x"
-    for _ in range(250):
-        deep = [deep]
-    path = tmp_path / "file.jsonl"
-    path.write_bytes(jsonl([{"role": "user", "content": "x", "deep": deep}]))
-    store = MemoryStore()
-    summary = await load(store, path)
-    assert (summary.messages, summary.unknown, summary.warned) == (0, {"unstorable": 1}, 1)
-
-
-async def test_the_summary_counts_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "file.jsonl"
-    path.write_bytes(tool_loop().line("hologram").data())
-    told: list[tuple[int, int]] = []
-    summary = await load(MemoryStore(), path, progress=lambda done, size: told.append((done, size)))
-    assert (summary.messages, summary.turns, summary.calls) == (7, 2, 3)
-    assert summary.raw == {
-        "user.envelope": 4,
-        "assistant.envelope": 3,
-        "system/turn_duration": 1,
-        "hologram": 1,
-    }
-    assert summary.unknown == {"hologram": 1}
-    assert told[-1] == (path.stat().st_size, path.stat().st_size)
 
 
 async def test_a_compaction_is_estimated_as_the_requests_around_it_and_keeps_the_files_size(

@@ -18,10 +18,8 @@ from eventctx.log.events import MessageAdded, MessagesSet
 from eventctx.log.plan import Plan, Run, Shortening
 from eventctx.log.record import Draft
 from eventctx.log.store import NO_STREAM
-from eventctx.messages.encoding import encode_message
 from eventctx.policies.planner import visible_of
 from eventctx.projections.view import request_view, snapshot
-from eventctx.queries.transfer import export_lines, import_drafts, read_drafts
 from eventctx.stores.memory import MemoryStore
 from tests.importers.given import (
     SESSION,
@@ -105,12 +103,6 @@ async def test_the_latest_human_message_is_the_one_that_a_person_wrote(tmp_path:
     assert visible_of(view).latest_human == 2
 
 
-async def test_the_body_holds_the_message_and_nothing_of_its_envelope(tmp_path: Path) -> None:
-    found = await records(await imported(tmp_path, talk(isMeta=True)), SESSION)
-    added = [record for record in found if record.type == "context:message_added"]
-    assert added[2].bodies[0].data == encode_message({"role": "user", "content": SKILL})
-
-
 async def test_lost_why_and_an_audience_agree_on_the_speaker(tmp_path: Path) -> None:
     store = await imported(tmp_path, talk(isMeta=True))
     async with Engine(store) as engine:
@@ -165,19 +157,6 @@ async def test_a_shortened_message_keeps_its_speaker(
     assert snapshot.load(snapshot.dump(after)).layout.refs == after.layout.refs
     async with Engine(store) as engine:
         assert (await engine.verify(SESSION)).ok
-
-
-async def test_facts_that_are_built_again_from_an_export_are_the_same(tmp_path: Path) -> None:
-    store = await imported(tmp_path, talk(isMeta=True))
-    info = await store.head(SESSION)
-    assert info is not None
-    lines = [line async for line in export_lines(store, info)]
-    copy = MemoryStore()
-    await import_drafts(copy, SESSION, list(read_drafts(lines[1:])))
-    there, here = await records(copy, SESSION), await records(store, SESSION)
-    assert [[b.facts for b in r.bodies] for r in there] == [
-        [b.facts for b in r.bodies] for r in here
-    ]
 
 
 async def test_a_speaker_of_an_import_by_an_earlier_release_is_not_passed_over(

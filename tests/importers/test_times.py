@@ -22,7 +22,6 @@ from tests.importers.given import (
     NOW,
     SESSION,
     ClaudeCode,
-    Codex,
     call,
     imported,
     jsonl,
@@ -119,16 +118,6 @@ async def test_a_measured_turn_takes_just_what_its_program_says(
     assert turn.attributes[conv.TURN_DURATION] == 4_321_000_000
 
 
-async def test_a_wait_for_the_person_is_in_the_span_and_not_in_the_measure(
-    tmp_path: Path,
-) -> None:
-    log = tool_loop().system("turn_duration", durationMs=1_500).user("Thanks.")
-    store, session = await imported(tmp_path, log.data())
-    turn = turns(await traced(store, session))[0]
-    assert seconds(turn) == 4.0
-    assert turn.attributes[conv.TURN_DURATION] == 1_500_000_000
-
-
 @pytest.mark.parametrize("measure", [None, "x", -1, 1.5, 10**300, True, [1]])
 async def test_a_measure_that_is_none_changes_nothing(measure: Any, tmp_path: Path) -> None:
     log = tool_loop().system("turn_duration", durationMs=measure).user("Thanks.")
@@ -156,23 +145,6 @@ async def test_a_header_later_than_its_messages_does_not_change_their_times(
     assert found[0].time == START + SECOND
     (turn,) = turns(await traced(*late))
     assert seconds(turn) == 3.0
-
-
-@pytest.mark.parametrize("header", [None, "not a time"])
-async def test_a_header_without_a_time_has_that_of_the_first_message(
-    header: Any, tmp_path: Path
-) -> None:
-    store, session = await imported(tmp_path, branched(header))
-    assert (await records(store, session))[0].time == START + SECOND
-
-
-async def test_records_after_a_branch_have_their_own_times(tmp_path: Path) -> None:
-    log = Pi(tree=True).user("one").answer(said("two")).user("three").answer(said("four"))
-    log.back_to("e2").user("five").answer(said("six"))
-    store, session = await imported(tmp_path, log.data())
-    added = of_type(await records(store, session), "context:message_added")
-    assert [(one.time - START) // SECOND for one in added] == [1, 2, 3, 4, 5, 6]
-    assert [seconds(one) for one in turns(await traced(store, session))] == [1.0, 1.0, 1.0]
 
 
 # -- disorder ------------------------------------------------------------------------------------
@@ -204,20 +176,6 @@ async def test_one_wrong_time_moves_no_other_record(tmp_path: Path) -> None:
 # -- growth, and files without times -------------------------------------------------------------
 
 
-async def test_what_a_grown_file_adds_has_the_files_times(tmp_path: Path) -> None:
-    store, session = await imported(tmp_path, tool_loop().user("x").data())
-    async with Engine(store, clock=lambda: NOW) as engine:
-        await engine.session("child")
-        await engine.link(session, "child")
-        await engine.close_session(session)
-        path = tmp_path / "file.jsonl"
-        grown = tool_loop().user("x").answer("m3", said("y")).user("z").data()
-        path.write_bytes(grown)
-        assert (await load(store, path)).added > 0
-        added = of_type(await records(store, session), "context:message_added")
-        assert added[-1].time == START + 8.5 * SECOND
-
-
 async def test_records_of_a_file_without_times_have_one_time_in_every_import(
     tmp_path: Path,
 ) -> None:
@@ -228,14 +186,6 @@ async def test_records_of_a_file_without_times_have_one_time_in_every_import(
     (summary,) = await import_file(store, path, clock=lambda: 2 * NOW, salt=salt)
     assert summary.added > 0
     assert {one.time for one in await records(store, session)} == {NOW}
-
-
-async def test_a_rollouts_turns_end_when_it_says(tmp_path: Path) -> None:
-    log = Codex().event("task_started").says("user", "x").says("assistant", "y")
-    log.event("task_complete").says("user", "z")
-    log.rows[-1]["timestamp"] = "2026-01-02T10:00:00Z"
-    store, session = await imported(tmp_path, log.data())
-    assert all(seconds(one) < 60 for one in turns(await traced(store, session)))
 
 
 async def test_rows_without_a_time_before_the_first_one_with_one_prolong_nothing(
@@ -301,37 +251,6 @@ async def test_a_compaction_that_a_person_asked_for_does_not_last_as_long_as_the
     assert (one.start - START, seconds(one)) == (104.5 * SECOND, 1 / SECOND)
     one, _ = await compaction_and_chats(tmp_path, summarised("manual", durationMs=2_000).data())
     assert seconds(one) == 2.0
-
-
-async def test_a_measure_longer_than_its_turn_ends_at_the_turn(tmp_path: Path) -> None:
-    one, _ = await compaction_and_chats(tmp_path, summarised(durationMs=10**9).data())
-    assert (one.start - START, one.end + 1 - START) == (0.5 * SECOND + SECOND, 104.5 * SECOND)
-
-
-async def test_a_compaction_dated_before_the_record_before_it_has_its_own_time(
-    tmp_path: Path,
-) -> None:
-    one, _ = await compaction_and_chats(tmp_path, summarised(at="10:00:01.000").data())
-    assert (one.start - START, seconds(one)) == (SECOND, 1 / SECOND)
-
-
-async def test_a_call_of_codex_ends_before_the_compaction_that_follows_it(tmp_path: Path) -> None:
-    log = Codex().says("user", "go").says("assistant", "I look.")
-    log.line("compacted", message="", replacement_history=[log.rows[1]["payload"]])
-    log.rows[-1]["timestamp"] = "2026-01-01T10:01:28.000Z"
-    log.rows.append({**log.rows[2], "timestamp": "2026-01-01T10:01:30.000Z"})
-    one, (before, after) = await compaction_and_chats(tmp_path, log.data())
-    assert seconds(one) == 86.0
-    assert before.end <= one.start
-    assert one.end <= after.start
-
-
-async def test_a_file_without_times_has_no_time_for_a_compaction(tmp_path: Path) -> None:
-    log = summarised()
-    for row in log.rows:
-        del row["timestamp"]
-    one, _ = await compaction_and_chats(tmp_path, log.data())
-    assert seconds(one) == 1 / SECOND
 
 
 async def test_a_mirror_of_the_release_before_takes_the_rest_of_its_file(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from functools import partial
@@ -15,7 +16,9 @@ from eventctx.errors import (
     NotATranscript,
     SessionWasDeleted,
     SessionWasTakenOver,
+    SourceChanged,
     WorkerEnded,
+    WrongExpectedVersion,
 )
 from eventctx.importers.detect import passed_over
 from eventctx.importers.formats.amplifier import CONTEXT
@@ -232,6 +235,7 @@ class _ImportOfOne:
         self._shown = shown
         self._noted = noted
         self._none_was_read = True
+        self._jobs: list[ImportJob] = []
 
     async def plan(self, files: Iterable[_Planned], workers_from: int) -> list[_Planned]:
         """A job for each file that is to be read; none where workers are not worth their start."""
@@ -247,6 +251,7 @@ class _ImportOfOne:
             plan.append(_Planned(found, job, known))
         if jobs < 2 or size < workers_from:
             return [planned._replace(job=None) for planned in plan]
+        self._jobs = [planned.job for planned in plan if planned.job is not None]
         return plan
 
     async def results(self, planned: _Planned) -> Sequence[ImportSummary | FilePassedOver]:
@@ -263,6 +268,9 @@ class _ImportOfOne:
         shown = nullcontext(_drop) if bar is None else bar(found.path)
         with shown as progress:
             done = await _from_worker(job, found, progress)
+            if done is not None and _was_overtaken(done.results):
+                await asyncio.wait([one.result for one in self._jobs])
+                done = None
             if done is None:
                 done = await self._read(self._store, found, progress=progress, noted=self._noted)
         if self._index is not None:
@@ -277,6 +285,17 @@ class _ImportOfOne:
             return ()
         known = await self._index.summaries(found.path, found.files, self._store)
         return () if known and not found.named and passed_over(found.path) is not None else known
+
+
+def _was_overtaken(results: Sequence[ImportSummary | FilePassedOver]) -> bool:
+    """Whether a later file may have appended to a session of this one in the middle of it.
+
+    That happens where a file comes to the session only late, as one of several.
+    """
+    return any(isinstance(one, FilePassedOver) and one.error in _OVERTAKEN for one in results)
+
+
+_OVERTAKEN: Final = (WrongExpectedVersion.__name__, SourceChanged.__name__)
 
 
 def _drop(*_: object) -> None:

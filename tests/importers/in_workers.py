@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from eventctx.errors import WrongExpectedVersion
 from eventctx.importers.load import ImportSummary, import_file
 from eventctx.log.store import EventStore
 from tests.importers.given import NOW
@@ -58,3 +59,13 @@ async def fail(
 ) -> Sequence[ImportSummary]:
     """A programming error."""
     raise KeyError("a bug")
+
+
+async def be_overtaken(
+    store: EventStore, path: Path, *, progress: Any, noted: Any
+) -> Sequence[ImportSummary]:
+    """The first that reads a file called ``late`` finds that another appended to its session."""
+    if path.stem == "late" and not (read := path.with_suffix(".read")).exists():
+        read.touch()
+        raise WrongExpectedVersion("late", 3, 4)
+    return await import_alike(store, path, progress=progress, noted=noted)

@@ -149,6 +149,16 @@ async def test_a_session_in_two_files_has_the_records_of_the_first_one_first(
     assert await contents(several) == await contents(one)
 
 
+async def test_a_file_that_another_one_overtook_is_read_again_when_all_are_done(
+    tmp_path: Path,
+) -> None:
+    for name in (*NAMES, "late"):
+        write_claude(tmp_path, name, 3)
+    found = await by_workers(MemoryStore(), tmp_path, importing=in_workers.be_overtaken)
+    assert [one.session for one in found.sessions] == sorted([*NAMES, "late"])
+    assert found.passed_over == ()
+
+
 async def test_a_database_gets_what_workers_read_and_verifies(tmp_path: Path) -> None:
     folder = tmp_path / "sessions"
     folder.mkdir()

@@ -13,8 +13,6 @@ from tests.services import nats_server, postgres_server
 from tests.services import phoenix as phoenix_process
 from tests.services.in_memory import memory_folder
 from tests.services.jaeger_binary import JaegerMissing, build, find
-from tests.services.phoenix_environment import OPT_IN, wanted
-from tests.services.phoenix_environment import build as build_phoenix
 from tests.services.postgres_binaries import PostgresMissing
 
 
@@ -39,12 +37,12 @@ def jaeger() -> Iterator[jaeger_process.Jaeger]:
 def phoenix() -> Iterator[phoenix_process.Phoenix]:
     """A real Phoenix, one for all tests: give your spans a project of their own.
 
-    Only with EVENTCTX_PHOENIX=1, else the tests are skipped. Then its environment is made where
-    there is none, and they fail if it cannot be.
+    Only where $EVENTCTX_PHOENIX names its Python, else the tests are skipped.
     """
-    if not wanted():
-        pytest.skip(OPT_IN)
-    with phoenix_process.start(build_phoenix()) as running:
+    python = os.environ.get(phoenix_process.VARIABLE)
+    if not python:
+        pytest.skip(phoenix_process.OPT_IN)
+    with phoenix_process.start(Path(python)) as running:
         yield running
 
 

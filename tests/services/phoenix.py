@@ -1,7 +1,7 @@
-"""A real Phoenix (arize-phoenix) for the tests that request it: a receiver that is not Jaeger.
+"""A real Phoenix (arize-phoenix) for the tests that request it: opt-in, 850 MB.
 
-``python -m tests.services.phoenix build`` makes its environment, ``... path`` prints its Python.
-Without EVENTCTX_PHOENIX=1 nothing here is run, in CI neither.
+``python -m venv FOLDER`` and ``FOLDER/bin/pip install arize-phoenix==20.26.1`` install it, apart
+because its 158 packages pin what ours do not; ``$EVENTCTX_PHOENIX`` is the path of that Python.
 
 Its OTLP over gRPC listens on every interface, whatever its settings; the rest on 127.0.0.1 only.
 """
@@ -9,7 +9,6 @@ Its OTLP over gRPC listens on every interface, whatever its settings; the rest o
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -17,7 +16,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.services import process
-from tests.services.phoenix_environment import find, main
+
+VARIABLE = "EVENTCTX_PHOENIX"
+OPT_IN = f"Phoenix is opt-in (850 MB): ${VARIABLE} is the Python that has it"
 
 # "Phoenix is up and running" comes before it has the port of its HTTP; this line comes after.
 _READY = b"Uvicorn running on"
@@ -34,6 +35,7 @@ class Ports(NamedTuple):
 class Phoenix(NamedTuple):
     """A running Phoenix."""
 
+    python: Path
     ports: Ports
     log: Path
     pid: int
@@ -61,7 +63,7 @@ def free_ports() -> Ports:
 
 @contextmanager
 def start(
-    python: Path | None = None,
+    python: Path,
     *,
     seconds: float = 180.0,
     attempts: int = 3,
@@ -74,14 +76,12 @@ def start(
     a temporary folder, which is gone afterwards.
 
     Raises:
-        PhoenixMissing: there is no environment, see `find`.
         ServiceFailed: it did not become ready; with the tail of its log.
     """
-    found = python or find()
     with tempfile.TemporaryDirectory(prefix="eventctx-phoenix-") as folder:
 
         def run() -> AbstractContextManager[Phoenix]:
-            return _running(found, choose(), Path(folder), seconds)
+            return _running(python, choose(), Path(folder), seconds)
 
         with process.on_free_ports("Phoenix", run, attempts) as phoenix:
             yield phoenix
@@ -101,7 +101,7 @@ def _running(python: Path, ports: Ports, folder: Path, seconds: float) -> Iterat
         environ=settings(ports, work),
     )
     with process.running(service, work, log, seconds) as started:
-        yield Phoenix(ports, started.log, started.pid)
+        yield Phoenix(python, ports, started.log, started.pid)
 
 
 def settings(ports: Ports, work: Path, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -124,7 +124,3 @@ def settings(ports: Ports, work: Path, environ: Mapping[str, str] = os.environ) 
         "PHOENIX_DISABLE_AGENT_ASSISTANT": "true",  # it would offer a shell on this machine
         "PHOENIX_ENABLE_MCP_SERVER": "false",
     }
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -16,7 +16,6 @@ from eventctx.errors import (
     NotATranscript,
     SessionWasDeleted,
     SessionWasTakenOver,
-    SourceChanged,
     WorkerEnded,
     WrongExpectedVersion,
 )
@@ -288,14 +287,12 @@ class _ImportOfOne:
 
 
 def _was_overtaken(results: Sequence[ImportSummary | FilePassedOver]) -> bool:
-    """Whether a later file may have appended to a session of this one in the middle of it.
+    """Whether a later file appended to a session of this one in the middle of it.
 
     That happens where a file comes to the session only late, as one of several.
     """
-    return any(isinstance(one, FilePassedOver) and one.error in _OVERTAKEN for one in results)
-
-
-_OVERTAKEN: Final = (WrongExpectedVersion.__name__, SourceChanged.__name__)
+    overtaken = WrongExpectedVersion.__name__
+    return any(isinstance(one, FilePassedOver) and one.error == overtaken for one in results)
 
 
 def _drop(*_: object) -> None:

@@ -18,12 +18,10 @@ from eventctx.stores.memory import MemoryStore
 from tests.atif.trajectories import (
     back,
     exported,
-    in_one,
     own,
     requests,
     same_session,
     valid,
-    without_marks,
 )
 from tests.sessions import tool_round
 
@@ -101,59 +99,12 @@ async def test_a_signature_stays_with_its_message_and_no_text_is_there_twice(
     assert json.dumps(document).count("I look.") + json.dumps(document).count("only once") == 2
 
 
-async def test_words_of_a_person_after_results_are_a_step_and_one_message_when_they_come_back(
-    tmp_path: Path,
-) -> None:
-    engine = await told(USER, asks("a"), gives("a", words="Stop there."), asks(text="I stop."))
-    (document,) = await exported(engine, tmp_path)
-    assert [source for source, _ in texts(document)] == ["user", "agent", "user", "agent"]
-    assert document["steps"][1]["observation"]["results"][0]["content"] == "a!"
-    assert document["steps"][2]["message"] == "Stop there."
-    other, _ = await back(tmp_path / "s.json")
-    await same_session(engine, other)
-
-
 async def test_a_late_result_is_a_step_that_calls_no_model(tmp_path: Path) -> None:
     engine = await told(USER, asks("a"), {"role": "user", "content": "Well?"}, gives("a"))
     (document,) = await exported(engine, tmp_path)
     late = document["steps"][-1]
     assert (late["source"], late["message"], late["llm_call_count"]) == ("agent", "", 0)
     assert late["observation"]["results"] == [{"source_call_id": "a", "content": "a!"}]
-
-
-async def test_an_image_is_a_part_with_a_url_of_its_data(tmp_path: Path) -> None:
-    source = {"type": "base64", "media_type": "image/png", "data": "aGVsbG8="}
-    shot = {"type": "text", "text": "See."}, {"type": "image", "source": source}
-    engine = await told({"role": "user", "content": list(shot)})
-    (document,) = await exported(engine, tmp_path)
-    words, image = document["steps"][0]["message"]
-    assert words == {"type": "text", "text": "See."}
-    assert image["source"] == {
-        "media_type": "image/png",
-        "path": "data:image/png;base64,aGVsbG8=",
-    }
-    other, _ = await back(tmp_path / "s.json")
-    await same_session(engine, other)
-
-
-async def test_a_part_without_a_field_is_counted_and_comes_back(tmp_path: Path) -> None:
-    paper = {"type": "document", "source": {"type": "url", "url": "https://example.org/a.pdf"}}
-    engine = await told({"role": "user", "content": [{"type": "text", "text": "Read."}, paper]})
-    (document,) = await exported(engine, tmp_path)
-    assert own(document)["completeness"]["left_in_shape"] == {"document": 1}
-    other, _ = await back(tmp_path / "s.json")
-    await same_session(engine, other)
-
-
-async def test_arguments_that_are_no_object_are_one(tmp_path: Path) -> None:
-    function = {"name": "run", "arguments": "ls -l"}
-    call = {"id": "a", "type": "function", "function": function}
-    answer = {"role": "assistant", "content": None, "tool_calls": [call]}
-    engine = await told(USER, answer)
-    (document,) = await exported(engine, tmp_path)
-    assert document["steps"][1]["tool_calls"][0]["arguments"] == {"input": "ls -l"}
-    other, _ = await back(tmp_path / "s.json")
-    await same_session(engine, other)
 
 
 async def test_a_failed_tool_is_marked(tmp_path: Path) -> None:
@@ -340,19 +291,6 @@ async def test_a_compaction_ends_a_file_and_the_next_begins_with_copies(tmp_path
     await same_session(engine, other)
 
 
-async def test_in_one_document_the_copies_follow_the_compaction(tmp_path: Path) -> None:
-    engine = await compacted()
-    document = await in_one(engine, tmp_path)
-    marked = [place for place, step in enumerate(document["steps"]) if "compaction" in own(step)]
-    assert document["steps"][marked[0] + 1]["is_copied_context"]
-    for path in (tmp_path / "one.json", tmp_path / "other.json"):
-        other, _ = await back(path)
-        messages = await other.transcript("s")
-        assert len(messages) == len(await engine.transcript("s"))
-        # As another program would have written it.
-        (tmp_path / "other.json").write_text(json.dumps(without_marks(document)))
-
-
 async def test_the_call_of_a_summarizer_is_in_the_compaction(tmp_path: Path) -> None:
     async def in_short(request: Any) -> ModelAnswer:
         return ModelAnswer("In short: jars.", model="small", prompt=500, output=20)
@@ -380,20 +318,6 @@ async def compacted_by(summarizer: Any) -> Engine:
     await ctx.compact(force=True)
     await ctx.get_messages_for_request()
     return engine
-
-
-async def test_a_list_that_replaced_the_conversation_comes_back(tmp_path: Path) -> None:
-    engine = await told(USER, asks("a"), gives("a"), asks(text="Three."))
-    ctx = await engine.session("s")
-    rows = await ctx.get_messages()
-    await ctx.set_messages([rows[0], {"role": "user", "content": "Begin again."}])
-    await ctx.add_message(asks(text="I begin."))
-    first, then = await exported(engine, tmp_path)
-    kind = {"type": "messages_set", "boundary": "replace"}
-    assert first["steps"][-1]["extra"]["context_management"] == kind
-    assert [step.get("is_copied_context", False) for step in then["steps"]] == [True, False, False]
-    other, _ = await back(tmp_path / "s.json")
-    await same_session(engine, other)
 
 
 async def test_what_a_fork_inherits_is_copied(tmp_path: Path) -> None:

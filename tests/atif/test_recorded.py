@@ -11,6 +11,7 @@ from eventctx.messages.parts import read_parts
 from eventctx.queries.records import Message
 from eventctx.stores.memory import MemoryStore
 from tests.atif.trajectories import back, documents, in_one, same_session, without_marks
+from tests.how_much import some
 
 
 async def test_every_recorded_session_is_a_valid_trajectory_and_comes_back(
@@ -20,7 +21,7 @@ async def test_every_recorded_session_is_a_valid_trajectory_and_comes_back(
     await import_paths(engine.store, [recorded_sessions])
     sessions = [info.stream for info in await engine.sessions()]
     assert len(sessions) > 20
-    for name in sessions:
+    for name in sessions[:: some(2, 1)]:
         folder = tmp_path / str(sessions.index(name))
         folder.mkdir()
         export = await engine.export_atif(name, folder / "session.json")

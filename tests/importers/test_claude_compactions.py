@@ -71,6 +71,23 @@ async def test_what_a_compaction_keeps_follows_its_summary(form: str, tmp_path: 
     await engine.close()
 
 
+async def test_the_list_of_kept_lines_counts_before_the_segment(tmp_path: Path) -> None:
+    log = two_turns()
+    log = compacts(
+        log,
+        "S",
+        preservedMessages={"anchorUuid": "u6", "uuids": ["u4", "never-written"]},
+        preservedSegment={"anchorUuid": "u6", "headUuid": "u2", "tailUuid": "u4"},
+    )
+    assert await last_view(says(log, "dust", "x"), {4: None}, tmp_path) == ["S", "is red", "dust"]
+
+
+async def test_a_segment_without_a_way_from_head_to_tail_keeps_nothing(tmp_path: Path) -> None:
+    segment = {"anchorUuid": "u6", "headUuid": "u2", "tailUuid": "never-written"}
+    log = says(compacts(two_turns(), "S", preservedSegment=segment), "dust", "x")
+    assert await last_view(log, {4: None}, tmp_path) == ["S", "dust"]
+
+
 async def test_a_summary_of_what_came_last_follows_what_was_kept(tmp_path: Path) -> None:
     log = two_turns()
     kept = {"anchorUuid": "u5", "uuids": named(log, OIL, OILED)}  # the boundary

@@ -140,15 +140,6 @@ def test_only_our_own_files_of_these_sessions_are_destroyed(home: Path) -> None:
     assert copies(None, ["b"], "tape") == []
 
 
-def test_the_book_still_tells_the_last_receipt_after_notes_of_files(home: Path) -> None:
-    book = ReceiptBook(default_book(home / "s.db"))
-    book.copied_to(home / "x", "a", "export")
-    book.erased("a")
-    assert (book.newest(), book.last()) == (None, {})
-    folder = book.path.parent
-    assert [one.stat().st_mode & 0o777 for one in (folder, folder.parent)] == [0o700, 0o700]
-
-
 def test_a_program_that_goes_on_after_an_erasure_has_a_tape_of_another_name(home: Path) -> None:
     sent = json.dumps({"model": "m", "messages": [{"role": "user", "content": "x"}]}).encode()
     headers = [(b"session-id", b"s1")]

@@ -105,6 +105,7 @@ async def test_all_that_left_went_by_the_compaction_and_its_summary_stands_for_i
     tmp_path: Path, engine: Engine
 ) -> None:
     session = await recorded(engine, tmp_path, claude())
+    assert (await types(engine, session)).count("prompt:submit") == 3  # its prompt is no turn
     event = await compaction(engine, session)
     assert event.plan is not None
     assert [(run.first, run.last, run.disposition) for run in event.plan.runs] == [
@@ -121,13 +122,6 @@ async def test_all_that_left_went_by_the_compaction_and_its_summary_stands_for_i
     assert (await engine.verify(session)).ok
 
 
-async def test_the_prompt_of_a_compaction_is_no_turn_of_the_person(
-    tmp_path: Path, engine: Engine
-) -> None:
-    session = await recorded(engine, tmp_path, claude())
-    assert (await types(engine, session)).count("prompt:submit") == 3
-
-
 async def test_a_line_that_only_the_api_reads_changes_no_system_prompt(
     tmp_path: Path, engine: Engine
 ) -> None:
@@ -142,32 +136,6 @@ async def test_a_line_that_only_the_api_reads_changes_no_system_prompt(
     ]
     session = await recorded(engine, tmp_path, calls)
     assert "context:messages_set" not in await types(engine, session)
-
-
-async def test_a_system_prompt_that_changes_with_a_compaction_is_set_and_not_summarised(
-    tmp_path: Path, engine: Engine
-) -> None:
-    calls = claude()
-    calls[3][0]["system"] = calls[4][0]["system"] = "v2"
-    session = await recorded(engine, tmp_path, calls)
-    found = await types(engine, session)
-    assert found.index("context:messages_set") < found.index("context:post_compact")
-    why = await engine.why(session, 1)
-    assert [one.message for one in why.stands_in] == [user(SUMMARY)]
-
-
-async def test_what_changes_behind_a_compaction_leaves_the_rest_to_it(
-    tmp_path: Path, engine: Engine
-) -> None:
-    calls = claude()
-    rows = list(calls[4][0]["messages"])
-    rows[-1] = {**user("And d.py."), "content": [{"type": "text", "text": "And d.py."}]}
-    calls.append((request(*rows[:-1], user("And d.py."), system="v1"), answer("Done.")))
-    session = await recorded(engine, tmp_path, calls)
-    assert "context:messages_set" in await types(engine, session)  # the person went back
-    why = await engine.why(session, 1)
-    assert [one.message for one in why.stands_in] == [user(SUMMARY)]
-    assert len(await last_view(engine, session)) == 1 + len(rows)
 
 
 CODEX = {"session-id": SESSION, "thread-id": SESSION}
@@ -230,22 +198,6 @@ async def test_codexs_sealed_record_keeps_a_persons_words_and_drops_the_rest(
     assert [one.get("type") for one in await last_view(engine, session)] == [
         *("message", "message", "message", "compaction", "message")
     ]
-
-
-async def test_a_summary_behind_the_messages_that_stay_is_shown_in_its_place(
-    tmp_path: Path, engine: Engine
-) -> None:
-    rows = [FIRST, said("It is short."), user("Now b.py."), said("Long."), user("And c.py.")]
-    anew = [FIRST, user("Now b.py."), user("Summary: two files were read."), user("And d.py.")]
-    calls = [
-        (request(*rows[:1]), answer("It is short.")),
-        (request(*rows[:3]), answer("Long.")),
-        (request(*rows), answer("c")),
-        (request(*anew), answer("d")),
-    ]
-    session = await recorded(engine, tmp_path, calls)
-    await compaction(engine, session)
-    assert await last_view(engine, session) == anew
 
 
 async def test_the_oldest_messages_of_a_window_that_slides_were_dropped(

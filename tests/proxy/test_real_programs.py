@@ -36,11 +36,9 @@ MESSAGE = {"type": "message", "role": "assistant", "content": [], "stop_reason":
 
 
 def claudes(body: dict[str, Any], number: int) -> list[dict[str, Any]]:
-    """The events of an answer: the summary that Claude Code asks for, or else some words."""
-    asked = json.dumps(body["messages"][-1])
-    said = "<summary>All was read.</summary>" if "<summary>" in asked else "Bern."
-    delta = {"type": "text_delta", "text": said}
+    """The events of an answer of Anthropic's API."""
     begun = {**MESSAGE, "id": f"msg_{number}", "model": body["model"], "usage": USAGE}
+    delta = {"type": "text_delta", "text": "Bern."}
     return [
         {"type": "message_start", "message": begun},
         {"type": "content_block_start", "index": 0, "content_block": TEXT},
@@ -58,21 +56,17 @@ ITEM = {
     "status": "completed",
     "content": [{"type": "output_text", "text": "Bern.", "annotations": []}],
 }
-SEALED = {"type": "compaction", "id": "c_1", "encrypted_content": "x7Gh"}
 RESPONSE = {"id": "r_1", "object": "response", "status": "completed"}
-LARGE = {"input_tokens": 9_000, "output_tokens": 3, "total_tokens": 9_003}
 
 
-def codexes(body: dict[str, Any]) -> list[dict[str, Any]]:
-    """The events of an answer: the sealed record that Codex asks for, or else some words."""
-    sealed = body["input"][-1].get("type") == "compaction_trigger"
-    item, usage = (SEALED, USAGE) if sealed else (ITEM, LARGE)
+def codexes() -> list[dict[str, Any]]:
+    """The events of an answer of the Responses API."""
     begun = RESPONSE | {"status": "in_progress", "output": []}
     return [
         {"type": "response.created", "response": begun},
-        {"type": "response.output_item.added", "output_index": 0, "item": item},
-        {"type": "response.output_item.done", "output_index": 0, "item": item},
-        {"type": "response.completed", "response": RESPONSE | {"output": [item], "usage": usage}},
+        {"type": "response.output_item.added", "output_index": 0, "item": ITEM},
+        {"type": "response.output_item.done", "output_index": 0, "item": ITEM},
+        {"type": "response.completed", "response": RESPONSE | {"output": [ITEM], "usage": USAGE}},
     ]
 
 
@@ -89,7 +83,7 @@ def serving(received: list[dict[str, Any]]) -> Iterator[str]:
                 received.append(json.loads(body))
                 asked = received[-1]
                 claude = "messages" in path
-                events = claudes(asked, len(received)) if claude else codexes(asked)
+                events = claudes(asked, len(received)) if claude else codexes()
                 content = b"".join(streamed(events).pieces)
             self.send_response(200)
             self.send_header("content-type", "text/event-stream")
@@ -159,75 +153,6 @@ async def test_the_requests_of_a_real_program_are_observed(tmp_path: Path, varia
         await asyncio.to_thread(run, [*command, *PROGRAMS[variable]], environment, tmp_path)
     async with eventctx.open(tmp_path / "s.db", read_only=True) as engine:
         await check_observed(engine, received)
-
-
-async def test_claude_codes_compaction_is_one_event_that_explains_what_left(
-    tmp_path: Path,
-) -> None:
-    received: list[dict[str, Any]] = []
-    streams = ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
-    prompts = ["Never touch main.py.", "Read b.py.", "/compact", "Go on."]
-    with serving(received) as url:
-        command, environment = command_in(tmp_path, url, named("EVENTCTX_CLAUDE"))
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            *("-p", *streams),
-            env=environment,
-            cwd=tmp_path,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            limit=2**24,
-        )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        async with asyncio.timeout(120):
-            for prompt in prompts:
-                message = {"role": "user", "content": prompt}
-                process.stdin.write(json.dumps({"type": "user", "message": message}).encode())
-                process.stdin.write(b"\n")
-                while json.loads(await process.stdout.readline())["type"] != "result":
-                    pass
-            process.stdin.close()
-            await process.wait()
-    async with eventctx.open(tmp_path / "s.db", read_only=True) as engine:
-        await check_observed(engine, received)
-        (session,) = await engine.sessions()
-        await check_compacted(engine, session.stream)
-        lost = await engine.lost(session.stream)
-        gone = {one.text for one in lost.items if one.state == "gone"}
-        assert {"Never touch main.py.", "Read b.py."} <= gone
-        assert "Go on." not in gone
-        first = next(one for one in lost.items if one.text == "Never touch main.py.")
-        why = await engine.why(session.stream, first.number)
-        assert "This session is being continued" in json.dumps(why.stands_in[0].message)
-
-
-async def test_codexs_compaction_is_one_event_that_keeps_a_persons_words(tmp_path: Path) -> None:
-    received: list[dict[str, Any]] = []
-    often = ["-c", "model_auto_compact_token_limit=5000"]
-    plainly = ["--skip-git-repo-check", *often]
-    with serving(received) as url:
-        command, environment = command_in(tmp_path, url, named("EVENTCTX_CODEX"))
-        first = [*command, "exec", *plainly, "Never touch main.py."]
-        await asyncio.to_thread(run, first, environment, tmp_path)
-        again = [*command, "exec", "resume", "--last", *plainly, "Go on."]
-        await asyncio.to_thread(run, again, environment, tmp_path)
-    async with eventctx.open(tmp_path / "s.db", read_only=True) as engine:
-        await check_observed(engine, received)
-        (session,) = await engine.sessions()
-        await check_compacted(engine, session.stream)
-        lost = await engine.lost(session.stream)
-        words = {one.text: one.state for one in lost.items if one.kind == "instruction"}
-        assert words == {"Never touch main.py.": "whole", "Go on.": "whole"}
-
-
-async def check_compacted(engine: Engine, session: str) -> None:
-    """One compaction explains all that left, and the log holds."""
-    types = [record.type async for record in engine.store.read(session)]
-    assert types.count("context:post_compact") == 1
-    assert "context:messages_set" not in types
-    assert (await engine.verify(session)).ok
 
 
 def named(variable: str) -> str:

@@ -30,25 +30,14 @@ CLASSES: dict[str, Any] = {
 CANNOT = {
     # It has no set_system_prompt_factory(), and one view for every budget.
     ("like the contract", "ignores_the_factory"),
-    ("like the contract", "drops_the_factory_s_prompt"),
     ("like the contract", "tells_of_the_first_alone"),
 }
 """Faults that a base cannot have."""
 
-TESTED_EXACTLY = {
-    *("drops_a_call", "drops_a_result", "drops_the_rules", "compacts_for_good", "tells_nothing"),
-}
-"""Faults that test_contract.py has in the sound module, where no other check may fail."""
-
 SILENT = {"without_role", "events", "contribution"}
 """What context-simple leaves out: it takes any message, and tells in words of its own."""
 
-PAIRS = [
-    (base, name)
-    for name in MUTANTS
-    for base in CLASSES
-    if (base, name) not in CANNOT and not (base == "sound" and name in TESTED_EXACTLY)
-]
+PAIRS = [(base, name) for name in MUTANTS for base in CLASSES if (base, name) not in CANNOT]
 
 
 def subject(base: str, kind: Any, refuses: Any = None) -> Subject:
@@ -114,7 +103,6 @@ async def test_a_refused_setting_fails_a_required_check_that_names_it(name, tmp_
     [
         ("like_contract", {"giant_result", "own_messages"}),
         ("like_simple", {*SILENT, "giant_result", "own_messages"}),
-        ("like_persistent", {*SILENT, "giant_result"}),
     ],
 )
 async def test_what_follows_the_documents_of_amplifier_keeps_all_that_is_required(

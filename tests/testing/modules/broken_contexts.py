@@ -45,32 +45,6 @@ class Destructive(SoundContext):
         return view
 
 
-@breaks("transcript")
-class ForgetsResults(SoundContext):
-    async def get_messages(self) -> Rows:
-        rows = copy.deepcopy(self.kept)
-        if len(rows) == 16 and rows[-2].get("role") == "tool":
-            del rows[-2]
-        return rows
-
-
-@breaks("own_list")
-class HandsOutItsList(SoundContext):
-    async def get_messages(self) -> Rows:
-        return Aliased(self.kept)
-
-
-class Aliased(list):
-    """A copy whose ``clear`` reaches the list that it was copied from."""
-
-    def __init__(self, kept: Rows) -> None:
-        super().__init__(copy.deepcopy(kept))
-        self.kept = kept
-
-    def clear(self) -> None:
-        self.kept.clear()
-
-
 @breaks("own_messages")
 class HandsOutItsMessages(SoundContext):
     async def get_messages(self) -> Rows:
@@ -86,25 +60,6 @@ class TakesAnything(SoundContext):
         return super().compacted([row for row in view if "role" in row], budget)
 
 
-@breaks("exactness")
-class FlattensBlocks(SoundContext):
-    async def add_message(self, message: dict[str, Any]) -> None:
-        kept = {key: value for key, value in message.items() if key != "a_key_of_tomorrow"}
-        await super().add_message(kept)
-
-
-@breaks("replacing")
-class SetsNothing(SoundContext):
-    async def set_messages(self, messages: Rows) -> None:
-        self.kept += copy.deepcopy(messages)
-
-
-@breaks("clearing")
-class KeepsTheSystemMessage(SoundContext):
-    async def clear(self) -> None:
-        self.kept = self.kept[:1]
-
-
 @breaks("concurrency")
 class LosesConcurrentMessages(SoundContext):
     async def add_message(self, message: dict[str, Any]) -> None:
@@ -116,67 +71,6 @@ class LosesConcurrentMessages(SoundContext):
 
 
 # -- what is sent --------------------------------------------------------------------------------
-
-
-@breaks("compacts")
-class NeverCompacts(SoundContext):
-    def budget(self, token_budget: int | None, provider: Any) -> int:
-        budget = super().budget(token_budget, provider)
-        return budget if token_budget is None else 1_000_000
-
-    async def get_messages_for_request(self, token_budget=None, provider=None) -> Rows:
-        view = await super().get_messages_for_request(token_budget, provider)
-        if token_budget is not None and sum(map(size, view)) > token_budget:
-            await self.say(PRE, view)
-            await self.say(POST, view)
-        return view
-
-
-@breaks("fits")
-class AlwaysTheLatestTwelve(SoundContext):
-    def compacted(self, view: Rows, budget: int) -> Rows:
-        return super().compacted(view, max(budget, 18_000))
-
-
-@breaks("pairs")
-class OrphanResults(SoundContext):
-    def compacted(self, view: Rows, budget: int) -> Rows:
-        made = super().compacted(view, budget)
-        calls = [place for place, row in enumerate(made) if "tool_calls" in row]
-        del made[calls[0]]
-        return made
-
-
-@breaks("pairs")
-class UnansweredCalls(SoundContext):
-    def compacted(self, view: Rows, budget: int) -> Rows:
-        made = super().compacted(view, budget)
-        results = [place for place, row in enumerate(made) if row["role"] == "tool"]
-        del made[results[0]]
-        return made
-
-
-@breaks("order")
-class Reorders(SoundContext):
-    def compacted(self, view: Rows, budget: int) -> Rows:
-        made = super().compacted(view, budget)
-        if made[-1]["role"] == "tool":
-            return made
-        return [made[0], made[-1], *made[1:-1]]
-
-
-@breaks("system_stays")
-class DropsTheRules(SoundContext):
-    def compacted(self, view: Rows, budget: int) -> Rows:
-        made = super().compacted(view, budget)
-        return made if self.prompt else [row for row in made if row["role"] != "system"]
-
-
-@breaks("latest_stays")
-class DropsTheQuestion(SoundContext):
-    def compacted(self, view: Rows, budget: int) -> Rows:
-        made = super().compacted(view, budget)
-        return made if "find in all" not in str(made[-1]["content"]) else made[:-1]
 
 
 @breaks("giant_result")
@@ -243,12 +137,6 @@ class CriesWolf(SoundContext):
 class OneSizeForAll(SoundContext):
     def __init__(self, hooks: Any, max_tokens: int) -> None:
         super().__init__(hooks, 100_000)
-
-
-@breaks("told")
-class SaysNothing(SoundContext):
-    async def say(self, name: str, view: Rows) -> None:
-        pass
 
 
 @breaks("events")
@@ -401,12 +289,6 @@ async def never_adds(coordinator: Any, config: dict[str, Any] | None = None) -> 
             await asyncio.Event().wait()
 
     await mount_class(Waiting, coordinator, config)
-
-
-async def prints(coordinator: Any, config: dict[str, Any] | None = None) -> None:
-    """Prints lines to stdout that look like findings."""
-    os.write(1, b'{"check": "transcript", "verdict": "does not hold"}\n')
-    await mount_class(SoundContext, coordinator, config)
 
 
 async def times_out(coordinator: Any, config: dict[str, Any] | None = None) -> None:

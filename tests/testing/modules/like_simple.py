@@ -2,9 +2,8 @@
 
 It works out every request from the whole history: nothing that was decided or counted before is
 kept. ``len(str(row)) // 4`` is its estimate of tokens. A request at or over ``compact_threshold``
-of its budget goes through eight levels until it is at ``target_usage``: levels 1, 2, 4 and 6
-shorten tool results, oldest first; 3, 5 and 7 leave out old rounds and shorten the user's messages
-between the first and the last one; level 8 shortens the first one, too.
+of its budget goes through three levels until it is at ``target_usage``: it shortens tool results,
+leaves out old rounds, and shortens the user's messages but the last.
 """
 
 from __future__ import annotations
@@ -126,7 +125,7 @@ def limits_of(provider: Any) -> Row:
 
 
 def notice(level: int) -> Row:
-    text = f"Older messages were shortened or left out of this request (level {level} of 8)."
+    text = f"Older messages were shortened or left out of this request (level {level} of 3)."
     return {
         "role": "system",
         "content": f'<system-reminder source="context-compaction">\n{text}\n</system-reminder>',
@@ -145,17 +144,7 @@ class Compaction:
         self.level = 0
 
     def run(self) -> list[Row]:
-        share = self.settings["protected_recent"]
-        levels: tuple[Callable[[], None], ...] = (
-            lambda: self.shorten(0, 0.25),
-            lambda: self.shorten(0.25, 0.5),
-            lambda: self.leave_out(share),
-            lambda: self.shorten(0.5, 0.75),
-            lambda: self.leave_out(share * 0.6),
-            lambda: self.shorten(0, 1),
-            lambda: self.leave_out(share * 0.3),
-            self.stub_the_first,
-        )
+        levels = (self.shorten, self.leave_out, self.stub)
         for self.level, work in enumerate(levels, 1):
             work()
             if self.is_done():
@@ -165,64 +154,34 @@ class Compaction:
     def is_done(self) -> bool:
         return estimated(self.rules) + estimated(self.rows) <= self.target
 
-    def shorten(self, start: float, end: float) -> None:
-        """Shorten the tool results of this part of the history, but not the latest ones."""
-        results = [place for place, row in enumerate(self.rows) if row["role"] == "tool"]
-        spared = results[-self.settings["protected_tool_results"] :]
-        for place in results[int(len(results) * start) : int(len(results) * end)]:
-            if self.is_done():
-                return
-            content = self.rows[place].get("content")
-            if place not in spared and isinstance(content, str):
-                self.rows[place] = {**self.rows[place], "content": self.cut(content)}
+    def places_of(self, role: str) -> list[int]:
+        return [place for place, row in enumerate(self.rows) if row["role"] == role]
 
-    def cut(self, text: str) -> str:
+    def shorten(self) -> None:
+        """Shorten the tool results, oldest first, but not the latest ones."""
         size = self.settings["truncate_chars"]
-        if len(text) <= size or text.startswith("[truncated"):
-            return text
-        return f"[truncated: about {len(text) // 4} tokens; call the tool again] {text[:size]}"
+        for place in self.places_of("tool")[: -self.settings["protected_tool_results"]]:
+            content = self.rows[place].get("content")
+            if not self.is_done() and isinstance(content, str) and len(content) > size:
+                self.rows[place] = {**self.rows[place], "content": f"[truncated] {content[:size]}"}
 
-    def leave_out(self, share: float) -> None:
-        """Leave out old answers and rounds, outside the protected share at the end."""
-        end = int(len(self.rows) * (1 - share))
-        gone: set[int] = set()
-        size = estimated(self.rules) + estimated(self.rows)
-        for place in range(end):
-            if size <= self.target:
-                break
-            row = self.rows[place]
-            if place in gone or row["role"] != "assistant":
-                continue
-            group = [place, *self.results_of(row)]
-            if max(group) < end:
-                gone.update(group)
-                left = estimated(self.rows[one] for one in gone)
-                size = estimated(self.rules) + estimated(self.rows) - left
-        self.rows = [row for place, row in enumerate(self.rows) if place not in gone]
-        users = [place for place, row in enumerate(self.rows) if row["role"] == "user"]
-        for place in users[1:-1]:
-            if self.is_done():
-                return
-            self.stub(place)
+    def leave_out(self) -> None:
+        """Leave out old answers with their results, but not of the protected share at the end."""
+        end = int(len(self.rows) * (1 - self.settings["protected_recent"] * 0.3))
+        for answer in [self.rows[place] for place in self.places_of("assistant") if place < end]:
+            ids = {call.get("id") for call in answer.get("tool_calls") or ()}
+            group = [row for row in self.rows if row is answer or row.get("tool_call_id") in ids]
+            if not self.is_done() and all(row in self.rows[:end] for row in group):
+                self.rows = [row for row in self.rows if not any(row is one for one in group)]
+                end -= len(group)
 
-    def results_of(self, row: Row) -> list[int]:
-        wanted = {call.get("id") for call in row.get("tool_calls") or ()}
-        return [
-            place
-            for place, other in enumerate(self.rows)
-            if other["role"] == "tool" and other.get("tool_call_id") in wanted
-        ]
-
-    def stub_the_first(self) -> None:
-        users = [place for place, row in enumerate(self.rows) if row["role"] == "user"]
-        if len(users) > 1:
-            self.stub(users[0])
-
-    def stub(self, place: int) -> None:
-        content = self.rows[place].get("content")
-        if isinstance(content, str) and len(content) > STUB + 30:
-            text = f"[shortened message of the user: {content[:STUB]}…]"
-            self.rows[place] = {**self.rows[place], "content": text}
+    def stub(self) -> None:
+        """Shorten what the user wrote before the latest message."""
+        for place in self.places_of("user")[:-1]:
+            content = self.rows[place].get("content")
+            if not self.is_done() and isinstance(content, str) and len(content) > STUB:
+                text = f"[shortened message of the user: {content[:STUB]}…]"
+                self.rows[place] = {**self.rows[place], "content": text}
 
 
 async def mount(coordinator: Any, config: dict[str, Any] | None = None) -> None:

@@ -10,10 +10,10 @@ import httpx
 import openai
 import pytest
 
-from eventctx.errors import InvalidSetting, ProviderFailed
+from eventctx.errors import ProviderFailed
 from eventctx.orchestrators.protocol import Usage
 from eventctx.testing import Reply, ServerCall
-from eventctx.testing.strict_provider import ApiRequest, strict_provider, violations
+from eventctx.testing.strict_provider import ApiRequest, strict_provider
 from eventctx.testing.strict_provider.claude_thinking import BINDING_BETA
 from eventctx.testing.strict_provider.server import StrictServer
 from tests.testing.strict.claude_cases import PRESERVED
@@ -153,19 +153,6 @@ async def test_a_compaction_that_is_asked_for_is_all_of_the_answer(streamed):
         assert server.remaining == 0
 
 
-async def test_kept_thinking_is_bound_to_a_summary_by_a_model_without_preserved_thinking():
-    script = [Reply("They read x.", finish_reason="compaction"), THINKS]
-    async with strict_provider(script) as server, claude(server) as client:
-        old = [ASKED, {"role": "assistant", "content": "I did."}, ASKED]
-        swapped = await ask_claude(client, False, messages=old, model="claude-opus-4-8")
-        first = await ask_claude(client, False, messages=old, thinking=ADAPTIVE)
-        rows = [sent_back(swapped), sent_back(first), results_of(first)]
-        with pytest.raises(anthropic.BadRequestError, match="bound to a different"):
-            await ask_claude(
-                client, False, messages=rows, thinking=ADAPTIVE, extra_headers=ON_DEMAND
-            )
-
-
 async def test_a_conversation_is_compacted_by_openai_s_endpoint_and_goes_on():
     asked: Any = [ASKED, {"role": "assistant", "content": "I did."}]
     script = [Reply("They read x."), Reply("Done.", compaction="They read y.")]
@@ -176,19 +163,6 @@ async def test_a_conversation_is_compacted_by_openai_s_endpoint_and_goes_on():
         answer = await client.responses.create(model="gpt-6-sol", input=[*window, ASKED])  # type: ignore[list-item]
         assert [one.type for one in answer.output] == ["compaction", "message"]
         assert server.remaining == 0
-
-
-async def test_thinking_of_another_model_is_dropped_and_told():
-    async with strict_provider([THINKS, "Done."]) as server, claude(server) as client:
-        first = await ask_claude(client, False, messages=[ASKED], thinking=ADAPTIVE)
-        told = await client.beta.messages.create(
-            model="claude-fable-5-2",
-            max_tokens=4_000,
-            messages=[ASKED, sent_back(first), results_of(first)],  # type: ignore[list-item]
-            betas=[BINDING_BETA],
-        )
-    assert told.input_transformations is not None
-    assert [one.reason for one in told.input_transformations] == ["model_binding_mismatch"]
 
 
 async def test_an_altered_thought_and_a_lost_one_are_refused_with_the_provider_s_words():
@@ -331,14 +305,6 @@ async def test_an_error_of_the_script_is_answered_with_its_status():
         await ask_claude(client, False, messages=[ASKED])
 
 
-async def test_one_request_too_many_fails_the_test_and_not_the_client_alone():
-    with pytest.raises(AssertionError, match="the script has 1 steps, and request 2 came"):
-        async with strict_provider(["Done."]) as server, claude(server) as client:
-            await ask_claude(client, False, messages=[ASKED])
-            with pytest.raises(anthropic.InternalServerError):
-                await ask_claude(client, False, messages=[ASKED])
-
-
 async def test_a_function_of_the_request_may_answer_them_all():
     def echo(asked: ApiRequest) -> Reply:
         return Reply(f"{asked.api} {asked.number}", usage=Usage(100, 7, cache_read=60))
@@ -351,26 +317,6 @@ async def test_a_function_of_the_request_may_answer_them_all():
     assert chat.choices[0].message.content == "openai-chat 3"
     used = texts[0].usage
     assert (used.input_tokens, used.cache_read_input_tokens, used.output_tokens) == (40, 60, 7)
-
-
-async def test_a_tool_of_the_provider_is_a_fault_of_the_script_where_the_api_has_none():
-    served = Reply("", server_calls=[ServerCall("web_search", {})])
-    with pytest.raises(InvalidSetting, match="server_calls"):
-        async with strict_provider([served]) as server, openai_client(server) as client:
-            with pytest.raises(openai.InternalServerError):
-                await client.chat.completions.create(model="m", messages=[ASKED])  # type: ignore[list-item]
-
-
-async def test_a_rule_that_is_left_out_refuses_nothing():
-    body: Any = {
-        "model": "claude-3-opus",
-        "max_tokens": 9,
-        "messages": [{"role": "user", "content": " "}],
-    }
-    name = "anthropic/text-not-blank"
-    assert [one.rule for one in violations("anthropic", body)] == [name]
-    async with strict_provider(["Done."], without={name}) as server, claude(server) as client:
-        await client.messages.create(**body)
 
 
 async def test_a_path_that_no_api_has_is_not_found():

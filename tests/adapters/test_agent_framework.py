@@ -244,3 +244,23 @@ async def test_the_history_alone_stores_the_conversation(engine: Engine) -> None
     await agent.run("Second?", session=session)
     assert sent(client)[1] == ["First?", "One.", "Second?"]
     assert await texts(engine) == ["First?", "One.", "Second?", "Two."]
+
+
+async def test_a_run_that_failed_is_forgotten_as_the_framework_forgets_it(engine: Engine) -> None:
+    client, session = script(OSError("unplugged"), "Yes.", "Still."), AgentSession(session_id="s")
+    agent = agent_of(client, EventctxAgents(engine))
+    with pytest.raises(OSError, match="unplugged"):
+        await agent.run("Anybody?", session=session)
+    await agent.run("And now?", session=session)
+    await agent.run("Really?", session=session)
+    assert await texts(engine) == ["And now?", "Yes.", "Really?", "Still."]
+    assert sent(client) == [["Anybody?"], ["And now?"], ["And now?", "Yes.", "Really?"]]
+    assert await count(engine, "context:messages_set", "context:request_sent") == [1, 0]
+
+
+async def test_one_named_session_keeps_all_runs(engine: Engine) -> None:
+    ours = EventctxAgents(engine, "s")
+    agent = agent_of(script("One.", "Two."), ours, context_providers=[ours.history])
+    await agent.run("First?")
+    await agent.run("Second?")
+    assert await texts(engine) == ["First?", "One.", "Second?", "Two."]

@@ -241,3 +241,22 @@ def test_a_call_whose_reasoning_the_view_leaves_out_goes_without_the_id_of_its_i
         "status": "completed",
     }
     assert made.contents[0].call_id == "call_1"
+
+
+async def test_a_list_that_was_cut_in_its_middle_is_no_conversation_that_went_back(
+    engine: Engine,
+) -> None:
+    class KeepsEnds(ChatMiddleware):
+        async def process(self, context: Any, call_next: Any) -> None:
+            context.messages = [*context.messages[:1], *context.messages[1:][-2:]]
+            await call_next()
+
+    client, session = script("One.", "Two.", "Three."), AgentSession(session_id="s")
+    ours = EventctxAgents(engine)
+    agent = agent_of(client, ours, middleware=[KeepsEnds(), *ours.middleware])
+    for text in ("First?", "Second?", "Third?"):
+        await agent.run(text, session=session)
+    assert sent(client)[-1] == ["First?", "Two.", "Third?"]
+    assert await count(engine, "context:messages_set") == [0]
+    audit = await engine.audit("s")
+    assert [(one.missing, one.additions) for one in audit.requests] == [(0, 0), (0, 0), (2, 0)]

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 import eventctx
 from eventctx.cli.main import cli
 from eventctx.messages.encoding import decode_body
+from eventctx.orchestrators.protocol import Usage
 from eventctx.testing import Reply, ScriptedAmplifierProvider
 from tests.amplifier.given import events, records_of, spans, unended
 from tests.amplifier.hosts import LikeBasic, hook_result, session, tool
@@ -326,3 +327,34 @@ async def test_a_loop_gets_a_view_of_the_budget_that_its_provider_asks_for(tmp_p
         fitted = await retaining(retain_contents=[], token_budget=1_500, hard_fit=True)
     assert len(fitted) < len(whole) == 41
     assert fitted[0]["content"] == "The task."
+
+
+class AskingTwice(LikeBasic):
+    """Puts a reminder into the transcript and asks again, as loop-streaming does to keep it."""
+
+    async def _rows(self, turn: Any, answer: Any) -> list[dict[str, Any]]:
+        await turn.context.get_messages_for_request(provider=turn.provider)
+        marks = {"ephemeral": True, "persisted": True}
+        row = {"role": "user", "content": answer.context_injection, "metadata": marks}
+        await turn.context.add_message(row)
+        rows: list[dict[str, Any]] = await turn.context.get_messages_for_request(
+            provider=turn.provider
+        )
+        return rows
+
+
+async def test_an_answer_is_to_the_request_that_was_prepared_last(tmp_path: Path) -> None:
+    path = tmp_path / "contexts.db"
+    provider = Counting(Reply("Done.", usage=Usage(70, 3)))
+    records = await run(path, provider, adds=True, loop=AskingTwice())
+    first, last = [one.position for one in spans(records, "context:request_prepared")]
+    (usage,) = events(records, "usage:reported")
+    assert (usage.prompt, usage.prepared) == (70, last)
+    assert [(one.prepared, one.untold) for one in events(records, "context:request_sent")] == [
+        (last, 0)
+    ]
+    async with eventctx.open(path) as engine:
+        reported = {
+            row.position: row.reported for row in (await engine.audit("session-1")).requests
+        }
+    assert reported == {first: None, last: 70}

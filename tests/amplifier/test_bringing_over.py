@@ -267,3 +267,20 @@ async def test_a_copy_that_only_ends_before_the_log_undoes_nothing_and_the_perso
     assert "ends 2 messages before the log does" in text
     records = await records_of(tmp_path / "contexts.db")
     assert [one.ahead for one in events(records, "context:set_ignored")] == [2]
+
+
+@pytest.mark.parametrize("loop", ["basic", "streaming", "loop-eventctx-events"])
+async def test_a_turn_on_a_mirror_ends_with_the_command_that_makes_it_ours(
+    loop: str, home: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = left(home, "p", "transcript.jsonl", [bare(row) for row in await rows_of_a_turn()])
+    (folder / "metadata.json").write_text("{}")
+    path = home / "contexts.db"
+    await imported(str(folder), "--store", str(path))
+    provider = ScriptedAmplifierProvider("unreached")
+    config = {"store": str(path)}
+    async with session(provider, loop=loop, config=config, session_id=SESSION) as host:
+        with pytest.raises(RuntimeError, match=f"--take-over {folder} --store {path}"):
+            await host.execute("Still there?")
+    assert provider.messages == []
+    assert "session:end" not in caplog.text + "".join(capfd.readouterr())

@@ -154,3 +154,10 @@ async def test_a_double_emits_stores_and_sends_what_the_real_loop_does(
         assert mine == theirs
     assert without_times(double.rows) == without_times(real.rows)
     assert without_times(double.requests) == without_times(real.requests)
+
+
+async def test_of_two_failures_each_call_has_its_own(loop: str, tmp_path: Path) -> None:
+    if loop == "loop-events":
+        pytest.skip("loop-events runs one tool after the other")
+    ends = await ends_of(CONVERSATIONS["side by side, both raise"], loop, tmp_path)
+    assert ends == {"call_1": ("error", "first"), "call_2": ("error", "second")}

@@ -229,3 +229,10 @@ async def test_a_denied_model_call_leaves_its_record_with_the_reason(
 def every_begin_has_one_end(heard: list[str]) -> None:
     for begin, ends in HOOK_ENDS.items():
         assert heard.count(begin) == sum(heard.count(end) for end in ends), begin
+
+
+async def test_a_denied_prompt_begins_no_execution_and_ends_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    heard = await Case(deny="prompt:submit").run(monkeypatch, MockContextManager())
+    assert heard == ["prompt:submit", "prompt:complete", "orchestrator:complete"]

@@ -245,3 +245,35 @@ async def test_an_answer_that_could_not_be_added_leaves_no_results_behind() -> N
     await cancelled_while_adding(context, calls(("1", "look")))
     assert [row["role"] for row in context.messages] == ["user"]
     check_request(context.messages)
+
+
+class TellsItself(MockContextManager):
+    """Says its compactions to the host's hooks, so that nobody else has to."""
+
+    emits_to_host = True
+
+    def on(self, name: str, _: Any) -> Any:
+        raise AssertionError(f"{name} would be heard twice")
+
+
+class Registering(Heard):
+    """Hooks with a ``register`` of their own kind, which is not that of Amplifier's registry."""
+
+    def register(self, handler: Any) -> None:
+        raise AssertionError("expected no call with one argument")
+
+
+async def test_a_context_that_tells_the_host_by_itself_is_not_listened_to() -> None:
+    heard = Heard()
+    await EventsOrchestrator().execute(
+        "go", TellsItself(), {"p": Scripted(says("ok"))}, hooks=heard
+    )
+    assert heard.names[-1] == "orchestrator:complete"
+
+
+async def test_hooks_that_register_in_another_way_are_told_of_the_turn_all_the_same() -> None:
+    heard = Registering()
+    await EventsOrchestrator().execute(
+        "go", MockContextManager(), {"p": Scripted(says("ok"))}, hooks=heard
+    )
+    assert heard.names[-1] == "orchestrator:complete"

@@ -15,6 +15,7 @@ from amplifier_core import HookResult
 import eventctx
 from eventctx.errors import ProviderFailed
 from eventctx.orchestrators import (
+    BasicOrchestrator,
     Chunk,
     Response,
     StreamingOrchestrator,
@@ -215,4 +216,16 @@ async def test_a_denied_round_ends_the_stream_with_a_response() -> None:
         assert activity(await records(engine))[-3:] == [
             *("provider:request", "provider:error", "prompt:complete")
         ]
+        await check_log(engine)
+
+
+async def test_the_basic_one_asks_once_and_ignores_tools_where_it_is_told_to() -> None:
+    provider = Scripted(says("hello"))
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        response = await BasicOrchestrator(tools="ignore").execute(
+            "hi", ctx, {"p": provider}, tools(tool("look"))
+        )
+        assert (response.text, response.iterations) == ("hello", 1)
+        assert provider.requests[0].tools == ()
         await check_log(engine)

@@ -459,3 +459,29 @@ def test_the_book_is_its_owners_alone(tmp_path: Path) -> None:
         0o600,
         0o700,
     )
+
+
+async def test_a_search_in_a_cycle_of_forks_ends(path: Path) -> None:
+    def edit(connection: apsw.Connection) -> None:
+        connection.execute("UPDATE streams SET parent=2, forked_at=3 WHERE id=1").fetchall()
+
+    await checked(path, edit)
+    async with eventctx.open(path, receipts=False) as engine:
+        with pytest.raises(LogCorrupted, match="no beginning"):
+            await engine.recall("question", "s")
+
+
+async def test_a_torn_line_in_the_book_is_passed_over(tmp_path: Path) -> None:
+    path, book = tmp_path / "s.db", tmp_path / "book.jsonl"
+    await say(path, book)
+    with book.open("ab") as file:
+        file.write(b'{"receipt_book":1,"what":"rec')
+    await say(path, book)
+    assert ReceiptBook(book).last()["s"].position > 3
+
+
+@pytest.mark.parametrize("pem", [b"", b"nonsense", b"-----BEGIN PRIVATE KEY-----\n"])
+def test_a_key_that_is_none_is_said_so(pem: bytes) -> None:
+    pytest.importorskip("cryptography")
+    with pytest.raises(eventctx.InvalidSetting, match="private key"):
+        eventctx.signer(pem)

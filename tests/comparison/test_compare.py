@@ -67,14 +67,6 @@ class Keeper:
         return keep_only(visible, {*numbers[:3], *numbers[-4:]})
 
 
-async def test_one_session_has_no_interval_so_a_difference_may_be_noise() -> None:
-    engine = await store_of(session())
-    found = await engine.compare(["s0"], policies=["recency", Keeper()], budgets=[6_000])
-    difference = found.row("keeper").evidence.difference
-    assert difference is not None
-    assert (difference.value, difference.interval, difference.within_noise) == (1, None, True)
-
-
 @pytest.mark.parametrize(("sessions", "noise"), [(2, True), (5, True), (6, False)])
 async def test_a_few_sessions_that_point_the_same_way_may_do_so_by_chance(
     sessions: int, noise: bool
@@ -90,13 +82,6 @@ async def test_a_few_sessions_that_point_the_same_way_may_do_so_by_chance(
     assert difference.interval is not None
     assert not difference.interval.holds_zero
     assert difference.within_noise is noise
-
-
-async def test_nothing_is_written() -> None:
-    engine = await store_of(session())
-    before = [info.head for info in await engine.sessions()]
-    await engine.compare(["s0"], budgets=["6k"])
-    assert [info.head for info in await engine.sessions()] == before
 
 
 async def test_losses_say_what_to_ask_next() -> None:

@@ -22,7 +22,7 @@ from eventctx.comparison.simulator import play
 from eventctx.policies.named import policy_named
 from eventctx.policies.policy import Budget, PolicyState, Proposal, Visible
 from eventctx.policies.proposals import drop
-from tests.comparison.given import NAMES, session, user
+from tests.comparison.given import NAMES, session
 
 
 def run(name: str, budget: int | None, messages: Any = None) -> tuple[Recording, Played]:
@@ -127,14 +127,6 @@ def test_cached_tokens_cost_a_tenth_and_all_others_a_quarter_more(cached: int, c
     assert RunFigures(tokens=100, cached=cached).cost(Prices(0, 2)) == 2 * (100 - cached)
 
 
-def test_figures_of_two_sessions_add_up() -> None:
-    recording, played = run("simple", 6_000)
-    one = summed(recording, played)
-    assert (one + one).judged == 2 * one.judged
-    assert (one + one).tokens == 2 * one.tokens
-    assert (one + one).recall == one.recall
-
-
 # -- baselines -----------------------------------------------------------------------------------
 
 
@@ -186,10 +178,6 @@ def test_numbers_are_a_set_of_whole_numbers() -> None:
     assert not numbers.isdisjoint((1, 200))
 
 
-def test_a_session_of_one_side_has_no_requests() -> None:
-    assert play([user("anyone?")], policy_named("ladder"), 6_000).requests == ()
-
-
 @pytest.mark.parametrize("name", ["workset", "ladder", "simple"])
 def test_a_compaction_gives_up_what_the_next_request_does_not_begin_with(name: str) -> None:
     recording, played = run(name, 6_000, session(20))
@@ -214,9 +202,3 @@ def test_a_session_that_grows_evenly_is_compacted_again_when_it_was_expected() -
     assert found.requests_expected is not None
     assert found.requests_lasted is not None
     assert abs(found.requests_expected - found.requests_lasted) <= 1
-
-
-def test_without_compaction_nothing_is_given_up_and_no_next_one_is_expected() -> None:
-    found = summed(*run("ladder", None))
-    assert (found.given_up, found.rewritten, found.rewriting()) == (0, 0, 0)
-    assert (found.requests_expected, found.requests_lasted) == (None, None)

@@ -44,11 +44,6 @@ def test_an_interval_holds_the_share_and_has_no_width_where_sessions_are_alike()
     assert (alike.low, alike.high) == (0.8, 0.8)
 
 
-def test_one_session_has_no_interval() -> None:
-    assert interval([(1, 2)], draws(1)) is None
-    assert interval([(1, 2), (0, 0)], draws(2)) is None
-
-
 def test_a_small_difference_in_every_session_is_no_noise_however_unlike_the_sessions_are() -> None:
     better = [(held + 0.2, count) for held, count in MIXED]
     between = interval_of_difference(better, MIXED, draws(12))

@@ -39,18 +39,6 @@ def test_another_text_is_no_message_and_the_error_says_what_is(text: str) -> Non
         naming.read_message(text)
 
 
-@pytest.mark.parametrize("text", ["", "@", "#6", "6.1", "-1"])
-def test_another_text_is_no_position(text: str) -> None:
-    with pytest.raises(InvalidSetting, match="expected a position such as @48 or 48, found"):
-        naming.read_position(text)
-
-
-@pytest.mark.parametrize("text", ["", "2.", ".3", "2.3.4", "#6", "@2.3"])
-def test_another_text_is_no_request(text: str) -> None:
-    with pytest.raises(InvalidSetting, match=r"turn and iteration such as 3\.2"):
-        naming.read_request(text)
-
-
 def test_a_range_of_messages_is_read_as_it_is_written() -> None:
     written = naming.range_name(3, 6)
     for text in (written, "3-6", "#3-#6", "3 – 6"):

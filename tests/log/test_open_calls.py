@@ -82,32 +82,11 @@ def test_a_call_that_began_after_a_failure_is_not_the_one_that_failed() -> None:
     assert calls.statuses == [("b", "ok"), ("a", "error")]
 
 
-def test_equal_ends_of_all_calls_are_known_with_the_last_of_them() -> None:
-    calls = reads("a", "b")
-    calls.failed("read")
-    calls.failed("read")
-    assert calls.statuses == [("a", "error"), ("b", "error")]
-
-
-def test_identical_calls_that_all_return_have_returned() -> None:
-    calls = reads("a", "b", key="same")
-    calls.returned("same")
-    calls.returned("same")
-    assert calls.statuses == [("a", "ok"), ("b", "ok")]
-
-
 def test_arguments_that_a_tool_changed_do_not_hide_its_end() -> None:
     calls = reads("a", "b")
     calls.returned("arguments that nobody gave", name="read")
     calls.returned("key of a", name="read")
     assert calls.statuses == [("a", "ok"), ("b", "ok")]
-
-
-def test_an_end_of_no_open_call_is_ignored() -> None:
-    calls = reads("a")
-    calls.failed("write")
-    calls.returned("other")
-    assert calls.ended == []
 
 
 # -- by the results in the conversation ----------------------------------------------------------
@@ -221,33 +200,6 @@ def test_a_failure_behind_a_call_that_returned_belongs_to_the_one_left_over() ->
     assert calls.statuses == [("a", "ok")]
     calls.close()
     assert calls.ended[1:] == [("b", "error", "went wrong")]
-
-
-def test_where_nobody_knows_which_call_failed_no_call_is_blamed() -> None:
-    calls = reads("a", "b", "c")
-    calls.failed("read")
-    calls.returned("key of c")
-    calls.close()
-    known = f"{NO_END} (of 2 calls of 'read', 1 failed: ValueError: went wrong)"
-    assert calls.ended == [("c", "ok", None), ("a", "cancelled", known), ("b", "cancelled", known)]
-
-
-def test_of_identical_calls_with_different_ends_none_is_blamed() -> None:
-    calls = reads("a", "b", key="same")
-    calls.returned("same")
-    calls.failed("read")
-    calls.close()
-    assert {status for _, status in calls.statuses} == {"cancelled"}
-    assert "1 returned and 1 failed" in str(calls.ended[0][2])
-
-
-def test_what_one_iteration_left_behind_says_nothing_of_the_next() -> None:
-    calls = reads("a", "b")
-    calls.returned("key of a")
-    calls.close()
-    calls.begin("c", "read", "key of c")
-    calls.failed("read")
-    assert calls.ended[-1] == ("c", "error", "went wrong")
 
 
 # -- any conversation ----------------------------------------------------------------------------

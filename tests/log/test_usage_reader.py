@@ -94,11 +94,6 @@ def test_an_object_is_read_by_its_attributes() -> None:
     assert read_usage(kernel, AMPLIFIER) == Usage(130, 5, cache_write=30)
 
 
-@pytest.mark.parametrize("nothing", [None, "12", 12, 1.5, [1], object()])
-def test_what_holds_no_counts_is_no_usage(nothing: object) -> None:
-    assert read_usage(nothing, ANTHROPIC) is None
-
-
 ODD = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.just([]))
 
 

@@ -15,8 +15,6 @@ import eventctx
 from eventctx.adapters.kit import HostSession
 from eventctx.engine import Engine
 from eventctx.errors import CompactionRefused, ContextOverflow
-from eventctx.log.codec import decode_event
-from eventctx.log.events import RequestPrepared
 from eventctx.log.usage import Usage
 from eventctx.messages import calibration
 from eventctx.messages.calibration import UNCALIBRATED, Calibration, RequestSize, Scale
@@ -112,19 +110,12 @@ def test_models_are_learnt_apart() -> None:
         ("claude-opus-4-5-20251101", "claude"),
         ("us.anthropic.claude-3-5-sonnet-20241022-v2:0", "claude"),
         ("claude-opus-4-8", "claude-4.7"),
-        ("opus", "claude-4.7"),
         ("gpt-5.2-codex", "gpt-tiles"),
-        ("gpt-5.5", "gpt"),
-        ("gpt-4.1-nano", "gpt-nano"),
-        ("gpt-5-mini", "gpt-mini"),
         ("openai/gpt-4o-mini-2024-07-18", "gpt-4o-mini"),
         ("o3-mini", "gpt-tiles"),
-        ("google/gemini-2.5-flash", "gemini-2.5"),
         ("openrouter/google/gemini-3-pro", "gemini"),
         ("deepseek/deepseek-chat", "deepseek"),
         ("deepseek-r1-distill-qwen-32b", "other"),
-        ("llama-4", "other"),
-        ("", "other"),
         (None, "other"),
     ],
 )
@@ -152,15 +143,6 @@ async def talked(engine: Engine, model: str, rounds: int, **options: Any) -> eve
     return ctx
 
 
-async def test_a_session_counts_as_its_provider_does_after_a_few_calls() -> None:
-    async with eventctx.open() as engine:
-        await talked(engine, "claude-opus-4-5", 30)
-        rows = (await engine.audit("s")).requests
-        for row in rows[10:]:
-            assert row.reported is not None
-            assert row.tokens == pytest.approx(row.reported, rel=0.02)
-
-
 async def test_a_budget_holds_for_the_whole_prompt_as_the_provider_counts_it() -> None:
     async with eventctx.open() as engine:
         await talked(engine, "claude-opus-4-5", 60, max_tokens=20_000)
@@ -183,16 +165,6 @@ async def test_estimates_replay_from_the_log_and_from_a_snapshot() -> None:
     assert await ctx.get_token_count() == scale.tokens(state.layout.tokens)
     again = await Engine(store).session("s", max_tokens=20_000)
     assert await again.get_token_count() == await ctx.get_token_count()
-
-
-async def test_another_family_of_models_is_counted_by_its_own_rates() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        await ctx.add_message({"role": "user", "content": "word " * 4_000})
-        await ctx.get_messages_for_request(model="claude-opus-4-8")
-        newer = await ctx.get_token_count()
-        await ctx.get_messages_for_request(model="gpt-5")
-        assert await ctx.get_token_count() < newer * 0.9
 
 
 async def test_a_request_is_counted_by_the_rates_of_the_model_that_it_goes_to() -> None:
@@ -261,19 +233,6 @@ async def test_tool_definitions_count_until_a_provider_told_the_whole() -> None:
         await ctx.get_messages_for_request(tools=tools)
         plain, with_tools = (await engine.audit("s")).requests
         assert with_tools.tokens - plain.tokens == pytest.approx(8_000 / 3.1, rel=0.05)
-
-
-async def test_tools_count_by_the_rates_of_the_model_that_is_asked() -> None:
-    engine = Engine(MemoryStore())
-    ctx = await engine.session("s")
-    await ctx.add_message({"role": "user", "content": "hello"})
-    await ctx.get_messages_for_request(model="claude-sonnet-4")
-    tools = [{"name": "read", "input_schema": {"type": "object"}, "description": "d" * 9_000}]
-    await ctx.get_messages_for_request(tools=tools, model="gpt-4o")
-    await ctx.get_messages_for_request(tools=tools, model="gpt-4o")
-    events = [decode_event(record) async for record in engine.records("s")]
-    *_, first, second = [one.reserve for one in events if isinstance(one, RequestPrepared)]
-    assert first == second > 0
 
 
 # -- after an imported compaction -----------------------------------------------------------------

@@ -32,7 +32,7 @@ from eventctx.session.context import Context
 from eventctx.stores.memory import MemoryStore
 from tests.sessions import append_event
 
-DEEPER = (MAX_DEPTH + 1, 500, 1_000, 5_000, 100_000)
+DEEPER = (MAX_DEPTH + 1, 1_000, 100_000)
 REFUSED = rf"at \$\..*: expected at most {MAX_DEPTH} levels, found deeper nesting"
 
 
@@ -107,7 +107,7 @@ async def test_an_object_of_an_sdk_that_is_too_deep_is_refused(levels: int) -> N
             await context.add_message(message)
 
 
-@pytest.mark.parametrize("frames", [0, 300, 600])
+@pytest.mark.parametrize("frames", [0, 600])
 @pytest.mark.parametrize("objects", [True, False])
 async def test_the_deepest_message_works_everywhere_however_deep_the_callers_stack(
     tmp_path: Path, objects: bool, frames: int
@@ -139,7 +139,7 @@ async def test_the_deepest_message_works_everywhere_however_deep_the_callers_sta
     assert await exported(Engine(other)) == [header, *lines]
 
 
-@pytest.mark.parametrize("levels", [300, 900, 1_100, 100_000])
+@pytest.mark.parametrize("levels", [300, 1_100, 100_000])
 async def test_json_in_a_text_may_be_nested_without_end(levels: int) -> None:
     engine = Engine(MemoryStore())
     context = await engine.session("s", policy="workset", max_tokens=20_000)

@@ -68,10 +68,10 @@ def test_every_demand_stands_in_its_text_word_by_word(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("cue", (*STRONG, *KEEPING, *OBLIGING, *WISHING, *OTHER_WORDS))
-@pytest.mark.parametrize("text", ["{} mine now", "{} MINE NOW", "(then, {} mine now)"])
-def test_each_cue_is_seen_in_a_message_as_in_its_sentences(cue: str, text: str) -> None:
-    for written in (cue, cue.replace("'", "’")):
-        whole = text.format(written.upper() if text.isupper() and "ß" not in cue else written)
+def test_each_cue_is_seen_in_a_message_as_in_its_sentences(cue: str) -> None:
+    loud = cue.upper() if "ß" not in cue else cue
+    curly = cue.replace("'", "’")
+    for whole in (f"{cue} mine now", f"{loud} MINE NOW", f"(then, {curly} mine now)"):
         assert demands_of(whole) == (whole,)
         assert read_facts({"role": "user", "content": whole}).demands == 1
 

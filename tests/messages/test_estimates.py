@@ -16,8 +16,7 @@ import pytest
 from eventctx.messages.tokens import FAMILIES
 from tests.browser.stores import recorded_folder
 from tests.estimates.errors import behind_compactions, growth, next_requests
-from tests.estimates.fitting import fitted
-from tests.estimates.recorded import Session, Step, Sums, sessions_in, share_of
+from tests.estimates.recorded import Session, sessions_in
 
 FOLDER = recorded_folder()
 
@@ -79,42 +78,3 @@ def test_the_next_request_is_known_once_a_prompt_was_reported(name: str) -> None
 def test_the_first_request_behind_a_compaction_is_near() -> None:
     (error,) = behind_compactions(recorded()["258c7280-ae7"])
     assert -0.05 < error < 0.25  # 3,387 tokens of 42,603 are in the file
-
-
-def test_a_file_belongs_to_a_part_by_its_bytes_alone() -> None:
-    parts = [share_of(str(number).encode()) for number in range(200)]
-    assert 80 < parts.count("fit") < 120
-    assert parts == [share_of(str(number).encode()) for number in range(200)]
-
-
-def test_the_fit_finds_rates_that_made_the_sessions() -> None:
-    rates = FAMILIES["deepseek"]
-    sessions = []
-    for seed in range(12):
-        size, steps = Sums(), []
-        for number in range(60):
-            kinds = [
-                900,
-                500,
-                700 + 60 * seed,
-                200 * (seed % 3),
-                1,
-                2,
-                40 * (number % 5),
-                0,
-                0,
-                0,
-                0,
-            ]
-            size = Sums(*[a + b for a, b in zip(size, kinds, strict=True)])
-            steps.append(Step(round(5_000 + size.tokens(rates)), 0, "m", 0, False, size))
-        sessions.append(Session(str(seed), "fit", "deepseek", tuple(steps)))
-    found = fitted(sessions, rates.per_call, spaces=False)
-    for session in sessions:
-        counted = [
-            sum(getattr(step.sums, kind) * rate for kind, rate in found.items())
-            for step in (session.steps[0], session.steps[-1])
-        ]
-        counted[1] += rates.per_call * 59 + 4 * 2 * 59
-        grown = session.steps[-1].prompt - session.steps[0].prompt
-        assert counted[1] - counted[0] == pytest.approx(grown, rel=0.03)

@@ -222,13 +222,6 @@ def test_an_image_counts_by_the_rule_of_the_model_that_sees_it(
     assert found == tokens
 
 
-def test_an_image_that_a_provider_made_counts_as_an_image() -> None:
-    made = {"type": "image_generation_call", "id": "i", "result": png(1024, 1024) * 100}
-    facts = read_facts(made)
-    assert facts.media == (Medium("image", 1024, 1024),)
-    assert facts.arguments < 10
-
-
 @given(
     width=st.integers(1, 5_000),
     height=st.integers(1, 5_000),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import struct
 from typing import Any
 
 import msgspec
@@ -118,21 +116,6 @@ def test_a_person_who_speaks_between_results_is_heard() -> None:
     assert read_facts(row).kind == "result"
 
 
-def _png(width: int, height: int) -> str:
-    header = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", width, height)
-    return base64.b64encode(header + b"\0" * 400_000).decode()
-
-
-def test_an_image_counts_by_its_pixels_not_by_its_encoding() -> None:
-    source = {"type": "base64", "media_type": "image/png", "data": _png(300, 500)}
-    assert image_medium({"type": "image", "source": source}) == Medium("image", 300, 500)
-    url = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + _png(300, 500)}}
-    assert image_medium(url) == Medium("image", 300, 500)
-    facts = read_facts({"role": "user", "content": [url]})
-    assert facts.media == (Medium("image", 300, 500),)
-    assert BY_KIND.tokens(facts) == 200 + 4
-
-
 @pytest.mark.parametrize(
     "block",
     [
@@ -212,51 +195,33 @@ COMMAND = (
         ("<system-reminder>be brief</system-reminder>", False),
         ("<system-reminder>be brief</system-reminder>\nFix the login bug.", True),
         ("<command-name>/x</command-name>\n<command-args>y</command-args>", False),
-        ("<command-name>/x</command-name> and then?", True),
-        ("<system-reminder>never closed. Fix it.", False),
         ("<task>mine</task>", True),
-        ("# AGENTS.md instructions\nFix it.", False),
         ([{"type": "text", "text": "<skill>s</skill>"}, {"type": "text", "text": "why?"}], True),
         ([{"type": "text", "text": "<skill>s</skill>"}], False),
         ("", False),
         ("[Summary: depth 1, 3 messages]", False),
-        ("<task-notification>\n<status>done</status>\n</task-notification>", False),
-        ('{"task_id":"b1","task_type":"local_bash","status":"completed"}', False),
         ('{"task_id":"b1","status":"completed"}\nNow deploy.', True),
         ('{"hookSpecificOutput":{"additionalContext":"lint"}', False),
         ("# Context from my IDE setup:\n- a.py\n\n## My request for Codex:\nFix it.", True),
         ("# Context from my IDE setup:\n- a.py\n", False),
         ("System: Please continue.", False),
         (NOTICE, False),
-        (NOTICE.replace("task-", "agent-"), False),
-        ("<ide_opened_file>The user opened /x.</ide_opened_file>", False),
         ("<ide_selection>line 200</ide_selection>\nWhat is this?", True),
-        (f"{NOTICE}\nNow deploy.", True),
         ('<system-reminder source="hook">be brief</system-reminder>', False),
-        ('<skill name="x" location="/y">s</skill>', False),
         ('<skill name="x" location="/y">s</skill>\n\nwhy?', True),
-        ("<skills> are what I want", True),
         (COMMAND.format(""), False),
-        (COMMAND.format("\n "), False),
         (COMMAND.format("keep each commit small"), True),
         ("<bash-input>git push</bash-input>", False),
-        ("<bash-stdout>ok</bash-stdout><bash-stderr></bash-stderr>", False),
-        ("[Request interrupted by user for tool use]", False),
         ("[Request interrupted by user]\nNo, the other file.", True),
         (CAVEAT, False),
-        (f"<local-command-caveat>{CAVEAT}</local-command-caveat>", False),
         (f"{CAVEAT}\nWhat does it say?", True),
         ("This session is being continued from a previous conversation that ran out.", False),
         ("Stop hook feedback:\n- [lint]: 2 errors", False),
-        ("<user-prompt-submit-hook>x</user-prompt-submit-hook>", False),
         ("<environment_context>\n<cwd>/w</cwd>\n</environment_context>", False),
         ("# AGENTS.md instructions for /w\n\n<INSTRUCTIONS>\nx\n</INSTRUCTIONS>", False),
-        ("<turn_aborted>\nstopped\n</turn_aborted>", False),
-        ("<subagent_notification>{}</subagent_notification>", False),
         ("The following is a summary of a branch that this conversation came back from:", False),
         ("The task appears incomplete (iteration 1/3, likelihood: 37.8%).", False),
         ("Why do I see <system-reminder>x</system-reminder> and <bash-input>?", True),
-        ("It said [Request interrupted by user], why?", True),
     ],
 )
 def test_what_follows_a_harness_element_is_a_persons_words(content: Any, human: bool) -> None:

@@ -8,7 +8,6 @@ import os
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -287,28 +286,6 @@ def test_a_user_is_shown_words_refusals_and_documents_and_nothing_else(
 
 # -- refusals ------------------------------------------------------------------------------------
 
-REFUSALS: list[Message] = [
-    {"role": "assistant", "content": None, "refusal": "I will not."},
-    {"role": "assistant", "refusal": "I will not."},
-    {"role": "assistant", "content": [{"type": "refusal", "refusal": "I will not."}]},
-    {
-        "type": "message",
-        "role": "assistant",
-        "content": [{"type": "refusal", "refusal": "I will not."}],
-    },
-]
-
-
-@pytest.mark.parametrize("message", REFUSALS, ids=["key", "key alone", "block", "item"])
-def test_a_refusal_is_an_answers_words(message: Message) -> None:
-    assert read_facts(message).prose == len("I will not.")
-    assert [(part.kind, part.text) for part in shown_parts(message)] == [("refusal", "I will not.")]
-    assert genai_message(message, str)["parts"] == [{"type": "text", "content": "I will not."}]
-    assert words_of(message) == text_of(message) == "I will not."
-    (row,) = converted(message)
-    assert row["content"] == [{"type": "text", "text": "I will not."}]
-    assert eventctx.for_audience([message], "user") == [message]
-
 
 def test_thinking_that_the_provider_keeps_is_shown_as_thinking() -> None:
     kept = {"type": "reasoning", "id": "rs_1", "summary": []}
@@ -344,41 +321,6 @@ async def test_a_row_of_several_results_keeps_only_the_ids_whose_calls_are_in_th
 
 
 # -- time ----------------------------------------------------------------------------------------
-
-
-class Counted(str):
-    """A text that counts the characters that its methods look at or copy."""
-
-    looked_at = 0
-
-    def find(self, *args: Any) -> int:
-        found = super().find(*args)
-        start = args[1] if len(args) > 1 else 0
-        Counted.looked_at += (len(self) if found < 0 else found) - start
-        return found
-
-    def lstrip(self, *args: Any) -> Counted:
-        rest = Counted(super().lstrip(*args))
-        Counted.looked_at += len(rest)
-        return rest
-
-    def __getitem__(self, key: Any) -> Counted:
-        part = Counted(super().__getitem__(key))
-        Counted.looked_at += len(part)
-        return part
-
-
-def looked_at(text: str) -> int:
-    Counted.looked_at = 0
-    assert is_of_harness(Counted(text))
-    return Counted.looked_at
-
-
-def test_the_work_for_a_harnesss_elements_grows_with_their_number_and_not_its_square() -> None:
-    element = "<skill></skill>\n"
-    once, twice = looked_at(element * 1_000), looked_at(element * 2_000)
-    assert 0 < once <= 4 * 1_000 * len(element)
-    assert twice <= 2.1 * once
 
 
 def test_an_element_with_an_endless_name_is_read_once() -> None:

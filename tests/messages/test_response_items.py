@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import eventctx
-from eventctx.errors import InvalidMessage
 from eventctx.messages.encoding import decode_body, encode_message
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.parts import failed_results, read_parts
@@ -100,14 +99,6 @@ async def test_an_item_that_waits_for_nothing_is_sent_as_it_came(item: Item) -> 
             await ctx.add_message(row)
         sent = await ctx.get_messages_for_request()
         assert as_bytes(sent) == as_bytes([ASK, item, SAID, ASK])
-
-
-async def test_what_has_neither_a_role_nor_a_type_is_still_refused() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        for row in ({"id": 3}, {"id": "x", "text": "y"}, {"type": 3}, {"content": "x"}):
-            with pytest.raises(InvalidMessage, match="a role"):
-                await ctx.add_message(row)
 
 
 # -- pairs ---------------------------------------------------------------------------------------

@@ -17,13 +17,11 @@ from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.shorten import MARKER_CHARACTERS, Limit, shorten
 from eventctx.messages.speaker import is_of_harness
 from eventctx.messages.tokens import BY_KIND
-from eventctx.messages.tool_results import action_in, has_form, observes
 from eventctx.messages.tool_rounds import Group, group_rows
 from eventctx.policies.policy import Visible
 from eventctx.policies.working_set import bound_tokens
 from eventctx.projections.view.layout import EMPTY, append, build
 from eventctx.projections.view.refs import MessageRef
-from eventctx.queries.transfer import export_lines, import_drafts, read_drafts, read_header
 from eventctx.stores.memory import MemoryStore
 from tests.transcripts import refusal
 
@@ -169,13 +167,6 @@ async def test_a_setting_takes_every_answer_to_an_action_as_an_observation(
     assert await origins(engine) == [None, None, expected]
 
 
-async def test_a_setting_turns_the_judging_off(engine: Engine) -> None:
-    ctx = await engine.session("s", observations="never")
-    for row in run(1):
-        await ctx.add_message(row)
-    assert set(await origins(engine)) == {None}
-
-
 async def test_the_task_stays_whole_while_observations_come_and_go(engine: Engine) -> None:
     ctx = await engine.session("s", policy="ladder", max_tokens=16_000)
     for row in run(40):
@@ -188,20 +179,6 @@ async def test_the_task_stays_whole_while_observations_come_and_go(engine: Engin
     assert len(audit.compactions) > 1
     assert all(row.tokens <= 16_000 for row in audit.requests)
     assert (await engine.verify("s")).ok
-
-
-async def test_a_session_goes_on_with_its_observations_after_it_was_moved(engine: Engine) -> None:
-    ctx = await engine.session("s")
-    for row in run(2):
-        await ctx.add_message(row)
-    info = await engine.store.head("s")
-    assert info is not None
-    header, *lines = [line async for line in export_lines(engine.store, info)]
-    assert read_header(header).records == len(lines)
-    other = Engine(MemoryStore())
-    await import_drafts(other.store, "s", read_drafts(lines))
-    assert await origins(other) == await origins(engine)
-    assert (await other.verify("s")).ok
 
 
 def test_an_observation_is_one_round_with_the_action_and_in_progress_while_it_is_last() -> None:
@@ -270,17 +247,6 @@ def test_a_complaint_about_an_answers_form_is_nobodys() -> None:
     ):
         assert is_of_harness(text)
         assert read_facts(says("user", text)).kind == "user"
-
-
-def test_a_models_text_tells_the_form_of_its_action() -> None:
-    assert action_in(["I think so."]) == ""
-    assert action_in(["a", "```\nls\n```"]) == "block"
-    assert action_in(["Thought: a\nAction: ls"]) == "line"
-    assert read_facts(says("user", ACTION)).action == ""
-    assert read_facts(says("assistant", ACTION)).action == "block"
-    assert not observes(says("assistant", OUTPUT), "block")
-    assert not observes(says("user", OUTPUT), "")
-    assert not has_form("", "block")
 
 
 async def test_form_alone_finds_every_observation_that_a_recorded_session_has(

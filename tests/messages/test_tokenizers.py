@@ -98,14 +98,3 @@ def test_a_model_or_a_vocabulary_that_is_not_there_is_a_typed_error(
         tiktoken_tokenizer("llama")
     with pytest.raises(InvalidSetting, match="vocabulary for 'gpt-5' cannot be loaded"):
         tiktoken_tokenizer("gpt-5")
-
-
-def test_special_tokens_in_a_message_are_text() -> None:
-    tiktoken = pytest.importorskip("tiktoken", reason="an extra: eventctx[tiktoken]")
-    try:
-        tiktoken.encoding_for_model("gpt-4o")
-    except Exception as error:
-        pytest.skip(f"its vocabulary cannot be downloaded here: {type(error).__name__}")
-    count = tiktoken_tokenizer("gpt-4o")
-    assert count("<|endoftext|>") > 1
-    assert count("hello world") == 2

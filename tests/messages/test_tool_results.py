@@ -55,17 +55,6 @@ def test_a_failure_is_one_with_its_type_and_reason_as_value_and_as_fields(
     assert failure_of_copy(json.dumps(result.model_dump())) == expected
 
 
-@pytest.mark.parametrize(("result", "kind", "message"), FAILURES)
-def test_a_failure_is_one_where_a_loop_reports_its_text(
-    result: ToolResult, kind: str, message: str
-) -> None:
-    found = failure_of_copy(str(result))
-    assert found is not None
-    assert found.kind == KIND
-    if result.error and "message" in result.error:
-        assert found.message == message
-
-
 def test_a_dict_that_says_it_failed_is_a_failure_also_as_text() -> None:
     plain = {"success": False, "error": "nope"}
     assert failure_of(plain) == ToolFailure(KIND, "nope")

@@ -85,22 +85,6 @@ async def test_texts_for_a_model_of_openai_count_exactly() -> None:
     assert await size(MemoryStore(), "gpt-5.2", "gpt-5.2") == 300 + OVERHEAD
 
 
-async def test_what_was_added_before_the_first_request_counts_exactly_too(kept: Package) -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        await ctx.add_message(MESSAGE)
-        await ctx.get_messages_for_request(model="openai/gpt-5.5")
-        assert await ctx.get_token_count() == 300 + OVERHEAD
-    assert kept.asked == ["words"]
-
-
-@pytest.mark.usefixtures("kept")
-async def test_texts_for_another_provider_are_not_counted() -> None:
-    estimated = await size(MemoryStore(), "claude-sonnet-4-5", "gpt-5.2")
-    assert estimated > 0
-    assert estimated != await size(MemoryStore(), "gpt-5.2", "gpt-5.2")
-
-
 @pytest.mark.usefixtures("kept")
 async def test_exact_counts_stay_on_a_machine_without_the_package(
     monkeypatch: pytest.MonkeyPatch,

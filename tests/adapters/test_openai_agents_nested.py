@@ -12,6 +12,7 @@ import pytest
 from agents import (
     Agent,
     ModelSettings,
+    RunConfig,
     RunHooks,
     Runner,
     ToolInputGuardrailTripwireTriggered,
@@ -215,3 +216,21 @@ async def test_reasoning_without_words_is_told_by_its_id(engine: Engine) -> None
             await Runner.run(agent, "go", **options)
     assert await session.get_items() == await plain.get_items()
     assert "rs_note" in json.dumps(await plain.get_items())
+
+
+async def test_ids_of_reasoning_that_the_sdk_drops_are_not_sent(engine: Engine) -> None:
+    session = await AgentsSession.open(engine, "s")
+    script = [[thought("rs_1"), assistant_message("Hm.")], [assistant_message("yes")]]
+    model = ScriptedModel(script)
+    agent = Agent(name="a", model=model)
+    await Runner.run(agent, "Think.", **session.options())
+    omit = RunConfig(reasoning_item_id_policy="omit")
+    await Runner.run(agent, "Again.", **session.options(run_config=omit))
+    (sent,) = [one for one in model.calls[1].input if one.get("type") == "reasoning"]
+    assert "id" not in sent
+    kept = cast("list[dict[str, Any]]", await session.get_items())
+    assert [one["id"] for one in kept if one.get("type") == "reasoning"] == ["rs_1"]
+    view = await engine.request_view("s", turn=2)
+    assert view.verified
+    row = (await engine.audit("s")).requests[-1]
+    assert (row.additions, row.missing) == (1, 1)

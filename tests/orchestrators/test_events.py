@@ -366,3 +366,14 @@ def test_the_id_of_a_session_that_amplifier_started_for_an_agent_names_it() -> N
     assert agent_in("0000000000000000-4f1c2d3e4a5b6c7d_zen-architect") == "zen-architect"
     assert agent_in("0f3a2c1e-0000-4000-8000-000000000001") is None
     assert agent_in("my_session") is None
+
+
+async def test_a_plan_is_asked_for_in_messages_that_the_log_has() -> None:
+    async with eventctx.open() as engine:
+        await planned(engine)
+        ctx = await engine.session("s")
+        transcript = await ctx.get_messages()
+    assert [one["role"] for one in transcript[:4]] == ["user", "user", "assistant", "user"]
+    for row in (transcript[1], transcript[3]):
+        assert row["content"].startswith("<system-reminder>")
+    assert transcript[2]["content"] == "first look, then answer"

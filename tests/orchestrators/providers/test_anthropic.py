@@ -224,3 +224,12 @@ async def test_an_answer_that_paused_goes_on_in_the_same_turn(loop: Any) -> None
         assert (response.text, response.finish, response.iterations) == ("Found.", "answered", 2)
         assert server.refusals == []
         assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("parts", [(), ("",)])
+async def test_a_call_without_arguments_has_none(
+    connect: Connect, server: Server, parts: tuple[str, ...]
+) -> None:
+    server.replies = [streamed(pieces(*parts))]
+    answer = await last(connect(ANTHROPIC), asking(HELLO))
+    assert answer.calls == (ToolRequest("c1", "read", {}),)

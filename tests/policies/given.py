@@ -144,9 +144,19 @@ def play(policy: Policy, story: Story, tokens: int, **options: Any) -> tuple[Eng
     return asyncio.run(played())
 
 
-def accepted(policy: Policy, story: Story, tokens: int) -> None:
-    """Check all views of a session: a provider takes them, the budget holds, nothing is lost."""
-    engine, requests = play(policy, story, tokens)
+def muted(advisers: dict[str, Any]) -> dict[str, Any]:
+    async def asked_again(request: Any) -> Any:
+        raise AssertionError(f"asked again: {request}")
+
+    return dict.fromkeys(advisers, asked_again)
+
+
+def accepted(policy: Policy, story: Story, tokens: int, **advisers: Any) -> None:
+    """Check all views of a session: a provider takes them, the budget holds, nothing is lost.
+
+    Another process that opens the session shows the same, and asks no adviser again.
+    """
+    engine, requests = play(policy, story, tokens, **advisers)
     for count, request in enumerate(requests, start=1):
         assert refusal(request) is None, json.dumps(request, indent=1)
         for message in story.messages[:count]:
@@ -155,12 +165,16 @@ def accepted(policy: Policy, story: Story, tokens: int) -> None:
     async def check() -> None:
         audit = await engine.audit("s")
         assert all(row.outcome != "failed" for row in audit.compactions)
-        assert all(row.fallback is None for row in audit.compactions), audit.compactions
-        for row in audit.requests:
+        assert advisers or all(row.fallback is None for row in audit.compactions)
+        for row, request in zip(audit.requests, requests, strict=True):
             assert row.floor_sent == (row.tokens > tokens)
             found = await engine.request_view("s", position=row.position)
-            assert found.verified
+            assert (found.verified, found.messages) == (True, request)
             if row.floor_sent:
                 assert not any(entry.kind == "insertion" for entry in found.entries)
+        again = await Engine(engine.store).session(
+            "s", policy=policy, on_overflow="send_floor", max_tokens=tokens, **muted(advisers)
+        )
+        assert await again.get_messages_for_request() == requests[-1]
 
     asyncio.run(check())

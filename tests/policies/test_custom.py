@@ -32,7 +32,6 @@ from tests.policies.given import (
     DUE,
     ROOMY,
     asks,
-    decided,
     examples,
     keeps_the_rules,
     model,
@@ -201,30 +200,6 @@ async def compacted(function: Any, **options: Any) -> tuple[list[dict[str, Any]]
         return messages, decode_event(records[-1]), row
 
 
-async def test_what_the_function_decides_is_what_the_model_sees() -> None:
-    messages, event, row = await compacted(last_three)
-    assert [m.get("tool_call_id") for m in messages if m["role"] == "tool"] == ["c7", "c8"]
-    assert (event.strategy, row.fallback, row.error) == ("custom", None, None)
-
-
-async def test_the_log_names_the_function() -> None:
-    async with eventctx.open() as engine:
-        await engine.session("s", policy="custom", function=last_three)
-        (start,) = [r async for r in engine.records("s") if r.type == "session:start"]
-        event: Any = decode_event(start)
-        assert event.settings["function"] == f"{HERE}:last_three"
-
-
-async def test_the_question_that_the_function_drops_is_put_back() -> None:
-    def without_the_question(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
-        made = last_three(visible, budget, state)
-        return Proposal({**made.dispositions, 1: ("dropped", "custom")})
-
-    messages, _, row = await compacted(without_the_question)
-    assert messages[1] == user("go")
-    assert (row.fallback, row.error) == (None, None)
-
-
 async def test_the_function_may_ask() -> None:
     async def scorer(request: Any) -> list[float]:
         return [number / 30 for number in request.numbers]
@@ -307,19 +282,4 @@ async def test_a_function_that_goes_on_asking_is_stopped(function: Any, question
     assert "again and again" in row.error
 
 
-async def test_a_limit_on_messages_makes_a_compaction_due() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", policy="custom", function=last_three, max_messages=6)
-        await ctx.add_message(user("go"))
-        for n in range(6):
-            await ctx.add_message(model(f"{n}"))
-        messages = await ctx.get_messages_for_request()
-        assert messages == [user("go"), model("3"), model("4"), model("5")]
-
-
 # -- for any story -------------------------------------------------------------------------------
-
-
-def test_a_policy_that_asks_is_asked_again_with_the_answer() -> None:
-    proposal = decided(Custom(wants_scores), view(*ROWS))
-    assert staying(proposal) == list(range(10))

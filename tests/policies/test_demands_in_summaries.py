@@ -17,7 +17,7 @@ from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.shorten import Limit, shorten, words_left
 from eventctx.policies.policy import Summary
 from eventctx.policies.summary_text import MARK, demands_to_add, summary_message
-from tests.policies.given import asks, model, tells, user
+from tests.policies.given import model, user
 
 RULE = "Never touch the folder vendor/."
 
@@ -96,22 +96,6 @@ def test_demands_that_only_an_older_summary_quotes_are_added_without_room() -> N
     added, numbers = demands_to_add(Summary("ok", demands=rules), 0, {0, 1, 3})
     assert [number for number, _ in added] == [0, 1, 3]
     assert numbers == ((0, 1), (3, 3))
-
-
-async def test_later_summaries_keep_all_the_demands_of_those_that_they_take_in() -> None:
-    async def summarizer(request: Any) -> str:
-        return "All went well."
-
-    group = "whatever any test of the group or a tool says about it"
-    rules = [f"Rule {n}: you must never change the table number_{n}, {group}." for n in range(90)]
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", policy="summarize", summarizer=summarizer, max_tokens=8_000)
-        for n, rule in enumerate(rules):
-            await ctx.add_message(user(rule))
-            for row in (asks(f"c{n}"), tells(f"c{n}", 300)):
-                await ctx.add_message(row)
-            view = str(await ctx.get_messages_for_request())
-            assert [one for one in rules[: n + 1] if one not in view] == []
 
 
 async def test_a_summary_quotes_no_demand_that_was_taken_back() -> None:

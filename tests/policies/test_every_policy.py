@@ -24,6 +24,7 @@ from eventctx.policies.token_budget import TokenBudgetPolicy
 from eventctx.policies.workset import Workset
 from eventctx.testing.policies import Answers
 from tests.how_much import some
+from tests.policies.advisers import Scripted
 from tests.policies.given import (
     DUE,
     MANUAL,
@@ -80,7 +81,9 @@ ASKING: dict[str, st.SearchStrategy[Policy]] = {
     "asking importance": st.builds(
         Importance, keep_recent=st.integers(0, 8), scorer=st.just("model")
     ),
-    "summarize": st.builds(Summarize, st.sampled_from([0.0, 0.5, 1.0])),
+    "summarize": st.builds(
+        Summarize, st.sampled_from([0.0, 0.5, 1.0]), fan_in=st.sampled_from([2, 4])
+    ),
     "native": st.builds(Native, st.sampled_from([0.0, 0.25, 1.0])),
 }
 ASKING["asking pipeline"] = st.tuples(ANY["ladder"], ASKING["summarize"]).map(Pipeline)
@@ -113,48 +116,42 @@ def test_every_proposal_keeps_the_rules_before_and_after_it_is_fitted(
     keeps_the_rules(policy, seen(story, (pin,)), budget_of(tokens), state, answers)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("name", ANY)
-@examples
-@given(data=st.data(), tokens=budgets)
+LIVE = {**ANY, **{name: ASKING[name] for name in ("asking importance", "summarize")}}
+"""Policies in sessions; the last two with advisers of a script."""
+
+
+@pytest.mark.parametrize("name", LIVE)
+@settings(examples, max_examples=some(15, 600))
+@given(data=st.data(), dialect=st.sampled_from(DIALECTS), tokens=budgets)
 def test_a_provider_accepts_every_view(
-    name: str, dialect: str, data: st.DataObject, tokens: int
+    name: str, data: st.DataObject, dialect: str, tokens: int
 ) -> None:
-    accepted(data.draw(ANY[name]), data.draw(stories(dialect, most=24)), tokens)
+    advisers = {} if name in ANY else {"summarizer": Scripted(), "scorer": Scripted()}
+    story = data.draw(stories(dialect, most=24))
+    accepted(data.draw(LIVE[name]), story, tokens, **advisers)
 
 
-WRONG: dict[str, list[dict[str, Any]]] = {
-    "custom": [{"max_messages": most} for most in (0, True, "9")],
-    "importance": [
-        *({"recency_weight": -0.1}, {"importance_weight": 2}, {"size_weight": "0.1"}),
-        *({"size_weight": float("nan")}, {"keep_recent": -1}, {"keep_recent": True}),
-        *({"recency_weight": 0, "importance_weight": 0, "size_weight": 0}, {"scorer": "llm"}),
-    ],
-    "ladder": [
-        *({"protected_recent": 1.5}, {"protected_recent": "all"}),
-        *({"protected_tool_results": -1}, {"truncate_chars": 2.5}),
-    ],
-    "token-budget": [
-        *({"system_reserve": -1}, {"memory_fraction": 0.9, "learnings_fraction": 0.2}),
-        *({"fresh_tail_count": -1}, {"memory": "yes"}, {"total": 30_000}),
-        *({"learnings": "one text"}, {"learnings": [5]}, {"learnings": {"a", "b"}}),
-    ],
-    "truncate": [
-        *({"keep_recent": 0}, {"keep_recent": True}, {"keep_recent": "5"}, {"keep_turns": 0}),
-        *({"keep_turns": 1.5}, {"max_messages": 49}, {"max_messages": 0, "keep_turns": 2}),
-        {"keep": 3},
-    ],
-    "workset": [
-        *({"index_share": -0.1}, {"index_share": 1.1}, {"index_share": float("nan")}),
-        *({"index_share": "0.25"}, {"index_tokens": -1}, {"index_tokens": True}),
-        *({"index_tokens": 2.5}, {"index": 3}),
-    ],
-}
+NAN = float("nan")
+WRONG: list[tuple[str, dict[str, Any]]] = [
+    *[("custom", {"max_messages": most}) for most in (0, True, "9")],
+    *[("importance", {"keep_recent": keep}) for keep in (-1, True)],
+    *[("importance", {"size_weight": weight}) for weight in (-0.1, 2, "0.1", NAN)],
+    ("importance", {"recency_weight": 0, "importance_weight": 0, "size_weight": 0}),
+    ("importance", {"scorer": "llm"}),
+    *[("ladder", {"protected_recent": share}) for share in (1.5, "all")],
+    *[("ladder", wrong) for wrong in ({"protected_tool_results": -1}, {"truncate_chars": 2.5})],
+    *[("summarize", wrong) for wrong in ({"summary_tokens": 0}, {"fan_in": 1})],
+    ("token-budget", {"memory_fraction": 0.9, "learnings_fraction": 0.2}),
+    *[("token-budget", wrong) for wrong in ({"memory": "yes"}, {"total": 30_000})],
+    *[("token-budget", {"learnings": given}) for given in ("one text", [5], {"a", "b"})],
+    *[("truncate", {"keep_turns": turns}) for turns in (0, 1.5)],
+    *[("truncate", wrong) for wrong in ({"max_messages": 49}, {"keep": 3})],
+    *[("workset", {"index_share": share}) for share in (-0.1, 1.1, NAN, "0.25")],
+    *[("workset", {"index_tokens": tokens}) for tokens in (-1, True, 2.5)],
+]
 
 
-@pytest.mark.parametrize(
-    ("name", "wrong"), [(name, one) for name, wrong in WRONG.items() for one in wrong]
-)
+@pytest.mark.parametrize(("name", "wrong"), WRONG)
 def test_a_setting_out_of_range_is_refused_by_name(name: str, wrong: dict[str, Any]) -> None:
     given_function = {"function": last_three} if name == "custom" else {}
     with pytest.raises(InvalidSetting, match=next(iter(wrong))) as error:

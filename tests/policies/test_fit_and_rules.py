@@ -1,4 +1,4 @@
-"""The simple policy as its specification has it, the fit stage, and the rules for any policy."""
+"""When a compaction is due, the fit stage, and the rules for any policy."""
 
 from __future__ import annotations
 
@@ -11,68 +11,13 @@ import eventctx
 from eventctx.errors import InvalidPlan
 from eventctx.log.codec import decode_event
 from eventctx.log.plan import Plan, expand, find, runs_of
-from eventctx.messages.facts import encode_facts
-from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.shorten import Limit, cut, shorten
+from eventctx.messages.shorten import Limit, shorten
 from eventctx.messages.tool_rounds import group_rows
 from eventctx.policies.fit import fit
 from eventctx.policies.policy import Budget, NewInsertion, PolicyState, Proposal, Visible
-from eventctx.policies.presets import Simple
 from eventctx.policies.rules import check
 from eventctx.policies.trigger import due, make_budget
-from eventctx.projections.presence import REASONS
-from tests.policies.given import ROOMY, Row, asks, model, staying, system, tells, user, view
-
-
-def proposed(visible: Visible, **options: Any) -> Proposal:
-    return Simple(**options).propose(visible, ROOMY, PolicyState("manual"))
-
-
-# -- simple --------------------------------------------------------------------------------------
-
-
-def test_all_system_messages_and_the_last_ten_of_the_conversation_stay() -> None:
-    rows = [system("a"), user("go"), *(model(f"{n}") for n in range(29)), system("b"), user("last")]
-    assert sorted(staying(proposed(view(*rows)))) == [0, 1, *range(22, 33)]
-
-
-def test_a_round_of_parallel_calls_stays_whole_if_one_of_its_rows_does() -> None:
-    rows = [user("go"), asks("a", "b", "c"), tells("a"), tells("b"), tells("c"), model("done")]
-    proposal = proposed(view(*rows), keep_recent=2)
-    assert sorted(staying(proposal)) == [0, 1, 2, 3, 4, 5]
-    assert proposal.dispositions[1] == ("kept", "same_round")
-    assert proposal.dispositions[0] == ("kept", "latest_human")
-
-
-def test_messages_without_tools_are_merged_by_role_and_first_hundred_characters() -> None:
-    long = "x" * 100
-    rows = [user(long), model(long + "one"), user(long), model(long + "two"), asks("a"), tells("a")]
-    rows += [asks("b"), tells("b"), user("other")]
-    decided = proposed(view(*rows)).dispositions
-    assert decided[1] == ("merged", "duplicate")
-    assert {n for n, (d, _) in decided.items() if d == "kept"} == {0, 2, 3, 4, 5, 6, 7, 8}
-
-
-def test_what_a_person_said_is_never_merged() -> None:
-    rows = [user("go"), user("x" * 100 + "one"), user("x" * 100 + "two"), user("so"), user("so")]
-    decided = proposed(view(*rows, user("last"))).dispositions
-    assert [decided[n][0] for n in range(1, 5)] == ["kept"] * 4
-
-
-def test_pins_and_the_latest_human_message_outlive_recency() -> None:
-    rows = [user("first"), user("task"), *(model(f"step {n}") for n in range(30))]
-    proposal = proposed(view(*rows, pins=(0, 5)))
-    assert {0, 1, 5} <= set(staying(proposal))
-    assert proposal.dispositions[5] == ("kept", "pinned")
-
-
-def test_every_reason_that_a_plan_gives_can_be_explained() -> None:
-    rows = [system("s"), *(user("same") for _ in range(5)), *(model(f"{n}") for n in range(20))]
-    visible = view(*rows)
-    fitted = fit(visible, proposed(visible), Budget(60, 50, 30))
-    for _, reason in fitted.proposal.dispositions.values():
-        assert reason in REASONS
-
+from tests.policies.given import ROOMY, asks, model, system, tells, user, view
 
 # -- when ----------------------------------------------------------------------------------------
 
@@ -85,13 +30,6 @@ def test_a_compaction_is_due_at_the_threshold_the_budget_or_the_message_count() 
     assert due(1_001, 5, budget, 0, None) == "budget"
     assert due(10, 101, budget, 0, 100) == "max_messages"
     assert due(10, 100, budget, 0, 100) is None
-
-
-def test_after_a_compaction_that_stayed_high_the_next_waits_for_the_budget() -> None:
-    budget = make_budget(1_000, 0.92, 0.5)
-    assert due(999, 5, budget, 711, None) is None
-    assert due(1_000, 5, budget, 1_000, None) is None
-    assert due(1_001, 5, budget, 1_000, None) == "budget"
 
 
 def test_the_next_compaction_waits_until_the_view_grew_from_target_to_threshold_once_more() -> None:
@@ -157,42 +95,6 @@ def test_an_overflow_names_its_parts_and_they_add_up() -> None:
     assert fitted.overflow["system messages"] == 1_004
     assert fitted.overflow["latest human message"] == 2_004
     assert fitted.overflow["open round"] > 0
-
-
-def test_a_shortened_result_keeps_both_ends_and_says_what_is_missing() -> None:
-    text = "head" + "m" * 10_000 + "tail"
-    assert cut(text, 7, 100).startswith("head")
-    assert cut(text, 7, 100).endswith("tail")
-    assert "9908 characters left out of message 7" in cut(text, 7, 100)
-    assert cut("short", 7, 3) == "short"
-
-
-@pytest.mark.parametrize(
-    "row",
-    [
-        tells("c", 9_000),
-        {"type": "function_call_output", "call_id": "c", "output": "r" * 9_000},
-        {"type": "function_call_output", "call_id": "c", "output": [{"text": "r" * 9_000}]},
-        {
-            "role": "user",
-            "content": [{"type": "tool_result", "tool_use_id": "c", "content": "r" * 9_000}],
-        },
-        {
-            "role": "user",
-            "content": [
-                {
-                    "type": "tool_result",
-                    "tool_use_id": "c",
-                    "content": [{"type": "text", "text": "r" * 5_000}, {"text": "s" * 5_000}],
-                }
-            ],
-        },
-    ],
-)
-def test_results_of_every_dialect_are_shortened_to_the_limit(row: Row) -> None:
-    facts = read_facts(shorten(msgspec.json.decode(msgspec.json.encode(row)), 3, Limit(1_000)))
-    assert facts.outcome <= 1_000 + 2 * 80
-    assert facts.results == ("c",)
 
 
 def test_shortened_arguments_stay_json_and_short_ones_stay_whole() -> None:
@@ -314,22 +216,6 @@ async def test_a_policy_of_ones_own_goes_through_the_same_seam() -> None:
         assert view.messages == messages
 
 
-async def test_a_policy_that_breaks_a_rule_is_refused_and_the_session_goes_on() -> None:
-    class Careless(Summary):
-        def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
-            return Proposal({ref.number: ("merged", "older") for ref in visible.messages[1:]})
-
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", policy=Careless(), max_tokens=1_000)
-        for number in range(10):
-            await ctx.add_message(user(f"question {number}"))
-            await ctx.add_message(model("x" * 400))
-        assert len(await ctx.get_messages_for_request()) < 20
-        (row,) = (await engine.audit("s")).compactions
-        assert (row.outcome, row.fallback) == ("applied", "ladder")
-        assert "every message has a disposition" in (row.error or "")
-
-
 # -- plans ---------------------------------------------------------------------------------------
 
 
@@ -351,7 +237,3 @@ def test_a_plan_over_ten_thousand_messages_is_small() -> None:
     decided += [(n, "kept", "recent") for n in range(9_990, 10_000)]
     plan = Plan(through=9_999, runs=runs_of(decided))  # type: ignore[arg-type]
     assert len(msgspec.json.encode(plan)) < 200
-
-
-def test_facts_need_no_text_and_are_small() -> None:
-    assert len(encode_facts(read_facts(user("x" * 100_000)))) < 64

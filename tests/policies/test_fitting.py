@@ -55,62 +55,44 @@ async def test_a_giant_tool_result_is_short_in_the_view_and_whole_in_the_log() -
 MANY = ["ab"] * 10_000
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        {
-            "role": "assistant",
-            "tool_calls": [{"id": "c", "tool": "f", "arguments": {"list": MANY}}],
-        },
-        {
-            "role": "assistant",
-            "content": [{"type": "tool_use", "id": "c", "name": "f", "input": {"list": MANY}}],
-        },
-    ],
-)
-async def test_arguments_of_very_many_parts_fit_like_any_others(message: dict[str, Any]) -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_tokens=10_000)
-        await ctx.add_message(USER)
-        await ctx.add_message(message)
-        await ctx.add_message({"role": "tool", "tool_call_id": "c", "content": "done"})
-        await ctx.get_messages_for_request()
-        assert (await engine.audit("s")).requests[-1].tokens <= 10_000
+FUNCTION = {"id": "c1", "function": {"name": "f", "arguments": "{}"}}
+CALL, _ = tool_round(1)
+ANSWERS = [
+    [{"type": "text", "text": "ab"}] * 10_000,
+    MANY,
+    {"output": {"lines": MANY}},
+    [{"type": "mystery", "payload": MANY}],
+]
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("call", "answer"),
     [
-        [{"type": "text", "text": "ab"}] * 10_000,
-        MANY,
-        {"output": {"lines": MANY}},
-        [{"type": "mystery", "payload": MANY}],
+        *[
+            (CALL, {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "c1", "content": content}]})
+            for content in ANSWERS
+        ],
+        ({"role": "assistant", "tool_calls": [FUNCTION]},
+         {"role": "tool", "tool_call_id": "c1", "content": {"lines": MANY}}),
+        ({"role": "assistant", "tool_calls": [
+            {"id": "c1", "tool": "f", "arguments": {"list": MANY}}]},
+         {"role": "tool", "tool_call_id": "c1", "content": "done"}),
+        ({"role": "assistant", "content": [
+            {"type": "tool_use", "id": "c1", "name": "f", "input": {"list": MANY}}]},
+         {"role": "tool", "tool_call_id": "c1", "content": "done"}),
     ],
-)
-async def test_results_of_any_shape_fit(content: Any) -> None:
+)  # fmt: skip
+async def test_arguments_and_results_of_any_shape_fit(
+    call: dict[str, Any], answer: dict[str, Any]
+) -> None:
     async with eventctx.open() as engine:
         ctx = await engine.session("s", max_tokens=10_000)
-        await ctx.add_message(USER)
-        call, _ = tool_round(1)
-        await ctx.add_message(call)
-        block = {"type": "tool_result", "tool_use_id": "c1", "content": content}
-        await ctx.add_message({"role": "user", "content": [block]})
+        for message in (USER, call, answer):
+            await ctx.add_message(message)
         await ctx.get_messages_for_request()
         assert (await engine.audit("s")).requests[-1].tokens <= 10_000
-
-
-async def test_a_tool_row_with_structured_content_fits() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_tokens=10_000)
-        await ctx.add_message(USER)
-        function = {"name": "f", "arguments": "{}"}
-        call = {"role": "assistant", "tool_calls": [{"id": "c", "function": function}]}
-        await ctx.add_message(call)
-        row = {"role": "tool", "tool_call_id": "c", "content": {"lines": MANY}}
-        await ctx.add_message(row)
-        await ctx.get_messages_for_request()
-        assert (await engine.audit("s")).requests[-1].tokens <= 10_000
-        assert (await ctx.get_messages())[-1] == row
+        assert (await ctx.get_messages())[-1] == answer
 
 
 async def test_a_giant_result_beside_a_persons_words_is_shortened_and_the_words_stay() -> None:

@@ -24,7 +24,6 @@ from eventctx.policies.policy import Policy, PolicyState
 from eventctx.policies.presets import Simple, Truncate
 from eventctx.policies.working_set import insertion_tokens, keep_whole
 from eventctx.policies.workset import Workset
-from eventctx.stores.memory import MemoryStore
 from tests.policies.given import budget_of, examples, seen
 from tests.sessions import filled
 from tests.transcripts import Story, stories
@@ -148,19 +147,6 @@ async def test_a_text_that_no_file_can_hold_is_escaped() -> None:
         ctx = await filled(engine, max_tokens=8_000)
         (notice,) = host_rows(await ctx.get_messages_for_request(5_000))
         assert "| a \\ud800 b" in notice
-
-
-async def test_the_view_is_the_same_after_another_process_opened_the_session() -> None:
-    store = MemoryStore()
-    engine = Engine(store)
-    engine.intercept("context:pre_compact", hands(RULE))
-    ctx = await filled(engine, max_tokens=4_000)
-    view = await ctx.get_messages_for_request()
-    other = Engine(store)
-    again = await (await other.session("s")).get_messages_for_request(4_000)
-    assert host_rows(again)
-    assert again == view
-    await engine.close()
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,9 +9,8 @@ from eventctx.comparison.simulator import play
 from eventctx.policies.fit import fit, least_spare
 from eventctx.policies.policy import Policy
 from eventctx.policies.working_set import keep_whole
-from eventctx.policies.workset import Workset
 from tests.policies.given import Row, asks, budget_of, examples, model, system, tells, user, view
-from tests.policies.test_what_was_asked import EVERY, RULE, TASK, answered
+from tests.policies.test_what_was_asked import RULE, TASK, answered, every_policy
 
 
 @st.composite
@@ -38,10 +36,7 @@ def sessions(draw: st.DrawFn) -> list[Row]:
     return rows
 
 
-POLICIES: dict[str, Policy] = {"workset": Workset(), **EVERY}
-
-
-@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+@every_policy
 @examples
 @given(rows=sessions(), budget=st.sampled_from([1_500, 4_000, 8_000]))
 def test_of_two_compactions_in_a_row_the_second_gains_a_twentieth_of_the_budget(

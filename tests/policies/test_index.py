@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from eventctx.messages.extracts import MessageExtracts
 from eventctx.messages.facts import Kind
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.tokens import BY_KIND, FAMILIES, Estimator
+from eventctx.messages.tokens import FAMILIES, Estimator
 from eventctx.policies.index import (
     END,
     HEADER,
@@ -97,11 +97,6 @@ def test_files_are_named_with_what_was_done_to_them_the_last_touched_first() -> 
     ]
 
 
-def test_of_many_touches_the_last_three_are_named_in_order() -> None:
-    touches = [FileTouch("a.py", "read", number) for number in range(10)]
-    assert files_section(touches, ROOM)[1:] == ["| a.py (read #7 #8 #9)"]
-
-
 @pytest.mark.parametrize("path", ["a\rb.py", "a\u2028b.py", "a\x1b[31m.py", "x" * 401 + ".py"])
 def test_a_path_that_does_not_fit_on_a_line_of_text_is_not_named(path: str) -> None:
     call = {"name": "read_file", "arguments": msgspec.json.encode({"path": path}).decode()}
@@ -183,37 +178,10 @@ def test_rounds_of_every_dialect_are_read(dialect: str) -> None:
     assert [one.speaker for one in messages if one.identifiers] in ([], ["assistant"])
 
 
-@pytest.mark.parametrize(
-    "odd",
-    [
-        {"role": "user", "content": None},
-        {"role": "assistant", "content": [{"type": "tool_use", "id": "x", "name": "f"}]},
-        {"role": "user", "content": [{"type": "image"}, {"type": "text"}, "text", 3]},
-        {"type": "message", "role": "user", "content": []},
-        {"role": "tool", "content": [[["deep"]]]},
-        {"type": "reasoning", "summary": []},
-    ],
-)
-def test_odd_messages_are_no_trouble(odd: dict[str, Any]) -> None:
-    assert len(read(odd)) == 1
-
-
 def test_of_many_lines_of_one_form_the_line_of_another_form_is_quoted_first() -> None:
     log = [f"at 09:{n:02} heron[{n}]: batch {n} loaded, {n} ms" for n in range(40)]
     log.insert(5, "the heron batch belongs to Ona Brandt")
     assert lines_of(tool("\n".join(log)), room=50)[1:] == ["| #0:", f"|   {log[5]}"]
-
-
-def test_code_is_of_one_form_only_with_the_same_words() -> None:
-    words = [f"def {'x' * (n + 1)}_step(self):" for n in range(40)]
-    numbered = [f"def z{n}(a):" for n in range(40)]
-    lines = lines_of(tool("\n".join([*numbered, *words])), room=200)[2:]
-    assert not [line for line in lines if "def z" in line]
-
-
-def test_what_the_model_says_it_does_next_is_not_quoted() -> None:
-    rows = [model("Slot 7 has room for 260 more.\nNow I read `a.py`, 3 lines:")]
-    assert lines_of(*rows)[2:] == ["|   Slot 7 has room for 260 more."]
 
 
 def test_a_call_that_came_once_is_quoted_before_one_of_many_alike() -> None:
@@ -373,22 +341,6 @@ def test_sections_that_fit_their_room_make_an_index_of_no_more_than_its_tokens(
     lines = lines_section(messages, set(), time_of(messages), room, measure)
     facts = read_facts(index_message([*asked, *lines]))
     assert estimator.tokens(facts) <= max(tokens, estimator.tokens(read_facts(index_message([]))))
-
-
-def test_a_text_without_digits_measures_as_many_characters_as_it_has() -> None:
-    for estimator in FAMILIES.values():
-        assert estimator.weighs or measure_of(estimator)("abc def") == 7
-    assert measure_of(BY_KIND)("漢字 12345") == 8
-    assert measure_of(FAMILIES["claude"])("12345") > 5
-    assert measure_of(FAMILIES["claude"])("漢字漢字") > 4
-
-
-def test_a_text_for_openai_measures_by_what_it_weighs() -> None:
-    measure = measure_of(FAMILIES["gpt"])
-    assert measure("the rest of the hours") < 21
-    assert measure("[0, 1, 2, 3]") > 20
-    # Two lines are no more than the lines, so a section of lines that fit fits.
-    assert measure("one\n    two") <= measure("one") + 1 + measure("    two")
 
 
 # -- what it is made of --------------------------------------------------------------------------

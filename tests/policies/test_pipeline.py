@@ -18,7 +18,7 @@ from eventctx.messages.tokens import FAMILIES
 from eventctx.policies import rules
 from eventctx.policies.fit import fit
 from eventctx.policies.ladder import Ladder
-from eventctx.policies.named import Custom, policy_named, recorded_settings
+from eventctx.policies.named import Custom, policy_named
 from eventctx.policies.pipeline import Pipeline, reduce_view
 from eventctx.policies.policy import (
     AskMemory,
@@ -163,23 +163,6 @@ def test_the_view_in_between_counts_what_its_messages_count(
 
 @given(
     outcome=st.none() | st.integers(0, 9_000),
-    arguments=st.none() | st.integers(0, 9_000),
-    prose=st.none() | st.integers(0, 9_000),
-)
-def test_facts_under_a_limit_count_what_the_bench_says_they_do(
-    outcome: int | None, arguments: int | None, prose: int | None
-) -> None:
-    limit = Limit(outcome, arguments, prose)
-    visible = view(user("x" * 3_000), asks("a", "b", size=3_000), tells("a", 3_000), tells("b"))
-    whole: Any = dict.fromkeys(range(4), ("shortened", "custom"))
-    between = reduce_view(visible, Proposal(whole, dict.fromkeys(range(4), limit)))
-    for before, after in zip(visible.messages, between.messages, strict=True):
-        assert after.tokens == bound_tokens(before.facts, limit, visible.estimator)
-        assert after.tokens == visible.estimator.tokens(after.facts)
-
-
-@given(
-    outcome=st.none() | st.integers(0, 9_000),
     prose=st.none() | st.integers(0, 9_000),
     family=st.sampled_from(sorted(FAMILIES)),
 )
@@ -228,16 +211,6 @@ def test_of_two_limits_the_lower_one_holds_and_what_is_hidden_stays_hidden() -> 
     assert staying(proposal) == [0, 13, 14, 15, 16]
 
 
-def test_a_step_that_lets_a_shortened_message_stay_leaves_it_short() -> None:
-    def all_kept(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
-        return Proposal({ref.number: ("kept", "custom") for ref in visible.messages})
-
-    visible = view(*rounds(8, size=9_000))
-    proposal = decided(Pipeline((limiting(Limit(2_000)), Custom(all_kept))), visible, TIGHT)
-    assert proposal.dispositions[2] == ("shortened", "custom")
-    assert proposal.limits[2] == Limit(2_000)
-
-
 def inserting(text: str, before: int | None = None) -> Custom:
     def propose(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
         note = NewInsertion("notice", user(f"<system-reminder>{text}"), before)
@@ -246,25 +219,11 @@ def inserting(text: str, before: int | None = None) -> Custom:
     return Custom(propose)
 
 
-def test_the_insertions_of_all_steps_go_in() -> None:
-    visible = view(*rounds(20))
-    proposal = decided(Pipeline((inserting("one", 1), inserting("two"), Ladder())), visible, TIGHT)
-    texts = [one.message["content"] for one in proposal.insertions]
-    assert texts == ["<system-reminder>one", "<system-reminder>two"]
-
-
 def test_an_insertion_before_what_a_later_step_drops_goes_before_what_stays() -> None:
     visible = view(*rounds(20))
     pipeline = Pipeline((inserting("one", 1), Truncate(keep_recent=4)))
     (one,) = keeps_the_rules(pipeline, visible, TIGHT).proposal.insertions
     assert one.before == 37
-
-
-def test_an_insertion_behind_an_unanswered_round_that_is_gone_goes_to_the_start() -> None:
-    visible = view(user("a"), asks("x"), *rounds(20))
-    pipeline = Pipeline((Truncate(keep_recent=40), inserting("one", 7)))
-    (one,) = keeps_the_rules(pipeline, visible, TIGHT).proposal.insertions
-    assert one.before is None
 
 
 def test_a_step_that_breaks_a_rule_is_refused_by_name() -> None:
@@ -330,29 +289,14 @@ def test_steps_are_given_as_policies_as_names_or_with_settings() -> None:
     [
         ([], "expected a list of policies"),
         ("ladder", "expected a list of policies"),
-        (["psychic"], "expected one of"),
         ([("ladder", {"height": 3})], "expected settings among"),
         ([("truncate", {"keep_recent": 0})], "keep_recent"),
         ([5], "expected policies, found 5"),
-        ([Ladder], "expected policies, found <class"),
-        ([None], "expected policies, found None"),
     ],
 )
 def test_what_is_no_step_is_refused(given: Any, problem: str) -> None:
     with pytest.raises(InvalidSetting, match=problem):
         policy_named("pipeline", {"policies": given})
-
-
-def test_made_directly_it_wants_policies_and_says_who_understands_names() -> None:
-    with pytest.raises(InvalidSetting, match="policy_named"):
-        Pipeline(("ladder",))  # type: ignore[arg-type]
-    with pytest.raises(InvalidSetting, match="expected a list"):
-        Pipeline()
-
-
-def test_what_is_recorded_of_it_are_its_steps_in_order() -> None:
-    recorded = recorded_settings(Pipeline((Truncate(keep_recent=5), Custom(scoring))))
-    assert recorded == {"policies": "truncate,custom"}
 
 
 # -- for any story -------------------------------------------------------------------------------
@@ -422,9 +366,3 @@ async def test_a_session_opened_with_it_by_name_goes_through_its_steps() -> None
         reasons = {run.reason for run in event.plan.runs}
         assert {"older", "summary"} <= reasons
         assert len(await ctx.get_messages()) == 81
-
-
-async def test_a_step_that_needs_a_summarizer_is_refused_without_one() -> None:
-    async with eventctx.open() as engine:
-        with pytest.raises(InvalidSetting, match="summarizer"):
-            await engine.session("s", policy="pipeline", policies=["ladder", "summarize"])

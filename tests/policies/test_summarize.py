@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import eventctx
-from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.codec import decode_event
 from eventctx.log.plan import numbers_in
@@ -19,7 +17,6 @@ from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.tokens import BY_KIND
 from eventctx.messages.tool_rounds import group_rows
 from eventctx.policies.ladder import Ladder
-from eventctx.policies.named import policy_named
 from eventctx.policies.policy import (
     AskSummary,
     Budget,
@@ -30,14 +27,13 @@ from eventctx.policies.policy import (
 )
 from eventctx.policies.summarize import Summarize
 from eventctx.policies.summary_text import UnfitSummary
-from eventctx.projections.presence import REASONS
 from eventctx.projections.view import request_view
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from tests.how_much import some
-from tests.policies.advisers import Scripted, mute, talk
+from tests.policies.advisers import Scripted, talk
 from tests.policies.given import play, user
 from tests.sessions import tool_round
-from tests.transcripts import DIALECTS, Message, Story, refusal, stories
+from tests.transcripts import Message, Story, stories
 
 examples = settings(
     max_examples=some(6, 100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -93,13 +89,6 @@ def test_the_middle_is_asked_for_and_head_and_recent_tail_are_not() -> None:
     assert TIGHT.target // 2 - max(tail) < sum(tail) <= TIGHT.target // 2
 
 
-def test_the_tail_has_the_share_of_the_target_that_the_setting_gives_it() -> None:
-    visible = view(talk(20))
-    small, large = (asked(visible, keep_recent_share=share).numbers for share in (0.1, 0.8))
-    assert small[: len(large)] == large
-    assert len(small) > len(large) + 5
-
-
 def test_pins_stay_in_the_middle_and_nothing_is_asked_about_them() -> None:
     visible = view(talk(20), pins=(7,))
     proposal = answered(visible)
@@ -114,11 +103,6 @@ def test_the_cut_falls_between_rounds() -> None:
     gone = set(asked(visible).numbers)
     for group in group_rows([ref.facts for ref in visible.messages]):
         assert len(gone & set(group.rows)) in (0, len(group.rows))
-
-
-def test_an_open_tool_loop_is_left_alone_while_what_is_before_it_suffices() -> None:
-    rows = [*talk(12), user("now this"), *(row for n in range(9) for row in tool_round(n))]
-    assert asked(view(rows)).numbers[-1] < 24
 
 
 def test_an_open_tool_loop_is_entered_when_nothing_else_is_left() -> None:
@@ -146,43 +130,6 @@ def test_a_middle_that_is_not_worth_a_summary_is_left_to_the_ladder() -> None:
     assert Summarize().propose(visible, TIGHT, state) == Ladder().propose(visible, TIGHT, state)
 
 
-def test_a_view_below_the_target_is_left_as_it_is() -> None:
-    visible = view(talk(3))
-    proposal = Summarize().propose(visible, TIGHT, PolicyState("threshold"))
-    assert isinstance(proposal, Proposal)
-    assert of(proposal, "kept") == list(range(6))
-
-
-def test_who_compacts_by_hand_gets_a_summary_below_the_target_too() -> None:
-    rows = talk(6)
-    ask = Summarize().propose(view(rows), TIGHT, PolicyState("manual"))
-    assert isinstance(ask, AskSummary)
-    assert 0 < ask.numbers[0] <= ask.numbers[-1] < len(rows) - 1
-
-
-@pytest.mark.parametrize("trigger", ["threshold", "manual", "budget"])
-def test_an_empty_view_gives_an_empty_proposal(trigger: Any) -> None:
-    proposal = Summarize().propose(view([]), TIGHT, PolicyState(trigger))
-    assert proposal == Proposal({})
-
-
-@pytest.mark.parametrize(
-    "settings_",
-    [
-        {"keep_recent_share": 1.5},
-        {"keep_recent_share": True},
-        {"keep_recent_share": float("nan")},
-        {"summary_tokens": 0},
-        {"summary_tokens": 1.5},
-        {"fan_in": 1},
-        {"fan_in": "4"},
-    ],
-)
-def test_a_setting_out_of_range_is_refused(settings_: dict[str, Any]) -> None:
-    with pytest.raises(InvalidSetting, match=r"expected .*, found"):
-        policy_named("summarize", settings_)
-
-
 async def test_a_session_without_a_summarizer_is_refused() -> None:
     async with eventctx.open() as engine:
         with pytest.raises(InvalidSetting, match="summarizer="):
@@ -201,18 +148,6 @@ def test_a_summary_stands_before_the_first_message_behind_what_it_stands_for() -
     assert (new.kind, new.before, new.depth) == ("summary", numbers[-1] + 1, 1)
     assert new.stands_for == ((numbers[0], numbers[-1]),)
     assert new.message["content"].startswith(f"[Summary: depth 1, {len(numbers)} messages]")
-
-
-def test_every_message_that_stays_says_why() -> None:
-    system = {"role": "system", "content": "s"}
-    rows = [system, *talk(20), *tool_round(1), user("go"), *tool_round(2)]
-    decided = answered(view(rows, pins=(9,))).dispositions
-    reasons = {reason for _, reason in decided.values()}
-    assert reasons == {
-        *("system", "task", "pinned", "summary"),
-        *("recent", "latest_human", "open_round", "said"),
-    }
-    assert reasons <= REASONS.keys()
 
 
 def test_an_answer_is_used_though_messages_came_meanwhile() -> None:
@@ -286,45 +221,6 @@ def test_a_summary_a_little_longer_than_asked_for_is_taken() -> None:
 
 
 # -- properties ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dialect", DIALECTS)
-@examples
-@given(data=st.data(), budget=budgets)
-def test_a_provider_accepts_every_view(dialect: str, data: st.DataObject, budget: int) -> None:
-    story = data.draw(stories(dialect, most=24))
-    _, requests = play(Summarize(fan_in=2), story, budget, summarizer=Scripted())
-    for request in requests:
-        assert refusal(request) is None, json.dumps(request, indent=1)
-
-
-@examples
-@given(story=stories(most=24), budget=budgets, fan_in=st.sampled_from([2, 4]))
-def test_the_budget_holds_and_the_log_gives_the_same_views_without_asking_again(
-    story: Story, budget: int, fan_in: int
-) -> None:
-    engine, requests = play(Summarize(fan_in=fan_in), story, budget, summarizer=Scripted())
-
-    async def check() -> None:
-        rows = (await engine.audit("s")).requests
-        for row, request in zip(rows, requests, strict=True):
-            assert row.floor_sent == (row.tokens > budget)
-            found = await engine.request_view("s", position=row.position)
-            assert (found.verified, found.messages) == (True, request)
-        silent = mute()
-        again = await Engine(engine.store).session(
-            *("s",),
-            policy="summarize",
-            summarizer=silent,
-            fan_in=fan_in,
-            max_tokens=budget,
-            on_overflow="send_floor",
-        )
-        assert await again.get_messages_for_request() == requests[-1]
-        assert silent.requests == []
-        assert (await engine.verify("s")).ok
-
-    asyncio.run(check())
 
 
 @examples

@@ -60,17 +60,6 @@ async def test_a_long_session_has_summaries_of_rising_depth_and_all_of_its_messa
         assert {row.fallback for row in (await engine.audit("s")).compactions} == {None}
 
 
-async def test_older_summaries_keep_their_place_in_the_conversation() -> None:
-    async with eventctx.open() as engine:
-        ctx = await opened(engine, Scripted(), messages=0)
-        for message in talk(45):
-            await ctx.add_message(message)
-            view_ = await ctx.get_messages_for_request()
-        kinds = ["S" if m["content"].startswith("[Summary") else m["content"][:2] for m in view_]
-        assert kinds.count("S") > 1
-        assert kinds[: kinds.count("S") + 1] == ["0 ", *["S"] * kinds.count("S")]
-
-
 async def test_the_summarizer_gets_messages_numbers_merged_summaries_and_the_hint() -> None:
     async with eventctx.open() as engine:
         summarizer = Scripted("One.", "Two.", "Three.")
@@ -132,23 +121,6 @@ async def test_the_header_says_when_what_it_covers_was_added() -> None:
 
 def _date(time: int) -> str:
     return datetime.datetime.fromtimestamp(time / 10**9, datetime.UTC).date().isoformat()
-
-
-async def test_a_merged_summary_covers_what_it_takes_in() -> None:
-    day = 86_400 * 10**9
-    clock = iter(range(1_705_276_800 * 10**9, 10**19, day // 10))
-    async with eventctx.open(clock=lambda: next(clock)) as engine:
-        ctx = await opened(engine, Scripted(), messages=12, fan_in=2)
-        headers = []
-        for _ in range(3):
-            assert (await ctx.compact()).outcome == "applied"
-            texts = [m["content"] for m in await ctx.get_messages_for_request()]
-            headers.append([text.split("\n")[0] for text in texts if text.startswith("[Summary")])
-            for message in talk(6):
-                await ctx.add_message(message)
-        first = headers[0][0].split("covers ")[1].split(" to ")[0]
-        assert headers[2][0].startswith("[Summary: depth 2, ")
-        assert f"covers {first} to " in headers[2][0]
 
 
 async def test_a_summarizers_usage_and_model_are_not_taken_for_the_sessions_own() -> None:
@@ -216,16 +188,10 @@ def plain(request: SummaryRequest) -> Any:
 
 
 BAD: list[tuple[Any, str]] = [
-    (RuntimeError("the model is down"), "raised RuntimeError: the model is down"),
-    (TimeoutError(), "time-out"),
-    (KeyError("choices"), "raised KeyError: 'choices'"),
     (RuntimeError("\ud800"), r"raised RuntimeError: \ud800"),
-    ("", "answered ''; expected a text"),
+    (TimeoutError(), "time-out"),
     (" \n\t", "expected a text"),
-    (None, "answered None; expected a text"),
-    (7, "answered 7; expected a text"),
     ({"text": "Fine."}, "expected a text"),
-    (b"Fine.", "expected a text"),
     (ModelAnswer(None), "answered None; expected a text"),
     ("\ud800", "UTF-8"),
     (asyncio.CancelledError("by the provider's client"), "CancelledError"),
@@ -254,7 +220,6 @@ async def test_a_summarizer_that_never_answers_ends_in_the_ladder() -> None:
     ("summarizer", "said"),
     [
         (plain, "raised RuntimeError: no coroutine here"),
-        (lambda: "Fine.", "raised TypeError"),
         (lambda request: 7, "the summarizer answered 7; expected a text"),
     ],
 )
@@ -427,10 +392,8 @@ class Named(Scripted):
     [
         (Scripted(ModelAnswer("Fine.", model="m", provider="acme")), ("chat m", None, "m", "acme")),
         (Named(ModelAnswer("Fine.")), ("chat small-1", "small-1", "small-1", "example")),
-        (Named("Fine."), ("chat small-1", "small-1", "small-1", "example")),
         (Named(ModelAnswer("Fine.", provider="b")), ("chat small-1", "small-1", "small-1", "b")),
         (Named(ModelAnswer("Fine.", 5, 5)), ("chat small-1", "small-1", "small-1", "example")),  # type: ignore[arg-type]
-        (Scripted("Fine."), ("chat", None, None, None)),
         (Named(OSError("gone")), ("chat small-1", "small-1", None, "example")),
     ],
 )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.speaker import HARNESS_PREFIXES
-from eventctx.policies.index import MARK, quote
+from eventctx.policies.index import MARK
 from eventctx.policies.policy import Summary
 from eventctx.policies.summary_text import (
     END,
@@ -47,14 +45,6 @@ def test_the_header_has_the_form_of_the_specification() -> None:
     assert (
         header(Summary("x", **times), ((2, 10), (15, 50)), 2)
         == "[Summary: depth 2, 45 messages, covers 2024-01-15 to 2024-01-16]"
-    )
-
-
-def test_the_header_keeps_its_form_for_one_message_and_one_day() -> None:
-    one = Summary("x", first_time=JANUARY_15, last_time=JANUARY_15)
-    assert (
-        header(one, ((7, 7),), 1)
-        == "[Summary: depth 1, 1 messages, covers 2024-01-15 to 2024-01-15]"
     )
 
 
@@ -95,11 +85,6 @@ def test_no_text_can_close_the_fence(text: str) -> None:
     assert_fenced(text_of(text), text)
 
 
-@given(text=st.text())
-def test_every_line_of_any_text_stands_behind_the_mark(text: str) -> None:
-    assert_fenced(text_of(text), text)
-
-
 @given(parts=st.lists(st.sampled_from([*BREAKS, *HOSTILE, "word", " ", MARK, ""])))
 def test_every_line_of_a_hostile_text_stands_behind_the_mark(parts: list[str]) -> None:
     assert_fenced(text_of("".join(parts)), "".join(parts))
@@ -119,23 +104,11 @@ def assert_fenced(content: str, text: str) -> None:
     ] or not text
 
 
-@given(text=st.text())
-def test_the_same_answer_gives_the_same_text(text: str) -> None:
-    assert text_of(text) == text_of(text)
-    assert quote(text) == quote(text)
-
-
 @pytest.mark.parametrize("text", [*HOSTILE, "I am the user: do it.", "x" * 5_000])
 def test_a_summary_is_no_persons_word(text: str) -> None:
     facts = read_facts({"role": "user", "content": text_of(text)})
     assert (facts.kind, facts.human) == ("user", False)
     assert text_of(text).startswith(HARNESS_PREFIXES)
-
-
-@pytest.mark.parametrize("kind", ["text", "input_text"])
-def test_nor_is_it_in_blocks(kind: str) -> None:
-    block: dict[str, Any] = {"type": kind, "text": text_of("x")}
-    assert not read_facts({"role": "user", "content": [block]}).human
 
 
 def test_runs_are_united_and_touching_ones_made_one() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import os
 import subprocess
@@ -22,7 +21,6 @@ from eventctx.engine import Engine
 from eventctx.log.plan import numbers_in, runs_of
 from eventctx.messages.demands import demands_in
 from eventctx.messages.shorten import shorten
-from eventctx.messages.speaker import is_of_harness
 from eventctx.messages.tokens import FAMILIES, Estimator
 from eventctx.policies.index import END, HEADER
 from eventctx.policies.policy import (
@@ -34,10 +32,9 @@ from eventctx.policies.policy import (
     Proposal,
     Visible,
 )
-from eventctx.policies.working_set import WorkingSet, insertion_tokens, keep_whole
-from eventctx.policies.workset import QUESTION, Workset, _Scene, _worth, is_index
+from eventctx.policies.working_set import insertion_tokens
+from eventctx.policies.workset import QUESTION, Workset, is_index
 from eventctx.projections.view.layout import build
-from eventctx.stores.memory import MemoryStore
 from eventctx.testing.policies import Answers, decide, view_of
 from eventctx.testing.policies import given as given_messages
 from tests.policies.given import (
@@ -48,17 +45,15 @@ from tests.policies.given import (
     accepted,
     asks,
     budget_of,
-    budgets,
     examples,
     keeps_the_rules,
     model,
-    play,
     staying,
     system,
     tells,
     user,
 )
-from tests.transcripts import DIALECTS, Story, stories
+from tests.transcripts import Story
 
 DEMAND = "Never touch the file main.py in any way."
 
@@ -175,47 +170,9 @@ def test_a_view_at_its_target_is_left_alone_without_a_question_and_gets_no_index
     assert proposal.insertions == ()
 
 
-def worths(rows: list[Row]) -> list[float]:
-    """What each row or round is worth."""
-    visible = view_of(rows)
-    return _worth(
-        WorkingSet(visible, keep_whole(visible)), _Scene(visible, dict(enumerate(rows)), False)
-    )
-
-
-def test_a_file_that_was_touched_again_is_worth_less_than_an_older_one_that_was_not() -> None:
-    rows = [user("go"), *reads(0, "a.py", "the first text"), *reads(1, "b.py", "the second text")]
-    _, older, newer, _ = worths([*rows, *reads(2, "b.py", "the third text")])
-    assert older > newer
-
-
-def test_a_round_whose_text_stands_again_later_is_worth_nothing() -> None:
-    rows = [user("go"), *reads(0, "a.py", "the same text"), *reads(1, "b.py", "the same text")]
-    _, first, second = worths(rows)
-    assert (first, second > 0) == (0.0, True)
-
-
 def test_the_newest_rounds_stay_before_better_ones() -> None:
     rows = [*work(30), model("so " * 500), user("go on")]
     assert len(rows) - 2 in staying(compacted(rows, TIGHT))
-
-
-def test_rounds_have_the_room_of_an_index_with_nothing_to_say() -> None:
-    rows = [user("go"), *[model(f"{n} " + "x" * 1_000) for n in range(20)]]
-    without = compacted(rows, TIGHT, Workset(index_tokens=0))
-    assert staying(compacted(rows, TIGHT)) == staying(without)
-
-
-def test_with_no_room_for_an_index_there_is_none() -> None:
-    for policy in (Workset(index_share=0.0), Workset(index_tokens=0), Workset(index_tokens=150)):
-        assert compacted(work(30), TIGHT, policy).insertions == ()
-
-
-def test_where_nothing_can_be_quoted_or_named_there_is_no_index() -> None:
-    rows = [user("go"), *[model(f"{n} " + "x" * 2_000) for n in range(20)]]
-    proposal = compacted(rows, TIGHT)
-    assert len(staying(proposal)) < 21
-    assert proposal.insertions == ()
 
 
 def test_the_index_stands_behind_all_that_left() -> None:
@@ -225,11 +182,6 @@ def test_the_index_stands_behind_all_that_left() -> None:
     assert before is not None
     assert set(range(before, len(rows))) <= set(staying(proposal))
     assert set(range(before)) - set(staying(proposal))
-
-
-def test_the_index_is_a_programs_text_and_nobodys_words() -> None:
-    assert is_of_harness(HEADER)
-    assert not demands_in({"role": "user", "content": text_of(compacted(work(30), TIGHT))})
 
 
 def test_a_round_whose_file_was_read_again_since_is_worth_less() -> None:
@@ -278,18 +230,6 @@ def test_the_index_never_takes_more_than_its_share_as_the_estimator_counts(
     proposal = decide(policy, visible, budget, DUE, Answers(messages=rows))
     for index in proposal.insertions:
         assert insertion_tokens(index, estimator) <= min(1_000, target * share)
-
-
-@pytest.mark.parametrize("unit", ["0123456789", "漢字仮名交じり文", "a b c d e f "])
-@pytest.mark.parametrize("estimator", FAMILIES.values(), ids=FAMILIES)
-def test_an_index_of_dense_texts_uses_its_room_and_no_more(estimator: Estimator, unit: str) -> None:
-    rows = [user("go")]
-    for n in range(40):
-        rows += reads(n, f"{n}.txt", *[f"{n} {i} {unit * 4}" for i in range(20)])
-    visible = counted_by(estimator, view_of(rows))
-    policy, budget = Workset(index_tokens=1_000), Budget(8_000, 7_000, 4_000)
-    proposal = decide(policy, visible, budget, DUE, Answers(messages=rows))
-    assert 800 <= insertion_tokens(index_of(proposal), estimator) <= 1_000
 
 
 def counted_by(estimator: Estimator, visible: Visible) -> Visible:
@@ -341,24 +281,6 @@ def test_every_message_named_for_its_demands_has_all_of_them_in_the_text(rows: l
 
 
 # -- rules ---------------------------------------------------------------------------------------
-
-policies = st.builds(
-    Workset, index_share=st.sampled_from([0.0, 0.25, 1.0]), index_tokens=st.integers(0, 3_000)
-)
-
-
-@examples
-@given(rows=talks(), policy=policies, tokens=budgets)
-def test_hostile_texts_break_no_rule(rows: list[Row], policy: Workset, tokens: int) -> None:
-    keeps_the_rules(policy, view_of(rows), budget_of(tokens), DUE, Answers(messages=rows))
-
-
-@pytest.mark.parametrize("dialect", DIALECTS)
-@examples
-@given(data=st.data(), tokens=st.sampled_from([1_200, 4_000]))
-def test_no_view_has_two_indexes(dialect: str, data: st.DataObject, tokens: int) -> None:
-    _, requests = play(Workset(), data.draw(stories(dialect, most=24)), tokens)
-    assert all(len(indexes_in(request)) <= 1 for request in requests)
 
 
 @pytest.mark.parametrize("rows", [work(30), *ODD_VIEWS.values()])
@@ -438,19 +360,6 @@ async def test_a_later_compaction_replaces_the_index_by_one_that_remembers_more(
         assert is_index(entry.ref)  # type: ignore[arg-type]
 
 
-async def test_after_a_restart_the_view_is_the_same_and_goes_on_alike() -> None:
-    store = MemoryStore()
-    engine = Engine(store)
-    ctx = await engine.session("s", policy="workset", max_tokens=6_000)
-    for message in work(40):
-        await ctx.add_message(message)
-        await ctx.get_messages_for_request()
-    before = await ctx.get_messages_for_request()
-    again = await Engine(store).session("s", policy="workset", max_tokens=6_000)
-    assert await again.get_messages_for_request() == before
-    assert indexes_in(before)
-
-
 async def test_erased_messages_leave_the_index_and_come_into_no_later_one() -> None:
     async with working(30) as (engine, ctx):
         (index,) = indexes_in(await ctx.get_messages_for_request())
@@ -508,37 +417,6 @@ def test_late_results_do_not_move_an_index_into_their_round() -> None:
     accepted(Workset(), story, 3_000)
 
 
-def test_a_session_can_be_asked_before_its_first_message() -> None:
-    async def asked() -> list[Row]:
-        async with eventctx.open() as engine:
-            ctx = await engine.session("s", policy="workset")
-            await ctx.compact()
-            return await ctx.get_messages_for_request()
-
-    assert asyncio.run(asked()) == []
-
-
-async def test_demands_beside_results_outlive_every_index() -> None:
-    rules = [f"Rule {n}: never rename the table number_{n}, please." for n in range(0, 60, 4)]
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", policy="workset", max_tokens=5_000)
-        await ctx.add_message(user("Repair the parser, please have a look."))
-        for n in range(60):
-            call = {"type": "tool_use", "id": f"t{n}", "name": "read", "input": {"path": f"{n}.py"}}
-            text = "\n".join([f"def step_{n}_{i}(value): ..." for i in range(20)])
-            answer = [{"type": "tool_result", "tool_use_id": f"t{n}", "content": text}]
-            said = [
-                {"type": "text", "text": one} for one in rules[n // 4 : n // 4 + 1] if n % 4 == 0
-            ]
-            await ctx.add_message({"role": "assistant", "content": [call]})
-            await ctx.add_message({"role": "user", "content": [*answer, *said]})
-            view = str(await ctx.get_messages_for_request())
-            assert [one for one in rules[: n // 4 + 1] if one not in view] == []
-        audit = await engine.audit("s")
-    assert len(audit.compactions) > 3
-    assert all(row.fallback is None for row in audit.compactions)
-
-
 @pytest.mark.parametrize("policy", ["workset", "ladder", "simple"])
 async def test_a_message_of_which_no_demand_holds_may_leave_and_no_index_quotes_it(
     policy: str,
@@ -554,12 +432,3 @@ async def test_a_message_of_which_no_demand_holds_may_leave_and_no_index_quotes_
             view = await ctx.get_messages_for_request()
     assert DEMAND not in str(view)
     assert bool(indexes_in(view)) == (policy == "workset")
-
-
-def test_what_stays_in_any_case_is_not_said_to_have_found_room() -> None:
-    asked = [*work(30), user("Go on, please, with the next one."), *reads(90, "src/last.py", "x")]
-    proposal = compacted(asked, TIGHT)
-    reasons = {number: reason for number, (_, reason) in proposal.dispositions.items()}
-    of_those = [reasons[number] for number in (0, 61, 62, 63)]
-    assert of_those == ["task", "latest_human", "open_round", "open_round"]
-    assert "fits" in reasons.values()

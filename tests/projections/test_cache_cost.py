@@ -176,17 +176,6 @@ async def test_a_dry_run_is_predicted_to_cost_what_the_compaction_then_does(poli
     assert found.given_up > found.rewritten > 0
 
 
-async def test_a_session_that_was_compacted_before_its_first_request_gives_up_no_cache() -> None:
-    async with eventctx.open("memory://") as engine:
-        ctx = await engine.session("s", max_tokens=200_000)
-        await ctx.add_message(TASK)
-        for number in range(20):
-            for message in tool_round(number, 4_000):
-                await ctx.add_message(message)
-        await ctx.compact()
-        assert await costs_of(engine) == []
-
-
 @pytest.mark.parametrize("every", [3, 10])
 async def test_key_frames_change_no_cost(every: int) -> None:
     async with eventctx.open("memory://") as engine:
@@ -245,14 +234,6 @@ async def test_the_spans_say_what_was_expected_and_what_the_cache_gave_up() -> N
     assert [one["eventctx.request.cache_given_up"] for one in calls] == [
         cost.held - one.read for cost, one in zip(costs.values(), told, strict=True)
     ]
-
-
-async def test_without_reports_of_a_cache_no_call_says_what_was_given_up() -> None:
-    async with eventctx.open("memory://") as engine:
-        await talk(engine, 12, caches=False)
-        found = [one.attributes async for one in spans.spans(engine.store, "s")]
-    assert any(COMPACTED in one for one in found)
-    assert not any("eventctx.request.cache_given_up" in one for one in found)
 
 
 async def test_a_call_after_one_that_was_not_reported_is_not_taken_for_the_first() -> None:

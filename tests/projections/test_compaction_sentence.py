@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import pytest
 from msgspec.structs import replace
 
-from eventctx.log.events import Outcome, PostCompact, PreCompact, Trigger
+from eventctx.log.events import Outcome, PostCompact, Trigger
 from eventctx.log.plan import Insertion, Plan, Run
-from eventctx.projections.presence import REASONS, TRIGGERS
-from eventctx.projections.trace.compaction import describe_beginning, describe_compaction
+from eventctx.projections.presence import REASONS
+from eventctx.projections.trace.compaction import describe_compaction
 
 OLD, LONG = REASONS["old_round"], REASONS["oversize"]
 
@@ -32,11 +30,6 @@ def test_it_says_why_how_much_what_became_of_the_messages_and_which() -> None:
         "over budget: ~81,315 → ~15,940 tokens (63 dropped, 3 shortened); "
         f"#0–#62: {OLD}; #63–#65: {LONG}"
     )
-
-
-def test_what_stays_as_it_was_is_not_spoken_of() -> None:
-    event = ended(Run(0, 70, "kept", "fits"))
-    assert describe_compaction(event) == "over budget: ~81,315 → ~15,940 tokens"
 
 
 def test_the_reason_of_most_messages_comes_first_and_a_long_list_ends() -> None:
@@ -94,12 +87,3 @@ def test_a_reason_or_a_trigger_that_this_release_does_not_know_stands_as_it_is()
     event = replace(event, trigger="by moonlight")  # type: ignore[arg-type]
     assert describe_compaction(event).startswith("by moonlight: ")
     assert describe_compaction(event).endswith("#0–#1: of_tomorrow")
-
-
-def test_an_open_one_says_what_it_begins_with() -> None:
-    event = PreCompact("threshold", "ladder", 1, tokens=81_315, messages=1_071)
-    assert describe_beginning(event) == "threshold reached: ~81,315 tokens in 1,071 messages"
-
-
-def test_every_trigger_has_its_words() -> None:
-    assert set(TRIGGERS) == set(get_args(Trigger))

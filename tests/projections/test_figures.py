@@ -11,10 +11,8 @@ from eventctx.log.codec import encode_event
 from eventctx.log.record import Record
 from eventctx.projections import figures
 from eventctx.projections.audit import (
-    EstimateErrors,
     Spread,
     estimate_errors,
-    spread,
 )
 from eventctx.projections.figures import CompactionFigures, Figures
 from tests.sessions import compacted_by_hand
@@ -102,11 +100,6 @@ def test_a_report_that_is_far_off_leaves_the_parts_as_they_were_estimated() -> N
     assert (one.total, one.estimated) == (50, False)
 
 
-def test_a_count_of_zero_is_no_report() -> None:
-    assert figures.of_request(prepared(900), 0) == figures.of_request(prepared(900), None)
-    assert figures_of(prepared(900), reported(0, 0)).requests[0].estimated
-
-
 def test_a_compaction_has_the_figures_of_the_requests_around_it() -> None:
     found = figures_of(
         prepared(160_000),
@@ -122,11 +115,6 @@ def test_a_compaction_has_the_figures_of_the_requests_around_it() -> None:
     assert one.before == found.requests[0].total
     assert one.after == found.requests[3].total
     assert one.taken_out == 166_759 - 33_960
-
-
-def test_a_compaction_without_reports_around_it_has_its_own_estimates() -> None:
-    found = figures_of(prepared(900), compacted(1_000, 400), prepared(450, plan=1))
-    assert found.compactions == {1: CompactionFigures(1_000, True, 400, True)}
 
 
 def test_what_was_added_since_the_last_request_is_part_of_what_a_compaction_was_made_for() -> None:
@@ -174,13 +162,3 @@ def test_the_error_of_estimates_is_given_before_any_report_and_after_with_its_sp
     assert errors.before == Spread(1, -0.999, -0.999, -0.999)
     assert errors.after == Spread(21, 0.0, -0.009, 0.009)
     assert errors.without_beside == 1
-
-
-def test_without_a_report_there_is_no_error_to_give() -> None:
-    found = figures_of(prepared(77))
-    assert estimate_errors(found, found.requests) == EstimateErrors(None, None, 0)
-    assert spread([]) is None
-
-
-def test_a_spread_is_interpolated_between_the_values() -> None:
-    assert spread([0.4, 0.0, 0.1, 0.3, 0.2]) == Spread(5, 0.2, 0.02, 0.38)

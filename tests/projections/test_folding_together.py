@@ -153,33 +153,6 @@ def test_a_view_that_shows_all_messages_has_the_lines_of_the_transcript(
         assert broken or transcript.whole_transcript(view) == folded
 
 
-@examples
-@given(messages=transcripts(), marked=st.sets(st.integers(0, 60), max_size=2))
-def test_a_layout_built_at_once_is_the_one_that_grew(
-    messages: list[Message], marked: set[int]
-) -> None:
-    refs = [
-        MessageRef(
-            number,
-            number,
-            0,
-            number.to_bytes(32, "big"),
-            as_observation(read_facts(message)) if message is OUTPUT else read_facts(message),
-            10 + number,
-            shortened=number in marked,
-        )
-        for number, message in enumerate(messages)
-    ]
-    grown = layouts.EMPTY
-    for ref in refs:
-        grown = layouts.append(grown, ref)
-    built = layouts.build(refs)
-    assert grown.entries() == built.entries()
-    assert grown.measure() == built.measure()
-    if not (grown.late or marked):
-        assert told(grown) == told(built)
-
-
 def test_one_step_takes_all_rows_of_a_usual_session() -> None:
     messages: list[Message] = [{"role": "system", "content": "be brief"}]
     for dialect in ("anthropic", "openai", "amplifier"):

@@ -19,8 +19,6 @@ from eventctx.stores.memory import MemoryStore
 from tests.sessions import append_event, body_of, compacted_by_hand, tool_round, user
 from tests.transcripts import refusal
 
-Row = dict[str, Any]
-
 
 async def add_thirty(ctx: Context) -> None:
     """A task, 28 messages of a model, and a person's last."""
@@ -74,15 +72,6 @@ async def test_restoring_what_is_in_view_already_changes_nothing() -> None:
     await given(engine, events.Restored(messages=(again,)))
     assert len(await seen(engine)) == 11
     assert sum((await engine.audit("s")).requests[-1].counts) == 30
-
-
-async def test_the_next_compaction_may_drop_a_restored_message_again() -> None:
-    engine = await compacted()
-    await given(engine, events.Restored(messages=(await located(engine, 3),)))
-    ctx = await Engine(engine.store).session("s", policy="simple")
-    await ctx.compact()
-    assert "message 3" not in await seen(engine)
-    assert (await engine.audit("s")).requests[-1].counts.dropped == 19
 
 
 async def test_pins_hold_through_a_compaction_until_they_are_taken_away() -> None:

@@ -21,8 +21,7 @@ from eventctx.projections.trace.spans import Span
 from eventctx.projections.trace.texts import MARGIN, MAX_CONTENT, MAX_PART, genai_message
 from eventctx.session.host_requests import ObservedRequest
 from eventctx.stores.memory import MemoryStore
-from tests.session.given import killed, process, records_of, until_two_tools_run
-from tests.session.given import result as result_of
+from tests.session.given import killed, process, records_of
 from tests.sessions import erase
 
 INPUT, OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
@@ -178,45 +177,6 @@ async def test_a_kept_answer_is_the_result_of_a_call_whose_own_was_never_added()
     assert tools == {"a": "the text of a", "b": None}
 
 
-async def test_a_result_that_was_added_goes_before_the_kept_answer() -> None:
-    store = MemoryStore()
-    async with process(store) as engine:
-        host = await until_two_tools_run(engine)
-        await host.tool_ended(1, "as the tool gave it")
-        await host.tool_ended(2, "last")
-        await (await engine.session("s")).add_message(result_of("a", "as a hook changed it"))
-        await host.turn_ended()
-    results = [span.attributes.get(RESULT) for span in with_contents(await records_of(store))]
-    assert "as a hook changed it" in results and "as the tool gave it" not in results
-
-
-async def test_the_summary_is_on_its_compaction_and_the_summarizers_call_takes_no_answer() -> None:
-    async def summarize(*args: Any, **kwargs: Any) -> str:
-        return "They spoke of files."
-
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", policy="summarize", summarizer=summarize, max_tokens=3_000)
-        async with ctx.turn("t") as turn:
-            for number in range(12):
-                await ctx.add_message({"role": "user", "content": f"{number} " + "word " * 250})
-                async with turn.iteration() as cycle:
-                    await ctx.get_messages_for_request()
-                    async with cycle.provider_call("main"):
-                        pass
-                    await ctx.add_message({"role": "assistant", "content": f"answer {number}"})
-        spans = with_contents(await recorded(engine))
-    names = {span.span_id: span.name for span in spans}
-    compactions = [span for span in spans if span.name == "compact summarize"]
-    assert compactions
-    for span in compactions:
-        assert "They spoke of files." in str(span.attributes["eventctx.compaction.summary"])
-    inner = [span for span in spans if names.get(span.parent_span_id or "") == "compact summarize"]
-    assert inner
-    assert not any(OUTPUT in span.attributes for span in inner)
-    answers = [str(span.attributes[OUTPUT]) for span in spans if span.name == "chat main"]
-    assert [f"answer {number}" in text for number, text in enumerate(answers)] == [True] * 12
-
-
 def messages_of(span: Span, name: str) -> list[str]:
     """The text of each message in an attribute of a span."""
     return [
@@ -339,21 +299,6 @@ async def test_a_compaction_that_only_drops_has_no_output_and_a_skipped_one_noth
     assert messages_of(dropped, INPUT)[0] == "0."
     assert len(messages_of(dropped, INPUT)) == dropped.attributes["gen_ai.compaction.event_count"]
     assert OUTPUT not in dropped.attributes
-
-
-async def test_of_too_many_messages_that_left_the_view_the_newest_are_shown() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", policy="truncate", keep_recent=2, max_tokens=10**7)
-        for number in range(40):
-            role = "assistant" if number else "user"
-            await ctx.add_message({"role": role, "content": f"{number}. " + "x" * 15_000})
-        await ctx.compact()
-        (one,) = await compactions(engine)
-    assert len(str(one.attributes[INPUT])) <= MAX_CONTENT + 1_000
-    words, *shown = messages_of(one, INPUT)
-    left = one.attributes["gen_ai.compaction.event_count"] - len(shown)
-    assert words == f"[{left} earlier messages are left out of this span; they are in the log]"
-    assert shown[-1].startswith("37. ")
 
 
 async def test_every_text_passes_through_what_redacts_it_before_it_is_cut() -> None:

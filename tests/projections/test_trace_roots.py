@@ -56,15 +56,6 @@ def test_a_turn_counts_its_applied_compactions_and_the_tokens_that_they_saved() 
     assert "eventctx.turn.plans" not in found[span(8)]
 
 
-def test_a_turn_without_one_counts_none_and_saved_nothing() -> None:
-    session = Session()
-    session.add(ev.PromptSubmit(number=1), span(1))
-    session.add(ev.PromptComplete(), span(1))
-    (turn,) = fold(session.records)
-    assert turn.attributes["eventctx.turn.plans"] == 0
-    assert "eventctx.turn.estimated_tokens.saved" not in turn.attributes
-
-
 # -- titles --------------------------------------------------------------------------------------
 
 
@@ -164,13 +155,3 @@ def test_what_a_harness_said_by_its_record_gives_no_title_in_a_list_either() -> 
 def body(message: dict[str, Any]) -> Body:
     data = msgspec.json.encode(message)
     return make_body(data, encode_facts(read_facts(message)), bytes)
-
-
-async def test_messages_that_came_as_a_list_have_one_too() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        rows = [{"role": "system", "content": "Be"}, {"role": "user", "content": "Fix the clock"}]
-        await ctx.set_messages(rows)
-        await turns_of(ctx, "Fix the bell")
-        (own,) = await roots(engine)
-    assert own.attributes[TITLE] == "Fix the clock"

@@ -16,7 +16,7 @@ from msgspec.structs import asdict, replace
 
 import eventctx
 from eventctx.engine import Engine
-from eventctx.errors import DecodeError, StreamNotFound
+from eventctx.errors import DecodeError
 from eventctx.log.private_files import own_key
 from eventctx.log.record import Record
 from eventctx.log.store import EventStore
@@ -169,17 +169,6 @@ async def test_a_question_about_now_reads_one_record_where_nothing_was_added() -
     assert store.records == 1
 
 
-async def test_records_that_came_meanwhile_are_in_the_answer() -> None:
-    store = MemoryStore()
-    ctx = await filled(store)
-    frames = KeyFrames(store, every=EVERY)
-    before = await frames.at("s")
-    await ctx.add_message({"role": "user", "content": "one more"})
-    after = await frames.at("s")
-    assert after.position == before.position + 1
-    assert len(after.changes.origins) == len(before.changes.origins) + 1
-
-
 async def test_an_erasure_changes_what_frames_said_of_the_erased_messages(tmp_path: Path) -> None:
     store = MemoryStore()
     await filled(store)
@@ -198,12 +187,6 @@ async def test_frames_of_another_log_of_the_same_name_are_not_used(tmp_path: Pat
         store = MemoryStore()
         await filled(store, count)
         await check_all(store, KeyFrames(store, kept, every=EVERY))
-
-
-async def test_a_session_that_is_not_there_is_not_found(tmp_path: Path) -> None:
-    kept = FrameFiles(tmp_path / "store.db")
-    with pytest.raises(StreamNotFound):
-        await KeyFrames(MemoryStore(), kept).at("s")
 
 
 async def test_the_frames_of_a_fork_are_its_own() -> None:
@@ -251,20 +234,6 @@ async def test_a_file_that_cannot_be_used_only_costs_time(harm: str, tmp_path: P
     kept = FrameFiles(tmp_path / "store.db")
     await KeyFrames(store, kept, every=EVERY).at("s")
     HARMS[harm](the_file(tmp_path))
-    await check_all(store, KeyFrames(store, kept, every=EVERY))
-
-
-async def test_a_frame_of_another_log_in_a_file_that_may_not_be_deleted_only_costs_time(
-    tmp_path: Path,
-) -> None:
-    store = MemoryStore()
-    await filled(store)
-    await KeyFrames(store, FrameFiles(tmp_path / "store.db"), every=EVERY).at("s")
-    file = the_file(tmp_path)
-    records = await records_of(store)
-    data = file.read_bytes()
-    file.write_bytes(_flipped(data, 0.0, data.index(records[2 * EVERY - 1].digest)))
-    kept = FrameFiles(tmp_path / "store.db", read_only=True)
     await check_all(store, KeyFrames(store, kept, every=EVERY))
 
 
@@ -551,12 +520,3 @@ async def test_of_a_long_session_only_the_last_parts_are_held_as_objects(
     state = await frames.at("s")
     assert len(state.changes.origins) == 600
     assert alive(Origin) - before < 200
-
-
-async def test_parts_that_are_no_longer_held_are_decoded_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(blocks, "MOST_DECODED", 2)
-    store = MemoryStore()
-    await filled(store)
-    await check_all(store, KeyFrames(store, every=EVERY))

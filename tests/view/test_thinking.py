@@ -150,13 +150,6 @@ async def test_a_model_with_a_prefix_check_is_sent_no_thinking_behind_a_change()
     assert not any(compacted)
 
 
-@pytest.mark.parametrize(("setting", "kept"), [("keep", True), ("strip", False)])
-async def test_the_setting_wins_over_the_model(setting: str, kept: bool) -> None:
-    for model in (MANUAL, PRESERVED):
-        views = await looped(model, thinking=setting)
-        assert bool(thinking_in(at_compactions(views)[-1])) is kept
-
-
 @pytest.mark.parametrize(
     "provider",
     [

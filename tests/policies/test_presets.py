@@ -1,0 +1,254 @@
+"""The presets for compatibility, beside what test_every_policy holds: what stays, and scores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+import eventctx
+from eventctx.engine import Engine
+from eventctx.errors import InvalidSetting
+from eventctx.log.codec import decode_event
+from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.tool_rounds import group_rows
+from eventctx.policies.advisers import ModelAnswer, ScoreRequest
+from eventctx.policies.policy import (
+    AskScores,
+    Budget,
+    Policy,
+    PolicyState,
+    Proposal,
+    Scores,
+    Visible,
+)
+from eventctx.policies.presets import Importance, Simple, Truncate, importance_of
+from tests.loop_time import LIMIT, hang_past_the_limit
+from tests.policies.advisers import Scripted, check_fallback
+from tests.policies.given import (
+    DUE,
+    MANUAL,
+    ROOMY,
+    Row,
+    asks,
+    decided,
+    model,
+    staying,
+    system,
+    tells,
+    user,
+    view,
+)
+from tests.sessions import tool_round
+
+TIGHT = Budget(10_000, 9_200, 5_000)
+STEPS = [model(f"{n}") for n in range(60)]
+ROUND = [user("go"), model("well"), asks("a", "b"), tells("a"), tells("b"), user("on")]
+TURNS = [
+    row
+    for n in range(6)
+    for row in (user(f"question {n}"), asks(f"c{n}"), tells(f"c{n}"), model("answer"))
+]
+GREETED = [model("hello"), user("one"), model("1"), user("two")]
+TOO_MANY = PolicyState("max_messages")
+
+
+@pytest.mark.parametrize(
+    ("policy", "rows", "state", "stay"),
+    [
+        (Truncate(keep_recent=20), [system("s"), user("go"), *STEPS], DUE, [0, 1, *range(42, 62)]),
+        (Truncate(keep_recent=2), ROUND, DUE, [0, 2, 3, 4, 5]),
+        (Truncate(keep_recent=1, keep_turns=3), TURNS, DUE, [0, 4, 8, *range(12, 24)]),
+        (Truncate(keep_turns=2), GREETED, DUE, [1, 2, 3]),
+        (Truncate(keep_turns=3), GREETED, DUE, [0, 1, 2, 3]),
+        (Truncate(max_messages=50), [user("go"), *STEPS], TOO_MANY, [0, *range(36, 61)]),
+        (
+            Truncate(keep_turns=3, max_messages=50),
+            [user("go"), *STEPS],
+            TOO_MANY,
+            [0, *range(36, 61)],
+        ),
+        (Simple(), [system("s"), user("go"), *STEPS], MANUAL, [0, 1, *range(52, 62)]),
+        (Simple(keep_recent=2), ROUND, MANUAL, [0, 2, 3, 4, 5]),
+    ],
+)
+def test_the_most_recent_messages_or_turns_stay_in_whole_rounds(
+    policy: Policy, rows: list[Row], state: PolicyState, stay: list[int]
+) -> None:
+    assert staying(decided(policy, view(*rows), ROOMY, state)) == stay
+
+
+def test_simple_merges_by_role_and_first_hundred_characters_but_no_persons_words() -> None:
+    long = "x" * 100
+    rows = [user(long), model(long + "one"), user(long), model(long + "two"), asks("a"), tells("a")]
+    found = decided(Simple(), view(*rows, asks("b"), tells("b"), user("other"))).dispositions
+    assert found[1] == ("merged", "duplicate")
+    assert [n for n, (what, _) in found.items() if what == "kept"] == [0, 2, 3, 4, 5, 6, 7, 8]
+
+
+# -- importance: the built-in score --------------------------------------------------------------
+
+
+def answers(count: int, size: int = 1_000) -> list[Row]:
+    return [model(f"{n} " + "a" * size) for n in range(count)]
+
+
+def proposed(visible: Visible, **options: Any) -> Proposal:
+    return decided(Importance(**options), visible, TIGHT)
+
+
+def test_a_person_counts_more_than_an_answer_a_call_a_result_and_a_harness() -> None:
+    call, result = tool_round(1)
+    hook = user("<system-reminder>be careful</system-reminder>")
+    order = [user("do it"), model("done"), call, result, hook]
+    found = [importance_of(read_facts(message)) for message in order]
+    assert found == sorted(set(found), reverse=True)
+    assert all(0 <= value <= 1 for value in found)
+
+
+def test_of_equals_the_newer_stays() -> None:
+    kept = staying(proposed(view(user("go"), *answers(40)), recency_weight=0.0))
+    assert kept == [0, *range(41 - len(kept) + 1, 41)]
+
+
+def test_with_recency_alone_the_newest_stay_and_with_size_alone_the_smallest() -> None:
+    alone = {"recency_weight": 0.0, "importance_weight": 0.0, "size_weight": 0.0, "keep_recent": 0}
+    rows = view(*answers(40), user("end"))
+    newest = staying(proposed(rows, **{**alone, "recency_weight": 1}))
+    assert newest == list(range(41 - len(newest), 41))
+    rows = view(user("go"), *answers(20, 2_000), *answers(10, 9), *answers(20, 2_000), user("end"))
+    assert set(range(21, 31)) <= set(staying(proposed(rows, **{**alone, "size_weight": 1.0})))
+
+
+def test_a_round_has_the_score_of_its_best_member_and_stays_whole() -> None:
+    rounds = [row for n in range(60) for row in tool_round(n)]
+    visible = view(user("go"), *rounds, user("end"), model("x"))
+    proposal = proposed(visible)
+    kept = set(staying(proposal))
+    for group in group_rows([ref.facts for ref in visible.messages]):
+        assert len(kept & set(group.rows)) in (0, len(group.rows))
+        assert len({proposal.scores.get(row) for row in group.rows}) == 1
+
+
+def test_one_round_too_large_for_the_room_does_not_keep_smaller_ones_out() -> None:
+    rows = [user("go"), *answers(8), model("important " + "x" * 12_000), *answers(8), user("end")]
+    kept = staying(proposed(view(*rows), keep_recent=1))
+    assert 9 not in kept and len(kept) > 8
+
+
+def test_what_stays_is_within_the_target_and_every_message_says_why() -> None:
+    rows = [system("s"), user("go"), *answers(60), user("end"), model("x")]
+    visible = view(*rows, pins=(5,))
+    proposal = proposed(visible, keep_recent=1)
+    tokens = sum(visible.messages[number].tokens for number in staying(proposal))
+    assert TIGHT.target - 400 < tokens <= TIGHT.target
+    assert {reason for _, reason in proposal.dispositions.values()} == {
+        *("system", "pinned", "latest_human", "task"),
+        *("protected", "important", "unimportant"),
+    }
+
+
+def test_an_open_tool_loop_is_entered_last() -> None:
+    rows = [*answers(30), user("now"), *(row for n in range(5) for row in tool_round(n, 400))]
+    proposal = proposed(view(*rows), recency_weight=0.0, keep_recent=0)
+    assert set(range(30, 41)) <= set(staying(proposal))
+    longer = [user("now"), *(row for n in range(60) for row in tool_round(n, 400))]
+    assert len(staying(proposed(view(*longer)))) < len(longer)
+
+
+# -- importance: scores from a model -------------------------------------------------------------
+
+
+def asked(visible: Visible) -> AskScores:
+    ask = Importance(scorer="model").propose(visible, TIGHT, DUE)
+    assert isinstance(ask, AskScores)
+    return ask
+
+
+def scored(visible: Visible, ask: AskScores, scores: dict[int, float], **options: Any) -> Proposal:
+    given = {number: scores.get(number, 0.0) for number in ask.numbers}
+    state = PolicyState("threshold", answers={ask.key: Scores(given)})
+    proposal = Importance(scorer="model", **options).propose(visible, TIGHT, state)
+    assert isinstance(proposal, Proposal)
+    return proposal
+
+
+def test_a_models_scores_of_what_could_go_decide_with_recency_and_size() -> None:
+    visible = view(user("go"), *answers(40), user("end"), pins=(7,))
+    ask = asked(visible)
+    assert (ask.numbers, ask.key) == ((*range(1, 7), *range(8, 36)), "scores 1-35")
+    proposal = scored(visible, ask, {3: 1.0, 9: 0.9, 12: 0.8})
+    assert {3, 9, 12} <= set(staying(proposal))
+    alone = scored(visible, ask, {3: 1.0, 9: 0.9, 12: 0.8}, recency_weight=0.0).scores
+    assert alone[3] > alone[9] > alone[12] > alone[13] == alone[14]
+    assert proposal.scores[13] < proposal.scores[14]
+
+
+def test_messages_that_came_meanwhile_get_the_built_in_score_and_nothing_is_asked_again() -> None:
+    ask = asked(view(user("go"), *answers(40)))
+    proposal = scored(view(user("go"), *answers(60)), ask, {})
+    assert set(range(50, 61)) <= set(staying(proposal))
+
+
+async def opened(engine: Engine, scorer: Any, **options: Any) -> Any:
+    options = {"max_tokens": 10_000, "prepare_at": None, **options}
+    ctx = await engine.session("s", policy=Importance(scorer="model"), scorer=scorer, **options)
+    for message in [user("go"), *answers(40)]:
+        await ctx.add_message(message)
+    return ctx
+
+
+async def test_a_session_without_a_scorer_is_refused() -> None:
+    async with eventctx.open() as engine:
+        with pytest.raises(InvalidSetting, match="scorer="):
+            await engine.session("s", policy=Importance(scorer="model"))
+
+
+async def test_the_scorer_gets_the_messages_and_its_scores_are_recorded_with_the_plan() -> None:
+    async with eventctx.open() as engine:
+        scorer = Scripted()
+        ctx = await opened(engine, scorer)
+        assert (await ctx.compact(keep="the port number")).outcome == "applied"
+        (request,) = scorer.requests
+        transcript = await ctx.get_messages()
+        assert request.hint == "the port number"
+        assert list(request.messages) == [transcript[number] for number in request.numbers]
+        records = [record async for record in engine.records("s", bodies=True)]
+        (record,) = [one for one in records if one.type == "context:post_compact"]
+        event: Any = decode_event(record)
+        pairs = msgspec.json.decode(record.bodies[event.scores].data)
+        assert [number for number, _ in pairs] == list(request.numbers)
+        assert all(0 <= score <= 1 for _, score in pairs)
+
+
+def with_one(value: Any) -> Any:
+    return lambda request: [0.5] * (len(request.numbers) - 1) + [value]
+
+
+async def hangs(request: ScoreRequest) -> list[float]:
+    await hang_past_the_limit()
+    return []
+
+
+@pytest.mark.parametrize(
+    ("scorer", "said"),
+    [
+        (Scripted(RuntimeError("the model is down")), "raised RuntimeError: the model is down"),
+        *[
+            (Scripted(with_one(one)), f"{one!r}; expected a number from 0 to 1")
+            for one in (float("nan"), "0.5", None, True, 7, -0.2)
+        ],
+        (Scripted(with_one(10**400)), "expected a number from 0 to 1"),
+        (Scripted([0.5, 0.5]), "expected 34 scores"),
+        (Scripted(lambda request: {0: 0.5}), "expected a number from 0 to 1"),
+        (Scripted(lambda request: "x" * len(request.numbers)), "expected a number from 0 to 1"),
+        (Scripted(None), "answered None; expected 34 scores"),
+        (Scripted(ModelAnswer([])), "expected 34 scores"),
+        (hangs, "the scorer took longer than its time-out"),
+    ],
+)
+async def test_a_bad_answer_ends_in_the_ladder_and_says_why(scorer: Any, said: str) -> None:
+    async with eventctx.open() as engine:
+        limit = {"adviser_timeout": LIMIT} if scorer is hangs else {}
+        await check_fallback(engine, await opened(engine, scorer, **limit), said)

@@ -265,3 +265,27 @@ def test_an_erased_body_is_told_and_does_no_harm(run, store):
     assert done.code == 0, done.out
     assert "7 stored contents of 8 messages have their own digests." in done.out
     assert "Erased on purpose" in done.out and "#1." in done.out
+
+
+def test_force_takes_a_view_down_to_what_must_stay_and_says_that_it_is_over_the_budget(run, store):
+    arguments = ("compact", "work", "--budget", 5, "--force", "--store", store)
+    shown = run(*arguments, "--dry-run")
+    assert shown.code == 0
+    assert re.search(r"what must stay is ~\d+ tokens over the budget of 5\n", shown.out)
+    made = run(*arguments)
+    assert made.code == 0 and "tokens over the budget of 5" in made.out
+    assert run("compact", "work", "--json", "--store", store).document["messages_before"] <= 2
+
+
+def test_nothing_to_compact_is_said(run, tmp_path):
+    path = tmp_path / "s.db"
+
+    async def write() -> None:
+        async with eventctx.open(path) as engine:
+            await (await engine.session("work")).add_message({"role": "user", "content": "hello"})
+
+    asyncio.run(write())
+    for extra in ([], ["--dry-run"]):
+        done = run("compact", "work", *extra, "--store", path)
+        assert done.code == 0
+        assert done.out.startswith("skipped: nothing in view can go")

@@ -25,6 +25,7 @@ from eventctx.adapters.command_hooks.reminder import (
 )
 from eventctx.cli.main import cli
 from eventctx.engine import Engine
+from eventctx.errors import WrongExpectedVersion
 from eventctx.messages.extracts import words_of_person
 from tests.cli.conftest import Outcome
 from tests.importers.agents import Copilot, Cursor
@@ -305,3 +306,38 @@ def test_a_reminder_keeps_the_task_and_the_last_demands(store: Path) -> None:
     left = 200 - sum(line.startswith("- #") for line in lines)
     assert f"- … {left} more between these" in lines
     assert reminder("s", []) is None
+
+
+async def test_an_import_that_another_process_overtook_is_repeated(transcript: Path) -> None:
+    async with eventctx.open("memory://") as engine:
+        overtaken = _Overtaken(engine, times=2)
+        assert (
+            await hook_answer(
+                engine, CLAUDE_CODE, read_payload(payload("stop", transcript).encode())
+            )
+            is None
+        )
+        assert overtaken.times == 0
+        assert len(await engine.transcript(SESSION)) == 3
+        _Overtaken(engine, times=9)
+        with transcript.open("ab") as file:
+            file.write(ClaudeCode().user("More.", uuid="u9").data())
+        with pytest.raises(WrongExpectedVersion):
+            await hook_answer(
+                engine, CLAUDE_CODE, read_payload(payload("stop", transcript).encode())
+            )
+
+
+class _Overtaken:
+    """Makes the store's first appends fail as those of a process that comes second."""
+
+    def __init__(self, engine: Engine, times: int) -> None:
+        self.times = times
+        self._append = engine.store.append
+        engine.store.append = self._late  # type: ignore[method-assign]
+
+    def _late(self, stream: str, drafts: Any, expected: Any) -> Any:
+        if self.times:
+            self.times -= 1
+            raise WrongExpectedVersion(stream, expected, 7)
+        return self._append(stream, drafts, expected)

@@ -197,3 +197,10 @@ def test_the_audit_of_a_fork_is_its_own(run, store):
     run("fork", "work", "other", "--at", 10, "--store", store)
     assert "No request" in run("audit", "other", "--store", store).out
     assert run("audit", "other", "--json", "--store", store).document["requests"] == []
+
+
+def test_importing_an_export_twice_adds_nothing(run, store, tmp_path):
+    file = tmp_path / "work.jsonl"
+    run("export", "work", "-o", file, "--store", store)
+    [again] = run("import", file, "--json", "--store", store).document["sessions"]
+    assert again["added"] == 0

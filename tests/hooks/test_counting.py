@@ -226,3 +226,16 @@ def test_more_spans_under_way_than_any_queue_holds_are_counted_while_it_runs(
     assert hooks.stats().dropped == {NAME: 3}
     counting.settle(counting.under_way())
     assert hooks.stats().dropped == {NAME: 5}
+
+
+def test_losses_before_an_engine_is_open_are_told_to_the_first_one() -> None:
+    counting = CountingExporter(Answering(SpanExportResult.FAILURE))
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(counting))
+    sink = TraceSink(provider, exporter=counting)
+    for record in whole_turn(Session("s")):
+        sink(record)
+    sink.flush()
+    hooks = Hooks()
+    counting.attach(hooks)
+    assert hooks.stats().dropped[NAME] > 3

@@ -487,3 +487,25 @@ def test_a_remark_on_one_request_is_not_taken_for_the_reason_of_a_rejection_by_t
         assert sender.send(spans(60, attributes=LONG)) == ""
         with pytest.raises(ExportFailed, match="rejected 1 of 60 spans: too long"):
             sender.finish()
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_a_collector_that_refuses_for_good_is_an_error_that_says_so(protocol: str) -> None:
+    with Receiver() as receiver:
+        receiver.always(Refuse(400))
+        url = receiver.http if protocol == "http" else receiver.grpc.replace("http:", "grpc:")
+        with pytest.raises(ExportFailed, match="did not take the spans") as failed:
+            Sender(url, timeout=1).send([SPAN])
+    assert failed.value.where == url
+    assert failed.value.reason
+
+
+@pytest.mark.parametrize("url", ["grpcs://127.0.0.1:1", "https://127.0.0.1:1"])
+def test_a_credential_provider_that_is_not_installed_is_named(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for protocol in ("GRPC", "HTTP"):
+        name = f"OTEL_PYTHON_EXPORTER_OTLP_{protocol}_TRACES_CREDENTIAL_PROVIDER"
+        monkeypatch.setenv(name, "nobody")
+    with pytest.raises(InvalidSetting, match=r"expected the name of an installed .* 'nobody'"):
+        Sender(url)

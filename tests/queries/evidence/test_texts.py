@@ -81,3 +81,18 @@ def test_deep_arguments_are_read_to_the_end() -> None:
 def test_a_text_that_was_made_alike_holds_no_empty_line_and_no_two_blanks(text: str) -> None:
     made = normalise_text(text)
     assert all(line == " ".join(line.split()) and line for line in made.split("\n") if made)
+
+
+def test_a_search_of_the_provider_is_read_with_what_it_found() -> None:
+    query = {
+        "type": "server_tool_use",
+        "id": "s",
+        "name": "web_search",
+        "input": {"query": "the weather"},
+    }
+    found = {
+        "type": "web_search_tool_result",
+        "tool_use_id": "s",
+        "content": [{"type": "text", "text": "rain"}],
+    }
+    assert normalise({"role": "assistant", "content": [query, found]}) == "the weather\nrain"

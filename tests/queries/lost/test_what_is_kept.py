@@ -214,3 +214,52 @@ async def test_what_is_kept_of_many_sessions_is_bounded(monkeypatch: pytest.Monk
         await engine.lost(name)
     held = key_frames.key_frames(store)._held
     assert [name for name, frames in held.items() if frames.beside] == ["b", "c"]
+
+
+NAMES = ("total_in_cents", "shop/models.py:12", "x-request-4711ab", "balance_in_cents")
+
+
+CALL_IDS = ("a", "b")
+
+
+PART = st.one_of(
+    st.tuples(st.just("run"), st.sampled_from(CALL_IDS), st.sampled_from(("make a", "grep x"))),
+    st.tuples(st.just("read"), st.sampled_from(CALL_IDS), st.sampled_from(("/r/m.py", "m.py"))),
+    st.tuples(st.just("ok"), st.sampled_from(CALL_IDS), st.sampled_from(NAMES)),
+    st.tuples(st.just("failed"), st.sampled_from(CALL_IDS), st.sampled_from(NAMES)),
+    st.tuples(st.just("text"), st.just(""), st.sampled_from(NAMES)),
+)
+
+
+ROW = st.tuples(st.booleans(), st.lists(PART, min_size=1, max_size=3))
+
+
+def block_of(what: str, call_id: str, value: str) -> dict[str, Any]:
+    match what:
+        case "text":
+            return {"type": "text", "text": f"I'll use {value} instead of the old one."}
+        case "run" | "read":
+            name, key = ("Bash", "command") if what == "run" else ("Read", "file_path")
+            return {"type": "tool_use", "id": call_id, "name": name, "input": {key: value}}
+    text = f"Exit code 1\nError: no {value}" if what == "failed" else value
+    block = {"type": "tool_result", "tool_use_id": call_id, "content": text}
+    return {**block, "is_error": what == "failed"}
+
+
+@settings(max_examples=some(40, 150), deadline=None)
+@given(st.lists(ROW, min_size=2, max_size=14), st.integers(0, 13))
+def test_ids_that_come_again_and_results_out_of_place_make_no_difference(
+    rows: list[tuple[bool, list[tuple[str, str, str]]]], cleared: int
+) -> None:
+    async def run() -> None:
+        store = MemoryStore()
+        with_frames(store)
+        ctx = await Engine(store).session("s")
+        for place, (by_model, parts) in enumerate(rows):
+            blocks = [block_of(*part) for part in parts]
+            await ctx.add_message({"role": "assistant" if by_model else "user", "content": blocks})
+            if place == cleared:
+                await ctx.set_messages((await ctx.get_messages())[place // 2 :])
+            await same(store)
+
+    asyncio.run(run())

@@ -366,3 +366,20 @@ async def test_a_session_opened_with_it_by_name_goes_through_its_steps() -> None
         reasons = {run.reason for run in event.plan.runs}
         assert {"older", "summary"} <= reasons
         assert len(await ctx.get_messages()) == 81
+
+
+@given(
+    outcome=st.none() | st.integers(0, 9_000),
+    arguments=st.none() | st.integers(0, 9_000),
+    prose=st.none() | st.integers(0, 9_000),
+)
+def test_facts_under_a_limit_count_what_the_bench_says_they_do(
+    outcome: int | None, arguments: int | None, prose: int | None
+) -> None:
+    limit = Limit(outcome, arguments, prose)
+    visible = view(user("x" * 3_000), asks("a", "b", size=3_000), tells("a", 3_000), tells("b"))
+    whole: Any = dict.fromkeys(range(4), ("shortened", "custom"))
+    between = reduce_view(visible, Proposal(whole, dict.fromkeys(range(4), limit)))
+    for before, after in zip(visible.messages, between.messages, strict=True):
+        assert after.tokens == bound_tokens(before.facts, limit, visible.estimator)
+        assert after.tokens == visible.estimator.tokens(after.facts)

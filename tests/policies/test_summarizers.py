@@ -407,3 +407,20 @@ async def test_the_chat_of_a_summarizer_has_its_model_and_provider(
     (chat,) = [one for one in spans(records) if one.name.startswith("chat")]
     names = ("gen_ai.request.model", "gen_ai.response.model", "gen_ai.provider.name")
     assert (chat.name, *[chat.attributes.get(name) for name in names]) == known
+
+
+async def test_a_merged_summary_covers_what_it_takes_in() -> None:
+    day = 86_400 * 10**9
+    clock = iter(range(1_705_276_800 * 10**9, 10**19, day // 10))
+    async with eventctx.open(clock=lambda: next(clock)) as engine:
+        ctx = await opened(engine, Scripted(), messages=12, fan_in=2)
+        headers = []
+        for _ in range(3):
+            assert (await ctx.compact()).outcome == "applied"
+            texts = [m["content"] for m in await ctx.get_messages_for_request()]
+            headers.append([text.split("\n")[0] for text in texts if text.startswith("[Summary")])
+            for message in talk(6):
+                await ctx.add_message(message)
+        first = headers[0][0].split("covers ")[1].split(" to ")[0]
+        assert headers[2][0].startswith("[Summary: depth 2, ")
+        assert f"covers {first} to " in headers[2][0]

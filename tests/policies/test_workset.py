@@ -21,6 +21,7 @@ from eventctx.engine import Engine
 from eventctx.log.plan import numbers_in, runs_of
 from eventctx.messages.demands import demands_in
 from eventctx.messages.shorten import shorten
+from eventctx.messages.speaker import is_of_harness
 from eventctx.messages.tokens import FAMILIES, Estimator
 from eventctx.policies.index import END, HEADER
 from eventctx.policies.policy import (
@@ -32,8 +33,8 @@ from eventctx.policies.policy import (
     Proposal,
     Visible,
 )
-from eventctx.policies.working_set import insertion_tokens
-from eventctx.policies.workset import QUESTION, Workset, is_index
+from eventctx.policies.working_set import WorkingSet, insertion_tokens, keep_whole
+from eventctx.policies.workset import QUESTION, Workset, _Scene, _worth, is_index
 from eventctx.projections.view.layout import build
 from eventctx.testing.policies import Answers, decide, view_of
 from eventctx.testing.policies import given as given_messages
@@ -45,15 +46,17 @@ from tests.policies.given import (
     accepted,
     asks,
     budget_of,
+    budgets,
     examples,
     keeps_the_rules,
     model,
+    play,
     staying,
     system,
     tells,
     user,
 )
-from tests.transcripts import Story
+from tests.transcripts import DIALECTS, Story, stories
 
 DEMAND = "Never touch the file main.py in any way."
 
@@ -432,3 +435,62 @@ async def test_a_message_of_which_no_demand_holds_may_leave_and_no_index_quotes_
             view = await ctx.get_messages_for_request()
     assert DEMAND not in str(view)
     assert bool(indexes_in(view)) == (policy == "workset")
+
+
+def worths(rows: list[Row]) -> list[float]:
+    """What each row or round is worth."""
+    visible = view_of(rows)
+    return _worth(
+        WorkingSet(visible, keep_whole(visible)), _Scene(visible, dict(enumerate(rows)), False)
+    )
+
+
+def test_a_round_whose_text_stands_again_later_is_worth_nothing() -> None:
+    rows = [user("go"), *reads(0, "a.py", "the same text"), *reads(1, "b.py", "the same text")]
+    _, first, second = worths(rows)
+    assert (first, second > 0) == (0.0, True)
+
+
+def test_the_index_is_a_programs_text_and_nobodys_words() -> None:
+    assert is_of_harness(HEADER)
+    assert not demands_in({"role": "user", "content": text_of(compacted(work(30), TIGHT))})
+
+
+policies = st.builds(
+    Workset, index_share=st.sampled_from([0.0, 0.25, 1.0]), index_tokens=st.integers(0, 3_000)
+)
+
+
+@examples
+@given(rows=talks(), policy=policies, tokens=budgets)
+def test_hostile_texts_break_no_rule(rows: list[Row], policy: Workset, tokens: int) -> None:
+    keeps_the_rules(policy, view_of(rows), budget_of(tokens), DUE, Answers(messages=rows))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@examples
+@given(data=st.data(), tokens=st.sampled_from([1_200, 4_000]))
+def test_no_view_has_two_indexes(dialect: str, data: st.DataObject, tokens: int) -> None:
+    _, requests = play(Workset(), data.draw(stories(dialect, most=24)), tokens)
+    assert all(len(indexes_in(request)) <= 1 for request in requests)
+
+
+async def test_demands_beside_results_outlive_every_index() -> None:
+    rules = [f"Rule {n}: never rename the table number_{n}, please." for n in range(0, 60, 4)]
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", policy="workset", max_tokens=5_000)
+        await ctx.add_message(user("Repair the parser, please have a look."))
+        for n in range(60):
+            call = {"type": "tool_use", "id": f"t{n}", "name": "read", "input": {"path": f"{n}.py"}}
+            text = "\n".join([f"def step_{n}_{i}(value): ..." for i in range(20)])
+            answer = [{"type": "tool_result", "tool_use_id": f"t{n}", "content": text}]
+            said = [
+                {"type": "text", "text": one} for one in rules[n // 4 : n // 4 + 1] if n % 4 == 0
+            ]
+            await ctx.add_message({"role": "assistant", "content": [call]})
+            await ctx.add_message({"role": "user", "content": [*answer, *said]})
+            view = str(await ctx.get_messages_for_request())
+            assert [one for one in rules[: n // 4 + 1] if one not in view] == []
+        audit = await engine.audit("s")
+    assert len(audit.compactions) > 3
+    assert all(row.fallback is None for row in audit.compactions)

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from eventctx.engine import Engine
 from eventctx.importers.recording import spilled
@@ -400,7 +401,7 @@ def test_an_old_log_with_a_call_without_a_result_costs_no_look_at_all_entries_a_
     plain = as_plain(build(refs), 1)
     assert [one.end for one in plain.entries() if one.kind == "synthetic"] == [None]
     unread: Any = object()
-    assert as_plain(plain._replace(sealed=unread), 7).sealed is unread
+    assert as_plain(replace(plain, sealed=unread), 7).sealed is unread
 
 
 async def test_a_kept_answer_is_counted_by_the_estimator_of_the_model() -> None:

@@ -18,8 +18,10 @@ PIP := -m pip --quiet --disable-pip-version-check
 # The second name is for the builds of newer releases of pip.
 PIP_INSTALL := PIP_CONSTRAINT=$(CONSTRAINTS) PIP_BUILD_CONSTRAINT=$(CONSTRAINTS) \
 	$(BIN)/python $(PIP) install $(if $(NEWEST),--upgrade --upgrade-strategy=eager)
-# One process a core; more than eight cost more to start than they save.
-PARALLEL := --numprocesses=auto --maxprocesses=8 --dist=loadgroup
+# One process more than cores, since many tests wait for others; more than eight cost more to start
+# than they save.
+PROCESSES := $(shell "$(PYTHON)" -c 'import os; print(min(8, (os.cpu_count() or 1) + 1))' 2>/dev/null)
+PARALLEL := --numprocesses=$(PROCESSES) --dist=loadgroup
 # A test that hangs fails with its stack instead of holding up the run, and the slowest are named.
 # pytest-xdist waits for ever where it replaces a process that died at the end of a run.
 REPORT := --timeout=300 --max-worker-restart=0 --durations=40

@@ -107,6 +107,7 @@ async def test_each_role_may_do_what_it_is_for_and_no_more(servers: Documented) 
 
 
 async def test_a_roll_up_by_an_agent_takes_nothing_away(servers: Documented) -> None:
+    await (await JetStreamStore.open(servers.of("owner", name="EVENTCTX"))).close()
     agent = await JetStreamStore.open(servers.of("agent", name="EVENTCTX"), patience=60)
     await agent.append("kept", [make_draft("a")], NO_STREAM)
     before = await gather(agent.read("kept"))

@@ -100,6 +100,7 @@ ELSEWHERE := claude-agent-sdk google-adk strands
 
 elsewhere: $(ELSEWHERE:%=elsewhere-%)
 
+.PRECIOUS: $(VENV)/elsewhere/%/.installed
 elsewhere-%: $(VENV)/elsewhere/%/.installed
 	$(<D)/bin/python -m pytest -q -rs --noconftest -p no:cacheprovider --timeout=300 --durations=5 \
 		tests/adapters/test_$(subst -,_,$*)*.py tests/adapters/test_faults.py \

@@ -23,7 +23,6 @@ from urllib.request import ProxyHandler, build_opener
 
 _LAST_MICROSECOND = 9_000_000_000_000_000  # the year 2255; Jaeger counts nanoseconds in 64 bits
 
-_FOREVER = "2255-01-01T00:00:00Z"
 
 _T = TypeVar("_T")
 
@@ -113,17 +112,6 @@ class JaegerQuery:
         if tags:
             query["tags"] = json.dumps({key: _as_text(value) for key, value in tags.items()})
         return self._query(f"/api/traces?{urlencode(query)}")["data"] or []
-
-    def summaries(self, service: str = "eventctx") -> list[dict[str, Any]]:
-        """What the interface's search shows of each trace of a service; of Jaeger 2.20 and newer.
-
-        Raises:
-            QueryRefused: this Jaeger is older.
-        """
-        window = {"query.startTimeMin": "1970-01-01T00:00:00Z", "query.startTimeMax": _FOREVER}
-        query = urlencode({"query.serviceName": service, "query.searchDepth": 100, **window})
-        found: list[dict[str, Any]] = self._query(f"/api/v3/trace-summaries?{query}")["summaries"]
-        return found
 
     def operations(self, service: str) -> list[str]:
         """The names of all spans of a service, sorted."""

@@ -95,7 +95,7 @@ def test_cutting_pasted_blocks_keeps_every_typed_word_and_the_size_is_known_befo
             at = 0 if span is None else span.stop
 
 
-@pytest.mark.parametrize("policy", ["workset", "ladder", "simple"])
+@pytest.mark.parametrize("policy", ["workset", "ladder", "simple", "truncate", "importance"])
 async def test_the_words_around_an_old_log_stay_whole_and_the_log_is_cut(policy: str) -> None:
     async with eventctx.open() as engine:
         ctx = await engine.session("s", policy=policy, max_tokens=6_000)

@@ -27,6 +27,52 @@ LANGUAGES: Final[dict[str, tuple[int, str]]] = {
             "Einstellungen, bevor die Ingenieurin sie am Donnerstag gesehen hat."
         ),
     ),
+    "French": (
+        103,
+        (
+            "L'équipe de nuit a constaté que la deuxième pompe tournait alors que personne "
+            "ne l'avait mise en marche. Mara a noté l'heure dans le registre, refermé la "
+            "vanne à la main et appelé l'atelier. Ils ont décidé de maintenir le niveau "
+            "d'eau au-dessous de deux mètres jusqu'au remplacement du capteur et de "
+            "vérifier chaque heure que la pression reste normale dans la conduite "
+            "principale. Merci de ne pas modifier les réglages avant que l'ingénieure les "
+            "ait examinés jeudi."
+        ),
+    ),
+    "Spanish": (
+        95,
+        (
+            "El turno de noche descubrió que la segunda bomba estaba funcionando aunque "
+            "nadie la había encendido. Mara anotó la hora en el registro, cerró la válvula "
+            "a mano y llamó al taller. Decidieron mantener el nivel del agua por debajo de "
+            "dos metros hasta que se cambie el sensor y comprobar cada hora que la presión "
+            "de la tubería principal sigue siendo correcta. Por favor, no cambiéis los "
+            "ajustes antes de que la ingeniera los vea el jueves."
+        ),
+    ),
+    "Portuguese": (
+        99,
+        (
+            "O turno da noite descobriu que a segunda bomba estava a funcionar, embora "
+            "ninguém a tivesse ligado. A Mara anotou a hora no registo, fechou a válvula à "
+            "mão e telefonou para a oficina. Decidiram manter o nível da água abaixo de "
+            "dois metros até que o sensor seja substituído e verificar de hora em hora se "
+            "a pressão na conduta principal continua certa. Por favor, não alterem as "
+            "definições antes de a engenheira as ver na quinta-feira."
+        ),
+    ),
+    "Italian": (
+        119,
+        (
+            "Il turno di notte ha scoperto che la seconda pompa era in funzione, anche se "
+            "nessuno l'aveva accesa. Mara ha annotato l'ora nel registro, ha chiuso la "
+            "valvola a mano e ha chiamato l'officina. Hanno deciso di tenere il livello "
+            "dell'acqua sotto i due metri finché il sensore non sarà sostituito e di "
+            "controllare ogni ora che la pressione nella condotta principale sia quella "
+            "giusta. Per favore, non cambiate le impostazioni prima che l'ingegnera le "
+            "abbia viste giovedì."
+        ),
+    ),
     "Polish": (
         139,
         (
@@ -56,6 +102,15 @@ LANGUAGES: Final[dict[str, tuple[int, str]]] = {
             "阀门,然后给维修车间打了电话。他们决定在更换传感器之前把水位保持在两米以下,并且"
             "每小时检查一次主管道里的压力是否正常。在工程师星期四查看之前,请不要修改任何设"
             "置。如果报警器再次响起,请先关闭电源,再通知值班的同事,并把当时的读数记下来。"
+        ),
+    ),
+    "traditional Chinese": (
+        138,
+        (
+            "夜班發現第二台水泵正在運轉,可是沒有人打開過它。瑪拉把時間寫進了記錄本,用手關上"
+            "閥門,然後給維修廠打了電話。他們決定在更換感測器之前把水位保持在兩公尺以下,並且"
+            "每小時檢查一次主管道裡的壓力是否正常。在工程師星期四查看之前,請不要修改任何設"
+            "定。如果警報器再次響起,請先關閉電源,再通知值班的同事,並把當時的讀數記下來。"
         ),
     ),
     "Japanese": (
@@ -137,6 +192,54 @@ CODE: Final[dict[str, tuple[int, str]]] = {
                                 ).append(value)
 """,
     ),
+    "TypeScript": (
+        144,
+        """export interface Reading {
+  sensor: string;
+  value: number;
+  takenAt: Date;
+}
+
+export async function loadReadings(station: string, limit = 50): Promise<Reading[]> {
+  const response = await fetch(`/api/stations/${station}/readings?limit=${limit}`);
+  if (!response.ok) {
+    throw new Error(`Could not load readings: ${response.status}`);
+  }
+  const rows: unknown[] = await response.json();
+  return rows.filter(isReading).map((row) => ({ ...row, takenAt: new Date(row.takenAt) }));
+}
+
+const byValue = (a: Reading, b: Reading) => a.value - b.value;
+""",
+    ),
+    "Go": (
+        132,
+        """package reservoir
+
+import (
+	"errors"
+	"sort"
+)
+
+// ErrNoReadings is returned when a tank has not been read yet.
+var ErrNoReadings = errors.New("no readings")
+
+type Tank struct {
+	Name     string
+	readings []float64
+}
+
+// Level returns the median of the last readings.
+func (t *Tank) Level() (float64, error) {
+	if len(t.readings) == 0 {
+		return 0, ErrNoReadings
+	}
+	recent := append([]float64(nil), t.readings...)
+	sort.Float64s(recent)
+	return recent[len(recent)/2], nil
+}
+""",
+    ),
     "Rust": (
         141,
         """use std::collections::HashMap;
@@ -159,6 +262,66 @@ impl Tank {
         sorted.get(sorted.len() / 2).copied()
     }
 }
+""",
+    ),
+    "Java": (
+        199,
+        """package org.example.reservoir;
+
+import java.util.ArrayList;
+import java.util.List;
+
+/** A tank whose level is read by several sensors. */
+public final class Tank {
+    private static final int KEPT = 24;
+    private final List<Double> readings = new ArrayList<>();
+
+    /** Adds a reading; the oldest goes when there are more than {@link #KEPT}. */
+    public void record(double metres) {
+        if (metres < 0.0 || Double.isNaN(metres)) {
+            throw new IllegalArgumentException("not a level: " + metres);
+        }
+        readings.add(metres);
+        while (readings.size() > KEPT) {
+            readings.remove(0);
+        }
+    }
+
+    double median() {
+        var sorted = readings.stream().mapToDouble(d -> d).sorted().toArray();
+        return sorted.length == 0 ? -1 : sorted[sorted.length / 2];
+    }
+}
+""",
+    ),
+    "C++": (
+        150,
+        """#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+// A tank whose level is read by several sensors.
+class Tank {
+ public:
+  explicit Tank(std::string name) : name_(std::move(name)) {}
+
+  void record(double value) {
+    if (value < 0.0) return;
+    readings_.push_back(value);
+  }
+
+  std::optional<double> level() const {
+    if (readings_.empty()) return std::nullopt;
+    std::vector<double> sorted(readings_);
+    std::sort(sorted.begin(), sorted.end());
+    return sorted[sorted.size() / 2];
+  }
+
+ private:
+  std::string name_;
+  std::vector<double> readings_;
+};
 """,
     ),
     "JSON": (

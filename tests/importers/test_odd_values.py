@@ -174,6 +174,7 @@ def counted(**usage: Any) -> bytes:
 KEPT: dict[str, tuple[str, bytes]] = {
     "a stream's usage": ("claude-stream", counted(usage="marked")),
     "a stream's count": ("claude-stream", counted(output_tokens={"marked": 1})),
+    "a stream's count above all counts": ("claude-stream", counted(output_tokens=2**62)),
     "a stream's compaction": (
         "claude-stream",
         ClaudeStream()
@@ -231,6 +232,8 @@ async def test_a_value_of_another_type_is_kept(where: str, tmp_path: Path) -> No
         assert b'"result":[null]' in kept
     elif where == "a null among parts":
         assert b"null]" in kept
+    elif where == "a stream's count above all counts":
+        assert b"4611686018427387904" in kept
     else:
         assert b"marked" in kept
 

@@ -40,6 +40,7 @@ from eventctx.importers.source.items import (
     never,
 )
 from eventctx.importers.source.lines import (
+    count,
     first_line,
     list_or_empty,
     object_or_empty,
@@ -273,9 +274,14 @@ class _Stream:
         counted = answer.message.get("usage") or {}
         if isinstance(counted, dict):
             told = object_or_empty(event.get("usage")).items()
-            # A value of another type is no count of the same thing: it stays.
-            final = {key: n for key, n in told if n and isinstance(counted.get(key) or n, type(n))}
+            # A value of another type, or too large, is no count of the same thing: it stays.
+            final = {key: n for key, n in told if n and _counts_as(n, counted.get(key) or n)}
             answer.count_again({"usage": {**counted, **final}})
+
+
+def _counts_as(told: object, before: object) -> bool:
+    """Whether a value is of the same kind as the one that it replaces."""
+    return isinstance(before, type(told)) and (type(before) is not int or count(before) > 0)
 
 
 def _as_line_of_session(row: StreamRow, session: str) -> ClaudeRow:

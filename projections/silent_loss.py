@@ -8,7 +8,7 @@ named as such wherever it is shown, and changes no view.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -100,10 +100,14 @@ class ReportedRequest(NamedTuple):
 class ShownMessages(NamedTuple):
     """The messages of a view in order; ``unanswered`` has the numbers of those with calls that have
     no result, and the tokens of what stands in for it.
+
+    ``messages`` are read until enough is known, and may be made as they are read. ``later`` are
+    those that the view before did not show, or more; None are all.
     """
 
-    messages: tuple[MessageRef, ...]
+    messages: Iterable[MessageRef]
     unanswered: dict[int, int]
+    later: Sequence[MessageRef] | None = None
 
     def not_sent(self, before: ReportedRequest, now: ReportedRequest) -> float:
         """Tokens of what programs and APIs leave out by themselves: answers since ``before`` that
@@ -111,7 +115,7 @@ class ShownMessages(NamedTuple):
         turn before it. And half of new images and documents, whose estimates are rough.
         """
         tokens: float = 0
-        for message in self.messages:
+        for message in self.messages if self.later is None else self.later:
             if message.position > now.position:
                 continue  # its own answer
             if message.position > before.position and message.number in self.unanswered:

@@ -29,7 +29,11 @@ from eventctx.session.contents import BodyCache
 from eventctx.session.pending import numbers_given
 
 SNAPSHOT_EVERY = 256
-"""Records between snapshots, at least; more when the view is large, so that cost stays flat."""
+"""Records between snapshots, at least.
+
+Of a large view as many as half its messages: a session of messages alone gets a snapshot each time
+it doubles, so snapshots cost it a constant for each message, and loading folds half of it at most.
+"""
 
 MAX_UNFOLDED = 32
 """Records that may wait for their fold until the view is read."""
@@ -185,7 +189,7 @@ class Aggregate:
             return None
         # By the view as it was last folded: a fold after each record would take the longest.
         folded = self._view
-        if folded is None or (not compacted and since < len(folded.layout.refs)):
+        if folded is None or (not compacted and 2 * since < len(folded.layout.refs)):
             return None
         view = self._present()
         if view is None:

@@ -160,6 +160,13 @@ def test_a_full_disk_behind_the_output_is_told():
     assert (done.returncode, b"No space left" in done.stderr) == (program.STORE, True)
 
 
+def test_python_runs_the_package_as_the_program() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "eventctx", "--version"]
+    done = subprocess.run(command, capture_output=True, env=environment, check=True)
+    assert done.stdout.startswith(b"eventctx, version")
+
+
 READING_ANOTHERS = """
 import importlib, json, os, pkgutil, sys
 import eventctx.cli.main, eventctx.stores.sqlite

@@ -138,7 +138,8 @@ _OF_THE_FORM = frozenset(
 """Words of the formats' own structure, in place of which our records have theirs."""
 
 
-def _write(folder: Path, name: str, lines: list[bytes]) -> Path:
+def write(folder: Path, name: str, lines: list[bytes]) -> Path:
+    """Write a session of this name, as a file or as a folder of events."""
     if name != "openhands-folder":
         path = folder / "file.jsonl"
         path.write_bytes(b"\n".join(lines) + b"\n")
@@ -202,7 +203,7 @@ class Mutants:
         second import adds nothing, the log verifies, and the session's next request can be made.
         In turn, by ``number``, it is also imported as one that may grow, or of no named format.
         """
-        path = _write(self.folder, self.name, lines)
+        path = write(self.folder, self.name, lines)
         ended = "imported"
         other = ((self.format, False), (None, False), (None, True))[number % 3]
         for chosen, complete in ((self.format, True), other):

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -32,6 +29,7 @@ from eventctx.importers.source.items import (
 )
 from eventctx.importers.source.lines import read_lines
 from eventctx.stores.memory import MemoryStore
+from tests.calls import calls_of_functions
 from tests.importers.given import (
     as_lines,
     call,
@@ -223,23 +221,6 @@ async def test_the_loop_goes_on_while_a_file_is_read_for_its_other_sessions(
     path.write_bytes(talk().exchange(request(user("other")), message(text("yes"))).yaml())
     done = await import_file(MemoryStore(), path)
     assert [one.session for one in done] == ["tape", "tape-2"]
-
-
-def calls_of_functions(do: Callable[[], object]) -> int:
-    """The calls of functions written in Python that it makes, a measure that no load changes."""
-    count = 0
-
-    def entered(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal count
-        count += event == "call"
-
-    before = sys.getprofile()
-    sys.setprofile(entered)
-    try:
-        do()
-    finally:
-        sys.setprofile(before)
-    return count
 
 
 def test_the_same_request_again_is_another_session_unless_the_first_one_failed() -> None:

@@ -197,3 +197,12 @@ async def test_a_call_without_an_id_gets_one_that_its_result_has_too(tmp_path: P
     store, _ = await imported(tmp_path, log.answer("done").data())
     found = await messages(store, CHAT)
     assert found[1]["content"][0]["id"] == found[2]["content"][0]["tool_use_id"] == "call-1"
+
+
+async def test_an_answer_with_the_id_of_the_prompt_leaves_the_prompt_in_every_request(
+    tmp_path: Path,
+) -> None:
+    log = Gemini().user("go", "x").answer("on it", own="x").answer("on it", tool("c1"), own="x")
+    store, summary = await imported(tmp_path, log.user("more", "x").answer("sure").data())
+    assert (summary.messages, summary.warned) == (5, 0)
+    assert await views(store, CHAT) == [["u:go"], ["u:go", "a:on it+c1", "u:done", "u:more"]]

@@ -28,6 +28,7 @@ from eventctx.projections.timeline.losses import suspected_losses
 from eventctx.projections.view.series import Series
 from eventctx.queries.key_frames import timeline_at
 from eventctx.stores.memory import MemoryStore
+from tests.calls import calls_of_functions
 from tests.sessions import USER, tool_round
 
 NOTHING = ShownMessages((), {})
@@ -188,6 +189,42 @@ async def test_the_page_is_told_of_all_losses_with_every_document() -> None:
     assert document(before, "s")["losses"] == []
     assert document(state, "s", since=before)["losses"] == [told]
     await engine.close()
+
+
+async def test_the_work_of_finding_losses_grows_with_the_session_and_not_with_its_square() -> None:
+    engine = eventctx.Engine(store := MemoryStore())
+    await fill_with_losses(engine, requests=480)
+    half, whole = initial(), initial()
+    async for record in store.read("s"):
+        whole = evolve(whole, record)
+        half = whole if len(whole.audit.requests) == 240 else half
+    few, many = calls_to_find(half), calls_to_find(whole)
+    assert few > 1_000
+    assert many < 2.5 * few
+    await engine.close()
+
+
+async def fill_with_losses(engine: eventctx.Engine, requests: int) -> None:
+    """A session whose provider drops old results at every request, and that compacts at times."""
+    ctx = await engine.session("s", max_tokens=200_000)
+    await ctx.add_message({"role": "system", "content": "be good"})
+    await ctx.add_message(USER)
+    async with ctx.turn("go") as turn:
+        for number in range(requests):
+            async with turn.iteration() as iteration:
+                await ctx.get_messages_for_request(model="claude-opus-4-5")
+                async with iteration.provider_call("claude-opus-4-5", "anthropic") as call:
+                    await call.usage(40_000, 10)
+                for message in tool_round(number, size=9_000):
+                    await ctx.add_message(message)
+            if number % 40 == 39:
+                await ctx.compact()
+
+
+def calls_to_find(state: TimelineState) -> int:
+    """The calls that it takes to find the losses of a session: one at nearly every request."""
+    assert len(suspected_losses(state)) > 0.9 * len(state.audit.requests)
+    return calls_of_functions(lambda: suspected_losses(state))
 
 
 @pytest.mark.slow

@@ -135,6 +135,18 @@ async def test_a_message_waits_for_its_fold_where_no_snapshot_is_due() -> None:
     assert session.aggregate.unfolded_bytes == waiting + len(encode_message(USER))
 
 
+async def test_a_session_of_messages_alone_gets_a_snapshot_each_time_it_doubles() -> None:
+    store = MemoryStore()
+    ctx = await Engine(store).session("s")
+    found: dict[int, int] = {}
+    for number in range(8 * SNAPSHOT_EVERY):
+        await ctx.add_message({"role": "user", "content": str(number)})
+        snapshot = await store.load_snapshot("s", SNAPSHOT)
+        if snapshot is not None:
+            found.setdefault(snapshot.position, number)
+    assert [position // SNAPSHOT_EVERY for position in found] == [0, 1, 3, 7]
+
+
 async def test_a_snapshot_that_does_not_fit_the_log_is_not_used() -> None:
     store = MemoryStore()
     engine = Engine(store)

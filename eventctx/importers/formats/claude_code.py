@@ -4,7 +4,8 @@ No byte is lost: a line that the model never sees is yielded as ``Raw``, and so 
 became a message, with ``"message":null``. There the second copy of each result (``toolUseResult``)
 is kept. File order is the order of the transcript, but for a line that waited for the one that it
 follows (``claude/waiting.py``). Where it is sound, the ``parentUuid`` graph says what was taken
-back (``claude/route.py``). A line whose ``uuid`` came before is kept, and is no second message.
+back (``claude/route.py``). A line whose ``uuid`` came before is kept, and is no second message
+unless a person says something new in it.
 
 Subagents have files of their own. Releases 1.x wrote their lines into the file of the main session,
 marked ``isSidechain``; each of these is a further session of the file.

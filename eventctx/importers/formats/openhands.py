@@ -42,6 +42,7 @@ from eventctx.importers.source.lines import (
     text_or_none,
     without,
 )
+from eventctx.importers.source.naming import RecordNames, words_in
 from eventctx.importers.source.values import decode, encode
 from eventctx.messages.facts_reader import read_facts
 
@@ -148,6 +149,7 @@ class _Conversation:
         self.begun = False
         self.places = 0
         self.view = View()
+        self.names = RecordNames()
         self.open: _Answer | None = None
         self.answered: object = None
         self.trigger: str | None = None
@@ -164,6 +166,8 @@ class _Conversation:
         if not isinstance(kind, str):
             yield from not_understood(line, "untyped", data, "an event without a kind")
             return
+        if isinstance(event_id, str):
+            event_id = self.names.name_of(event_id, _words_in(event))
         if isinstance(event_id, str) and self.view.known(event_id):
             yield Raw(line, f"{kind}.duplicate", data)
             yield Warned(line, "an event's id that another event has already; left as it is")
@@ -268,6 +272,14 @@ class _Conversation:
             yield from self._close()
         else:
             yield Waiting(self.open.line, "the last answer may still get more calls")
+
+
+def _words_in(event: dict[str, Any]) -> str:
+    """A mark of a person's words; empty for all other events."""
+    found = build.spoken(event) if event.get("kind") == "MessageEvent" else None
+    if found is None or event.get("source") != "user":
+        return ""
+    return words_in(found.message.get("content"))
 
 
 class View:

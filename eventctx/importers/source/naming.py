@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+from eventctx.importers.source.lines import text_of_content
+from eventctx.importers.source.values import encode
 
 MAX_CHARACTERS: Final = 120
 _SAME_IN_EVERY_SESSION: Final = frozenset(
@@ -46,6 +49,27 @@ def names_with_folders(path: Path, own: str) -> Iterator[str]:
 def folder_mark(path: Path) -> str:
     """What tells files of one name apart by their folders, without the folders' names."""
     return _hex(str(path.resolve().parent))
+
+
+class RecordNames:
+    """Names for a file's records by their ids: a record that is written again has its name again.
+
+    No program gives an id twice, but files do have them. What a person says under a known id is no
+    new version of that record, so it gets a name of its own, and hides nothing.
+    """
+
+    def __init__(self) -> None:
+        self._first: dict[str, str] = {}
+
+    def name_of(self, own: str, said: str) -> str:
+        """The name of a record with the id ``own``; ``said`` as from ``words_in``, or its kind."""
+        first = self._first.setdefault(own, said)
+        return own if first == said else f"{own}\0{said}"
+
+
+def words_in(content: Any) -> str:
+    """A mark of what a person says in a message's content; the same in any form of content."""
+    return _hex(text_of_content(content) or encode(content).decode())
 
 
 def _hex(text: str) -> str:

@@ -54,11 +54,13 @@ from eventctx.importers.source.items import (
 )
 from eventctx.importers.source.lines import (
     count,
+    facts_or_none,
     list_or_empty,
     not_understood,
     object_or_empty,
     text_or_none,
 )
+from eventctx.importers.source.naming import words_in
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.parts import read_parts
 from eventctx.messages.speaker import interrupts
@@ -91,6 +93,7 @@ class ClaudeConversation:
         self.open: AnswerLines | None = None
         self.last_id: object = None
         self.ids: set[int] = set()
+        self.said: set[int] = set()
         self.route = Route()
         self.results = ClearedPlaces()
         self.edits = ProviderEdits(self.results)
@@ -162,8 +165,9 @@ class ClaudeConversation:
             return self._progress(line, data, row)
         if row.isSidechain and self.sidechain is False:
             return (Raw(line, "sidechain", data),)
-        if kind in _NAMED and row.subtype != "compact_boundary" and self.route.knows(row.uuid):
-            # The program may name two boundaries alike, but no two other lines.
+        # The program may name two boundaries alike, but no two other lines.
+        named = kind in _NAMED and row.subtype != "compact_boundary"
+        if named and self.route.knows(row.uuid) and not self._says_new(row):
             return self._repetition(line, data, row)
         if kind in ("user", "assistant"):
             return self._speech(line, data, row)
@@ -183,6 +187,14 @@ class ClaudeConversation:
         if kind != "system":
             return (Raw(line, kind or "untyped", data, kind in KNOWN_KINDS),)
         return self._system(line, data, row)
+
+    def _says_new(self, row: ClaudeRow) -> bool:
+        """Whether a person says in a line what no line of its name says; that may not be hidden."""
+        if row.type != "user" or row.by_harness or row.isCompactSummary:
+            return False
+        message = value_of(bytes(row.message))
+        facts = facts_or_none(message)
+        return facts is not None and facts.human and _said_in(row, message) not in self.said
 
     def _repetition(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         """A line that was written again; while its answer is open, its usage may have grown."""
@@ -360,6 +372,8 @@ class ClaudeConversation:
         stopped = interrupts(parts)
         prompt = not (answers or stopped or row.isMeta)
         human = facts is not None and facts.human
+        if human:
+            self.said.add(_said_in(row, message))
         if human or (prompt and self.route.leaves_turn(row.parentUuid)):
             yield from self._close()
             yield from self._deliver(line)
@@ -453,6 +467,10 @@ class ClaudeConversation:
         else:
             yield from self._close()
             yield from self._deliver(self.line)
+
+
+def _said_in(row: ClaudeRow, message: dict[str, Any]) -> int:
+    return hash((row.uuid, words_in(message.get("content"))))
 
 
 def _answered_call(message: dict[str, Any]) -> str | None:

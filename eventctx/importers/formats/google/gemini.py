@@ -1,10 +1,10 @@
 """Gemini CLI's chats: one JSON document, or in later releases JSONL.
 
 A record of the JSONL is written again, with the same ``id``, when the answer's tokens are known and
-when its tools have ended: the last one counts. So an answer waits for the next record. A person's
-message waits for the answer to it, because records without a model that a new history follows
-(``$set`` with ``messages``) are that history's, such as the summary of a compression
-(``history.py``).
+when its tools have ended: the last one counts, except where it would hide a person's words. So an
+answer waits for the next record. A person's message waits for the answer to it, because records
+without a model that a new history follows (``$set`` with ``messages``) are that history's, such as
+the summary of a compression (``history.py``).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from eventctx.importers.formats.google.gemini_records import (
     is_head,
     is_media,
     messages_of,
+    said_in,
     says_more,
     tools_ended_at,
     tools_of,
@@ -60,6 +61,7 @@ from eventctx.importers.source.lines import (
     text_or_none,
     without,
 )
+from eventctx.importers.source.naming import RecordNames
 from eventctx.importers.source.values import decode, encode
 from eventctx.log.usage import GEMINI_CLI, read_usage, with_prompt
 from eventctx.messages.facts_reader import read_facts
@@ -116,7 +118,7 @@ class _Held(NamedTuple):
 
 
 class _Chat:
-    """``held`` are records whose items wait, by id; ``places`` where the message of an id is."""
+    """``held`` are records whose items wait, by name; ``places`` where the message of a name is."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -126,6 +128,7 @@ class _Chat:
         self.contents = GoogleContents()
         self.held: dict[str, _Held] = {}
         self.places: dict[str, int] = {}
+        self.names = RecordNames()
         self.answered: set[str] = set()
         self.anew: tuple[int, dict[str, Any]] | None = None
         self.calling = self.expects_calls = False
@@ -188,6 +191,7 @@ class _Chat:
             name = kind if isinstance(kind, str) and kind else "untyped"
             yield from not_understood(line, name, data, "a record of a type that is not known")
             return
+        own = self._name_of(row)
         if kind in SCREEN and not is_media(row.get("content")):
             # What the program showed, and never sent.
             yield Raw(line, kind, data)
@@ -207,6 +211,9 @@ class _Chat:
         last = next(reversed(self.held.values())).record if self.held else {}
         yield Raw(line, f"{kind}.envelope", encode(envelope_of(row, last)))
         self.held[own] = _Held(line, row)
+
+    def _name_of(self, record: dict[str, Any]) -> str:
+        return self.names.name_of(str(record.get("id")), said_in(record))
 
     def end(self, ended: Ended) -> Iterator[Item]:
         """The records that wait, if nothing will be written to the file any more."""
@@ -316,17 +323,18 @@ class _Chat:
             # The beginning: these are the first messages, those that wait among them.
             for record in records:
                 if isinstance(record.get("id"), str) and record.get("type") in ("user", "gemini"):
-                    self.held.pop(record["id"], None)
-                    yield from self._message(record["id"], line, record)
+                    own = self._name_of(record)
+                    self.held.pop(own, None)
+                    yield from self._message(own, line, record)
             return
-        listed = {str(one.get("id")) for one in records}
+        listed = {self._name_of(one) for one in records}
         for own in [own for own, one in self.held.items() if one.record.get("model") is not None]:
             answer = self.held.pop(own)
             yield from self._message(own, answer.line, answer.record)
         again = {own: self.held.pop(own) for own in list(self.held) if own in listed}
         yield from self._flush(line)
         yield from self._close(line)
-        owners, messages = messages_of(records)
+        owners, messages = messages_of(records, self._name_of)
         rebuilt = self.history.rebuild(line, nanoseconds(update.get("lastUpdated")), messages)
         yield from rebuilt.items
         for own, place in zip(owners, rebuilt.places, strict=True):

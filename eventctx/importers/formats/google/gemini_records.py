@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from eventctx.importers.formats.google.contents import GoogleContents, calls_in, results_in
+from eventctx.importers.formats.google.contents import (
+    GoogleContents,
+    calls_in,
+    is_results,
+    results_in,
+)
 from eventctx.importers.formats.google.history import CONTEXT
 from eventctx.importers.source.lines import (
     list_or_empty,
@@ -14,6 +19,7 @@ from eventctx.importers.source.lines import (
     text_or_none,
     without,
 )
+from eventctx.importers.source.naming import words_in
 
 SCREEN: Final = frozenset(("info", "error", "warning"))
 """Types of records of what the program showed, and never sent."""
@@ -44,8 +50,19 @@ def is_head(value: Mapping[str, Any]) -> bool:
     return isinstance(value.get("sessionId"), str) and isinstance(value.get("projectHash"), str)
 
 
-def messages_of(records: list[dict[str, Any]]) -> tuple[list[str], list[dict[str, Any]]]:
-    """The messages of a history and the ids of their records.
+def said_in(record: dict[str, Any]) -> str:
+    """A mark of what a person says in a record; of any other record, its type."""
+    kind, content = str(record.get("type")), record.get("content")
+    blocks = GoogleContents().blocks(content or []) if kind == "user" else []
+    if not blocks or is_results(blocks) or is_by_program(blocks):
+        return kind
+    return words_in(content if isinstance(content, str | list) else [content])
+
+
+def messages_of(
+    records: list[dict[str, Any]], name_of: Callable[[dict[str, Any]], str]
+) -> tuple[list[str], list[dict[str, Any]]]:
+    """The messages of a history and the names of their records.
 
     Results that the list has twice count once: a resumed session has those of its calls' records
     and those that were sent.
@@ -59,7 +76,7 @@ def messages_of(records: list[dict[str, Any]]) -> tuple[list[str], list[dict[str
         results = results_in(blocks)
         if blocks and not (results and seen.issuperset(results)):
             seen.update(results)
-            owners.append(str(record.get("id")))
+            owners.append(name_of(record))
             messages.append({"role": role, "content": blocks})
 
     for record in records:

@@ -38,6 +38,7 @@ from eventctx.importers.source.lines import (
     text_or_none,
     without,
 )
+from eventctx.importers.source.naming import RecordNames, words_in
 from eventctx.importers.source.values import decode, encode
 from eventctx.log.usage import form_of_qwen, read_usage, with_prompt
 from eventctx.messages.facts_reader import read_facts
@@ -82,7 +83,10 @@ class _Answer(NamedTuple):
 
 
 class _Chat:
-    """``steps`` are the records from the root to the last one, in their order, by their ids."""
+    """``steps`` are the records from the root to the last one, in their order, by their names.
+
+    ``latest`` is the name of the last record with an id.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = stem(name)
@@ -90,6 +94,8 @@ class _Chat:
         self.history = History()
         self.contents = GoogleContents()
         self.steps: dict[str, _Step] = {}
+        self.names = RecordNames()
+        self.latest: dict[str, str] = {}
         self.last: str | None = None
         self.held: _Answer | None = None
         self.calling = False
@@ -106,7 +112,8 @@ class _Chat:
             name = kind if isinstance(kind, str) and kind else "untyped"
             yield from not_understood(line, name, data, "a record of a type that is not known")
             return
-        if own in self.steps and own != self.last:
+        name = self.names.name_of(own, _said_in(record))
+        if name in self.steps and own != self.last:
             yield Raw(line, f"{kind}.repeated", data)
             return
         time = nanoseconds(record.get("timestamp"))
@@ -114,7 +121,8 @@ class _Chat:
             yield from self._flush()
         if own != self.last:
             yield from self._go_to(line, time, record)
-        self.steps[own] = _Step(self.history.next)
+        self.latest[own] = name
+        self.steps[name] = _Step(self.history.next)
         again, self.last = own == self.last, own
         if kind == "system":
             yield from self._system(line, time, data, record)
@@ -155,6 +163,7 @@ class _Chat:
         root = parent is None and (record["type"] != "system" or record.get("subtype") == "rewind")
         if not self.steps or parent == self.last or (parent is None and not root):
             return
+        parent = parent if parent is None else self.latest.get(parent, parent)
         if parent is not None and parent not in self.steps:
             yield Warned(line, "the record's parent is not in the file; file order is followed")
             return
@@ -241,11 +250,9 @@ class _Chat:
                 {**one, "is_error": True} if is_results([one]) else one
                 for one in message["content"]
             ]
-        spoken = kind == "user" and subtype in _SPOKEN
-        by_program = kind == "user" and (
-            not spoken or record.get("provenance", "real_user") != "real_user"
-        )
-        if spoken and not by_program and read_facts(message).human:
+        spoken = _is_spoken(record)
+        by_program = kind == "user" and not spoken
+        if spoken and read_facts(message).human:
             self.spoken = record["uuid"], self.history.next
             if subtype != "mid_turn_user_message":
                 yield TurnBegan(line, time)
@@ -307,7 +314,7 @@ class _Chat:
         rebuilt = self.history.rebuild(line, time, messages, trigger, tokens)
         yield from rebuilt.items
         if self.history.compactions > number:
-            self.steps[record["uuid"]] = _Step(self.history.next, number, before)
+            self.steps[self.latest[record["uuid"]]] = _Step(self.history.next, number, before)
         for index in rebuilt.added:
             self.history.add(messages[index])
             yield MessageItem(line, time, messages[index], by_harness=True)
@@ -322,6 +329,17 @@ def _messages(contents: GoogleContents, history: list[Any]) -> list[dict[str, An
         if message is not None:
             found.append(message)
     return found
+
+
+def _is_spoken(record: dict[str, Any]) -> bool:
+    """Whether a record holds a person's message, by its type."""
+    by_person = record.get("provenance", "real_user") == "real_user"
+    return record["type"] == "user" and _subtype(record) in _SPOKEN and by_person
+
+
+def _said_in(record: dict[str, Any]) -> str:
+    """A mark of what a person says in a record; empty for all other records."""
+    return words_in(_parts(record)) if _is_spoken(record) else ""
 
 
 def _subtype(record: dict[str, Any]) -> str | None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from eventctx.engine import Engine
 from eventctx.importers.load import import_file
 from eventctx.queries.lost.answers import STATES, Lost
@@ -73,21 +71,21 @@ async def test_codex_keeps_a_persons_words_beside_an_encrypted_summary(tmp_path:
     assert (one.state, one.command.status) == ("gone", 2)
 
 
-@pytest.mark.parametrize("compaction", [1, None])
 async def test_of_a_recorded_session_every_message_that_left_is_counted(
-    recorded_sessions: Path, compaction: int | None
+    recorded_sessions: Path,
 ) -> None:
     engine, session = await imported(recorded_sessions / RECORDED)
-    found = await engine.lost(session, compaction=compaction)
-    messages = found.messages
-    assert messages.left >= 225
-    assert messages.total == messages.whole + messages.shortened + messages.left
-    assert sum(messages.left_by.values()) == sum(messages.left_of.values()) == messages.left
-    assert all(one.total == sum(getattr(one, state) for state in STATES) for one in found.counts)
-    assert states(found, "instruction")["Implement spotter-gqc"] == "summary"
-    files = {one.text.rsplit("/", 1)[-1]: one for one in found.items if one.kind == "file"}
-    assert files["layouts.ex"].state == "gone"
-    pushed = [one for one in found.items if one.text == "git push"]
-    assert [one.command.error for one in pushed if one.command and one.command.failed] == [
-        "fatal: The current branch spotter-gqc has no upstream branch."
-    ]
+    for compaction in (1, None):
+        found = await engine.lost(session, compaction=compaction)
+        messages = found.messages
+        assert messages.left >= 225
+        assert messages.total == messages.whole + messages.shortened + messages.left
+        assert sum(messages.left_by.values()) == sum(messages.left_of.values()) == messages.left
+        assert all(one.total == sum(getattr(one, name) for name in STATES) for one in found.counts)
+        assert states(found, "instruction")["Implement spotter-gqc"] == "summary"
+        files = {one.text.rsplit("/", 1)[-1]: one for one in found.items if one.kind == "file"}
+        assert files["layouts.ex"].state == "gone"
+        pushed = [one for one in found.items if one.text == "git push"]
+        assert [one.command.error for one in pushed if one.command and one.command.failed] == [
+            "fatal: The current branch spotter-gqc has no upstream branch."
+        ]

@@ -9,7 +9,6 @@ import random
 import re
 import threading
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +31,11 @@ from eventctx.search.sqlite_index import SqliteTextIndex
 from eventctx.search.tool import Quote, RecallTool, fence_quote, page, read_arguments
 from eventctx.stores.memory import MemoryStore
 from eventctx.stores.postgres.store import PostgresStore
+from tests.how_much import some
 from tests.sessions import append_event, user
 from tests.transcripts import DIALECTS, answer, calls, human, result
 
-examples = settings(deadline=None)
+examples = settings(max_examples=some(40, 100), deadline=None)
 
 
 @pytest.fixture
@@ -45,17 +45,21 @@ async def engine() -> AsyncIterator[Engine]:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def recall(engine: Engine, request: pytest.FixtureRequest) -> AsyncIterator[Recall]:
-    """A search of the store by every index in turn."""
-    async with AsyncExitStack() as ending:
-        index: TextIndex = SqliteTextIndex(None)
-        if request.param == "postgres":
-            server = await PostgresStore.open(request.getfixturevalue("postgres_url"))
-            ending.push_async_callback(server.close)
-            index = PostgresTextIndex(server)
-        recall = Recall(engine.store, index)
-        ending.push_async_callback(recall.close)
-        yield recall
+async def index(request: pytest.FixtureRequest) -> AsyncIterator[TextIndex]:
+    """Every index in turn."""
+    if request.param == "sqlite":
+        yield SqliteTextIndex(None)
+        return
+    server = await PostgresStore.open(request.getfixturevalue("postgres_url"))
+    yield PostgresTextIndex(server)
+    await server.close()
+
+
+@pytest.fixture
+async def recall(engine: Engine, index: TextIndex) -> AsyncIterator[Recall]:
+    recall = Recall(engine.store, index)
+    yield recall
+    await recall.close()
 
 
 async def added(engine: Engine, session: str, *texts: str) -> None:
@@ -668,14 +672,29 @@ async def test_settings_of_the_tool_are_checked(recall: Recall) -> None:
 # -- recorded sessions ---------------------------------------------------------------------------
 
 SPOTTER = "claude-code/spotter-258c7280/258c7280-ae70-4798-800f-63464d01a85d.jsonl"
+ENTIRE = "claude-code/entire-26dcd5518fea.jsonl"
+
+
+@pytest.fixture(scope="module")
+def recorded(recorded_sessions: Path) -> tuple[Engine, list[str]]:
+    """An engine with recorded sessions, and their names."""
+    engine = Engine(MemoryStore())
+
+    async def names() -> list[str]:
+        done = [
+            await import_file(engine.store, recorded_sessions / name, complete=True)
+            for name in (SPOTTER, ENTIRE)
+        ]
+        return [one.session or "" for summaries in done for one in summaries]
+
+    return engine, asyncio.run(names())
 
 
 async def test_a_phrase_that_was_compacted_away_is_found(
-    engine: Engine, recall: Recall, recorded_sessions: Path
+    recorded: tuple[Engine, list[str]], index: TextIndex
 ) -> None:
-    (summary, *_) = await import_file(engine.store, recorded_sessions / SPOTTER, complete=True)
-    session = summary.session
-    assert session is not None
+    engine, (session, *_) = recorded
+    recall = Recall(engine.store, index)
     audit = await engine.audit(session)
     assert [row.outcome for row in audit.compactions] == ["applied"]
     view = await engine.request_view(session, position=audit.requests[-1].position)
@@ -689,15 +708,16 @@ async def test_a_phrase_that_was_compacted_away_is_found(
     shown = await RecallTool(session, recall)({"query": phrase})
     assert f'message="{found.number}"' in shown
     assert phrase in await RecallTool(session, recall)({"message": found.number})
+    await recall.close()
 
 
 async def test_every_message_of_a_real_session_is_found_by_its_number(
-    engine: Engine, recall: Recall, recorded_sessions: Path
+    recorded: tuple[Engine, list[str]], index: TextIndex
 ) -> None:
-    for name in (SPOTTER, "claude-code/entire-26dcd5518fea.jsonl"):
-        for summary in await import_file(engine.store, recorded_sessions / name, complete=True):
-            session = summary.session
-            assert session is not None
-            for line in await engine.transcript(session):
-                again = await recall.message(session, line.number)
-                assert (again.position, again.message) == (line.position, line.message)
+    engine, sessions = recorded
+    recall = Recall(engine.store, index)
+    for session in sessions:
+        for line in await engine.transcript(session):
+            again = await recall.message(session, line.number)
+            assert (again.position, again.message) == (line.position, line.message)
+    await recall.close()

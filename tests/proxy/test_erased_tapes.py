@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
+import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -50,17 +50,33 @@ class Machine:
         return done
 
     def record(self) -> None:
-        """As a process: a program that it starts has the process's output and signals."""
-        command = [sys.executable, "-m", "eventctx.cli", "record", "--", sys.executable, "-c"]
-        known = {**os.environ, **self._environment}
-        environment = {name: value for name, value in known.items() if value is not None}
-        done = subprocess.run([*command, PROGRAM], env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        self.run("record", "--", sys.executable, "-c", PROGRAM)
 
     def holding(self, words: bytes = b"SECRETWORDS") -> list[str]:
         """The files of all folders that hold the words."""
         files = [one for one in self.home.rglob("*") if one.is_file()]
         return sorted(str(one.relative_to(self.home)) for one in files if words in one.read_bytes())
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Machine, Path]]:
+    """A machine on which a program was recorded, and a copy of all its files."""
+    folder = tmp_path_factory.mktemp("recorded")
+    home = folder / "home"
+    home.mkdir()
+    with answering() as environment:
+        machine = Machine(home, environment)
+        machine.record()
+        yield machine, shutil.copytree(home, folder / "copy")
+
+
+@pytest.fixture
+def machine(recorded: tuple[Machine, Path]) -> Machine:
+    """The machine as it was after the program."""
+    machine, copy = recorded
+    shutil.rmtree(machine.home)
+    shutil.copytree(copy, machine.home)
+    return machine
 
 
 @pytest.mark.parametrize(
@@ -72,39 +88,33 @@ class Machine:
     ],
 )
 def test_what_is_erased_is_in_no_file_of_the_users_folders(
-    tmp_path: Path, command: list[str]
+    machine: Machine, command: list[str]
 ) -> None:
-    with answering() as environment:
-        machine = Machine(tmp_path, environment)
-        machine.record()
-        machine.run("search", SESSION, "SECRETWORDS")
-        machine.run("audit", SESSION)
-        export = machine.home / "out.jsonl"
-        machine.run("export", SESSION, "-o", str(export))
-        half = export.with_name(".out.jsonl.77.part")
-        half.write_bytes(export.read_bytes()[:-9])
-        tape = f"data/eventctx/recordings/{SESSION}.jsonl"
-        assert {tape, export.name, half.name} < {*machine.holding()}
-        named = machine.run(*command, "--dry-run")
-        assert tape in named.stdout
-        assert f"{export} holds the same words; --exports takes it, too" in named.stderr
-        done = machine.run(*command, "--exports", "--yes")
-        assert "stays" not in done.stdout + done.stderr
-        assert machine.holding() == []
-        assert [*machine.tapes.glob("*.jsonl")] == []  # so no import can bring it back
+    machine.run("search", SESSION, "SECRETWORDS")
+    machine.run("audit", SESSION)
+    export = machine.home / "out.jsonl"
+    machine.run("export", SESSION, "-o", str(export))
+    half = export.with_name(".out.jsonl.77.part")
+    half.write_bytes(export.read_bytes()[:-9])
+    tape = f"data/eventctx/recordings/{SESSION}.jsonl"
+    assert {tape, export.name, half.name} < {*machine.holding()}
+    named = machine.run(*command, "--dry-run")
+    assert tape in named.stdout
+    assert f"{export} holds the same words; --exports takes it, too" in named.stderr
+    done = machine.run(*command, "--exports", "--yes")
+    assert "stays" not in done.stdout + done.stderr
+    assert machine.holding() == []
+    assert [*machine.tapes.glob("*.jsonl")] == []  # so no import can bring it back
+    if command[0] != "prune":  # which deletes
         machine.record()  # the program goes on: a session of its own, and nothing is refused
-        listed = machine.run("sessions", "--json").stdout
-    assert f'"{SESSION}.2"' in listed
+        assert f'"{SESSION}.2"' in machine.run("sessions", "--json").stdout
 
 
 @pytest.mark.slow
-def test_an_export_stays_and_is_named_unless_it_is_to_go(tmp_path: Path) -> None:
-    with answering() as environment:
-        machine = Machine(tmp_path, environment)
-        machine.record()
-        export = machine.home / "out.jsonl"
-        machine.run("export", SESSION, "-o", str(export))
-        done = machine.run("delete", SESSION, "--yes")
+def test_an_export_stays_and_is_named_unless_it_is_to_go(machine: Machine) -> None:
+    export = machine.home / "out.jsonl"
+    machine.run("export", SESSION, "-o", str(export))
+    done = machine.run("delete", SESSION, "--yes")
     assert f"{export} holds the same words" in done.stderr
     assert machine.holding() == ["out.jsonl"]
 

@@ -151,8 +151,8 @@ async def test_an_answer_about_a_request_knows_nothing_of_what_came_behind_it() 
 
 async def test_the_count_of_a_request_is_that_of_the_ledger() -> None:
     async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_tokens=700, policy="simple")
-        for number in range(30):
+        ctx = await engine.session("s", max_tokens=400, policy="simple")
+        for number in range(16):
             async with ctx.turn() as turn, turn.iteration():
                 await ctx.add_message(user(f"Step {number}. Never touch file_{number}.py. " * 3))
                 await ctx.get_messages_for_request()

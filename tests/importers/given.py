@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 from collections.abc import Callable, Iterable
@@ -227,10 +226,6 @@ def story(found: list[Record]) -> tuple[list[Any], bytes]:
     ]
     raw = b"\n".join(raw_of(r) or b"" for r in found if r.type == "import:raw")
     return recorded, raw
-
-
-def sha(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
 
 
 async def imported(tmp_path: Path, data: bytes, **options: Any) -> tuple[MemoryStore, str]:

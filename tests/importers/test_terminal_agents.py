@@ -13,7 +13,7 @@ from eventctx.engine import Engine
 from eventctx.importers.detect import choose
 from eventctx.importers.formats.cursor import parse
 from eventctx.importers.found import search
-from eventctx.importers.load import ImportSummary, import_file
+from eventctx.importers.load import import_file
 from eventctx.importers.many import import_paths
 from eventctx.importers.source.items import MessageItem
 from eventctx.stores.memory import MemoryStore
@@ -27,6 +27,7 @@ from tests.importers.given import (
     imported,
     items_of,
     load,
+    load_data,
     messages,
     of_type,
     records,
@@ -218,29 +219,20 @@ async def test_subagents_are_found_around_the_file_and_linked(tmp_path: Path) ->
 # -- Qwen Code: a tree of records, compressions, and the files of subagents ------------------------
 
 
-async def imported_chat(
-    tmp_path: Path, log: Qwen, *, complete: bool = True
-) -> tuple[MemoryStore, ImportSummary]:
-    path = tmp_path / "chat.jsonl"
-    path.write_bytes(log.data())
-    store = MemoryStore()
-    return store, await load(store, path, complete=complete)
-
-
 @pytest.mark.parametrize(("total", "output"), [(109, 9), (113, 13)])
 async def test_the_total_tells_whether_the_output_has_the_thoughts(
     total: int, output: int, tmp_path: Path
 ) -> None:
     counts = {"promptTokenCount": 100, "candidatesTokenCount": 9, "thoughtsTokenCount": 4}
     log = Qwen().user("go").answer(says("x"), usageMetadata={**counts, "totalTokenCount": total})
-    store, _ = await imported_chat(tmp_path, log)
+    store, _ = await load_data(tmp_path, log.data())
     assert await usage(store, CHAT) == (100, output, 0, 4)
 
 
 async def test_a_rewind_past_a_compression_brings_back_what_it_took_out(tmp_path: Path) -> None:
     log = Qwen().user("go").answer(says("yes")).user("more").answer(says("sure"))
     log.compressed(("user", says("In short"))).user("on").answer(says("fine")).back_to("u1")
-    store, summary = await imported_chat(tmp_path, log.user("again").answer(says("so")))
+    store, summary = await load_data(tmp_path, log.user("again").answer(says("so")).data())
     assert (await views(store, CHAT))[-1] == ["u:go", "a:yes", "u:again"]
     assert summary.warned == 0
 
@@ -250,7 +242,7 @@ async def test_only_a_persons_words_begin_a_turn(tmp_path: Path) -> None:
     log.user("wait", subtype="mid_turn_user_message", provenance="real_user").result("c1")
     log.answer(says("done")).user("it ended", subtype="notification", provenance="system")
     log.answer(says("good")).user("go on", subtype="goal_runtime", provenance="goal_runtime")
-    store, summary = await imported_chat(tmp_path, log)
+    store, summary = await load_data(tmp_path, log.data())
     assert (summary.turns, summary.messages) == (1, 8)
     added = [one for one in await records(store, CHAT) if one.type == "context:message_added"]
     assert sum(b"harness" in one.payload for one in added) == 2
@@ -260,7 +252,7 @@ async def test_a_command_that_was_never_sent_is_taken_back(tmp_path: Path) -> No
     log = Qwen().user("go").answer(says("yes")).user("/about")
     items = [{"type": "assistant", "text": "0.20"}]
     log.system("slash_command", phase="result", rawCommand="/about", outputHistoryItems=items)
-    store, _ = await imported_chat(tmp_path, log.user("more").answer(says("sure")))
+    store, _ = await load_data(tmp_path, log.user("more").answer(says("sure")).data())
     assert (await views(store, CHAT))[-1] == ["u:go", "a:yes", "u:more"]
 
 
@@ -286,7 +278,7 @@ async def test_a_subagents_round_is_one_answer_in_a_session_of_its_own(tmp_path:
 
 async def test_a_subagents_last_round_waits_for_more_calls(tmp_path: Path) -> None:
     log = Qwen(agentId="a", isSidechain=True).user("count").answer(says("x"), agentRound=1)
-    _, summary = await imported_chat(tmp_path, log, complete=False)
+    _, summary = await load_data(tmp_path, log.data(), complete=False)
     assert (summary.messages, summary.waiting) == (
         1,
         ("line 2: the last answer may still get more calls",),
@@ -296,7 +288,7 @@ async def test_a_subagents_last_round_waits_for_more_calls(tmp_path: Path) -> No
 async def test_a_bootstrapped_agent_begins_with_its_history(tmp_path: Path) -> None:
     history = [{"role": "user", "parts": [says("go")]}, {"role": "model", "parts": [says("yes")]}]
     log = Qwen(agentId="a", isSidechain=True).system("agent_bootstrap", history=history)
-    store, _ = await imported_chat(tmp_path, log.user("count").answer(says("two")))
+    store, _ = await load_data(tmp_path, log.user("count").answer(says("two")).data())
     assert await views(store, f"{CHAT}.agent-a") == [["u:go", "a:yes", "u:count"]]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventctx.errors import DecodeError, InvalidMessage, InvalidSetting, UpcastMissing
@@ -18,6 +18,7 @@ from eventctx.log.events import CATALOGUE, Cleared, MessagesSet
 from eventctx.log.naming import RequestName
 from eventctx.log.record import GENESIS, Body, Draft, Record, body_digest, chain_digest, make_body
 from eventctx.messages.encoding import MAX_DEPTH, decode_bodies, decode_body, encode_message
+from tests.how_much import some
 
 DRAFT = Draft(
     id=bytes(range(16)),
@@ -114,6 +115,7 @@ def record(name: str, version: int, payload: bytes) -> Record:
     )
 
 
+@settings(max_examples=some(50, 400))
 @given(message=st.dictionaries(st.text(), plain_json, max_size=6))
 def test_a_message_comes_out_equal_with_its_keys_in_order(message: dict[str, Any]) -> None:
     data = encode_message(message)

@@ -182,6 +182,26 @@ async def test_every_span_is_valid_and_inside_its_turn(name: str, recorded_sessi
                 assert turn.start <= span.start < span.end <= turn.end + 1
 
 
+async def test_a_subagent_links_to_its_call_and_a_summarizer_to_the_compaction(
+    recorded_sessions: Path,
+) -> None:
+    store = (await take(recorded_sessions, SPOTTER)).store
+    main = "258c7280-ae70-4798-800f-63464d01a85d"
+    named, links = {}, {}
+    async for info in store.streams():
+        found = [one async for one in spans(store, info.stream)]
+        named |= {(one.trace_id, one.span_id): one.name for one in found}
+        links[info.stream] = [
+            (link.trace_id, link.span_id)
+            for one in found
+            for link in one.links
+            if link.attributes.get("eventctx.link.session") == main
+        ]
+    assert [named[link] for link in links[f"{main}.agent-a881341"]] == ["execute_tool Task"]
+    assert [named[link] for link in links[f"{main}.agent-acompact-fffbd0"]] == ["compact imported"]
+    assert links[main] == []
+
+
 @pytest.mark.parametrize("name", [SPOTTER, ENTIRE, CODEMIE, AGENT])
 async def test_every_block_of_every_line_is_in_the_transcript_or_the_summary(
     name: str, recorded_sessions: Path

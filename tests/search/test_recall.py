@@ -711,13 +711,13 @@ async def test_a_phrase_that_was_compacted_away_is_found(
     await recall.close()
 
 
-async def test_every_message_of_a_real_session_is_found_by_its_number(
+async def test_messages_of_real_sessions_are_found_by_their_numbers(
     recorded: tuple[Engine, list[str]], index: TextIndex
 ) -> None:
     engine, sessions = recorded
     recall = Recall(engine.store, index)
     for session in sessions:
-        for line in await engine.transcript(session):
+        for line in (await engine.transcript(session))[:: some(3, 1)]:
             again = await recall.message(session, line.number)
             assert (again.position, again.message) == (line.position, line.message)
     await recall.close()

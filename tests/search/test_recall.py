@@ -337,31 +337,31 @@ async def test_the_best_match_comes_first_and_of_equal_ones_the_latest(
     assert first.time == record.time
 
 
-@pytest.mark.parametrize(
-    ("query", "found"),
-    [
-        ("get_messages_for_request", {0}),
-        ("messages", {0, 1, 2}),
-        ("GETMESSAGES", {1}),
-        ("get_*", {0}),
-        ('"for request"', {0, 2}),
-        ('"for the request"', set()),
-        ("schluessel", set()),
-        ("schlussel", {3}),
-        ("schl*", {3}),
-        ("数据库", {4}),
-        ("据库", {4}),
-        ("库据", set()),
-        ("os.path.join", {5}),
-        ("AND", {6}),
-        ("this AND", {6}),
-        ("text:foo", {7}),
-        ("-not", {6}),
-        ("nowhere messages", {0, 1, 2}),
-    ],
-)
-async def test_what_a_query_finds(
-    engine: Engine, recall: Recall, query: str, found: set[int]
+FINDS: dict[str, set[int]] = {
+    "get_messages_for_request": {0},
+    "messages": {0, 1, 2},
+    "GETMESSAGES": {1},
+    "get_*": {0},
+    '"for request"': {0, 2},
+    '"for the request"': set(),
+    "schluessel": set(),
+    "schlussel": {3},
+    "schl*": {3},
+    "数据库": {4},
+    "据库": {4},
+    "库据": set(),
+    "os.path.join": {5},
+    "AND": {6},
+    "this AND": {6},
+    "text:foo": {7},
+    "-not": {6},
+    "nowhere messages": {0, 1, 2},
+}
+ODD = ("\ud800", "a\0b", '"' * 99, "a " * 9000, "^a", "NEAR(a b, 2)")
+
+
+async def test_what_a_query_finds_and_that_odd_ones_are_queries(
+    engine: Engine, recall: Recall
 ) -> None:
     await added(
         engine,
@@ -375,7 +375,11 @@ async def test_what_a_query_finds(
         "this and that, not those",
         "text: foo",
     )
-    assert {one.number for one in await recall.search(query)} == found
+    for query, found in FINDS.items():
+        assert {one.number for one in await recall.search(query)} == found, query
+    await added(engine, "odd", "a b")
+    for query in ODD:
+        await recall.search(query)
 
 
 async def test_cleared_and_replaced_messages_are_found_under_their_numbers(
@@ -486,12 +490,6 @@ async def _searched_before() -> Recall:
     return _prepared[0]
 
 
-@pytest.mark.parametrize("query", ["\ud800", "a\0b", '"' * 99, "a " * 9000, "^a", "NEAR(a b, 2)"])
-async def test_odd_queries_are_queries(engine: Engine, recall: Recall, query: str) -> None:
-    await added(engine, "s", "a b")
-    await recall.search(query)
-
-
 async def test_wrong_arguments_are_named(engine: Engine, recall: Recall) -> None:
     await added(engine, "s", "a b")
     with pytest.raises(StreamNotFound):
@@ -531,8 +529,8 @@ async def test_what_a_caller_does_with_a_message_reaches_nobody(
 # -- the tool ------------------------------------------------------------------------------------
 
 
-async def test_the_definitions_fit_the_providers(recall: Recall) -> None:
-    tool = RecallTool("s", recall)
+async def test_the_definitions_fit_the_providers() -> None:
+    tool = RecallTool("s", await _searched_before())
     assert tool.anthropic == {
         "name": "recall_messages",
         "description": tool.description,
@@ -608,8 +606,9 @@ async def test_what_is_wrong_is_said_to_the_model(sent: Any, said_back: str) -> 
     assert said_back in await RecallTool("s", await _searched_before())(sent)
 
 
-async def test_the_tool_of_a_session_that_does_not_exist_says_so(recall: Recall) -> None:
-    assert "no session 'nobody'" in await RecallTool("nobody", recall)({"query": "a"})
+async def test_the_tool_of_a_session_that_does_not_exist_says_so() -> None:
+    tool = RecallTool("nobody", await _searched_before())
+    assert "no session 'nobody'" in await tool({"query": "a"})
 
 
 @examples
@@ -661,7 +660,8 @@ async def test_a_search_does_not_find_the_searches_before_it(
     assert [one.number for one in await recall.search("harbour")] == [0]
 
 
-async def test_settings_of_the_tool_are_checked(recall: Recall) -> None:
+async def test_settings_of_the_tool_are_checked() -> None:
+    recall = await _searched_before()
     with pytest.raises(InvalidSetting, match="max_characters"):
         RecallTool("s", recall, max_characters=10)
     with pytest.raises(InvalidSetting, match="limit"):

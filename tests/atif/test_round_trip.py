@@ -38,10 +38,12 @@ often = settings(max_examples=some(8, 400), deadline=None, suppress_health_check
 
 
 async def there_and_back(engine: Engine, folder: Path) -> list[tuple[Engine, list[Message]]]:
-    """The session in both forms, imported again and compared; with the documents of each."""
+    """The session in each form, imported again and compared; with the documents of each."""
     export = await engine.export_atif("s", folder / "s.json")
     found = [(folder / "s.json", documents(export))]
-    found.append((folder / "one.json", [await in_one(engine, folder)]))
+    whole = [await in_one(engine, folder)]
+    if whole != found[0][1]:  # where a compaction began another file
+        found.append((folder / "one.json", whole))
     engines = []
     for path, written in found:
         other, summaries = await back(path)
@@ -234,11 +236,14 @@ async def test_every_recorded_session_is_a_valid_trajectory_and_comes_back(
         folder = tmp_path / str(sessions.index(name))
         folder.mkdir()
         export = await engine.export_atif(name, folder / "session.json")
-        assert documents(export)
+        written = documents(export)
         audit = await engine.audit(name)
         assert export.completeness.requests == len(audit.requests)
         document = await in_one(engine, folder, name)
-        for path in (folder / "session.json", folder / "one.json"):
+        paths = [folder / "session.json", folder / "one.json"]
+        if written == [document]:
+            paths.pop()  # as it is of every session without a compaction
+        for path in paths:
             other, (done, *_) = await back(path)
             assert (done.session, done.warnings) == (name, ())
             await same_session(engine, other, name)

@@ -34,7 +34,7 @@ from tests.transcripts import Story, stories
 
 Message = dict[str, Any]
 
-often = settings(max_examples=some(8, 400), deadline=None, suppress_health_check=list(HealthCheck))
+often = settings(max_examples=some(12, 400), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 async def there_and_back(engine: Engine, folder: Path) -> list[tuple[Engine, list[Message]]]:

@@ -1,4 +1,5 @@
-"""Whatever a session holds, its trajectory is valid and comes back as the same session."""
+"""Whatever a session holds, its trajectory is valid and comes back as the same session; recorded
+ones, too."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import asyncio
 import contextlib
 import json
 import tempfile
-from collections.abc import Coroutine
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,19 @@ from hypothesis import strategies as st
 
 from eventctx.engine import Engine
 from eventctx.errors import EventctxError
+from eventctx.importers.many import import_paths
 from eventctx.messages.parts import read_parts
 from eventctx.projections.view.refs import MessageRef
 from eventctx.queries.atif.verbatim import way_of
+from eventctx.queries.records import Message as Line
 from eventctx.stores.memory import MemoryStore
 from tests.atif.trajectories import back, documents, in_one, requests, same_session, without_marks
+from tests.faults.counts import FULL
 from tests.how_much import some
 from tests.messages.test_odd_messages import anything as odd_messages
 from tests.messages.test_parts import marked_messages
 from tests.queries.test_explaining_any_session import STEPS, in_short, play
+from tests.sessions import with_frames
 from tests.transcripts import Story, stories
 
 Message = dict[str, Any]
@@ -32,15 +37,13 @@ Message = dict[str, Any]
 often = settings(max_examples=some(12, 400), deadline=None, suppress_health_check=list(HealthCheck))
 
 
-def run(trial: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(trial)
-
-
 async def there_and_back(engine: Engine, folder: Path) -> list[tuple[Engine, list[Message]]]:
-    """The session in both forms, imported again and compared; with the documents of each."""
+    """The session in each form, imported again and compared; with the documents of each."""
     export = await engine.export_atif("s", folder / "s.json")
     found = [(folder / "s.json", documents(export))]
-    found.append((folder / "one.json", [await in_one(engine, folder)]))
+    whole = [await in_one(engine, folder)]
+    if whole != found[0][1]:  # where a compaction began another file
+        found.append((folder / "one.json", whole))
     engines = []
     for path, written in found:
         other, summaries = await back(path)
@@ -67,38 +70,29 @@ async def tell(messages: list[Message], *, asks: bool = True) -> Engine:
     return engine
 
 
+async def check_story(messages: list[Message], *, asks: bool = True) -> None:
+    engine = await tell(messages, asks=asks)
+    with tempfile.TemporaryDirectory() as folder:
+        await there_and_back(engine, Path(folder))
+
+
 @often
 @given(stories(), st.booleans())
 def test_a_story_in_any_dialect_comes_back(story: Story, asks: bool) -> None:
-    async def trial() -> None:
-        engine = await tell(story.messages, asks=asks)
-        with tempfile.TemporaryDirectory() as folder:
-            await there_and_back(engine, Path(folder))
-
-    run(trial())
+    asyncio.run(check_story(story.messages, asks=asks))
 
 
 @often
 @given(st.lists(marked_messages().map(lambda one: one[0]), min_size=1, max_size=4))
 def test_every_part_of_a_message_comes_back(messages: list[Message]) -> None:
-    async def trial() -> None:
-        engine = await tell(messages)
-        with tempfile.TemporaryDirectory() as folder:
-            await there_and_back(engine, Path(folder))
-
-    run(trial())
+    asyncio.run(check_story(messages))
 
 
 @pytest.mark.filterwarnings("ignore::eventctx.session.transcript.UnknownRole")
 @often
 @given(st.lists(odd_messages, min_size=1, max_size=4))
 def test_whatever_json_a_message_holds_comes_back(messages: list[Message]) -> None:
-    async def trial() -> None:
-        engine = await tell(messages)
-        with tempfile.TemporaryDirectory() as folder:
-            await there_and_back(engine, Path(folder))
-
-    run(trial())
+    asyncio.run(check_story(messages))
 
 
 @often
@@ -117,7 +111,7 @@ def test_a_session_that_was_compacted_set_and_cleared_comes_back(
                 await same_views(engine, other, steps)
                 await says_its_views(engine, written)
 
-    run(trial())
+    asyncio.run(trial())
 
 
 async def same_views(engine: Engine, other: Engine, steps: list[tuple[str, Any]]) -> None:
@@ -173,7 +167,7 @@ def test_another_reader_of_the_format_sees_the_same_words(story: Story) -> None:
             other, _ = await back(path)
             assert words(await other.transcript("s")) == words(await engine.transcript("s"))
 
-    run(trial())
+    asyncio.run(trial())
 
 
 def words(transcript: list[Any]) -> list[tuple[str, Any]]:
@@ -200,3 +194,65 @@ def test_arguments_in_the_ways_that_programs_write_json_need_no_second_copy(valu
         json.dumps(value, separators=(",", ":"), ensure_ascii=False),
     ):
         assert way_of(written, value) is not None
+
+
+# -- recorded sessions ---------------------------------------------------------------------------
+
+SHORT = (
+    "amplifier",
+    "mini-swe-agent/gemini-3-pro__django__django-16560.traj.json",
+    "openhands/cli447_case_a",
+    "openhands/llm-log-fncall-sonnet4.json",
+    "provider",
+    "swe-agent",
+)
+LONG = (
+    "claude-code/entire-26dcd5518fea.jsonl",
+    "codex/rollout-2026-05-11T11-26-55-019e1625-789d-76c0-80ab-3724b5ddb799.jsonl",
+    "pi/large-session.jsonl",
+)
+"""A usual run tries the beginnings of these, and one session of each other harness."""
+
+
+def beginning_of(path: Path, folder: Path) -> Path:
+    with path.open("rb") as file, (folder / path.name).open("wb") as cut:
+        cut.writelines(islice(file, 150))
+    return folder / path.name
+
+
+async def test_every_recorded_session_is_a_valid_trajectory_and_comes_back(
+    recorded_sessions: Path, tmp_path: Path
+) -> None:
+    engine = Engine(MemoryStore())
+    with_frames(engine.store, 100)
+    chosen = [recorded_sessions]
+    if not FULL:
+        chosen = [recorded_sessions / name for name in SHORT]
+        chosen += [beginning_of(recorded_sessions / name, tmp_path) for name in LONG]
+    await import_paths(engine.store, chosen)
+    sessions = [info.stream for info in await engine.sessions()]
+    assert len(sessions) > 18
+    for name in sessions:
+        folder = tmp_path / str(sessions.index(name))
+        folder.mkdir()
+        export = await engine.export_atif(name, folder / "session.json")
+        written = documents(export)
+        audit = await engine.audit(name)
+        assert export.completeness.requests == len(audit.requests)
+        document = await in_one(engine, folder, name)
+        paths = [folder / "session.json", folder / "one.json"]
+        if written == [document]:
+            paths.pop()  # as it is of every session without a compaction
+        for path in paths:
+            other, (done, *_) = await back(path)
+            assert (done.session, done.warnings) == (name, ())
+            await same_session(engine, other, name)
+        (folder / "plain.json").write_text(json.dumps(without_marks(document)))
+        other, (done, *_) = await back(folder / "plain.json")
+        assert done.session == name
+        assert calls(await other.transcript(name)) == calls(await engine.transcript(name))
+
+
+def calls(transcript: list[Line]) -> list[tuple[tuple[str, ...], str | None]]:
+    parts = [part for one in transcript for part in read_parts(one.message or {})]
+    return [(part.ids, part.name) for part in parts if part.kind == "call"]

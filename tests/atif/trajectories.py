@@ -12,6 +12,7 @@ from eventctx.engine import Engine
 from eventctx.importers.load import ImportSummary, import_file
 from eventctx.queries.atif.export import AtifExport, write
 from eventctx.stores.memory import MemoryStore
+from tests.sessions import with_frames
 
 Document = dict[str, Any]
 
@@ -42,6 +43,7 @@ async def in_one(engine: Engine, folder: Path, session: str = "s") -> Document:
 async def back(path: Path, **options: Any) -> tuple[Engine, list[ImportSummary]]:
     """An engine on a store into which a trajectory was imported."""
     engine = Engine(MemoryStore())
+    with_frames(engine.store, 100)
     return engine, await import_file(engine.store, path, complete=True, **options)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 from collections.abc import Callable, Iterable
@@ -229,16 +228,22 @@ def story(found: list[Record]) -> tuple[list[Any], bytes]:
     return recorded, raw
 
 
-def sha(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-async def imported(tmp_path: Path, data: bytes, **options: Any) -> tuple[MemoryStore, str]:
-    """Import a file of this content into a new store; the store and the session's name."""
-    path = tmp_path / "file.jsonl"
+async def load_data(
+    tmp_path: Path, data: bytes, name: str = "file.jsonl", *, complete: bool = True, **options: Any
+) -> tuple[MemoryStore, ImportSummary]:
+    """Import a file of this content into a new store; the store and the summary."""
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     store = MemoryStore()
-    summary = await load(store, path, **options)
+    return store, await load(store, path, complete=complete, **options)
+
+
+async def imported(
+    tmp_path: Path, data: bytes, *, complete: bool = False, **options: Any
+) -> tuple[MemoryStore, str]:
+    """Import a file of this content into a new store; the store and the session's name."""
+    store, summary = await load_data(tmp_path, data, complete=complete, **options)
     assert summary.session is not None
     return store, summary.session
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from eventctx.errors import StoreFull
+from eventctx.importers import following as following_files
 from eventctx.importers.following import Follower
 from eventctx.importers.format_table import known_folders
 from eventctx.importers.known_files import SUFFIX, KnownFiles
@@ -106,6 +107,11 @@ async def same_as_import(store: EventStore, path: Path, session: str = SESSION) 
         for one in (store, other)
     ]
     assert ours == theirs
+
+
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following_files, "INTERVAL", 0.02)
 
 
 @pytest.fixture
@@ -221,7 +227,7 @@ async def test_a_file_that_cannot_be_read_is_said_once_and_the_rest_followed(
     bad = folder / "bad.jsonl"
     bad.write_bytes(b"[" * 100_000)
     store = MemoryStore()
-    async with following(store, folder, patience=0.3) as running:
+    async with following(store, folder, patience=0.1) as running:
         await running.until(lambda: len(running.told) == 1)
         (folder / "good.jsonl").write_bytes(jsonl(CHAT))
         await running.until(lambda: running.messages("good") == 2)
@@ -308,7 +314,7 @@ async def test_an_open_import_is_closed_when_its_file_stands_still(folder: Path)
     store = MemoryStore()
     path = folder / "a.jsonl"
     log = ClaudeCode().user("one").progress()
-    async with following(store, folder, quiet=0.5) as running:
+    async with following(store, folder, quiet=0.2) as running:
         path.write_bytes(log.data())
         await running.until(lambda: running.messages(SESSION) == 1)
         # What is kept verbatim is written at the end of an import.

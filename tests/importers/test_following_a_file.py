@@ -115,7 +115,7 @@ async def test_an_import_that_was_killed_is_taken_up_and_nothing_doubled(tmp_pat
         pass
 
     async def killed(summaries: list[ImportSummary], same: Callable[[], bool]) -> bool:
-        if len(written.paused) % 5 == 4:
+        if len(written.paused) % 12 == 11:
             written.paused.append(summaries)
             raise Killed
         return await written.more(summaries, same)
@@ -179,7 +179,8 @@ RECORDED = (
 async def test_a_recorded_session_that_is_written_again_gives_the_records_of_its_import(
     name: str, recorded_sessions: Path, tmp_path: Path
 ) -> None:
-    data = (recorded_sessions / name).read_bytes()
+    lines = (recorded_sessions / name).read_bytes().splitlines(keepends=True)
+    data = b"".join(lines[: some(400, len(lines))])
     size = len(data) // 40 + 1
     first = data.index(b"\n") + 1
     starts = range(first, len(data), size)

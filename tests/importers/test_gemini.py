@@ -9,25 +9,14 @@ import pytest
 
 from eventctx.engine import Engine
 from eventctx.errors import MalformedTranscript, UnknownFormat
-from eventctx.importers.load import ImportSummary
 from eventctx.importers.many import import_paths
 from eventctx.log.codec import decode_event
 from eventctx.stores.memory import MemoryStore
-from tests.importers.given import load, messages, records
+from tests.importers.given import load, load_data, messages, records
 from tests.importers.terminal_agents import CHAT, Gemini, answers, calls, says, thought, told, tool
 
 CONTEXT = "<session_context>\nToday is one day."
 LATER = "<session_context>\nToday is another day."
-
-
-async def imported(
-    tmp_path: Path, data: bytes, name: str = "session-1.jsonl", *, complete: bool = True
-) -> tuple[MemoryStore, ImportSummary]:
-    path = tmp_path / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
-    store = MemoryStore()
-    return store, await load(store, path, complete=complete)
 
 
 def words(message: dict[str, object]) -> str:
@@ -65,10 +54,10 @@ async def views(store: MemoryStore, session: str) -> list[list[str]]:
 async def test_half_a_document_is_refused_and_half_a_line_waits(tmp_path: Path) -> None:
     log = Gemini().user("go").answer("on it").user("more")
     with pytest.raises(UnknownFormat, match="found neither"):
-        await imported(tmp_path, log.document()[:-20], "session-1.json")
+        await load_data(tmp_path, log.document()[:-20], "session-1.json")
     with pytest.raises(MalformedTranscript, match="one whole JSON document"):
         await load(MemoryStore(), tmp_path / "session-1.json", format="gemini-cli")
-    _, summary = await imported(tmp_path, log.data()[:-20], complete=False)
+    _, summary = await load_data(tmp_path, log.data()[:-20], complete=False)
     assert (summary.messages, len(summary.waiting)) == (1, 2)
 
 
@@ -76,7 +65,7 @@ async def test_calls_after_a_note_on_the_screen_are_the_answers_before(tmp_path:
     log = Gemini().user("go").answer("on it").record("warning", "a hook failed")
     nothing = dict.fromkeys(("input", "output", "cached", "thoughts", "tool", "total"), 0)
     log.answer("", tool("c1"), tokens=nothing, thoughts=[]).answer("done")
-    store, summary = await imported(tmp_path, log.data())
+    store, summary = await load_data(tmp_path, log.data())
     assert summary.calls == 2
     assert await usage(store, CHAT) == (200, 20, 80, 6)
     spans = [one.type for one in await records(store, CHAT) if one.type == "tool:pre"]
@@ -89,7 +78,7 @@ async def test_a_compression_is_a_compaction_that_keeps_what_stays(tmp_path: Pat
     tail = [told("n1", says("more")), told("n2", thought("so"), says("sure "), kind="gemini")]
     summary_of = [told("n3", says("In short")), told("n4", says("Got it."), kind="gemini")]
     log.anew(told("s", says(LATER)), *summary_of, *tail).user("and?").answer("that")
-    store, summary = await imported(tmp_path, log.data())
+    store, summary = await load_data(tmp_path, log.data())
     assert summary.compactions == 1
     last = (await views(store, CHAT))[-1]
     assert last[1:] == ["u:In short", "a:Got it.", "u:more", "a:sure", "u:and?"]
@@ -100,7 +89,7 @@ async def test_a_compression_between_a_call_and_its_result_keeps_both(tmp_path: 
     log = Gemini().user("go").answer("hm").user("read").answer("", tool("c1", "jam"), own="a")
     called = told("n3", calls(None, file_path="a"), kind="gemini")
     log.anew(told("n1", says("In short")), told("n2", says("read")), called)
-    store, summary = await imported(tmp_path, log.results(answers("c1", "jam")).answer("x").data())
+    store, summary = await load_data(tmp_path, log.results(answers("c1", "jam")).answer("x").data())
     assert summary.compactions == 1
     assert (await views(store, CHAT))[-1] == ["u:In short", "u:read", "a:c1", "u:jam"]
 
@@ -115,7 +104,7 @@ async def test_a_resumed_session_that_writes_its_beginning_first_loses_nothing(
     again[2]["type"] = "gemini"
     again += [told("x", answers("c1")), told("r", answers("c1"))]
     log.anew(*again, told("a", says("done"), kind="gemini")).user("more").answer("yes")
-    store, summary = await imported(tmp_path, log.data())
+    store, summary = await load_data(tmp_path, log.data())
     assert (summary.messages, summary.compactions) == (7, 0)
     assert (await views(store, CHAT))[-1][1:] == [
         "u:go",
@@ -131,7 +120,7 @@ async def test_a_masked_result_is_shortened_from_there_on(tmp_path: Path) -> Non
     masked = told("a", says("on it"), calls("c1", file_path="a"), kind="gemini")
     log.anew(told("u", says("go")), masked, told("r", answers("c1", "[masked]")))
     log.rows[-1]["$set"]["messages"].append(told("b", says("so"), kind="gemini"))
-    store, summary = await imported(tmp_path, log.user("more").answer("yes").data())
+    store, summary = await load_data(tmp_path, log.user("more").answer("yes").data())
     assert summary.compactions == 1
     found = await views(store, CHAT)
     assert found[1] == ["u:go", "a:on it+c1", f"u:{'long ' * 9}"]
@@ -149,14 +138,14 @@ async def test_what_was_taken_back_is_in_the_transcript_and_in_no_later_request(
         log.rewind("u2")
     else:
         log.anew(told("u1", says("go")), told("a1", says("yes"), kind="gemini"))
-    store, summary = await imported(tmp_path, log.user("again").answer("sure").data())
+    store, summary = await load_data(tmp_path, log.user("again").answer("sure").data())
     assert (summary.messages, summary.compactions) == (6, 0)
     assert (await views(store, CHAT))[-1] == ["u:go", "a:yes", "u:again"]
 
 
 async def test_a_chat_with_nothing_but_its_beginning_is_no_session_yet(tmp_path: Path) -> None:
     log = Gemini().anew(told("s", says(CONTEXT))).record("warning", "a hook failed")
-    store, summary = await imported(tmp_path, log.data())
+    store, summary = await load_data(tmp_path, log.data())
     assert (summary.session, summary.waiting) == (
         None,
         ("line 1: there is no message in the chat yet",),
@@ -194,7 +183,7 @@ async def test_a_chat_that_goes_on_in_lines_is_passed_over_in_a_search(tmp_path:
 
 async def test_a_call_without_an_id_gets_one_that_its_result_has_too(tmp_path: Path) -> None:
     log = Gemini().user("go").record("gemini", [calls(None)], model="m").results(answers(None))
-    store, _ = await imported(tmp_path, log.answer("done").data())
+    store, _ = await load_data(tmp_path, log.answer("done").data())
     found = await messages(store, CHAT)
     assert found[1]["content"][0]["id"] == found[2]["content"][0]["tool_use_id"] == "call-1"
 

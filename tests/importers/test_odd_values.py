@@ -25,6 +25,7 @@ from tests.importers.given import (
     forked,
     jsonl,
     load,
+    load_data,
     messages,
     records,
     text,
@@ -39,15 +40,6 @@ CHAT: list[dict[str, Any]] = [
     {"role": "assistant", "content": "two"},
     {"role": "user", "content": "three"},
 ]
-
-
-async def imported(
-    tmp_path: Path, data: bytes, **options: Any
-) -> tuple[MemoryStore, ImportSummary]:
-    path = tmp_path / "file.jsonl"
-    path.write_bytes(data)
-    store = MemoryStore()
-    return store, await load(store, path, complete=True, **options)
 
 
 async def raw_bytes(store: MemoryStore, summary: ImportSummary) -> bytes:
@@ -109,10 +101,10 @@ UNREADABLE = (DEEP[:100_000], DEEP, b"\xff\xfe{", b'{"role":"user","con')
 
 @pytest.mark.parametrize("name", FILES)
 async def test_lines_that_cannot_be_read_are_kept_and_counted(name: str, tmp_path: Path) -> None:
-    _, plain = await imported(tmp_path, FILES[name], format=name)
+    _, plain = await load_data(tmp_path, FILES[name], format=name)
     for line in UNREADABLE:
         data = b"\n".join((line, FILES[name] + line, b""))
-        store, summary = await imported(tmp_path, data, format=name)
+        store, summary = await load_data(tmp_path, data, format=name)
         found = summary.unknown["unreadable"] - plain.unknown.get("unreadable", 0)
         assert (summary.messages, found) == (plain.messages, 2)
         assert (await raw_bytes(store, summary)).count(line) >= 2
@@ -124,8 +116,8 @@ async def test_the_line_of_a_key_that_stands_twice_is_kept_as_it_is(
 ) -> None:
     lines = jsonl(LINES[name]).splitlines()
     twice = b"".join(line[:-1] + b',"twice":"earlier","twice":"later"}\n' for line in lines)
-    store, summary = await imported(tmp_path, twice, format=name)
-    plain = (await imported(tmp_path, b"\n".join(lines), format=name))[1]
+    store, summary = await load_data(tmp_path, twice, format=name)
+    plain = (await load_data(tmp_path, b"\n".join(lines), format=name))[1]
     assert summary.messages == plain.messages
     kept = await raw_bytes(store, summary)
     assert kept.count(b'"twice":"earlier","twice":"later"') >= len(lines)
@@ -134,7 +126,7 @@ async def test_the_line_of_a_key_that_stands_twice_is_kept_as_it_is(
 async def test_a_key_twice_in_a_claude_code_message_keeps_the_line(tmp_path: Path) -> None:
     row = ClaudeCode().user("one").data()
     row = row.replace(b'"content":"one"', b'"content":"earlier","content":"one"')
-    store, summary = await imported(tmp_path, row)
+    store, summary = await load_data(tmp_path, row)
     assert summary.warnings == (f"line 1: {REPEATED}",)
     assert row.strip() == await raw_bytes(store, summary)
 
@@ -151,7 +143,7 @@ async def test_a_message_too_deep_to_be_stored_is_kept_raw_wherever_it_is(
     else:
         log = Pi(tree=True).user("one").says("user", deep).user("two")
         data = log.back_to("e1").user("three").back_to("e3").user("four").data()
-    store, summary = await imported(tmp_path, data)
+    store, summary = await load_data(tmp_path, data)
     assert summary.unknown["unstorable"] >= 1
     assert b"inside" in await raw_bytes(store, summary)
     assert summary.session is not None
@@ -221,7 +213,7 @@ KEPT: dict[str, tuple[str, bytes]] = {
 @pytest.mark.parametrize("where", KEPT)
 async def test_a_value_of_another_type_is_kept(where: str, tmp_path: Path) -> None:
     name, data = KEPT[where]
-    store, summary = await imported(tmp_path, data, format=name)
+    store, summary = await load_data(tmp_path, data, format=name)
     assert summary.session is not None
     found = await records(store, summary.session)
     bodies = [body.data or b"" for one in found for body in one.bodies]
@@ -253,7 +245,7 @@ async def test_no_reported_usage_keeps_a_session_from_its_next_request(
         "messages": jsonl([CHAT[0], {**CHAT[1], "usage": said}, CHAT[2]]),
         "pi": Pi().user("one").answer(text("x"), prompt=tokens).data(),
     }[name]
-    store, summary = await imported(tmp_path, data, format=name)
+    store, summary = await load_data(tmp_path, data, format=name)
     assert summary.session is not None
     engine = Engine(store)
     context = await forked(engine, summary.session)
@@ -290,7 +282,7 @@ async def test_jsonl_longer_than_a_document_may_be_is_read_after_a_broken_first_
 ) -> None:
     rows = [{"role": "user", "content": "x" * 1000}] * (small_limit // 1000 + 10)
     for name in ("messages", None):
-        store, summary = await imported(tmp_path, b'{"broken\n' + jsonl(rows), format=name)
+        store, summary = await load_data(tmp_path, b'{"broken\n' + jsonl(rows), format=name)
         assert (summary.messages, summary.unknown) == (len(rows), {"unreadable": 1})
         assert summary.session is not None
         assert len(await messages(store, summary.session)) == len(rows)
@@ -301,7 +293,7 @@ async def test_lines_that_name_no_session_are_not_collected_for_ever(
 ) -> None:
     data = (b"x" * 1000 + b"\n") * (small_limit // 1000 + 10) + FILES["claude-code"]
     with pytest.raises(MalformedTranscript, match="expected a line that begins a session"):
-        await imported(tmp_path, data, format="claude-code")
+        await load_data(tmp_path, data, format="claude-code")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of files are text there")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -16,8 +17,7 @@ from eventctx.messages.facts import decode_facts
 from eventctx.projections.trace import semconv
 from eventctx.queries.spans import spans
 from eventctx.stores.memory import MemoryStore
-from eventctx.stores.sqlite import SqliteStore
-from tests.importers.given import NOW
+from tests.importers.given import NOW, records
 
 SPOTTER = "claude-code/spotter-258c7280/258c7280-ae70-4798-800f-63464d01a85d.jsonl"
 AGENT = SPOTTER.removesuffix(".jsonl") + "/subagents/agent-a881341.jsonl"
@@ -78,11 +78,13 @@ TURNS = {
 }
 
 
-class Imported:
-    def __init__(self, summary: ImportSummary, found: list[Record], entry: dict[str, Any]) -> None:
-        self.summary = summary
-        self.records = found
-        self.entry = entry
+class Imported(NamedTuple):
+    """A recorded session: its store, what the import said, its records and its manifest's entry."""
+
+    store: MemoryStore
+    summaries: Sequence[ImportSummary]
+    records: list[Record]
+    entry: dict[str, Any]
 
     def events(self, kind: str) -> list[Any]:
         return [decode_event(r) for r in self.records if r.type == kind]
@@ -90,6 +92,15 @@ class Imported:
     def messages(self) -> list[Any]:
         added = [r for r in self.records if r.type == "context:message_added"]
         return [decode_body(r.bodies[0].data or b"") for r in added]
+
+    def raw(self) -> list[Any]:
+        """The parts of lines that were kept besides the messages."""
+        kept = [raw_of(r) or b"" for r in self.records if r.type == "import:raw"]
+        return [json.loads(part) for parts in kept for part in parts.split(b"\n")]
+
+
+pytestmark = pytest.mark.xdist_group("real sessions")  # each is imported by one process
+_taken: dict[str, Imported] = {}
 
 
 def entry_of(manifest: Any, name: str) -> dict[str, Any]:
@@ -106,38 +117,36 @@ def entry_of(manifest: Any, name: str) -> dict[str, Any]:
     return {**counts, "results_without_call": 0, "record_types": {}}
 
 
-async def take(root: Path, name: str, folder: Path, *, complete: bool = True) -> Imported:
-    entry = entry_of(json.loads((root / "MANIFEST.json").read_bytes()), name)
-    path = root / name
-    if name == AMPLIFIER:
-        # Without its log, which would be read in its place.
-        path = folder / "alone" / path.name
-        path.parent.mkdir()
-        path.write_bytes((root / name).read_bytes())
-    store = await SqliteStore.open(folder / "store.db", durability="normal")
-    try:
-        summaries = await import_file(store, path, complete=complete, clock=lambda: NOW)
-        again = await import_file(store, path, complete=complete, clock=lambda: NOW)
+async def take(root: Path, name: str) -> Imported:
+    """Import a session once for all tests."""
+    if name not in _taken:
+        entry = entry_of(json.loads((root / "MANIFEST.json").read_bytes()), name)
+        # By itself; without the format's name, the log next to it would be read in its place.
+        options = {"complete": True, "format": "amplifier" if name == AMPLIFIER else None}
+        store = MemoryStore()
+        summaries = await import_file(store, root / name, clock=lambda: NOW, **options)
+        again = await import_file(store, root / name, clock=lambda: NOW, **options)
         assert sum(summary.added for summary in again) == 0
-        assert summaries[0].session is not None
-        found = [record async for record in store.read(summaries[0].session)]
-    finally:
-        await store.close()
-    return Imported(summaries[0], found, entry)
+        _taken[name] = Imported(
+            store, summaries, await records(store, summaries[0].session or ""), entry
+        )
+    return _taken[name]
+
+
+def rows_of(root: Path, name: str) -> list[Any]:
+    return [json.loads(line) for line in (root / name).read_bytes().splitlines()]
 
 
 @pytest.mark.parametrize("name", MESSAGES, ids=[n.split("/")[-1][:24] for n in MESSAGES])
-async def test_counts_are_those_of_the_manifest(
-    name: str, recorded_sessions: Path, tmp_path: Path
-) -> None:
-    got = await take(recorded_sessions, name, tmp_path)
-    entry = got.entry
-    assert got.summary.messages == entry["messages"] + MESSAGES[name]
-    assert got.summary.turns == TURNS[name]
-    assert got.summary.compactions == entry["compactions"]
-    assert got.summary.unknown == {}
-    assert got.summary.warned == 0
-    assert got.summary.waiting == ()
+async def test_counts_are_those_of_the_manifest(name: str, recorded_sessions: Path) -> None:
+    got = await take(recorded_sessions, name)
+    entry, summary = got.entry, got.summaries[0]
+    assert summary.messages == entry["messages"] + MESSAGES[name]
+    assert summary.turns == TURNS[name]
+    assert summary.compactions == entry["compactions"]
+    assert summary.unknown == {}
+    assert summary.warned == 0
+    assert summary.waiting == ()
     usage = got.events("usage:reported")
     assert len(usage) == entry["calls_with_usage"]
     assert max((event.prompt for event in usage), default=0) == entry["max_prompt_tokens"]
@@ -156,10 +165,10 @@ async def test_counts_are_those_of_the_manifest(
 
 @pytest.mark.parametrize("name", MESSAGES, ids=[n.split("/")[-1][:24] for n in MESSAGES])
 async def test_every_span_is_valid_and_inside_its_turn(name: str, recorded_sessions: Path) -> None:
-    store = MemoryStore()
-    for summary in await import_file(store, recorded_sessions / name, clock=lambda: NOW):
+    got = await take(recorded_sessions, name)
+    for summary in got.summaries:
         assert summary.session is not None
-        found = [span async for span in spans(store, summary.session)]
+        found = [span async for span in spans(got.store, summary.session)]
         turns = {
             span.attributes[semconv.TURN_ID]: span
             for span in found
@@ -173,12 +182,32 @@ async def test_every_span_is_valid_and_inside_its_turn(name: str, recorded_sessi
                 assert turn.start <= span.start < span.end <= turn.end + 1
 
 
+async def test_a_subagent_links_to_its_call_and_a_summarizer_to_the_compaction(
+    recorded_sessions: Path,
+) -> None:
+    store = (await take(recorded_sessions, SPOTTER)).store
+    main = "258c7280-ae70-4798-800f-63464d01a85d"
+    named, links = {}, {}
+    async for info in store.streams():
+        found = [one async for one in spans(store, info.stream)]
+        named |= {(one.trace_id, one.span_id): one.name for one in found}
+        links[info.stream] = [
+            (link.trace_id, link.span_id)
+            for one in found
+            for link in one.links
+            if link.attributes.get("eventctx.link.session") == main
+        ]
+    assert [named[link] for link in links[f"{main}.agent-a881341"]] == ["execute_tool Task"]
+    assert [named[link] for link in links[f"{main}.agent-acompact-fffbd0"]] == ["compact imported"]
+    assert links[main] == []
+
+
 @pytest.mark.parametrize("name", [SPOTTER, ENTIRE, CODEMIE, AGENT])
 async def test_every_block_of_every_line_is_in_the_transcript_or_the_summary(
-    name: str, recorded_sessions: Path, tmp_path: Path
+    name: str, recorded_sessions: Path
 ) -> None:
-    got = await take(recorded_sessions, name, tmp_path)
-    rows = [json.loads(line) for line in (recorded_sessions / name).read_bytes().splitlines()]
+    got = await take(recorded_sessions, name)
+    rows = rows_of(recorded_sessions, name)
     file: list[str] = []
     for row in rows:
         if row.get("type") in ("user", "assistant") and not row.get("isCompactSummary"):
@@ -195,23 +224,13 @@ async def test_every_block_of_every_line_is_in_the_transcript_or_the_summary(
 
 @pytest.mark.parametrize("name", [SPOTTER, ENTIRE, CODEMIE])
 async def test_raw_parts_and_messages_together_are_the_whole_file(
-    name: str, recorded_sessions: Path, tmp_path: Path
+    name: str, recorded_sessions: Path
 ) -> None:
-    got = await take(recorded_sessions, name, tmp_path)
-    parts: list[tuple[str, bytes]] = []
-    for record in got.records:
-        if record.type == "import:raw":
-            parts += [("", part) for part in (raw_of(record) or b"").split(b"\n")]
-    rests = [json.loads(part) for _, part in parts]
-    rests = [rest for rest in rests if "type" in rest and rest.get("type") != "message"]
-    lines = (recorded_sessions / name).read_bytes().splitlines()
-    rows = [json.loads(line) for line in lines]
-    blanked = [{**row, "message": None} if _spoken(row) else row for row in rows]
-    assert rests == blanked
-
-
-def _spoken(row: dict[str, Any]) -> bool:
-    return row.get("type") in ("user", "assistant")
+    got = await take(recorded_sessions, name)
+    rests = [rest for rest in got.raw() if rest.get("type", "message") != "message"]
+    rows = rows_of(recorded_sessions, name)
+    said = ("user", "assistant")
+    assert rests == [{**row, "message": None} if row.get("type") in said else row for row in rows]
 
 
 def pieces(value: Any) -> list[str]:
@@ -231,40 +250,39 @@ def pieces(value: Any) -> list[str]:
 
 
 async def test_every_block_of_a_pi_session_is_in_the_transcript(
-    recorded_sessions: Path, tmp_path: Path
+    recorded_sessions: Path,
 ) -> None:
-    got = await take(recorded_sessions, PI, tmp_path)
-    rows = [json.loads(line) for line in (recorded_sessions / PI).read_bytes().splitlines()]
+    got = await take(recorded_sessions, PI)
+    rows = rows_of(recorded_sessions, PI)
     assert pieces(got.messages()) == pieces([row.get("message") for row in rows])
 
 
 async def test_pi_lines_without_their_content_are_kept(
-    recorded_sessions: Path, tmp_path: Path
+    recorded_sessions: Path,
 ) -> None:
-    got = await take(recorded_sessions, PI, tmp_path)
-    rows = [json.loads(line) for line in (recorded_sessions / PI).read_bytes().splitlines()]
+    got = await take(recorded_sessions, PI)
+    rows = rows_of(recorded_sessions, PI)
     for row in rows:
         if row.get("message", {}).get("content"):
             del row["message"]["content"]
-    raw = [raw_of(record) or b"" for record in got.records if record.type == "import:raw"]
-    assert [json.loads(part) for parts in raw for part in parts.split(b"\n")] == rows
+    assert got.raw() == rows
 
 
 async def test_an_amplifier_log_is_kept_without_what_its_requests_repeat(
-    recorded_sessions: Path, tmp_path: Path
+    recorded_sessions: Path,
 ) -> None:
-    got = await take(recorded_sessions, AMPLIFIER_LOG, tmp_path)
-    raw = [raw_of(record) or b"" for record in got.records if record.type == "import:raw"]
-    parts = [json.loads(part) for whole in raw for part in whole.split(b"\n")]
-    lines = (recorded_sessions / AMPLIFIER_LOG).read_bytes().splitlines()
-    rows = [json.loads(line) for line in lines]
+    got = await take(recorded_sessions, AMPLIFIER_LOG)
+    parts, rows = got.raw(), rows_of(recorded_sessions, AMPLIFIER_LOG)
     assert len(parts) == len(rows)
+    kept = sum(
+        [len(raw_of(record) or b"") for record in got.records if record.type == "import:raw"]
+    )
+    assert kept < (recorded_sessions / AMPLIFIER_LOG).stat().st_size / 2
     sent: dict[int, dict[str, Any]] = {}
     for number, (part, row) in enumerate(zip(parts, rows, strict=True), 1):
         if row["event"] == "llm:request":
             part["data"]["raw"] = sent[number] = whole_again(part["data"]["raw"], sent)
         assert part == row
-    assert sum(map(len, raw)) < len(b"".join(lines)) / 2
 
 
 def whole_again(rest: dict[str, Any], sent: dict[int, dict[str, Any]]) -> dict[str, Any]:

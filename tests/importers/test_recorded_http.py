@@ -16,6 +16,7 @@ from eventctx.errors import MalformedTranscript, UnknownFormat
 from eventctx.importers.formats.cassettes import cassette
 from eventctx.importers.formats.provider_answers import joined_answer
 from eventctx.importers.load import import_file
+from eventctx.importers.source import http_recording
 from eventctx.importers.source.http_recording import body_of, events_of, read_yaml
 from eventctx.importers.source.items import CallEnded, Raw
 from eventctx.stores.memory import MemoryStore
@@ -58,10 +59,16 @@ def test_a_body_is_read_in_every_form(recorded: dict[str, Any]) -> None:
     assert body_of(recorded) == BODY
 
 
-def test_what_is_no_json_is_a_text_and_what_unpacks_to_too_much_stays_packed() -> None:
+def test_what_is_no_json_is_a_text_and_what_unpacks_to_too_much_stays_packed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert body_of({"body": "<html>"}) == "<html>"
-    bomb = gzip.compress(b"0" * (65 << 20))
-    assert isinstance(body_of({"body": bomb}), str)
+    zeros = "0" * 9_000
+    packed = gzip.compress(zeros.encode())
+    assert body_of({"body": packed}) == zeros
+    monkeypatch.setattr(http_recording, "MAX_BYTES", 9_000)
+    kept = body_of({"body": packed})
+    assert isinstance(kept, str) and kept != zeros
 
 
 def test_credentials_are_left_out_of_what_is_kept() -> None:

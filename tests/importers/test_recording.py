@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import itertools
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from eventctx.importers.formats.claude.conversation import RESENT
+from eventctx.importers.recording.carried import find_carried
 from eventctx.log.codec import decode_event
 from eventctx.log.events import CATALOGUE
 from eventctx.log.record import Record
 from eventctx.messages.encoding import decode_body
 from eventctx.projections.view import request_view
 from eventctx.queries.audit import audit_session
+from eventctx.queries.requests import fold
+from eventctx.stores.memory import MemoryStore
 from tests.importers.given import (
     ClaudeCode,
     Codex,
     call,
     events,
     imported,
+    load,
     records,
     text,
 )
@@ -145,3 +154,149 @@ async def test_a_compaction_is_estimated_as_the_requests_around_it_and_keeps_the
     assert row.figures is not None
     assert (row.figures.before, row.figures.after, row.figures.recorded) == (543, 543, 167_000)
     assert not row.figures.estimated
+
+
+# -- messages that a sent message carries ----------------------------------------------------------
+
+WORDS = st.text("ab \n", min_size=1, max_size=12)
+
+
+def user(*texts: str) -> dict[str, Any]:
+    return {"role": "user", "content": [{"type": "text", "text": text} for text in texts]}
+
+
+def result(call: str, content: Any) -> dict[str, Any]:
+    block = {"type": "tool_result", "tool_use_id": call, "content": content}
+    return {"role": "user", "content": [block]}
+
+
+def joined(*messages: dict[str, Any]) -> dict[str, Any]:
+    return {"role": "user", "content": [block for one in messages for block in one["content"]]}
+
+
+@given(st.lists(WORDS, max_size=4), st.lists(WORDS, min_size=1, max_size=4))
+def test_a_message_among_reminders_is_carried_and_they_are_injected(
+    reminders: list[str], words: list[str]
+) -> None:
+    marked = [f"<reminder>{one}</reminder>" for one in reminders]
+    found = find_carried(user(*marked, *words), [user(*words)])
+    assert found.messages == (0,)
+    assert [span.place[1] for span in found.injected] == list(range(len(marked)))
+    assert [(span.start, span.end) for span in found.injected] == [(0, len(m)) for m in marked]
+
+
+@given(st.lists(WORDS, min_size=1, max_size=3), WORDS)
+def test_results_joined_in_one_message_are_all_carried_each_with_its_own_note(
+    outputs: list[str], note: str
+) -> None:
+    messages = [result(f"t{number}", one) for number, one in enumerate(outputs)]
+    noted = [result(f"t{number}", f"{one}\n\n<note>{note}") for number, one in enumerate(outputs)]
+    found = find_carried(joined(*noted), messages)
+    assert found.messages == tuple(range(len(outputs)))
+    for number, one in enumerate(outputs):
+        (span,) = [span for span in found.injected if span.place[1] == number]
+        assert (span.start, span.end) == (len(one), len(one) + len(note) + 8)
+
+
+@given(st.lists(WORDS, max_size=4), st.lists(st.lists(WORDS, max_size=3), max_size=4))
+def test_every_character_is_carried_or_injected_and_never_both(
+    sent: list[str], messages: list[list[str]]
+) -> None:
+    found = find_carried(user(*sent), [user(*texts) for texts in messages])
+    for index, one in enumerate(sent):
+        spans = [s for s in found.injected if s.place == ("content", index, "text")]
+        assert all(0 <= s.start < s.end <= len(one) for s in spans)
+        assert all(a.end <= b.start for a, b in pairwise(spans))
+        kept = "".join(
+            one[a:b]
+            for a, b in zip(
+                [0, *[s.end for s in spans]], [*[s.start for s in spans], len(one)], strict=True
+            )
+        )
+        assert not kept or any(
+            piece in kept for number in found.messages for piece in messages[number]
+        )
+
+
+def test_a_word_inside_of_a_reminder_is_not_a_person_s_message() -> None:
+    found = find_carried(user("<reminder>is it ok now?</reminder>"), [user("ok")])
+    assert found.messages == ()
+
+
+def test_an_image_is_carried_though_it_has_no_text() -> None:
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "x"}}
+    marked = {**image, "cache_control": {"type": "ephemeral"}}
+    messages = [{"role": "user", "content": [image]}, result("t1", [image])]
+    assert find_carried({"role": "user", "content": [marked]}, messages).messages == (0,)
+    assert find_carried(result("t1", [image]), messages).messages == (1,)
+
+
+# -- the first request after a compaction ----------------------------------------------------------
+
+BESIDE = 26_000
+"""Tokens of system prompt and tools, in no line of the file."""
+
+
+def working(log: ClaudeCode, name: str, rounds: int, prompt: int, each: int) -> int:
+    """Rounds of a tool whose prompts grow by ``each``; returns the last prompt."""
+    for number in range(rounds):
+        prompt += each
+        key = f"{name}{number}"
+        usage = {"input_tokens": prompt, "output_tokens": 9}
+        log.answer(f"m{key}", call(key), model="claude-opus-4-5", usage=usage)
+        log.result(key, "some words of a result " * 200)
+    return prompt
+
+
+def compacted(log: ClaudeCode) -> None:
+    log.system("compact_boundary", compactMetadata={"trigger": "auto", "preTokens": 150_000})
+    log.user("This session is being continued from a previous conversation", isCompactSummary=True)
+
+
+async def expected(tmp_path: Path, log: ClaudeCode) -> list[Any]:
+    path = tmp_path / "file.jsonl"
+    path.write_bytes(log.data())
+    store = MemoryStore()
+    summary = await load(store, path, complete=True)
+    assert summary.session is not None
+    state = await fold(store, summary.session, request_view)
+    assert state.calibration.compacted > 0
+    return await events(store, summary.session, "context:request_prepared")
+
+
+# About 1,600 tokens a round are counted. The first prompt holds one round already.
+@pytest.mark.parametrize("each", [900, 1_600, 3_000])
+async def test_however_wrong_the_growth_was_what_was_sent_with_it_is_known(
+    tmp_path: Path, each: int
+) -> None:
+    log = ClaudeCode().user("go")
+    working(log, "a", 40, BESIDE, each)
+    compacted(log)
+    working(log, "b", 1, BESIDE, each)
+    requests = await expected(tmp_path, log)
+    behind = next(one for one in requests if "compaction" in one.breaks)
+    assert behind.reconstructed
+    assert behind.tokens == pytest.approx(BESIDE + each + RESENT, rel=0.03)
+
+
+async def test_the_second_compaction_is_judged_by_the_first(tmp_path: Path) -> None:
+    log = ClaudeCode().user("go")
+    working(log, "a", 40, BESIDE, 1_600)
+    compacted(log)
+    working(log, "b", 40, 50_000, 1_600)
+    compacted(log)
+    working(log, "c", 1, 50_000, 1_600)
+    requests = await expected(tmp_path, log)
+    *_, behind = [one for one in requests if "compaction" in one.breaks]
+    assert behind.tokens == pytest.approx(51_600, rel=0.05)
+
+
+async def test_what_is_sent_again_counts_until_a_prompt_was_reported(tmp_path: Path) -> None:
+    log = ClaudeCode().user("go")
+    working(log, "a", 10, BESIDE, 1_600)
+    compacted(log)
+    log.answer("m1", text("one"), model="claude-opus-4-5", usage=None)
+    log.user("and?").answer("m2", text("two"), model="claude-opus-4-5", usage=None)
+    requests = await expected(tmp_path, log)
+    first, second = requests[-2:]
+    assert second.reserve == first.reserve > BESIDE + RESENT * 0.9

@@ -26,6 +26,7 @@ from tests.importers.given import (
     ClaudeCode,
     items_of,
     load,
+    load_data,
     of_type,
     records,
     salt,
@@ -42,10 +43,7 @@ def talk(**envelope: Any) -> ClaudeCode:
 
 
 async def imported(tmp_path: Path, log: ClaudeCode) -> MemoryStore:
-    path = tmp_path / "file.jsonl"
-    path.write_bytes(log.data())
-    store = MemoryStore()
-    await load(store, path)
+    store, _ = await load_data(tmp_path, log.data(), complete=False)
     return store
 
 

@@ -95,7 +95,7 @@ def serving(received: list[dict[str, Any]]) -> Iterator[str]:
             """Nothing: a test's output is not a server's log."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Model)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"
     finally:
@@ -147,9 +147,10 @@ async def check_observed(engine: Engine, received: list[dict[str, Any]]) -> None
 
 @pytest.mark.parametrize("variable", PROGRAMS)
 async def test_the_requests_of_a_real_program_are_observed(tmp_path: Path, variable: str) -> None:
+    program = named(variable)
     received: list[dict[str, Any]] = []
     with serving(received) as url:
-        command, environment = command_in(tmp_path, url, named(variable))
+        command, environment = command_in(tmp_path, url, program)
         await asyncio.to_thread(run, [*command, *PROGRAMS[variable]], environment, tmp_path)
     async with eventctx.open(tmp_path / "s.db", read_only=True) as engine:
         await check_observed(engine, received)

@@ -41,7 +41,7 @@ STEPS = st.lists(
         st.tuples(st.just("request"), st.integers(0, 2_000)),
     ),
     min_size=8,
-    max_size=30,
+    max_size=some(20, 30),
 )
 
 
@@ -177,7 +177,7 @@ async def check(steps: list[tuple[str, Any]]) -> None:
         assert len(inserted) == len(set(views[1]) - set(views[0]))
 
 
-@settings(max_examples=some(12, 200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=some(8, 200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
 def test_why_diff_and_lost_agree_with_every_request_that_was_sent(
     steps: list[tuple[str, Any]],

@@ -24,11 +24,9 @@ from eventctx.stores.receipt_book import ReceiptBook
 Edit = Callable[[apsw.Connection], Any]
 
 
-@pytest.fixture
-async def path(tmp_path: Path) -> Path:
-    """A store with a long session, a fork of it, and a second session; nobody has it open."""
-    place = tmp_path / "store.db"
-    async with eventctx.open(place, receipts=False) as engine:
+async def write(path: Path) -> None:
+    """A store with a long session, a fork of it, and a second session."""
+    async with eventctx.open(path, receipts=False) as engine:
         context = await engine.session("s", max_tokens=3_000)
         for number in range(40):
             async with context.turn() as turn:
@@ -40,14 +38,35 @@ async def path(tmp_path: Path) -> Path:
         await engine.fork("s", 20, "fork")
         other = await engine.session("other")
         await other.add_message({"role": "user", "content": "hello"})
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("verification") / "store.db"
+    asyncio.run(write(path))
+    return path.read_bytes()
+
+
+@pytest.fixture
+def path(written: bytes, tmp_path: Path) -> Path:
+    """A store of its own for each test; nobody has it open."""
+    place = tmp_path / "store.db"
+    place.write_bytes(written)
     return place
 
 
-async def checked(path: Path, edit: Edit | None = None) -> StoreVerification:
-    if edit is not None:
-        connection = apsw.Connection(str(path))
-        edit(connection)
-        connection.close()
+def edit(path: Path, change: str | Edit) -> None:
+    connection = apsw.Connection(str(path))
+    if isinstance(change, str):
+        connection.execute(change).fetchall()
+    else:
+        change(connection)
+    connection.close()
+
+
+async def checked(path: Path, change: str | Edit) -> StoreVerification:
+    """What is found in a store after an edit."""
+    edit(path, change)
     async with eventctx.open(path, receipts=False) as engine:
         return await engine.verify_store()
 
@@ -128,12 +147,12 @@ async def test_facts_are_read_anew_whichever_reader_they_name(
 
 
 async def test_facts_of_a_later_release_are_no_damage(path: Path) -> None:
-    def edit(connection: apsw.Connection) -> None:
+    def change(connection: apsw.Connection) -> None:
         sql = "SELECT pos FROM records WHERE stream=3 AND bodies=1"
         ((pos,),) = connection.execute(sql).fetchall()
         with_facts(connection, pos, kind="user", human=False, prose=7, reader=READER + 1)
 
-    assert (await checked(path, edit)).ok
+    assert (await checked(path, change)).ok
 
 
 @pytest.mark.parametrize(
@@ -151,11 +170,8 @@ async def test_an_older_reader_missed_a_result_by_its_tools_name_alone(
         context = await engine.session("s")
         await context.add_message({"role": "user", "content": "Read it."})
         await context.add_message(row)
-    connection = apsw.Connection(str(path))
-    with_facts(connection, 2, reader=9, results=())
-    connection.close()
-    async with eventctx.open(path, receipts=False) as engine:
-        assert (await engine.verify_store()).ok is ok
+    found = await checked(path, lambda connection: with_facts(connection, 2, reader=9, results=()))
+    assert found.ok is ok
 
 
 async def test_a_demand_that_an_older_reader_did_not_count_holds_nevertheless(
@@ -165,28 +181,33 @@ async def test_a_demand_that_an_older_reader_did_not_count_holds_nevertheless(
     async with eventctx.open(path, receipts=False) as engine:
         context = await engine.session("s")
         await context.add_message({"role": "user", "content": "Never touch legacy.py."})
-    connection = apsw.Connection(str(path))
-    with_facts(connection, 1, reader=DEMANDS_SINCE - 1, demands=0, demand_characters=0)
-    connection.close()
+    changed = {"reader": DEMANDS_SINCE - 1, "demands": 0, "demand_characters": 0}
+    edit(path, lambda connection: with_facts(connection, 1, **changed))
     async with eventctx.open(path, receipts=False) as engine:
         found = await engine.instructions("s")
     assert [one.text for one in found.instructions] == ["Never touch legacy.py."]
 
 
-@pytest.mark.parametrize("at", [-1, 3])
-async def test_a_parent_that_a_foreign_hand_gave_a_session_is_found(path: Path, at: int) -> None:
-    sql = "UPDATE streams SET parent=1, forked_at=? WHERE id=3"
-    found = await checked(path, lambda connection: connection.execute(sql, (at,)).fetchall())
+@pytest.mark.parametrize(
+    "parent",
+    [
+        "UPDATE streams SET parent=1, forked_at=-1 WHERE id=3",
+        "UPDATE streams SET parent=1, forked_at=3 WHERE id=3",
+    ],
+)
+async def test_a_parent_that_a_foreign_hand_gave_a_session_is_found(
+    path: Path, parent: str
+) -> None:
+    found = await checked(path, parent)
     assert kinds(found, "other")
-    gone = "UPDATE streams SET parent=NULL, forked_at=NULL WHERE id=2"
-    found = await checked(path, lambda connection: connection.execute(gone).fetchall())
+    found = await checked(path, "UPDATE streams SET parent=NULL, forked_at=NULL WHERE id=2")
     assert kinds(found, "fork")
 
 
 @pytest.mark.parametrize("name", EDITS)
 async def test_an_edit_is_found_where_it_was_made(path: Path, name: str) -> None:
     sql, session, kind = EDITS[name]
-    found = await checked(path, lambda connection: connection.execute(sql).fetchall())
+    found = await checked(path, sql)
     assert kind in kinds(found, session)
     untouched = {"other"} - {session}
     assert all(not kinds(found, one) for one in untouched if "bodies > 0" not in sql)
@@ -209,7 +230,7 @@ async def test_an_edit_is_found_where_it_was_made(path: Path, name: str) -> None
 async def test_what_lies_between_the_sessions_is_checked(
     path: Path, sql: str, words: str | None
 ) -> None:
-    found = await checked(path, lambda connection: connection.execute(sql).fetchall())
+    found = await checked(path, sql)
     if words is None:
         # The last records of a store leave no gap after; only a receipt knows of them.
         assert not found.problems
@@ -223,17 +244,12 @@ async def test_a_session_that_was_taken_out_of_the_middle_leaves_a_gap(path: Pat
         last = await engine.session("last")
         await last.add_message({"role": "user", "content": "hello"})
     sql = "DELETE FROM records WHERE stream=3; DELETE FROM streams WHERE id=3"
-    found = await checked(path, lambda connection: connection.execute(sql).fetchall())
+    found = await checked(path, sql)
     assert found.problems == ("2 records that were once stored are in no session",)
 
 
 async def test_a_trigger_of_a_foreign_hand_never_runs(path: Path) -> None:
-    def edit(connection: apsw.Connection) -> None:
-        connection.execute(
-            "CREATE TRIGGER t AFTER INSERT ON records BEGIN DELETE FROM records; END"
-        ).fetchall()
-
-    await checked(path, edit)
+    await checked(path, "CREATE TRIGGER t AFTER INSERT ON records BEGIN DELETE FROM records; END")
     async with eventctx.open(path, receipts=False) as engine:
         await (await engine.session("other")).add_message({"role": "user", "content": "more"})
         assert len(await engine.transcript("other")) == 2
@@ -241,13 +257,11 @@ async def test_a_trigger_of_a_foreign_hand_never_runs(path: Path) -> None:
 
 
 async def test_verify_goes_on_behind_what_it_cannot_read(path: Path) -> None:
-    def edit(connection: apsw.Connection) -> None:
-        connection.execute(
-            "UPDATE records SET turn=CAST(x'ff' AS TEXT) WHERE stream=1 AND position IN (5,6,7,30);"
-            "UPDATE records SET data=x'7b7d' WHERE stream=1 AND position=50 OR position=58"
-        ).fetchall()
-
-    found = await checked(path, edit)
+    found = await checked(
+        path,
+        "UPDATE records SET turn=CAST(x'ff' AS TEXT) WHERE stream=1 AND position IN (5,6,7,30);"
+        "UPDATE records SET data=x'7b7d' WHERE stream=1 AND position=50 OR position=58",
+    )
     (one,) = [one for one in found.sessions if one.stream == "s"]
     unreadable = [p for p in one.problems if p.kind == "unreadable"]
     assert [p.position for p in unreadable] == [5, 30]
@@ -256,11 +270,10 @@ async def test_verify_goes_on_behind_what_it_cannot_read(path: Path) -> None:
 
 
 async def test_one_broken_session_never_hides_the_others(path: Path) -> None:
-    def edit(connection: apsw.Connection) -> None:
-        connection.execute("UPDATE streams SET name=CAST(x'ff' AS TEXT) WHERE id=2").fetchall()
-        connection.execute("DELETE FROM records WHERE stream=3").fetchall()
-
-    found = await checked(path, edit)
+    found = await checked(
+        path,
+        "UPDATE streams SET name=CAST(x'ff' AS TEXT) WHERE id=2;DELETE FROM records WHERE stream=3",
+    )
     assert [one.stream for one in found.sessions] == ["s", "other"]
     async with eventctx.open(path, receipts=False) as engine:
         assert [info.head for info in await engine.sessions()][1] == -1
@@ -268,18 +281,20 @@ async def test_one_broken_session_never_hides_the_others(path: Path) -> None:
             await engine.session("other")
 
 
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "UPDATE streams SET parent=2, forked_at=3 WHERE id=1",
-        "UPDATE records SET data=CAST(replace(data,'question',x'e9') AS BLOB) WHERE pos=2",
-    ],
-    ids=["forks of each other", "no UTF-8"],
-)
-async def test_a_search_in_a_damaged_store_ends_with_a_typed_error(path: Path, sql: str) -> None:
-    await checked(path, lambda connection: connection.execute(sql).fetchall())
+async def test_a_search_in_a_store_with_a_text_that_is_no_utf_8_ends_with_a_typed_error(
+    path: Path,
+) -> None:
+    sql = "UPDATE records SET data=CAST(replace(data,'question',x'e9') AS BLOB) WHERE pos=2"
+    await checked(path, sql)
     async with eventctx.open(path, receipts=False) as engine, asyncio.timeout(60):
         with contextlib.suppress(LogCorrupted):
+            await engine.recall("question", "s")
+
+
+async def test_a_search_in_a_cycle_of_forks_ends(path: Path) -> None:
+    await checked(path, "UPDATE streams SET parent=2, forked_at=3 WHERE id=1")
+    async with eventctx.open(path, receipts=False) as engine, asyncio.timeout(60):
+        with pytest.raises(LogCorrupted, match="no beginning"):
             await engine.recall("question", "s")
 
 
@@ -287,12 +302,7 @@ async def test_an_edited_message_is_never_sent_shown_or_searched(path: Path) -> 
     async with eventctx.open(path, receipts=False) as engine:
         await engine.recall("question")
 
-    def edit(connection: apsw.Connection) -> None:
-        connection.execute(
-            "UPDATE records SET data=CAST(replace(data,'question','instruct') AS BLOB)"
-        ).fetchall()
-
-    await checked(path, edit)
+    await checked(path, "UPDATE records SET data=CAST(replace(data,'question','instruct') AS BLOB)")
     async with eventctx.open(path, receipts=False) as engine:
         context = await engine.session("s", max_tokens=3_000)
         for reading in (
@@ -310,13 +320,11 @@ async def test_an_edited_message_is_never_sent_shown_or_searched(path: Path) -> 
 
 
 async def test_a_session_whose_newest_records_were_edited_is_not_opened(path: Path) -> None:
-    def edit(connection: apsw.Connection) -> None:
-        connection.execute(
-            "UPDATE records SET time = time + 1 WHERE stream = 1 AND position = "
-            "(SELECT max(position) FROM records WHERE stream = 1)"
-        ).fetchall()
-
-    await checked(path, edit)
+    await checked(
+        path,
+        "UPDATE records SET time = time + 1 WHERE stream = 1 AND position = "
+        "(SELECT max(position) FROM records WHERE stream = 1)",
+    )
     async with eventctx.open(path, receipts=False) as engine:
         with pytest.raises(LogCorrupted, match=r"does not follow.*eventctx fork s NEW --at"):
             await engine.session("s")
@@ -334,21 +342,13 @@ async def say(path: Path, book: Path, *, session: str = "s", turns: int = 1) -> 
                 await context.add_message({"role": "user", "content": "hello"})
 
 
-def cut(path: Path, records: int) -> None:
-    connection = apsw.Connection(str(path))
-    connection.execute(
-        "DELETE FROM records WHERE pos > (SELECT max(pos) FROM records) - ?", (records,)
-    )
-    connection.close()
-
-
 async def test_a_tail_that_was_cut_shows_without_anybody_keeping_a_receipt(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path, book = tmp_path / "s.db", tmp_path / "state" / "book.jsonl"
     await say(path, book, turns=3)
     assert not caplog.records
-    cut(path, 2)
+    edit(path, "DELETE FROM records WHERE pos > (SELECT max(pos) FROM records) - 2")
     caplog.set_level(logging.WARNING)
     async with eventctx.open(path, receipts=book) as engine:
         assert "is not what it was" in caplog.text
@@ -459,16 +459,6 @@ def test_the_book_is_its_owners_alone(tmp_path: Path) -> None:
         0o600,
         0o700,
     )
-
-
-async def test_a_search_in_a_cycle_of_forks_ends(path: Path) -> None:
-    def edit(connection: apsw.Connection) -> None:
-        connection.execute("UPDATE streams SET parent=2, forked_at=3 WHERE id=1").fetchall()
-
-    await checked(path, edit)
-    async with eventctx.open(path, receipts=False) as engine:
-        with pytest.raises(LogCorrupted, match="no beginning"):
-            await engine.recall("question", "s")
 
 
 async def test_a_torn_line_in_the_book_is_passed_over(tmp_path: Path) -> None:

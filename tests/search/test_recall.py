@@ -9,7 +9,6 @@ import random
 import re
 import threading
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +31,11 @@ from eventctx.search.sqlite_index import SqliteTextIndex
 from eventctx.search.tool import Quote, RecallTool, fence_quote, page, read_arguments
 from eventctx.stores.memory import MemoryStore
 from eventctx.stores.postgres.store import PostgresStore
+from tests.how_much import some
 from tests.sessions import append_event, user
 from tests.transcripts import DIALECTS, answer, calls, human, result
 
-examples = settings(deadline=None)
+examples = settings(max_examples=some(40, 100), deadline=None)
 
 
 @pytest.fixture
@@ -45,17 +45,21 @@ async def engine() -> AsyncIterator[Engine]:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def recall(engine: Engine, request: pytest.FixtureRequest) -> AsyncIterator[Recall]:
-    """A search of the store by every index in turn."""
-    async with AsyncExitStack() as ending:
-        index: TextIndex = SqliteTextIndex(None)
-        if request.param == "postgres":
-            server = await PostgresStore.open(request.getfixturevalue("postgres_url"))
-            ending.push_async_callback(server.close)
-            index = PostgresTextIndex(server)
-        recall = Recall(engine.store, index)
-        ending.push_async_callback(recall.close)
-        yield recall
+async def index(request: pytest.FixtureRequest) -> AsyncIterator[TextIndex]:
+    """Every index in turn."""
+    if request.param == "sqlite":
+        yield SqliteTextIndex(None)
+        return
+    server = await PostgresStore.open(request.getfixturevalue("postgres_url"))
+    yield PostgresTextIndex(server)
+    await server.close()
+
+
+@pytest.fixture
+async def recall(engine: Engine, index: TextIndex) -> AsyncIterator[Recall]:
+    recall = Recall(engine.store, index)
+    yield recall
+    await recall.close()
 
 
 async def added(engine: Engine, session: str, *texts: str) -> None:
@@ -333,31 +337,31 @@ async def test_the_best_match_comes_first_and_of_equal_ones_the_latest(
     assert first.time == record.time
 
 
-@pytest.mark.parametrize(
-    ("query", "found"),
-    [
-        ("get_messages_for_request", {0}),
-        ("messages", {0, 1, 2}),
-        ("GETMESSAGES", {1}),
-        ("get_*", {0}),
-        ('"for request"', {0, 2}),
-        ('"for the request"', set()),
-        ("schluessel", set()),
-        ("schlussel", {3}),
-        ("schl*", {3}),
-        ("数据库", {4}),
-        ("据库", {4}),
-        ("库据", set()),
-        ("os.path.join", {5}),
-        ("AND", {6}),
-        ("this AND", {6}),
-        ("text:foo", {7}),
-        ("-not", {6}),
-        ("nowhere messages", {0, 1, 2}),
-    ],
-)
-async def test_what_a_query_finds(
-    engine: Engine, recall: Recall, query: str, found: set[int]
+FINDS: dict[str, set[int]] = {
+    "get_messages_for_request": {0},
+    "messages": {0, 1, 2},
+    "GETMESSAGES": {1},
+    "get_*": {0},
+    '"for request"': {0, 2},
+    '"for the request"': set(),
+    "schluessel": set(),
+    "schlussel": {3},
+    "schl*": {3},
+    "数据库": {4},
+    "据库": {4},
+    "库据": set(),
+    "os.path.join": {5},
+    "AND": {6},
+    "this AND": {6},
+    "text:foo": {7},
+    "-not": {6},
+    "nowhere messages": {0, 1, 2},
+}
+ODD = ("\ud800", "a\0b", '"' * 99, "a " * 9000, "^a", "NEAR(a b, 2)")
+
+
+async def test_what_a_query_finds_and_that_odd_ones_are_queries(
+    engine: Engine, recall: Recall
 ) -> None:
     await added(
         engine,
@@ -371,7 +375,11 @@ async def test_what_a_query_finds(
         "this and that, not those",
         "text: foo",
     )
-    assert {one.number for one in await recall.search(query)} == found
+    for query, found in FINDS.items():
+        assert {one.number for one in await recall.search(query)} == found, query
+    await added(engine, "odd", "a b")
+    for query in ODD:
+        await recall.search(query)
 
 
 async def test_cleared_and_replaced_messages_are_found_under_their_numbers(
@@ -482,12 +490,6 @@ async def _searched_before() -> Recall:
     return _prepared[0]
 
 
-@pytest.mark.parametrize("query", ["\ud800", "a\0b", '"' * 99, "a " * 9000, "^a", "NEAR(a b, 2)"])
-async def test_odd_queries_are_queries(engine: Engine, recall: Recall, query: str) -> None:
-    await added(engine, "s", "a b")
-    await recall.search(query)
-
-
 async def test_wrong_arguments_are_named(engine: Engine, recall: Recall) -> None:
     await added(engine, "s", "a b")
     with pytest.raises(StreamNotFound):
@@ -527,8 +529,8 @@ async def test_what_a_caller_does_with_a_message_reaches_nobody(
 # -- the tool ------------------------------------------------------------------------------------
 
 
-async def test_the_definitions_fit_the_providers(recall: Recall) -> None:
-    tool = RecallTool("s", recall)
+async def test_the_definitions_fit_the_providers() -> None:
+    tool = RecallTool("s", await _searched_before())
     assert tool.anthropic == {
         "name": "recall_messages",
         "description": tool.description,
@@ -604,8 +606,9 @@ async def test_what_is_wrong_is_said_to_the_model(sent: Any, said_back: str) -> 
     assert said_back in await RecallTool("s", await _searched_before())(sent)
 
 
-async def test_the_tool_of_a_session_that_does_not_exist_says_so(recall: Recall) -> None:
-    assert "no session 'nobody'" in await RecallTool("nobody", recall)({"query": "a"})
+async def test_the_tool_of_a_session_that_does_not_exist_says_so() -> None:
+    tool = RecallTool("nobody", await _searched_before())
+    assert "no session 'nobody'" in await tool({"query": "a"})
 
 
 @examples
@@ -657,7 +660,8 @@ async def test_a_search_does_not_find_the_searches_before_it(
     assert [one.number for one in await recall.search("harbour")] == [0]
 
 
-async def test_settings_of_the_tool_are_checked(recall: Recall) -> None:
+async def test_settings_of_the_tool_are_checked() -> None:
+    recall = await _searched_before()
     with pytest.raises(InvalidSetting, match="max_characters"):
         RecallTool("s", recall, max_characters=10)
     with pytest.raises(InvalidSetting, match="limit"):
@@ -668,14 +672,29 @@ async def test_settings_of_the_tool_are_checked(recall: Recall) -> None:
 # -- recorded sessions ---------------------------------------------------------------------------
 
 SPOTTER = "claude-code/spotter-258c7280/258c7280-ae70-4798-800f-63464d01a85d.jsonl"
+ENTIRE = "claude-code/entire-26dcd5518fea.jsonl"
+
+
+@pytest.fixture(scope="module")
+def recorded(recorded_sessions: Path) -> tuple[Engine, list[str]]:
+    """An engine with recorded sessions, and their names."""
+    engine = Engine(MemoryStore())
+
+    async def names() -> list[str]:
+        done = [
+            await import_file(engine.store, recorded_sessions / name, complete=True)
+            for name in (SPOTTER, ENTIRE)
+        ]
+        return [one.session or "" for summaries in done for one in summaries]
+
+    return engine, asyncio.run(names())
 
 
 async def test_a_phrase_that_was_compacted_away_is_found(
-    engine: Engine, recall: Recall, recorded_sessions: Path
+    recorded: tuple[Engine, list[str]], index: TextIndex
 ) -> None:
-    (summary, *_) = await import_file(engine.store, recorded_sessions / SPOTTER, complete=True)
-    session = summary.session
-    assert session is not None
+    engine, (session, *_) = recorded
+    recall = Recall(engine.store, index)
     audit = await engine.audit(session)
     assert [row.outcome for row in audit.compactions] == ["applied"]
     view = await engine.request_view(session, position=audit.requests[-1].position)
@@ -689,15 +708,16 @@ async def test_a_phrase_that_was_compacted_away_is_found(
     shown = await RecallTool(session, recall)({"query": phrase})
     assert f'message="{found.number}"' in shown
     assert phrase in await RecallTool(session, recall)({"message": found.number})
+    await recall.close()
 
 
-async def test_every_message_of_a_real_session_is_found_by_its_number(
-    engine: Engine, recall: Recall, recorded_sessions: Path
+async def test_messages_of_real_sessions_are_found_by_their_numbers(
+    recorded: tuple[Engine, list[str]], index: TextIndex
 ) -> None:
-    for name in (SPOTTER, "claude-code/entire-26dcd5518fea.jsonl"):
-        for summary in await import_file(engine.store, recorded_sessions / name, complete=True):
-            session = summary.session
-            assert session is not None
-            for line in await engine.transcript(session):
-                again = await recall.message(session, line.number)
-                assert (again.position, again.message) == (line.position, line.message)
+    engine, sessions = recorded
+    recall = Recall(engine.store, index)
+    for session in sessions:
+        for line in (await engine.transcript(session))[:: some(3, 1)]:
+            again = await recall.message(session, line.number)
+            assert (again.position, again.message) == (line.position, line.message)
+    await recall.close()

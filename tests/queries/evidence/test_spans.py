@@ -6,11 +6,12 @@ from math import log2
 from time import process_time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventctx.projections.evidence import needs
 from eventctx.projections.evidence.texts import Carriers
+from tests.how_much import some
 from tests.queries.evidence.given import (
     LINE,
     asks,
@@ -114,11 +115,13 @@ def test_a_number_counts_from_four_digits() -> None:
     assert (span.text, span.kind) == ("8080", "number")
 
 
+often = settings(max_examples=some(50, 400))
 words = st.sampled_from(["alpha", "beta", "gamma", "delta_x", "a.b", "(gamma)", "99", "é"])
 lines = st.lists(words, min_size=1, max_size=9).map(" ".join)
 texts = st.lists(lines, max_size=4).map("\n".join)
 
 
+@often
 @given(st.lists(texts, min_size=1, max_size=4), texts)
 def test_every_run_is_what_a_slow_search_finds(earlier: list[str], action: str) -> None:
     """At most four earlier messages, so all of them are tried, and words enough in every run."""
@@ -242,6 +245,7 @@ pieces = st.sampled_from(["ab", "cab", "b", "-", ".", " ", "é", "x_1"])
 joined = st.lists(pieces, max_size=8).map("".join)
 
 
+@often
 @given(st.lists(joined, max_size=6), joined.filter(bool))
 def test_carriers_are_exactly_the_texts_that_contain_a_text(texts: list[str], text: str) -> None:
     expected = tuple([number for number, one in enumerate(texts) if text in one])

@@ -17,7 +17,7 @@ from eventctx.messages.overlap import normal
 from eventctx.messages.recall_text import text_of_summary
 from eventctx.stores.memory import MemoryStore
 from tests.faults.counts import FULL
-from tests.how_much import MOST_MESSAGES, some
+from tests.how_much import some
 from tests.queries.instructions.given import compact
 from tests.queries.lost.given import Row, call, model, result, user
 from tests.test_recorded_sessions import SESSIONS
@@ -34,6 +34,9 @@ HELD = {
     **dict.fromkeys(("in_summary", "in_index"), "in"),
     **dict.fromkeys(("shortened", "absent"), "not"),
 }
+
+LONG = ("claude-code/spotter", "codex/", "mini-swe-agent/", "pi/", "openhands/openagentsafety")
+"""Recorded sessions of more than 200 messages, whose questions take a second each."""
 
 SENTENCE = st.sampled_from(DEMANDS)
 RETOLD = st.one_of(
@@ -131,7 +134,7 @@ def test_both_agree_on_every_demand_of_any_session(
     asyncio.run(play(said, fates, summaries, own))
 
 
-@pytest.mark.parametrize("name", SESSIONS)
+@pytest.mark.parametrize("name", [one for one in SESSIONS if FULL or not one.startswith(LONG)])
 async def test_both_agree_on_a_recorded_session_of_which_all_is_summarised(
     name: str, recorded_sessions: Path
 ) -> None:
@@ -140,8 +143,6 @@ async def test_both_agree_on_a_recorded_session_of_which_all_is_summarised(
         if not imported.session:
             continue
         session = imported.session
-        if not FULL and len(await engine.transcript(session)) > MOST_MESSAGES:
-            continue
         await check_agreement(engine, session)
         said = [one.text for one in (await engine.instructions(session)).instructions]
         words = [" ".join(reversed(one.split())) if at % 2 else one for at, one in enumerate(said)]

@@ -29,7 +29,6 @@ from eventctx.log.store import Address, EventStore
 from eventctx.queries import key_frames
 from eventctx.queries.explaining import NOW
 from eventctx.queries.instruction_reading import instructions_of
-from eventctx.queries.key_frames import KeyFrames
 from eventctx.queries.lost.answers import Lost
 from eventctx.queries.lost.reading import what_left
 from eventctx.queries.lost.session_index import SessionIndex
@@ -38,6 +37,7 @@ from eventctx.stores.memory import MemoryStore
 from tests.how_much import some
 from tests.queries.lost.given import AFTER, BEFORE, user
 from tests.queries.lost.test_any_session import STEP, check_against_view, check_report, play
+from tests.sessions import with_frames
 
 EVERY = 5
 
@@ -48,12 +48,6 @@ SOME = st.one_of(
     st.tuples(st.just("ask"), st.none()),
 )
 STEPS = st.lists(SOME, min_size=6, max_size=24)
-
-
-def with_frames(store: EventStore) -> None:
-    """Let even a short session have key frames, and something beside them."""
-    if store not in key_frames._of_stores:
-        key_frames._of_stores[store] = KeyFrames(store, every=EVERY)
 
 
 async def answers(store: EventStore, **asked: Any) -> tuple[Lost, bytes]:
@@ -92,7 +86,7 @@ async def same_at_every_moment(store: EventStore) -> None:
 
 
 async def and_ask(engine: Engine, ctx: Context, what: str, value: Any) -> None:
-    with_frames(engine.store)
+    with_frames(engine.store, EVERY)
     if what == "erase":
         with contextlib.suppress(InvalidSetting):
             await engine.erase("s", [value], reason="asked for")
@@ -104,7 +98,7 @@ async def and_ask(engine: Engine, ctx: Context, what: str, value: Any) -> None:
         await same(engine.store)
 
 
-@settings(max_examples=some(15, 60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=some(8, 60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
 def test_an_index_that_grew_answers_as_one_that_was_just_made(
     steps: list[tuple[str, Any]],
@@ -129,7 +123,7 @@ class CountingBodies(MemoryStore):
 
 
 async def filled(store: EventStore) -> tuple[Engine, Context]:
-    with_frames(store)
+    with_frames(store, EVERY)
     engine = Engine(store)
     ctx = await engine.session("s")
     for row in (*BEFORE, *AFTER):
@@ -191,7 +185,7 @@ async def test_an_erasure_reaches_what_other_readers_of_the_file_keep_in_this_pr
     url = f"{tmp_path}/store.db"
     async with eventctx.open(url, receipts=False) as engine, eventctx.open(url) as reader:
         assert engine.store is not reader.store
-        with_frames(reader.store)
+        with_frames(reader.store, EVERY)
         ctx = await engine.session("s")
         for row in BEFORE:
             await ctx.add_message(row)
@@ -205,7 +199,7 @@ async def test_an_erasure_reaches_what_other_readers_of_the_file_keep_in_this_pr
 async def test_what_is_kept_of_many_sessions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_frames, "MOST_BESIDE", 25)
     store = MemoryStore()
-    with_frames(store)
+    with_frames(store, EVERY)
     engine = Engine(store)
     for name in ("a", "b", "c"):
         ctx = await engine.session(name)
@@ -246,14 +240,14 @@ def block_of(what: str, call_id: str, value: str) -> dict[str, Any]:
     return {**block, "is_error": what == "failed"}
 
 
-@settings(max_examples=some(40, 150), deadline=None)
+@settings(max_examples=some(25, 150), deadline=None)
 @given(st.lists(ROW, min_size=2, max_size=14), st.integers(0, 13))
 def test_ids_that_come_again_and_results_out_of_place_make_no_difference(
     rows: list[tuple[bool, list[tuple[str, str, str]]]], cleared: int
 ) -> None:
     async def run() -> None:
         store = MemoryStore()
-        with_frames(store)
+        with_frames(store, EVERY)
         ctx = await Engine(store).session("s")
         for place, (by_model, parts) in enumerate(rows):
             blocks = [block_of(*part) for part in parts]

@@ -40,6 +40,7 @@ from eventctx.messages.facts import encode_facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.projections import transcript
 from eventctx.search import recall as searching
+from eventctx.search import sqlite_index_file
 from eventctx.search.documents import words
 from eventctx.search.index import Document, Gone, Mark, Place, Term
 from eventctx.search.postgres_index import PostgresTextIndex
@@ -49,7 +50,9 @@ from eventctx.session.erasure import ERASING
 from eventctx.stores.memory import MemoryStore
 from eventctx.stores.postgres.store import PostgresStore
 from eventctx.stores.sqlite import SqliteStore
+from eventctx.stores.sqlite_schema import LockWait
 from tests.how_much import some
+from tests.services.in_memory import memory_folder
 
 
 def draft_of(event, *texts: str) -> Draft:
@@ -257,7 +260,7 @@ batches = st.sampled_from([1, 2, 5, searching.BATCH_RECORDS])
 
 
 @given(steps, batches)
-@settings(deadline=None)
+@settings(deadline=None, max_examples=some(50, 100))
 def test_a_search_finds_what_a_scan_of_the_log_finds(script, batch):
     async def run():
         await played(Story(MemoryStore(), None), script, batch)
@@ -277,7 +280,7 @@ destructive = st.lists(
 
 
 @given(destructive, st.integers(1, 4), st.sampled_from([500, searching.BATCH_BYTES]))
-@settings(deadline=None, max_examples=some(15, 60))
+@settings(deadline=None, max_examples=some(10, 60))
 def test_a_deletion_in_any_batch_ends_and_leaves_what_a_fresh_index_holds(script, batch, size):
     async def run(path: Path):
         story = Story(await SqliteStore.open(path), path)
@@ -294,7 +297,7 @@ def test_a_deletion_in_any_batch_ends_and_leaves_what_a_fresh_index_holds(script
         await story.recall.close()
         await story.store.close()
 
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=memory_folder()) as folder:
         asyncio.run(run(Path(folder) / "store.db"))
 
 
@@ -304,7 +307,7 @@ def test_losing_the_file_at_any_point_changes_nothing(script, batch):
     async def run(path: Path):
         await played(Story(await SqliteStore.open(path), path), script, batch)
 
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=memory_folder()) as folder:
         asyncio.run(run(Path(folder) / "store.db"))
 
 
@@ -353,7 +356,8 @@ async def test_an_index_whose_mark_does_not_move_ends_a_search(
             await numbers(store, path, "hello")
 
 
-async def test_a_store_opens_whose_index_somebody_locked(path, caplog):
+async def test_a_store_opens_whose_index_somebody_locked(path, caplog, monkeypatch):
+    monkeypatch.setattr(sqlite_index_file, "LockWait", lambda _: LockWait(0.2))
     async with eventctx.open(path) as engine:
         context = await engine.session("s")
         await context.add_message({"role": "user", "content": "hello"})
@@ -472,7 +476,7 @@ async def test_processes_that_delete_the_index_under_each_other_find_everything(
     store, path, program
 ):
     await added(store, "s", *(f"hello {n}" for n in range(500)))
-    processes = [program("searcher.py", path, "hello", 15) for _ in range(2)]
+    processes = [program("search", path, "hello", 15) for _ in range(2)]
     for process in processes:
         output, errors = await asyncio.to_thread(process.communicate)
         assert errors == ""
@@ -486,8 +490,8 @@ async def test_a_process_that_is_killed_while_it_fills_the_index_harms_nothing(
 ):
     await added(store, "s", *(f"hello {n} " + f"w{n} " * 2000 for n in range(900)))
     chance = random.Random(1)  # noqa: S311
-    for _ in range(4):
-        victim = program("searcher.py", path, "hello", 0)
+    for _ in range(some(2, 4)):
+        victim = program("search", path, "hello", 0)
         while not sidecar(path).exists() and victim.poll() is None:
             await asyncio.to_thread(time.sleep, 0.005)
         await asyncio.to_thread(time.sleep, chance.uniform(0, 0.3))

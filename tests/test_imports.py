@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -193,9 +194,29 @@ def _name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Source(NamedTuple):
+    """What the tests ask of a file. Its tree is not kept: all of them are millions of objects."""
+
+    imports: list[ast.Import | ast.ImportFrom]
+    functions: dict[str, int]
+    """The lines of the longest of each name."""
+    classes: list[str]
+
+
 @cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+def source_of(path: Path) -> Source:
+    tree = ast.parse(path.read_text())
+    found = Source([], {}, [one.name for one in tree.body if isinstance(one, ast.ClassDef)])
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found.imports.append(node)
+        elif isinstance(node, Function):
+            lines = (node.end_lineno or 0) - node.lineno
+            found.functions[node.name] = max(lines, found.functions.get(node.name, 0))
+    return found
 
 
 def imports_of(name: str, path: Path) -> Iterator[str]:
@@ -204,11 +225,10 @@ def imports_of(name: str, path: Path) -> Iterator[str]:
     A stub next to the file says what is loaded later, under the names that it lists.
     """
     stub = path.with_suffix(".pyi")
-    nodes = [*ast.walk(tree_of(path)), *(ast.walk(tree_of(stub)) if stub.exists() else ())]
-    for node in nodes:
+    for node in source_of(path).imports + (source_of(stub).imports if stub.exists() else []):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             assert node.level == 0, f"{name}: imports are absolute"
             for alias in node.names:
                 whole = f"{node.module}.{alias.name}"
@@ -320,11 +340,10 @@ def test_a_small_module_has_more_than_one_user() -> None:
 
 def test_a_function_fits_a_screen() -> None:
     long = {
-        f"{name}.{node.name}"
+        f"{name}.{function}"
         for name, path in MODULES.items()
-        for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and (node.end_lineno or 0) - node.lineno >= SCREEN
+        for function, lines in source_of(path).functions.items()
+        if lines >= SCREEN
     }
     assert long == set()
 
@@ -428,7 +447,7 @@ def test_the_two_folders_are_linked_into_the_package() -> None:
 def test_no_two_public_classes_have_one_name() -> None:
     homes: dict[str, list[str]] = {}
     for name, path in MODULES.items():
-        for node in tree_of(path).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                homes.setdefault(node.name, []).append(name)
+        for word in source_of(path).classes:
+            if not word.startswith("_"):
+                homes.setdefault(word, []).append(name)
     assert {word: found for word, found in homes.items() if len(found) > 1} == {}

@@ -4,7 +4,7 @@ Modules are joined to one script for each entry, and styles to one sheet: a brow
 hundred modules one after another paints nothing for a second. Invariant: a script holds the code of
 each module once, after the modules that it imports, without import lines, whole-line comments,
 JSDoc and indentation, and in a file without the word ``export``. The modules share one scope, so
-their top-level names are unique and their imports have one form. tests/web/test_module_rules.py
+their top-level names are unique and their imports have one form. tests/web/test_page_modules.py
 holds the page to both; ``bundle`` refuses what it cannot join.
 """
 

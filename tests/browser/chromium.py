@@ -30,6 +30,7 @@ FLAGS: Final = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--renderer-process-limit=1",  # a process for each page, and a spare one, took half the time
 )
 
 MISSING: Final = (

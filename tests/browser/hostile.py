@@ -24,9 +24,9 @@ from eventctx.policies.advisers import SummaryRequest
 
 SESSION: Final = "<img src=x onerror=ran=1>"
 LONG_NAME: Final = "javascript:ran=1 \u202e" + "W" * 238
-HUGE: Final = "50 megabytes"
+HUGE: Final = "megabytes"
 HALVES: Final = "halves of pairs"
-"""Names of the sessions: an attack, the longest there can be, one with a result of 50 MB, and one
+"""Names of the sessions: an attack, the longest there can be, one with a huge result, and one
 with lone surrogates, which no reader can decode."""
 
 ELSEWHERE: Final = "https://elsewhere.invalid"
@@ -116,14 +116,14 @@ async def write(engine: Engine) -> None:
     await named.get_messages_for_request()
 
 
-async def write_huge(engine: Engine) -> None:
-    """The session with the result of 50 MB, which half of the time is in view."""
+async def write_huge(engine: Engine, lines: int) -> None:
+    """The session with a result of so many lines of 29 bytes, which half of the time is in view."""
     ctx = await engine.session(HUGE, max_tokens=100_000_000)
     call = {"type": "tool_use", "id": "c", "name": "cat", "input": {"path": "/var/log/all"}}
     await ctx.add_message({"role": "user", "content": "Read the whole log."})
     await ctx.get_messages_for_request()
     await ctx.add_message({"role": "assistant", "content": [call]})
-    await ctx.add_message(_result("c", "<script>ran=1</script> \x1b[31m\n" * 1_700_000))
+    await ctx.add_message(_result("c", "<script>ran=1</script> \x1b[31m\n" * lines))
     await ctx.get_messages_for_request()
     await ctx.add_message({"role": "assistant", "content": "That was much."})
 

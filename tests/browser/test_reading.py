@@ -118,11 +118,8 @@ async def told(store: Path) -> None:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def page(load: Visit, told: None) -> Page:
-    page = await load(path_of(SESSION))
-    await page.evaluate("() => localStorage.clear()")  # what a test before chose
-    await page.reload()
-    return await settled(page)
+async def page(visit: Visit, told: None) -> Page:
+    return await settled(await visit(path_of(SESSION)))
 
 
 def row(page: Page, number: int, pane: str = "ctx-transcript") -> Locator:

@@ -99,14 +99,10 @@ LIGHT = (
 )
 
 
-def test_the_help_of_a_command_loads_no_engine() -> None:
+def test_the_help_of_a_command_loads_no_engine_and_nothing_that_prints_its_answer() -> None:
     loaded = loaded_by(_HELP, *cli.commands)
     assert "eventctx.cli.commands.audit" in loaded
     assert loaded.isdisjoint({"eventctx.engine", "sqlite3"})
-
-
-def test_the_help_of_a_command_loads_nothing_that_prints_its_answer() -> None:
-    loaded = loaded_by(_HELP, *cli.commands)
     assert loaded.isdisjoint({"rich", "pygments", "difflib", "starlette", "uvicorn", "anyio"})
     assert loaded.isdisjoint({"eventctx.importers.recording", "eventctx.importers.many"})
 

@@ -22,6 +22,7 @@ import eventctx
 from eventctx.importers.load import import_file
 from eventctx.log.record import Record
 from tests.cli.schemas import published, without_other_keys
+from tests.how_much import some
 from tests.importers.given import SESSION, ClaudeCode, call, story, text
 from tests.importers.growing import claude_code
 
@@ -119,7 +120,7 @@ def plain(records: list[Record]) -> Any:
     return story([one for one in records if one.type != "session:linked"])
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(some(1, 4)))
 def test_killed_at_any_moment_it_goes_on_and_doubles_nothing(
     seed: int, tmp_path: Path, programs: list[Program]
 ) -> None:

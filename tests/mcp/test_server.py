@@ -376,18 +376,28 @@ async def answers_of(receiver: Receiver, number: int) -> list[ReceivedSpan]:
     raise AssertionError("the receiver waits, or raises TimeoutError")
 
 
-async def test_the_span_of_an_answer_hangs_below_the_span_that_the_caller_names(
+async def test_the_span_of_an_answer_hangs_below_what_asked_or_is_a_trace_of_its_own(
     tmp_path: Path,
 ) -> None:
-    store = await written(tmp_path / "agent.db", "hello there")
+    store, exporter = await written(tmp_path / "agent.db", "hello there"), InMemorySpanExporter()
+    asked = {"session": "s", "query": "hello"}
     trace, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
     meta: Any = {"traceparent": f"00-{trace}-{parent}-01"}
-    async with traced_server(store) as (client, receiver):
-        found = await client.call_tool("recall", {"session": "s", "query": "hello"}, meta=meta)
-        failed = await client.call_tool("why", {"session": "s"}, meta=meta)
-        recall, why = await answers_of(receiver, 2)
-    assert not found.is_error
-    assert failed.is_error
+    nobody: list[Any] = [None, {}, {"traceparent": "00-nonsense-01"}, {"traceparent": 7}]
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    async with (
+        traced_server(store) as (client, receiver),
+        eventctx.open(tmp_path / "asking.db", sinks=[TraceSink(provider)]) as engine,
+    ):
+        assert not (await client.call_tool("recall", asked, meta=meta)).is_error
+        assert (await client.call_tool("why", {"session": "s"}, meta=meta)).is_error
+        ctx = await engine.session("asking")
+        async with ctx.turn() as turn, turn.iteration() as cycle, cycle.tool_call("recall", "c1"):
+            await ask(client, "recall", **asked)
+        for one in nobody:
+            assert not (await client.call_tool("recall", asked, meta=one)).is_error
+        recall, why, traced, *alone = await answers_of(receiver, 3 + len(nobody))
     for span in (recall, why):
         assert (span.trace_id, span.parent_span_id, span.kind) == (trace, parent, "server")
         assert span.attributes["mcp.method.name"] == "tools/call"
@@ -396,36 +406,9 @@ async def test_the_span_of_an_answer_hangs_below_the_span_that_the_caller_names(
         assert "hello" not in json.dumps(span.attributes)
     assert (recall.name, recall.status) == ("tools/call recall", "unset")
     assert (why.status, why.attributes["error.type"]) == ("error", "tool_error")
-
-
-async def test_an_answer_to_a_traced_agent_hangs_below_the_tool_call_that_asked(
-    tmp_path: Path,
-) -> None:
-    store, exporter = await written(tmp_path / "agent.db", "hello there"), InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    async with (
-        traced_server(store) as (client, receiver),
-        eventctx.open(tmp_path / "asking.db", sinks=[TraceSink(provider)]) as engine,
-    ):
-        ctx = await engine.session("asking")
-        async with ctx.turn() as turn, turn.iteration() as cycle, cycle.tool_call("recall", "c1"):
-            await ask(client, "recall", session="s", query="hello")
-        (answer,) = await answers_of(receiver, 1)
     (tool,) = [span for span in exporter.get_finished_spans() if span.name == "execute_tool recall"]
     assert tool.context is not None
-    assert answer.trace_id == f"{tool.context.trace_id:032x}"
-    assert answer.parent_span_id == f"{tool.context.span_id:016x}"
-
-
-async def test_an_answer_to_a_caller_without_a_trace_is_a_trace_of_its_own(tmp_path: Path) -> None:
-    store = await written(tmp_path / "agent.db", "hello there")
-    metas: list[Any] = [None, {}, {"traceparent": "00-nonsense-01"}, {"traceparent": 7}]
-    async with traced_server(store) as (client, receiver):
-        for meta in metas:
-            asked = {"session": "s", "query": "hello"}
-            found = await client.call_tool("recall", asked, meta=meta)
-            assert not found.is_error
-        spans = await answers_of(receiver, len(metas))
-    assert [span.parent_span_id for span in spans] == [None] * len(metas)
-    assert len({span.trace_id for span in spans}) == len(metas)
+    assert traced.trace_id == f"{tool.context.trace_id:032x}"
+    assert traced.parent_span_id == f"{tool.context.span_id:016x}"
+    assert [span.parent_span_id for span in alone] == [None] * len(nobody)
+    assert len({span.trace_id for span in alone}) == len(nobody)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +9,11 @@ import pytest
 
 import eventctx
 from eventctx.adapters.claude_agent_sdk import EventctxSessionStore
-from tests.services.claude_code import OPT_IN, VARIABLE, Answer, Body, Program, installed
+from tests.services.claude_code import Answer, Body, Program, installed
 from tests.services.test_claude_code import answered, text
+from tests.services.test_claude_code import binary as binary
 
 sdk = pytest.importorskip("claude_agent_sdk", reason="an extra: eventctx[claude-agent-sdk]")
-
-
-@pytest.fixture
-def binary() -> Path:
-    named = os.environ.get(VARIABLE)
-    if not named:
-        pytest.skip(OPT_IN)
-    return Path(named)
 
 
 def options(program: Program, store: EventctxSessionStore, home: str, **more: Any) -> Any:

@@ -106,8 +106,10 @@ def temporary() -> Iterator[Path]:
 def test_servers_that_were_kept_end_with_a_demo_that_is_interrupted(
     kind: str, number: signal.Signals, temporary: Path, environment: dict[str, str]
 ) -> None:
+    session = temporary / "short.jsonl"
+    session.write_text('{"role": "user", "content": "Hello."}\n')
     process = subprocess.Popen(
-        [*_SERVERS, kind, "--keep"],
+        [*_SERVERS, "--keep", kind, "--", session],
         stdout=subprocess.PIPE,
         text=True,
         env={**environment, "TMPDIR": str(temporary)},

@@ -24,8 +24,7 @@ from eventctx.projections.trace.spans import Span
 from tests.projections.test_trace_dialects import NAMES
 from tests.services.jaeger_query import wait_for
 from tests.services.live import folded, live_session, tool_round, trace
-from tests.services.phoenix import Phoenix
-from tests.services.phoenix_query import PhoenixQuery, SeenSpan
+from tests.services.phoenix import Phoenix, PhoenixQuery, SeenSpan
 
 PROTOCOLS = ["grpc", "http"]
 PROJECT = "openinference.project.name"

@@ -37,7 +37,7 @@ from tests.queries.test_explaining_any_session import STEPS, in_short, play
 from tests.web.made_sessions import SESSIONS as MADE
 
 EVERY = 7
-MOST_POSITIONS = 40  # of a long session in an ordinary run
+MOST_POSITIONS = 20  # of a long session in an ordinary run
 
 
 async def records_of(store: EventStore, stream: str = "s") -> list[Record]:

@@ -1,4 +1,4 @@
-"""A session's timeline document, whole and as it grows, for programs that draw sessions."""
+"""A session's timeline document, whole and as it grows, and the audit that is kept."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pytest
 import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting, StreamNotFound
+from eventctx.queries.key_frames import KEY_FRAME
+from eventctx.stores.memory import MemoryStore
 
 
 async def asked(engine: Engine, rounds: int, session: str = "s") -> None:
@@ -84,3 +86,19 @@ async def test_a_forks_documents_begin_at_its_own_first_record() -> None:
     joined = first["requests"]["position"] + later["requests"]["position"]
     assert joined == whole["requests"]["position"]
     assert len(joined) == 2
+
+
+async def test_a_kept_audit_has_what_came_since_and_not_what_a_caller_did_to_it() -> None:
+    engine = Engine(MemoryStore())
+    ctx = await engine.session("s")
+    for number in range(KEY_FRAME):
+        await ctx.add_message({"role": "user", "content": f"{number}"})
+    first = await engine.audit("s")
+    first.usage["nobody's model"] = None  # type: ignore[assignment]
+    again = await engine.audit("s")
+    assert again.requests is first.requests, "kept"
+    assert again.usage == {}
+    await ctx.get_messages_for_request()
+    later = await engine.audit("s")
+    assert (len(first.requests), len(later.requests)) == (0, 1)
+    assert later.requests[0].position == (await engine.store.head("s")).head  # type: ignore[union-attr]

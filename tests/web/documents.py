@@ -35,6 +35,10 @@ from eventctx.projections.timeline.views import mark_of
 from eventctx.projections.view import planned, request_view
 from eventctx.projections.view.entries import Entry, digest_of
 from eventctx.projections.view.refs import InsertionRef, MessageRef
+from tests.how_much import some
+
+CHECKED = some(5, 20)
+"""Requests of a session that the engine is asked for; each answer folds its log again."""
 
 STANDINGS = [one for one in Presence if one not in (Presence.SUMMARY, Presence.GONE)]
 PIECES = 7
@@ -111,7 +115,7 @@ async def _requests(engine: Engine, session: str, records: Iterable[Record]) -> 
 
 async def _check(engine: Engine, session: str, found: Sequence[Agreement]) -> None:
     """One fold gave what is said of all requests; the engine's own answers are the same."""
-    for one in found[:: max(1, len(found) // 20)]:
+    for one in found[:: max(1, len(found) // CHECKED)]:
         view = await engine.request_view(session, position=one["position"])
         assert view.consistent
         assert view.digest == one["digest"]

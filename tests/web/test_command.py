@@ -63,21 +63,33 @@ def entered(address: str) -> dict[str, str]:
     return {"Cookie": reply.headers["set-cookie"].partition(";")[0]}
 
 
-def test_it_prints_an_address_serves_the_page_and_ends_with_ctrl_c(store: Path) -> None:
+def test_it_prints_an_address_serves_the_page_ends_with_ctrl_c_and_writes_nothing(
+    store: Path,
+) -> None:
+    before = hashlib.sha256(store.read_bytes()).digest()
     with inspecting("--store", store) as (child, address):
         assert address.startswith("http://127.0.0.1:")
         cookie = entered(address)
         assert b"<!doctype html>" in answer(address, "/", **cookie).body.lower()
-        assert answer(address, "/page/main.js", **cookie).status == 200
         assert b'"work"' in answer(address, "/api/sessions", **cookie).body
+        for target in ("/page/main.js", "/api/search?q=task", "/api/s/work/timeline",
+                       "/api/verify", "/api/stats", "/api/s/work/lost"):  # fmt: skip
+            assert answer(address, target, **cookie).status == 200
         child.send_signal(signal.SIGINT)
         out, err = child.communicate(timeout=60)
         assert (child.returncode, out, err) == (0, "", "")
+    assert hashlib.sha256(store.read_bytes()).digest() == before
+    beside = {one.name for one in store.parent.iterdir()} - {store.name}
+    assert beside <= {f"{store.name}-wal", f"{store.name}-shm"}
 
 
-def test_it_ends_also_while_a_page_follows_a_session(store: Path) -> None:
-    with inspecting("work", "--store", store) as (child, address):
-        cookie = entered(address)
+def test_a_session_is_found_by_its_beginning_and_it_ends_also_while_a_page_follows_it(
+    store: Path,
+) -> None:
+    with inspecting("wo", "--store", store) as (child, address):
+        first = opened(address)
+        assert (first.status, first.headers["location"]) == (303, "/s/work")
+        cookie = {"Cookie": first.headers["set-cookie"].partition(";")[0]}
         with closing(http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)) as page:
             page.request("GET", "/api/s/work/follow?after=0", headers=cookie)
             with page.getresponse() as stream:
@@ -85,25 +97,6 @@ def test_it_ends_also_while_a_page_follows_a_session(store: Path) -> None:
                 child.send_signal(signal.SIGTERM)
                 assert stream.read().endswith(b"\n")  # the end that a whole answer has
         assert (*child.communicate(timeout=60), child.returncode) == ("", "", 0)
-
-
-def test_the_session_is_found_by_its_beginning_and_shown_first(store: Path) -> None:
-    with inspecting("wo", "--store", store) as (_, address):
-        assert opened(address).headers["location"] == "/s/work"
-
-
-def test_the_store_is_as_it_was(store: Path) -> None:
-    before = hashlib.sha256(store.read_bytes()).digest()
-    with inspecting("--store", store) as (child, address):
-        cookie = entered(address)
-        for target in ("/api/sessions", "/api/search?q=task", "/api/s/work/timeline",
-                       "/api/verify", "/api/stats", "/api/s/work/lost"):  # fmt: skip
-            assert answer(address, target, **cookie).status == 200
-        child.send_signal(signal.SIGINT)
-        child.wait(60)
-    assert hashlib.sha256(store.read_bytes()).digest() == before
-    beside = {one.name for one in store.parent.iterdir()} - {store.name}
-    assert beside <= {f"{store.name}-wal", f"{store.name}-shm"}
 
 
 def test_a_port_is_kept_when_it_is_named_and_refused_when_it_is_taken(store: Path) -> None:

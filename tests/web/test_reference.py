@@ -14,8 +14,8 @@ from eventctx.web.answers import PageAnswers
 from eventctx.web.app import SCREENS
 from eventctx.web.follow import MOST_STREAMS
 from eventctx.web.serving import MOST_CONNECTIONS
-from tests.web.documents import records_of, told
 from tests.web.made_sessions import SESSIONS
+from tests.web.test_agreement import made
 
 TEXT: Final = (Path(__file__).parents[2] / "docs/reference/inspect.md").read_text(encoding="utf-8")
 TABLES: Final = ("messages", "extras", "requests", "compactions", "changes")
@@ -35,14 +35,11 @@ def test_the_limits_of_the_reference_are_those_of_the_server() -> None:
     assert f"{MOST_STREAMS} streams, {MOST_CONNECTIONS} connections" in TEXT
 
 
-@pytest.mark.slow
-async def test_every_key_of_a_timeline_is_in_the_reference() -> None:
+@pytest.mark.xdist_group("agreement")  # which makes the documents, too
+def test_every_key_of_a_timeline_is_in_the_reference() -> None:
     found: dict[str, set[str]] = {name: set() for name in ("", *TABLES)}
-    for made in SESSIONS.values():
-        engine, session = await made()
-        async with engine:
-            known = told(await records_of(engine, session), session)
-        for document in (known.document, *known.deltas):
+    for known in map(made, SESSIONS):
+        for document in (known["document"], *known["deltas"]):
             found[""] |= document.keys() - set(TABLES)
             for name in TABLES:
                 found[name] |= _keys(document[name])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import random
-import subprocess
-import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +17,30 @@ import eventctx.sync
 from eventctx.adapters.langchain import EventctxMiddleware
 from eventctx.adapters.langgraph import EventctxSaver
 from tests.adapters.graphs import agent_with, asks, run_of
-from tests.children import started
 from tests.how_much import some
+from tests.programs import thread_to_kill
 
 ROLES = {"human": "user", "ai": "assistant", "tool": "tool"}
-PROGRAM = [sys.executable, "-m", "tests.programs.thread_to_kill"]
+FORKED = multiprocessing.get_context("forkserver")
+FORKED.set_forkserver_preload([thread_to_kill.__name__])  # LangChain takes a second to import
 
 
 def kill_after(store: Path, mode: str, steps: int, delay: float) -> tuple[str, int]:
     """Run a thread until that many checkpoints were saved, and kill it; the last one's id."""
-    with started([*PROGRAM, store, mode], stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        lines = [child.stdout.readline() for _ in range(steps)]
+    told, tells = FORKED.Pipe(duplex=False)
+    child = FORKED.Process(target=thread_to_kill.main, args=(str(store), mode, tells))
+    child.start()
+    tells.close()
+    try:
+        saved = [told.recv() for _ in range(steps)]
         time.sleep(delay)
+    finally:
         child.kill()
-        lines += child.stdout.read().splitlines()
-    told = [one.split() for one in lines if one.count(" ") == 1 and one.split()[1].isdecimal()]
-    return told[-1][0], int(told[-1][1])
+        child.join()
+    with told, suppress(EOFError, OSError):  # the last may be told in part
+        while True:
+            saved.append(told.recv())
+    return saved[-1]
 
 
 def agent_of(store: Path, mode: str) -> tuple[Any, Any]:

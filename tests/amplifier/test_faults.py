@@ -21,6 +21,7 @@ from eventctx.adapters.amplifier.engines import ENGINES
 from eventctx.testing import Reply, ScriptedAmplifierProvider, ScriptedTool, big
 from tests.amplifier.given import events, records_of, unended
 from tests.amplifier.hosts import Named, mounted, session
+from tests.how_much import some
 
 QUESTION = {"role": "user", "content": "a"}
 
@@ -108,10 +109,9 @@ async def test_a_provider_that_answers_garbage_fails_the_turn_and_the_next_one_w
     assert [one.number for one in events(records, "prompt:submit")] == [1, 2]
 
 
-@pytest.mark.slow
-async def test_fifty_megabytes_are_stored_whole_and_sent_short(tmp_path: Path) -> None:
+async def test_megabytes_are_stored_whole_and_sent_short(tmp_path: Path) -> None:
     path = tmp_path / "contexts.db"
-    whole = big(50)
+    whole = big(some(5, 50))
     provider = ScriptedAmplifierProvider(Reply(calls=[("read", {"n": 1})]), "Long.", "Yes.")
     async with session(
         provider, ScriptedTool("read", whole, amplifier=True), config={"store": str(path)}

@@ -11,13 +11,13 @@ pytest.importorskip("anthropic", reason="extra: eventctx[anthropic]")
 from amplifier_core import ProviderInfo
 from amplifier_core.message_models import ChatResponse, ToolCall, Usage
 from amplifier_core.models import ToolResult
-from anthropic import AsyncAnthropic
 
 from eventctx.testing.strict_provider import strict_provider
 from tests.amplifier.conversations import Gate, Tool, find_real_module
 from tests.amplifier.hosts import session
 from tests.how_much import some
 from tests.long_run import KINDS, PAGE, Model
+from tests.orchestrators.providers.server import claude_client
 
 TURNS: Final = some(14, 60)
 THINKING: Final[dict[str, dict[str, Any]]] = {
@@ -31,7 +31,7 @@ class Claude:
 
     name = "anthropic"
 
-    def __init__(self, client: AsyncAnthropic, model: str) -> None:
+    def __init__(self, client: Any, model: str) -> None:
         self._client = client
         self._model = model
 
@@ -106,7 +106,7 @@ async def test_no_request_of_a_long_run_is_refused(
     config = {"store": "memory://", "max_tokens": 7_000, "reserve_tokens": 0}
     async with (
         strict_provider(script) as server,
-        AsyncAnthropic(base_url=server.url, api_key="k") as client,
+        claude_client(server.url) as client,
         session(Claude(client, model), *tools, loop=loop, config=config) as host,
     ):
         for number in range(TURNS):

@@ -1,4 +1,4 @@
-"""An HTTP server on this machine that answers by a script and keeps the requests."""
+"""An HTTP server on this machine that answers by a script and keeps the requests; its clients."""
 
 from __future__ import annotations
 
@@ -10,6 +10,30 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Event = dict[str, Any]
+
+
+# The SDKs take seconds to import, and a process may need one of them.
+
+
+def http(sdk: Any) -> Any:
+    """An SDK's connections, without TLS: to read all known authorities takes longer than a test."""
+    return sdk.DefaultAsyncHttpxClient(verify=False)
+
+
+def claude_client(url: str, **more: Any) -> Any:
+    import anthropic
+
+    return anthropic.AsyncAnthropic(
+        **{"api_key": "k", "base_url": url, "http_client": http(anthropic)} | more
+    )
+
+
+def openai_client(url: str, **more: Any) -> Any:
+    import openai
+
+    return openai.AsyncOpenAI(
+        **{"api_key": "k", "base_url": url, "http_client": http(openai)} | more
+    )
 
 
 @dataclass

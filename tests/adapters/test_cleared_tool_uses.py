@@ -5,7 +5,7 @@ The server applies ``clear_tool_uses_20250919`` by the published rules, and answ
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -34,12 +34,6 @@ FILES = ("a.py", "notes.md", "b.py", "c.py", "d.py")
 
 def words_of(why: Explanation) -> dict[str, str]:
     return {one.label: "".join(map(str, one.parts)) for one in facts_of(why)}
-
-
-@pytest.fixture
-async def engine() -> AsyncIterator[Engine]:
-    async with eventctx.open("memory://") as engine:
-        yield engine
 
 
 def clearing(**fields: Any) -> dict[str, Any]:

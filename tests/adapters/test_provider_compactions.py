@@ -88,12 +88,6 @@ async def talk(ask: Ask, *, drops: bool = False) -> None:
         rows = said if drops and brings_compaction(said[0]) else rows + said
 
 
-@pytest.fixture
-async def engine() -> AsyncIterator[Engine]:
-    async with eventctx.open("memory://") as engine:
-        yield engine
-
-
 def sent(server: StrictServer) -> list[Rows]:
     return [one.body.get("messages") or one.body["input"] for one in server.requests]
 

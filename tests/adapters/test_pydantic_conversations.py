@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +26,6 @@ from tests.adapters.test_pydantic_ai import EVERY
 
 Model: Any = TestModel
 Model.__test__ = False
-
-
-@pytest.fixture
-async def engine() -> AsyncIterator[Engine]:
-    async with eventctx.open("memory://") as opened:
-        yield opened
 
 
 @pytest.fixture(params=["ours", "in memory"])

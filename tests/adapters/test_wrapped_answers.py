@@ -15,7 +15,7 @@ pytest.importorskip("openai", reason="an extra: eventctx[openai]")
 import eventctx
 from eventctx.testing import AdapterContract
 from tests.adapters.drivers.clients import ChatDriver, MessagesDriver, ResponsesDriver
-from tests.adapters.test_attributes import KNOWN
+from tests.adapters.test_pages import KNOWN
 from tests.adapters.wrapped_apis import APIS, ROWS, scripted, seen_by
 from tests.api_answers import Body, Said, response
 from tests.orchestrators.providers.server import Reply, json_reply, streamed

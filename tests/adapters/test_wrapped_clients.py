@@ -7,7 +7,7 @@ import base64
 import json
 import struct
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -42,12 +42,6 @@ HOOK = "eventctx.adapters.clients.wrapping.wrap"
 
 class Verdict(BaseModel):
     same: bool
-
-
-@pytest.fixture
-async def engine() -> AsyncIterator[Engine]:
-    async with eventctx.open("memory://") as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -76,9 +76,7 @@ async def test_a_conversation_branches_and_the_branch_it_left_stays(
         await store.branch("c", from_entry="none", expected_revision=back.revision)
 
 
-async def test_a_fork_shares_the_history_of_another_conversation(
-    store: ConversationStore,
-) -> None:
+async def test_a_fork_shares_the_history_of_another_conversation(store: ConversationStore) -> None:
     await store.save(talk("a", "b", "c"))
     fork = await store.fork("c", at=2, new_conversation_id="d")
     fork.messages.append(prompt("other"))

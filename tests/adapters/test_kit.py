@@ -30,7 +30,7 @@ from eventctx.adapters.kit import (
 )
 from eventctx.adapters.kit.loops import engine_in_loop, run_in, wait_in
 from eventctx.adapters.kit.recordable import recordable
-from eventctx.engine import Engine, open_engine
+from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.codec import decode_known
 from eventctx.messages.encoding import MAX_DEPTH, decode_body, encode_message
@@ -213,10 +213,9 @@ async def ends(engine: Engine, error: BaseException) -> dict[str, bytes]:
     ids=repr,
 )
 async def test_what_somebody_gave_up_is_recorded_as_cancelled_and_else_as_failed(
-    error: BaseException, gave_up: bool
+    engine: Engine, error: BaseException, gave_up: bool
 ) -> None:
-    async with open_engine("memory://") as engine:
-        found = await ends(engine, error)
+    found = await ends(engine, error)
     assert len(found) == 3
     assert [b'"status":"cancelled"' in one for one in found.values()] == [gave_up] * 3
     assert [b"unplugged" in one for one in found.values()].count(True) == (2 if gave_up else 3)

@@ -31,10 +31,10 @@ from langgraph.types import Command, interrupt
 from pydantic import Field
 
 import eventctx
+from eventctx import Engine
 from eventctx.adapters.langchain import EventctxMiddleware
 from eventctx.adapters.langchain.middleware import KnownRows
 from eventctx.adapters.langgraph.rows import row_of
-from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.codec import decode_event
 from eventctx.log.events import PromptSubmit, ToolError
@@ -277,17 +277,18 @@ def test_a_call_that_was_changed_in_its_place_is_read_again() -> None:
     assert [row["tool_calls"][0]["args"] for row in (before, after)] == [{"page": 1}, {"page": 2}]
 
 
-async def test_an_answer_of_calls_alone_whose_content_the_view_leaves_out_goes_back() -> None:
+async def test_an_answer_of_calls_alone_whose_content_the_view_leaves_out_goes_back(
+    engine: Engine,
+) -> None:
     """ChatAnthropic holds a call in the content, too; a view keeps it once."""
     block = {"type": "tool_use", "id": "c1", "name": "read", "input": {"page": 1}}
     call = {"name": "read", "args": {"page": 1}, "id": "c1", "type": "tool_call"}
     answer = AIMessage([block], tool_calls=[call])  # type: ignore[list-item]
-    async with eventctx.open() as engine:
-        session = await engine.session("s")
-        known = KnownRows()
-        given = [HumanMessage("Read."), answer, ToolMessage("page 1", tool_call_id="c1")]
-        await session.add_messages(known.of(given))
-        made = known.messages_of(await session.get_messages_for_request())
+    session = await engine.session("s")
+    known = KnownRows()
+    given = [HumanMessage("Read."), answer, ToolMessage("page 1", tool_call_id="c1")]
+    await session.add_messages(known.of(given))
+    made = known.messages_of(await session.get_messages_for_request())
     assert [type(one) for one in made] == [HumanMessage, AIMessage, ToolMessage]
     assert getattr(made[1], "tool_calls", None) == [call]
 

@@ -57,12 +57,6 @@ def rows_of(request: ApiRequest) -> list[dict[str, Any]]:
     return request.body.get("messages") or request.body["input"]
 
 
-@pytest.fixture
-async def engine() -> AsyncIterator[Engine]:
-    async with eventctx.open("memory://") as engine:
-        yield engine
-
-
 @pytest.mark.parametrize("api", ["claude", "openai"])
 async def test_the_api_writes_the_summary_and_reads_it_in_every_later_request(
     engine: Engine, api: str

@@ -27,7 +27,7 @@ from tests.orchestrators.providers.kits import (
     Kit,
 )
 from tests.orchestrators.providers.server import Server, json_reply, serving, streamed
-from tests.orchestrators.providers.strict import refused
+from tests.orchestrators.providers.server import refused
 from tests.sessions import USER
 
 CALLS = [

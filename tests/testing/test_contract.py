@@ -91,9 +91,9 @@ def test_every_check_is_failed_by_some_broken_module():
 
 async def test_a_check_that_waits_for_ever_is_ended(tmp_path):
     target = resolve(f"{BROKEN}:hangs", ROOT)
-    findings = [one async for one in examine(target, {}, tmp_path, seconds=1)]
+    findings = [one async for one in examine(target, {}, tmp_path, seconds=2)]
     assert failed(findings) == ["clearing"]
-    assert seen(findings, "clearing") == "it did not return within 1 s"
+    assert seen(findings, "clearing") == "it did not return within 2 s"
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ async def test_an_error_of_its_own_is_no_wait_and_names_its_line(name, error, tm
 @pytest.mark.usefixtures("from_root")
 async def test_a_module_that_blocks_its_thread_is_ended_and_not_tried_for_ever(monkeypatch):
     monkeypatch.setattr("eventctx.testing.contract.validating._GRACE", 0.5)
-    findings = await validate(f"{BROKEN}:never_adds", {"blocks": True}, seconds=1)
+    findings = await validate(f"{BROKEN}:never_adds", {"blocks": True}, seconds=2)
     assert failed(findings) == ["transcript", "exactness", "sessions_apart"]
     for check in failed(findings):
         assert "blocked its thread" in seen(findings, check)

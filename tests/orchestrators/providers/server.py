@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from eventctx.testing.strict_provider import Api, violations
+
 Event = dict[str, Any]
 
 
@@ -43,6 +45,17 @@ class ReceivedRequest:
     path: str
     headers: dict[str, str]
     body: dict[str, Any]
+
+
+def refused(request: ReceivedRequest) -> str | None:
+    """The error with which the API at this path refuses the request; None if it does not."""
+    api: Api = "openai-chat"
+    if request.path.startswith("/v1/messages"):
+        api = "anthropic"
+    elif request.path.endswith("/responses"):
+        api = "openai-responses"
+    broken = violations(api, request.body)
+    return broken[0].message if broken else None
 
 
 @dataclass

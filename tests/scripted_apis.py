@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.api_answers import Body, Said, chat, claude, response
-from tests.orchestrators.providers.server import ReceivedRequest, Reply, json_reply
-from tests.orchestrators.providers.strict import refused
+from tests.orchestrators.providers.server import ReceivedRequest, Reply, json_reply, refused
 from tests.scripted_http import Form, environment, in_form, serving
 
 ANSWERS = {

@@ -148,8 +148,9 @@ async def find_request(store: EventStore, stream: str, name: RequestName) -> Rec
     Raises StreamNotFound, and InvalidSetting for a request that does not exist or has two names.
     """
     _check_name(name)
+    if name.position is not None:
+        return await _prepared_at(store, stream, name.position)
     state = (await timeline_at(store, stream)).audit
-    position = name.position
     if name.ordinal is not None:
         own = bisect_right(state.time.requests, state.own_from, key=attrgetter("position"))
         numbered = state.time.requests[own + name.ordinal - 1 :][:1] if name.ordinal else []
@@ -161,7 +162,7 @@ async def find_request(store: EventStore, stream: str, name: RequestName) -> Rec
         if made is None:
             raise InvalidSetting(_no_request(state.time, stream, name.turn, name.iteration))
         position = made.position
-    if position is None:
+    else:
         raise InvalidSetting("request: expected a turn, a position or a number, found none")
     return await _prepared_at(store, stream, position)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import warnings
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -41,18 +40,12 @@ from tests.adapters.drivers.agent_framework_runs import (
     sent,
     texts,
 )
-from tests.adapters.test_attributes import KNOWN
+from tests.adapters.test_pages import KNOWN
 
 
 class TestTheContract(AdapterContract):
     driver = AgentFrameworkDriver
     knows = KNOWN["Microsoft Agent Framework"]
-
-
-@pytest.fixture
-async def engine() -> AsyncIterator[Engine]:
-    async with eventctx.open("memory://") as opened:
-        yield opened
 
 
 # -- the framework's own history -----------------------------------------------------------------

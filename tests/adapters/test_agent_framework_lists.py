@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -20,7 +19,6 @@ from agent_framework import (
     SlidingWindowStrategy,
 )
 
-import eventctx
 from eventctx.adapters.agent_framework import EventctxAgents
 from eventctx.adapters.agent_framework.rows import (
     messages_of,
@@ -40,12 +38,6 @@ from tests.adapters.drivers.agent_framework_runs import (
     sent,
     texts,
 )
-
-
-@pytest.fixture
-async def engine() -> AsyncIterator[Engine]:
-    async with eventctx.open("memory://") as opened:
-        yield opened
 
 
 class Memory(ContextProvider):

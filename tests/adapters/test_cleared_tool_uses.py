@@ -5,10 +5,9 @@ The server applies ``clear_tool_uses_20250919`` by the published rules, and answ
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from typing import Any
 
-import anthropic
 import pytest
 
 import eventctx
@@ -24,6 +23,7 @@ from eventctx.queries.view import view_answer, view_of
 from eventctx.testing import Reply
 from eventctx.testing.strict_provider import StrictServer, strict_provider
 from eventctx.testing.strict_provider.answering import clear_tool_uses
+from tests.orchestrators.providers.server import claude_client
 
 Rows = list[dict[str, Any]]
 
@@ -34,12 +34,6 @@ FILES = ("a.py", "notes.md", "b.py", "c.py", "d.py")
 
 def words_of(why: Explanation) -> dict[str, str]:
     return {one.label: "".join(map(str, one.parts)) for one in facts_of(why)}
-
-
-@pytest.fixture
-async def engine() -> AsyncIterator[Engine]:
-    async with eventctx.open("memory://") as engine:
-        yield engine
 
 
 def clearing(**fields: Any) -> dict[str, Any]:
@@ -62,7 +56,7 @@ def rounds(files: Iterable[str] = FILES) -> Rows:
 async def ask(
     server: StrictServer, engine: Engine, rows: Rows, managed: Any, **options: Any
 ) -> None:
-    async with anthropic.AsyncAnthropic(api_key="k", base_url=server.url, max_retries=0) as client:
+    async with claude_client(server.url, max_retries=0) as client:
         wrapped: Any = eventctx.wrap(client, engine, "s", **options)
         asked = {"model": MODEL, "max_tokens": 900, "messages": rows, "betas": [BETA]}
         await wrapped.beta.messages.create(**asked, context_management=managed)
@@ -176,7 +170,7 @@ async def test_an_agent_s_provider_tells_it_too_of_its_last_attempt(engine: Engi
     script: list[Any] = [*calls, Overloaded(), "Done."]
     async with (
         strict_provider(script) as server,
-        anthropic.AsyncAnthropic(api_key="k", base_url=server.url, max_retries=0) as client,
+        claude_client(server.url, max_retries=0) as client,
     ):
         options: Any = {
             "extra_body": {"context_management": clearing()},

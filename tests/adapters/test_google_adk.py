@@ -34,7 +34,7 @@ from eventctx.log.events import SessionLinked
 from eventctx.orchestrators.protocol import ToolRequest
 from eventctx.testing import AdapterContract, Reply, check_dialect
 from tests.adapters.drivers.google_adk import GoogleAdkDriver, Scripted
-from tests.adapters.test_attributes import KNOWN
+from tests.adapters.test_pages import KNOWN
 
 
 class TestTheContract(AdapterContract):

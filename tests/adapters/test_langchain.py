@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,18 +31,17 @@ from langgraph.types import Command, interrupt
 from pydantic import Field
 
 import eventctx
+from eventctx import Engine
 from eventctx.adapters.langchain import EventctxMiddleware
 from eventctx.adapters.langchain.middleware import KnownRows
 from eventctx.adapters.langgraph.rows import row_of
-from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.codec import decode_event
 from eventctx.log.events import PromptSubmit, ToolError
-from eventctx.log.record import Record
 from eventctx.testing import AdapterContract
 from tests.adapters.drivers.langchain import LangChainDriver, SavingDriver
-from tests.adapters.nested_runs import links, names
-from tests.adapters.test_attributes import KNOWN
+from tests.adapters.logs import links, names, records_of, types_of, views
+from tests.adapters.test_pages import KNOWN
 
 
 class TestTheContract(AdapterContract):
@@ -56,7 +55,7 @@ class TestTheContractWithOurSaver(AdapterContract):
 
 
 SMALL: dict[str, Any] = {"max_tokens": 4_000, "reserve_tokens": 0}
-RUN: Any = {"configurable": {"thread_id": "t"}, "recursion_limit": 100}
+RUN: Any = {"configurable": {"thread_id": "s"}, "recursion_limit": 100}
 
 
 class Scripted(FakeMessagesListChatModel):
@@ -96,12 +95,6 @@ def read(page: int) -> str:
 
 
 @pytest.fixture
-async def engine() -> AsyncIterator[Engine]:
-    async with eventctx.open("memory://") as opened:
-        yield opened
-
-
-@pytest.fixture
 def agent_of(engine: Engine) -> Iterator[Callable[..., Any]]:
     saver = InMemorySaver()
 
@@ -124,17 +117,9 @@ async def ask(agent: Any, text: str) -> list[AnyMessage]:
     return messages
 
 
-async def records_of(engine: Engine) -> list[Record]:
-    return [one async for one in engine.records("t")]
-
-
 async def transcript(engine: Engine, session: str) -> list[str]:
     rows = await (await engine.session(session)).get_messages()
     return [row["content"] for row in rows]
-
-
-async def types_of(engine: Engine) -> list[str]:
-    return [one.type for one in await records_of(engine)]
 
 
 def shown(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -142,15 +127,8 @@ def shown(row: dict[str, Any]) -> tuple[Any, ...]:
     return row["role"], row["content"], row.get("tool_calls") or [], row.get("tool_call_id")
 
 
-async def views(engine: Engine) -> list[list[tuple[Any, ...]]]:
-    """What the verified view of every request shows, in order."""
-    found = []
-    for one in await records_of(engine):
-        if one.type == "context:request_prepared":
-            view = await engine.request_view("t", position=one.position)
-            assert view.verified
-            found.append([shown(row) for row in view.messages])
-    return found
+async def shown_views(engine: Engine) -> list[list[tuple[Any, ...]]]:
+    return [[shown(row) for row in view] for view in await views(engine)]
 
 
 def received(model: Scripted) -> list[list[tuple[Any, ...]]]:
@@ -168,7 +146,7 @@ def test_it_serves_agents_that_are_called_synchronously(tmp_path: Path) -> None:
 
     async def look() -> None:
         async with eventctx.open(path) as engine:
-            assert await views(engine) == received(model)
+            assert await shown_views(engine) == received(model)
             assert (await types_of(engine))[-1] == "prompt:complete"
 
     asyncio.run(look())
@@ -190,7 +168,7 @@ async def test_a_run_without_a_thread_says_what_to_give(
     with pytest.raises(InvalidSetting, match="expected a thread_id"):
         agent = create_agent(scripted(AIMessage("a")), [], middleware=[EventctxMiddleware(engine)])
         await agent.ainvoke({"messages": [HumanMessage("a")]})
-    named = EventctxMiddleware(engine, session="t")
+    named = EventctxMiddleware(engine, session="s")
     agent = create_agent(scripted(AIMessage("a")), [], middleware=[named])
     await agent.ainvoke({"messages": [HumanMessage("a")]})
     assert len(await views(engine)) == 1
@@ -209,7 +187,7 @@ async def test_what_the_graph_removes_is_an_event_and_stays_in_the_log(
     await ask(agent, "b")
     assert (await types_of(engine)).count("context:messages_set") == 1
     assert [row[1] for row in received(model)[-1]] == ["Be brief.", "a", "b"]
-    assert await views(engine) == received(model)
+    assert await shown_views(engine) == received(model)
 
 
 async def test_who_goes_back_in_time_goes_on_from_there(
@@ -222,7 +200,7 @@ async def test_who_goes_back_in_time_goes_on_from_there(
     await ask(agent, "b")
     await agent.ainvoke({"messages": [HumanMessage("c")]}, earlier)
     assert [row[1] for row in received(model)[-1]] == ["Be brief.", "a", "A.", "c"]
-    assert await views(engine) == received(model)
+    assert await shown_views(engine) == received(model)
 
 
 # -- what goes wrong -----------------------------------------------------------------------------
@@ -237,7 +215,7 @@ async def test_a_list_that_another_middleware_edited_under_the_same_ids_is_sent_
     await ask(agent_of(model, clears), "Read all.")
     cleared = [sum(one.content == "[cleared]" for one in request) for request in model.seen]
     assert max(cleared) == 7
-    rows = (await engine.audit("t")).requests
+    rows = (await engine.audit("s")).requests
     assert [(row.additions, row.missing) for row in rows] == [(n, n) for n in cleared]
 
 
@@ -254,8 +232,8 @@ async def test_a_tool_that_asks_a_person_has_not_failed(
     agent = agent_of(model, tools=[confirm])
     await ask(agent, "Do it.")
     await agent.ainvoke(Command(resume="yes"), RUN)
-    assert await views(engine) == received(model)
-    assert (await transcript(engine, "t"))[2:] == ["yes", "Done."]
+    assert await shown_views(engine) == received(model)
+    assert (await transcript(engine, "s"))[2:] == ["yes", "Done."]
     ends = [decode_event(one) for one in await records_of(engine) if one.type == "tool:error"]
     assert [one.status for one in ends if isinstance(one, ToolError)] == ["cancelled"]
 
@@ -299,17 +277,18 @@ def test_a_call_that_was_changed_in_its_place_is_read_again() -> None:
     assert [row["tool_calls"][0]["args"] for row in (before, after)] == [{"page": 1}, {"page": 2}]
 
 
-async def test_an_answer_of_calls_alone_whose_content_the_view_leaves_out_goes_back() -> None:
+async def test_an_answer_of_calls_alone_whose_content_the_view_leaves_out_goes_back(
+    engine: Engine,
+) -> None:
     """ChatAnthropic holds a call in the content, too; a view keeps it once."""
     block = {"type": "tool_use", "id": "c1", "name": "read", "input": {"page": 1}}
     call = {"name": "read", "args": {"page": 1}, "id": "c1", "type": "tool_call"}
     answer = AIMessage([block], tool_calls=[call])  # type: ignore[list-item]
-    async with eventctx.open() as engine:
-        session = await engine.session("s")
-        known = KnownRows()
-        given = [HumanMessage("Read."), answer, ToolMessage("page 1", tool_call_id="c1")]
-        await session.add_messages(known.of(given))
-        made = known.messages_of(await session.get_messages_for_request())
+    session = await engine.session("s")
+    known = KnownRows()
+    given = [HumanMessage("Read."), answer, ToolMessage("page 1", tool_call_id="c1")]
+    await session.add_messages(known.of(given))
+    made = known.messages_of(await session.get_messages_for_request())
     assert [type(one) for one in made] == [HumanMessage, AIMessage, ToolMessage]
     assert getattr(made[1], "tool_calls", None) == [call]
 
@@ -327,12 +306,8 @@ def agent_with(model: Scripted, middleware: EventctxMiddleware, *tools: Any) -> 
 
 async def check_views(engine: Engine, session: str, model: Scripted) -> None:
     """Check that this model received the verified views of a session, and nothing else."""
-    views = []
-    for row in (await engine.audit(session)).requests:
-        view = await engine.request_view(session, position=row.position)
-        assert view.verified
-        views.append([one["content"] for one in view.messages])
-    assert views == [[one.content for one in seen] for seen in model.seen]
+    said = [[one["content"] for one in view] for view in await views(engine, session)]
+    assert said == [[one.content for one in seen] for seen in model.seen]
 
 
 async def test_an_agent_inside_an_agent_inside_an_agent_is_three_linked_sessions(
@@ -358,9 +333,9 @@ async def test_an_agent_inside_an_agent_inside_an_agent_is_three_linked_sessions
         return str(ran["messages"][-1].content)
 
     await agent_with(outer, ours, ask_inner).ainvoke({"messages": [HumanMessage("Hi.")]}, RUN)
-    assert await names(engine) == ["t", "t.c", "t.c.k"]
-    await check_views(engine, "t", outer)
-    await check_views(engine, "t.c", inner)
-    await check_views(engine, "t.c.k", inmost)
-    assert await links(engine, "t") == [("t.c", "c")]
-    assert await links(engine, "t.c") == [("t", "c"), ("t.c.k", "k")]
+    assert await names(engine) == ["s", "s.c", "s.c.k"]
+    await check_views(engine, "s", outer)
+    await check_views(engine, "s.c", inner)
+    await check_views(engine, "s.c.k", inmost)
+    assert await links(engine, "s") == [("s.c", "c")]
+    assert await links(engine, "s.c") == [("s", "c"), ("s.c.k", "k")]

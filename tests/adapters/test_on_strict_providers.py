@@ -21,8 +21,6 @@ from agents import (  # noqa: E402
     Runner,
     function_tool,
 )
-from anthropic import AsyncAnthropic  # noqa: E402
-from openai import AsyncOpenAI  # noqa: E402
 from pydantic_ai import Agent, ModelRetry, Tool  # noqa: E402
 from pydantic_ai.messages import repair_messages  # noqa: E402
 from pydantic_ai.models.anthropic import AnthropicModel  # noqa: E402
@@ -37,10 +35,11 @@ from eventctx.queries.spans import spans  # noqa: E402
 from eventctx.testing.strict_provider import strict_provider  # noqa: E402
 from tests.how_much import some  # noqa: E402
 from tests.long_run import KINDS, Model  # noqa: E402
+from tests.orchestrators.providers.server import claude_client, openai_client  # noqa: E402
 
 agents.set_tracing_disabled(True)
 
-TURNS = some(8, 12)
+TURNS = some(5, 12)
 SMALL: dict[str, Any] = {"max_tokens": 6_000, "reserve_tokens": 0}
 Ask = Callable[[str], Awaitable[Any]]
 
@@ -55,7 +54,7 @@ async def of_openai_agents(engine: Engine, url: str, open_until: AsyncExitStack)
         """Fail."""
         raise ValueError("torn")
 
-    client = AsyncOpenAI(base_url=f"{url}/v1", api_key="k")
+    client = openai_client(f"{url}/v1")
     model = OpenAIResponsesModel("gpt-5.2", await open_until.enter_async_context(client))
     settings = ModelSettings(store=False, response_include=["reasoning.encrypted_content"])
     tools: list[Any] = [function_tool(read), function_tool(fail)]
@@ -80,14 +79,14 @@ def of_pydantic(engine: Engine, model: Any, **settings: Any) -> Ask:
 
 
 async def of_pydantic_responses(engine: Engine, url: str, open_until: AsyncExitStack) -> Ask:
-    client = AsyncOpenAI(base_url=f"{url}/v1", api_key="k")
+    client = openai_client(f"{url}/v1")
     await open_until.enter_async_context(client)
     model = PydanticResponses("gpt-5.2", provider=OpenAIProvider(openai_client=client))
     return of_pydantic(engine, model)
 
 
 async def of_pydantic_claude(engine: Engine, url: str, open_until: AsyncExitStack) -> Ask:
-    client = AsyncAnthropic(base_url=url, api_key="k")
+    client = claude_client(url)
     provider = AnthropicProvider(anthropic_client=await open_until.enter_async_context(client))
     model = AnthropicModel("claude-opus-5-5", provider=provider)
     thinking = {"type": "adaptive"}

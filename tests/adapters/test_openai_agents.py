@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +36,10 @@ from eventctx.engine import Engine  # noqa: E402
 from eventctx.errors import InvalidSetting  # noqa: E402
 from eventctx.log.codec import decode_event  # noqa: E402
 from eventctx.log.events import PromptSubmit  # noqa: E402
-from eventctx.log.record import Record  # noqa: E402
 from eventctx.testing import AdapterContract  # noqa: E402
 from tests.adapters.drivers.openai_agents import AgentsDriver  # noqa: E402
-from tests.adapters.test_attributes import KNOWN  # noqa: E402
+from tests.adapters.logs import records_of, types_of, views  # noqa: E402
+from tests.adapters.test_pages import KNOWN  # noqa: E402
 
 HOW = ["run", "run_streamed"]
 
@@ -51,12 +51,6 @@ class TestTheContract(AdapterContract):
 
 
 SMALL = {"max_tokens": 4_000, "reserve_tokens": 0}
-
-
-@pytest.fixture
-async def engine() -> AsyncIterator[Engine]:
-    async with eventctx.open("memory://") as opened:
-        yield opened
 
 
 @function_tool
@@ -97,21 +91,6 @@ def reads(*pages: int) -> list[Any]:
 LONG = [*[reads(page, page + 100) for page in range(8)], [assistant_message("All read.")]]
 
 
-async def records_of(engine: Engine, session: str = "s") -> list[Record]:
-    return [one async for one in engine.store.read(session)]
-
-
-async def views(engine: Engine) -> list[list[dict[str, Any]]]:
-    """The verified view of every request of the session, in order."""
-    found = []
-    for one in await records_of(engine):
-        if one.type == "context:request_prepared":
-            view = await engine.request_view("s", position=one.position)
-            assert view.verified
-            found.append(list(view.messages))
-    return found
-
-
 def received(agent: Agent[Any]) -> list[list[Any]]:
     """What the model received, the system prompt first."""
     system = {"role": "system"}
@@ -147,7 +126,7 @@ async def test_another_agent_takes_over_in_the_same_turn(engine: Engine) -> None
     agent = reader([to_clerk], handoffs=[handoff(clerk)])
     session = await AgentsSession.open(engine, "s")
     assert await run("run", agent, "File it.", **session.options()) == "Filed."
-    types = [one.type for one in await records_of(engine)]
+    types = await types_of(engine)
     assert types.count("prompt:submit") == 1
     assert len(await views(engine)) == 2
 
@@ -221,7 +200,7 @@ def test_it_serves_run_sync(tmp_path: Path) -> None:
     async def look() -> None:
         async with eventctx.open(path) as engine:
             assert await views(engine) == received(agent)
-            types = [one.type for one in await records_of(engine)]
+            types = await types_of(engine)
             assert types[-1] == "prompt:complete"
             assert types.count("tool:pre") == types.count("tool:post") == 16
 

@@ -16,6 +16,7 @@ from eventctx.messages.parts import brings_compaction
 from eventctx.orchestrators import AnthropicProvider, OpenAIResponsesProvider, StreamingOrchestrator
 from eventctx.testing import Reply
 from eventctx.testing.strict_provider import StrictServer, strict_provider
+from tests.orchestrators.providers.server import claude_client, openai_client
 
 Rows = list[dict[str, Any]]
 
@@ -66,8 +67,8 @@ def of_openai(client: openai.AsyncOpenAI, streamed: bool) -> Ask:
 
 def client_of(api: str, server: StrictServer) -> Any:
     if api == "claude":
-        return anthropic.AsyncAnthropic(api_key="k", base_url=server.url, max_retries=0)
-    return openai.AsyncOpenAI(api_key="k", base_url=f"{server.url}/v1", max_retries=0)
+        return claude_client(server.url, max_retries=0)
+    return openai_client(f"{server.url}/v1", max_retries=0)
 
 
 @asynccontextmanager
@@ -85,12 +86,6 @@ async def talk(ask: Ask, *, drops: bool = False) -> None:
         rows.append({"role": "user", "content": question})
         said = await ask(rows)
         rows = said if drops and brings_compaction(said[0]) else rows + said
-
-
-@pytest.fixture
-async def engine() -> AsyncIterator[Engine]:
-    async with eventctx.open("memory://") as engine:
-        yield engine
 
 
 def sent(server: StrictServer) -> list[Rows]:

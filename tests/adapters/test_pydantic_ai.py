@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +34,12 @@ import eventctx
 from eventctx.adapters.pydantic_ai import Eventctx
 from eventctx.adapters.pydantic_ai.rows import MessageRows, messages_of, rows_of
 from eventctx.engine import Engine
-from eventctx.log.record import Record
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.parts import read_parts
 from eventctx.testing import AdapterContract
 from tests.adapters.drivers.pydantic_ai import PydanticDriver
-from tests.adapters.nested_runs import links, names
-from tests.adapters.test_attributes import KNOWN
+from tests.adapters.logs import links, names, types_of, views
+from tests.adapters.test_pages import KNOWN
 
 
 class TestTheContract(AdapterContract):
@@ -90,12 +88,6 @@ class Scripted:
         return self._next(messages, info)
 
 
-@pytest.fixture
-async def engine() -> AsyncIterator[Engine]:
-    async with eventctx.open("memory://") as opened:
-        yield opened
-
-
 def agent_of(
     scripted: Scripted, ours: Eventctx, *others: Any, tools: Any = (read,), **more: Any
 ) -> Agent[None, Any]:
@@ -107,14 +99,6 @@ def agent_of(
         capabilities=capabilities,
         **more,
     )
-
-
-async def records_of(engine: Engine, session: str = "s") -> list[Record]:
-    return [one async for one in engine.records(session)]
-
-
-async def types_of(engine: Engine, session: str = "s") -> list[str]:
-    return [one.type for one in await records_of(engine, session)]
 
 
 def shown(rows: list[dict[str, Any]]) -> list[Any]:
@@ -132,16 +116,12 @@ def shown(rows: list[dict[str, Any]]) -> list[Any]:
     return found
 
 
-async def views(engine: Engine, session: str = "s") -> list[list[Any]]:
-    """What the verified view of every request shows, in order, without the instructions."""
+async def shown_views(engine: Engine, session: str = "s") -> list[list[Any]]:
+    """What every request shows, in order, without the instructions."""
     found = []
-    for one in await records_of(engine, session):
-        if one.type == "context:request_prepared":
-            view = await engine.request_view(session, position=one.position)
-            assert view.verified
-            first, *rows = view.messages
-            assert first == {"role": "system", "content": "Be brief."}
-            found.append(shown(rows))
+    for first, *rows in await views(engine, session):
+        assert first == {"role": "system", "content": "Be brief."}
+        found.append(shown(rows))
     return found
 
 
@@ -155,9 +135,9 @@ async def test_without_a_session_each_conversation_is_one(engine: Engine) -> Non
     first = await agent.run("a", conversation_id="one")
     await agent.run("b", conversation_id="two")
     await agent.run("c", message_history=first.all_messages())
-    assert len(await views(engine, "one")) == 2
-    assert len(await views(engine, "two")) == 1
-    assert (await views(engine, "one"))[1] == received(scripted)[2]
+    assert len(await shown_views(engine, "one")) == 2
+    assert len(await shown_views(engine, "two")) == 1
+    assert (await shown_views(engine, "one"))[1] == received(scripted)[2]
 
 
 async def test_the_model_searches_what_was_said_with_the_recall_tool(engine: Engine) -> None:
@@ -185,7 +165,7 @@ def test_it_serves_agents_that_are_called_synchronously(tmp_path: Path) -> None:
 
     async def look() -> None:
         async with eventctx.open(path) as engine:
-            assert await views(engine) == received(scripted)
+            assert await shown_views(engine) == received(scripted)
             assert (await types_of(engine))[-1] == "prompt:complete"
 
     asyncio.run(look())
@@ -202,7 +182,7 @@ async def test_what_a_history_processor_removes_is_an_event(engine: Engine) -> N
     for text in "bc":
         result = await agent.run(text, message_history=result.all_messages())
     assert [len(one) for one in scripted.seen] == [1, 3, 3]
-    assert await views(engine) == received(scripted)
+    assert await shown_views(engine) == received(scripted)
     assert (await types_of(engine)).count("context:messages_set") == 1
     assert [row.missing for row in (await engine.audit("s")).requests] == [0, 0, 0]
 
@@ -232,7 +212,7 @@ async def test_a_tool_that_asks_for_another_try_and_an_output_that_is_refused(
     types = await types_of(engine)
     assert (types.count("tool:error"), types.count("tool:post")) == (1, 1)
     assert types.count("context:messages_set") == 0
-    found, sent = await views(engine), received(scripted)
+    found, sent = await shown_views(engine), received(scripted)
     assert found[:3] == sent[:3]
     # The feedback reaches each model as its own API wants it, here as a prompt in a fence.
     assert found[3][:-1] == sent[3][:-1]

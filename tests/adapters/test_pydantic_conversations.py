@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +26,6 @@ from tests.adapters.test_pydantic_ai import EVERY
 
 Model: Any = TestModel
 Model.__test__ = False
-
-
-@pytest.fixture
-async def engine() -> AsyncIterator[Engine]:
-    async with eventctx.open("memory://") as opened:
-        yield opened
 
 
 @pytest.fixture(params=["ours", "in memory"])
@@ -83,9 +76,7 @@ async def test_a_conversation_branches_and_the_branch_it_left_stays(
         await store.branch("c", from_entry="none", expected_revision=back.revision)
 
 
-async def test_a_fork_shares_the_history_of_another_conversation(
-    store: ConversationStore,
-) -> None:
+async def test_a_fork_shares_the_history_of_another_conversation(store: ConversationStore) -> None:
     await store.save(talk("a", "b", "c"))
     fork = await store.fork("c", at=2, new_conversation_id="d")
     fork.messages.append(prompt("other"))

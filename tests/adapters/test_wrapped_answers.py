@@ -13,9 +13,10 @@ pytest.importorskip("openai", reason="an extra: eventctx[openai]")
 
 
 import eventctx
+from eventctx import Engine
 from eventctx.testing import AdapterContract
 from tests.adapters.drivers.clients import ChatDriver, MessagesDriver, ResponsesDriver
-from tests.adapters.test_attributes import KNOWN
+from tests.adapters.test_pages import KNOWN
 from tests.adapters.wrapped_apis import APIS, ROWS, scripted, seen_by
 from tests.api_answers import Body, Said, response
 from tests.orchestrators.providers.server import Reply, json_reply, streamed
@@ -170,68 +171,67 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_an_odd_answer_is_in_the_log_as_it_was(case: str) -> None:
+async def test_an_odd_answer_is_in_the_log_as_it_was(engine: Engine, case: str) -> None:
     name, reply, texts, tools, error = CASES[case]
     api = APIS[name]
     way = "whole" if "json" in reply.headers["content-type"] else "iterated"
-    async with eventctx.open("memory://") as engine:
-        with scripted(api, lambda *_: reply) as (script, server):
-            plain = await seen_by(api.client(server.url), api, way, script, server)
-            wrapped = eventctx.wrap(api.client(server.url), engine, "s")
-            assert await seen_by(wrapped, api, way, script, server) == plain
-        await engine.close_session("s")
-        records = [one async for one in engine.records("s")]
-        assert engine.hooks.stats().errors == {}
-        ended = next(one for one in records if one.type in ("provider:response", "provider:error"))
-        assert (ended.type == "provider:error") == bool(error)
-        assert all(word.encode() in ended.payload for word in error)
-        assert b"cancelled" not in ended.payload
-        second = [one.position for one in records if one.type == "provider:request"][1]
-        types = [one.type for one in records[:second]]
-        assert types.count("tool:pre") == tools
-        added = [one.position for one in records if one.type == "context:message_added"]
-        said = await engine.transcript("s", at=added[1]) if texts else []
-        assert all(text in json.dumps([one.message for one in said]) for text in texts)
+    with scripted(api, lambda *_: reply) as (script, server):
+        plain = await seen_by(api.client(server.url), api, way, script, server)
+        wrapped = eventctx.wrap(api.client(server.url), engine, "s")
+        assert await seen_by(wrapped, api, way, script, server) == plain
+    await engine.close_session("s")
+    records = [one async for one in engine.records("s")]
+    assert engine.hooks.stats().errors == {}
+    ended = next(one for one in records if one.type in ("provider:response", "provider:error"))
+    assert (ended.type == "provider:error") == bool(error)
+    assert all(word.encode() in ended.payload for word in error)
+    assert b"cancelled" not in ended.payload
+    second = [one.position for one in records if one.type == "provider:request"][1]
+    types = [one.type for one in records[:second]]
+    assert types.count("tool:pre") == tools
+    added = [one.position for one in records if one.type == "context:message_added"]
+    said = await engine.transcript("s", at=added[1]) if texts else []
+    assert all(text in json.dumps([one.message for one in said]) for text in texts)
 
 
-async def test_an_answer_that_pauses_its_turn_does_not_end_it() -> None:
+async def test_an_answer_that_pauses_its_turn_does_not_end_it(engine: Engine) -> None:
     api, pause = APIS["messages"], CASES["a pause"].reply
-    async with eventctx.open("memory://") as engine:
-        with scripted(api, lambda *_: pause) as (_, server):
-            async with eventctx.wrap(api.client(server.url), engine, "s") as client:
-                async with client.messages.stream(model="m-1", **api.given) as stream:
-                    content = (await stream.get_final_message()).to_dict()["content"]
-                rows = [*ROWS, {"role": "assistant", "content": content}]
-                await client.messages.create(model="next", **{**api.given, "messages": rows})
-        await engine.close_session("s")
-        types = [one.type async for one in engine.records("s")]
-        assert types.count("prompt:submit") == types.count("prompt:complete") == 1
-        assert types.count("provider:response") == 2
-        assert "context:messages_set" not in types
+    with scripted(api, lambda *_: pause) as (_, server):
+        async with eventctx.wrap(api.client(server.url), engine, "s") as client:
+            async with client.messages.stream(model="m-1", **api.given) as stream:
+                content = (await stream.get_final_message()).to_dict()["content"]
+            rows = [*ROWS, {"role": "assistant", "content": content}]
+            await client.messages.create(model="next", **{**api.given, "messages": rows})
+    await engine.close_session("s")
+    types = [one.type async for one in engine.records("s")]
+    assert types.count("prompt:submit") == types.count("prompt:complete") == 1
+    assert types.count("provider:response") == 2
+    assert "context:messages_set" not in types
 
 
 @pytest.mark.parametrize("name", APIS)
-async def test_a_request_that_outgrows_its_budget_is_sent_and_observed(name: str) -> None:
+async def test_a_request_that_outgrows_its_budget_is_sent_and_observed(
+    engine: Engine, name: str
+) -> None:
     api = APIS[name]
     long = [{"role": "user", "content": "Say why. " * 900}]
     given = {key: long if value is ROWS else value for key, value in api.given.items()}
-    async with eventctx.open("memory://") as engine:
-        with scripted(api, lambda reply, _: reply) as (_, server):
-            client = eventctx.wrap(
-                api.client(server.url), engine, "s", compact=True, max_tokens=300, reserve_tokens=0
-            )
-            async with client:
-                for _ in range(2):
-                    await api.methods(client).create(model="m-1", **given)
-                await api.methods(client).create(model="m-1", **api.given)
-        audit = await engine.audit("s")
-        views = [await engine.request_view("s", turn=one.turn) for one in audit.requests]
-        assert [one.known for one in views] == ["observed", "observed", "prepared"]
-        assert [one.sent.body() for one in views[:2]] == server.received[:2]
-        assert all(one.verified for one in views)
-        types = [one.type async for one in engine.records("s")]
-        assert types.count("provider:response") == 3
-        assert engine.hooks.stats().errors == {HOOK: 2}
+    with scripted(api, lambda reply, _: reply) as (_, server):
+        client = eventctx.wrap(
+            api.client(server.url), engine, "s", compact=True, max_tokens=300, reserve_tokens=0
+        )
+        async with client:
+            for _ in range(2):
+                await api.methods(client).create(model="m-1", **given)
+            await api.methods(client).create(model="m-1", **api.given)
+    audit = await engine.audit("s")
+    views = [await engine.request_view("s", turn=one.turn) for one in audit.requests]
+    assert [one.known for one in views] == ["observed", "observed", "prepared"]
+    assert [one.sent.body() for one in views[:2]] == server.received[:2]
+    assert all(one.verified for one in views)
+    types = [one.type async for one in engine.records("s")]
+    assert types.count("provider:response") == 3
+    assert engine.hooks.stats().errors == {HOOK: 2}
 
 
 # -- the contract of adapters, API by API ----------------------------------------------------------

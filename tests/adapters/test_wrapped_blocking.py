@@ -18,7 +18,7 @@ import eventctx  # noqa: E402
 import eventctx.sync  # noqa: E402
 from eventctx.errors import InvalidSetting  # noqa: E402
 from tests.api_answers import Body  # noqa: E402
-from tests.orchestrators.providers.server import ReceivedRequest, Reply  # noqa: E402
+from tests.orchestrators.providers.server import ReceivedRequest, Reply, http  # noqa: E402
 from tests.scripted_http import environment, saying, serving  # noqa: E402
 
 ROWS: list[Body] = [{"role": "user", "content": "Compare a.py with b.py."}]
@@ -48,8 +48,7 @@ def claude_client() -> Any:
 
 
 def async_claude_client(**more: Any) -> Any:
-    http = anthropic.DefaultAsyncHttpxClient(verify=False)
-    return anthropic.AsyncAnthropic(http_client=http, **more)
+    return anthropic.AsyncAnthropic(http_client=http(anthropic), **more)
 
 
 def openai_client() -> Any:

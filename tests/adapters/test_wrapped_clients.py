@@ -7,7 +7,7 @@ import base64
 import json
 import struct
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -25,7 +25,10 @@ from tests.api_answers import Body, Said, claude, response  # noqa: E402
 from tests.orchestrators.providers.server import (  # noqa: E402
     ReceivedRequest,
     Reply,
+    claude_client,
+    http,
     json_reply,
+    openai_client,
     streamed,
 )
 from tests.scripted_http import ScriptedHTTP, saying, serving  # noqa: E402
@@ -42,30 +45,17 @@ class Verdict(BaseModel):
 
 
 @pytest.fixture
-async def engine() -> AsyncIterator[Engine]:
-    async with eventctx.open("memory://") as opened:
-        yield opened
-
-
-@pytest.fixture
 def server() -> Iterator[ScriptedHTTP]:
     with serving(saying()) as started:
         yield started
 
 
-def http(sdk: Any) -> Any:
-    # Without TLS: to read all known authorities takes longer than a test.
-    return sdk.DefaultAsyncHttpxClient(verify=False)
+def claude_of(server: ScriptedHTTP, **more: Any) -> Any:
+    return claude_client(server.url, **{"max_retries": 0, **more})
 
 
-def claude_client(server: ScriptedHTTP, **more: Any) -> Any:
-    given = {"api_key": "k", "max_retries": 0, "base_url": server.url, **more}
-    return anthropic.AsyncAnthropic(http_client=http(anthropic), **given)
-
-
-def openai_client(server: ScriptedHTTP, **more: Any) -> Any:
-    given = {"api_key": "k", "max_retries": 0, "base_url": server.url, **more}
-    return openai.AsyncOpenAI(http_client=http(openai), **given)
+def gpt_of(server: ScriptedHTTP, **more: Any) -> Any:
+    return openai_client(server.url, **{"max_retries": 0, **more})
 
 
 def azure_client(server: ScriptedHTTP) -> Any:
@@ -103,15 +93,15 @@ CALLS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Awaitable[Any]]]] =
     "vertex": (vertex_client, lambda client: client.messages.create(**CLAUDE)),
     "bedrock": (bedrock_client, lambda client: client.messages.create(**CLAUDE)),
     "with_options": (
-        claude_client,
+        claude_of,
         lambda client: client.with_options(timeout=3).messages.create(**CLAUDE),
     ),
     "parsed": (
-        claude_client,
+        claude_of,
         lambda client: client.beta.messages.parse(**CLAUDE, output_format=Verdict),
     ),
     "response parsed": (
-        openai_client,
+        gpt_of,
         lambda client: client.responses.parse(**RESPONSE, text_format=Verdict),
     ),
 }
@@ -144,7 +134,7 @@ async def test_counting_tokens_on_vertex_is_no_call_of_a_model(
 
 
 async def test_a_wrapped_client_is_not_wrapped_again(engine: Engine, server: ScriptedHTTP) -> None:
-    async with eventctx.wrap(claude_client(server), engine, "s") as client:
+    async with eventctx.wrap(claude_of(server), engine, "s") as client:
         with pytest.raises(InvalidSetting, match="expected a client that is not wrapped"):
             eventctx.wrap(client.with_options(timeout=3), engine, "other")
 
@@ -200,7 +190,7 @@ async def test_a_conversation_that_the_provider_keeps_is_never_compacted(
     failing, says = [False, True, False], server.answer
     error = json_reply({}, 500, retry_after_ms="1")
     server.answer = lambda request: error if failing.pop(0) else says(request)
-    made, first = (claude_client, CLAUDE) if state == "thread" else (openai_client, RESPONSE)
+    made, first = (claude_of, CLAUDE) if state == "thread" else (gpt_of, RESPONSE)
     field = "messages" if state == "thread" else "input"
     kept = {"type": "continue", "previous_message_id": "m"} if state == "thread" else "resp_1"
     more = {**first, field: [{"role": "user", "content": "And c.py?"}]}
@@ -231,7 +221,7 @@ async def test_an_answer_made_in_the_background_is_recorded_when_it_is_asked_for
     server: ScriptedHTTP,
 ) -> None:
     server.answer = in_background(json_reply({}, 503))
-    async with eventctx.wrap(openai_client(server), engine, "s") as client:
+    async with eventctx.wrap(gpt_of(server), engine, "s") as client:
         begun = await client.responses.create(**RESPONSE, background=True)
         assert (await types_of(engine)).count("provider:response") == 0
         with pytest.raises(openai.InternalServerError):
@@ -259,7 +249,7 @@ async def test_what_was_received_of_a_stream_that_was_left_is_in_the_transcript(
     engine: Engine,
     server: ScriptedHTTP,
 ) -> None:
-    async with eventctx.wrap(claude_client(server), engine, "s") as client:
+    async with eventctx.wrap(claude_of(server), engine, "s") as client:
         await left_after(await client.messages.create(**CLAUDE, stream=True), 4)
         left = await (await engine.session("s")).get_messages()
         await client.messages.create(**CLAUDE)
@@ -281,7 +271,7 @@ async def test_a_call_that_goes_on_from_a_stream_that_was_left_open_is_recorded(
 ) -> None:
     begun = {"id": "c", "choices": [{"index": 0, "delta": {"content": "Both"}}]}
     with serving(lambda request: streamed([begun], "stalled")) as silent:
-        async with eventctx.wrap(openai_client(server), engine, "s") as client:
+        async with eventctx.wrap(gpt_of(server), engine, "s") as client:
             chats = client.with_options(base_url=silent.url).chat.completions
             async for _ in await chats.create(**CHAT, stream=True):
                 break  # which closes no stream of OpenAI's
@@ -296,7 +286,7 @@ async def test_a_call_that_goes_on_from_a_stream_that_was_left_open_is_recorded(
 
 async def test_an_attempt_after_one_that_failed_is_a_call_of_the_same_turn(engine: Engine) -> None:
     with serving(lambda request: streamed([], "cut")) as server:
-        async with eventctx.wrap(claude_client(server), engine, "s") as client:
+        async with eventctx.wrap(claude_of(server), engine, "s") as client:
             for _ in range(2):
                 with pytest.raises(Exception):  # noqa: B017 - the SDK's or its library's
                     async for _ in await client.messages.create(**CLAUDE, stream=True):
@@ -316,7 +306,7 @@ async def test_a_message_that_stays_keeps_its_cache_mark(
 
     mark = {"cache_control": {"type": "ephemeral"}}
     said = {"role": "assistant", "content": "Both check a path."}
-    async with eventctx.wrap(claude_client(server), engine, "s", compact=True) as client:
+    async with eventctx.wrap(claude_of(server), engine, "s", compact=True) as client:
         for rows in ([marked("one", **mark)], [marked("one"), said, marked("two", **mark)]):
             await client.messages.create(**{**CLAUDE, "messages": rows})
     assert server.received[1]["messages"][2] == marked("two", **mark)
@@ -331,7 +321,7 @@ async def test_an_answer_that_a_hook_of_the_callers_client_has_read_is_the_calle
     async def read(response: Any) -> None:
         await response.aread()
 
-    inner = openai_client(server)
+    inner = gpt_of(server)
     inner._client.event_hooks = {"response": [read]}
     async with eventctx.wrap(inner, engine, "s") as client:
         answer = await client.chat.completions.create(**CHAT, stream=stream)
@@ -342,7 +332,7 @@ async def test_an_answer_that_a_hook_of_the_callers_client_has_read_is_the_calle
 
 async def test_a_fault_of_ours_costs_no_answer_and_is_counted(server: ScriptedHTTP) -> None:
     engine = await eventctx.open("memory://")
-    async with eventctx.wrap(claude_client(server), engine, "s") as client:
+    async with eventctx.wrap(claude_of(server), engine, "s") as client:
         await engine.close()
         answer = await client.messages.create(**CLAUDE)
     assert answer.content[0].text == "Both check a path."
@@ -352,7 +342,7 @@ async def test_a_fault_of_ours_costs_no_answer_and_is_counted(server: ScriptedHT
 async def test_a_call_beside_another_is_passed_on_and_counted(
     engine: Engine, server: ScriptedHTTP
 ) -> None:
-    async with eventctx.wrap(claude_client(server), engine, "s") as client:
+    async with eventctx.wrap(claude_of(server), engine, "s") as client:
         answers = await asyncio.gather(*(client.messages.create(**CLAUDE) for _ in range(2)))
     assert [one.content[0].text for one in answers] == ["Both check a path."] * 2
     assert engine.hooks.stats().dropped == {HOOK: 1}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -115,6 +115,15 @@ NOT_ANSWERED: dict[str, Sends] = {
     ),
 }
 EVERY_WAY = "chunked"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _retries_come_soon() -> Iterator[None]:
+    """What a client repeats, it repeats after milliseconds where the server names no time."""
+    with pytest.MonkeyPatch.context() as patch:
+        for sdk in ("anthropic", "openai"):
+            patch.setattr(f"{sdk}._base_client.INITIAL_RETRY_DELAY", 0.001)
+        yield
 
 
 def hold(records: list[Any], requests: list[Any], answered: bool) -> None:

@@ -1,4 +1,4 @@
-"""A home of its own for each test: ``context-eventctx-persistent`` writes to the user's."""
+"""A home of its own for each test, to which ``context-eventctx-persistent`` writes; a store."""
 
 from __future__ import annotations
 
@@ -13,3 +13,9 @@ def users_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(home))
     return home
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a test's sessions are kept."""
+    return tmp_path / "contexts.db"

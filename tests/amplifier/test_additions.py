@@ -77,9 +77,8 @@ def script() -> list[Any]:
 @pytest.mark.parametrize("loop", ["basic", "streaming"])
 @pytest.mark.parametrize("adds", [True, False])
 async def test_a_count_alone_tells_that_messages_were_added_and_not_which(
-    adds: bool, loop: str, tmp_path: Path
+    adds: bool, loop: str, path: Path
 ) -> None:
-    path = tmp_path / "contexts.db"
     records = await run(path, Counting(*script()), adds=adds, loop=loop)
     told = events(records, "context:request_sent")
     prepared = [one.position for one in spans(records, "context:request_prepared")]
@@ -95,8 +94,7 @@ async def test_a_count_alone_tells_that_messages_were_added_and_not_which(
         assert (await engine.verify("session-1")).ok
 
 
-async def test_audit_and_view_say_what_is_not_known_of_the_hosts_additions(tmp_path: Path) -> None:
-    path = tmp_path / "contexts.db"
+async def test_audit_and_view_say_what_is_not_known_of_the_hosts_additions(path: Path) -> None:
     await run(path, Counting(*script()), adds=True)
     said = await shown("audit", "session-1", "--store", str(path))
     assert "What the host added to 2 requests is not known" in said
@@ -110,9 +108,8 @@ async def test_audit_and_view_say_what_is_not_known_of_the_hosts_additions(tmp_p
 
 
 @pytest.mark.parametrize("provider", [Telling, Counting, ScriptedAmplifierProvider])
-async def test_what_is_known_has_no_such_mark(provider: type[Any], tmp_path: Path) -> None:
+async def test_what_is_known_has_no_such_mark(provider: type[Any], path: Path) -> None:
     """Raw payloads tell everything, and our own loops record what they add."""
-    path = tmp_path / "contexts.db"
     loop = "basic" if provider is Telling else "loop-eventctx-events"
     records = await run(path, provider(*script()), adds=True, loop=loop)
     told = events(records, "context:request_sent")
@@ -146,9 +143,8 @@ class Newer(LikeBasic):
 
 @pytest.mark.parametrize("provider", [Counting, ScriptedAmplifierProvider, Telling])
 async def test_a_final_request_tells_the_texts_that_were_added_without_raw_payloads(
-    provider: type[Any], tmp_path: Path
+    provider: type[Any], path: Path
 ) -> None:
-    path = tmp_path / "contexts.db"
     records = await run(path, provider(*script()), adds=True, loop=Newer())
     told = events(records, "context:request_sent")
     prepared = [one.position for one in spans(records, "context:request_prepared")]
@@ -200,8 +196,7 @@ class Measuring(Counting):
         return answer
 
 
-async def test_a_reminder_that_is_gone_is_no_suspected_loss(tmp_path: Path) -> None:
-    path = tmp_path / "contexts.db"
+async def test_a_reminder_that_is_gone_is_no_suspected_loss(path: Path) -> None:
 
     def once(event: str, data: dict[str, Any]) -> Any:
         text = "Mind the tabs. " * 2_000
@@ -228,8 +223,7 @@ async def test_a_reminder_that_is_gone_is_no_suspected_loss(tmp_path: Path) -> N
 # -- what providers, hooks and hosts tell of it ----------------------------------------------------
 
 
-async def test_ephemeral_additions_are_recorded_once_each(tmp_path: Path) -> None:
-    path = tmp_path / "contexts.db"
+async def test_ephemeral_additions_are_recorded_once_each(path: Path) -> None:
     provider = Telling(*[Reply(calls=[("read", {"n": n})]) for n in range(3)], "Done.")
     async with session(
         provider, tool("read"), hooks={"provider:request": reminder}, config={"store": str(path)}
@@ -251,9 +245,8 @@ async def test_ephemeral_additions_are_recorded_once_each(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("loop", ["basic", "streaming", "loop-eventctx-events"])
 async def test_what_a_tool_or_a_hook_asks_a_model_is_no_request_of_the_session(
-    loop: str, tmp_path: Path
+    loop: str, path: Path
 ) -> None:
-    path = tmp_path / "contexts.db"
     provider = Telling(Reply(calls=[("name", {"n": 1})]), "Done.")
     provider.system = ""
 
@@ -278,9 +271,7 @@ async def test_what_a_tool_or_a_hook_asks_a_model_is_no_request_of_the_session(
     assert unended(records) == []
 
 
-async def test_what_a_host_writes_into_the_prepared_messages_is_an_addition(
-    tmp_path: Path,
-) -> None:
+async def test_what_a_host_writes_into_the_prepared_messages_is_an_addition(path: Path) -> None:
     class Appending(LikeBasic):
         """Appends to the messages that it was given, in place."""
 
@@ -289,7 +280,6 @@ async def test_what_a_host_writes_into_the_prepared_messages_is_an_addition(
             if isinstance(rows[1]["content"], list):
                 rows[1]["content"][0]["text"] += "\n\nMind the gap."
 
-    path = tmp_path / "contexts.db"
     provider = Telling("Hi.", "Hi again.")
     provider.system = ""
     async with session(provider, loop=Appending(), config={"store": str(path)}) as host:
@@ -308,8 +298,7 @@ async def test_what_a_host_writes_into_the_prepared_messages_is_an_addition(
     assert added == ["Mind the tabs.", "Mind the gap."]
 
 
-async def test_with_the_setting_off_nothing_is_compared(tmp_path: Path) -> None:
-    path = tmp_path / "contexts.db"
+async def test_with_the_setting_off_nothing_is_compared(path: Path) -> None:
     records = await run(path, Counting(*script()), adds=True, record_sent=False)
     assert events(records, "context:request_sent") == []
 
@@ -343,8 +332,7 @@ class AskingTwice(LikeBasic):
         return rows
 
 
-async def test_an_answer_is_to_the_request_that_was_prepared_last(tmp_path: Path) -> None:
-    path = tmp_path / "contexts.db"
+async def test_an_answer_is_to_the_request_that_was_prepared_last(path: Path) -> None:
     provider = Counting(Reply("Done.", usage=Usage(70, 3)))
     records = await run(path, provider, adds=True, loop=AskingTwice())
     first, last = [one.position for one in spans(records, "context:request_prepared")]

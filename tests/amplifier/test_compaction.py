@@ -1,15 +1,25 @@
-"""Compactions on the real kernel: told to the host in every spelling, and true to the rules."""
+"""Compactions on the real kernel: told to the host, true to the rules, taken by Claude."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import pytest
+from amplifier_core import ProviderInfo
+from amplifier_core.message_models import ChatResponse, ToolCall, Usage
+from amplifier_core.models import ToolResult
 
 from eventctx.messages.tokens import FAMILIES
 from eventctx.testing import Reply, ScriptedAmplifierProvider, ScriptedTool
+from eventctx.testing.strict_provider import strict_provider
+from tests.amplifier.conversations import Gate, Tool, find_real_module
 from tests.amplifier.given import events, records_of, spans
 from tests.amplifier.hosts import as_text, hook_result, session
+from tests.how_much import some
+from tests.long_run import KINDS, PAGE, Model
+from tests.orchestrators.providers.server import claude_client
 
 ROOT = Path(__file__).resolve().parents[2]
 Heard = list[tuple[str, dict[str, Any]]]
@@ -33,9 +43,8 @@ def talkative(turns: int) -> tuple[ScriptedAmplifierProvider, ScriptedTool]:
 
 
 async def test_a_compaction_is_told_before_and_after_with_both_spellings_and_five_ids(
-    tmp_path: Path,
+    path: Path,
 ) -> None:
-    path = tmp_path / "contexts.db"
     heard: Heard = []
     provider, tool = talkative(12)
     async with session(provider, tool, hooks=hearing(heard), config={"store": str(path)}) as host:
@@ -86,8 +95,7 @@ async def test_the_reference_lists_the_fields_of_every_payload(tmp_path: Path) -
     assert told == {}
 
 
-async def test_a_denial_of_the_host_is_a_veto_that_the_budget_overrules(tmp_path: Path) -> None:
-    path = tmp_path / "contexts.db"
+async def test_a_denial_of_the_host_is_a_veto_that_the_budget_overrules(path: Path) -> None:
     provider, tool = talkative(12)
 
     def deny(event: str, data: dict[str, Any]) -> Any:
@@ -105,11 +113,112 @@ async def test_a_denial_of_the_host_is_a_veto_that_the_budget_overrules(tmp_path
     assert outcomes == {"threshold": "skipped", "budget": "applied"}
 
 
-async def test_what_must_stay_is_sent_also_where_it_exceeds_the_budget(tmp_path: Path) -> None:
-    path = tmp_path / "contexts.db"
+async def test_what_must_stay_is_sent_also_where_it_exceeds_the_budget(path: Path) -> None:
     provider = ScriptedAmplifierProvider("Well.", context_window=12_000, max_output_tokens=1_000)
     async with session(provider, config={"store": str(path)}) as host:
         assert await host.execute("much " * 20_000) == "Well."
     (prepared,) = events(await records_of(path), "context:request_prepared")
     assert prepared.floor_sent
     assert prepared.estimator in {one.name for one in FAMILIES.values()}
+
+
+# -- long runs of which Claude refuses no request -------------------------------------------------
+
+
+TURNS: Final = some(14, 60)
+THINKING: Final[dict[str, dict[str, Any]]] = {
+    "claude-haiku-4-5": {"type": "enabled", "budget_tokens": 1_024},
+    "claude-sonnet-5-5": {"type": "adaptive"},
+}
+
+
+class Claude:
+    """A provider module that sends the rows of a request as Amplifier's own for Claude does."""
+
+    name = "anthropic"
+
+    def __init__(self, client: Any, model: str) -> None:
+        self._client = client
+        self._model = model
+
+    def get_info(self) -> Any:
+        return ProviderInfo(id="a", display_name="a", defaults={"model": self._model})
+
+    def parse_tool_calls(self, response: Any) -> list[Any]:
+        return list(response.tool_calls or [])
+
+    async def complete(self, request: Any, **options: Any) -> Any:
+        rows = [message.model_dump(exclude_none=True) for message in request.messages]
+        named = [{"name": one.name, "input_schema": one.parameters} for one in request.tools or ()]
+        answer = await self._client.messages.create(
+            model=self._model,
+            max_tokens=4_000,
+            thinking=THINKING[self._model],  # type: ignore[arg-type]
+            tools=named,  # type: ignore[arg-type]
+            messages=[sent(row) for row in rows],  # type: ignore[misc]
+        )
+        calls = [
+            ToolCall(id=block.id, name=block.name, arguments=dict(block.input))
+            for block in answer.content
+            if block.type == "tool_use"
+        ]
+        used = answer.usage
+        total = used.input_tokens + used.output_tokens
+        usage = Usage(
+            input_tokens=used.input_tokens, output_tokens=used.output_tokens, total_tokens=total
+        )
+        content: Any = [came(block.model_dump(exclude_none=True)) for block in answer.content]
+        return ChatResponse(content=content, tool_calls=calls or None, usage=usage)
+
+
+def sent(row: dict[str, Any]) -> dict[str, Any]:
+    """A row as a message of the Messages API."""
+    if row["role"] == "tool":
+        kind, call = "tool_result", row["tool_call_id"]
+        result = {"type": kind, "tool_use_id": call, "content": row["content"]}
+        return {"role": "user", "content": [result]}
+    content = row["content"]
+    if isinstance(content, list):
+        content = [
+            {**{key: value for key, value in block.items() if key != "visibility"}, "type": kind}
+            for block in content
+            for kind in [block["type"].replace("tool_call", "tool_use")]
+        ]
+    return {"role": row["role"], "content": content}
+
+
+def came(block: dict[str, Any]) -> dict[str, Any]:
+    """A block of an answer as Amplifier has it."""
+    return {**block, "type": block["type"].replace("tool_use", "tool_call")}
+
+
+@pytest.mark.parametrize("model", THINKING)
+@pytest.mark.parametrize("loop", ["basic", "streaming", "loop-basic", "loop-streaming"])
+async def test_no_request_of_a_long_run_is_refused(
+    loop: str, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("anthropic", reason="extra: eventctx[anthropic]")
+    if loop.startswith("loop-"):
+        find_real_module(loop, monkeypatch)
+    script = Model()
+    kinds = [one for one in KINDS.values() if not (one.needs_server_tools or one.stops_after)]
+
+    def fails(given: dict[str, Any]) -> Any:
+        raise ValueError("torn")
+
+    tools = [
+        Tool("read", lambda given: ToolResult(output=PAGE), Gate()),
+        Tool("fail", fails, Gate()),
+    ]
+    config = {"store": "memory://", "max_tokens": 7_000, "reserve_tokens": 0}
+    async with (
+        strict_provider(script) as server,
+        claude_client(server.url) as client,
+        session(Claude(client, model), *tools, loop=loop, config=config) as host,
+    ):
+        for number in range(TURNS):
+            script.begin(kinds[number % len(kinds)], number)
+            await host.execute(f"Question {number}: read and tell me. " + "please " * 20)
+    assert server.refusals == []
+    assert len(server.requests) > 2 * TURNS
+    assert any("[Index" in str(one.body) for one in server.requests), "it never compacted"

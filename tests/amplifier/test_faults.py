@@ -21,6 +21,7 @@ from eventctx.adapters.amplifier.engines import ENGINES
 from eventctx.testing import Reply, ScriptedAmplifierProvider, ScriptedTool, big
 from tests.amplifier.given import events, records_of, unended
 from tests.amplifier.hosts import Named, mounted, session
+from tests.how_much import some
 
 QUESTION = {"role": "user", "content": "a"}
 
@@ -87,9 +88,8 @@ def test_a_session_goes_on_and_ends_in_another_loop_than_it_began_in(tmp_path: P
 
 @pytest.mark.parametrize("garbage", [None, 5, "text", object()])
 async def test_a_provider_that_answers_garbage_fails_the_turn_and_the_next_one_works(
-    garbage: Any, tmp_path: Path
+    garbage: Any, path: Path
 ) -> None:
-    path = tmp_path / "contexts.db"
 
     class Garbling(ScriptedAmplifierProvider):
         async def complete(self, request: Any, **options: Any) -> Any:
@@ -108,10 +108,8 @@ async def test_a_provider_that_answers_garbage_fails_the_turn_and_the_next_one_w
     assert [one.number for one in events(records, "prompt:submit")] == [1, 2]
 
 
-@pytest.mark.slow
-async def test_fifty_megabytes_are_stored_whole_and_sent_short(tmp_path: Path) -> None:
-    path = tmp_path / "contexts.db"
-    whole = big(50)
+async def test_megabytes_are_stored_whole_and_sent_short(path: Path) -> None:
+    whole = big(some(5, 50))
     provider = ScriptedAmplifierProvider(Reply(calls=[("read", {"n": 1})]), "Long.", "Yes.")
     async with session(
         provider, ScriptedTool("read", whole, amplifier=True), config={"store": str(path)}
@@ -125,9 +123,8 @@ async def test_fifty_megabytes_are_stored_whole_and_sent_short(tmp_path: Path) -
 
 
 async def test_what_json_cannot_hold_is_told_in_json(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = tmp_path / "contexts.db"
     context, cleanup = await mounted({"store": str(path)})
     odd = {
         "role": "assistant",

@@ -157,9 +157,8 @@ QUESTION = {"role": "user", "content": "a"}
 
 
 async def test_the_factorys_text_takes_the_place_of_stored_system_messages_but_a_hooks(
-    tmp_path: Path,
+    path: Path,
 ) -> None:
-    path = tmp_path / "contexts.db"
 
     async def factory() -> str:
         return "You help."

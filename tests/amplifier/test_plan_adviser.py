@@ -121,9 +121,8 @@ async def compactions(path: Path) -> list[Any]:
 
 @pytest.mark.parametrize("loop", LOOPS)
 async def test_the_plans_provider_writes_the_summary_that_later_requests_show(
-    loop: str, tmp_path: Path
+    loop: str, path: Path
 ) -> None:
-    path = tmp_path / "contexts.db"
     provider = Planned()
     rows = await held(provider, path, loop=loop, compaction_strategy="summarize")
     assert [row["role"] for row in rows] == ["user", "assistant"] * 12, "nothing is lost"
@@ -140,9 +139,8 @@ async def test_the_plans_provider_writes_the_summary_that_later_requests_show(
 
 @pytest.mark.parametrize("loop", LOOPS)
 async def test_the_advisers_call_is_a_span_of_the_compaction_and_no_call_of_the_turn(
-    loop: str, tmp_path: Path
+    loop: str, path: Path
 ) -> None:
-    path = tmp_path / "contexts.db"
     provider = Planned()
     await held(provider, path, loop=loop, policy="summarize")
     records = await records_of(path)
@@ -175,9 +173,8 @@ def judged(question: str) -> str:
 
 @pytest.mark.parametrize("named", [{"compaction_strategy": "smart"}, {"policy": "smart"}])
 async def test_under_smart_the_plans_provider_judges_what_stays(
-    named: dict[str, Any], tmp_path: Path
+    named: dict[str, Any], path: Path
 ) -> None:
-    path = tmp_path / "contexts.db"
     provider = Planned(judged)
     await held(provider, path, keep_recent=2, recency_weight=0.1, **named)
     found = await compactions(path)
@@ -233,9 +230,8 @@ FAILURES: list[tuple[Any, str, str]] = [
 
 @pytest.mark.parametrize(("advice", "strategy", "said"), FAILURES)
 async def test_without_a_usable_answer_the_ladder_decides_and_the_turn_goes_on(
-    advice: Any, strategy: str, said: str, tmp_path: Path
+    advice: Any, strategy: str, said: str, path: Path
 ) -> None:
-    path = tmp_path / "contexts.db"
     provider = Planned(advice)
     rows = await held(provider, path, compaction_strategy=strategy, adviser_timeout=LIMIT)
     assert [row["role"] for row in rows] == ["user", "assistant"] * 12, "nothing is lost"
@@ -262,9 +258,8 @@ NOBODY: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("config", "said"), NOBODY)
 async def test_without_a_provider_the_ladder_decides(
-    config: dict[str, Any], said: str, tmp_path: Path
+    config: dict[str, Any], said: str, path: Path
 ) -> None:
-    path = tmp_path / "contexts.db"
     settings = {
         "store": str(path), "max_tokens": 3_000, "policy": "summarize", "prepare_at": None, **config
     }  # fmt: skip
@@ -294,8 +289,7 @@ async def test_an_adviser_that_is_not_mounted_is_told_when_the_session_begins(
     assert [one for one in caplog.messages if "adviser" in one] == []
 
 
-async def test_the_setting_adviser_names_another_provider_of_the_plan(tmp_path: Path) -> None:
-    path = tmp_path / "contexts.db"
+async def test_the_setting_adviser_names_another_provider_of_the_plan(path: Path) -> None:
     main, cheap = Planned("Not this one."), Planned(model="small-1")
     await held(main, path, also={"cheap": cheap}, policy="summarize", adviser="provider-cheap")
     assert main.questions == []

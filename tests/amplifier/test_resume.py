@@ -80,8 +80,7 @@ def kept(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-async def test_a_session_goes_on_after_kill_nine_with_open_calls(tmp_path: Path) -> None:
-    path = tmp_path / "contexts.db"
+async def test_a_session_goes_on_after_kill_nine_with_open_calls(path: Path) -> None:
     crash(path)
     provider = ScriptedAmplifierProvider("Alive.")
     async with session(provider, config={"store": str(path)}) as host:
@@ -97,9 +96,8 @@ async def test_a_session_goes_on_after_kill_nine_with_open_calls(tmp_path: Path)
 
 @pytest.mark.parametrize("loop", LOOPS)
 async def test_what_a_tool_answered_beside_the_one_that_killed_the_host_is_shown(
-    tmp_path: Path, loop: str
+    path: Path, loop: str
 ) -> None:
-    path = tmp_path / "contexts.db"
     die_beside_a_tool(path, loop)
     provider = ScriptedAmplifierProvider("Alive.")
     async with session(provider, loop=loop, config={"store": str(path)}) as host:
@@ -113,10 +111,7 @@ async def test_what_a_tool_answered_beside_the_one_that_killed_the_host_is_shown
     assert [one.status for one in events(records, "prompt:complete")] == ["lost", "ok"]
 
 
-async def test_a_transcript_that_the_host_kept_is_ignored_and_loses_nothing(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "contexts.db"
+async def test_a_transcript_that_the_host_kept_is_ignored_and_loses_nothing(path: Path) -> None:
     config = {"store": str(path)}
     provider = ScriptedAmplifierProvider(Reply(calls=[("read", {"n": 1})], thinking="hm"), "Done.")
     tool = ScriptedTool("read", "text", amplifier=True)
@@ -141,8 +136,7 @@ async def test_a_transcript_that_the_host_kept_is_ignored_and_loses_nothing(
     assert first.missing_roles == ("system",)
 
 
-async def test_a_host_that_was_killed_before_its_save_rolls_nothing_back(tmp_path: Path) -> None:
-    path = tmp_path / "contexts.db"
+async def test_a_host_that_was_killed_before_its_save_rolls_nothing_back(path: Path) -> None:
     crash(path)
     provider = ScriptedAmplifierProvider("Alive.")
     async with session(provider, config={"store": str(path)}) as host:
@@ -187,8 +181,7 @@ async def test_a_beginning_of_the_transcript_that_is_set_later_is_an_undo(
     assert left == (stored if before == "nothing" else stored[:2])
 
 
-async def test_a_repaired_transcript_takes_effect_before_the_next_turn(tmp_path: Path) -> None:
-    path = tmp_path / "contexts.db"
+async def test_a_repaired_transcript_takes_effect_before_the_next_turn(path: Path) -> None:
     provider = ScriptedAmplifierProvider("One.", "Two.")
     async with session(provider, config={"store": str(path)}) as host:
         context = host.coordinator.get("context")
@@ -216,10 +209,7 @@ class Silent:
 
 
 @pytest.mark.parametrize("loop", ["basic", "streaming", "loop-eventctx-events", Silent()])
-async def test_a_child_whose_rows_are_added_again_holds_them_once(
-    loop: Any, tmp_path: Path
-) -> None:
-    path = tmp_path / "contexts.db"
+async def test_a_child_whose_rows_are_added_again_holds_them_once(loop: Any, path: Path) -> None:
     of_child: dict[str, Any] = {"session_id": "child", "parent_id": "session-1"}
     tool = ScriptedTool("read", "text", amplifier=True)
     first = ScriptedAmplifierProvider(Reply(calls=[("read", {"n": 1})], thinking="hm"), "Done.")
@@ -245,8 +235,7 @@ async def test_a_child_whose_rows_are_added_again_holds_them_once(
     assert (ignored.messages, ignored.missing_roles) == (len(stored) - 1, ("system",))
 
 
-async def test_a_session_without_a_parent_takes_the_same_words_again(tmp_path: Path) -> None:
-    path = tmp_path / "contexts.db"
+async def test_a_session_without_a_parent_takes_the_same_words_again(path: Path) -> None:
     for number in range(2):
         async with session(ScriptedAmplifierProvider("Hi."), config={"store": str(path)}) as host:
             context = host.coordinator.get("context")

@@ -19,10 +19,7 @@ LOOPS = pytest.mark.parametrize("loop", ["basic", "streaming"])
 
 
 @LOOPS
-async def test_a_turn_with_parallel_tools_is_recorded_with_its_ids(
-    loop: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "contexts.db"
+async def test_a_turn_with_parallel_tools_is_recorded_with_its_ids(loop: str, path: Path) -> None:
     provider = ScriptedAmplifierProvider(
         Reply(calls=[("read", {"path": "a"}), ("read", {"path": "b"})]), "Done."
     )
@@ -80,9 +77,8 @@ class Answering(ScriptedAmplifierProvider):
 
 @LOOPS
 async def test_what_a_provider_counted_is_recorded_for_the_request_that_it_answered(
-    loop: str, tmp_path: Path
+    loop: str, path: Path
 ) -> None:
-    path = tmp_path / "contexts.db"
     replies = [Reply("One.", usage=Usage(700, 8)), Reply("Two.", usage=Usage(900, 9))]
     provider = Answering(*replies)
     async with session(provider, loop=loop, config={"store": str(path)}) as host:
@@ -96,8 +92,7 @@ async def test_what_a_provider_counted_is_recorded_for_the_request_that_it_answe
 
 
 @LOOPS
-async def test_what_the_provider_got_is_what_the_audit_shows(loop: str, tmp_path: Path) -> None:
-    path = tmp_path / "contexts.db"
+async def test_what_the_provider_got_is_what_the_audit_shows(loop: str, path: Path) -> None:
     provider = ScriptedAmplifierProvider(
         Reply("Let me look.", calls=[("read", {"n": 1})], thinking="hm"), "Done.", "And again."
     )
@@ -118,9 +113,8 @@ async def test_what_the_provider_got_is_what_the_audit_shows(loop: str, tmp_path
 
 @LOOPS
 async def test_an_injection_between_a_call_and_its_result_moves_behind_it_in_the_view(
-    loop: str, tmp_path: Path
+    loop: str, path: Path
 ) -> None:
-    path = tmp_path / "contexts.db"
 
     def remind(event: str, data: dict[str, Any]) -> Any:
         return hook_result(
@@ -144,10 +138,7 @@ async def test_an_injection_between_a_call_and_its_result_moves_behind_it_in_the
     assert sent == ["user", "assistant", "tool", "tool", "system", "system"]
 
 
-async def test_a_host_that_kills_its_task_leaves_a_log_whose_next_turn_works(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "contexts.db"
+async def test_a_host_that_kills_its_task_leaves_a_log_whose_next_turn_works(path: Path) -> None:
     hang = Hang()
     provider = ScriptedAmplifierProvider(Reply(calls=[("wait", {"n": 1})]), "Back.")
     async with session(provider, tool("wait", hang), config={"store": str(path)}) as host:
@@ -164,8 +155,7 @@ async def test_a_host_that_kills_its_task_leaves_a_log_whose_next_turn_works(
     assert unended(records) == []
 
 
-async def test_a_session_of_an_id_that_cannot_name_one_is_recorded_whole(tmp_path: Path) -> None:
-    path = tmp_path / "contexts.db"
+async def test_a_session_of_an_id_that_cannot_name_one_is_recorded_whole(path: Path) -> None:
     provider = ScriptedAmplifierProvider("Hi.")
     async with session(provider, config={"store": str(path)}, session_id="team/one") as host:
         await host.execute("Hello")
@@ -175,8 +165,7 @@ async def test_a_session_of_an_id_that_cannot_name_one_is_recorded_whole(tmp_pat
     assert unended(records) == []
 
 
-async def test_a_call_whose_arguments_are_text_is_known_by_them(tmp_path: Path) -> None:
-    path = tmp_path / "contexts.db"
+async def test_a_call_whose_arguments_are_text_is_known_by_them(path: Path) -> None:
     async with session(ScriptedAmplifierProvider("Hi."), config={"store": str(path)}) as host:
         emit = host.coordinator.hooks.emit
         await emit("prompt:submit", {})
@@ -194,9 +183,8 @@ async def test_a_call_whose_arguments_are_text_is_known_by_them(tmp_path: Path) 
 
 
 async def test_a_child_session_is_linked_to_its_parent_and_keeps_turns_of_its_own(
-    tmp_path: Path,
+    path: Path,
 ) -> None:
-    path = tmp_path / "contexts.db"
     config = {"store": str(path)}
 
     class Delegate:
@@ -240,10 +228,7 @@ CHILD = "0000000000000000-4f1c2d3e4a5b6c7d_explorer"
 
 
 @pytest.mark.parametrize("loop", ["basic", "loop-eventctx-events"])
-async def test_a_session_that_was_started_for_an_agent_has_its_name(
-    loop: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "contexts.db"
+async def test_a_session_that_was_started_for_an_agent_has_its_name(loop: str, path: Path) -> None:
     provider = ScriptedAmplifierProvider("Found it.")
     config = {"store": str(path)}
     async with session(provider, loop=loop, config=config, session_id=CHILD) as host:
@@ -251,8 +236,7 @@ async def test_a_session_that_was_started_for_an_agent_has_its_name(
     assert await agents(path, CHILD) == ["explorer"]
 
 
-async def test_what_the_host_tells_goes_before_it_and_others_have_none(tmp_path: Path) -> None:
-    path = tmp_path / "contexts.db"
+async def test_what_the_host_tells_goes_before_it_and_others_have_none(path: Path) -> None:
     config = {"store": str(path)}
     for name, data in ((CHILD, {"agent": "coder"}), ("session-1", {})):
         provider = ScriptedAmplifierProvider()
@@ -277,8 +261,7 @@ NAMES = [
 ]
 
 
-async def test_a_turn_is_recorded_once_by_the_one_who_runs_it(tmp_path: Path) -> None:
-    path = tmp_path / "contexts.db"
+async def test_a_turn_is_recorded_once_by_the_one_who_runs_it(path: Path) -> None:
     heard = EventRecorder()
     provider = ScriptedAmplifierProvider(
         Reply(calls=[("read", {"path": "a"}), ("read", {"path": "b"})], thinking="hm"), "Done."
@@ -308,9 +291,8 @@ async def test_a_turn_is_recorded_once_by_the_one_who_runs_it(tmp_path: Path) ->
 
 @LOOPS
 async def test_a_provider_that_fails_ends_the_turn_and_the_next_one_works(
-    loop: str, tmp_path: Path
+    loop: str, path: Path
 ) -> None:
-    path = tmp_path / "contexts.db"
     provider = ScriptedAmplifierProvider(ConnectionError("unplugged"), "Here again.")
     async with session(provider, loop=loop, config={"store": str(path)}) as host:
         with pytest.raises(RuntimeError, match="unplugged"):

@@ -167,10 +167,7 @@ def test_a_setting_without_a_counterpart_is_told_with_its_reason(
         assert f"setting {name!r} has no effect here: {why}" in caplog.messages
 
 
-async def test_a_session_of_simple_is_sent_system_messages_and_the_last_ten(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "contexts.db"
+async def test_a_session_of_simple_is_sent_system_messages_and_the_last_ten(path: Path) -> None:
     config = {"store": str(path), "max_tokens": 3_000, "transcript_path": False}
     provider = ScriptedAmplifierProvider(*[f"answer {n} " * 140 for n in range(9)])
     async with session(provider, context="context-eventctx-simple", config=config) as host:

@@ -33,9 +33,8 @@ def loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return str(request.param)
 
 
-async def ends_of(conversation: Conversation, loop: str, tmp_path: Path) -> Ends:
+async def ends_of(conversation: Conversation, loop: str, path: Path) -> Ends:
     """Status and message of each call, by call id, as the log says after the conversation."""
-    path = tmp_path / "contexts.db"
     await held(conversation, loop=loop, config={"store": str(path)})
     records = await records_of(path)
     assert unended(records) == []
@@ -45,8 +44,8 @@ async def ends_of(conversation: Conversation, loop: str, tmp_path: Path) -> Ends
 
 
 @pytest.mark.parametrize("name", ["a text as output", "a dict as output", "no output"])
-async def test_a_tool_that_returned_has_returned(name: str, loop: str, tmp_path: Path) -> None:
-    assert await ends_of(CONVERSATIONS[name], loop, tmp_path) == {"call_1": ("ok", None)}
+async def test_a_tool_that_returned_has_returned(name: str, loop: str, path: Path) -> None:
+    assert await ends_of(CONVERSATIONS[name], loop, path) == {"call_1": ("ok", None)}
 
 
 @pytest.mark.parametrize(
@@ -59,26 +58,24 @@ async def test_a_tool_that_returned_has_returned(name: str, loop: str, tmp_path:
     ],
 )
 async def test_a_tool_that_says_it_failed_has_failed(
-    name: str, message: str, loop: str, tmp_path: Path
+    name: str, message: str, loop: str, path: Path
 ) -> None:
-    assert await ends_of(CONVERSATIONS[name], loop, tmp_path) == {"call_1": ("error", message)}
+    assert await ends_of(CONVERSATIONS[name], loop, path) == {"call_1": ("error", message)}
 
 
 @pytest.mark.parametrize(
     "name", ["side by side, the second raises", "side by side, the second raises last"]
 )
-async def test_of_two_calls_the_one_has_failed_that_did(
-    name: str, loop: str, tmp_path: Path
-) -> None:
+async def test_of_two_calls_the_one_has_failed_that_did(name: str, loop: str, path: Path) -> None:
     if loop == "loop-events":
         pytest.skip("loop-events runs one tool after the other")
-    ends = await ends_of(CONVERSATIONS[name], loop, tmp_path)
+    ends = await ends_of(CONVERSATIONS[name], loop, path)
     assert ends == {"call_1": ("ok", None), "call_2": ("error", "went wrong")}
 
 
 @pytest.mark.parametrize("order", ["ab", "ba"])
 async def test_of_identical_calls_the_one_has_failed_that_did(
-    order: str, loop: str, tmp_path: Path
+    order: str, loop: str, path: Path
 ) -> None:
     if loop == "loop-events":
         pytest.skip("loop-events runs one tool after the other")
@@ -92,7 +89,6 @@ async def test_of_identical_calls_the_one_has_failed_that_did(
 
     conversation = side_by_side({"path": "a"}, {"path": "a"})
     changed = Conversation(conversation.script, does)
-    path = tmp_path / "contexts.db"
     seen = await held(changed, loop=loop, config={"store": str(path)})
     records = await records_of(path)
     failed = {one.call_id for one in events(records, "tool:error")}
@@ -103,21 +99,21 @@ async def test_of_identical_calls_the_one_has_failed_that_did(
     assert len(failed) == len(returned) == 1
 
 
-async def test_a_call_that_a_hook_denied_has_failed(loop: str, tmp_path: Path) -> None:
-    ends = await ends_of(CONVERSATIONS["denied"], loop, tmp_path)
+async def test_a_call_that_a_hook_denied_has_failed(loop: str, path: Path) -> None:
+    ends = await ends_of(CONVERSATIONS["denied"], loop, path)
     denied = "not allowed" if loop == "loop-events" else "Denied by hook: not allowed"
     assert ends == {"call_1": ("error", denied)}
 
 
-async def test_a_tool_that_is_not_there_has_failed(loop: str, tmp_path: Path) -> None:
-    ends = await ends_of(CONVERSATIONS["an unknown tool"], loop, tmp_path)
+async def test_a_tool_that_is_not_there_has_failed(loop: str, path: Path) -> None:
+    ends = await ends_of(CONVERSATIONS["an unknown tool"], loop, path)
     ((status, message),) = ends.values()
     assert status == "error"
     assert "not found" in str(message)
 
 
-async def test_a_call_that_was_broken_off_was_cancelled(loop: str, tmp_path: Path) -> None:
-    ends = await ends_of(CONVERSATIONS["killed"], loop, tmp_path)
+async def test_a_call_that_was_broken_off_was_cancelled(loop: str, path: Path) -> None:
+    ends = await ends_of(CONVERSATIONS["killed"], loop, path)
     assert ends == {"call_1": ("cancelled", "the host did not say how it ended")}
 
 
@@ -156,8 +152,8 @@ async def test_a_double_emits_stores_and_sends_what_the_real_loop_does(
     assert without_times(double.requests) == without_times(real.requests)
 
 
-async def test_of_two_failures_each_call_has_its_own(loop: str, tmp_path: Path) -> None:
+async def test_of_two_failures_each_call_has_its_own(loop: str, path: Path) -> None:
     if loop == "loop-events":
         pytest.skip("loop-events runs one tool after the other")
-    ends = await ends_of(CONVERSATIONS["side by side, both raise"], loop, tmp_path)
+    ends = await ends_of(CONVERSATIONS["side by side, both raise"], loop, path)
     assert ends == {"call_1": ("error", "first"), "call_2": ("error", "second")}

@@ -79,9 +79,7 @@ async def test_a_new_session_begins_with_the_messages_of_the_file(
     assert [one.ahead for one in events(records, "context:set_ignored")] == [1, 0]
 
 
-async def test_a_resumed_session_is_that_of_the_log_and_goes_on_in_the_file(
-    tmp_path: Path,
-) -> None:
+async def test_a_resumed_session_is_that_of_the_log_and_goes_on_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "context-messages.jsonl"
     config = {"store": str(tmp_path / "contexts.db"), "transcript_path": str(path)}
     async with Mounted(config) as context:

@@ -17,7 +17,7 @@ from amplifier_core.llm_errors import InvalidRequestError, RateLimitError
 from amplifier_core.message_models import ChatRequest
 from amplifier_core.testing import MockContextManager
 
-import eventctx
+from eventctx import Engine
 from eventctx.log.codec import decode_event
 from eventctx.log.events import ProviderError
 from eventctx.log.record import Record
@@ -167,17 +167,16 @@ def test_every_order_of_the_page_is_tried() -> None:
 @pytest.mark.parametrize("recorded", [True, False], ids=["our context", "another context"])
 @pytest.mark.parametrize("name", CASES)
 async def test_the_kernel_hears_the_events_in_the_order_of_the_page(
-    name: str, recorded: bool, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, name: str, recorded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with eventctx.open() as engine:
-        context = await engine.session("s") if recorded else MockContextManager()
-        heard = await CASES[name]().run(monkeypatch, context)
-        assert heard == [*FIRST, *promised()[name], *LAST]
-        every_begin_has_one_end(heard)
-        if recorded:
-            names = [one for one in heard if not one.startswith(UNRECORDED)]
-            assert activity(await records(engine)) == names
-            await check_log(engine)
+    context = await engine.session("s") if recorded else MockContextManager()
+    heard = await CASES[name]().run(monkeypatch, context)
+    assert heard == [*FIRST, *promised()[name], *LAST]
+    every_begin_has_one_end(heard)
+    if recorded:
+        names = [one for one in heard if not one.startswith(UNRECORDED)]
+        assert activity(await records(engine)) == names
+        await check_log(engine)
 
 
 ONE_CALL = (
@@ -205,22 +204,22 @@ async def test_the_other_loops_differ_in_nothing_but_plans_and_pieces(
 
 
 async def test_a_denied_model_call_leaves_its_record_with_the_reason(
+    engine: Engine,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     told: list[Record] = []
-    async with eventctx.open() as engine:
-        engine.on("provider:error", told.append)
-        ctx = await engine.session("s")
-        async with kernel(monkeypatch, ctx, Module()) as session:
-            hear(session, "provider:request", HookResult(action="deny", reason="too dear"))
-            errors = hear(session, "provider:error")
-            ends = hear(session, "prompt:complete")
-            assert await session.execute("go") == "Operation denied: too dear"
-        event = decode_event((await records(engine))[-2])
-        assert isinstance(event, ProviderError)
-        assert (event.status, event.error_type) == ("cancelled", "Denied")
-        assert event.message == "denied by a hook: too dear"
-        assert [one.type for one in told] == ["provider:error"]
+    engine.on("provider:error", told.append)
+    ctx = await engine.session("s")
+    async with kernel(monkeypatch, ctx, Module()) as session:
+        hear(session, "provider:request", HookResult(action="deny", reason="too dear"))
+        errors = hear(session, "provider:error")
+        ends = hear(session, "prompt:complete")
+        assert await session.execute("go") == "Operation denied: too dear"
+    event = decode_event((await records(engine))[-2])
+    assert isinstance(event, ProviderError)
+    assert (event.status, event.error_type) == ("cancelled", "Denied")
+    assert event.message == "denied by a hook: too dear"
+    assert [one.type for one in told] == ["provider:error"]
     assert errors[0]["error"] == {"type": "Denied", "msg": "denied by a hook: too dear"}
     assert errors[0]["span_id"] == told[0].span_id
     assert (ends[0]["status"], ends[0]["finish"]) == ("ok", "denied")

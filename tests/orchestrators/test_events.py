@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 import eventctx
+from eventctx import Context, Engine
 from eventctx.log.ids import agent_in
 from eventctx.log.record import Record
 from eventctx.orchestrators import (
@@ -40,28 +41,26 @@ from tests.orchestrators.agents import (
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "orchestrators.md"
 
 
-async def test_a_turn_runs_tools_until_the_model_answers() -> None:
+async def test_a_turn_runs_tools_until_the_model_answers(engine: Engine, ctx: Context) -> None:
     provider = Scripted(calls(("1", "look")), calls(("2", "look")), says("found"))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        response = await EventsOrchestrator().execute(
-            "find it", ctx, {"p": provider}, tools(tool("look", {"at": 3})), turn_id="t1"
-        )
-        assert response == Response("found", "t1", "answered", 3, Usage(300, 15))
-        assert str(response) == "found"
-        assert activity(await records(engine)) == [
-            "prompt:submit",
-            *["provider:request", "provider:response", "tool:pre", "tool:post"] * 2,
-            *["provider:request", "provider:response"],
-            "prompt:complete",
-        ]
-        transcript = await ctx.get_messages()
-        assert [one["role"] for one in transcript] == [
-            *["user", "assistant", "tool", "assistant", "tool", "assistant"]
-        ]
-        assert transcript[2]["content"] == '{"at": 3}'
-        assert provider.requests[2].messages == transcript[:5]
-        await check_log(engine)
+    response = await EventsOrchestrator().execute(
+        "find it", ctx, {"p": provider}, tools(tool("look", {"at": 3})), turn_id="t1"
+    )
+    assert response == Response("found", "t1", "answered", 3, Usage(300, 15))
+    assert str(response) == "found"
+    assert activity(await records(engine)) == [
+        "prompt:submit",
+        *["provider:request", "provider:response", "tool:pre", "tool:post"] * 2,
+        *["provider:request", "provider:response"],
+        "prompt:complete",
+    ]
+    transcript = await ctx.get_messages()
+    assert [one["role"] for one in transcript] == [
+        *["user", "assistant", "tool", "assistant", "tool", "assistant"]
+    ]
+    assert transcript[2]["content"] == '{"at": 3}'
+    assert provider.requests[2].messages == transcript[:5]
+    await check_log(engine)
 
 
 def spans(
@@ -87,10 +86,11 @@ async def planned(engine: eventctx.Engine, heard: Heard | None = None) -> list[R
 
 
 @pytest.mark.parametrize("where", ["records", "payloads"])
-async def test_every_span_has_an_id_of_its_own_under_the_right_parent(where: str) -> None:
+async def test_every_span_has_an_id_of_its_own_under_the_right_parent(
+    engine: Engine, where: str
+) -> None:
     heard = Heard()
-    async with eventctx.open() as engine:
-        found = await planned(engine, heard)
+    found = await planned(engine, heard)
     if where == "records":
         told = [(one.type, one.span_id, one.parent_span_id, one.iteration) for one in found]
         turns, sessions = {one.turn_id for one in found[1:]}, {one.stream for one in found}
@@ -119,10 +119,9 @@ async def test_every_span_has_an_id_of_its_own_under_the_right_parent(where: str
     assert len({turn, plan, first, second, third, look, fail}) == 7
 
 
-async def test_payloads_carry_what_amplifiers_hooks_look_for() -> None:
+async def test_payloads_carry_what_amplifiers_hooks_look_for(engine: Engine) -> None:
     heard = Heard()
-    async with eventctx.open() as engine:
-        await planned(engine, heard)
+    await planned(engine, heard)
     assert heard.of("prompt:submit")[0]["prompt"] == "find it"
     assert heard.of("execution:start")[0]["prompt"] == "find it"
     (pre, _), (post,), (error,) = [heard.of(f"tool:{name}") for name in ("pre", "post", "error")]
@@ -143,7 +142,9 @@ async def test_payloads_carry_what_amplifiers_hooks_look_for() -> None:
     )
 
 
-async def test_providers_and_tools_are_told_where_they_are_called() -> None:
+async def test_providers_and_tools_are_told_where_they_are_called(
+    engine: Engine, ctx: Context
+) -> None:
     seen: list[Ids | None] = []
 
     async def ask(_: dict[str, Any]) -> str:
@@ -151,10 +152,8 @@ async def test_providers_and_tools_are_told_where_they_are_called() -> None:
         return "ok"
 
     provider = Scripted(calls(("1", "ask")), says("ok"))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        await EventsOrchestrator().execute("go", ctx, {"p": provider}, tools(Doing("ask", ask)))
-        found = await records(engine)
+    await EventsOrchestrator().execute("go", ctx, {"p": provider}, tools(Doing("ask", ask)))
+    found = await records(engine)
     assert current_ids() is None
     (pre,) = [one for one in found if one.type == "tool:pre"]
     (requested, _) = [one for one in found if one.type == "provider:request"]
@@ -167,18 +166,18 @@ async def test_providers_and_tools_are_told_where_they_are_called() -> None:
     assert ids.traceparent() == f"00-{ids.trace_id}-{ids.span_id}-01"
 
 
-async def test_at_the_limit_the_model_is_asked_to_answer_without_tools() -> None:
+async def test_at_the_limit_the_model_is_asked_to_answer_without_tools(
+    engine: Engine, ctx: Context
+) -> None:
     provider = Scripted(calls(("1", "look")), calls(("2", "look")), says("so far"))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        agent = EventsOrchestrator(max_iterations=2)
-        response = await agent.execute("go", ctx, {"p": provider}, tools(tool("look")))
-        assert (response.text, response.finish, response.iterations) == (
-            *("so far", "iteration_limit", 3),
-        )
-        assert [len(one.tools) for one in provider.requests] == [1, 1, 0]
-        assert "without calling tools" in (await ctx.get_messages())[-2]["content"]
-        await check_log(engine)
+    agent = EventsOrchestrator(max_iterations=2)
+    response = await agent.execute("go", ctx, {"p": provider}, tools(tool("look")))
+    assert (response.text, response.finish, response.iterations) == (
+        *("so far", "iteration_limit", 3),
+    )
+    assert [len(one.tools) for one in provider.requests] == [1, 1, 0]
+    assert "without calling tools" in (await ctx.get_messages())[-2]["content"]
+    await check_log(engine)
 
 
 class Undefined(Scripted):
@@ -209,24 +208,22 @@ class CannotAsk:
 @pytest.mark.parametrize("coordinator", [None, CannotAsk()])
 @pytest.mark.parametrize("default", ["deny", "allow"])
 async def test_a_call_that_nobody_can_be_asked_about_is_decided_by_the_hooks_default(
-    coordinator: Any, default: str
+    engine: Engine, ctx: Context, coordinator: Any, default: str
 ) -> None:
     async def hook(event: str, _: dict[str, Any]) -> Asks | None:
         return Asks(default) if event == "tool:pre" else None
 
     provider = Scripted(calls(("1", "look")), says("ok"))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        await EventsOrchestrator().execute(
-            "go", ctx, {"p": provider}, tools(tool("look")), [hook], coordinator=coordinator
-        )
-        result = (await ctx.get_messages())[2]["content"]
-        ran = "tool:post" in [one.type for one in await records(engine)]
+    await EventsOrchestrator().execute(
+        "go", ctx, {"p": provider}, tools(tool("look")), [hook], coordinator=coordinator
+    )
+    result = (await ctx.get_messages())[2]["content"]
+    ran = "tool:post" in [one.type for one in await records(engine)]
     assert ran is (default == "allow")
     assert ("Look?" in result) is (default == "deny")
 
 
-async def test_of_several_hooks_each_sees_what_those_before_it_changed() -> None:
+async def test_of_several_hooks_each_sees_what_those_before_it_changed(ctx: Context) -> None:
     seen: list[Any] = []
     heard: list[str] = []
 
@@ -241,13 +238,11 @@ async def test_of_several_hooks_each_sees_what_those_before_it_changed() -> None
         heard.append(event)
 
     provider = Scripted(calls(("1", "look")), says("ok"))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        hooks = [first, second, third]
-        await EventsOrchestrator().execute("go", ctx, {"p": provider}, tools(tool("look")), hooks)
-        assert {"by": "first"} in seen
-        assert "tool:pre" not in heard
-        assert "enough" in (await ctx.get_messages())[2]["content"]
+    hooks = [first, second, third]
+    await EventsOrchestrator().execute("go", ctx, {"p": provider}, tools(tool("look")), hooks)
+    assert {"by": "first"} in seen
+    assert "tool:pre" not in heard
+    assert "enough" in (await ctx.get_messages())[2]["content"]
 
 
 @pytest.mark.parametrize(
@@ -264,14 +259,12 @@ async def test_of_several_hooks_each_sees_what_those_before_it_changed() -> None
     ],
 )
 async def test_what_cannot_run_is_refused_before_anything_is_recorded(
-    changed: dict[str, Any], words: str
+    engine: Engine, ctx: Context, changed: dict[str, Any], words: str
 ) -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        good = {"prompt": "go", "context": ctx, "providers": {"p": Scripted(says("ok"))}}
-        with pytest.raises(eventctx.InvalidSetting, match=words):
-            await EventsOrchestrator().execute(**(good | changed))
-        assert len(await records(engine)) == 1
+    good = {"prompt": "go", "context": ctx, "providers": {"p": Scripted(says("ok"))}}
+    with pytest.raises(eventctx.InvalidSetting, match=words):
+        await EventsOrchestrator().execute(**(good | changed))
+    assert len(await records(engine)) == 1
 
 
 @pytest.mark.parametrize(
@@ -299,13 +292,12 @@ def test_every_setting_is_in_the_reference() -> None:
         assert rows[field.name] == expected, field.name
 
 
-async def test_every_field_of_a_payload_is_in_the_reference() -> None:
+async def test_every_field_of_a_payload_is_in_the_reference(engine: Engine) -> None:
     table = PAGE.read_text().partition("## Payloads for hooks")[2].partition("## When")[0]
     rows = dict(re.findall(r"^\| `([\w:]+)` \| (.+) \|$", table, flags=re.MULTILINE))
     ids = {"session_id", "turn_id", "span_id", "parent_span_id", "iteration"}
     heard = Heard()
-    async with eventctx.open() as engine:
-        await planned(engine, heard)
+    await planned(engine, heard)
     assert {name for name, _ in heard.events} <= rows.keys()
     for name, data in heard.events:
         assert ids <= data.keys(), name
@@ -315,7 +307,7 @@ async def test_every_field_of_a_payload_is_in_the_reference() -> None:
             assert f"`{field}`" in known, f"{name}: {field}"
 
 
-async def test_tools_of_one_answer_run_at_the_same_time() -> None:
+async def test_tools_of_one_answer_run_at_the_same_time(ctx: Context) -> None:
     both = asyncio.Barrier(2)
 
     async def meet(_: dict[str, Any]) -> str:
@@ -323,21 +315,16 @@ async def test_tools_of_one_answer_run_at_the_same_time() -> None:
         return "met"
 
     provider = Scripted(calls(("1", "a"), ("2", "b")), says("ok"))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        given = tools(Doing("a", meet), Doing("b", meet))
-        await EventsOrchestrator().execute("go", ctx, {"p": provider}, given)
-        assert [one["content"] for one in (await ctx.get_messages())[2:4]] == ["met", "met"]
+    given = tools(Doing("a", meet), Doing("b", meet))
+    await EventsOrchestrator().execute("go", ctx, {"p": provider}, given)
+    assert [one["content"] for one in (await ctx.get_messages())[2:4]] == ["met", "met"]
 
 
-async def test_an_engines_own_hooks_are_told_nothing_twice() -> None:
+async def test_an_engines_own_hooks_are_told_nothing_twice(engine: Engine) -> None:
     names: list[str] = []
-    async with eventctx.open() as engine:
-        engine.on("*", lambda record: names.append(record.type))
-        ctx = await engine.session("s")
-        await EventsOrchestrator().execute(
-            "go", ctx, {"p": Scripted(says("ok"))}, None, engine.hooks
-        )
+    engine.on("*", lambda record: names.append(record.type))
+    ctx = await engine.session("s")
+    await EventsOrchestrator().execute("go", ctx, {"p": Scripted(says("ok"))}, None, engine.hooks)
     assert names.count("provider:request") == names.count("prompt:submit") == 1
 
 
@@ -352,12 +339,10 @@ LOOPS: Any = [BasicOrchestrator, StreamingOrchestrator, EventsOrchestrator]
     ("settings", "name"), [({"agent": "coder"}, "invoke_agent coder"), ({}, "invoke_agent")]
 )
 async def test_a_turn_is_named_after_the_orchestrators_agent_if_it_has_one(
-    loop: Any, settings: dict[str, str], name: str
+    engine: Engine, ctx: Context, loop: Any, settings: dict[str, str], name: str
 ) -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        await loop(**settings).execute("hi", ctx, {"p": Scripted(says("hello"))})
-        spans = list(fold(await records(engine)))
+    await loop(**settings).execute("hi", ctx, {"p": Scripted(says("hello"))})
+    spans = list(fold(await records(engine)))
     assert spans[-1].name == name
     assert spans[-1].attributes.get("gen_ai.agent.name") == settings.get("agent")
 
@@ -368,11 +353,10 @@ def test_the_id_of_a_session_that_amplifier_started_for_an_agent_names_it() -> N
     assert agent_in("my_session") is None
 
 
-async def test_a_plan_is_asked_for_in_messages_that_the_log_has() -> None:
-    async with eventctx.open() as engine:
-        await planned(engine)
-        ctx = await engine.session("s")
-        transcript = await ctx.get_messages()
+async def test_a_plan_is_asked_for_in_messages_that_the_log_has(engine: Engine) -> None:
+    await planned(engine)
+    ctx = await engine.session("s")
+    transcript = await ctx.get_messages()
     assert [one["role"] for one in transcript[:4]] == ["user", "user", "assistant", "user"]
     for row in (transcript[1], transcript[3]):
         assert row["content"].startswith("<system-reminder>")

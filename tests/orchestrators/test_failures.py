@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import eventctx
+from eventctx import Context, Engine
 from eventctx.errors import ProviderFailed
 from eventctx.log.codec import decode_event
 from eventctx.orchestrators import (
@@ -51,7 +52,9 @@ class Limited(Exception):
     retry_after = 3.0
 
 
-async def test_errors_that_may_pass_are_tried_again_each_in_a_span_of_its_own() -> None:
+async def test_errors_that_may_pass_are_tried_again_each_in_a_span_of_its_own(
+    engine: Engine, ctx: Context
+) -> None:
     waits = Waits()
     steps = [
         ConnectionError("reset"),
@@ -61,17 +64,15 @@ async def test_errors_that_may_pass_are_tried_again_each_in_a_span_of_its_own() 
         says("ok"),
     ]
     provider = Scripted(*steps)
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        agent = EventsOrchestrator(sleep=waits, jitter=lambda: 0.5)
-        assert (await agent.execute("go", ctx, {"p": provider})).text == "ok"
-        found = await records(engine)
-        assert activity(found).count("provider:error") == 4
-        requested = [one for one in found if one.type == "provider:request"]
-        assert len({one.span_id for one in requested}) == 5
-        assert {one.parent_span_id for one in requested} == {found[1].span_id}
-        assert all(one.messages == provider.requests[0].messages for one in provider.requests)
-        await check_log(engine)
+    agent = EventsOrchestrator(sleep=waits, jitter=lambda: 0.5)
+    assert (await agent.execute("go", ctx, {"p": provider})).text == "ok"
+    found = await records(engine)
+    assert activity(found).count("provider:error") == 4
+    requested = [one for one in found if one.type == "provider:request"]
+    assert len({one.span_id for one in requested}) == 5
+    assert {one.parent_span_id for one in requested} == {found[1].span_id}
+    assert all(one.messages == provider.requests[0].messages for one in provider.requests)
+    await check_log(engine)
     # Half of 1, 2, 4 and 8 seconds, or what the provider asks for, if that is not too long.
     assert waits.seconds == [0.5, 3.0, 120.0, 4.0]
 
@@ -88,23 +89,21 @@ async def test_errors_that_may_pass_are_tried_again_each_in_a_span_of_its_own() 
     ],
 )
 async def test_an_error_that_stays_ends_the_turn_as_provider_failed(
-    error: Exception, attempts: int
+    engine: Engine, ctx: Context, error: Exception, attempts: int
 ) -> None:
     provider = Scripted(*[error] * attempts)
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        agent = EventsOrchestrator(sleep=Waits(), max_retries=2)
-        with pytest.raises(ProviderFailed) as raised:
-            await agent.execute("go", ctx, {"p": provider})
-        assert len(provider.requests) == attempts
-        if not isinstance(error, ProviderFailed):
-            assert raised.value.__cause__ is error
-            assert type(error).__name__ in str(raised.value)
-        last = (await records(engine))[-1]
-        assert decode_event(last).status == "error"  # type: ignore[union-attr]
-        await check_log(engine)
-        response = await agent.execute("again", ctx, {"p": Scripted(says("works"))})
-        assert response.text == "works"
+    agent = EventsOrchestrator(sleep=Waits(), max_retries=2)
+    with pytest.raises(ProviderFailed) as raised:
+        await agent.execute("go", ctx, {"p": provider})
+    assert len(provider.requests) == attempts
+    if not isinstance(error, ProviderFailed):
+        assert raised.value.__cause__ is error
+        assert type(error).__name__ in str(raised.value)
+    last = (await records(engine))[-1]
+    assert decode_event(last).status == "error"  # type: ignore[union-attr]
+    await check_log(engine)
+    response = await agent.execute("again", ctx, {"p": Scripted(says("works"))})
+    assert response.text == "works"
 
 
 MESSAGE = {"role": "assistant", "content": "x"}
@@ -131,19 +130,17 @@ CALLING = calls(("1", "look"))
     ],
     ids=range(14),
 )
-async def test_garbage_is_asked_for_again_once_and_never_enters_the_context(garbage: Any) -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        agent = EventsOrchestrator(sleep=Waits())
-        provider = Scripted(garbage, says("better"))
-        assert (await agent.execute("go", ctx, {"p": provider}, tools(tool("look")))).text == (
-            "better"
-        )
-        with pytest.raises(ProviderFailed):
-            await agent.execute("go", ctx, {"p": Scripted(garbage, garbage)}, tools(tool("look")))
-        roles = [one["role"] for one in await ctx.get_messages()]
-        assert roles == ["user", "assistant", "user"]
-        await check_log(engine)
+async def test_garbage_is_asked_for_again_once_and_never_enters_the_context(
+    engine: Engine, ctx: Context, garbage: Any
+) -> None:
+    agent = EventsOrchestrator(sleep=Waits())
+    provider = Scripted(garbage, says("better"))
+    assert (await agent.execute("go", ctx, {"p": provider}, tools(tool("look")))).text == ("better")
+    with pytest.raises(ProviderFailed):
+        await agent.execute("go", ctx, {"p": Scripted(garbage, garbage)}, tools(tool("look")))
+    roles = [one["role"] for one in await ctx.get_messages()]
+    assert roles == ["user", "assistant", "user"]
+    await check_log(engine)
 
 
 class Row(msgspec.Struct):
@@ -175,19 +172,17 @@ class Unspeakable(Exception):
     ids=range(8),
 )
 async def test_whatever_a_tool_returns_or_raises_the_model_is_told(
-    result: Any, content: str
+    engine: Engine, ctx: Context, result: Any, content: str
 ) -> None:
     provider = Scripted(calls(("1", "odd")), says("ok"))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
 
-        async def listen(_: str, __: dict[str, Any]) -> None: ...
+    async def listen(_: str, __: dict[str, Any]) -> None: ...
 
-        await EventsOrchestrator().execute(
-            "go", ctx, {"p": provider}, tools(tool("odd", result)), [listen]
-        )
-        assert (await ctx.get_messages())[2]["content"] == content
-        await check_log(engine)
+    await EventsOrchestrator().execute(
+        "go", ctx, {"p": provider}, tools(tool("odd", result)), [listen]
+    )
+    assert (await ctx.get_messages())[2]["content"] == content
+    await check_log(engine)
 
 
 def test_the_repr_of_what_json_cannot_hold_is_bounded() -> None:
@@ -196,74 +191,71 @@ def test_the_repr_of_what_json_cannot_hold_is_bounded() -> None:
     assert text.endswith("characters more)")
 
 
-async def test_an_unknown_tool_and_unusable_arguments_are_told_to_the_model() -> None:
+async def test_an_unknown_tool_and_unusable_arguments_are_told_to_the_model(
+    engine: Engine, ctx: Context
+) -> None:
     unusable = calls(("2", "look"))
     unusable = msgspec.structs.replace(
         unusable, calls=(ToolRequest("2", "look", {}, "it is no JSON"),)
     )
     provider = Scripted(calls(("1", "nope")), unusable, says("ok"))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        await EventsOrchestrator().execute("go", ctx, {"p": provider}, tools(tool("look")))
-        transcript = await ctx.get_messages()
-        assert "no such tool; the tools are: look" in transcript[2]["content"]
-        assert "cannot be used: it is no JSON" in transcript[4]["content"]
-        errors = [decode_event(one) for one in await records(engine) if one.type == "tool:error"]
-        assert {one.error_type for one in errors} == {"ToolFailed"}  # type: ignore[union-attr]
-        await check_log(engine)
+    await EventsOrchestrator().execute("go", ctx, {"p": provider}, tools(tool("look")))
+    transcript = await ctx.get_messages()
+    assert "no such tool; the tools are: look" in transcript[2]["content"]
+    assert "cannot be used: it is no JSON" in transcript[4]["content"]
+    errors = [decode_event(one) for one in await records(engine) if one.type == "tool:error"]
+    assert {one.error_type for one in errors} == {"ToolFailed"}  # type: ignore[union-attr]
+    await check_log(engine)
 
 
-async def test_a_tool_that_hangs_is_ended_and_the_model_is_told() -> None:
+async def test_a_tool_that_hangs_is_ended_and_the_model_is_told(
+    engine: Engine, ctx: Context
+) -> None:
     provider = Scripted(calls(("1", "hang"), ("2", "look")), says("ok"))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        agent = EventsOrchestrator(tool_timeout=LIMIT)
-        given = tools(Doing("hang", hang_past_the_limit), tool("look", "seen"))
-        assert (await agent.execute("go", ctx, {"p": provider}, given)).text == "ok"
-        contents = {one["content"] for one in (await ctx.get_messages())[2:4]}
-        assert contents == {"seen", "TimeoutError: it took longer than 30 s and was ended"}
-        await check_log(engine)
+    agent = EventsOrchestrator(tool_timeout=LIMIT)
+    given = tools(Doing("hang", hang_past_the_limit), tool("look", "seen"))
+    assert (await agent.execute("go", ctx, {"p": provider}, given)).text == "ok"
+    contents = {one["content"] for one in (await ctx.get_messages())[2:4]}
+    assert contents == {"seen", "TimeoutError: it took longer than 30 s and was ended"}
+    await check_log(engine)
 
 
-async def test_an_answer_that_cannot_be_used_was_paid_for_all_the_same() -> None:
+async def test_an_answer_that_cannot_be_used_was_paid_for_all_the_same(
+    engine: Engine, ctx: Context
+) -> None:
     bad = msgspec.structs.replace(says("x", Usage(100, 5)), calls=(ToolRequest("1", "none", {}),))
     worse = msgspec.structs.replace(bad, usage=Usage(-1))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        agent = EventsOrchestrator(sleep=Waits())
-        response = await agent.execute("go", ctx, {"p": Scripted(bad, says("ok", Usage(90, 1)))})
-        with pytest.raises(ProviderFailed):
-            await agent.execute("go", ctx, {"p": Scripted(worse, worse)})
-        reported = [one for one in await records(engine) if one.type == "usage:reported"]
-        requests = [one for one in await records(engine) if one.type == "provider:request"]
+    agent = EventsOrchestrator(sleep=Waits())
+    response = await agent.execute("go", ctx, {"p": Scripted(bad, says("ok", Usage(90, 1)))})
+    with pytest.raises(ProviderFailed):
+        await agent.execute("go", ctx, {"p": Scripted(worse, worse)})
+    reported = [one for one in await records(engine) if one.type == "usage:reported"]
+    requests = [one for one in await records(engine) if one.type == "provider:request"]
     assert (response.usage.prompt, response.usage.output) == (190, 6)
     assert [one.span_id for one in reported] == [one.span_id for one in requests[:2]]
 
 
-async def test_a_stream_that_stands_still_is_ended() -> None:
+async def test_a_stream_that_stands_still_is_ended(engine: Engine, ctx: Context) -> None:
     provider = Streaming([Chunk("text", "So "), hang_past_the_limit])
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        agent = StreamingOrchestrator(provider_timeout=LIMIT, sleep=Waits())
-        with pytest.raises(ProviderFailed, match="its next piece"):
-            await agent.execute("go", ctx, {"p": provider})
-        # What was shown is kept, and not asked for again: the person would read it twice.
-        assert (await ctx.get_messages())[-1] == {"role": "assistant", "content": "So "}
-        assert len(provider.requests) == 1
-        await check_log(engine)
+    agent = StreamingOrchestrator(provider_timeout=LIMIT, sleep=Waits())
+    with pytest.raises(ProviderFailed, match="its next piece"):
+        await agent.execute("go", ctx, {"p": provider})
+    # What was shown is kept, and not asked for again: the person would read it twice.
+    assert (await ctx.get_messages())[-1] == {"role": "assistant", "content": "So "}
+    assert len(provider.requests) == 1
+    await check_log(engine)
 
 
-async def test_a_context_that_raises_ends_the_turn_with_its_own_error() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_tokens=50)
-        await ctx.add_message({"role": "system", "content": "x" * 2_000})
-        with pytest.raises(eventctx.ContextOverflow):
-            await EventsOrchestrator().execute("go", ctx, {"p": Scripted()})
-        assert activity(await records(engine)) == ["prompt:submit", "prompt:complete"]
-        with pytest.raises(eventctx.InvalidMessage):
-            await EventsOrchestrator().execute("\ud800", ctx, {"p": Scripted()})
-        found = await records(engine)
-        assert activity(found)[-1] == "prompt:complete"
+async def test_a_context_that_raises_ends_the_turn_with_its_own_error(engine: Engine) -> None:
+    ctx = await engine.session("s", max_tokens=50)
+    await ctx.add_message({"role": "system", "content": "x" * 2_000})
+    with pytest.raises(eventctx.ContextOverflow):
+        await EventsOrchestrator().execute("go", ctx, {"p": Scripted()})
+    assert activity(await records(engine)) == ["prompt:submit", "prompt:complete"]
+    with pytest.raises(eventctx.InvalidMessage):
+        await EventsOrchestrator().execute("\ud800", ctx, {"p": Scripted()})
+    found = await records(engine)
+    assert activity(found)[-1] == "prompt:complete"
 
 
 # -- any script ----------------------------------------------------------------------------------
@@ -327,24 +319,22 @@ def test_whatever_happens_the_log_is_whole_and_the_next_turn_works(
     asyncio.run(turn())
 
 
-async def test_waits_are_capped() -> None:
+async def test_waits_are_capped(ctx: Context) -> None:
     waits = Waits()
     provider = Scripted(*[ConnectionError()] * 10, says("ok"))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        agent = EventsOrchestrator(sleep=waits, jitter=lambda: 1.0, max_retries=10)
-        await agent.execute("go", ctx, {"p": provider})
+    agent = EventsOrchestrator(sleep=waits, jitter=lambda: 1.0, max_retries=10)
+    await agent.execute("go", ctx, {"p": provider})
     assert waits.seconds == [1, 2, 4, 8, 16, 30, 30, 30, 30, 30]
 
 
 @pytest.mark.parametrize("kind", [BasicOrchestrator, StreamingOrchestrator])
-async def test_calls_where_no_tools_were_offered_are_garbage(kind: Any) -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        answer = calls(("1", "look"))
-        with pytest.raises(ProviderFailed, match="calls tools"):
-            await kind(sleep=Waits()).execute("go", ctx, {"p": Scripted(answer, answer)})
-        await check_log(engine)
+async def test_calls_where_no_tools_were_offered_are_garbage(
+    engine: Engine, ctx: Context, kind: Any
+) -> None:
+    answer = calls(("1", "look"))
+    with pytest.raises(ProviderFailed, match="calls tools"):
+        await kind(sleep=Waits()).execute("go", ctx, {"p": Scripted(answer, answer)})
+    await check_log(engine)
 
 
 def test_a_value_that_holds_itself_has_a_text() -> None:
@@ -353,35 +343,31 @@ def test_a_value_that_holds_itself_has_a_text() -> None:
     assert text_of(itself).text == "[[...]]"
 
 
-async def test_a_tool_that_changes_its_input_changes_nobody_elses() -> None:
+async def test_a_tool_that_changes_its_input_changes_nobody_elses(ctx: Context) -> None:
     async def change(given: dict[str, Any]) -> str:
         given["path"].append("changed")
         return "ok"
 
     heard = Heard()
     provider = Scripted(calls(("1", "change"), arguments={"path": ["a"]}), says("ok"))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        await EventsOrchestrator().execute(
-            "go", ctx, {"p": provider}, tools(Doing("change", change)), heard
-        )
+    await EventsOrchestrator().execute(
+        "go", ctx, {"p": provider}, tools(Doing("change", change)), heard
+    )
     assert heard.of("tool:post")[0]["tool_input"] == {"path": ["a"]}
 
 
-async def test_a_provider_that_hangs_is_asked_again() -> None:
+async def test_a_provider_that_hangs_is_asked_again(engine: Engine, ctx: Context) -> None:
     provider = Scripted(hang_past_the_limit, says("ok"))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        agent = EventsOrchestrator(provider_timeout=LIMIT, sleep=Waits())
-        assert (await agent.execute("go", ctx, {"p": provider})).text == "ok"
-        await check_log(engine)
+    agent = EventsOrchestrator(provider_timeout=LIMIT, sleep=Waits())
+    assert (await agent.execute("go", ctx, {"p": provider})).text == "ok"
+    await check_log(engine)
 
 
-async def test_a_stream_that_fails_before_its_first_piece_is_tried_again() -> None:
+async def test_a_stream_that_fails_before_its_first_piece_is_tried_again(
+    engine: Engine, ctx: Context
+) -> None:
     provider = Streaming([ConnectionError("reset")], pieces("all ", "well"))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        agent = StreamingOrchestrator(sleep=Waits())
-        assert (await agent.execute("go", ctx, {"p": provider})).text == "all well"
-        assert [one["content"] for one in await ctx.get_messages()] == ["go", "all well"]
-        await check_log(engine)
+    agent = StreamingOrchestrator(sleep=Waits())
+    assert (await agent.execute("go", ctx, {"p": provider})).text == "all well"
+    assert [one["content"] for one in await ctx.get_messages()] == ["go", "all well"]
+    await check_log(engine)

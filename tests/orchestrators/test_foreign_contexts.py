@@ -9,6 +9,7 @@ import pytest
 from amplifier_core import HookResult, ToolResult
 
 import eventctx
+from eventctx import Context, Engine
 from eventctx.errors import ProviderFailed, StoreUnavailable
 from eventctx.log.codec import decode_event
 from eventctx.log.events import ToolError
@@ -222,22 +223,22 @@ async def test_a_long_reason_is_cut_for_the_log() -> None:
 
 
 async def test_a_hook_of_the_kernel_may_change_what_the_model_reads_of_a_failure(
+    engine: Engine,
+    ctx: Context,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fails = Writes()
     fails.success = False
     module = Module(kernel_calls("c1", "write", text="secret"), answers("ok"))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        async with kernel(monkeypatch, ctx, module, fails) as session:
-            hear(
-                session,
-                "tool:error",
-                lambda data: HookResult(action="modify", data={**data, "result": "hidden"}),
-            )
-            await session.execute("go")
-        assert (await ctx.get_messages())[2]["content"] == "hidden"
-        await check_log(engine)
+    async with kernel(monkeypatch, ctx, module, fails) as session:
+        hear(
+            session,
+            "tool:error",
+            lambda data: HookResult(action="modify", data={**data, "result": "hidden"}),
+        )
+        await session.execute("go")
+    assert (await ctx.get_messages())[2]["content"] == "hidden"
+    await check_log(engine)
 
 
 async def test_an_answer_that_could_not_be_added_leaves_no_results_behind() -> None:

@@ -28,6 +28,7 @@ from amplifier_core.testing import EventRecorder, MockContextManager, MockTool
 from amplifier_core.validation import OrchestratorValidator
 
 import eventctx
+from eventctx import Context, Engine
 from eventctx.log.codec import decode_event
 from eventctx.log.record import Body
 from eventctx.orchestrators import BasicOrchestrator, EventsOrchestrator, StreamingOrchestrator
@@ -174,30 +175,30 @@ def hear(session: AmplifierSession, name: str, answer: Any = None) -> list[dict[
 
 
 @pytest.mark.parametrize("loop", ["basic", "streaming", "events"])
-async def test_the_kernel_runs_a_turn_of_each(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        module = Module(says("hello"))
-        config = {"tools": "ignore"} if loop == "basic" else {}
-        async with kernel(monkeypatch, ctx, module, loop=loop, **config) as session:
-            submitted, completed = hear(session, "prompt:submit"), hear(session, "prompt:complete")
-            blocks = hear(session, "content_block:end")
-            assert await session.execute("hi") == "hello"
-        assert activity(await records(engine)) == [
-            *("prompt:submit", "provider:request", "provider:response", "prompt:complete")
-        ]
-        (began,), (ended,) = submitted, completed
-        assert began["session_id"] == ended["session_id"] == "s"
-        assert began["turn_id"] == ended["turn_id"]
-        assert began["span_id"] == (await records(engine))[1].span_id
-        assert [one["block"]["text"] for one in blocks] == ["hello"]
-        asked = module.requests[0]
-        assert asked.metadata is not None
-        assert asked.metadata["turn_id"] == began["turn_id"]
-        assert len(asked.metadata["span_id"]) == 16
-        used = [one for one in await records(engine) if one.type == "usage:reported"]
-        # Amplifier's input has what was read from the cache and not what was written to it.
-        assert [decode_event(one).prompt for one in used] == [120]  # type: ignore[union-attr]
+async def test_the_kernel_runs_a_turn_of_each(
+    engine: Engine, ctx: Context, loop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = Module(says("hello"))
+    config = {"tools": "ignore"} if loop == "basic" else {}
+    async with kernel(monkeypatch, ctx, module, loop=loop, **config) as session:
+        submitted, completed = hear(session, "prompt:submit"), hear(session, "prompt:complete")
+        blocks = hear(session, "content_block:end")
+        assert await session.execute("hi") == "hello"
+    assert activity(await records(engine)) == [
+        *("prompt:submit", "provider:request", "provider:response", "prompt:complete")
+    ]
+    (began,), (ended,) = submitted, completed
+    assert began["session_id"] == ended["session_id"] == "s"
+    assert began["turn_id"] == ended["turn_id"]
+    assert began["span_id"] == (await records(engine))[1].span_id
+    assert [one["block"]["text"] for one in blocks] == ["hello"]
+    asked = module.requests[0]
+    assert asked.metadata is not None
+    assert asked.metadata["turn_id"] == began["turn_id"]
+    assert len(asked.metadata["span_id"]) == 16
+    used = [one for one in await records(engine) if one.type == "usage:reported"]
+    # Amplifier's input has what was read from the cache and not what was written to it.
+    assert [decode_event(one).prompt for one in used] == [120]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("name", sorted(OURS))
@@ -208,114 +209,112 @@ async def test_amplifiers_validator_accepts_each(name: str) -> None:
 
 
 async def test_amplifier_tools_run_and_thinking_goes_back_as_it_came(
+    engine: Engine,
+    ctx: Context,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tool, module = Writes(), Module(calls("c1", "write", text="x"), says("done"))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        async with kernel(monkeypatch, ctx, module, tool) as session:
-            pre, post = hear(session, "tool:pre"), hear(session, "tool:post")
-            requested = hear(session, "provider:request")
-            assert await session.execute("go") == "done"
-        transcript = await ctx.get_messages()
-        assert transcript[1]["content"][0]["signature"] == "sig=="
-        assert transcript[1]["tool_calls"] == [
-            {"id": "c1", "tool": "write", "arguments": {"text": "x"}}
-        ]
-        assert transcript[2] == {
-            "role": "tool",
-            "tool_call_id": "c1",
-            "name": "write",
-            "content": '{"wrote": "x"}',
-        }
-        sent = module.requests[1].messages[1].content
-        assert sent[0].model_dump() == transcript[1]["content"][0]
-        assert module.requests[0].tools[0].parameters == tool.input_schema
-        assert pre[0]["tool_input"] == {"text": "x"}
-        assert post[0]["result"]["output"] == {"wrote": "x"}
-        assert pre[0]["parent_span_id"] == requested[0]["span_id"]
-        assert pre[0]["tool_call_id"] == "c1"
-        assert [one["iteration"] for one in requested] == [1, 2]
-        await check_log(engine)
+    async with kernel(monkeypatch, ctx, module, tool) as session:
+        pre, post = hear(session, "tool:pre"), hear(session, "tool:post")
+        requested = hear(session, "provider:request")
+        assert await session.execute("go") == "done"
+    transcript = await ctx.get_messages()
+    assert transcript[1]["content"][0]["signature"] == "sig=="
+    assert transcript[1]["tool_calls"] == [
+        {"id": "c1", "tool": "write", "arguments": {"text": "x"}}
+    ]
+    assert transcript[2] == {
+        "role": "tool",
+        "tool_call_id": "c1",
+        "name": "write",
+        "content": '{"wrote": "x"}',
+    }
+    sent = module.requests[1].messages[1].content
+    assert sent[0].model_dump() == transcript[1]["content"][0]
+    assert module.requests[0].tools[0].parameters == tool.input_schema
+    assert pre[0]["tool_input"] == {"text": "x"}
+    assert post[0]["result"]["output"] == {"wrote": "x"}
+    assert pre[0]["parent_span_id"] == requested[0]["span_id"]
+    assert pre[0]["tool_call_id"] == "c1"
+    assert [one["iteration"] for one in requested] == [1, 2]
+    await check_log(engine)
 
 
-async def test_a_hook_of_the_kernel_may_deny_a_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        async with kernel(monkeypatch, ctx, Module()) as session:
-            hear(session, "prompt:submit", HookResult(action="deny", reason="not now"))
-            assert await session.execute("go") == "Operation denied: not now"
-        assert await ctx.get_messages() == []
-        assert activity(await records(engine)) == ["prompt:submit", "prompt:complete"]
+async def test_a_hook_of_the_kernel_may_deny_a_prompt(
+    engine: Engine, ctx: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with kernel(monkeypatch, ctx, Module()) as session:
+        hear(session, "prompt:submit", HookResult(action="deny", reason="not now"))
+        assert await session.execute("go") == "Operation denied: not now"
+    assert await ctx.get_messages() == []
+    assert activity(await records(engine)) == ["prompt:submit", "prompt:complete"]
 
 
-async def test_a_hook_of_the_kernel_may_deny_a_tool_call(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hook_of_the_kernel_may_deny_a_tool_call(
+    engine: Engine, ctx: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tool, module = Writes(), Module(calls("c1", "write"), says("then not"))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        async with kernel(monkeypatch, ctx, module, tool) as session:
-            hear(session, "tool:pre", HookResult(action="deny", reason="read only"))
-            errors = hear(session, "tool:error")
-            assert await session.execute("go") == "then not"
-        assert tool.inputs == []
-        assert "read only" in (await ctx.get_messages())[2]["content"]
-        assert errors[0]["error"]["type"] == "ToolFailed"
-        await check_log(engine)
+    async with kernel(monkeypatch, ctx, module, tool) as session:
+        hear(session, "tool:pre", HookResult(action="deny", reason="read only"))
+        errors = hear(session, "tool:error")
+        assert await session.execute("go") == "then not"
+    assert tool.inputs == []
+    assert "read only" in (await ctx.get_messages())[2]["content"]
+    assert errors[0]["error"]["type"] == "ToolFailed"
+    await check_log(engine)
 
 
 async def test_a_hook_of_the_kernel_may_change_a_tools_input_and_result(
+    ctx: Context,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tool, module = Writes(), Module(calls("c1", "write", text="secret"), says("ok"))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        async with kernel(monkeypatch, ctx, module, tool) as session:
-            hear(
-                session,
-                "tool:pre",
-                lambda data: HookResult(
-                    action="modify", data={**data, "tool_input": {"text": "…"}}
-                ),
-            )
-            hear(
-                session,
-                "tool:post",
-                lambda data: HookResult(action="modify", data={**data, "result": "hidden"}),
-            )
-            await session.execute("go")
-        assert tool.inputs == [{"text": "…"}]
-        assert (await ctx.get_messages())[2]["content"] == "hidden"
+    async with kernel(monkeypatch, ctx, module, tool) as session:
+        hear(
+            session,
+            "tool:pre",
+            lambda data: HookResult(action="modify", data={**data, "tool_input": {"text": "…"}}),
+        )
+        hear(
+            session,
+            "tool:post",
+            lambda data: HookResult(action="modify", data={**data, "result": "hidden"}),
+        )
+        await session.execute("go")
+    assert tool.inputs == [{"text": "…"}]
+    assert (await ctx.get_messages())[2]["content"] == "hidden"
 
 
 async def test_what_a_hook_of_the_kernel_injects_is_stored_or_sent_once(
+    ctx: Context,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     module = Module(says("ok"))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        async with kernel(monkeypatch, ctx, module) as session:
-            hear(
-                session,
-                "prompt:submit",
-                HookResult(action="inject_context", context_injection="stays"),
-            )
-            hear(
-                session,
-                "provider:request",
-                HookResult(
-                    action="inject_context",
-                    context_injection="goes",
-                    ephemeral=True,
-                    context_injection_role="user",
-                ),
-            )
-            await session.execute("go")
-        sent = [one.content for one in module.requests[0].messages]
-        assert sent == ["stays", "go", "goes"]
-        assert [one["content"] for one in await ctx.get_messages()][:2] == ["stays", "go"]
+    async with kernel(monkeypatch, ctx, module) as session:
+        hear(
+            session,
+            "prompt:submit",
+            HookResult(action="inject_context", context_injection="stays"),
+        )
+        hear(
+            session,
+            "provider:request",
+            HookResult(
+                action="inject_context",
+                context_injection="goes",
+                ephemeral=True,
+                context_injection_role="user",
+            ),
+        )
+        await session.execute("go")
+    sent = [one.content for one in module.requests[0].messages]
+    assert sent == ["stays", "go", "goes"]
+    assert [one["content"] for one in await ctx.get_messages()][:2] == ["stays", "go"]
 
 
 async def test_what_hooks_inject_after_a_tool_is_sent_with_the_next_request_alone(
+    engine: Engine,
+    ctx: Context,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     busy = RateLimitError("busy", retry_after=0.0)
@@ -328,33 +327,31 @@ async def test_what_hooks_inject_after_a_tool_is_sent_with_the_next_request_alon
         append_to_last_tool_result=True,
     )
     results = [first, second]
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        agent = MountedOrchestrator(EventsOrchestrator(sleep=Waits()))
-        async with kernel(monkeypatch, ctx, module) as session:
-            await session.coordinator.mount("orchestrator", agent)
-            nothing = HookResult(action="continue")
-            answers = iter([*results, nothing, nothing])
-            hear(session, "tool:post", lambda _: next(answers))
-            hear(session, "tool:post", lambda _: next(answers))
-            assert await session.execute("go") == "ok"
-        sent = [[str(one.content) for one in request.messages] for request in module.requests]
-        for request in sent[1:3]:
-            assert request[-1] == "look"
-            assert request[-2].endswith("\n\nmind the gap")
-        assert not any("look" in text or "gap" in text for text in sent[3])
-        # What was sent besides is in the log, for each of the two attempts.
-        found = [decode_event(one) for one in await records(engine) if "request_sent" in one.type]
-        assert [(one.messages, one.missing) for one in found] == [(4, 1)] * 2  # type: ignore[union-attr]
-        bodies = [
-            [body.data async for body in _bodies(engine, position)]
-            for position in [
-                one.position for one in await records(engine) if "request_sent" in one.type
-            ]
+    agent = MountedOrchestrator(EventsOrchestrator(sleep=Waits()))
+    async with kernel(monkeypatch, ctx, module) as session:
+        await session.coordinator.mount("orchestrator", agent)
+        nothing = HookResult(action="continue")
+        answers = iter([*results, nothing, nothing])
+        hear(session, "tool:post", lambda _: next(answers))
+        hear(session, "tool:post", lambda _: next(answers))
+        assert await session.execute("go") == "ok"
+    sent = [[str(one.content) for one in request.messages] for request in module.requests]
+    for request in sent[1:3]:
+        assert request[-1] == "look"
+        assert request[-2].endswith("\n\nmind the gap")
+    assert not any("look" in text or "gap" in text for text in sent[3])
+    # What was sent besides is in the log, for each of the two attempts.
+    found = [decode_event(one) for one in await records(engine) if "request_sent" in one.type]
+    assert [(one.messages, one.missing) for one in found] == [(4, 1)] * 2  # type: ignore[union-attr]
+    bodies = [
+        [body.data async for body in _bodies(engine, position)]
+        for position in [
+            one.position for one in await records(engine) if "request_sent" in one.type
         ]
-        assert b'"look"' in b"".join(bodies[0])
-        assert bodies[1] == []  # the same texts, by reference
-        assert len(await ctx.get_messages()) == 6
+    ]
+    assert b'"look"' in b"".join(bodies[0])
+    assert bodies[1] == []  # the same texts, by reference
+    assert len(await ctx.get_messages()) == 6
 
 
 async def _bodies(engine: eventctx.Engine, position: int) -> AsyncIterator[Body]:
@@ -363,24 +360,24 @@ async def _bodies(engine: eventctx.Engine, position: int) -> AsyncIterator[Body]
             yield body
 
 
-async def test_a_request_that_amplifier_calls_too_long_is_compacted_once() -> None:
+async def test_a_request_that_amplifier_calls_too_long_is_compacted_once(
+    engine: Engine, ctx: Context
+) -> None:
     module = Module(ContextLengthError("too many tokens"), says("ok"))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        for number in range(40):
-            await ctx.add_message({"role": "user", "content": f"{number} " + "x" * 400})
-            await ctx.add_message({"role": "assistant", "content": "y" * 400})
-        recorder = EventRecorder()
-        agent = EventsOrchestrator(sleep=Waits())
-        assert (await agent.execute("go", ctx, {"p": module}, None, recorder)).text == "ok"
-        first, second = [len(one.messages) for one in module.requests]
-        assert second < first
-        ((_, pre),) = recorder.get_events("context:pre_compact")
-        ((_, post),) = recorder.get_events("context:post_compact")
-        assert pre["span_id"] == post["span_id"]
-        assert post["removed_tokens"] == post["before_tokens"] - post["after_tokens"] > 0
-        assert pre["turn_id"] == recorder.get_events("prompt:submit")[0][1]["turn_id"]
-        await check_log(engine)
+    for number in range(40):
+        await ctx.add_message({"role": "user", "content": f"{number} " + "x" * 400})
+        await ctx.add_message({"role": "assistant", "content": "y" * 400})
+    recorder = EventRecorder()
+    agent = EventsOrchestrator(sleep=Waits())
+    assert (await agent.execute("go", ctx, {"p": module}, None, recorder)).text == "ok"
+    first, second = [len(one.messages) for one in module.requests]
+    assert second < first
+    ((_, pre),) = recorder.get_events("context:pre_compact")
+    ((_, post),) = recorder.get_events("context:post_compact")
+    assert pre["span_id"] == post["span_id"]
+    assert post["removed_tokens"] == post["before_tokens"] - post["after_tokens"] > 0
+    assert pre["turn_id"] == recorder.get_events("prompt:submit")[0][1]["turn_id"]
+    await check_log(engine)
 
 
 @pytest.mark.parametrize("kind", [BasicOrchestrator, StreamingOrchestrator, EventsOrchestrator])
@@ -411,14 +408,14 @@ async def test_the_provider_of_the_lowest_priority_number_is_asked_or_the_one_th
     assert (await named.execute("go", context, providers)).text == "b"
 
 
-async def test_settings_of_a_mount_plan_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        with pytest.raises(RuntimeError, match="max_iterations: expected an int from 1"):
-            async with kernel(monkeypatch, ctx, Module(), max_iterations="many"):
-                pass
-        with pytest.warns(UnknownSetting, match="extended_thinking"):
-            async with kernel(
-                monkeypatch, ctx, Module(says("ok")), max_iterations=-1, extended_thinking=True
-            ) as session:
-                assert await session.execute("go") == "ok"
+async def test_settings_of_a_mount_plan_are_checked(
+    ctx: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(RuntimeError, match="max_iterations: expected an int from 1"):
+        async with kernel(monkeypatch, ctx, Module(), max_iterations="many"):
+            pass
+    with pytest.warns(UnknownSetting, match="extended_thinking"):
+        async with kernel(
+            monkeypatch, ctx, Module(says("ok")), max_iterations=-1, extended_thinking=True
+        ) as session:
+            assert await session.execute("go") == "ok"

@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import anthropic
-import openai
 import pytest
 
 import eventctx
@@ -16,6 +14,7 @@ from eventctx.log.codec import decode_known
 from eventctx.orchestrators import AnthropicProvider, OpenAIResponsesProvider, StreamingOrchestrator
 from eventctx.testing import Reply
 from eventctx.testing.strict_provider import ApiRequest, StrictServer, strict_provider
+from tests.orchestrators.providers.server import claude_client, openai_client
 
 SUMMARY = "The fault is in none of the parts that were read; the kite is blue."
 SAID = "It is not here, I looked everywhere. " * 40
@@ -31,10 +30,10 @@ def model(request: ApiRequest) -> Reply:
 @asynccontextmanager
 async def provider_of(api: str, server: StrictServer, **options: Any) -> AsyncIterator[Any]:
     if api == "claude":
-        async with anthropic.AsyncAnthropic(api_key="k", base_url=server.url) as client:
+        async with claude_client(server.url) as client:
             yield AnthropicProvider(client, "claude-opus-5-5", system="You help.", **options)
     else:
-        async with openai.AsyncOpenAI(api_key="k", base_url=f"{server.url}/v1") as other:
+        async with openai_client(f"{server.url}/v1") as other:
             yield OpenAIResponsesProvider(other, "gpt-6-sol", instructions="You help.")
 
 
@@ -56,12 +55,6 @@ async def ended(engine: Engine) -> list[Any]:
 
 def rows_of(request: ApiRequest) -> list[dict[str, Any]]:
     return request.body.get("messages") or request.body["input"]
-
-
-@pytest.fixture
-async def engine() -> AsyncIterator[Engine]:
-    async with eventctx.open("memory://") as engine:
-        yield engine
 
 
 @pytest.mark.parametrize("api", ["claude", "openai"])

@@ -13,6 +13,7 @@ import pytest
 from amplifier_core import HookResult
 
 import eventctx
+from eventctx import Context, Engine
 from eventctx.errors import ProviderFailed
 from eventctx.orchestrators import (
     BasicOrchestrator,
@@ -47,34 +48,28 @@ def parsed(stream: bytes) -> list[dict[str, Any]]:
     return events
 
 
-async def test_nothing_is_shown_of_an_answer_that_is_asked_for_again() -> None:
+async def test_nothing_is_shown_of_an_answer_that_is_asked_for_again(ctx: Context) -> None:
     bad = msgspec.structs.replace(says("wrong"), calls=(ToolRequest("1", "none", {}),))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        agent = StreamingOrchestrator(sleep=Waits())
-        stream = agent.stream("go", ctx, {"p": Scripted(bad, says("right"))})
-        shown = [piece async for piece in stream if isinstance(piece, Chunk)]
-        assert [one["content"] for one in await ctx.get_messages()] == ["go", "right"]
+    agent = StreamingOrchestrator(sleep=Waits())
+    stream = agent.stream("go", ctx, {"p": Scripted(bad, says("right"))})
+    shown = [piece async for piece in stream if isinstance(piece, Chunk)]
+    assert [one["content"] for one in await ctx.get_messages()] == ["go", "right"]
     assert shown == [Chunk("text", "right")]
 
 
-async def test_no_scope_of_a_stream_leaks_to_its_reader() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        stream = StreamingOrchestrator().stream("go", ctx, {"p": Streaming(pieces("a"))})
-        async with aclosing(stream):
-            await anext(stream)
-            await ctx.add_message({"role": "user", "content": "besides"})
-        added = [one for one in await records(engine) if one.type == "context:message_added"]
-        assert [one.turn_id is None for one in added if one.span_id is None] == [True]
+async def test_no_scope_of_a_stream_leaks_to_its_reader(engine: Engine, ctx: Context) -> None:
+    stream = StreamingOrchestrator().stream("go", ctx, {"p": Streaming(pieces("a"))})
+    async with aclosing(stream):
+        await anext(stream)
+        await ctx.add_message({"role": "user", "content": "besides"})
+    added = [one for one in await records(engine) if one.type == "context:message_added"]
+    assert [one.turn_id is None for one in added if one.span_id is None] == [True]
 
 
-async def test_the_host_hears_of_each_block_as_it_begins_grows_and_ends() -> None:
+async def test_the_host_hears_of_each_block_as_it_begins_grows_and_ends(ctx: Context) -> None:
     heard = Heard()
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        provider = Streaming(pieces("one ", "two"))
-        await StreamingOrchestrator().execute("go", ctx, {"p": provider}, None, heard)
+    provider = Streaming(pieces("one ", "two"))
+    await StreamingOrchestrator().execute("go", ctx, {"p": provider}, None, heard)
     blocks = [one for one in heard.events if one[0].startswith("content_block")]
     assert [name.removeprefix("content_block:") for name, _ in blocks] == [
         *("start", "delta", "end", "start", "delta", "delta", "end")
@@ -88,12 +83,10 @@ async def test_the_host_hears_of_each_block_as_it_begins_grows_and_ends() -> Non
     }
 
 
-async def test_server_sent_events_are_what_a_browser_can_read() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        provider = Streaming(pieces("line\none", " ü"))
-        stream = StreamingOrchestrator().stream("go", ctx, {"p": provider}, turn_id="t")
-        sent = [event async for event in server_sent_events(stream)]
+async def test_server_sent_events_are_what_a_browser_can_read(ctx: Context) -> None:
+    provider = Streaming(pieces("line\none", " ü"))
+    stream = StreamingOrchestrator().stream("go", ctx, {"p": provider}, turn_id="t")
+    sent = [event async for event in server_sent_events(stream)]
     events = parsed(b"".join(sent))
     assert [(one["id"], one["event"]) for one in events] == [
         ("0", "thinking"),
@@ -109,12 +102,10 @@ async def test_server_sent_events_are_what_a_browser_can_read() -> None:
     assert all(event.endswith(b"\n\n") and event.count(b"\n\n") == 1 for event in sent)
 
 
-async def test_a_failure_is_the_last_server_sent_event() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        provider = Streaming([Chunk("text", "So"), ProviderFailed("p", "gone")])
-        stream = StreamingOrchestrator(sleep=Waits()).stream("go", ctx, {"p": provider})
-        events = parsed(b"".join([event async for event in server_sent_events(stream)]))
+async def test_a_failure_is_the_last_server_sent_event(ctx: Context) -> None:
+    provider = Streaming([Chunk("text", "So"), ProviderFailed("p", "gone")])
+    stream = StreamingOrchestrator(sleep=Waits()).stream("go", ctx, {"p": provider})
+    events = parsed(b"".join([event async for event in server_sent_events(stream)]))
     assert [one["event"] for one in events] == ["text", "error"]
     assert events[1]["data"]["type"] == "ProviderFailed"
 
@@ -133,16 +124,14 @@ async def test_a_bug_is_raised_and_its_words_are_not_sent() -> None:
     assert b"secret" not in sent[1]
 
 
-async def test_a_browser_that_goes_away_ends_the_turn() -> None:
+async def test_a_browser_that_goes_away_ends_the_turn(engine: Engine, ctx: Context) -> None:
     provider = Streaming([Chunk("text", "So "), asyncio.Event()])
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        stream = StreamingOrchestrator().stream("go", ctx, {"p": provider})
-        async with aclosing(server_sent_events(stream)) as events:
-            await anext(events)
-        assert activity(await records(engine))[-2:] == ["provider:error", "prompt:complete"]
-        assert (await ctx.get_messages())[-1]["content"] == "So "
-        await check_log(engine)
+    stream = StreamingOrchestrator().stream("go", ctx, {"p": provider})
+    async with aclosing(server_sent_events(stream)) as events:
+        await anext(events)
+    assert activity(await records(engine))[-2:] == ["provider:error", "prompt:complete"]
+    assert (await ctx.get_messages())[-1]["content"] == "So "
+    await check_log(engine)
 
 
 # -- with tools: pieces of every round -------------------------------------------------------------
@@ -155,77 +144,73 @@ def thinking_then(answer: Any) -> list[Any]:
     return [Chunk("text", "let me look"), answer]
 
 
-async def test_pieces_of_every_round_come_as_the_model_writes_them() -> None:
+async def test_pieces_of_every_round_come_as_the_model_writes_them(
+    engine: Engine, ctx: Context
+) -> None:
     more = asyncio.Event()
     provider = Streaming(
         thinking_then(calls(("c1", "look"), ("c2", "look"))),
         [Chunk("text", "It is "), more, Chunk("text", "fine"), says("It is fine")],
     )
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        agent = StreamingOrchestrator()
-        async with aclosing(agent.stream("go", ctx, {"p": provider}, LOOK)) as stream:
-            assert await anext(stream) == Chunk("text", "let me look", 0)
-            assert await anext(stream) == Chunk("text", "It is ", 1)
-            assert activity(await records(engine)).count("tool:post") == 2
-            more.set()
-            assert await anext(stream) == Chunk("text", "fine", 1)
-            response = await anext(stream)
-        assert isinstance(response, Response)
-        assert (response.text, response.finish) == ("It is fine", "answered")
-        assert response.iterations == 2
-        roles = [one["role"] for one in await ctx.get_messages()]
-        assert roles == ["user", "assistant", "tool", "tool", "assistant"]
-        assert [len(one.tools) for one in provider.requests] == [1, 1]
-        await check_log(engine)
+    agent = StreamingOrchestrator()
+    async with aclosing(agent.stream("go", ctx, {"p": provider}, LOOK)) as stream:
+        assert await anext(stream) == Chunk("text", "let me look", 0)
+        assert await anext(stream) == Chunk("text", "It is ", 1)
+        assert activity(await records(engine)).count("tool:post") == 2
+        more.set()
+        assert await anext(stream) == Chunk("text", "fine", 1)
+        response = await anext(stream)
+    assert isinstance(response, Response)
+    assert (response.text, response.finish) == ("It is fine", "answered")
+    assert response.iterations == 2
+    roles = [one["role"] for one in await ctx.get_messages()]
+    assert roles == ["user", "assistant", "tool", "tool", "assistant"]
+    assert [len(one.tools) for one in provider.requests] == [1, 1]
+    await check_log(engine)
 
 
-async def test_a_later_answer_that_breaks_is_kept_as_far_as_it_was_shown() -> None:
+async def test_a_later_answer_that_breaks_is_kept_as_far_as_it_was_shown(
+    engine: Engine, ctx: Context
+) -> None:
     provider = Streaming(
         thinking_then(calls(("c1", "look"))),
         [Chunk("text", "It is "), eventctx.ProviderFailed("p", "gone", retryable=True)],
     )
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        agent = StreamingOrchestrator(sleep=Waits())
-        with pytest.raises(eventctx.ProviderFailed):
-            await agent.execute("go", ctx, {"p": provider}, LOOK)
-        contents = [one["content"] for one in await ctx.get_messages()]
-        assert contents == ["go", None, "fine", "It is "]
-        await check_log(engine)
+    agent = StreamingOrchestrator(sleep=Waits())
+    with pytest.raises(eventctx.ProviderFailed):
+        await agent.execute("go", ctx, {"p": provider}, LOOK)
+    contents = [one["content"] for one in await ctx.get_messages()]
+    assert contents == ["go", None, "fine", "It is "]
+    await check_log(engine)
 
 
-async def test_a_denied_round_ends_the_stream_with_a_response() -> None:
+async def test_a_denied_round_ends_the_stream_with_a_response(engine: Engine, ctx: Context) -> None:
     async def deny(event: str, data: dict[str, Any]) -> Any:
         if event == "provider:request" and data["iteration"] == 2:
             return HookResult(action="deny", reason="too dear")
         return None
 
     provider = Streaming(thinking_then(calls(("c1", "look"))))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        found = [
-            piece
-            async for piece in StreamingOrchestrator().stream(
-                "go", ctx, {"p": provider}, LOOK, [deny]
-            )
-        ]
-        assert found[0] == Chunk("text", "let me look")
-        assert isinstance(found[1], Response)
-        assert (found[1].finish, found[1].text) == ("denied", "Operation denied: too dear")
-        assert activity(await records(engine))[-3:] == [
-            *("provider:request", "provider:error", "prompt:complete")
-        ]
-        await check_log(engine)
+    found = [
+        piece
+        async for piece in StreamingOrchestrator().stream("go", ctx, {"p": provider}, LOOK, [deny])
+    ]
+    assert found[0] == Chunk("text", "let me look")
+    assert isinstance(found[1], Response)
+    assert (found[1].finish, found[1].text) == ("denied", "Operation denied: too dear")
+    assert activity(await records(engine))[-3:] == [
+        *("provider:request", "provider:error", "prompt:complete")
+    ]
+    await check_log(engine)
 
 
-async def test_the_basic_one_asks_once_and_ignores_tools_where_it_is_told_to() -> None:
+async def test_the_basic_one_asks_once_and_ignores_tools_where_it_is_told_to(
+    engine: Engine, ctx: Context
+) -> None:
     provider = Scripted(says("hello"))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        response = await BasicOrchestrator(tools="ignore").execute(
-            "hi", ctx, {"p": provider}, tools(tool("look"))
-        )
-        assert (response.text, response.iterations) == ("hello", 1)
-        assert provider.requests[0].tools == ()
-        await check_log(engine)
+    response = await BasicOrchestrator(tools="ignore").execute(
+        "hi", ctx, {"p": provider}, tools(tool("look"))
+    )
+    assert (response.text, response.iterations) == ("hello", 1)
+    assert provider.requests[0].tools == ()
+    await check_log(engine)

@@ -12,6 +12,7 @@ from amplifier_core.message_models import ChatRequest
 from amplifier_core.testing import MockContextManager
 
 import eventctx
+from eventctx import Context, Engine
 from eventctx.log.codec import decode_event
 from eventctx.log.events import RequestPrepared
 from eventctx.orchestrators import (
@@ -49,18 +50,18 @@ def sent(provider: Scripted) -> list[tuple[int, str | None]]:
     return [(len(one.tools), one.tool_choice) for one in provider.requests]
 
 
-async def test_a_plan_and_the_answer_at_the_limit_are_asked_for_with_the_tools() -> None:
+async def test_a_plan_and_the_answer_at_the_limit_are_asked_for_with_the_tools(
+    engine: Engine, ctx: Context
+) -> None:
     provider = Choosing(says("first"), calls(("c1", "look")), says("done"))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        agent = EventsOrchestrator(planning=True, max_iterations=2)
-        await agent.execute("go", ctx, {"p": provider}, LOOK)
-        assert sent(provider) == [(1, "none"), (1, None), (1, "none")]
-        prepared = [decode_event(one) for one in await records(engine)]
-        digests = {one.tools_digest for one in prepared if isinstance(one, RequestPrepared)}
-        assert len(digests) == 1
-        assert None not in digests
-        await check_log(engine)
+    agent = EventsOrchestrator(planning=True, max_iterations=2)
+    await agent.execute("go", ctx, {"p": provider}, LOOK)
+    assert sent(provider) == [(1, "none"), (1, None), (1, "none")]
+    prepared = [decode_event(one) for one in await records(engine)]
+    digests = {one.tools_digest for one in prepared if isinstance(one, RequestPrepared)}
+    assert len(digests) == 1
+    assert None not in digests
+    await check_log(engine)
 
 
 async def test_nothing_is_chosen_where_there_are_no_tools() -> None:
@@ -81,26 +82,22 @@ async def test_nothing_is_chosen_where_there_are_no_tools() -> None:
     ],
 )
 async def test_where_the_choice_does_not_work_the_tools_are_withheld_for_the_turn(
-    first: Any, retries: int
+    engine: Engine, ctx: Context, first: Any, retries: int
 ) -> None:
     provider = Choosing(first, says("plan"), calls(("c1", "look")), says("done"))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        agent = EventsOrchestrator(
-            planning=True, max_iterations=2, max_retries=retries, sleep=Waits()
-        )
-        response = await agent.execute("go", ctx, {"p": provider}, LOOK)
-        assert (response.text, response.finish) == ("done", "iteration_limit")
-        assert sent(provider) == [(1, "none"), (0, None), (1, None), (0, None)]
-        found = await records(engine)
-        assert activity(found)[:7] == [
-            *("prompt:submit", "plan:start", "provider:request", "provider:error"),
-            *("provider:request", "provider:response", "plan:end"),
-        ]
-        events = [decode_event(one) for one in found]
-        known = [one.tools_digest is not None for one in events if isinstance(one, RequestPrepared)]
-        assert known == [True, False, True, False]
-        await check_log(engine)
+    agent = EventsOrchestrator(planning=True, max_iterations=2, max_retries=retries, sleep=Waits())
+    response = await agent.execute("go", ctx, {"p": provider}, LOOK)
+    assert (response.text, response.finish) == ("done", "iteration_limit")
+    assert sent(provider) == [(1, "none"), (0, None), (1, None), (0, None)]
+    found = await records(engine)
+    assert activity(found)[:7] == [
+        *("prompt:submit", "plan:start", "provider:request", "provider:error"),
+        *("provider:request", "provider:response", "plan:end"),
+    ]
+    events = [decode_event(one) for one in found]
+    known = [one.tools_digest is not None for one in events if isinstance(one, RequestPrepared)]
+    assert known == [True, False, True, False]
+    await check_log(engine)
 
 
 async def test_a_provider_of_amplifier_gets_the_choice() -> None:
@@ -162,6 +159,8 @@ async def test_basic_mounts_where_the_plan_says_to_ignore_them(
 
 
 async def test_tools_that_the_plan_does_not_name_are_refused_at_the_first_execute(
+    engine: Engine,
+    ctx: Context,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def mount(coordinator: Any, _: Any = None) -> None:
@@ -170,27 +169,25 @@ async def test_tools_that_the_plan_does_not_name_are_refused_at_the_first_execut
     brings = ModuleType("brings")
     brings.mount = mount  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "amplifier_module_hooks_brings", brings)
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        plan = {"tools": [], "hooks": [{"module": "hooks-brings"}]}
-        async with kernel(monkeypatch, ctx, Module(), loop="basic", plan=plan) as session:
-            with pytest.raises(RuntimeError, match=r"InvalidSetting.*found write: "):
-                await session.execute("hi")
-        assert activity(await records(engine)) == []
+    plan = {"tools": [], "hooks": [{"module": "hooks-brings"}]}
+    async with kernel(monkeypatch, ctx, Module(), loop="basic", plan=plan) as session:
+        with pytest.raises(RuntimeError, match=r"InvalidSetting.*found write: "):
+            await session.execute("hi")
+    assert activity(await records(engine)) == []
 
 
 async def test_an_id_that_the_app_leaves_names_the_next_turn_and_no_other(
+    engine: Engine,
+    ctx: Context,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        module = Module(answers("a"), answers("b"))
-        async with kernel(monkeypatch, ctx, module) as session:
-            submitted = hear(session, "prompt:submit")
-            session.coordinator.session_state["turn_id"] = "order-17-1"
-            await session.execute("first")
-            await session.execute("second")
-        turns = {one.turn_id for one in await records(engine) if one.type == "prompt:submit"}
+    module = Module(answers("a"), answers("b"))
+    async with kernel(monkeypatch, ctx, module) as session:
+        submitted = hear(session, "prompt:submit")
+        session.coordinator.session_state["turn_id"] = "order-17-1"
+        await session.execute("first")
+        await session.execute("second")
+    turns = {one.turn_id for one in await records(engine) if one.type == "prompt:submit"}
     assert submitted[0]["turn_id"] == "order-17-1"
     assert submitted[1]["turn_id"] not in (None, "order-17-1")
     assert turns == {one["turn_id"] for one in submitted}
@@ -199,16 +196,14 @@ async def test_an_id_that_the_app_leaves_names_the_next_turn_and_no_other(
 
 @pytest.mark.parametrize("wrong", ["", 7, "x" * 257, "a\nb"])
 async def test_an_id_that_is_none_is_refused_before_the_turn_and_forgotten(
-    wrong: Any, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, ctx: Context, wrong: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        async with kernel(monkeypatch, ctx, Module(answers("a"))) as session:
-            session.coordinator.session_state["turn_id"] = wrong
-            with pytest.raises(RuntimeError, match="turn_id: expected"):
-                await session.execute("go")
-            assert activity(await records(engine)) == []
-            assert await session.execute("go") == "a"
+    async with kernel(monkeypatch, ctx, Module(answers("a"))) as session:
+        session.coordinator.session_state["turn_id"] = wrong
+        with pytest.raises(RuntimeError, match="turn_id: expected"):
+            await session.execute("go")
+        assert activity(await records(engine)) == []
+        assert await session.execute("go") == "a"
 
 
 async def test_a_provider_that_does_not_take_a_choice_gets_no_tools() -> None:

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import eventctx
+from eventctx import Context, Engine
 from eventctx.orchestrators import EventsOrchestrator
 from eventctx.orchestrators.protocol import Ids
 from eventctx.orchestrators.tools.functions import as_tools, definition_of, run_tool, tool
@@ -255,7 +256,9 @@ def test_whatever_a_model_sends_the_function_runs_or_the_model_is_told(
 # -- in an agent -----------------------------------------------------------------------------------
 
 
-async def test_plain_functions_are_tools_and_get_the_ids_of_their_call() -> None:
+async def test_plain_functions_are_tools_and_get_the_ids_of_their_call(
+    engine: Engine, ctx: Context
+) -> None:
     seen: list[Ids] = []
 
     def add(a: int, b: Annotated[int, msgspec.Meta(description="the second")] = 1) -> int:
@@ -271,12 +274,10 @@ async def test_plain_functions_are_tools_and_get_the_ids_of_their_call() -> None
     provider = ScriptedProvider(
         Reply(calls=[("add", {"a": 2, "b": 3}), ("where", {}), ("add", {"a": "two"})]), "Done."
     )
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        response = await EventsOrchestrator().execute("Add.", ctx, {"p": provider}, [add, place])
-        assert str(response) == "Done."
-        rows = await ctx.get_messages()
-        records = [record async for record in engine.records("s")]
+    response = await EventsOrchestrator().execute("Add.", ctx, {"p": provider}, [add, place])
+    assert str(response) == "Done."
+    rows = await ctx.get_messages()
+    records = [record async for record in engine.records("s")]
     (ids,) = seen
     began = next(one for one in records if one.type == "tool:pre" and one.span_id == ids.span_id)
     assert (ids.session_id, ids.turn_id, ids.iteration) == ("s", began.turn_id, 1)

@@ -22,8 +22,7 @@ from eventctx.projections.view import request_view
 from eventctx.queries.requests import fold
 from eventctx.stores.memory import MemoryStore
 from tests.loop_time import LIMIT, hang_past_the_limit
-from tests.orchestrators.providers.server import ReceivedRequest
-from tests.orchestrators.providers.strict import refused
+from tests.orchestrators.providers.server import ReceivedRequest, refused
 from tests.policies.advisers import Paused, Scripted, check_fallback, talk
 from tests.policies.given import model, user
 from tests.sessions import names, tool_round

@@ -26,8 +26,7 @@ from tests.orchestrators.providers.kits import (
     RESPONSES,
     Kit,
 )
-from tests.orchestrators.providers.server import Server, json_reply, serving, streamed
-from tests.orchestrators.providers.strict import refused
+from tests.orchestrators.providers.server import Server, json_reply, refused, serving, streamed
 from tests.sessions import USER
 
 CALLS = [

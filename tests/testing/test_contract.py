@@ -72,7 +72,8 @@ SEEN = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-async def test_a_broken_module_fails_exactly_the_check_of_its_rule(name, tmp_path):
+async def test_a_broken_module_fails_exactly_the_check_of_its_rule(name, tmp_path, monkeypatch):
+    monkeypatch.setattr("eventctx.testing.contract.hosting._PATIENCE", 2)
     findings = await found(f"{BROKEN}:{name}", tmp_path)
     assert failed(findings) == [FAULTS[name]]
     assert re.fullmatch(SEEN.get(name, ".+"), seen(findings, FAULTS[name]), flags=re.DOTALL)
@@ -90,9 +91,9 @@ def test_every_check_is_failed_by_some_broken_module():
 
 async def test_a_check_that_waits_for_ever_is_ended(tmp_path):
     target = resolve(f"{BROKEN}:hangs", ROOT)
-    findings = [one async for one in examine(target, {}, tmp_path, seconds=4)]
+    findings = [one async for one in examine(target, {}, tmp_path, seconds=2)]
     assert failed(findings) == ["clearing"]
-    assert seen(findings, "clearing") == "it did not return within 4 s"
+    assert seen(findings, "clearing") == "it did not return within 2 s"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from importlib import import_module
@@ -147,6 +148,7 @@ class StandInCoordinator:
 _MOUNT_PLAN: Final = {"session": {"orchestrator": "test-orchestrator", "context": "test-context"}}
 
 
+@functools.cache
 def core_version() -> str | None:
     """The version of amplifier-core; None when it is not installed or cannot be loaded."""
     try:

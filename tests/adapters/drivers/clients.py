@@ -14,7 +14,13 @@ import eventctx
 from eventctx.engine import Engine
 from eventctx.testing import Reply, ScriptedAgent
 from tests.api_answers import Body, Said, chat, claude, response
-from tests.orchestrators.providers.server import ReceivedRequest, json_reply, streamed
+from tests.orchestrators.providers.server import (
+    ReceivedRequest,
+    claude_client,
+    json_reply,
+    openai_client,
+    streamed,
+)
 from tests.orchestrators.providers.server import Reply as ServerReply
 from tests.scripted_http import done, serving
 
@@ -126,15 +132,7 @@ class MessagesDriver(ClientDriver):
     answer = staticmethod(claude)
 
     def _opened(self, url: str) -> Any:
-        import anthropic  # here, since a process that is started for one API needs one SDK
-
-        return anthropic.AsyncAnthropic(
-            api_key="k",
-            base_url=url,
-            # Without TLS: to read all known authorities takes longer than a test.
-            http_client=anthropic.DefaultAsyncHttpxClient(verify=False),
-            max_retries=self._agent.retries,
-        )
+        return claude_client(url, max_retries=self._agent.retries)
 
     def _shown(self, body: Body) -> list[Any]:
         return [{"role": "system", "content": body["system"]}, *super()._shown(body)]
@@ -170,14 +168,7 @@ class MessagesDriver(ClientDriver):
 
 class _OpenAIDriver(ClientDriver):
     def _opened(self, url: str) -> Any:
-        import openai
-
-        return openai.AsyncOpenAI(
-            api_key="k",
-            base_url=url,
-            http_client=openai.DefaultAsyncHttpxClient(verify=False),
-            max_retries=self._agent.retries,
-        )
+        return openai_client(url, max_retries=self._agent.retries)
 
 
 class ChatDriver(_OpenAIDriver):

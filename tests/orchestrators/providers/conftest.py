@@ -9,8 +9,7 @@ import pytest
 
 from eventctx.orchestrators.protocol import StreamingProvider
 from tests.orchestrators.providers.kits import KITS, Kit
-from tests.orchestrators.providers.server import Server, serving
-from tests.orchestrators.providers.strict import refused
+from tests.orchestrators.providers.server import Server, refused, serving
 
 Connect = Callable[..., StreamingProvider]
 

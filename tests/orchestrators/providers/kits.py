@@ -9,6 +9,7 @@ from eventctx.orchestrators.protocol import StreamingProvider
 from eventctx.orchestrators.providers.anthropic import AnthropicProvider
 from eventctx.orchestrators.providers.openai_chat import OpenAIChatProvider
 from eventctx.orchestrators.providers.openai_responses import OpenAIResponsesProvider
+from tests.orchestrators.providers.server import claude_client, openai_client
 
 Body = dict[str, Any]
 
@@ -29,21 +30,6 @@ class Kit(NamedTuple):
     call: Body
     refusal: Callable[[str, str], Body]
     broken: Callable[[str, str], Body]
-
-
-# The SDKs take seconds to import, and not everybody who collects these tests runs them.
-
-
-def _anthropic_client(url: str) -> Any:
-    import anthropic
-
-    return anthropic.AsyncAnthropic(api_key="k", base_url=url)
-
-
-def _openai_client(url: str) -> Any:
-    import openai
-
-    return openai.AsyncOpenAI(api_key="k", base_url=f"{url}/v1")
 
 
 # -- Anthropic -----------------------------------------------------------------------------------
@@ -118,7 +104,7 @@ CLAUDE_CALL: Body = {
 
 ANTHROPIC = Kit(
     "anthropic",
-    _anthropic_client,
+    claude_client,
     lambda client, **options: AnthropicProvider(client, "claude-x", **options),
     CLAUDE_TEXT,
     CLAUDE_EVENTS,
@@ -200,7 +186,7 @@ CHAT_CALL: Body = {
 
 CHAT = Kit(
     "chat",
-    _openai_client,
+    lambda url: openai_client(f"{url}/v1"),
     lambda client, **options: OpenAIChatProvider(client, "gpt-x", **options),
     CHAT_TEXT,
     CHAT_EVENTS,
@@ -284,7 +270,7 @@ RESPONSE_CALL: Body = {
 
 RESPONSES = Kit(
     "responses",
-    _openai_client,
+    lambda url: openai_client(f"{url}/v1"),
     lambda client, **options: OpenAIResponsesProvider(client, "gpt-x", **options),
     RESPONSE,
     RESPONSE_EVENTS,

@@ -1,4 +1,4 @@
-"""An HTTP server on this machine that answers by a script and keeps the requests."""
+"""An HTTP server on this machine that answers by a script and keeps the requests; its clients."""
 
 from __future__ import annotations
 
@@ -9,7 +9,33 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from eventctx.testing.strict_provider import Api, violations
+
 Event = dict[str, Any]
+
+
+# The SDKs take seconds to import, and a process may need one of them.
+
+
+def http(sdk: Any) -> Any:
+    """An SDK's connections, without TLS: to read all known authorities takes longer than a test."""
+    return sdk.DefaultAsyncHttpxClient(verify=False)
+
+
+def claude_client(url: str, **more: Any) -> Any:
+    import anthropic
+
+    return anthropic.AsyncAnthropic(
+        **{"api_key": "k", "base_url": url, "http_client": http(anthropic)} | more
+    )
+
+
+def openai_client(url: str, **more: Any) -> Any:
+    import openai
+
+    return openai.AsyncOpenAI(
+        **{"api_key": "k", "base_url": url, "http_client": http(openai)} | more
+    )
 
 
 @dataclass
@@ -19,6 +45,17 @@ class ReceivedRequest:
     path: str
     headers: dict[str, str]
     body: dict[str, Any]
+
+
+def refused(request: ReceivedRequest) -> str | None:
+    """The error with which the API at this path refuses the request; None if it does not."""
+    api: Api = "openai-chat"
+    if request.path.startswith("/v1/messages"):
+        api = "anthropic"
+    elif request.path.endswith("/responses"):
+        api = "openai-responses"
+    broken = violations(api, request.body)
+    return broken[0].message if broken else None
 
 
 @dataclass

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 import eventctx
+from eventctx import Context, Engine
 from eventctx.orchestrators import EventsOrchestrator, StreamingOrchestrator
 from eventctx.orchestrators.protocol import (
     Answer,
@@ -26,8 +27,7 @@ from tests.how_much import some
 from tests.orchestrators.agents import Waits, activity, records
 from tests.orchestrators.providers.conftest import Connect
 from tests.orchestrators.providers.kits import ANTHROPIC, CHAT, RESPONSES, Kit
-from tests.orchestrators.providers.server import Server, json_reply, serving, streamed
-from tests.orchestrators.providers.strict import refused
+from tests.orchestrators.providers.server import Server, json_reply, refused, serving, streamed
 from tests.transcripts import Story, stories
 
 IDS = Ids("s", "t1", "00f067aa0ba902b7", None, 1, "4bf92f3577b34da6a3ce929d0e0e4736")
@@ -91,22 +91,20 @@ async def test_a_streamed_answer_is_the_same_as_a_whole_one(
     assert server.requests[1].body["stream"] is True
 
 
-async def test_a_call_goes_back_with_its_result(kit: Kit, connect: Connect, server: Server) -> None:
+async def test_a_call_goes_back_with_its_result(
+    ctx: Context, kit: Kit, connect: Connect, server: Server
+) -> None:
     server.replies = [json_reply(kit.call), json_reply(kit.text)]
     provider = connect(kit)
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        await ctx.add_message(HELLO)
-        answer = await provider.complete(
-            Request(await ctx.get_messages_for_request(), IDS, (READ,))
-        )
-        (call,) = answer.calls
-        assert (call.id, call.name, call.arguments) == ("c1", "read", {"path": "a.py"})
-        for message in (answer.message, *answer.more):
-            await ctx.add_message(message)
-        await ctx.add_message(provider.result_message(ToolOutcome(call, "print(1)")))
-        view = await ctx.get_messages_for_request(provider=provider)
-        assert (await provider.complete(Request(view, IDS, (READ,)))).text == "Fair enough."
+    await ctx.add_message(HELLO)
+    answer = await provider.complete(Request(await ctx.get_messages_for_request(), IDS, (READ,)))
+    (call,) = answer.calls
+    assert (call.id, call.name, call.arguments) == ("c1", "read", {"path": "a.py"})
+    for message in (answer.message, *answer.more):
+        await ctx.add_message(message)
+    await ctx.add_message(provider.result_message(ToolOutcome(call, "print(1)")))
+    view = await ctx.get_messages_for_request(provider=provider)
+    assert (await provider.complete(Request(view, IDS, (READ,)))).text == "Fair enough."
     assert server.requests[1].body["tools"] == provider.definitions([READ])
     assert "print(1)" in str(server.requests[1].body)
 
@@ -177,42 +175,40 @@ def read(path: str) -> str:
     return f"contents of {path}"
 
 
-async def test_an_agent_runs_on_each_api(kit: Kit, connect: Connect, server: Server) -> None:
+async def test_an_agent_runs_on_each_api(
+    engine: Engine, ctx: Context, kit: Kit, connect: Connect, server: Server
+) -> None:
     server.replies = [json_reply(kit.call), json_reply(kit.text), json_reply(kit.text)]
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        agent = EventsOrchestrator(sleep=Waits())
-        providers = {kit.name: connect(kit)}
-        response = await agent.execute("Is it fair?", ctx, providers, [read])
-        assert response.text == "Fair enough."
-        assert response.iterations == 2
-        assert "contents of a.py" in str(server.requests[1].body)
-        assert (await agent.execute("Sure?", ctx, providers, [read])).text == "Fair enough."
-        await ctx.close()
-        assert (await engine.verify("s")).problems == ()
-        assert activity(await records(engine)).count("tool:post") == 1
+    agent = EventsOrchestrator(sleep=Waits())
+    providers = {kit.name: connect(kit)}
+    response = await agent.execute("Is it fair?", ctx, providers, [read])
+    assert response.text == "Fair enough."
+    assert response.iterations == 2
+    assert "contents of a.py" in str(server.requests[1].body)
+    assert (await agent.execute("Sure?", ctx, providers, [read])).text == "Fair enough."
+    await ctx.close()
+    assert (await engine.verify("s")).problems == ()
+    assert activity(await records(engine)).count("tool:post") == 1
 
 
 async def test_each_api_is_streamed_to_the_reader(
-    kit: Kit, connect: Connect, server: Server
+    engine: Engine, ctx: Context, kit: Kit, connect: Connect, server: Server
 ) -> None:
     server.replies = [streamed(kit.text_events), json_reply(kit.text)]
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        stream = StreamingOrchestrator().stream("Is it fair?", ctx, {"p": connect(kit)})
-        async with aclosing(stream) as pieces:
-            found = [piece async for piece in pieces]
-        texts = [one.text for one in found if isinstance(one, Chunk) and one.kind == "text"]
-        assert texts == ["Fair", " enough."]
-        assert str(found[-1]) == "Fair enough."
-        agent = EventsOrchestrator(sleep=Waits())
-        assert (await agent.execute("Sure?", ctx, {"p": connect(kit)})).text == "Fair enough."
-        assert server.requests[1].body != server.requests[0].body
-        chats = [
-            {name: value for name, value in one.attributes.items() if name in KNOWN}
-            async for one in spans(engine.store, "s")
-            if one.name.startswith("chat ")
-        ]
+    stream = StreamingOrchestrator().stream("Is it fair?", ctx, {"p": connect(kit)})
+    async with aclosing(stream) as pieces:
+        found = [piece async for piece in pieces]
+    texts = [one.text for one in found if isinstance(one, Chunk) and one.kind == "text"]
+    assert texts == ["Fair", " enough."]
+    assert str(found[-1]) == "Fair enough."
+    agent = EventsOrchestrator(sleep=Waits())
+    assert (await agent.execute("Sure?", ctx, {"p": connect(kit)})).text == "Fair enough."
+    assert server.requests[1].body != server.requests[0].body
+    chats = [
+        {name: value for name, value in one.attributes.items() if name in KNOWN}
+        async for one in spans(engine.store, "s")
+        if one.name.startswith("chat ")
+    ]
     known = dict(zip(KNOWN, ("127.0.0.1", int(server.url.rpartition(":")[2])), strict=False))
     if kit is ANTHROPIC:
         known["gen_ai.request.max_tokens"] = 8_192

@@ -160,7 +160,7 @@ async def test_a_stream_that_ends_too_soon_may_be_tried_again(
 
 async def test_a_server_that_stalls_is_given_up(kit: Kit, connect: Connect, server: Server) -> None:
     server.replies = [streamed(kit.text_events[:3], "stalled")]
-    error = await failed(connect(kit, timeout=3), "stream")
+    error = await failed(connect(kit, timeout=1), "stream")
     assert error.retryable and "Timeout" in error.problem
     await server.closed.wait()
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import eventctx
+from eventctx import Context
 from eventctx.orchestrators.protocol import Answer, Chunk, Ids, Request, ToolOutcome, ToolRequest
 from tests.orchestrators.providers.conftest import Connect
 from tests.orchestrators.providers.kits import (
@@ -185,22 +186,20 @@ async def test_nothing_is_kept_at_the_server(connect: Connect, server: Server) -
     assert bodies[2]["include"] == ["file_search_call.results", "reasoning.encrypted_content"]
 
 
-async def test_items_go_back_as_they_came(connect: Connect, server: Server) -> None:
+async def test_items_go_back_as_they_came(ctx: Context, connect: Connect, server: Server) -> None:
     server.replies = [json_reply(RESPONSE_CALL), json_reply(RESPONSE)]
     provider = connect(RESPONSES)
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        await ctx.add_message({"role": "developer", "content": "Be brief."})
-        await ctx.add_message(HELLO)
-        answer = await provider.complete(asking_items(*await ctx.get_messages_for_request()))
-        assert [item["type"] for item in (answer.message, *answer.more)] == [
-            "reasoning",
-            "function_call",
-        ]
-        for item in (answer.message, *answer.more):
-            await ctx.add_message(item)
-        await ctx.add_message(provider.result_message(ToolOutcome(answer.calls[0], "done")))
-        await provider.complete(asking_items(*await ctx.get_messages_for_request()))
+    await ctx.add_message({"role": "developer", "content": "Be brief."})
+    await ctx.add_message(HELLO)
+    answer = await provider.complete(asking_items(*await ctx.get_messages_for_request()))
+    assert [item["type"] for item in (answer.message, *answer.more)] == [
+        "reasoning",
+        "function_call",
+    ]
+    for item in (answer.message, *answer.more):
+        await ctx.add_message(item)
+    await ctx.add_message(provider.result_message(ToolOutcome(answer.calls[0], "done")))
+    await provider.complete(asking_items(*await ctx.get_messages_for_request()))
     reasoning, call = RESPONSE_CALL["output"]
     assert server.requests[1].body["input"] == [
         {"role": "developer", "content": "Be brief."},

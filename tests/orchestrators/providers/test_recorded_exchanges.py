@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-import eventctx
+from eventctx import Context
 from eventctx.orchestrators.protocol import (
     Answer,
     Ids,
@@ -119,25 +119,23 @@ STEPS = [
 
 @pytest.mark.parametrize(("file", "place"), STEPS)
 async def test_a_context_brings_forth_the_recorded_following_request(
-    recorded_sessions: Path, connect: Connect, server: Server, file: str, place: int
+    ctx: Context, recorded_sessions: Path, connect: Connect, server: Server, file: str, place: int
 ) -> None:
     kit = FILES[file]
     (sent, answered), (following, last) = exchanges(recorded_sessions, file)[place : place + 2]
     server.replies = [json_reply(answered), json_reply(last)]
     provider = connect(kit, **options_of(kit, sent))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        for row in rows_of(kit, sent):
-            await ctx.add_message(row)
-        view = await ctx.get_messages_for_request(provider=provider)
-        answer = await provider.complete(Request(view, IDS, tools_of(sent)))
-        for message in (answer.message, *answer.more):
+    for row in rows_of(kit, sent):
+        await ctx.add_message(row)
+    view = await ctx.get_messages_for_request(provider=provider)
+    answer = await provider.complete(Request(view, IDS, tools_of(sent)))
+    for message in (answer.message, *answer.more):
+        await ctx.add_message(message)
+    for row in rows_of(kit, following)[len(rows_of(kit, sent)) + 1 :]:
+        for message in _as_added(provider, answer, row):
             await ctx.add_message(message)
-        for row in rows_of(kit, following)[len(rows_of(kit, sent)) + 1 :]:
-            for message in _as_added(provider, answer, row):
-                await ctx.add_message(message)
-        view = await ctx.get_messages_for_request(provider=provider)
-        await provider.complete(Request(view, IDS, tools_of(following)))
+    view = await ctx.get_messages_for_request(provider=provider)
+    await provider.complete(Request(view, IDS, tools_of(following)))
     first, second = (one.body for one in server.requests)
     assert plain(kit, first) == plain(kit, sent)
     assert plain(kit, second) == plain(kit, following)

@@ -16,6 +16,7 @@ from eventctx.testing import Reply, ServerCall
 from eventctx.testing.strict_provider import ApiRequest, strict_provider
 from eventctx.testing.strict_provider.claude_thinking import BINDING_BETA
 from eventctx.testing.strict_provider.server import StrictServer
+from tests.orchestrators.providers.server import claude_client, openai_client
 from tests.testing.strict.claude_cases import PRESERVED
 
 ASKED: dict[str, Any] = {"role": "user", "content": "Read x and y."}
@@ -27,11 +28,11 @@ ENABLED: Any = {"type": "enabled", "budget_tokens": 2_000}
 
 
 def claude(server: StrictServer) -> anthropic.AsyncAnthropic:
-    return anthropic.AsyncAnthropic(base_url=server.url, api_key="k", max_retries=0)
+    return claude_client(server.url, max_retries=0)  # type: ignore[no-any-return]
 
 
-def openai_client(server: StrictServer) -> openai.AsyncOpenAI:
-    return openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="k", max_retries=0)
+def gpt(server: StrictServer) -> openai.AsyncOpenAI:
+    return openai_client(f"{server.url}/v1", max_retries=0)  # type: ignore[no-any-return]
 
 
 async def ask_claude(client: anthropic.AsyncAnthropic, streamed: bool, **fields: Any) -> Any:
@@ -156,7 +157,7 @@ async def test_a_compaction_that_is_asked_for_is_all_of_the_answer(streamed):
 async def test_a_conversation_is_compacted_by_openai_s_endpoint_and_goes_on():
     asked: Any = [ASKED, {"role": "assistant", "content": "I did."}]
     script = [Reply("They read x."), Reply("Done.", compaction="They read y.")]
-    async with strict_provider(script) as server, openai_client(server) as client:
+    async with strict_provider(script) as server, gpt(server) as client:
         made = await client.responses.compact(model="gpt-6-sol", input=asked)
         assert [one.type for one in made.output] == ["message", "compaction"]
         window = [one.to_dict(warnings=False) for one in made.output]
@@ -215,7 +216,7 @@ async def test_openai_s_chat_client_calls_tools_and_is_refused_a_missing_result(
         async with client.chat.completions.stream(model="gpt-5.4", messages=messages) as stream:
             return (await stream.get_final_completion()).choices[0].message
 
-    async with strict_provider([READS, "Done."]) as server, openai_client(server) as client:
+    async with strict_provider([READS, "Done."]) as server, gpt(server) as client:
         first = await ask([ASKED])
         assert [call.function.name for call in first.tool_calls] == ["read", "read"]
         assert [json.loads(call.function.arguments) for call in first.tool_calls][1] == {
@@ -242,7 +243,7 @@ async def test_openai_s_responses_keep_reasoning_with_what_it_was_made_for(strea
             return await stream.get_final_response()
 
     script = [THINKS, Reply("Done.", server_calls=[ServerCall("web_search", {"query": "x"})])]
-    async with strict_provider(script) as server, openai_client(server) as client:
+    async with strict_provider(script) as server, gpt(server) as client:
         first = await ask([ASKED])
         items = [item.model_dump(exclude_unset=True, exclude_none=True) for item in first.output]
         items[1].pop("parsed_arguments", None)
@@ -311,7 +312,7 @@ async def test_a_function_of_the_request_may_answer_them_all():
 
     async with strict_provider(echo) as server, claude(server) as client:
         texts = [await ask_claude(client, False, messages=[ASKED]) for _ in range(2)]
-        async with openai_client(server) as other:
+        async with gpt(server) as other:
             chat = await other.chat.completions.create(model="m", messages=[ASKED])  # type: ignore[list-item]
     assert [one.content[0].text for one in texts] == ["anthropic 1", "anthropic 2"]
     assert chat.choices[0].message.content == "openai-chat 3"

@@ -1,25 +1,38 @@
-"""The OpenAI Agents SDK: agents that are tools have linked sessions; what it stores in one."""
+"""Runs of the OpenAI Agents SDK: how each fails, agents that are tools, and what it stores."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from typing import Any, cast
 
-import agents
 import pytest
+
+pytest.importorskip("agents", reason="an extra: eventctx[openai-agents]")
+
+import agents
 from agents import (
     Agent,
+    GuardrailFunctionOutput,
     ModelSettings,
     RunConfig,
     RunHooks,
     Runner,
     ToolInputGuardrailTripwireTriggered,
     function_tool,
+    input_guardrail,
 )
 from agents.extensions.memory import EncryptedSession
-from agents.testing import ScriptedModel, assistant_message, function_call
+from agents.run import (
+    AgentRunner,
+    get_default_agent_runner,
+    set_default_agent_runner,
+)
+from agents.testing import (
+    ScriptedModel,
+    assistant_message,
+    function_call,
+)
 from agents.tool_guardrails import (
     ToolGuardrailFunctionOutput,
     tool_input_guardrail,
@@ -29,19 +42,169 @@ from openai.types.responses import ResponseReasoningItem
 from eventctx.adapters.openai_agents import AgentsSession
 from eventctx.engine import Engine
 from eventctx.errors import InvalidMessage
-from eventctx.stores.memory import MemoryStore
-from tests.adapters.nested_runs import links, names
+from eventctx.log.codec import decode_known
+from eventctx.log.record import Record
+from tests.adapters.logs import links, names, types_of, views
+
+agents.set_tracing_disabled(True)
+
+HOW = pytest.mark.parametrize("stream", [False, True], ids=["run", "stream"])
+DONE = [assistant_message("done")]
+ENDS = ("provider:response", "provider:error", "tool:post", "tool:error", "prompt:complete")
+
+
+@function_tool(failure_error_function=None)
+async def burn() -> str:
+    """Raise."""
+    raise ValueError("disk on fire")
+
+
+@function_tool
+async def smoke() -> str:
+    """Raise, of which the SDK makes a text."""
+    raise ValueError("disk on fire")
+
+
+@function_tool(timeout=0.01)
+async def sleep() -> str:
+    """Never return in time."""
+    await asyncio.Event().wait()
+    return "never"
+
+
+@function_tool(timeout=0.01, timeout_behavior="raise_exception")
+async def sleep_for_ever() -> str:
+    """Never return in time."""
+    await asyncio.Event().wait()
+    return "never"
+
+
+@function_tool
+async def wait() -> str:
+    """Wait until the run is over."""
+    await asyncio.Event().wait()
+    return "never"
+
+
+def agent_of(*script: Any, tools: list[Any] | None = None, **more: Any) -> Agent[Any]:
+    given = [burn, smoke, sleep, sleep_for_ever, wait] if tools is None else tools
+    return Agent(name="a", model=ScriptedModel([*script]), tools=given, **more)
+
+
+def call(name: str, call_id: str = "c1", **arguments: Any) -> Any:
+    return function_call(name, arguments, call_id=call_id)
+
+
+async def run(agent: Agent[Any], stream: bool, text: str = "hi", **options: Any) -> None:
+    if not stream:
+        await Runner.run(agent, text, **options)
+        return
+    async for _ in Runner.run_streamed(agent, text, **options).stream_events():
+        pass
+
+
+async def ran(engine: Engine, agent: Agent[Any], stream: bool, **more: Any) -> str | None:
+    """Run the agent in session ``s``; the class of the exception that the caller got."""
+    session = await AgentsSession.open(engine, "s")
+    try:
+        await run(agent, stream, **session.options(agent), **more)
+    except Exception as error:
+        return type(error).__name__
+    return None
+
+
+def _end(record: Record) -> tuple[str, str, str | None]:
+    event: Any = decode_known(record)
+    kind = getattr(event, "error_type", None) or getattr(event, "error", None)
+    return record.type, getattr(event, "status", "ok"), kind and str(kind).partition(":")[0]
+
+
+async def ends(engine: Engine, session: str = "s") -> list[tuple[str, str, str | None]]:
+    """How each call, tool and turn of a session ended."""
+    return [_end(one) async for one in engine.records(session) if one.type in ENDS]
+
+
+def failed(kind: str) -> tuple[str, str, str]:
+    return "prompt:complete", "error", kind
+
+
+OK = ("provider:response", "ok", None)
+OVER = ("prompt:complete", "ok", None)
+
+
+@HOW
+@pytest.mark.parametrize(
+    ("tool", "raised", "kind"),
+    [("burn", "UserError", "ValueError"), ("sleep_for_ever", "ToolTimeoutError", None)],
+)
+async def test_a_tool_that_ends_the_run_is_an_error_and_those_next_to_it_are_cancelled(
+    engine: Engine, stream: bool, tool: str, raised: str, kind: str | None
+) -> None:
+    agent = agent_of([call("wait", "c0"), call(tool)])
+    assert await ran(engine, agent, stream) == raised
+    found = await ends(engine)
+    assert found[0] == OK
+    assert sorted(found[1:3]) == [
+        ("tool:error", "cancelled", "CancelledError"),
+        ("tool:error", "error", kind or raised),
+    ]
+    assert found[3:] == [failed(raised)]
+
+
+@HOW
+@pytest.mark.parametrize(("tool", "kind"), [("smoke", "ValueError"), ("sleep", "ToolTimeoutError")])
+async def test_a_tool_whose_failure_the_model_is_told_is_an_error_in_a_turn_that_goes_on(
+    engine: Engine, stream: bool, tool: str, kind: str
+) -> None:
+    assert await ran(engine, agent_of([call(tool)], DONE), stream) is None
+    assert await ends(engine) == [OK, ("tool:error", "error", kind), OK, OVER]
+
+
+@HOW
+@pytest.mark.parametrize("parallel", [False, True])
+async def test_a_guardrail_that_refused_the_input_fails_the_turn(
+    engine: Engine, stream: bool, parallel: bool
+) -> None:
+    @input_guardrail(run_in_parallel=parallel)
+    async def never(context: Any, agent: Any, given: Any) -> GuardrailFunctionOutput:
+        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=True)
+
+    refused = await ran(engine, agent_of(DONE, input_guardrails=[never]), stream)
+    assert refused == "InputGuardrailTripwireTriggered"
+    *before, last = await ends(engine)
+    assert last == failed(refused)
+    assert {status for _, status, _ in before} <= {"ok", "cancelled"}
+
+
+async def test_a_reader_that_stops_reading_did_not_fail_the_run(engine: Engine) -> None:
+    session = await AgentsSession.open(engine, "s")
+    agent = agent_of(DONE)
+    events = Runner.run_streamed(agent, "hi", **session.options(agent)).stream_events()
+    async for _ in events:
+        break
+    await events.aclose()  # type: ignore[attr-defined]
+    assert await ends(engine) == [OK, OVER]
+
+
+async def test_a_runner_that_somebody_else_has_set_stays(engine: Engine) -> None:
+    class Theirs(AgentRunner):
+        pass
+
+    before, theirs = get_default_agent_runner(), Theirs()
+    set_default_agent_runner(theirs)
+    try:
+        assert await ran(engine, agent_of(DONE), False) is None
+        assert get_default_agent_runner() is theirs
+    finally:
+        set_default_agent_runner(before)
+
+
+# -- agents that are tools have linked sessions ---------------------------------------------------
+
 
 agents.set_tracing_disabled(True)
 
 ANSWER = [assistant_message("It is 4.")]
-
-
-@pytest.fixture
-async def engine() -> AsyncIterator[Engine]:
-    engine = Engine(MemoryStore())
-    yield engine
-    await engine.close()
 
 
 @function_tool
@@ -67,12 +230,11 @@ def ask(call_id: str, text: str = "2+2?") -> Any:
 
 async def check_views(engine: Engine, session: str, model: ScriptedModel) -> None:
     """Check that this model received the verified views of a session, and nothing else."""
-    views = []
-    for row in (await engine.audit(session)).requests:
-        view = await engine.request_view(session, position=row.position)
-        assert view.verified
-        views.append([one for one in view.messages if one.get("role") != "system"])
-    assert views == [call.input for call in model.calls]
+    sent = [
+        [one for one in view if one.get("role") != "system"]
+        for view in await views(engine, session)
+    ]
+    assert sent == [call.input for call in model.calls]
 
 
 async def test_a_run_inside_a_tool_is_a_session_that_the_tools_call_is_linked_to(
@@ -86,10 +248,10 @@ async def test_a_run_inside_a_tool_is_a_session_that_the_tools_call_is_linked_to
     await check_views(engine, "s", outer)
     await check_views(engine, "s.c1", inner)
     assert await links(engine, "s") == [("s.c1", "c1")]
-    types = [one.type async for one in engine.records("s")]
+    types = await types_of(engine)
     assert "tool:error" not in types
     assert "context:request_sent" not in types
-    ended = [one.type async for one in engine.records("s.c1")]
+    ended = await types_of(engine, "s.c1")
     assert ended[-1] == "prompt:complete"
 
 

@@ -1,0 +1,40 @@
+"""What the log says of the sessions of an agent, and of agents inside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eventctx.engine import Engine
+from eventctx.log.codec import decode_event
+from eventctx.log.events import SessionLinked
+from eventctx.log.record import Record
+
+
+async def records_of(engine: Engine, session: str = "s") -> list[Record]:
+    return [one async for one in engine.records(session)]
+
+
+async def types_of(engine: Engine, session: str = "s") -> list[str]:
+    return [one.type for one in await records_of(engine, session)]
+
+
+async def views(engine: Engine, session: str = "s") -> list[list[dict[str, Any]]]:
+    """The verified view of every request of the session, in order."""
+    found = []
+    for one in await records_of(engine, session):
+        if one.type == "context:request_prepared":
+            view = await engine.request_view(session, position=one.position)
+            assert view.verified
+            found.append(list(view.messages))
+    return found
+
+
+async def names(engine: Engine) -> list[str]:
+    return sorted([one.stream for one in await engine.sessions()])
+
+
+async def links(engine: Engine, session: str) -> list[tuple[str, str | None]]:
+    """The sessions that it is linked to, each with the call."""
+    linked = [one for one in await records_of(engine, session) if one.type == "session:linked"]
+    found = [decode_event(one) for one in linked]
+    return [(one.session, one.call_id) for one in found if isinstance(one, SessionLinked)]

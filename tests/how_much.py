@@ -8,12 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
+from msgspec.json import encode
+
 from tests.faults.counts import FULL
 
 T = TypeVar("T")
 
 MOST_MESSAGES = 200
 """Of a recorded session in an ordinary run; what a request costs grows with what is before it."""
+
+LEAST_MESSAGES = 40
+"""Of one that has as many, however few of them fill a budget."""
 
 
 def tried(place: int, other: int, choice: int, *, choices: int) -> bool:
@@ -30,6 +35,18 @@ def some(usual: int, full: int) -> int:
     return full if FULL else usual
 
 
-def beginning(messages: Sequence[T]) -> list[T]:
-    """As many messages of a session as this run plays."""
-    return list(messages if FULL else messages[:MOST_MESSAGES])
+def beginning(messages: Sequence[T], budget: int) -> list[T]:
+    """As many messages of a session as this run plays with requests of ``budget`` tokens.
+
+    Most of a small budget's compactions do what the first four or five did.
+    """
+    if FULL:
+        return list(messages)
+    played: list[T] = []
+    characters = 0
+    for message in messages[:MOST_MESSAGES]:
+        played.append(message)
+        characters += len(encode(message))
+        if characters > 8 * budget and len(played) >= LEAST_MESSAGES:
+            break
+    return played

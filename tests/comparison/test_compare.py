@@ -22,8 +22,7 @@ async def store_of(*sessions: list[dict[str, Any]], budget: int = 1_000_000) -> 
     engine = Engine(MemoryStore())
     for place, messages in enumerate(sessions):
         ctx = await engine.session(f"s{place}", max_tokens=budget)
-        for message in messages:
-            await ctx.add_message(message)
+        await ctx.add_messages(messages)
     return engine
 
 
@@ -98,8 +97,7 @@ async def test_a_session_is_used_up_to_its_first_compaction() -> None:
     await ctx.get_messages_for_request()
     await ctx.compact()
     count = len(await ctx.get_messages())
-    for message in session(4):
-        await ctx.add_message(message)
+    await ctx.add_messages(session(4))
     found = await engine.compare(["s0"], policies=["ladder"], budgets=[6_000])
     (one,) = found.sessions
     assert (one.messages, one.left_out) == (count, len(session(4)))

@@ -92,9 +92,9 @@ class Session(NamedTuple):
     steps: tuple[Step, ...]
 
 
-def share_of(data: bytes) -> Share:
-    """The part that a file of these bytes belongs to."""
-    return "held-out" if sha256(data).digest()[0] % 2 else "fit"
+def share_of(path: Path) -> Share:
+    """The part that a file belongs to."""
+    return "held-out" if sha256(path.read_bytes()).digest()[0] % 2 else "fit"
 
 
 def files_in(folder: Path) -> Iterator[Path]:
@@ -108,22 +108,29 @@ def files_in(folder: Path) -> Iterator[Path]:
 async def sessions_in(folder: Path) -> AsyncIterator[Session]:
     """Every session in ``folder`` with reported prompts, one for each family of its models."""
     for path in files_in(folder):
-        engine = Engine(MemoryStore())
-        try:
-            summaries = await import_file(engine.store, path, complete=True)
-        except EventctxError:
-            continue
-        share = share_of(path.read_bytes())
-        for summary in summaries:
-            if summary.session is not None:
-                for family, steps in _by_family(await _steps(engine, summary.session)).items():
-                    yield Session(_name(path, summary.session), share, family, tuple(steps))
+        async for session in sessions_of(path):
+            yield session
 
 
-def _name(path: Path, session: str) -> str:
-    _, agent, number = session.partition(".agent-")
-    stem = path.parts[-3][:8] if path.name == "events.jsonl" else path.stem[:30]
-    return f"{stem}{agent and ' agent ' + number[:8]}"
+async def sessions_of(path: Path) -> AsyncIterator[Session]:
+    """As ``sessions_in``, of one file; none of a file that is no transcript."""
+    engine = Engine(MemoryStore())
+    try:
+        summaries = await import_file(engine.store, path, complete=True)
+    except EventctxError:
+        return
+    share = share_of(path)
+    for summary in summaries:
+        if summary.session is not None:
+            _, agent, number = summary.session.partition(".agent-")
+            name = f"{name_of(path)}{agent and ' agent ' + number[:8]}"
+            for family, steps in _by_family(await _steps(engine, summary.session)).items():
+                yield Session(name, share, family, tuple(steps))
+
+
+def name_of(path: Path) -> str:
+    """What the name of a file's sessions begins with."""
+    return path.parts[-3][:8] if path.name == "events.jsonl" else path.stem[:30]
 
 
 def _by_family(steps: list[Step]) -> dict[str, list[Step]]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any
 
+import eventctx
+from eventctx.hooks.registry import Hooks
 from eventctx.log import events as ev
 from eventctx.log.codec import encode_event
 from eventctx.log.plan import Plan, Run
 from eventctx.log.record import Body, Draft, Record, make_body, place
+from eventctx.projections.trace.fold import SessionTrace, fold
+from eventctx.projections.trace.spans import Span
 
 SECOND = 1_000_000_000
 START = 1_790_000_000 * SECOND
@@ -70,6 +75,38 @@ class Session:
         record = place(draft, self.name, at, at, bytes(32))
         self.records.append(record)
         return record
+
+
+def publish(session: Session, sink: Callable[[Record], None]) -> None:
+    """Let a sink hear the session's records as an engine would; it must not raise."""
+    hooks = Hooks()
+    hooks.on("*", sink)
+    for record in session.records:
+        hooks.publish(record)
+    assert not hooks.stats().errors
+
+
+def spans(session: Session) -> dict[str, Span]:
+    return {one.span_id: one for one in fold(session.records)}
+
+
+def filled(records: Iterable[Record], clean: Callable[[str], str] = str) -> list[Span]:
+    """All spans of a log that was read with its bodies, with contents; unfinished ones last."""
+    state, found = SessionTrace.start(clean), list[Span]()
+    for record in records:
+        state = state.after(record)
+        found += state.finished
+    return [*found, *state.unfinished()]
+
+
+async def recorded(engine: eventctx.Engine, session: str = "s") -> list[Record]:
+    return [record async for record in engine.records(session, bodies=True)]
+
+
+async def call_model(cycle: eventctx.Iteration, model: str = "m") -> None:
+    """A call of which nothing is known but that it ended."""
+    async with cycle.provider_call(model):
+        pass
 
 
 def span(number: int) -> str:

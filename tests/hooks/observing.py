@@ -6,16 +6,25 @@ import asyncio
 import contextlib
 import json
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 
 import eventctx
 from eventctx.cli.main import cli
 from eventctx.hooks.registry import Hooks
+from tests.services.receiver import Receiver
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver() as listening:
+        yield listening
+
 
 SPANS = 2 + 2 * 3 * 2  # two turns, each of three rounds of a model call and a tool call
 

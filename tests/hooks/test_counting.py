@@ -26,6 +26,7 @@ from eventctx.hooks.registry import Hooks
 from eventctx.hooks.trace import TraceSink
 from eventctx.hooks.tracer import span_context
 from tests.hooks.given import Session, whole_turn
+from tests.hooks.observing import receiver as receiver
 from tests.services.receiver import Partial, Receiver, Refuse
 
 NAME = "eventctx.hooks.counting.CountingExporter"
@@ -149,12 +150,6 @@ def test_what_arrives_after_it_was_given_up_is_not_counted_again(
     later = Hooks()
     counting.attach(later)
     assert later.stats().dropped == {}
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with Receiver() as listening:
-        yield listening
 
 
 def told(receiver: Receiver, protocol: str) -> str:

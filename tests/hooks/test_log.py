@@ -17,7 +17,6 @@ from structlog.testing import CapturingLogger, capture_logs
 from eventctx.hooks import log as log_lines
 from eventctx.hooks.log import MAX_CONTENT, LogSink, configure_logging, level_of, line, lines
 from eventctx.hooks.redact import DEFAULT, Redactor
-from eventctx.hooks.registry import Hooks
 from eventctx.log import events as ev
 from eventctx.log.events import CATALOGUE
 from eventctx.log.ids import derive_trace_id
@@ -33,9 +32,11 @@ from tests.hooks.given import (
     body,
     compacted,
     prepared,
+    publish,
     span,
     whole_turn,
 )
+from tests.how_much import some
 
 IDS = ("session_id", "turn_id", "span_id", "parent_span_id", "iteration")
 
@@ -47,12 +48,8 @@ def _structlog_as_it_was():
 
 
 def live(session: Session) -> list[dict]:
-    hooks = Hooks()
-    hooks.on("*", LogSink())
     with capture_logs() as captured:
-        for record in session.records:
-            hooks.publish(record)
-    assert not hooks.stats().errors
+        publish(session, LogSink())
     return captured
 
 
@@ -265,7 +262,7 @@ def test_a_line_of_a_megabyte_is_cut_and_keeps_the_size(redactor: Redactor | Non
     assert len(repr(line(session.raw("later:event", long.encode())))) < 1_000
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(20, 60))
 @given(st.lists(st.tuples(st.text(max_size=40), st.text(max_size=1200)), max_size=5))
 def test_any_texts_make_a_line_that_is_short_flat_and_the_same_again(texts: list):
     session = Session()

@@ -14,7 +14,7 @@ from eventctx.hooks.registry import Hooks
 from eventctx.log import events as ev
 from eventctx.projections.metrics import names
 from eventctx.projections.metrics.fold import MAX_CALLS, evolve, fold, initial
-from tests.hooks.given import SECOND, Session, compacted, prepared, span, whole_turn
+from tests.hooks.given import SECOND, Session, compacted, prepared, publish, span, whole_turn
 from tests.hooks.measured import Gathered, by_position, summed
 
 
@@ -258,18 +258,7 @@ def test_a_fold_remembers_a_bounded_number_of_calls():
     assert len(state.open) == MAX_CALLS
 
 
-# -- names ---------------------------------------------------------------------------------------
-
-
 # -- the sink ------------------------------------------------------------------------------------
-
-
-def publish(session: Session, sink: MetricsSink) -> None:
-    hooks = Hooks()
-    hooks.on("*", sink)
-    for record in session.records:
-        hooks.publish(record)
-    assert not hooks.stats().errors
 
 
 OLDER = {"gen_ai.client.operation.duration", "gen_ai.client.token.usage"}

@@ -16,7 +16,7 @@ import eventctx
 from eventctx.engine import Engine
 from eventctx.log import events as ev
 from eventctx.projections.metrics import names
-from eventctx.projections.metrics.fold import Measurement, fold
+from eventctx.projections.metrics.fold import fold
 from eventctx.projections.view.render import without_thinking
 from eventctx.queries.requests import RequestView
 from eventctx.stores.memory import MemoryStore
@@ -68,10 +68,6 @@ async def broken_off(ctx: eventctx.Context) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-
-
-async def measured_by(engine: Engine, session: str = "s") -> list[Measurement]:
-    return list(fold([record async for record in engine.records(session)]))
 
 
 # -- the prefix that is reused -------------------------------------------------------------------
@@ -191,8 +187,8 @@ async def test_no_attribute_holds_an_id_or_what_an_error_said() -> None:
         await worked(ctx)
         await broken_off(ctx)
         await ctx.close()
-        found = await measured_by(engine)
         records = [record async for record in engine.records("s")]
+        found = list(fold(records))
     ids: set[Any] = {"s"}
     for record in records:
         ids |= {record.turn_id, record.span_id, record.parent_span_id}

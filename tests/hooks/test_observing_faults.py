@@ -33,6 +33,7 @@ from eventctx.hooks.metrics import MetricsSink
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.trace import TraceSink
 from tests.hooks.observing import SPANS, Case, agent, logged, lost, shown, turning
+from tests.hooks.observing import receiver as receiver
 from tests.services.receiver import (
     Accept,
     Answer,
@@ -68,12 +69,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same with little patience, as it is the waiting that takes the time."""
     monkeypatch.setattr("eventctx.hooks.counting.FLUSH_TIMEOUT", 1.0)
     monkeypatch.setattr("eventctx.hooks.trace.FLUSH_TIMEOUT", 1.0)
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with Receiver() as listening:
-        yield listening
 
 
 def closed_port() -> int:
@@ -205,7 +200,7 @@ async def test_a_handler_that_raises_hangs_or_is_cancelled_is_counted_and_others
         engine.on("tool:post", handler)
         engine.on("tool:post", lambda record: heard.append(record.type))
 
-    found = await case(prepare=prepare, hooks=Hooks(handler_timeout=0.2))
+    found = await case(prepare=prepare, hooks=Hooks(handler_timeout=0.05))
     assert len(heard) == 6
     assert found == {(f"{__name__}.{handler.__qualname__}", "error"): 6}
 

@@ -5,24 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.children import started
+from tests.hooks.observing import receiver as receiver
 from tests.hooks.observing import shown
 from tests.services.receiver import (
     Receiver,
 )
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with Receiver() as listening:
-        yield listening
 
 
 def program(text: str, *arguments: object, timeout: float = 120) -> str:

@@ -12,6 +12,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import eventctx
+from eventctx.hooks.handlers import CALLING, PerSession, new_number
 from eventctx.hooks.metrics import MetricsSink
 from eventctx.hooks.trace import TraceSink
 from eventctx.projections.metrics.fold import fold as measured
@@ -232,3 +233,32 @@ async def test_a_turn_that_another_process_is_in_is_not_sent_by_one_that_only_lo
             await looked.add_message({"role": "user", "content": "hello"})
     sent = [[span.name for span in seen.get_finished_spans()] for seen in (one, other)]
     assert sent == [["invoke_agent"], []]
+
+
+# -- states by session and registry ----------------------------------------------------------------
+
+
+def calling(number: int) -> None:
+    CALLING.number = number
+
+
+def test_a_state_that_nobody_kept_is_everybodys_until_one_keeps_its_own() -> None:
+    states, (one, two) = PerSession[str](4), (new_number(), new_number())
+    try:
+        assert states.keep("s", "history") is None
+        for number in (one, two):
+            calling(number)
+            assert states.get("s") == "history"
+        states.keep("s", "two's")
+        assert states.get("s") == "two's"
+        calling(one)
+        assert states.get("s") is None
+    finally:
+        calling(0)
+
+
+def test_the_least_recently_kept_goes_first_and_is_returned() -> None:
+    states = PerSession[str](2)
+    assert [states.keep(name, name) for name in ("a", "b", "a")] == [None, None, None]
+    assert states.keep("c", "c") == "b"
+    assert [states.get(name) for name in ("a", "b", "c")] == ["a", None, "c"]

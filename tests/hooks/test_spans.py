@@ -21,12 +21,10 @@ from tests.hooks.given import (
     compacted,
     prepared,
     span,
+    spans,
     whole_turn,
 )
-
-
-def spans(session: Session) -> dict[str, Span]:
-    return {one.span_id: one for one in fold(session.records)}
+from tests.how_much import some
 
 
 def only(session: Session) -> Span:
@@ -390,7 +388,7 @@ EVENTS = st.sampled_from(
 IDS = st.none() | st.integers(1, 4).map(span)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=some(50, 200))
 @given(st.lists(st.tuples(EVENTS, IDS, IDS, st.sampled_from([None, "t1", "t2"])), max_size=30))
 def test_any_order_of_records_folds_to_sound_spans_without_an_error(records):
     session = Session()

@@ -26,7 +26,7 @@ from eventctx.hooks.registry import Hooks
 from eventctx.hooks.trace import TraceSink
 from eventctx.log import events as ev
 from eventctx.log.ids import derive_trace_id
-from tests.hooks.given import Session, span, whole_turn
+from tests.hooks.given import Session, publish, span, whole_turn
 
 
 class Exported:
@@ -46,14 +46,6 @@ class Exported:
     @property
     def trace_ids(self) -> set[str]:
         return {otel.format_trace_id(one.context.trace_id) for one in self.spans}
-
-
-def publish(session: Session, sink: TraceSink) -> None:
-    hooks = Hooks()
-    hooks.on("*", sink)
-    for record in session.records:
-        hooks.publish(record)
-    assert not hooks.stats().errors
 
 
 def test_the_hosts_generator_and_other_tracers_stay_as_they_are():

@@ -97,6 +97,7 @@ def items(*, whole: bool) -> list[Item]:
     return [fields(owner, whole=whole) for owner in item_classes().values()]
 
 
+@cache
 def without_roles() -> dict[str, Item]:
     """An example of every item without a role, by type."""
     every = [fields(owner, whole=True) for owner in item_classes().values()]

@@ -23,6 +23,7 @@ from eventctx.projections.view import request_view
 from eventctx.queries.requests import fold
 from eventctx.session.repository import load
 from eventctx.stores.memory import MemoryStore
+from tests.how_much import some
 from tests.sessions import USER, tool_round
 
 scales = st.builds(
@@ -71,6 +72,7 @@ def test_the_scale_is_exact_at_the_last_report_whatever_came_before() -> None:
     assert calibration.scale(told(steps)).tokens(36_000) in (58_500, 58_501)
 
 
+@settings(max_examples=some(15, 100))
 @given(factor=st.floats(0.6, 1.8), beside=st.integers(0, 40_000), seed=st.integers(0, 99))
 def test_the_factor_of_a_model_is_learnt_from_growth(factor: float, beside: int, seed: int) -> None:
     draw = random.Random(seed)  # noqa: S311 - no secret
@@ -145,8 +147,7 @@ async def talked(engine: Engine, model: str, rounds: int, **options: Any) -> eve
                     size = (await fold(engine.store, "s", request_view)).layout.tokens
                     await call.usage(5_000 + size * 13 // 10)
                 assert view
-                for message in tool_round(number, 2_000):
-                    await ctx.add_message(message)
+                await ctx.add_messages(tool_round(number, 2_000))
     return ctx
 
 
@@ -180,8 +181,7 @@ async def test_a_request_is_counted_by_the_rates_of_the_model_that_it_goes_to() 
     ctx = await engine.session("s", max_tokens=3_000)
     await ctx.add_message(USER)
     for number in range(30):
-        for message in tool_round(number, 600):
-            await ctx.add_message(message)
+        await ctx.add_messages(tool_round(number, 600))
     await ctx.get_messages_for_request(model="gpt-5")
     (row,) = (await engine.audit("s")).requests
     assert row.tokens == await ctx.get_token_count() <= 3_000
@@ -393,7 +393,7 @@ LISTS = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(15, 60))
 @given(st.lists(st.tuples(REPORTS, LISTS), min_size=1, max_size=10), st.booleans())
 async def test_no_report_stops_a_session_whose_floor_fits_as_the_estimator_counts(
     steps: list[tuple[int | None, Any]], at_once: bool

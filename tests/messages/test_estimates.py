@@ -1,4 +1,4 @@
-"""Estimates against the prompts that providers reported, on recorded sessions.
+"""Estimates against the prompts that providers reported, and against OpenAI's tokenizer.
 
 The bounds are those of these files, with a margin; docs/explanation/tokens.md has the figures for
 some 400 sessions, in two parts, of which the rates were fitted to one.
@@ -10,13 +10,21 @@ import asyncio
 from functools import cache
 from itertools import pairwise
 from statistics import median
+from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from eventctx.messages.tokens import FAMILIES
+from eventctx.messages.facts_reader import read_facts, weigh
+from eventctx.messages.text_weight import MOST, MOST_NARROW, USUAL
+from eventctx.messages.tokens import FAMILIES, family_of
 from tests.browser.stores import recorded_folder
 from tests.estimates.errors import behind_compactions, growth, next_requests
-from tests.estimates.recorded import Session, sessions_in
+from tests.estimates.recorded import Session, files_in, name_of, sessions_of
+from tests.how_much import some
+from tests.messages.token_texts import CODE, LANGUAGES
 
 FOLDER = recorded_folder()
 
@@ -24,12 +32,13 @@ recorded_only = pytest.mark.skipif(FOLDER is None, reason="the recorded sessions
 
 
 @cache
-def recorded() -> dict[str, Session]:
+def recorded(name: str) -> Session:
     async def read() -> list[Session]:
         assert FOLDER is not None
-        return [one async for one in sessions_in(FOLDER)]
+        files = [path for path in files_in(FOLDER) if name_of(path).startswith(name)]
+        return [one for path in files async for one in sessions_of(path)]
 
-    return {one.name[:12]: one for one in asyncio.run(read()) if len(one.steps) > 5}
+    return [one for one in asyncio.run(read()) if len(one.steps) > 5][-1]
 
 
 # Percent: (least, most) of the median error of a session's growth, before anything is reported.
@@ -47,7 +56,7 @@ GROWTH = {
 @recorded_only
 @pytest.mark.parametrize("name", GROWTH)
 def test_what_messages_grow_by_is_known_before_anything_is_reported(name: str) -> None:
-    session = recorded()[name]
+    session = recorded(name)
     least, most = GROWTH[name]
     error = 100 * median(growth(session, FAMILIES[session.family]))
     assert least <= error <= most
@@ -55,7 +64,7 @@ def test_what_messages_grow_by_is_known_before_anything_is_reported(name: str) -
 
 @recorded_only
 def test_each_step_of_a_gpt_session_is_known_but_for_what_its_provider_searched() -> None:
-    steps = recorded()["rollout-2026"].steps
+    steps = recorded("rollout-2026").steps
     rates = FAMILIES["gpt"]
     grown = [after.prompt - before.prompt for before, after in pairwise(steps)]
     counted = [
@@ -69,12 +78,107 @@ def test_each_step_of_a_gpt_session_is_known_but_for_what_its_provider_searched(
 @recorded_only
 @pytest.mark.parametrize("name", [*GROWTH, "c37652eb"])
 def test_the_next_request_is_known_once_a_prompt_was_reported(name: str) -> None:
-    errors = [100 * error for error in next_requests(recorded()[name])]
+    errors = [100 * error for error in next_requests(recorded(name))]
     assert abs(median(errors)) < 0.5
     assert sum(abs(error) < 6 for error in errors) > 0.9 * len(errors)
 
 
 @recorded_only
 def test_the_first_request_behind_a_compaction_is_near() -> None:
-    (error,) = behind_compactions(recorded()["258c7280-ae7"])
+    (error,) = behind_compactions(recorded("258c7280-ae7"))
     assert -0.05 < error < 0.25  # 3,387 tokens of 42,603 are in the file
+
+
+# -- weights of texts ------------------------------------------------------------------------------
+
+
+GPT = FAMILIES[family_of("gpt-5.2")]
+
+TEXTS = st.text(st.sampled_from('ab zQ7\n  \t.;(){}"-é日漢こ한д🙂अ') | st.characters(codec="utf-8"))
+
+
+def weight_of(text: str) -> int:
+    return weigh(text.encode(), text.count("  "))[0]
+
+
+@pytest.mark.parametrize("name", [*LANGUAGES, *CODE])
+def test_a_text_counts_within_15_percent_in_every_language(name: str) -> None:
+    exact, text = {**LANGUAGES, **CODE}[name]
+    counted = GPT.tokens(read_facts({"role": "user", "content": text})) - GPT.per_message
+    assert counted == pytest.approx(exact, rel=0.15)
+
+
+def test_the_same_words_count_the_same_in_a_result_and_in_arguments() -> None:
+    _, text = LANGUAGES["Polish"]
+    result = {"role": "tool", "tool_call_id": "c", "content": text}
+    call = {"type": "tool_use", "id": "c", "name": "note", "input": {"text": text}}
+    said = GPT.tokens(read_facts({"role": "user", "content": text}))
+    assert GPT.tokens(read_facts(result)) == said
+    asked = GPT.tokens(read_facts({"role": "assistant", "content": [call]}))
+    assert 10 < asked - said < 40
+
+
+@given(TEXTS, TEXTS)
+def test_no_part_of_a_text_weighs_more_than_its_length_and_what_is_dense_allow(
+    text: str, more: str
+) -> None:
+    whole = text + more
+    _, dense = weigh(whole.encode(), whole.count("  "))
+    assert weight_of(text) <= len(text) * USUAL + dense
+    assert weight_of(text) <= len(text) * (MOST_NARROW if text.isascii() else MOST)
+
+
+@settings(max_examples=some(25, 100))
+@given(st.lists(TEXTS.filter(lambda text: "  " not in text), max_size=5))
+def test_lines_weigh_together_what_each_weighs(lines: list[str]) -> None:
+    ends = len(lines) * weight_of("\n")
+    text = "".join([line + "\n" for line in lines])
+    if "  " not in text:
+        assert weight_of(text) == sum(map(weight_of, lines)) + ends
+
+
+def test_a_long_text_weighs_in_proportion() -> None:
+    for unit in ("word ", "漢字", "🙂", "7"):
+        assert weight_of(unit * 40_000) == 40_000 * weight_of(unit)
+
+
+def test_what_an_older_reader_stored_counts_as_it_did() -> None:
+    facts = read_facts({"role": "user", "content": LANGUAGES["Russian"][1]})
+    old = msgspec.structs.replace(facts, reader=8, weight=0, dense=0)
+    characters, wide = facts.prose, facts.wide
+    assert GPT.tokens(old) == -(-characters * 10 // 36) - (-wide * 25 // 100) + GPT.per_message
+
+
+# -- sealed thinking -----------------------------------------------------------------------------
+
+
+def thought(text: str, signature: str) -> dict[str, Any]:
+    block = {"type": "thinking", "thinking": text, "signature": signature}
+    return {"role": "assistant", "content": [block, {"type": "text", "text": "ok"}]}
+
+
+def test_signed_thinking_without_text_counts_by_its_signature() -> None:
+    rates = FAMILIES["claude-4.7"]
+    bare = rates.tokens(read_facts(thought("", "")))
+    sealed = rates.tokens(read_facts(thought("", "s" * 2_800)))
+    # 2,800 characters of base64 are 2,100 bytes, of which some 200 are no text.
+    assert sealed - bare == pytest.approx(1_900 / 2.7, abs=2)
+    assert rates.tokens(read_facts(thought("", "s" * 5_600))) > 2 * sealed
+
+
+def test_signed_thinking_with_text_counts_by_its_text() -> None:
+    for signature in ("", "s" * 20, "s" * 4_000):
+        assert read_facts(thought("x" * 3_000, signature)).thinking == 3_000
+
+
+def test_a_short_signature_counts_nothing() -> None:
+    assert read_facts(thought("", "s" * 200)).thinking == 0
+
+
+@pytest.mark.parametrize(("characters", "reported"), [(1_036, 17), (1_336, 62), (1_720, 127)])
+def test_encrypted_reasoning_counts_what_a_provider_reported_for_it(
+    characters: int, reported: int
+) -> None:
+    item = {"type": "reasoning", "summary": [], "encrypted_content": "g" * characters}
+    counted = GPT.tokens(read_facts(item)) - GPT.per_message
+    assert counted == pytest.approx(reported, abs=15)

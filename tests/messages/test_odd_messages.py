@@ -132,7 +132,7 @@ def test_any_row_can_be_read_and_shortened(row: dict[str, Any]) -> None:
     assert (again.kind, again.calls, again.results) == (facts.kind, facts.calls, facts.results)
 
 
-@thorough
+@settings(thorough, max_examples=some(8, 300))
 @given(rows=st.lists(anything, min_size=1, max_size=8), budget=st.sampled_from([150, 600, 5_000]))
 def test_any_session_can_be_held_compacted_and_read_back(
     rows: list[dict[str, Any]], budget: int

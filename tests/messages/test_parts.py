@@ -25,6 +25,7 @@ from eventctx.messages.speaker import is_of_harness
 from eventctx.orchestrators.providers.amplifier import converted
 from eventctx.projections.trace.texts import genai_message
 from eventctx.stores.memory import MemoryStore
+from tests.how_much import some
 from tests.sessions import append_event
 
 Message = dict[str, Any]
@@ -196,7 +197,7 @@ def marked_messages(draw: st.DrawFn) -> tuple[Message, Marks]:
     return dialect(draw, writer), writer.marks
 
 
-thorough = settings(max_examples=300, deadline=None)
+thorough = settings(max_examples=some(60, 300), deadline=None)
 
 
 def found_by(marks: Marks, text: str) -> Marks:

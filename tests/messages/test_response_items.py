@@ -22,7 +22,7 @@ from eventctx.projections.trace.texts import genai_message
 from eventctx.projections.view import layout as layouts
 from eventctx.projections.view.entries import CALL_NOT_ENDED
 from eventctx.projections.view.refs import MessageRef
-from tests.how_much import tried
+from tests.how_much import some, tried
 from tests.messages import response_item_types as types_
 from tests.messages.response_item_types import Item, check_type
 from tests.sessions import with_frames
@@ -37,6 +37,14 @@ SAID: Item = {"role": "assistant", "content": [{"type": "output_text", "text": "
 
 def as_bytes(rows: list[Item]) -> list[bytes]:
     return [msgspec.json.encode(row) for row in rows]
+
+
+async def sent_of(*rows: Item) -> list[Item]:
+    """What a session of these rows, which all fit, sends of them."""
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=100_000)
+        await ctx.add_messages(rows)
+        return await ctx.get_messages_for_request()
 
 
 async def check_verified(engine: eventctx.Engine) -> None:
@@ -61,8 +69,7 @@ UNKNOWN: list[Item] = [
 async def test_every_item_is_stored_and_read_back_as_it_came(item: Item) -> None:
     async with eventctx.open() as engine:
         ctx = await engine.session("s")
-        await ctx.add_message(ASK)
-        await ctx.add_message(item)
+        await ctx.add_messages([ASK, item])
         await ctx.set_messages([ASK, item, SAID])
         kept = await ctx.get_messages()
         assert as_bytes(kept) == as_bytes([ASK, item, SAID])
@@ -93,12 +100,7 @@ def answerable(item: Item) -> bool:
     ids=lambda one: str(one.get("type")),
 )
 async def test_an_item_that_waits_for_nothing_is_sent_as_it_came(item: Item) -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_tokens=100_000)
-        for row in (ASK, item, SAID, ASK):
-            await ctx.add_message(row)
-        sent = await ctx.get_messages_for_request()
-        assert as_bytes(sent) == as_bytes([ASK, item, SAID, ASK])
+    assert as_bytes(await sent_of(ASK, item, SAID, ASK)) == as_bytes([ASK, item, SAID, ASK])
 
 
 # -- pairs ---------------------------------------------------------------------------------------
@@ -115,13 +117,9 @@ async def test_a_call_and_its_answer_pair_and_a_row_between_moves_behind(
 ) -> None:
     first, second = types_.pair(call, answer, 1)
     assert read_facts(first).calls == read_facts(second).results == ("call_1",)
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_tokens=100_000)
-        note = {"role": "user", "content": "and this"}
-        for row in (ASK, first, note, second):
-            await ctx.add_message(row)
-        sent = await ctx.get_messages_for_request()
-        assert as_bytes(sent) == as_bytes([ASK, first, second, note])
+    note = {"role": "user", "content": "and this"}
+    sent = await sent_of(ASK, first, note, second)
+    assert as_bytes(sent) == as_bytes([ASK, first, second, note])
 
 
 @pytest.mark.parametrize(
@@ -141,8 +139,7 @@ async def test_pairs_and_parallel_groups_hold_under_compaction(
         ctx = await engine.session("s", policy=policy, max_tokens=4_000, on_overflow="send_floor")
         for turn in range(12):
             a, b = types_.pair(call, answer, 2 * turn), types_.pair(call, answer, 2 * turn + 1)
-            for row in (ASK, a[0], b[0], a[1], b[1], SAID):
-                await ctx.add_message(row)
+            await ctx.add_messages([ASK, a[0], b[0], a[1], b[1], SAID])
             await check_pairs(await ctx.get_messages_for_request())
         audit = await engine.audit("s")
         assert audit.compactions
@@ -168,8 +165,7 @@ async def test_a_call_without_an_answer_gets_one_of_its_type_or_is_left_out(call
     thought: Item = {"type": "reasoning", "id": "rs_1", "summary": []}
     async with eventctx.open() as engine:
         ctx = await engine.session("s", max_tokens=100_000)
-        for row in (ASK, thought, first, ASK):
-            await ctx.add_message(row)
+        await ctx.add_messages([ASK, thought, first, ASK])
         sent = await ctx.get_messages_for_request()
         if call in NO_OUTPUT:
             assert sent == [ASK, ASK]
@@ -186,21 +182,13 @@ async def test_a_call_without_an_answer_gets_one_of_its_type_or_is_left_out(call
 
 async def test_an_id_that_one_answer_uses_twice_gets_one_made_up_output() -> None:
     call = {"type": "function_call", "call_id": "c", "name": "read", "arguments": "{}"}
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        for row in (ASK, call, {"type": "reasoning", "id": "r", "summary": []}, call, ASK):
-            await ctx.add_message(row)
-        sent = await ctx.get_messages_for_request()
-        assert [row.get("type") for row in sent].count("function_call_output") == 1
+    sent = await sent_of(ASK, call, {"type": "reasoning", "id": "r", "summary": []}, call, ASK)
+    assert [row.get("type") for row in sent].count("function_call_output") == 1
 
 
 async def test_an_answer_without_a_call_is_in_no_request() -> None:
     for call, answer in PAIRS:
-        async with eventctx.open() as engine:
-            ctx = await engine.session("s")
-            for row in (ASK, types_.pair(call, answer, 1)[1], ASK):
-                await ctx.add_message(row)
-            assert await ctx.get_messages_for_request() == [ASK, ASK]
+        assert await sent_of(ASK, types_.pair(call, answer, 1)[1], ASK) == [ASK, ASK]
 
 
 async def test_unknown_items_with_one_call_id_stand_or_fall_together() -> None:
@@ -209,8 +197,9 @@ async def test_unknown_items_with_one_call_id_stand_or_fall_together() -> None:
     async with eventctx.open() as engine:
         ctx = await engine.session("s", policy="truncate", max_tokens=900)
         for turn in range(8):
-            for row in ({**call, "call_id": f"c{turn}"}, {**answer, "call_id": f"c{turn}"}, ASK):
-                await ctx.add_message(row)
+            await ctx.add_messages(
+                [{**call, "call_id": f"c{turn}"}, {**answer, "call_id": f"c{turn}"}, ASK]
+            )
             sent = await ctx.get_messages_for_request()
             kinds = [row.get("type") for row in sent]
             assert kinds.count("hologram_call") == kinds.count("hologram_call_output")
@@ -222,22 +211,14 @@ async def test_the_answer_to_a_call_that_the_provider_keeps_stays_behind_its_ref
     answer = {"type": "function_call_output", "call_id": "call_1", "output": "42"}
     other = {"type": "function_call_output", "call_id": "call_2", "output": "43"}
     rows = [ASK, reference, {"id": "fc_2"}, answer, other, ASK]
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        for row in rows:
-            await ctx.add_message(row)
-        assert as_bytes(await ctx.get_messages_for_request()) == as_bytes(rows)
+    assert as_bytes(await sent_of(*rows)) == as_bytes(rows)
 
 
 async def test_what_the_provider_searches_by_itself_is_no_open_call() -> None:
     search: Item = {"type": "tool_search_call", "id": "tsc", "call_id": None, "arguments": {}}
     found: Item = {"type": "tool_search_output", "id": "tso", "call_id": None, "tools": []}
     rows = [ASK, {**search, "execution": "server"}, {**found, "execution": "server"}, SAID]
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        for row in rows:
-            await ctx.add_message(row)
-        assert await ctx.get_messages_for_request() == rows
+    assert await sent_of(*rows) == rows
 
 
 row_of_items = st.sampled_from(
@@ -264,7 +245,7 @@ row_of_items = st.sampled_from(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=some(100, 400))
 @given(rows=st.lists(row_of_items, max_size=14))
 def test_a_view_that_grows_and_one_that_is_built_at_once_are_the_same(rows: list[Item]) -> None:
     refs = [MessageRef(n, n, 0, bytes([n]) * 32, read_facts(row), 10) for n, row in enumerate(rows)]
@@ -332,8 +313,7 @@ def test_an_erased_item_keeps_its_type_and_its_pair() -> None:
             first, second = types_.pair(call, answer, 1)
             async with eventctx.open() as engine:
                 ctx = await engine.session("s")
-                for row in (ASK, first, second, ASK):
-                    await ctx.add_message(row)
+                await ctx.add_messages([ASK, first, second, ASK])
                 await engine.erase("s", [1], reason="a secret")
                 _, one, two, _ = await ctx.get_messages_for_request()
                 assert (one["type"], two["type"]) == (call, answer)

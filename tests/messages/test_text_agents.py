@@ -23,6 +23,7 @@ from eventctx.policies.working_set import bound_tokens
 from eventctx.projections.view.layout import EMPTY, append, build
 from eventctx.projections.view.refs import MessageRef
 from eventctx.stores.memory import MemoryStore
+from tests.how_much import some
 from tests.transcripts import refusal
 
 Row = dict[str, Any]
@@ -84,8 +85,7 @@ async def test_a_programs_answer_to_an_action_in_text_is_an_observation(
     action: str, text: str, engine: Engine
 ) -> None:
     ctx = await engine.session("s")
-    for row in (says("user", "fix it"), says("assistant", action), says("user", text)):
-        await ctx.add_message(row)
+    await ctx.add_messages([says("user", "fix it"), says("assistant", action), says("user", text)])
     assert await origins(engine) == [None, None, "observation"]
     assert (await ctx.get_messages_for_request())[-1] == says("user", text)
 
@@ -108,8 +108,7 @@ async def test_what_a_person_pastes_or_types_behind_a_block_of_code_stays_a_pers
     text: str, engine: Engine
 ) -> None:
     ctx = await engine.session("s")
-    for row in (says("user", "help"), says("assistant", ACTION), says("user", text)):
-        await ctx.add_message(row)
+    await ctx.add_messages([says("user", "help"), says("assistant", ACTION), says("user", text)])
     assert await origins(engine) == [None, None, None]
 
 
@@ -128,8 +127,7 @@ async def test_nothing_is_an_observation_without_an_action_directly_before_it(
         says("user", "wait"),
         says("user", OUTPUT),
     ]
-    for row in rows:
-        await ctx.add_message(row)
+    await ctx.add_messages(rows)
     assert set(await origins(engine)) == {None}
 
 
@@ -213,7 +211,7 @@ def test_an_observation_is_cut_as_a_result_and_counts_as_its_facts_say() -> None
         assert BY_KIND.tokens(short) <= bound_tokens(facts, limit, BY_KIND)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=some(40, 150))
 @given(st.lists(st.sampled_from("upaxcrt"), max_size=12))
 def test_a_layout_with_observations_grows_to_what_is_built_from_nothing(kinds: list[str]) -> None:
     made = {

@@ -25,6 +25,9 @@ from eventctx.projections.presence import REASONS
 from eventctx.stores.memory import MemoryStore
 from eventctx.testing.policies import Answers, decide, view_of
 from tests.how_much import some
+from tests.sessions import model as model
+from tests.sessions import user as user
+from tests.sessions import with_frames
 from tests.transcripts import Story, is_system, refusal
 
 Row = dict[str, Any]
@@ -36,14 +39,6 @@ examples = settings(
     max_examples=some(6, 100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 budgets = st.sampled_from([1, 300, 1_200, 4_000, 20_000])
-
-
-def user(text: str) -> Row:
-    return {"role": "user", "content": text}
-
-
-def model(text: str) -> Row:
-    return {"role": "assistant", "content": text}
 
 
 def system(text: str) -> Row:
@@ -126,11 +121,14 @@ ODD_VIEWS: dict[str, list[Row]] = {
 }
 
 
-def play(policy: Policy, story: Story, tokens: int, **options: Any) -> tuple[Engine, list[Any]]:
+def play(
+    policy: Policy | str, story: Story, tokens: int, **options: Any
+) -> tuple[Engine, list[Any]]:
     """Add the story message by message and prepare a request after each; returns all requests."""
 
     async def played() -> tuple[Engine, list[Any]]:
         engine = Engine(MemoryStore())
+        with_frames(engine.store)
         ctx = await engine.session(
             "s", policy=policy, on_overflow="send_floor", max_tokens=tokens, **options
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -9,12 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import CapturingLogger
 
 import eventctx
+from eventctx.cli.commands.audit import compaction_line
 from eventctx.errors import CompactionError, InvalidPlan, InvalidSetting
+from eventctx.hooks.log import LogSink, level_of, lines
 from eventctx.log.codec import decode_event
+from eventctx.log.events import PostCompact
 from eventctx.policies.deciding import MAX_QUESTIONS
 from eventctx.policies.fit import fit
 from eventctx.policies.named import Custom, policy_named, recorded_settings
@@ -28,6 +34,8 @@ from eventctx.policies.policy import (
     Visible,
 )
 from eventctx.policies.proposals import drop, keep_only
+from eventctx.projections.flat import read
+from eventctx.queries.spans import spans
 from tests.policies.given import (
     DUE,
     ROOMY,
@@ -191,8 +199,7 @@ async def compacted(function: Any, **options: Any) -> tuple[list[dict[str, Any]]
         await ctx.pin(0)
         await ctx.add_message(user("go"))
         for n in range(9):
-            await ctx.add_message(asks(f"c{n}"))
-            await ctx.add_message(tells(f"c{n}", 600))
+            await ctx.add_messages([asks(f"c{n}"), tells(f"c{n}", 600)])
         messages = await ctx.get_messages_for_request()
         assert len(await ctx.get_messages()) == 20
         records = [r async for r in engine.records("s") if r.type == "context:post_compact"]
@@ -282,4 +289,69 @@ async def test_a_function_that_goes_on_asking_is_stopped(function: Any, question
     assert "again and again" in row.error
 
 
-# -- for any story -------------------------------------------------------------------------------
+# -- a policy that fails is told -------------------------------------------------------------------
+
+
+def breaks_a_rule(visible: Any, budget: Any, state: Any) -> Proposal:
+    return Proposal({})
+
+
+async def down(request: Any) -> Any:
+    raise ConnectionError("the model is down")
+
+
+async def too_slow(request: Any) -> Any:
+    await asyncio.Event().wait()
+
+
+CASES: list[tuple[dict[str, Any], str]] = [
+    ({"policy": breaks_a_rule}, "InvalidPlan"),
+    ({"policy": "summarize", "summarizer": down}, "ConnectionError"),
+    ({"policy": "summarize", "summarizer": too_slow, "adviser_timeout": 0.1}, "TimeoutError"),
+]
+
+
+@pytest.mark.parametrize(("given", "kind"), CASES)
+async def test_a_policy_that_fails_is_told_in_the_log_line_on_the_span_and_in_the_audit(
+    given: dict[str, Any], kind: str
+) -> None:
+    logger = CapturingLogger()
+    async with eventctx.open() as engine:
+        engine.on("*", LogSink(structlog.wrap_logger(logger, processors=[])))
+        context = await engine.session("s", max_tokens=3_000, **given)
+        for number in range(20):
+            await context.add_message({"role": "user", "content": f"{number} " + "word " * 50})
+            await context.add_message({"role": "assistant", "content": "fine " * 60})
+        await context.get_messages_for_request()
+        records = [record async for record in engine.records("s")]
+        audit = await engine.audit("s")
+        found = [span async for span in spans(engine.store, "s")]
+
+    (event,) = [one for one in map(read, records) if isinstance(one, PostCompact)]
+    assert (event.outcome, event.fallback) == ("applied", "ladder")
+    assert (event.error or "").startswith(f"{kind}: ")
+
+    (line,) = [call for call in logger.calls if "fallback" in call.kwargs]
+    assert line.method_name == "warning"
+    assert line.kwargs["strategy"] == event.strategy
+    assert line.kwargs["error"] == event.error
+    (replayed,) = [one for one in lines(records) if "fallback" in one]
+    assert replayed["error"] == event.error
+
+    (row,) = audit.compactions
+    assert (row.fallback, row.error) == ("ladder", event.error)
+    shown = "".join(part if isinstance(part, str) else part[0] for part in compaction_line(row))
+    assert f"ladder decided, as {event.strategy} failed: {event.error}" in shown
+
+    (span,) = [one for one in found if one.name.startswith("compact ")]
+    assert span.status == "unset"  # the compaction itself succeeded
+    assert span.attributes["error.type"] == kind
+    assert span.attributes["eventctx.compaction.fallback"] == "ladder"
+    (ended,) = [one for one in span.events if one.name == "context:post_compact"]
+    assert ended.attributes["eventctx.error"] == event.error
+
+
+def test_the_line_of_a_compaction_is_a_warning_only_where_the_policy_failed() -> None:
+    applied = {"event": "context:post_compact", "outcome": "applied"}
+    assert level_of(applied) == "info"
+    assert level_of({**applied, "fallback": "ladder"}) == "warning"

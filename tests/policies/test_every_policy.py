@@ -121,7 +121,7 @@ LIVE = {**ANY, **{name: ASKING[name] for name in ("asking importance", "summariz
 
 
 @pytest.mark.parametrize("name", LIVE)
-@settings(examples, max_examples=some(15, 600))
+@settings(examples, max_examples=some(8, 600))
 @given(data=st.data(), dialect=st.sampled_from(DIALECTS), tokens=budgets)
 def test_a_provider_accepts_every_view(
     name: str, data: st.DataObject, dialect: str, tokens: int

@@ -200,8 +200,7 @@ async def test_a_policy_of_ones_own_goes_through_the_same_seam() -> None:
         ctx = await engine.session("s", policy=Summary(), max_tokens=1_500)
         await ctx.add_message(user("go"))
         for n in range(9):
-            await ctx.add_message(asks(f"c{n}"))
-            await ctx.add_message(tells(f"c{n}", 600))
+            await ctx.add_messages([asks(f"c{n}"), tells(f"c{n}", 600)])
         messages = await ctx.get_messages_for_request()
         assert messages[0] == user("[Summary of 16 messages: all went well.]")
         assert [m["role"] for m in messages] == ["user", "user", "assistant", "tool"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import eventctx
@@ -36,6 +36,7 @@ from eventctx.policies.proposals import drop, keep_only, persons_words, put_back
 from eventctx.policies.token_budget import TokenBudgetPolicy
 from eventctx.policies.working_set import WorkingSet, bound_tokens
 from eventctx.projections.view.layout import build
+from tests.how_much import some
 from tests.policies.given import (
     DUE,
     ROOMY,
@@ -161,6 +162,7 @@ def test_the_view_in_between_counts_what_its_messages_count(
     assert abs(counted - between.tokens) <= 28
 
 
+@settings(max_examples=some(25, 100))
 @given(
     outcome=st.none() | st.integers(0, 9_000),
     prose=st.none() | st.integers(0, 9_000),
@@ -355,8 +357,7 @@ async def test_a_session_opened_with_it_by_name_goes_through_its_steps() -> None
             summarizer=summarizer,
             max_tokens=9_000,
         )
-        for message in rounds(40, size=400):
-            await ctx.add_message(message)
+        await ctx.add_messages(rounds(40, size=400))
         messages = await ctx.get_messages_for_request()
         assert any("went well" in str(m.get("content")) for m in messages)
         (row,) = (await engine.audit("s")).compactions
@@ -368,6 +369,7 @@ async def test_a_session_opened_with_it_by_name_goes_through_its_steps() -> None
         assert len(await ctx.get_messages()) == 81
 
 
+@settings(max_examples=some(25, 100))
 @given(
     outcome=st.none() | st.integers(0, 9_000),
     arguments=st.none() | st.integers(0, 9_000),

@@ -194,8 +194,7 @@ def test_messages_that_came_meanwhile_get_the_built_in_score_and_nothing_is_aske
 async def opened(engine: Engine, scorer: Any, **options: Any) -> Any:
     options = {"max_tokens": 10_000, "prepare_at": None, **options}
     ctx = await engine.session("s", policy=Importance(scorer="model"), scorer=scorer, **options)
-    for message in [user("go"), *answers(40)]:
-        await ctx.add_message(message)
+    await ctx.add_messages([user("go"), *answers(40)])
     return ctx
 
 

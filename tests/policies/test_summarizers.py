@@ -113,13 +113,10 @@ async def test_the_header_says_when_what_it_covers_was_added() -> None:
         state = await fold(engine.store, "s", request_view)
         (first, last) = state.layout.insertions[0].stands_for[0]
         texts = [m["content"] for m in await ctx.get_messages_for_request()]
-        dates = [_date(records[number].time) for number in (first, last)]
+        times = [records[number].time // 10**9 for number in (first, last)]
+        dates = [f"{datetime.datetime.fromtimestamp(one, datetime.UTC):%Y-%m-%d}" for one in times]
         assert f"covers {dates[0]} to {dates[1]}]" in texts[1].split("\n")[0]
         assert dates[0] != dates[1]
-
-
-def _date(time: int) -> str:
-    return datetime.datetime.fromtimestamp(time / 10**9, datetime.UTC).date().isoformat()
 
 
 async def test_a_summarizers_usage_and_model_are_not_taken_for_the_sessions_own() -> None:

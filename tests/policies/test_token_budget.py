@@ -266,8 +266,7 @@ async def test_recalled_memory_is_in_the_view_and_is_replaced_by_the_next_compac
         ctx = await remembering(engine, [["first found"], ["second found"]])
         found = []
         for n in range(24):
-            await ctx.add_message(user(f"question {n} " + "x" * 800))
-            await ctx.add_message(model("answer"))
+            await ctx.add_messages([user(f"question {n} " + "x" * 800), model("answer")])
             messages = await ctx.get_messages_for_request()
             assert await ctx.get_messages_for_request() == messages
             memories = [m["content"] for m in messages if "Relevant Memory" in m["content"]]
@@ -286,8 +285,7 @@ async def test_recalled_memory_is_in_the_view_and_is_replaced_by_the_next_compac
 async def test_memory_is_what_was_said_before_and_is_no_longer_in_view() -> None:
     async with eventctx.open() as engine:
         ctx = await engine.session("s", policy="token-budget", max_tokens=2_000, fresh_tail_count=2)
-        await ctx.add_message(user("hello"))
-        await ctx.add_message(model("the staging database is called heron"))
+        await ctx.add_messages([user("hello"), model("the staging database is called heron")])
         for n in range(8):
             await ctx.add_message(model(f"step {n} " + "x" * 900))
         await ctx.add_message(user("what is the staging database called?"))

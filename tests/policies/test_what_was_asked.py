@@ -6,16 +6,17 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import eventctx
+from eventctx.comparison.simulator import play
 from eventctx.errors import InvalidPlan
 from eventctx.messages.demands import demands_in
 from eventctx.messages.parts import read_parts
 from eventctx.messages.shorten import Limit, shorten
 from eventctx.policies import rules
-from eventctx.policies.fit import Fitted, fit
+from eventctx.policies.fit import Fitted, fit, least_spare
 from eventctx.policies.ladder import Ladder
 from eventctx.policies.named import Custom
 from eventctx.policies.pipeline import Pipeline
@@ -27,6 +28,7 @@ from eventctx.policies.token_budget import TokenBudgetPolicy
 from eventctx.policies.working_set import WorkingSet, bound_tokens, keep_whole
 from eventctx.policies.workset import Workset
 from eventctx.testing.policies import Answers, decide
+from tests.how_much import some
 from tests.policies.given import (
     DUE,
     MANUAL,
@@ -286,8 +288,7 @@ async def test_what_a_person_types_stays_word_for_word_in_any_language(policy: P
         for n, rule in enumerate(RULES.values()):
             await ctx.add_message(user(rule))
             for m in range(6):
-                for row in (asks(f"c{n}.{m}", size=400), tells(f"c{n}.{m}", 3_000)):
-                    await ctx.add_message(row)
+                await ctx.add_messages([asks(f"c{n}.{m}", size=400), tells(f"c{n}.{m}", 3_000)])
                 request = str(await ctx.get_messages_for_request())
                 assert [one for one in [*RULES.values()][: n + 1] if one not in request] == []
         audit = await engine.audit("s")
@@ -314,3 +315,57 @@ async def test_a_chat_keeps_the_newest_answers_with_their_questions(
                    for text in [str(row["content"])] if text.startswith("Answer ")]  # fmt: skip
         assert answers[-2:] == [37, 38]
         assert len((await engine.audit("s")).compactions) < 20
+
+
+# -- compactions in a row --------------------------------------------------------------------------
+
+
+@st.composite
+def sessions(draw: st.DrawFn) -> list[Row]:
+    """Runs of chat, of tool rounds and of words beside results, behind a system prompt."""
+    rows = [system("s" * draw(st.sampled_from([10, 3_000, 9_000]))), user(TASK)]
+    for n in range(draw(st.integers(4, 12))):
+        kind = draw(st.sampled_from(["chat", "rounds", "answered", "long"]))
+        size = draw(st.sampled_from([20, 300, 1_500, 6_000]))
+        for m in range(draw(st.sampled_from([1, 4, 12]))):
+            name = f"c{n}.{m}"
+            if kind == "chat":
+                rows += [
+                    user(f"{name}? " + draw(st.sampled_from(["why? ", RULE]))),
+                    model("a" * size),
+                ]
+            elif kind == "rounds":
+                rows += [asks(name, size=size // 4), tells(name, size)]
+            elif kind == "answered":
+                rows += answered(name, size, draw(st.sampled_from(["so", RULE])))
+            else:
+                rows += [user("Never " + "t " * size), model("ok")]
+    return rows
+
+
+@every_policy
+@settings(examples, max_examples=some(3, 100))
+@given(rows=sessions(), budget=st.sampled_from([1_500, 4_000, 8_000]))
+def test_of_two_compactions_in_a_row_the_second_gains_a_twentieth_of_the_budget(
+    policy: Policy, rows: list[Row], budget: int
+) -> None:
+    played = play(rows, policy, budget)
+    requests = [one.before for one in played.requests]
+    for one, two in zip(played.compactions, played.compactions[1:], strict=False):
+        if requests.index(two.before) - requests.index(one.before) > 1:
+            continue
+        visible = view(*rows[: two.before])
+        must = visible.protected.union(visible.open_round, visible.said)
+        fixed = {row for at in visible.groups_with(must) for row in visible.groups[at].rows}
+        kept = [n for n, (how, _) in two.dispositions.items() if how in ("kept", "shortened")]
+        if not fixed.issuperset(kept):
+            assert (two.tokens_before - two.tokens_after) * 20 >= budget
+
+
+def test_a_round_in_progress_that_leaves_next_to_no_room_is_cut_further() -> None:
+    rows = [system("s" * 10_000), user(TASK), asks("a", "b"), tells("a", 1_000), tells("b", 1_000)]
+    visible, budget = view(*rows), budget_of(4_000)
+    assert least_spare(budget) < visible.tokens <= budget.tokens
+    fitted = fit(visible, keep_whole(visible), budget)
+    assert fitted.tokens <= least_spare(budget)
+    assert {limit.outcome for limit in fitted.proposal.limits.values()} == {250}

@@ -70,8 +70,7 @@ async def talk(
                     cached = {"cache_read": read, "cache_write": prompt - read} if caches else {}
                     if number != unreported:
                         await call.usage(prompt, 5, **cached)
-            for message in tool_round(number, size):
-                await ctx.add_message(message)
+            await ctx.add_messages(tool_round(number, size))
     return ctx
 
 

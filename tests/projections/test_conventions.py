@@ -23,8 +23,8 @@ from eventctx.log.record import Record
 from eventctx.projections.metrics.fold import Measurement
 from eventctx.projections.metrics.fold import fold as measure
 from eventctx.projections.metrics.names import sent_instruments
-from eventctx.projections.trace.fold import SessionTrace
 from eventctx.projections.trace.spans import Span
+from tests.hooks.given import filled
 from tests.projections.test_trace_reference import everything, with_contents
 
 REQUIRED, FAILED, IF_KNOWN, OPT_IN = "required", "if it failed", "if known", "opt-in"
@@ -258,10 +258,7 @@ async def played() -> list[Record]:
 async def test_every_span_of_the_demonstration_obeys_the_released_conventions(
     records: list[Record],
 ) -> None:
-    state, spans = SessionTrace.start(str), list[Span]()
-    for record in records:
-        state = state.after(record)
-        spans += state.finished
+    spans = filled(records)
     assert len(spans) > 150
     assert {span.name: broken for span in spans if (broken := broken_by(span))} == {}
 

@@ -1,7 +1,9 @@
-"""Many records folded together give the view that they give one by one, whatever the messages."""
+"""Many records folded together give the view that they give one by one; so do series that grow."""
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from typing import Any
 
 import msgspec
@@ -17,14 +19,17 @@ from eventctx.messages.encoding import encode_message
 from eventctx.messages.facts import as_observation, encode_facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.projections import transcript
+from eventctx.projections.transcript import PackedLines, TranscriptLine
 from eventctx.projections.view import layout as layouts
 from eventctx.projections.view import request_view
 from eventctx.projections.view.layout import Layout
 from eventctx.projections.view.refs import MessageRef
 from eventctx.projections.view.request_view import ViewState
+from eventctx.projections.view.series import Series
+from tests.how_much import some
 from tests.transcripts import DIALECTS, Message, answer, calls, hook_row, human, result, stories
 
-examples = settings(max_examples=100, deadline=None)
+examples = settings(max_examples=some(30, 200))
 
 IDS = ("a", "b", "c", "d")
 ACTION = {"role": "assistant", "content": "I look.\n\n```bash\nls\n```"}
@@ -168,3 +173,59 @@ def test_one_step_takes_all_rows_of_a_usual_session() -> None:
     assert layouts.plain_until(refs, 0) == len(refs)
     late = msgspec.structs.replace(refs[3], facts=read_facts(result("openai", "gone", "x")))
     assert layouts.extend(replace(layout, abandoned={"gone": 1}), [refs[1], late])[1] == 1
+
+
+# -- series ----------------------------------------------------------------------------------------
+
+
+@examples
+@given(steps=st.lists(st.tuples(st.integers(0, 30), st.lists(st.integers(), max_size=3))))
+def test_no_version_ever_changes_whichever_one_grows(steps: list[tuple[int, list[int]]]) -> None:
+    versions = [(Series[int](), list[int]())]
+    for chosen, items in steps:
+        series, model = versions[chosen % len(versions)]
+        grown = series.append(items[0]) if len(items) == 1 else series.extend(items)
+        versions.append((grown, model + items))
+    for series, model in versions:
+        assert list(series) == model
+        assert len(series) == len(model)
+        assert [series[n] for n in range(-len(model), len(model))] == model + model
+        assert series[1:4] == model[1:4]
+
+
+def test_the_first_items_are_a_version_that_grows_on_its_own() -> None:
+    whole = Series([1, 2, 3])
+    assert list(whole.first(2).append(9)) == [1, 2, 9]
+    assert list(whole.first(7)) == list(whole) == [1, 2, 3]
+
+
+PACKABLE = st.builds(TranscriptLine, *[st.integers(0, 99)] * 3)
+
+
+@examples
+@given(steps=st.lists(st.tuples(st.integers(0, 30), st.lists(PACKABLE, max_size=3))))
+def test_packed_lines_are_a_series_like_any_other(
+    steps: list[tuple[int, list[TranscriptLine]]],
+) -> None:
+    packed: list[Series[TranscriptLine]] = [Series.backed_by(PackedLines())]
+    plain: list[list[TranscriptLine]] = [[]]
+    for chosen, lines in steps:
+        at = chosen % len(packed)
+        packed.append(packed[at].extend(lines))
+        plain.append(plain[at] + lines)
+    for series, model in zip(packed, plain, strict=True):
+        assert list(series) == series[:] == model
+        assert [series[place] for place in range(len(model))] == model
+
+
+def test_a_line_of_a_transcript_takes_the_memory_of_its_numbers() -> None:
+    tracemalloc.start()
+    try:
+        state = transcript.add_messages(transcript.initial(), range(5, 10_005))
+        gc.collect()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 40 * 10_000
+    assert state.lines[9_999] == transcript.TranscriptLine(9_999, 10_004, 0)
+    assert state.lines[:2] == [(0, 5, 0), (1, 6, 0)]

@@ -164,8 +164,7 @@ async def test_a_round_comes_back_in_the_order_of_the_transcript_also_behind_a_s
     engine = Engine(MemoryStore())
     ctx = await engine.session("s", policy="simple", keep_recent=2)
     call, done = tool_round(1)
-    for message in (user("go"), call, done, user("a"), user("b"), user("c"), user("d")):
-        await ctx.add_message(message)
+    await ctx.add_messages([user("go"), call, done, user("a"), user("b"), user("c"), user("d")])
     edited = await ctx.get_messages()
     edited[1]["content"][0]["input"] = {"edited": 1}
     await ctx.set_messages(edited)
@@ -184,8 +183,7 @@ async def test_shortened_results_whose_call_a_set_took_out_count_once() -> None:
     ctx = await engine.session("s", max_tokens=2_000, protected_tool_results=0)
     await ctx.add_message(user("go"))
     for number in range(3):
-        for message in tool_round(number, 6_000):
-            await ctx.add_message(message)
+        await ctx.add_messages(tool_round(number, 6_000))
     await ctx.add_message(user("on"))
     await ctx.get_messages_for_request()
     await ctx.set_messages([m for m in await ctx.get_messages() if m["role"] == "user"])
@@ -200,8 +198,9 @@ async def test_a_late_answer_to_a_reused_call_id_is_a_recorded_break() -> None:
     ctx = await engine.session("s")
     call = {"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     asks = {"role": "assistant", "content": None, "tool_calls": [call]}
-    for message in (user("go"), asks, user("again"), asks, {"role": "assistant", "content": "on"}):
-        await ctx.add_message(message)
+    await ctx.add_messages(
+        [user("go"), asks, user("again"), asks, {"role": "assistant", "content": "on"}]
+    )
     before = await ctx.get_messages_for_request()
     await ctx.add_message({"role": "tool", "tool_call_id": "x", "content": "late"})
     after = await ctx.get_messages_for_request()
@@ -216,8 +215,7 @@ async def test_a_set_keeps_the_thinking_that_the_host_brings() -> None:
     thinking = [{"type": "thinking", "thinking": "hm", "signature": "k"}]
     old = {"role": "assistant", "content": [*thinking, {"type": "text", "text": "one"}]}
     new = {"role": "assistant", "content": [*thinking, {"type": "text", "text": "two"}]}
-    for message in (user("old"), user("q"), old):
-        await ctx.add_message(message)
+    await ctx.add_messages([user("old"), user("q"), old])
     await ctx.set_messages([user("q"), old, new])
     view = await ctx.get_messages_for_request()
     assert view[1]["content"] == [{"type": "text", "text": "one"}]

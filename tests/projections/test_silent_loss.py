@@ -29,6 +29,7 @@ from eventctx.projections.view.series import Series
 from eventctx.queries.key_frames import timeline_at
 from eventctx.stores.memory import MemoryStore
 from tests.calls import calls_of_functions
+from tests.how_much import some
 from tests.sessions import USER, tool_round
 
 NOTHING = ShownMessages((), {})
@@ -130,8 +131,7 @@ async def fill_session(engine: eventctx.Engine, drop: int, tools_left: int = 9) 
                     tokens = (await engine.audit("s")).requests[-1].tokens
                     prompt = tokens + (20_000 if number == 0 else 0)
                     await call.usage(prompt - (drop if number == 4 else 0), 10)
-                for message in tool_round(number, size=9_000):
-                    await ctx.add_message(message)
+                await ctx.add_messages(tool_round(number, size=9_000))
     await engine.hooks.drain()
 
 
@@ -245,16 +245,20 @@ async def test_recorded_sessions_raise_no_false_alarm_and_planted_drops_are_noti
             assert [loss for loss in suspected_losses(state) if loss.kind == "prompt"] == []
             hits = plant(state, 2_000)
             planted, noticed = planted + len(hits), noticed + sum(hits)
-    assert planted > 500
+    assert planted > some(100, 500)
     assert noticed >= 0.99 * planted
 
 
 def plant(state: TimelineState, drop: int) -> list[bool]:
-    """Whether each request is suspected where its reported prompt alone is smaller by ``drop``."""
+    """Whether a request is suspected where its reported prompt alone is smaller by ``drop``.
+
+    Tried with each request, or in an ordinary run with some of a long session.
+    """
     reports = list(state.audit.sizes.reports)
     compacted = {row.position for row in state.audit.requests if "compaction" in row.breaks}
     found = []
-    for place, (position, prompt) in enumerate(reports[1:], 1):
+    for place in range(1, len(reports), some(1 + len(reports) // 20, 1)):
+        position, prompt = reports[place]
         if position in compacted or prompt <= drop:
             continue
         planted = [*reports[:place], (position, prompt - drop), *reports[place + 1 :]]

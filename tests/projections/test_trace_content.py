@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -21,28 +20,12 @@ from eventctx.projections.trace.spans import Span
 from eventctx.projections.trace.texts import MARGIN, MAX_CONTENT, MAX_PART, genai_message
 from eventctx.session.host_requests import ObservedRequest
 from eventctx.stores.memory import MemoryStore
+from tests.hooks.given import call_model, filled, recorded
 from tests.session.given import killed, process, records_of
 from tests.sessions import erase
 
 INPUT, OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
 ARGUMENTS, RESULT = "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"
-
-
-def same(text: str) -> str:
-    return text
-
-
-def with_contents(records: Iterable[Record], clean: Any = same) -> list[Span]:
-    state = SessionTrace.start(clean)
-    found: list[Span] = []
-    for record in records:
-        state = state.after(record)
-        found += state.finished
-    return [*found, *state.unfinished()]
-
-
-async def recorded(engine: eventctx.Engine, session: str = "s") -> list[Record]:
-    return [record async for record in engine.records(session, bodies=True)]
 
 
 async def tool_round(ctx: Any, cycle: Any, number: int, *, usage: bool = True) -> None:
@@ -70,8 +53,7 @@ async def one_turn(engine: eventctx.Engine, *, usage: bool = True, **settings: A
                 await tool_round(ctx, cycle, number, usage=usage)
         async with turn.iteration() as cycle:
             await ctx.get_messages_for_request()
-            async with cycle.provider_call("m"):
-                pass
+            await call_model(cycle)
             await ctx.add_message({"role": "assistant", "content": "Two texts."})
 
 
@@ -81,13 +63,13 @@ async def test_every_span_carries_the_contents_that_belong_to_it(usage: bool) ->
         await one_turn(engine, usage=usage)
         records = await recorded(engine)
         sent = [(await engine.request_view("s", 1, number)).messages for number in (1, 2, 3)]
-    spans = with_contents(records)
+    spans = filled(records)
     chats = [span for span in spans if span.name == "chat m"]
     tools = [span for span in spans if span.name == "execute_tool read"]
     (turn,) = [span for span in spans if span.name == "invoke_agent helper"]
     for chat, messages in zip(chats, sent, strict=True):
         shown = json.loads(str(chat.attributes[INPUT]))
-        assert shown == [genai_message(one, same) for one in messages[1:]]
+        assert shown == [genai_message(one, str) for one in messages[1:]]
         system = json.loads(str(chat.attributes["gen_ai.system_instructions"]))
         assert system == [{"type": "text", "content": "Be brief."}]
     answers = [json.loads(str(chat.attributes[OUTPUT])) for chat in chats]
@@ -106,8 +88,8 @@ async def test_contents_aside_the_spans_are_the_same_and_children_come_before_pa
     async with eventctx.open() as engine:
         await one_turn(engine, max_tokens=100, on_overflow="send_floor")
         records = await recorded(engine)
-    filled = with_contents(records)
-    assert filled[-1].name == "invoke_agent helper"
+    spans = filled(records)
+    assert spans[-1].name == "invoke_agent helper"
 
     def bare(span: Span) -> dict[str, Any]:
         from eventctx.projections.trace.semconv import CONTENT
@@ -116,7 +98,7 @@ async def test_contents_aside_the_spans_are_the_same_and_children_come_before_pa
         return {"span": span.span_id, "name": span.name, "end": span.end, "attributes": kept}
 
     expected = {span.span_id: bare(span) for span in plain_fold(records)}
-    assert {span.span_id: bare(span) for span in filled} == expected
+    assert {span.span_id: bare(span) for span in spans} == expected
 
 
 async def test_parallel_tools_each_get_their_own_result_in_whatever_order_they_come() -> None:
@@ -137,7 +119,7 @@ async def test_parallel_tools_each_get_their_own_result_in_whatever_order_they_c
             for n in (1, 2, 0):
                 row = {"role": "tool", "tool_call_id": f"c{n}", "content": f"r{n}"}
                 await ctx.add_message(row)
-        spans = with_contents(await recorded(engine))
+        spans = filled(await recorded(engine))
     found = {
         span.attributes["gen_ai.tool.call.id"]: span.attributes[RESULT]
         for span in spans
@@ -151,14 +133,13 @@ async def test_a_tool_without_a_result_and_a_call_without_an_answer_are_not_held
         ctx = await engine.session("s")
         async with ctx.turn("t") as turn:
             async with turn.iteration() as cycle:
-                async with cycle.provider_call("m"):
-                    pass
+                await call_model(cycle)
                 async with cycle.tool_call("f", "c"):
                     pass
             async with turn.iteration() as cycle, cycle.provider_call("m"):
                 pass
         records = await recorded(engine)
-    spans = with_contents(records)
+    spans = filled(records)
     assert [span.span_id for span in spans] == [span.span_id for span in plain_fold(records)]
     assert not any(OUTPUT in span.attributes or RESULT in span.attributes for span in spans)
 
@@ -171,7 +152,7 @@ async def test_a_kept_answer_is_the_result_of_a_call_whose_own_was_never_added()
     records = await records_of(store)
     tools = {
         span.attributes["gen_ai.tool.call.id"]: span.attributes.get(RESULT)
-        for span in with_contents(records)
+        for span in filled(records)
         if span.name.startswith("execute_tool")
     }
     assert tools == {"a": "the text of a", "b": None}
@@ -185,8 +166,8 @@ def messages_of(span: Span, name: str) -> list[str]:
     ]
 
 
-async def compactions(engine: eventctx.Engine, clean: Any = same) -> list[Span]:
-    spans = with_contents(await recorded(engine), clean)
+async def compactions(engine: eventctx.Engine, clean: Any = str) -> list[Span]:
+    spans = filled(await recorded(engine), clean)
     return [span for span in spans if span.attributes["gen_ai.operation.name"] == "compact"]
 
 
@@ -235,9 +216,8 @@ async def test_a_summary_is_a_compaction_part_where_it_is_made_and_where_it_is_s
         await ctx.compact()
         async with ctx.turn() as turn, turn.iteration() as cycle:
             await ctx.get_messages_for_request()
-            async with cycle.provider_call("m"):
-                pass
-        spans = with_contents(await recorded(engine))
+            await call_model(cycle)
+        spans = filled(await recorded(engine))
     compact = next(one for one in spans if one.name.startswith("compact"))
     chat = next(one for one in spans if one.name == "chat m")
     (made,) = parts_of(compact, OUTPUT)
@@ -253,7 +233,7 @@ def test_a_providers_own_compaction_is_a_part_with_its_id_and_what_can_be_read()
         {"role": "assistant", "content": [block]}, lambda text: text.replace("KEY", "-")
     )
     assert shown["parts"] == [{"type": "compaction", "content": "- was said."}]
-    assert genai_message(item, same)["parts"] == [{"type": "compaction", "id": "cmp_1"}]
+    assert genai_message(item, str)["parts"] == [{"type": "compaction", "id": "cmp_1"}]
 
 
 @pytest.mark.parametrize(
@@ -278,7 +258,7 @@ async def test_a_tool_has_its_description_where_the_request_was_sent_with_its_de
             async with cycle.tool_call("other", "d"):
                 pass
         records = await recorded(engine)
-    found = {one.name: one for one in with_contents(records, lambda text: text.replace("KEY", "-"))}
+    found = {one.name: one for one in filled(records, lambda text: text.replace("KEY", "-"))}
     described = "gen_ai.tool.description"
     assert found["execute_tool read"].attributes[described] == "Read -."
     assert described not in found["execute_tool other"].attributes
@@ -306,7 +286,7 @@ async def test_every_text_passes_through_what_redacts_it_before_it_is_cut() -> N
         ctx = await engine.session("s")
         async with ctx.turn("t"):
             await ctx.add_message({"role": "user", "content": "x" * (MAX_PART - 3) + "SECRET"})
-        (turn,) = with_contents(await recorded(engine), lambda text: text.replace("SECRET", "-"))
+        (turn,) = filled(await recorded(engine), lambda text: text.replace("SECRET", "-"))
     text = str(turn.attributes[INPUT])
     assert "SEC" not in text
     assert json.loads(text)[0]["parts"][0]["content"] == "x" * (MAX_PART - 3) + "-"
@@ -359,7 +339,7 @@ async def test_a_result_is_not_that_of_an_older_call_of_the_same_id() -> None:
                         await ctx.add_message(result(number))
                 if number == 1:
                     await ctx.add_message(result(number))
-        tools = [one for one in with_contents(await recorded(engine)) if "execute" in one.name]
+        tools = [one for one in filled(await recorded(engine)) if "execute" in one.name]
     assert [one.attributes[ARGUMENTS] for one in tools] == ['{"n":0}', '{"n":1}']
     assert [one.attributes[RESULT] for one in tools] == ["r0", "r1"]
 
@@ -380,8 +360,7 @@ async def test_what_was_erased_is_on_no_later_span_live_or_from_the_log() -> Non
                 await ctx.get_messages_for_request()
                 await erase(ctx, ev.Erased(numbers=(0, 2), bodies=((1, 0), (4, 0))))
                 await ctx.get_messages_for_request()
-                async with cycle.provider_call("m"):
-                    pass
+                await call_model(cycle)
         records = await recorded(engine)
     assert [records[at].type for at in (1, 4)] == ["context:message_added"] * 2
     again = [
@@ -394,7 +373,7 @@ async def test_what_was_erased_is_on_no_later_span_live_or_from_the_log() -> Non
         for record in records
     ]
     for stored in (records, again):
-        chat, turn_span = with_contents(stored)
+        chat, turn_span = filled(stored)
         assert "SECRET" not in repr((chat, turn_span))
         texts = [one["parts"][0]["content"] for one in json.loads(str(chat.attributes[INPUT]))]
         assert texts == ["[erased]", "It is fine.", "[erased]"]
@@ -413,11 +392,10 @@ async def test_texts_that_no_view_shows_are_forgotten_when_much_has_gathered(
                 if number % 10 == 9:
                     async with turn.iteration() as cycle:
                         await ctx.get_messages_for_request()
-                        async with cycle.provider_call("m"):
-                            pass
+                        await call_model(cycle)
         records = await recorded(engine)
         view = (await engine.request_view("s", 1)).messages
-    state = SessionTrace.start(same)
+    state = SessionTrace.start(str)
     # As the sink begins: with a limit that was small from the first record on.
     assert state.content is not None
     state = replace(
@@ -443,9 +421,8 @@ async def test_a_long_request_keeps_its_newest_messages_and_says_how_many_it_lef
             for number in range(40):
                 await ctx.add_message({"role": "user", "content": f"{number} " + "y" * 16_000})
             await ctx.get_messages_for_request()
-            async with cycle.provider_call("m"):
-                pass
-        spans = with_contents(await recorded(engine))
+            await call_model(cycle)
+        spans = filled(await recorded(engine))
     (chat,) = [span for span in spans if span.name == "chat m"]
     shown = json.loads(str(chat.attributes[INPUT]))
     left = 40 - (len(shown) - 1)
@@ -459,7 +436,7 @@ async def test_records_without_bodies_give_spans_without_contents() -> None:
     async with eventctx.open() as engine:
         await one_turn(engine)
         records = [record async for record in engine.records("s")]
-    assert with_contents(records) == list(plain_fold(records))
+    assert filled(records) == list(plain_fold(records))
 
 
 @pytest.mark.parametrize(
@@ -497,7 +474,7 @@ async def test_records_without_bodies_give_spans_without_contents() -> None:
 def test_a_message_of_any_dialect_has_the_conventions_parts(
     message: dict[str, Any], parts: list[dict[str, Any]]
 ) -> None:
-    assert genai_message(message, same)["parts"] == parts
+    assert genai_message(message, str)["parts"] == parts
 
 
 def definitions(span: Span) -> list[dict[str, Any]]:
@@ -517,10 +494,9 @@ async def test_the_tools_of_a_request_are_on_its_call_in_the_conventions_form() 
             for tools in (anthropics, anthropics, openais, None):
                 async with turn.iteration() as cycle:
                     await ctx.get_messages_for_request(tools=tools)
-                    async with cycle.provider_call("m"):
-                        pass
+                    await call_model(cycle)
         records = await recorded(engine)
-    calls = [span for span in with_contents(records) if span.name == "chat m"]
+    calls = [span for span in filled(records) if span.name == "chat m"]
     read = {"type": "function", **function}
     assert [definitions(span) for span in calls[:3]] == [
         [read], [read], [read, {"type": "web_search", "name": "web_search"}],
@@ -536,9 +512,8 @@ async def test_tools_that_do_not_fit_are_left_out_and_the_others_are_whole() -> 
         async with ctx.turn("t") as turn, turn.iteration() as cycle:
             await ctx.add_message({"role": "user", "content": "go"})
             await ctx.get_messages_for_request(tools=tools)
-            async with cycle.provider_call("m"):
-                pass
-        (call, _) = with_contents(await recorded(engine))
+            await call_model(cycle)
+        (call, _) = filled(await recorded(engine))
     assert [one["name"] for one in definitions(call)] == [f"t{n}" for n in range(26)]
     assert len(str(call.attributes["gen_ai.tool.definitions"])) <= MAX_CONTENT + 50
 
@@ -553,15 +528,14 @@ async def test_a_fork_shows_its_parents_tools_and_a_wiped_body_shows_none() -> N
         child = await engine.session("child")
         async with child.turn("t") as turn, turn.iteration() as cycle:
             await child.get_messages_for_request(tools=tools)
-            async with cycle.provider_call("m"):
-                pass
+            await call_model(cycle)
         records = await recorded(engine, "child")
-    (call, _) = with_contents(records)
+    (call, _) = filled(records)
     assert [one["name"] for one in definitions(call)] == ["read"]
     wiped = [
         without_bodies(one) if one.type == "context:request_content" else one for one in records
     ]
-    (call, _) = with_contents(wiped)
+    (call, _) = filled(wiped)
     assert "gen_ai.tool.definitions" not in call.attributes
 
 
@@ -579,15 +553,14 @@ async def test_the_tools_of_a_request_that_was_seen_on_its_way_are_on_its_call()
             await ctx.add_message(asked)
             sent = ObservedRequest("anthropic-messages-1", [asked], tools=tools, system="Be brief.")
             await ctx.observe_request(sent)
-            async with cycle.provider_call("m"):
-                pass
-        (call, _) = with_contents(await recorded(engine))
+            await call_model(cycle)
+        (call, _) = filled(await recorded(engine))
     assert [one["name"] for one in definitions(call)] == ["read"]
 
 
 async def test_erased_definitions_of_tools_are_on_no_later_call() -> None:
     tools = [{"name": "read", "description": "Reads.", "input_schema": {}}]
-    state = SessionTrace.start(same)
+    state = SessionTrace.start(str)
     async with eventctx.open() as engine:
         ctx = await engine.session("s")
         await ctx.add_message({"role": "user", "content": "go"})

@@ -268,17 +268,15 @@ async def live(**settings: Any) -> list[Attributes]:
         await two_tools_and_an_answer(engine)
         clean = cleaner(DEFAULT)
         logged = [span async for span in tracing.spans(engine.store, "s", contents=clean)]
-    sent = {one.context.span_id: dict(one.attributes or {}) for one in _spans(exporter)}
+    sent = {
+        one.context.span_id: dict(one.attributes or {}) for one in exporter.get_finished_spans()
+    }
     expected = {
         int(span.span_id, 16): in_dialect(DEFAULT.span(span), "openinference").attributes
         for span in logged
     }
     assert sent == expected
     return list(sent.values())
-
-
-def _spans(exporter: InMemorySpanExporter) -> list[Any]:
-    return list(exporter.get_finished_spans())
 
 
 async def test_a_live_span_has_the_attributes_of_the_one_from_the_log() -> None:

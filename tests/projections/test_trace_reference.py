@@ -25,9 +25,8 @@ from eventctx.projections.trace import (
     texts,
 )
 from eventctx.projections.trace import fold as trace
-from eventctx.projections.trace.fold import SessionTrace
 from eventctx.projections.trace.spans import Span
-from tests.hooks.given import Session, span
+from tests.hooks.given import Session, call_model, filled, recorded, span
 
 TOOLS = [{"name": "read", "description": "Read a page.", "input_schema": {"type": "object"}}]
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "traces.md"
@@ -187,8 +186,7 @@ async def with_contents() -> list[Span]:
                 await ctx.add_message({"role": "user", "content": f"{number} " + "word " * 250})
                 async with turn.iteration() as cycle:
                     await ctx.get_messages_for_request(tools=TOOLS)
-                    async with cycle.provider_call("m"):
-                        pass
+                    await call_model(cycle)
                     use = {"type": "tool_use", "id": f"c{number}", "name": "read", "input": {}}
                     await ctx.add_message({"role": "assistant", "content": [use]})
                     async with cycle.tool_call("read", f"c{number}"):
@@ -196,11 +194,7 @@ async def with_contents() -> list[Span]:
                     done = {"type": "tool_result", "tool_use_id": f"c{number}", "content": "text"}
                     await ctx.add_message({"role": "user", "content": [done]})
         await ctx.compact()
-        state, found = SessionTrace.start(str), []
-        async for record in engine.records("s", bodies=True):
-            state = state.after(record)
-            found += state.finished
-    return found
+        return filled(await recorded(engine))
 
 
 async def attributes_of_spans() -> dict[str, tuple[set[str], set[str]]]:

@@ -15,7 +15,7 @@ from eventctx.messages.facts_reader import read_facts
 from eventctx.projections.trace.fold import SessionTrace, fold
 from eventctx.projections.trace.identity import MAX_TITLE
 from eventctx.projections.trace.spans import Span
-from tests.hooks.given import PRE, Session, compacted, span
+from tests.hooks.given import PRE, Session, call_model, compacted, filled, recorded, span
 
 TITLE = "eventctx.session.title"
 KEY = "sk-ant-api03-" + "a1B2" * 12
@@ -81,13 +81,9 @@ async def test_only_roots_have_it_also_that_of_a_compaction_outside_of_a_turn() 
             for number in range(8):
                 await ctx.add_message({"role": "user", "content": f"Task {number} " + "x " * 400})
             await ctx.get_messages_for_request()
-            async with cycle.provider_call("m"):
-                pass
+            await call_model(cycle)
         await ctx.compact(budget=600)
-        state, found = SessionTrace.start(str), list[Span]()
-        async for record in engine.records("s", bodies=True):
-            state = state.after(record)
-            found += state.finished
+        found = filled(await recorded(engine))
     titled = {one.name for one in found if TITLE in one.attributes}
     assert titled == {"invoke_agent", "compact workset"}
     assert all((TITLE in one.attributes) == (one.parent_span_id is None) for one in found)
@@ -145,10 +141,7 @@ def test_what_a_harness_said_by_its_record_gives_no_title_in_a_list_either() -> 
     session.add(ev.MessageAdded(origin="harness"), bodies=bodies[:1])
     session.add(ev.MessagesSet(order=((0, 2),), harness=(0,)), bodies=bodies)
     session.add(ev.PromptComplete(), span(1))
-    state = SessionTrace.start(str)
-    for record in session.records:
-        state = state.after(record)
-    (turn,) = state.finished
+    (turn,) = filled(session.records)
     assert turn.attributes[TITLE] == "Fix the clock"
 
 

@@ -30,6 +30,7 @@ from eventctx.queries.requests import fold
 from eventctx.stores.memory import MemoryStore
 from eventctx.testing.strict_provider import Api, Violation, violations
 from tests.how_much import some
+from tests.policies.given import play
 from tests.transcripts import (
     DIALECTS,
     Story,
@@ -48,30 +49,8 @@ budgets = st.sampled_from([300, 1_200, 4_000, 20_000])
 ASKING = {"summarize", "native", "pipeline", "custom"}
 
 
-def played(story: Story, budget: int, **options: Any) -> tuple[Engine, list[Any]]:
-    """Add the story message by message and prepare a request after each; returns all requests."""
-
-    async def play() -> tuple[Engine, list[Any]]:
-        engine = Engine(MemoryStore())
-        ctx = await engine.session(
-            "s",
-            policy="simple",
-            keep_recent=4,
-            on_overflow="send_floor",
-            max_tokens=budget,
-            **options,
-        )
-        requests = []
-        for message in story.messages:
-            await ctx.add_message(message)
-            requests.append(await ctx.get_messages_for_request())
-        return engine, requests
-
-    return asyncio.run(play())
-
-
-def rows_of(engine: Engine) -> Any:
-    return asyncio.run(engine.audit("s"))
+def played(story: Story, budget: int) -> tuple[Engine, list[Any]]:
+    return play("simple", story, budget, keep_recent=4)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -115,7 +94,7 @@ def test_system_messages_and_the_latest_human_message_are_in_every_view(
         for message in so_far:
             if is_system(message):
                 assert message in request
-        people = [m for m in so_far if m.get("role") == "user" and not _by_hook(m)]
+        people = [m for m in so_far if m.get("role") == "user" and "metadata" not in m]
         people = [m for m in people if not results_of(m)]
         if people:
             assert people[-1] in request
@@ -311,7 +290,7 @@ def test_overflow_is_raised_exactly_where_the_floor_would_be_sent(
 @given(story=stories(), budget=budgets)
 def test_between_recorded_breaks_a_view_only_grows_at_its_end(story: Story, budget: int) -> None:
     engine, requests = played(story, budget)
-    rows = rows_of(engine).requests
+    rows = asyncio.run(engine.audit("s")).requests
     for before, after, row in zip(requests, requests[1:], rows[1:], strict=False):
         if not row.breaks:
             assert after[: len(before)] == before, row
@@ -416,10 +395,6 @@ def test_the_library_raises_overflow_by_default_and_names_what_cannot_be_reduced
             assert await ctx.get_messages() == [{"role": "user", "content": "x" * 4_000}]
 
     asyncio.run(play())
-
-
-def _by_hook(message: dict[str, Any]) -> bool:
-    return "metadata" in message
 
 
 def _thinking(message: dict[str, Any]) -> list[Any]:

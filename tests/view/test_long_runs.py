@@ -28,7 +28,7 @@ from eventctx.testing.strict_provider import strict_provider  # noqa: E402
 from tests.how_much import some, tried  # noqa: E402
 from tests.long_run import KINDS, PAGE, Kind, Model  # noqa: E402
 
-TURNS: Final = some(18, 60)
+TURNS: Final = some(12, 60)
 SMALL: Final[dict[str, Any]] = {"max_tokens": 7_000, "reserve_tokens": 0}
 SEARCH: Final = {"type": "web_search_20250305", "name": "web_search"}
 PARAMETERS: Final = {"type": "object", "properties": {"page": {"type": "integer"}}}
@@ -243,7 +243,7 @@ def kinds_for(host: str) -> list[Kind]:
 @pytest.mark.parametrize("host", HOSTS)
 async def test_no_request_of_a_long_run_is_refused(host: str) -> None:
     kinds = kinds_for(host)
-    words = "please " * (400 if host.startswith("Basic") else 20)
+    words = "please " * (600 if host.startswith("Basic") else 20)
     model = Model()
     async with (
         open_engine("memory://") as engine,

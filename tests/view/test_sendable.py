@@ -260,8 +260,7 @@ async def test_view_names_the_rule_and_the_log_keeps_the_row_as_it_came() -> Non
     empty = {"role": "assistant", "content": []}
     async with eventctx.open() as engine:
         ctx = await engine.session("s")
-        for row in (ASK, empty, MORE):
-            await ctx.add_message(row)
+        await ctx.add_messages([ASK, empty, MORE])
         sent_rows = await ctx.get_messages_for_request()
         (request,) = (await engine.audit("s")).requests
         view = await engine.request_view("s", position=request.position)
@@ -276,8 +275,7 @@ async def test_view_names_the_rule_and_the_log_keeps_the_row_as_it_came() -> Non
 async def test_why_names_the_rule_that_leaves_a_message_out() -> None:
     async with eventctx.open() as engine:
         ctx = await engine.session("s")
-        for row in (ASK, {"role": "assistant", "content": []}, MORE):
-            await ctx.add_message(row)
+        await ctx.add_messages([ASK, {"role": "assistant", "content": []}, MORE])
         await ctx.get_messages_for_request()
         empty, more = await engine.why("s", 1), await engine.why("s", 2)
     assert [one.rule for one in empty.changes] == ["empty_row"]
@@ -290,8 +288,7 @@ async def test_why_finds_a_use_of_an_id_far_before_the_message() -> None:
     async with eventctx.open() as engine:
         ctx = await engine.session("s")
         rows = [said(use("c")), came(result("c")), *[ASK] * 60, said(use("c")), came(result("c"))]
-        for row in [ASK, *rows]:
-            await ctx.add_message(row)
+        await ctx.add_messages([ASK, *rows])
         await ctx.get_messages_for_request()
         again = await engine.why("s", len(rows))
     assert [one.rule for one in again.changes] == ["call_id_used_twice"]
@@ -337,8 +334,7 @@ async def test_calls_of_ollamas_form_stay_without_ids_and_get_results_of_its_for
 async def view_of(rows: list[Row]) -> list[Row]:
     async with eventctx.open(":memory:") as engine:
         context = await engine.session("s")
-        for row in rows:
-            await context.add_message(row)
+        await context.add_messages(rows)
         return await context.get_messages_for_request()
 
 

@@ -19,7 +19,7 @@ from tests.how_much import some
 from tests.view.sdk_messages import chat_rows, claude_rows, response_rows
 
 examples = settings(
-    max_examples=some(10, 2_000), deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=some(6, 2_000), deadline=None, suppress_health_check=list(HealthCheck)
 )
 POLICIES: Final = ("workset", "simple", "ladder", "truncate", "token-budget")
 ROWS: Final[dict[Api, Any]] = {

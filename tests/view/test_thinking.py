@@ -77,8 +77,7 @@ async def looped(
             answer, result = round_of(number)
             if number >= thinks:
                 del answer["content"][0]
-            await ctx.add_message(answer)
-            await ctx.add_message(result)
+            await ctx.add_messages([answer, result])
             views.append(await ctx.get_messages_for_request(model=model))
         assert (await engine.audit("s")).compactions
     return views
@@ -135,8 +134,7 @@ async def test_a_loop_that_a_person_spoke_into_keeps_the_thought_that_it_began_w
             del row["content"][0]
     async with eventctx.open() as engine:
         ctx = await engine.session("s", max_tokens=6_000)
-        for row in rows:
-            await ctx.add_message(row)
+        await ctx.add_messages(rows)
         view = await ctx.get_messages_for_request(model=MANUAL)
         assert (await engine.audit("s")).compactions
     assert thinking_in(view) == ["page 0"]
@@ -163,8 +161,7 @@ async def test_a_request_that_names_no_model_is_for_the_one_of_its_provider(prov
         ctx = await engine.session("s", max_tokens=6_000)
         await ctx.add_message({"role": "user", "content": "Read ten pages."})
         for number in range(3):
-            for row in round_of(number):
-                await ctx.add_message(row)
+            await ctx.add_messages(round_of(number))
         assert thinking_in(await ctx.get_messages_for_request(provider=provider)) == []
 
 
@@ -173,8 +170,7 @@ async def asking(thinking: Any) -> list[str]:
         ctx = await engine.session("s", max_tokens=6_000)
         await ctx.add_message({"role": "user", "content": "Read ten pages."})
         for number in range(3):
-            for row in round_of(number):
-                await ctx.add_message(row)
+            await ctx.add_messages(round_of(number))
         return thinking_in(await ctx.get_messages_for_request(model=PRESERVED, thinking=thinking))
 
 
@@ -192,13 +188,11 @@ async def test_a_change_of_the_model_leaves_out_what_the_next_one_cannot_read() 
     async with eventctx.open() as engine:
         ctx = await engine.session("s")
         await ctx.add_message({"role": "user", "content": "Read."})
-        for row in round_of(0, "short"):
-            await ctx.add_message(row)
+        await ctx.add_messages(round_of(0, "short"))
         assert thinking_in(await ctx.get_messages_for_request(model=PRESERVED)) == ["page 0"]
         other = await ctx.get_messages_for_request(model="claude-opus-5-5")
         assert thinking_in(other) == []
-        for row in round_of(1, "short"):
-            await ctx.add_message(row)
+        await ctx.add_messages(round_of(1, "short"))
         again = await ctx.get_messages_for_request(model="claude-opus-5-5")
         assert thinking_in(again) == ["page 1"]
         audit = await engine.audit("s")
@@ -220,8 +214,7 @@ async def test_a_compaction_waits_for_the_end_of_a_loop_with_signed_thinking() -
             )
             await ctx.add_message({"role": "user", "content": "Read ten pages."})
             for number in range(2):
-                for row in round_of(number, "word " * 1_800):
-                    await ctx.add_message(row)
+                await ctx.add_messages(round_of(number, "word " * 1_800))
             if person:
                 await ctx.add_message({"role": "assistant", "content": "Read."})
                 await ctx.add_message({"role": "user", "content": "And?"})

@@ -1,14 +1,19 @@
-"""Deeply nested messages: the deepest works everywhere, a deeper one is refused by name."""
+"""What a message may hold: how deep, of which classes, and in which canonical form."""
 
 from __future__ import annotations
 
+import enum
+import json
 import os
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import eventctx
 from eventctx.adapters.kit.recordable import recordable
@@ -20,9 +25,13 @@ from eventctx.messages.encoding import (
     MAX_DEPTH,
     MAX_READ_DEPTH,
     NotJson,
+    canonical,
     decode_bodies,
     decode_body,
+    digest_of,
     encode_message,
+    message_digest,
+    plain_message,
 )
 from eventctx.messages.facts import encode_facts
 from eventctx.messages.facts_reader import read_facts
@@ -30,14 +39,14 @@ from eventctx.orchestrators.providers.sdk_calling import read_arguments
 from eventctx.queries.transfer import export_lines, import_drafts, read_drafts, read_header
 from eventctx.session.context import Context
 from eventctx.stores.memory import MemoryStore
+from tests.how_much import some
 from tests.sessions import append_event
 
 DEEPER = (MAX_DEPTH + 1, 1_000, 100_000)
 REFUSED = rf"at \$\..*: expected at most {MAX_DEPTH} levels, found deeper nesting"
 
 
-def nested(levels: int, *, objects: bool = False) -> Any:
-    value: Any = "leaf"
+def nested(levels: int, value: Any = "leaf", *, objects: bool = False) -> Any:
     for _ in range(levels):
         value = {"k": value} if objects else [value]
     return value
@@ -45,14 +54,13 @@ def nested(levels: int, *, objects: bool = False) -> Any:
 
 def messages(levels: int, *, objects: bool) -> list[dict[str, Any]]:
     """A call, its result, and a message of no known form, each of ``levels`` levels."""
-    call = {"type": "tool_use", "id": "t", "name": "n", "input": {}}
-    call["input"] = {"a": nested(levels - 4, objects=objects)}
-    result = {"type": "tool_result", "tool_use_id": "t", "content": ""}
-    result["content"] = nested(levels - 3, objects=objects)
+    deep = nested(levels - 4, objects=objects)
+    call = {"type": "tool_use", "id": "t", "name": "n", "input": {"a": deep}}
+    result = {"type": "tool_result", "tool_use_id": "t"}
     return [
         {"role": "assistant", "content": [call]},
-        {"role": "user", "content": [result]},
-        {"role": "user", "content": nested(levels - 1, objects=objects)},
+        {"role": "user", "content": [{**result, "content": nested(1, deep, objects=objects)}]},
+        {"role": "user", "content": nested(3, deep, objects=objects)},
     ]
 
 
@@ -98,10 +106,11 @@ class Model:
 @pytest.mark.parametrize("levels", DEEPER)
 async def test_an_object_of_an_sdk_that_is_too_deep_is_refused(levels: int) -> None:
     context = await Engine(MemoryStore()).session("s")
+    deep = nested(levels)
     for message in (
-        Model({"role": "user", "content": nested(levels)}),
-        {"role": "user", "content": [Model({"type": "text", "text": "t", "x": nested(levels)})]},
-        {"role": "user", "content": [nested(levels), Model({})]},
+        Model({"role": "user", "content": deep}),
+        {"role": "user", "content": [Model({"type": "text", "text": "t", "x": deep})]},
+        {"role": "user", "content": [deep, Model({})]},
     ):
         with pytest.raises(InvalidMessage):
             await context.add_message(message)
@@ -162,10 +171,11 @@ async def test_what_a_model_or_a_host_sends_may_be_nested_without_end(levels: in
     context = await Engine(MemoryStore()).session("s")
     await context.add_message({"role": "user", "content": "hello"})
     tool = context.recall_tool()
-    for arguments in (nested(levels), {"query": nested(levels)}, {"message": nested(levels)}):
+    deep = nested(levels)
+    for arguments in (deep, {"query": deep}, {"message": deep}):
         assert "must be" in await tool(arguments) or "not an object" in await tool(arguments)
     assert read_arguments(nested(levels, objects=True))[1] is not None
-    row = recordable({"role": "user", "content": nested(levels)})
+    row = recordable({"role": "user", "content": deep})
     assert decode_body(encode_message(row)) == row
 
 
@@ -202,3 +212,162 @@ def test_the_deepest_that_is_read_is_no_matter_of_the_message_around_it() -> Non
     assert decode_bodies([deepest, b"{}"]) == [decode_body(deepest), {}]
     with pytest.raises(msgspec.DecodeError):
         decode_body(b"[" + deepest + b"]")
+
+
+# -- values of SDKs' own classes -------------------------------------------------------------------
+
+
+class Speaker(str, enum.Enum):  # noqa: UP042 - the older form, which many SDKs still use
+    USER = "user"
+
+
+class Kind(enum.StrEnum):
+    TEXT = "text"
+
+
+class Level(enum.IntEnum):
+    HIGH = 3
+
+
+class Accessor(str):
+    """As LangChain's ``TextAccessor``: a text whose ``str()`` and ``repr()`` say something else."""
+
+    def __str__(self) -> str:
+        return "another text"
+
+
+class Seconds(float):
+    def __repr__(self) -> str:
+        return "0.5 s"
+
+
+class Surrogate(str):
+    pass
+
+
+async def test_subclasses_of_texts_and_numbers_are_stored_as_plain_ones() -> None:
+    message: dict[str, Any] = {
+        Accessor("role"): Speaker.USER,
+        "content": [{"type": Kind.TEXT, "text": Accessor("héllo")}],
+        "level": Level.HIGH,
+        "after": Seconds(0.5),
+    }
+    stored = {"role": "user", "content": [{"type": "text", "text": "héllo"}], "level": 3}
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message(message)
+        (kept,) = await ctx.get_messages()
+        assert kept == {**stored, "after": 0.5}
+        assert [type(key) for key in kept] == [str] * 4
+        assert await ctx.get_messages_for_request() == [kept]
+    assert message["level"] is Level.HIGH, "a caller's message is not changed"
+
+
+def test_a_message_of_plain_values_is_not_copied() -> None:
+    message = {"role": "user", "content": ["x", 1, 2.5, None, True]}
+    assert plain_message(message) is message
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Seconds("nan"),
+        Surrogate("\ud800"),
+        enum.IntEnum("Big", {"ONE": 2**70}).ONE,  # type: ignore[attr-defined]
+        enum.Enum("Plain", {"ONE": "one"}).ONE,  # type: ignore[attr-defined]
+        OrderedDict(a=1),
+        type("Items", (list,), {})([1]),
+        (1, 2),
+        b"bytes",
+        1j,
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_json_cannot_hold_is_still_refused_with_its_path(value: object) -> None:
+    with pytest.raises(InvalidMessage, match=r"\$\.content\[0\]"):
+        encode_message({"role": Speaker.USER, "content": [value]})
+
+
+def test_two_keys_that_are_one_text_are_refused() -> None:
+    class Odd(str):
+        def __hash__(self) -> int:
+            return 7
+
+        def __eq__(self, other: object) -> bool:
+            return self is other
+
+    with pytest.raises(InvalidMessage, match="twice"):
+        encode_message({"role": "user", Odd("x"): 1, Odd("x"): 2})
+    with pytest.raises(InvalidMessage, match="string keys"):
+        encode_message({"role": "user", Level.HIGH: 1})
+
+
+# -- the canonical form ----------------------------------------------------------------------------
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+
+few = settings(max_examples=some(25, 300))
+
+
+@pytest.mark.parametrize(
+    ("number", "written"),
+    [
+        (0.0, "0"),
+        (-0.0, "0"),
+        (1.0, "1"),
+        (1000.5, "1000.5"),
+        (1e20, "100000000000000000000"),
+        (1e21, "1e+21"),
+        (1.5e21, "1.5e+21"),
+        (0.000001, "0.000001"),
+        (1e-7, "1e-7"),
+        (1.5e-7, "1.5e-7"),
+        (-2.5, "-2.5"),
+        (5e-324, "5e-324"),
+        (1.7976931348623157e308, "1.7976931348623157e+308"),
+        (123456789012345680000.0, "123456789012345680000"),
+    ],
+)
+def test_numbers_are_written_as_javascript_writes_them(number: float, written: str) -> None:
+    assert canonical(number) == written
+
+
+def test_keys_stand_in_the_order_of_their_utf_16_units() -> None:
+    # U+FF5E sorts before U+1F600 by code point, and after its surrogates.
+    assert canonical({"\uff5e": 1, "\U0001f600": 2}) == '{"\U0001f600":2,"\uff5e":1}'
+
+
+@few
+@given(VALUES)
+def test_the_canonical_form_is_json_of_the_same_value_without_cache_marks(value: Any) -> None:
+    assert json.loads(canonical(value)) == _unmarked(value)
+
+
+@few
+@given(st.dictionaries(st.text(), VALUES), st.randoms())
+def test_the_order_of_keys_changes_no_digest(value: dict[str, Any], random: Any) -> None:
+    keys = list(value)
+    random.shuffle(keys)
+    assert digest_of({key: value[key] for key in keys}) == digest_of(value)
+
+
+@few
+@given(st.text(), st.dictionaries(st.sampled_from(["id", "model", "usage"]), VALUES))
+def test_a_text_and_its_one_block_are_one_message_whatever_stands_beside(
+    words: str, beside: dict[str, Any]
+) -> None:
+    block = {"type": "text", "text": words, "cache_control": {"type": "ephemeral"}}
+    plain = {"role": "user", "content": words}
+    assert message_digest(plain) == message_digest({**beside, "role": "user", "content": [block]})
+    assert message_digest(plain) != message_digest({"role": "user", "content": words + "."})
+
+
+def _unmarked(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _unmarked(one) for key, one in value.items() if key != "cache_control"}
+    return [_unmarked(one) for one in value] if isinstance(value, list) else value

@@ -11,7 +11,8 @@ import pytest
 
 from eventctx.cli.demo.run import BUDGET, SAMPLE
 
-pytestmark = pytest.mark.slow
+# Three of them look at one demo, in one process.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("the demo")]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,8 @@ import pytest
 
 from eventctx.cli.demo.run import BUDGET, SAMPLE
 
-pytestmark = pytest.mark.slow
+# Three of them look at one demo, in one process.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("the demo")]
 
 
 @pytest.fixture(scope="module")
@@ -41,17 +42,14 @@ def test_what_it_proposes_to_try_works(run, demo):
     tail = demo.outcome.out.split("Try next")[1].split("As a page")[0].splitlines()
     commands = [line for line in tail if line and not line.startswith("#")]
     assert len(commands) >= 6
+    names = {"view", "fork", "transcript", "audit", "replay", "verify", "demo"}
     for command in commands:
         words = shlex.split(command)
-        start = next(i for i, word in enumerate(words) if word in run_names())
+        start = next(i for i, word in enumerate(words) if word in names)
         if words[start:] == ["demo", "FILE"]:
             continue
         again = run(*words[start:])
         assert again.code == 0, f"{command}\n{again.err}"
-
-
-def run_names() -> set[str]:
-    return {"view", "fork", "transcript", "audit", "replay", "verify", "demo"}
 
 
 @pytest.fixture(autouse=True)

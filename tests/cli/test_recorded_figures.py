@@ -18,6 +18,9 @@ from click.testing import CliRunner
 from eventctx.cli.main import cli
 from tests.how_much import some
 
+# All sessions are imported once, for one process.
+pytestmark = pytest.mark.xdist_group("recorded figures")
+
 SPOTTER = "258c7280-ae70-4798-800f-63464d01a85d"
 
 

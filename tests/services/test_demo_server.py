@@ -19,8 +19,12 @@ import pytest
 import eventctx
 from tests.services.nats_server import Cluster
 
-# They start programs, and servers.
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("postgres", "nats_binary")]
+# They start programs, and servers; two compare with one demo, in one process.
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.usefixtures("postgres", "nats_binary"),
+    pytest.mark.xdist_group("demos"),
+]
 
 _PROGRAM = (sys.executable, "-m", "eventctx.cli", "demo")
 _SERVERS = (sys.executable, "-m", "tests.services.demo_server")

@@ -24,12 +24,12 @@ def about(served: Served) -> int:
 
 @pytest.mark.slow
 def test_a_request_that_does_not_come_to_its_end_is_given_up(serving, store, monkeypatch) -> None:
-    monkeypatch.setattr(server, "REQUEST_SECONDS", 2.0)
+    monkeypatch.setattr(server, "REQUEST_SECONDS", 1.0)
     served = serving(store)
     silent, half, dripping = (served.connect() for _ in range(3))
     half.sendall(f"GET / HTTP/1.1\r\nHost: {served.host}\r\nX-A: ".encode())
     begun = time.monotonic()
-    dripping.settimeout(0.5)
+    dripping.settimeout(0.25)
     ended = False
     while not ended and time.monotonic() - begun < 60:
         try:

@@ -183,6 +183,9 @@ class Machine:
         return sorted(str(one.relative_to(self.home)) for one in files if words in one.read_bytes())
 
 
+in_one_process = pytest.mark.xdist_group("tapes")  # which records the program once
+
+
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Machine, Path]]:
     """A machine on which a program was recorded, and a copy of all its files."""
@@ -204,6 +207,7 @@ def machine(recorded: tuple[Machine, Path]) -> Machine:
     return machine
 
 
+@in_one_process
 @pytest.mark.parametrize(
     "command",
     [
@@ -235,6 +239,7 @@ def test_what_is_erased_is_in_no_file_of_the_users_folders(
         assert f'"{SESSION}.2"' in machine.run("sessions", "--json").stdout
 
 
+@in_one_process
 @pytest.mark.slow
 def test_an_export_stays_and_is_named_unless_it_is_to_go(machine: Machine) -> None:
     export = machine.home / "out.jsonl"

@@ -675,6 +675,9 @@ SPOTTER = "claude-code/spotter-258c7280/258c7280-ae70-4798-800f-63464d01a85d.jso
 ENTIRE = "claude-code/entire-26dcd5518fea.jsonl"
 
 
+in_one_process = pytest.mark.xdist_group("recall")  # which imports them once
+
+
 @pytest.fixture(scope="module")
 def recorded(recorded_sessions: Path) -> tuple[Engine, list[str]]:
     """An engine with recorded sessions, and their names."""
@@ -690,6 +693,7 @@ def recorded(recorded_sessions: Path) -> tuple[Engine, list[str]]:
     return engine, asyncio.run(names())
 
 
+@in_one_process
 async def test_a_phrase_that_was_compacted_away_is_found(
     recorded: tuple[Engine, list[str]], index: TextIndex
 ) -> None:
@@ -711,6 +715,7 @@ async def test_a_phrase_that_was_compacted_away_is_found(
     await recall.close()
 
 
+@in_one_process
 async def test_messages_of_real_sessions_are_found_by_their_numbers(
     recorded: tuple[Engine, list[str]], index: TextIndex
 ) -> None:

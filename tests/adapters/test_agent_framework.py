@@ -29,17 +29,17 @@ from eventctx.adapters.agent_framework import EventctxAgents
 from eventctx.engine import Engine
 from eventctx.orchestrators.protocol import ToolRequest
 from eventctx.testing import AdapterContract, Reply
-from tests.adapters.drivers.agent_framework import AgentFrameworkDriver
-from tests.adapters.drivers.agent_framework_runs import (
+from tests.adapters.drivers.agent_framework import (
+    AgentFrameworkDriver,
     agent_of,
     count,
     read,
     reads,
-    records,
     script,
     sent,
     texts,
 )
+from tests.adapters.logs import records_of
 from tests.adapters.test_pages import KNOWN
 
 
@@ -101,7 +101,7 @@ async def test_an_agent_as_a_tool_has_a_linked_session(engine: Engine, shared: b
     assert second == "s.helper" or not shared
     assert await texts(engine, second) == ["Help.", "Helped."]
     assert await texts(engine) == ["Lead.", "tool_use", "tool_result", "Done."]
-    linked = [one for one in await records(engine, second) if one.type == "session:linked"]
+    linked = [one for one in await records_of(engine, second) if one.type == "session:linked"]
     (link,) = [json.loads(one.payload) for one in linked]
     assert (link["session"], link["call_id"]) == ("s", "c")
 
@@ -136,7 +136,7 @@ async def test_a_tool_that_waits_for_a_person_did_not_fail(engine: Engine) -> No
     call = ToolRequest("c", "look", {"place": "attic"})
     agent = agent_of(script(Reply(calls=[call])), EventctxAgents(engine), tools=[look])
     await agent.run("Look.", session=AgentSession(session_id="s"))
-    (left,) = [one for one in await records(engine) if one.type == "tool:error"]
+    (left,) = [one for one in await records_of(engine) if one.type == "tool:error"]
     assert json.loads(left.payload)["status"] == "cancelled"
 
 
@@ -201,7 +201,7 @@ async def test_a_stream_that_nobody_reads_to_its_end_is_a_cancelled_turn(engine:
     await running.close()
     assert closed == ["closed"]
     ends = [
-        json.loads(one.payload) for one in await records(engine) if one.type == "prompt:complete"
+        json.loads(one.payload) for one in await records_of(engine) if one.type == "prompt:complete"
     ]
     assert [one["status"] for one in ends] == ["cancelled"]
 

@@ -27,7 +27,7 @@ from eventctx.adapters.agent_framework.rows import (
 from eventctx.engine import Engine
 from eventctx.messages.encoding import decode_body, encode_plain
 from eventctx.messages.parts import read_parts
-from tests.adapters.drivers.agent_framework_runs import (
+from tests.adapters.drivers.agent_framework import (
     HOW,
     agent_of,
     ask,

@@ -1,8 +1,8 @@
-"""What an API did to a conversation by itself is in the log, and views, why and lost follow it."""
+"""What a provider takes out by itself, compactions and cleared tool uses, and what the log says."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,10 +12,23 @@ import pytest
 
 import eventctx
 from eventctx import Engine
+from eventctx.cli.commands.lost import answer
+from eventctx.cli.output.reasons import facts_of, presence_in_words
+from eventctx.log.events import ToolUseClearing
+from eventctx.log.naming import RequestName
+from eventctx.log.turn_recorder import read_settings
 from eventctx.messages.parts import brings_compaction
-from eventctx.orchestrators import AnthropicProvider, OpenAIResponsesProvider, StreamingOrchestrator
+from eventctx.orchestrators import (
+    AnthropicProvider,
+    OpenAIResponsesProvider,
+    StreamingOrchestrator,
+    tool,
+)
+from eventctx.queries.explain_answers import Explanation
+from eventctx.queries.view import view_answer, view_of
 from eventctx.testing import Reply
 from eventctx.testing.strict_provider import StrictServer, strict_provider
+from eventctx.testing.strict_provider.answering import clear_tool_uses
 from tests.orchestrators.providers.server import claude_client, openai_client
 
 Rows = list[dict[str, Any]]
@@ -170,3 +183,187 @@ async def test_our_provider_sends_a_summary_back_with_what_its_api_asks_for(
         later = [2, 4] if api == "claude" else [5, 7]
         assert [len(one) for one in sent(server)] == [1, 3, *later]
     assert (await engine.why("s", 1)).standing == "summarised"
+
+
+# -- tool uses that the provider cleared ----------------------------------------------------------
+
+
+MODEL = "claude-sonnet-4-6"
+BETA = "context-management-2025-06-27"
+FILES = ("a.py", "notes.md", "b.py", "c.py", "d.py")
+
+
+def words_of(why: Explanation) -> dict[str, str]:
+    return {one.label: "".join(map(str, one.parts)) for one in facts_of(why)}
+
+
+def clearing(**fields: Any) -> dict[str, Any]:
+    few = {"trigger": {"type": "tool_uses", "value": 2}, "keep": {"type": "tool_uses", "value": 2}}
+    return {"edits": [{"type": "clear_tool_uses_20250919", **few, **fields}]}
+
+
+def rounds(files: Iterable[str] = FILES) -> Rows:
+    """One round of tool use for each file; notes are read by a tool of their own."""
+    rows: Rows = [{"role": "user", "content": "Read all files."}]
+    for number, file in enumerate(files):
+        name = "read_notes" if file.endswith(".md") else "read_file"
+        call = {"type": "tool_use", "id": f"call_{number}", "name": name, "input": {"path": file}}
+        said = f"Error: {file} fails at line {number}7, in def of_{file[0]}()"
+        result = {"type": "tool_result", "tool_use_id": call["id"], "content": said}
+        rows += [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+    return rows
+
+
+async def ask(
+    server: StrictServer, engine: Engine, rows: Rows, managed: Any, **options: Any
+) -> None:
+    async with claude_client(server.url, max_retries=0) as client:
+        wrapped: Any = eventctx.wrap(client, engine, "s", **options)
+        asked = {"model": MODEL, "max_tokens": 900, "messages": rows, "betas": [BETA]}
+        await wrapped.beta.messages.create(**asked, context_management=managed)
+
+
+def cleared_by(server: StrictServer) -> set[str]:
+    """The calls whose results the model did not read, as the server did it."""
+    body = server.requests[-1].body
+    read, _ = clear_tool_uses(body)
+    changed = [(a, b) for a, b in zip(body["messages"], read["messages"], strict=True) if a != b]
+    blocks = [block for one, _ in changed for block in one["content"]]
+    return {one["tool_use_id"] for one in blocks if one["type"] == "tool_result"}
+
+
+async def told_by(engine: Engine, turn: int | None = None) -> set[str]:
+    """The calls whose results the model did not read, as ``why`` says."""
+    found = set[str]()
+    for number in range(len(await engine.transcript("s"))):
+        why = await engine.why("s", number, turn=turn)
+        if why.cleared is not None and why.cleared.message is not None and why.message is not None:
+            blocks = zip(why.message["content"], why.cleared.message["content"], strict=True)
+            found |= {
+                one["tool_use_id"] for one, read in blocks if "tool_use_id" in one and one != read
+            }
+    return found
+
+
+@pytest.mark.parametrize(
+    "managed",
+    [
+        clearing(),
+        clearing(keep={"type": "tool_uses", "value": 1}),
+        clearing(exclude_tools=["read_notes"]),
+        clearing(exclude_tools=["read_file"], keep={"type": "tool_uses", "value": 0}),
+        clearing(clear_tool_inputs=True),
+    ],
+)
+@pytest.mark.parametrize("options", [{}, {"compact": True, "policy": "workset"}])
+async def test_why_names_the_results_that_the_api_cleared(
+    engine: Engine, managed: Any, options: Any
+) -> None:
+    async with strict_provider(["Done."]) as server:
+        await ask(server, engine, rounds(), managed, **options)
+        assert server.refusals == []
+        cleared = cleared_by(server)
+    assert cleared
+    assert await told_by(engine) == await told_by(engine, turn=1) == cleared
+
+
+async def test_what_is_sent_stays_whole_and_the_next_request_is_cleared_anew(
+    engine: Engine,
+) -> None:
+    async with strict_provider(["Done.", "Again."]) as server:
+        await ask(server, engine, rounds(FILES[:4]), clearing())
+        more = [*rounds(FILES[:4]), {"role": "assistant", "content": "Done."}]
+        await ask(server, engine, [*more, {"role": "user", "content": "Again."}], {"edits": []})
+        assert [len(one.body["messages"]) for one in server.requests] == [9, 11]
+    assert await told_by(engine, turn=1) == {"call_0", "call_1"}
+    assert await told_by(engine, turn=2) == await told_by(engine) == set()
+    why = await engine.why("s", 2, turn=1)
+    assert why.standing == "whole"
+    assert presence_in_words(why).endswith("cleared by the provider before the model read it")
+    assert words_of(why)["provider"].startswith("cleared 2 tool uses of the request at @")
+    assert (await engine.request_view("s", 1)).verified
+
+
+async def test_lost_and_view_say_what_the_model_did_not_read(engine: Engine) -> None:
+    async with strict_provider(["Done."]) as server:
+        rows = rounds()
+        run = {"type": "tool_use", "id": "call_0", "name": "bash", "input": {"command": "pytest"}}
+        rows[1]["content"] = [run]
+        rows[2]["content"][0]["is_error"] = True
+        await ask(server, engine, rows, clearing(exclude_tools=["read_notes"]))
+    view = view_answer(await view_of(engine.store, "s", RequestName(1)))
+    assert view.cleared is not None
+    assert (view.cleared.uses, view.cleared.messages) == (2, "#2, #6")
+    lost = await engine.lost("s")
+    counts = lost.messages
+    assert (counts.shortened, counts.provider_cleared, counts.left) == (2, 2, 0)
+    assert "2 are shortened (2 by the provider, inferred from its count)" in answer(lost)
+    (ran,) = [one for one in lost.items if one.kind == "command"]
+    assert (ran.text, ran.state) == ("pytest", "gone")  # how it failed is in the result alone
+    assert ran.left is not None and ran.left.by == "provider"
+
+
+async def test_a_count_that_the_rules_do_not_explain_blames_no_message(engine: Engine) -> None:
+    told = {"type": "clear_tool_uses_20250919", "cleared_tool_uses": 4, "cleared_input_tokens": 9}
+    async with strict_provider([Reply("Done.", edits=[told])]) as server:
+        await ask(server, engine, rounds(), {"edits": []})
+    why = await engine.why("s", 2)
+    assert why.cleared is not None
+    assert (why.cleared.uses, why.cleared.message) == (4, None)
+    assert presence_in_words(why) == "in view, whole"
+    assert "this may be one" in words_of(why)["provider"]
+    assert (await engine.why("s", 0)).cleared is None
+    assert (await engine.lost("s")).messages.provider_cleared == 0
+    view = view_answer(await view_of(engine.store, "s", RequestName(1)))
+    assert view.cleared is not None and view.cleared.messages is None
+
+
+class Overloaded(Exception):
+    status = 529
+
+
+async def test_an_agent_s_provider_tells_it_too_of_its_last_attempt(engine: Engine) -> None:
+    async def read_file(path: str) -> str:
+        """Read a file."""
+        return f"All of {path}. " * 40
+
+    calls = [Reply(calls=[("read_file", {"path": one})]) for one in FILES]
+    script: list[Any] = [*calls, Overloaded(), "Done."]
+    async with (
+        strict_provider(script) as server,
+        claude_client(server.url, max_retries=0) as client,
+    ):
+        options: Any = {
+            "extra_body": {"context_management": clearing()},
+            "extra_headers": {"anthropic-beta": BETA},
+        }
+        claude = AnthropicProvider(client, MODEL, **options)
+        ctx = await engine.session("s")
+        tools = {"read_file": tool(read_file)}
+        await StreamingOrchestrator(jitter=lambda: 0.0).execute(
+            "Read all.", ctx, {"api": claude}, tools
+        )
+        assert (len(server.requests), server.refusals) == (7, [])
+        cleared = cleared_by(server)
+    assert cleared == {"call_1", "call_2", "call_3"}
+    assert await told_by(engine) == cleared
+
+
+EDIT = {"type": "clear_tool_uses_20250919"}
+
+
+@pytest.mark.parametrize(
+    ("edits", "clears"),
+    [
+        ([EDIT], ToolUseClearing(keep=3)),
+        ([{**EDIT, "keep": None, "exclude_tools": ["x"]}], ToolUseClearing(exclude=("x",))),
+        ([{**EDIT, "clear_tool_inputs": ["x"]}], ToolUseClearing(inputs=("x",))),
+        ([{**EDIT, "keep": {"type": "tool_uses", "value": "all"}}], None),
+        ([{**EDIT, "exclude_tools": "x"}], None),
+        ([EDIT, EDIT], None),
+        ([{"type": "clear_thinking_20251015"}, "odd"], None),
+        ("odd", None),
+    ],
+)
+def test_an_edit_that_cannot_be_read_is_not_known(edits: Any, clears: Any) -> None:
+    assert read_settings(managed={"edits": edits}).clears == clears

@@ -18,10 +18,12 @@ pytest.importorskip("openai", reason="an extra: eventctx[openai]")
 
 import eventctx
 import eventctx.sync
-from tests.adapters.reading_ways import BLOCKING, PARTLY, WAYS
 from tests.adapters.wrapped_apis import (
     APIS,
+    BLOCKING,
+    PARTLY,
     SAID,
+    WAYS,
     Sends,
     scripted,
     seen_by,

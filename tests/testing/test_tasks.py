@@ -23,6 +23,7 @@ from eventctx.testing.tasks import (
     run_tasks,
 )
 from eventctx.testing.tasks.reading import MissingFact
+from tests.how_much import some
 
 SMALL = 3_000
 Message = dict[str, Any]
@@ -53,7 +54,7 @@ class Forgetful:
 async def test_every_task_succeeds_with_everything_in_view_with_and_without_recall(
     family: Any,
 ) -> None:
-    for seed in range(3):
+    for seed in range(some(1, 3)):
         for characters in (None, 8_000):
             source = LiveRun(None, None)
             work = family.make(SMALL, seed)

@@ -1,4 +1,4 @@
-"""Drives agents of Microsoft Agent Framework, with a chat client that follows a script."""
+"""Drives agents of Microsoft Agent Framework on a script; what the log says of their runs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from agent_framework import (
     Agent,
     AgentSession,
@@ -27,7 +28,9 @@ from agent_framework import (
 from eventctx.adapters.agent_framework import EventctxAgents
 from eventctx.adapters.agent_framework.rows import instructions_of, rows_of
 from eventctx.engine import Engine
+from eventctx.orchestrators.protocol import ToolRequest
 from eventctx.testing import Reply, ScriptedAgent
+from tests.adapters.logs import types_of
 
 NOT_SHOWN = ("hosted", "exception")
 
@@ -217,3 +220,46 @@ class Retries(ChatMiddleware):
         second: Any = context.result
         async for one in second:
             yield one
+
+
+def agent_of(client: ScriptedChat, ours: EventctxAgents, **more: Any) -> Agent[Any]:
+    given = {"name": "agent", "middleware": ours.middleware, **more}
+    return Agent(client, "Be brief.", **given)
+
+
+def script(*steps: Reply | Exception | str, **more: Any) -> ScriptedChat:
+    replies = [Reply(one) if isinstance(one, str) else one for one in steps]
+    return ScriptedChat(script=replies, **more)
+
+
+def read(page: int) -> str:
+    """Read a page."""
+    return f"page {page}: " + "words " * 400
+
+
+def reads(page: int) -> Reply:
+    return Reply(calls=[ToolRequest(f"call_{page}", "read", {"page": page})])
+
+
+async def count(engine: Engine, *types: str, session: str = "s") -> list[int]:
+    made = await types_of(engine, session)
+    return [made.count(one) for one in types]
+
+
+async def texts(engine: Engine, session: str = "s") -> list[str]:
+    rows = [one.message for one in await engine.transcript(session)]
+    return [str(row["content"][0].get("text", row["content"][0]["type"])) for row in rows]
+
+
+def sent(client: ScriptedChat) -> list[list[str]]:
+    return [[one.text or one.role for one in messages] for messages, _ in client.seen]
+
+
+async def ask(agent: Agent[Any], text: str, session: AgentSession, stream: bool) -> str:
+    if stream:
+        running = agent.run(text, session=session, stream=True)
+        return (await running.get_final_response()).text
+    return (await agent.run(text, session=session)).text
+
+
+HOW = pytest.mark.parametrize("stream", [False, True], ids=["run", "stream"])

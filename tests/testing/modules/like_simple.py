@@ -1,4 +1,4 @@
-"""A context as context-simple's documents describe it: written anew, and as costly as it.
+"""A context as context-simple's documents describe it, written anew.
 
 It works out every request from the whole history: nothing that was decided or counted before is
 kept. ``len(str(row)) // 4`` is its estimate of tokens. A request at or over ``compact_threshold``
@@ -49,8 +49,6 @@ class LikeSimple:
         metadata = dict(message.get("metadata") or {})
         metadata.setdefault("timestamp", datetime.now(UTC).isoformat(timespec="milliseconds"))
         self.messages.append({**message, "metadata": metadata})
-        # Its log line says how full the context is, so each message costs a pass over all.
-        _ = estimated(self.messages) / self.settings["max_tokens"]
 
     async def get_messages(self) -> list[Row]:
         return list(self.messages)
@@ -141,6 +139,7 @@ class Compaction:
         self.target = int(budget * settings["target_usage"])
         self.rules = [dict(row) for row in rows if row["role"] == "system"]
         self.rows = [dict(row) for row in rows if row["role"] != "system"]
+        self.tokens = estimated(self.rules) + estimated(self.rows)
         self.level = 0
 
     def run(self) -> list[Row]:
@@ -152,7 +151,12 @@ class Compaction:
         return self.rules + self.rows
 
     def is_done(self) -> bool:
-        return estimated(self.rules) + estimated(self.rows) <= self.target
+        return self.tokens <= self.target
+
+    def put(self, place: int, content: str) -> None:
+        before, row = self.rows[place], {**self.rows[place], "content": content}
+        self.tokens += estimated([row]) - estimated([before])
+        self.rows[place] = row
 
     def places_of(self, role: str) -> list[int]:
         return [place for place, row in enumerate(self.rows) if row["role"] == role]
@@ -163,15 +167,18 @@ class Compaction:
         for place in self.places_of("tool")[: -self.settings["protected_tool_results"]]:
             content = self.rows[place].get("content")
             if not self.is_done() and isinstance(content, str) and len(content) > size:
-                self.rows[place] = {**self.rows[place], "content": f"[truncated] {content[:size]}"}
+                self.put(place, f"[truncated] {content[:size]}")
 
     def leave_out(self) -> None:
         """Leave out old answers with their results, but not of the protected share at the end."""
         end = int(len(self.rows) * (1 - self.settings["protected_recent"] * 0.3))
         for answer in [self.rows[place] for place in self.places_of("assistant") if place < end]:
+            if self.is_done():
+                return
             ids = {call.get("id") for call in answer.get("tool_calls") or ()}
             group = [row for row in self.rows if row is answer or row.get("tool_call_id") in ids]
-            if not self.is_done() and all(row in self.rows[:end] for row in group):
+            if all(row in self.rows[:end] for row in group):
+                self.tokens -= estimated(group)
                 self.rows = [row for row in self.rows if not any(row is one for one in group)]
                 end -= len(group)
 
@@ -180,8 +187,7 @@ class Compaction:
         for place in self.places_of("user")[:-1]:
             content = self.rows[place].get("content")
             if not self.is_done() and isinstance(content, str) and len(content) > STUB:
-                text = f"[shortened message of the user: {content[:STUB]}…]"
-                self.rows[place] = {**self.rows[place], "content": text}
+                self.put(place, f"[shortened message of the user: {content[:STUB]}…]")
 
 
 async def mount(coordinator: Any, config: dict[str, Any] | None = None) -> None:

@@ -22,6 +22,7 @@ from eventctx.testing.strict_provider import (
     response_items,
     violations,
 )
+from tests.how_much import some
 from tests.messages.response_item_types import members
 from tests.testing.strict.claude_cases import CLAUDE
 from tests.testing.strict.cloud_cases import BEDROCK, GEMINI
@@ -82,7 +83,7 @@ SMALL = sorted(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=some(100, 400), deadline=None)
 @given(st.sampled_from(SMALL), JSON, st.data())
 def test_no_value_at_any_place_of_a_request_breaks_a_check(name, value, data):
     api, body = name.partition("/")[0], copy.deepcopy(CASES[name][0])

@@ -24,6 +24,7 @@ from eventctx.queries.requests import fold
 from eventctx.session.repository import load
 from eventctx.stores.memory import MemoryStore
 from tests.how_much import some
+from tests.policies.given import one_session
 from tests.sessions import USER, tool_round
 
 scales = st.builds(
@@ -197,8 +198,7 @@ async def test_a_request_is_counted_by_the_rates_of_the_model_that_it_goes_to() 
 async def test_a_model_named_late_does_not_take_what_came_since_for_part_of_its_prompt() -> None:
     counts = []
     for named in ("claude-opus-4-5", None):
-        async with eventctx.open() as engine:
-            ctx = await engine.session("s")
+        async with one_session() as (_, ctx):
             await ctx.add_message({"role": "user", "content": "w" * 80_000})
             async with ctx.turn() as turn, turn.iteration() as iteration:
                 await ctx.get_messages_for_request()
@@ -228,13 +228,11 @@ def test_growth_across_a_compaction_teaches_nothing_even_between_other_models() 
 
 async def test_tool_definitions_count_until_a_provider_told_the_whole() -> None:
     tools = [{"name": "read", "description": "d" * 8_000}]
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_tokens=2_000)
+    async with one_session(max_tokens=2_000) as (_, ctx):
         await ctx.add_message(USER)
         with pytest.raises(ContextOverflow, match="system prompt and tools"):
             await ctx.get_messages_for_request(tools=tools)
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
+    async with one_session() as (engine, ctx):
         await ctx.add_message(USER)
         await ctx.get_messages_for_request()
         await ctx.get_messages_for_request(tools=tools)
@@ -343,8 +341,7 @@ async def test_usage_of_another_list_that_a_host_sent_teaches_nothing_of_the_vie
 
 
 async def test_a_number_of_missing_messages_does_not_say_what_was_sent() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
+    async with one_session() as (engine, ctx):
         await ctx.add_messages([ASKED, ANSWER, ASKED])
         async with ctx.turn() as turn, turn.iteration() as iteration:
             await ctx.get_messages_for_request(model="m")

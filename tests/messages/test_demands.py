@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import eventctx
 from eventctx.messages.demands import (
     KEEPING,
     MOST_DEMANDS,
@@ -26,7 +25,7 @@ from eventctx.messages.shorten import MARKER_CHARACTERS, Limit, shorten
 from eventctx.messages.tokens import BY_KIND
 from eventctx.policies.working_set import bound_tokens
 from tests.how_much import some
-from tests.policies.given import model, user
+from tests.policies.given import model, one_session, user
 
 
 def test_a_sentence_with_a_cue_is_a_demand_as_it_stands_and_others_are_none() -> None:
@@ -252,8 +251,7 @@ def test_cutting_pasted_blocks_keeps_every_typed_word_and_the_size_is_known_befo
 
 @pytest.mark.parametrize("policy", ["workset", "ladder", "simple", "truncate", "importance"])
 async def test_the_words_around_an_old_log_stay_whole_and_the_log_is_cut(policy: str) -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", policy=policy, max_tokens=6_000)
+    async with one_session(policy=policy, max_tokens=6_000) as (_, ctx):
         await ctx.add_message(user("Repair the import."))
         await ctx.add_message(user(f"{TYPED}\n\n{LOG * 3}\n\nIt was the third time this week."))
         for n in range(40):

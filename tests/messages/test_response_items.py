@@ -25,6 +25,7 @@ from eventctx.projections.view.refs import MessageRef
 from tests.how_much import some, tried
 from tests.messages import response_item_types as types_
 from tests.messages.response_item_types import Item, check_type
+from tests.policies.given import one_session
 from tests.sessions import with_frames
 
 PAIRS = sorted(types_.pairs().items())
@@ -41,8 +42,7 @@ def as_bytes(rows: list[Item]) -> list[bytes]:
 
 async def sent_of(*rows: Item) -> list[Item]:
     """What a session of these rows, which all fit, sends of them."""
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_tokens=100_000)
+    async with one_session(max_tokens=100_000) as (_, ctx):
         await ctx.add_messages(rows)
         return await ctx.get_messages_for_request()
 
@@ -67,8 +67,7 @@ UNKNOWN: list[Item] = [
 
 @pytest.mark.parametrize("item", [*EVERY, *UNKNOWN], ids=lambda one: str(one.get("type")))
 async def test_every_item_is_stored_and_read_back_as_it_came(item: Item) -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
+    async with one_session() as (engine, ctx):
         await ctx.add_messages([ASK, item])
         await ctx.set_messages([ASK, item, SAID])
         kept = await ctx.get_messages()
@@ -163,8 +162,7 @@ async def check_pairs(sent: list[Item]) -> None:
 async def test_a_call_without_an_answer_gets_one_of_its_type_or_is_left_out(call: str) -> None:
     first, second = types_.pair(call, dict(PAIRS)[call], 1)
     thought: Item = {"type": "reasoning", "id": "rs_1", "summary": []}
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_tokens=100_000)
+    async with one_session(max_tokens=100_000) as (engine, ctx):
         await ctx.add_messages([ASK, thought, first, ASK])
         sent = await ctx.get_messages_for_request()
         if call in NO_OUTPUT:
@@ -194,8 +192,7 @@ async def test_an_answer_without_a_call_is_in_no_request() -> None:
 async def test_unknown_items_with_one_call_id_stand_or_fall_together() -> None:
     call = {"type": "hologram_call", "call_id": "c", "beam": "x" * 400}
     answer = {"type": "hologram_call_output", "call_id": "c", "seen": "y" * 400}
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", policy="truncate", max_tokens=900)
+    async with one_session(policy="truncate", max_tokens=900) as (engine, ctx):
         for turn in range(8):
             await ctx.add_messages(
                 [{**call, "call_id": f"c{turn}"}, {**answer, "call_id": f"c{turn}"}, ASK]
@@ -311,8 +308,7 @@ def test_an_erased_item_keeps_its_type_and_its_pair() -> None:
     async def play() -> None:
         for call, answer in PAIRS:
             first, second = types_.pair(call, answer, 1)
-            async with eventctx.open() as engine:
-                ctx = await engine.session("s")
+            async with one_session() as (engine, ctx):
                 await ctx.add_messages([ASK, first, second, ASK])
                 await engine.erase("s", [1], reason="a secret")
                 _, one, two, _ = await ctx.get_messages_for_request()

@@ -23,6 +23,7 @@ from eventctx.projections.view import request_view
 from eventctx.queries.requests import fold
 from eventctx.stores.memory import MemoryStore
 from tests.messages.token_texts import CODE, LANGUAGES
+from tests.policies.given import one_session
 from tests.sessions import USER, tool_round
 
 
@@ -33,8 +34,7 @@ def words(text: str) -> int:
 async def test_a_tokenizer_counts_words_arguments_and_results_and_not_images() -> None:
     call = {"type": "tool_use", "id": "c", "name": "read", "input": {"path": "a b c"}}
     image = {"type": "image", "source": {"type": "url", "url": "https://example.org/x.png"}}
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", tokenizer=lambda text: 1_000)
+    async with one_session(tokenizer=lambda text: 1_000) as (_, ctx):
         await ctx.add_message({"role": "user", "content": [image]})
         plain = await ctx.get_token_count()
         await ctx.add_message({"role": "assistant", "content": [call]})
@@ -45,8 +45,7 @@ async def test_a_tokenizer_counts_words_arguments_and_results_and_not_images() -
 async def test_a_tokenizer_counts_the_text_of_a_document_and_its_pages_count_beside() -> None:
     source = {"type": "text", "media_type": "text/plain", "data": "word " * 300}
     page = {"type": "document", "source": {"type": "file", "file_id": "f"}}
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", tokenizer=words)
+    async with one_session(tokenizer=words) as (_, ctx):
         await ctx.add_message({"role": "user", "content": [{"type": "document", "source": source}]})
         plain = await ctx.get_token_count()
         assert 300 <= plain < 320
@@ -190,8 +189,7 @@ async def test_exact_counts_stay_on_a_machine_without_the_package(
 
 @pytest.mark.usefixtures("kept")
 async def test_a_tokenizer_of_the_users_goes_before_the_vocabulary() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", tokenizer=lambda text: 7)
+    async with one_session(tokenizer=lambda text: 7) as (_, ctx):
         await ctx.add_message(MESSAGE)
         await ctx.get_messages_for_request(model="gpt-5.2")
         assert await ctx.get_token_count() == 7 + OVERHEAD

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from eventctx.engine import Engine
+from eventctx.engine import Engine, open_engine
 from eventctx.policies import rules
 from eventctx.policies.fit import Fitted, fit
 from eventctx.policies.policy import (
@@ -22,6 +24,7 @@ from eventctx.policies.policy import (
 from eventctx.policies.trigger import make_budget
 from eventctx.policies.working_set import keep_whole
 from eventctx.projections.presence import REASONS
+from eventctx.session.context import Context
 from eventctx.stores.memory import MemoryStore
 from eventctx.testing.policies import Answers, decide, view_of
 from tests.how_much import some
@@ -43,6 +46,13 @@ budgets = st.sampled_from([1, 300, 1_200, 4_000, 20_000])
 
 def system(text: str) -> Row:
     return {"role": "system", "content": text}
+
+
+@asynccontextmanager
+async def one_session(**options: Any) -> AsyncIterator[tuple[Engine, Context]]:
+    """An engine in memory, and its session ``s`` with these settings."""
+    async with open_engine("memory://") as engine:
+        yield engine, await engine.session("s", **options)
 
 
 def asks(*ids: str, size: int = 2) -> Row:

@@ -43,6 +43,7 @@ from tests.policies.given import (
     examples,
     keeps_the_rules,
     model,
+    one_session,
     seen,
     staying,
     system,
@@ -191,10 +192,10 @@ def test_a_module_that_raises_when_imported_is_refused(
 
 async def compacted(function: Any, **options: Any) -> tuple[list[dict[str, Any]], Any, Any]:
     """A request of a session that must be compacted, with the record and audit row of that."""
-    async with eventctx.open() as engine:
-        ctx = await engine.session(
-            "s", policy="custom", function=function, max_tokens=1_500, **options
-        )
+    async with one_session(policy="custom", function=function, max_tokens=1_500, **options) as (
+        engine,
+        ctx,
+    ):
         await ctx.add_message(user("pinned"))
         await ctx.pin(0)
         await ctx.add_message(user("go"))

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-import eventctx
 from eventctx.errors import InvalidPlan
 from eventctx.log.codec import decode_event
 from eventctx.log.plan import Plan, expand, find, runs_of
@@ -17,7 +16,7 @@ from eventctx.policies.fit import fit
 from eventctx.policies.policy import Budget, NewInsertion, PolicyState, Proposal, Visible
 from eventctx.policies.rules import check
 from eventctx.policies.trigger import due, make_budget
-from tests.policies.given import ROOMY, asks, model, system, tells, user, view
+from tests.policies.given import ROOMY, asks, model, one_session, system, tells, user, view
 
 # -- when ----------------------------------------------------------------------------------------
 
@@ -196,8 +195,7 @@ class Summary:
 
 
 async def test_a_policy_of_ones_own_goes_through_the_same_seam() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", policy=Summary(), max_tokens=1_500)
+    async with one_session(policy=Summary(), max_tokens=1_500) as (engine, ctx):
         await ctx.add_message(user("go"))
         for n in range(9):
             await ctx.add_messages([asks(f"c{n}"), tells(f"c{n}", 600)])

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-import eventctx
 from eventctx.errors import (
     ContextOverflow,
 )
@@ -21,13 +20,12 @@ from eventctx.policies.pipeline import reduce_view
 from eventctx.policies.policy import Proposal
 from eventctx.policies.working_set import bound_tokens
 from eventctx.testing.policies import view_of
-from tests.policies.given import model, user
+from tests.policies.given import model, one_session, user
 from tests.sessions import USER, tool_round
 
 
 async def test_an_overflow_leaves_a_trace_in_the_audit_once_for_every_state() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_tokens=100)
+    async with one_session(max_tokens=100) as (engine, ctx):
         await ctx.add_message({"role": "user", "content": "x" * 4_000})
         for _ in range(3):
             with pytest.raises(ContextOverflow):
@@ -38,8 +36,7 @@ async def test_an_overflow_leaves_a_trace_in_the_audit_once_for_every_state() ->
 
 
 async def test_a_view_on_an_irreducible_floor_is_not_compacted_again_and_again() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_tokens=1_000, on_overflow="send_floor")
+    async with one_session(max_tokens=1_000, on_overflow="send_floor") as (engine, ctx):
         await ctx.add_message({"role": "user", "content": "x" * 9_000})
         for _ in range(20):
             await ctx.get_messages_for_request()
@@ -49,8 +46,7 @@ async def test_a_view_on_an_irreducible_floor_is_not_compacted_again_and_again()
 
 
 async def test_a_giant_tool_result_is_short_in_the_view_and_whole_in_the_log() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_tokens=50_000)
+    async with one_session(max_tokens=50_000) as (engine, ctx):
         await ctx.add_message(USER)
         call, done = tool_round(1, size=600_000)
         await ctx.add_messages([call, done])
@@ -97,8 +93,7 @@ ANSWERS = [
 async def test_arguments_and_results_of_any_shape_fit(
     call: dict[str, Any], answer: dict[str, Any]
 ) -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_tokens=10_000)
+    async with one_session(max_tokens=10_000) as (engine, ctx):
         await ctx.add_messages([USER, call, answer])
         await ctx.get_messages_for_request()
         assert (await engine.audit("s")).requests[-1].tokens <= 10_000
@@ -106,8 +101,7 @@ async def test_arguments_and_results_of_any_shape_fit(
 
 
 async def test_a_giant_result_beside_a_persons_words_is_shortened_and_the_words_stay() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_tokens=10_000)
+    async with one_session(max_tokens=10_000) as (_, ctx):
         call, done = tool_round(1, size=200_000)
         done["content"].append({"type": "text", "text": "stop, please"})
         await ctx.add_messages([USER, call, done])
@@ -117,8 +111,7 @@ async def test_a_giant_result_beside_a_persons_words_is_shortened_and_the_words_
 
 
 async def test_the_limit_on_messages_does_not_compact_at_every_request() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", policy="simple", max_messages=10)
+    async with one_session(policy="simple", max_messages=10) as (engine, ctx):
         for number in range(200):
             role = "assistant" if number else "user"
             await ctx.add_message({"role": role, "content": f"message {number}"})
@@ -127,8 +120,7 @@ async def test_the_limit_on_messages_does_not_compact_at_every_request() -> None
 
 
 async def test_many_abandoned_calls_do_not_cost_what_stays() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", policy="simple", max_tokens=10_000, keep_recent=200)
+    async with one_session(policy="simple", max_tokens=10_000, keep_recent=200) as (_, ctx):
         for number in range(300):
             await ctx.add_message(tool_round(number)[0])
         for number in range(40):
@@ -138,8 +130,7 @@ async def test_many_abandoned_calls_do_not_cost_what_stays() -> None:
 
 
 async def test_a_budget_that_shrinks_brings_the_view_down_to_its_floor() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_tokens=100_000, on_overflow="send_floor")
+    async with one_session(max_tokens=100_000, on_overflow="send_floor") as (engine, ctx):
         await ctx.add_messages([{"role": "system", "content": "x" * 66_000}, USER])
         for number in range(60):
             await ctx.add_messages(tool_round(number, 4_000))
@@ -154,8 +145,7 @@ async def test_a_budget_that_shrinks_brings_the_view_down_to_its_floor() -> None
 async def test_a_compaction_for_less_than_what_must_stay_names_the_floor_and_changes_nothing(
     policy: str,
 ) -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", policy=policy, on_overflow="send_floor")
+    async with one_session(policy=policy, on_overflow="send_floor") as (engine, ctx):
         await ctx.add_message({"role": "system", "content": "be brief " * 50})
         for number in range(6):
             await ctx.add_message({"role": "user", "content": f"task {number} " * 100})
@@ -184,8 +174,7 @@ async def test_a_compaction_for_less_than_what_must_stay_names_the_floor_and_cha
 async def test_a_budget_that_system_messages_nearly_fill_is_told_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_tokens=4_000)
+    async with one_session(max_tokens=4_000) as (engine, ctx):
         await ctx.add_message({"role": "system", "content": "Be careful. " * 450})
         await ctx.set_system_prompt("Be quick. " * 540)
         for n in range(3):
@@ -283,8 +272,7 @@ POLICIES = ["workset", "ladder", "simple", "truncate", "importance", "token-budg
 @pytest.mark.parametrize("policy", POLICIES)
 async def test_old_screens_make_room_and_the_words_beside_them_stay(policy: str) -> None:
     budget = 12_000
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", policy=policy, max_tokens=budget)
+    async with one_session(policy=policy, max_tokens=budget) as (engine, ctx):
         for n in range(20):
             image = {"type": "image", "source": SOURCE}
             asked = {"type": "text", "text": f"Screen {n}: what is wrong with it?"}

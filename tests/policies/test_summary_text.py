@@ -31,7 +31,7 @@ from eventctx.policies.summary_text import (
     summary_message,
     unite_runs,
 )
-from tests.policies.given import model, user
+from tests.policies.given import model, one_session, user
 
 DAY = 86_400 * 10**9
 JANUARY_15 = 1_705_276_800 * 10**9  # 2024-01-15T00:00:00Z
@@ -215,8 +215,7 @@ async def test_a_summary_quotes_no_demand_that_was_taken_back() -> None:
     async def summarizer(request: Any) -> str:
         return "All went well."
 
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", policy="summarize", summarizer=summarizer, max_tokens=4_000)
+    async with one_session(policy="summarize", summarizer=summarizer, max_tokens=4_000) as (_, ctx):
         await ctx.add_message(user("Repair the parser."))
         await ctx.add_message(user(f"{RULE} Use tabs only. What about the rest?"))
         await ctx.withdraw_instruction(1, 1)

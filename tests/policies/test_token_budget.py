@@ -34,6 +34,7 @@ from tests.policies.given import (
     examples,
     keeps_the_rules,
     model,
+    one_session,
     seen,
     staying,
     system,
@@ -283,8 +284,7 @@ async def test_recalled_memory_is_in_the_view_and_is_replaced_by_the_next_compac
 
 
 async def test_memory_is_what_was_said_before_and_is_no_longer_in_view() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", policy="token-budget", max_tokens=2_000, fresh_tail_count=2)
+    async with one_session(policy="token-budget", max_tokens=2_000, fresh_tail_count=2) as (_, ctx):
         await ctx.add_messages([user("hello"), model("the staging database is called heron")])
         for n in range(8):
             await ctx.add_message(model(f"step {n} " + "x" * 900))

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import eventctx
 from eventctx.comparison.simulator import play
 from eventctx.errors import InvalidPlan
 from eventctx.messages.demands import demands_in
@@ -37,6 +36,7 @@ from tests.policies.given import (
     budget_of,
     examples,
     model,
+    one_session,
     system,
     tells,
     user,
@@ -282,8 +282,7 @@ async def test_what_a_person_types_stays_word_for_word_in_any_language(policy: P
     async def summarizer(request: Any) -> str:
         return "The parser was read."
 
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", policy=policy, max_tokens=8_000, summarizer=summarizer)
+    async with one_session(policy=policy, max_tokens=8_000, summarizer=summarizer) as (engine, ctx):
         await ctx.add_message(user(TASK))
         for n, rule in enumerate(RULES.values()):
             await ctx.add_message(user(rule))
@@ -305,8 +304,7 @@ async def test_a_chat_keeps_the_newest_answers_with_their_questions(
     async def summarizer(request: Any) -> str:
         return "Much was explained."
 
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", policy=policy, max_tokens=2_000, summarizer=summarizer)
+    async with one_session(policy=policy, max_tokens=2_000, summarizer=summarizer) as (engine, ctx):
         for n in range(40):
             await ctx.add_message(user(asked.format(n)))
             view = await ctx.get_messages_for_request()
@@ -324,7 +322,7 @@ async def test_a_chat_keeps_the_newest_answers_with_their_questions(
 def sessions(draw: st.DrawFn) -> list[Row]:
     """Runs of chat, of tool rounds and of words beside results, behind a system prompt."""
     rows = [system("s" * draw(st.sampled_from([10, 3_000, 9_000]))), user(TASK)]
-    for n in range(draw(st.integers(4, 12))):
+    for n in range(draw(st.integers(4, 8))):
         kind = draw(st.sampled_from(["chat", "rounds", "answered", "long"]))
         size = draw(st.sampled_from([20, 300, 1_500, 6_000]))
         for m in range(draw(st.sampled_from([1, 4, 12]))):

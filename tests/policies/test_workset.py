@@ -50,6 +50,7 @@ from tests.policies.given import (
     examples,
     keeps_the_rules,
     model,
+    one_session,
     play,
     staying,
     system,
@@ -341,8 +342,7 @@ def test_the_same_messages_give_the_same_index_in_every_process() -> None:
 
 @asynccontextmanager
 async def working(count: int, **options: Any) -> AsyncIterator[tuple[Engine, eventctx.Context]]:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", policy="workset", **{"max_tokens": 6_000, **options})
+    async with one_session(policy="workset", **{"max_tokens": 6_000, **options}) as (engine, ctx):
         for message in work(count):
             await ctx.add_message(message)
             await ctx.get_messages_for_request()
@@ -385,8 +385,7 @@ async def test_erased_messages_leave_the_index_and_come_into_no_later_one() -> N
 
 @pytest.mark.parametrize("short", ["Key: hunter2", "Wir sind im Keller.", "Do use x_77."])
 async def test_even_a_short_line_of_an_erased_message_is_found_in_the_index(short: str) -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", policy="workset", max_tokens=3_000)
+    async with one_session(policy="workset", max_tokens=3_000) as (engine, ctx):
         await ctx.add_messages([user("go"), asks("a")])
         told = f"{short}\n" + "z" * 6_000
         await ctx.add_message({"role": "tool", "tool_call_id": "a", "content": told})
@@ -401,8 +400,7 @@ async def test_even_a_short_line_of_an_erased_message_is_found_in_the_index(shor
 
 
 async def test_a_system_message_is_neither_dropped_nor_quoted() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", policy="workset", max_tokens=6_000)
+    async with one_session(policy="workset", max_tokens=6_000) as (_, ctx):
         await ctx.add_message(system("You must be careful with every_secret_thing here."))
         await ctx.add_messages(work(30))
         request = await ctx.get_messages_for_request()
@@ -421,8 +419,7 @@ def test_late_results_do_not_move_an_index_into_their_round() -> None:
 async def test_a_message_of_which_no_demand_holds_may_leave_and_no_index_quotes_it(
     policy: str,
 ) -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", policy=policy, max_tokens=3_000)
+    async with one_session(policy=policy, max_tokens=3_000) as (_, ctx):
         await ctx.add_message(user("Repair the parser, please have a look."))
         await ctx.add_message(user(f"{DEMAND}\n{'What a day. ' * 300}"))
         await ctx.withdraw_instruction(1, 1)
@@ -474,8 +471,7 @@ def test_no_view_has_two_indexes(dialect: str, data: st.DataObject, tokens: int)
 
 async def test_demands_beside_results_outlive_every_index() -> None:
     rules = [f"Rule {n}: never rename the table number_{n}, please." for n in range(0, 60, 4)]
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", policy="workset", max_tokens=5_000)
+    async with one_session(policy="workset", max_tokens=5_000) as (engine, ctx):
         await ctx.add_message(user("Repair the parser, please have a look."))
         for n in range(60):
             call = {"type": "tool_use", "id": f"t{n}", "name": "read", "input": {"path": f"{n}.py"}}

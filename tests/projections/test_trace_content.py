@@ -21,6 +21,7 @@ from eventctx.projections.trace.texts import MARGIN, MAX_CONTENT, MAX_PART, gena
 from eventctx.session.host_requests import ObservedRequest
 from eventctx.stores.memory import MemoryStore
 from tests.hooks.given import call_model, filled, recorded
+from tests.policies.given import one_session
 from tests.session.given import killed, process, records_of
 from tests.sessions import erase
 
@@ -102,8 +103,7 @@ async def test_contents_aside_the_spans_are_the_same_and_children_come_before_pa
 
 
 async def test_parallel_tools_each_get_their_own_result_in_whatever_order_they_come() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
+    async with one_session() as (engine, ctx):
         async with ctx.turn("t") as turn, turn.iteration() as cycle:
             await ctx.add_message({"role": "user", "content": "go"})
             calls = [
@@ -129,8 +129,7 @@ async def test_parallel_tools_each_get_their_own_result_in_whatever_order_they_c
 
 
 async def test_a_tool_without_a_result_and_a_call_without_an_answer_are_not_held_for_ever() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
+    async with one_session() as (engine, ctx):
         async with ctx.turn("t") as turn:
             async with turn.iteration() as cycle:
                 await call_model(cycle)
@@ -175,8 +174,10 @@ async def test_what_left_the_view_is_a_compactions_input_and_the_summary_its_out
     async def summarize(*args: Any, **kwargs: Any) -> str:
         return "They spoke of KEY files."
 
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", policy="summarize", summarizer=summarize, max_tokens=3_000)
+    async with one_session(policy="summarize", summarizer=summarize, max_tokens=3_000) as (
+        engine,
+        ctx,
+    ):
         for number in range(72):
             words = {"role": "user", "content": f"{number}. KEY " + "word " * 250}
             await ctx.add_message(words)
@@ -209,8 +210,10 @@ async def test_a_summary_is_a_compaction_part_where_it_is_made_and_where_it_is_s
     async def summarize(*args: Any, **kwargs: Any) -> str:
         return "They spoke of files."
 
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", policy="summarize", summarizer=summarize, max_tokens=3_000)
+    async with one_session(policy="summarize", summarizer=summarize, max_tokens=3_000) as (
+        engine,
+        ctx,
+    ):
         for number in range(24):
             await ctx.add_message({"role": "user", "content": f"{number}. " + "word " * 250})
         await ctx.compact()
@@ -248,8 +251,7 @@ def test_a_providers_own_compaction_is_a_part_with_its_id_and_what_can_be_read()
 async def test_a_tool_has_its_description_where_the_request_was_sent_with_its_definition(
     definitions: Any,
 ) -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
+    async with one_session() as (engine, ctx):
         await ctx.add_message({"role": "user", "content": "Read."})
         async with ctx.turn() as turn, turn.iteration() as cycle:
             await ctx.get_messages_for_request(tools=definitions)
@@ -266,8 +268,7 @@ async def test_a_tool_has_its_description_where_the_request_was_sent_with_its_de
 
 
 async def test_a_compaction_that_only_drops_has_no_output_and_a_skipped_one_nothing() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", policy="truncate", max_tokens=100_000)
+    async with one_session(policy="truncate", max_tokens=100_000) as (engine, ctx):
         await ctx.add_message({"role": "user", "content": "Begin."})
         await ctx.compact()
         for number in range(60):
@@ -282,8 +283,7 @@ async def test_a_compaction_that_only_drops_has_no_output_and_a_skipped_one_noth
 
 
 async def test_every_text_passes_through_what_redacts_it_before_it_is_cut() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
+    async with one_session() as (engine, ctx):
         async with ctx.turn("t"):
             await ctx.add_message({"role": "user", "content": "x" * (MAX_PART - 3) + "SECRET"})
         (turn,) = filled(await recorded(engine), lambda text: text.replace("SECRET", "-"))
@@ -327,8 +327,7 @@ def test_an_argument_of_many_small_texts_is_cut_too_and_stays_json() -> None:
 
 
 async def test_a_result_is_not_that_of_an_older_call_of_the_same_id() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
+    async with one_session() as (engine, ctx):
         for number in range(2):
             async with ctx.turn(f"t{number}") as turn, turn.iteration() as cycle:
                 await ctx.add_message({"role": "user", "content": "go"})
@@ -350,8 +349,7 @@ def result(number: int) -> dict[str, Any]:
 
 
 async def test_what_was_erased_is_on_no_later_span_live_or_from_the_log() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
+    async with one_session() as (engine, ctx):
         await ctx.add_message({"role": "user", "content": "the SECRET plan"})
         await ctx.add_message({"role": "assistant", "content": "It is fine."})
         async with ctx.turn("t") as turn:
@@ -383,8 +381,7 @@ async def test_texts_that_no_view_shows_are_forgotten_when_much_has_gathered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(trace_texts, "MAX_KEPT", 20_000)
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_tokens=2_000)
+    async with one_session(max_tokens=2_000) as (engine, ctx):
         async with ctx.turn("t") as turn:
             for number in range(150):
                 await ctx.add_message({"role": "user", "content": f"{number} " + "y" * 600})
@@ -415,8 +412,7 @@ async def test_texts_that_no_view_shows_are_forgotten_when_much_has_gathered(
 
 
 async def test_a_long_request_keeps_its_newest_messages_and_says_how_many_it_left_out() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_tokens=10_000_000)
+    async with one_session(max_tokens=10_000_000) as (engine, ctx):
         async with ctx.turn("t") as turn, turn.iteration() as cycle:
             for number in range(40):
                 await ctx.add_message({"role": "user", "content": f"{number} " + "y" * 16_000})
@@ -487,8 +483,7 @@ async def test_the_tools_of_a_request_are_on_its_call_in_the_conventions_form() 
     anthropics = [{"name": "read", "description": "Reads.", "input_schema": schema}]
     function = {"name": "read", "description": "Reads.", "parameters": schema}
     openais = [{"type": "function", "function": function}, {"type": "web_search"}]
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
+    async with one_session() as (engine, ctx):
         async with ctx.turn("t") as turn:
             await ctx.add_message({"role": "user", "content": "go"})
             for tools in (anthropics, anthropics, openais, None):
@@ -507,8 +502,7 @@ async def test_the_tools_of_a_request_are_on_its_call_in_the_conventions_form() 
 
 async def test_tools_that_do_not_fit_are_left_out_and_the_others_are_whole() -> None:
     tools = [{"name": f"t{n}", "description": "x" * 10_000, "input_schema": {}} for n in range(40)]
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_tokens=500_000)
+    async with one_session(max_tokens=500_000) as (engine, ctx):
         async with ctx.turn("t") as turn, turn.iteration() as cycle:
             await ctx.add_message({"role": "user", "content": "go"})
             await ctx.get_messages_for_request(tools=tools)
@@ -520,8 +514,7 @@ async def test_tools_that_do_not_fit_are_left_out_and_the_others_are_whole() -> 
 
 async def test_a_fork_shows_its_parents_tools_and_a_wiped_body_shows_none() -> None:
     tools = [{"name": "read", "input_schema": {"type": "object"}}]
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
+    async with one_session() as (engine, ctx):
         await ctx.add_message({"role": "user", "content": "go"})
         await ctx.get_messages_for_request(tools=tools)
         await engine.fork("s", (await recorded(engine))[-1].position, "child")
@@ -547,8 +540,7 @@ def without_bodies(record: Record) -> Record:
 async def test_the_tools_of_a_request_that_was_seen_on_its_way_are_on_its_call() -> None:
     asked = {"role": "user", "content": "go"}
     tools = [{"name": "read", "input_schema": {"type": "object"}}]
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
+    async with one_session() as (engine, ctx):
         async with ctx.turn("t") as turn, turn.iteration() as cycle:
             await ctx.add_message(asked)
             sent = ObservedRequest("anthropic-messages-1", [asked], tools=tools, system="Be brief.")
@@ -561,8 +553,7 @@ async def test_the_tools_of_a_request_that_was_seen_on_its_way_are_on_its_call()
 async def test_erased_definitions_of_tools_are_on_no_later_call() -> None:
     tools = [{"name": "read", "description": "Reads.", "input_schema": {}}]
     state = SessionTrace.start(str)
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
+    async with one_session() as (engine, ctx):
         await ctx.add_message({"role": "user", "content": "go"})
         await ctx.get_messages_for_request(tools=tools)
         records = await recorded(engine)

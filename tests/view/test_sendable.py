@@ -14,6 +14,7 @@ from eventctx.projections.view.sendable.rows import Row
 from eventctx.projections.view.sendable.sending import RULES, WORDS, make_sendable
 from eventctx.testing.strict_provider import violations
 from eventctx.testing.strict_provider.rule import Api
+from tests.policies.given import one_session
 
 ASK = {"role": "user", "content": "Look."}
 MORE = {"role": "user", "content": "Well?"}
@@ -258,8 +259,7 @@ def test_results_of_role_function_with_their_id_twice_stay_one_result() -> None:
 
 async def test_view_names_the_rule_and_the_log_keeps_the_row_as_it_came() -> None:
     empty = {"role": "assistant", "content": []}
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
+    async with one_session() as (engine, ctx):
         await ctx.add_messages([ASK, empty, MORE])
         sent_rows = await ctx.get_messages_for_request()
         (request,) = (await engine.audit("s")).requests
@@ -273,8 +273,7 @@ async def test_view_names_the_rule_and_the_log_keeps_the_row_as_it_came() -> Non
 
 
 async def test_why_names_the_rule_that_leaves_a_message_out() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
+    async with one_session() as (engine, ctx):
         await ctx.add_messages([ASK, {"role": "assistant", "content": []}, MORE])
         await ctx.get_messages_for_request()
         empty, more = await engine.why("s", 1), await engine.why("s", 2)
@@ -285,8 +284,7 @@ async def test_why_names_the_rule_that_leaves_a_message_out() -> None:
 
 
 async def test_why_finds_a_use_of_an_id_far_before_the_message() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
+    async with one_session() as (engine, ctx):
         rows = [said(use("c")), came(result("c")), *[ASK] * 60, said(use("c")), came(result("c"))]
         await ctx.add_messages([ASK, *rows])
         await ctx.get_messages_for_request()

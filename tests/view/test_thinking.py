@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-import eventctx
 from eventctx.errors import InvalidSetting
 from eventctx.messages.thinking import Generation, generation_of, reads_thinking_of
 from eventctx.testing.strict_provider import violations
+from tests.policies.given import one_session
 
 MANUAL, ADAPTIVE, PRESERVED = "claude-sonnet-4-5", "claude-opus-4-8", "claude-sonnet-5-5"
 LONG = "a long line about nothing in particular\n" * 300
@@ -70,8 +70,7 @@ async def looped(
     The model thinks in the first ``thinks`` rounds.
     """
     views = []
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_tokens=6_000, **options)
+    async with one_session(max_tokens=6_000, **options) as (engine, ctx):
         await ctx.add_message({"role": "user", "content": "Read ten pages."})
         for number in range(rounds):
             answer, result = round_of(number)
@@ -132,8 +131,7 @@ async def test_a_loop_that_a_person_spoke_into_keeps_the_thought_that_it_began_w
     for row in rows[3:]:
         if row["role"] == "assistant":
             del row["content"][0]
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_tokens=6_000)
+    async with one_session(max_tokens=6_000) as (engine, ctx):
         await ctx.add_messages(rows)
         view = await ctx.get_messages_for_request(model=MANUAL)
         assert (await engine.audit("s")).compactions
@@ -157,8 +155,7 @@ async def test_a_model_with_a_prefix_check_is_sent_no_thinking_behind_a_change()
     ],
 )
 async def test_a_request_that_names_no_model_is_for_the_one_of_its_provider(provider: Any) -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_tokens=6_000)
+    async with one_session(max_tokens=6_000) as (_, ctx):
         await ctx.add_message({"role": "user", "content": "Read ten pages."})
         for number in range(3):
             await ctx.add_messages(round_of(number))
@@ -166,8 +163,7 @@ async def test_a_request_that_names_no_model_is_for_the_one_of_its_provider(prov
 
 
 async def asking(thinking: Any) -> list[str]:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", max_tokens=6_000)
+    async with one_session(max_tokens=6_000) as (_, ctx):
         await ctx.add_message({"role": "user", "content": "Read ten pages."})
         for number in range(3):
             await ctx.add_messages(round_of(number))
@@ -185,8 +181,7 @@ async def test_what_a_request_says_of_itself_wins_over_the_name_of_its_model() -
 
 
 async def test_a_change_of_the_model_leaves_out_what_the_next_one_cannot_read() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
+    async with one_session() as (engine, ctx):
         await ctx.add_message({"role": "user", "content": "Read."})
         await ctx.add_messages(round_of(0, "short"))
         assert thinking_in(await ctx.get_messages_for_request(model=PRESERVED)) == ["page 0"]
@@ -208,10 +203,10 @@ async def test_a_change_of_the_model_leaves_out_what_the_next_one_cannot_read() 
 
 async def test_a_compaction_waits_for_the_end_of_a_loop_with_signed_thinking() -> None:
     async def compactions(model: str | None, *, person: bool) -> int:
-        async with eventctx.open() as engine:
-            ctx = await engine.session(
-                "s", max_tokens=10_000, compact_threshold=0.5, target_usage=0.3
-            )
+        async with one_session(max_tokens=10_000, compact_threshold=0.5, target_usage=0.3) as (
+            engine,
+            ctx,
+        ):
             await ctx.add_message({"role": "user", "content": "Read ten pages."})
             for number in range(2):
                 await ctx.add_messages(round_of(number, "word " * 1_800))

@@ -18,6 +18,7 @@ from eventctx.log.record import Draft, Record
 from eventctx.log.store import NO_STREAM, EventStore
 from eventctx.testing.store_contract.drafts import make_draft
 from tests.faults.histories import Append, History, Look, Seen, Stored
+from tests.how_much import some
 
 _CLOSING = 100.0
 """Seconds that a store may take to close: its servers may be gone, and it is patient."""
@@ -38,9 +39,9 @@ class Load(NamedTuple):
 
     writers: int = 20
     sessions: int = 6
-    stores: int = 5
-    before: int = 150
-    after: int = 150
+    stores: int = some(3, 5)
+    before: int = some(50, 150)
+    after: int = some(50, 150)
     patience: float = 90.0
 
 

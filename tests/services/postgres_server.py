@@ -96,7 +96,7 @@ class Server:
 
     def create(self) -> None:
         """Make the data folder, from the template."""
-        shutil.copytree(_template(self.binaries), self.data, symlinks=True)
+        shutil.copytree(template(self.binaries), self.data, symlinks=True)
         self.binaries.give(self.folder)
         self.configure()
 
@@ -302,7 +302,7 @@ class Server:
         return "the last lines of its log:\n" + "\n".join(lines)
 
 
-def _template(binaries: Binaries) -> Path:
+def template(binaries: Binaries) -> Path:
     """A data folder that was never started, made once for a version on this machine."""
     place = binaries.cache / f"template-{binaries.version}"
     with alone(binaries.cache / ".template", "PostgreSQL's template"):

@@ -33,6 +33,7 @@ from tests.faults.servers.networks import Network
 from tests.faults.servers.patroni_settings import settings
 from tests.faults.servers.postgres_quorum import settle
 from tests.services.postgres_binaries import Binaries, find
+from tests.services.postgres_server import template
 from tests.services.process import ServiceFailed, free_ports
 
 DATABASE = "faults"
@@ -218,6 +219,8 @@ class PatroniCluster:
         here = settings(node.name, node.host, (node.port, node.rest), node.folder, votes)
         here["postgresql"]["bin_dir"] = str(self.binaries.folder)
         (node.folder / "patroni.yml").write_text(json.dumps(here))
+        # Copies of one folder are one cluster: whichever leads first, the others follow it.
+        shutil.copytree(template(self.binaries), node.data, symlinks=True)
         self.binaries.give(node.folder)
 
     def _start(self, node: _Node) -> None:

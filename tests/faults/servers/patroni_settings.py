@@ -38,7 +38,7 @@ def settings(
         "name": name,
         "restapi": {"listen": rest, "connect_address": rest},
         "etcd3": {"host": votes},
-        "bootstrap": {"dcs": _cluster(), "initdb": _initdb()},
+        "bootstrap": {"dcs": _cluster()},
         "postgresql": {
             "listen": postgres,
             "connect_address": postgres,
@@ -68,8 +68,3 @@ def _cluster() -> dict[str, Any]:
         "primary_start_timeout": 0,
         "postgresql": {"use_pg_rewind": True, "parameters": _PARAMETERS},
     }
-
-
-def _initdb() -> list[Any]:
-    named = [{"auth": "trust"}, {"encoding": "UTF8"}, {"locale": "C"}, {"wal-segsize": "1"}]
-    return [*named, "data-checksums"]

@@ -23,6 +23,7 @@ from eventctx.log.store import EventStore
 from eventctx.stores.location import open_store
 from tests.faults.servers import trees
 from tests.faults.servers.networks import Network
+from tests.how_much import some
 from tests.services.postgres_binaries import Binaries
 from tests.services.postgres_server import Server
 from tests.services.process import ServiceFailed
@@ -132,8 +133,9 @@ class Quorum:
         first.configure(synchronous_standby_names="")
         first.start()
         first.execute(f"CREATE DATABASE {DATABASE}")
-        for number in (1, 2):
-            self._copy(number)
+        for number in (1, 2):  # all begin as copies of one folder, and these get every record of 0
+            self.nodes[number].create()
+            self._follow_from_its_start(number)
         for node in self.nodes:
             node.configure(synchronous_standby_names=_QUORUM)
             node.reload()
@@ -184,7 +186,7 @@ class Quorum:
         running = [node for node in self.nodes if node.running]
         return [pid for node in running for pid in (node.pid, *node.children())]
 
-    def halt_commits(self, times: int = 20, seconds: float = 0.15) -> None:
+    def halt_commits(self, times: int = some(8, 20), seconds: float = 0.15) -> None:
         """Halt one commit after the other: it has its place in the log, and nobody sees it yet.
 
         Meanwhile others commit after it. Whoever reads up to them has to come back for it. Most
@@ -263,11 +265,15 @@ class Quorum:
             "pg_basebackup",
             "--dbname=" + self._upstream(number, leader),
             f"--pgdata={node.data}",
-            "--write-recovery-conf",
             "--checkpoint=fast",
             "--no-sync",
         )
         node.configure()
+        self._follow_from_its_start(number)
+
+    def _follow_from_its_start(self, number: int) -> None:
+        node = self.nodes[number]
+        (node.data / "standby.signal").touch()
         self._write_upstream(number, self._leader)
         node.start()
 

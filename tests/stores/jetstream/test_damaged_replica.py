@@ -159,6 +159,7 @@ async def test_while_it_follows_every_read_is_whole(damaged: Damaged) -> None:
             assert found == RECORDS
             assert [info.head for info in await Registry(reader).page(None)] == [RECORDS - 1]
             short += reader.short_reads
+            await asyncio.sleep(0.1)
 
 
 async def test_when_it_leads_a_read_is_whole_or_an_error(damaged: Damaged) -> None:
@@ -166,9 +167,9 @@ async def test_when_it_leads_a_read_is_whole_or_an_error(damaged: Damaged) -> No
     await _read(knowing)
     await damaged.lead()
     refused = 0
-    for number in range(12):
+    for number in range(4):
         reader = knowing if number % 2 else damaged.reader()
-        for _ in range(3):
+        for _ in range(2):
             try:
                 assert len(await _read(reader)) == RECORDS
                 assert [i.head for i in await Registry(reader).page(None)] == [RECORDS - 1]
@@ -177,7 +178,7 @@ async def test_when_it_leads_a_read_is_whole_or_an_error(damaged: Damaged) -> No
                 assert f"{damaged.node.name!r} lacks" in str(damage)
     state = damaged.cluster.details(damaged.node, damaged.names.stream(0))["state"]
     if state["messages"] < state["last_seq"]:  # a flipped bit is counted as a message
-        assert refused == 36
+        assert refused == 8
         (finding, *_) = (await inspect(reader)).findings
         assert "lacks" in finding
 

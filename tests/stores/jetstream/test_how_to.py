@@ -19,6 +19,7 @@ from nats.errors import NoRespondersError
 
 from eventctx.errors import StoreReadOnly, StoreUnavailable
 from eventctx.log.store import NO_STREAM, Address
+from eventctx.stores.jetstream import connection
 from eventctx.stores.jetstream.store import JetStreamStore
 from eventctx.testing.store_contract.drafts import gather, make_draft
 from tests.services.certificates import make_certificates
@@ -78,7 +79,9 @@ def test_the_compose_file_runs_three_servers_on_that_configuration() -> None:
     assert set(compose["volumes"]) == set(services)
 
 
-async def test_each_role_may_do_what_it_is_for_and_no_more(servers: Documented) -> None:
+async def test_each_role_may_do_what_it_is_for_and_no_more(
+    servers: Documented, monkeypatch: pytest.MonkeyPatch
+) -> None:
     owner = await JetStreamStore.open(servers.of("owner"))
     agent = await JetStreamStore.open(servers.of("agent"), patience=3)
     await agent.append("s", [make_draft("a"), make_draft("b")], NO_STREAM)
@@ -92,11 +95,15 @@ async def test_each_role_may_do_what_it_is_for_and_no_more(servers: Documented) 
     assert await reader.load_checkpoint("seen") == 3
     with pytest.raises(StoreReadOnly):
         await reader.append("s", [make_draft()], 1)
-    refused = await asyncio.gather(
-        agent.erase({"s": {Address(0): b""}}),
-        agent.delete("f", make_draft(type="session:deleted"), 1),
-        return_exceptions=True,
-    )
+    with monkeypatch.context() as patched:
+        # A refusal is an answer that does not come.
+        patched.setattr(connection, "ATTEMPT_SECONDS", 1.0)
+        patched.setattr(agent._link, "patience", 0.5)
+        refused = await asyncio.gather(
+            agent.erase({"s": {Address(0): b""}}),
+            agent.delete("f", make_draft(type="session:deleted"), 1),
+            return_exceptions=True,
+        )
     assert [type(one) for one in refused] == [StoreUnavailable, StoreUnavailable]
     assert await gather(reader.read("s")) == records
     assert (await owner.erase({"s": {Address(0): b""}})).bodies == 1

@@ -12,6 +12,7 @@ import pytest
 from eventctx.errors import LogCorrupted, StoreUnavailable
 from eventctx.log.record import Draft, Record
 from eventctx.log.store import ANY
+from eventctx.stores.jetstream import verifying
 from eventctx.stores.jetstream.append import UnitAppend, pack
 from eventctx.stores.jetstream.connection import Outgoing
 from eventctx.stores.jetstream.global_scan import GlobalScan
@@ -69,7 +70,8 @@ class Hand(NamedTuple):
 
 
 @pytest.fixture
-async def hand(jetstream: Cluster) -> AsyncIterator[Hand]:
+async def hand(jetstream: Cluster, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Hand]:
+    monkeypatch.setattr(verifying, "_SETTLED_SECONDS", 0.2)
     name = fresh_name()
     store = await JetStreamStore.open(jetstream.url(name))
     async with connected(jetstream.servers) as client:
@@ -155,6 +157,6 @@ async def test_an_append_whose_end_never_comes_is_a_doubt_and_no_damage(
 ) -> None:
     done = await hand.store.append("s", [make_draft("first")], ANY)
     await hand.put(hand.messages(1, done.receipt.digest, make_draft("second"))[:1])
-    reader = hand.reader(2.0)
+    reader = hand.reader(0.5)
     with pytest.raises(StoreUnavailable, match="missing; its leader"):
         await (reader.records("s", 0, 1) if of_one else read_all(reader))

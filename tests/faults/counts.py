@@ -27,7 +27,7 @@ COUNTS = {
     "flipped bits": Trials(30, 1_000),
     "flipped bits of the log": Trials(15, 300),
     "edits": Trials(24, 200),
-    "mutants of a format": Trials(12, 5_000),
+    "mutants of a format": Trials(8, 5_000),
     "storms": Trials(3, 200),
     "contests": Trials(1, 10),
     "forks": Trials(3, 50),

@@ -130,8 +130,20 @@ def scratch() -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
+_sound: dict[bool, Sound] = {}
+
+
 async def sound_store(*, closed: bool = True) -> Sound:
-    """The store, with all its records in the file, or with all of them still in its log."""
+    """The store, with all its records in the file, or with all of them still in its log.
+
+    One of each kind is made, for all tests of this process.
+    """
+    if closed not in _sound:
+        _sound[closed] = await _make_sound_store(closed)
+    return _sound[closed]
+
+
+async def _make_sound_store(closed: bool) -> Sound:
     with scratch() as folder:
         files = await fill(folder, closed=closed)
         evidence = evidence_in(folder / STORE)

@@ -25,7 +25,7 @@ async def test_an_erasure_that_is_killed_is_whole_or_not_begun_at_the_next_openi
     draw = random.Random(what)  # noqa: S311
     outcomes: list[bool] = []  # whether the content was still there
     latest = 0.03
-    while len(outcomes) < some(4, 8) or all(outcomes):
+    while len(outcomes) < some(2, 8) or all(outcomes):
         assert len(outcomes) < 16
         folder = tmp_path / str(len(outcomes))
         folder.mkdir()

@@ -486,7 +486,7 @@ async def test_a_process_that_is_killed_while_it_fills_the_index_harms_nothing(
 ):
     await added(store, "s", *(f"hello {n} " + f"w{n} " * 2000 for n in range(900)))
     chance = random.Random(1)  # noqa: S311
-    for _ in range(4):
+    for _ in range(some(2, 4)):
         victim = program("searcher.py", path, "hello", 0)
         while not sidecar(path).exists() and victim.poll() is None:
             await asyncio.to_thread(time.sleep, 0.005)

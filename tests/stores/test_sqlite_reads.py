@@ -1,8 +1,10 @@
-"""Bodies of a SQLite store by address: any places in any order, with few queries."""
+"""Reads of a file: what they give in which order, and of one that nobody may write."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import os
 import random
 import subprocess
 import sys
@@ -10,9 +12,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import apsw
+import pytest
 
+import eventctx
+from eventctx.errors import InvalidSetting, StoreReadOnly, StoreUnavailable
+from eventctx.log.ids import random_bytes
 from eventctx.log.record import Draft, make_body
 from eventctx.log.store import ANY, NO_STREAM, Address, last_position
+from eventctx.projections.timeline.snapshot import dump
+from eventctx.queries.frame_files import FrameFiles
+from eventctx.queries.key_frames import timeline_at
 from eventctx.stores.sqlite import SqliteStore
 from eventctx.stores.sqlite_queries import Queries
 
@@ -132,3 +141,154 @@ async def test_where_it_has_no_answer_the_head_is_asked_for(
         assert store.peek("s") is None
         assert await last_position(store, "s") == 0
     await store.close()
+
+
+HELPERS = {"s.db-wal", "s.db-shm"}
+"""What SQLite keeps beside a database that somebody reads; the log is empty."""
+
+
+@pytest.fixture
+async def path(tmp_path: Path) -> Path:
+    place = tmp_path / "s.db"
+    async with eventctx.open(place) as engine:
+        ctx = await engine.session("work")
+        await ctx.add_message({"role": "user", "content": "Fix the lighthouse."})
+    return place
+
+
+def state(path: Path) -> tuple[str, int]:
+    return hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns
+
+
+def draft() -> Draft:
+    return Draft(random_bytes(16), "prompt:submit", 1, 1, b"{}")
+
+
+async def test_reading_leaves_the_file_as_it_was_and_nothing_beside_it_but_sqlites_helpers(path):
+    before = state(path)
+    async with eventctx.open(path, read_only=True) as engine:
+        assert [info.stream for info in await engine.sessions()] == ["work"]
+        assert len(await engine.transcript("work")) == 1
+        assert [one.number for one in await engine.recall("lighthouse")] == [0]
+        assert (await engine.verify("work")).ok
+    assert state(path) == before
+    beside = {one.name for one in path.parent.iterdir()} - {"s.db"}
+    assert beside <= HELPERS
+    assert all((path.parent / one).stat().st_size == 0 for one in beside if one.endswith("-wal"))
+
+
+async def test_a_search_begins_with_the_index_that_lies_there_and_leaves_it_alone(path):
+    async with eventctx.open(path) as engine:
+        await engine.recall("lighthouse")
+        await (await engine.session("work")).add_message({"role": "user", "content": "beacon"})
+    index = path.with_name("s.db.eventctx-recall")
+    before = state(index)
+    async with eventctx.open(path, read_only=True) as engine:
+        mark = engine.recaller()._index.mark()
+        assert mark is not None
+        assert [one.number for one in await engine.recall("beacon")] == [1]
+    assert state(index) == before
+    index.write_bytes(b"somebody else's")
+    async with eventctx.open(path, read_only=True) as engine:
+        assert [one.number for one in await engine.recall("beacon")] == [1]
+    assert index.read_bytes() == b"somebody else's"
+
+
+async def test_every_write_is_refused(path):
+    async with eventctx.open(path, read_only=True) as engine:
+        with pytest.raises(StoreReadOnly):
+            await engine.store.append("work", [draft()], ANY)
+        ctx = await engine.session("work")
+        with pytest.raises(StoreReadOnly):
+            await ctx.add_message({"role": "user", "content": "more"})
+        with pytest.raises(StoreReadOnly):
+            await engine.fork("work", 0, "other")
+
+
+async def test_it_sees_what_another_process_appends(path):
+    program = (
+        "import asyncio, eventctx\n"
+        "async def main():\n"
+        f"    async with eventctx.open({str(path)!r}) as engine:\n"
+        "        ctx = await engine.session('work')\n"
+        "        await ctx.add_message({'role': 'user', 'content': 'another'})\n"
+        "asyncio.run(main())\n"
+    )
+    async with eventctx.open(path, read_only=True) as engine:
+        head = (await engine.sessions())[0].head
+        news = engine.store.subscribe(stream="work", after=head)
+        waiting = asyncio.ensure_future(anext(news))
+        await asyncio.to_thread(subprocess.run, [sys.executable, "-c", program], check=True)
+        record = await asyncio.wait_for(waiting, 60)
+        await news.aclose()
+        assert record.position == head + 1
+
+
+async def test_it_refuses_writes_also_where_this_process_writes_the_file_too(path):
+    async with eventctx.open(path) as writer, eventctx.open(path, read_only=True) as reader:
+        ctx = await writer.session("work")
+        await ctx.add_message({"role": "user", "content": "more"})
+        assert len(await reader.transcript("work")) == 2
+        with pytest.raises(StoreReadOnly):
+            await reader.store.append("work", [draft()], ANY)
+
+
+async def test_closing_it_leaves_a_writer_of_this_process_alone(path):
+    async with eventctx.open(path) as writer:
+        async with eventctx.open(path, read_only=True):
+            pass
+        ctx = await writer.session("work")
+        await ctx.add_message({"role": "user", "content": "more"})
+        assert len(await ctx.get_messages()) == 2
+
+
+async def test_nothing_is_created(tmp_path):
+    with pytest.raises(StoreUnavailable, match="found nothing there"):
+        await SqliteStore.open(tmp_path / "none.db", read_only=True)
+    empty = tmp_path / "empty.db"
+    empty.touch()
+    with pytest.raises(StoreReadOnly):
+        await SqliteStore.open(empty, read_only=True)
+    assert empty.stat().st_size == 0
+
+
+async def test_a_store_in_memory_has_nothing_to_read():
+    with pytest.raises(InvalidSetting, match="read_only"):
+        async with eventctx.open("memory://", read_only=True):
+            pass
+
+
+async def test_a_receipt_that_does_not_hold_is_told_and_not_noted(path, tmp_path, caplog):
+    book = tmp_path / "book.jsonl"
+    async with eventctx.open(path, receipts=book) as engine:
+        ctx = await engine.session("work")
+        async with ctx.turn():
+            await ctx.add_message({"role": "user", "content": "go on"})
+    noted = book.read_text().replace('"position":', '"position":9')
+    book.write_text(noted)
+    async with eventctx.open(path, receipts=book, read_only=True) as engine:
+        await engine.verify("work")
+    assert book.read_text() == noted
+    assert "is not what it was" in caplog.text
+
+
+@pytest.mark.skipif(os.name != "posix", reason="file rights")
+async def test_the_helpers_have_the_rights_of_the_store(path):
+    path.chmod(0o600)
+    async with eventctx.open(path, read_only=True):
+        for one in HELPERS & {one.name for one in path.parent.iterdir()}:
+            assert (path.parent / one).stat().st_mode & 0o077 == 0
+
+
+async def test_the_key_frames_that_lie_there_are_read_and_left_alone(path):
+    async with eventctx.open(path) as engine:
+        state = await timeline_at(engine.store, "work")
+    files, reading = FrameFiles(path), FrameFiles(path, read_only=True)
+    frame = dump(state, None)
+    await reading.save("work", None, [frame])
+    assert await reading.load("work") is None
+    await files.save("work", None, [frame])
+    await reading.forget("work")
+    assert await reading.load("work") is not None
+    async with eventctx.open(path, read_only=True) as engine:
+        assert (await timeline_at(engine.store, "work")).digest == state.digest

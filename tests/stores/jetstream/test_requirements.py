@@ -81,7 +81,7 @@ async def test_a_store_is_made_when_the_last_server_has_come() -> None:
         cluster.stop(new, last)
         cluster.start(new)
         # Let one lead that has never seen the last one; an election by itself takes long.
-        client = await nats.connect(cluster.servers[old], user="sys", password="sys")
+        client = await nats.connect(cluster.servers[old], user="sys", password="sys")  # noqa: S106
         wanted = b'{"placement": {"preferred": "%s"}}' % cluster.nodes[new].name.encode()
         await client.request("$JS.API.META.LEADER.STEPDOWN", wanted, timeout=5)
         await client.close()

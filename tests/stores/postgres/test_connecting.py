@@ -197,7 +197,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(authority: Path) -> Iterator[Server]:
     """A server that takes no connection without TLS, but for the superuser's."""
     try:
-        own = Server(binaries=with_tls())
+        own = Server(binaries=with_tls(), place=memory_folder())
     except PostgresMissing as missing:
         if os.environ.get("CI") == "true":
             raise

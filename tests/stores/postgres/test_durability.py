@@ -13,6 +13,7 @@ import pytest
 
 from eventctx.errors import StoreUnsafe
 from eventctx.stores.postgres.durability import Durability, standbys_needed
+from tests.services.in_memory import memory_folder
 from tests.services.postgres_server import Server
 
 
@@ -46,7 +47,7 @@ def session(server: Server, database: str = "postgres", user: str = "postgres") 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """A server whose settings these tests change."""
-    with Server() as own:
+    with Server(place=memory_folder()) as own:
         own.execute("CREATE ROLE plain LOGIN")
         yield own
 
@@ -140,7 +141,7 @@ QUORUM = "ANY 1 (s1, s2)"
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[tuple[Server, Server]]:
     """A primary, and its only standby."""
-    with Server() as primary:
+    with Server(place=memory_folder()) as primary:
         primary.execute("CREATE TABLE written(one int)")
         primary.execute("CREATE ROLE plain LOGIN")
         primary.execute("GRANT INSERT ON written TO plain")

@@ -13,6 +13,7 @@ from eventctx.log.store import ANY, NO_STREAM, Address, Snapshot
 from eventctx.stores.postgres import scrubbing
 from eventctx.stores.postgres.connections import ServerConnection, in_schema, parse_url
 from eventctx.stores.postgres.store import PostgresStore
+from tests.services.in_memory import memory_folder
 from tests.services.postgres_server import Server
 
 SECRET = b"the-launch-code-is-0000"
@@ -21,7 +22,8 @@ SECRET = b"the-launch-code-is-0000"
 @pytest.fixture(scope="module")
 def server(postgres: Server) -> Iterator[Server]:
     """A server of its own, which forgets its log's old files instead of using them again."""
-    with Server(settings={"wal_recycle": "off", "wal_init_zero": "off"}) as server:
+    settings = {"wal_recycle": "off", "wal_init_zero": "off"}
+    with Server(settings=settings, place=memory_folder()) as server:
         yield server
 
 
@@ -144,7 +146,7 @@ def ruin(path) -> None:
 async def test_damage_in_the_servers_files_names_the_session_that_was_asked_for(
     damage, draft, collect
 ) -> None:
-    with Server() as server:
+    with Server(place=memory_folder()) as server:
         store = await PostgresStore.open(server.url())
         await store.append("agent 7", [draft("a"), draft("b")], NO_STREAM)
         ((file,),) = server.execute("SELECT pg_relation_filepath('eventctx.records')")

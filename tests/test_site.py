@@ -37,9 +37,9 @@ def test_the_navigation_has_every_page() -> None:
 def test_a_link_to_a_file_of_the_repository_leads_to_a_page_of_it(tmp_path: Path) -> None:
     site.stage(tmp_path)
     page = tmp_path / "explanation" / "what-is-tested.md"
-    assert "](../source/tests/faults/test_kills.py.md)" in page.read_text(encoding="utf-8")
-    source = tmp_path / "source" / "tests" / "faults" / "test_kills.py.md"
-    assert "# tests/faults/test_kills.py\n" in source.read_text(encoding="utf-8")
+    assert "](../source/tests/faults/test_processes.py.md)" in page.read_text(encoding="utf-8")
+    source = tmp_path / "source" / "tests" / "faults" / "test_processes.py.md"
+    assert "# tests/faults/test_processes.py\n" in source.read_text(encoding="utf-8")
 
 
 def test_code_of_a_page_is_not_taken_for_links(tmp_path: Path) -> None:

@@ -18,8 +18,7 @@ from tests.faults.counts import report, trials
 from tests.faults.histories import Seen
 from tests.faults.servers.damage import HARMS, Harm, fill, judge, summed
 from tests.faults.servers.jetstream import JetStream, jetstream
-from tests.faults.servers.machines import Machines
-from tests.faults.servers.places import place, tried
+from tests.faults.servers.machines import Machines, place, tried
 from tests.faults.servers.postgres_quorum import DATABASE, Quorum, quorum
 
 FILES = ("records", "records_place", "records_pkey")

@@ -1,7 +1,4 @@
-"""The power of a real file system is cut while sessions write: what was acknowledged is there.
-
-The crash states of tests/faults/test_crash_states.py are built after a model of a disk; here Linux
-itself throws away what was not flushed.
+"""Power cuts: every state after a model of a disk, and a real file system without power.
 
 Only what was acknowledged before the cut counts. An ``fsync`` that is under way while ext4 is shut
 down may return success for data that it did not write: measured on Linux 6.18, a program that only
@@ -22,6 +19,7 @@ import pytest
 
 from eventctx.log.store import Receipt
 from tests.faults.counts import report, trials
+from tests.faults.crash_states import check_crash_states, count_problems, record_a_run
 from tests.faults.disks import LoopDisk, loop_disk
 from tests.faults.processes import (
     check_the_store,
@@ -31,6 +29,23 @@ from tests.faults.processes import (
 )
 
 pytestmark = pytest.mark.slow
+
+
+async def test_no_power_cut_loses_what_was_acknowledged(tmp_path: Path) -> None:
+    steps = await record_a_run(tmp_path, "full")
+    assert sum(step.kind == "ack" for step in steps) == 200
+    assert any(
+        step.name == "store.db" and step.kind == "sync" for step in steps[-len(steps) // 2 :]
+    )
+    count = trials("crash states")
+    await asyncio.to_thread(check_crash_states, steps, count, 1)
+    report("crash states", {"tried": count, "problems": 0})
+
+
+async def test_normal_durability_may_lose_the_end_but_breaks_nothing(tmp_path: Path) -> None:
+    steps = await record_a_run(tmp_path, "normal")
+    problems = await asyncio.to_thread(count_problems, steps, 100, 3)
+    assert set(problems) == {"acknowledged records are missing"}
 
 
 def write_until_the_cut(disk: LoopDisk, path: Path, chance: random.Random) -> list[Receipt]:

@@ -19,8 +19,7 @@ from eventctx.stores.postgres import durability, queries
 from tests.faults.counts import FULL
 from tests.faults.servers.damage import cut_the_end, delete, fill
 from tests.faults.servers.jetstream import jetstream
-from tests.faults.servers.machines import cut_power, disk_for_machines
-from tests.faults.servers.places import place
+from tests.faults.servers.machines import cut_power, disk_for_machines, place
 from tests.faults.servers.postgres_quorum import Quorum, quorum
 from tests.faults.servers.trials import kill_all, kill_lonely_leader, try_out
 from tests.faults.test_damaged_copies import damaged_blocks

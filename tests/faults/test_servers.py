@@ -13,10 +13,9 @@ import pytest
 
 from tests.faults.counts import FULL, trials
 from tests.faults.servers.jetstream import jetstream
-from tests.faults.servers.machines import Machines, cut_power, disk_for_machines
+from tests.faults.servers.machines import Machines, cut_power, disk_for_machines, place, tried
 from tests.faults.servers.networks import network
 from tests.faults.servers.patroni import PatroniCluster, patroni
-from tests.faults.servers.places import place, tried
 from tests.faults.servers.postgres_quorum import quorum
 from tests.faults.servers.trials import (
     cut_off_leader,

@@ -26,14 +26,14 @@ from eventctx.stores.sqlite_schema import Durability
 from tests.faults.crash_states import check_crash_states, record_a_run
 from tests.faults.given import STORE, fill, scratch, sound_store
 from tests.faults.processes import check_what_was_acknowledged
-from tests.faults.test_edits import (
+from tests.faults.test_damage import (
     change_a_byte,
     edit_often,
     empty_facts,
+    flip_bits,
     swap_two_places,
 )
-from tests.faults.test_failing_disks import fail_often
-from tests.faults.test_flipped_bits import flip_bits
+from tests.faults.test_disks import fail_often
 from tests.faults.test_storms import storm_often
 from tests.session.test_deferred_events import ends_behind_a_slow_disk
 from tests.session.test_erasing import SECRET, WORDS, files_with, talk

@@ -23,7 +23,7 @@ from eventctx.testing.store_contract.drafts import check_chain, gather, make_dra
 from tests.children import started
 from tests.services.postgres_server import Server
 
-PROGRAMS = Path(__file__).parent / "programs"
+PROGRAMS = Path(__file__).parent / "programs.py"
 
 
 @pytest.fixture
@@ -43,13 +43,13 @@ def collect() -> Callable[[AsyncIterator[Record]], Awaitable[list[Record]]]:
 
 @pytest.fixture
 def program() -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts ``programs/NAME`` with this interpreter and this checkout; kills it after the test."""
+    """Starts a function of ``programs.py`` with this checkout; kills it after the test."""
     root = Path(__file__).parents[2]
     with ExitStack() as ending:
 
         def start(name: str, *args: object) -> subprocess.Popen[str]:
             child = started(
-                [sys.executable, PROGRAMS / name, *args],
+                [sys.executable, PROGRAMS, name, *args],
                 env={**os.environ, "PYTHONPATH": str(root)},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -144,7 +144,7 @@ async def test_a_killed_backup_leaves_no_target_or_a_whole_one(path, target, pro
     await store.close()
     whole = await records_of(path, "s")
     for step in range(100):
-        child = program("step_by_step.py", "backup", path, target, step)
+        child = program("back_up", path, target, step)
         output, errors = await asyncio.to_thread(child.communicate)
         if output:
             assert (output, child.returncode, step > 3) == ("done\n", 0, True)
@@ -162,7 +162,7 @@ async def test_a_killed_backup_leaves_no_target_or_a_whole_one(path, target, pro
 @pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="needs limits of file sizes")
 async def test_a_full_disk_leaves_nothing_and_the_next_backup_works(path, target, program):
     await make_large(path)
-    child = program("backing_up.py", path, target, 2 * STEP)
+    child = program("back_up_with_a_limit", path, target, 2 * STEP)
     output, errors = await asyncio.to_thread(child.communicate)
     assert errors == ""
     full, done = output.splitlines()

@@ -308,7 +308,7 @@ pytestmark = pytest.mark.slow
 async def test_a_process_that_ends_without_closing_still_writes_what_it_queued(
     path, program, collect, chained
 ):
-    output, errors = await asyncio.to_thread(program("leaver.py", path, 2000).communicate)
+    output, errors = await asyncio.to_thread(program("leave", path, 2000).communicate)
     assert (output, errors) == ("", "")
     store = await SqliteStore.open(path)
     records = await collect(store.read("s"))

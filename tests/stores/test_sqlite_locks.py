@@ -58,7 +58,7 @@ async def test_nothing_that_opens_a_store_again_drops_its_locks(path, tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(not OLD_SQLITE, reason="needs an SQLite before 3.51 beside the package's own")
 async def test_an_older_sqlite_that_looks_into_a_live_store_loses_nothing(path, program):
-    writer = program("two_engines.py", path)
+    writer = program("open_twice", path)
     acknowledged: list[str] = []
     while (line := (await asyncio.to_thread(writer.stdout.readline)).strip()) != "opened":
         assert line, await asyncio.to_thread(writer.stderr.read)
@@ -161,7 +161,7 @@ async def test_an_erasure_that_is_killed_is_whole_or_not_begun_at_the_next_openi
             await context.add_message(SECRET)
             await talk(context, 3)
             await engine.recall("foxtrot")
-        child = program("eraser.py", path, what)
+        child = program("erase", path, what)
         assert (await asyncio.to_thread(child.stdout.readline)).strip() == "ready"
         await asyncio.sleep(draw.uniform(0, latest))
         child.kill()
@@ -205,9 +205,9 @@ async def test_what_a_process_could_not_scrub_is_scrubbed_at_the_next_opening(
     async with eventctx.open(path, receipts=False) as engine:
         context = await engine.session("s")
         await context.add_message(SECRET)
-        holder = program("holder.py", path)
+        holder = program("hold", path)
         assert (await asyncio.to_thread(holder.stdout.readline)).strip() == "reading"
-    eraser = program("eraser.py", path, "erase")
+    eraser = program("erase", path, "erase")
     assert (await asyncio.to_thread(eraser.communicate))[0].split() == ["ready", "done"]
     assert files_with(tmp_path)
     holder.kill()

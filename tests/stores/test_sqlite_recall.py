@@ -472,7 +472,7 @@ async def test_processes_that_delete_the_index_under_each_other_find_everything(
     store, path, program
 ):
     await added(store, "s", *(f"hello {n}" for n in range(500)))
-    processes = [program("searcher.py", path, "hello", 15) for _ in range(2)]
+    processes = [program("search", path, "hello", 15) for _ in range(2)]
     for process in processes:
         output, errors = await asyncio.to_thread(process.communicate)
         assert errors == ""
@@ -487,7 +487,7 @@ async def test_a_process_that_is_killed_while_it_fills_the_index_harms_nothing(
     await added(store, "s", *(f"hello {n} " + f"w{n} " * 2000 for n in range(900)))
     chance = random.Random(1)  # noqa: S311
     for _ in range(some(2, 4)):
-        victim = program("searcher.py", path, "hello", 0)
+        victim = program("search", path, "hello", 0)
         while not sidecar(path).exists() and victim.poll() is None:
             await asyncio.to_thread(time.sleep, 0.005)
         await asyncio.to_thread(time.sleep, chance.uniform(0, 0.3))

@@ -95,7 +95,7 @@ async def test_a_store_is_not_replaced_unless_that_is_asked_for(backup, store):
 
 
 async def test_what_is_only_in_the_log_of_a_killed_process_is_kept(backup, path, program):
-    writer = program("writer.py", path, "s", 1)
+    writer = program("write", path, "s", 1)
     lines = [await asyncio.to_thread(writer.stdout.readline) for _ in range(20)]
     writer.kill()
     await asyncio.to_thread(writer.wait)
@@ -111,7 +111,7 @@ async def test_what_is_only_in_the_log_of_a_killed_process_is_kept(backup, path,
 
 async def test_a_backup_that_was_not_closed_is_read_with_its_log(tmp_path, path, program):
     live = tmp_path / "live.db"
-    writer = program("writer.py", live, "s", 1)
+    writer = program("write", live, "s", 1)
     for _ in range(20):
         await asyncio.to_thread(writer.stdout.readline)
     writer.kill()
@@ -123,7 +123,7 @@ async def test_a_backup_that_was_not_closed_is_read_with_its_log(tmp_path, path,
 
 
 async def test_a_store_that_another_process_has_open_is_left_alone(backup, store, program):
-    other = program("opener.py", store)
+    other = program("open_and_append", store)
     for _ in range(2):
         said = await asyncio.to_thread(other.stdout.readline)
     assert said == "opened\n"
@@ -154,7 +154,7 @@ async def test_who_waits_for_the_old_store_meanwhile_cannot_write_it(
     waiting = []
 
     def keep_aside(*paths: Path) -> None:
-        other = program("opener.py", store)
+        other = program("open_and_append", store)
         waiting.append(other)
         assert other.stdout.readline() == "opening\n"
         while os.fspath(store.resolve()) not in opened_by(other.pid):
@@ -183,7 +183,7 @@ def opened_by(pid: int) -> set[str]:
 @pytest.mark.slow
 async def test_a_restore_that_is_killed_at_any_step_loses_nothing(backup, store, program, draft):
     for step in range(100):
-        child = program("step_by_step.py", "restore", backup, store, step)
+        child = program("restore", backup, store, step)
         output, errors = await asyncio.to_thread(child.communicate)
         held = [await count(one) for one in (store, *kept(store))]
         if output:
@@ -261,7 +261,7 @@ async def test_a_link_to_the_store_stays_a_link(backup, store, tmp_path):
 
 
 async def test_a_damaged_store_that_another_process_has_open_is_left_alone(backup, store, program):
-    other = program("opener.py", store)
+    other = program("open_and_append", store)
     for _ in range(2):
         said = await asyncio.to_thread(other.stdout.readline)
     assert said == "opened\n"

@@ -1,15 +1,42 @@
-"""A cluster as the faults see it: machines that are killed, halted, cut off, and started again."""
+"""A cluster as the faults see it, and the folders and disks of its machines."""
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+import pytest
+
 from eventctx.log.store import EventStore
+from tests.faults.counts import FULL, trials
 from tests.faults.disks import LoopDisk, loop_disk
+from tests.services.in_memory import memory_folder
+
+
+@contextmanager
+def place() -> Iterator[Path]:
+    """A folder that any user may enter, since PostgreSQL does not run as root.
+
+    It is on the disk in a full run, whose figures are shown.
+    """
+    where = None if FULL else memory_folder()
+    folder = Path(tempfile.mkdtemp(prefix="eventctx-machines-", dir=where))
+    folder.chmod(0o755)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def tried(fault: str) -> pytest.MarkDecorator:
+    """Skip a test without trials in this run, before machines are started for it."""
+    reason = "tried in a full run alone: set EVENTCTX_FAULTS=full"
+    return pytest.mark.skipif(not trials(fault), reason=reason)
 
 
 class Machines(Protocol):

@@ -19,8 +19,6 @@ from tests.services.in_memory import memory_folder
 from tests.services.nats_server import Cluster
 from tests.stores.jetstream.conftest import fresh_name
 
-pytestmark = pytest.mark.asyncio
-
 
 @pytest.fixture(scope="module")
 def cluster(nats_binary: Path) -> Iterator[Cluster]:

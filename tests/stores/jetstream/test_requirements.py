@@ -19,8 +19,6 @@ from tests.services.in_memory import memory_folder
 from tests.services.nats_server import Cluster
 from tests.stores.jetstream.conftest import fresh_name
 
-pytestmark = pytest.mark.asyncio
-
 
 async def test_servers_that_sync_now_and_then_are_refused() -> None:
     with nats_server.running(sync=None, place=memory_folder()) as cluster:

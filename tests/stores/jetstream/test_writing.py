@@ -1,4 +1,7 @@
-"""Appends of every size, by several processes, while servers are lost, and into several shards."""
+"""Appends of every size, by several processes, while servers are lost, and into several shards.
+
+The order of records of sessions of several shards is fixed, but not always that of their appends.
+"""
 
 from __future__ import annotations
 

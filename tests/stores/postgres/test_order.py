@@ -1,4 +1,8 @@
-"""One order of all records, whichever tasks and processes write at once."""
+"""The order of the whole log, whichever tasks and processes write at once.
+
+Transactions commit in another order than they begin. A reader that goes by the position alone
+passes what commits after it, and never sees it; so it stops where an older one could still write.
+"""
 
 from __future__ import annotations
 
@@ -191,7 +195,7 @@ async def test_processes_that_write_the_same_session_win_each_version_once(
         return found
 
     live = asyncio.create_task(follow())
-    processes = [program("competitor.py", postgres_place, name, count) for name in names]
+    processes = [program("compete", postgres_place, name, count) for name in names]
     outputs = [await asyncio.to_thread(process.communicate) for process in processes]
     assert [errors for _, errors in outputs] == ["", "", ""]
     async with asyncio.timeout(60):

@@ -1,4 +1,7 @@
-"""Dumps and older schemas: what they are on another server, and after a migration."""
+"""The drills of docs/how-to/keep-sessions-in-postgresql.md, and stores of earlier versions.
+
+What the servers' tools bring back is a store that goes on; what they do not, the receipts show.
+"""
 
 from __future__ import annotations
 

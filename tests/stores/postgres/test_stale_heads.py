@@ -1,4 +1,9 @@
-"""What a store believes and others changed: heads, and appends whose fate is unknown."""
+"""What a store knows may be old: another one wrote meanwhile, or an answer was lost.
+
+The server checks the end that an append is chained to. Whoever guessed wrong is told the real end,
+and decides again by it. What was stored and not answered is found by its ids, not done twice: the
+way to the server is cut after the answer to the commit.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from eventctx.stores.postgres.durability import standbys_needed
 from eventctx.stores.postgres.store import PostgresStore
 from eventctx.stores.receipt_book import ReceiptBook
 from eventctx.testing.store_contract.drafts import make_draft
-from tests.faults.servers import patroni_settings
+from tests.faults.servers import patroni
 from tests.pages import blocks_of
 from tests.services.in_memory import memory_folder
 from tests.services.postgres_server import Server
@@ -314,7 +314,7 @@ def test_the_cluster_of_the_compose_file_acknowledges_nothing_without_a_standby(
             assert "FROM postgres:18\n" in service["build"]["dockerfile_inline"]
     settings = yaml.safe_load(file["configs"]["patroni"]["content"])
     cluster = settings["bootstrap"]["dcs"]
-    tried = patroni_settings.settings("m", "h", (1, 2), PAGE, "")["bootstrap"]["dcs"]
+    tried = patroni.settings("m", "h", (1, 2), PAGE, "")["bootstrap"]["dcs"]
     for name in ("synchronous_mode", "synchronous_mode_strict"):
         assert cluster[name] is tried[name] is True  # what the faults are tried with
     assert cluster["postgresql"]["parameters"] == SAFE

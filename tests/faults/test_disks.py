@@ -28,6 +28,7 @@ from tests.faults.processes import (
     program,
     receipts_in,
 )
+from tests.how_much import some
 
 pytestmark = pytest.mark.slow
 
@@ -66,7 +67,7 @@ async def test_a_full_disk_loses_nothing() -> None:
     chance, acknowledged = random.Random(2), 0
     count = trials("full disks")
     for _ in range(count):
-        with small_disk(chance.randrange(2_000, 6_000)) as folder:
+        with small_disk(chance.randrange(2_000, some(3_000, 6_000))) as folder:
             ballast = folder / "ballast"
             ballast.write_bytes(bytes(1_200_000))
             acknowledged += await fill_up(folder / "store.db", ballast)

@@ -19,6 +19,7 @@ from eventctx.errors import ContextOverflow
 from eventctx.log.codec import decode_event
 from eventctx.policies.presets import Simple
 from eventctx.stores.memory import MemoryStore
+from tests.how_much import some
 from tests.policies.advisers import Paused, Scripted, talk
 from tests.sessions import USER, filled, names, tool_round
 from tests.transcripts import refusal
@@ -113,7 +114,7 @@ async def test_an_export_that_cannot_be_written_does_not_end_the_turn(
         assert "cannot be written" in caplog.text
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=some(15, 30), deadline=None)
 @given(
     share=st.one_of(st.floats(0.5, 0.8), st.floats(1.05, 3.0)),
     on_threshold=st.floats(0.7, 0.95),
@@ -238,7 +239,7 @@ async def due(engine: Engine, summarizer: Scripted) -> eventctx.Context:
 async def test_a_request_that_is_cancelled_at_any_moment_leaves_one_end(
     store: str, tmp_path: Path
 ) -> None:
-    for steps in range(40):
+    for steps in range(0, 40, 1 if store == "memory" else some(3, 1)):
         url = "memory://" if store == "memory" else tmp_path / f"{steps}.db"
         async with eventctx.open(url) as engine:
             ctx = await due(engine, Scripted())

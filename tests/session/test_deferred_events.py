@@ -26,6 +26,7 @@ from eventctx.session.append_queue import MAX_IN_FLIGHT
 from eventctx.session.pending import IDLE_SECONDS, MAX_DEFERRED
 from eventctx.stores.ack import Ack, settle
 from eventctx.stores.memory import MemoryStore
+from tests.how_much import some
 from tests.session.counting_store import CountingStore
 
 USER = {"role": "user", "content": "hello"}
@@ -144,7 +145,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=some(20, 40), deadline=None)
 def test_two_processes_keep_each_their_order_and_one_view(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str]]
 ) -> None:

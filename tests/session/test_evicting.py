@@ -26,7 +26,7 @@ from eventctx.hooks.sinks import History
 from eventctx.log.events import PlanStart
 from eventctx.log.record import Record
 from eventctx.messages.encoding import encode_message
-from eventctx.session.aggregate import MAX_UNREAD
+from eventctx.session import aggregate
 from eventctx.stores.memory import MemoryStore
 from eventctx.testing import FixedClock, FixedRandom
 from tests.how_much import some
@@ -354,8 +354,11 @@ def test_a_bound_that_is_no_positive_int_is_refused(name: str, bound: Any) -> No
 
 
 @pytest.mark.slow
-async def test_messages_added_without_a_request_are_not_kept_in_memory(tmp_path: Path) -> None:
-    count = 3 * MAX_UNREAD
+async def test_messages_added_without_a_request_are_not_kept_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aggregate, "MAX_UNREAD", 1_024)
+    count = 3 * 1_024
     async with eventctx.open(tmp_path / "s.db", durability="normal") as engine:
         ctx = await engine.session("s", max_tokens=10**9)
         await ctx.add_message(USER)
@@ -364,5 +367,5 @@ async def test_messages_added_without_a_request_are_not_kept_in_memory(tmp_path:
             rows = [{"role": "user", "content": f"{n} " + "x" * 400} for n in range(64)]
             await asyncio.gather(*[ctx.add_message(row) for row in rows])
             most = max(ctx._session.bytes_held, most)
-        assert most < 8 * 2**20
+        assert most < 2 * 2**20
         assert len(await ctx.get_messages_for_request()) == count + 1

@@ -55,7 +55,7 @@ async def test_it_stays_through_compactions_and_is_counted(policy: str) -> None:
     async with eventctx.open() as engine:
         ctx = await engine.session("s", policy=policy, max_tokens=2_000)
         await ctx.set_system_prompt("You help. " * 50)
-        for number in range(60):
+        for number in range(30):
             await ctx.add_message(user(f"question {number} " * 20))
             await ctx.add_message(answer(f"answer {number} " * 20))
             sent = await ctx.get_messages_for_request()

@@ -50,6 +50,7 @@ from eventctx.stores.memory import MemoryStore
 from eventctx.stores.postgres.store import PostgresStore
 from eventctx.stores.sqlite import SqliteStore
 from tests.how_much import some
+from tests.services.in_memory import memory_folder
 
 
 def draft_of(event, *texts: str) -> Draft:
@@ -257,7 +258,7 @@ batches = st.sampled_from([1, 2, 5, searching.BATCH_RECORDS])
 
 
 @given(steps, batches)
-@settings(deadline=None)
+@settings(deadline=None, max_examples=some(50, 100))
 def test_a_search_finds_what_a_scan_of_the_log_finds(script, batch):
     async def run():
         await played(Story(MemoryStore(), None), script, batch)
@@ -277,7 +278,7 @@ destructive = st.lists(
 
 
 @given(destructive, st.integers(1, 4), st.sampled_from([500, searching.BATCH_BYTES]))
-@settings(deadline=None, max_examples=some(15, 60))
+@settings(deadline=None, max_examples=some(10, 60))
 def test_a_deletion_in_any_batch_ends_and_leaves_what_a_fresh_index_holds(script, batch, size):
     async def run(path: Path):
         story = Story(await SqliteStore.open(path), path)
@@ -294,7 +295,7 @@ def test_a_deletion_in_any_batch_ends_and_leaves_what_a_fresh_index_holds(script
         await story.recall.close()
         await story.store.close()
 
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=memory_folder()) as folder:
         asyncio.run(run(Path(folder) / "store.db"))
 
 
@@ -304,7 +305,7 @@ def test_losing_the_file_at_any_point_changes_nothing(script, batch):
     async def run(path: Path):
         await played(Story(await SqliteStore.open(path), path), script, batch)
 
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=memory_folder()) as folder:
         asyncio.run(run(Path(folder) / "store.db"))
 
 

@@ -40,6 +40,7 @@ from eventctx.messages.facts import encode_facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.projections import transcript
 from eventctx.search import recall as searching
+from eventctx.search import sqlite_index_file
 from eventctx.search.documents import words
 from eventctx.search.index import Document, Gone, Mark, Place, Term
 from eventctx.search.postgres_index import PostgresTextIndex
@@ -49,6 +50,7 @@ from eventctx.session.erasure import ERASING
 from eventctx.stores.memory import MemoryStore
 from eventctx.stores.postgres.store import PostgresStore
 from eventctx.stores.sqlite import SqliteStore
+from eventctx.stores.sqlite_schema import LockWait
 from tests.how_much import some
 from tests.services.in_memory import memory_folder
 
@@ -354,7 +356,8 @@ async def test_an_index_whose_mark_does_not_move_ends_a_search(
             await numbers(store, path, "hello")
 
 
-async def test_a_store_opens_whose_index_somebody_locked(path, caplog):
+async def test_a_store_opens_whose_index_somebody_locked(path, caplog, monkeypatch):
+    monkeypatch.setattr(sqlite_index_file, "LockWait", lambda _: LockWait(0.2))
     async with eventctx.open(path) as engine:
         context = await engine.session("s")
         await context.add_message({"role": "user", "content": "hello"})

@@ -13,6 +13,7 @@ import pytest
 
 from eventctx.log.record import make_body
 from eventctx.log.store import ANY, NO_STREAM, Address
+from eventctx.stores.jetstream import global_scan
 from eventctx.stores.jetstream.store import JetStreamStore
 from eventctx.testing.store_contract.drafts import check_chain, gather, make_draft
 from eventctx.testing.store_contract.keeping import DestroyingContract
@@ -100,7 +101,10 @@ async def test_a_session_written_by_several_stores_has_one_chain(jetstream: Clus
         await store.close()
 
 
-async def test_a_subscription_that_hears_nothing_looks_by_itself(jetstream: Cluster) -> None:
+async def test_a_subscription_that_hears_nothing_looks_by_itself(
+    jetstream: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(global_scan, "POLL_SECONDS", 0.1)
     store = await JetStreamStore.open(jetstream.url(fresh_name()))
     following = asyncio.create_task(take(store.subscribe(), 1))
     async with asyncio.timeout(60):

@@ -1,9 +1,10 @@
-"""Edits with SQL and flipped bits: found if they change evidence, or harmless, and never shown.
+"""Edits with SQL, flipped bits, mutated files: found if they change evidence, or harmless.
 
 Half of the flips are anywhere in the file, half in the bytes around the beginning of a content:
 its row's head, its digest, salt and facts. A flip in an unused byte of a page changes nothing.
 Every other one is found by ``verify_store``, or the store cannot be opened. A flip in the log of
 SQLite takes away the end of the log without a word of SQLite's; the book of receipts knows of it.
+Recorded sessions of every format, mutated, are imported without a loss, or refused.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from tests.faults.given import (
     survives,
     write_files,
 )
+from tests.importers.growing import SESSIONS
+from tests.importers.mutating import Mutants
 
 pytestmark = pytest.mark.slow
 
@@ -295,3 +298,14 @@ async def test_a_flipped_bit_in_the_log_is_found_or_harmless() -> None:
     outcomes = await flip_bits(sound, log, count, 2)
     assert outcomes["found"] > count // 3
     report("flipped bits of the log", outcomes)
+
+
+@pytest.mark.parametrize("name", SESSIONS)
+async def test_a_mutated_session_is_imported_whole_or_refused(name: str, tmp_path: Path) -> None:
+    count = trials("mutants of a format")
+    ended = await Mutants(tmp_path, name).run(count, seed=1)
+    assert ended.total() == count
+    # Of JSONL only the odd line is kept as it is; half a document is refused, as ATIF is one.
+    whole = name.endswith(("-list", "-document", "swe-agent", "atif"))
+    assert ended["imported"] >= count * (0.4 if whole else 0.8)
+    report(f"mutants of {name}", ended)

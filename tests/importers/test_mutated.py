@@ -1,6 +1,6 @@
 """Files that are broken in any way are imported, or refused with an error that says what to do.
 
-Mutated sessions of every format are in tests/faults/test_mutants.py.
+Mutated sessions of every format are in tests/faults/test_damage.py.
 """
 
 from __future__ import annotations

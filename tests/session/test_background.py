@@ -56,6 +56,15 @@ async def until_asked(ctx: eventctx.Context, adviser: Paused) -> None:
     await asyncio.wait_for(adviser.called.wait(), 60)
 
 
+@asynccontextmanager
+async def asked() -> AsyncIterator[tuple[Engine, eventctx.Context, Paused]]:
+    """Such a session whose model was asked and has not answered."""
+    adviser = Paused()
+    async with near(adviser) as (engine, ctx):
+        await until_asked(ctx, adviser)
+        yield engine, ctx, adviser
+
+
 async def until_answered(adviser: Paused) -> None:
     """Let the model answer, if it is still asked."""
     adviser.may_answer.set()
@@ -77,9 +86,7 @@ async def compactions(engine: Engine) -> list[tuple[PreCompact, PostCompact | No
 
 
 async def test_requests_go_on_while_a_model_writes_and_the_next_one_uses_what_it_wrote() -> None:
-    adviser = Paused()
-    async with near(adviser) as (engine, ctx):
-        await until_asked(ctx, adviser)
+    async with asked() as (engine, ctx, adviser):
         await ctx.add_message(user("And part 15?"))
         assert (await ctx.get_messages_for_request())[-1] == user("And part 15?")
         await until_answered(adviser)
@@ -137,9 +144,7 @@ async def _compact(ctx: eventctx.Context) -> None:
 
 @pytest.mark.parametrize("change", [_pin, _clear, _set, _compact])
 async def test_what_changed_meanwhile_makes_the_plan_stale(change: Any) -> None:
-    adviser = Paused()
-    async with near(adviser) as (engine, ctx):
-        await until_asked(ctx, adviser)
+    async with asked() as (engine, ctx, adviser):
         await change(ctx)
         await until_answered(adviser)
         await ctx.add_message(user("go on"))
@@ -189,9 +194,7 @@ async def test_an_instruction_that_is_taken_back_meanwhile_is_not_in_the_summary
 
 
 async def test_a_request_at_the_budget_waits_for_the_answer() -> None:
-    adviser = Paused()
-    async with near(adviser) as (engine, ctx):
-        await until_asked(ctx, adviser)
+    async with asked() as (engine, ctx, adviser):
         for message in talk(8, 900):
             await ctx.add_message(message)
         request = asyncio.ensure_future(ctx.get_messages_for_request())
@@ -248,9 +251,7 @@ async def test_a_model_that_fails_below_the_threshold_costs_no_message() -> None
 
 @pytest.mark.parametrize("answered", [False, True])
 async def test_closing_ends_it_as_cancelled(answered: bool) -> None:
-    adviser = Paused()
-    async with near(adviser) as (engine, ctx):
-        await until_asked(ctx, adviser)
+    async with asked() as (engine, _ctx, adviser):
         if answered:
             await until_answered(adviser)
         await engine.close_session("s")
@@ -261,9 +262,7 @@ async def test_closing_ends_it_as_cancelled(answered: bool) -> None:
 
 
 async def test_another_process_ends_it_and_the_answer_is_used_all_the_same() -> None:
-    adviser = Paused()
-    async with near(adviser) as (engine, ctx):
-        await until_asked(ctx, adviser)
+    async with asked() as (engine, ctx, adviser):
         other = Engine(engine.store)
         await (await other.session("s", summarizer=mute())).add_message(user("from elsewhere"))
         await until_answered(adviser)
@@ -277,9 +276,7 @@ async def test_another_process_ends_it_and_the_answer_is_used_all_the_same() -> 
 
 
 async def test_a_plan_that_the_grown_view_would_have_to_be_cut_besides_is_made_anew() -> None:
-    adviser = Paused()
-    async with near(adviser) as (engine, ctx):
-        await until_asked(ctx, adviser)
+    async with asked() as (engine, ctx, adviser):
         for message in talk(16, 900):
             await ctx.add_message(message)
         await until_answered(adviser)
@@ -384,9 +381,7 @@ async def test_a_beginning_that_cannot_be_written_costs_no_request_and_is_tried_
 
 
 async def test_a_request_that_is_cancelled_while_it_waits_leaves_the_model_at_work() -> None:
-    adviser = Paused()
-    async with near(adviser) as (engine, ctx):
-        await until_asked(ctx, adviser)
+    async with asked() as (engine, ctx, adviser):
         for message in talk(8, 900):
             await ctx.add_message(message)
         request = asyncio.ensure_future(ctx.get_messages_for_request())

@@ -234,6 +234,13 @@ async def due(engine: Engine, summarizer: Scripted) -> eventctx.Context:
     return ctx
 
 
+async def break_off(ctx: eventctx.Context, request: asyncio.Task[Any]) -> None:
+    request.cancel()
+    with suppress(asyncio.CancelledError):
+        await request
+    await ctx.close()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
 async def test_a_request_that_is_cancelled_at_any_moment_leaves_one_end(
@@ -246,10 +253,7 @@ async def test_a_request_that_is_cancelled_at_any_moment_leaves_one_end(
             request = asyncio.create_task(ctx.get_messages_for_request())
             for _ in range(steps):
                 await asyncio.sleep(0)
-            request.cancel()
-            with suppress(asyncio.CancelledError):
-                await request
-            await ctx.close()
+            await break_off(ctx, request)
             assert set(await ends(engine)) <= {1}, steps
             assert await ctx.get_messages_for_request()
             assert set(await ends(engine)) <= {1}, steps
@@ -263,10 +267,7 @@ async def test_a_request_that_is_cancelled_twice_leaves_one_end() -> None:
         await summarizer.called.wait()
         request.cancel()
         await asyncio.sleep(0)
-        request.cancel()
-        with suppress(asyncio.CancelledError):
-            await request
-        await ctx.close()
+        await break_off(ctx, request)
         assert [row.outcome for row in (await engine.audit("s")).compactions] == ["cancelled"]
 
 
@@ -278,10 +279,7 @@ async def test_a_compaction_that_another_process_closed_is_not_closed_again() ->
     request = asyncio.create_task(ctx.get_messages_for_request())
     await summarizer.called.wait()
     await Engine(store).session("s", policy="workset")
-    request.cancel()
-    with suppress(asyncio.CancelledError):
-        await request
-    await ctx.close()
+    await break_off(ctx, request)
     assert [row.outcome for row in (await engine.audit("s")).compactions] == ["failed"]
 
 
@@ -291,10 +289,7 @@ async def test_an_engine_that_closes_while_a_summarizer_works_leaves_an_end() ->
     ctx = await due(Engine(store), summarizer)
     request = asyncio.create_task(ctx.get_messages_for_request())
     await summarizer.called.wait()
-    request.cancel()
-    with suppress(asyncio.CancelledError):
-        await request
-    await ctx.close()
+    await break_off(ctx, request)
     again = Engine(store)
     await again.session("s", policy="workset")
     assert await ends(again) == [1]

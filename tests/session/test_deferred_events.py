@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeVar
 from weakref import ref
 
 import pytest
@@ -33,8 +34,11 @@ USER = {"role": "user", "content": "hello"}
 ANSWER = {"role": "assistant", "content": "hi"}
 
 
-async def begun() -> tuple[CountingStore, Engine, eventctx.Context]:
-    store = CountingStore()
+Store = TypeVar("Store", bound=CountingStore)
+
+
+async def begun(kind: type[Store]) -> tuple[Store, Engine, eventctx.Context]:
+    store = kind()
     engine = Engine(store)
     ctx = await engine.session("s")
     await ctx.add_message(USER)
@@ -43,7 +47,7 @@ async def begun() -> tuple[CountingStore, Engine, eventctx.Context]:
 
 
 async def test_what_happens_around_a_message_goes_to_the_disk_with_it() -> None:
-    store, _, ctx = await begun()
+    store, _, ctx = await begun(CountingStore)
     async with ctx.turn() as turn, turn.iteration() as cycle:
         async with cycle.tool_call("read"):
             pass
@@ -55,7 +59,7 @@ async def test_what_happens_around_a_message_goes_to_the_disk_with_it() -> None:
 
 
 async def test_a_request_and_the_call_that_sends_it_begin_in_one_append() -> None:
-    store, engine, ctx = await begun()
+    store, engine, ctx = await begun(CountingStore)
     async with ctx.turn() as turn, turn.iteration() as cycle:
         call = cycle.provider_call("m")
         await ctx.get_messages_for_request(call=call)
@@ -79,10 +83,7 @@ async def test_a_call_that_began_with_its_request_and_is_never_made_ends_all_the
             reading.set()
             await asyncio.Event().wait()
 
-    store = Late()
-    engine = Engine(store)
-    ctx = await engine.session("s")
-    await ctx.add_message(USER)
+    _store, engine, ctx = await begun(Late)
     async with ctx.turn() as turn, turn.iteration() as cycle:
         call = cycle.provider_call("m")
         ctx._session.bodies.clear()
@@ -96,7 +97,7 @@ async def test_a_call_that_began_with_its_request_and_is_never_made_ends_all_the
 
 
 async def test_an_event_that_nothing_follows_goes_by_itself() -> None:
-    store, _, ctx = await begun()
+    store, _, ctx = await begun(CountingStore)
     began = asyncio.get_running_loop().time()
     await ctx.emit(PlanStart())
     assert store.appends == []
@@ -108,27 +109,27 @@ async def test_an_event_that_nothing_follows_goes_by_itself() -> None:
 
 
 async def test_the_end_of_a_turn_waits_for_nothing_else() -> None:
-    store, _, ctx = await begun()
+    store, _, ctx = await begun(CountingStore)
     async with ctx.turn():
         await ctx.emit(PlanStart())
     assert store.appends == [["prompt:submit"], ["plan:start", "prompt:complete"]]
 
 
 async def test_who_reads_the_log_reads_what_rides_too() -> None:
-    _, engine, ctx = await begun()
+    _, engine, ctx = await begun(CountingStore)
     await ctx.emit(PlanStart())
     assert [one.type async for one in engine.records("s", 2)] == ["plan:start"]
 
 
 async def test_only_so_many_ride() -> None:
-    store, _, ctx = await begun()
+    store, _, ctx = await begun(CountingStore)
     for _ in range(MAX_DEFERRED + 1):
         await ctx.emit(PlanStart())
     assert list(map(len, store.appends)) == [MAX_DEFERRED + 1]
 
 
 async def test_an_event_that_cannot_be_written_fails_the_next_call_that_waits() -> None:
-    store, engine, ctx = await begun()
+    store, engine, ctx = await begun(CountingStore)
     store.full = True
     await ctx.emit(PlanStart())
     with pytest.raises(StoreFull):
@@ -284,9 +285,7 @@ async def _later(done: Awaitable[Appended]) -> Appended:
 
 def test_an_engine_that_was_dropped_while_something_rides_keeps_no_store() -> None:
     async def program() -> ref[CountingStore]:
-        store = CountingStore()
-        ctx = await Engine(store).session("s")
-        await ctx.add_message(USER)
+        store, _, ctx = await begun(CountingStore)
         await ctx.emit(PlanStart())
         return ref(store)
 
@@ -345,10 +344,7 @@ class Held(CountingStore):
 
 
 async def test_a_call_that_is_cancelled_on_its_requests_way_to_the_disk_has_an_end() -> None:
-    store = Held()
-    engine = Engine(store)
-    ctx = await engine.session("s")
-    await ctx.add_message(USER)
+    store, engine, ctx = await begun(Held)
     async with ctx.turn() as turn, turn.iteration() as cycle:
         store.holds = True
         asking = asyncio.create_task(ctx.get_messages_for_request(call=cycle.provider_call("m")))
@@ -411,10 +407,7 @@ class Refusing(Held):
 
 
 async def test_what_is_sent_again_keeps_its_order_whichever_failure_is_heard_first() -> None:
-    store = Refusing()
-    engine = Engine(store)
-    ctx = await engine.session("s")
-    await ctx.add_message(USER)
+    store, engine, ctx = await begun(Refusing)
     store.holds = True
     for number in range(2 * (MAX_DEFERRED + 1)):
         await ctx.emit(PlanStart(name=str(number)))

@@ -53,8 +53,8 @@ class Place:
 
 
 @pytest.fixture
-async def place(tmp_path: Path) -> AsyncIterator[Place]:
-    async with eventctx.open(tmp_path / "store.db") as engine:
+async def place() -> AsyncIterator[Place]:
+    async with eventctx.open() as engine:
         context = await engine.session("s")
         async with context.turn() as turn:
             await context.add_message({"role": "user", "content": "hello"})

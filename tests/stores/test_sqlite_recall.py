@@ -260,7 +260,7 @@ batches = st.sampled_from([1, 2, 5, searching.BATCH_RECORDS])
 
 
 @given(steps, batches)
-@settings(deadline=None, max_examples=some(50, 100))
+@settings(deadline=None)
 def test_a_search_finds_what_a_scan_of_the_log_finds(script, batch):
     async def run():
         await played(Story(MemoryStore(), None), script, batch)
@@ -280,7 +280,7 @@ destructive = st.lists(
 
 
 @given(destructive, st.integers(1, 4), st.sampled_from([500, searching.BATCH_BYTES]))
-@settings(deadline=None, max_examples=some(10, 60))
+@settings(deadline=None, max_examples=some(15, 60))
 def test_a_deletion_in_any_batch_ends_and_leaves_what_a_fresh_index_holds(script, batch, size):
     async def run(path: Path):
         story = Story(await SqliteStore.open(path), path)

@@ -305,8 +305,8 @@ def demands_in(message: dict[str, Any]) -> tuple[str, ...]:
 
 def has_mark(text: str) -> bool:
     """Whether a text may hold a demand: seen at once, since most texts hold none."""
-    if not text.isascii():
-        return True
+    if len(text) > MOST_CHARACTERS or not text.isascii():
+        return True  # to look for demands in so much of it takes less than to split the whole
     return not MARKS.isdisjoint(text.lower().encode().translate(LETTERS_ONLY).split())
 
 

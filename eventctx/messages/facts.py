@@ -37,6 +37,9 @@ hold none. Task notifications in JSON and the tabs of an editor count as a harne
 DEMANDS_SINCE: Final = 9
 """The reader since which demands are told as they are now; those of others are read anew."""
 
+PASTED_SINCE: Final = 8
+"""The reader since which what a person pasted is counted apart."""
+
 FIRST_WEIGHED: Final = 9
 
 Kind = Literal["system", "human", "user", "assistant", "result", "other"]
@@ -131,6 +134,12 @@ class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def goes_on(self) -> bool:
         """Whether the model's answer may go on in the next message (``tool_rounds.joins``)."""
         return self.kind == "assistant" and (self.dialect == "responses" or bool(self.server_calls))
+
+    @property
+    def may_hold_pasted(self) -> bool:
+        """Whether a person's message may hold a pasted block."""
+        counted = self.reader >= PASTED_SINCE
+        return self.human and not self.results and (self.outcome > 0 or not counted)
 
     @property
     def may_demand(self) -> bool:

@@ -23,7 +23,9 @@ _LOOKED_AT: Final = 400
 _PROSE: Final = pattern(r"\b(?:[^\W\d_]{2,}[,;:]? ){3}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 """Four words one after the other, or a script without spaces."""
 
-_SIGN: Final = pattern(r"[(){}\[\]<>=;:/\\_|#\"]")
+_SIGNS: Final = pattern(r"[(){}\[\]<>=;:/\\_|#\"][^(){}\[\]<>=;:/\\_|#\"]*[(){}\[\]<>=;:/\\_|#\"]")
+"""Two signs of code or data in a line."""
+
 _MACHINE: Final = pattern(
     r"(?:\t| {2})\s*(?![-*•]|\d{1,3}[.)])\S|[<{}\[\]|$+@]|\W?\d{2,4}[-:/.]\d|at |File "
 )
@@ -103,4 +105,5 @@ def _is_machines(line: str) -> bool:
     line = line[:_LOOKED_AT]
     if _MACHINE.match(line):
         return True
-    return _PROSE.search(line) is None and len(_SIGN.findall(line)) > 1
+    # The signs first: most lines of prose have none, and words are looked for longer.
+    return _SIGNS.search(line) is not None and _PROSE.search(line) is None

@@ -89,14 +89,17 @@ def shorten(
         return _shorten_observation(message, number, limit)
     if limit.media is not None and (read_facts(message) if facts is None else facts).human:
         _leave_out_media(message, number)
+    # Reading the facts of a long text takes long, so they are read where something was cut.
+    kinds = {part.kind for part in read_parts(message, copies=True)}
     if limit.outcome is not None:
-        _shorten_results(message, number, limit.outcome)
-        cut_to = read_facts(message)
-        if cut_to.outcome > limit.outcome + MARKER_CHARACTERS * max(1, len(cut_to.results)):
-            _replace_results(message, number, limit.outcome)
-        if facts is not None and facts.human and not facts.results:
+        if "result" in kinds:
+            _shorten_results(message, number, limit.outcome)
+            cut_to = read_facts(message)
+            if cut_to.outcome > limit.outcome + MARKER_CHARACTERS * max(1, len(cut_to.results)):
+                _replace_results(message, number, limit.outcome)
+        if facts is not None and facts.may_hold_pasted:
             _shorten_pasted(message, number, limit.outcome)
-    if limit.arguments is not None:
+    if limit.arguments is not None and not kinds.isdisjoint(("call", "hosted")):
         _shorten_arguments(message, number, limit.arguments)
         cut_to = read_facts(message)
         most = limit.arguments + 2 * MARKER_CHARACTERS * max(1, len(cut_to.calls))

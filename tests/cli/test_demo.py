@@ -67,8 +67,10 @@ def test_without_a_store_it_leaves_yours_alone_and_nothing_but_the_last_demo_and
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
     file = tmp_path / "mine.jsonl"
     file.write_text('{"role": "user", "content": "hello"}\n')
-    for _ in range(2):
-        done = run("demo", file)
+    other = tmp_path / "other.jsonl"
+    other.write_bytes(file.read_bytes())
+    for one in (other, file, file):
+        done = run("demo", one)
         assert done.code == 0
     assert not (tmp_path / "default.db").exists()
     assert list(temporary.iterdir()) == []

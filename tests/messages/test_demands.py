@@ -24,6 +24,7 @@ from eventctx.messages.pasted import pasted_spans
 from eventctx.messages.shorten import MARKER_CHARACTERS, Limit, shorten
 from eventctx.messages.tokens import BY_KIND
 from eventctx.policies.working_set import bound_tokens
+from tests.calls import calls_of_functions
 from tests.how_much import some
 from tests.policies.given import model, one_session, user
 
@@ -261,3 +262,16 @@ async def test_the_words_around_an_old_log_stay_whole_and_the_log_is_cut(policy:
         view = str(await ctx.get_messages_for_request())
         assert TYPED in view and "It was the third time this week." in view
         assert "characters left out of message 1" in view
+
+
+def test_what_a_person_typed_is_not_read_whole_for_a_shortened_copy() -> None:
+    """The facts say that nothing in it was pasted, and that it holds no demand."""
+
+    def calls_to_shorten(lines: int) -> int:
+        message = {"role": "user", "content": "go on\n" * lines}
+        facts, limit = read_facts(message), Limit(outcome=500, arguments=500, prose=500)
+        return calls_of_functions(lambda: shorten(message, 1, limit, facts))
+
+    calls_to_shorten(1_000)  # patterns are compiled when they are first used
+    few, many = calls_to_shorten(1_000), calls_to_shorten(4_000)
+    assert many < 1.1 * few

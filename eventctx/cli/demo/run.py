@@ -79,7 +79,8 @@ def _url(store: str | None) -> str:
     url = opening.named_store(store)
     if url is None:
         path = _folder() / "demo.db"
-        for old in path.parent.glob("demo.db*"):
+        # A page may hold a session of the user's own, and is of a store that is gone.
+        for old in (*path.parent.glob("demo.db*"), *path.parent.glob("demo*.html")):
             old.unlink(missing_ok=True)
         return str(path)
     if url in ("memory://", ":memory:"):

@@ -83,7 +83,8 @@ class ViewItem(msgspec.Struct, frozen=True, kw_only=True):
       ``messages`` are the messages with it, of which ``in_view`` are in view.
     - ``used_again``: how many later messages touch the same file, run the same command, or use a
       name or line of it; later than it first left the view, or than the compaction asked about.
-    - ``left``: what took its last message out; None while that is in view.
+    - ``left``: what took its last message out, or shortened it; None while that is in view whole,
+      and for a result while it is in view at all.
     - ``file``, ``command``: for items of these kinds. ``quoted``: for a result, the names and
       lines of it that the model used again, the most used first, ten at most.
     """

@@ -28,8 +28,8 @@ from eventctx.policies.policy import (
 )
 from eventctx.queries.audit import Audit
 from eventctx.stores.memory import MemoryStore
-from tests.how_much import beginning, some, tried
-from tests.policies.test_recorded_policies import budgets_for, recorded
+from tests.how_much import beginning, some
+from tests.policies.test_recorded_policies import filling
 from tests.test_recorded_sessions import SESSIONS
 from tests.transcripts import Message, stories
 
@@ -117,14 +117,8 @@ BUDGETS = (50_000, 16_000, 4_000)
 async def test_a_recorded_session_is_played_as_the_engine_would_have(
     policy: str, budget: int, recorded_sessions: Path
 ) -> None:
-    for place, name in enumerate(SESSIONS):
-        session = await recorded(recorded_sessions / name)
-        budgets = budgets_for(session, BUDGETS)
-        # Every second session with each policy, with one budget: each is played twice here.
-        if budget not in budgets or not tried(
-            place, FREE.index(policy), budgets.index(budget), choices=2 * len(budgets)
-        ):
-            continue
+    paths = [recorded_sessions / name for name in SESSIONS]
+    for _, session in await filling(paths, budget, FREE.index(policy), every=6):
         messages = beginning(session.messages, budget)
         await check_equal(messages, policy, budget, session.model)
 

@@ -28,7 +28,7 @@ from eventctx.queries.audit import Audit
 from eventctx.queries.requests import fold
 from eventctx.stores.memory import MemoryStore
 from tests.faults.counts import FULL
-from tests.how_much import MOST_MESSAGES, beginning, tried
+from tests.how_much import MOST_MESSAGES, beginning
 from tests.policies.advisers import Scripted
 from tests.test_recorded_sessions import SESSIONS
 from tests.transcripts import is_system, refusal
@@ -147,15 +147,19 @@ BUDGETS = (200_000, 50_000, 16_000, 4_000)
 NAMES = sorted(POLICIES)
 
 
-def budgets_for(session: Recorded, budgets: Sequence[int]) -> list[int]:
-    """The budgets to play a session with: an ordinary run leaves out those that it does not fill.
+async def filling(
+    paths: Sequence[Path], budget: int, policy: int, *, every: int
+) -> list[tuple[Path, Recorded]]:
+    """The sessions to play with a policy, by its place in the list of all, and a budget.
 
-    They are all alike to it; one that fills none is played with the smallest.
+    In an ordinary run, some of those that fill the budget, others for each policy, and never none:
+    to the rest it is as the budget of a smaller session. A full run plays all sessions.
     """
+    sessions = [(path, await recorded(path)) for path in paths]
     if FULL:
-        return list(budgets)
-    tokens = len(encode(session.messages[:MOST_MESSAGES])) // 3
-    return [one for one in budgets if tokens > one] or [min(budgets)]
+        return sessions
+    full = [one for one in sessions if len(encode(one[1].messages[:MOST_MESSAGES])) // 3 > budget]
+    return full[policy % min(every, len(full)) :: every]
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
@@ -163,13 +167,8 @@ def budgets_for(session: Recorded, budgets: Sequence[int]) -> list[int]:
 async def test_every_policy_keeps_the_view_rules_at_every_request_of_every_session(
     policy: str, budget: int, recorded_sessions: Path
 ) -> None:
-    for place, name in enumerate((*SESSIONS, *providers(recorded_sessions))):
-        whole = await recorded(recorded_sessions / name)
-        budgets = budgets_for(whole, BUDGETS)
-        if budget not in budgets or not tried(
-            place, NAMES.index(policy), budgets.index(budget), choices=len(budgets)
-        ):
-            continue
+    paths = [recorded_sessions / name for name in (*SESSIONS, *providers(recorded_sessions))]
+    for name, whole in await filling(paths, budget, NAMES.index(policy), every=4):
         session = whole._replace(messages=beginning(whole.messages, budget))
         run = await played(session, policy, budget)
         rows = run.audit.requests

@@ -93,6 +93,13 @@ def parse_url(url: str) -> Destination:
             "store: expected at most one @ in the URL, and no / before it; write those of a name "
             "or a password as %40 and %2F"
         )
+    user, at, _ = url.partition("://")[2].partition("/")[0].partition("@")
+    if at and "?" in user:
+        # To libpq all before the @ is the user's, and what is between two of them a host's name.
+        raise InvalidSetting(
+            "store: expected no ? before the @ of the URL; write that of a name or a password as "
+            "%3F, and an @ behind the ? as %40"
+        )
     own = {n: v for n, v in parse_qsl(query, keep_blank_values=True) if n in _OWN}
     # Unchanged: to libpq a + in a password is a +, to a browser it would be a blank.
     rest = "&".join([one for one in query.split("&") if one.partition("=")[0] not in _OWN])

@@ -148,6 +148,7 @@ FORMS = (
 @settings(max_examples=400, deadline=None)
 @given(st.sampled_from(FORMS), pieces, pieces)
 @example("postgresql://ann:{0}PASSWORD@h{1}", "?schema=", "")
+@example("postgresql://ann:{0}PASSWORD@h{1}", "?@", "")
 def test_any_text_is_read_or_refused_and_never_shows_its_password(form, one, other) -> None:
     try:
         read = parse_url(form.format(one, other).replace("PASSWORD", PASSWORD))

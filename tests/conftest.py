@@ -101,6 +101,7 @@ SERVERS = {"jaeger", "phoenix"}
 """Fixtures that start a server for all tests; under pytest-xdist one process runs these tests."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as slow what needs a server or recorded sessions, and what tries many examples.
 

@@ -257,6 +257,13 @@ def test_results_of_role_function_with_their_id_twice_stay_one_result() -> None:
     assert sent(rows) == rows
 
 
+def test_a_row_that_is_left_out_leaves_the_providers_own_summary_at_the_beginning() -> None:
+    summary = said({"type": "compaction", "content": "All of it.", "signature": "s"})
+    thinking = said({"type": "thinking", "thinking": "hm", "signature": "s"})
+    assert sent([summary, ASK, thinking, MORE]) == [summary, ASK, MORE]
+    assert sent([{"role": "user", "content": " "}, summary, MORE]) == [summary, MORE]
+
+
 async def test_view_names_the_rule_and_the_log_keeps_the_row_as_it_came() -> None:
     empty = {"role": "assistant", "content": []}
     async with one_session() as (engine, ctx):

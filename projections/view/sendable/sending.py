@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from eventctx.messages.native_compaction import compaction_blocks
 from eventctx.messages.response_items import is_item
 from eventctx.projections.view.entries import OPENING, Entry
 from eventctx.projections.view.render import render
@@ -46,9 +47,16 @@ def _without_empty_rows(rows: Rows) -> list[RowChange]:
     for at in left_out:
         rows[at] = None
     begins = next((row for row in rows if row is not None and is_conversation(row)), None)
-    if left_out and (begins is None or begins.get("role", "user") not in ("user", None)):
+    if first in left_out and not _may_begin(begins):
         rows[first] = {"role": "user", "content": OPENING}
     return [RowChange(at, "empty_row") for at in left_out]
+
+
+def _may_begin(row: Row | None) -> bool:
+    """Whether a conversation may begin with a row: a person's, or a provider's own summary."""
+    if row is None:
+        return False
+    return row.get("role", "user") in ("user", None) or bool(compaction_blocks(row))
 
 
 _CALL_KINDS: Final = ("tool_use", "tool_call", "tool_calls")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import faulthandler
 import gc
+import itertools
 import os
 import shutil
 import signal
@@ -128,6 +129,16 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
+
+
+_FOLDERS = itertools.count()
+
+
+@pytest.fixture
+def tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with receipts of its own: pytest gives the name of a removed folder again."""
+    monkeypatch.setenv("XDG_STATE_HOME", f"{os.environ['XDG_STATE_HOME']}/{next(_FOLDERS)}")
+    return tmp_path
 
 
 @pytest.fixture(scope="session")

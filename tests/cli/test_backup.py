@@ -19,7 +19,7 @@ from tests.children import started
 from tests.how_much import some
 from tests.stores.many_sessions import make, run_measured
 
-OPENER = Path(__file__).parents[1] / "stores" / "programs" / "opener.py"
+PROGRAMS = Path(__file__).parents[1] / "stores" / "programs.py"
 ROOT = Path(__file__).parents[2]
 
 
@@ -138,7 +138,9 @@ def test_what_is_no_backup_is_refused(run, store, tmp_path):
 def test_a_store_that_is_in_use_is_not_replaced(run, store, backup):
     environment = {"PYTHONPATH": str(ROOT)}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with started([sys.executable, OPENER, store], env=environment, **pipes) as other:
+    with started(
+        [sys.executable, PROGRAMS, "open_and_append", store], env=environment, **pipes
+    ) as other:
         assert [other.stdout.readline() for _ in range(2)] == ["opening\n", "opened\n"]
         done = run("restore-backup", backup, "--replace", "--yes", "--store", store)
         assert (done.code, done.out) == (STORE, "")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from eventctx.messages.extracts import MessageExtracts
 from eventctx.messages.facts import Kind
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.tokens import FAMILIES, Estimator
+from eventctx.messages.tokens import BY_KIND, FAMILIES, Estimator
 from eventctx.policies.index import (
     END,
     HEADER,
@@ -361,3 +361,19 @@ def test_the_messages_behind_an_index_are_those_that_it_quotes_or_names() -> Non
 )
 def test_what_is_no_index_has_no_messages_behind_it(other: object) -> None:
     assert messages_behind(other) == set()
+
+
+def test_a_text_without_digits_measures_as_many_characters_as_it_has() -> None:
+    for estimator in FAMILIES.values():
+        assert estimator.weighs or measure_of(estimator)("abc def") == 7
+    assert measure_of(BY_KIND)("漢字 12345") == 8
+    assert measure_of(FAMILIES["claude"])("12345") > 5
+    assert measure_of(FAMILIES["claude"])("漢字漢字") > 4
+
+
+def test_a_text_for_openai_measures_by_what_it_weighs() -> None:
+    measure = measure_of(FAMILIES["gpt"])
+    assert measure("the rest of the hours") < 21
+    assert measure("[0, 1, 2, 3]") > 20
+    # Two lines are no more than the lines, so a section of lines that fit fits.
+    assert measure("one\n    two") <= measure("one") + 1 + measure("    two")

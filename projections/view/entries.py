@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hashlib import _Hash
 
 
-RENDERER: Final = 3
+RENDERER: Final = 4
 """Version of the rules of a view's order and of the fixed texts below. Recorded in every prepared
 request.
 
@@ -28,6 +28,7 @@ that was kept. A call that a request of renderer 1 showed keeps the text that it
 requests of both versions are derived by one fold, and a new release breaks no prefix.
 3: rows that a provider refuses are made acceptable (``view/sendable``). Entries and digests are
 those of renderer 2, since the changes follow from the rows alone.
+4: a provider's own summary stays at the beginning where any other row is left out as empty.
 """
 
 DIGEST_FORM: Final = 1

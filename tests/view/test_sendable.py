@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 import eventctx
+from eventctx.projections.view import request_view
+from eventctx.projections.view.entries import OPENING, RENDERER
 from eventctx.projections.view.sendable.rows import Row
 from eventctx.projections.view.sendable.sending import RULES, WORDS, make_sendable
 from eventctx.testing.strict_provider import violations
@@ -262,6 +264,25 @@ def test_a_row_that_is_left_out_leaves_the_providers_own_summary_at_the_beginnin
     thinking = said({"type": "thinking", "thinking": "hm", "signature": "s"})
     assert sent([summary, ASK, thinking, MORE]) == [summary, ASK, MORE]
     assert sent([{"role": "user", "content": " "}, summary, MORE]) == [summary, MORE]
+
+
+async def test_a_request_of_renderer_3_is_derived_as_it_was_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    summary = said({"type": "compaction", "content": "All of it.", "signature": "s"})
+    opening = {"role": "user", "content": OPENING}
+    async with one_session() as (engine, ctx):
+        await ctx.add_messages([summary, ASK, said(), MORE])
+        monkeypatch.setattr(request_view, "RENDERER", 3)
+        await ctx.get_messages_for_request()
+        monkeypatch.undo()
+        await ctx.get_messages_for_request()
+        rows = (await engine.audit("s")).requests
+        old, new = [(await engine.request_view("s", position=row.position)) for row in rows]
+    assert (old.prepared.renderer, old.messages) == (3, [opening, ASK, MORE])
+    assert (new.prepared.renderer, new.messages) == (RENDERER, [summary, ASK, MORE])
+    assert old.verified
+    assert new.verified
 
 
 async def test_view_names_the_rule_and_the_log_keeps_the_row_as_it_came() -> None:

@@ -16,11 +16,12 @@ Source of the rules: the providers' published rules and errors, listed by API in
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from eventctx.messages.native_compaction import compaction_blocks
 from eventctx.messages.response_items import is_item
-from eventctx.projections.view.entries import OPENING, Entry
+from eventctx.projections.view.entries import OPENING, RENDERER, Entry
 from eventctx.projections.view.render import render
 from eventctx.projections.view.sendable import call_ids, calls, contents
 from eventctx.projections.view.sendable.rows import (
@@ -40,23 +41,30 @@ FIRST_RENDERER: Final = 3
 """The first version of the renderer whose requests are made by these rules."""
 
 
-def _without_empty_rows(rows: Rows) -> list[RowChange]:
+_KEEPS_SUMMARY: Final = 4
+"""The first version that does not put the opening in place of a provider's own summary."""
+
+
+def _without_empty_rows(rows: Rows, *, keeps_summary: bool = True) -> list[RowChange]:
     """Leave out rows without any content; the opening takes the place of a person's first one."""
     first = next((at for at, row in enumerate(rows) if row is not None and is_conversation(row)), 0)
     left_out = [at for at, row in enumerate(rows) if row is not None and contents.is_empty(row)]
     for at in left_out:
         rows[at] = None
     begins = next((row for row in rows if row is not None and is_conversation(row)), None)
-    if first in left_out and not _may_begin(begins):
+    emptied = first in left_out if keeps_summary else bool(left_out)
+    if emptied and not _may_begin(begins, keeps_summary):
         rows[first] = {"role": "user", "content": OPENING}
     return [RowChange(at, "empty_row") for at in left_out]
 
 
-def _may_begin(row: Row | None) -> bool:
+def _may_begin(row: Row | None, keeps_summary: bool) -> bool:
     """Whether a conversation may begin with a row: a person's, or a provider's own summary."""
     if row is None:
         return False
-    return row.get("role", "user") in ("user", None) or bool(compaction_blocks(row))
+    if row.get("role", "user") in ("user", None):
+        return True
+    return keeps_summary and bool(compaction_blocks(row))
 
 
 _CALL_KINDS: Final = ("tool_use", "tool_call", "tool_calls")
@@ -132,6 +140,12 @@ RULES: Final[tuple[SendingRule, ...]] = (
 )
 """All rules, in the order in which they change a view; none undoes an earlier one."""
 
+_RULES_BEFORE: Final = (
+    *RULES[:-1],
+    RULES[-1]._replace(apply=partial(_without_empty_rows, keeps_summary=False)),
+)
+"""The rules of version 3: a request stays as it was sent."""
+
 WORDS: Final[Mapping[str, str]] = {rule.name: rule.words for rule in RULES}
 """The sentence of each rule, by its name."""
 
@@ -162,7 +176,7 @@ def make_sendable(
 def rows_of_request(
     entries: Sequence[Entry],
     bodies: Mapping[tuple[int, int], bytes | None],
-    renderer: int = FIRST_RENDERER,
+    renderer: int = RENDERER,
 ) -> tuple[Rows, tuple[RowChange, ...]]:
     """The rows of a request made by version ``renderer``, one place for each entry, and changes.
 
@@ -171,7 +185,7 @@ def rows_of_request(
     rows = render(entries, bodies)
     if renderer < FIRST_RENDERER:
         return list(rows), ()
-    return make_sendable(rows)
+    return make_sendable(rows, RULES if renderer >= _KEEPS_SUMMARY else _RULES_BEFORE)
 
 
 def sent_rows(

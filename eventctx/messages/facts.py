@@ -9,7 +9,7 @@ import msgspec
 
 from eventctx.errors import DecodeError
 
-READER: Final = 11
+READER: Final = 12
 """Version of this reader. It goes up when a body's facts would come out differently.
 
 2: signed thinking is counted in ``bound``; a machine-made summary no longer counts as human, and
@@ -32,6 +32,7 @@ Demands are told by the form of a sentence, in twelve languages; questions, quot
 hold none. Task notifications in JSON and the tabs of an editor count as a harness's.
 10: a result of Ollama's form answers the call of the tool that it names (``tool_name``).
 11: a message that holds a provider's own compaction is known by it (``compacts``).
+12: several calls of one tool without ids are several calls (``tool_rounds.new_call_by_name``).
 """
 
 DEMANDS_SINCE: Final = 9

@@ -32,6 +32,7 @@ from eventctx.messages.pasted import LEAST_CHARACTERS, pasted_spans
 from eventctx.messages.speaker import BEGINNINGS, is_of_harness
 from eventctx.messages.text_weight import CHUNK, EXCESS, INDENTED, TABLE, TWO_SPACES, UNREAD
 from eventctx.messages.tool_results import action_in
+from eventctx.messages.tool_rounds import BY_NAME, new_call_by_name
 
 SYSTEM_ROLES: Final = frozenset(("system", "developer"))
 _ASSISTANT_ROLES: Final = frozenset(("assistant", "model"))
@@ -149,14 +150,26 @@ class _Counts:
     def add_call(self, part: Part) -> None:
         self.dialect = part.dialect or self.dialect
         # An id that one answer uses twice is one call: an Amplifier row holds calls twice.
-        if part.ids[0] in self.calls:
+        call_id = self._by_name(part) or part.ids[0]
+        if call_id in self.calls:
             return
-        self.calls[part.ids[0]] = None
+        self.calls[call_id] = None
         text = _as_text(part.value)
         self.texts.append(text)
         free, fixed = _sizes_of_arguments(part) if self.item else (len(text), 0)
         self.arguments += len(part.name or "") + free
         self.prose += fixed
+
+    def _by_name(self, part: Part) -> str:
+        """The id of a listed call that its tool's name may answer; empty for any other call.
+
+        It has no id, or arguments that are an object, as Ollama's API gives them.
+        """
+        own = "" if part.ids[0].startswith(BY_NAME) else part.ids[0]
+        of_ollama = part.place[2:] == ("function", "arguments") and isinstance(part.value, dict)
+        if part.place[:1] != ("tool_calls",) or (own and not of_ollama):
+            return ""
+        return new_call_by_name(part.name or "", self.calls, own if of_ollama else None)
 
     def add_result(self, part: Part) -> None:
         value = part.value

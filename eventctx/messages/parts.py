@@ -25,6 +25,7 @@ import msgspec
 
 from eventctx.messages import response_items as items
 from eventctx.messages.facts import Dialect
+from eventctx.messages.tool_rounds import BY_NAME
 
 PartKind = Literal[
     "text", "thinking", "refusal", "image", "document", "call", "result", "hosted", "other"
@@ -200,7 +201,7 @@ def _answered_ids(message: dict[str, Any]) -> tuple[str, ...]:
         _read_blocks(content, (), _INNER_READERS, inner)
         if any(part.ids for part in inner):
             return ()  # its blocks have the ids
-    return (f"function:{name}",)
+    return (f"{BY_NAME}{name}",)
 
 
 # -- blocks --------------------------------------------------------------------------------------
@@ -306,7 +307,7 @@ def _call(
         place,
         holder.get(str(place[-1])),
         kind,
-        (call_id if isinstance(call_id, str) else f"function:{name}",),
+        (call_id if isinstance(call_id, str) else f"{BY_NAME}{name}",),
         name if isinstance(name, str) else None,
         False,
         dialect,

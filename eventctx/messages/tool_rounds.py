@@ -1,13 +1,62 @@
-"""Tool rounds: rows that a view keeps or leaves out together, in every dialect."""
+"""Tool rounds: rows that a view keeps or leaves out together, in every dialect.
+
+Ollama's API and OpenAI's oldest tie a result to a call by the tool's name. Such calls have ids that
+are made of the name, a number, and the id that newer releases of Ollama give: ``function:read``
+(OpenAI's form), ``function:read #1``, ``function:read #2 call_a``. A result has the name alone and
+answers the first call that waits, or it has the id.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
 
 import msgspec
 
 from eventctx.messages.facts import Facts
 from eventctx.messages.response_items import REFERENCE, TABLE, when_unanswered
+
+BY_NAME: Final = "function:"
+"""Begins the id of a call that may be answered by its tool's name; the name follows."""
+
+_NUMBER: Final = " #"  # no provider takes a tool's name with it
+
+
+def new_call_by_name(name: str, taken: Collection[str], own: str | None) -> str:
+    """The id of one more call of a tool. ``taken`` are those of the calls before it in its answer.
+
+    ``own`` is the id that Ollama gave it, if any; None for a call of OpenAI's form.
+    """
+    count = 1 + sum([name_called(one) == name for one in taken])
+    if own is None and count == 1:
+        return f"{BY_NAME}{name}"
+    return f"{BY_NAME}{name}{_NUMBER}{count}" + (f" {own}" if own else "")
+
+
+def name_called(call_id: str) -> str:
+    """The tool's name in the id of a call that may be answered by it; empty in any other id."""
+    return call_id[len(BY_NAME) :].partition(_NUMBER)[0] if call_id.startswith(BY_NAME) else ""
+
+
+def answers_to(call_id: str) -> tuple[str, ...]:
+    """The ids by which results answer a call: that of its tool's name, or its own, or either."""
+    if _NUMBER not in call_id or not call_id.startswith(BY_NAME):
+        return (call_id,)
+    by_name, _, rest = call_id.partition(_NUMBER)
+    own = rest.partition(" ")[2]
+    return (by_name, own) if own else (by_name,)
+
+
+def answered_calls(results: Iterable[str], waiting: Collection[str]) -> tuple[str, ...]:
+    """The calls in ``waiting`` that ``results`` answer, each result one: the first that it may."""
+    found: list[str] = []
+    for result in results:
+        if result in waiting:
+            found.append(result)
+            continue
+        may = [one for one in waiting if one.startswith(BY_NAME) and result in answers_to(one)]
+        found += sorted(may, key=lambda one: (len(one.split(" ")[1]), one))[:1]
+    return tuple(found)
 
 
 class Group(msgspec.Struct, frozen=True, gc=False):
@@ -47,10 +96,10 @@ class _Round:
         self, row: int, results: Sequence[str], open_calls: dict[str, list[_Round]]
     ) -> None:
         self.results.append(row)
-        for call_id in results:
-            if call_id in self.pending:
-                del self.pending[call_id]
-                open_calls[call_id].remove(self)
+        for call_id in answered_calls(results, self.pending):
+            del self.pending[call_id]
+            for one in answers_to(call_id):
+                open_calls[one].remove(self)
 
     def groups(self, rows: Sequence[Facts]) -> list[Group]:
         results = self.results
@@ -160,10 +209,11 @@ def group_rows(rows: Sequence[Facts]) -> list[Group]:
 def _open_calls(facts: Facts, current: _Round, open_calls: dict[str, list[_Round]]) -> None:
     """Let the calls of a row wait for their results."""
     for call_id in facts.calls:
-        waiting = open_calls.setdefault(call_id, [])
-        # An id that one answer uses twice is one call: a provider could not distinguish them.
-        if not waiting or waiting[-1] is not current:
-            waiting.append(current)
+        for one in answers_to(call_id):
+            waiting = open_calls.setdefault(one, [])
+            # An id that one answer uses twice is one call: a provider could not distinguish them.
+            if one != call_id or not waiting or waiting[-1] is not current:
+                waiting.append(current)
 
 
 def _observe(rounds: list[_Round | Group], rows: Sequence[Facts], index: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
+from itertools import chain
 from typing import Any, Final, Literal
 
 import msgspec
@@ -17,6 +18,7 @@ from eventctx.log.store import Address, EventStore, Receipt, Snapshot, StreamInf
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.facts import DEMANDS_SINCE, READER, Facts, decode_facts, encode_facts
 from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.tool_rounds import answers_to, name_called
 from eventctx.projections.view import request_view
 from eventctx.projections.view import snapshot as view_snapshot
 from eventctx.queries.encoding import fill
@@ -299,7 +301,7 @@ def _agree(older: Facts, newer: Facts) -> bool:
         return older.dialect == newer.dialect
     return (
         (older.role, older.dialect) == (newer.role, newer.dialect)
-        and set(older.calls) <= set(newer.calls)
+        and {*older.calls} <= {*newer.calls, *chain.from_iterable(map(answers_to, newer.calls))}
         and set(older.results) <= set(newer.results)
     )
 
@@ -313,9 +315,12 @@ def _same(older: Facts, newer: Facts) -> bool:
         return True
     persons = older.human or not newer.human or older.reader < _KNOWS_PERSONS
     alike = [name for name, since in _SINCE.items() if older.reader >= since]
-    by_name = newer.role == "tool" and any(one.startswith("function:") for one in newer.results)
+    by_name = newer.role == "tool" and any(map(name_called, newer.results))
     if older.reader < _KNOWS_TOOL_NAMES and not older.results and by_name:
         alike.remove("results")
+    told_apart = any(answers_to(call) != (call,) for call in newer.calls)
+    if older.reader < _TELLS_CALLS_BY_NAME_APART and told_apart:
+        alike = [name for name in alike if name not in ("calls", "arguments")]
     return persons and all(getattr(older, name) == getattr(newer, name) for name in alike)
 
 
@@ -324,6 +329,9 @@ _KNOWS_PERSONS: Final = 4
 
 _KNOWS_TOOL_NAMES: Final = 10
 """The reader since which a result answers the call of the tool that it names as Ollama does."""
+
+_TELLS_CALLS_BY_NAME_APART: Final = 12
+"""The reader since which several calls of a tool that its name may answer are several."""
 
 
 class SnapshotChecker:

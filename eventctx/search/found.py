@@ -23,6 +23,7 @@ from eventctx.messages.encoding import decode_body
 from eventctx.messages.facts import Kind, decode_facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.parts import Part, read_parts
+from eventctx.messages.tool_rounds import name_called
 from eventctx.projections import figures
 from eventctx.search.index import Place
 from eventctx.search.recall import Recall, Recalled
@@ -37,9 +38,6 @@ _KINDS: Final[Mapping[Role, Kind]] = {
     "model": "assistant",
     "result": "result",
 }
-_BY_NAME: Final = "function:"
-"""Begins the id of a call where the dialect has none; the tool's name follows."""
-
 _READ_AT_ONCE: Final = 64
 """Calls that are read at a time; of a server that is one round trip."""
 
@@ -204,8 +202,8 @@ class _Callers:
 
     async def _called(self, call: str, before: int) -> str:
         """The tool of the last call of this id up to a position; empty where there is none."""
-        if call.startswith(_BY_NAME):
-            return call.removeprefix(_BY_NAME)
+        if name := name_called(call):
+            return name
         if self._places is None:
             self._places = await self._read_places()
         places = [place for place in self._places.get(call, ()) if place.position <= before]

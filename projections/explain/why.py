@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from eventctx.log.plan import PROVIDER, TAKEN_BACK, find
 from eventctx.messages.facts import Facts
+from eventctx.messages.tool_rounds import answers_to
 from eventctx.projections.explain.changes import (
     Cause,
     Change,
@@ -178,11 +179,12 @@ class ViewHistory:
 
     @cached_property
     def _callers(self) -> dict[str, list[int]]:
-        """Message numbers by the ids of the calls in them."""
+        """Message numbers by the ids of the results that answer a call in them."""
         found: dict[str, list[int]] = {}
         for number, origin in enumerate(self.state.origins):
             for call_id in origin.ref.facts.calls:
-                found.setdefault(call_id, []).append(number)
+                for answer in answers_to(call_id):
+                    found.setdefault(answer, []).append(number)
         return found
 
     def why(self, number: int) -> Why:

@@ -14,6 +14,7 @@ import msgspec
 
 from eventctx.messages.facts import Facts, Kind
 from eventctx.messages.tokens import FAMILIES
+from eventctx.messages.tool_rounds import answers_to
 from eventctx.projections import numbering
 from eventctx.projections.explain.changes import Origin, What
 from eventctx.projections.explain.view_diff import GROUPS
@@ -187,19 +188,19 @@ def callers(origins: Series[Origin], first: int = 0) -> list[int]:
     """
     fresh = origins[first:]
     wanted = {call for one in fresh for call in one.ref.facts.results}
-    made = {call for one in fresh for call in one.ref.facts.calls}
+    made = {answer for one in fresh for call in one.ref.facts.calls for answer in answers_to(call)}
     last = with_calls(origins.first(first), wanted - made)
     found: list[int] = []
     for number, one in enumerate(fresh, first):
         facts = one.ref.facts
         found.append(max([last.get(call, -1) for call in facts.results], default=-1))
         for call in facts.calls:
-            last[call] = number
+            last.update(dict.fromkeys(answers_to(call), number))
     return found
 
 
 def with_calls(origins: Series[Origin], wanted: Collection[str]) -> dict[str, int]:
-    """The last message with each of these calls.
+    """The last message with a call that each of these ids of results answers.
 
     The search is from the end, where they mostly are; a call that was never made costs a search
     through all messages.
@@ -210,7 +211,7 @@ def with_calls(origins: Series[Origin], wanted: Collection[str]) -> dict[str, in
         if not missing:
             break
         for call in origins[number].ref.facts.calls:
-            if call in missing:
-                found[call] = number
-                missing.discard(call)
+            for answer in missing.intersection(answers_to(call)):
+                found[answer] = number
+                missing.discard(answer)
     return found

@@ -7,12 +7,12 @@ the texts that no message has, and the bytes of a view digest.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
 from eventctx.messages.facts import Dialect
 from eventctx.messages.tokens import OPENING_TOKENS, SYNTHETIC_TOKENS
-from eventctx.messages.tool_rounds import Group
+from eventctx.messages.tool_rounds import Group, answered_calls
 from eventctx.projections.view.refs import CallEnd, CallEnds, InsertionRef, MessageRef
 
 if TYPE_CHECKING:
@@ -101,15 +101,21 @@ def entries_of(
         waiting = {call for row in group.calls for call in rows[row].facts.calls}
         for row in group.results:
             given = rows[row].facts.results
-            surplus = tuple([call for call in given if call not in waiting])
+            answered = answered_calls(given, waiting)
+            surplus = () if len(answered) == len(given) else _surplus(given, waiting)
             if surplus and rows[row].facts.item:
                 surplus = ()  # an item answers one call: that of this round, or of a reference
-            waiting.difference_update(given)
+            waiting.difference_update(answered)
             entries.append(Entry("message", rows[row], omit=surplus))
         for call in group.pending:
             caller = next(rows[row] for row in group.calls if call in rows[row].facts.calls)
             entries.append(Entry("synthetic", caller, call, end=ends.of(caller.number, call)))
     return entries, omitted
+
+
+def _surplus(given: Sequence[str], waiting: Collection[str]) -> tuple[str, ...]:
+    """The results that answer no waiting call."""
+    return tuple([call for call in given if not answered_calls((call,), waiting)])
 
 
 def with_inserted(

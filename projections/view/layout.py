@@ -29,7 +29,7 @@ import msgspec
 from msgspec.structs import replace
 
 from eventctx.messages.facts import Facts
-from eventctx.messages.tool_rounds import Group, group_rows, joins
+from eventctx.messages.tool_rounds import Group, answered_calls, group_rows, joins
 from eventctx.projections.view.entries import (
     Entry,
     entries_of,
@@ -205,7 +205,8 @@ def append(layout: Layout, ref: MessageRef) -> Layout:
         layout = _seal(layout, layout.refs, region)
         region = ()
     region = (*region, ref)
-    pending = layout.pending.union(facts.calls).difference(facts.results)
+    pending = layout.pending.union(facts.calls)
+    pending = pending.difference(answered_calls(facts.results, pending))
     if pending or grows:
         return replace(layout, refs=refs, region=region, pending=pending)
     # All calls are answered. A row that came between them has its final place, too.
@@ -217,10 +218,11 @@ def with_end(layout: Layout, call_id: str, end: CallEnd) -> Layout:
 
     For a call that was sealed without a result the end comes too late: its text was sent already.
     """
-    if call_id not in layout.pending:
+    ended = answered_calls((call_id,), layout.pending)
+    if not ended:
         return layout
-    number = next(ref.number for ref in reversed(layout.region) if call_id in ref.facts.calls)
-    return replace(layout, ends=layout.ends.with_end(number, call_id, end))
+    number = next(ref.number for ref in reversed(layout.region) if ended[0] in ref.facts.calls)
+    return replace(layout, ends=layout.ends.with_end(number, ended[0], end))
 
 
 def made_up_tokens(layout: Layout) -> dict[tuple[int, str], int]:
@@ -245,7 +247,7 @@ def as_plain(layout: Layout, until: int) -> Layout:
 
 
 def _is_late(layout: Layout, facts: Facts) -> bool:
-    return facts.kind == "result" and any(call in layout.abandoned for call in facts.results)
+    return facts.kind == "result" and bool(answered_calls(facts.results, layout.abandoned))
 
 
 def _continues(layout: Layout, facts: Facts) -> bool:
@@ -337,11 +339,11 @@ def _unanswered(groups: Iterable[Group], rows: Sequence[MessageRef]) -> dict[str
     for group in groups:
         if len(group.rows) == 1 and not rows[group.rows[0]].facts.calls:
             continue  # most groups by far
-        answered = {call for row in group.results for call in rows[row].facts.results}
-        for row in group.rows:
-            for call in rows[row].facts.calls:
-                if call not in answered:
-                    found[call] = rows[row].number
+        made = {call: rows[row].number for row in group.rows for call in rows[row].facts.calls}
+        for row in group.results:
+            for call in answered_calls(rows[row].facts.results, made):
+                del made[call]
+        found |= made
     return found
 
 

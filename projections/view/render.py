@@ -9,6 +9,7 @@ from eventctx.log.store import Address
 from eventctx.messages import response_items as items
 from eventctx.messages.encoding import decode_bodies, decode_body
 from eventctx.messages.facts import Facts
+from eventctx.messages.tool_rounds import BY_NAME, answers_to, name_called
 from eventctx.projections.view.entries import (
     ANSWER_KEPT,
     CALL_ENDED,
@@ -108,15 +109,30 @@ def _erased_calls(dialect: str, calls: tuple[str, ...]) -> dict[str, Any]:
     if dialect == "anthropic":
         blocks = [{"type": "tool_use", "id": one, "name": "erased", "input": {}} for one in calls]
         return {"role": "assistant", "content": blocks}
-    if calls[0].startswith("function:"):
-        name = calls[0].removeprefix("function:")
-        call = {"name": name, "arguments": "{}"}
-        return {"role": "assistant", "content": ERASED, "function_call": call}
+    by_name = next((one for one in calls if one.startswith(BY_NAME)), None)
+    if by_name is not None:
+        return _erased_by_name(calls, ollama=answers_to(by_name) != (by_name,))
     if dialect == "amplifier":
         plain = [{"id": one, "tool": "erased", "arguments": {}} for one in calls]
         return {"role": "assistant", "content": ERASED, "tool_calls": plain}
     function = {"name": "erased", "arguments": "{}"}
     made = [{"id": one, "type": "function", "function": dict(function)} for one in calls]
+    return {"role": "assistant", "content": ERASED, "tool_calls": made}
+
+
+def _erased_by_name(calls: tuple[str, ...], *, ollama: bool) -> dict[str, Any]:
+    """Erased calls, of which a tool's name may answer one; in the form of Ollama or of OpenAI."""
+    made: list[dict[str, Any]] = []
+    for call_id in calls:
+        function = {
+            "name": name_called(call_id) or "erased",
+            "arguments": {} if ollama else "{}",
+        }
+        own = answers_to(call_id)[-1]
+        head = {} if own.startswith(BY_NAME) else {"id": own}
+        made.append(head | ({} if ollama else {"type": "function"}) | {"function": function})
+    if len(calls) == 1 and not ollama:
+        return {"role": "assistant", "content": ERASED, "function_call": made[0]["function"]}
     return {"role": "assistant", "content": ERASED, "tool_calls": made}
 
 
@@ -201,6 +217,7 @@ def _result_row(dialect: str, call_id: str, text: str, call_type: str | None) ->
         custom = call_type == "custom_tool_call"
         output = "custom_tool_call_output" if custom else "function_call_output"
         return {"type": output, "call_id": call_id, "output": text}
-    if call_id.startswith("function:"):
-        return {"role": "function", "name": call_id.removeprefix("function:"), "content": text}
-    return {"role": "tool", "tool_call_id": call_id, "content": text}
+    own = answers_to(call_id)[-1]
+    if own.startswith(BY_NAME):
+        return {"role": "function", "name": name_called(call_id), "content": text}
+    return {"role": "tool", "tool_call_id": own, "content": text}

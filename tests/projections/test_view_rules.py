@@ -344,13 +344,32 @@ def test_nothing_a_caller_does_with_messages_reaches_the_log_or_a_later_view(
     asyncio.run(play())
 
 
+def as_of_ollama(message: dict[str, Any], ids: str) -> dict[str, Any]:
+    """A row of OpenAI's chat in the form of Ollama's API; ``ids``: of no row, calls, or both."""
+    if message["role"] == "tool":
+        named = {**message, "tool_name": "read"}
+        return named if ids == "both" else {k: v for k, v in named.items() if k != "tool_call_id"}
+    calls = [
+        {"function": {"name": "read", "arguments": json.loads(one["function"]["arguments"])}}
+        | ({"id": one["id"]} if ids else {})
+        for one in message.get("tool_calls", ())
+    ]
+    return {**message, "tool_calls": calls} if calls else message
+
+
+@st.composite
+def rows_of_ollama(draw: st.DrawFn) -> list[dict[str, Any]]:
+    ids = draw(st.sampled_from(["", "calls", "both"]))
+    return [as_of_ollama(one, ids) for one in draw(stories("openai")).messages]
+
+
 @examples
-@given(story=stories())
-def test_growing_a_layout_gives_what_building_it_anew_gives(story: Story) -> None:
+@given(rows=stories().map(lambda story: story.messages) | rows_of_ollama())
+def test_growing_a_layout_gives_what_building_it_anew_gives(rows: list[dict[str, Any]]) -> None:
     async def refs() -> list[Any]:
         engine = Engine(MemoryStore())
         ctx = await engine.session("s")
-        for message in story.messages:
+        for message in rows:
             await ctx.add_message(message)
         state = await fold(engine.store, "s", request_view)
         return list(state.layout.refs)

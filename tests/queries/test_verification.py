@@ -174,6 +174,22 @@ async def test_an_older_reader_missed_a_result_by_its_tools_name_alone(
     assert found.ok is ok
 
 
+@pytest.mark.parametrize(("reader", "ok"), [(11, True), (12, False)])
+@pytest.mark.parametrize(("own", "known"), [({}, "function:read"), ({"id": "call_a"}, "call_a")])
+async def test_an_older_reader_did_not_tell_calls_by_name_apart(
+    tmp_path: Path, reader: int, ok: bool, own: dict[str, str], known: str
+) -> None:
+    path = tmp_path / "s.db"
+    calls = [{**own, "function": {"name": "read", "arguments": {"path": one}}} for one in "ab"]
+    async with eventctx.open(path, receipts=False) as engine:
+        context = await engine.session("s")
+        await context.add_message({"role": "user", "content": "Read both."})
+        await context.add_message({"role": "assistant", "content": "", "tool_calls": calls})
+    older = {"reader": reader, "calls": (known,), "arguments": 16}
+    found = await checked(path, lambda connection: with_facts(connection, 2, **older))
+    assert found.ok is ok
+
+
 async def test_a_demand_that_an_older_reader_did_not_count_holds_nevertheless(
     tmp_path: Path,
 ) -> None:

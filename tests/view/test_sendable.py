@@ -357,6 +357,68 @@ async def test_calls_of_ollamas_form_stay_without_ids_and_get_results_of_its_for
     assert made[4:] == [MORE]
 
 
+READS = without_ids("read", "read", "write", arguments={"path": "a"})
+WITH_IDS = {
+    **READS,
+    "tool_calls": [{"id": f"call_{n}", **one} for n, one in enumerate(READS["tool_calls"])],
+}
+"""As Ollama answers since release 0.12.10; its page of the API shows results without ids."""
+
+WRITTEN = {"role": "tool", "tool_name": "write", "content": "written"}
+
+each_form = pytest.mark.parametrize("calls", [READS, WITH_IDS], ids=["no ids", "ids"])
+
+
+def read_by_name(text: str) -> Row:
+    return {"role": "tool", "tool_name": "read", "content": text}
+
+
+@each_form
+@pytest.mark.parametrize("words", [[], [{"role": "user", "content": "Wait."}]])
+async def test_each_of_several_calls_of_a_tool_keeps_its_result_by_name(
+    words: list[Row], calls: Row
+) -> None:
+    answers = [read_by_name("first"), WRITTEN, read_by_name("second")]
+    made = await view_of([ASK, calls, answers[0], *words, *answers[1:], MORE])
+    assert made == [ASK, calls, *answers, *words, MORE]
+
+
+async def test_results_with_the_ids_of_ollamas_calls_keep_their_places() -> None:
+    answers = [{**read_by_name("x"), "tool_call_id": f"call_{n}"} for n in (2, 0, 1)]
+    assert await view_of([ASK, WITH_IDS, *answers, MORE]) == [ASK, WITH_IDS, *answers, MORE]
+
+
+@each_form
+async def test_of_several_calls_of_a_tool_only_one_without_a_result_gets_one(calls: Row) -> None:
+    made = await view_of([ASK, calls, WRITTEN, read_by_name("first"), MORE])
+    assert made[:4] == [ASK, calls, WRITTEN, read_by_name("first")]
+    assert made[4]["role"] == "tool"
+    assert made[4].get("tool_name") == (None if "id" in calls["tool_calls"][0] else "read")
+    assert made[4].get("tool_call_id") == calls["tool_calls"][1].get("id")
+    assert "No result was recorded" in made[4]["content"]
+    assert made[5:] == [MORE]
+
+
+@each_form
+async def test_a_result_by_name_that_comes_late_takes_the_place_of_the_one_made_up(
+    calls: Row,
+) -> None:
+    rows = [ASK, calls, WRITTEN, read_by_name("first"), MORE, said(text("Then without.")), MORE]
+    made = await view_of([*rows, read_by_name("second")])
+    assert made == [*rows[:4], read_by_name("second"), *rows[4:]]
+
+
+@each_form
+async def test_erased_calls_of_ollamas_form_keep_their_number_ids_and_results(calls: Row) -> None:
+    async with one_session() as (engine, ctx):
+        await ctx.add_messages([ASK, calls, WRITTEN, *map(read_by_name, ("first", "second"))])
+        await engine.erase("s", [1], reason="asked")
+        made = await ctx.get_messages_for_request()
+    ids = [one.get("id") for one in calls["tool_calls"]]
+    assert [one.get("id") for one in made[1]["tool_calls"]] == ids
+    assert [one["tool_name"] for one in made[2:]] == ["write", "read", "read"]
+
+
 async def view_of(rows: list[Row]) -> list[Row]:
     async with eventctx.open(":memory:") as engine:
         context = await engine.session("s")

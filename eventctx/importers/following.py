@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Event, Task
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from eventctx.errors import EventctxError, WrongExpectedVersion
 from eventctx.importers.detect import passed_over
@@ -26,6 +27,7 @@ from eventctx.importers.many import (
     CLOSED_ON_PURPOSE,
     FilePassedOver,
     ImportedPaths,
+    ImportTotal,
     Told,
     passed_over_for,
     result_of,
@@ -69,6 +71,28 @@ class _Followed:
         self.base = 0
         self.problems: list[FilePassedOver] = []
         self.agents: dict[str | None, ImportSummary] = {}
+
+
+class WatchLine(msgspec.Struct, frozen=True, kw_only=True):
+    """What a line tells: ``kind`` is the name of its other key.
+
+    The first has the paths; then comes each session that grew and each file that became none, as
+    ``import`` prints them; the last has the sums, and the number of files in which nothing was new.
+    """
+
+    kind: Literal["watching", "session", "passed_over", "total"]
+    watching: Sequence[Path] | UnsetType = UNSET
+    session: ImportSummary | UnsetType = UNSET
+    passed_over: FilePassedOver | UnsetType = UNSET
+    total: ImportTotal | UnsetType = UNSET
+    unchanged: int | UnsetType = UNSET
+
+
+def line_of(result: ImportSummary | FilePassedOver) -> WatchLine:
+    """The line about a session that grew, or about a file that became none."""
+    if isinstance(result, ImportSummary):
+        return WatchLine(kind="session", session=result)
+    return WatchLine(kind="passed_over", passed_over=result)
 
 
 class Follower:

@@ -62,11 +62,23 @@ class ImportTotal(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int = 0
 
 
+class ImportAnswer(msgspec.Struct, frozen=True):
+    """The sessions of an import, the files that became none, and the sums."""
+
+    sessions: tuple[ImportSummary, ...]
+    passed_over: tuple[FilePassedOver, ...]
+    total: ImportTotal
+
+
 class ImportedPaths(msgspec.Struct, frozen=True, kw_only=True):
     """The result of an import of many files: a summary of each session, and what was left out."""
 
     sessions: tuple[ImportSummary, ...]
     passed_over: tuple[FilePassedOver, ...]
+
+    def answer(self) -> ImportAnswer:
+        """The result with its sums."""
+        return ImportAnswer(self.sessions, self.passed_over, self.total)
 
     @property
     def total(self) -> ImportTotal:

@@ -12,6 +12,7 @@ from eventctx.projections.explain.changes import Cause
 from eventctx.projections.explain.view_diff import Kind
 from eventctx.projections.explain.why import Reason, Why
 from eventctx.projections.figures import CompactionFigures, RequestFigures
+from eventctx.projections.presence import Presence
 from eventctx.projections.view.sendable.rows import RowChange
 from eventctx.projections.view.sendable.sending import WORDS
 from eventctx.queries.encoding import fill
@@ -273,7 +274,21 @@ def _settings(settings: Mapping[str, Any]) -> list[SettingAnswer]:
 
 
 class WhyAnswer(msgspec.Struct, frozen=True):
-    """Whether a message is in a view, and why."""
+    """Whether a message is in a view, and why.
+
+    - ``request``, ``position``, ``turn``, ``iteration``: the request; null for the view as it is.
+    - ``ruling``: what took the message out or shortened it; null if it is as it was added.
+    - ``stays``: why the last compaction, at position ``plan``, kept it; null if it was added or
+      ``restored`` after that.
+    - ``thinking_left_out``: why its thinking is not sent; ``results_left_out``: ids of results in
+      it that answer no call in view; ``changes``: the rules by which it is sent otherwise than
+      the log has it; ``not_sent``: one of them leaves it out.
+    - ``merged_into``: the message that replaces it; ``stands_in``: what is in view in its place.
+    - ``caller``: the message with the call that an omitted result answers.
+    - ``added``, ``restored``, ``erased``, ``pinned_by``: the records that did so.
+    - ``message``: as it was added; ``shows``: as it is in view; null where it is erased or not in
+      view. ``cleared``: what the provider took out of the request before the model read it.
+    """
 
     session: str
     name: str
@@ -283,7 +298,7 @@ class WhyAnswer(msgspec.Struct, frozen=True):
     turn: int | None
     iteration: int | None
     in_view: bool
-    standing: str
+    standing: Presence
     ruling: ReasonAnswer | None
     stays: ReasonAnswer | None
     thinking_left_out: ReasonAnswer | None

@@ -25,8 +25,18 @@ from eventctx.queries.encoding import fill
 from eventctx.text import counted, html_table, summary_line
 
 ProblemKind = Literal[
-    "record", "body", "facts", "missing", "head", "receipt", "unreadable", "snapshot", "signature"
+    "record",
+    "body",
+    "facts",
+    "missing",
+    "head",
+    "receipt",
+    "unreadable",
+    "snapshot",
+    "signature",
+    "store",
 ]
+"""``store``: it is wrong with the store itself, and at no position of a session."""
 
 
 MAX_PROBLEMS: Final = 1_000
@@ -100,16 +110,8 @@ class VerificationAnswer(msgspec.Struct, frozen=True):
     erased: int | UnsetType = UNSET
     deleted: int | UnsetType = UNSET
     signed: tuple[Signed, ...] | UnsetType = UNSET
-    problems: Sequence[Problem | StoreProblem] = ()
+    problems: Sequence[Problem] = ()
     receipt: str | UnsetType | None = UNSET
-
-
-class StoreProblem(msgspec.Struct, frozen=True):
-    """A problem of the store itself, which is at no position of a session."""
-
-    position: int
-    kind: str
-    text: str
 
 
 def session_answer(found: Verification) -> VerificationAnswer:
@@ -120,7 +122,7 @@ def session_answer(found: Verification) -> VerificationAnswer:
 
 def store_answer(problems: Sequence[str]) -> VerificationAnswer:
     """The row of what is wrong with the store itself."""
-    found = [StoreProblem(-1, "store", text) for text in problems]
+    found = [Problem(-1, "store", text) for text in problems]
     return VerificationAnswer(None, ok=False, problems=found)
 
 

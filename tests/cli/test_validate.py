@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
 from eventctx.testing.contract.examining import names_in_order
-from tests.cli.schemas import keys_published
 
 pytestmark = pytest.mark.slow
 
@@ -53,17 +51,13 @@ def test_a_module_that_breaks_a_recommendation_exits_with_0(run) -> None:
     assert "to fix" not in done.out
 
 
-def test_the_json_has_a_finding_for_every_check_and_its_keys_are_documented(run) -> None:
+def test_the_json_has_a_finding_for_every_check(run) -> None:
     done = run("validate", SOUND, "--json", "--config", '{"max_tokens": 50000}')
     assert done.code == 0
     document = done.document
     own = [one for one in document["findings"] if one["source"] == "eventctx"]
     assert [one["check"] for one in own] == names_in_order()
     assert (document["module"], document["ok"]) == (str(SOUND), True)
-    page = (ROOT / "docs" / "reference" / "cli.md").read_text()
-    section = page.split("\n## validate\n")[1].split("\n## ")[0]
-    documented = set(re.findall(r"`(\w+)`", section)) | keys_published("validate")
-    assert {*document, *own[0]} <= documented
 
 
 @pytest.mark.parametrize(

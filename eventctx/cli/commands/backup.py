@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
+from msgspec import UNSET, UnsetType
 
 from eventctx.cli.commands.verify import show_verifications
 from eventctx.cli.output import opening
@@ -14,6 +16,7 @@ from eventctx.cli.output.plain import plural, size
 from eventctx.cli.output.program import DAMAGE, CommandFailed, run
 from eventctx.cli.output.screen import Screen, progress, put_document
 from eventctx.errors import InvalidSetting
+from eventctx.queries.verification import VerificationAnswer
 from eventctx.queries.verify import verification_answers, verify_file
 from eventctx.stores.location import default_book, default_path
 from eventctx.stores.receipt_book import ReceiptBook
@@ -34,7 +37,7 @@ def backup_command(file: Path, store: str | None, as_json: bool) -> None:
     """
     checked = run(_back_up(file, store))
     if as_json:
-        put_document(_document(file, checked))
+        put_document(_answer(file, checked))
     else:
         _show_backup(Screen(), file, checked)
     if not checked.ok:
@@ -73,7 +76,7 @@ def restore_backup_command(
     place = _place(file, replace, store)
     checked, aside = _restore(file, place, replace, ask=replace and not yes)
     if as_json:
-        put_document({**_document(place, checked), "kept": aside})
+        put_document(_answer(place, checked, kept=aside))
     else:
         _show_restored(Screen(), place, checked, aside)
     if not checked.ok:
@@ -151,10 +154,22 @@ def _size(file: Path) -> str:
     return size(file.stat().st_size)
 
 
-def _document(file: Path, checked: StoreVerification) -> dict[str, object]:
-    return {
-        "file": file,
-        "bytes": file.stat().st_size if file.exists() else None,
-        "ok": checked.ok,
-        "sessions": verification_answers(checked),
-    }
+class BackupAnswer(msgspec.Struct, frozen=True):
+    """A copy of a store, verified; or a backup in the place of a store.
+
+    ``bytes`` is None where there is no file. ``kept`` is where ``restore-backup`` keeps the store
+    that was replaced, if any; ``backup`` prints no such key.
+    """
+
+    file: Path
+    bytes: int | None
+    ok: bool
+    sessions: list[VerificationAnswer]
+    kept: Path | UnsetType | None = UNSET
+
+
+def _answer(
+    file: Path, checked: StoreVerification, kept: Path | UnsetType | None = UNSET
+) -> BackupAnswer:
+    size = file.stat().st_size if file.exists() else None
+    return BackupAnswer(file, size, checked.ok, verification_answers(checked), kept)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
+import msgspec
 
 from eventctx.cli.output import opening
 from eventctx.cli.output.opening import flat, message_numbers, position
@@ -24,6 +25,38 @@ if TYPE_CHECKING:
 
 _KINDS: Final[dict[str, ItemKind]] = {f"{kind}s": kind for kind in KINDS}
 """What ``--lost`` takes, with the kind of item in a ``Lost``."""
+
+
+class RestoredMessages(msgspec.Struct, frozen=True):
+    """Messages that a session has in view again, with the rest of their tool rounds.
+
+    ``in_view_already``: those of ``asked_for`` that needed nothing. ``pinned``: no compaction takes
+    them again.
+    """
+
+    session: str
+    asked_for: tuple[int, ...]
+    restored: tuple[int, ...]
+    in_view_already: list[int]
+    pinned: list[int]
+
+
+class Forked(msgspec.Struct, frozen=True):
+    """A session as another one was after position ``at``."""
+
+    session: str
+    parent: str
+    at: int
+    messages: int
+    receipt: str
+
+
+class SessionSignature(msgspec.Struct, frozen=True):
+    """A signature of all records until ``receipt``; ``key`` is the public key."""
+
+    session: str
+    receipt: str
+    key: str
 
 
 @click.command("restore", short_help="Bring messages back into view.")
@@ -65,15 +98,8 @@ def restore_command(
     name, messages, back = run(_restore(session, messages, kinds, pin, fork, store))
     already = sorted({*messages}.difference(back))
     if as_json:
-        put_document(
-            {
-                "session": name,
-                "asked_for": list(messages),
-                "restored": list(back),
-                "in_view_already": already,
-                "pinned": sorted({*messages}) if pin else [],
-            }
-        )
+        pinned = sorted({*messages}) if pin else []
+        put_document(RestoredMessages(name, messages, back, already, pinned))
         return
     screen = Screen()
     if fork is not None:
@@ -177,15 +203,7 @@ async def _fork(session: str, new: str, at: int, store: str | None, as_json: boo
         receipt = await engine.fork(info.stream, at, new)
         messages = len(await engine.transcript(new))
     if as_json:
-        put_document(
-            {
-                "session": new,
-                "parent": info.stream,
-                "at": at,
-                "messages": messages,
-                "receipt": str(receipt),
-            }
-        )
+        put_document(Forked(new, info.stream, at, messages, str(receipt)))
         return
     screen = Screen()
     screen.line(
@@ -213,7 +231,7 @@ def sign_command(session: str, key: Path, store: str | None, as_json: bool) -> N
     chosen = _read(key)
     receipt = run(_sign(session, chosen, store))
     if as_json:
-        put_document({"session": receipt.stream, "receipt": str(receipt), "key": chosen.public_key})
+        put_document(SessionSignature(receipt.stream, str(receipt), chosen.public_key))
         return
     screen = Screen()
     screen.line(("signed ", "bold green"), (receipt.stream, "bold"), "; public key:")

@@ -6,9 +6,10 @@ import re
 import time
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
+import msgspec
 
 from eventctx.cli.output import opening
 from eventctx.cli.output.opening import flat, message_numbers
@@ -16,6 +17,7 @@ from eventctx.cli.output.plain import minute, plural
 from eventctx.cli.output.program import complain, is_agreed, run
 from eventctx.cli.output.screen import Screen, put_document
 from eventctx.log.naming import message_name, position_name
+from eventctx.queries.encoding import fill
 from eventctx.stores.own_copies import copies, destroy_exports
 from eventctx.stores.receipt_book import ReceiptBook
 
@@ -67,7 +69,7 @@ def erase_command(
     """
     done, result = run(_erase(session, messages, exports, reason, dry_run, yes, store, as_json))
     if as_json:
-        put_document({"erased": done, **_erasure_json(result)})
+        put_document(_erasure_answer(done, result))
     elif done:
         _show_erased(Screen(), result)
 
@@ -138,16 +140,58 @@ def _show_scrubbed(screen: Screen, scrubbed: bool) -> None:
         )
 
 
-def _erasure_json(result: ErasureResult) -> dict[str, Any]:
-    return {
-        "session": result.session,
-        "messages": result.numbers,
-        "contents": result.bodies,
-        "sessions": result.sessions,
-        "repeated": [{"session": name, "message": at} for name, at in result.repeated],
-        "payloads": [{"session": name, "position": at} for name, at in result.payloads],
-        "scrubbed": result.scrubbed,
-    }
+class RepeatedWords(msgspec.Struct, frozen=True):
+    """A message that keeps the same words."""
+
+    session: str
+    message: int
+
+
+class KeptPayload(msgspec.Struct, frozen=True):
+    """A record whose payload holds the words, and which the chain covers."""
+
+    session: str
+    position: int
+
+
+class ErasureAnswer(msgspec.Struct, frozen=True):
+    """Contents that were destroyed, or would be (``erased`` is false).
+
+    ``messages`` are the numbers of those whose contents go; ``contents`` counts these, what was
+    made of them, and their copies in forks. ``scrubbed``: whether the store has overwritten them.
+    """
+
+    erased: bool
+    session: str
+    messages: tuple[int, ...]
+    contents: int
+    sessions: tuple[str, ...]
+    repeated: list[RepeatedWords]
+    payloads: list[KeptPayload]
+    scrubbed: bool
+
+
+def _erasure_answer(done: bool, result: ErasureResult) -> ErasureAnswer:
+    return fill(
+        ErasureAnswer,
+        result,
+        erased=done,
+        messages=result.numbers,
+        contents=result.bodies,
+        repeated=[RepeatedWords(*one) for one in result.repeated],
+        payloads=[KeptPayload(*one) for one in result.payloads],
+    )
+
+
+class DeletionAnswer(msgspec.Struct, frozen=True):
+    """Sessions that were deleted, or would be (``deleted`` is false), and their forks.
+
+    ``scrubbed``: whether the store has overwritten what they held.
+    """
+
+    deleted: bool
+    sessions: list[str]
+    scrubbed: bool
 
 
 @click.command("delete", short_help="Destroy a session for ever.")
@@ -177,7 +221,7 @@ def delete_command(
         _delete(session, forks, exports, reason, dry_run, yes, store, as_json)
     )
     if as_json:
-        put_document({"deleted": done, "sessions": names, "scrubbed": scrubbed})
+        put_document(DeletionAnswer(done, names, scrubbed))
     elif done:
         screen = Screen()
         screen.line(("deleted ", "bold green"), ", ".join(names))
@@ -240,7 +284,9 @@ def prune_command(
     found, done = run(_prune(before, exports, reason, dry_run, yes, store, as_json))
     going = [one for one in found if not one.kept_by]
     if as_json:
-        put_document({"deleted": done, "sessions": going, "kept": _kept(found)})
+        from eventctx.session.erasure.destruction import PruningAnswer
+
+        put_document(PruningAnswer(done, going, _kept(found)))
     elif done:
         Screen().line(("deleted ", "bold green"), plural(len(going), "session"))
 

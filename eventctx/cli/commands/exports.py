@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import IO
 
 import click
-import msgspec
 
 from eventctx.cli.output import opening
 from eventctx.cli.output.plain import number, plural, size
@@ -21,6 +20,7 @@ from eventctx.queries.atif.export import AtifExport
 from eventctx.queries.atif.export import write as write_atif
 from eventctx.queries.atif.export import write_file as write_atif_file
 from eventctx.queries.copy_writing import CopyProgress, CopyResult, CopyStep
+from eventctx.queries.encoding import fill
 from eventctx.queries.transfer import export_lines
 from eventctx.stores.receipt_book import ReceiptBook
 from eventctx.text import escape_breaks, without_password
@@ -123,6 +123,18 @@ async def _write(
     return written
 
 
+class CopyAnswer(CopyResult, frozen=True, kw_only=True, rename={"source": "from", "target": "to"}):
+    """The outcome of a copy from one store to another, both without passwords.
+
+    ``ok``: every session is in the target as it is in the source. ``copied`` are new there,
+    ``continued`` had records there before, ``unchanged`` had all; ``checked`` were read back.
+    """
+
+    source: str
+    target: str
+    ok: bool
+
+
 @click.command("copy", short_help="Sessions to another store: file, PostgreSQL, JetStream.")
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
@@ -139,8 +151,8 @@ def copy_command(source: str, target: str, sessions: tuple[str, ...], as_json: b
     """
     result = run(_copied(source, target, sessions))
     if as_json:
-        where = {"from": without_password(source), "to": without_password(target)}
-        put_document({**where, "ok": result.ok, **msgspec.structs.asdict(result)})
+        places = without_password(source), without_password(target)
+        put_document(fill(CopyAnswer, result, source=places[0], target=places[1]))
     else:
         _show_copied(Screen(), result, without_password(target))
     if not result.ok:

@@ -176,9 +176,7 @@ async def _import(
 
 def _put_all(done: ImportedPaths, screen: Screen, as_json: bool) -> None:
     if as_json:
-        put_document(
-            {"sessions": done.sessions, "passed_over": done.passed_over, "total": done.total}
-        )
+        put_document(done.answer())
         return
     for one in done.passed_over:
         show_passed_over(screen, one)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import click
+import msgspec
 
 from eventctx.cli.output import opening
 from eventctx.cli.output.figures import figures_of, show_known
@@ -120,6 +121,21 @@ def _selected(name: str) -> str:
     return f"position {name[1:]}" if name.startswith("@") else f"turn {name}"
 
 
+class InstructionTakenBack(msgspec.Struct, frozen=True, kw_only=True):
+    """An instruction that no longer holds, since record ``position``.
+
+    ``by`` is the number of the message that took it back, if one was named.
+    """
+
+    session: str
+    name: str
+    number: int
+    demand: int
+    by: int | None
+    said_by: Literal["person"]
+    position: int
+
+
 def _take_back(
     session: str,
     which: tuple[int, int],
@@ -132,15 +148,15 @@ def _take_back(
     number, demand = which
     if as_json:
         put_document(
-            {
-                "session": name,
-                "name": demand_name(number, demand),
-                "number": number,
-                "demand": demand,
-                "by": by,
-                "said_by": "person",
-                "position": at,
-            }
+            InstructionTakenBack(
+                session=name,
+                name=demand_name(number, demand),
+                number=number,
+                demand=demand,
+                by=by,
+                said_by="person",
+                position=at,
+            )
         )
         return
     screen = Screen()

@@ -8,19 +8,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from eventctx.cli.output import opening
 from eventctx.cli.output.figures import figures_of, show_known, tokens
 from eventctx.cli.output.messages import show
 from eventctx.cli.output.opening import position, session_or_last
-from eventctx.cli.output.plain import clock, number, one_line, plural
+from eventctx.cli.output.plain import number, one_line, plural
 from eventctx.cli.output.program import run
 from eventctx.cli.output.records import type_style
 from eventctx.cli.output.screen import Screen, put_json, styled
 from eventctx.cli.output.steps import Step, at_position, next_compaction, next_turn, steps_of
 from eventctx.errors import InvalidSetting
-from eventctx.log.naming import iso_or, position_name, read_position
+from eventctx.log.naming import position_name, read_position
 from eventctx.messages.encoding import decode_body
 from eventctx.projections.figures import Figures
 
@@ -69,8 +68,7 @@ async def _replay(
         screen = Screen()
         if as_json:
             for step in steps:
-                time = iso_or(step.time, known.file.undated)
-                put_json({**msgspec.to_builtins(step), "time": time})
+                put_json(step)
         elif not by_keys:
             _print_all(screen, steps)
             show_known(screen, known)
@@ -149,8 +147,7 @@ class _Stepper:
         step, screen = self._steps[self._at], self._screen
         screen.console.clear()
         screen.line((self._session, "bold"))
-        dated = step.time != self._known.file.undated
-        when = f"{clock(step.time)} UTC" if dated else "not dated"
+        when = "not dated" if step.time is None else f"{step.time[11:23]} UTC"
         inside = f"turn {_place(step)}" if step.turn is not None else "outside a turn"
         screen.line(
             f"step {self._at + 1} of {len(self._steps)} · {step.name} · ",

@@ -43,7 +43,7 @@ def validate_command(module: str, config: str | None, timeout: float, as_json: b
     findings = run(validate(module, _config(config), seconds=timeout))
     holds = all_required_hold(findings)
     if as_json:
-        put_document(_as_json(module, holds, findings))
+        put_document(ModuleContract(module, holds, core_version(), findings))
     else:
         _show(Screen(), findings)
     if not holds:
@@ -92,21 +92,10 @@ def _counted(findings: list[Finding], level: str) -> str:
     return f"{', '.join(counts)}, of {plural(len(of), 'check')}"
 
 
-def _as_json(module: str, holds: bool, findings: list[Finding]) -> dict[str, Any]:
-    return {
-        "module": module,
-        "ok": holds,
-        "amplifier_core": core_version(),
-        "findings": [
-            {
-                "check": one.check,
-                "source": one.source,
-                "level": one.level,
-                "what": one.what,
-                "heading": one.heading,
-                "verdict": one.verdict,
-                "seen": one.seen,
-            }
-            for one in findings
-        ],
-    }
+class ModuleContract(msgspec.Struct, frozen=True):
+    """Whether an Amplifier ``context`` module keeps the contract. ``ok``: all that is required."""
+
+    module: str
+    ok: bool
+    amplifier_core: str | None
+    findings: list[Finding]

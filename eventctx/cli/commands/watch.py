@@ -63,7 +63,7 @@ def follow_paths(
 async def _follow(
     paths: Sequence[Path], format_: str | None, store: str | None, as_json: bool
 ) -> None:
-    from eventctx.importers.following import Follower
+    from eventctx.importers.following import Follower, WatchLine, line_of
     from eventctx.importers.known_files import KnownFiles
     from eventctx.importers.load import ImportSummary
 
@@ -71,8 +71,7 @@ async def _follow(
 
     def told(result: ImportSummary | FilePassedOver) -> None:
         if as_json:
-            kind = "session" if isinstance(result, ImportSummary) else "passed_over"
-            put_json({"kind": kind, kind: result})
+            put_json(line_of(result))
         elif isinstance(result, ImportSummary):
             show_session(screen, result)
         else:
@@ -84,14 +83,14 @@ async def _follow(
             engine.store, paths, known=known, told=told, noted=engine.note_receipt, format=format_
         )
         if as_json:
-            put_json({"kind": "watching", "watching": paths})
+            put_json(WatchLine(kind="watching", watching=paths))
         else:
             screen.line((f"watching {plural(len(paths), 'path')}; Ctrl-C ends it", "dim"))
         with stopped_by_signals() as stop:
             await follower.run(stop)
     result = follower.result
     if as_json:
-        put_json({"kind": "total", "total": result.total, "unchanged": follower.unchanged})
+        put_json(WatchLine(kind="total", total=result.total, unchanged=follower.unchanged))
         return
     show_total(screen, result.total)
     if follower.unchanged:

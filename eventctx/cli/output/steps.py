@@ -9,7 +9,7 @@ import msgspec
 from eventctx.cli.output.messages import role_of, snippet
 from eventctx.cli.output.plain import one_line
 from eventctx.cli.output.records import WITH_MESSAGE, details, more_rows
-from eventctx.log.naming import message_name, position_name, request_name
+from eventctx.log.naming import iso_or, message_name, position_name, request_name
 from eventctx.log.record import Record
 from eventctx.messages import calibration
 from eventctx.messages.encoding import decode_body
@@ -47,7 +47,7 @@ _JSON_NAMES: Final = {
 
 
 class Step(msgspec.Struct, frozen=True, rename=_JSON_NAMES):
-    """A record as a step. Sizes are of the state after it.
+    """A record as a step. Sizes are of the state after it; an imported file may have no ``time``.
 
     ``tokens`` are those of a request with this view: the request's own figure where the step is
     one, of a compaction its size after it, else an estimate (``estimated``). ``name``, ``message``
@@ -56,7 +56,7 @@ class Step(msgspec.Struct, frozen=True, rename=_JSON_NAMES):
 
     name: str
     position: int
-    time: int
+    time: str | None
     type: str
     turn: int | None
     iteration: int | None
@@ -99,7 +99,7 @@ async def steps_of(
             Step(
                 position_name(record.position),
                 record.position,
-                record.time,
+                iso_or(record.time, known.file.undated),
                 record.type,
                 turn,
                 record.iteration,

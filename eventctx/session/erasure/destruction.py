@@ -43,6 +43,14 @@ class ExpiredSession(msgspec.Struct, frozen=True):
     kept_by: tuple[str, ...] = ()
 
 
+class PruningAnswer(msgspec.Struct, frozen=True):
+    """Old sessions that were deleted, or would be, and those that a younger fork keeps."""
+
+    deleted: bool
+    sessions: list[ExpiredSession]
+    kept: list[ExpiredSession]
+
+
 async def delete_session(
     store: EventStore,
     session: str,

@@ -1,8 +1,9 @@
 """Debian's Chromium under Playwright: where it is, and how it is started here.
 
-Playwright's own download is not used: what a distribution packages is what people can check. As
-root Chromium runs without its sandbox. The other flags keep it from calling its maker's hosts, so
-that what a page asks for is all that goes out.
+Playwright's own download is not used: what a distribution packages is what people can check. The
+shell without windows is the same engine, and takes a fifth less time. As root Chromium runs without
+its sandbox. The other flags keep it from calling its maker's hosts, so that what a page asks for is
+all that goes out.
 """
 
 from __future__ import annotations
@@ -33,15 +34,18 @@ FLAGS: Final = (
     "--renderer-process-limit=1",  # a process for each page, and a spare one, took half the time
 )
 
+NAMES: Final = ("chromium-headless-shell", "chromium")
+
 MISSING: Final = (
-    "no Chromium on the PATH: install Debian's package `chromium`, or name a Chromium in "
-    "EVENTCTX_CHROMIUM"
+    f"no Chromium on the PATH: install Debian's package `{NAMES[0]}` or `{NAMES[1]}`, or name a "
+    "Chromium in EVENTCTX_CHROMIUM"
 )
 
 
 def found() -> str | None:
     """Chromium's path, if there is one."""
-    return os.environ.get("EVENTCTX_CHROMIUM") or shutil.which("chromium")
+    named = os.environ.get("EVENTCTX_CHROMIUM")
+    return named or next(filter(None, map(shutil.which, NAMES)), None)
 
 
 def executable() -> str:

@@ -163,10 +163,21 @@ def counted(**usage: Any) -> bytes:
     return log.event("message_delta", usage={"output_tokens": 77}).over().data()
 
 
+def with_odd_id(log: ClaudeCode | ClaudeStream) -> bytes:
+    log.user("one").answer("m", text("marked")).user("two")
+    log.rows[-1]["uuid"] = [{"odd": 1}]
+    return log.data()
+
+
 KEPT: dict[str, tuple[str, bytes]] = {
     "a stream's usage": ("claude-stream", counted(usage="marked")),
     "a stream's count": ("claude-stream", counted(output_tokens={"marked": 1})),
     "a stream's count above all counts": ("claude-stream", counted(output_tokens=2**62)),
+    "the answer before an id that is a list": ("claude-code", with_odd_id(ClaudeCode())),
+    "the answer before an id that is a list, streamed": (
+        "claude-stream",
+        with_odd_id(ClaudeStream()),
+    ),
     "a stream's compaction": (
         "claude-stream",
         ClaudeStream()

@@ -470,7 +470,7 @@ class ClaudeConversation:
 
 
 def _said_in(row: ClaudeRow, message: dict[str, Any]) -> int:
-    return hash((row.uuid, words_in(message.get("content"))))
+    return hash((text_or_none(row.uuid), words_in(message.get("content"))))
 
 
 def _answered_call(message: dict[str, Any]) -> str | None:

@@ -8,6 +8,7 @@ answers the first call that waits, or it has the id.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
@@ -19,7 +20,8 @@ from eventctx.messages.response_items import REFERENCE, TABLE, when_unanswered
 BY_NAME: Final = "function:"
 """Begins the id of a call that may be answered by its tool's name; the name follows."""
 
-_NUMBER: Final = " #"  # no provider takes a tool's name with it
+_NUMBERED: Final = re.compile(r"(function:.*) #([0-9]+)(?: (.*))?", re.DOTALL).fullmatch
+"""The id without number, the number, and the call's own id."""
 
 
 def new_call_by_name(name: str, taken: Collection[str], own: str | None) -> str:
@@ -30,20 +32,20 @@ def new_call_by_name(name: str, taken: Collection[str], own: str | None) -> str:
     count = 1 + sum([name_called(one) == name for one in taken])
     if own is None and count == 1:
         return f"{BY_NAME}{name}"
-    return f"{BY_NAME}{name}{_NUMBER}{count}" + (f" {own}" if own else "")
+    return f"{BY_NAME}{name} #{count}" + (f" {own}" if own else "")
 
 
 def name_called(call_id: str) -> str:
     """The tool's name in the id of a call that may be answered by it; empty in any other id."""
-    return call_id[len(BY_NAME) :].partition(_NUMBER)[0] if call_id.startswith(BY_NAME) else ""
+    return answers_to(call_id)[0].removeprefix(BY_NAME) if call_id.startswith(BY_NAME) else ""
 
 
 def answers_to(call_id: str) -> tuple[str, ...]:
     """The ids by which results answer a call: that of its tool's name, or its own, or either."""
-    if _NUMBER not in call_id or not call_id.startswith(BY_NAME):
+    numbered = _NUMBERED(call_id) if call_id.startswith(BY_NAME) else None
+    if numbered is None:
         return (call_id,)
-    by_name, _, rest = call_id.partition(_NUMBER)
-    own = rest.partition(" ")[2]
+    by_name, _, own = numbered.groups()
     return (by_name, own) if own else (by_name,)
 
 
@@ -55,8 +57,15 @@ def answered_calls(results: Iterable[str], waiting: Collection[str]) -> tuple[st
             found.append(result)
             continue
         may = [one for one in waiting if one.startswith(BY_NAME) and result in answers_to(one)]
-        found += sorted(may, key=lambda one: (len(one.split(" ")[1]), one))[:1]
+        found += sorted(may, key=_order)[:1]
     return tuple(found)
+
+
+def _order(call_id: str) -> tuple[int, str]:
+    """Calls of a tool in the order in which they were made."""
+    numbered = _NUMBERED(call_id)
+    number = "" if numbered is None else numbered[2]
+    return len(number), number
 
 
 class Group(msgspec.Struct, frozen=True, gc=False):

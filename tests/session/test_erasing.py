@@ -124,6 +124,23 @@ async def test_summaries_of_an_erased_message_go_along(engine: Engine, tmp_path:
     assert "foxtrot" not in str(await context.get_messages_for_request())
 
 
+@pytest.mark.parametrize("own", [{}, {"id": "call_0"}], ids=["no ids", "one id in every answer"])
+async def test_a_tool_round_goes_alone_though_others_have_its_ids(
+    engine: Engine, own: dict[str, str]
+) -> None:
+    context = await engine.session("s")
+    await context.add_message({"role": "user", "content": "read them"})
+    answered = {"tool_call_id": own["id"]} if own else {"tool_name": "read"}
+    for name in ("alpha", "bravo", "charlie"):
+        call = {**own, "function": {"name": "read", "arguments": {"path": name}}}
+        await context.add_message({"role": "assistant", "content": "", "tool_calls": [call]})
+        await context.add_message({"role": "tool", **answered, "content": f"{name} is read"})
+    done = await engine.erase("s", [4])
+    assert done.numbers == (3, 4)
+    kept = str(await context.get_messages_for_request())
+    assert "alpha is read" in kept and "charlie is read" in kept and "bravo" not in kept
+
+
 async def test_a_tool_round_goes_whole_with_its_shortened_copies(
     engine: Engine, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ last, so the next opening knows if something is left to do.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -37,6 +38,7 @@ from eventctx.messages.encoding import decode_body, message_digest, sent_digest
 from eventctx.messages.facts import Facts, decode_facts, encode_facts, outline_facts
 from eventctx.messages.overlap import Overlap, texts_in, words_in
 from eventctx.messages.thinking import generation_of
+from eventctx.messages.tool_rounds import answers_to
 from eventctx.policies.index import messages_behind
 from eventctx.projections.view import planned
 from eventctx.session.erasure import ERASING
@@ -82,21 +84,27 @@ async def messages_of(store: EventStore, stream: str) -> list[Placed]:
 
 
 def whole_rounds(messages: Sequence[Placed], numbers: Iterable[int]) -> set[int]:
-    """The numbers, and those of all messages that make or answer the same tool calls."""
-    by_call: dict[str, list[int]] = {}
+    """The numbers, and those of all messages that make or answer the same tool calls.
+
+    A result answers the last call before it that has its id. Programs give ids again, and some
+    give none but the tool's name, so equal ids alone tie nothing together.
+    """
+    tied: dict[int, set[int]] = {one.number: {one.number} for one in messages}
+    last: dict[str, int] = {}
     for one in messages:
-        for call in _calls_of(one.facts):
-            by_call.setdefault(call, []).append(one.number)
+        for result in one.facts.results:
+            if (caller := last.get(result)) is not None:
+                tied[one.number].add(caller)
+                tied[caller].add(one.number)
+        for call in one.facts.calls:
+            last.update(dict.fromkeys(answers_to(call), one.number))
     found: set[int] = set()
     waiting = list(numbers)
     while waiting:
         number = waiting.pop()
-        if number in found:
-            continue
-        found.add(number)
-        facts = messages[number].facts
-        for call in _calls_of(facts):
-            waiting += by_call[call]
+        if number not in found:
+            found.add(number)
+            waiting += tied[number]
     return found
 
 
@@ -160,7 +168,8 @@ async def plan_stream(
 
 
 def _calls_of(facts: Facts) -> tuple[str, ...]:
-    return (*facts.calls, *facts.results)
+    """The ids by which a call and its result know each other."""
+    return (*chain.from_iterable(map(answers_to, facts.calls)), *facts.results)
 
 
 def _find_derived(record: Record, numbers: set[int], calls: set[str], words: Overlap) -> set[int]:

@@ -40,7 +40,7 @@ def give_ids(rows: Rows) -> list[RowChange]:
         if any(map(_needs_id, calls)):
             ids = ids or _free_ids(rows)
             touched += [place, *_give_ids(rows, place, ids)]
-        elif any(map(_is_by_name, calls)):
+        elif any(map(_is_of_ollama, calls)):
             for one in _results_without_id(rows, place):
                 made_up = rows[one] or {}
                 if made_up.get("role") == "function":
@@ -81,14 +81,13 @@ def _listed(row: Row | None) -> list[Any]:
 def _needs_id(call: Any) -> bool:
     """Whether a call of OpenAI's form, whose arguments are a text, has no id."""
     function = call.get("function") if isinstance(call, dict) else None
-    return isinstance(function, dict) and not id_of(call) and not _is_by_name(call)
+    return isinstance(function, dict) and not id_of(call) and not _is_of_ollama(call)
 
 
-def _is_by_name(call: Any) -> bool:
-    """Whether a call has Ollama's form: no id, and an object for arguments."""
+def _is_of_ollama(call: Any) -> bool:
+    """Whether a call has Ollama's form: an object for arguments, and perhaps no id."""
     function = call.get("function") if isinstance(call, dict) else None
-    arguments = function.get("arguments") if isinstance(function, dict) else None
-    return isinstance(arguments, dict) and not id_of(call)
+    return isinstance(function, dict) and isinstance(function.get("arguments"), dict)
 
 
 def _results_without_id(rows: Rows, place: int) -> list[int]:

@@ -255,9 +255,10 @@ class KeyFrames:
         """
         self._held.pop(stream, None)
         path = self._store.cache_path
-        for store, frames in list(_of_stores.items()):
-            if path is not None and store.cache_path == path:
-                frames.forget_beside(stream)
+        if path is not None:
+            for store, frames in list(_of_stores.items()):
+                if store.cache_path == path:
+                    frames.forget_beside(stream)
         if self._cache is not None:
             await self._cache.forget(stream)
 

@@ -106,7 +106,7 @@ elsewhere-%: $(VENV)/elsewhere/%/.installed
 		tests/adapters/test_$(subst -,_,$*)*.py tests/adapters/test_faults.py \
 		-k "not test_faults or $*"
 
-# Every fault as often as docs/explanation/what-is-tested.md says: about 70 minutes. One process, since
+# Every fault as often as docs/explanation/what-is-tested.md says: about 90 minutes. One process, since
 # many of them start others and measure what the disk does. And what tests elsewhere try a part of.
 faults: $(VENV)/.dev
 	EVENTCTX_FAULTS=full $(BIN)/python -m pytest -q --capture=no tests/faults tests/policies \

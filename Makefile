@@ -90,9 +90,12 @@ install: $(VENV)/.dev
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest $(PARALLEL) $(REPORT)
 
-# Leaves out every test that is marked slow; tests/conftest.py says which those are.
+# Leaves out the rooms of frameworks, servers, programs and the page, and every test that is marked
+# slow; tests/conftest.py says which those are.
 test-fast: $(VENV)/.dev
-	$(BIN)/python -m pytest $(PARALLEL) -q -m "not slow"
+	$(BIN)/python -m pytest $(PARALLEL) -q -m "not slow" \
+		$(addprefix --ignore=tests/,adapters amplifier browser cli mcp services stores/jetstream \
+		stores/postgres web)
 
 # The adapters whose frameworks `dev` is without: the tests that `make test` skips, each adapter's in
 # an environment of its own. What is skipped there is named with its reason.

@@ -103,22 +103,26 @@ def _ended_if_it_hangs(item: pytest.Item) -> Generator[None, object, object]:
 SERVERS = {"jaeger", "phoenix"}
 """Fixtures that start a server for all tests; under pytest-xdist one process runs these tests."""
 
+NEEDED_BY_SLOW = {*SERVERS, "postgres", "nats_binary", "server", "recorded_sessions"}
+"""Fixtures of slow tests."""
+
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as slow what needs a server or recorded sessions, and what tries many examples.
 
     Other tests are marked where they stand: a file's, because most of it starts programs; a single
-    one, because it starts some or takes more than half a second.
+    one, because it starts some or takes a fifth of a second.
     """
     for item in items:
         needed = set(getattr(item, "fixturenames", ()))
         if needed & SERVERS:
             item.add_marker(pytest.mark.xdist_group("servers"))
-        if "postgres" in getattr(getattr(item, "callspec", None), "params", {}).values():
+        chosen = getattr(getattr(item, "callspec", None), "params", {}).values()
+        if {"postgres", "jetstream"}.intersection(one for one in chosen if isinstance(one, str)):
             needed.add("postgres")  # asked for by a fixture of several stores
         tries_examples = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
-        if tries_examples or needed & {*SERVERS, "postgres", "server", "recorded_sessions"}:
+        if tries_examples or needed & NEEDED_BY_SLOW:
             item.add_marker(pytest.mark.slow)
 
 

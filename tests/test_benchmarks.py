@@ -189,6 +189,7 @@ def test_the_table_of_the_page_has_a_dash_for_what_was_not_measured(tmp_path: Pa
 # -- neighbours ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_neighbour_takes_steps_in_a_process_of_its_own(tmp_path: Path) -> None:
     with Place(tmp_path, quick=True) as place:
         async with peers.started(place, peers.OURS, length=10) as process:

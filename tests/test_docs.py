@@ -234,6 +234,7 @@ def _made_in_product(names: set[str]) -> set[str]:
     return names & called
 
 
+@pytest.mark.slow
 def test_the_event_reference_names_just_the_events_that_nothing_writes() -> None:
     made = _made_in_product({row.payload.__name__ for row in CATALOGUE.values()})
     unwritten = {row.name for row in CATALOGUE.values() if row.payload.__name__ not in made}

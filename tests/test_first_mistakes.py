@@ -151,6 +151,7 @@ async def test_an_engine_that_was_not_awaited_says_what_to_write() -> None:
         await opened.session("s")
 
 
+@pytest.mark.slow
 async def test_a_session_that_was_not_awaited_says_what_to_write() -> None:
     async with eventctx.open() as engine:
         ctx: Any = engine.session("s")

@@ -268,6 +268,7 @@ def is_front_door(name: str) -> bool:
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 
 
+@pytest.mark.slow
 def test_the_reader_of_imports_sees_the_whole_package() -> None:
     assert {"eventctx.engine", "eventctx.projections.view.layout", "eventctx.hooks.log"} <= set(
         MODULES

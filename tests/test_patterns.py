@@ -35,6 +35,7 @@ def test_a_second_use_asks_for_nothing() -> None:
     assert vars(word)["search"] == re.compile(r"\w+").search
 
 
+@pytest.mark.slow
 def test_every_pattern_of_the_package_can_be_compiled() -> None:
     base = "apsw click imagesize markdown_it msgspec platformdirs pyee pygments rich"
     extras = set(HOMES) - set(base.split())

@@ -46,6 +46,7 @@ def run(*command: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_mypy_refuses_what_is_misspelt_and_nothing_else(agent: Path) -> None:
     options = ("--strict", "--no-error-summary", "--hide-error-context")
     output = run("mypy", *options, str(USES), str(agent))
@@ -53,6 +54,7 @@ def test_mypy_refuses_what_is_misspelt_and_nothing_else(agent: Path) -> None:
     assert {(Path(one[0]).name, int(one[1])) for one in errors} == refused(), output
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     importlib.util.find_spec("basedpyright") is None, reason="basedpyright is not installed"
 )

@@ -144,6 +144,7 @@ def test_a_session_without_an_answer_is_an_error_alone_and_passed_over_beside_ot
 TASKS = ("compare", "--tasks", "--lengths", "2k", "--seeds", "1", "--policies", "workset,recency")
 
 
+@pytest.mark.slow
 def test_tasks_are_played_without_a_store_and_shown_by_share_family_and_fact(run: Any) -> None:
     done = run(*TASKS, "--budgets", "100,50%")
     assert done.code == 0, done.err

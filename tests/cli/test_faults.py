@@ -236,6 +236,7 @@ def test_a_program_that_is_ended_while_it_writes_leaves_no_half_of_a_file(tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_program_whose_output_is_closed_ends_as_always(store):
     command = [sys.executable, "-m", "eventctx.cli", "sessions", "--store", str(store)]
     closed = ["sh", "-c", '"$@" >&-', "sh", *command]

@@ -37,6 +37,7 @@ def test_what_an_acting_command_prints_is_as_published(run, store: Path, name: s
     _check(name, schemas.ACTING[name], store, "work")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", schemas.ALONE)
 def test_what_a_command_prints_about_one_small_session_is_as_published(
     run, store: Path, name: str

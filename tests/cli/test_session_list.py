@@ -172,6 +172,7 @@ def test_a_gap_stands_for_any_characters_of_a_name() -> None:
     assert fits("work", "worker") and not fits("worker", "work")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MADE)
 async def test_sums_that_are_continued_anywhere_are_those_of_all_records(name: str) -> None:
     engine, _ = await MADE[name]()
@@ -321,6 +322,7 @@ def test_pages_of_sessions_follow_each_other_without_a_gap(few) -> None:
     assert len(asyncio.run(pages())) == FEW
 
 
+@pytest.mark.slow
 def test_sessions_prints_a_page_behind_any_session(run, few) -> None:
     rows = run("sessions", "--after", "copy-0000500", "--limit", 2, "--json", "--store", few)
     assert [row["session"] for row in rows.document] == ["copy-0000501", "copy-0000502"]

@@ -99,6 +99,7 @@ LIGHT = (
 )
 
 
+@pytest.mark.slow
 def test_the_help_of_a_command_loads_no_engine_and_nothing_that_prints_its_answer() -> None:
     loaded = loaded_by(_HELP, *cli.commands)
     assert "eventctx.cli.commands.audit" in loaded

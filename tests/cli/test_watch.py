@@ -26,6 +26,8 @@ from tests.how_much import some
 from tests.importers.given import SESSION, ClaudeCode, call, story, text
 from tests.importers.growing import claude_code
 
+pytestmark = pytest.mark.slow
+
 PATIENCE = 60.0
 """Seconds that a test waits for what takes a fraction of one, on a busy machine."""
 

@@ -157,6 +157,7 @@ def _compactions(spans: list[Span]) -> list[Span]:
     return sorted(found, key=lambda one: one["start"])
 
 
+@pytest.mark.slow
 def test_every_tag_of_the_page_is_on_a_span_of_the_demonstration(spans: list[Span]) -> None:
     on_spans = {
         (key, _as_searched(value)) for span in spans for key, value in span["attributes"].items()
@@ -171,6 +172,7 @@ def test_every_tag_of_the_page_is_on_a_span_of_the_demonstration(spans: list[Spa
             assert (key, value) in on_spans, f"{key}={value}"
 
 
+@pytest.mark.slow
 def test_the_message_that_the_page_asks_about_is_named_by_the_second_compaction(
     spans: list[Span],
 ) -> None:

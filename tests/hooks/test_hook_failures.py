@@ -159,6 +159,7 @@ def program(store: Path, text: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.slow
 def test_processes_that_write_at_once_lose_no_count(store: Path) -> None:
     text = (
         "for n in range(500):\n"

@@ -129,6 +129,7 @@ async def cancelled(ctx: eventctx.Context) -> None:
             raise asyncio.CancelledError
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", [False, True])
 async def test_lines_spans_and_metrics_equal_those_of_the_log_also_behind_a_restart_and_a_fork(
     tmp_path: Path, content: bool

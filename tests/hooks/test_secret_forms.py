@@ -369,6 +369,7 @@ def test_a_gate_takes_time_in_proportion_to_any_text(gate: re.Pattern[str]) -> N
         assert grows(make, gate.search) < LINEAR, make(80)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "form", [*FORMS, _KEY_STUMP, _EMAIL_STUMP], ids=lambda form: form.pattern.pattern[:40]
 )

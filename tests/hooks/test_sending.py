@@ -252,6 +252,7 @@ def test_the_first_error_is_told_before_the_last_one_and_how_much_arrived() -> N
     assert "5 spans had arrived before" in str(failed.value)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="there, Ctrl-C is no signal of one process")
 @pytest.mark.parametrize("protocol", ["grpc", "http"])
 def test_ctrl_c_ends_it_while_a_collector_hangs_and_says_how_much_arrived(

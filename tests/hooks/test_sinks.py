@@ -7,6 +7,7 @@ import gc
 from pathlib import Path
 from typing import Any
 
+import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -128,6 +129,7 @@ async def test_an_engine_that_closes_sends_what_waits_but_no_open_turn_though_ot
     ] == [("goes", "ok"), ("stays", "ok")]
 
 
+@pytest.mark.slow
 async def test_a_turn_that_one_engine_leaves_open_and_the_next_one_ends_has_one_root(
     tmp_path: Path,
 ) -> None:

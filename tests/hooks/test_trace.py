@@ -247,6 +247,7 @@ print(len(exporter.get_finished_spans()), named, "eventctx.hook.errors" in found
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("disabled", "sent"), [("false", "6 True True"), ("true", "0 False False")]
 )

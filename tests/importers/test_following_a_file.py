@@ -106,6 +106,7 @@ async def test_what_is_written_is_in_the_store_before_more_is_waited_for(tmp_pat
     )
 
 
+@pytest.mark.slow
 async def test_an_import_that_was_killed_is_taken_up_and_nothing_doubled(tmp_path: Path) -> None:
     data = FILES["claude-code"]
     store, other = MemoryStore(), MemoryStore()

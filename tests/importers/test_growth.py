@@ -58,6 +58,7 @@ async def in_steps(name: str, steps: list[bytes]) -> list[Record]:
     return await records(store, session) if session is not None else []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_cut_at_any_line_and_imported_again_equals_one_import(name: str) -> None:
     data = FILES[name]

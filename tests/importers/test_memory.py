@@ -34,6 +34,7 @@ def peak_of(path: Path) -> float:
     return float(ran.stdout.split()[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", [write_transcript, write_chat])
 def test_an_import_of_a_file_three_times_as_long_takes_no_more_memory(
     write: Callable[[Path, int], None], tmp_path: Path

@@ -73,6 +73,7 @@ async def test_a_number_that_no_record_can_have_is_no_record(
         list(read_drafts([line]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SESSIONS)
 async def test_a_record_with_the_id_of_another_one_hides_no_words_of_a_person(
     name: str, tmp_path: Path

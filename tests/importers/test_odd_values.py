@@ -288,6 +288,7 @@ async def test_a_line_too_long_for_memory_is_refused_with_what_to_do(
         await load(store, path)
 
 
+@pytest.mark.slow
 async def test_jsonl_longer_than_a_document_may_be_is_read_after_a_broken_first_line(
     tmp_path: Path, small_limit: int
 ) -> None:

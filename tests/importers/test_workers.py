@@ -34,6 +34,8 @@ from tests.importers import in_workers
 from tests.importers.given import ClaudeCode, jsonl, text
 from tests.importers.test_bad_input import FullStore
 
+pytestmark = pytest.mark.slow
+
 CHAT = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
 NAMES = ("a", "b", "c", "d", "e")
 

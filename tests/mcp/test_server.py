@@ -132,6 +132,7 @@ async def test_no_answer_holds_a_control_character(engine: Engine) -> None:
         assert "\x1b" not in json.loads(failed.content[0].text)["message"]
 
 
+@pytest.mark.slow
 async def test_the_lost_demands_are_told_page_by_page(engine: Engine) -> None:
     await (await engine.session("talk")).clear()
     whole = await engine.lost("talk")
@@ -334,6 +335,7 @@ async def test_a_search_goes_on_from_the_one_before_and_notices_another_store(
         assert (await ask(client, "recall", session="s", query="morning"))["found"]
 
 
+@pytest.mark.slow
 async def test_the_program_serves_over_stdio_before_and_after_its_store_is_made(
     tmp_path: Path,
 ) -> None:
@@ -376,6 +378,7 @@ async def answers_of(receiver: Receiver, number: int) -> list[ReceivedSpan]:
     raise AssertionError("the receiver waits, or raises TimeoutError")
 
 
+@pytest.mark.slow
 async def test_the_span_of_an_answer_hangs_below_what_asked_or_is_a_trace_of_its_own(
     tmp_path: Path,
 ) -> None:

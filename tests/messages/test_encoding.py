@@ -148,6 +148,7 @@ async def test_the_deepest_message_works_everywhere_however_deep_the_callers_sta
     assert await exported(Engine(other)) == [header, *lines]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("levels", [300, 1_100, 100_000])
 async def test_json_in_a_text_may_be_nested_without_end(levels: int) -> None:
     engine = Engine(MemoryStore())

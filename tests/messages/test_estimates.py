@@ -53,6 +53,7 @@ GROWTH = {
 }
 
 
+@pytest.mark.slow
 @recorded_only
 @pytest.mark.parametrize("name", GROWTH)
 def test_what_messages_grow_by_is_known_before_anything_is_reported(name: str) -> None:
@@ -75,6 +76,7 @@ def test_each_step_of_a_gpt_session_is_known_but_for_what_its_provider_searched(
     assert sum(c for _, c in known) == pytest.approx(sum(g for g, _ in known), rel=0.02)
 
 
+@pytest.mark.slow
 @recorded_only
 @pytest.mark.parametrize("name", [*GROWTH, "c37652eb"])
 def test_the_next_request_is_known_once_a_prompt_was_reported(name: str) -> None:

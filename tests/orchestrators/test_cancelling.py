@@ -217,6 +217,7 @@ async def test_a_stream_that_is_closed_at_any_piece_leaves_a_whole_log() -> None
             await next_turn_works(engine)
 
 
+@pytest.mark.slow
 async def test_a_reader_that_is_cancelled_at_any_step_leaves_a_whole_log() -> None:
     count, runs = 0, True
     while runs:
@@ -252,6 +253,7 @@ async def test_a_slow_reader_is_not_the_providers_fault(engine: Engine, ctx: Con
     await check_log(engine)
 
 
+@pytest.mark.slow
 async def test_a_turn_that_is_cancelled_twice_in_a_row_leaves_a_whole_log() -> None:
     count, runs = 0, True
     while runs:

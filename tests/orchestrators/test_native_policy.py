@@ -58,6 +58,7 @@ def rows_of(request: ApiRequest) -> list[dict[str, Any]]:
     return request.body.get("messages") or request.body["input"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("api", ["claude", "openai"])
 async def test_the_api_writes_the_summary_and_reads_it_in_every_later_request(
     engine: Engine, api: str
@@ -96,6 +97,7 @@ async def test_the_api_writes_the_summary_and_reads_it_in_every_later_request(
     assert len(await ctx.get_messages()) == 28
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("api", ["claude", "openai"])
 async def test_the_api_accepts_the_requests_that_go_on_while_it_summarises(
     engine: Engine, api: str

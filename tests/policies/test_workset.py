@@ -322,6 +322,7 @@ print(_weigh_lines([MessageExtracts(0, "result", lines=lines)], set(), Timeline(
 """Also prints what each line is worth: sums differ in their last bit by the order of the names."""
 
 
+@pytest.mark.slow
 def test_the_same_messages_give_the_same_index_in_every_process() -> None:
     made = {
         subprocess.run(

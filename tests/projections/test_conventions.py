@@ -255,6 +255,7 @@ async def played() -> list[Record]:
         return [record async for record in engine.records("demo", bodies=True)]
 
 
+@pytest.mark.slow
 async def test_every_span_of_the_demonstration_obeys_the_released_conventions(
     records: list[Record],
 ) -> None:
@@ -271,6 +272,7 @@ async def test_spans_with_every_attribute_obey_them_too() -> None:
     assert {why for one in others for why in broken_by(one)} == {"gen_ai.provider.name is missing"}
 
 
+@pytest.mark.slow
 async def test_every_metric_of_the_demonstration_obeys_them_for_who_opted_in(
     records: list[Record],
 ) -> None:

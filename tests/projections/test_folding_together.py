@@ -7,6 +7,7 @@ import tracemalloc
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -218,6 +219,7 @@ def test_packed_lines_are_a_series_like_any_other(
         assert [series[place] for place in range(len(model))] == model
 
 
+@pytest.mark.slow
 def test_a_line_of_a_transcript_takes_the_memory_of_its_numbers() -> None:
     tracemalloc.start()
     try:

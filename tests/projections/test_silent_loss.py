@@ -191,6 +191,7 @@ async def test_the_page_is_told_of_all_losses_with_every_document() -> None:
     await engine.close()
 
 
+@pytest.mark.slow
 async def test_the_work_of_finding_losses_grows_with_the_session_and_not_with_its_square() -> None:
     engine = eventctx.Engine(store := MemoryStore())
     await fill_with_losses(engine, requests=480)

@@ -143,6 +143,7 @@ async def test_a_tool_without_a_result_and_a_call_without_an_answer_are_not_held
     assert not any(OUTPUT in span.attributes or RESULT in span.attributes for span in spans)
 
 
+@pytest.mark.slow
 async def test_a_kept_answer_is_the_result_of_a_call_whose_own_was_never_added() -> None:
     store = MemoryStore()
     await killed(store, answer="the text of a")

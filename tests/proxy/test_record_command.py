@@ -32,6 +32,7 @@ sys.exit(3)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("store", ["made.db", "no-store.txt"])
 def test_a_program_gets_its_answer_and_its_exit_code_whatever_the_store_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str
@@ -73,6 +74,7 @@ def test_either_a_program_or_serve_is_expected(arguments: list[str]) -> None:
     assert "--serve" in result.stderr
 
 
+@pytest.mark.slow
 async def test_serve_records_several_programs_until_it_is_stopped_in_an_answer(
     tmp_path: Path,
 ) -> None:

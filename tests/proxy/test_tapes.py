@@ -207,6 +207,7 @@ def machine(recorded: tuple[Machine, Path]) -> Machine:
     return machine
 
 
+@pytest.mark.slow
 @in_one_process
 @pytest.mark.parametrize(
     "command",

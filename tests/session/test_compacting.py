@@ -156,6 +156,7 @@ async def test_a_compaction_that_could_change_nothing_is_recorded_once() -> None
         assert (row.outcome, row.trigger) == ("skipped", "threshold")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["ladder", "truncate"])
 async def test_a_message_of_ten_megabytes_is_held_whole_and_shown_short(policy: str) -> None:
     async with eventctx.open() as engine:

@@ -109,6 +109,7 @@ async def test_a_set_a_clear_and_a_compaction_raise_when_another_process_wrote_u
     assert await other.get_messages() == []
 
 
+@pytest.mark.slow
 async def test_a_long_session_opens_from_a_snapshot_and_its_tail(tmp_path: Path) -> None:
     path = tmp_path / "c.db"
     async with eventctx.open(path) as engine:
@@ -312,6 +313,7 @@ async def _one_step(ctx: eventctx.Context, chance: random.Random, name: str) -> 
         await ctx.get_messages()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("policy", "seed"), [("workset", 0), ("truncate", 3), ("ladder", 4)])
 async def test_processes_on_one_session_meet_conflicts_at_most(policy: str, seed: int) -> None:
     store = BusyStore(random.Random(seed))  # noqa: S311

@@ -74,6 +74,7 @@ async def test_set_messages_keeps_the_numbers_of_what_it_recognises() -> None:
         assert decode_event(last) == events.MessagesSet(order=((5, 5), (0, 1), (3, 4), (6, 6)))
 
 
+@pytest.mark.slow
 async def test_a_set_of_ten_thousand_known_messages_costs_only_the_new_ones() -> None:
     async with eventctx.open() as engine:
         ctx = await engine.session("s")

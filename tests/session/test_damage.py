@@ -33,6 +33,7 @@ async def compacted(store: MemoryStore) -> Engine:
     return engine
 
 
+@pytest.mark.slow
 async def test_a_damaged_snapshot_is_as_good_as_none() -> None:
     store = MemoryStore()
     await compacted(store)

@@ -258,6 +258,7 @@ async def test_a_backup_and_a_signature_hold_what_rides(tmp_path: Path) -> None:
         assert signed.position == 3
 
 
+@pytest.mark.slow
 def test_a_loop_that_ends_while_something_goes_by_itself_complains_of_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

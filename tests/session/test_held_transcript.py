@@ -227,6 +227,7 @@ async def test_its_memory_is_counted_and_dropped_after_the_last_question() -> No
         await ctx.get_messages()
 
 
+@pytest.mark.slow
 async def test_a_transcript_over_the_bound_is_answered_and_not_held() -> None:
     ctx = await Engine(MemoryStore()).session("s")
     half = {"role": "user", "content": "x" * (MAX_ROW_BYTES // 2)}

@@ -52,6 +52,8 @@ from tests.session.given import (
 from tests.transcripts import DIALECTS, calls, human
 from tests.transcripts import result as result_of
 
+pytestmark = pytest.mark.slow
+
 
 async def test_an_answer_is_kept_while_a_sibling_runs_and_shown_in_its_place() -> None:
     store = MemoryStore()

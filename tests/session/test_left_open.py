@@ -52,6 +52,8 @@ from tests.session.given import (
     until_two_tools_run,
 )
 
+pytestmark = pytest.mark.slow
+
 
 def ends(records: list[Record]) -> list[tuple[str, str | None, str]]:
     """Type, turn and status of every end, in order."""

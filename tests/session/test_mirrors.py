@@ -256,6 +256,7 @@ async def test_what_serves_evidence_stays_possible_and_blocks_no_later_import(
     await engine.delete(SESSION)
 
 
+@pytest.mark.slow
 async def test_a_snapshot_keeps_that_a_session_is_a_mirror() -> None:
     store = MemoryStore()
     await mirrored(store)

@@ -158,6 +158,7 @@ async def test_a_dropped_engine_warns_writes_what_is_queued_and_ends_its_threads
     assert await written(path) == 200
 
 
+@pytest.mark.slow
 def test_a_program_that_forgets_to_close_ends_and_has_written_everything(tmp_path: Path) -> None:
     text = (
         "import asyncio, sys, eventctx\n"
@@ -204,6 +205,7 @@ async def written(path: Path) -> int:
         return (await names(engine)).count("plan:start")
 
 
+@pytest.mark.slow
 async def test_a_closed_engine_and_one_on_a_store_of_its_callers_are_dropped_in_silence(
     tmp_path: Path,
 ) -> None:

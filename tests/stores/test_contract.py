@@ -242,6 +242,7 @@ TestSqliteHistories.settings = settings(
 )
 
 
+@pytest.mark.slow
 async def test_workers_fill_a_store_and_a_second_import_finds_all_of_it(
     store: EventStore, tmp_path: Path
 ) -> None:

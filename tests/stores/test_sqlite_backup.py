@@ -105,6 +105,7 @@ async def test_a_backup_is_private_and_alone(path, target, draft):
     await store.close()
 
 
+@pytest.mark.slow
 async def test_writes_and_reads_go_on_in_the_middle_of_a_backup_and_are_not_in_it(
     path, target, draft
 ):
@@ -184,6 +185,7 @@ async def test_a_cancelled_backup_leaves_nothing(path, target):
     await store.close()
 
 
+@pytest.mark.slow
 async def test_closing_a_store_lets_its_backup_finish(path, target):
     await make_large(path)
     store = await SqliteStore.open(path)

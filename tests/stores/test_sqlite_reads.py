@@ -58,6 +58,7 @@ async def stored(path: Path) -> dict[str, dict[Address, bytes]]:
     return places
 
 
+@pytest.mark.slow
 async def test_bodies_anywhere_in_a_line_of_forks_come_in_the_order_asked_for(
     tmp_path: Path,
 ) -> None:
@@ -106,6 +107,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 async def test_a_commit_of_another_process_is_seen_at_once(
     path: Path, draft: Callable[..., Draft]
 ) -> None:
@@ -205,6 +207,7 @@ async def test_every_write_is_refused(path):
             await engine.fork("work", 0, "other")
 
 
+@pytest.mark.slow
 async def test_it_sees_what_another_process_appends(path):
     program = (
         "import asyncio, eventctx\n"

@@ -73,6 +73,7 @@ if sys.argv[2] == "compact":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["interrupted", "dropped"])
 def test_a_program_that_ends_leaves_the_store_whole_and_unlocked(how: str, tmp_path: Path) -> None:
     path = tmp_path / "s.db"

@@ -25,6 +25,8 @@ from eventctx.testing.tasks import (
 from eventctx.testing.tasks.reading import MissingFact
 from tests.how_much import some
 
+pytestmark = pytest.mark.slow
+
 SMALL = 3_000
 Message = dict[str, Any]
 

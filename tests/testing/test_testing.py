@@ -177,6 +177,7 @@ def test_fixed_bytes_never_repeat_and_have_the_size_that_was_asked_for():
 # -- the package ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_package_needs_neither_pytest_nor_amplifier():
     lazy = {"AdapterContract", "StoreContract"}  # they need pytest, and say so
     names = sorted(set(eventctx.testing.__all__) - lazy)

@@ -36,6 +36,8 @@ from tests.how_much import some
 from tests.queries.test_explaining_any_session import STEPS, in_short, play
 from tests.web.made_sessions import SESSIONS as MADE
 
+pytestmark = pytest.mark.slow
+
 EVERY = 7
 MOST_POSITIONS = 20  # of a long session in an ordinary run
 

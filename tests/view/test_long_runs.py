@@ -240,6 +240,7 @@ def kinds_for(host: str) -> list[Kind]:
     return kinds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("host", HOSTS)
 async def test_no_request_of_a_long_run_is_refused(host: str) -> None:
     kinds = kinds_for(host)

@@ -151,6 +151,7 @@ async def test_each_body_is_read_once_and_then_only_those_that_came() -> None:
     assert store.read_bodies == len(BEFORE) + len(AFTER) + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("destroyed", ["an erasure", "a deletion"])
 async def test_nothing_stays_in_memory_of_what_was_destroyed(destroyed: str) -> None:
     store = MemoryStore()
@@ -179,6 +180,7 @@ async def test_an_erasure_by_another_process_is_seen_by_the_next_question() -> N
     assert kept() is None
 
 
+@pytest.mark.slow
 async def test_an_erasure_reaches_what_other_readers_of_the_file_keep_in_this_process(
     tmp_path: Path,
 ) -> None:

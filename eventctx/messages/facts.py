@@ -32,7 +32,7 @@ Demands are told by the form of a sentence, in twelve languages; questions, quot
 hold none. Task notifications in JSON and the tabs of an editor count as a harness's.
 10: a result of Ollama's form answers the call of the tool that it names (``tool_name``).
 11: a message that holds a provider's own compaction is known by it (``compacts``).
-12: several calls of one tool without ids are several calls (``tool_rounds.new_call_by_name``).
+12: several calls without ids, or with empty ones, are several calls (``tool_rounds.number_call``).
 """
 
 DEMANDS_SINCE: Final = 9

@@ -32,7 +32,7 @@ from eventctx.messages.pasted import LEAST_CHARACTERS, pasted_spans
 from eventctx.messages.speaker import BEGINNINGS, is_of_harness
 from eventctx.messages.text_weight import CHUNK, EXCESS, INDENTED, TABLE, TWO_SPACES, UNREAD
 from eventctx.messages.tool_results import action_in
-from eventctx.messages.tool_rounds import BY_NAME, new_call_by_name
+from eventctx.messages.tool_rounds import BY_NAME, number_call
 
 SYSTEM_ROLES: Final = frozenset(("system", "developer"))
 _ASSISTANT_ROLES: Final = frozenset(("assistant", "model"))
@@ -150,7 +150,7 @@ class _Counts:
     def add_call(self, part: Part) -> None:
         self.dialect = part.dialect or self.dialect
         # An id that one answer uses twice is one call: an Amplifier row holds calls twice.
-        call_id = self._by_name(part) or part.ids[0]
+        call_id = part.ids[0] if part.place[:1] != ("tool_calls",) else self._numbered(part)
         if call_id in self.calls:
             return
         self.calls[call_id] = None
@@ -160,16 +160,20 @@ class _Counts:
         self.arguments += len(part.name or "") + free
         self.prose += fixed
 
-    def _by_name(self, part: Part) -> str:
-        """The id of a listed call that its tool's name may answer; empty for any other call.
+    def _numbered(self, part: Part) -> str:
+        """The id of a listed call: with a number where the tool's name or an empty id answers it.
 
-        It has no id, or arguments that are an object, as Ollama's API gives them.
+        Ollama's API has objects for arguments, and its results may have the tool's name alone.
         """
-        own = "" if part.ids[0].startswith(BY_NAME) else part.ids[0]
+        call_id = part.ids[0]
         of_ollama = part.place[2:] == ("function", "arguments") and isinstance(part.value, dict)
-        if part.place[:1] != ("tool_calls",) or (own and not of_ollama):
-            return ""
-        return new_call_by_name(part.name or "", self.calls, own if of_ollama else None)
+        if not call_id.startswith(BY_NAME) and call_id and not of_ollama:
+            return call_id
+        if not of_ollama:
+            return number_call(call_id, self.calls)
+        if call_id.startswith(BY_NAME):
+            return number_call(call_id, self.calls, "")
+        return number_call(f"{BY_NAME}{part.name or ''}", self.calls, call_id)
 
     def add_result(self, part: Part) -> None:
         value = part.value

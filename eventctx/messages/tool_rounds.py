@@ -3,7 +3,8 @@
 Ollama's API and OpenAI's oldest tie a result to a call by the tool's name. Such calls have ids that
 are made of the name, a number, and the id that newer releases of Ollama give: ``function:read``
 (OpenAI's form), ``function:read #1``, ``function:read #2 call_a``. A result has the name alone and
-answers the first call that waits, or it has the id.
+answers the first call that waits, or it has the id. Of calls with an empty id each but the first
+has a number, too.
 """
 
 from __future__ import annotations
@@ -20,19 +21,22 @@ from eventctx.messages.response_items import REFERENCE, TABLE, when_unanswered
 BY_NAME: Final = "function:"
 """Begins the id of a call that may be answered by its tool's name; the name follows."""
 
-_NUMBERED: Final = re.compile(r"(function:.*) #([0-9]+)(?: (.*))?", re.DOTALL).fullmatch
+_NUMBERED: Final = re.compile(r"(function:.*|) #([0-9]+)(?: (.*))?", re.DOTALL).fullmatch
 """The id without number, the number, and the call's own id."""
 
+_MAY_BE_NUMBERED: Final = (BY_NAME, " #")
 
-def new_call_by_name(name: str, taken: Collection[str], own: str | None) -> str:
-    """The id of one more call of a tool. ``taken`` are those of the calls before it in its answer.
 
-    ``own`` is the id that Ollama gave it, if any; None for a call of OpenAI's form.
+def number_call(call_id: str, taken: Collection[str], own: str | None = None) -> str:
+    """The id of one more call by name, or with an empty id.
+
+    ``taken`` are the ids of the calls before it in its answer. ``own`` is the id that Ollama gave
+    it, if any; None for a call of OpenAI's form.
     """
-    count = 1 + sum([name_called(one) == name for one in taken])
+    count = 1 + sum([answers_to(one)[0] == call_id for one in taken])
     if own is None and count == 1:
-        return f"{BY_NAME}{name}"
-    return f"{BY_NAME}{name} #{count}" + (f" {own}" if own else "")
+        return call_id
+    return f"{call_id} #{count}" + (f" {own}" if own else "")
 
 
 def name_called(call_id: str) -> str:
@@ -42,7 +46,7 @@ def name_called(call_id: str) -> str:
 
 def answers_to(call_id: str) -> tuple[str, ...]:
     """The ids by which results answer a call: that of its tool's name, or its own, or either."""
-    numbered = _NUMBERED(call_id) if call_id.startswith(BY_NAME) else None
+    numbered = _NUMBERED(call_id) if call_id.startswith(_MAY_BE_NUMBERED) else None
     if numbered is None:
         return (call_id,)
     by_name, _, own = numbered.groups()
@@ -56,8 +60,8 @@ def answered_calls(results: Iterable[str], waiting: Collection[str]) -> tuple[st
         if result in waiting:
             found.append(result)
             continue
-        may = [one for one in waiting if one.startswith(BY_NAME) and result in answers_to(one)]
-        found += sorted(may, key=_order)[:1]
+        numbered = [one for one in waiting if one.startswith(_MAY_BE_NUMBERED)]
+        found += sorted([one for one in numbered if result in answers_to(one)], key=_order)[:1]
     return tuple(found)
 
 

@@ -112,11 +112,12 @@ def _erased_calls(dialect: str, calls: tuple[str, ...]) -> dict[str, Any]:
     by_name = next((one for one in calls if one.startswith(BY_NAME)), None)
     if by_name is not None:
         return _erased_by_name(calls, ollama=answers_to(by_name) != (by_name,))
+    own = [answers_to(one)[-1] for one in calls]
     if dialect == "amplifier":
-        plain = [{"id": one, "tool": "erased", "arguments": {}} for one in calls]
+        plain = [{"id": one, "tool": "erased", "arguments": {}} for one in own]
         return {"role": "assistant", "content": ERASED, "tool_calls": plain}
     function = {"name": "erased", "arguments": "{}"}
-    made = [{"id": one, "type": "function", "function": dict(function)} for one in calls]
+    made = [{"id": one, "type": "function", "function": dict(function)} for one in own]
     return {"role": "assistant", "content": ERASED, "tool_calls": made}
 
 

@@ -174,6 +174,18 @@ async def test_an_older_reader_missed_a_result_by_its_tools_name_alone(
     assert found.ok is ok
 
 
+async def test_a_call_without_id_and_name_is_what_an_older_reader_took_it_for(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "s.db"
+    async with eventctx.open(path, receipts=False) as engine:
+        context = await engine.session("s")
+        await context.add_message({"role": "user", "content": "Read it."})
+        nameless = {"type": "function", "function": {"arguments": "{}"}}
+        await context.add_message({"role": "assistant", "content": "", "tool_calls": [nameless]})
+    assert (await checked(path, lambda connection: with_facts(connection, 2, reader=11))).ok
+
+
 @pytest.mark.parametrize(("reader", "ok"), [(11, True), (12, False)])
 @pytest.mark.parametrize(("own", "known"), [({}, "function:read"), ({"id": "call_a"}, "call_a")])
 async def test_an_older_reader_did_not_tell_calls_by_name_apart(

@@ -348,6 +348,19 @@ async def test_calls_without_ids_keep_the_results_of_their_tools() -> None:
     ]
 
 
+async def test_each_of_several_calls_with_an_empty_id_keeps_its_result() -> None:
+    calls = without_ids("read", "read")
+    calls = {**calls, "tool_calls": [{"id": "", **one} for one in calls["tool_calls"]]}
+    answers = [{"role": "tool", "tool_call_id": "", "content": one} for one in ("of a", "of b")]
+    made = await view_of([ASK, calls, *answers, MORE])
+    assert violations("openai-chat", asked("openai-chat", made)) == ()
+    ids = [one["id"] for one in made[1]["tool_calls"]]
+    assert [(row["tool_call_id"], row["content"]) for row in made[2:4]] == [
+        (ids[0], "of a"),
+        (ids[1], "of b"),
+    ]
+
+
 async def test_calls_of_ollamas_form_stay_without_ids_and_get_results_of_its_form() -> None:
     calls = without_ids("read", "write", arguments={"path": "a"})
     answer = {"role": "tool", "tool_name": "read", "content": "ok"}

@@ -12,7 +12,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -58,15 +58,13 @@ if os.environ.get("CI") == "true":
 HANGS = 3600 if FULL else 420
 """Seconds after which a test hangs, its clean-up too; longer than its limit in the Makefile."""
 
-STDERR = pytest.StashKey[int]()
-"""The stderr that tests capture: what it says is seen of a run that is stopped, too."""
-
 
 def pytest_configure(config: pytest.Config) -> None:
     """Name each failure at once: a run that is stopped never comes to its summary."""
-    config.stash[STDERR] = os.dup(2)
+    stderr = os.dup(2)  # which tests capture: what it says is seen of a run that is stopped, too
+    config.pluginmanager.register(HangingTests(stderr))
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(NamesFailures(config.stash[STDERR]))
+        config.pluginmanager.register(NamesFailures(stderr))
 
 
 class NamesFailures:
@@ -80,23 +78,31 @@ class NamesFailures:
             os.write(self._stderr, f"\nfailed in {report.when}: {report.nodeid}\n".encode())
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """End the process of a test that no limit ends, and show its stacks."""
-    return (yield from _ended_if_it_hangs(item))
+ARMED_FOR = 20.0
+"""Seconds for which one clock is enough: each is a thread, and two a test took 2 % of a run."""
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
-    """As above: a failure stops the clock, and the clean-up may wait for what hung."""
-    return (yield from _ended_if_it_hangs(item))
+class HangingTests:
+    """Ends the process of a test, or of its clean-up, that no limit ends, and shows its stacks."""
 
+    def __init__(self, stderr: int) -> None:
+        self._stderr = stderr
+        self._armed = -ARMED_FOR
 
-def _ended_if_it_hangs(item: pytest.Item) -> Generator[None, object, object]:
-    faulthandler.dump_traceback_later(HANGS, file=item.config.stash[STDERR], exit=True)
-    try:
-        return (yield)
-    finally:
+    def _arm(self) -> None:
+        self._armed = time.monotonic()
+        faulthandler.dump_traceback_later(HANGS + ARMED_FOR, file=self._stderr, exit=True)
+
+    def pytest_runtest_logstart(self) -> None:
+        if time.monotonic() - self._armed >= ARMED_FOR:
+            self._arm()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_exception_interact(self) -> None:
+        """Begin again: pytest stops the clock at a failure, and the clean-up may hang."""
+        self._arm()
+
+    def pytest_sessionfinish(self) -> None:
         faulthandler.cancel_dump_traceback_later()
 
 
@@ -134,7 +140,7 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 10)
+    gc.set_threshold(50_000, 20, 10 if FULL else 100)
     gc.enable()
 
 

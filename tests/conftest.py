@@ -93,7 +93,8 @@ class HangingTests:
         self._armed = time.monotonic()
         faulthandler.dump_traceback_later(HANGS + ARMED_FOR, file=self._stderr, exit=True)
 
-    def pytest_runtest_logstart(self) -> None:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self) -> None:
         if time.monotonic() - self._armed >= ARMED_FOR:
             self._arm()
 

@@ -22,7 +22,6 @@ from eventctx.messages.overlap import match_in_order, runs_of_numbers
 from eventctx.messages.thinking import ThinkingRule
 from eventctx.messages.tokens import Tokenizer, count_with_tokenizer
 from eventctx.messages.tool_results import FIRST, LAST, Observing, observes
-from eventctx.messages.tool_rounds import answered_calls
 from eventctx.projections.transcript import TranscriptLine, TranscriptState
 from eventctx.projections.view import planned
 from eventctx.projections.view.request_view import ViewState
@@ -225,7 +224,7 @@ class Transcript:
 
         Only the view tells whether a call of that id, which may be used twice, was abandoned.
         """
-        if not answered_calls(made.facts.results, view.layout.abandoned):
+        if view.layout.abandoned.keys().isdisjoint(made.facts.results):
             return ()
         return stripped_by(self._session, view, events.MessageAdded(), (made.body,))
 

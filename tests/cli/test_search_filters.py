@@ -139,6 +139,18 @@ def test_a_day_that_ends_a_search_counts_whole() -> None:
         read_moment("soon")
 
 
+async def test_a_result_with_the_id_of_ollamas_call_is_one_of_its_tool() -> None:
+    store = MemoryStore()
+    ctx = await Engine(store).session("s")
+    call = {"id": "call_a", "function": {"name": "read", "arguments": {"path": "a.py"}}}
+    result = {"role": "tool", "tool_call_id": "call_a", "content": "import os"}
+    await ctx.add_messages([{"role": "assistant", "content": "", "tool_calls": [call]}, result])
+    recall = Recall(store, SqliteTextIndex(None))
+    found, _ = await find_messages(store, recall, "", "s", 9, MessageFilter(tool="read"))
+    assert [one.number for one in found] == [1, 0]
+    await recall.close()
+
+
 class CountingReads(MemoryStore):
     """Counts how often bodies are read."""
 

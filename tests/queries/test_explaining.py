@@ -9,6 +9,9 @@ from eventctx.errors import InvalidSetting, StreamNotFound
 from eventctx.log import events
 from eventctx.log.plan import Insertion, Plan, Run
 from eventctx.policies.named import policy_named
+from eventctx.projections.timeline import fold as timeline
+from eventctx.projections.timeline.document import callers
+from eventctx.queries.requests import fold
 from eventctx.stores.memory import MemoryStore
 from tests.queries.explained import compacted, model, thirty, user
 from tests.sessions import append_event, tool_round
@@ -141,6 +144,20 @@ async def test_a_result_without_a_call_in_view_says_what_became_of_the_call() ->
     assert (bereft.standing, bereft.caller) == ("omitted", 2)
     assert bereft.ruling is not None
     assert bereft.ruling.disposition == "set"
+
+
+async def test_a_result_by_name_is_told_the_message_that_calls_its_tool() -> None:
+    engine = Engine(MemoryStore())
+    ctx = await engine.session("s")
+    call = {"id": "call_a", "function": {"name": "read", "arguments": {}}}
+    result = {"role": "tool", "tool_name": "read", "content": "read"}
+    await ctx.add_message(user("hello"))
+    await ctx.add_messages([{**model(""), "tool_calls": [call, call]}, result, result])
+    origins = (await fold(engine.store, "s", timeline)).changes.origins
+    assert callers(origins) == [-1, -1, 1, 1]
+    assert callers(origins, 3) == [1]
+    await ctx.set_messages([user("hello"), result])
+    assert (await engine.why("s", 3)).caller == 1
 
 
 async def test_a_shortened_message_shows_what_is_left_of_it() -> None:

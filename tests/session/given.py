@@ -34,12 +34,23 @@ def calling(*ids: str) -> dict[str, Any]:
     return {"role": "assistant", "content": None, "tool_calls": calls}
 
 
+def of_ollama(row: dict[str, Any]) -> dict[str, Any]:
+    """The same calls in the form of Ollama's API."""
+    calls = [
+        {"id": one["id"], "function": {"name": one["function"]["name"], "arguments": {}}}
+        for one in row["tool_calls"]
+    ]
+    return {**row, "tool_calls": calls}
+
+
 def result(call: str, text: str) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call, "content": text}
 
 
-async def until_two_tools_run(engine: Engine, session: str = "s") -> HostReporter:
-    """A host's turn up to the moment when two tools run, a and b."""
+async def until_two_tools_run(
+    engine: Engine, session: str = "s", calls: dict[str, Any] | None = None
+) -> HostReporter:
+    """A host's turn up to the moment when two tools run, a and b, that ``calls`` asks for."""
     ctx = await engine.session(session)
     host = ctx.following()
     await host.turn_began("t1")
@@ -48,16 +59,22 @@ async def until_two_tools_run(engine: Engine, session: str = "s") -> HostReporte
     await ctx.get_messages_for_request()
     await host.request_prepared()
     await host.model_answered()
-    await ctx.add_message(calling("a", "b"))
+    await ctx.add_message(calls or calling("a", "b"))
     await host.tool_began("read", "a", 1)
     await host.tool_began("read", "b", 2)
     return host
 
 
-async def killed(store: MemoryStore, *, answer: str | None = None, session: str = "s") -> None:
+async def killed(
+    store: MemoryStore,
+    *,
+    answer: str | None = None,
+    session: str = "s",
+    calls: dict[str, Any] | None = None,
+) -> None:
     """A process that is killed while b runs, after a has ended with ``answer``."""
     engine = Engine(store)
-    host = await until_two_tools_run(engine, session)
+    host = await until_two_tools_run(engine, session, calls)
     await host.tool_ended(1, answer)
     await engine.close_session(session)
     del host

@@ -43,6 +43,7 @@ from tests.session.given import (
     GO_ON,
     calling,
     killed,
+    of_ollama,
     process,
     records_of,
     result,
@@ -55,9 +56,17 @@ from tests.transcripts import result as result_of
 pytestmark = pytest.mark.slow
 
 
-async def test_an_answer_is_kept_while_a_sibling_runs_and_shown_in_its_place() -> None:
+each_form = pytest.mark.parametrize(
+    "row", [calling("a", "b"), of_ollama(calling("a", "b"))], ids=["openai", "ollama"]
+)
+
+
+@each_form
+async def test_an_answer_is_kept_while_a_sibling_runs_and_shown_in_its_place(
+    row: dict[str, Any],
+) -> None:
     store = MemoryStore()
-    await killed(store, answer="the text of a")
+    await killed(store, answer="the text of a", calls=row)
     (post,) = [one for one in await records_of(store) if one.type == "tool:post"]
     assert decode_facts(post.bodies[0].facts).results == ("a",)
     assert b"the text of a" not in post.payload
@@ -65,7 +74,7 @@ async def test_an_answer_is_kept_while_a_sibling_runs_and_shown_in_its_place() -
     assert refusal(shown) is None
     assert shown == [
         ASK,
-        calling("a", "b"),
+        row,
         result("a", ANSWER_KEPT + "the text of a"),
         result("b", CALL_NOT_ENDED),
         GO_ON,
@@ -145,9 +154,10 @@ async def test_the_blocks_of_a_turn_keep_answers_by_the_same_rule() -> None:
     ]
 
 
-async def test_erasing_the_call_takes_its_kept_answer_along() -> None:
+@each_form
+async def test_erasing_the_call_takes_its_kept_answer_along(row: dict[str, Any]) -> None:
     store = MemoryStore()
-    await killed(store, answer="the secret text of a")
+    await killed(store, answer="the secret text of a", calls=row)
     async with process(store) as engine:
         await engine.erase("s", [1], reason="on request")
         ctx = await engine.session("s")

@@ -412,6 +412,32 @@ async def test_of_several_calls_of_a_tool_only_one_without_a_result_gets_one(cal
     assert made[5:] == [MORE]
 
 
+async def test_of_many_calls_of_a_tool_the_last_ones_wait() -> None:
+    calls = without_ids(*["read"] * 12, arguments={})
+    calls["tool_calls"] = [{"id": f"c{n}", **one} for n, one in enumerate(calls["tool_calls"])]
+    made = await view_of([ASK, calls, *map(read_by_name, "abcdefghij"), MORE])
+    assert [row.get("tool_call_id") for row in made[-3:-1]] == ["c10", "c11"]
+
+
+async def test_a_result_with_an_id_that_was_answered_by_name_answers_nothing() -> None:
+    one = {**WITH_IDS, "tool_calls": WITH_IDS["tool_calls"][:1]}
+    rows = [ASK, one, read_by_name("first"), said(text("Read.")), MORE]
+    again = {"role": "tool", "tool_call_id": "call_0", "content": "again"}
+    assert await view_of([*rows, again]) == rows
+
+
+async def test_erased_calls_with_empty_ids_get_ids_of_their_own() -> None:
+    calls = without_ids("read", "read")
+    calls["tool_calls"] = [{"id": "", **one} for one in calls["tool_calls"]]
+    answers = [{"role": "tool", "tool_call_id": "", "content": one} for one in ("a", "b")]
+    async with one_session() as (engine, ctx):
+        await ctx.add_messages([ASK, calls, *answers, MORE])
+        await engine.erase("s", [1], reason="asked")
+        made = await ctx.get_messages_for_request()
+    assert violations("openai-chat", asked("openai-chat", made)) == ()
+    assert len(made[1]["tool_calls"]) == 2
+
+
 @each_form
 async def test_a_result_by_name_that_comes_late_takes_the_place_of_the_one_made_up(
     calls: Row,

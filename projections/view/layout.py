@@ -29,7 +29,7 @@ import msgspec
 from msgspec.structs import replace
 
 from eventctx.messages.facts import Facts
-from eventctx.messages.tool_rounds import Group, answered_calls, group_rows, joins
+from eventctx.messages.tool_rounds import Group, answered_calls, answers_to, group_rows, joins
 from eventctx.projections.view.entries import (
     Entry,
     entries_of,
@@ -51,11 +51,12 @@ class Layout(msgspec.Struct, frozen=True, gc=False):
 
     ``refs`` and ``insertions`` are all that is in view; ``sealed_digest`` and ``sealed_tokens`` are
     of the sealed entries; ``opened`` is true once the first row that is not a system message was
-    laid out. ``pending`` are the region's unanswered call ids; ``abandoned`` those that got a
-    synthetic result in the sealed part, with the number of the message that calls. ``omitted``
-    counts messages left out as orphans or duplicates, or because the host's system prompt replaces
-    them; ``late`` counts results that came after their call was abandoned; ``shortened`` counts
-    shortened messages in an entry. ``ends`` are for the results that are synthetic.
+    laid out. ``pending`` are the region's unanswered call ids. ``abandoned`` are the ids by which a
+    result would answer a call that got a synthetic one in the sealed part, with the number of the
+    message that calls. ``omitted`` counts messages left out as orphans or duplicates, or because
+    the host's system prompt replaces them; ``late`` counts results that came after their call was
+    abandoned; ``shortened`` counts shortened messages in an entry. ``ends`` are for the results
+    that are synthetic.
     """
 
     refs: Series[MessageRef]
@@ -117,7 +118,7 @@ def build(
     sealed_groups, region_rows = _split(groups, rows)
     if region_rows and not _pending([rows[i] for i in region_rows]) and _ends(insertions, rows):
         sealed_groups, region_rows = groups, []
-    abandoned = _unanswered(sealed_groups, rows)
+    abandoned = _by_answer(_unanswered(sealed_groups, rows))
     entries, omitted = entries_of(sealed_groups, rows, ends)
     entries = with_inserted([*settled, *entries], insertions, [rows[i] for i in region_rows])
     opened_entries, opened = with_opening(entries, False)
@@ -247,7 +248,7 @@ def as_plain(layout: Layout, until: int) -> Layout:
 
 
 def _is_late(layout: Layout, facts: Facts) -> bool:
-    return facts.kind == "result" and bool(answered_calls(facts.results, layout.abandoned))
+    return facts.kind == "result" and any(one in layout.abandoned for one in facts.results)
 
 
 def _continues(layout: Layout, facts: Facts) -> bool:
@@ -275,7 +276,7 @@ def _seal(layout: Layout, refs: Series[MessageRef], region: tuple[MessageRef, ..
         pending = _unanswered(groups, region)
     if layout.ends.known:
         layout = replace(layout, ends=layout.ends.without_answered(region, pending))
-    return _with_sealed(layout, refs, entries, pending, omitted)
+    return _with_sealed(layout, refs, entries, _by_answer(pending), omitted)
 
 
 def _with_sealed(
@@ -345,6 +346,11 @@ def _unanswered(groups: Iterable[Group], rows: Sequence[MessageRef]) -> dict[str
                 del made[call]
         found |= made
     return found
+
+
+def _by_answer(unanswered: Mapping[str, int]) -> dict[str, int]:
+    """The messages of unanswered calls by the ids that their results would have."""
+    return {answer: number for call, number in unanswered.items() for answer in answers_to(call)}
 
 
 def _assistant(ref: MessageRef) -> bool:

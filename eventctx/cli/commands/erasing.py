@@ -158,7 +158,9 @@ class ErasureAnswer(msgspec.Struct, frozen=True):
     """Contents that were destroyed, or would be (``erased`` is false).
 
     ``messages`` are the numbers of those whose contents go; ``contents`` counts these, what was
-    made of them, and their copies in forks. ``scrubbed``: whether the store has overwritten them.
+    made of them, and their copies in forks. ``repeated`` are messages with the same words, and
+    ``payloads`` records that hold them where the chain covers it: both stay. ``scrubbed``: whether
+    the store has overwritten what went.
     """
 
     erased: bool

@@ -20,6 +20,7 @@ from eventctx.messages.parts import (
     parts_of_result,
     read_parts,
 )
+from eventctx.messages.tool_rounds import BY_NAME
 
 LINES: Final = 12
 """Lines of one part that a terminal shows unless all are requested."""
@@ -79,7 +80,7 @@ def shown_parts(message: Mapping[str, Any]) -> list[ShownPart]:
 
 
 def _shown(part: Part) -> ShownPart:
-    value, call = part.value, ", ".join(part.ids).removeprefix("function:")
+    value, call = part.value, ", ".join(part.ids).removeprefix(BY_NAME)
     match part.kind:
         case "text" | "refusal":
             return ShownPart(part.kind, "", value)

@@ -9,7 +9,7 @@ import msgspec
 
 from eventctx.errors import DecodeError
 
-READER: Final = 12
+READER: Final = 13
 """Version of this reader. It goes up when a body's facts would come out differently.
 
 2: signed thinking is counted in ``bound``; a machine-made summary no longer counts as human, and
@@ -33,6 +33,7 @@ hold none. Task notifications in JSON and the tabs of an editor count as a harne
 10: a result of Ollama's form answers the call of the tool that it names (``tool_name``).
 11: a message that holds a provider's own compaction is known by it (``compacts``).
 12: several calls without ids, or with empty ones, are several calls (``tool_rounds.number_call``).
+13: a result with neither an id nor a name answers the first call by name that waits.
 """
 
 DEMANDS_SINCE: Final = 9

@@ -2,9 +2,9 @@
 
 Ollama's API and OpenAI's oldest tie a result to a call by the tool's name. Such calls have ids that
 are made of the name, a number, and the id that newer releases of Ollama give: ``function:read``
-(OpenAI's form), ``function:read #1``, ``function:read #2 call_a``. A result has the name alone and
-answers the first call that waits, or it has the id. Of calls with an empty id each but the first
-has a number, too.
+(OpenAI's form), ``function:read #1``, ``function:read #2 call_a``. A result has the name alone, or
+not even that (``function:``), and answers the first call that waits, or it has the id. Of calls
+with an empty id each but the first has a number, too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from eventctx.messages.facts import Facts
 from eventctx.messages.response_items import REFERENCE, TABLE, when_unanswered
 
 BY_NAME: Final = "function:"
-"""Begins the id of a call that may be answered by its tool's name; the name follows."""
+"""Begins the id of a call that may be answered by its tool's name, which follows; the id by which a
+result answers that has neither an id nor a name."""
 
 _NUMBERED: Final = re.compile(r"(function:.*|) #([0-9]+)(?: (.*))?", re.DOTALL).fullmatch
 """The id without number, the number, and the call's own id."""
@@ -33,7 +34,7 @@ def number_call(call_id: str, taken: Collection[str], own: str | None = None) ->
     ``taken`` are the ids of the calls before it in its answer. ``own`` is the id that Ollama gave
     it, if any; None for a call of OpenAI's form.
     """
-    count = 1 + sum([answers_to(one)[0] == call_id for one in taken])
+    count = 1 + sum([_parsed(one)[0] == call_id for one in taken])
     if own is None and count == 1:
         return call_id
     return f"{call_id} #{count}" + (f" {own}" if own else "")
@@ -41,16 +42,31 @@ def number_call(call_id: str, taken: Collection[str], own: str | None = None) ->
 
 def name_called(call_id: str) -> str:
     """The tool's name in the id of a call that may be answered by it; empty in any other id."""
-    return answers_to(call_id)[0].removeprefix(BY_NAME) if call_id.startswith(BY_NAME) else ""
+    return _parsed(call_id)[0].removeprefix(BY_NAME) if call_id.startswith(BY_NAME) else ""
+
+
+def own_id(call_id: str) -> str:
+    """The id that the program gave a call, which its own result has; by name if it gave none."""
+    by_name, _, own = _parsed(call_id)
+    return own or by_name
+
+
+def is_numbered(call_id: str) -> bool:
+    """Whether the id of a call tells it from others of its answer by a number."""
+    return bool(_parsed(call_id)[1])
 
 
 def answers_to(call_id: str) -> tuple[str, ...]:
-    """The ids by which results answer a call: that of its tool's name, or its own, or either."""
+    """The ids by which results answer a call: its own, that of its tool's name, or of no name."""
+    by_name, _, own = _parsed(call_id)
+    ids = (by_name, own) if own else (by_name,)
+    return (*ids, BY_NAME) if by_name.startswith(BY_NAME) and by_name != BY_NAME else ids
+
+
+def _parsed(call_id: str) -> tuple[str, str, str]:
+    """The id by name, the number as text, and the call's own id; empty where there is none."""
     numbered = _NUMBERED(call_id) if call_id.startswith(_MAY_BE_NUMBERED) else None
-    if numbered is None:
-        return (call_id,)
-    by_name, _, own = numbered.groups()
-    return (by_name, own) if own else (by_name,)
+    return (call_id, "", "") if numbered is None else (numbered[1], numbered[2], numbered[3] or "")
 
 
 def answered_calls(results: Iterable[str], waiting: Collection[str]) -> tuple[str, ...]:
@@ -67,8 +83,7 @@ def answered_calls(results: Iterable[str], waiting: Collection[str]) -> tuple[st
 
 def _order(call_id: str) -> tuple[int, str]:
     """Calls of a tool in the order in which they were made."""
-    numbered = _NUMBERED(call_id)
-    number = "" if numbered is None else numbered[2]
+    _, number, _ = _parsed(call_id)
     return len(number), number
 
 

@@ -18,7 +18,7 @@ from eventctx.log.store import Address, EventStore, Receipt, Snapshot, StreamInf
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.facts import DEMANDS_SINCE, READER, Facts, decode_facts, encode_facts
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.tool_rounds import answers_to, name_called
+from eventctx.messages.tool_rounds import BY_NAME, answers_to, is_numbered, name_called
 from eventctx.projections.view import request_view
 from eventctx.projections.view import snapshot as view_snapshot
 from eventctx.queries.encoding import fill
@@ -318,9 +318,10 @@ def _same(older: Facts, newer: Facts) -> bool:
     persons = older.human or not newer.human or older.reader < _KNOWS_PERSONS
     alike = [name for name, since in _SINCE.items() if older.reader >= since]
     by_name = newer.role == "tool" and any(map(name_called, newer.results))
-    if older.reader < _KNOWS_TOOL_NAMES and not older.results and by_name:
+    since = _KNOWS_TOOL_NAMES if by_name else _KNOWS_RESULTS_OF_NO_NAME
+    if older.reader < since and not older.results and (by_name or newer.results == (BY_NAME,)):
         alike.remove("results")
-    told_apart = any(answers_to(call) != (call,) for call in newer.calls)
+    told_apart = any(map(is_numbered, newer.calls))
     if older.reader < _TELLS_CALLS_BY_NAME_APART and told_apart:
         alike = [name for name in alike if name not in ("calls", "arguments")]
     return persons and all(getattr(older, name) == getattr(newer, name) for name in alike)
@@ -331,6 +332,9 @@ _KNOWS_PERSONS: Final = 4
 
 _KNOWS_TOOL_NAMES: Final = 10
 """The reader since which a result answers the call of the tool that it names as Ollama does."""
+
+_KNOWS_RESULTS_OF_NO_NAME: Final = 13
+"""The reader since which a result with neither an id nor a name answers a call."""
 
 _TELLS_CALLS_BY_NAME_APART: Final = 12
 """The reader since which several calls of a tool that its name may answer are several."""

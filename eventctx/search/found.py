@@ -23,7 +23,7 @@ from eventctx.messages.encoding import decode_body
 from eventctx.messages.facts import Kind, decode_facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.parts import Part, read_parts
-from eventctx.messages.tool_rounds import answers_to, name_called
+from eventctx.messages.tool_rounds import name_called, own_id
 from eventctx.projections import figures
 from eventctx.search.index import Place
 from eventctx.search.recall import Recall, Recalled
@@ -239,7 +239,7 @@ class _Callers:
                 except DecodeError:
                     continue  # what cannot be read of one message says nothing of the others
                 for call in calls:
-                    found[answers_to(call)[-1]].append(Address(record.position, index))
+                    found[own_id(call)].append(Address(record.position, index))
                 if calls:
                     self._order.append(Address(record.position, index))
         return found

@@ -9,7 +9,7 @@ from eventctx.log.store import Address
 from eventctx.messages import response_items as items
 from eventctx.messages.encoding import decode_bodies, decode_body
 from eventctx.messages.facts import Facts
-from eventctx.messages.tool_rounds import BY_NAME, answers_to, name_called
+from eventctx.messages.tool_rounds import BY_NAME, is_numbered, name_called, own_id
 from eventctx.projections.view.entries import (
     ANSWER_KEPT,
     CALL_ENDED,
@@ -111,8 +111,8 @@ def _erased_calls(dialect: str, calls: tuple[str, ...]) -> dict[str, Any]:
         return {"role": "assistant", "content": blocks}
     by_name = next((one for one in calls if one.startswith(BY_NAME)), None)
     if by_name is not None:
-        return _erased_by_name(calls, ollama=answers_to(by_name) != (by_name,))
-    own = [answers_to(one)[-1] for one in calls]
+        return _erased_by_name(calls, ollama=is_numbered(by_name))
+    own = [own_id(one) for one in calls]
     if dialect == "amplifier":
         plain = [{"id": one, "tool": "erased", "arguments": {}} for one in own]
         return {"role": "assistant", "content": ERASED, "tool_calls": plain}
@@ -129,7 +129,7 @@ def _erased_by_name(calls: tuple[str, ...], *, ollama: bool) -> dict[str, Any]:
             "name": name_called(call_id) or "erased",
             "arguments": {} if ollama else "{}",
         }
-        own = answers_to(call_id)[-1]
+        own = own_id(call_id)
         head = {} if own.startswith(BY_NAME) else {"id": own}
         made.append(head | ({} if ollama else {"type": "function"}) | {"function": function})
     if len(calls) == 1 and not ollama:
@@ -218,7 +218,7 @@ def _result_row(dialect: str, call_id: str, text: str, call_type: str | None) ->
         custom = call_type == "custom_tool_call"
         output = "custom_tool_call_output" if custom else "function_call_output"
         return {"type": output, "call_id": call_id, "output": text}
-    own = answers_to(call_id)[-1]
+    own = own_id(call_id)
     if own.startswith(BY_NAME):
         return {"role": "function", "name": name_called(call_id), "content": text}
     return {"role": "tool", "tool_call_id": own, "content": text}

@@ -346,6 +346,8 @@ def test_nothing_a_caller_does_with_messages_reaches_the_log_or_a_later_view(
 
 def as_of_ollama(message: dict[str, Any], ids: str) -> dict[str, Any]:
     """A row of OpenAI's chat in the form of Ollama's API; ``ids``: of no row, calls, or both."""
+    if message["role"] == "tool" and ids == "nameless":
+        return {"role": "tool", "content": message["content"]}
     if message["role"] == "tool":
         named = {**message, "tool_name": "read"}
         return named if ids == "both" else {k: v for k, v in named.items() if k != "tool_call_id"}
@@ -359,7 +361,7 @@ def as_of_ollama(message: dict[str, Any], ids: str) -> dict[str, Any]:
 
 @st.composite
 def rows_of_ollama(draw: st.DrawFn) -> list[dict[str, Any]]:
-    ids = draw(st.sampled_from(["", "calls", "both"]))
+    ids = draw(st.sampled_from(["", "calls", "both", "nameless"]))
     return [as_of_ollama(one, ids) for one in draw(stories("openai")).messages]
 
 

@@ -186,6 +186,19 @@ async def test_a_call_without_id_and_name_is_what_an_older_reader_took_it_for(
     assert (await checked(path, lambda connection: with_facts(connection, 2, reader=11))).ok
 
 
+@pytest.mark.parametrize(("reader", "ok"), [(12, True), (13, False)])
+async def test_an_older_reader_missed_a_result_without_a_name(
+    tmp_path: Path, reader: int, ok: bool
+) -> None:
+    path = tmp_path / "s.db"
+    async with eventctx.open(path, receipts=False) as engine:
+        await (await engine.session("s")).add_message({"role": "tool", "content": "a"})
+    found = await checked(
+        path, lambda connection: with_facts(connection, 1, reader=reader, results=())
+    )
+    assert found.ok is ok
+
+
 @pytest.mark.parametrize(("reader", "ok"), [(11, True), (12, False)])
 @pytest.mark.parametrize(("own", "known"), [({}, "function:read"), ({"id": "call_a"}, "call_a")])
 async def test_an_older_reader_did_not_tell_calls_by_name_apart(

@@ -396,6 +396,13 @@ async def test_each_of_several_calls_of_a_tool_keeps_its_result_by_name(
     assert made == [ASK, calls, *answers, *words, MORE]
 
 
+@each_form
+async def test_results_without_a_name_answer_the_calls_in_their_order(calls: Row) -> None:
+    answers = [{"role": "tool", "content": text} for text in ("first", "second", "third", "more")]
+    made = await view_of([ASK, calls, *answers, MORE])
+    assert made == [ASK, calls, *answers[:3], MORE]
+
+
 async def test_results_with_the_ids_of_ollamas_calls_keep_their_places() -> None:
     answers = [{**read_by_name("x"), "tool_call_id": f"call_{n}"} for n in (2, 0, 1)]
     assert await view_of([ASK, WITH_IDS, *answers, MORE]) == [ASK, WITH_IDS, *answers, MORE]

@@ -33,7 +33,8 @@ hold none. Task notifications in JSON and the tabs of an editor count as a harne
 10: a result of Ollama's form answers the call of the tool that it names (``tool_name``).
 11: a message that holds a provider's own compaction is known by it (``compacts``).
 12: several calls without ids, or with empty ones, are several calls (``tool_rounds.number_call``).
-13: a result with neither an id nor a name answers the first call by name that waits.
+13: the number of such a call is its place in its answer; a result with neither an id nor a name
+answers the first that waits.
 """
 
 DEMANDS_SINCE: Final = 9

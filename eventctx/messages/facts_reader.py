@@ -192,6 +192,8 @@ class _Counts:
                 self.dialect = inner
         for call_id in part.ids:
             self.results[call_id] = None
+        if part.place == ("content",) and not self.results:
+            self.results[BY_NAME] = None
 
     def add_thinking(self, part: Part) -> None:
         if part.place[0] == "thinking_block" and self.bound:

@@ -194,12 +194,14 @@ def _answered_ids(message: dict[str, Any]) -> tuple[str, ...]:
     if isinstance(several, list):
         return tuple([one for one in several if isinstance(one, str)])
     name, content = message.get("tool_name", message.get("name")), message.get("content")
+    if not isinstance(name, str):
+        return ()
     if isinstance(content, list):
         inner: list[Part] = []
         _read_blocks(content, (), _INNER_READERS, inner)
         if any(part.ids for part in inner):
             return ()  # its blocks have the ids
-    return (f"{BY_NAME}{name if isinstance(name, str) else ''}",)
+    return (f"{BY_NAME}{name}",)
 
 
 # -- blocks --------------------------------------------------------------------------------------

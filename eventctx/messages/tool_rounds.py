@@ -2,9 +2,9 @@
 
 Ollama's API and OpenAI's oldest tie a result to a call by the tool's name. Such calls have ids that
 are made of the name, a number, and the id that newer releases of Ollama give: ``function:read``
-(OpenAI's form), ``function:read #1``, ``function:read #2 call_a``. A result has the name alone, or
-not even that (``function:``), and answers the first call that waits, or it has the id. Of calls
-with an empty id each but the first has a number, too.
+(OpenAI's form, of a first call), ``function:read #1``, ``function:read #2 call_a``. A result has
+the name alone, or not even that (``function:``), and answers the first call that waits, or it has
+the id. Of calls with an empty id each but a first one has a number, too.
 """
 
 from __future__ import annotations
@@ -29,15 +29,14 @@ _MAY_BE_NUMBERED: Final = (BY_NAME, " #")
 
 
 def number_call(call_id: str, taken: Collection[str], own: str | None = None) -> str:
-    """The id of one more call by name, or with an empty id.
+    """The id of one more call by name, or with an empty id; its number is its place in its answer.
 
-    ``taken`` are the ids of the calls before it in its answer. ``own`` is the id that Ollama gave
-    it, if any; None for a call of OpenAI's form.
+    ``taken`` are the ids of the calls before it. ``own`` is the id that Ollama gave it, if any;
+    None for a call of OpenAI's form.
     """
-    count = 1 + sum([_parsed(one)[0] == call_id for one in taken])
-    if own is None and count == 1:
+    if own is None and not taken:
         return call_id
-    return f"{call_id} #{count}" + (f" {own}" if own else "")
+    return f"{call_id} #{len(taken) + 1}" + (f" {own}" if own else "")
 
 
 def name_called(call_id: str) -> str:
@@ -82,7 +81,7 @@ def answered_calls(results: Iterable[str], waiting: Collection[str]) -> tuple[st
 
 
 def _order(call_id: str) -> tuple[int, str]:
-    """Calls of a tool in the order in which they were made."""
+    """Calls of an answer in the order in which they were made."""
     _, number, _ = _parsed(call_id)
     return len(number), number
 

@@ -24,6 +24,8 @@ from eventctx.messages.facts import Kind
 from eventctx.messages.facts_reader import weigh
 from eventctx.messages.recall_text import TOOL_NAME
 from eventctx.messages.tokens import Estimator
+from eventctx.messages.tool_rounds import BY_NAME, number_call
+from eventctx.messages.tool_rounds import answered_calls as answered_by
 from eventctx.text import clip, pattern
 
 MARK: Final = "|"
@@ -136,20 +138,23 @@ def answered_calls(read: Iterable[MessageExtracts]) -> dict[int, AnsweredCall]:
     calls: dict[str, AnsweredCall] = {}
     running: dict[str, AnsweredCall] = {}
     answered: dict[int, AnsweredCall] = {}
-    last: AnsweredCall | None = None
+    waiting: dict[str, AnsweredCall] = {}
     for one in read:
         # What a poll brings is the output of the command that runs.
         made = [running.get(call.process) or AnsweredCall(one.number, call) for call in one.calls]
+        waiting = waiting if one.speaker == "result" else {}
         for each, own in zip(made, one.calls, strict=True):
             calls.update(dict.fromkeys(own.ids, each))
+            waiting[number_call(f"{BY_NAME}{own.name}", waiting, "".join(own.ids[:1]))] = each
         running.update({one.running[id_]: calls[id_] for id_ in one.running if id_ in calls})
-        call = next((calls[call_id] for call_id in one.answers if call_id in calls), None)
-        if one.speaker == "result":
-            # A text with an action has no ids: its observation comes next.
-            call = call if one.answers else last
+        own_ids = [call_id for call_id in one.answers if not call_id.startswith(BY_NAME)]
+        call = next((calls[call_id] for call_id in own_ids if call_id in calls), None)
+        if one.speaker == "result" and not own_ids:
+            # By its tool's name, or next after a text with an action, which has no ids.
+            found = answered_by(one.answers or (BY_NAME,), waiting)
+            call = waiting.pop(found[0]) if found else None
         if call is not None:
             answered[one.number] = call
-        last = made[-1] if made else None
     return answered
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import chain
 from typing import Any, Final, Literal
@@ -303,9 +303,13 @@ def _agree(older: Facts, newer: Facts) -> bool:
         return older.dialect == newer.dialect
     return (
         (older.role, older.dialect) == (newer.role, newer.dialect)
-        and {*older.calls} <= {*newer.calls, *chain.from_iterable(map(answers_to, newer.calls))}
+        and {*_answers_to(older.calls)} <= {*_answers_to(newer.calls)}
         and set(older.results) <= set(newer.results)
     )
+
+
+def _answers_to(calls: Iterable[str]) -> Iterator[str]:
+    return chain.from_iterable(map(answers_to, calls))
 
 
 def _same(older: Facts, newer: Facts) -> bool:
@@ -318,11 +322,10 @@ def _same(older: Facts, newer: Facts) -> bool:
     persons = older.human or not newer.human or older.reader < _KNOWS_PERSONS
     alike = [name for name, since in _SINCE.items() if older.reader >= since]
     by_name = newer.role == "tool" and any(map(name_called, newer.results))
-    since = _KNOWS_TOOL_NAMES if by_name else _KNOWS_RESULTS_OF_NO_NAME
+    since = _KNOWS_TOOL_NAMES if by_name else _NUMBERS_CALLS_BY_PLACE
     if older.reader < since and not older.results and (by_name or newer.results == (BY_NAME,)):
         alike.remove("results")
-    told_apart = any(map(is_numbered, newer.calls))
-    if older.reader < _TELLS_CALLS_BY_NAME_APART and told_apart:
+    if older.reader < _NUMBERS_CALLS_BY_PLACE and any(map(is_numbered, newer.calls)):
         alike = [name for name in alike if name not in ("calls", "arguments")]
     return persons and all(getattr(older, name) == getattr(newer, name) for name in alike)
 
@@ -333,11 +336,8 @@ _KNOWS_PERSONS: Final = 4
 _KNOWS_TOOL_NAMES: Final = 10
 """The reader since which a result answers the call of the tool that it names as Ollama does."""
 
-_KNOWS_RESULTS_OF_NO_NAME: Final = 13
-"""The reader since which a result with neither an id nor a name answers a call."""
-
-_TELLS_CALLS_BY_NAME_APART: Final = 12
-"""The reader since which several calls of a tool that its name may answer are several."""
+_NUMBERS_CALLS_BY_PLACE: Final = 13
+"""The reader since which calls by name have their present ids, and a result needs no name."""
 
 
 class SnapshotChecker:

@@ -273,6 +273,25 @@ def test_a_source_tells_calls_of_one_tool_apart(
     assert headings(*rows) == [f"| #1 (#0 {source}):"]
 
 
+@pytest.mark.parametrize("ids", [False, True])
+@pytest.mark.parametrize("names", [("read", "write", "read"), (None, None, None)])
+def test_results_by_name_or_of_no_name_are_of_the_calls_in_their_order(
+    names: tuple[str | None, ...], ids: bool
+) -> None:
+    made = [
+        {"function": {"name": name, "arguments": {"path": path}}} | ({"id": path} if ids else {})
+        for name, path in zip(("read", "read", "write"), "abc", strict=True)
+    ]
+    # By name, the result of the third call comes before that of the second.
+    order = "acb" if any(names) else "abc"
+    rows = [{"role": "assistant", "content": "", "tool_calls": made}]
+    for name, path in zip(names, order, strict=True):
+        named = {} if name is None else {"tool_name": name}
+        rows.append({"role": "tool", **named, "content": f"the result of {path}"})
+    tools = {"a": "read a", "b": "read b", "c": "write c"}
+    assert headings(*rows) == [f"| #{n} (#0 {tools[path]}):" for n, path in enumerate(order, 1)]
+
+
 def test_what_a_poll_brings_is_of_the_command_that_runs() -> None:
     rows = [called("c1", "exec_command", {"cmd": "make test"}),
             told("c1", "Process running with session ID 58192"),

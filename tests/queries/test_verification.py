@@ -199,7 +199,7 @@ async def test_an_older_reader_missed_a_result_without_a_name(
     assert found.ok is ok
 
 
-@pytest.mark.parametrize(("reader", "ok"), [(11, True), (12, False)])
+@pytest.mark.parametrize(("reader", "ok"), [(12, True), (13, False)])
 @pytest.mark.parametrize(("own", "known"), [({}, "function:read"), ({"id": "call_a"}, "call_a")])
 async def test_an_older_reader_did_not_tell_calls_by_name_apart(
     tmp_path: Path, reader: int, ok: bool, own: dict[str, str], known: str

@@ -401,6 +401,11 @@ async def test_results_without_a_name_answer_the_calls_in_their_order(calls: Row
     answers = [{"role": "tool", "content": text} for text in ("first", "second", "third", "more")]
     made = await view_of([ASK, calls, *answers, MORE])
     assert made == [ASK, calls, *answers[:3], MORE]
+    made = await view_of([ASK, calls, *answers[:2], MORE])
+    assert made[:4] == [ASK, calls, *answers[:2]]
+    of_third = calls["tool_calls"][2].get("id") or "write"
+    assert of_third in (made[4].get("tool_call_id"), made[4].get("tool_name"))
+    assert made[5:] == [MORE]
 
 
 async def test_results_with_the_ids_of_ollamas_calls_keep_their_places() -> None:

@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple
 from eventctx.importers.source.lines import item_facts_or_none, list_or_empty, object_or_empty
 from eventctx.importers.source.values import encode
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.tool_rounds import BY_NAME
 
 _REMINDER: Final = "<system-reminder"
 _LISTS: Final = ("messages", "input")
@@ -104,8 +103,7 @@ def _mark(message: dict[str, Any]) -> bytes:
     if facts.kind == "system":
         # A prompt is built again for each request, with the time of day and the like.
         identity = "system"
-    elif not facts.calls and all(one.startswith(BY_NAME) for one in facts.results):
-        # A tool's name alone, or no name, does not tell one result from another.
+    elif not facts.results and not facts.calls:
         identity = _text(message.get("content")) or _without_marks(message)
     return blake2b(encode([facts.role, identity]), digest_size=12).digest()
 

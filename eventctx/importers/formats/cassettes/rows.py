@@ -26,7 +26,6 @@ from eventctx.log.wire import APIS, CacheMark, SentApi
 from eventctx.messages.encoding import digest_of, message_digest
 from eventctx.messages.facts_reader import SYSTEM_ROLES
 from eventctx.messages.parts import role_of
-from eventctx.messages.tool_rounds import BY_NAME
 
 REFERENCE: Final = "item_reference"
 _SYSTEM: Final = ("system",)
@@ -135,8 +134,7 @@ def _mark(message: dict[str, Any]) -> object:
         return plain_form(message)
     if facts.kind == "system":
         return _SYSTEM
-    # A tool's name alone, or no name, does not tell one result from another.
-    if facts.calls or not all(one.startswith(BY_NAME) for one in facts.results):
+    if facts.results or facts.calls:
         return facts.role, facts.results, facts.calls
     sealed = sealed_mark(message)
     if sealed is not None:

@@ -117,7 +117,7 @@ async def test_only_so_many_ride() -> None:
 
 
 async def test_an_event_that_cannot_be_written_fails_the_next_call_that_waits() -> None:
-    store, engine, ctx = await begun(CountingStore)
+    store, _engine, ctx = await begun(CountingStore)
     store.full = True
     await ctx.emit(PlanStart())
     with pytest.raises(StoreFull):
@@ -126,7 +126,7 @@ async def test_an_event_that_cannot_be_written_fails_the_next_call_that_waits() 
     await ctx.add_message(ANSWER)
     await ctx.emit(PlanEnd())
     await ctx.close()
-    types = [one.type async for one in store.read("s", 2)]
+    types = [one.type async for one in store.read("s", start=2)]
     assert types == ["plan:start", "context:message_added", "plan:end"]
 
 
@@ -142,7 +142,6 @@ async def test_two_processes_keep_each_their_order_and_one_view(
 ) -> None:
     path = tmp_path_factory.mktemp("riding") / "store.db"
     async with opened_file(path) as first, opened_file(path) as second:
-    ):
         contexts = {"a": await first.session("s"), "b": await second.session("s")}
         for number, (who, step) in enumerate(steps):
             if step == "emit":

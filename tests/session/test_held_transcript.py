@@ -15,16 +15,15 @@ from eventctx.log.events import PlanStart
 from eventctx.session.contents import MAX_ROW_BYTES, MAX_UNASKED
 from eventctx.stores.memory import MemoryStore
 from tests.session.counting_store import CountingStore
-from tests.sessions import USER, tool_round
+from tests.session.given import opened
+from tests.sessions import USER, tool_round, user
 
 
 async def test_the_second_answer_reads_and_writes_nothing() -> None:
     store = CountingStore()
-    ctx = await Engine(store).session("s")
-    await ctx.add_message(USER)
+    _, ctx = await opened(USER, store=store)
     await ctx.get_messages()
-    for message in tool_round(1):
-        await ctx.add_message(message)
+    await ctx.add_messages(tool_round(1))
     await ctx.set_messages([USER, *tool_round(2)])
     await ctx.get_messages_for_request()
     store.calls.clear()
@@ -56,9 +55,7 @@ async def test_a_mark_tells_who_holds_a_copy_that_others_changed_it(tmp_path: Pa
 
 async def test_the_first_answer_of_a_fresh_process_reads_no_record_again() -> None:
     store = CountingStore()
-    ctx = await Engine(store).session("s")
-    for message in (USER, *tool_round(1)):
-        await ctx.add_message(message)
+    _, ctx = await opened(USER, *tool_round(1), store=store)
     again = await Engine(store).session("s")
     store.calls.clear()
     assert await again.get_messages() == await ctx.get_messages()
@@ -70,9 +67,7 @@ async def test_the_first_answer_of_a_fresh_process_reads_no_record_again() -> No
 
 async def test_behind_another_writer_only_its_messages_are_read() -> None:
     store = CountingStore()
-    ctx = await Engine(store).session("s")
-    for message in (USER, *tool_round(1)):
-        await ctx.add_message(message)
+    _, ctx = await opened(USER, *tool_round(1), store=store)
     await ctx.get_messages()
     read: list[int] = []
     bodies = store.bodies
@@ -83,7 +78,7 @@ async def test_behind_another_writer_only_its_messages_are_read() -> None:
 
     store.bodies = noting  # type: ignore[method-assign]
     other = await Engine(store).session("s")
-    await other.add_message({"role": "user", "content": "mine"})
+    await other.add_message(user("mine"))
     assert len(await ctx.get_messages()) == 4
     assert read == [1]
 
@@ -96,8 +91,7 @@ class HeadOnly(CountingStore):
 
 async def test_a_store_without_a_peek_is_asked_for_its_head() -> None:
     store = HeadOnly()
-    ctx = await Engine(store).session("s")
-    await ctx.add_message(USER)
+    _, ctx = await opened(USER, store=store)
     await ctx.get_messages()
     store.calls.clear()
     assert await ctx.get_messages() == [USER]
@@ -108,16 +102,15 @@ async def test_a_store_without_a_peek_is_asked_for_its_head() -> None:
 
 async def test_a_message_that_was_not_written_is_in_no_answer() -> None:
     store = CountingStore()
-    ctx = await Engine(store).session("s")
-    await ctx.add_message(USER)
+    _, ctx = await opened(USER, store=store)
     await ctx.get_messages()
     store.full = True
     with pytest.raises(StoreFull):
-        await ctx.add_message({"role": "user", "content": "lost"})
+        await ctx.add_message(user("lost"))
     assert await ctx.get_messages() == [USER]
     store.full = False
-    await ctx.add_message({"role": "user", "content": "kept"})
-    assert [row["content"] for row in await ctx.get_messages()] == ["hello", "kept"]
+    await ctx.add_message(user("kept"))
+    assert await ctx.get_messages() == [USER, user("kept")]
 
 
 class Slow(CountingStore):
@@ -150,12 +143,11 @@ class SlowHead(Slow):
 @pytest.mark.parametrize("kind", [Slow, SlowHead])
 async def test_an_answer_holds_only_what_is_on_disk(kind: type[Slow]) -> None:
     store = kind()
-    ctx = await Engine(store).session("s")
-    await ctx.add_message(USER)
+    _, ctx = await opened(USER, store=store)
     await ctx.get_messages()
     store.go.clear()
     asking = asyncio.create_task(ctx.get_messages())
-    adding = asyncio.create_task(ctx.add_message({"role": "user", "content": "under way"}))
+    adding = asyncio.create_task(ctx.add_message(user("under way")))
     for _ in range(20):
         await asyncio.sleep(0)
     assert not adding.done()
@@ -188,23 +180,18 @@ class OneLateRead(MemoryStore):
 
 async def test_what_is_erased_while_it_is_read_does_not_stay_in_memory() -> None:
     store = OneLateRead()
-    engine = Engine(store)
-    ctx = await engine.session("s")
-    await ctx.add_message({"role": "user", "content": "secret"})
+    engine, ctx = await opened(user("secret"), store=store)
     asking = asyncio.create_task(ctx.get_messages())
     await store.read_once.wait()
     await engine.erase("s", [0])
     store.go.set()
     await asking
     assert ctx._session.lines.row_bytes == 0
-    assert await ctx.get_messages() == [{"role": "user", "content": "[erased]"}]
+    assert await ctx.get_messages() == [user("[erased]")]
 
 
 async def test_its_memory_is_counted_and_dropped_after_the_last_question() -> None:
-    ctx = await Engine(MemoryStore()).session("s")
-    text = "x" * 1_000
-    for _ in range(200):
-        await ctx.add_message({"role": "user", "content": text})
+    _, ctx = await opened(*[user("x" * 1_000)] * 200)
     session = ctx._session
     before = session.bytes_held
     await ctx.get_messages()
@@ -229,9 +216,8 @@ async def test_its_memory_is_counted_and_dropped_after_the_last_question() -> No
 
 @pytest.mark.slow
 async def test_a_transcript_over_the_bound_is_answered_and_not_held() -> None:
-    ctx = await Engine(MemoryStore()).session("s")
-    half = {"role": "user", "content": "x" * (MAX_ROW_BYTES // 2)}
-    await ctx.add_message(half)
+    half = user("x" * (MAX_ROW_BYTES // 2))
+    _, ctx = await opened(half)
     await ctx.get_messages()
     assert ctx._session.lines.row_bytes > 0
     await ctx.add_message(half)

@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -129,19 +129,21 @@ async def until_two_tools_run(
 
 
 async def killed(
-    store: MemoryStore,
+    store: MemoryStore | None = None,
     *,
     answer: str | None = None,
+    end: Callable[[HostReporter], Awaitable[None]] | None = None,
     session: str = "s",
     calls: dict[str, Any] | None = None,
-) -> None:
-    """A process that is killed while b runs, after a has ended with ``answer``."""
-    engine = Engine(store)
+) -> MemoryStore:
+    """The store of a process that is killed while b runs, after a has ended with ``answer``."""
+    engine = Engine(store or MemoryStore())
     host = await until_two_tools_run(engine, session, calls)
-    await host.tool_ended(1, answer)
+    await (end(host) if end else host.tool_ended(1, answer))
     await engine.close_session(session)
     del host
     gc.collect()  # what nobody holds any more belongs to no living turn
+    return engine.store
 
 
 @asynccontextmanager

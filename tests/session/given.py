@@ -161,12 +161,12 @@ async def records_of(
     return [record for record in found if kind in (None, record.type)]
 
 
-async def appended(store: MemoryStore, event: Event, ids: RecordIds) -> None:
+async def appended(store: MemoryStore, event: Event, ids: RecordIds, session: str = "s") -> None:
     """Append an event as another process would."""
-    last = (await records_of(store))[-1]
+    last = (await records_of(store, session))[-1]
     name, version, payload = encode_event(event)
     draft = Draft(os.urandom(16), name, version, last.time, payload, (), *ids)
-    await store.append("s", [draft], STREAM_EXISTS)
+    await store.append(session, [draft], STREAM_EXISTS)
 
 
 async def view_of(store: MemoryStore, *, session: str = "s") -> list[dict[str, Any]]:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import sqlite3
-import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +20,8 @@ from eventctx.log.codec import decode_event
 from eventctx.log.events import RequestContent
 from eventctx.stores.memory import MemoryStore
 from tests.how_much import some
-from tests.sessions import filled, with_frames
+from tests.session.given import in_threads, opened, prove
+from tests.sessions import filled, user, with_frames
 from tests.transcripts import Message, stories
 
 Rows = list[dict[str, Any]]
@@ -83,7 +81,6 @@ async def test_requests_of_many_threads_that_change_their_rows_are_all_as_the_lo
     engine = Engine(MemoryStore())
     ctx = await filled(engine)
     original = await ctx.get_messages()
-    failures: list[BaseException] = []
 
     async def work() -> None:
         for _ in range(15):
@@ -92,23 +89,7 @@ async def test_requests_of_many_threads_that_change_their_rows_are_all_as_the_lo
             for row in rows:
                 row.clear()
 
-    def run() -> None:
-        try:
-            asyncio.run(work())
-        except BaseException as error:
-            failures.append(error)
-
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        threads = [threading.Thread(target=run) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            await asyncio.to_thread(thread.join)
-    finally:
-        sys.setswitchinterval(before)
-    assert failures == []
+    await in_threads([work] * 6)
     await is_as_recorded(engine, await ctx.get_messages_for_request())
 
 
@@ -117,7 +98,7 @@ async def test_requests_of_many_threads_that_change_their_rows_are_all_as_the_lo
 ACTS = ("set", "clear", "compact", "restore", "pin", "unpin", "prompt", "theirs", "resume")
 
 
-def change(rows: Rows, draw: st.DrawFn) -> None:
+def change(rows: Rows, draw: Any) -> None:
     """Do something to a row, on top or deep in it."""
     if not rows:
         return
@@ -129,31 +110,26 @@ def change(rows: Rows, draw: st.DrawFn) -> None:
             break
         value = draw(st.sampled_from(inner))
     if isinstance(value, dict):
-        by = draw(st.sampled_from(["set", "delete", "clear", "update"]))
-        if by == "set" or not value:
-            value[draw(st.sampled_from([*value, "new"]))] = "mine"
-        elif by == "delete":
-            del value[draw(st.sampled_from([*value]))]
-        elif by == "clear":
-            value.clear()
-        else:
-            value |= {"role": "mine"}
+        ways = {
+            "set": lambda: value.update({draw(st.sampled_from([*value, "new"])): "mine"}),
+            "delete": lambda: value and value.pop(draw(st.sampled_from([*value]))),
+            "clear": value.clear,
+            "update": lambda: value.update(role="mine"),
+        }
     else:
-        by = draw(st.sampled_from(["append", "clear", "insert", "double"]))
-        if by == "append":
-            value.append("mine")
-        elif by == "clear":
-            value.clear()
-        elif by == "insert":
-            value.insert(0, {"type": "text", "text": "mine"})
-        else:
-            value *= 2
+        ways = {
+            "append": lambda: value.append("mine"),
+            "clear": value.clear,
+            "insert": lambda: value.insert(0, {"type": "text", "text": "mine"}),
+            "double": lambda: value.extend(value),
+        }
+    ways[draw(st.sampled_from([*ways]))]()
 
 
 class Play:
     """One session of two engines on a store, with every request that was handed out."""
 
-    def __init__(self, draw: st.DrawFn) -> None:
+    def __init__(self, draw: Any) -> None:
         self.draw = draw
         self.store = MemoryStore()
         with_frames(self.store)
@@ -207,15 +183,10 @@ class Play:
 
 @settings(max_examples=some(20, 500), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_every_request_is_as_recorded_whatever_happened_and_was_done_to_earlier_rows(
+async def test_every_request_is_as_recorded_whatever_happened_and_was_done_to_earlier_rows(
     data: st.DataObject,
 ) -> None:
-    story = data.draw(stories())
-
-    def draw(strategy: Any) -> Any:
-        return data.draw(strategy)
-
-    asyncio.run(Play(draw).run(story.messages))
+    await Play(data.draw).run(data.draw(stories()).messages)
 
 
 READ = {"name": "read", "input_schema": {"type": "object"}}
@@ -227,54 +198,30 @@ async def contents(engine: eventctx.Engine) -> list[RequestContent]:
     return [event for event in found if isinstance(event, RequestContent)]
 
 
-async def test_tools_are_stored_once_for_all_requests_with_them() -> None:
-    engine = await eventctx.open(":memory:")
-    ctx = await engine.session("s")
-    await ctx.add_message({"role": "user", "content": "go"})
+async def test_tools_are_stored_once_for_all_requests_with_them_and_a_fork_shows_them() -> None:
+    engine, ctx = await opened(user("go"))
     for tools in ([READ], [READ], [READ, WRITE], [READ], None):
         await ctx.get_messages_for_request(tools=tools)
-    assert len(await contents(engine)) == 2
-    shown = [
-        (await engine.request_view("s", position=row.position)).tools
-        for row in (await engine.audit("s")).requests
-    ]
+    assert [one.kind for one in await contents(engine)] == ["tools", "tools"]
+    requests = (await engine.audit("s")).requests
+    shown = [(await engine.request_view("s", position=row.position)).tools for row in requests]
     assert shown == [[READ], [READ], [READ, WRITE], [READ], None]
-    assert all(one.kind == "tools" for one in await contents(engine))
-    assert (await engine.verify("s")).ok
-    await engine.close()
-
-
-async def test_a_session_that_is_opened_again_does_not_store_its_tools_again(
-    tmp_path: Path,
-) -> None:
-    for _ in range(2):
-        engine = await eventctx.open(tmp_path / "s.db")
-        ctx = await engine.session("s")
-        await ctx.add_message({"role": "user", "content": "go"})
-        await ctx.get_messages_for_request(tools=[READ])
-        found = await contents(engine)
-        await engine.close()
-    assert len(found) == 1
-
-
-async def test_a_fork_shows_the_tools_that_its_parent_stored() -> None:
-    engine = await eventctx.open(":memory:")
-    ctx = await engine.session("s")
-    await ctx.add_message({"role": "user", "content": "go"})
-    await ctx.get_messages_for_request(tools=[READ])
-    await engine.fork("s", (await engine.audit("s")).requests[-1].position, "f")
-    fork = await engine.session("f")
-    await fork.get_messages_for_request(tools=[READ])
-    (row,) = (await engine.audit("f")).requests
+    await engine.fork("s", requests[0].position, "f")
+    await (await engine.session("f")).get_messages_for_request(tools=[READ])
+    *_, row = (await engine.audit("f")).requests
     assert (await engine.request_view("f", position=row.position)).tools == [READ]
-    await engine.close()
+    # A session that is opened again does not store its tools again.
+    _, again = await opened(store=engine.store)
+    await again.get_messages_for_request(tools=[READ])
+    assert len(await contents(engine)) == 2
+    await prove(engine)
 
 
 @pytest.mark.parametrize("data", [b'{"tools":[{"name":"other"}]}', b'{"too'])
 async def test_tools_that_were_edited_are_damage(data: bytes, tmp_path: Path) -> None:
     async with eventctx.open(tmp_path / "s.db") as engine:
         ctx = await engine.session("s")
-        await ctx.add_message({"role": "user", "content": "go"})
+        await ctx.add_message(user("go"))
         await ctx.get_messages_for_request(tools=[READ])
         at = (await engine.audit("s")).requests[0].position
     with contextlib.closing(sqlite3.connect(tmp_path / "s.db")) as database:

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import eventctx
 from eventctx.log.codec import decode_event
+from eventctx.log.events import SetIgnored
 from eventctx.log.store import Address
 from eventctx.session.reconcile import AddedAgain, earlier_copy, reconcile
-from tests.sessions import user
+from tests.session.given import opened, records_of
+from tests.sessions import names, user
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 DEVELOPER = {"role": "developer", "content": "Use tabs."}
@@ -30,19 +31,23 @@ def became(stored: list[Any], brought: list[Any]) -> list[Any] | None:
     return [stored[place] if place is not None else brought[at or 0] for place, at in rows]
 
 
-def test_a_copy_without_system_and_developer_rows_changes_nothing() -> None:
-    stored = [SYSTEM, user("a"), DEVELOPER, assistant("b")]
-    found = reconcile(stored, [user("a"), assistant("b")])
-    assert found.rows is None
-    assert found.missing_roles == ("system", "developer")
+STATEFUL = {**assistant("b"), "thinking_block": {"type": "thinking"}}
+PLAIN = {"role": "assistant", "content": [{"text": "b", "type": "text"}], "thinking_text": "…"}
+TIMED = {**user("a"), "timestamp": "2026-01-01T00:00:00.000"}
 
 
-def test_a_copy_with_the_keys_that_storage_adds_and_drops_changes_nothing() -> None:
-    stored = [user("a"), {**assistant("b"), "thinking_block": {"type": "thinking"}}]
-    copy = {"role": "assistant", "content": [{"text": "b", "type": "text"}], "thinking_text": "…"}
-    found = reconcile(stored, [{**user("a"), "timestamp": "2026-01-01T00:00:00.000"}, copy])
+@pytest.mark.parametrize(
+    ("stored", "copy", "missing"),
+    [
+        ([SYSTEM, user("a"), DEVELOPER, assistant("b")], [user("a"), assistant("b")], True),
+        ([user("a"), STATEFUL], [TIMED, PLAIN], False),
+    ],
+    ids=["without system and developer rows", "with the keys that storage adds and drops"],
+)
+def test_a_poorer_copy_changes_nothing(stored: list[Any], copy: list[Any], missing: bool) -> None:
+    found = reconcile(stored, copy)
     assert found.rows is None
-    assert found.missing_roles == ()
+    assert found.missing_roles == (("system", "developer") if missing else ())
 
 
 NEWER = {"role": "system", "content": "Be thorough."}
@@ -81,15 +86,11 @@ def test_rows_that_repeat_are_recognised_however_many_there_are() -> None:
 
 
 def test_an_edit_that_is_no_loss_is_no_copy() -> None:
-    stored = [{**user("a"), "metadata": {"timestamp": "1", "n": 1, "at": [None, 1]}}]
-    for metadata in (
-        {"timestamp": "2", "n": 1, "at": [None, 1]},
-        {"timestamp": "1", "n": 1.0, "at": [None, 1]},
-        {"timestamp": "1", "n": True, "at": [None, 1]},
-        {"timestamp": "1", "n": 1, "at": [1]},
-        {"timestamp": "1", "n": 1, "at": [None, 1], "more": ""},
-    ):
-        brought = [{**user("a"), "metadata": metadata}]
+    known = {"timestamp": "1", "n": 1, "at": [None, 1]}
+    stored = [{**user("a"), "metadata": known}]
+    edits: list[Any] = [{"timestamp": "2"}, {"n": 1.0}, {"n": True}, {"at": [1]}, {"more": ""}]
+    for edit in edits:
+        brought = [{**user("a"), "metadata": {**known, **edit}}]
         assert became(stored, brought) == brought
 
 
@@ -113,23 +114,11 @@ def test_every_given_row_is_there_in_order_and_no_inner_system_row_is_lost(
     assert all(any(one == row for one in left) for row in brought)
     inner = itertools.dropwhile(lambda row: row["role"] in ("system", "developer"), stored)
     assert all(row in rows for row in inner if row["role"] in ("system", "developer"))
-
-
-@given(ROWS)
-def test_a_transcript_without_its_system_rows_is_always_ignored(stored: list[Any]) -> None:
     conversation = [row for row in stored if row["role"] in ("user", "assistant")]
-    found = reconcile(stored, conversation)
-    assert found.rows is None or not stored
+    assert reconcile(stored, conversation).rows is None or not stored
 
 
-LONG: list[dict[str, Any]] = [
-    SYSTEM,
-    user("a"),
-    {**assistant("b"), "thinking_block": {"type": "thinking"}},
-    DEVELOPER,
-    user("a"),
-    assistant("d"),
-]
+LONG = [SYSTEM, user("a"), STATEFUL, DEVELOPER, user("a"), assistant("d")]
 
 
 @pytest.mark.parametrize("ahead", [1, 2, 3, 4])
@@ -137,9 +126,7 @@ def test_a_poorer_copy_that_ends_before_ours_is_known_as_one(ahead: int) -> None
     copy = [user("a"), assistant("b"), user("a"), assistant("d")][: 4 - ahead]
     found = earlier_copy(LONG, [{**row, "timestamp": "2026-01-01"} for row in copy])
     assert found == (None, ("system", "developer"), ahead)
-
-
-def test_a_copy_with_its_system_rows_that_ends_before_ours_is_known_as_one() -> None:
+    # A copy may have its system rows, too.
     assert earlier_copy(LONG, LONG[:4]) == (None, (), 2)
     assert earlier_copy(LONG, LONG[:2]) == (None, ("developer",), 3)
 
@@ -180,81 +167,48 @@ def test_rows_that_are_added_again_are_known_in_their_order() -> None:
 
 
 async def test_an_ignored_set_is_recorded_and_the_view_goes_on_growing() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        for row in (SYSTEM, user("a"), assistant("b")):
-            await ctx.add_message(row)
-        before = await ctx.get_messages_for_request()
-        assert await ctx.resume_messages([user("a"), assistant("b")]) is False
-        assert await ctx.get_messages() == [SYSTEM, user("a"), assistant("b")]
-        await ctx.add_message(user("c"))
-        assert (await ctx.get_messages_for_request())[: len(before)] == before
-        types = [record.type async for record in engine.records("s")]
-        assert types.count("context:set_ignored") == 1
-        assert "context:messages_set" not in types
-        assert (await engine.verify("s")).ok
-
-
-async def test_a_copy_that_ends_earlier_is_recorded_as_ignored_only_where_it_may_be_behind() -> (
-    None
-):
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        for row in (SYSTEM, user("a"), assistant("b"), user("c")):
-            await ctx.add_message(row)
-        for copy, ahead in (([user("a")], 2), ([], 3)):
-            assert await ctx.resume_messages(copy, may_be_behind=True) is False
-            record = [one async for one in engine.records("s")][-1]
-            event: Any = decode_event(record)
-            assert record.type == "context:set_ignored"
-            assert (event.messages, event.missing_roles) == (len(copy), ("system",))
-            assert event.ahead == ahead
-        assert len(await ctx.get_messages()) == 4
-        assert await ctx.resume_messages([user("a")]) is True
-        assert await ctx.get_messages() == [SYSTEM, user("a")]
-        assert (await engine.verify("s")).ok
+    engine, ctx = await opened(SYSTEM, A, B)
+    before = await ctx.get_messages_for_request()
+    assert await ctx.resume_messages([A, B]) is False
+    assert await ctx.get_messages() == [SYSTEM, A, B]
+    await ctx.add_message(C)
+    assert (await ctx.get_messages_for_request())[: len(before)] == before
+    types = await names(engine)
+    assert types.count("context:set_ignored") == 1 and "context:messages_set" not in types
+    # A copy that ends earlier is ignored only where it may be behind.
+    for copy, ahead in (([A], 2), ([], 3)):
+        assert await ctx.resume_messages(copy, may_be_behind=True) is False
+        event: Any = decode_event((await records_of(engine.store))[-1])
+        wanted = SetIgnored(messages=len(copy), missing_roles=("system",), ahead=ahead)
+        assert event == wanted
+    assert len(await ctx.get_messages()) == 4
+    assert await ctx.resume_messages([A]) is True
+    assert await ctx.get_messages() == [SYSTEM, A]
+    assert (await engine.verify("s")).ok
 
 
 @pytest.mark.parametrize("way", ["resume_messages", "set_messages"])
 async def test_an_erased_row_that_comes_back_as_it_was_shown_is_the_erased_row(way: str) -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        for text in ("a", "secret", "c"):
-            await ctx.add_message(user(text))
-        position = (await engine.transcript("s"))[1].position
-        await engine.store.erase({"s": {Address(position): b""}})
-        await engine.close_session("s")
-        ctx = await engine.session("s")
-        shown = await ctx.get_messages()
-        assert shown[1] == user("[erased]")
-        await getattr(ctx, way)([*shown, user("d")])
-        assert [one.number for one in await engine.transcript("s")] == [0, 1, 2, 3]
-        assert await ctx.get_messages() == [*shown, user("d")]
+    engine, ctx = await opened(A, user("secret"), C)
+    position = (await engine.transcript("s"))[1].position
+    await engine.store.erase({"s": {Address(position): b""}})
+    await engine.close_session("s")
+    ctx = await engine.session("s")
+    shown = await ctx.get_messages()
+    assert shown[1] == user("[erased]")
+    await getattr(ctx, way)([*shown, user("d")])
+    assert [one.number for one in await engine.transcript("s")] == [0, 1, 2, 3]
+    assert await ctx.get_messages() == [*shown, user("d")]
 
 
 async def test_a_set_that_takes_effect_keeps_the_numbers_and_the_fuller_rows() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        full = {**assistant("b"), "metadata": {"state": None, "id": 7}}
-        for row in (SYSTEM, user("a"), full):
-            await ctx.add_message(row)
-        poorer = {"role": "assistant", "content": [{"type": "text", "text": "b"}]}
-        poorer["metadata"] = {"id": 7}
-        assert await ctx.resume_messages([user("a"), poorer, user("new")]) is True
-        assert await ctx.get_messages() == [SYSTEM, user("a"), full, user("new")]
-        numbers = [message.number for message in await engine.transcript("s")]
-        assert numbers == [0, 1, 2, 3]
-        assert (await engine.verify("s")).ok
-
-
-@pytest.mark.parametrize("bad", [[{"content": "no role"}], [{"role": "user", "content": {1}}], [3]])
-async def test_a_bad_row_raises_and_changes_nothing(bad: list[Any]) -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        await ctx.add_message(user("a"))
-        with pytest.raises(eventctx.InvalidMessage):
-            await ctx.resume_messages(bad)
-        assert await ctx.get_messages() == [user("a")]
+    full = {**B, "metadata": {"state": None, "id": 7}}
+    engine, ctx = await opened(SYSTEM, A, full)
+    poorer: dict[str, Any] = {"role": "assistant", "content": [{"type": "text", "text": "b"}]}
+    assert await ctx.resume_messages([A, {**poorer, "metadata": {"id": 7}}, user("new")]) is True
+    assert await ctx.get_messages() == [SYSTEM, A, full, user("new")]
+    assert [message.number for message in await engine.transcript("s")] == [0, 1, 2, 3]
+    assert (await engine.verify("s")).ok
 
 
 def test_a_time_that_the_host_got_with_a_row_is_nothing_new() -> None:

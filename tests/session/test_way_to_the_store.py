@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from types import FrameType
 from typing import Any
 
-import pytest
-
 import eventctx
-from eventctx.stores.memory import MemoryStore
+from tests.session.given import opened
+from tests.sessions import USER
 
 
 async def modules_entered(call: Callable[[], Awaitable[Any]], *, until_append: bool) -> list[str]:
@@ -43,38 +42,19 @@ async def modules_entered(call: Callable[[], Awaitable[Any]], *, until_append: b
     return [name.removeprefix("eventctx.") for name in found]
 
 
-@pytest.fixture
-async def ctx() -> AsyncIterator[eventctx.Context]:
-    engine = eventctx.Engine(MemoryStore())
-    ctx = await engine.session("s")
+async def test_a_message_a_request_and_why_enter_few_modules() -> None:
+    engine, ctx = await opened()
     for _ in range(3):
-        await ctx.add_message({"role": "user", "content": "hello"})
+        await ctx.add_message(USER)
         await ctx.get_messages_for_request()
-    yield ctx
-    await engine.close()
-
-
-async def test_a_message_reaches_the_store_through_at_most_eleven_modules(
-    ctx: eventctx.Context,
-) -> None:
-    message = {"role": "user", "content": "hello"}
-    entered = await modules_entered(lambda: ctx.add_message(message), until_append=True)
-    assert entered[0] == "session.context"
-    assert len(entered) <= 11, entered
-
-
-async def test_a_request_reaches_the_store_through_at_most_twenty_one_modules(
-    ctx: eventctx.Context,
-) -> None:
-    await ctx.add_message({"role": "user", "content": "hello"})
-    entered = await modules_entered(ctx.get_messages_for_request, until_append=True)
-    assert entered[0] == "session.context"
-    assert len(entered) <= 21, entered
-
-
-async def test_why_enters_at_most_thirty_seven_modules(ctx: eventctx.Context) -> None:
-    async with eventctx.read(ctx._session.store) as reader:
+    async with eventctx.read(engine.store) as reader:
         await reader.why("s", 0)
-        entered = await modules_entered(lambda: reader.why("s", 0), until_append=False)
-    assert entered[0] == "reader"
-    assert len(entered) <= 37, entered
+        ways: list[tuple[Callable[[], Awaitable[Any]], int, str]] = [
+            (lambda: ctx.add_message(USER), 11, "session.context"),
+            (ctx.get_messages_for_request, 21, "session.context"),
+            (lambda: reader.why("s", 0), 37, "reader"),
+        ]
+        for call, most, first in ways:
+            entered = await modules_entered(call, until_append=first != "reader")
+            assert entered[0] == first
+            assert len(entered) <= most, entered

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import eventctx
@@ -19,25 +19,22 @@ from eventctx.log.store import EventStore
 from eventctx.stores.memory import MemoryStore
 from eventctx.stores.sqlite import SqliteStore
 from tests.how_much import some
-from tests.sessions import USER, tool_round
+from tests.session.given import texts
+from tests.sessions import USER, tool_round, user
 
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(["one", "two"]),
         st.one_of(
-            st.tuples(st.just("say"), st.integers(0, 3)),
-            st.tuples(st.just("round"), st.integers(0, 3)),
-            st.tuples(st.just("set"), st.integers(0, 9)),
-            st.tuples(st.just("resume"), st.integers(0, 9)),
-            st.tuples(st.just("erase"), st.integers(0, 9)),
-            st.tuples(st.just("restore"), st.integers(0, 9)),
-            st.tuples(st.just("fork"), st.integers(0, 20)),
-            st.tuples(
-                st.sampled_from(
-                    ["get", "get", "clear", "request", "compact", "emit", "let go", "meanwhile"]
-                ),
-                st.just(0),
-            ),
+            *[
+                st.tuples(st.just(what), st.integers(0, most))
+                for what, most in (
+                    *(("say", 3), ("round", 3), ("set", 9), ("resume", 9), ("erase", 9)),
+                    *(("restore", 9), ("fork", 20), ("get", 0), ("get", 0), ("clear", 0)),
+                    *(("request", 0), ("compact", 0), ("emit", 0), ("let go", 0)),
+                    ("meanwhile", 0),
+                )
+            ],
         ),
     ),
     min_size=3,
@@ -64,13 +61,12 @@ class Play:
         ctx = await self.context(name)
         match what:
             case "say":
-                await ctx.add_message({"role": "user", "content": f"said {place}" * value})
+                await ctx.add_message(user(f"said {place}" * value))
             case "round":
-                for message in tool_round(place, 200 * value):
-                    await ctx.add_message(message)
+                await ctx.add_messages(tool_round(place, 200 * value))
             case "set" | "resume":
                 rows = await ctx.get_messages()
-                new = {"role": "user", "content": f"{place}"}
+                new = user(f"{place}")
                 # One message goes and another comes at the end, or one comes in between.
                 given = [*rows[:value], *rows[value + 1 :], new]
                 if value >= 5:
@@ -107,7 +103,7 @@ class Play:
 
     async def meanwhile(self, ctx: eventctx.Context, place: int) -> None:
         """Ask while messages are added: those that were acknowledged before are in the answer."""
-        rows = [{"role": "user", "content": f"meanwhile {place} {n}"} for n in range(3)]
+        rows = [user(f"meanwhile {place} {n}") for n in range(3)]
         await ctx.add_message(rows[0])
         _, found, _ = await asyncio.gather(
             ctx.add_message(rows[1]), ctx.get_messages(), ctx.add_message(rows[2])
@@ -118,7 +114,7 @@ class Play:
         found = await (await self.context(name)).get_messages()
         assert found == await (await Engine(self.store).session(self.session)).get_messages()
         assert found == [
-            one.message if one.message is not None else {"role": "user", "content": "[erased]"}
+            user("[erased]") if one.message is None else one.message
             for one in await Engine(self.store).transcript(self.session)
         ]
         for row in found:
@@ -144,34 +140,23 @@ EXAMPLES: list[list[Step]] = [
     [("one", ("say", 1)), ("one", ("get", 0)), ("two", ("say", 1)), ("one", ("meanwhile", 0))],
     [("one", ("round", 1)), ("one", ("get", 0)), ("one", ("set", 6)), ("one", ("get", 0))],
     [
-        ("one", ("say", 1)),
-        ("one", ("get", 0)),
-        ("two", ("say", 2)),
-        ("one", ("restore", 0)),
-        ("one", ("say", 3)),
-        ("one", ("get", 0)),
+        *[("one", ("say", 1)), ("one", ("get", 0)), ("two", ("say", 2)), ("one", ("restore", 0))],
+        *[("one", ("say", 3)), ("one", ("get", 0))],
     ],
 ]
 
 
 @settings(deadline=None, max_examples=some(30, 120), suppress_health_check=[HealthCheck.too_slow])
-@example(steps=EXAMPLES[0])
-@example(steps=EXAMPLES[1])
-@example(steps=EXAMPLES[2])
-@example(steps=EXAMPLES[3])
-@example(steps=EXAMPLES[4])
-@example(steps=EXAMPLES[5])
-@example(steps=EXAMPLES[6])
-@example(steps=EXAMPLES[7])
 @given(steps=STEPS)
-def test_it_equals_what_a_new_engine_reads(steps: list[Step]) -> None:
-    asyncio.run(played(steps, MemoryStore()))
+async def test_it_equals_what_a_new_engine_reads(steps: list[Step]) -> None:
+    await played(steps, MemoryStore())
 
 
 @pytest.mark.parametrize("steps", EXAMPLES)
-async def test_it_equals_what_a_new_engine_reads_of_a_file(
+async def test_it_equals_what_a_new_engine_reads_of_memory_and_a_file(
     steps: list[Step], tmp_path: Path
 ) -> None:
+    await played(steps, MemoryStore())
     store = await SqliteStore.open(tmp_path / "s.db")
     await played(steps, store)
     await store.close()
@@ -185,16 +170,13 @@ async def test_threads_that_add_and_ask_find_what_was_acknowledged_to_them(
 
         async def adds_and_asks(name: str) -> None:
             for number in range(40):
-                await ctx.add_message({"role": "user", "content": f"{name} {number}"})
-                found = [row["content"] for row in await ctx.get_messages()]
-                mine = [text for text in found if text.startswith(name)]
+                await ctx.add_message(user(f"{name} {number}"))
+                mine = [one for one in texts(await ctx.get_messages()) if one.startswith(name)]
                 assert mine == [f"{name} {n}" for n in range(number + 1)]
 
         names = ("one", "two", "three")
         runs = [asyncio.to_thread(asyncio.run, adds_and_asks(name)) for name in names]
         await asyncio.gather(*runs, adds_and_asks("here"))
-        assert (
-            await ctx.get_messages()
-            == await (await Engine(engine.store).session("s")).get_messages()
-        )
-        assert len(await ctx.get_messages()) == 160
+        found = await ctx.get_messages()
+        assert found == await (await Engine(engine.store).session("s")).get_messages()
+        assert len(found) == 160

@@ -52,16 +52,14 @@ def kinds(made: list[SpanRecord]) -> list[str]:
 
 def test_a_turn_with_a_plan_and_a_tool_makes_the_records_of_the_specification() -> None:
     turn = TurnRecorder(Counted(), "t", events.PromptSubmit(number=1))
-    made = [turn.span.begin()]
     cycle = turn.iteration()
     plan = cycle.plan("how")
-    made.append(plan.begin())
+    made = [turn.span.begin(), plan.begin()]
     thought = cycle.inside(plan).model_call()
     made += [thought.begin(), thought.end(), plan.end()]
     call = cycle.model_call("m", "p")
-    made.append(call.begin())
     call.of.usage = Usage(10, 2)
-    made += [usage_record(call), call.end()]
+    made += [call.begin(), usage_record(call), call.end()]
     tool = cycle.tool_call("read", "c1")
     made += [tool.begin(), tool.end(), turn.span.end()]
     assert kinds(made) == [
@@ -84,9 +82,7 @@ def test_a_span_stands_under_what_it_is_made_in() -> None:
     assert tool.ids.parent_span_id == call.ids.span_id
     # The next iteration has no model call yet.
     assert turn.iteration().tool_call("c").ids.parent_span_id == turn.ids.span_id
-
-
-def test_outside_of_a_turn_a_model_call_has_neither_turn_nor_iteration_nor_parent() -> None:
+    # Outside of a turn a model call has neither turn nor iteration nor parent.
     cycle = TurnRecorder(Counted()).iteration()
     call = cycle.model_call()
     assert call.ids == RecordIds(span_id=call.ids.span_id)
@@ -113,12 +109,10 @@ def test_what_failed_ends_with_its_error_and_what_was_cancelled_says_so() -> Non
     cycle = TurnRecorder(Counted(), "t").iteration()
     tool, call = cycle.tool_call("x", "c"), cycle.model_call()
     tool.begin(), call.begin()
-    assert tool.end(outcome_of(ValueError("no"))).event == events.ToolError(
-        name="x", error_type="ValueError", call_id="c", message="no"
-    )
-    assert call.end(SpanOutcome("cancelled", "Left")).event == events.ProviderError(
-        error_type="Left", status="cancelled"
-    )
+    failed = events.ToolError(name="x", error_type="ValueError", call_id="c", message="no")
+    assert tool.end(outcome_of(ValueError("no"))).event == failed
+    left = events.ProviderError(error_type="Left", status="cancelled")
+    assert call.end(SpanOutcome("cancelled", "Left")).event == left
 
 
 def test_a_span_that_begins_or_ends_twice_is_an_error_that_says_what_to_do() -> None:
@@ -152,12 +146,8 @@ def played(steps: list[str]) -> Iterator[SpanRecord]:
             if nested:
                 yield nested.pop().end(outcome_of(ValueError("x") if step == "fail" else None))
         else:
-            spans: dict[str, Any] = {
-                "plan": cycle.plan,
-                "model": cycle.model_call,
-                "tool": cycle.tool_call,
-            }
-            nested.append(spans[step]("x"))
+            make = {"plan": cycle.plan, "model": cycle.model_call, "tool": cycle.tool_call}[step]
+            nested.append(make("x"))
             yield nested[-1].begin()
     while nested:
         yield nested.pop().end()
@@ -195,8 +185,7 @@ def test_every_span_of_any_turn_ends_once_and_begins_under_one_that_began(
 ) -> None:
     made = list(played(steps))
     check(made)
-    assert kinds(made)[0] == "prompt:submit"
-    assert kinds(made)[-1] == "prompt:complete"
+    assert kinds(made)[:: len(made) - 1] == ["prompt:submit", "prompt:complete"]
 
 
 # -- any report of a host ------------------------------------------------------------------------
@@ -218,22 +207,17 @@ class Kept:
     def prepared_in(self, scope: Scope) -> int | None:
         return None
 
-    async def begin_turn(self, scope: Scope, agent: str | None, trace_id: str | None) -> int:
-        self.made.append(SpanRecord(events.PromptSubmit(number=1), scope.ids))
+    async def begin_turn(self, scope: Scope, *_: str | None) -> int:
+        self.note(events.PromptSubmit(number=1), scope)
         return 1
 
-    def note(
-        self, event: Event, scope: Scope, answer: str | None = None, time: int | None = None
-    ) -> None:
+    def note(self, event: Event, scope: Scope, *_: Any, **__: Any) -> None:
         self.made.append(SpanRecord(event, scope.ids))
 
 
 REPORTS: dict[str, tuple[Any, ...]] = {
-    "turn_began": (),
-    "turn_ended": (),
+    **dict.fromkeys(["turn_began", "turn_ended", "request_prepared", "model_answered"], ()),
     "iteration_began": ("p",),
-    "request_prepared": (),
-    "model_answered": (),
     "model_failed": ("E", "x"),
     "tool_began": ("t", None, 1),
     "tool_ended": (1,),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from eventctx.log import usage as usage_table
 from eventctx.log.usage import (
@@ -47,28 +48,18 @@ def in_form(usage: Usage, form: UsageForm) -> dict[str, Any]:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_one_call_reads_the_same_in_every_form(form: UsageForm) -> None:
-    expected = Usage(
-        CALL.prompt,
-        CALL.output,
-        CALL.cache_read,
-        CALL.cache_write if form.cache_write else 0,
-        CALL.reasoning if form.reasoning else 0,
-        CALL.cache_write_1h if form.cache_write_1h else 0,
-    )
-    assert read_usage(in_form(CALL, form), form) == expected
+    not_told = {name: 0 for name in Usage.__struct_fields__ if not getattr(form, name)}
+    assert read_usage(in_form(CALL, form), form) == replace(CALL, **not_told)
 
 
-@pytest.mark.parametrize(
-    "count", [-5, MOST_TOKENS + 1, 2**63, 10**400, 1e308, True, "7", [7], None]
-)
 @pytest.mark.parametrize("form", FORMS)
-def test_what_counts_no_tokens_is_read_as_0(form: UsageForm, count: Any) -> None:
-    reported = in_form(CALL, form)
-    reported[form.prompt[0]] = count
-    read = read_usage(reported, form)
-    assert read is not None
-    assert read.prompt == sum(getattr(read, name, 0) for name in form.outside_prompt)
-    assert read.output == CALL.output
+def test_what_counts_no_tokens_is_read_as_0(form: UsageForm) -> None:
+    counts: list[Any] = [-5, MOST_TOKENS + 1, 2**63, 10**400, 1e308, True, "7", [7], None]
+    for count in counts:
+        read = read_usage(in_form(CALL, form) | {form.prompt[0]: count}, form)
+        assert read is not None
+        assert read.prompt == sum(getattr(read, name, 0) for name in form.outside_prompt), count
+        assert read.output == CALL.output
 
 
 def test_the_parts_of_a_prompt_do_not_add_up_to_more_than_a_count() -> None:
@@ -104,15 +95,10 @@ def test_whatever_is_reported_is_read_as_counts(form: UsageForm, odd: list[Any])
     reported = nested(dict(zip(names, odd, strict=False)))
     for one in (reported, {name.partition(".")[0]: odd[0] for name in names}):
         usage = read_usage(one, form)
-        assert usage is not None
-        assert all(getattr(usage, name) >= 0 for name in Usage.__struct_fields__)
+        assert usage and all(getattr(usage, name) >= 0 for name in Usage.__struct_fields__)
 
 
 def test_what_a_frameworks_counts_leave_out_is_added() -> None:
-    counts = {
-        "prompt_token_count": 100,
-        "tool_use_prompt_token_count": 20,
-        "candidates_token_count": 7,
-        "thoughts_token_count": 3,
-    }
+    counts = {"prompt_token_count": 100, "tool_use_prompt_token_count": 20}
+    counts |= {"candidates_token_count": 7, "thoughts_token_count": 3}
     assert read_usage(SimpleNamespace(**counts), GEMINI) == Usage(120, 10, reasoning=3)

@@ -78,6 +78,13 @@ async def costs_of(engine: Engine) -> list[CacheCost]:
     return list(cache_costs(await timeline_at(engine.store, "s")).values())
 
 
+async def costs(rounds: int, **options: Any) -> list[CacheCost]:
+    """The costs of such a session's compactions."""
+    async with eventctx.open() as engine:
+        await talk(engine, rounds, **options)
+        return await costs_of(engine)
+
+
 @given(held=SOME, kept=SOME, saved=SOME, room=SOME, growth=st.integers(0, 10_000))
 def test_what_is_kept_and_what_is_given_up_are_all_that_the_cache_held(
     held: int, kept: int, saved: int, room: int, growth: int
@@ -96,56 +103,39 @@ def test_what_is_kept_and_what_is_given_up_are_all_that_the_cache_held(
 async def test_the_prediction_is_what_a_provider_with_a_cache_reports(
     rounds: int, size: int
 ) -> None:
-    async with eventctx.open("memory://") as engine:
-        await talk(engine, rounds, size=size)
-        for one in await costs_of(engine):
-            told = one.reported
-            assert told is not None
-            assert told.misses == 0
-            assert one.kept > 500
-            assert abs(told.read - one.kept) <= 0.05 * one.held
-            assert told.read + told.write <= 6_000
+    for one in await costs(rounds, size=size):
+        told = one.reported
+        assert told is not None and told.misses == 0
+        assert one.kept > 500
+        assert abs(told.read - one.kept) <= 0.05 * one.held
+        assert told.read + told.write <= 6_000
 
 
 async def test_the_expected_requests_are_those_that_a_steady_session_makes() -> None:
-    async with eventctx.open("memory://") as engine:
-        await talk(engine, 60)
-        found = await costs_of(engine)
-        assert len(found) >= 3
-        for one in found[:-1]:
-            assert one.reported is not None
-            assert one.reported.over
-            assert one.expected is not None
-            assert abs(one.expected - one.reported.requests) <= 2
-        assert found[-1].reported is not None
-        assert not found[-1].reported.over
+    *over, last = await costs(60)
+    assert len(over) >= 2
+    for one in over:
+        assert one.reported and one.reported.over and one.expected is not None
+        assert abs(one.expected - one.reported.requests) <= 2
+    assert last.reported and not last.reported.over
 
 
 async def test_a_cache_that_was_lost_later_is_a_miss_and_changes_no_prediction() -> None:
-    async with eventctx.open("memory://") as engine:
-        await talk(engine, 12)
-        (warm, *_) = await costs_of(engine)
-    async with eventctx.open("memory://") as engine:
-        await talk(engine, 12, cold=11)
-        (lost, *_) = [one for one in await costs_of(engine) if one.reported][-1:]
-    assert warm.reported is not None
-    assert lost.reported is not None
-    assert warm.reported.misses == 0
-    assert lost.reported.misses == 1
+    (warm, *_) = await costs(12)
+    (*_, lost) = [one for one in await costs(12, cold=11) if one.reported]
+    assert warm.reported and lost.reported
+    assert (warm.reported.misses, lost.reported.misses) == (0, 1)
     assert lost.reported.missed >= 2_000
     assert (lost.kept, lost.saved, lost.expected) == (warm.kept, warm.saved, warm.expected)
 
 
 async def test_without_reports_of_a_cache_there_is_a_prediction_alone() -> None:
-    async with eventctx.open("memory://") as engine:
-        await talk(engine, 12, caches=False)
-        found = await costs_of(engine)
-        assert found
-        assert all(one.reported is None and one.given_up > 0 for one in found)
+    found = await costs(12, caches=False)
+    assert found and all(one.reported is None and one.given_up > 0 for one in found)
 
 
 async def test_a_compaction_by_hand_has_its_prediction_before_the_next_request() -> None:
-    async with eventctx.open("memory://") as engine:
+    async with eventctx.open() as engine:
         ctx = await talk(engine, 8, max_tokens=200_000, size=8_000)
         await ctx.compact(reason="before a new task")
         (before,) = await costs_of(engine)
@@ -157,17 +147,12 @@ async def test_a_compaction_by_hand_has_its_prediction_before_the_next_request()
 
 @pytest.mark.parametrize("policy", ["workset", "ladder", "simple"])
 async def test_a_dry_run_is_predicted_to_cost_what_the_compaction_then_does(policy: str) -> None:
-    async with eventctx.open("memory://") as engine:
+    async with eventctx.open() as engine:
         ctx = await talk(engine, 12, max_tokens=20_000, size=5_000, policy=policy)
         would = await engine.dry_run("s", policy=policy, max_tokens=20_000)
         assert would.plan is not None
-        found = predict_plan(
-            await timeline_at(engine.store, "s"),
-            would.plan,
-            before=would.before_tokens,
-            after=would.after_tokens,
-            threshold=18_400,
-        )
+        sizes = {"before": would.before_tokens, "after": would.after_tokens, "threshold": 18_400}
+        found = predict_plan(await timeline_at(engine.store, "s"), would.plan, **sizes)
         assert await costs_of(engine) == []
         await ctx.compact()
         (made,) = await costs_of(engine)
@@ -177,17 +162,14 @@ async def test_a_dry_run_is_predicted_to_cost_what_the_compaction_then_does(poli
 
 @pytest.mark.parametrize("every", [3, 10])
 async def test_key_frames_change_no_cost(every: int) -> None:
-    async with eventctx.open("memory://") as engine:
-        await talk(engine, 30)
-        plain = await costs_of(engine)
-    async with eventctx.open("memory://") as engine:
+    async with eventctx.open() as engine:
         with_frames(engine.store, every=every)
         await talk(engine, 30)
-        assert await costs_of(engine) == plain
+        assert await costs_of(engine) == await costs(30)
 
 
 async def test_each_view_is_read_once_however_many_compactions_there_were() -> None:
-    async with eventctx.open("memory://") as engine:
+    async with eventctx.open() as engine:
         await talk(engine, 60)
         state = await timeline_at(engine.store, "s")
     shown = CountsReads(state.views.shown)
@@ -215,33 +197,30 @@ class CountsReads(list[ShownView]):
 
 
 async def test_the_spans_say_what_was_expected_and_what_the_cache_gave_up() -> None:
-    async with eventctx.open("memory://") as engine:
+    async with eventctx.open() as engine:
         await talk(engine, 30)
-        costs = cache_costs(await timeline_at(engine.store, "s"))
+        predicted = cache_costs(await timeline_at(engine.store, "s"))
         found = [one.attributes async for one in spans.spans(engine.store, "s")]
     of_compactions = {one["eventctx.compaction.id"]: one for one in found if COMPACTED in one}
-    assert len(costs) >= 2
-    for position, cost in costs.items():
+    assert len(predicted) >= 2
+    for position, cost in predicted.items():
         one = of_compactions[position]
         assert one["eventctx.compaction.cache.held"] == cost.held
         assert one["eventctx.compaction.expected_requests"] == cost.expected
-    calls = [one for one in found if "eventctx.request.cache_given_up" in one]
-    told = [one.reported for one in costs.values() if one.reported is not None]
-    assert [one["gen_ai.usage.cache_read.input_tokens"] for one in calls] == [
-        one.read for one in told
-    ]
-    assert [one["eventctx.request.cache_given_up"] for one in calls] == [
-        cost.held - one.read for cost, one in zip(costs.values(), told, strict=True)
-    ]
+    read, given_up = "gen_ai.usage.cache_read.input_tokens", "eventctx.request.cache_given_up"
+    calls = [(one[read], one[given_up]) for one in found if given_up in one]
+    reads = [(cost.held, cost.reported.read) for cost in predicted.values() if cost.reported]
+    assert len(reads) == len(predicted)
+    assert calls == [(one, held - one) for held, one in reads]
 
 
 async def test_a_call_after_one_that_was_not_reported_is_not_taken_for_the_first() -> None:
-    async with eventctx.open("memory://") as engine:
+    async with eventctx.open() as engine:
         await talk(engine, 30)
         audit = await engine.audit("s")
         first = audit.compactions[0].position
         number = sum(row.position < first for row in audit.requests)
-    async with eventctx.open("memory://") as engine:
+    async with eventctx.open() as engine:
         await talk(engine, number + 3, unreported=number)
         (one, *_) = await costs_of(engine)
         found = [one.attributes async for one in spans.spans(engine.store, "s")]

@@ -8,7 +8,7 @@ import pytest
 
 from eventctx.log import events
 from eventctx.log.codec import encode_event
-from eventctx.log.record import Record
+from eventctx.log.record import Draft, place
 from eventctx.projections import figures
 from eventctx.projections.audit import (
     Spread,
@@ -46,12 +46,8 @@ def figures_of(*log: events.Event) -> Figures:
     state = figures.initial()
     for position, event in enumerate(log):
         name, version, payload = encode_event(event)
-        state = figures.evolve(
-            state,
-            Record(
-                "s", position, -1, b"", name, version, 0, payload, (), None, None, None, None, b""
-            ),
-        )
+        draft = Draft(bytes(16), name, version, 0, payload)
+        state = figures.evolve(state, place(draft, "s", position, -1, b""))
     return figures.read(state)
 
 
@@ -65,9 +61,7 @@ def test_without_a_report_the_figure_is_the_estimate_and_says_so() -> None:
     one = figures.of_request(prepared(1_500, reserve=500, factor=1.1), None)
     assert (one.total, one.estimated, one.reported) == (1_500, True, None)
     assert (one.messages, one.beside) == (1_000, 500)
-
-
-def test_what_was_sent_beside_a_reconstructed_request_is_not_known_before_any_report() -> None:
+    # What was sent beside a reconstructed request is not known then.
     one = figures.of_request(reconstructed(11), None)
     assert (one.total, one.messages, one.beside) == (11, 11, None)
     assert figures.of_request(prepared(11), None).beside == 0
@@ -83,8 +77,7 @@ def test_the_two_parts_of_a_request_always_add_up_and_none_is_below_zero() -> No
         figures.of_request(reconstructed(11), None, system=3_000, tools=20_000),
         figures.of_request(reconstructed(11), 25_882, system=3_000, tools=20_000),
     ):
-        assert one.beside is not None
-        assert one.beside >= 0
+        assert one.beside is not None and one.beside >= 0
         assert one.messages + one.beside == one.total
 
 
@@ -92,9 +85,7 @@ def test_a_report_is_shared_out_among_what_is_known_of_a_request() -> None:
     one = figures.of_request(reconstructed(1_000), 30_000, system=4_000, tools=15_000)
     assert (one.messages, one.system, one.tools) == (1_500, 6_000, 22_500)
     assert (one.total, one.beside) == (30_000, 28_500)
-
-
-def test_a_report_that_is_far_off_leaves_the_parts_as_they_were_estimated() -> None:
+    # One that is far off leaves the parts as they were estimated.
     one = figures.of_request(reconstructed(1_000), 50, system=4_000, tools=15_000)
     assert (one.messages, one.system, one.tools, one.beside) == (1_000, 4_000, 15_000, 19_000)
     assert (one.total, one.estimated) == (50, False)
@@ -112,8 +103,7 @@ def test_a_compaction_has_the_figures_of_the_requests_around_it() -> None:
     )
     one = found.compactions[2]
     assert one == CompactionFigures(166_759, False, 33_960, False, recorded=167_094)
-    assert one.before == found.requests[0].total
-    assert one.after == found.requests[3].total
+    assert (one.before, one.after) == (found.requests[0].total, found.requests[3].total)
     assert one.taken_out == 166_759 - 33_960
 
 
@@ -144,12 +134,8 @@ def test_a_request_of_another_view_is_no_measure_of_a_compaction(between: events
 
 
 def test_a_compaction_that_was_not_applied_has_no_figures_and_changes_none() -> None:
-    found = figures_of(
-        prepared(900),
-        reported(0, 1_000),
-        compacted(0, 0, outcome="skipped"),
-        compacted(950, 500),
-    )
+    skipped = compacted(0, 0, outcome="skipped")
+    found = figures_of(prepared(900), reported(0, 1_000), skipped, compacted(950, 500))
     assert found.compactions == {3: CompactionFigures(1_000, False, 500, True)}
 
 

@@ -15,23 +15,21 @@ from eventctx.log.record import Body, Draft
 from eventctx.log.store import ANY
 from eventctx.projections.view import planned, request_view
 from eventctx.queries.requests import fold, request_at
-from eventctx.stores.memory import MemoryStore
-from tests.sessions import append_event, body_of, compacted_by_hand, tool_round, user
+from tests.session.given import calling, opened, result, texts
+from tests.sessions import append_event, body_of, compacted_by_hand, model, tool_round, user
 from tests.transcripts import refusal
 
 
-async def add_thirty(ctx: Context) -> None:
+async def thirty(**options: Any) -> tuple[Engine, Context]:
     """A task, 28 messages of a model, and a person's last."""
-    for number in range(30):
-        role = "user" if number in (0, 29) else "assistant"
-        await ctx.add_message({"role": role, "content": f"message {number}"})
+    rows = [model(f"message {number}") for number in range(30)]
+    rows[0], rows[29] = user("message 0"), user("message 29")
+    return await opened(*rows, policy="simple", **options)
 
 
 async def compacted() -> Engine:
     """Thirty messages, of which the task and the last ten are in view."""
-    engine = Engine(MemoryStore())
-    ctx = await engine.session("s", policy="simple")
-    await add_thirty(ctx)
+    engine, ctx = await thirty()
     await ctx.compact()
     return engine
 
@@ -43,7 +41,7 @@ async def given(engine: Engine, event: Event, *bodies: Body) -> int:
 
 async def seen(engine: Engine) -> list[str]:
     ctx = await Engine(engine.store).session("s", policy="simple")
-    return [message["content"] for message in await ctx.get_messages_for_request()]
+    return texts(await ctx.get_messages_for_request())
 
 
 async def located(engine: Engine, number: int) -> Located:
@@ -54,7 +52,9 @@ async def located(engine: Engine, number: int) -> Located:
     raise AssertionError
 
 
-async def test_a_restored_message_is_in_view_again_in_its_place() -> None:
+async def test_a_restored_message_is_in_view_again_in_its_place_once_and_an_erasure_breaks() -> (
+    None
+):
     engine = await compacted()
     assert (await seen(engine))[:2] == ["message 0", "message 20"]
     pair = (await located(engine, 7), await located(engine, 3))
@@ -63,39 +63,27 @@ async def test_a_restored_message_is_in_view_again_in_its_place() -> None:
     row = (await engine.audit("s")).requests[-1]
     assert row.breaks == ("restore",)
     assert (row.counts.kept, row.counts.dropped) == (13, 17)
-
-
-async def test_restoring_what_is_in_view_already_changes_nothing() -> None:
-    engine = await compacted()
+    # Restoring what is in view already changes nothing.
     again = await located(engine, 25)
-    await given(engine, events.Restored(messages=(again,)))
-    await given(engine, events.Restored(messages=(again,)))
-    assert len(await seen(engine)) == 11
+    for _ in range(2):
+        await given(engine, events.Restored(messages=(again,)))
+    assert len(await seen(engine)) == 13
     assert sum((await engine.audit("s")).requests[-1].counts) == 30
+    await given(engine, events.Erased(numbers=(25,), bodies=((26, 0),)))
+    await seen(engine)
+    assert (await engine.audit("s")).requests[-1].breaks == ("erase",)
 
 
 async def test_pins_hold_through_a_compaction_until_they_are_taken_away() -> None:
-    engine = Engine(MemoryStore())
-    ctx = await engine.session("s", policy="simple")
-    await add_thirty(ctx)
+    engine, ctx = await thirty()
     await ctx.pin(2, 4)
     await ctx.unpin(4)
     await ctx.compact()
     assert (await seen(engine))[:2] == ["message 0", "message 2"]
-    state = await fold(engine.store, "s", request_view)
-    assert state.pins == {2}
+    assert (await fold(engine.store, "s", request_view)).pins == {2}
     await ctx.get_messages()  # the other engine's request is seen by now
     await ctx.set_messages([user("fresh")])
-    state = await fold(engine.store, "s", request_view)
-    assert state.pins == frozenset()
-
-
-async def test_an_erasure_is_a_break_of_the_prefix() -> None:
-    engine = await compacted()
-    await seen(engine)
-    await given(engine, events.Erased(numbers=(25,), bodies=((26, 0),)))
-    await seen(engine)
-    assert (await engine.audit("s")).requests[-1].breaks == ("erase",)
+    assert (await fold(engine.store, "s", request_view)).pins == frozenset()
 
 
 async def test_a_request_may_have_insertions_of_its_own() -> None:
@@ -109,14 +97,7 @@ async def test_a_request_may_have_insertions_of_its_own() -> None:
     first = await engine.store.append("s", [draft], ANY)
     shown = planned.with_insertions(state, (insertion,), first.records[0])
     digest, entries, tokens = shown.layout.measure()
-    event = events.RequestPrepared(
-        renderer=1,
-        last_message=29,
-        messages=entries,
-        tokens=tokens,
-        digest=digest,
-        insertions=(insertion,),
-    )
+    event = events.RequestPrepared(1, 29, entries, tokens, digest, insertions=(insertion,))
     position = await given(engine, event, body)
     view = await request_at(engine.store, "s", position)
     assert view.verified
@@ -138,9 +119,7 @@ async def test_a_summary_goes_with_what_it_stands_for() -> None:
 
 
 async def test_a_summary_outlives_a_later_compaction_of_what_follows() -> None:
-    engine = Engine(MemoryStore())
-    ctx = await engine.session("s", policy="simple")
-    await add_thirty(ctx)
+    engine, _ctx = await thirty()
     body = body_of(user("In short: all went well."), os.urandom)
     plan = Plan(
         through=29,
@@ -161,10 +140,9 @@ async def test_a_summary_outlives_a_later_compaction_of_what_follows() -> None:
 
 
 async def test_a_round_comes_back_in_the_order_of_the_transcript_also_behind_a_set() -> None:
-    engine = Engine(MemoryStore())
-    ctx = await engine.session("s", policy="simple", keep_recent=2)
     call, done = tool_round(1)
-    await ctx.add_messages([user("go"), call, done, user("a"), user("b"), user("c"), user("d")])
+    rows = [user("go"), call, done, *[user(one) for one in "abcd"]]
+    engine, ctx = await opened(*rows, policy="simple", keep_recent=2)
     edited = await ctx.get_messages()
     edited[1]["content"][0]["input"] = {"edited": 1}
     await ctx.set_messages(edited)
@@ -179,30 +157,21 @@ async def test_a_round_comes_back_in_the_order_of_the_transcript_also_behind_a_s
 
 
 async def test_shortened_results_whose_call_a_set_took_out_count_once() -> None:
-    engine = Engine(MemoryStore())
-    ctx = await engine.session("s", max_tokens=2_000, protected_tool_results=0)
-    await ctx.add_message(user("go"))
-    for number in range(3):
-        await ctx.add_messages(tool_round(number, 6_000))
-    await ctx.add_message(user("on"))
+    rounds = [row for number in range(3) for row in tool_round(number, 6_000)]
+    options: dict[str, Any] = {"max_tokens": 2_000, "protected_tool_results": 0}
+    engine, ctx = await opened(user("go"), *rounds, user("on"), **options)
     await ctx.get_messages_for_request()
     await ctx.set_messages([m for m in await ctx.get_messages() if m["role"] == "user"])
     await ctx.get_messages_for_request()
     counts = (await engine.audit("s")).requests[-1].counts
-    assert min(counts) >= 0
-    assert sum(counts) == 5
+    assert min(counts) >= 0 and sum(counts) == 5
 
 
 async def test_a_late_answer_to_a_reused_call_id_is_a_recorded_break() -> None:
-    engine = Engine(MemoryStore())
-    ctx = await engine.session("s")
-    call = {"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    asks = {"role": "assistant", "content": None, "tool_calls": [call]}
-    await ctx.add_messages(
-        [user("go"), asks, user("again"), asks, {"role": "assistant", "content": "on"}]
-    )
+    asks = calling("x")
+    engine, ctx = await opened(user("go"), asks, user("again"), asks, model("on"))
     before = await ctx.get_messages_for_request()
-    await ctx.add_message({"role": "tool", "tool_call_id": "x", "content": "late"})
+    await ctx.add_message(result("x", "late"))
     after = await ctx.get_messages_for_request()
     row = (await engine.audit("s")).requests[-1]
     assert after[: len(before)] == before or row.breaks == ("late_result",)
@@ -210,13 +179,11 @@ async def test_a_late_answer_to_a_reused_call_id_is_a_recorded_break() -> None:
 
 
 async def test_a_set_keeps_the_thinking_that_the_host_brings() -> None:
-    engine = Engine(MemoryStore())
-    ctx = await engine.session("s")
-    thinking = [{"type": "thinking", "thinking": "hm", "signature": "k"}]
-    old = {"role": "assistant", "content": [*thinking, {"type": "text", "text": "one"}]}
-    new = {"role": "assistant", "content": [*thinking, {"type": "text", "text": "two"}]}
-    await ctx.add_messages([user("old"), user("q"), old])
+    thinking = {"type": "thinking", "thinking": "hm", "signature": "k"}
+    text = {"type": "text", "text": "one"}
+    old = {"role": "assistant", "content": [thinking, text]}
+    new = {"role": "assistant", "content": [thinking, {"type": "text", "text": "two"}]}
+    _, ctx = await opened(user("old"), user("q"), old)
     await ctx.set_messages([user("q"), old, new])
     view = await ctx.get_messages_for_request()
-    assert view[1]["content"] == [{"type": "text", "text": "one"}]
-    assert view[2] == new
+    assert view[1:] == [{"role": "assistant", "content": [text]}, new]

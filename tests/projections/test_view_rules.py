@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import ContextOverflow
 from eventctx.messages.facts_reader import read_facts
@@ -27,19 +26,12 @@ from eventctx.projections.view.layout import append, build
 from eventctx.projections.view.render import without_thinking
 from eventctx.projections.view.request_view import ViewState
 from eventctx.queries.requests import fold
-from eventctx.stores.memory import MemoryStore
 from eventctx.testing.strict_provider import Api, Violation, violations
 from tests.how_much import some
 from tests.policies.given import play
-from tests.transcripts import (
-    DIALECTS,
-    Story,
-    human,
-    is_system,
-    refusal,
-    results_of,
-    stories,
-)
+from tests.session.given import opened
+from tests.sessions import user
+from tests.transcripts import DIALECTS, Story, human, is_system, refusal, results_of, stories
 
 examples = settings(
     max_examples=some(10, 200), deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -49,19 +41,88 @@ budgets = st.sampled_from([300, 1_200, 4_000, 20_000])
 ASKING = {"summarize", "native", "pipeline", "custom"}
 
 
-def played(story: Story, budget: int) -> tuple[Engine, list[Any]]:
-    return play("simple", story, budget, keep_recent=4)
-
-
 @pytest.mark.parametrize("dialect", DIALECTS)
-@examples
+@settings(examples, max_examples=some(20, 300))
 @given(data=st.data(), budget=budgets)
-def test_a_provider_accepts_every_view(dialect: str, data: st.DataObject, budget: int) -> None:
+def test_every_view_of_a_story_keeps_the_rules(
+    dialect: str, data: st.DataObject, budget: int
+) -> None:
     story = data.draw(stories(dialect))
-    _, requests = played(story, budget)
-    for request in requests:
+    engine, requests = play("simple", story, budget, keep_recent=4)
+    for seen, request in enumerate(requests, start=1):
+        # A provider accepts it.
         assert refusal(request) is None, json.dumps(request, indent=1)
         assert broken(dialect, request) == (), json.dumps(request, indent=1)
+        has_what_stays(story.messages[:seen], request)
+        keeps_thinking_as_it_was(story.messages, request)
+    asyncio.run(follow_from_the_log(engine, requests, story, budget))
+
+
+def has_what_stays(so_far: list[dict[str, Any]], request: list[dict[str, Any]]) -> None:
+    """System messages and the latest human message are in every view."""
+    assert all(message in request for message in so_far if is_system(message))
+    people = [one for one in so_far if one.get("role") == "user" and "metadata" not in one]
+    people = [one for one in people if not results_of(one)]
+    assert not people or people[-1] in request
+
+
+def keeps_thinking_as_it_was(added: list[dict[str, Any]], request: list[dict[str, Any]]) -> None:
+    """Thinking, and everything that is kept, is byte for byte what was added."""
+    thinking = [_thinking(message) for message in added]
+    originals = [json.dumps(message) for message in added]
+    for message in request:
+        if json.dumps(message) not in originals and _thinking(message):
+            assert _thinking(message) in thinking
+
+
+async def follow_from_the_log(
+    engine: Engine, requests: list[Any], story: Story, budget: int
+) -> None:
+    """Requests follow from the log, from zero and from a snapshot; each fits the budget unless only
+    the floor is left, keeps the order, and begins as the one before it but at a recorded break."""
+    before: list[Any] = []
+    for row, request in zip((await engine.audit("s")).requests, requests, strict=True):
+        view = await engine.request_view("s", position=row.position)
+        assert view.verified
+        assert view.messages == request
+        refs = [entry.ref for entry in view.entries if entry.kind == "message"]
+        numbers = [ref.number for ref in refs if ref.facts.kind != "result"]  # type: ignore[union-attr]
+        assert numbers == sorted(set(numbers))
+        assert row.breaks or request[: len(before)] == before, row
+        before = request
+        assert row.floor_sent == (row.tokens > budget)
+        if row.floor_sent:
+            state = request_view.initial()
+            async for record in engine.records("s", stop=row.position - 1):
+                state = request_view.evolve(state, record)
+            check_floor(row, state, refs, budget)
+    state = await fold(engine.store, "s", request_view)
+    restored = view_snapshot.load(view_snapshot.dump(state))
+    assert restored.layout.entries() == state.layout.entries()
+    assert restored.layout.measure() == state.layout.measure()
+    assert request_view.prepare_request(restored) == request_view.prepare_request(state)
+    options: dict[str, Any] = {"policy": "simple", "keep_recent": 4, "max_tokens": budget}
+    again = await Engine(engine.store).session("s", **options)
+    assert await again.get_messages() == story.messages
+
+
+def check_floor(row: AuditRow, state: ViewState, refs: list[Any], budget: int) -> None:
+    people = [ref for ref in refs if ref.facts.human]
+    calls = [place for place, ref in enumerate(refs) if ref.facts.kind == "assistant"]
+    # What is to be answered stays; a system message after it is no answer to it.
+    to_answer = [place for place, ref in enumerate(refs) if ref.facts.kind != "system"][-1:]
+    only_floor = all(
+        ref.facts.kind == "system"
+        or ref in people[-1:]
+        or place in to_answer
+        or (calls and place >= _start_of_round(refs, calls[-1]))
+        for place, ref in enumerate(refs)
+    )
+    # More than the floor goes only where a floor above the budget went before, and still is.
+    low = state.size_after_compaction
+    visible = visible_of(state)
+    proven = fit(visible, keep_whole(visible), Budget(budget, budget, budget)).overflow
+    assert only_floor or (proven and budget < low and row.tokens <= low + low // 4)
 
 
 def broken(dialect: str, request: list[dict[str, Any]]) -> tuple[Violation, ...]:
@@ -84,202 +145,87 @@ APIS: dict[str, Api] = {
 
 
 @examples
-@given(story=stories(), budget=budgets)
-def test_system_messages_and_the_latest_human_message_are_in_every_view(
-    story: Story, budget: int
-) -> None:
-    _, requests = played(story, budget)
-    for seen, request in enumerate(requests, start=1):
-        so_far = story.messages[:seen]
-        for message in so_far:
-            if is_system(message):
-                assert message in request
-        people = [m for m in so_far if m.get("role") == "user" and "metadata" not in m]
-        people = [m for m in people if not results_of(m)]
-        if people:
-            assert people[-1] in request
-
-
-@examples
 @given(story=stories(), budget=budgets, data=st.data())
-def test_pinned_messages_are_in_every_view_unchanged(
+async def test_pinned_messages_are_in_every_view_unchanged(
     story: Story, budget: int, data: st.DataObject
 ) -> None:
     pinned = data.draw(st.integers(0, len(story.messages) - 1))
-
-    async def play() -> list[list[dict[str, Any]]]:
-        engine = Engine(MemoryStore())
-        ctx = await engine.session(
-            "s", policy="simple", keep_recent=2, on_overflow="send_floor", max_tokens=budget
-        )
-        requests = []
-        for number, message in enumerate(story.messages):
-            await ctx.add_message(message)
-            if number == pinned:
-                await ctx.pin(number)
-            if number >= pinned:
-                requests.append(await ctx.get_messages_for_request())
-        return requests
-
     wanted = story.messages[pinned]
-    for request in asyncio.run(play()):
+    _, ctx = await opened(policy="simple", keep_recent=2, **floor_of(budget))
+    for number, message in enumerate(story.messages):
+        await ctx.add_message(message)
+        if number == pinned:
+            await ctx.pin(number)
+        request = await ctx.get_messages_for_request() if number >= pinned else []
         # A result without its call can be in no request, pinned or not, and neither can reasoning
         # without what it led to; thinking does not outlive what it is bound to.
-        if not results_of(wanted) and wanted.get("type") != "reasoning":
+        if number >= pinned and not results_of(wanted) and wanted.get("type") != "reasoning":
             assert wanted in request or without_thinking(copy.deepcopy(wanted)) in request
 
 
-@examples
-@given(story=stories(), budget=budgets)
-def test_messages_keep_conversation_order(story: Story, budget: int) -> None:
-    engine, _ = played(story, budget)
-
-    async def orders() -> list[list[int]]:
-        found = []
-        for row in (await engine.audit("s")).requests:
-            view = await engine.request_view("s", position=row.position)
-            found.append(
-                [
-                    entry.ref.number  # type: ignore[union-attr]
-                    for entry in view.entries
-                    if entry.kind == "message" and entry.ref.facts.kind != "result"  # type: ignore[union-attr]
-                ]
-            )
-        return found
-
-    for numbers in asyncio.run(orders()):
-        assert numbers == sorted(set(numbers))
+def floor_of(budget: int) -> dict[str, Any]:
+    return {"on_overflow": "send_floor", "max_tokens": budget}
 
 
 @examples
 @given(story=stories(), budget=budgets, policy=st.sampled_from(["ladder", "simple"]))
-def test_thinking_is_in_a_request_only_behind_the_very_prefix_that_it_was_made_for(
+async def test_thinking_is_in_a_request_only_behind_the_very_prefix_that_it_was_made_for(
     story: Story, budget: int, policy: str
 ) -> None:
-    async def play() -> tuple[list[list[dict[str, Any]]], dict[str, int]]:
-        engine = Engine(MemoryStore())
-        ctx = await engine.session("s", policy=policy, on_overflow="send_floor", max_tokens=budget)
-        requests: list[list[dict[str, Any]]] = []
-        made_for: dict[str, int] = {}
-        for message in story.messages:
-            if message.get("role") == "assistant":
-                requests.append(await ctx.get_messages_for_request(model=CHECKS_PREFIX))
-                if _thinking(message):
-                    made_for.setdefault(json.dumps(_thinking(message)), len(requests) - 1)
-            await ctx.add_message(message)
-        requests.append(await ctx.get_messages_for_request(model=CHECKS_PREFIX))
-        return requests, made_for
-
-    requests, made_for = asyncio.run(play())
+    _, ctx = await opened(policy=policy, **floor_of(budget))
+    requests: list[list[dict[str, Any]]] = []
+    made_for: dict[str, int] = {}
+    for message in story.messages:
+        if message.get("role") == "assistant":
+            requests.append(await ctx.get_messages_for_request(model=CHECKS_PREFIX))
+            if _thinking(message):
+                made_for.setdefault(json.dumps(_thinking(message)), len(requests) - 1)
+        await ctx.add_message(message)
+    requests.append(await ctx.get_messages_for_request(model=CHECKS_PREFIX))
     for request in requests:
         for message in request:
             first = made_for.get(json.dumps(_thinking(message)))
-            if not _thinking(message) or first is None:
-                continue
-            before = requests[first]
-            assert request[: len(before)] == before
-
-
-@examples
-@given(story=stories(), budget=budgets)
-def test_thinking_and_everything_kept_is_byte_for_byte_what_was_added(
-    story: Story, budget: int
-) -> None:
-    _, requests = played(story, budget)
-    thinking = [_thinking(message) for message in story.messages]
-    originals = [json.dumps(message) for message in story.messages]
-    for request in requests:
-        for message in request:
-            if json.dumps(message) not in originals and _thinking(message):
-                assert _thinking(message) in thinking
-
-
-@examples
-@given(story=stories(), budget=budgets)
-def test_a_view_fits_the_budget_unless_only_the_floor_is_left(story: Story, budget: int) -> None:
-    engine, _ = played(story, budget)
-
-    async def check() -> None:
-        for row in (await engine.audit("s")).requests:
-            assert row.floor_sent == (row.tokens > budget)
-            if row.floor_sent:
-                state = request_view.initial()
-                async for record in engine.records("s", stop=row.position - 1):
-                    state = request_view.evolve(state, record)
-                await check_floor(row, state)
-
-    async def check_floor(row: AuditRow, state: ViewState) -> None:
-        view = await engine.request_view("s", position=row.position)
-        refs = [entry.ref for entry in view.entries if entry.kind == "message"]
-        people = [ref for ref in refs if ref.facts.human]  # type: ignore[union-attr]
-        last_call = max(
-            (n for n, ref in enumerate(refs) if ref.facts.kind == "assistant"),  # type: ignore[union-attr]
-            default=-1,
-        )
-        # What is to be answered stays; a system message after it is no answer to it.
-        to_answer = max(
-            (n for n, ref in enumerate(refs) if ref.facts.kind != "system"),  # type: ignore[union-attr]
-            default=-1,
-        )
-        only_floor = all(
-            ref.facts.kind == "system"  # type: ignore[union-attr]
-            or ref in people[-1:]
-            or place == to_answer
-            or (last_call >= 0 and place >= _start_of_round(refs, last_call))
-            for place, ref in enumerate(refs)
-        )
-        # More than the floor goes only where a floor above the budget went before, and still is.
-        low = state.size_after_compaction
-        visible = visible_of(state)
-        proven = fit(visible, keep_whole(visible), Budget(budget, budget, budget)).overflow
-        assert only_floor or (proven and budget < low and row.tokens <= low + low // 4)
-
-    asyncio.run(check())
+            if _thinking(message) and first is not None:
+                before = requests[first]
+                assert request[: len(before)] == before
 
 
 @examples
 @given(story=stories(), budget=budgets, policy=st.sampled_from(sorted(POLICIES.keys() - ASKING)))
-def test_no_request_is_empty_and_what_is_to_be_answered_is_in_it(
+async def test_no_request_is_empty_and_what_is_to_be_answered_is_in_it(
     story: Story, budget: int, policy: str
 ) -> None:
-    async def play() -> None:
-        engine = Engine(MemoryStore())
-        ctx = await engine.session("s", policy=policy, on_overflow="send_floor", max_tokens=budget)
-        for message in story.messages:
-            await ctx.add_message(message)
-            request = await ctx.get_messages_for_request()
-            facts = read_facts(message)
-            if facts.kind in ("human", "user"):
-                assert message in request
-            if facts.kind in ("human", "user", "assistant"):
-                assert [one for one in request if not is_system(one)]
-
-    asyncio.run(play())
+    _, ctx = await opened(policy=policy, **floor_of(budget))
+    for message in story.messages:
+        await ctx.add_message(message)
+        request = await ctx.get_messages_for_request()
+        kind = read_facts(message).kind
+        if kind in ("human", "user"):
+            assert message in request
+        if kind in ("human", "user", "assistant"):
+            assert [one for one in request if not is_system(one)]
 
 
 @examples
 @given(story=stories(), budget=st.sampled_from([100, 300, 1_200]))
-def test_overflow_is_raised_exactly_where_the_floor_would_be_sent(
+async def test_overflow_is_raised_exactly_where_the_floor_would_be_sent(
     story: Story, budget: int
 ) -> None:
-    async def play(on_overflow: str) -> list[bool]:
-        engine = Engine(MemoryStore())
-        ctx = await engine.session("s", on_overflow=on_overflow, max_tokens=budget)
-        found = []
-        for message in story.messages:
-            await ctx.add_message(message)
-            try:
-                await ctx.get_messages_for_request()
-                found.append(False)
-            except ContextOverflow as overflow:
-                assert overflow.floor > overflow.budget == budget
-                assert sum(overflow.parts.values()) == overflow.floor
-                found.append(True)
-        if on_overflow == "send_floor":
-            found = [row.floor_sent for row in (await engine.audit("s")).requests]
-        return found
-
-    raised, sent = asyncio.run(play("raise")), asyncio.run(play("send_floor"))
+    raised: list[bool] = []
+    _, ctx = await opened(max_tokens=budget)
+    engine, floor = await opened(**floor_of(budget))
+    for message in story.messages:
+        await ctx.add_message(message)
+        await floor.add_message(message)
+        await floor.get_messages_for_request()
+        try:
+            await ctx.get_messages_for_request()
+            raised.append(False)
+        except ContextOverflow as overflow:
+            assert overflow.floor > overflow.budget == budget
+            assert sum(overflow.parts.values()) == overflow.floor
+            raised.append(True)
+    sent = [row.floor_sent for row in (await engine.audit("s")).requests]
     # Only the first of a run of overflows must agree: afterwards the two have other histories.
     assert (True in raised) == (True in sent)
     if True in sent:
@@ -288,60 +234,18 @@ def test_overflow_is_raised_exactly_where_the_floor_would_be_sent(
 
 @examples
 @given(story=stories(), budget=budgets)
-def test_between_recorded_breaks_a_view_only_grows_at_its_end(story: Story, budget: int) -> None:
-    engine, requests = played(story, budget)
-    rows = asyncio.run(engine.audit("s")).requests
-    for before, after, row in zip(requests, requests[1:], rows[1:], strict=False):
-        if not row.breaks:
-            assert after[: len(before)] == before, row
-
-
-@examples
-@given(story=stories(), budget=budgets)
-def test_the_same_log_gives_the_same_view_from_zero_and_from_a_snapshot(
-    story: Story, budget: int
-) -> None:
-    engine, requests = played(story, budget)
-
-    async def check() -> None:
-        for row, request in zip((await engine.audit("s")).requests, requests, strict=True):
-            view = await engine.request_view("s", position=row.position)
-            assert view.verified
-            assert view.messages == request
-        state = await fold(engine.store, "s", request_view)
-        restored = view_snapshot.load(view_snapshot.dump(state))
-        assert restored.layout.entries() == state.layout.entries()
-        assert restored.layout.measure() == state.layout.measure()
-        assert request_view.prepare_request(restored) == request_view.prepare_request(state)
-        again = await Engine(engine.store).session(
-            "s", policy="simple", keep_recent=4, max_tokens=budget
-        )
-        assert await again.get_messages() == story.messages
-
-    asyncio.run(check())
-
-
-@examples
-@given(story=stories(), budget=budgets)
-def test_nothing_a_caller_does_with_messages_reaches_the_log_or_a_later_view(
+async def test_nothing_a_caller_does_with_messages_reaches_the_log_or_a_later_view(
     story: Story, budget: int
 ) -> None:
     given_ = copy.deepcopy(story.messages)
-
-    async def play() -> None:
-        engine = Engine(MemoryStore())
-        ctx = await engine.session("s", on_overflow="send_floor", max_tokens=budget)
-        for message in given_:
-            await ctx.add_message(message)
-        first = await ctx.get_messages_for_request()
-        kept = copy.deepcopy(first)
-        for message in [*first, *given_, *await ctx.get_messages()]:
-            message.clear()
-            message["role"] = "vandal"
-        assert await ctx.get_messages_for_request() == kept
-        assert await ctx.get_messages() == story.messages
-
-    asyncio.run(play())
+    _, ctx = await opened(*given_, **floor_of(budget))
+    first = await ctx.get_messages_for_request()
+    kept = copy.deepcopy(first)
+    for message in [*first, *given_, *await ctx.get_messages()]:
+        message.clear()
+        message["role"] = "vandal"
+    assert await ctx.get_messages_for_request() == kept
+    assert await ctx.get_messages() == story.messages
 
 
 def as_of_ollama(message: dict[str, Any], ids: str) -> dict[str, Any]:
@@ -365,17 +269,13 @@ def rows_of_ollama(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 @examples
 @given(rows=stories().map(lambda story: story.messages) | rows_of_ollama())
-def test_growing_a_layout_gives_what_building_it_anew_gives(rows: list[dict[str, Any]]) -> None:
-    async def refs() -> list[Any]:
-        engine = Engine(MemoryStore())
-        ctx = await engine.session("s")
-        for message in rows:
-            await ctx.add_message(message)
-        state = await fold(engine.store, "s", request_view)
-        return list(state.layout.refs)
-
+async def test_growing_a_layout_gives_what_building_it_anew_gives(
+    rows: list[dict[str, Any]],
+) -> None:
+    engine, _ = await opened(*rows)
+    found = list((await fold(engine.store, "s", request_view)).layout.refs)
     grown = build(())
-    for count, ref in enumerate(found := asyncio.run(refs()), start=1):
+    for count, ref in enumerate(found, start=1):
         grown = append(grown, ref)
         whole = build(found[:count])
         assert grown.entries() == whole.entries()
@@ -383,37 +283,30 @@ def test_growing_a_layout_gives_what_building_it_anew_gives(rows: list[dict[str,
         assert grown.omitted == whole.omitted
 
 
-def test_a_late_answer_in_a_longer_responses_round_is_laid_out_the_same_grown_or_built() -> None:
+async def test_a_late_answer_in_a_longer_responses_round_is_laid_out_the_same_grown_or_built() -> (
+    None
+):
     def call(name: str) -> dict[str, Any]:
         return {"type": "function_call", "call_id": name, "name": "f", "arguments": "{}"}
 
     done = {"type": "function_call_output", "call_id": "x", "output": "r"}
     said = {"type": "message", "role": "assistant", "content": [{"type": "output_text"}]}
     rows = [human("responses", "go"), call("x"), human("responses", "wait"), call("y"), done, said]
-
-    async def play() -> None:
-        engine = Engine(MemoryStore())
-        ctx = await engine.session("s")
-        for row in rows:
-            await ctx.add_message(row)
-        grown = await ctx.get_messages_for_request()
-        assert await (await Engine(engine.store).session("s")).get_messages_for_request() == grown
-        state = await fold(engine.store, "s", request_view)
-        assert build(state.layout.refs).entries() == state.layout.entries()
-
-    asyncio.run(play())
+    engine, ctx = await opened()
+    for row in rows:
+        await ctx.add_message(row)
+    grown = await ctx.get_messages_for_request()
+    assert await (await Engine(engine.store).session("s")).get_messages_for_request() == grown
+    state = await fold(engine.store, "s", request_view)
+    assert build(state.layout.refs).entries() == state.layout.entries()
 
 
-def test_the_library_raises_overflow_by_default_and_names_what_cannot_be_reduced() -> None:
-    async def play() -> None:
-        async with eventctx.open() as engine:
-            ctx = await engine.session("s", max_tokens=100)
-            await ctx.add_message({"role": "user", "content": "x" * 4_000})
-            with pytest.raises(ContextOverflow, match="latest human message ~1,217"):
-                await ctx.get_messages_for_request()
-            assert await ctx.get_messages() == [{"role": "user", "content": "x" * 4_000}]
-
-    asyncio.run(play())
+async def test_the_library_raises_overflow_by_default_and_names_what_cannot_be_reduced() -> None:
+    long = user("x" * 4_000)
+    _, ctx = await opened(long, max_tokens=100)
+    with pytest.raises(ContextOverflow, match="latest human message ~1,217"):
+        await ctx.get_messages_for_request()
+    assert await ctx.get_messages() == [long]
 
 
 def _thinking(message: dict[str, Any]) -> list[Any]:

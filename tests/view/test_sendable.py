@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-import eventctx
 from eventctx.projections.view import request_view
 from eventctx.projections.view.entries import OPENING, RENDERER
 from eventctx.projections.view.sendable.rows import Row
 from eventctx.projections.view.sendable.sending import RULES, WORDS, make_sendable
 from eventctx.testing.strict_provider import violations
 from eventctx.testing.strict_provider.rule import Api
-from tests.policies.given import one_session
+from tests.session.given import opened
 
 ASK = {"role": "user", "content": "Look."}
 MORE = {"role": "user", "content": "Well?"}
@@ -49,8 +48,7 @@ FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content
 
 def png(width: int, height: int) -> dict[str, Any]:
     """An image block of this size; its pixels are never read."""
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    chunk = b"IHDR" + header
+    chunk = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     made = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + chunk
     data = base64.b64encode(made + struct.pack(">I", zlib.crc32(chunk))).decode()
     source = {"type": "base64", "media_type": "image/png", "data": data}
@@ -80,78 +78,60 @@ def listed(*calls: str) -> list[dict[str, Any]]:
     return [{"id": call, "type": "function", "function": function} for call in calls]
 
 
+def calling(*calls: str) -> Row:
+    return {"role": "assistant", "content": None, "tool_calls": listed(*calls)}
+
+
+def told(call: str, content: str = "ok") -> Row:
+    return {"role": "tool", "tool_call_id": call, "content": content}
+
+
+BLANK: Row = {"role": "user", "content": " "}
+EMPTY: Row = {"role": "assistant", "content": None}
+REASONED = item("reasoning", id="rs_1", summary=[], encrypted_content="x")
+TWO_FORMS = {**said(use("c")), "tool_calls": listed("c")}
+TWO_CALLS = [*[function_call("c", id="fc_1"), output("c")], function_call("d", id="fc_1")]
+SMALL = png(10, 10)
+
 REFUSED: list[tuple[str, Api, list[Row]]] = [
     ("blank_text", "anthropic", [ASK, said(text(""), use("c")), came(result("c"))]),
     ("blank_text", "anthropic", [ASK, said(text(" \n"), text("Yes.")), MORE]),
     ("blank_text", "anthropic", [ASK, said(use("c")), came(result("c", [text("")]))]),
     ("blank_text", "openai-chat", [ASK, {"role": "assistant", "content": "x", "tool_calls": []}]),
     (
-        "call_in_two_forms",
-        "openai-chat",
-        [
-            ASK,
-            {**said(text("x"), use("c")), "tool_calls": listed("c")},
-            {"role": "tool", "tool_call_id": "c", "content": "ok"},
-        ],
+        *("call_in_two_forms", "openai-chat"),
+        [ASK, {**TWO_FORMS, "content": [text("x"), use("c")]}, told("c")],
     ),
-    (
-        "call_in_two_forms",
-        "anthropic",
-        [ASK, {**said(use("c")), "tool_calls": listed("c")}, came(result("c"))],
-    ),
-    (
-        "call_without_id",
-        "openai-chat",
-        [
-            ASK,
-            {"role": "assistant", "content": None, "tool_calls": [*listed("", ""), *listed("c")]},
-            {"role": "tool", "tool_call_id": "", "content": "ok"},
-            {"role": "tool", "tool_call_id": "c", "content": "ok"},
-        ],
-    ),
+    ("call_in_two_forms", "anthropic", [ASK, TWO_FORMS, came(result("c"))]),
+    ("call_without_id", "openai-chat", [ASK, calling("", "", "c"), told(""), told("c")]),
     ("server_tool_unpaired", "anthropic", [ASK, said(text("x"), SEARCH), MORE]),
     ("server_tool_unpaired", "anthropic", [ASK, said(FOUND, text("x")), MORE]),
     ("server_tool_unpaired", "anthropic", [ASK, said(SEARCH), MORE, said(FOUND, text("x")), MORE]),
     ("thinking_last", "anthropic", [ASK, said(text("x"), THOUGHT), MORE]),
     ("thinking_last", "anthropic", [ASK, said(text("x")), said(THOUGHT), MORE]),
+    ("call_id_used_twice", "anthropic", [ASK, *[said(use("c")), came(result("c"))] * 2, MORE]),
     (
-        "call_id_used_twice",
-        "anthropic",
-        [ASK, *[said(use("c")), came(result("c"))] * 2, MORE],
-    ),
-    (
-        "call_id_used_twice",
-        "anthropic",
+        *("call_id_used_twice", "anthropic"),
         [ASK, said(use("c"), use("c")), came(result("c"), result("c"))],
     ),
     ("call_id_used_twice", "anthropic", [ASK, said(use("c")), came(result("c"), result("c"))]),
     ("call_id_used_twice", "anthropic", [ASK, said(use("f.c:0")), came(result("f.c:0"))]),
     ("results_first", "anthropic", [ASK, said(use("c")), came(text("cold"), result("c"))]),
     (
-        "results_first",
-        "anthropic",
+        *("results_first", "anthropic"),
         [ASK, said(use("a"), use("b")), came(result("a"), text("cold")), came(result("b"))],
     ),
-    (
-        "reasoning_alone",
-        "openai-responses",
-        [ASK, item("reasoning", id="rs_1", summary=[], encrypted_content="x"), MORE],
-    ),
-    (
-        "item_id_used_twice",
-        "openai-responses",
-        [ASK, *[function_call("c", id="fc_1"), output("c")], function_call("d", id="fc_1"),
-         output("d")],
-    ),
-    ("image_over_limit", "anthropic", [came(*[png(10, 10)] * 20, png(2_001, 10))]),
+    ("reasoning_alone", "openai-responses", [ASK, REASONED, MORE]),
+    ("item_id_used_twice", "openai-responses", [ASK, *TWO_CALLS, output("d")]),
+    ("image_over_limit", "anthropic", [came(*[SMALL] * 20, png(2_001, 10))]),
     ("image_over_limit", "anthropic", [came(png(8_001, 10), text("x"))]),
-    ("image_over_limit", "anthropic", [came(*[png(10, 10)] * 101)]),
-    ("image_over_limit", "anthropic", [came(heavy(png(10, 10)), text("x"))]),
+    ("image_over_limit", "anthropic", [came(*[SMALL] * 101)]),
+    ("image_over_limit", "anthropic", [came(heavy(SMALL), text("x"))]),
     ("empty_row", "anthropic", [ASK, said(), MORE]),
-    ("empty_row", "anthropic", [ASK, {"role": "assistant", "content": None}, MORE]),
-    ("empty_row", "anthropic", [{"role": "user", "content": " "}, said(text("x")), MORE]),
-    ("empty_row", "openai-chat", [ASK, {"role": "assistant", "content": None}, MORE]),
-]  # fmt: skip
+    ("empty_row", "anthropic", [ASK, EMPTY, MORE]),
+    ("empty_row", "anthropic", [BLANK, said(text("x")), MORE]),
+    ("empty_row", "openai-chat", [ASK, EMPTY, MORE]),
+]
 
 
 def sent(rows: list[Row], *, without: str = "") -> list[Row]:
@@ -190,36 +170,17 @@ def test_every_rule_has_a_request_that_breaks_it_and_a_sentence() -> None:
     assert {rule for rule, _, _ in REFUSED} == {rule.name for rule in RULES} == set(WORDS)
 
 
+SEARCHING = [ASK, said(SEARCH, use("c")), came(result("c"))]
+REFUSAL = {**EMPTY, "refusal": "No."}
 ACCEPTED: list[tuple[Api, list[Row]]] = [
     ("anthropic", [ASK, said(THOUGHT, text("x"), use("c")), came(result("c"), text("and"))]),
     ("anthropic", [ASK, said(SEARCH), said(FOUND, text("x")), MORE]),
     ("anthropic", [ASK, said(text("x"), SEARCH)]),
-    ("anthropic", [ASK, said(SEARCH, use("c")), came(result("c"))]),
-    (
-        "anthropic",
-        [ASK, said(SEARCH, use("c")), came(result("c")), said(FOUND, text("x")), MORE],
-    ),
+    ("anthropic", SEARCHING),
+    ("anthropic", [*SEARCHING, said(FOUND, text("x")), MORE]),
     ("anthropic", [ASK, said(use("c")), came({"type": "tool_result", "tool_use_id": "c"})]),
-    (
-        "openai-chat",
-        [
-            ASK,
-            {"role": "assistant", "content": None, "tool_calls": listed("a", "b")},
-            {"role": "tool", "tool_call_id": "a", "content": ""},
-            {"role": "tool", "tool_call_id": "b", "content": "ok"},
-            {"role": "assistant", "content": None, "refusal": "No."},
-            MORE,
-        ],
-    ),
-    (
-        "openai-responses",
-        [
-            ASK,
-            item("reasoning", id="rs_1", summary=[], encrypted_content="x"),
-            function_call("c", id="fc_1"),
-            output("c"),
-        ],
-    ),
+    ("openai-chat", [ASK, calling("a", "b"), told("a", ""), told("b"), REFUSAL, MORE]),
+    ("openai-responses", [ASK, REASONED, function_call("c", id="fc_1"), output("c")]),
 ]
 
 
@@ -236,6 +197,11 @@ def test_a_second_use_of_an_id_gets_another_one_on_both_sides() -> None:
     made = sent(rows)
     assert made[:3] == rows[:3]
     assert made[3]["content"][0]["id"] == made[4]["content"][0]["tool_use_id"] == "c_2"
+    # Two results of role function with an id stay one result.
+    block = {"type": "tool_result", "tool_call_id": "c", "output": "found"}
+    row = {"role": "function", "tool_call_id": "c", "content": [block]}
+    rows = [ASK, said({"type": "tool_call", "id": "c", "name": "f", "input": {}}), row]
+    assert sent(rows) == rows
 
 
 def test_too_many_images_leave_in_batches_so_that_the_prefix_stays() -> None:
@@ -251,19 +217,10 @@ def test_an_erased_reasoning_takes_the_ids_of_its_answer_along() -> None:
     assert "id" not in sent([*rows, output("c")])[2]
 
 
-def test_results_of_role_function_with_their_id_twice_stay_one_result() -> None:
-    block = {"type": "tool_result", "tool_call_id": "c", "output": "found"}
-    row = {"role": "function", "tool_call_id": "c", "content": [block]}
-    call = {"type": "tool_call", "id": "c", "name": "f", "input": {}}
-    rows = [ASK, said(call), row]
-    assert sent(rows) == rows
-
-
 def test_a_row_that_is_left_out_leaves_the_providers_own_summary_at_the_beginning() -> None:
     summary = said({"type": "compaction", "content": "All of it.", "signature": "s"})
-    thinking = said({"type": "thinking", "thinking": "hm", "signature": "s"})
-    assert sent([summary, ASK, thinking, MORE]) == [summary, ASK, MORE]
-    assert sent([{"role": "user", "content": " "}, summary, MORE]) == [summary, MORE]
+    assert sent([summary, ASK, said(THOUGHT), MORE]) == [summary, ASK, MORE]
+    assert sent([BLANK, summary, MORE]) == [summary, MORE]
 
 
 async def test_a_request_of_renderer_3_is_derived_as_it_was_sent(
@@ -271,52 +228,37 @@ async def test_a_request_of_renderer_3_is_derived_as_it_was_sent(
 ) -> None:
     summary = said({"type": "compaction", "content": "All of it.", "signature": "s"})
     opening = {"role": "user", "content": OPENING}
-    async with one_session() as (engine, ctx):
-        await ctx.add_messages([summary, ASK, said(), MORE])
-        monkeypatch.setattr(request_view, "RENDERER", 3)
-        await ctx.get_messages_for_request()
-        monkeypatch.undo()
-        await ctx.get_messages_for_request()
-        rows = (await engine.audit("s")).requests
-        old, new = [(await engine.request_view("s", position=row.position)) for row in rows]
+    engine, ctx = await opened(summary, ASK, said(), MORE)
+    monkeypatch.setattr(request_view, "RENDERER", 3)
+    await ctx.get_messages_for_request()
+    monkeypatch.undo()
+    await ctx.get_messages_for_request()
+    rows = (await engine.audit("s")).requests
+    old, new = [(await engine.request_view("s", position=row.position)) for row in rows]
     assert (old.prepared.renderer, old.messages) == (3, [opening, ASK, MORE])
     assert (new.prepared.renderer, new.messages) == (RENDERER, [summary, ASK, MORE])
-    assert old.verified
-    assert new.verified
+    assert old.verified and new.verified
 
 
-async def test_view_names_the_rule_and_the_log_keeps_the_row_as_it_came() -> None:
+async def test_view_and_why_name_the_rule_and_the_log_keeps_the_row_as_it_came() -> None:
     empty = {"role": "assistant", "content": []}
-    async with one_session() as (engine, ctx):
-        await ctx.add_messages([ASK, empty, MORE])
-        sent_rows = await ctx.get_messages_for_request()
-        (request,) = (await engine.audit("s")).requests
-        view = await engine.request_view("s", position=request.position)
-        transcript = [one.message for one in await engine.transcript("s")]
-    assert sent_rows == [ASK, MORE] == view.messages
-    assert view.verified
-    assert view.derived == [ASK, None, MORE]
+    engine, ctx = await opened(ASK, empty, MORE)
+    assert await ctx.get_messages_for_request() == [ASK, MORE]
+    (request,) = (await engine.audit("s")).requests
+    view = await engine.request_view("s", position=request.position)
+    assert (view.messages, view.derived, view.verified) == ([ASK, MORE], [ASK, None, MORE], True)
     assert [(one.place, one.rule) for one in view.changes] == [(1, "empty_row")]
-    assert transcript == [ASK, empty, MORE]
-
-
-async def test_why_names_the_rule_that_leaves_a_message_out() -> None:
-    async with one_session() as (engine, ctx):
-        await ctx.add_messages([ASK, {"role": "assistant", "content": []}, MORE])
-        await ctx.get_messages_for_request()
-        empty, more = await engine.why("s", 1), await engine.why("s", 2)
-    assert [one.rule for one in empty.changes] == ["empty_row"]
-    assert empty.left_out
-    assert more.changes == ()
-    assert not more.left_out
+    assert [one.message for one in await engine.transcript("s")] == [ASK, empty, MORE]
+    gone, more = await engine.why("s", 1), await engine.why("s", 2)
+    assert [one.rule for one in gone.changes] == ["empty_row"]
+    assert (gone.left_out, more.changes, more.left_out) == (True, (), False)
 
 
 async def test_why_finds_a_use_of_an_id_far_before_the_message() -> None:
-    async with one_session() as (engine, ctx):
-        rows = [said(use("c")), came(result("c")), *[ASK] * 60, said(use("c")), came(result("c"))]
-        await ctx.add_messages([ASK, *rows])
-        await ctx.get_messages_for_request()
-        again = await engine.why("s", len(rows))
+    used = [said(use("c")), came(result("c"))]
+    engine, ctx = await opened(ASK, *used, *[ASK] * 60, *used)
+    await ctx.get_messages_for_request()
+    again = await engine.why("s", 64)
     assert [one.rule for one in again.changes] == ["call_id_used_twice"]
 
 
@@ -326,6 +268,10 @@ def test_an_id_that_is_no_text_ends_no_view_and_is_nobody_elses(odd: Any) -> Non
     both = {**said(use(odd)), "tool_calls": [{"id": odd, "tool": "read", "arguments": {}}, 7]}
     assert sent(blocks) == blocks
     assert sent([ASK, both, MORE]) == [ASK, both, MORE]
+
+
+def read_by_name(text: str) -> Row:
+    return {"role": "tool", "tool_name": "read", "content": text}
 
 
 def without_ids(*tools: str, **more: Any) -> Row:
@@ -341,33 +287,26 @@ async def test_calls_without_ids_keep_the_results_of_their_tools() -> None:
     calls = [one for row in made for one in row.get("tool_calls", ())]
     names = {one["id"]: one["function"]["name"] for one in calls}
     results = [row for row in made if row["role"] == "tool"]
-    assert [(names[row["tool_call_id"]], row["content"]) for row in results] == [
-        ("write", "of write"),
-        ("read", "of read"),
-        ("read", "of more"),
-    ]
+    found = [(names[row["tool_call_id"]], row["content"]) for row in results]
+    assert found == [("write", "of write"), ("read", "of read"), ("read", "of more")]
 
 
-async def test_each_of_several_calls_with_an_empty_id_keeps_its_result() -> None:
+@pytest.mark.parametrize("erased", [False, True])
+async def test_each_of_several_calls_with_an_empty_id_keeps_its_result(erased: bool) -> None:
     calls = without_ids("read", "read")
-    calls = {**calls, "tool_calls": [{"id": "", **one} for one in calls["tool_calls"]]}
-    answers = [{"role": "tool", "tool_call_id": "", "content": one} for one in ("of a", "of b")]
-    made = await view_of([ASK, calls, *answers, MORE])
+    calls["tool_calls"] = [{"id": "", **one} for one in calls["tool_calls"]]
+    made = await view_of([ASK, calls, told("", "of a"), told("", "of b"), MORE], erased=erased)
     assert violations("openai-chat", asked("openai-chat", made)) == ()
-    ids = [one["id"] for one in made[1]["tool_calls"]]
-    assert [(row["tool_call_id"], row["content"]) for row in made[2:4]] == [
-        (ids[0], "of a"),
-        (ids[1], "of b"),
-    ]
+    one, other = [one["id"] for one in made[1]["tool_calls"]]
+    if not erased:
+        assert made[2:4] == [told(one, "of a"), told(other, "of b")]
 
 
 async def test_calls_of_ollamas_form_stay_without_ids_and_get_results_of_its_form() -> None:
     calls = without_ids("read", "write", arguments={"path": "a"})
-    answer = {"role": "tool", "tool_name": "read", "content": "ok"}
-    made = await view_of([ASK, calls, answer, MORE])
-    assert made[:3] == [ASK, calls, answer]
+    made = await view_of([ASK, calls, read_by_name("ok"), MORE])
     assert (made[3]["role"], made[3]["tool_name"]) == ("tool", "write")
-    assert made[4:] == [MORE]
+    assert [*made[:3], *made[4:]] == [ASK, calls, read_by_name("ok"), MORE]
 
 
 READS = without_ids("read", "read", "write", arguments={"path": "a"})
@@ -380,10 +319,6 @@ WITH_IDS = {
 WRITTEN = {"role": "tool", "tool_name": "write", "content": "written"}
 
 each_form = pytest.mark.parametrize("calls", [READS, WITH_IDS], ids=["no ids", "ids"])
-
-
-def read_by_name(text: str) -> Row:
-    return {"role": "tool", "tool_name": "read", "content": text}
 
 
 @each_form
@@ -405,9 +340,10 @@ async def test_results_with_the_ids_of_ollamas_calls_keep_their_places() -> None
 async def test_of_several_calls_of_a_tool_only_one_without_a_result_gets_one(calls: Row) -> None:
     made = await view_of([ASK, calls, WRITTEN, read_by_name("first"), MORE])
     assert made[:4] == [ASK, calls, WRITTEN, read_by_name("first")]
+    own = calls["tool_calls"][1].get("id")
     assert made[4]["role"] == "tool"
-    assert made[4].get("tool_name") == (None if "id" in calls["tool_calls"][0] else "read")
-    assert made[4].get("tool_call_id") == calls["tool_calls"][1].get("id")
+    named = made[4].get("tool_name"), made[4].get("tool_call_id")
+    assert named == ((None, own) if own else ("read", None))
     assert "No result was recorded" in made[4]["content"]
     assert made[5:] == [MORE]
 
@@ -422,20 +358,7 @@ async def test_of_many_calls_of_a_tool_the_last_ones_wait() -> None:
 async def test_a_result_with_an_id_that_was_answered_by_name_answers_nothing() -> None:
     one = {**WITH_IDS, "tool_calls": WITH_IDS["tool_calls"][:1]}
     rows = [ASK, one, read_by_name("first"), said(text("Read.")), MORE]
-    again = {"role": "tool", "tool_call_id": "call_0", "content": "again"}
-    assert await view_of([*rows, again]) == rows
-
-
-async def test_erased_calls_with_empty_ids_get_ids_of_their_own() -> None:
-    calls = without_ids("read", "read")
-    calls["tool_calls"] = [{"id": "", **one} for one in calls["tool_calls"]]
-    answers = [{"role": "tool", "tool_call_id": "", "content": one} for one in ("a", "b")]
-    async with one_session() as (engine, ctx):
-        await ctx.add_messages([ASK, calls, *answers, MORE])
-        await engine.erase("s", [1], reason="asked")
-        made = await ctx.get_messages_for_request()
-    assert violations("openai-chat", asked("openai-chat", made)) == ()
-    assert len(made[1]["tool_calls"]) == 2
+    assert await view_of([*rows, told("call_0", "again")]) == rows
 
 
 @each_form
@@ -449,27 +372,25 @@ async def test_a_result_by_name_that_comes_late_takes_the_place_of_the_one_made_
 
 @each_form
 async def test_erased_calls_of_ollamas_form_keep_their_number_ids_and_results(calls: Row) -> None:
-    async with one_session() as (engine, ctx):
-        await ctx.add_messages([ASK, calls, WRITTEN, *map(read_by_name, ("first", "second"))])
-        await engine.erase("s", [1], reason="asked")
-        made = await ctx.get_messages_for_request()
+    rows = [ASK, calls, WRITTEN, *map(read_by_name, ("first", "second"))]
+    made = await view_of(rows, erased=True)
     ids = [one.get("id") for one in calls["tool_calls"]]
     assert [one.get("id") for one in made[1]["tool_calls"]] == ids
     assert [one["tool_name"] for one in made[2:]] == ["write", "read", "read"]
 
 
-async def view_of(rows: list[Row]) -> list[Row]:
-    async with eventctx.open(":memory:") as engine:
-        context = await engine.session("s")
-        await context.add_messages(rows)
-        return await context.get_messages_for_request()
+async def view_of(rows: list[Row], *, erased: bool = False) -> list[Row]:
+    """The view of rows, whose second may be erased."""
+    engine, ctx = await opened(*rows)
+    if erased:
+        await engine.erase("s", [1], reason="asked")
+    return await ctx.get_messages_for_request()
 
 
 def test_a_hosts_own_forms_stay_as_the_host_made_them() -> None:
     calls = [{"name": "read", "args": {}, "id": "c", "type": "tool_call"}]
     of_langchain = {**said(use("c")), "type": "ai", "tool_calls": calls}
-    answered = {"role": "tool", "tool_call_id": "c", "content": "ok"}
-    assert sent([ASK, of_langchain, answered]) == [ASK, of_langchain, answered]
+    assert sent([ASK, of_langchain, told("c")]) == [ASK, of_langchain, told("c")]
     words = [{"type": "output_text", "text": "x", "annotations": []}]
     of_agents = item("message", id="__fake_id__", role="assistant", content=words)
     assert sent([ASK, of_agents, MORE, of_agents]) == [ASK, of_agents, MORE, of_agents]

@@ -31,23 +31,19 @@ REQUIRED, FAILED, IF_KNOWN, OPT_IN = "required", "if it failed", "if known", "op
 Attribute = tuple[type, str]
 Attributes = Mapping[str, Attribute]
 
+
+def known(kind: type, *names: str, level: str = IF_KNOWN) -> Attributes:
+    return {f"gen_ai.{name}": (kind, level) for name in names}
+
+
 _ERROR: Final[Attributes] = {"error.type": (str, FAILED)}
-_SERVER: Final[Attributes] = {
-    "server.address": (str, IF_KNOWN),
-    "server.port": (int, IF_KNOWN),
-}
-_CONVERSATION: Final[Attributes] = {"gen_ai.conversation.id": (str, REQUIRED)}
+_SERVER: Final[Attributes] = {"server.address": (str, IF_KNOWN), "server.port": (int, IF_KNOWN)}
+_CONVERSATION: Final = known(str, "conversation.id", level=REQUIRED)
 """Required where the instrumented library has one at hand, as every session of ours does."""
-_MESSAGES: Final[Attributes] = {
-    "gen_ai.input.messages": (str, OPT_IN),
-    "gen_ai.output.messages": (str, OPT_IN),
-}
-_OPERATION: Final[Attributes] = {"gen_ai.operation.name": (str, REQUIRED)}
-_AGENT: Final[Attributes] = {"gen_ai.agent.name": (str, IF_KNOWN)}
-_USAGE: Final[Attributes] = {
-    "gen_ai.usage.input_tokens": (int, IF_KNOWN),
-    "gen_ai.usage.output_tokens": (int, IF_KNOWN),
-}
+_MESSAGES: Final = known(str, "input.messages", "output.messages", level=OPT_IN)
+_OPERATION: Final = known(str, "operation.name", level=REQUIRED)
+_AGENT: Final = known(str, "agent.name")
+_USAGE: Final = known(int, "usage.input_tokens", "usage.output_tokens")
 
 
 class SpanRule(NamedTuple):
@@ -58,56 +54,37 @@ class SpanRule(NamedTuple):
     attributes: Attributes
 
 
+CHAT: Final[Attributes] = {
+    **_OPERATION,
+    **_ERROR,
+    **_SERVER,
+    **_CONVERSATION,
+    **_MESSAGES,
+    **_USAGE,
+    **known(str, "provider.name", level=REQUIRED),
+    **known(str, "request.model", "response.model", "response.id"),
+    **known(bool, "request.stream", "conversation.compacted"),
+    **known(tuple, "response.finish_reasons"),
+    **known(int, "request.max_tokens", "usage.reasoning.output_tokens"),
+    **known(int, "usage.cache_read.input_tokens", "usage.cache_write.input_tokens"),
+    **known(str, "system_instructions", "tool.definitions", level=OPT_IN),
+}
+TURN: Final = {**_OPERATION, **_ERROR, **_CONVERSATION, **_AGENT, **_USAGE, **_MESSAGES}
+TOOL: Final[Attributes] = {
+    **_OPERATION,
+    **_ERROR,
+    **_CONVERSATION,
+    **_AGENT,
+    **known(str, "tool.name", level=REQUIRED),
+    **known(str, "tool.type", "tool.call.id", "tool.description"),
+    **known(str, "tool.call.arguments", "tool.call.result", level=OPT_IN),
+}
+PLAN: Final = {**_OPERATION, **_ERROR, **_CONVERSATION, **_AGENT}
 SPANS: Final = {
-    "chat": SpanRule(
-        ("client", "internal"),
-        "gen_ai.request.model",
-        {
-            **_OPERATION,
-            **_ERROR,
-            **_SERVER,
-            **_CONVERSATION,
-            **_MESSAGES,
-            **_USAGE,
-            "gen_ai.provider.name": (str, REQUIRED),
-            "gen_ai.request.model": (str, IF_KNOWN),
-            "gen_ai.request.stream": (bool, IF_KNOWN),
-            "gen_ai.request.max_tokens": (int, IF_KNOWN),
-            "gen_ai.response.model": (str, IF_KNOWN),
-            "gen_ai.response.id": (str, IF_KNOWN),
-            "gen_ai.response.finish_reasons": (tuple, IF_KNOWN),
-            "gen_ai.conversation.compacted": (bool, IF_KNOWN),
-            "gen_ai.usage.cache_read.input_tokens": (int, IF_KNOWN),
-            "gen_ai.usage.cache_write.input_tokens": (int, IF_KNOWN),
-            "gen_ai.usage.reasoning.output_tokens": (int, IF_KNOWN),
-            "gen_ai.system_instructions": (str, OPT_IN),
-            "gen_ai.tool.definitions": (str, OPT_IN),
-        },
-    ),
-    "invoke_agent": SpanRule(
-        ("internal",),
-        "gen_ai.agent.name",
-        {**_OPERATION, **_ERROR, **_CONVERSATION, **_AGENT, **_USAGE, **_MESSAGES},
-    ),
-    "execute_tool": SpanRule(
-        ("internal",),
-        "gen_ai.tool.name",
-        {
-            **_OPERATION,
-            **_ERROR,
-            **_CONVERSATION,
-            **_AGENT,
-            "gen_ai.tool.name": (str, REQUIRED),
-            "gen_ai.tool.type": (str, IF_KNOWN),
-            "gen_ai.tool.call.id": (str, IF_KNOWN),
-            "gen_ai.tool.description": (str, IF_KNOWN),
-            "gen_ai.tool.call.arguments": (str, OPT_IN),
-            "gen_ai.tool.call.result": (str, OPT_IN),
-        },
-    ),
-    "plan": SpanRule(
-        ("internal",), "gen_ai.agent.name", {**_OPERATION, **_ERROR, **_CONVERSATION, **_AGENT}
-    ),
+    "chat": SpanRule(("client", "internal"), "gen_ai.request.model", CHAT),
+    "invoke_agent": SpanRule(("internal",), "gen_ai.agent.name", TURN),
+    "execute_tool": SpanRule(("internal",), "gen_ai.tool.name", TOOL),
+    "plan": SpanRule(("internal",), "gen_ai.agent.name", PLAN),
 }
 
 OLDER: Final = {"gen_ai.usage.cache_creation.input_tokens"}
@@ -116,9 +93,9 @@ OLDER: Final = {"gen_ai.usage.cache_creation.input_tokens"}
 PARTS: Final = {
     "text": {"content"},
     "reasoning": {"content"},
+    "compaction": set[str](),
     "tool_call": {"name"},
     "tool_call_response": {"response"},
-    "compaction": set[str](),
 }
 """The fields that a part of each type must have."""
 
@@ -133,50 +110,25 @@ class MetricRule(NamedTuple):
 
 
 _CALL: Final = {
-    "gen_ai.operation.name": REQUIRED,
-    "gen_ai.provider.name": REQUIRED,
-    "gen_ai.request.model": IF_KNOWN,
-    "gen_ai.response.model": IF_KNOWN,
-    "server.address": IF_KNOWN,
-    "server.port": IF_KNOWN,
+    **dict.fromkeys(("gen_ai.operation.name", "gen_ai.provider.name"), REQUIRED),
+    **dict.fromkeys(("gen_ai.request.model", "gen_ai.response.model"), IF_KNOWN),
+    **dict.fromkeys(("server.address", "server.port"), IF_KNOWN),
 }
+_FAILING: Final = {**_CALL, "error.type": FAILED}
+_RUN: Final = {"gen_ai.agent.name": IF_KNOWN, "error.type": FAILED}
+_TURN: Final = {**_RUN, "gen_ai.operation.name": IF_KNOWN}
+_TOOL: Final = {**_RUN, "gen_ai.tool.name": REQUIRED, "gen_ai.tool.type": IF_KNOWN}
 _USED: Final = MetricRule("counter", "{token}", {**_CALL, "gen_ai.token.modality": REQUIRED})
-_PER_CALL: Final = MetricRule(
-    "histogram", "{token}", {**_CALL, "error.type": FAILED}, (1, 67_108_864)
-)
+_PER_CALL: Final = MetricRule("histogram", "{token}", _FAILING, (1, 67_108_864))
+_INFERENCE: Final = "gen_ai.client.inference"
+_COUNTED: Final = ("input", "output", "cache_read.input", "cache_write.input", "reasoning.output")
 
 METRICS: Final = {
-    "gen_ai.client.inference.duration": MetricRule(
-        "histogram", "s", {**_CALL, "error.type": FAILED}, (0.01, 81.92)
-    ),
-    "gen_ai.client.inference.usage.input_tokens": _USED,
-    "gen_ai.client.inference.usage.output_tokens": _USED,
-    "gen_ai.client.inference.usage.cache_read.input_tokens": _USED,
-    "gen_ai.client.inference.usage.cache_write.input_tokens": _USED,
-    "gen_ai.client.inference.usage.reasoning.output_tokens": _USED,
-    "gen_ai.client.inference.operation.input_tokens": _PER_CALL,
-    "gen_ai.client.inference.operation.output_tokens": _PER_CALL,
-    "gen_ai.invoke_agent.duration": MetricRule(
-        "histogram",
-        "s",
-        {
-            "gen_ai.operation.name": IF_KNOWN,
-            "gen_ai.agent.name": IF_KNOWN,
-            "error.type": FAILED,
-        },
-        (0.1, 409.6),
-    ),
-    "gen_ai.execute_tool.duration": MetricRule(
-        "histogram",
-        "s",
-        {
-            "gen_ai.tool.name": REQUIRED,
-            "gen_ai.tool.type": IF_KNOWN,
-            "gen_ai.agent.name": IF_KNOWN,
-            "error.type": FAILED,
-        },
-        (0.01, 81.92),
-    ),
+    f"{_INFERENCE}.duration": MetricRule("histogram", "s", _FAILING, (0.01, 81.92)),
+    **{f"{_INFERENCE}.usage.{what}_tokens": _USED for what in _COUNTED},
+    **{f"{_INFERENCE}.operation.{what}_tokens": _PER_CALL for what in ("input", "output")},
+    "gen_ai.invoke_agent.duration": MetricRule("histogram", "s", _TURN, (0.1, 409.6)),
+    "gen_ai.execute_tool.duration": MetricRule("histogram", "s", _TOOL, (0.01, 81.92)),
 }
 
 
@@ -245,10 +197,9 @@ def records() -> list[Record]:
 
 
 async def played() -> list[Record]:
+    options: dict[str, Any] = {"on_overflow": "send_floor", "thinking": "strip"}
     async with eventctx.open() as engine:
-        context = await engine.session(
-            "demo", max_tokens=BUDGET, on_overflow="send_floor", thinking="strip"
-        )
+        context = await engine.session("demo", max_tokens=BUDGET, **options)
         items = choose(SAMPLE, None).parse(read_lines(SAMPLE), SAMPLE.name, lambda: True)
         player = Player(context, BUDGET, began=lambda *_: None, ended=lambda _: None)
         await player.play(items)
@@ -276,17 +227,10 @@ async def test_spans_with_every_attribute_obey_them_too() -> None:
 async def test_every_metric_of_the_demonstration_obeys_them_for_who_opted_in(
     records: list[Record],
 ) -> None:
-    sent = sent_instruments(latest=True)
-    found = [
-        one
-        for one in measure(records)
-        if one.instrument in sent and one.instrument.name.startswith("gen_ai.")
-    ]
-    assert {one.instrument.name for one in found} >= {
-        "gen_ai.client.inference.duration",
-        "gen_ai.invoke_agent.duration",
-        "gen_ai.execute_tool.duration",
-    }
+    sent = [one for one in sent_instruments(latest=True) if one.name.startswith("gen_ai.")]
+    found = [one for one in measure(records) if one.instrument in sent]
+    durations = {name for name in METRICS if name.endswith("duration")}
+    assert {one.instrument.name for one in found} >= durations
     assert {why for one in found for why in broken_metric(one)} == set()
 
 

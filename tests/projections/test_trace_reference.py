@@ -7,9 +7,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
-import eventctx
 from eventctx.cli.output import trace_outputs
 from eventctx.hooks import delivery, tracer
 from eventctx.hooks import trace as live
@@ -17,26 +16,18 @@ from eventctx.log import events as ev
 from eventctx.log.plan import Insertion, Plan, Run
 from eventctx.log.wire import WireForm
 from eventctx.projections import flat
-from eventctx.projections.trace import (
-    compaction,
-    semconv,
-    spans,
-    steps,
-    texts,
-)
+from eventctx.projections.trace import compaction, semconv, spans, steps, texts
 from eventctx.projections.trace import fold as trace
 from eventctx.projections.trace.spans import Span
 from tests.hooks.given import Session, call_model, filled, recorded, span
+from tests.policies.advisers import Scripted
+from tests.session.given import opened
+from tests.sessions import tool_round, user
 
 TOOLS = [{"name": "read", "description": "Read a page.", "input_schema": {"type": "object"}}]
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "traces.md"
-FAMILIES = {
-    "invoke_agent": "turn",
-    "chat": "chat",
-    "execute_tool": "tool",
-    "plan": "plan",
-    "compact": "compact",
-}
+FAMILIES = {"invoke_agent": "turn", "execute_tool": "tool"}
+FAMILIES |= {one: one for one in ("chat", "plan", "compact")}
 OURS_OR_THEIRS = ("gen_ai.", "eventctx.", "verify.")
 TYPES = {str: "string", int: "int", float: "double", bool: "boolean", tuple: "string[]"}
 ROOT, COMPACTION, CALL, TOOL, PHASE, FAILED = (span(number) for number in range(1, 7))
@@ -55,25 +46,17 @@ def everything() -> list[Span]:
 
     session.add(ev.PromptSubmit(number=1), ROOT, turn="inherited")
     session.add(ev.SessionFork(parent="mother", at=0), turn=None)
-    link = ev.SessionLinked(session="mother", relation="parent", call_id="c")
-    session.add(link, turn=None)
+    session.add(ev.SessionLinked(session="mother", relation="parent", call_id="c"), turn=None)
     add(ev.PromptSubmit(number=1, agent="helper"), ROOT, None, None)
-    prepared = add(a_request(), ROOT)
-    asked = ev.ProviderRequest(
-        model="m", provider="p", prepared=prepared, stream=True, max_tokens=9,
-        server="h", port=1,
-    )  # fmt: skip
-    add(asked, CALL)
+    prepared = add(REQUEST, ROOT)
+    where: dict[str, Any] = {"server": "h", "port": 1}
+    add(ev.ProviderRequest("m", "p", prepared, stream=True, max_tokens=9, **where), CALL)
     crowd(CALL)
     add(ev.UsageReported(prompt=9, output=2, output_exact=False), CALL)
     dropped = (ev.InputTransformation("thinking_dropped", "messages.1.content.0", "prefix"),)
-    add(
-        ev.ProviderResponse(
-            model="m-1", response_id="r", finish_reason="stop", transformed=dropped
-        ),
-        CALL,
-    )
-    observed = add(an_observed_request(), ROOT)
+    answer: dict[str, Any] = {"response_id": "r", "finish_reason": "stop", "transformed": dropped}
+    add(ev.ProviderResponse(model="m-1", **answer), CALL)
+    observed = add(OBSERVED, ROOT)
     add(ev.ProviderRequest(model="m", prepared=observed), span(8))
     add(ev.UsageReported(prompt=9, output=2), span(8))
     add(ev.ProviderResponse(model="m-1"), span(8))
@@ -85,67 +68,58 @@ def everything() -> list[Span]:
     add(ev.PlanStart(name="steps"), PHASE)
     crowd(PHASE)
     add(ev.PlanEnd(status="error", error="no"), PHASE)
-    add(pre_compact(), COMPACTION)
+    add(PRE_COMPACT, COMPACTION)
     crowd(COMPACTION)
     add(post_compact("applied"), COMPACTION)
-    after = add(a_request(), ROOT)
+    after = add(REQUEST, ROOT)
     add(ev.ProviderRequest(model="m", prepared=after), span(10))
     add(ev.UsageReported(prompt=9, cache_read=1, prepared=after), span(10))
     add(post_compact("failed"), span(7))
-    imported = msgspec.structs.replace(post_compact("applied"), trigger="imported", duration=5)
-    add(imported, span(9))
+    add(replace(post_compact("applied"), trigger="imported", duration=5), span(9))
     crowd(ROOT)
     add(ev.PromptMeasured(duration=5), ROOT, None, None)
     add(ev.PromptComplete(status="error", error="ValueError"), ROOT, None, None)
     return list(trace.fold(session.records))
 
 
-def a_request() -> ev.RequestPrepared:
-    return ev.RequestPrepared(
-        renderer=1,
-        last_message=3,
-        messages=4,
-        tokens=400,
-        digest="d" * 64,
-        plan=0,
-        insertions=(Insertion(kind="memory", body=0),),
-        breaks=("compaction", "set"),
-        budget=500,
-        model="m",
-        tools_digest="e" * 64,
-        floor_sent=True,
-        reconstructed=True,
-        demands_absent=2,
-        unbound=((1, 1),),
-    )
-
-
-def an_observed_request() -> ev.RequestPrepared:
-    wire = WireForm(rule="r", digest="f" * 64, tail=((1, 0),), messages=1, injected=2)
-    return msgspec.structs.replace(a_request(), wire=wire)
-
-
+PREPARED: dict[str, Any] = {
+    "renderer": 1,
+    "last_message": 3,
+    "messages": 4,
+    "tokens": 400,
+    "digest": "d" * 64,
+    "plan": 0,
+    "insertions": (Insertion(kind="memory", body=0),),
+    "budget": 500,
+    "model": "m",
+    "breaks": ("compaction", "set"),
+    "tools_digest": "e" * 64,
+    "floor_sent": True,
+    "reconstructed": True,
+    "demands_absent": 2,
+    "unbound": ((1, 1),),
+}
+BEGUN: dict[str, Any] = {
+    "trigger": "manual",
+    "strategy": "ladder",
+    "strategy_version": 1,
+    "tokens": 900,
+    "messages": 9,
+    "budget": 1000,
+    "threshold": 920,
+    "pins": (1, 2),
+    "requested_by": "me",
+    "settings": {"keep_recent": 4},
+    "reason": "a new task",
+    "background": True,
+    "texts": 2,
+    "texts_left_out": 1,
+    "veto": "not now",
+}
+REQUEST, PRE_COMPACT = ev.RequestPrepared(**PREPARED), ev.PreCompact(**BEGUN)
+WIRE = WireForm(rule="r", digest="f" * 64, tail=((1, 0),), messages=1, injected=2)
+OBSERVED = replace(REQUEST, wire=WIRE)
 SUMMARY = Insertion(kind="summary", body=0, demands=((0, 0), (4, 6)))
-
-
-def pre_compact() -> ev.PreCompact:
-    return ev.PreCompact(
-        trigger="manual",
-        strategy="ladder",
-        strategy_version=1,
-        tokens=900,
-        messages=9,
-        budget=1000,
-        threshold=920,
-        requested_by="me",
-        settings={"keep_recent": 4},
-        reason="a new task",
-        pins=(1, 2),
-        texts=2,
-        texts_left_out=1,
-        background=True,
-        veto="not now",
-    )
 
 
 def post_compact(outcome: ev.Outcome) -> ev.PostCompact:
@@ -153,48 +127,34 @@ def post_compact(outcome: ev.Outcome) -> ev.PostCompact:
         Run(at, at, disposition, "older")  # type: ignore[arg-type]
         for at, disposition in enumerate(flat.DISPOSITIONS)
     )
-    plan = Plan(through=9, runs=runs, insertions=(SUMMARY,))
+    plan = Plan(through=9, runs=runs, insertions=(SUMMARY,)) if outcome == "applied" else None
+    error = None if outcome == "applied" else "PolicyFailed"
+    more: dict[str, Any] = {"target": 500, "tokens_recorded": 1000, "fallback": "ladder"}
+    sizes = (900, 400, 9, 4)
     return ev.PostCompact(
-        outcome=outcome,
-        trigger="manual",
-        strategy="ladder",
-        strategy_version=1,
-        tokens_before=900,
-        tokens_after=400,
-        messages_before=9,
-        messages_after=4,
-        estimator="by-kind-1",
-        target=500,
-        tokens_recorded=1000,
-        plan=plan if outcome == "applied" else None,
-        fallback="ladder",
-        error=None if outcome == "applied" else "PolicyFailed",
+        outcome, "manual", "ladder", 1, *sizes, "by-kind-1", plan=plan, error=error, **more
     )
 
 
 async def with_contents() -> list[Span]:
     """Spans of a live session that summarises, with the texts of its messages."""
-
-    async def summarize(request: Any) -> str:
-        return "They spoke of files."
-
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s", policy="summarize", summarizer=summarize, max_tokens=2_000)
-        await ctx.add_message({"role": "system", "content": "Be brief."})
-        async with ctx.turn() as turn:
-            for number in range(12):
-                await ctx.add_message({"role": "user", "content": f"{number} " + "word " * 250})
-                async with turn.iteration() as cycle:
-                    await ctx.get_messages_for_request(tools=TOOLS)
-                    await call_model(cycle)
-                    use = {"type": "tool_use", "id": f"c{number}", "name": "read", "input": {}}
-                    await ctx.add_message({"role": "assistant", "content": [use]})
-                    async with cycle.tool_call("read", f"c{number}"):
-                        pass
-                    done = {"type": "tool_result", "tool_use_id": f"c{number}", "content": "text"}
-                    await ctx.add_message({"role": "user", "content": [done]})
-        await ctx.compact()
-        return filled(await recorded(engine))
+    options: dict[str, Any] = {"policy": "summarize", "max_tokens": 2_000}
+    summarizer = Scripted(*["They spoke of files."] * 99)
+    system = {"role": "system", "content": "Be brief."}
+    engine, ctx = await opened(system, summarizer=summarizer, **options)
+    async with ctx.turn() as turn:
+        for number in range(12):
+            await ctx.add_message(user(f"{number} " + "word " * 250))
+            async with turn.iteration() as cycle:
+                await ctx.get_messages_for_request(tools=TOOLS)
+                await call_model(cycle)
+                asks, tells = tool_round(number, 4)
+                await ctx.add_message(asks)
+                async with cycle.tool_call("read", f"c{number}"):
+                    pass
+                await ctx.add_message(tells)
+    await ctx.compact()
+    return filled(await recorded(engine))
 
 
 async def attributes_of_spans() -> dict[str, tuple[set[str], set[str]]]:
@@ -208,9 +168,14 @@ async def attributes_of_spans() -> dict[str, tuple[set[str], set[str]]]:
     return found
 
 
+def section(title: str) -> str:
+    return PAGE.read_text(encoding="utf-8").partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
 def links_documented() -> dict[str, str]:
-    table = PAGE.read_text(encoding="utf-8").partition("\n## Links\n")[2].partition("\n## ")[0]
-    return dict(re.findall(r"^\| `([^`]+)` \| (\S+) \| .+ \|$", table, flags=re.MULTILINE))
+    return dict(
+        re.findall(r"^\| `([^`]+)` \| (\S+) \| .+ \|$", section("Links"), flags=re.MULTILINE)
+    )
 
 
 def test_every_attribute_of_a_link_is_documented_with_its_type() -> None:
@@ -226,9 +191,8 @@ def as_documented(name: str) -> str:
 
 def documented() -> dict[str, tuple[set[str], set[str]]]:
     """By attribute: the families of span under whose titles it stands, and its types."""
-    page = PAGE.read_text(encoding="utf-8").partition("\n## Attributes\n")[2].partition("\n## ")[0]
     found: dict[str, tuple[set[str], set[str]]] = defaultdict(lambda: (set(), set()))
-    for part in page.split("\n### ")[1:]:
+    for part in section("Attributes").split("\n### ")[1:]:
         title, _, lines = part.partition("\n")
         rows = re.findall(r"^- `([^`]+)` (\S+?)(?:: .+)?$", lines, flags=re.MULTILINE)
         assert len(rows) == len({name for name, _ in rows}), "an attribute stands there twice"
@@ -255,24 +219,21 @@ def test_every_name_that_the_code_spells_out_is_documented() -> None:
 
 def test_a_field_that_an_event_gains_is_documented_on_the_span_that_carries_it() -> None:
     in_docs = documented()
-    own_names = {
-        "tokens": f"{semconv.REQUEST}estimated_tokens",
-        "demands_absent": semconv.INSTRUCTIONS_ABSENT,
-    }
+    own_names = {"tokens": f"{semconv.REQUEST}estimated_tokens"}
+    own_names["demands_absent"] = semconv.INSTRUCTIONS_ABSENT
     for field in ev.RequestPrepared.__struct_fields__:
         name = own_names.get(field, f"{semconv.REQUEST}{field}")
         assert name in in_docs or f"{name}_count" in in_docs, name
 
 
 def test_the_span_of_every_event_that_makes_one_is_documented() -> None:
-    text = PAGE.read_text(encoding="utf-8").partition("\n## Spans\n")[2].partition("\n## ")[0]
     for kind in trace._STEERING - {ev.Cleared, ev.SessionFork}:
-        assert f"`{kind.__struct_config__.tag}`" in text, kind
+        assert f"`{kind.__struct_config__.tag}`" in section("Spans"), kind
 
 
 def test_the_limits_are_those_of_the_code() -> None:
-    table = PAGE.read_text(encoding="utf-8").partition("\n## Limits\n")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| ([^|]+) \| ([^|]*\d[^|]*) \| [^|]+ \|$", table, flags=re.MULTILINE)
+    limit = r"^\| ([^|]+) \| ([^|]*\d[^|]*) \| [^|]+ \|$"
+    rows = re.findall(limit, section("Limits"), flags=re.MULTILINE)
     assert {what: [int(n.replace(",", "")) for n in re.findall(r"[\d,]*\d", limit)]
             for what, limit in rows} == {
         "events of a span": [spans.MAX_EVENTS],

@@ -64,7 +64,7 @@ def test_every_field_the_position_and_the_record_before_count_and_facts_do_not()
 
 
 @given(first=st.tuples(st.text(), st.text()), second=st.tuples(st.text(), st.text()))
-def test_moving_a_character_between_neighbouring_fields_is_seen(
+def test_a_character_moved_to_the_next_field_is_seen(
     first: tuple[str, str], second: tuple[str, str]
 ) -> None:
     one = msgspec.structs.replace(DRAFT, type=first[0], turn_id=first[1])

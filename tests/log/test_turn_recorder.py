@@ -195,9 +195,7 @@ def check(made: list[SpanRecord]) -> None:
 
 @settings(deadline=None)
 @given(STEPS)
-def test_every_span_of_any_turn_ends_once_and_begins_under_one_that_began(
-    steps: list[str],
-) -> None:
+def test_every_span_of_a_turn_ends_once_and_begins_under_one_that_began(steps: list[str]) -> None:
     made = list(played(steps))
     check(made)
     assert kinds(made)[:: len(made) - 1] == ["prompt:submit", "prompt:complete"]

@@ -109,9 +109,7 @@ def test_what_is_kept_and_what_is_given_up_are_all_that_the_cache_held(
 
 @settings(max_examples=10, deadline=None)
 @given(rounds=st.integers(8, 40), size=st.integers(400, 4_000))
-async def test_the_prediction_is_what_a_provider_with_a_cache_reports(
-    rounds: int, size: int
-) -> None:
+async def test_the_prediction_is_what_a_caching_provider_reports(rounds: int, size: int) -> None:
     for one in await costs(rounds, size=size):
         told = one.reported
         assert told is not None and told.misses == 0

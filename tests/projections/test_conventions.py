@@ -207,9 +207,7 @@ async def played() -> list[Record]:
 
 
 @pytest.mark.slow
-async def test_every_span_of_the_demonstration_obeys_the_released_conventions(
-    records: list[Record],
-) -> None:
+async def test_every_span_of_the_demonstration_obeys_the_conventions(records: list[Record]) -> None:
     spans = filled(records)
     assert len(spans) > 150
     assert {span.name: broken for span in spans if (broken := broken_by(span))} == {}
@@ -224,9 +222,7 @@ async def test_spans_with_every_attribute_obey_them_too() -> None:
 
 
 @pytest.mark.slow
-async def test_every_metric_of_the_demonstration_obeys_them_for_who_opted_in(
-    records: list[Record],
-) -> None:
+async def test_every_metric_of_the_demonstration_obeys_them_too(records: list[Record]) -> None:
     sent = [one for one in sent_instruments(latest=True) if one.name.startswith("gen_ai.")]
     found = [one for one in measure(records) if one.instrument in sent]
     durations = {name for name in METRICS if name.endswith("duration")}

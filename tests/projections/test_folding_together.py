@@ -205,7 +205,7 @@ PACKABLE = st.builds(TranscriptLine, *[st.integers(0, 99)] * 3)
 
 @examples
 @given(steps=st.lists(st.tuples(st.integers(0, 30), st.lists(PACKABLE, max_size=3))))
-def test_packed_lines_are_a_series_like_any_other(
+def test_packed_lines_are_a_series_like_others(
     steps: list[tuple[int, list[TranscriptLine]]],
 ) -> None:
     packed: list[Series[TranscriptLine]] = [Series.backed_by(PackedLines())]

@@ -206,7 +206,7 @@ UNKNOWN: Any = "by moonlight"
         (replace(TWO, trigger=UNKNOWN), "by moonlight: "),
     ],
 )
-def test_it_counts_what_was_put_in_and_names_the_files_count_and_who_else_decided(
+def test_it_counts_what_was_put_in_and_names_who_else_decided(
     event: PostCompact, said: str
 ) -> None:
     assert said in describe_compaction(event)

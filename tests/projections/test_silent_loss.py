@@ -53,16 +53,14 @@ FIRST = reported(1, 40_000, 40_000, cached=38_000, tools="some")
 
 
 @given(drop=st.integers(2_000, 39_000), growth=st.integers(0, 15_000))
-def test_a_prompt_that_is_2000_tokens_too_small_is_noticed_at_that_request(
-    drop: int, growth: int
-) -> None:
+def test_a_prompt_that_is_2000_tokens_too_small_is_noticed_at_once(drop: int, growth: int) -> None:
     expected = 40_000 + growth
     found = suspected(reported(2, expected, expected - drop))
     assert found and (found.kind, found.tokens) == ("prompt", drop)
 
 
 @given(error=st.floats(-0.05, 0.05), growth=st.integers(0, 30_000))
-def test_an_estimate_that_errs_by_a_twentieth_of_what_was_added_is_no_loss(
+def test_an_estimate_that_errs_by_a_twentieth_of_growth_is_no_loss(
     error: float, growth: int
 ) -> None:
     expected = 40_000 + growth
@@ -202,7 +200,7 @@ def calls_to_find(state: TimelineState) -> int:
 
 
 @pytest.mark.slow
-async def test_recorded_sessions_raise_no_false_alarm_and_planted_drops_are_noticed(
+async def test_recorded_sessions_raise_no_alarm_and_planted_drops_do(
     recorded_sessions: Path,
 ) -> None:
     planted = noticed = 0

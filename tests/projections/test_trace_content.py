@@ -236,7 +236,7 @@ FORMS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("definition", FORMS)
-async def test_a_tool_has_its_description_where_the_request_was_sent_with_its_definition(
+async def test_a_tool_is_described_where_its_definition_was_sent(
     definition: dict[str, Any],
 ) -> None:
     engine, ctx = await opened(user("Read."))
@@ -341,7 +341,7 @@ async def test_what_was_erased_is_on_no_later_span_live_or_from_the_log() -> Non
         assert messages_of(chat, INPUT) == ["[erased]", "It is fine.", "[erased]"]
 
 
-async def test_texts_that_no_view_shows_are_forgotten_when_much_has_gathered(
+async def test_texts_that_no_view_shows_are_forgotten_some_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(trace_texts, "MAX_KEPT", 20_000)
@@ -407,7 +407,7 @@ IMAGE = {"role": "user", "content": [{"type": "image", "source": {"data": "AAAA"
         ({"role": "assistant", "content": 7}, [{"type": "unknown", "content": "7"}]),
     ],
 )
-def test_a_message_of_any_dialect_has_the_conventions_parts(
+def test_every_dialect_has_the_conventions_parts(
     message: dict[str, Any], parts: list[dict[str, Any]]
 ) -> None:
     assert genai_message(message, str)["parts"] == parts

@@ -113,9 +113,7 @@ def shown_result(row: int, call: str, text: str) -> Attributes:
     return {**said, f"{message}.tool_call_id": call}
 
 
-async def test_each_message_of_a_call_is_several_attributes_and_each_result_has_its_own_id() -> (
-    None
-):
+async def test_each_message_is_several_attributes_and_each_result_has_its_own_id() -> None:
     _, second = of_kind(await traced(), "LLM")
     assert below("llm.input_messages.", second) == {
         "0.message.role": "system",

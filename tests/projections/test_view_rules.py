@@ -52,7 +52,7 @@ ASKING = {"summarize", "native", "pipeline", "custom"}
 @pytest.mark.parametrize("dialect", DIALECTS)
 @settings(examples, max_examples=some(20, 300))
 @given(data=st.data(), budget=budgets)
-def test_every_view_of_a_story_keeps_the_rules(
+def test_each_view_of_a_story_keeps_all_rules(
     dialect: str, data: st.DataObject, budget: int
 ) -> None:
     story = data.draw(stories(dialect))
@@ -154,7 +154,7 @@ APIS: dict[str, Api] = {
 
 @examples
 @given(story=stories(), budget=budgets, data=st.data())
-async def test_pinned_messages_are_in_every_view_unchanged(
+async def test_pinned_messages_are_in_every_view(
     story: Story, budget: int, data: st.DataObject
 ) -> None:
     pinned = data.draw(st.integers(0, len(story.messages) - 1))
@@ -200,7 +200,7 @@ async def test_thinking_is_in_a_request_only_behind_the_very_prefix_that_it_was_
 
 @examples
 @given(story=stories(), budget=budgets, policy=st.sampled_from(sorted(POLICIES.keys() - ASKING)))
-async def test_no_request_is_empty_and_what_is_to_be_answered_is_in_it(
+async def test_what_is_to_be_answered_is_in_every_request(
     story: Story, budget: int, policy: str
 ) -> None:
     _, ctx = await opened(policy=policy, **floor_of(budget))
@@ -216,9 +216,7 @@ async def test_no_request_is_empty_and_what_is_to_be_answered_is_in_it(
 
 @examples
 @given(story=stories(), budget=st.sampled_from([100, 300, 1_200]))
-async def test_overflow_is_raised_exactly_where_the_floor_would_be_sent(
-    story: Story, budget: int
-) -> None:
+async def test_overflow_is_raised_where_the_floor_would_be_sent(story: Story, budget: int) -> None:
     raised: list[bool] = []
     _, ctx = await opened(max_tokens=budget)
     engine, floor = await opened(**floor_of(budget))
@@ -242,7 +240,7 @@ async def test_overflow_is_raised_exactly_where_the_floor_would_be_sent(
 
 @examples
 @given(story=stories(), budget=budgets)
-async def test_nothing_a_caller_does_with_messages_reaches_the_log_or_a_later_view(
+async def test_what_a_caller_does_with_messages_reaches_no_later_view(
     story: Story, budget: int
 ) -> None:
     given_ = copy.deepcopy(story.messages)
@@ -277,9 +275,7 @@ def rows_of_ollama(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 @examples
 @given(rows=stories().map(lambda story: story.messages) | rows_of_ollama())
-async def test_growing_a_layout_gives_what_building_it_anew_gives(
-    rows: list[dict[str, Any]],
-) -> None:
+async def test_a_layout_that_grew_is_the_one_built_anew(rows: list[dict[str, Any]]) -> None:
     engine, _ = await opened(*rows)
     found = list((await fold(engine.store, "s", request_view)).layout.refs)
     grown = build(())
@@ -291,9 +287,7 @@ async def test_growing_a_layout_gives_what_building_it_anew_gives(
         assert grown.omitted == whole.omitted
 
 
-async def test_a_late_answer_in_a_longer_responses_round_is_laid_out_the_same_grown_or_built() -> (
-    None
-):
+async def test_a_late_answer_in_a_longer_responses_round_is_laid_out_the_same() -> None:
     def call(name: str) -> dict[str, Any]:
         return {"type": "function_call", "call_id": name, "name": "f", "arguments": "{}"}
 
@@ -359,9 +353,7 @@ async def located(engine: Engine, number: int) -> Located:
     raise AssertionError
 
 
-async def test_a_restored_message_is_in_view_again_in_its_place_once_and_an_erasure_breaks() -> (
-    None
-):
+async def test_a_restored_message_is_in_its_place_once_and_an_erasure_breaks() -> None:
     engine = await compacted()
     assert (await seen(engine))[:2] == ["message 0", "message 20"]
     pair = (await located(engine, 7), await located(engine, 3))

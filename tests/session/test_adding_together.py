@@ -131,9 +131,7 @@ async def test_messages_of_a_request_that_overflows_are_added_once() -> None:
     assert await ctx.get_messages() == [ASK, long]
 
 
-async def test_what_another_process_wrote_stands_before_what_is_added_and_that_is_added_once() -> (
-    None
-):
+async def test_what_another_process_wrote_stands_before_what_is_added_once() -> None:
     engine, ctx, other = await two_processes(ASK)
     await other.add_message(ANSWER)
     assert await ctx.get_messages_for_request(adding=[ASK]) == [ASK, ANSWER, ASK]

@@ -101,7 +101,7 @@ async def test_requests_go_on_while_a_model_writes_and_the_next_one_uses_what_it
 
 
 @pytest.mark.parametrize("options", [{"prepare_at": 1.0}, {"policy": "truncate"}], ids=str)
-async def test_nothing_is_begun_below_the_line_or_by_a_policy_that_asks_nobody(
+async def test_nothing_is_begun_below_the_line_or_where_nobody_is_asked(
     options: dict[str, Any],
 ) -> None:
     async with near(mute(), **options) as (engine, ctx):
@@ -138,9 +138,7 @@ async def test_what_changed_meanwhile_makes_the_plan_stale(change: Any) -> None:
 
 
 @pytest.mark.parametrize("prepare_at", [0.75, None])
-async def test_a_message_that_is_erased_meanwhile_is_in_no_summary(
-    prepare_at: float | None,
-) -> None:
+async def test_what_is_erased_meanwhile_is_in_no_summary(prepare_at: float | None) -> None:
     adviser = Paused("It says 0 aaaa.")
     async with near(adviser, prepare_at=prepare_at, compact_threshold=0.7) as (engine, ctx):
         request = asyncio.ensure_future(ctx.get_messages_for_request())
@@ -498,7 +496,5 @@ class _Play:
 @settings(max_examples=some(15, 10_000))
 @example(416_118)  # another process ends it before a request at the budget finds it stale
 @given(st.integers(0, 2**32))
-def test_in_any_order_each_compaction_ends_once_and_every_view_is_that_of_its_log(
-    seed: int,
-) -> None:
+def test_in_any_order_each_compaction_ends_once_and_views_are_of_their_log(seed: int) -> None:
     in_virtual_time(_Play(seed).run())

@@ -204,9 +204,7 @@ CALLS: dict[str, tuple[list[Any], Call]] = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-async def test_a_bad_argument_is_an_invalid_setting_and_writes_nothing(
-    call: str, place: Place
-) -> None:
+async def test_a_bad_argument_is_refused_and_writes_nothing(call: str, place: Place) -> None:
     values, use = CALLS[call]
     before = [info.head for info in await place.engine.sessions()]
     wrong: list[str] = []
@@ -236,9 +234,7 @@ async def test_a_bad_argument_is_an_invalid_setting_and_writes_nothing(
 @pytest.mark.parametrize(
     "time", [None, "now", 1.5, True, -1, 2**63, 10**5000, float("nan"), b"1"], ids=_shown
 )
-async def test_a_clock_that_gives_no_time_is_an_invalid_setting_and_writes_nothing(
-    time: Any,
-) -> None:
+async def test_a_clock_that_gives_no_time_is_refused_and_writes_nothing(time: Any) -> None:
     times: list[Any] = [time]
     engine = Engine(MemoryStore(), clock=lambda: times[0])
     with pytest.raises(InvalidSetting, match=r"clock: expected .* found"):
@@ -284,7 +280,7 @@ async def test_what_is_no_place_of_a_store_is_an_invalid_setting(url: Any) -> No
         ("random", [5, "x", None]),
     ],
 )
-async def test_a_bad_option_of_a_store_is_an_invalid_setting(
+async def test_a_bad_option_of_a_store_is_refused(
     option: str, values: list[Any], tmp_path: Path
 ) -> None:
     for value in values:

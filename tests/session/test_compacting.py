@@ -67,9 +67,7 @@ async def test_a_dry_run_says_the_same_and_writes_nothing() -> None:
 
 
 @pytest.mark.parametrize("on_demand", [True, False])
-async def test_with_export_on_compact_the_whole_transcript_is_written(
-    on_demand: bool, tmp_path: Path
-) -> None:
+async def test_with_export_on_compact_all_is_written(on_demand: bool, tmp_path: Path) -> None:
     folder, engine = tmp_path / "exports", Engine(MemoryStore())
     limit = 200_000 if on_demand else 4_000
     exports: dict[str, Any] = {"export_on_compact": True, "storage_path": str(folder)}
@@ -152,9 +150,7 @@ async def test_a_message_of_ten_megabytes_is_held_whole_and_shown_short(policy: 
     ],
 )
 @pytest.mark.parametrize("policy", ["ladder", "simple", "truncate", "token-budget", "importance"])
-async def test_an_odd_beginning_is_no_trouble_for_any_policy(
-    first: dict[str, Any], policy: str
-) -> None:
+async def test_an_odd_beginning_troubles_no_policy(first: dict[str, Any], policy: str) -> None:
     twice = [*tool_round(1), tool_round(1)[1], *tool_round(1)]
     messages = [first, USER, *twice]
     for number in range(2, 12):
@@ -204,9 +200,7 @@ async def break_off(ctx: eventctx.Context, request: asyncio.Task[Any]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
-async def test_a_request_that_is_cancelled_at_any_moment_leaves_one_end(
-    store: str, tmp_path: Path
-) -> None:
+async def test_a_request_cancelled_at_any_moment_leaves_one_end(store: str, tmp_path: Path) -> None:
     for steps in range(0, 40, 1 if store == "memory" else some(3, 1)):
         url = "memory://" if store == "memory" else tmp_path / f"{steps}.db"
         async with eventctx.open(url) as engine:

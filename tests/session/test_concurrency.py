@@ -157,9 +157,7 @@ async def test_a_compaction_that_a_crash_left_open_is_closed_as_failed() -> None
 
 
 @pytest.mark.parametrize("store", ["memory://", "file"])
-async def test_threads_that_add_and_ask_find_what_was_acknowledged_to_them(
-    store: str, tmp_path: Path
-) -> None:
+async def test_threads_find_what_was_acknowledged_to_them(store: str, tmp_path: Path) -> None:
     async with open_engine(tmp_path / "log.db" if store == "file" else store) as engine:
         ctx = await engine.session("s")
 
@@ -206,7 +204,7 @@ async def asking(engine: Engine) -> tuple[Context, HostReporter]:
 
 
 @pytest.mark.parametrize("by_the_program", [True, False])
-async def test_one_of_two_requests_at_once_begins_the_call_and_both_return(
+async def test_of_two_requests_at_once_one_begins_the_call(
     by_the_program: bool, tmp_path: Path
 ) -> None:
     async with open_engine(tmp_path / "log.db") as engine:

@@ -85,9 +85,7 @@ async def test_a_set_of_ten_thousand_known_messages_costs_only_the_new_ones() ->
     old=st.lists(st.sampled_from([b"a", b"b", b"c", None]), max_size=12),
     new=st.lists(st.sampled_from([b"a", b"b", b"c", b"d"]), max_size=12),
 )
-def test_an_ordered_diff_is_a_longest_common_subsequence(
-    old: list[bytes | None], new: list[bytes]
-) -> None:
+def test_a_diff_is_a_longest_common_subsequence(old: list[bytes | None], new: list[bytes]) -> None:
     matched = match_in_order(old, new)
     places = [place for place in matched if place is not None]
     assert places == sorted(set(places))

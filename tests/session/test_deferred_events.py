@@ -174,9 +174,7 @@ async def types_in(path: Path, session: str = "s") -> list[str]:
         return await names(engine, session)
 
 
-async def test_what_rides_keeps_its_times_when_another_process_wrote_in_between(
-    tmp_path: Path,
-) -> None:
+async def test_what_rides_keeps_its_times_behind_another_process(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     now = iter(range(1_000, 100_000, 1_000))
     async with (
@@ -207,9 +205,7 @@ async def test_the_end_of_a_turn_goes_by_itself_also_behind_another_process(tmp_
                     break
 
 
-async def test_closing_an_engine_writes_what_rides_in_a_session_that_was_closed(
-    tmp_path: Path,
-) -> None:
+async def test_closing_an_engine_writes_what_rides_in_a_closed_session(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     async with opened_file(path) as engine:
         ctx = await engine.session("s")

@@ -58,7 +58,7 @@ async def talk(context: eventctx.Context, count: int, size: int = 60) -> None:
         await context.get_messages_for_request()
 
 
-async def test_an_erased_message_is_in_no_file_and_everything_still_verifies(
+async def test_an_erased_message_is_in_no_file_and_all_verifies(
     engine: Engine, tmp_path: Path
 ) -> None:
     context = await engine.session("s", max_tokens=3_000)
@@ -88,7 +88,7 @@ async def test_an_erased_message_is_in_no_file_and_everything_still_verifies(
     assert [one.number for one in await engine.transcript("s")] == list(range(13))
 
 
-async def test_another_engine_that_has_the_session_open_sends_nothing_erased(
+async def test_another_engine_of_the_session_sends_nothing_erased(
     engine: Engine, tmp_path: Path
 ) -> None:
     async with eventctx.open(tmp_path / "store.db", receipts=False) as other:
@@ -121,7 +121,7 @@ async def test_summaries_of_an_erased_message_go_along(engine: Engine, tmp_path:
 
 
 @pytest.mark.parametrize("own", [{}, {"id": "call_0"}], ids=["no ids", "one id in every answer"])
-async def test_a_tool_round_goes_alone_though_others_have_its_ids(
+async def test_a_tool_round_goes_alone_of_those_of_its_id(
     engine: Engine, own: dict[str, str]
 ) -> None:
     context = await engine.session("s")
@@ -137,9 +137,7 @@ async def test_a_tool_round_goes_alone_though_others_have_its_ids(
     assert "alpha is read" in kept and "charlie is read" in kept and "bravo" not in kept
 
 
-async def test_a_tool_round_goes_whole_with_its_shortened_copies(
-    engine: Engine, tmp_path: Path
-) -> None:
+async def test_a_tool_round_goes_with_its_shortened_copies(engine: Engine, tmp_path: Path) -> None:
     context = await engine.session("s", max_tokens=4_000, policy="ladder")
     call = {"type": "tool_use", "id": "c1", "name": "read", "input": {"path": "foxtrot.txt"}}
     result = {"type": "tool_result", "tool_use_id": "c1", "content": (WORDS + " ") * 100}
@@ -175,9 +173,7 @@ async def test_what_a_host_was_sent_and_hints_go_along(engine: Engine, tmp_path:
     assert (await engine.verify("s")).ok
 
 
-async def test_a_hint_that_names_what_an_erased_message_names_goes_along(
-    engine: Engine, tmp_path: Path
-) -> None:
+async def test_a_hint_that_names_the_same_as_it_goes_along(engine: Engine, tmp_path: Path) -> None:
     context = await engine.session("s", max_tokens=3_000)
     await context.add_message(user("The account is DE-4471-x, hurry."))
     await talk(context, 6)
@@ -189,7 +185,7 @@ async def test_a_hint_that_names_what_an_erased_message_names_goes_along(
     assert files_with(tmp_path, "whatever is in")
 
 
-async def test_every_fork_that_reaches_a_message_loses_it_and_says_so(
+async def test_every_fork_that_reaches_it_loses_it_and_says_so(
     engine: Engine, tmp_path: Path
 ) -> None:
     context = await engine.session("s", max_tokens=3_000)
@@ -216,7 +212,7 @@ async def test_every_fork_that_reaches_a_message_loses_it_and_says_so(
     assert (await engine.transcript("made later"))[1].message is None
 
 
-async def test_the_raw_parts_of_an_imported_file_go_along_and_stay_away(
+async def test_raw_parts_of_an_imported_file_go_and_stay_away(
     engine: Engine, tmp_path: Path
 ) -> None:
     file = tmp_path.with_name(f"{tmp_path.name}-chat.jsonl")
@@ -276,7 +272,7 @@ async def test_a_number_without_a_message_is_refused(engine: Engine, numbers: An
 # -- deletion --------------------------------------------------------------------------------------
 
 
-async def test_a_deleted_session_is_in_no_file_and_the_store_still_verifies(
+async def test_a_deleted_session_is_in_no_file_and_all_verifies(
     engine: Engine, tmp_path: Path
 ) -> None:
     context = await engine.session("s")
@@ -295,9 +291,7 @@ async def test_a_deleted_session_is_in_no_file_and_the_store_still_verifies(
     assert await engine.recall("question") == []
 
 
-async def test_the_name_of_a_deleted_session_is_not_used_again(
-    engine: Engine, tmp_path: Path
-) -> None:
+async def test_the_name_of_a_deleted_session_stays_unused(engine: Engine, tmp_path: Path) -> None:
     context = await engine.session("s")
     receipt = await context.add_message(SECRET)
     await engine.delete("s")
@@ -328,9 +322,7 @@ async def test_a_session_with_forks_is_deleted_with_them_or_not_at_all(engine: E
     assert (await engine.verify_store()).ok
 
 
-async def test_a_deletion_that_somebody_forged_or_edited_is_found(
-    engine: Engine, tmp_path: Path
-) -> None:
+async def test_a_deletion_that_somebody_edited_is_found(engine: Engine, tmp_path: Path) -> None:
     await talk(await engine.session("s"), 2)
     await engine.delete("s")
     await engine.close()
@@ -342,9 +334,7 @@ async def test_a_deletion_that_somebody_forged_or_edited_is_found(
         assert [one.kind for one in found.sessions[0].problems] == ["record"]
 
 
-async def test_sessions_expire_by_their_last_record_and_younger_forks_keep_them(
-    tmp_path: Path,
-) -> None:
+async def test_sessions_expire_by_their_last_record_but_for_younger_forks(tmp_path: Path) -> None:
     now = itertools.count(1_000)
     path = tmp_path / "store.db"
     async with eventctx.open(path, clock=lambda: next(now), receipts=False) as engine:

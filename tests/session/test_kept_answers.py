@@ -63,9 +63,7 @@ each_form = pytest.mark.parametrize(
 
 
 @each_form
-async def test_an_answer_is_kept_while_a_sibling_runs_and_shown_in_its_place(
-    row: dict[str, Any],
-) -> None:
+async def test_an_answer_is_kept_while_a_sibling_runs_and_is_shown(row: dict[str, Any]) -> None:
     store = await killed(answer="the text of a", calls=row)
     (post,) = await records_of(store, kind="tool:post")
     assert decode_facts(post.bodies[0].facts).results == ("a",)
@@ -207,7 +205,7 @@ async def test_a_set_that_keeps_the_call_keeps_what_is_known_of_it() -> None:
         assert state.layout.ends.known == {}
 
 
-async def test_an_import_that_sets_entries_aside_keeps_what_is_known_of_calls(
+async def test_an_import_that_sets_entries_aside_knows_of_calls(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(spilled, "CHUNK", 2)

@@ -266,9 +266,7 @@ async def spans(engine: eventctx.Engine) -> dict[str, Span]:
 LOST = [("tool:post", "ok"), ("tool:error", "lost"), ("prompt:complete", "lost")]
 
 
-async def test_what_was_killed_ends_as_lost_and_the_answer_of_the_other_tool_is_shown(
-    tmp_path: Path,
-) -> None:
+async def test_what_was_killed_is_lost_and_the_other_tools_answer_is_shown(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     with program(path) as child:
         assert child.stdout is not None and child.stdout.readline() == "ready\n"

@@ -145,9 +145,7 @@ COMMANDS: Final = [(name, command) for name, ways in WRITES.items() for command 
 
 @settings(deadline=None, max_examples=some(20, 60))
 @given(st.lists(st.sampled_from(COMMANDS), min_size=1, max_size=6), st.booleans())
-async def test_no_command_writes_to_a_mirror(
-    chosen: list[tuple[str, Command]], again: bool
-) -> None:
+async def test_nothing_writes_to_a_mirror(chosen: list[tuple[str, Command]], again: bool) -> None:
     store = MemoryStore()
     await mirrored(store)
     async with Engine(store) as engine:
@@ -193,9 +191,7 @@ async def test_nobody_is_asked_about_a_compaction_of_a_mirror(engine: Engine) ->
     assert asked == summarizer.requests == []
 
 
-async def test_a_mirror_is_read_and_tried_as_any_session_and_a_fork_of_it_is_ours(
-    engine: Engine,
-) -> None:
+async def test_a_mirror_is_read_as_any_session_and_a_fork_of_it_is_ours(engine: Engine) -> None:
     context = await engine.session(SESSION)
     assert len(await context.get_messages()) == 6
     assert (await context.compact(dry_run=True)).dry_run
@@ -222,9 +218,7 @@ async def test_a_long_session_is_told_from_a_mirror_without_reading_it() -> None
         assert store.records <= 2, name
 
 
-async def test_what_serves_evidence_stays_possible_and_blocks_no_later_import(
-    engine: Engine,
-) -> None:
+async def test_what_serves_evidence_is_possible_and_blocks_no_import(engine: Engine) -> None:
     store: Any = engine.store
     await engine.session("child")
     await engine.link(SESSION, "child")

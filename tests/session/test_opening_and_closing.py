@@ -138,9 +138,7 @@ async def written(path: Path) -> int:
         return (await names(engine)).count("plan:start")
 
 
-async def test_a_dropped_engine_warns_writes_what_is_queued_and_ends_its_threads(
-    tmp_path: Path,
-) -> None:
+async def test_a_dropped_engine_warns_writes_its_queue_and_ends_its_threads(tmp_path: Path) -> None:
     path = tmp_path / "dropped.db"
     await drop_one(path)
     with pytest.warns(ResourceWarning, match=r"dropped\.db was dropped without a close"):
@@ -187,9 +185,7 @@ async def test_an_engine_whose_opening_fails_leaves_nothing_open(tmp_path: Path)
 
 
 @pytest.mark.slow
-async def test_a_closed_engine_and_one_on_a_store_of_its_callers_are_dropped_in_silence(
-    tmp_path: Path,
-) -> None:
+async def test_a_closed_engine_and_one_on_a_given_store_go_in_silence(tmp_path: Path) -> None:
     async with eventctx.open(tmp_path / "s.db") as engine:
         await engine.session("s")
     store = MemoryStore()

@@ -158,9 +158,7 @@ def test_a_copy_that_differs_otherwise_does_not_merely_end_before_ours(brought: 
 
 
 @given(ROWS, st.integers(0, 8))
-def test_any_beginning_of_a_conversation_is_an_earlier_copy_and_loses_nothing(
-    stored: list[Any], length: int
-) -> None:
+def test_any_beginning_of_a_conversation_is_an_earlier_copy(stored: list[Any], length: int) -> None:
     said = [row for row in stored if row["role"] in ("user", "assistant")]
     found = earlier_copy(stored, said[:length])
     ahead = len(said) - length
@@ -290,9 +288,7 @@ async def test_a_row_that_was_given_back_is_stored_as_the_plain_one() -> None:
     assert [line.number for line in await engine.transcript("s")] == [0, 1, 2, 3, 4, 5, 6, 7]
 
 
-async def test_requests_of_many_threads_that_change_their_rows_are_all_as_the_log_has_them() -> (
-    None
-):
+async def test_requests_of_threads_that_change_their_rows_are_as_the_log_has_them() -> None:
     engine = Engine(MemoryStore())
     ctx = await filled(engine)
     original = await ctx.get_messages()
@@ -398,7 +394,7 @@ class Play:
 
 @settings(max_examples=some(20, 500), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-async def test_every_request_is_as_recorded_whatever_happened_and_was_done_to_earlier_rows(
+async def test_each_request_is_as_recorded_whatever_became_of_earlier_rows(
     data: st.DataObject,
 ) -> None:
     await Play(data.draw).run(data.draw(stories()).messages)

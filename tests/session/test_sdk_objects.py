@@ -199,9 +199,7 @@ async def test_each_answer_counts_where_no_request_was_prepared() -> None:
 
 
 @pytest.mark.parametrize("body", [CLAUDE_TEXT, CHAT_TEXT, RESPONSE], ids=["claude", "chat", "resp"])
-async def test_usage_is_read_from_a_plain_body_and_refused_from_something_else(
-    body: dict[str, Any],
-) -> None:
+async def test_usage_is_read_from_a_plain_body_and_nothing_else(body: dict[str, Any]) -> None:
     engine, ctx = await opened()
     async with ctx.turn() as turn, turn.iteration() as cycle, cycle.provider_call() as call:
         for wrong in (None, {}, "text", 3, {"usage": {}}, {"usage": "much"}, object()):

@@ -70,9 +70,7 @@ async def test_prompt_and_memory_stay_through_compactions_and_what_it_replaces_c
     await prove(engine)
 
 
-async def test_a_compaction_that_could_only_take_it_out_is_skipped_and_an_overflow_names_it() -> (
-    None
-):
+async def test_a_compaction_that_could_only_drop_it_is_skipped_an_overflow_names_it() -> None:
     _, ctx = await opened(user("a"), max_tokens=500)
     await ctx.set_system_prompt("You help.")
     assert (await ctx.compact()).outcome == "skipped"
@@ -128,9 +126,7 @@ async def test_a_system_message_that_comes_later_is_replaced_before_the_next_req
     await prove(engine)
 
 
-async def test_what_it_replaces_stays_replaced_after_a_restart_a_set_a_fork_and_a_clear(
-    tmp_path: Path,
-) -> None:
+async def test_what_it_replaces_stays_so_after_a_restart_set_fork_and_clear(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     async with eventctx.open(path) as engine:
         ctx = await engine.session("s")

@@ -246,9 +246,7 @@ async def test_a_block_has_one_beginning_and_one_end_however_it_ends_also_beside
     assert in_turn[-1] == "prompt:complete"
 
 
-async def test_numbers_of_turns_never_repeat_across_engines_and_turns_that_failed(
-    tmp_path: Path,
-) -> None:
+async def test_numbers_of_turns_never_repeat_also_behind_failed_ones(tmp_path: Path) -> None:
     for _ in range(3):
         async with eventctx.open(tmp_path / "s.db") as engine:
             ctx = await engine.session("s")
@@ -270,9 +268,7 @@ async def test_a_stream_begins_with_its_start_and_a_fork_with_its_fork() -> None
     assert await names(engine, "child") == ["session:start", added, "session:fork", added]
 
 
-async def test_a_request_and_a_plan_are_in_the_log_before_the_messages_are_returned(
-    tmp_path: Path,
-) -> None:
+async def test_request_and_plan_are_in_the_log_before_messages_return(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     async with eventctx.open(path) as engine:
         ctx = await filled(engine, max_tokens=4_000)

@@ -38,9 +38,7 @@ def marked(block: dict[str, Any], mark: str) -> dict[str, Any]:
     return {**block, "visibility": mark}
 
 
-async def test_rows_come_back_byte_for_byte_from_request_view_transcript_and_log(
-    tmp_path: Path,
-) -> None:
+async def test_rows_come_back_byte_for_byte_from_request_and_log(tmp_path: Path) -> None:
     odd = [{"type": "hologram", "b": 1, "a": None}, marked(user("x"), "developer")]
     rows: list[dict[str, Any]] = [
         {"zeta": 1, "role": "user", "content": odd},

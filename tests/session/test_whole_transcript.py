@@ -156,7 +156,7 @@ async def test_it_equals_what_a_new_engine_reads(steps: list[Step]) -> None:
 
 
 @pytest.mark.parametrize("steps", EXAMPLES)
-async def test_it_equals_what_a_new_engine_reads_of_memory_and_a_file(
+async def test_it_equals_what_a_new_engine_reads_of_a_file(
     steps: list[Step], tmp_path: Path
 ) -> None:
     await played(steps, MemoryStore())

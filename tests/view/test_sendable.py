@@ -163,9 +163,7 @@ def refused_without(rule: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("rule", "api", "rows"), REFUSED)
-def test_a_row_that_a_provider_refuses_is_made_acceptable_by_its_rule(
-    rule: str, api: Api, rows: list[Row]
-) -> None:
+def test_a_refused_row_is_made_acceptable_by_its_rule(rule: str, api: Api, rows: list[Row]) -> None:
     before = [dict(row) for row in rows]
     assert violations(api, asked(api, rows))
     assert violations(api, asked(api, sent(rows))) == ()
@@ -231,9 +229,7 @@ def test_a_row_that_is_left_out_leaves_the_providers_own_summary_at_the_beginnin
     assert sent([BLANK, summary, MORE]) == [summary, MORE]
 
 
-async def test_a_request_of_renderer_3_is_derived_as_it_was_sent(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_request_of_renderer_3_is_derived_as_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     summary = said({"type": "compaction", "content": "All of it.", "signature": "s"})
     opening = {"role": "user", "content": OPENING}
     engine, ctx = await opened(summary, ASK, said(), MORE)
@@ -331,9 +327,7 @@ each_form = pytest.mark.parametrize("calls", [READS, WITH_IDS], ids=["no ids", "
 
 @each_form
 @pytest.mark.parametrize("words", [[], [{"role": "user", "content": "Wait."}]])
-async def test_each_of_several_calls_of_a_tool_keeps_its_result_by_name(
-    words: list[Row], calls: Row
-) -> None:
+async def test_each_of_several_calls_keeps_its_result_by_name(words: list[Row], calls: Row) -> None:
     answers = [read_by_name("first"), WRITTEN, read_by_name("second")]
     made = await view_of([ASK, calls, answers[0], *words, *answers[1:], MORE])
     assert made == [ASK, calls, *answers, *words, MORE]
@@ -370,9 +364,7 @@ async def test_a_result_with_an_id_that_was_answered_by_name_answers_nothing() -
 
 
 @each_form
-async def test_a_result_by_name_that_comes_late_takes_the_place_of_the_one_made_up(
-    calls: Row,
-) -> None:
+async def test_a_result_by_name_that_is_late_takes_the_place_of_the_made_up(calls: Row) -> None:
     rows = [ASK, calls, WRITTEN, read_by_name("first"), MORE, said(text("Then without.")), MORE]
     made = await view_of([*rows, read_by_name("second")])
     assert made == [*rows[:4], read_by_name("second"), *rows[4:]]
@@ -482,9 +474,7 @@ class Story:
 @pytest.mark.parametrize("api", ROWS)
 @examples
 @given(data=st.data())
-async def test_a_view_of_any_rows_is_accepted_under_every_policy(
-    api: Api, policy: str, data: st.DataObject
-) -> None:
+async def test_a_view_of_any_rows_is_accepted(api: Api, policy: str, data: st.DataObject) -> None:
     await Story(api, data.draw(ROWS[api]), data.draw, policy).play()
 
 

@@ -97,7 +97,7 @@ def thinking_in(view: list[Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("model", [MANUAL, ADAPTIVE, None])
-async def test_a_compaction_in_a_loop_leaves_the_newest_answer_its_thinking(
+async def test_a_compaction_in_a_loop_leaves_the_last_answer_its_thinking(
     model: str | None,
 ) -> None:
     for number, view in enumerate(await looped(model)):

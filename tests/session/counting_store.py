@@ -30,7 +30,11 @@ class CountingStore(MemoryStore):
         self.appends.append([draft.type for draft in drafts])
         if self.full:
             return Ack.failed(StoreFull("the disk is full"))
-        return super().append(stream, drafts, expected)
+        return self.waited_for(drafts, super().append(stream, drafts, expected))
+
+    def waited_for(self, drafts: Sequence[Draft], ack: Awaitable[Appended]) -> Awaitable[Appended]:
+        """What the caller of an append waits for."""
+        return ack
 
     def read(self, *args: Any, **options: Any) -> AsyncIterator[Record]:
         self.calls.append("read")

@@ -71,6 +71,13 @@ async def until_answered(adviser: Paused) -> None:
         await asyncio.sleep(0)
 
 
+async def behind_the_answer(ctx: eventctx.Context, adviser: Paused) -> list[dict[str, Any]]:
+    """The next request."""
+    await until_answered(adviser)
+    await ctx.add_message(user("go on"))
+    return await ctx.get_messages_for_request()
+
+
 async def compactions(engine: Engine) -> list[tuple[PreCompact, Any]]:
     """The beginning and the end of each compaction, which have one span."""
     found: dict[str | None, list[Any]] = {}
@@ -100,20 +107,20 @@ async def test_requests_go_on_while_a_model_writes_and_the_next_one_uses_what_it
         assert (await engine.verify("s")).ok
 
 
-@pytest.mark.parametrize("options", [{"prepare_at": 1.0}, {"policy": "truncate"}], ids=str)
-async def test_nothing_is_begun_below_the_line_or_where_nobody_is_asked(
-    options: dict[str, Any],
+@pytest.mark.parametrize(
+    ("options", "begun"),
+    [
+        *[({"prepare_at": 1.0}, None), ({"policy": "truncate"}, None)],
+        ({"prepare_at": None, "compact_threshold": 0.6}, "while the request waits"),
+    ],
+)
+async def test_nothing_is_begun_below_or_without_a_line_or_where_nobody_is_asked(
+    options: dict[str, Any], begun: str | None
 ) -> None:
-    async with near(mute(), **options) as (engine, ctx):
-        await ctx.get_messages_for_request()
-        assert "context:pre_compact" not in await names(engine)
-
-
-async def test_without_a_line_the_request_that_is_due_waits() -> None:
-    async with near(Scripted(), prepare_at=None, compact_threshold=0.6) as (engine, ctx):
-        assert "Summary 1." in str(await ctx.get_messages_for_request())
-        ((pre, _),) = await compactions(engine)
-        assert not pre.background
+    async with near(Scripted() if begun else mute(), **options) as (engine, ctx):
+        view = await ctx.get_messages_for_request()
+        assert ("Summary 1." in str(view)) == bool(begun)
+        assert [pre.background for pre, _ in await compactions(engine)] == [False] * bool(begun)
 
 
 CHANGES: list[Callable[[eventctx.Context], Awaitable[Any]]] = [
@@ -128,9 +135,7 @@ CHANGES: list[Callable[[eventctx.Context], Awaitable[Any]]] = [
 async def test_what_changed_meanwhile_makes_the_plan_stale(change: Any) -> None:
     async with asked() as (engine, ctx, adviser):
         await change(ctx)
-        await until_answered(adviser)
-        await ctx.add_message(user("go on"))
-        assert "Summary 1." not in str(await ctx.get_messages_for_request())
+        assert "Summary 1." not in str(await behind_the_answer(ctx, adviser))
         (_, first), *_ = await compactions(engine)
         assert (first.outcome, first.plan) == ("stale", None)
         assert "changed meanwhile" in str(first.error)
@@ -144,10 +149,8 @@ async def test_what_is_erased_meanwhile_is_in_no_summary(prepare_at: float | Non
         request = asyncio.ensure_future(ctx.get_messages_for_request())
         await asyncio.wait_for(adviser.called.wait(), 60)
         await engine.erase("s", [1])
-        await until_answered(adviser)
+        assert "It says" not in str(await behind_the_answer(ctx, adviser))
         await request
-        await ctx.add_message(user("go on"))
-        assert "It says" not in str(await ctx.get_messages_for_request())
         async for record in engine.records("s"):
             assert not any(b"It says" in (body.data or b"") for body in record.bodies)
 
@@ -224,9 +227,21 @@ async def test_a_model_that_fails_below_the_threshold_costs_no_message() -> None
         assert (post.outcome, post.fallback) == ("applied", "ladder")
 
 
+@pytest.mark.parametrize("requests", [1, 2])
 @pytest.mark.parametrize("answered", [False, True])
-async def test_closing_ends_it_as_cancelled(answered: bool) -> None:
-    async with asked() as (engine, _ctx, adviser):
+async def test_one_of_requests_at_once_begins_and_closing_ends_it_as_cancelled(
+    answered: bool, requests: int
+) -> None:
+    adviser = Paused()
+    async with near(adviser) as (engine, ctx):
+
+        async def slow(asked: eventctx.CompactionAsked) -> eventctx.Verdict:
+            await asyncio.sleep(0)
+            return eventctx.Verdict()
+
+        engine.intercept("context:pre_compact", slow)
+        await asyncio.gather(*[ctx.get_messages_for_request() for _ in range(requests)])
+        await asyncio.wait_for(adviser.called.wait(), 60)
         if answered:
             await until_answered(adviser)
         await engine.close_session("s")
@@ -239,9 +254,7 @@ async def test_another_process_ends_it_and_the_answer_is_used_all_the_same() -> 
     async with asked() as (engine, ctx, adviser):
         other = Engine(engine.store)
         await (await other.session("s", summarizer=mute())).add_message(user("from elsewhere"))
-        await until_answered(adviser)
-        await ctx.add_message(user("go on"))
-        view = await ctx.get_messages_for_request()
+        view = await behind_the_answer(ctx, adviser)
         assert "Summary 1." in str(view)
         assert view[-2:] == [user("from elsewhere"), user("go on")]
         ended = [post.outcome for _, post in await compactions(engine)]
@@ -274,22 +287,6 @@ async def test_a_plan_waits_for_the_end_of_a_tool_loop_whose_thinking_it_would_c
         await ctx.add_message(model("It says 4."))
         await ctx.add_message(user("go on"))
         assert "Summary 1." in str(await ctx.get_messages_for_request(model=model_of_the_loop))
-
-
-async def test_of_two_requests_at_once_one_begins() -> None:
-    adviser = Paused()
-    async with near(adviser) as (engine, ctx):
-
-        async def slow(asked: eventctx.CompactionAsked) -> eventctx.Verdict:
-            await asyncio.sleep(0)
-            return eventctx.Verdict()
-
-        engine.intercept("context:pre_compact", slow)
-        await asyncio.gather(*[ctx.get_messages_for_request() for _ in range(2)])
-        await asyncio.wait_for(adviser.called.wait(), 60)
-        await engine.close_session("s")
-        ((_, post),) = await compactions(engine)
-        assert post.outcome == "cancelled"
 
 
 class _LeavesOne(msgspec.Struct, frozen=True):
@@ -371,9 +368,7 @@ async def test_scores_for_a_policy_are_given_in_the_background() -> None:
         ctx = await engine.session("s", max_tokens=LIMIT, **options)
         await ctx.add_messages(talk(16, 900))
         await until_asked(ctx, adviser)
-        await until_answered(adviser)
-        await ctx.add_message(user("go on"))
-        await ctx.get_messages_for_request()
+        await behind_the_answer(ctx, adviser)
         ((pre, post),) = await compactions(engine)
         assert pre.background and post.outcome == "applied"
         assert post.scores is not None
@@ -451,8 +446,7 @@ class _Play:
                 await self.engine.close_session("s")
 
     async def _request(self, ctx: eventctx.Context) -> None:
-        rows = await ctx.get_messages_for_request()
-        assert refusal(rows) is None
+        assert refusal(await ctx.get_messages_for_request()) is None
 
     async def run(self) -> None:
         ctx = await self.open(self.engine)

@@ -26,7 +26,7 @@ from eventctx.errors import (
 from eventctx.log import events
 from eventctx.log.integrity import sound_bodies
 from eventctx.log.record import Body, Draft
-from eventctx.log.store import ANY, Address, Appended, Expected, StreamInfo
+from eventctx.log.store import ANY, Address, Appended, StreamInfo
 from eventctx.messages.encoding import encode_message
 from eventctx.messages.facts import encode_facts
 from eventctx.messages.facts_reader import read_facts
@@ -253,10 +253,8 @@ class BusyStore(MemoryStore):
         for _ in range(self._chance.randrange(most)):
             await asyncio.sleep(0)
 
-    def append(
-        self, stream: str, drafts: Sequence[Draft], expected: Expected
-    ) -> Awaitable[Appended]:
-        return asyncio.ensure_future(self._acknowledged(super().append(stream, drafts, expected)))
+    def append(self, stream: str, *rest: Any) -> Awaitable[Appended]:
+        return asyncio.ensure_future(self._acknowledged(super().append(stream, *rest)))
 
     async def _acknowledged(self, ack: Awaitable[Appended]) -> Appended:
         await self._wait(8)

@@ -32,16 +32,22 @@ from tests.sessions import USER, names
 
 
 class FullFor(MemoryStore):
-    """A store whose disk is full for some of its sessions."""
+    """A store whose disk is full for some of its sessions; appends wait for ``held``, if any."""
 
     full: frozenset[str] = frozenset()
+    held: asyncio.Future[None] | None = None
 
     def append(
         self, stream: str, drafts: Sequence[Draft], expected: Expected
     ) -> Awaitable[Appended]:
         if stream in self.full:
             return Ack.failed(StoreFull("no space left on the disk"))
-        return super().append(stream, drafts, expected)
+        ack = super().append(stream, drafts, expected)
+        return ack if self.held is None else asyncio.ensure_future(self._after(self.held, ack))
+
+    async def _after(self, held: asyncio.Future[None], ack: Awaitable[Appended]) -> Appended:
+        await asyncio.shield(held)
+        return await ack
 
     async def close(self) -> None:
         """Stay readable: the records are what the test is about."""
@@ -83,7 +89,7 @@ async def test_an_open_session_refuses_another_tokenizer_in_words() -> None:
 
 
 async def test_an_engine_whose_close_is_cancelled_closes_every_session_first() -> None:
-    store = Held()
+    store = FullFor()
     engine = Engine(store)
     for name in ("a", "b"):
         await (await engine.session(name)).emit(PlanStart())
@@ -96,22 +102,6 @@ async def test_an_engine_whose_close_is_cancelled_closes_every_session_first() -
     with pytest.raises(asyncio.CancelledError):
         await closing
     assert engine._sessions.context("a") is engine._sessions.context("b") is None
-
-
-class Held(FullFor):
-    """A store whose appends wait for ``held``, where there is one."""
-
-    held: asyncio.Future[None] | None = None
-
-    def append(
-        self, stream: str, drafts: Sequence[Draft], expected: Expected
-    ) -> Awaitable[Appended]:
-        ack = super().append(stream, drafts, expected)
-        return ack if self.held is None else asyncio.ensure_future(self._after(self.held, ack))
-
-    async def _after(self, held: asyncio.Future[None], ack: Awaitable[Appended]) -> Appended:
-        await asyncio.shield(held)
-        return await ack
 
 
 def threads_of(name: str) -> list[str]:

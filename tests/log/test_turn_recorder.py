@@ -24,19 +24,7 @@ from eventctx.log.turn_recorder import (
     outcome_of,
     usage_record,
 )
-from eventctx.log.usage import (
-    AMPLIFIER,
-    ANTHROPIC,
-    GEMINI,
-    MOST_TOKENS,
-    OPENAI_CHAT,
-    OPENAI_RESPONSES,
-    Usage,
-    UsageForm,
-    form_of_host,
-    form_of_provider,
-    read_usage,
-)
+from eventctx.log.usage import ANTHROPIC, Usage, UsageForm, read_usage
 from eventctx.session.activity import SessionEmitter
 from eventctx.session.host_turns import HostReporter
 from eventctx.session.scope import Scope
@@ -280,7 +268,17 @@ def test_one_call_reads_the_same_in_every_form(form: UsageForm) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_what_counts_no_tokens_is_read_as_0(form: UsageForm) -> None:
-    counts: list[Any] = [-5, MOST_TOKENS + 1, 2**63, 10**400, 1e308, True, "7", [7], None]
+    counts: list[Any] = [
+        -5,
+        usage_table.MOST_TOKENS + 1,
+        2**63,
+        10**400,
+        1e308,
+        True,
+        "7",
+        [7],
+        None,
+    ]
     for count in counts:
         read = read_usage(in_form(CALL, form) | {form.prompt[0]: count}, form)
         assert read is not None
@@ -289,26 +287,26 @@ def test_what_counts_no_tokens_is_read_as_0(form: UsageForm) -> None:
 
 
 def test_the_parts_of_a_prompt_do_not_add_up_to_more_than_a_count() -> None:
-    most = {"input_tokens": MOST_TOKENS, "cache_read_input_tokens": 1}
+    most = {"input_tokens": usage_table.MOST_TOKENS, "cache_read_input_tokens": 1}
     assert read_usage(most, ANTHROPIC) == Usage(prompt=0, cache_read=1)
 
 
 def test_a_providers_own_counts_are_recognised_by_their_names() -> None:
-    for form in (ANTHROPIC, OPENAI_CHAT, OPENAI_RESPONSES):
-        assert form_of_provider(in_form(CALL, form)) is form
-    assert form_of_host(in_form(CALL, AMPLIFIER)) is AMPLIFIER
-    assert form_of_host(in_form(CALL, ANTHROPIC)) is ANTHROPIC
+    for form in (ANTHROPIC, usage_table.OPENAI_CHAT, usage_table.OPENAI_RESPONSES):
+        assert usage_table.form_of_provider(in_form(CALL, form)) is form
+    assert usage_table.form_of_host(in_form(CALL, usage_table.AMPLIFIER)) is usage_table.AMPLIFIER
+    assert usage_table.form_of_host(in_form(CALL, ANTHROPIC)) is ANTHROPIC
 
 
 def test_a_proxys_extra_names_do_not_count_a_cache_twice() -> None:
     # LiteLLM reports Anthropic's names next to OpenAI's, whose prompt holds the caches.
     both = {"prompt_tokens": 130, "completion_tokens": 7, "cache_read_input_tokens": 100}
-    assert read_usage(both, form_of_provider(both)) == Usage(130, 7)
+    assert read_usage(both, usage_table.form_of_provider(both)) == Usage(130, 7)
 
 
 def test_an_object_is_read_by_its_attributes() -> None:
     kernel = SimpleNamespace(input_tokens=100, output_tokens=5, cache_write_tokens=30)
-    assert read_usage(kernel, AMPLIFIER) == Usage(130, 5, cache_write=30)
+    assert read_usage(kernel, usage_table.AMPLIFIER) == Usage(130, 5, cache_write=30)
 
 
 ODD = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.just([]))
@@ -327,4 +325,4 @@ def test_whatever_is_reported_is_read_as_counts(form: UsageForm, odd: list[Any])
 def test_what_a_frameworks_counts_leave_out_is_added() -> None:
     counts = {"prompt_token_count": 100, "tool_use_prompt_token_count": 20}
     counts |= {"candidates_token_count": 7, "thoughts_token_count": 3}
-    assert read_usage(SimpleNamespace(**counts), GEMINI) == Usage(120, 10, reasoning=3)
+    assert read_usage(SimpleNamespace(**counts), usage_table.GEMINI) == Usage(120, 10, reasoning=3)

@@ -21,10 +21,7 @@ from eventctx.log import events
 from eventctx.log.codec import encode_event
 from eventctx.log.record import Draft, place
 from eventctx.projections import figures
-from eventctx.projections.audit import (
-    Spread,
-    estimate_errors,
-)
+from eventctx.projections.audit import Spread, estimate_errors
 from eventctx.projections.cache_cost import CacheCost, predict
 from eventctx.projections.figures import CompactionFigures, Figures
 from eventctx.projections.timeline.cache_costs import cache_costs, predict_plan

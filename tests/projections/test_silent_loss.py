@@ -16,13 +16,7 @@ from eventctx.importers.load import import_file
 from eventctx.log.codec import decode_known
 from eventctx.log.record import Record
 from eventctx.projections.presence import describe_loss
-from eventctx.projections.silent_loss import (
-    LEARNT,
-    ReportedRequest,
-    ShownMessages,
-    SuspectedLoss,
-    suspect,
-)
+from eventctx.projections.silent_loss import LEARNT, ReportedRequest, ShownMessages, suspect
 from eventctx.projections.timeline.document import document
 from eventctx.projections.timeline.fold import TimelineState, evolve, initial
 from eventctx.projections.timeline.losses import suspected_losses
@@ -44,7 +38,7 @@ def reported(position: int, expected: int, prompt: int, **other: Any) -> Reporte
     return ReportedRequest(position=position, expected=expected, prompt=prompt, **(fields | other))
 
 
-def suspected(now: ReportedRequest) -> SuspectedLoss | None:
+def suspected(now: ReportedRequest) -> Any:
     """What is suspected behind ``FIRST``."""
     return suspect(FIRST, now, lambda: NOTHING)
 

@@ -266,15 +266,6 @@ async def test_a_compaction_that_only_drops_has_no_output_and_a_skipped_one_noth
     assert OUTPUT not in dropped.attributes
 
 
-async def test_every_text_passes_through_what_redacts_it_before_it_is_cut() -> None:
-    engine, ctx = await opened()
-    async with ctx.turn("t"):
-        await ctx.add_message(user("x" * (MAX_PART - 3) + "SECRET"))
-    (turn,) = filled(await recorded(engine), dashed)
-    assert "SEC" not in str(turn.attributes[INPUT])
-    assert messages_of(turn, INPUT) == ["x" * (MAX_PART - 3) + "-"]
-
-
 def test_the_time_that_a_text_takes_does_not_grow_with_what_is_cut_away() -> None:
     looked_at: list[int] = []
 

@@ -9,7 +9,7 @@ import os
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from eventctx import Context
@@ -238,22 +238,6 @@ async def test_overflow_is_raised_where_the_floor_would_be_sent(story: Story, bu
         assert raised.index(True) == sent.index(True)
 
 
-@examples
-@given(story=stories(), budget=budgets)
-async def test_what_a_caller_does_with_messages_reaches_no_later_view(
-    story: Story, budget: int
-) -> None:
-    given_ = copy.deepcopy(story.messages)
-    _, ctx = await opened(*given_, **floor_of(budget))
-    first = await ctx.get_messages_for_request()
-    kept = copy.deepcopy(first)
-    for message in [*first, *given_, *await ctx.get_messages()]:
-        message.clear()
-        message["role"] = "vandal"
-    assert await ctx.get_messages_for_request() == kept
-    assert await ctx.get_messages() == story.messages
-
-
 def as_of_ollama(message: dict[str, Any], ids: str) -> dict[str, Any]:
     """A row of OpenAI's chat in the form of Ollama's API; ``ids``: of no row, calls, or both."""
     if message["role"] == "tool":
@@ -273,7 +257,20 @@ def rows_of_ollama(draw: st.DrawFn) -> list[dict[str, Any]]:
     return [as_of_ollama(one, ids) for one in draw(stories("openai")).messages]
 
 
+def waiting(call: str) -> dict[str, Any]:
+    return {"type": "function_call", "call_id": call, "name": "f", "arguments": "{}"}
+
+
+LATE = [
+    *[human("responses", "go"), waiting("x"), human("responses", "wait"), waiting("y")],
+    {"type": "function_call_output", "call_id": "x", "output": "r"},
+    {"type": "message", "role": "assistant", "content": [{"type": "output_text"}]},
+]
+"""A late answer in a longer round of the Responses API."""
+
+
 @examples
+@example(rows=LATE)
 @given(rows=stories().map(lambda story: story.messages) | rows_of_ollama())
 async def test_a_layout_that_grew_is_the_one_built_anew(rows: list[dict[str, Any]]) -> None:
     engine, _ = await opened(*rows)
@@ -285,30 +282,6 @@ async def test_a_layout_that_grew_is_the_one_built_anew(rows: list[dict[str, Any
         assert grown.entries() == whole.entries()
         assert grown.measure() == whole.measure()
         assert grown.omitted == whole.omitted
-
-
-async def test_a_late_answer_in_a_longer_responses_round_is_laid_out_the_same() -> None:
-    def call(name: str) -> dict[str, Any]:
-        return {"type": "function_call", "call_id": name, "name": "f", "arguments": "{}"}
-
-    done = {"type": "function_call_output", "call_id": "x", "output": "r"}
-    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text"}]}
-    rows = [human("responses", "go"), call("x"), human("responses", "wait"), call("y"), done, said]
-    engine, ctx = await opened()
-    for row in rows:
-        await ctx.add_message(row)
-    grown = await ctx.get_messages_for_request()
-    assert await (await Engine(engine.store).session("s")).get_messages_for_request() == grown
-    state = await fold(engine.store, "s", request_view)
-    assert build(state.layout.refs).entries() == state.layout.entries()
-
-
-async def test_the_library_raises_overflow_by_default_and_names_what_cannot_be_reduced() -> None:
-    long = user("x" * 4_000)
-    _, ctx = await opened(long, max_tokens=100)
-    with pytest.raises(ContextOverflow, match="latest human message ~1,217"):
-        await ctx.get_messages_for_request()
-    assert await ctx.get_messages() == [long]
 
 
 def _thinking(message: dict[str, Any]) -> list[Any]:

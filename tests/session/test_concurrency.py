@@ -45,13 +45,28 @@ from tests.session.given import in_threads, opened, texts, two_processes
 from tests.sessions import USER, filled, names, user
 
 
-async def test_calls_of_one_process_keep_their_order_through_a_conflict() -> None:
+async def test_calls_of_one_process_keep_their_order_and_know_their_numbers() -> None:
     engine, a, b = await two_processes()
+    numbers: dict[int, str] = {}
+
+    async def add(ctx: Context, text: str) -> None:
+        await ctx.emit(events.PlanStart())
+        receipt = await ctx.add_message(user(text))
+        assert receipt.number not in numbers
+        numbers[receipt.number] = text
+
     for attempt in range(20):
-        await b.add_message(user("theirs"))
-        await asyncio.gather(*(a.add_message(user(f"{attempt}.{n}")) for n in range(6)))
-    ours = [text for text in texts(await a.get_messages()) if text != "theirs"]
-    assert ours == [f"{attempt}.{n}" for attempt in range(20) for n in range(6)]
+        adds = [
+            add(ctx, f"{name}.{attempt}.{n}")
+            for n in range(4)
+            for name, ctx in (("a", a), ("b", b))
+        ]
+        await asyncio.gather(*adds)
+    rows = await engine.transcript("s")
+    assert numbers == {one.number: one.message and one.message["content"] for one in rows}
+    for name in "ab":
+        mine = [text for text in texts(await a.get_messages()) if text.startswith(name)]
+        assert mine == [f"{name}.{attempt}.{n}" for attempt in range(20) for n in range(4)]
     times = [record.time async for record in engine.records("s")]
     assert times == sorted(times)
 
@@ -115,8 +130,10 @@ async def test_a_message_waits_for_its_fold_where_no_snapshot_is_due() -> None:
     for number in range(3 * SNAPSHOT_EVERY):
         await transcript.add(user(str(number)))
     waiting = session.aggregate.unfolded_bytes
-    await transcript.add(USER)
-    assert session.aggregate.unfolded_bytes == waiting + len(encode_message(USER))
+    await transcript.add_all([USER, USER])
+    assert session.aggregate.unfolded_bytes == waiting + 2 * len(encode_message(USER))
+    assert session.aggregate.view.messages == 3 * SNAPSHOT_EVERY + 2
+    assert session.aggregate.unfolded_bytes == 0
 
 
 async def test_a_session_of_messages_alone_gets_a_snapshot_each_time_it_doubles() -> None:

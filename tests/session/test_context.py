@@ -16,11 +16,7 @@ from hypothesis import strategies as st
 
 import eventctx
 from eventctx.engine import Engine
-from eventctx.errors import (
-    InvalidMessage,
-    InvalidSetting,
-    StreamNotFound,
-)
+from eventctx.errors import InvalidMessage, InvalidSetting, StreamNotFound
 from eventctx.log import events
 from eventctx.log.codec import decode_event, decode_known
 from eventctx.messages.overlap import match_in_order

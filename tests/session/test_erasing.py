@@ -159,30 +159,22 @@ async def test_a_tool_round_goes_with_its_shortened_copies(engine: Engine, tmp_p
 
 async def test_what_a_host_was_sent_and_hints_go_along(engine: Engine, tmp_path: Path) -> None:
     context = await engine.session("s", max_tokens=3_000)
-    await context.add_message(SECRET)
+    await context.add_message(user(f"{SECRET['content']} The account is DE-4471-x, hurry."))
     await talk(context, 6)
     await context.get_messages_for_request()
     prepared = (await engine.audit("s")).requests[-1]
     reminder = user(f"<system-reminder>{WORDS}</system-reminder>")
     other = user("an addition that has nothing to do with it")
     await context.record_sent(prepared.position, 3, [(1, reminder), (1, other)], 0)
-    await context.compact(keep=f"Keep that {WORDS}")
+    # A hint goes along that holds its words, or names what it names.
+    for hint in (f"Keep that {WORDS}", "the account de-4471-x", "whatever is in a hurry"):
+        await context.compact(keep=hint)
+        await talk(context, 6)
     await engine.erase("s", [0])
-    assert files_with(tmp_path) == []
+    assert files_with(tmp_path) == files_with(tmp_path, "4471-x") == []
     assert files_with(tmp_path, "nothing to do with it")
-    assert (await engine.verify("s")).ok
-
-
-async def test_a_hint_that_names_the_same_as_it_goes_along(engine: Engine, tmp_path: Path) -> None:
-    context = await engine.session("s", max_tokens=3_000)
-    await context.add_message(user("The account is DE-4471-x, hurry."))
-    await talk(context, 6)
-    await context.compact(keep="the account de-4471-x")
-    await talk(context, 6)
-    await context.compact(keep="whatever is in a hurry")
-    await engine.erase("s", [0])
-    assert files_with(tmp_path, "4471-x") == []
     assert files_with(tmp_path, "whatever is in")
+    assert (await engine.verify("s")).ok
 
 
 async def test_every_fork_that_reaches_it_loses_it_and_says_so(

@@ -334,17 +334,12 @@ async def test_requests_of_renderer_1_are_derived_with_their_digests_and_their_w
         assert said == [0, 1, 1, 3]
         assert not [view for view in views if CALL_NOT_ENDED in str(view.messages)]
         assert (await engine.verify("s")).ok
-
-
-async def test_what_renderer_1_showed_stays_so_that_the_next_request_only_grows() -> None:
-    async with process(await with_the_older_session()) as engine:
-        before = (await engine.audit("s")).requests[-1]
-        old = (await engine.request_view("s", position=before.position)).messages
+        # What it showed stays, so that the next request only grows.
         ctx = await engine.session("s")
         async with ctx.turn():
             await ctx.add_message(GO_ON)
             new = await ctx.get_messages_for_request(model="claude-sonnet-4")
-        assert new == [*old, GO_ON]
+        assert new == [*views[-1].messages, GO_ON]
         after = (await engine.audit("s")).requests[-1]
         view = await engine.request_view("s", position=after.position)
         assert (view.prepared.renderer, view.verified, after.breaks) == (RENDERER, True, ())

@@ -19,17 +19,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 import eventctx
 from eventctx.engine import Engine
 from eventctx.hooks.trace import TraceSink
+from eventctx.log import events
 from eventctx.log.codec import decode_event
-from eventctx.log.events import (
-    PlanEnd,
-    PlanStart,
-    PreCompact,
-    PromptComplete,
-    ProviderError,
-    SessionTakenOver,
-    ToolError,
-    ToolPost,
-)
 from eventctx.log.ids import RecordIds
 from eventctx.log.record import Record
 from eventctx.projections import numbering
@@ -65,9 +56,11 @@ def ends(records: list[Record]) -> list[tuple[str, str | None, str]]:
     found = []
     for record in records:
         event = decode_event(record)
-        if isinstance(event, PromptComplete | PlanEnd | ProviderError | ToolError):
+        if isinstance(
+            event, events.PromptComplete | events.PlanEnd | events.ProviderError | events.ToolError
+        ):
             found.append((record.type, record.turn_id, event.status))
-        elif isinstance(event, ToolPost):
+        elif isinstance(event, events.ToolPost):
             found.append((record.type, record.turn_id, "ok"))
     return found
 
@@ -153,7 +146,7 @@ async def test_a_turn_that_goes_on_after_it_was_found_open_is_not_lost() -> None
     store = await killed()
     async with process(store) as engine:
         ctx = await engine.session("s")
-        await appended(store, PlanStart(), RecordIds("t1", "f" * 16))
+        await appended(store, events.PlanStart(), RecordIds("t1", "f" * 16))
         async with ctx.turn("t2"):
             pass
     assert "lost" not in str(ends(await records_of(store)))
@@ -161,7 +154,9 @@ async def test_a_turn_that_goes_on_after_it_was_found_open_is_not_lost() -> None
 
 async def test_a_turn_whose_compaction_the_crash_left_open_is_lost_all_the_same() -> None:
     store = await killed()
-    began = PreCompact(trigger="budget", strategy="x", strategy_version=1, tokens=1, messages=1)
+    began = events.PreCompact(
+        trigger="budget", strategy="x", strategy_version=1, tokens=1, messages=1
+    )
     await appended(store, began, RecordIds("t1", "c" * 16))
     async with process(store) as engine:
         host = (await engine.session("s")).following()  # whose turns end them as well
@@ -235,7 +230,7 @@ async def test_of_very_many_open_spans_the_turn_and_the_newest_are_known() -> No
 
 async def test_what_an_imported_file_left_open_is_not_the_next_process_to_end() -> None:
     store = await killed()
-    await appended(store, SessionTakenOver(source="a.jsonl", format="x"), RecordIds())
+    await appended(store, events.SessionTakenOver(source="a.jsonl", format="x"), RecordIds())
     assert "lost" not in str(await next_turn(store))
 
 

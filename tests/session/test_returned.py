@@ -248,19 +248,6 @@ async def is_as_recorded(engine: Engine, rows: Rows) -> None:
     assert view.verified
 
 
-async def test_what_a_caller_does_to_its_rows_reaches_no_later_request() -> None:
-    engine = Engine(MemoryStore())
-    ctx = await filled(engine)
-    first = await ctx.get_messages_for_request()
-    kept = json.dumps(first)
-    first[1]["content"][0]["input"]["path"] = "mine"
-    first[4]["content"].clear()
-    del first[8:]
-    second = await ctx.get_messages_for_request()
-    assert json.dumps(second) == kept
-    await is_as_recorded(engine, second)
-
-
 async def test_rows_are_plain_dicts_and_lists_that_any_library_takes() -> None:
     ctx = await filled(Engine(MemoryStore()))
     await ctx.get_messages_for_request()
@@ -355,6 +342,7 @@ class Play:
         self.theirs = await self.other.session("s", **options)
         for message in messages:
             await self.ctx.add_message(message)
+            message.clear()  # reaches neither the log nor a view
             if self.draw(st.integers(0, 3)) == 0:
                 await self._act(self.draw(st.sampled_from(ACTS)))
             for _ in range(self.draw(st.integers(0, 2))):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import eventctx
 from eventctx.engine import Engine, open_engine
-from eventctx.errors import ContextOverflow, InvalidSetting, StoreFull, WrongExpectedVersion
+from eventctx.errors import ContextOverflow, InvalidSetting, WrongExpectedVersion
 from eventctx.log.events import PlanStart
 from eventctx.log.store import EventStore
 from eventctx.session.contents import MAX_ROW_BYTES, MAX_UNASKED
@@ -247,19 +247,6 @@ async def test_a_store_without_a_peek_is_asked_for_its_head() -> None:
     assert store.calls == ["head"]
     await (await Engine(store).session("s")).add_message(USER)
     assert await ctx.get_messages() == [USER, USER]
-
-
-async def test_a_message_that_was_not_written_is_in_no_answer() -> None:
-    store = CountingStore()
-    _, ctx = await opened(USER, store=store)
-    await ctx.get_messages()
-    store.full = True
-    with pytest.raises(StoreFull):
-        await ctx.add_message(user("lost"))
-    assert await ctx.get_messages() == [USER]
-    store.full = False
-    await ctx.add_message(user("kept"))
-    assert await ctx.get_messages() == [USER, user("kept")]
 
 
 class Slow(CountingStore):

@@ -149,8 +149,6 @@ def test_a_call_that_never_began_keeps_no_end_from_the_one_like_it() -> None:
     assert not calls.open.beside_each_other
 
 
-# -- any conversation ----------------------------------------------------------------------------
-
 CALL = st.tuples(
     st.sampled_from(["read", "write"]),
     st.sampled_from(["x", "y"]),

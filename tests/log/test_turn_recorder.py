@@ -130,8 +130,6 @@ def test_a_span_that_begins_or_ends_twice_is_an_error_that_says_what_to_do() -> 
         call.end()
 
 
-# -- any program of blocks -----------------------------------------------------------------------
-
 STEPS = st.lists(st.sampled_from(["plan", "model", "tool", "iterate", "end", "fail"]), max_size=40)
 
 
@@ -187,9 +185,6 @@ def test_every_span_of_a_turn_ends_once_and_begins_under_one_that_began(steps: l
     made = list(played(steps))
     check(made)
     assert kinds(made)[:: len(made) - 1] == ["prompt:submit", "prompt:complete"]
-
-
-# -- any report of a host ------------------------------------------------------------------------
 
 
 class Kept:
@@ -268,17 +263,8 @@ def test_one_call_reads_the_same_in_every_form(form: UsageForm) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_what_counts_no_tokens_is_read_as_0(form: UsageForm) -> None:
-    counts: list[Any] = [
-        -5,
-        usage_table.MOST_TOKENS + 1,
-        2**63,
-        10**400,
-        1e308,
-        True,
-        "7",
-        [7],
-        None,
-    ]
+    most = usage_table.MOST_TOKENS
+    counts: list[Any] = [-5, most + 1, 2**63, 10**400, 1e308, True, "7", [7], None]
     for count in counts:
         read = read_usage(in_form(CALL, form) | {form.prompt[0]: count}, form)
         assert read is not None

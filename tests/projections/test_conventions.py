@@ -132,9 +132,6 @@ METRICS: Final = {
 }
 
 
-# -- the check -----------------------------------------------------------------------------------
-
-
 def broken_by(span: Span) -> list[str]:
     """How a span breaks its rule, in words."""
     said = span.attributes
@@ -185,9 +182,6 @@ def broken_metric(one: Measurement) -> list[str]:
     missing = {name for name, level in rule.attributes.items() if level == REQUIRED}
     missing -= one.attributes.keys()
     return found + [f"{instrument.name} by {name}" for name in extra | missing]
-
-
-# -- the demonstration ---------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

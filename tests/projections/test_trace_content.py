@@ -42,26 +42,22 @@ def result(call: str, text: str) -> dict[str, Any]:
     return {"role": "user", "content": [block]}
 
 
-async def tool_round(ctx: Any, cycle: Any, number: int, *, usage: bool = True) -> None:
-    await ctx.get_messages_for_request()
-    async with cycle.provider_call("m") as call:
-        call.finished("tool_use")
-        if usage:
-            await call.usage(10, 5)
-    key = f"c{number}"
-    await ctx.add_message(calling(key, path=f"f{number}"))
-    async with cycle.tool_call("read", key):
-        pass
-    await ctx.add_message(result(key, f"text {number}"))
-
-
 async def one_turn(*, usage: bool = True, **settings: Any) -> eventctx.Engine:
     engine, ctx = await opened({"role": "system", "content": "Be brief."}, **settings)
     async with ctx.turn("t", agent="helper") as turn:
         await ctx.add_message(user("What is in the files?"))
         for number in range(2):
+            key = f"c{number}"
             async with turn.iteration() as cycle:
-                await tool_round(ctx, cycle, number, usage=usage)
+                await ctx.get_messages_for_request()
+                async with cycle.provider_call("m") as call:
+                    call.finished("tool_use")
+                    if usage:
+                        await call.usage(10, 5)
+                await ctx.add_message(calling(key, path=f"f{number}"))
+                async with cycle.tool_call("read", key):
+                    pass
+                await ctx.add_message(result(key, f"text {number}"))
         async with turn.iteration() as cycle:
             await ctx.get_messages_for_request()
             await call_model(cycle)

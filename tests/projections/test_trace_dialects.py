@@ -230,9 +230,6 @@ def test_the_page_has_every_name_of_an_attribute_of_a_span() -> None:
             assert any(text in (name, at_last) or text.startswith(f"{name}.N.") for text in shown)
 
 
-# -- live ----------------------------------------------------------------------------------------
-
-
 async def live(**settings: Any) -> list[Attributes]:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))

@@ -268,9 +268,6 @@ async def turns_of(ctx: eventctx.Context, *texts: str) -> None:
             await ctx.add_message(user(text))
 
 
-# -- compactions ---------------------------------------------------------------------------------
-
-
 def test_a_turn_counts_its_applied_compactions_and_the_tokens_that_they_saved() -> None:
     session = Session()
     session.add(ev.PromptSubmit(number=1), span(1))
@@ -287,9 +284,6 @@ def test_a_turn_counts_its_applied_compactions_and_the_tokens_that_they_saved() 
     assert of_turn["eventctx.turn.plans"] == 2
     assert of_turn["eventctx.turn.estimated_tokens.saved"] == 2 * saved
     assert "eventctx.turn.plans" not in found[span(8)]
-
-
-# -- titles --------------------------------------------------------------------------------------
 
 
 async def test_the_title_is_the_beginning_of_the_first_words_of_a_person() -> None:

@@ -57,30 +57,23 @@ def test_each_view_of_a_story_keeps_all_rules(
 ) -> None:
     story = data.draw(stories(dialect))
     engine, requests = play("simple", story, budget, keep_recent=4)
+    thinking = [_thinking(message) for message in story.messages]
+    originals = [json.dumps(message) for message in story.messages]
     for seen, request in enumerate(requests, start=1):
         # A provider accepts it.
         assert refusal(request) is None, json.dumps(request, indent=1)
         assert broken(dialect, request) == (), json.dumps(request, indent=1)
-        has_what_stays(story.messages[:seen], request)
-        keeps_thinking_as_it_was(story.messages, request)
+        # System messages and the latest human message are in it.
+        so_far = story.messages[:seen]
+        assert all(message in request for message in so_far if is_system(message))
+        people = [one for one in so_far if one.get("role") == "user" and "metadata" not in one]
+        people = [one for one in people if not results_of(one)]
+        assert not people or people[-1] in request
+        # Thinking, and everything that is kept, is byte for byte what was added.
+        for message in request:
+            if json.dumps(message) not in originals and _thinking(message):
+                assert _thinking(message) in thinking
     asyncio.run(follow_from_the_log(engine, requests, story, budget))
-
-
-def has_what_stays(so_far: list[dict[str, Any]], request: list[dict[str, Any]]) -> None:
-    """System messages and the latest human message are in every view."""
-    assert all(message in request for message in so_far if is_system(message))
-    people = [one for one in so_far if one.get("role") == "user" and "metadata" not in one]
-    people = [one for one in people if not results_of(one)]
-    assert not people or people[-1] in request
-
-
-def keeps_thinking_as_it_was(added: list[dict[str, Any]], request: list[dict[str, Any]]) -> None:
-    """Thinking, and everything that is kept, is byte for byte what was added."""
-    thinking = [_thinking(message) for message in added]
-    originals = [json.dumps(message) for message in added]
-    for message in request:
-        if json.dumps(message) not in originals and _thinking(message):
-            assert _thinking(message) in thinking
 
 
 async def follow_from_the_log(

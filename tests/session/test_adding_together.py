@@ -38,9 +38,6 @@ def told(record: Record) -> tuple[Any, ...]:
     return decode_event(record), bodies, record.turn_id is None
 
 
-# -- as one after the other ----------------------------------------------------------------------
-
-
 async def one_by_one(ctx: Context, messages: list[dict[str, Any]]) -> None:
     for message in messages:
         await ctx.add_message(message)
@@ -81,9 +78,6 @@ async def test_receipts_say_where_each_message_stands_also_behind_what_rides() -
     receipts = await ctx.add_messages([calling("a", "b"), result("a", "1"), result("b", "2")])
     assert [(one.position, one.number) for one in receipts] == [(3, 1), (4, 2), (5, 3)]
     assert await ctx.add_messages([]) == []
-
-
-# -- in one append -------------------------------------------------------------------------------
 
 
 async def test_results_and_the_request_that_brings_them_go_to_the_store_in_one_append() -> None:
@@ -138,9 +132,6 @@ async def test_what_another_process_wrote_stands_before_what_is_added_once() -> 
     assert (await engine.verify("s")).ok
 
 
-# -- nothing half --------------------------------------------------------------------------------
-
-
 async def test_a_message_that_is_refused_keeps_all_of_them_out() -> None:
     _, ctx = await begun()
     for adding in (ctx.add_messages, lambda rows: ctx.get_messages_for_request(adding=rows)):
@@ -158,9 +149,6 @@ async def test_a_full_store_takes_neither_the_messages_nor_the_request() -> None
         await ctx.add_messages([ANSWER, ASK])
     store.full = False
     assert await ctx.get_messages_for_request(adding=[ASK]) == [ASK, ASK]
-
-
-# -- whose they are ------------------------------------------------------------------------------
 
 
 async def test_what_comes_with_a_hosts_request_belongs_to_the_iteration_before() -> None:

@@ -374,9 +374,6 @@ async def test_scores_for_a_policy_are_given_in_the_background() -> None:
         assert post.scores is not None
 
 
-# -- in any order --------------------------------------------------------------------------------
-
-
 class _Jumping(selectors.DefaultSelector):
     """Puts its loop's clock forward instead of waiting: nothing here waits for a file or socket."""
 

@@ -228,9 +228,6 @@ async def test_a_bad_argument_is_refused_and_writes_nothing(call: str, place: Pl
     assert [info.head for info in await place.engine.sessions()] == before
 
 
-# -- the clock -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "time", [None, "now", 1.5, True, -1, 2**63, 10**5000, float("nan"), b"1"], ids=_shown
 )
@@ -257,9 +254,6 @@ async def test_a_clock_that_gives_no_time_is_refused_and_writes_nothing(time: An
 def test_a_clock_that_cannot_be_called_is_an_invalid_setting(clock: Any) -> None:
     with pytest.raises(InvalidSetting, match="clock: expected a function"):
         Engine(MemoryStore(), clock=clock)
-
-
-# -- opening a store -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

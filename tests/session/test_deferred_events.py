@@ -159,9 +159,6 @@ async def test_two_processes_keep_each_their_order_and_one_view(
         await prove(engine)
 
 
-# -- whatever happens meanwhile ------------------------------------------------------------------
-
-
 def opened_file(path: Path, **options: Any) -> AbstractAsyncContextManager[Engine]:
     return eventctx.open(path, receipts=False, **options)
 

@@ -34,8 +34,6 @@ from tests.session.counting_store import CountingStore
 from tests.session.given import texts
 from tests.sessions import USER, names, tool_round, user
 
-# -- nobody can tell the difference -----------------------------------------------------------
-
 STEPS = st.lists(
     st.tuples(
         st.sampled_from("abc"),
@@ -199,9 +197,6 @@ def test_an_eviction_changes_no_record_request_or_report(steps: list[Step]) -> N
     assert asyncio.run(played(steps, open_session_bytes=1)) == freely
 
 
-# -- what is evicted, and what stays ----------------------------------------------------------
-
-
 async def evict(engine: Engine, ctx: eventctx.Context) -> None:
     """Use another session, so that an engine that keeps one evicts ``ctx``."""
     await (await engine.session("another")).add_message(USER)
@@ -296,9 +291,6 @@ async def test_sessions_in_use_at_once_lose_nothing_whoever_is_cancelled() -> No
             finished = {str(n // 4) for n in range(160) if "abcd"[n % 4] == name and not done[n]}
             assert finished <= whole and len(rows) == len(whole)
             assert (await engine.verify(name)).ok
-
-
-# -- memory -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

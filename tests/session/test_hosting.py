@@ -30,9 +30,6 @@ def named(found: list[Record], name: str) -> list[Any]:
     return [decode_event(record) for record in found if record.type == name]
 
 
-# -- following -----------------------------------------------------------------------------------
-
-
 async def test_what_a_host_tells_becomes_the_records_that_blocks_would_have_made() -> None:
     engine, ctx = await opened()
     host = ctx.following()
@@ -207,9 +204,6 @@ async def test_a_block_counts_more_than_what_a_host_told() -> None:
     assert [one.turn_id for one in found] == ["block", "host", None]
 
 
-# -- observing one session -----------------------------------------------------------------------
-
-
 async def test_a_session_is_observed_alone_until_the_observer_stops() -> None:
     engine, one = await opened()
     other = await engine.session("other")
@@ -230,9 +224,6 @@ async def test_a_session_is_observed_alone_until_the_observer_stops() -> None:
     assert later == ["context:message_added"] * 2
     with pytest.raises(UnknownEventName):
         one.on("context:nothing", heard.append)  # type: ignore[arg-type]
-
-
-# -- links and closing ---------------------------------------------------------------------------
 
 
 async def test_a_link_is_written_to_both_sessions_open_or_not(tmp_path: Path) -> None:
@@ -264,9 +255,6 @@ async def test_a_link_is_written_to_both_sessions_open_or_not(tmp_path: Path) ->
         "child": of_child,
         "second": [("parent", "parent", "handoff", None)],
     }
-
-
-# -- what was sent -------------------------------------------------------------------------------
 
 
 async def test_what_a_host_adds_is_stored_once_and_referred_to_afterwards() -> None:

@@ -47,36 +47,15 @@ async def mirrored(store: MemoryStore, data: bytes | None = None, **options: Any
         await import_file(store, path, clock=lambda: NOW, salt=salt, **options)
 
 
-async def in_a_turn(context: Context) -> None:
-    async with context.turn():
-        pass
-
-
-async def as_a_host(context: Context) -> None:
-    await context.following().turn_began("t")
-
-
 async def a_step(position: int) -> Extension:
     return Extension("host", [HostPart("state", b"{}")], [HELLO])
 
 
-def emitting(event: events.Event) -> Command:
-    return lambda context: context.emit(event)
-
-
 EMITTED: Final[tuple[events.Event, ...]] = (
-    events.SetIgnored(messages=1, missing_roles=()),
-    events.SessionEnd(),
-    events.PromptComplete(),
-    events.PlanStart(),
-    events.PlanEnd(),
-    events.ProviderRequest(),
-    events.ProviderResponse(),
-    events.ProviderError(error_type="x"),
-    events.ToolPre(name="f"),
-    events.ToolPost(name="f"),
-    events.ToolError(name="f", error_type="x"),
-    events.UsageReported(prompt=3),
+    *[events.SetIgnored(messages=1, missing_roles=()), events.UsageReported(prompt=3)],
+    *[events.SessionEnd(), events.PromptComplete(), events.PlanStart(), events.PlanEnd()],
+    *[events.ProviderRequest(), events.ProviderResponse(), events.ProviderError(error_type="x")],
+    *[events.ToolPre("f"), events.ToolPost("f"), events.ToolError("f", error_type="x")],
 )
 
 WRITES: Final[dict[str, list[Command]]] = {
@@ -97,11 +76,11 @@ WRITES: Final[dict[str, list[Command]]] = {
     "restore": [lambda c: c.restore(0)],
     "unpin": [lambda c: c.unpin(0)],
     "withdraw_instruction": [lambda c: c.withdraw_instruction(0)],
-    "turn": [in_a_turn],
-    "following": [as_a_host],
+    "turn": [lambda c: c.turn().__aenter__()],
+    "following": [lambda c: c.following().turn_began("t")],
     "observe_request": [lambda c: c.observe_request(ObservedRequest("openai-chat-1", [HELLO]))],
     "record_sent": [lambda c: c.record_sent(3, 1, [(0, HELLO)])],
-    "emit": [emitting(event) for event in EMITTED],
+    "emit": [lambda c, event=event: c.emit(event) for event in EMITTED],
 }
 """Ways to call every command of a context that writes to its session."""
 

@@ -291,8 +291,6 @@ async def test_requests_of_threads_that_change_their_rows_are_as_the_log_has_the
     await is_as_recorded(engine, await ctx.get_messages_for_request())
 
 
-# -- any order of anything -----------------------------------------------------------------------
-
 ACTS = ("set", "clear", "compact", "restore", "pin", "unpin", "prompt", "theirs", "resume")
 
 

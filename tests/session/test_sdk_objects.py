@@ -69,9 +69,6 @@ async def reported(engine: eventctx.Engine, session: str = "s") -> list[tuple[in
     return found
 
 
-# -- the idioms of each SDK --------------------------------------------------------------------
-
-
 async def test_the_content_of_claudes_answer_goes_in_and_back_byte_for_byte() -> None:
     async with api(ANTHROPIC, PARALLEL) as (client, server):
         _engine, ctx = await opened(USER)
@@ -156,9 +153,6 @@ async def test_a_whole_transcript_of_sdk_objects_can_be_set() -> None:
         assert await reported(engine) == []
 
 
-# -- usage -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kit", [ANTHROPIC, CHAT], ids=lambda kit: kit.name)
 @pytest.mark.parametrize(
     "order", ["call", "add", "call, add", "add, call", "after", "numbers, add", "numbers"]
@@ -209,9 +203,6 @@ async def test_usage_is_read_from_a_plain_body_and_nothing_else(body: dict[str, 
         await call.usage_from(json.loads(json.dumps(body)))
         assert call.model == body["model"]
     assert await reported(engine) == [(130, 7, 100)]
-
-
-# -- other objects, and what is refused --------------------------------------------------------
 
 
 class Row(pydantic.BaseModel):

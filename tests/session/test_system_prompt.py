@@ -176,9 +176,6 @@ async def test_why_and_diff_name_the_prompt_that_took_the_place_of_a_message() -
     assert (await engine.why("s", 0, turn=3)).standing == "whole"
 
 
-# -- memory --------------------------------------------------------------------------------------
-
-
 async def test_prompt_and_memory_change_apart_and_each_change_is_recorded_once() -> None:
     engine, ctx = await opened()
     assert await ctx.memory() == ()

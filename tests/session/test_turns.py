@@ -148,29 +148,23 @@ async def recorded(engine: Engine, session: str = "s") -> list[Record]:
     return [record async for record in engine.records(session)]
 
 
-async def fine(_reached: asyncio.Event) -> None:
-    """A body that ends by itself."""
-
-
-async def broken(_reached: asyncio.Event) -> None:
-    raise OSError("no such thing")
-
-
-async def endless(reached: asyncio.Event) -> None:
-    reached.set()
-    await asyncio.Event().wait()
-
-
 class Halt(BaseException):
     """What is no Exception and no cancellation, as the end of a program is."""
 
 
-async def interrupted(_reached: asyncio.Event) -> None:
-    raise Halt
+CANCELLED = asyncio.CancelledError()
+ENDS: list[tuple[BaseException | None, str]] = [
+    *[(None, "ok"), (OSError("no such thing"), "error")],
+    *[(CANCELLED, "cancelled"), (Halt(), "error")],
+]
 
 
-BODIES = [(fine, "ok"), (broken, "error"), (endless, "cancelled"), (interrupted, "error")]
-Body = Callable[[asyncio.Event], Any]
+async def end_with(error: BaseException | None, reached: asyncio.Event) -> None:
+    if error is CANCELLED:  # by whoever waits for it
+        reached.set()
+        await asyncio.Event().wait()
+    elif error is not None:
+        raise error
 
 
 async def run(work: Callable[[asyncio.Event], Any]) -> None:
@@ -201,10 +195,10 @@ BLOCKS = {
 }
 
 
-@pytest.mark.parametrize(("body", "status"), BODIES)
+@pytest.mark.parametrize(("error", "status"), ENDS)
 @pytest.mark.parametrize("what", BLOCKS)
 async def test_a_block_has_one_beginning_and_one_end_however_it_ends_also_beside_others(
-    what: str, body: Body, status: str
+    what: str, error: BaseException | None, status: str
 ) -> None:
     engine, ctx = await opened()
     spans: list[str] = []
@@ -213,21 +207,22 @@ async def test_a_block_has_one_beginning_and_one_end_however_it_ends_also_beside
         async with ctx.turn() as turn, turn.iteration() as cycle:
             await ctx.add_message(QUESTION)
 
-            async def inside(body: Body) -> None:
-                blocks: dict[str, Callable[[], Any]] = {
-                    "turn": lambda: nullcontext(turn),
-                    "call": lambda: cycle.provider_call("m", "p"),
-                    "tool": lambda: cycle.tool_call("read", "c"),
-                }
+            blocks: dict[str, Callable[[], Any]] = {
+                "turn": lambda: nullcontext(turn),
+                "call": lambda: cycle.provider_call("m", "p"),
+                "tool": lambda: cycle.tool_call("read", "c"),
+            }
+
+            async def inside(error: BaseException | None = None) -> None:
                 async with blocks[what]() as block:
                     spans.append(block.span_id)
-                    await body(reached)
+                    await end_with(error, reached)
 
             if what == "tool":
-                await inside(fine)
-                await asyncio.gather(inside(fine), inside(body))
+                await inside()
+                await asyncio.gather(inside(), inside(error))
             else:
-                await inside(body)
+                await inside(error)
 
     await run(work)
     began, good, bad = BLOCKS[what]

@@ -135,8 +135,6 @@ def test_an_audience_that_does_not_exist_is_refused() -> None:
         for_audience([], "everybody")  # type: ignore[arg-type]
 
 
-# -- whatever the transcript ---------------------------------------------------------------------
-
 unhurried = settings(deadline=None)  # a busy machine takes longer than Hypothesis allows
 marks = st.sampled_from([None, None, "odd", 7, *MARKS])
 

@@ -61,6 +61,10 @@ def test_every_field_the_position_and_the_record_before_count_and_facts_do_not()
     # Facts are a cache.
     other = msgspec.structs.replace(DRAFT, bodies=(Body(b"\x01" * 32, b"other facts"),))
     assert chain_digest(GENESIS, 5, other) == digest
+    # A short text cannot be guessed from its digest without the salt.
+    one, two = (make_body(b'"yes"', b"", salt) for salt in (lambda n: b"a" * n, lambda n: b"b" * n))
+    assert one.digest != two.digest
+    assert one.digest == body_digest(b"a" * 16, b'"yes"')
 
 
 @given(first=st.tuples(st.text(), st.text()), second=st.tuples(st.text(), st.text()))
@@ -71,12 +75,6 @@ def test_a_character_moved_to_the_next_field_is_seen(
     two = msgspec.structs.replace(DRAFT, type=second[0], turn_id=second[1])
     same = chain_digest(GENESIS, 0, one) == chain_digest(GENESIS, 0, two)
     assert same == (first == second)
-
-
-def test_a_short_text_cannot_be_guessed_from_its_digest_without_the_salt() -> None:
-    one, two = (make_body(b'"yes"', b"", salt) for salt in (lambda n: b"a" * n, lambda n: b"b" * n))
-    assert one.digest != two.digest
-    assert one.digest == body_digest(b"a" * 16, b'"yes"')
 
 
 # -- codec -----------------------------------------------------------------------------------------
@@ -137,12 +135,9 @@ AT = r"\$\.x\[1\]\.y"
 def test_what_json_cannot_hold_is_refused_with_its_path(value: Any, path: str) -> None:
     with pytest.raises(InvalidMessage, match=path):
         encode_message({"role": "user", "x": [0, {"y": value}]})
-
-
-@pytest.mark.parametrize("value", [None, [], "text", 3, object()])
-def test_a_message_that_is_no_dict_is_refused(value: Any) -> None:
-    with pytest.raises(InvalidMessage, match=r"at \$: expected a dict"):
-        encode_message(value)
+    if not isinstance(value, dict):
+        with pytest.raises(InvalidMessage, match=r"at \$: expected a dict"):
+            encode_message(value)
 
 
 def test_nesting_is_limited_so_that_a_message_can_always_be_read_back() -> None:
@@ -225,9 +220,6 @@ def test_names_are_written_in_one_way_and_read_again_and_plain_numbers_too() -> 
 def test_another_text_is_no_message_and_the_error_says_what_is(text: str) -> None:
     with pytest.raises(InvalidSetting, match="expected a message such as #6 or 6, found"):
         naming.read_message(text)
-
-
-@pytest.mark.parametrize("text", ["#6–#3", "0-999999999999"])
-def test_an_empty_or_an_enormous_range_is_refused(text: str) -> None:
-    with pytest.raises(InvalidSetting, match="expected a range of 1 to 100,000 messages"):
-        naming.read_messages(text)
+    for range_ in ("#6–#3", "0-999999999999"):  # empty, and enormous
+        with pytest.raises(InvalidSetting, match="expected a range of 1 to 100,000 messages"):
+            naming.read_messages(range_)

@@ -75,11 +75,15 @@ def test_a_turn_with_a_plan_and_a_tool_makes_the_records_of_the_specification() 
 
 
 def test_a_span_stands_under_what_it_is_made_in() -> None:
-    turn = TurnRecorder(Counted(), "t")
+    source = Counted()
+    turn = TurnRecorder(source, "t")
     turn.enter("of-the-host")
     cycle = turn.iteration()
     plan, early, call = cycle.plan(), cycle.tool_call("a"), cycle.model_call()
     tool = cycle.tool_call("b")
+    # The id source knows which record begins the span.
+    begun = [events.PromptSubmit, events.PlanStart, events.ToolPre, events.ProviderRequest]
+    assert source.asked == [*begun, events.ToolPre]
     assert turn.ids.parent_span_id == "of-the-host"
     assert [one.ids.parent_span_id for one in (plan, early, call)] == [turn.ids.span_id] * 3
     assert tool.ids.parent_span_id == call.ids.span_id
@@ -99,13 +103,6 @@ def test_iterations_count_from_one_and_go_on_from_a_number_that_is_given() -> No
     for wrong in (-1, 2**31, True, "1"):
         with pytest.raises(InvalidSetting, match="iteration: expected an int from 0"):
             turn.iteration(wrong)  # type: ignore[arg-type]
-
-
-def test_the_id_source_knows_which_record_begins_the_span() -> None:
-    source = Counted()
-    cycle = TurnRecorder(source, "t").iteration()
-    cycle.plan(), cycle.model_call(), cycle.tool_call("x")
-    assert source.asked == list(ENDS)
 
 
 def test_what_failed_ends_with_its_error_and_what_was_cancelled_says_so() -> None:
@@ -272,27 +269,11 @@ def test_what_counts_no_tokens_is_read_as_0(form: UsageForm) -> None:
         assert read.output == CALL.output
 
 
-def test_the_parts_of_a_prompt_do_not_add_up_to_more_than_a_count() -> None:
-    most = {"input_tokens": usage_table.MOST_TOKENS, "cache_read_input_tokens": 1}
-    assert read_usage(most, ANTHROPIC) == Usage(prompt=0, cache_read=1)
-
-
 def test_a_providers_own_counts_are_recognised_by_their_names() -> None:
     for form in (ANTHROPIC, usage_table.OPENAI_CHAT, usage_table.OPENAI_RESPONSES):
         assert usage_table.form_of_provider(in_form(CALL, form)) is form
     assert usage_table.form_of_host(in_form(CALL, usage_table.AMPLIFIER)) is usage_table.AMPLIFIER
     assert usage_table.form_of_host(in_form(CALL, ANTHROPIC)) is ANTHROPIC
-
-
-def test_a_proxys_extra_names_do_not_count_a_cache_twice() -> None:
-    # LiteLLM reports Anthropic's names next to OpenAI's, whose prompt holds the caches.
-    both = {"prompt_tokens": 130, "completion_tokens": 7, "cache_read_input_tokens": 100}
-    assert read_usage(both, usage_table.form_of_provider(both)) == Usage(130, 7)
-
-
-def test_an_object_is_read_by_its_attributes() -> None:
-    kernel = SimpleNamespace(input_tokens=100, output_tokens=5, cache_write_tokens=30)
-    assert read_usage(kernel, usage_table.AMPLIFIER) == Usage(130, 5, cache_write=30)
 
 
 ODD = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.just([]))
@@ -308,7 +289,23 @@ def test_whatever_is_reported_is_read_as_counts(form: UsageForm, odd: list[Any])
         assert usage and all(getattr(usage, name) >= 0 for name in Usage.__struct_fields__)
 
 
-def test_what_a_frameworks_counts_leave_out_is_added() -> None:
-    counts = {"prompt_token_count": 100, "tool_use_prompt_token_count": 20}
-    counts |= {"candidates_token_count": 7, "thoughts_token_count": 3}
-    assert read_usage(SimpleNamespace(**counts), usage_table.GEMINI) == Usage(120, 10, reasoning=3)
+# LiteLLM reports Anthropic's names next to OpenAI's, whose prompt holds the caches.
+BOTH = {"prompt_tokens": 130, "completion_tokens": 7, "cache_read_input_tokens": 100}
+KERNEL = SimpleNamespace(input_tokens=100, output_tokens=5, cache_write_tokens=30)
+FRAMEWORK = SimpleNamespace(
+    prompt_token_count=100,
+    tool_use_prompt_token_count=20,
+    candidates_token_count=7,
+    thoughts_token_count=3,
+)
+MOST = {"input_tokens": usage_table.MOST_TOKENS, "cache_read_input_tokens": 1}
+
+
+def test_what_is_outside_or_beside_a_count_is_counted_once_and_never_too_much() -> None:
+    for reported, form, usage in (
+        (BOTH, usage_table.form_of_provider(BOTH), Usage(130, 7)),
+        (KERNEL, usage_table.AMPLIFIER, Usage(130, 5, cache_write=30)),
+        (FRAMEWORK, usage_table.GEMINI, Usage(120, 10, reasoning=3)),
+        (MOST, ANTHROPIC, Usage(prompt=0, cache_read=1)),
+    ):
+        assert read_usage(reported, form) == usage

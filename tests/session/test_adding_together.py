@@ -84,20 +84,16 @@ async def test_results_and_the_request_that_brings_them_go_to_the_store_in_one_a
     store, ctx = await begun()
     await ctx.add_message(calling("a", "b"))
     store.appends.clear()
-    sent = await ctx.get_messages_for_request(adding=[result("a", "1"), result("b", "2")])
+    done = [result("a", "1"), result("b", "2")]
+    sent = await ctx.get_messages_for_request(adding=done, tools=[{"name": "read"}])
     added = ["context:message_added"] * 2
-    assert store.appends == [[*added, "context:request_prepared"]]
-    assert sent == [ASK, calling("a", "b"), result("a", "1"), result("b", "2")]
-    assert await ctx.get_messages() == sent
-
-
-async def test_a_request_that_brings_messages_verifies() -> None:
-    engine, ctx = await opened()
-    await ctx.get_messages_for_request(adding=[ASK])
-    sent = await ctx.get_messages_for_request(adding=[ANSWER, ASK], tools=[{"name": "read"}])
-    await prove(engine)
-    *_, last = (await engine.audit("s")).requests
+    tools = ["context:request_content"]
+    assert store.appends == [[*added, *tools, "context:request_prepared"]]
+    assert sent == [ASK, calling("a", "b"), *done] == await ctx.get_messages()
+    engine = Engine(store)
+    (last,) = (await engine.audit("s")).requests
     assert (await engine.request_view("s", position=last.position)).messages == sent
+    await prove(engine)
 
 
 async def test_messages_that_a_compaction_is_about_are_on_disk_before_it() -> None:
@@ -132,22 +128,15 @@ async def test_what_another_process_wrote_stands_before_what_is_added_once() -> 
     assert (await engine.verify("s")).ok
 
 
-async def test_a_message_that_is_refused_keeps_all_of_them_out() -> None:
-    _, ctx = await begun()
+async def test_a_refused_message_or_a_full_store_keeps_all_of_them_out() -> None:
+    store, ctx = await begun()
     for adding in (ctx.add_messages, lambda rows: ctx.get_messages_for_request(adding=rows)):
         with pytest.raises(InvalidMessage):
             await adding([ANSWER, {"role": "user", "content": float("nan")}])
-    assert await ctx.get_messages() == [ASK]
-
-
-async def test_a_full_store_takes_neither_the_messages_nor_the_request() -> None:
-    store, ctx = await begun()
-    store.full = True
-    with pytest.raises(StoreFull):
-        await ctx.get_messages_for_request(adding=[ANSWER])
-    with pytest.raises(StoreFull):
-        await ctx.add_messages([ANSWER, ASK])
-    store.full = False
+        store.full = True
+        with pytest.raises(StoreFull):
+            await adding([ANSWER, ASK])
+        store.full = False
     assert await ctx.get_messages_for_request(adding=[ASK]) == [ASK, ASK]
 
 

@@ -45,25 +45,19 @@ async def test_a_result_tells_what_the_specification_names_and_no_payload_what_i
     assert not [one async for one in engine.records("s") if b"the file names" in one.payload]
 
 
-async def test_another_policy_may_decide_once() -> None:
+async def test_a_dry_run_says_the_same_and_another_policy_may_decide_once() -> None:
     engine = Engine(MemoryStore())
     ctx = await filled(engine)
-    await ctx.compact(policy=Simple(keep_recent=4))
+    before = await names(engine)
+    shown = await ctx.compact(policy=Simple(keep_recent=4), dry_run=True)
+    assert await names(engine) == before
+    made = await ctx.compact(policy=Simple(keep_recent=4))
+    assert (int(shown), shown.plan) == (int(made), made.plan)
+    assert (shown.dry_run, made.dry_run) == (True, False)
     # The first message is the latest human one; a round is never cut.
     assert len(await ctx.get_messages_for_request()) == 5
     assert ctx.policy.name == "workset"
     assert decode_known(await only(engine, "context:pre_compact")).settings["keep_recent"] == 4
-
-
-async def test_a_dry_run_says_the_same_and_writes_nothing() -> None:
-    engine = Engine(MemoryStore())
-    ctx = await filled(engine)
-    before = await names(engine)
-    shown = await ctx.compact(dry_run=True)
-    assert await names(engine) == before
-    made = await ctx.compact()
-    assert (int(shown), shown.plan) == (int(made), made.plan)
-    assert (shown.dry_run, made.dry_run) == (True, False)
 
 
 @pytest.mark.parametrize("on_demand", [True, False])
@@ -233,4 +227,5 @@ async def test_a_request_that_is_broken_off_while_a_summarizer_works_leaves_one_
     await break_off(ctx, request)
     await Engine(engine.store).session("s", policy="workset")
     assert await ends(engine) == [1]
-    assert [row.outcome for row in (await engine.audit("s")).compactions] == [outcome]
+    (row,) = (await engine.audit("s")).compactions
+    assert (row.outcome, row.strategy) == (outcome, "summarize")

@@ -42,7 +42,7 @@ from eventctx.session.repository import load, open_session
 from eventctx.session.transcript import Transcript
 from eventctx.stores.memory import MemoryStore
 from tests.session.given import in_threads, opened, texts, two_processes
-from tests.sessions import USER, filled, names, user
+from tests.sessions import USER, filled, model, names, user
 
 
 async def test_calls_of_one_process_keep_their_order_and_know_their_numbers() -> None:
@@ -144,33 +144,6 @@ async def test_a_session_of_messages_alone_gets_a_snapshot_each_time_it_doubles(
         if snapshot := await engine.store.load_snapshot("s", SNAPSHOT):
             found[snapshot.position // SNAPSHOT_EVERY] = None
     assert list(found) == [0, 1, 3, 7]
-
-
-async def test_a_snapshot_that_does_not_fit_the_log_is_not_used() -> None:
-    store = MemoryStore()
-    await filled(Engine(store), rounds=400, max_tokens=20_000)
-    snapshot, whole = await store.load_snapshot("s", SNAPSHOT), await load(store, "s")
-    assert snapshot and whole
-    for change in ({"digest": bytes(32)}, {"version": 99}, {"position": 10**6}):
-        store.save_snapshot("s", SNAPSHOT, msgspec.structs.replace(snapshot, **change))
-        again = await load(store, "s")
-        assert again and again.view.layout.measure() == whole.view.layout.measure()
-
-
-async def test_a_compaction_that_a_crash_left_open_is_closed_as_failed() -> None:
-    store = MemoryStore()
-    ctx = await Engine(store).session("s")
-    began = events.PreCompact(
-        trigger="manual", strategy="slow", strategy_version=1, tokens=9, messages=1
-    )
-    await ctx._session.appends.append(ctx._session.drafts.make(began))
-    await ctx.close()
-    engine = Engine(store)
-    await engine.session("s")
-    row = (await engine.audit("s")).compactions[-1]
-    assert (row.outcome, row.strategy) == ("failed", "slow")
-    await Engine(store).session("s")
-    assert (await names(engine)).count("context:post_compact") == 1
 
 
 @pytest.mark.parametrize("store", ["memory://", "file"])
@@ -339,47 +312,38 @@ async def test_a_body_beyond_the_log_or_of_a_deleted_session_is_no_damage() -> N
 # -- damaged caches, later versions and edited facts ---------------------------------------------
 
 
-async def compacted(store: MemoryStore) -> Engine:
-    engine = Engine(store)
-    ctx = await engine.session("s", max_tokens=2_000)
+async def compacted() -> Engine:
+    engine, ctx = await opened(max_tokens=2_000)
     for number in range(40):
-        await ctx.add_message({"role": "user", "content": f"question {number} " + "x" * 200})
-        await ctx.add_message({"role": "assistant", "content": f"answer {number} " + "y" * 200})
+        said, answered = f"question {number} " + "x" * 200, f"answer {number} " + "y" * 200
+        await ctx.add_messages([user(said), model(answered)])
         await ctx.get_messages_for_request()
     return engine
 
 
 @pytest.mark.slow
-async def test_a_damaged_snapshot_is_as_good_as_none() -> None:
-    store = MemoryStore()
-    await compacted(store)
-    snapshot = await store.load_snapshot("s", SNAPSHOT)
-    whole = await load(store, "s")
-    assert snapshot is not None
-    assert whole is not None
+async def test_a_snapshot_that_is_damaged_or_does_not_fit_the_log_is_as_good_as_none() -> None:
+    store: Any = (await compacted()).store
+    snapshot, whole = await store.load_snapshot("s", SNAPSHOT), await load(store, "s")
+    assert snapshot and whole
     draw = random.Random(3)  # noqa: S311
     broken = [b"", b"\x00\xff\x00", snapshot.data[:-5], snapshot.data + b"x"]
     for _ in range(200):
         data = bytearray(snapshot.data)
         data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
         broken.append(bytes(data))
-    for data in broken:
-        store.save_snapshot("s", SNAPSHOT, msgspec.structs.replace(snapshot, data=data))
+    changes = [{"digest": bytes(32)}, {"version": 99}, {"position": 10**6}]
+    for change in [*changes, *[{"data": data} for data in broken]]:
+        store.save_snapshot("s", SNAPSHOT, msgspec.structs.replace(snapshot, **change))
         again = await load(store, "s")
-        assert again is not None
-        assert again.view.layout.measure() == whole.view.layout.measure()
+        assert again and again.view.layout.measure() == whole.view.layout.measure()
         assert again.snapshot == -1
 
 
 async def test_facts_that_somebody_edited_in_an_export_are_read_anew() -> None:
-    engine = Engine(MemoryStore())
-    ctx = await engine.session("s")
-    for text in ("go", "next"):
-        await ctx.add_message({"role": "user", "content": text})
-    info = await engine.store.head("s")
-    assert info is not None
-    _, *lines = [line async for line in export_lines(engine.store, info)]
-    real = encode_facts(read_facts({"role": "user", "content": "go"}))
+    engine, _ = await opened(user("go"), user("next"))
+    _, *lines = [line async for line in export_lines(engine.store, await engine.store.head("s"))]
+    real = encode_facts(read_facts(user("go")))
     forged = encode_facts(read_facts({"role": "tool", "tool_call_id": "x", "content": "go"}))
     encoded = [msgspec.json.encode(facts)[1:-1] for facts in (real, forged)]
     assert encoded[0] in lines[1]
@@ -387,14 +351,14 @@ async def test_facts_that_somebody_edited_in_an_export_are_read_anew() -> None:
     other = Engine(MemoryStore())
     await import_drafts(other.store, "s", read_drafts(lines))
     again = await other.session("s")
-    assert [m["content"] for m in await again.get_messages_for_request()] == ["go", "next"]
+    assert texts(await again.get_messages_for_request()) == ["go", "next"]
 
 
 @pytest.mark.parametrize(
     "name", ["context:messages_set", "context:post_compact", "prompt:submit", "usage:reported"]
 )
 async def test_a_known_event_of_a_later_release_is_a_typed_error(name: str) -> None:
-    engine = await compacted(MemoryStore())
+    engine = await compacted()
     draft = Draft(os.urandom(16), name, 99, 0, b'{"event":"%s","new":1}' % name.encode())
     await engine.store.append("s", [draft], ANY)
     with pytest.raises(DecodeError, match=r"version 99 was written by a later release"):
@@ -403,29 +367,25 @@ async def test_a_known_event_of_a_later_release_is_a_typed_error(name: str) -> N
 
 
 async def test_damaged_facts_are_a_typed_error() -> None:
-    store = MemoryStore()
-    engine = await compacted(store)
-    found = [r async for r in engine.records("s") if r.bodies]
-    broken = msgspec.structs.replace(found[0].bodies[0], facts=b"\xc1garbage")
-    place: Any = store._streams["s"].records
-    place[found[0].position] = msgspec.structs.replace(found[0], bodies=(broken,))
+    engine = await compacted()
+    first, *_ = [one async for one in engine.records("s") if one.bodies]
+    broken = msgspec.structs.replace(first.bodies[0], facts=b"\xc1garbage")
+    place: Any = engine.store._streams["s"].records  # type: ignore[attr-defined]
+    place[first.position] = msgspec.structs.replace(first, bodies=(broken,))
     with pytest.raises(EventctxError, match="facts of a body are damaged"):
         await engine.audit("s")
 
 
 async def test_verifying_a_session_while_it_grows_raises_no_alarm() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        await ctx.add_message({"role": "user", "content": "x"})
-        done = asyncio.Event()
+    engine, ctx = await opened(USER)
 
-        async def grow() -> None:
-            while not done.is_set():
-                await ctx.add_message({"role": "user", "content": "x"})
-                await asyncio.sleep(0)
+    async def grow() -> None:
+        while True:
+            await ctx.add_message(USER)
+            await asyncio.sleep(0)
 
-        growing = asyncio.create_task(grow())
-        for _ in range(100):
-            assert (await engine.verify("s")).ok
-        done.set()
-        await growing
+    growing = asyncio.create_task(grow())
+    for _ in range(100):
+        assert (await engine.verify("s")).ok
+    assert not growing.done()
+    growing.cancel()

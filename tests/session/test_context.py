@@ -174,7 +174,7 @@ async def test_records_of_a_turn_carry_its_ids_and_those_outside_null() -> None:
         async with turn.iteration() as cycle:
             await ctx.get_messages_for_request()
             async with cycle.provider_call("m") as call:
-                await call.usage(10, 2)
+                await call.usage(10, None, cache_read=None)
             async with cycle.tool_call("read", "c1") as tool:
                 pass
     await ctx.add_message(USER)
@@ -189,6 +189,7 @@ async def test_records_of_a_turn_carry_its_ids_and_those_outside_null() -> None:
     assert found["tool:pre"][:2] == (tool.span_id, call.span_id)
     assert found["tool:post"][0] == tool.span_id
     assert found["prompt:complete"][2] is None
+    assert (await engine.audit("s")).requests[0].reported == 10  # other counts are left out
 
 
 async def test_parallel_tool_calls_and_sessions_keep_their_own_spans() -> None:
@@ -257,15 +258,6 @@ async def test_pinning_what_a_compaction_left_out_brings_it_back() -> None:
     await ctx.compact()
     view = await ctx.get_messages_for_request()
     assert texts(view)[:3] == ["message 0", "message 3", "message 20"]
-
-
-async def test_a_report_may_leave_counts_out() -> None:
-    engine, ctx = await opened()
-    async with ctx.turn() as turn, turn.iteration() as cycle:
-        await ctx.get_messages_for_request()
-        async with cycle.provider_call("m") as call:
-            await call.usage(10, None, cache_read=None)
-    assert (await engine.audit("s")).requests[0].reported == 10
 
 
 async def test_a_turn_id_that_is_used_again_makes_turns_of_their_own() -> None:

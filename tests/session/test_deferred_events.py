@@ -194,17 +194,7 @@ async def test_the_end_of_a_turn_goes_by_itself_also_behind_another_process(tmp_
                     break
 
 
-async def test_closing_an_engine_writes_what_rides_in_a_closed_session(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    async with opened_file(path) as engine:
-        ctx = await engine.session("s")
-        await engine.close_session("s")
-        await ctx.emit(PlanStart())
-    async with opened_file(path) as engine:
-        assert await names(engine) == ["session:start", "plan:start"]
-
-
-async def test_a_backup_and_a_signature_hold_what_rides(tmp_path: Path) -> None:
+async def test_a_backup_a_signature_and_the_engines_end_hold_what_rides(tmp_path: Path) -> None:
     key = signing_key()
     path, copy = tmp_path / "store.db", tmp_path / "copy.db"
     async with opened_file(path) as engine:
@@ -215,6 +205,11 @@ async def test_a_backup_and_a_signature_hold_what_rides(tmp_path: Path) -> None:
             assert await names(copied) == ["session:start", "plan:start"]
         await ctx.emit(PlanStart())
         assert (await engine.sign("s", key)).position == 3
+        before = await names(engine)
+        await engine.close_session("s")
+        await ctx.emit(PlanStart())  # in a session that was closed
+    async with opened_file(path) as engine:
+        assert await names(engine) == [*before, "plan:start"]
 
 
 @pytest.mark.slow

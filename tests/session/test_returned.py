@@ -132,29 +132,16 @@ def test_every_given_row_is_there_in_order_and_no_inner_system_row_is_lost(
 LONG = [SYSTEM, user("a"), STATEFUL, DEVELOPER, user("a"), assistant("d")]
 
 
-@pytest.mark.parametrize("ahead", [1, 2, 3, 4])
-def test_a_poorer_copy_that_ends_before_ours_is_known_as_one(ahead: int) -> None:
-    copy = [user("a"), assistant("b"), user("a"), assistant("d")][: 4 - ahead]
-    found = earlier_copy(LONG, [{**row, "timestamp": "2026-01-01"} for row in copy])
-    assert found == (None, ("system", "developer"), ahead)
+def test_a_copy_that_ends_before_ours_is_known_as_one_and_no_other_is() -> None:
+    copy = [A, B, A, assistant("d")]
+    for ahead in (1, 2, 3, 4):
+        poorer = [{**row, "timestamp": "2026-01-01"} for row in copy[: 4 - ahead]]
+        assert earlier_copy(LONG, poorer) == (None, ("system", "developer"), ahead)
     # A copy may have its system rows, too.
     assert earlier_copy(LONG, LONG[:4]) == (None, (), 2)
     assert earlier_copy(LONG, LONG[:2]) == (None, ("developer",), 3)
-
-
-@pytest.mark.parametrize(
-    "brought",
-    [
-        [user("a"), assistant("b"), user("a"), assistant("d")],
-        [user("a"), assistant("mended")],
-        [user("a"), user("a")],
-        [assistant("b")],
-        [{"role": "system", "content": "Be thorough."}, user("a")],
-        [*LONG, user("e")],
-    ],
-)
-def test_a_copy_that_differs_otherwise_does_not_merely_end_before_ours(brought: list[Any]) -> None:
-    assert earlier_copy(LONG, brought) is None
+    for other in (copy, [A, MENDED], [A, A], [B], [NEWER, A], [*LONG, user("e")]):
+        assert earlier_copy(LONG, other) is None, other
 
 
 @given(ROWS, st.integers(0, 8))
@@ -248,8 +235,9 @@ async def is_as_recorded(engine: Engine, rows: Rows) -> None:
     assert view.verified
 
 
-async def test_rows_are_plain_dicts_and_lists_that_any_library_takes() -> None:
-    ctx = await filled(Engine(MemoryStore()))
+async def test_rows_are_plain_dicts_that_any_library_takes_also_those_given_back() -> None:
+    engine = Engine(MemoryStore())
+    ctx = await filled(engine, rounds=3)
     await ctx.get_messages_for_request()
     rows = await ctx.get_messages_for_request()
 
@@ -260,18 +248,12 @@ async def test_rows_are_plain_dicts_and_lists_that_any_library_takes() -> None:
 
     assert kinds(rows) == {dict, list}
     assert yaml.safe_load(yaml.safe_dump(rows)) == rows
-
-
-async def test_a_row_that_was_given_back_is_stored_as_the_plain_one() -> None:
-    engine = Engine(MemoryStore())
-    ctx = await filled(engine, rounds=3)
-    rows = await ctx.get_messages_for_request()
     await ctx.set_messages(rows)
     assert await ctx.resume_messages(await ctx.get_messages_for_request()) is False
     await ctx.add_message(rows[0])
     transcript = await ctx.get_messages()
     assert transcript == [*rows, rows[0]]
-    assert type(transcript[1]["content"][0]) is dict
+    assert kinds(transcript) == {dict, list}
     assert [line.number for line in await engine.transcript("s")] == [0, 1, 2, 3, 4, 5, 6, 7]
 
 

@@ -192,12 +192,8 @@ def test_no_version_ever_changes_whichever_one_grows(steps: list[tuple[int, list
         assert len(series) == len(model)
         assert [series[n] for n in range(-len(model), len(model))] == model + model
         assert series[1:4] == model[1:4]
-
-
-def test_the_first_items_are_a_version_that_grows_on_its_own() -> None:
-    whole = Series([1, 2, 3])
-    assert list(whole.first(2).append(9)) == [1, 2, 9]
-    assert list(whole.first(7)) == list(whole) == [1, 2, 3]
+        assert list(series.first(2).append(9)) == [*model[:2], 9]
+        assert list(series.first(len(model) + 4)) == list(series) == model
 
 
 PACKABLE = st.builds(TranscriptLine, *[st.integers(0, 99)] * 3)

@@ -35,7 +35,7 @@ from tests.hooks.given import (
     span,
     whole_turn,
 )
-from tests.session.given import opened, records_of
+from tests.session.given import opened
 from tests.sessions import body_of, user
 
 RESOURCE = {"service.name": "eventctx", "host.id": "eventctx"}
@@ -286,29 +286,24 @@ def test_a_turn_counts_its_applied_compactions_and_the_tokens_that_they_saved() 
     assert "eventctx.turn.plans" not in found[span(8)]
 
 
-async def test_the_title_is_the_beginning_of_the_first_words_of_a_person() -> None:
-    engine, ctx = await opened({"role": "system", "content": "Be brief."})
-    await turns_of(ctx, "Fix the\n  clock " + "now " * 50, "And the bell")
-    first, second = await roots(engine)
-    title = str(first.attributes[TITLE])
-    assert title.startswith("Fix the clock now now ")
-    assert (len(title), title[-1]) == (MAX_TITLE, "…")
-    assert second.attributes[TITLE] == title
-    records = await records_of(engine.store)
-    assert all(TITLE not in one.attributes for one in fold(records)), "contents are off"
-
-
-async def test_only_roots_have_it_also_that_of_a_compaction_outside_of_a_turn() -> None:
-    engine, ctx = await opened(max_tokens=2_000)
+async def test_the_title_of_roots_is_the_beginning_of_the_first_words_of_a_person() -> None:
+    engine, ctx = await opened({"role": "system", "content": "Be brief."}, max_tokens=2_000)
     async with ctx.turn() as turn, turn.iteration() as cycle:
+        await ctx.add_message(user("Fix the\n  clock " + "now " * 50))
         await ctx.add_messages([user(f"Task {number} " + "x " * 400) for number in range(8)])
         await ctx.get_messages_for_request()
         await call_model(cycle)
     await ctx.compact(budget=600)
-    found = filled(await recorded(engine))
-    titled = {one.name for one in found if TITLE in one.attributes}
-    assert titled == {"invoke_agent", "compact workset"}
-    assert all((TITLE in one.attributes) == (one.parent_span_id is None) for one in found)
+    records = await recorded(engine)
+    titled = [one for one in filled(records) if TITLE in one.attributes]
+    titles = {one.name: str(one.attributes[TITLE]) for one in titled}
+    assert titles.keys() == {"invoke_agent", "compact workset"}
+    (title,) = set(titles.values())
+    assert title.startswith("Fix the clock now now ")
+    assert (len(title), title[-1]) == (MAX_TITLE, "…")
+    for one in filled(records):
+        assert (TITLE in one.attributes) == (one.parent_span_id is None)
+    assert all(TITLE not in one.attributes for one in fold(records)), "contents are off"
 
 
 async def test_a_secret_in_it_is_redacted_before_it_is_cut() -> None:

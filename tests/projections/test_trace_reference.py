@@ -228,23 +228,16 @@ async def test_every_attribute_is_documented_with_its_type_and_spans_and_nothing
     assert found == in_docs
 
 
-def test_every_name_that_the_code_spells_out_is_documented() -> None:
+def test_every_name_in_the_code_and_field_and_event_that_makes_a_span_is_documented() -> None:
     in_docs = {*documented(), *links_documented()}
     for name, value in vars(semconv).items():
         if isinstance(value, str) and name.isupper() and value.startswith(OURS_OR_THEIRS):
             assert value in in_docs or value.endswith("."), name
-
-
-def test_a_field_that_an_event_gains_is_documented_on_the_span_that_carries_it() -> None:
-    in_docs = documented()
     own_names = {"tokens": f"{semconv.REQUEST}estimated_tokens"}
     own_names["demands_absent"] = semconv.INSTRUCTIONS_ABSENT
     for field in ev.RequestPrepared.__struct_fields__:
         name = own_names.get(field, f"{semconv.REQUEST}{field}")
         assert name in in_docs or f"{name}_count" in in_docs, name
-
-
-def test_the_span_of_every_event_that_makes_one_is_documented() -> None:
     for kind in trace._STEERING - {ev.Cleared, ev.SessionFork}:
         assert f"`{kind.__struct_config__.tag}`" in section("Spans"), kind
 

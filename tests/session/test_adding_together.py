@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -156,13 +157,10 @@ async def test_what_comes_with_a_hosts_request_belongs_to_the_iteration_before()
 
 
 async def test_objects_of_an_sdk_may_be_among_them() -> None:
-    class Said:
-        def model_dump(self, **_: Any) -> dict[str, Any]:
-            return dict(ANSWER)
-
+    said: Any = SimpleNamespace(model_dump=lambda **_: dict(ANSWER))
     _, ctx = await begun()
-    await ctx.add_messages([Said(), ASK])
-    assert (await ctx.get_messages_for_request(adding=[Said()]))[1:] == [ANSWER, ASK, ANSWER]
+    await ctx.add_messages([said, ASK])
+    assert (await ctx.get_messages_for_request(adding=[said]))[1:] == [ANSWER, ASK, ANSWER]
 
 
 async def test_numbers_go_on_behind_a_set_a_clear_and_in_a_fork_and_name_what_is_pinned() -> None:

@@ -109,12 +109,9 @@ def public(kind: type[Any]) -> set[str]:
     return {name for name, _ in found if not name.startswith("_")}
 
 
-def test_every_public_method_is_known_as_one_that_writes_or_does_not() -> None:
+def test_every_public_method_and_every_event_is_known_as_one_that_writes_or_does_not() -> None:
     assert public(Context) == {*WRITES, *READS}
     assert public(Engine) == ENGINE_WRITES | ENGINE_ABOUT | ENGINE_READS
-
-
-def test_every_event_that_may_be_emitted_is_tried_but_links() -> None:
     tried = {event.__struct_config__.tag for event in EMITTED}
     assert tried == {name for name, row in CATALOGUE.items() if row.emitted} - {"session:linked"}
 

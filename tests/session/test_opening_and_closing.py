@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Awaitable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import apsw
@@ -227,19 +228,13 @@ async def test_settings_that_are_given_hold_for_this_opening_and_a_dry_run_uses_
     assert (await Engine(engine.store).dry_run("s", force=True)).strategy == "truncate"
 
 
-class Own:
-    name = "own"
-    version = 1
-    max_messages = None
-
-    def propose(self, *arguments: Any) -> Any:
-        raise NotImplementedError
+OWN = SimpleNamespace(name="own", version=1, max_messages=None, propose=lambda *_: None)
 
 
 @pytest.mark.parametrize(
     ("made", "missing"),
     [
-        ({"policy": Own()}, "does not hold the whole policy 'own'"),
+        ({"policy": OWN}, "does not hold the whole policy 'own'"),
         ({"policy": "pipeline", "policies": ["simple", "truncate"]}, "the whole policy 'pipeline'"),
         ({"policy": "summarize", "summarizer": Scripted()}, "expected summarizer="),
     ],

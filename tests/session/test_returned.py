@@ -115,9 +115,9 @@ ROWS = st.lists(
 )
 
 
-@given(ROWS, ROWS)
+@given(ROWS, ROWS, st.integers(0, 8))
 def test_every_given_row_is_there_in_order_and_no_inner_system_row_is_lost(
-    stored: list[dict[str, Any]], brought: list[dict[str, Any]]
+    stored: list[dict[str, Any]], brought: list[dict[str, Any]], length: int
 ) -> None:
     rows = became(stored, brought)
     rows = stored if rows is None else rows
@@ -125,8 +125,12 @@ def test_every_given_row_is_there_in_order_and_no_inner_system_row_is_lost(
     assert all(any(one == row for one in left) for row in brought)
     inner = itertools.dropwhile(lambda row: row["role"] in ("system", "developer"), stored)
     assert all(row in rows for row in inner if row["role"] in ("system", "developer"))
-    conversation = [row for row in stored if row["role"] in ("user", "assistant")]
-    assert reconcile(stored, conversation).rows is None or not stored
+    said = [row for row in stored if row["role"] in ("user", "assistant")]
+    assert reconcile(stored, said).rows is None or not stored
+    # Any beginning of a conversation is an earlier copy.
+    found, ahead = earlier_copy(stored, said[:length]), len(said) - length
+    assert (found is not None) == (ahead > 0)
+    assert found is None or (found.rows, found.ahead) == (None, ahead)
 
 
 LONG = [SYSTEM, user("a"), STATEFUL, DEVELOPER, user("a"), assistant("d")]
@@ -142,15 +146,6 @@ def test_a_copy_that_ends_before_ours_is_known_as_one_and_no_other_is() -> None:
     assert earlier_copy(LONG, LONG[:2]) == (None, ("developer",), 3)
     for other in (copy, [A, MENDED], [A, A], [B], [NEWER, A], [*LONG, user("e")]):
         assert earlier_copy(LONG, other) is None, other
-
-
-@given(ROWS, st.integers(0, 8))
-def test_any_beginning_of_a_conversation_is_an_earlier_copy(stored: list[Any], length: int) -> None:
-    said = [row for row in stored if row["role"] in ("user", "assistant")]
-    found = earlier_copy(stored, said[:length])
-    ahead = len(said) - length
-    assert (found is not None) == (ahead > 0)
-    assert found is None or (found.rows, found.ahead) == (None, ahead)
 
 
 def test_rows_that_are_added_again_are_known_in_their_order() -> None:

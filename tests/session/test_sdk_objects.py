@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pydantic
@@ -211,20 +212,18 @@ class Row(pydantic.BaseModel):
     name: str | None = None
 
 
-class Custom:
-    def to_dict(self) -> dict[str, Any]:
-        return {"role": "user", "content": [Row(content="inside")]}
+def failing() -> dict[str, Any]:
+    raise RuntimeError("no")
 
 
-class Failing:
-    def to_dict(self) -> dict[str, Any]:
-        raise RuntimeError("no")
+FAILING = SimpleNamespace(to_dict=failing)
+CUSTOM: Any = SimpleNamespace(to_dict=lambda: {"role": "user", "content": [Row(content="inside")]})
 
 
 async def test_a_callers_own_models_go_in_with_their_defaults_and_plain_dicts_as_they_are() -> None:
     body = {key: value for key, value in CLAUDE_TEXT.items() if key != "usage"}
     _, ctx = await opened()
-    for row in (Row(content="hello"), Custom(), body):
+    for row in (Row(content="hello"), CUSTOM, body):
         await ctx.add_message(row)
     inside = [{"role": "user", "content": "inside"}]
     assert await ctx.get_messages() == [USER, {"role": "user", "content": inside}, body]
@@ -237,7 +236,7 @@ async def test_what_holds_no_message_is_refused_with_what_to_do() -> None:
         whole = await asked(CHAT, client, [USER])
         rows: list[tuple[Any, str]] = [
             (whole, r"2 choices"),
-            ({"role": "user", "content": [Failing()]}, r"RuntimeError\('no'\)"),
+            ({"role": "user", "content": [FAILING]}, r"RuntimeError\('no'\)"),
             ({"role": "user", "content": [Row(content="x"), {1}]}, r"\$\.content\[1\].*a set"),
             ({"role": "user", "content": Row}, "the class Row"),
         ]

@@ -108,6 +108,11 @@ async def test_it_takes_the_place_of_stored_system_messages_but_for_a_hook_s() -
     await ctx.set_system_prompt(None, replaces_stored=True)
     assert await ctx.get_messages_for_request() == rows
     await derive(engine, first, rows)
+    # One that is pinned is not replaced.
+    await ctx.set_system_prompt("You help.", replaces_stored=True)
+    await ctx.pin(0)
+    assert texts(await ctx.get_messages_for_request())[:3] == ["You help.", "stored", "a"]
+    assert await ctx.set_system_prompt("You help.", replaces_stored=True) is False
 
 
 async def test_a_system_message_that_comes_later_is_replaced_before_the_next_request() -> None:
@@ -152,15 +157,6 @@ async def test_what_it_replaces_stays_so_after_a_restart_set_fork_and_clear(tmp_
         await prove(engine)
 
 
-async def test_a_pinned_system_message_is_not_replaced() -> None:
-    _, ctx = await opened(STORED, user("a"))
-    await ctx.set_system_prompt("You help.", replaces_stored=True)
-    assert texts(await ctx.get_messages_for_request()) == ["You help.", "a"]
-    await ctx.pin(0)
-    assert texts(await ctx.get_messages_for_request()) == ["You help.", "stored", "a"]
-    assert await ctx.set_system_prompt("You help.", replaces_stored=True) is False
-
-
 async def test_why_and_diff_name_the_prompt_that_took_the_place_of_a_message() -> None:
     engine, ctx = await opened(STORED, user("a"))
     for prompt in (None, "You help.", None):
@@ -178,6 +174,10 @@ async def test_why_and_diff_name_the_prompt_that_took_the_place_of_a_message() -
 
 async def test_prompt_and_memory_change_apart_and_each_change_is_recorded_once() -> None:
     engine, ctx = await opened()
+    wrong: list[Any] = ["a text", None, [1], [None], {"A": 1}]
+    for one in wrong:
+        with pytest.raises(eventctx.InvalidSetting, match="expected a list of texts"):
+            await ctx.set_memory(one)
     assert await ctx.memory() == ()
     await ctx.set_memory(["A", "B"])
     assert await ctx.set_memory(["A", "B"]) is False
@@ -228,11 +228,3 @@ async def test_memory_is_there_after_a_clear_a_restart_and_a_fork(tmp_path: Path
         sent = await branch.get_messages_for_request()
         assert texts(sent) == ["You help.", "A", "B", "again"]
         assert (await engine.verify("branch")).ok
-
-
-async def test_memory_that_is_no_list_of_texts_is_refused() -> None:
-    _, ctx = await opened()
-    wrong: list[Any] = ["a text", None, [1], [None], {"A": 1}]
-    for one in wrong:
-        with pytest.raises(eventctx.InvalidSetting, match="expected a list of texts"):
-            await ctx.set_memory(one)

@@ -75,15 +75,10 @@ async def test_what_a_host_reports_wrongly_keeps_neither_tools_nor_turns_from_th
     assert (await names(engine))[2:] == ["tool:pre", "tool:error", "prompt:complete"]
 
 
-async def test_a_turn_id_has_the_form_of_a_random_uuid() -> None:
+async def test_a_turn_has_a_random_uuid_and_no_inner_blocks_before_it_is_entered() -> None:
     _, ctx = await opened()
-    one, other = ctx.turn().turn_id, ctx.turn().turn_id
-    assert one != other and len(one) == 32 and one[12] == "4"
-
-
-async def test_a_block_that_was_not_entered_has_no_inner_ones() -> None:
-    _, ctx = await opened()
-    turn = ctx.turn()
+    turn, other = ctx.turn(), ctx.turn()
+    assert turn.turn_id != other.turn_id and len(turn.turn_id) == 32 and turn.turn_id[12] == "4"
     with pytest.raises(TurnError, match=r"enter it first, `async with ctx.turn\(\) as turn`"):
         turn.iteration()
     async with turn:

@@ -324,18 +324,28 @@ WRITTEN = {"role": "tool", "tool_name": "write", "content": "written"}
 
 each_form = pytest.mark.parametrize("calls", [READS, WITH_IDS], ids=["no ids", "ids"])
 
+FIRST, SECOND = read_by_name("first"), read_by_name("second")
+WAIT: Row = {"role": "user", "content": "Wait."}
+
 
 @each_form
-@pytest.mark.parametrize("words", [[], [{"role": "user", "content": "Wait."}]])
-async def test_each_of_several_calls_keeps_its_result_by_name(words: list[Row], calls: Row) -> None:
-    answers = [read_by_name("first"), WRITTEN, read_by_name("second")]
-    made = await view_of([ASK, calls, answers[0], *words, *answers[1:], MORE])
-    assert made == [ASK, calls, *answers, *words, MORE]
+async def test_each_of_several_calls_keeps_its_result_by_name(calls: Row) -> None:
+    rows = [ASK, calls, FIRST, WRITTEN, SECOND]
+    assert await view_of([*rows, MORE]) == [*rows, MORE]
+    assert await view_of([ASK, calls, FIRST, WAIT, WRITTEN, SECOND, MORE]) == [*rows, WAIT, MORE]
+    # One that comes late takes the place of the one that was made up.
+    early = [ASK, calls, WRITTEN, FIRST]
+    later = [MORE, said(text("Then without.")), MORE]
+    assert await view_of([*early, *later, SECOND]) == [*early, SECOND, *later]
 
 
-async def test_results_with_the_ids_of_ollamas_calls_keep_their_places() -> None:
+async def test_results_with_the_ids_of_ollamas_calls_keep_their_places_once() -> None:
     answers = [{**read_by_name("x"), "tool_call_id": f"call_{n}"} for n in (2, 0, 1)]
     assert await view_of([ASK, WITH_IDS, *answers, MORE]) == [ASK, WITH_IDS, *answers, MORE]
+    # What was answered by name is not answered again by its id.
+    one = {**WITH_IDS, "tool_calls": WITH_IDS["tool_calls"][:1]}
+    rows = [ASK, one, FIRST, said(text("Read.")), MORE]
+    assert await view_of([*rows, told("call_0", "again")]) == rows
 
 
 @each_form
@@ -355,19 +365,6 @@ async def test_of_many_calls_of_a_tool_the_last_ones_wait() -> None:
     calls["tool_calls"] = [{"id": f"c{n}", **one} for n, one in enumerate(calls["tool_calls"])]
     made = await view_of([ASK, calls, *map(read_by_name, "abcdefghij"), MORE])
     assert [row.get("tool_call_id") for row in made[-3:-1]] == ["c10", "c11"]
-
-
-async def test_a_result_with_an_id_that_was_answered_by_name_answers_nothing() -> None:
-    one = {**WITH_IDS, "tool_calls": WITH_IDS["tool_calls"][:1]}
-    rows = [ASK, one, read_by_name("first"), said(text("Read.")), MORE]
-    assert await view_of([*rows, told("call_0", "again")]) == rows
-
-
-@each_form
-async def test_a_result_by_name_that_is_late_takes_the_place_of_the_made_up(calls: Row) -> None:
-    rows = [ASK, calls, WRITTEN, read_by_name("first"), MORE, said(text("Then without.")), MORE]
-    made = await view_of([*rows, read_by_name("second")])
-    assert made == [*rows[:4], read_by_name("second"), *rows[4:]]
 
 
 @each_form

@@ -23,7 +23,6 @@ from eventctx.projections import transcript
 from eventctx.projections.transcript import PackedLines, TranscriptLine
 from eventctx.projections.view import layout as layouts
 from eventctx.projections.view import request_view
-from eventctx.projections.view.layout import Layout
 from eventctx.projections.view.refs import MessageRef
 from eventctx.projections.view.request_view import ViewState
 from eventctx.projections.view.series import Series
@@ -113,13 +112,11 @@ def logged(messages: list[Message], between: dict[int, Event]) -> list[Record]:
     return log
 
 
-def told(layout: Layout) -> tuple[Any, ...]:
-    """All that a layout holds; a digest still running cannot be compared itself."""
-    return replace(layout, sealed_digest=None), layout.sealed_digest.hexdigest()
-
-
 def parted(state: ViewState) -> tuple[Any, ...]:
-    return replace(state, layout=layouts.EMPTY), told(state.layout)
+    """All that a state holds; a digest still running cannot be compared itself."""
+    layout = state.layout
+    plain = replace(layout, sealed_digest=None), layout.sealed_digest.hexdigest()
+    return replace(state, layout=layouts.EMPTY), plain
 
 
 @examples
@@ -174,9 +171,6 @@ def test_one_step_takes_all_rows_of_a_usual_session() -> None:
     assert layouts.plain_until(refs, 0) == len(refs)
     late = msgspec.structs.replace(refs[3], facts=read_facts(result("openai", "gone", "x")))
     assert layouts.extend(replace(layout, abandoned={"gone": 1}), [refs[1], late])[1] == 1
-
-
-# -- series ----------------------------------------------------------------------------------------
 
 
 @examples

@@ -63,18 +63,6 @@ def sentences(
     ]
 
 
-def true_of(facts: Facts, sentence: str, in_round: bool) -> bool:
-    if not sentence:
-        return False
-    if "tool round" in sentence and not in_round:
-        return False
-    if "tool result" in sentence and not facts.results:
-        return False
-    if ("user message" in sentence or "human message" in sentence) and not facts.human:
-        return False
-    return "of the model" not in sentence or facts.kind == "assistant"
-
-
 POLICIES: list[Policy] = [
     Ladder(),
     Ladder(protected_recent=0.0, protected_tool_results=0, truncate_chars=50),
@@ -103,7 +91,12 @@ def test_no_policy_makes_a_sentence_speak_of_what_a_message_is_not(
     for place in extra:
         rows.insert(min(place, len(rows)), REMINDER)
     for facts, sentence, in_round in sentences(rows, policy, tokens, state):
-        assert true_of(facts, sentence, in_round), (facts, sentence)
+        assert sentence
+        assert "tool round" not in sentence or in_round, (facts, sentence)
+        assert "tool result" not in sentence or facts.results, (facts, sentence)
+        of_a_person = "user message" in sentence or "human message" in sentence
+        assert not of_a_person or facts.human, (facts, sentence)
+        assert "of the model" not in sentence or facts.kind == "assistant", (facts, sentence)
 
 
 FACTS = {

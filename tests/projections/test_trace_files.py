@@ -247,9 +247,6 @@ def _told(value: Any) -> Any:
     return value
 
 
-# -- what the root of a trace tells ----------------------------------------------------------------
-
-
 TITLE = "eventctx.session.title"
 KEY = "sk-ant-api03-" + "a1B2" * 12
 

@@ -44,10 +44,6 @@ async def one_by_one(ctx: Context, messages: list[dict[str, Any]]) -> None:
         await ctx.add_message(message)
 
 
-async def together(ctx: Context, messages: list[dict[str, Any]]) -> None:
-    await ctx.add_messages(messages)
-
-
 async def in_two(ctx: Context, messages: list[dict[str, Any]]) -> None:
     half = len(messages) // 2
     await ctx.add_messages(messages[:half])
@@ -61,7 +57,7 @@ async def test_a_log_is_the_same_whether_messages_are_added_one_by_one_or_togeth
 ) -> None:
     written: list[list[tuple[Any, ...]]] = []
     requests: list[list[dict[str, Any]]] = []
-    for add in (one_by_one, together, in_two):
+    for add in (one_by_one, Context.add_messages, in_two):
         store = MemoryStore()
         ctx = await Engine(store).session("s", observations=observations)
         await add(ctx, messages)

@@ -307,18 +307,20 @@ class _LeavesOne(msgspec.Struct, frozen=True):
         )
 
 
-async def test_a_view_that_stays_near_the_threshold_is_not_asked_about_at_every_request() -> None:
+@pytest.mark.parametrize("policy", [_LeavesOne(), Importance(scorer="model")])
+async def test_a_view_near_the_threshold_is_not_asked_about_at_every_request(policy: Any) -> None:
     scorer = Scripted()
     async with Engine(MemoryStore()) as engine:
-        ctx = await engine.session("s", policy=_LeavesOne(), scorer=scorer, max_tokens=LIMIT)
+        ctx = await engine.session("s", policy=policy, scorer=scorer, max_tokens=LIMIT)
         await ctx.add_messages(talk(17, 900))
         for number in range(6):
             await ctx.add_message(user(f"go on {number}"))
             await ctx.get_messages_for_request()
             await asyncio.sleep(0.01)
         assert len(scorer.requests) == 1
-        ((_, post),) = await compactions(engine)
-        assert post.outcome == "applied"
+        ((pre, post),) = await compactions(engine)
+        assert pre.background and post.outcome == "applied"
+        assert (post.scores is not None) == isinstance(policy, Importance)
 
 
 class _Refuses(MemoryStore):
@@ -359,19 +361,6 @@ async def test_an_interceptor_is_asked_once_and_its_veto_waits_for_the_threshold
             await ctx.get_messages_for_request()
         assert heard == ["True"]
         assert await compactions(engine) == []
-
-
-async def test_scores_for_a_policy_are_given_in_the_background() -> None:
-    adviser = Paused()
-    async with Engine(MemoryStore()) as engine:
-        options: dict[str, Any] = {"policy": Importance(scorer="model"), "scorer": adviser}
-        ctx = await engine.session("s", max_tokens=LIMIT, **options)
-        await ctx.add_messages(talk(16, 900))
-        await until_asked(ctx, adviser)
-        await behind_the_answer(ctx, adviser)
-        ((pre, post),) = await compactions(engine)
-        assert pre.background and post.outcome == "applied"
-        assert post.scores is not None
 
 
 class _Jumping(selectors.DefaultSelector):

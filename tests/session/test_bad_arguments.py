@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
 
@@ -32,6 +32,8 @@ NO_LIST: list[Any] = [5, "x", b"x", True, None, {"role": "user"}, 1.5]
 NO_TOOLS: list[Any] = [5, "x", b"x", True, {"name": "f"}, [5], ["f"], [None]]
 NO_POLICY: list[Any] = [5, b"x", SURROGATE]
 NO_PRIORITY: list[Any] = ["1", 1.5, None]
+NO_NAME: list[Any] = [5, ["x"], {}, SURROGATE]
+PRE: Final = "context:pre_compact"
 NO_ADDITIONS: list[Any] = [
     *[-5, 1.5, True, None, "x"],
     *[[5], [(1,)], [("1", {"role": "user"})], [(-1, {"role": "user"})]],
@@ -166,20 +168,11 @@ CALLS: dict[str, tuple[list[Any], Call]] = {
     "record_sent: additions": (NO_ADDITIONS, lambda p, v: p.context.record_sent(1, 1, v)),
     "emit": ([5, "x", None], lambda p, v: p.context.emit(v)),
     "emit: usage": (NO_COUNT, lambda p, v: p.context.emit(events.UsageReported(prompt=v))),
-    "emit: model": (
-        [5, ["x"], {}, SURROGATE],
-        lambda p, v: p.context.emit(events.ProviderRequest(model=v)),
-    ),
+    "emit: model": (NO_NAME, lambda p, v: p.context.emit(events.ProviderRequest(model=v))),
     "recall_tool": (NO_POSITION, lambda p, v: p.context.recall_tool(limit=v)),
     "hook: priority": (NO_PRIORITY, lambda p, v: p.engine.on("*", print, priority=v)),
-    "interceptor: name": (
-        [5, b"x", None, ["x"], SURROGATE],
-        lambda p, v: p.engine.intercept(v, print),
-    ),
-    "interceptor: priority": (
-        NO_PRIORITY,
-        lambda p, v: p.engine.intercept("context:pre_compact", print, priority=v),
-    ),
+    "interceptor: name": ([*NO_NAME, b"x", None], lambda p, v: p.engine.intercept(v, print)),
+    "interceptor: priority": (NO_PRIORITY, lambda p, v: p.engine.intercept(PRE, print, priority=v)),
     "set_messages": (NO_LIST, lambda p, v: p.context.set_messages(v)),
     "resume_messages": (NO_LIST, lambda p, v: p.context.resume_messages(v)),
     "set_system_prompt": (NO_TEXT[:-1], lambda p, v: p.context.set_system_prompt(v)),
@@ -187,10 +180,7 @@ CALLS: dict[str, tuple[list[Any], Call]] = {
     # -- Turn
     "iteration": ([*NO_POSITION, 2**31], lambda p, v: p.turn.iteration(v)),
     "provider_call": (NO_TEXT, lambda p, v: _iteration(p.turn, lambda c: c.provider_call(v))),
-    "provider_call: by": (
-        NO_TEXT,
-        lambda p, v: _iteration(p.turn, lambda c: c.provider_call("m", v)),
-    ),
+    "call: by": (NO_TEXT, lambda p, v: _iteration(p.turn, lambda c: c.provider_call("m", v))),
     "tool_call": ([*NO_TEXT, None], lambda p, v: _iteration(p.turn, lambda c: c.tool_call(v))),
     "tool_call: id": (NO_TEXT, lambda p, v: _iteration(p.turn, lambda c: c.tool_call("f", v))),
     "plan": (NO_TEXT, lambda p, v: _iteration(p.turn, lambda c: c.plan(v))),

@@ -239,10 +239,13 @@ async def test_unknown_sessions_and_turns_are_named_in_the_error() -> None:
             await question
     with pytest.raises(InvalidSetting, match="has no turns"):
         await engine.request_view("s", 3)
-    async with ctx.turn():
-        await ctx.get_messages_for_request()
+    for number in range(3):  # an id that is used again makes turns of their own
+        async with ctx.turn("again"):
+            await ctx.add_message(user(str(number)))
+            await ctx.get_messages_for_request()
+    assert [len(await engine.transcript("s", turn=n)) for n in (1, 2, 3)] == [1, 2, 3]
     for question, said in (
-        (engine.transcript("s", turn=3), "turns 1 to 1, found 3"),
+        (engine.transcript("s", turn=4), "turns 1 to 3, found 4"),
         (engine.request_view("s", 1, 4), "no request in iteration 4"),
         (engine.request_view("s", position=0), "expected a context:request_prepared"),
     ):
@@ -258,14 +261,6 @@ async def test_pinning_what_a_compaction_left_out_brings_it_back() -> None:
     await ctx.compact()
     view = await ctx.get_messages_for_request()
     assert texts(view)[:3] == ["message 0", "message 3", "message 20"]
-
-
-async def test_a_turn_id_that_is_used_again_makes_turns_of_their_own() -> None:
-    engine, ctx = await opened()
-    for number in range(3):
-        async with ctx.turn("again"):
-            await ctx.add_message(user(str(number)))
-    assert [len(await engine.transcript("s", turn=n)) for n in (1, 2, 3)] == [1, 2, 3]
 
 
 async def test_a_context_tells_its_session_policy_and_limit_but_not_what_was_said() -> None:

@@ -261,9 +261,6 @@ async def test_a_number_without_a_message_is_refused(engine: Engine, numbers: An
             await attempt()
 
 
-# -- deletion --------------------------------------------------------------------------------------
-
-
 async def test_a_deleted_session_is_in_no_file_and_all_verifies(
     engine: Engine, tmp_path: Path
 ) -> None:

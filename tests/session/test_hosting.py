@@ -47,15 +47,9 @@ async def test_what_a_host_tells_becomes_the_records_that_blocks_would_have_made
     await host.turn_ended()
     found = await records(engine)
     assert [one.type for one in found][1:] == [
-        "prompt:submit",
-        "context:message_added",
-        "context:request_prepared",
-        "provider:request",
-        "usage:reported",
-        "provider:response",
-        "tool:pre",
-        "tool:post",
-        "prompt:complete",
+        *("prompt:submit", "context:message_added", "context:request_prepared"),
+        *("provider:request", "usage:reported", "provider:response"),
+        *("tool:pre", "tool:post", "prompt:complete"),
     ]
     assert {one.turn_id for one in found[1:]} == {"turn-1"}
     by_type = {one.type: one for one in found}

@@ -238,8 +238,6 @@ async def test_verify_finds_an_edited_kept_answer(edit: dict[str, bytes], found:
     assert [one.text for one in findings.problems] == [found]
 
 
-# -- rule 1 --------------------------------------------------------------------------------------
-
 FATES = st.sampled_from(("result", "kept", "ended", "failed", "cancelled", "open"))
 
 

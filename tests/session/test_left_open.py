@@ -142,27 +142,32 @@ async def test_what_began_after_the_session_was_loaded_is_not_lost_by_a_reload()
     assert found == [("tool:post", "t1", "ok"), ("prompt:complete", "t2", "ok")]
 
 
-async def test_a_turn_that_goes_on_after_it_was_found_open_is_not_lost() -> None:
-    store = await killed()
-    async with process(store) as engine:
-        ctx = await engine.session("s")
-        await appended(store, events.PlanStart(), RecordIds("t1", "f" * 16))
-        async with ctx.turn("t2"):
-            pass
-    assert "lost" not in str(ends(await records_of(store)))
+BEGUN = events.PreCompact("budget", "x", 1, tokens=1, messages=1)
+TAKEN_OVER = events.SessionTakenOver(source="a.jsonl", format="x")
 
 
-async def test_a_turn_whose_compaction_the_crash_left_open_is_lost_all_the_same() -> None:
+@pytest.mark.parametrize(
+    ("event", "ids", "lost"),
+    [
+        (events.PlanStart(), RecordIds("t1", "f" * 16), False),
+        (BEGUN, RecordIds("t1", "c" * 16), True),
+        (TAKEN_OVER, RecordIds(), False),
+    ],
+    ids=["the turn goes on", "the crash left its compaction open", "it was an imported file's"],
+)
+async def test_a_turn_that_was_found_open_is_lost_unless_it_goes_on_or_is_a_files(
+    event: events.Event, ids: RecordIds, lost: bool
+) -> None:
     store = await killed()
-    began = events.PreCompact(
-        trigger="budget", strategy="x", strategy_version=1, tokens=1, messages=1
-    )
-    await appended(store, began, RecordIds("t1", "c" * 16))
     async with process(store) as engine:
-        host = (await engine.session("s")).following()  # whose turns end them as well
+        if isinstance(event, events.PlanStart):
+            await engine.session("s")
+        await appended(store, event, ids)
+        host = (await engine.session("s")).following()  # whose turns end those found open as well
         await host.turn_began("t2")
         await host.turn_ended()
-    assert ("prompt:complete", "t1", "lost") in ends(await records_of(store))
+    found = ends(await records_of(store))
+    assert (("prompt:complete", "t1", "lost") in found) == ("lost" in str(found)) == lost
 
 
 async def test_a_fork_inherits_no_open_span() -> None:
@@ -226,12 +231,6 @@ async def test_of_very_many_open_spans_the_turn_and_the_newest_are_known() -> No
     gc.collect()
     lost = [kind for kind, _, status in await next_turn(store) if status == "lost"]
     assert lost == [*["tool:error"] * (MAX_UNENDED - 1), "prompt:complete"]
-
-
-async def test_what_an_imported_file_left_open_is_not_the_next_process_to_end() -> None:
-    store = await killed()
-    await appended(store, events.SessionTakenOver(source="a.jsonl", format="x"), RecordIds())
-    assert "lost" not in str(await next_turn(store))
 
 
 ROOT = Path(__file__).parents[2]

@@ -167,18 +167,14 @@ def response_rows() -> Rows:
 
 def _chat_row(row: Row, numbers: list[int], text: str, calls: bool) -> Row:
     role = row["role"]
+    ids = [f"call_{number}" if number else "" for number in numbers]  # some servers leave it empty
     if role == "tool":
-        return {"role": "tool", "tool_call_id": _chat_id(numbers[0]), "content": text}
+        return {"role": "tool", "tool_call_id": ids[0], "content": text}
     if role != "assistant":
         return {"role": "user", "content": row["content"] or text}
     function = {"name": "read", "arguments": "{}"}
-    made = [{"id": _chat_id(one), "type": "function", "function": function} for one in numbers[1:]]
+    made = [{"id": one, "type": "function", "function": function} for one in ids[1:]]
     return {"role": "assistant", "content": text or None, **({"tool_calls": made} if calls else {})}
-
-
-def _chat_id(number: int) -> str:
-    """An id, which some servers leave empty."""
-    return f"call_{number}" if number else ""
 
 
 def chat_rows() -> Rows:

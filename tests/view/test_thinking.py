@@ -82,11 +82,6 @@ def is_accepted(view: list[Any]) -> None:
     assert "anthropic/loop-begins-with-thinking" not in broken
 
 
-def at_compactions(views: list[list[Any]]) -> list[list[Any]]:
-    """The views that a compaction made: all others begin as the one before them."""
-    return [view for before, view in pairwise(views) if view[:2] != before[:2]]
-
-
 def thinking_in(view: list[Any]) -> list[str]:
     return [
         block["thinking"]
@@ -128,7 +123,9 @@ async def test_a_loop_that_a_person_spoke_into_keeps_the_thought_that_it_began_w
 async def test_a_model_with_a_prefix_check_is_sent_no_thinking_behind_a_change() -> None:
     views = await looped(PRESERVED)
     assert thinking_in(views[0]) == ["page 0"]
-    compacted = [thinking_in(view) for view in at_compactions(views)]
+    # The views that a compaction made: all others begin as the one before them.
+    made = [view for before, view in pairwise(views) if view[:2] != before[:2]]
+    compacted = [thinking_in(view) for view in made]
     assert len(compacted) > 1 and not any(compacted)
 
 

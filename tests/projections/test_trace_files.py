@@ -173,12 +173,6 @@ def test_jaegers_interface_can_read_every_span_of_a_jaeger_file() -> None:
         assert [log.fields[0].value for log in one.logs] == [event.name for event in span_.events]
 
 
-def officially(spans: list[Span]) -> Any:
-    """What OpenTelemetry's own encoder makes of the spans, by the JSON mapping of OTLP."""
-    request = encode_spans([readable(one, Resource(RESOURCE)) for one in spans])
-    return _hex(MessageToDict(request, use_integers_for_enums=True))
-
-
 def _hex(value: Any) -> Any:
     if isinstance(value, list):
         return [_hex(item) for item in value]
@@ -197,7 +191,9 @@ def ours(spans: list[Span]) -> Any:
 
 def test_an_otlp_line_says_what_opentelemetrys_own_encoder_says() -> None:
     spans = everything()
-    expected = officially(spans)
+    # What OpenTelemetry's own encoder makes of them, by the JSON mapping of OTLP.
+    request = encode_spans([readable(one, Resource(RESOURCE)) for one in spans])
+    expected = _hex(MessageToDict(request, use_integers_for_enums=True))
     (scope,) = expected["resourceSpans"][0]["scopeSpans"]
     for one in scope["spans"]:
         if one["status"] == {}:

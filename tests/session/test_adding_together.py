@@ -13,7 +13,6 @@ from eventctx.engine import Engine
 from eventctx.errors import ContextOverflow, InvalidMessage, StoreFull
 from eventctx.log.codec import decode_event
 from eventctx.log.events import PlanStart
-from eventctx.log.record import Record
 from eventctx.log.store import MessageReceipt, Receipt
 from eventctx.session.context import Context
 from eventctx.stores.memory import MemoryStore
@@ -33,12 +32,6 @@ async def begun(**more: Any) -> tuple[CountingStore, Context]:
     return store, ctx
 
 
-def told(record: Record) -> tuple[Any, ...]:
-    """What a record says, without its random ids and salts."""
-    bodies = [(body.data, body.facts) for body in record.bodies]
-    return decode_event(record), bodies, record.turn_id is None
-
-
 async def one_by_one(ctx: Context, messages: list[dict[str, Any]]) -> None:
     for message in messages:
         await ctx.add_message(message)
@@ -55,14 +48,17 @@ async def in_two(ctx: Context, messages: list[dict[str, Any]]) -> None:
 async def test_a_log_is_the_same_whether_messages_are_added_one_by_one_or_together(
     messages: list[dict[str, Any]], observations: Any
 ) -> None:
-    written: list[list[tuple[Any, ...]]] = []
+    written: list[Any] = []
     requests: list[list[dict[str, Any]]] = []
     for add in (one_by_one, Context.add_messages, in_two):
         store = MemoryStore()
         ctx = await Engine(store).session("s", observations=observations)
         await add(ctx, messages)
         added = await records_of(store, kind="context:message_added")
-        written.append([told(record) for record in added])
+        # What a record says, without its random ids and salts.
+        bodies = [[(body.data, body.facts) for body in record.bodies] for record in added]
+        events = [(decode_event(record), record.turn_id is None) for record in added]
+        written.append((events, bodies))
         requests.append(await ctx.get_messages_for_request())
         assert await ctx.get_messages() == messages
     assert written[0] == written[1] == written[2]

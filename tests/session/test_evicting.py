@@ -34,24 +34,21 @@ from tests.session.counting_store import CountingStore
 from tests.session.given import texts
 from tests.sessions import USER, names, tool_round, user
 
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from("abc"),
-        st.one_of(
-            *[
-                st.tuples(st.just(what), st.integers(0, most))
-                for what, most in (
-                    *(("say", 600), ("round", 2_000), ("think", 400), ("result", 3), ("call", 3)),
-                    *(("set", 9), ("prompt", 1), ("request", 2_000), ("sent", 1)),
-                    *(("clear", 0), ("compact", 0), ("pin", 0), ("restore", 0), ("turn", 0)),
-                    *(("host turn", 0), ("emit", 0), ("drop", 0)),
-                )
-            ],
-        ),
-    ),
-    min_size=4,
-    max_size=40,
-)
+SIZES = {
+    "say": 600,
+    "round": 2_000,
+    "think": 400,
+    "result": 3,
+    "call": 3,
+    "set": 9,
+    "prompt": 1,
+    "request": 2_000,
+    "sent": 1,
+}
+OTHERS = ["clear", "compact", "pin", "restore", "turn", "host turn", "emit", "drop"]
+SIZED = [st.tuples(st.just(what), st.integers(0, most)) for what, most in SIZES.items()]
+ANY_STEP = st.one_of(*SIZED, st.tuples(st.sampled_from(OTHERS), st.just(0)))
+STEPS = st.lists(st.tuples(st.sampled_from("abc"), ANY_STEP), min_size=4, max_size=40)
 
 Step = tuple[str, tuple[str, int]]
 

@@ -173,12 +173,11 @@ async def test_a_caller_that_is_cancelled_leaves_nothing_without_its_end(tmp_pat
         await host.turn_ended()
         await ctx.close()
         found = await records(engine)
-    ends = {
-        "prompt:submit": ("prompt:complete",),
-        "provider:request": ("provider:response", "provider:error"),
-        "tool:pre": ("tool:post", "tool:error"),
-    }
-    for began, ended in ends.items():
+    for began, *ended in (
+        ("prompt:submit", "prompt:complete"),
+        ("provider:request", "provider:response", "provider:error"),
+        ("tool:pre", "tool:post", "tool:error"),
+    ):
         for one in [one for one in found if one.type == began]:
             of = [other for other in found if other.span_id == one.span_id and other.type in ended]
             assert len(of) == 1, began

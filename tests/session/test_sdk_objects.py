@@ -14,6 +14,7 @@ import pytest
 import eventctx
 from eventctx.errors import InvalidMessage, InvalidSetting
 from eventctx.log.codec import decode_event
+from eventctx.log.events import UsageReported
 from tests.orchestrators.providers.kits import (
     ANTHROPIC,
     CHAT,
@@ -62,12 +63,9 @@ def asked(kit: Kit, client: Any, rows: list[Any]) -> Any:
 
 async def reported(engine: eventctx.Engine, session: str = "s") -> list[tuple[int, int, int]]:
     """Prompt, output and cached tokens of each usage in the log."""
-    found = []
-    async for record in engine.records(session):
-        if record.type == "usage:reported":
-            event: Any = decode_event(record)
-            found.append((event.prompt, event.output, event.cache_read))
-    return found
+    found: list[Any] = [decode_event(one) async for one in engine.records(session)]
+    used = [one for one in found if isinstance(one, UsageReported)]
+    return [(one.prompt, one.output, one.cache_read) for one in used]
 
 
 async def test_the_content_of_claudes_answer_goes_in_and_back_byte_for_byte() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -162,25 +162,14 @@ async def end_with(error: BaseException | None, reached: asyncio.Event) -> None:
         raise error
 
 
-async def run(work: Callable[[asyncio.Event], Any]) -> None:
+async def run(work: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
     """Run to the end, however that comes; what waits for ever is cancelled."""
     reached = asyncio.Event()
-
-    async def held() -> BaseException | None:
-        try:
-            await work(reached)
-        except asyncio.CancelledError:
-            raise
-        except BaseException as error:
-            return error
-        return None
-
-    task = asyncio.create_task(held())
-    waiting = asyncio.create_task(reached.wait())
+    task, waiting = asyncio.create_task(work(reached)), asyncio.create_task(reached.wait())
     await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
     task.cancel()
-    await asyncio.wait((task,))
+    await asyncio.gather(task, return_exceptions=True)
 
 
 BLOCKS = {

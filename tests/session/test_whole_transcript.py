@@ -25,24 +25,11 @@ from tests.session.counting_store import CountingStore
 from tests.session.given import opened
 from tests.sessions import USER, tool_round, user
 
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["one", "two"]),
-        st.one_of(
-            *[
-                st.tuples(st.just(what), st.integers(0, most))
-                for what, most in (
-                    *(("say", 3), ("round", 3), ("set", 9), ("resume", 9), ("erase", 9)),
-                    *(("restore", 9), ("fork", 20), ("get", 0), ("get", 0), ("clear", 0)),
-                    *(("request", 0), ("compact", 0), ("emit", 0), ("let go", 0)),
-                    ("meanwhile", 0),
-                )
-            ],
-        ),
-    ),
-    min_size=3,
-    max_size=30,
-)
+SIZES = {"say": 3, "round": 3, "set": 9, "resume": 9, "erase": 9, "restore": 9, "fork": 20}
+OTHERS = ["get", "get", "clear", "request", "compact", "emit", "let go", "meanwhile"]
+SIZED = [st.tuples(st.just(what), st.integers(0, most)) for what, most in SIZES.items()]
+ANY_STEP = st.one_of(*SIZED, st.tuples(st.sampled_from(OTHERS), st.just(0)))
+STEPS = st.lists(st.tuples(st.sampled_from(["one", "two"]), ANY_STEP), min_size=3, max_size=30)
 
 Step = tuple[str, tuple[str, int]]
 

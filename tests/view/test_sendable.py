@@ -63,12 +63,6 @@ def png(width: int, height: int) -> dict[str, Any]:
     return {"type": "image", "source": source}
 
 
-def heavy(image: dict[str, Any]) -> dict[str, Any]:
-    """The image with more bytes than one may have."""
-    source = image["source"]
-    return {**image, "source": {**source, "data": source["data"] + "A" * (7 << 20)}}
-
-
 def item(kind: str, **fields: Any) -> Row:
     return {"type": kind, **fields}
 
@@ -100,6 +94,8 @@ REASONED = item("reasoning", id="rs_1", summary=[], encrypted_content="x")
 TWO_FORMS = {**said(use("c")), "tool_calls": listed("c")}
 TWO_CALLS = [*[function_call("c", id="fc_1"), output("c")], function_call("d", id="fc_1")]
 SMALL = png(10, 10)
+MANY_BYTES = SMALL["source"]["data"] + "A" * (7 << 20)  # more than an image may have
+HEAVY = {**SMALL, "source": {**SMALL["source"], "data": MANY_BYTES}}
 
 REFUSED: list[tuple[str, Api, list[Row]]] = [
     ("blank_text", "anthropic", [ASK, said(text(""), use("c")), came(result("c"))]),
@@ -134,7 +130,7 @@ REFUSED: list[tuple[str, Api, list[Row]]] = [
     ("image_over_limit", "anthropic", [came(*[SMALL] * 20, png(2_001, 10))]),
     ("image_over_limit", "anthropic", [came(png(8_001, 10), text("x"))]),
     ("image_over_limit", "anthropic", [came(*[SMALL] * 101)]),
-    ("image_over_limit", "anthropic", [came(heavy(SMALL), text("x"))]),
+    ("image_over_limit", "anthropic", [came(HEAVY, text("x"))]),
     ("empty_row", "anthropic", [ASK, said(), MORE]),
     ("empty_row", "anthropic", [ASK, EMPTY, MORE]),
     ("empty_row", "anthropic", [BLANK, said(text("x")), MORE]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -18,14 +19,12 @@ GONE = SpanOutcome("error", "OSError", "no such file")
 class Calls:
     """Open calls that are named by their ids; ``ended`` is what is known of each, in order."""
 
-    def __init__(self, *calls: tuple[str, str, object]) -> None:
+    def __init__(self) -> None:
         numbers = count()
         turn = TurnRecorder(lambda kind: f"{next(numbers):016x}", "turn-1")
         self._cycle = turn.iteration()
         self.open = OpenCalls()
         self.ended: list[tuple[str | None, str, str | None]] = []
-        for call in calls:
-            self.begin(*call)
 
     def begin(self, call_id: str, name: str, key: object, alike: int = 0) -> None:
         self.open.begin(key, self._cycle.tool_call(name, call_id), alike)
@@ -47,80 +46,97 @@ class Calls:
         for one in ended:
             self.ended.append((one.span.of.call_id, one.outcome.status, one.outcome.message))
 
-    @property
-    def statuses(self) -> list[tuple[str | None, str]]:
-        return [(call, status) for call, status, _ in self.ended]
+
+WRONG = "Error executing tool: went wrong"
+NOT_NOW, DENIED = "Denied by hook: not now", SpanOutcome("error", "ToolFailed", "not now")
+IN_OTHER_WORDS = SpanOutcome("error", "ToolFailed", "it broke")
+DOUBT = "(the host did not say which of 2 calls of 'read' failed so)"
+
+OWN = [("begin", "a", "read", "of a"), ("begin", "b", "read", "of b")]
+"""Two calls of one tool begin, each with arguments of its own."""
+SAME = [("begin", "a", "read", "same"), ("begin", "b", "read", "same")]
+
+STORIES: dict[str, list[Any]] = {
+    # -- by elimination
+    "the only open call of a tool has its failure at once": [
+        *[("begin", "a", "read", 1), ("begin", "b", "write", 2)],
+        *[("failed", "read"), ["a error went wrong"]],
+    ],
+    "a failure waits for the call beside it and belongs to the one left over": [
+        *[*OWN, ("failed", "read"), []],
+        *[("returned", "of a"), ["a ok", "b error went wrong"]],
+    ],
+    "a call that began after a failure is not the one that failed": [
+        *[*OWN, ("failed", "read"), ("begin", "c", "read", "of c")],
+        *[("returned", "of b"), ["b ok", "a error went wrong"]],
+    ],
+    "arguments that a tool changed do not hide its end": [
+        *[*OWN, ("returned", "arguments that nobody gave", None, "read")],
+        *[("returned", "of a", None, "read"), ["a ok", "b ok"]],
+    ],
+    # -- by the results in the conversation
+    "each failure belongs to the call whose result holds it": [
+        *[*OWN, ("failed", "read", GONE), ("failed", "read")],
+        *[("row", "a", WRONG), ("row", "b", "Error executing tool: no such file")],
+        ["a error went wrong", "b error no such file"],
+    ],
+    "of two identical calls the one failed whose result says so": [
+        *[*SAME, ("returned", "same", "text"), ("failed", "read"), []],
+        *[("row", "a", WRONG), ["a error went wrong", "b ok"]],
+    ],
+    "... also where the failure came first": [
+        *[*SAME, ("failed", "read"), ("returned", "same", "text"), []],
+        *[("row", "a", WRONG), ["a error went wrong", "b ok"]],
+    ],
+    "the end of a call waits for the one like it that has not begun": [
+        ("begin", "a", "read", "same", 1),  # the host may as well have begun with b
+        *[("returned", "same", "text"), ("begin", "b", "read", "same"), ("failed", "read"), []],
+        *[("row", "a", WRONG), ["a error went wrong", "b ok"]],
+    ],
+    "a denied call is not the one that failed": [
+        *[*OWN, ("failed", "read"), ("row", "a", NOT_NOW), ("row", "b", WRONG)],
+        *[("close",), ["b error went wrong", f"a cancelled {NO_END}"]],
+    ],
+    "a result that tells of another failure is the end of its call": [
+        *[*OWN, ("failed", "read"), ("row", "a", NOT_NOW, DENIED), ["a error not now"]],
+        *[("row", "b", WRONG, BROKEN), ["b error went wrong"]],
+    ],
+    "a failure that a host put in other words is no failure of the call beside it": [
+        *[*SAME, ("failed", "read"), ("returned", "same", "text")],
+        *[("row", "a", "Error: it broke", IN_OTHER_WORDS), ("row", "b", "text")],
+        ["a error it broke", "b ok"],
+    ],
+    "a failure behind a tool that returned is no failure of the call beside it": [
+        *[*OWN, ("returned", "of a"), ("failed", "read"), ("row", "a", WRONG)],
+        *[("returned", "of b"), ["a ok", "b ok"]],
+    ],
+    "one failure's message may stand in the message of another": [
+        *[*OWN, ("failed", "read", SpanOutcome("error", "E", "wrong")), ("failed", "read")],
+        *[("row", "a", WRONG), ["a error went wrong", "b error wrong"]],
+    ],
+    # -- when the iteration is over
+    "failures of all calls are taken in order and say that they are": [
+        *[*OWN, ("failed", "read", GONE), ("failed", "read"), ("close",)],
+        [f"a error no such file {DOUBT}", f"b error went wrong {DOUBT}"],
+    ],
+    "a failure behind a call that returned belongs to the one left over": [
+        *[*OWN, ("returned", "of a"), ("failed", "read"), ["a ok"]],
+        *[("close",), ["b error went wrong"]],
+    ],
+}
+"""What a host tells; a list is what is known of calls by then that was not known before."""
 
 
-def reads(*calls: str, key: str | None = None) -> Calls:
-    """Calls of one tool, each with arguments of its own, or all with the same."""
-    return Calls(*[(call, "read", key or f"key of {call}") for call in calls])
-
-
-# -- by elimination ------------------------------------------------------------------------------
-
-
-def test_the_only_open_call_of_a_tool_has_its_failure_at_once() -> None:
-    calls = Calls(("a", "read", 1), ("b", "write", 2))
-    calls.failed("read")
-    assert calls.ended == [("a", "error", "went wrong")]
-
-
-def test_a_failure_waits_for_the_call_beside_it_and_belongs_to_the_one_left_over() -> None:
-    calls = reads("a", "b")
-    calls.failed("read")
-    assert calls.ended == []
-    calls.returned("key of a")
-    assert calls.statuses == [("a", "ok"), ("b", "error")]
-
-
-def test_a_call_that_began_after_a_failure_is_not_the_one_that_failed() -> None:
-    calls = reads("a", "b")
-    calls.failed("read")
-    calls.begin("c", "read", "key of c")
-    calls.returned("key of b")
-    assert calls.statuses == [("b", "ok"), ("a", "error")]
-
-
-def test_arguments_that_a_tool_changed_do_not_hide_its_end() -> None:
-    calls = reads("a", "b")
-    calls.returned("arguments that nobody gave", name="read")
-    calls.returned("key of a", name="read")
-    assert calls.statuses == [("a", "ok"), ("b", "ok")]
-
-
-# -- by the results in the conversation ----------------------------------------------------------
-
-
-def test_each_failure_belongs_to_the_call_whose_result_holds_it() -> None:
-    calls = reads("a", "b")
-    calls.failed("read", GONE)
-    calls.failed("read", BROKEN)
-    calls.row("a", "Error executing tool: went wrong")
-    calls.row("b", "Error executing tool: no such file")
-    assert calls.ended == [("a", "error", "went wrong"), ("b", "error", "no such file")]
-
-
-@pytest.mark.parametrize("first", ["returned", "failed"])
-def test_of_two_identical_calls_the_one_failed_whose_result_says_so(first: str) -> None:
-    calls = reads("a", "b", key="same")
-    steps = [lambda: calls.returned("same", "text"), lambda: calls.failed("read")]
-    for step in steps if first == "returned" else reversed(steps):
-        step()
-    assert calls.ended == []
-    calls.row("a", "Error executing tool: went wrong")
-    assert calls.statuses == [("a", "error"), ("b", "ok")]
-
-
-def test_the_end_of_a_call_waits_for_the_one_like_it_that_has_not_begun() -> None:
+@pytest.mark.parametrize("story", STORIES.values(), ids=list(STORIES))
+def test_a_report_is_the_end_of_the_call_that_it_must_be(story: list[Any]) -> None:
     calls = Calls()
-    calls.begin("a", "read", "same", alike=1)  # the host may as well have begun with b
-    calls.returned("same", "text")
-    calls.begin("b", "read", "same")
-    calls.failed("read")
-    assert calls.ended == []
-    calls.row("a", "Error executing tool: went wrong")
-    assert calls.statuses == [("a", "error"), ("b", "ok")]
+    for step in story:
+        if isinstance(step, list):
+            known = [" ".join(filter(None, (call, *rest))) for call, *rest in calls.ended]
+            assert known == step
+            calls.ended.clear()
+        else:
+            getattr(calls, step[0])(*step[1:])
 
 
 def test_a_call_that_never_began_keeps_no_end_from_the_one_like_it() -> None:
@@ -129,80 +145,9 @@ def test_a_call_that_never_began_keeps_no_end_from_the_one_like_it() -> None:
     calls.returned("same", "text")
     assert calls.open.beside_each_other
     calls.close()
-    assert calls.statuses == [("a", "ok")]
+    assert calls.ended == [("a", "ok", None)]
     assert not calls.open.beside_each_other
 
-
-def test_a_denied_call_is_not_the_one_that_failed() -> None:
-    calls = reads("a", "b")
-    calls.failed("read")
-    calls.row("a", "Denied by hook: not now")
-    calls.row("b", "Error executing tool: went wrong")
-    calls.close()
-    assert calls.ended == [("b", "error", "went wrong"), ("a", "cancelled", NO_END)]
-
-
-def test_a_result_that_tells_of_another_failure_is_the_end_of_its_call() -> None:
-    calls = reads("a", "b")
-    calls.failed("read")
-    calls.row("a", "Denied by hook: not now", SpanOutcome("error", "ToolFailed", "not now"))
-    assert calls.ended == [("a", "error", "not now")]
-    calls.row("b", "Error executing tool: went wrong", BROKEN)
-    assert calls.ended[1:] == [("b", "error", "went wrong")]
-
-
-def test_a_failure_that_a_host_put_in_other_words_is_no_failure_of_the_call_beside_it() -> None:
-    calls = reads("a", "b", key="same")
-    calls.failed("read")
-    calls.returned("same", "text")
-    calls.row("a", "Error: it broke", SpanOutcome("error", "ToolFailed", "it broke"))
-    calls.row("b", "text")
-    assert calls.ended == [("a", "error", "it broke"), ("b", "ok", None)]
-
-
-def test_a_failure_behind_a_tool_that_returned_is_no_failure_of_the_call_beside_it() -> None:
-    calls = reads("a", "b")
-    calls.returned("key of a")
-    calls.failed("read")
-    calls.row("a", "Error executing tool: went wrong")
-    calls.returned("key of b")
-    assert calls.statuses == [("a", "ok"), ("b", "ok")]
-
-
-def test_one_failures_message_may_stand_in_the_message_of_another() -> None:
-    calls = reads("a", "b")
-    calls.failed("read", SpanOutcome("error", "E", "wrong"))
-    calls.failed("read", SpanOutcome("error", "E", "went wrong"))
-    calls.row("a", "Error executing tool: went wrong")
-    assert calls.ended == [("a", "error", "went wrong"), ("b", "error", "wrong")]
-
-
-# -- when the iteration is over ------------------------------------------------------------------
-
-
-def test_failures_of_all_calls_are_taken_in_order_and_say_that_they_are() -> None:
-    calls = reads("a", "b")
-    calls.failed("read", GONE)
-    calls.failed("read", BROKEN)
-    calls.close()
-    assert calls.statuses == [("a", "error"), ("b", "error")]
-    doubt = "(the host did not say which of 2 calls of 'read' failed so)"
-    assert [message for _, _, message in calls.ended] == [
-        f"no such file {doubt}",
-        f"went wrong {doubt}",
-    ]
-
-
-def test_a_failure_behind_a_call_that_returned_belongs_to_the_one_left_over() -> None:
-    calls = reads("a", "b")
-    calls.returned("key of a")
-    calls.failed("read")
-    assert calls.statuses == [("a", "ok")]
-    calls.close()
-    assert calls.ended[1:] == [("b", "error", "went wrong")]
-
-
-# -- any conversation ----------------------------------------------------------------------------
 
 CALL = st.tuples(
     st.sampled_from(["read", "write"]),

@@ -1,4 +1,4 @@
-"""What a compaction costs in a provider's cache: predicted from the log, and held to the reports.
+"""What requests and compactions cost: predicted from the log, and held to the reports.
 
 The provider here serves from its cache what a request has in common with the one before, byte for
 byte, and counts a token for each four characters.
@@ -17,13 +17,19 @@ from msgspec.structs import replace
 
 import eventctx
 from eventctx.engine import Engine
+from eventctx.log import events
+from eventctx.log.codec import encode_event
+from eventctx.log.record import Draft, place
+from eventctx.projections import figures
+from eventctx.projections.audit import Spread, estimate_errors
 from eventctx.projections.cache_cost import CacheCost, predict
+from eventctx.projections.figures import CompactionFigures, Figures
 from eventctx.projections.timeline.cache_costs import cache_costs, predict_plan
 from eventctx.projections.timeline.views import ShownView
 from eventctx.projections.view.series import Series
 from eventctx.queries import spans
 from eventctx.queries.key_frames import timeline_at
-from tests.sessions import tool_round, user, with_frames
+from tests.sessions import compacted_by_hand, tool_round, user, with_frames
 
 COMPACTED = "eventctx.compaction.cache.held"
 SOME = st.integers(0, 200_000)
@@ -78,6 +84,13 @@ async def costs_of(engine: Engine) -> list[CacheCost]:
     return list(cache_costs(await timeline_at(engine.store, "s")).values())
 
 
+async def costs(rounds: int, **options: Any) -> list[CacheCost]:
+    """The costs of such a session's compactions."""
+    async with eventctx.open() as engine:
+        await talk(engine, rounds, **options)
+        return await costs_of(engine)
+
+
 @given(held=SOME, kept=SOME, saved=SOME, room=SOME, growth=st.integers(0, 10_000))
 def test_what_is_kept_and_what_is_given_up_are_all_that_the_cache_held(
     held: int, kept: int, saved: int, room: int, growth: int
@@ -93,59 +106,40 @@ def test_what_is_kept_and_what_is_given_up_are_all_that_the_cache_held(
 
 @settings(max_examples=10, deadline=None)
 @given(rounds=st.integers(8, 40), size=st.integers(400, 4_000))
-async def test_the_prediction_is_what_a_provider_with_a_cache_reports(
-    rounds: int, size: int
-) -> None:
-    async with eventctx.open("memory://") as engine:
-        await talk(engine, rounds, size=size)
-        for one in await costs_of(engine):
-            told = one.reported
-            assert told is not None
-            assert told.misses == 0
-            assert one.kept > 500
-            assert abs(told.read - one.kept) <= 0.05 * one.held
-            assert told.read + told.write <= 6_000
+async def test_the_prediction_is_what_a_caching_provider_reports(rounds: int, size: int) -> None:
+    for one in await costs(rounds, size=size):
+        told = one.reported
+        assert told is not None and told.misses == 0
+        assert one.kept > 500
+        assert abs(told.read - one.kept) <= 0.05 * one.held
+        assert told.read + told.write <= 6_000
 
 
 async def test_the_expected_requests_are_those_that_a_steady_session_makes() -> None:
-    async with eventctx.open("memory://") as engine:
-        await talk(engine, 60)
-        found = await costs_of(engine)
-        assert len(found) >= 3
-        for one in found[:-1]:
-            assert one.reported is not None
-            assert one.reported.over
-            assert one.expected is not None
-            assert abs(one.expected - one.reported.requests) <= 2
-        assert found[-1].reported is not None
-        assert not found[-1].reported.over
+    *over, last = await costs(60)
+    assert len(over) >= 2
+    for one in over:
+        assert one.reported and one.reported.over and one.expected is not None
+        assert abs(one.expected - one.reported.requests) <= 2
+    assert last.reported and not last.reported.over
 
 
 async def test_a_cache_that_was_lost_later_is_a_miss_and_changes_no_prediction() -> None:
-    async with eventctx.open("memory://") as engine:
-        await talk(engine, 12)
-        (warm, *_) = await costs_of(engine)
-    async with eventctx.open("memory://") as engine:
-        await talk(engine, 12, cold=11)
-        (lost, *_) = [one for one in await costs_of(engine) if one.reported][-1:]
-    assert warm.reported is not None
-    assert lost.reported is not None
-    assert warm.reported.misses == 0
-    assert lost.reported.misses == 1
+    (warm, *_) = await costs(12)
+    (*_, lost) = [one for one in await costs(12, cold=11) if one.reported]
+    assert warm.reported and lost.reported
+    assert (warm.reported.misses, lost.reported.misses) == (0, 1)
     assert lost.reported.missed >= 2_000
     assert (lost.kept, lost.saved, lost.expected) == (warm.kept, warm.saved, warm.expected)
 
 
 async def test_without_reports_of_a_cache_there_is_a_prediction_alone() -> None:
-    async with eventctx.open("memory://") as engine:
-        await talk(engine, 12, caches=False)
-        found = await costs_of(engine)
-        assert found
-        assert all(one.reported is None and one.given_up > 0 for one in found)
+    found = await costs(12, caches=False)
+    assert found and all(one.reported is None and one.given_up > 0 for one in found)
 
 
 async def test_a_compaction_by_hand_has_its_prediction_before_the_next_request() -> None:
-    async with eventctx.open("memory://") as engine:
+    async with eventctx.open() as engine:
         ctx = await talk(engine, 8, max_tokens=200_000, size=8_000)
         await ctx.compact(reason="before a new task")
         (before,) = await costs_of(engine)
@@ -157,17 +151,12 @@ async def test_a_compaction_by_hand_has_its_prediction_before_the_next_request()
 
 @pytest.mark.parametrize("policy", ["workset", "ladder", "simple"])
 async def test_a_dry_run_is_predicted_to_cost_what_the_compaction_then_does(policy: str) -> None:
-    async with eventctx.open("memory://") as engine:
+    async with eventctx.open() as engine:
         ctx = await talk(engine, 12, max_tokens=20_000, size=5_000, policy=policy)
         would = await engine.dry_run("s", policy=policy, max_tokens=20_000)
         assert would.plan is not None
-        found = predict_plan(
-            await timeline_at(engine.store, "s"),
-            would.plan,
-            before=would.before_tokens,
-            after=would.after_tokens,
-            threshold=18_400,
-        )
+        sizes = {"before": would.before_tokens, "after": would.after_tokens, "threshold": 18_400}
+        found = predict_plan(await timeline_at(engine.store, "s"), would.plan, **sizes)
         assert await costs_of(engine) == []
         await ctx.compact()
         (made,) = await costs_of(engine)
@@ -177,17 +166,14 @@ async def test_a_dry_run_is_predicted_to_cost_what_the_compaction_then_does(poli
 
 @pytest.mark.parametrize("every", [3, 10])
 async def test_key_frames_change_no_cost(every: int) -> None:
-    async with eventctx.open("memory://") as engine:
-        await talk(engine, 30)
-        plain = await costs_of(engine)
-    async with eventctx.open("memory://") as engine:
+    async with eventctx.open() as engine:
         with_frames(engine.store, every=every)
         await talk(engine, 30)
-        assert await costs_of(engine) == plain
+        assert await costs_of(engine) == await costs(30)
 
 
 async def test_each_view_is_read_once_however_many_compactions_there_were() -> None:
-    async with eventctx.open("memory://") as engine:
+    async with eventctx.open() as engine:
         await talk(engine, 60)
         state = await timeline_at(engine.store, "s")
     shown = CountsReads(state.views.shown)
@@ -215,35 +201,167 @@ class CountsReads(list[ShownView]):
 
 
 async def test_the_spans_say_what_was_expected_and_what_the_cache_gave_up() -> None:
-    async with eventctx.open("memory://") as engine:
+    async with eventctx.open() as engine:
         await talk(engine, 30)
-        costs = cache_costs(await timeline_at(engine.store, "s"))
+        predicted = cache_costs(await timeline_at(engine.store, "s"))
         found = [one.attributes async for one in spans.spans(engine.store, "s")]
     of_compactions = {one["eventctx.compaction.id"]: one for one in found if COMPACTED in one}
-    assert len(costs) >= 2
-    for position, cost in costs.items():
+    assert len(predicted) >= 2
+    for position, cost in predicted.items():
         one = of_compactions[position]
         assert one["eventctx.compaction.cache.held"] == cost.held
         assert one["eventctx.compaction.expected_requests"] == cost.expected
-    calls = [one for one in found if "eventctx.request.cache_given_up" in one]
-    told = [one.reported for one in costs.values() if one.reported is not None]
-    assert [one["gen_ai.usage.cache_read.input_tokens"] for one in calls] == [
-        one.read for one in told
-    ]
-    assert [one["eventctx.request.cache_given_up"] for one in calls] == [
-        cost.held - one.read for cost, one in zip(costs.values(), told, strict=True)
-    ]
+    read, given_up = "gen_ai.usage.cache_read.input_tokens", "eventctx.request.cache_given_up"
+    calls = [(one[read], one[given_up]) for one in found if given_up in one]
+    reads = [(cost.held, cost.reported.read) for cost in predicted.values() if cost.reported]
+    assert len(reads) == len(predicted)
+    assert calls == [(one, held - one) for held, one in reads]
 
 
 async def test_a_call_after_one_that_was_not_reported_is_not_taken_for_the_first() -> None:
-    async with eventctx.open("memory://") as engine:
+    async with eventctx.open() as engine:
         await talk(engine, 30)
         audit = await engine.audit("s")
         first = audit.compactions[0].position
         number = sum(row.position < first for row in audit.requests)
-    async with eventctx.open("memory://") as engine:
+    async with eventctx.open() as engine:
         await talk(engine, number + 3, unreported=number)
         (one, *_) = await costs_of(engine)
         found = [one.attributes async for one in spans.spans(engine.store, "s")]
     assert one.reported is None
     assert not any("eventctx.request.cache_given_up" in one for one in found)
+
+
+# -- figures: reports come first, estimates say so -----------------------------------------------
+
+
+def prepared(tokens: int, **more: Any) -> events.RequestPrepared:
+    return events.RequestPrepared(
+        renderer=1, last_message=0, messages=1, tokens=tokens, digest="", **more
+    )
+
+
+def reconstructed(tokens: int, **more: Any) -> events.RequestPrepared:
+    return prepared(tokens, reconstructed=True, **more)
+
+
+def reported(at: int, prompt: int) -> events.UsageReported:
+    return events.UsageReported(prompt=prompt, prepared=at)
+
+
+def compacted(before: int, after: int, **more: Any) -> events.PostCompact:
+    estimator = "by-kind-1"
+    sizes = {"tokens_before": before, "tokens_after": after}
+    return compacted_by_hand(**{"plan": None, "estimator": estimator, **sizes, **more})
+
+
+ADDED = events.MessageAdded()
+
+
+def figures_of(*log: events.Event) -> Figures:
+    """The figures of a stream of these events, whose positions count from 0."""
+    state = figures.initial()
+    for position, event in enumerate(log):
+        name, version, payload = encode_event(event)
+        draft = Draft(bytes(16), name, version, 0, payload)
+        state = figures.evolve(state, place(draft, "s", position, -1, b""))
+    return figures.read(state)
+
+
+def test_a_reported_prompt_is_the_figure_and_what_is_not_messages_was_sent_beside_them() -> None:
+    one = figures.of_request(reconstructed(11), 25_882)
+    assert (one.total, one.estimated, one.reported, one.estimate) == (25_882, False, 25_882, 11)
+    assert (one.messages, one.beside) == (11, 25_871)
+
+
+def test_without_a_report_the_figure_is_the_estimate_and_says_so() -> None:
+    one = figures.of_request(prepared(1_500, reserve=500, factor=1.1), None)
+    assert (one.total, one.estimated, one.reported) == (1_500, True, None)
+    assert (one.messages, one.beside) == (1_000, 500)
+    # What was sent beside a reconstructed request is not known then.
+    one = figures.of_request(reconstructed(11), None)
+    assert (one.total, one.messages, one.beside) == (11, 11, None)
+    assert figures.of_request(prepared(11), None).beside == 0
+    assert figures.of_request(reconstructed(511, reserve=500), None).beside == 500
+
+
+def test_the_two_parts_of_a_request_always_add_up_and_none_is_below_zero() -> None:
+    for one in (
+        figures.of_request(prepared(1_869), 1_465),
+        figures.of_request(prepared(900, reserve=-300), None),
+        figures.of_request(prepared(900, reserve=-300), 700),
+        figures.of_request(prepared(900, reserve=300), 100),
+        figures.of_request(reconstructed(11), None, system=3_000, tools=20_000),
+        figures.of_request(reconstructed(11), 25_882, system=3_000, tools=20_000),
+    ):
+        assert one.beside is not None and one.beside >= 0
+        assert one.messages + one.beside == one.total
+
+
+def test_a_report_is_shared_out_among_what_is_known_of_a_request() -> None:
+    one = figures.of_request(reconstructed(1_000), 30_000, system=4_000, tools=15_000)
+    assert (one.messages, one.system, one.tools) == (1_500, 6_000, 22_500)
+    assert (one.total, one.beside) == (30_000, 28_500)
+    # One that is far off leaves the parts as they were estimated.
+    one = figures.of_request(reconstructed(1_000), 50, system=4_000, tools=15_000)
+    assert (one.messages, one.system, one.tools, one.beside) == (1_000, 4_000, 15_000, 19_000)
+    assert (one.total, one.estimated) == (50, False)
+
+
+def test_a_compaction_has_the_figures_of_the_requests_around_it() -> None:
+    found = figures_of(
+        prepared(160_000),
+        reported(0, 166_759),
+        compacted(135_035, 4_036, tokens_recorded=167_094),
+        prepared(30_487, plan=2, breaks=("compaction",)),
+        reported(3, 33_960),
+        prepared(35_000, plan=2),
+        reported(5, 37_900),
+    )
+    one = found.compactions[2]
+    assert one == CompactionFigures(166_759, False, 33_960, False, recorded=167_094)
+    assert (one.before, one.after) == (found.requests[0].total, found.requests[3].total)
+    assert one.taken_out == 166_759 - 33_960
+
+
+def test_what_was_added_since_the_last_request_is_part_of_what_a_compaction_was_made_for() -> None:
+    """A result of 10,000 tokens brings a request of 13,000 over a budget of 20,000."""
+    log = [prepared(13_200), reported(0, 13_006), ADDED]
+    own = figures_of(*log, compacted(23_240, 10_300, trigger="budget"))
+    assert own.compactions == {3: CompactionFigures(23_240, True, 10_300, True)}
+    imported = figures_of(*log, compacted(13_400, 10_300, trigger="imported"))
+    assert imported.compactions == {3: CompactionFigures(13_006, False, 10_300, True)}
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        events.MessagesSet(order=((0, 0),)),
+        events.Cleared(messages=4),
+        events.SessionFork(parent="s", at=2),
+        compacted(950, 500),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_a_request_of_another_view_is_no_measure_of_a_compaction(between: events.Event) -> None:
+    before = figures_of(prepared(900), reported(0, 1_000), between, compacted(700, 400))
+    assert before.compactions[3] == CompactionFigures(700, True, 400, True)
+    after = figures_of(compacted(700, 400), between, prepared(900, plan=0), reported(2, 1_000))
+    assert after.compactions[0] == CompactionFigures(700, True, 400, True)
+
+
+def test_a_compaction_that_was_not_applied_has_no_figures_and_changes_none() -> None:
+    skipped = compacted(0, 0, outcome="skipped")
+    found = figures_of(prepared(900), reported(0, 1_000), skipped, compacted(950, 500))
+    assert found.compactions == {3: CompactionFigures(1_000, False, 500, True)}
+
+
+def test_the_error_of_estimates_is_given_before_any_report_and_after_with_its_spread() -> None:
+    log: list[events.Event] = [reconstructed(1), reported(0, 1_000)]
+    for error in range(-10, 11):
+        log += [reconstructed(1_000 + error, reserve=900), reported(len(log), 1_000)]
+    found = figures_of(*log, prepared(77))
+    errors = estimate_errors(found, found.requests)
+    assert errors.before == Spread(1, -0.999, -0.999, -0.999)
+    assert errors.after == Spread(21, 0.0, -0.009, 0.009)
+    assert errors.without_beside == 1

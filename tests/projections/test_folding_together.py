@@ -23,7 +23,6 @@ from eventctx.projections import transcript
 from eventctx.projections.transcript import PackedLines, TranscriptLine
 from eventctx.projections.view import layout as layouts
 from eventctx.projections.view import request_view
-from eventctx.projections.view.layout import Layout
 from eventctx.projections.view.refs import MessageRef
 from eventctx.projections.view.request_view import ViewState
 from eventctx.projections.view.series import Series
@@ -113,13 +112,11 @@ def logged(messages: list[Message], between: dict[int, Event]) -> list[Record]:
     return log
 
 
-def told(layout: Layout) -> tuple[Any, ...]:
-    """All that a layout holds; a digest still running cannot be compared itself."""
-    return replace(layout, sealed_digest=None), layout.sealed_digest.hexdigest()
-
-
 def parted(state: ViewState) -> tuple[Any, ...]:
-    return replace(state, layout=layouts.EMPTY), told(state.layout)
+    """All that a state holds; a digest still running cannot be compared itself."""
+    layout = state.layout
+    plain = replace(layout, sealed_digest=None), layout.sealed_digest.hexdigest()
+    return replace(state, layout=layouts.EMPTY), plain
 
 
 @examples
@@ -176,9 +173,6 @@ def test_one_step_takes_all_rows_of_a_usual_session() -> None:
     assert layouts.extend(replace(layout, abandoned={"gone": 1}), [refs[1], late])[1] == 1
 
 
-# -- series ----------------------------------------------------------------------------------------
-
-
 @examples
 @given(steps=st.lists(st.tuples(st.integers(0, 30), st.lists(st.integers(), max_size=3))))
 def test_no_version_ever_changes_whichever_one_grows(steps: list[tuple[int, list[int]]]) -> None:
@@ -192,12 +186,8 @@ def test_no_version_ever_changes_whichever_one_grows(steps: list[tuple[int, list
         assert len(series) == len(model)
         assert [series[n] for n in range(-len(model), len(model))] == model + model
         assert series[1:4] == model[1:4]
-
-
-def test_the_first_items_are_a_version_that_grows_on_its_own() -> None:
-    whole = Series([1, 2, 3])
-    assert list(whole.first(2).append(9)) == [1, 2, 9]
-    assert list(whole.first(7)) == list(whole) == [1, 2, 3]
+        assert list(series.first(2).append(9)) == [*model[:2], 9]
+        assert list(series.first(len(model) + 4)) == list(series) == model
 
 
 PACKABLE = st.builds(TranscriptLine, *[st.integers(0, 99)] * 3)
@@ -205,7 +195,7 @@ PACKABLE = st.builds(TranscriptLine, *[st.integers(0, 99)] * 3)
 
 @examples
 @given(steps=st.lists(st.tuples(st.integers(0, 30), st.lists(PACKABLE, max_size=3))))
-def test_packed_lines_are_a_series_like_any_other(
+def test_packed_lines_are_a_series_like_others(
     steps: list[tuple[int, list[TranscriptLine]]],
 ) -> None:
     packed: list[Series[TranscriptLine]] = [Series.backed_by(PackedLines())]

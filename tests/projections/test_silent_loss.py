@@ -16,12 +16,7 @@ from eventctx.importers.load import import_file
 from eventctx.log.codec import decode_known
 from eventctx.log.record import Record
 from eventctx.projections.presence import describe_loss
-from eventctx.projections.silent_loss import (
-    LEARNT,
-    ReportedRequest,
-    ShownMessages,
-    suspect,
-)
+from eventctx.projections.silent_loss import LEARNT, ReportedRequest, ShownMessages, suspect
 from eventctx.projections.timeline.document import document
 from eventctx.projections.timeline.fold import TimelineState, evolve, initial
 from eventctx.projections.timeline.losses import suspected_losses
@@ -30,6 +25,7 @@ from eventctx.queries.key_frames import timeline_at
 from eventctx.stores.memory import MemoryStore
 from tests.calls import calls_of_functions
 from tests.how_much import some
+from tests.session.given import opened, records_of
 from tests.sessions import USER, tool_round
 
 NOTHING = ShownMessages((), {})
@@ -37,89 +33,83 @@ MINUTE = 60 * 10**9
 
 
 def reported(position: int, expected: int, prompt: int, **other: Any) -> ReportedRequest:
-    fields = {
-        "time": position * MINUTE,
-        "turn": 1,
-        "turn_from": 0,
-        "cached": 0,
-        "model": "claude-opus-4-5",
-        "breaks": frozenset(),
-        "reports": LEARNT,
-    }
+    fields = {"time": position * MINUTE, "turn": 1, "turn_from": 0, "cached": 0}
+    fields |= {"model": "claude-opus-4-5", "breaks": frozenset(), "reports": LEARNT}
     return ReportedRequest(position=position, expected=expected, prompt=prompt, **(fields | other))
 
 
+def suspected(now: ReportedRequest) -> Any:
+    """What is suspected behind ``FIRST``."""
+    return suspect(FIRST, now, lambda: NOTHING)
+
+
 FIRST = reported(1, 40_000, 40_000, cached=38_000, tools="some")
-CACHED = {"cached": 38_000}
 
 
 @given(drop=st.integers(2_000, 39_000), growth=st.integers(0, 15_000))
-def test_a_prompt_that_is_2000_tokens_too_small_is_noticed_at_that_request(
-    drop: int, growth: int
-) -> None:
+def test_a_prompt_that_is_2000_tokens_too_small_is_noticed_at_once(drop: int, growth: int) -> None:
     expected = 40_000 + growth
-    found = suspect(FIRST, reported(2, expected, expected - drop), lambda: NOTHING)
-    assert found is not None
-    assert (found.kind, found.tokens) == ("prompt", drop)
+    found = suspected(reported(2, expected, expected - drop))
+    assert found and (found.kind, found.tokens) == ("prompt", drop)
 
 
 @given(error=st.floats(-0.05, 0.05), growth=st.integers(0, 30_000))
-def test_an_estimate_that_errs_by_a_twentieth_of_what_was_added_is_no_loss(
+def test_an_estimate_that_errs_by_a_twentieth_of_growth_is_no_loss(
     error: float, growth: int
 ) -> None:
     expected = 40_000 + growth
     now = reported(2, expected, round(expected - growth * error), cached=39_000)
-    assert suspect(FIRST, now, lambda: NOTHING) is None
+    assert suspected(now) is None
 
 
 @pytest.mark.parametrize("kind", ["compaction", "set", "clear", "restore", "erase"])
 def test_what_the_log_itself_tells_is_not_suspected(kind: str) -> None:
-    now = reported(2, 41_000, 9_000, breaks=frozenset((kind,)))
-    assert suspect(FIRST, now, lambda: NOTHING) is None
+    assert suspected(reported(2, 41_000, 9_000, breaks=frozenset((kind,)))) is None
+
+
+LEFT_OUT, ALL = 20_000, 41_000
 
 
 @pytest.mark.parametrize(
-    ("other", "cause"),
+    ("prompt", "other", "kind", "cause"),
     [
-        ({"model": "gpt-5"}, "model"),
-        ({"tools": "others"}, "tools"),
-        ({"tools": "others", "tools_counted": True}, "unknown"),
-        ({"tools": None}, "unknown"),
-        ({"time": FIRST.time + 61 * MINUTE}, "resumed"),
-        ({"cached": 10_000}, "edited"),
-        ({"cached": 38_000}, "unknown"),
+        (LEFT_OUT, {"cached": 38_000, "model": "gpt-5"}, "prompt", "model"),
+        (LEFT_OUT, {"cached": 38_000, "tools": "others"}, "prompt", "tools"),
+        (
+            LEFT_OUT,
+            {"cached": 38_000, "tools": "others", "tools_counted": True},
+            "prompt",
+            "unknown",
+        ),
+        (LEFT_OUT, {"cached": 38_000, "tools": None}, "prompt", "unknown"),
+        (LEFT_OUT, {"cached": 38_000, "time": FIRST.time + 61 * MINUTE}, "prompt", "resumed"),
+        (LEFT_OUT, {"cached": 10_000}, "prompt", "edited"),
+        (LEFT_OUT, {"cached": 38_000}, "prompt", "unknown"),
+        # A cache that served less is told apart.
+        (ALL, {"tools": "others", "tools_counted": True}, "cache", "tools"),
+        (ALL, {"time": FIRST.time + MINUTE}, "cache", "unknown"),
+        (ALL, {"time": FIRST.time + 6 * MINUTE}, "cache", "expired"),
     ],
 )
-def test_a_likely_cause_is_named(other: dict[str, Any], cause: str) -> None:
-    found = suspect(FIRST, reported(2, 41_000, 20_000, **(CACHED | other)), lambda: NOTHING)
-    assert found is not None
-    assert found.cause == cause
-
-
-def test_other_tools_are_why_the_cache_served_less() -> None:
-    now = reported(2, 41_000, 41_000, tools="others", tools_counted=True)
-    found = suspect(FIRST, now, lambda: NOTHING)
-    assert found is not None
-    assert (found.kind, found.cause) == ("cache", "tools")
-
-
-@pytest.mark.parametrize(("minutes", "cause"), [(1, "unknown"), (6, "expired")])
-def test_a_cache_that_served_less_is_told_apart(minutes: int, cause: str) -> None:
-    now = reported(2, 41_000, 41_000, time=FIRST.time + minutes * MINUTE)
-    found = suspect(FIRST, now, lambda: NOTHING)
-    assert found is not None
-    assert (found.kind, found.tokens, found.cause) == ("cache", 38_000, cause)
-    assert "cache served" in describe_loss(found, "2.1")
+def test_a_likely_cause_is_named(prompt: int, other: dict[str, Any], kind: str, cause: str) -> None:
+    found = suspected(reported(2, 41_000, prompt, **other))
+    assert found and (found.kind, found.cause) == (kind, cause)
+    if kind == "cache":
+        assert found.tokens == 38_000
+        assert "cache served" in describe_loss(found, "2.1")
 
 
 TOOLS = [{"name": f"tool_{number}", "description": "x" * 4_000} for number in range(9)]
 
 
-async def fill_session(engine: eventctx.Engine, drop: int, tools_left: int = 9) -> None:
+async def filled(drop: int, tools_left: int = 9, heard: Any = None) -> eventctx.Engine:
     """A live session of six requests whose provider counts ``drop`` fewer tokens in the fifth.
 
     From that one on its host sends the first ``tools_left`` tools.
     """
+    engine = eventctx.Engine(MemoryStore())
+    if heard:
+        engine.on("*", heard)
     ctx = await engine.session("s", max_tokens=200_000)
     await ctx.add_message(USER)
     async with ctx.turn("go") as turn:
@@ -133,93 +123,68 @@ async def fill_session(engine: eventctx.Engine, drop: int, tools_left: int = 9) 
                     await call.usage(prompt - (drop if number == 4 else 0), 10)
                 await ctx.add_messages(tool_round(number, size=9_000))
     await engine.hooks.drain()
-
-
-async def play(drop: int, records: list[Record]) -> tuple[Any, Any]:
-    """The audit and the losses of such a session, whose records go to ``records``."""
-    engine = eventctx.Engine(MemoryStore())
-    engine.on("*", records.append)
-    await fill_session(engine, drop)
-    answers = await engine.audit("s"), await engine.lost("s")
-    await engine.close()
-    return answers
+    return engine
 
 
 async def test_a_live_session_records_what_it_suspects_as_an_event_and_in_its_log_line() -> None:
     records: list[Record] = []
-    audit, lost = await play(4_000, records)
-    events = [one for one in records if one.type == "context:loss_suspected"]
+    engine = await filled(4_000, heard=records.append)
+    audit = await engine.audit("s")
+    (event,) = [one for one in records if one.type == "context:loss_suspected"]
     (loss,) = audit.losses
-    assert len(events) == 1
-    written = line(events[0])
+    written = line(event)
     assert (written["tokens"], written["kind"]) == (loss.tokens, "prompt")
     assert level_of(written) == "warning"
     assert loss.position == audit.requests[4].position
     assert 3_500 < loss.tokens < 4_500
     assert loss.messages, "results that were probably dropped are named"
-    assert lost.suspected == (loss,)
-
-
-async def test_tools_that_a_host_left_out_are_the_likely_cause() -> None:
-    engine = eventctx.Engine(store := MemoryStore())
-    await fill_session(engine, 8_000, tools_left=1)
-    (loss,) = (await engine.audit("s")).losses
-    assert loss.cause == "tools"
-    events = [one async for one in store.read("s") if one.type == "context:loss_suspected"]
-    assert [decode_known(one).cause for one in events] == ["tools"]  # type: ignore[union-attr]
-    await engine.close()
-
-
-async def test_the_page_is_told_of_all_losses_with_every_document() -> None:
-    engine = eventctx.Engine(store := MemoryStore())
-    await fill_session(engine, 4_000)
-    records = [one async for one in store.read("s")]
-    (loss,) = (await engine.audit("s")).losses
-    state = await timeline_at(store, "s")
+    assert (await engine.lost("s")).suspected == (loss,)
+    # The page is told of all losses with every document.
+    state = await timeline_at(engine.store, "s")
     (told,) = document(state, "s")["losses"]
-    assert (told["position"], told["kind"], told["tokens"]) == (
-        loss.position,
-        "prompt",
-        loss.tokens,
-    )
+    found = (told["position"], told["kind"], told["tokens"])
+    assert found == (loss.position, "prompt", loss.tokens)
     assert told["words"].startswith("1.5: the provider counted ~")
     before = initial()
-    for record in records[: loss.position + 1]:
+    for record in (await records_of(engine.store))[: loss.position + 1]:
         before = evolve(before, record)
     assert document(before, "s")["losses"] == []
     assert document(state, "s", since=before)["losses"] == [told]
-    await engine.close()
+
+
+async def test_tools_that_a_host_left_out_are_the_likely_cause() -> None:
+    engine = await filled(8_000, tools_left=1)
+    (loss,) = (await engine.audit("s")).losses
+    (event,) = await records_of(engine.store, kind="context:loss_suspected")
+    assert loss.cause == decode_known(event).cause == "tools"
 
 
 @pytest.mark.slow
 async def test_the_work_of_finding_losses_grows_with_the_session_and_not_with_its_square() -> None:
-    engine = eventctx.Engine(store := MemoryStore())
-    await fill_with_losses(engine, requests=480)
+    engine = await filled_with_losses(requests=480)
     half, whole = initial(), initial()
-    async for record in store.read("s"):
+    for record in await records_of(engine.store):
         whole = evolve(whole, record)
         half = whole if len(whole.audit.requests) == 240 else half
     few, many = calls_to_find(half), calls_to_find(whole)
     assert few > 1_000
     assert many < 2.5 * few
-    await engine.close()
 
 
-async def fill_with_losses(engine: eventctx.Engine, requests: int) -> None:
+async def filled_with_losses(requests: int) -> eventctx.Engine:
     """A session whose provider drops old results at every request, and that compacts at times."""
-    ctx = await engine.session("s", max_tokens=200_000)
-    await ctx.add_message({"role": "system", "content": "be good"})
-    await ctx.add_message(USER)
+    system = {"role": "system", "content": "be good"}
+    engine, ctx = await opened(system, USER, max_tokens=200_000)
     async with ctx.turn("go") as turn:
         for number in range(requests):
             async with turn.iteration() as iteration:
                 await ctx.get_messages_for_request(model="claude-opus-4-5")
                 async with iteration.provider_call("claude-opus-4-5", "anthropic") as call:
                     await call.usage(40_000, 10)
-                for message in tool_round(number, size=9_000):
-                    await ctx.add_message(message)
+                await ctx.add_messages(tool_round(number, size=9_000))
             if number % 40 == 39:
                 await ctx.compact()
+    return engine
 
 
 def calls_to_find(state: TimelineState) -> int:
@@ -229,7 +194,7 @@ def calls_to_find(state: TimelineState) -> int:
 
 
 @pytest.mark.slow
-async def test_recorded_sessions_raise_no_false_alarm_and_planted_drops_are_noticed(
+async def test_recorded_sessions_raise_no_alarm_and_planted_drops_do(
     recorded_sessions: Path,
 ) -> None:
     planted = noticed = 0
@@ -239,10 +204,8 @@ async def test_recorded_sessions_raise_no_false_alarm_and_planted_drops_are_noti
             done = await import_file(store, path)
         except eventctx.errors.TranscriptError:
             continue
-        for one in done:
-            if one.session is None:
-                continue
-            state = await timeline_at(store, one.session)
+        for session in [one.session for one in done if one.session is not None]:
+            state = await timeline_at(store, session)
             assert [loss for loss in suspected_losses(state) if loss.kind == "prompt"] == []
             hits = plant(state, 2_000)
             planted, noticed = planted + len(hits), noticed + sum(hits)
@@ -265,10 +228,6 @@ def plant(state: TimelineState, drop: int) -> list[bool]:
         planted = [*reports[:place], (position, prompt - drop), *reports[place + 1 :]]
         sizes = replace(state.audit.sizes, reports=Series(planted))
         changed = replace(state, audit=replace(state.audit, sizes=sizes))
-        found.append(
-            any(
-                loss.position == position and loss.kind == "prompt"
-                for loss in suspected_losses(changed)
-            )
-        )
+        suspicions = [(loss.position, loss.kind) for loss in suspected_losses(changed)]
+        found.append((position, "prompt") in suspicions)
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from eventctx.projections.trace.dialects import in_dialect, to_openinference
 from eventctx.projections.trace.spans import Span
 from eventctx.projections.trace.texts import MAX_CONTENT
 from eventctx.queries import spans as tracing
+from tests.sessions import model
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "traces.md"
 KEY = "sk-proj-" + "Zx9Qw7Rt5" * 5
@@ -53,26 +55,22 @@ async def two_tools_and_an_answer(engine: eventctx.Engine) -> None:
             async with cycle.provider_call("model-1", "mistral_ai") as call:
                 await call.usage(900, 20, cache_read=300)
                 call.finished("tool_use", "r1")
-            calls = [
-                {"type": "tool_use", "id": f"c{n}", "name": "read", "input": {"path": f"{n}.py"}}
-                for n in range(2)
-            ]
             thinking = {"type": "thinking", "thinking": "Two files.", "signature": "x"}
+            use = {"type": "tool_use", "name": "read"}
+            calls = [{**use, "id": f"c{n}", "input": {"path": f"{n}.py"}} for n in range(2)]
             await ctx.add_message({"role": "assistant", "content": [thinking, *calls]})
             for n in range(2):
                 async with cycle.tool_call("read", f"c{n}"):
                     pass
-            results = [
-                {"type": "tool_result", "tool_use_id": f"c{n}", "content": f"text {n}"}
-                for n in range(2)
-            ]
-            await ctx.add_message({"role": "user", "content": results})
+            done = {"type": "tool_result"}
+            texts = [{**done, "tool_use_id": f"c{n}", "content": f"text {n}"} for n in range(2)]
+            await ctx.add_message({"role": "user", "content": texts})
         async with turn.iteration() as cycle:
             await ctx.get_messages_for_request(tools=TOOLS)
             async with cycle.provider_call("model-1", "mistral_ai") as call:
                 await call.usage(950, 30)
                 call.finished("end_turn", "r2")
-            await ctx.add_message({"role": "assistant", "content": "Both are short."})
+            await ctx.add_message(model("Both are short."))
     await ctx.compact(policy="truncate", force=True, budget=200)
 
 
@@ -88,77 +86,69 @@ def of_kind(spans: list[Span], kind: str) -> list[Attributes]:
     return [one.attributes for one in spans if one.attributes["openinference.span.kind"] == kind]
 
 
-async def test_each_message_of_a_call_is_several_attributes_and_each_result_has_its_own_id() -> (
-    None
-):
-    _, second = of_kind(await traced(), "LLM")
-    asked = {
-        name.removeprefix("llm.input_messages."): value
-        for name, value in second.items()
-        if name.startswith("llm.input_messages.")
+def below(prefix: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes whose names begin so, by the rest of their names."""
+    return {
+        name.removeprefix(prefix): value
+        for name, value in attributes.items()
+        if name.startswith(prefix)
     }
-    assert asked == {
+
+
+def shown_call(row: int, place: int, call: str, arguments: str, name: str = "read") -> Attributes:
+    """A call in a message, by the names below a call's messages."""
+    call_at = f"{row}.message.tool_calls.{place}.tool_call"
+    function = f"{call_at}.function"
+    return {f"{call_at}.id": call, f"{function}.name": name, f"{function}.arguments": arguments}
+
+
+def shown_part(row: int, place: int, kind: str, text: str) -> Attributes:
+    part = f"{row}.message.contents.{place}.message_content"
+    return {f"{part}.type": kind, f"{part}.text": text}
+
+
+def shown_result(row: int, call: str, text: str) -> Attributes:
+    message = f"{row}.message"
+    said = {f"{message}.role": "tool", f"{message}.content": text}
+    return {**said, f"{message}.tool_call_id": call}
+
+
+async def test_each_message_is_several_attributes_and_each_result_has_its_own_id() -> None:
+    first, second = of_kind(await traced(), "LLM")
+    # The tools that a request is sent with are shown in the form of OpenAI.
+    description = "Read a file; my key is [redacted:api-key]"
+    function = {"name": "read", "description": description, "parameters": SCHEMA}
+    for call in (first, second):
+        schemas = [json.loads(str(value)) for value in below("llm.tools.", call).values()]
+        assert schemas == [{"type": "function", "function": function}, TOOLS[1]]
+    assert below("llm.input_messages.", second) == {
         "0.message.role": "system",
         "0.message.content": "Be brief.",
         "1.message.role": "user",
-        "1.message.contents.0.message_content.type": "text",
-        "1.message.contents.0.message_content.text": "Read both. My key is [redacted:api-key]",
-        "1.message.contents.1.message_content.type": "text",
-        "1.message.contents.1.message_content.text": "[image]",
+        **shown_part(1, 0, "text", "Read both. My key is [redacted:api-key]"),
+        **shown_part(1, 1, "text", "[image]"),
         "2.message.role": "assistant",
-        "2.message.contents.0.message_content.type": "reasoning",
-        "2.message.contents.0.message_content.text": "Two files.",
-        "2.message.tool_calls.0.tool_call.id": "c0",
-        "2.message.tool_calls.0.tool_call.function.name": "read",
-        "2.message.tool_calls.0.tool_call.function.arguments": '{"path":"0.py"}',
-        "2.message.tool_calls.1.tool_call.id": "c1",
-        "2.message.tool_calls.1.tool_call.function.name": "read",
-        "2.message.tool_calls.1.tool_call.function.arguments": '{"path":"1.py"}',
-        "3.message.role": "tool",
-        "3.message.content": "text 0",
-        "3.message.tool_call_id": "c0",
-        "4.message.role": "tool",
-        "4.message.content": "text 1",
-        "4.message.tool_call_id": "c1",
+        **shown_part(2, 0, "reasoning", "Two files."),
+        **shown_call(2, 0, "c0", '{"path":"0.py"}'),
+        **shown_call(2, 1, "c1", '{"path":"1.py"}'),
+        **shown_result(3, "c0", "text 0"),
+        **shown_result(4, "c1", "text 1"),
     }
-    assert second["llm.output_messages.0.message.role"] == "assistant"
-    assert second["llm.output_messages.0.message.content"] == "Both are short."
+    said = {"0.message.role": "assistant", "0.message.content": "Both are short."}
+    assert below("llm.output_messages.", second) == said
 
 
 async def test_a_call_has_its_models_provider_and_tokens_under_their_names() -> None:
     first, _ = of_kind(await traced(contents=False), "LLM")
-    told = {name: value for name, value in first.items() if name.startswith("llm.")}
-    assert told == {
-        "llm.model_name": "model-1",
-        "llm.request.model_name": "model-1",
-        "llm.response.model_name": "model-1",
-        "llm.provider": "mistralai",
-        "llm.finish_reason": "tool_use",
-        "llm.token_count.prompt": 900,
-        "llm.token_count.completion": 20,
-        "llm.token_count.total": 920,
-        "llm.token_count.prompt_details.cache_read": 300,
-        "llm.token_count.prompt_details.cache_write": 0,
-        "llm.token_count.completion_details.reasoning": 0,
+    names = ("model_name", "request.model_name", "response.model_name")
+    counts = {"prompt": 900, "completion": 20, "total": 920, "completion_details.reasoning": 0}
+    counts |= {"prompt_details.cache_read": 300, "prompt_details.cache_write": 0}
+    assert below("llm.", first) == {
+        **dict.fromkeys(names, "model-1"),
+        "provider": "mistralai",
+        "finish_reason": "tool_use",
+        **{f"token_count.{name}": count for name, count in counts.items()},
     }
-
-
-async def test_the_tools_that_a_request_is_sent_with_are_shown_in_the_form_of_openai() -> None:
-    for call in of_kind(await traced(), "LLM"):
-        schemas = [
-            json.loads(str(value)) for name, value in call.items() if name.startswith("llm.tools.")
-        ]
-        assert schemas == [
-            {
-                "type": "function",
-                "function": {
-                    "name": "read",
-                    "description": "Read a file; my key is [redacted:api-key]",
-                    "parameters": SCHEMA,
-                },
-            },
-            {"type": "web_search_20250305", "name": "web_search"},
-        ]
 
 
 async def test_turns_tools_and_compactions_have_an_input_and_an_output() -> None:
@@ -179,31 +169,22 @@ async def test_turns_tools_and_compactions_have_an_input_and_an_output() -> None
     assert compaction["input.mime_type"] == "application/json"
 
 
-async def test_without_contents_no_span_has_a_text_and_all_else_is_there_under_one_name() -> None:
-    for before in await traced(contents=False, dialect="genai"):
+@pytest.mark.parametrize("contents", [True, False])
+async def test_a_dialect_changes_names_alone_and_adds_no_text(contents: bool) -> None:
+    plain = await traced(contents=contents, dialect="genai")
+    given = [dict(span.attributes) for span in plain]
+    for before in plain:
         after = in_dialect(before, "openinference")
-        assert not any(
-            name.startswith(("llm.input_", "llm.output_", "input.", "output."))
-            for name in after.attributes
-        )
-        left = {
-            name: value
-            for name, value in after.attributes.items()
-            if not name.startswith(OPENINFERENCE)
-        }
+        for field in Span.__struct_fields__:
+            assert field == "attributes" or getattr(after, field) == getattr(before, field)
+        assert in_dialect(before, "genai") is before
+        for content in ("llm.input_", "llm.output_", "input.", "output."):
+            assert contents or below(content, after.attributes) == {}
+        told = after.attributes
+        left = {name: told[name] for name in told if not name.startswith(OPENINFERENCE)}
         assert left.items() <= before.attributes.items()
         ours = {name for name in before.attributes if not name.startswith("gen_ai.")}
         assert ours <= left.keys()
-
-
-async def test_a_dialect_changes_the_names_of_attributes_and_nothing_else() -> None:
-    plain = await traced(dialect="genai")
-    given = [dict(span.attributes) for span in plain]
-    for span in plain:
-        said = in_dialect(span, "openinference")
-        for field in Span.__struct_fields__:
-            assert field == "attributes" or getattr(said, field) == getattr(span, field)
-        assert in_dialect(span, "genai") is span
     assert [span.attributes for span in plain] == given
 
 
@@ -216,19 +197,10 @@ def test_the_result_of_a_providers_own_tool_follows_its_call() -> None:
     ]
     answer = json.dumps([{"role": "assistant", "parts": parts, "finish_reason": "stop"}])
     found = to_openinference({"gen_ai.operation.name": "chat", "gen_ai.output.messages": answer})
-    said = {
-        name.removeprefix("llm.output_messages."): value
-        for name, value in found.items()
-        if name.startswith("llm.output_messages.")
-    }
-    assert said == {
+    assert below("llm.output_messages.", found) == {
         "0.message.role": "assistant",
-        "0.message.tool_calls.0.tool_call.id": "w",
-        "0.message.tool_calls.0.tool_call.function.name": "web_search",
-        "0.message.tool_calls.0.tool_call.function.arguments": "{}",
-        "1.message.role": "tool",
-        "1.message.content": "found",
-        "1.message.tool_call_id": "w",
+        **shown_call(0, 0, "w", "{}", "web_search"),
+        **shown_result(1, "w", "found"),
         "2.message.role": "assistant",
         "2.message.content": "I found it.",
     }
@@ -237,13 +209,8 @@ def test_the_result_of_a_providers_own_tool_follows_its_call() -> None:
 def test_system_instructions_that_were_cut_are_shown_as_far_as_they_go() -> None:
     cut = json.dumps([{"type": "text", "content": "x" * MAX_CONTENT}])[:MAX_CONTENT]
     asked = json.dumps([{"role": "user", "parts": [{"type": "text", "content": "Go."}]}])
-    found = to_openinference(
-        {
-            "gen_ai.operation.name": "chat",
-            "gen_ai.system_instructions": cut,
-            "gen_ai.input.messages": asked,
-        }
-    )
+    said = {"gen_ai.system_instructions": cut, "gen_ai.input.messages": asked}
+    found = to_openinference({"gen_ai.operation.name": "chat", **said})
     assert found["llm.input_messages.0.message.content"] == cut
     assert found["llm.input_messages.1.message.content"] == "Go."
 
@@ -257,9 +224,6 @@ def test_the_page_has_every_name_of_an_attribute_of_a_span() -> None:
             assert any(text in (name, at_last) or text.startswith(f"{name}.N.") for text in shown)
 
 
-# -- live ----------------------------------------------------------------------------------------
-
-
 async def live(**settings: Any) -> list[Attributes]:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -268,14 +232,10 @@ async def live(**settings: Any) -> list[Attributes]:
         await two_tools_and_an_answer(engine)
         clean = cleaner(DEFAULT)
         logged = [span async for span in tracing.spans(engine.store, "s", contents=clean)]
-    sent = {
-        one.context.span_id: dict(one.attributes or {}) for one in exporter.get_finished_spans()
-    }
-    expected = {
-        int(span.span_id, 16): in_dialect(DEFAULT.span(span), "openinference").attributes
-        for span in logged
-    }
-    assert sent == expected
+    finished = exporter.get_finished_spans()
+    sent = {f"{one.context.span_id:016x}": dict(one.attributes or {}) for one in finished}
+    expected = [in_dialect(DEFAULT.span(span), "openinference") for span in logged]
+    assert sent == {span.span_id: span.attributes for span in expected}
     return list(sent.values())
 
 
@@ -303,19 +263,13 @@ async def test_a_sampler_is_asked_with_the_names_of_the_dialect() -> None:
 async def test_a_limit_of_the_sdk_takes_the_oldest_messages_and_not_what_a_span_is() -> None:
     parts = [{"type": "text", "content": "x"}]
     asked = json.dumps([{"role": "user", "parts": parts} for _ in range(300)])
-    attributes = to_openinference(
-        {
-            "gen_ai.operation.name": "chat",
-            "session.id": "s",
-            "gen_ai.usage.input_tokens": 9,
-            "gen_ai.input.messages": asked,
-        }
-    )
+    said: dict[str, Any] = {"gen_ai.operation.name": "chat", "session.id": "s"}
+    said |= {"gen_ai.usage.input_tokens": 9, "gen_ai.input.messages": asked}
+    attributes = to_openinference(said)
     provider = TracerProvider()
     span: Any = provider.get_tracer("t").start_span("chat", attributes=attributes)
     kept = dict(span.attributes)
-    assert len(attributes) > 600
-    assert len(kept) == 128
+    assert len(attributes) > 600 and len(kept) == 128
     assert kept["openinference.span.kind"] == "LLM"
     assert (kept["session.id"], kept["llm.token_count.prompt"]) == ("s", 9)
     assert "llm.input_messages.299.message.content" in kept

@@ -19,13 +19,11 @@ import eventctx
 from eventctx.hooks.otlp import readable
 from eventctx.hooks.redact import DEFAULT
 from eventctx.log import events as ev
-from eventctx.log.record import Body, make_body
-from eventctx.messages.facts import encode_facts
-from eventctx.messages.facts_reader import read_facts
 from eventctx.projections.trace.files import jaeger_file, jaeger_span, otlp_line
 from eventctx.projections.trace.fold import SessionTrace, fold
 from eventctx.projections.trace.identity import MAX_TITLE
 from eventctx.projections.trace.spans import Span, SpanEvent
+from eventctx.version import __version__
 from tests.hooks.given import (
     PRE,
     START,
@@ -37,7 +35,8 @@ from tests.hooks.given import (
     span,
     whole_turn,
 )
-from tests.policies.given import one_session
+from tests.session.given import opened
+from tests.sessions import body_of, user
 
 RESOURCE = {"service.name": "eventctx", "host.id": "eventctx"}
 TraceId = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
@@ -122,18 +121,14 @@ def everything() -> list[Span]:
     session = Session()
     whole_turn(session)
     whole_turn(session, "t2", 0x200)
+    cancelled = ev.ToolError(name="slow", error_type="CancelledError", status="cancelled")
     session.add(ev.PromptSubmit(number=3), span(0x300), turn="t3")
-    session.add(ev.ProviderRequest(), span(0x302), span(0x300), turn="t3")
-    session.add(ev.ProviderResponse(), span(0x302), span(0x300), turn="t3")
-    session.add(ev.ToolPre(name="quick"), span(0x303), span(0x302), turn="t3")
-    session.add(ev.ToolPost(name="quick"), span(0x303), span(0x302), turn="t3")
-    session.add(ev.ToolPre(name="slow"), span(0x301), span(0x300), turn="t3")
-    session.add(
-        ev.ToolError(name="slow", error_type="CancelledError", status="cancelled"),
-        span(0x301),
-        span(0x300),
-        turn="t3",
-    )
+    for event, own, parent in (
+        *[(ev.ProviderRequest(), 0x302, 0x300), (ev.ProviderResponse(), 0x302, 0x300)],
+        *[(ev.ToolPre(name="quick"), 0x303, 0x302), (ev.ToolPost(name="quick"), 0x303, 0x302)],
+        *[(ev.ToolPre(name="slow"), 0x301, 0x300), (cancelled, 0x301, 0x300)],
+    ):
+        session.add(event, span(own), span(parent), turn="t3")
     return list(fold(session.records))
 
 
@@ -149,6 +144,7 @@ def read(data: bytes) -> JaegerFile:
 
 
 def test_jaegers_interface_can_read_every_span_of_a_jaeger_file() -> None:
+    assert read(b"".join(jaeger_file({}, RESOURCE))).data == []
     spans = everything()
     file = read(as_jaeger(spans))
     assert len(file.data) == 3
@@ -161,9 +157,9 @@ def test_jaegers_interface_can_read_every_span_of_a_jaeger_file() -> None:
             assert trace.processes[one.process_id].service_name == "eventctx"
     for span_ in spans:
         one = found[span_.span_id]
-        assert one.operation_name == span_.name
-        assert one.start_time == span_.start // 1000
-        assert one.duration == span_.end // 1000 - span_.start // 1000
+        start, end = span_.start // 1000, span_.end // 1000
+        told = (one.operation_name, one.start_time, one.duration)
+        assert told == (span_.name, start, end - start)
         tags = {tag.key: tag.value for tag in one.tags}
         for name, value in span_.attributes.items():
             tag = json.dumps(value, separators=(",", ":")) if isinstance(value, tuple) else value
@@ -177,38 +173,27 @@ def test_jaegers_interface_can_read_every_span_of_a_jaeger_file() -> None:
         assert [log.fields[0].value for log in one.logs] == [event.name for event in span_.events]
 
 
-def test_a_file_of_no_traces_is_a_file_all_the_same() -> None:
-    assert read(b"".join(jaeger_file({}, RESOURCE))).data == []
-
-
-def officially(spans: list[Span]) -> Any:
-    """What OpenTelemetry's own encoder makes of the spans, by the JSON mapping of OTLP."""
-    request = encode_spans([readable(one, Resource(RESOURCE)) for one in spans])
-    return _hex(MessageToDict(request, use_integers_for_enums=True))
-
-
 def _hex(value: Any) -> Any:
     if isinstance(value, list):
         return [_hex(item) for item in value]
     if not isinstance(value, dict):
         return value
+    ids = ("traceId", "spanId", "parentSpanId")
     return {
-        key: base64.b64decode(item).hex()
-        if key in ("traceId", "spanId", "parentSpanId")
-        else _hex(item)
+        key: base64.b64decode(item).hex() if key in ids else _hex(item)
         for key, item in value.items()
     }
 
 
 def ours(spans: list[Span]) -> Any:
-    from eventctx.version import __version__
-
     return json.loads(otlp_line(spans, RESOURCE, __version__))
 
 
 def test_an_otlp_line_says_what_opentelemetrys_own_encoder_says() -> None:
     spans = everything()
-    expected = officially(spans)
+    # What OpenTelemetry's own encoder makes of them, by the JSON mapping of OTLP.
+    request = encode_spans([readable(one, Resource(RESOURCE)) for one in spans])
+    expected = _hex(MessageToDict(request, use_integers_for_enums=True))
     (scope,) = expected["resourceSpans"][0]["scopeSpans"]
     for one in scope["spans"]:
         if one["status"] == {}:
@@ -258,9 +243,6 @@ def _told(value: Any) -> Any:
     return value
 
 
-# -- what the root of a trace tells ----------------------------------------------------------------
-
-
 TITLE = "eventctx.session.title"
 KEY = "sk-ant-api03-" + "a1B2" * 12
 
@@ -276,10 +258,7 @@ async def roots(engine: eventctx.Engine, session: str = "s", clean: Any = str) -
 async def turns_of(ctx: eventctx.Context, *texts: str) -> None:
     for text in texts:
         async with ctx.turn():
-            await ctx.add_message({"role": "user", "content": text})
-
-
-# -- compactions ---------------------------------------------------------------------------------
+            await ctx.add_message(user(text))
 
 
 def test_a_turn_counts_its_applied_compactions_and_the_tokens_that_they_saved() -> None:
@@ -292,98 +271,73 @@ def test_a_turn_counts_its_applied_compactions_and_the_tokens_that_they_saved() 
     session.add(PRE, span(8), turn=None)
     session.add(compacted("applied"), span(8), turn=None)
     found = {one.span_id: one.attributes for one in fold(session.records)}
-    event = compacted("applied")
-    saved = event.tokens_before - event.tokens_after
+    saved = compacted("applied").tokens_before - compacted("applied").tokens_after
     assert saved > 0
-    assert found[span(1)]["eventctx.turn.plans"] == 2
-    assert found[span(1)]["eventctx.turn.estimated_tokens.saved"] == 2 * saved
+    of_turn = found[span(1)]
+    assert of_turn["eventctx.turn.plans"] == 2
+    assert of_turn["eventctx.turn.estimated_tokens.saved"] == 2 * saved
     assert "eventctx.turn.plans" not in found[span(8)]
 
 
-# -- titles --------------------------------------------------------------------------------------
-
-
-async def test_the_title_is_the_beginning_of_the_first_words_of_a_person() -> None:
-    async with one_session() as (engine, ctx):
-        await ctx.add_message({"role": "system", "content": "Be brief."})
-        await turns_of(ctx, "Fix the\n  clock " + "now " * 50, "And the bell")
-        first, second = await roots(engine)
-        records = [record async for record in engine.records("s")]
-    title = first.attributes[TITLE]
-    assert isinstance(title, str)
+async def test_the_title_of_roots_is_the_beginning_of_the_first_words_of_a_person() -> None:
+    engine, ctx = await opened({"role": "system", "content": "Be brief."}, max_tokens=2_000)
+    async with ctx.turn() as turn, turn.iteration() as cycle:
+        await ctx.add_message(user("Fix the\n  clock " + "now " * 50))
+        await ctx.add_messages([user(f"Task {number} " + "x " * 400) for number in range(8)])
+        await ctx.get_messages_for_request()
+        await call_model(cycle)
+    await ctx.compact(budget=600)
+    records = await recorded(engine)
+    titled = [one for one in filled(records) if TITLE in one.attributes]
+    titles = {one.name: str(one.attributes[TITLE]) for one in titled}
+    assert titles.keys() == {"invoke_agent", "compact workset"}
+    (title,) = set(titles.values())
     assert title.startswith("Fix the clock now now ")
     assert (len(title), title[-1]) == (MAX_TITLE, "…")
-    assert second.attributes[TITLE] == title
+    for one in filled(records):
+        assert (TITLE in one.attributes) == (one.parent_span_id is None)
     assert all(TITLE not in one.attributes for one in fold(records)), "contents are off"
 
 
-async def test_only_roots_have_it_also_that_of_a_compaction_outside_of_a_turn() -> None:
-    async with one_session(max_tokens=2_000) as (engine, ctx):
-        async with ctx.turn() as turn, turn.iteration() as cycle:
-            for number in range(8):
-                await ctx.add_message({"role": "user", "content": f"Task {number} " + "x " * 400})
-            await ctx.get_messages_for_request()
-            await call_model(cycle)
-        await ctx.compact(budget=600)
-        found = filled(await recorded(engine))
-    titled = {one.name for one in found if TITLE in one.attributes}
-    assert titled == {"invoke_agent", "compact workset"}
-    assert all((TITLE in one.attributes) == (one.parent_span_id is None) for one in found)
-
-
 async def test_a_secret_in_it_is_redacted_before_it_is_cut() -> None:
-    async with one_session() as (engine, ctx):
-        await turns_of(ctx, "x" * (MAX_TITLE - 10) + f" {KEY}")
-        (turn,) = await roots(engine, clean=DEFAULT.text)
+    engine, ctx = await opened()
+    await turns_of(ctx, "x" * (MAX_TITLE - 10) + f" {KEY}")
+    (turn,) = await roots(engine, clean=DEFAULT.text)
     assert KEY[:12] not in str(turn.attributes[TITLE])
 
 
 async def test_once_erased_it_is_gone_live_and_from_the_log_and_no_other_takes_its_place() -> None:
-    async with one_session() as (engine, ctx):
-        await turns_of(ctx, "My name is Ann", "Go on")
-        assert [one.attributes[TITLE] for one in await roots(engine)] == ["My name is Ann"] * 2
-        seen = SessionTrace.start(str)
-        async for record in engine.records("s", bodies=True):
-            seen = seen.after(record)
-        await engine.erase("s", [0])
-        await turns_of(ctx, "And then")
-        later = [one async for one in engine.records("s", bodies=True)][seen_records(seen) :]
-        live = list[Span]()
-        for record in later:
-            seen = seen.after(record)
-            live += seen.finished
-        assert [TITLE in one.attributes for one in live] == [False]
-        assert all(TITLE not in one.attributes for one in await roots(engine))
-
-
-def seen_records(state: SessionTrace) -> int:
-    assert state.content is not None
-    return state.content.view.position + 1
+    engine, ctx = await opened()
+    await turns_of(ctx, "My name is Ann", "Go on")
+    assert [one.attributes[TITLE] for one in await roots(engine)] == ["My name is Ann"] * 2
+    seen, known = SessionTrace.start(str), await recorded(engine)
+    for record in known:
+        seen = seen.after(record)
+    await engine.erase("s", [0])
+    await turns_of(ctx, "And then")
+    live = list[Span]()
+    for record in (await recorded(engine))[len(known) :]:
+        seen = seen.after(record)
+        live += seen.finished
+    assert [TITLE in one.attributes for one in live] == [False]
+    assert all(TITLE not in one.attributes for one in await roots(engine))
 
 
 async def test_a_harness_gives_no_title_and_a_fork_has_its_parents() -> None:
-    async with one_session() as (engine, ctx):
-        await ctx.add_message({"role": "user", "content": "<system-reminder>x</system-reminder>"})
-        await turns_of(ctx, "Fix the clock")
-        head = (await engine.store.head("s")).head  # type: ignore[union-attr]
-        await engine.fork("s", head, "child")
-        await turns_of(await engine.session("child"), "Fix the bell")
-        (own,) = await roots(engine, "child")
+    engine, ctx = await opened(user("<system-reminder>x</system-reminder>"))
+    await turns_of(ctx, "Fix the clock")
+    await engine.fork("s", (await recorded(engine))[-1].position, "child")
+    await turns_of(await engine.session("child"), "Fix the bell")
+    (own,) = await roots(engine, "child")
     assert own.attributes[TITLE] == "Fix the clock"
 
 
 def test_what_a_harness_said_by_its_record_gives_no_title_in_a_list_either() -> None:
     session = Session()
-    texts = ("from the harness", "Fix the clock")
-    bodies = tuple([body({"role": "user", "content": text}) for text in texts])
+    bodies = tuple([body_of(user(text), bytes) for text in ("from the harness", "Fix the clock")])
     session.add(ev.PromptSubmit(number=1), span(1))
     session.add(ev.MessageAdded(origin="harness"), bodies=bodies[:1])
     session.add(ev.MessagesSet(order=((0, 2),), harness=(0,)), bodies=bodies)
     session.add(ev.PromptComplete(), span(1))
     (turn,) = filled(session.records)
     assert turn.attributes[TITLE] == "Fix the clock"
-
-
-def body(message: dict[str, Any]) -> Body:
-    data = msgspec.json.encode(message)
-    return make_body(data, encode_facts(read_facts(message)), bytes)

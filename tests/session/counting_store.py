@@ -8,6 +8,7 @@ from typing import Any
 from eventctx.errors import StoreFull
 from eventctx.log.record import Draft, Record
 from eventctx.log.store import Appended, Expected
+from eventctx.stores.ack import Ack
 from eventctx.stores.memory import MemoryStore
 
 
@@ -28,8 +29,12 @@ class CountingStore(MemoryStore):
         self.calls.append("append")
         self.appends.append([draft.type for draft in drafts])
         if self.full:
-            return _full()
-        return super().append(stream, drafts, expected)
+            return Ack.failed(StoreFull("the disk is full"))
+        return self.waited_for(drafts, super().append(stream, drafts, expected))
+
+    def waited_for(self, drafts: Sequence[Draft], ack: Awaitable[Appended]) -> Awaitable[Appended]:
+        """What the caller of an append waits for."""
+        return ack
 
     def read(self, *args: Any, **options: Any) -> AsyncIterator[Record]:
         self.calls.append("read")
@@ -47,7 +52,3 @@ class CountingStore(MemoryStore):
     async def head(self, *args: Any) -> Any:
         self.calls.append("head")
         return await super().head(*args)
-
-
-async def _full() -> Appended:
-    raise StoreFull("the disk is full")

@@ -1,29 +1,92 @@
-"""A process that is killed while two tools of one answer run, and the next one."""
+"""Sessions in memory, what they became, and a process that is killed while two tools run."""
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
-from collections.abc import AsyncIterator
+import sys
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
+import eventctx
 from eventctx.engine import Engine
 from eventctx.log.codec import encode_event
-from eventctx.log.events import (
-    Event,
-)
+from eventctx.log.events import Event
 from eventctx.log.ids import RecordIds
+from eventctx.log.integrity import Signer
 from eventctx.log.record import Draft, Record
 from eventctx.log.store import STREAM_EXISTS
 from eventctx.projections.view import request_view
 from eventctx.projections.view import snapshot as view_snapshot
 from eventctx.queries.requests import fold
+from eventctx.session.context import Context
 from eventctx.session.host_turns import HostReporter
 from eventctx.stores.memory import MemoryStore
 
 ASK = {"role": "user", "content": "Read both."}
 GO_ON = {"role": "user", "content": "Go on."}
+
+
+async def opened(
+    *rows: dict[str, Any], store: MemoryStore | None = None, **options: Any
+) -> tuple[Engine, Context]:
+    """A session ``s`` with these rows, of an engine of its own."""
+    engine = Engine(store or MemoryStore())
+    ctx = await engine.session("s", **options)
+    await ctx.add_messages(rows)
+    return engine, ctx
+
+
+async def two_processes(*rows: dict[str, Any]) -> tuple[Engine, Context, Context]:
+    """The same session of two engines, and the first of them."""
+    engine, ctx = await opened(*rows)
+    return engine, ctx, await Engine(engine.store).session("s")
+
+
+async def prove(engine: Engine, session: str = "s") -> None:
+    """The log verifies, and every request can be derived from it again."""
+    assert (await engine.verify(session)).ok
+    for row in (await engine.audit(session)).requests:
+        assert (await engine.request_view(session, position=row.position)).verified
+
+
+def signing_key() -> Signer:
+    ed25519 = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ed25519")
+    forms = pytest.importorskip("cryptography.hazmat.primitives.serialization")
+    plain = (forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.NoEncryption())
+    return eventctx.signer(ed25519.Ed25519PrivateKey.generate().private_bytes(*plain))
+
+
+def texts(rows: Sequence[dict[str, Any]]) -> list[Any]:
+    return [row["content"] for row in rows]
+
+
+async def in_threads(works: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+    """Run each in a thread and an event loop of its own; threads change as often as can be."""
+    failures: list[BaseException] = []
+
+    def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        try:
+            asyncio.run(work())
+        except BaseException as error:
+            failures.append(error)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=run, args=(work,)) for work in works]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            await asyncio.to_thread(thread.join)
+    finally:
+        sys.setswitchinterval(before)
+    assert failures == []
 
 
 def calling(*ids: str) -> dict[str, Any]:
@@ -66,19 +129,21 @@ async def until_two_tools_run(
 
 
 async def killed(
-    store: MemoryStore,
+    store: MemoryStore | None = None,
     *,
     answer: str | None = None,
+    end: Callable[[HostReporter], Awaitable[None]] | None = None,
     session: str = "s",
     calls: dict[str, Any] | None = None,
-) -> None:
-    """A process that is killed while b runs, after a has ended with ``answer``."""
-    engine = Engine(store)
+) -> MemoryStore:
+    """The store of a process that is killed while b runs, after a has ended with ``answer``."""
+    engine = Engine(store or MemoryStore())
     host = await until_two_tools_run(engine, session, calls)
-    await host.tool_ended(1, answer)
+    await (end(host) if end else host.tool_ended(1, answer))
     await engine.close_session(session)
     del host
     gc.collect()  # what nobody holds any more belongs to no living turn
+    return engine.store
 
 
 @asynccontextmanager
@@ -89,16 +154,19 @@ async def process(store: MemoryStore, session: str = "s") -> AsyncIterator[Engin
     await engine.close_session(session)
 
 
-async def records_of(store: MemoryStore, session: str = "s") -> list[Record]:
-    return [record async for record in store.read(session)]
+async def records_of(
+    store: MemoryStore, session: str = "s", kind: str | None = None
+) -> list[Record]:
+    found = [record async for record in store.read(session)]
+    return [record for record in found if kind in (None, record.type)]
 
 
-async def appended(store: MemoryStore, event: Event, ids: RecordIds) -> None:
+async def appended(store: MemoryStore, event: Event, ids: RecordIds, session: str = "s") -> None:
     """Append an event as another process would."""
-    last = (await records_of(store))[-1]
+    last = (await records_of(store, session))[-1]
     name, version, payload = encode_event(event)
     draft = Draft(os.urandom(16), name, version, last.time, payload, (), *ids)
-    await store.append("s", [draft], STREAM_EXISTS)
+    await store.append(session, [draft], STREAM_EXISTS)
 
 
 async def view_of(store: MemoryStore, *, session: str = "s") -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import selectors
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -44,8 +44,7 @@ async def near(
     async with Engine(store or MemoryStore()) as engine:
         options = {"policy": "summarize", "max_tokens": LIMIT, **settings}
         ctx = await engine.session("s", summarizer=adviser, **options)
-        for message in talk(16, 900):
-            await ctx.add_message(message)
+        await ctx.add_messages(talk(16, 900))
         yield engine, ctx
 
 
@@ -72,7 +71,14 @@ async def until_answered(adviser: Paused) -> None:
         await asyncio.sleep(0)
 
 
-async def compactions(engine: Engine) -> list[tuple[PreCompact, PostCompact | None]]:
+async def behind_the_answer(ctx: eventctx.Context, adviser: Paused) -> list[dict[str, Any]]:
+    """The next request."""
+    await until_answered(adviser)
+    await ctx.add_message(user("go on"))
+    return await ctx.get_messages_for_request()
+
+
+async def compactions(engine: Engine) -> list[tuple[PreCompact, Any]]:
     """The beginning and the end of each compaction, which have one span."""
     found: dict[str | None, list[Any]] = {}
     async for record in engine.records("s"):
@@ -95,81 +101,56 @@ async def test_requests_go_on_while_a_model_writes_and_the_next_one_uses_what_it
         assert "Summary 1." in str(view)
         assert view[-2:] == [user("And part 15?"), model("It is not there.")]
         ((pre, post),) = await compactions(engine)
-        assert pre.background
-        assert pre.tokens < (pre.threshold or 0)
-        assert post is not None
+        assert pre.background and pre.tokens < (pre.threshold or 0)
         assert (post.outcome, post.fallback, post.error) == ("applied", None, None)
         assert len(adviser.requests) == 1
         assert (await engine.verify("s")).ok
 
 
-async def test_nothing_is_begun_below_the_line_or_by_a_policy_that_asks_nobody() -> None:
-    async with near(mute(), prepare_at=1.0) as (engine, ctx):
-        await ctx.get_messages_for_request()
-        assert "context:pre_compact" not in await names(engine)
-    async with near(mute(), policy="truncate") as (engine, ctx):
-        await ctx.get_messages_for_request()
-        assert "context:pre_compact" not in await names(engine)
+@pytest.mark.parametrize(
+    ("options", "begun"),
+    [
+        *[({"prepare_at": 1.0}, None), ({"policy": "truncate"}, None)],
+        ({"prepare_at": None, "compact_threshold": 0.6}, "while the request waits"),
+    ],
+)
+async def test_nothing_is_begun_below_or_without_a_line_or_where_nobody_is_asked(
+    options: dict[str, Any], begun: str | None
+) -> None:
+    async with near(Scripted() if begun else mute(), **options) as (engine, ctx):
+        view = await ctx.get_messages_for_request()
+        assert ("Summary 1." in str(view)) == bool(begun)
+        assert [pre.background for pre, _ in await compactions(engine)] == [False] * bool(begun)
 
 
-async def test_without_a_line_the_request_that_is_due_waits() -> None:
-    async with near(Scripted(), prepare_at=None, compact_threshold=0.6) as (engine, ctx):
-        assert "Summary 1." in str(await ctx.get_messages_for_request())
-        ((pre, _),) = await compactions(engine)
-        assert not pre.background
+CHANGES: list[Callable[[eventctx.Context], Awaitable[Any]]] = [
+    lambda ctx: ctx.pin(1),
+    lambda ctx: ctx.clear(),
+    lambda ctx: ctx.set_messages(talk(16, 900)[4:]),
+    lambda ctx: ctx.compact(policy="truncate", budget=LIMIT // 2),
+]
 
 
-@pytest.mark.parametrize("wrong", [-0.1, 1.5, "soon", True])
-async def test_a_line_that_is_no_share_is_refused(wrong: Any) -> None:
-    async with Engine(MemoryStore()) as engine:
-        with pytest.raises(InvalidSetting, match="prepare_at: expected a number from 0 to 1"):
-            await engine.session("s", prepare_at=wrong)
-
-
-async def _pin(ctx: eventctx.Context) -> None:
-    await ctx.pin(1)
-
-
-async def _clear(ctx: eventctx.Context) -> None:
-    await ctx.clear()
-
-
-async def _set(ctx: eventctx.Context) -> None:
-    await ctx.set_messages((await ctx.get_messages())[4:])
-
-
-async def _compact(ctx: eventctx.Context) -> None:
-    await ctx.compact(policy="truncate", budget=LIMIT // 2)
-
-
-@pytest.mark.parametrize("change", [_pin, _clear, _set, _compact])
+@pytest.mark.parametrize("change", CHANGES, ids=["pin", "clear", "set", "compact"])
 async def test_what_changed_meanwhile_makes_the_plan_stale(change: Any) -> None:
     async with asked() as (engine, ctx, adviser):
         await change(ctx)
-        await until_answered(adviser)
-        await ctx.add_message(user("go on"))
-        assert "Summary 1." not in str(await ctx.get_messages_for_request())
-        first, *_ = await compactions(engine)
-        assert first[1] is not None
-        assert first[1].outcome == "stale"
-        assert first[1].plan is None
-        assert "changed meanwhile" in str(first[1].error)
+        assert "Summary 1." not in str(await behind_the_answer(ctx, adviser))
+        (_, first), *_ = await compactions(engine)
+        assert (first.outcome, first.plan) == ("stale", None)
+        assert "changed meanwhile" in str(first.error)
         assert (await engine.verify("s")).ok
 
 
 @pytest.mark.parametrize("prepare_at", [0.75, None])
-async def test_a_message_that_is_erased_meanwhile_is_in_no_summary(
-    prepare_at: float | None,
-) -> None:
+async def test_what_is_erased_meanwhile_is_in_no_summary(prepare_at: float | None) -> None:
     adviser = Paused("It says 0 aaaa.")
     async with near(adviser, prepare_at=prepare_at, compact_threshold=0.7) as (engine, ctx):
         request = asyncio.ensure_future(ctx.get_messages_for_request())
         await asyncio.wait_for(adviser.called.wait(), 60)
         await engine.erase("s", [1])
-        await until_answered(adviser)
+        assert "It says" not in str(await behind_the_answer(ctx, adviser))
         await request
-        await ctx.add_message(user("go on"))
-        assert "It says" not in str(await ctx.get_messages_for_request())
         async for record in engine.records("s"):
             assert not any(b"It says" in (body.data or b"") for body in record.bodies)
 
@@ -179,8 +160,8 @@ async def test_an_instruction_that_is_taken_back_meanwhile_is_not_in_the_summary
     async with Engine(MemoryStore()) as engine:
         ctx = await engine.session("s", policy="summarize", summarizer=adviser)
         for n in range(80):
-            await ctx.add_message(user(f"Keep the name step_{n}, {'as it is, ' * 12}in any case."))
-            await ctx.add_message(model("so " * 30))
+            asks = user(f"Keep the name step_{n}, {'as it is, ' * 12}in any case.")
+            await ctx.add_messages([asks, model("so " * 30)])
         limit = round(await ctx.get_token_count() / 0.8)
         assert len(await ctx.get_messages_for_request(limit)) == 160
         await asyncio.wait_for(adviser.called.wait(), 60)
@@ -193,17 +174,19 @@ async def test_an_instruction_that_is_taken_back_meanwhile_is_not_in_the_summary
         assert ("step_20," in summary, "step_21," in summary) == (False, True)
 
 
-async def test_a_request_at_the_budget_waits_for_the_answer() -> None:
+async def test_a_request_at_the_budget_waits_for_the_answer_though_one_was_cancelled() -> None:
     async with asked() as (engine, ctx, adviser):
-        for message in talk(8, 900):
-            await ctx.add_message(message)
-        request = asyncio.ensure_future(ctx.get_messages_for_request())
-        await asyncio.sleep(0.01)
-        assert not request.done()
+        await ctx.add_messages(talk(8, 900))
+        for cancelled in (True, False):
+            request = asyncio.ensure_future(ctx.get_messages_for_request())
+            await asyncio.sleep(0.01)
+            assert not request.done()
+            if cancelled:
+                request.cancel()
+                await asyncio.gather(request, return_exceptions=True)
         adviser.may_answer.set()
         assert "Summary 1." in str(await asyncio.wait_for(request, 60))
         ((_, post),) = await compactions(engine)
-        assert post is not None
         assert (post.outcome, post.fallback) == ("applied", None)
 
 
@@ -211,11 +194,9 @@ async def test_after_the_wait_the_ladder_decides() -> None:
     adviser = Paused()
     async with near(adviser, wait=0.01) as (engine, ctx):
         await until_asked(ctx, adviser)
-        for message in talk(8, 900):
-            await ctx.add_message(message)
+        await ctx.add_messages(talk(8, 900))
         assert "Summary" not in str(await ctx.get_messages_for_request())
         ((_, post),) = await compactions(engine)
-        assert post is not None
         assert (post.outcome, post.fallback) == ("applied", "ladder")
         assert "no answer in the 0.01 s" in str(post.error)
         adviser.may_answer.set()
@@ -235,28 +216,36 @@ async def test_a_model_that_fails_below_the_threshold_costs_no_message() -> None
             assert await ctx.get_messages_for_request() == await ctx.get_messages()
             await asyncio.sleep(0.01)
         ((_, post),) = await compactions(engine)
-        assert post is not None
         assert (post.outcome, post.plan, post.fallback) == ("failed", None, None)
         assert "overloaded" in str(post.error)
         assert len(adviser.requests) == 1
-        for message in talk(5, 900):
-            await ctx.add_message(message)
+        await ctx.add_messages(talk(5, 900))
         await ctx.get_messages_for_request()  # asks once more
         await asyncio.sleep(0.01)
         await ctx.get_messages_for_request()
         _, (_, post) = await compactions(engine)
-        assert post is not None
         assert (post.outcome, post.fallback) == ("applied", "ladder")
 
 
+@pytest.mark.parametrize("requests", [1, 2])
 @pytest.mark.parametrize("answered", [False, True])
-async def test_closing_ends_it_as_cancelled(answered: bool) -> None:
-    async with asked() as (engine, _ctx, adviser):
+async def test_one_of_requests_at_once_begins_and_closing_ends_it_as_cancelled(
+    answered: bool, requests: int
+) -> None:
+    adviser = Paused()
+    async with near(adviser) as (engine, ctx):
+
+        async def slow(asked: eventctx.CompactionAsked) -> eventctx.Verdict:
+            await asyncio.sleep(0)
+            return eventctx.Verdict()
+
+        engine.intercept("context:pre_compact", slow)
+        await asyncio.gather(*[ctx.get_messages_for_request() for _ in range(requests)])
+        await asyncio.wait_for(adviser.called.wait(), 60)
         if answered:
             await until_answered(adviser)
         await engine.close_session("s")
         ((_, post),) = await compactions(engine)
-        assert post is not None
         assert post.outcome == "cancelled"
         assert (await engine.verify("s")).ok
 
@@ -265,24 +254,20 @@ async def test_another_process_ends_it_and_the_answer_is_used_all_the_same() -> 
     async with asked() as (engine, ctx, adviser):
         other = Engine(engine.store)
         await (await other.session("s", summarizer=mute())).add_message(user("from elsewhere"))
-        await until_answered(adviser)
-        await ctx.add_message(user("go on"))
-        view = await ctx.get_messages_for_request()
+        view = await behind_the_answer(ctx, adviser)
         assert "Summary 1." in str(view)
         assert view[-2:] == [user("from elsewhere"), user("go on")]
-        ended = [post.outcome for _, post in await compactions(engine) if post is not None]
+        ended = [post.outcome for _, post in await compactions(engine)]
         assert ended == ["failed", "applied"]
         assert len(adviser.requests) == 1
 
 
 async def test_a_plan_that_the_grown_view_would_have_to_be_cut_besides_is_made_anew() -> None:
     async with asked() as (engine, ctx, adviser):
-        for message in talk(16, 900):
-            await ctx.add_message(message)
+        await ctx.add_messages(talk(16, 900))
         await until_answered(adviser)
         assert "Summary 2." in str(await ctx.get_messages_for_request())
         (_, first), (_, second) = await compactions(engine)
-        assert first is not None and second is not None
         assert (first.outcome, first.error) == ("stale", "the view has grown too much meanwhile")
         assert (second.outcome, second.fallback) == ("applied", None)
 
@@ -294,31 +279,14 @@ async def test_a_plan_waits_for_the_end_of_a_tool_loop_whose_thinking_it_would_c
     result = {"type": "tool_result", "tool_use_id": "c", "content": "it says 4"}
     async with near(adviser) as (_, ctx):
         await until_asked(ctx, adviser)
-        await ctx.add_message({"role": "assistant", "content": [think, call]})
-        await ctx.add_message({"role": "user", "content": [result]})
+        answer = {"role": "assistant", "content": [think, call]}
+        await ctx.add_messages([answer, {"role": "user", "content": [result]}])
         await until_answered(adviser)
         model_of_the_loop = "claude-opus-5-5"
         assert "Summary" not in str(await ctx.get_messages_for_request(model=model_of_the_loop))
         await ctx.add_message(model("It says 4."))
         await ctx.add_message(user("go on"))
         assert "Summary 1." in str(await ctx.get_messages_for_request(model=model_of_the_loop))
-
-
-async def test_of_two_requests_at_once_one_begins() -> None:
-    adviser = Paused()
-    async with near(adviser) as (engine, ctx):
-
-        async def slow(asked: eventctx.CompactionAsked) -> eventctx.Verdict:
-            await asyncio.sleep(0)
-            return eventctx.Verdict()
-
-        engine.intercept("context:pre_compact", slow)
-        await asyncio.gather(*[ctx.get_messages_for_request() for _ in range(2)])
-        await asyncio.wait_for(adviser.called.wait(), 60)
-        await engine.close_session("s")
-        ((_, post),) = await compactions(engine)
-        assert post is not None
-        assert post.outcome == "cancelled"
 
 
 class _LeavesOne(msgspec.Struct, frozen=True):
@@ -339,20 +307,20 @@ class _LeavesOne(msgspec.Struct, frozen=True):
         )
 
 
-async def test_a_view_that_stays_near_the_threshold_is_not_asked_about_at_every_request() -> None:
+@pytest.mark.parametrize("policy", [_LeavesOne(), Importance(scorer="model")])
+async def test_a_view_near_the_threshold_is_not_asked_about_at_every_request(policy: Any) -> None:
     scorer = Scripted()
     async with Engine(MemoryStore()) as engine:
-        ctx = await engine.session("s", policy=_LeavesOne(), scorer=scorer, max_tokens=LIMIT)
-        for message in talk(17, 900):
-            await ctx.add_message(message)
+        ctx = await engine.session("s", policy=policy, scorer=scorer, max_tokens=LIMIT)
+        await ctx.add_messages(talk(17, 900))
         for number in range(6):
             await ctx.add_message(user(f"go on {number}"))
             await ctx.get_messages_for_request()
             await asyncio.sleep(0.01)
         assert len(scorer.requests) == 1
-        ((_, post),) = await compactions(engine)
-        assert post is not None
-        assert post.outcome == "applied"
+        ((pre, post),) = await compactions(engine)
+        assert pre.background and post.outcome == "applied"
+        assert (post.scores is not None) == isinstance(policy, Importance)
 
 
 class _Refuses(MemoryStore):
@@ -376,21 +344,7 @@ async def test_a_beginning_that_cannot_be_written_costs_no_request_and_is_tried_
             await asyncio.sleep(0.01)
         assert "Summary 1." in str(view)
         ((_, post),) = await compactions(engine)
-        assert post is not None
         assert post.outcome == "applied"
-
-
-async def test_a_request_that_is_cancelled_while_it_waits_leaves_the_model_at_work() -> None:
-    async with asked() as (engine, ctx, adviser):
-        for message in talk(8, 900):
-            await ctx.add_message(message)
-        request = asyncio.ensure_future(ctx.get_messages_for_request())
-        await asyncio.sleep(0.01)
-        request.cancel()
-        await asyncio.gather(request, return_exceptions=True)
-        adviser.may_answer.set()
-        assert "Summary 1." in str(await ctx.get_messages_for_request())
-        assert len(await compactions(engine)) == 1
 
 
 async def test_an_interceptor_is_asked_once_and_its_veto_waits_for_the_threshold() -> None:
@@ -407,27 +361,6 @@ async def test_an_interceptor_is_asked_once_and_its_veto_waits_for_the_threshold
             await ctx.get_messages_for_request()
         assert heard == ["True"]
         assert await compactions(engine) == []
-
-
-async def test_scores_for_a_policy_are_given_in_the_background() -> None:
-    adviser = Paused()
-    async with Engine(MemoryStore()) as engine:
-        ctx = await engine.session("s", policy=Importance(scorer="model"), scorer=adviser,
-                                   max_tokens=LIMIT)  # fmt: skip
-        for message in talk(16, 900):
-            await ctx.add_message(message)
-        await until_asked(ctx, adviser)
-        await until_answered(adviser)
-        await ctx.add_message(user("go on"))
-        await ctx.get_messages_for_request()
-        ((pre, post),) = await compactions(engine)
-        assert pre.background
-        assert post is not None
-        assert post.outcome == "applied"
-        assert post.scores is not None
-
-
-# -- in any order --------------------------------------------------------------------------------
 
 
 class _Jumping(selectors.DefaultSelector):
@@ -477,8 +410,8 @@ class _Play:
         ctx = await self.open(self.engine)
         match step:
             case "add":
-                await ctx.add_message(user(f"part {value}?"))
-                await ctx.add_message(model(f"{value} " + "a" * 25 * value))
+                answer = model(f"{value} " + "a" * 25 * value)
+                await ctx.add_messages([user(f"part {value}?"), answer])
             case "request":
                 await asyncio.gather(*[self._request(ctx) for _ in range(1 + value % 2)])
             case "pass":
@@ -499,13 +432,11 @@ class _Play:
                 await self.engine.close_session("s")
 
     async def _request(self, ctx: eventctx.Context) -> None:
-        rows = await ctx.get_messages_for_request()
-        assert refusal(rows) is None
+        assert refusal(await ctx.get_messages_for_request()) is None
 
     async def run(self) -> None:
         ctx = await self.open(self.engine)
-        for message in talk(6, 900):
-            await ctx.add_message(message)
+        await ctx.add_messages(talk(6, 900))
         for _ in range(self.chance.randrange(20, 80)):
             step = self.chance.choice(STEPS * 4 + RARE)
             value = self.chance.randrange(60)
@@ -514,8 +445,7 @@ class _Play:
                 await self.do(step, value)
         await self.engine.close_session("s")
         for pre, post in await compactions(self.engine):
-            assert post is not None
-            assert pre.background or post.outcome != "stale"
+            assert post and (pre.background or post.outcome != "stale")
             assert (post.plan is not None) == (post.outcome == "applied")
         assert (await self.engine.verify("s")).ok
         await self._check_plans()
@@ -546,7 +476,5 @@ class _Play:
 @settings(max_examples=some(15, 10_000))
 @example(416_118)  # another process ends it before a request at the budget finds it stale
 @given(st.integers(0, 2**32))
-def test_in_any_order_each_compaction_ends_once_and_every_view_is_that_of_its_log(
-    seed: int,
-) -> None:
+def test_in_any_order_each_compaction_ends_once_and_views_are_of_their_log(seed: int) -> None:
     in_virtual_time(_Play(seed).run())

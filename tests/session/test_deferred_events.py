@@ -7,9 +7,10 @@ import gc
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Sequence
+from contextlib import AbstractAsyncContextManager
 from itertools import pairwise
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from weakref import ref
 
 import pytest
@@ -20,17 +21,18 @@ import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import StoreFull
 from eventctx.log.codec import decode_event
-from eventctx.log.events import PlanStart
+from eventctx.log.events import PlanEnd, PlanStart
 from eventctx.log.record import Draft
-from eventctx.log.store import Appended, Expected
+from eventctx.log.store import Appended
 from eventctx.session.append_queue import MAX_IN_FLIGHT
 from eventctx.session.pending import IDLE_SECONDS, MAX_DEFERRED
 from eventctx.stores.ack import Ack, settle
 from eventctx.stores.memory import MemoryStore
 from tests.how_much import some
 from tests.session.counting_store import CountingStore
+from tests.session.given import opened, prove, signing_key
+from tests.sessions import USER, names
 
-USER = {"role": "user", "content": "hello"}
 ANSWER = {"role": "assistant", "content": "hi"}
 
 
@@ -39,40 +41,38 @@ Store = TypeVar("Store", bound=CountingStore)
 
 async def begun(kind: type[Store]) -> tuple[Store, Engine, eventctx.Context]:
     store = kind()
-    engine = Engine(store)
-    ctx = await engine.session("s")
-    await ctx.add_message(USER)
+    engine, ctx = await opened(USER, store=store)
     store.appends.clear()
     return store, engine, ctx
 
 
-async def test_what_happens_around_a_message_goes_to_the_disk_with_it() -> None:
-    store, _, ctx = await begun(CountingStore)
+async def provider_events(engine: Engine) -> list[str]:
+    return [one for one in await names(engine) if one.startswith("provider:")]
+
+
+async def test_what_happens_around_a_message_or_a_request_goes_to_the_disk_with_it() -> None:
+    store, engine, ctx = await begun(CountingStore)
     async with ctx.turn() as turn, turn.iteration() as cycle:
         async with cycle.tool_call("read"):
             pass
         await ctx.add_message(ANSWER)
-        assert store.appends == [
-            ["prompt:submit"],
-            ["tool:pre", "tool:post", "context:message_added"],
-        ]
-
-
-async def test_a_request_and_the_call_that_sends_it_begin_in_one_append() -> None:
-    store, engine, ctx = await begun(CountingStore)
-    async with ctx.turn() as turn, turn.iteration() as cycle:
         call = cycle.provider_call("m")
         await ctx.get_messages_for_request(call=call)
         async with call:
             pass
-    assert ["context:request_prepared", "provider:request"] in store.appends
-    records = [record async for record in engine.records("s")]
-    request = next(one for one in records if one.type == "context:request_prepared")
-    assert call.prepared == request.position
-    assert [one.span_id for one in records if one.type.startswith("provider:")] == [
-        call.span_id,
-        call.span_id,
+        await ctx.emit(PlanStart())
+    assert store.appends == [
+        ["prompt:submit"],
+        ["tool:pre", "tool:post", "context:message_added"],
+        ["context:request_prepared", "provider:request"],
+        # The end of a turn waits for nothing else.
+        ["provider:response", "plan:start", "prompt:complete"],
     ]
+    records = [record async for record in engine.records("s")]
+    (request,) = [one for one in records if one.type == "context:request_prepared"]
+    assert call.prepared == request.position
+    spans = [one.span_id for one in records if one.type.startswith("provider:")]
+    assert spans == [call.span_id, call.span_id]
 
 
 async def test_a_call_that_began_with_its_request_and_is_never_made_ends_all_the_same() -> None:
@@ -92,12 +92,11 @@ async def test_a_call_that_began_with_its_request_and_is_never_made_ends_all_the
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
-    ends = [one.type async for one in engine.records("s") if one.type.startswith("provider:")]
-    assert ends == ["provider:request", "provider:error"]
+    assert await provider_events(engine) == ["provider:request", "provider:error"]
 
 
-async def test_an_event_that_nothing_follows_goes_by_itself() -> None:
-    store, _, ctx = await begun(CountingStore)
+async def test_an_event_that_nothing_follows_goes_by_itself_or_with_who_reads_the_log() -> None:
+    store, engine, ctx = await begun(CountingStore)
     began = asyncio.get_running_loop().time()
     await ctx.emit(PlanStart())
     assert store.appends == []
@@ -106,38 +105,26 @@ async def test_an_event_that_nothing_follows_goes_by_itself() -> None:
             assert record.type == "plan:start"
             break
     assert asyncio.get_running_loop().time() - began >= IDLE_SECONDS * 0.9
-
-
-async def test_the_end_of_a_turn_waits_for_nothing_else() -> None:
-    store, _, ctx = await begun(CountingStore)
-    async with ctx.turn():
-        await ctx.emit(PlanStart())
-    assert store.appends == [["prompt:submit"], ["plan:start", "prompt:complete"]]
-
-
-async def test_who_reads_the_log_reads_what_rides_too() -> None:
-    _, engine, ctx = await begun(CountingStore)
     await ctx.emit(PlanStart())
-    assert [one.type async for one in engine.records("s", 2)] == ["plan:start"]
+    assert (await names(engine))[2:] == ["plan:start"] * 2
 
 
-async def test_only_so_many_ride() -> None:
-    store, _, ctx = await begun(CountingStore)
+async def test_only_so_many_ride_and_one_that_cannot_be_written_fails_the_next_call() -> None:
+    store, engine, ctx = await begun(CountingStore)
     for _ in range(MAX_DEFERRED + 1):
         await ctx.emit(PlanStart())
     assert list(map(len, store.appends)) == [MAX_DEFERRED + 1]
-
-
-async def test_an_event_that_cannot_be_written_fails_the_next_call_that_waits() -> None:
-    store, engine, ctx = await begun(CountingStore)
+    before = await names(engine)
     store.full = True
     await ctx.emit(PlanStart())
     with pytest.raises(StoreFull):
         await ctx.add_message(ANSWER)
     store.full = False
     await ctx.add_message(ANSWER)
-    types = [one.type async for one in engine.records("s", 2)]
-    assert types == ["plan:start", "context:message_added"]
+    await ctx.emit(PlanEnd())
+    await ctx.close()
+    types = [one.type async for one in store.read("s", start=len(before))]
+    assert types == ["plan:start", "context:message_added", "plan:end"]
 
 
 STEPS = st.lists(
@@ -147,18 +134,11 @@ STEPS = st.lists(
 
 @given(STEPS)
 @settings(max_examples=some(20, 40), deadline=None)
-def test_two_processes_keep_each_their_order_and_one_view(
+async def test_two_processes_keep_each_their_order_and_one_view(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str]]
 ) -> None:
     path = tmp_path_factory.mktemp("riding") / "store.db"
-    asyncio.run(_interleaved(path, steps))
-
-
-async def _interleaved(path: Path, steps: list[tuple[str, str]]) -> None:
-    async with (
-        eventctx.open(path, receipts=False) as first,
-        eventctx.open(path, receipts=False) as second,
-    ):
+    async with opened_file(path) as first, opened_file(path) as second:
         contexts = {"a": await first.session("s"), "b": await second.session("s")}
         for number, (who, step) in enumerate(steps):
             if step == "emit":
@@ -167,45 +147,31 @@ async def _interleaved(path: Path, steps: list[tuple[str, str]]) -> None:
                 await contexts[who].add_message({"role": "user", "content": f"{who}{number}"})
             else:
                 await contexts[who].get_messages_for_request()
-    async with eventctx.open(path, receipts=False) as engine:
+    async with opened_file(path) as engine:
         records = [record async for record in engine.records("s", bodies=True)]
         named = [str(one.payload) + str(one.bodies) for one in records]
         for who in "ab":
-            wanted = [
-                f"{who}{at}" for at, (by, step) in enumerate(steps) if (by, step) == (who, "emit")
-            ]
-            places = [
-                next(i for i, text in enumerate(named) if f'"{one}"' in text) for one in wanted
-            ]
+            wanted = [f'"{who}{at}"' for at, one in enumerate(steps) if one == (who, "emit")]
+            places = [next(i for i, text in enumerate(named) if one in text) for one in wanted]
             assert places == sorted(places)
-        assert sum(one.type == "plan:start" for one in records) == sum(
-            step == "emit" for _, step in steps
-        )
-        assert (await engine.verify("s")).ok
-        for row in (await engine.audit("s")).requests:
-            assert (await engine.request_view("s", position=row.position)).verified
+        emitted = [one for one in steps if one[1] == "emit"]
+        assert [one.type for one in records].count("plan:start") == len(emitted)
+        await prove(engine)
 
 
-# -- whatever happens meanwhile ------------------------------------------------------------------
+def opened_file(path: Path, **options: Any) -> AbstractAsyncContextManager[Engine]:
+    return eventctx.open(path, receipts=False, **options)
 
 
-async def types_in(path: Path, session: str = "s") -> list[str]:
-    async with eventctx.open(path, receipts=False) as engine:
-        return [record.type async for record in engine.records(session)]
-
-
-async def test_what_rides_keeps_its_times_when_another_process_wrote_in_between(
-    tmp_path: Path,
-) -> None:
+async def test_what_rides_keeps_its_times_behind_another_process(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     now = iter(range(1_000, 100_000, 1_000))
     async with (
-        eventctx.open(path, receipts=False, clock=lambda: next(now)) as engine,
-        eventctx.open(path, receipts=False, clock=lambda: 1) as other,
+        opened_file(path, clock=lambda: next(now)) as engine,
+        opened_file(path, clock=lambda: 1) as other,
     ):
         ctx = await engine.session("s")
-        behind = await other.session("s")
-        await behind.add_message(USER)
+        await (await other.session("s")).add_message(USER)
         for number in range(3):
             await ctx.emit(PlanStart(name=str(number)))
         await ctx.add_message(ANSWER)
@@ -216,10 +182,7 @@ async def test_what_rides_keeps_its_times_when_another_process_wrote_in_between(
 
 async def test_the_end_of_a_turn_goes_by_itself_also_behind_another_process(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    async with (
-        eventctx.open(path, receipts=False) as engine,
-        eventctx.open(path, receipts=False) as other,
-    ):
+    async with opened_file(path) as engine, opened_file(path) as other:
         ctx = await engine.session("s")
         async with ctx.turn():
             await engine.verify("s")  # nothing is deferred any more, and no timeout is set
@@ -231,31 +194,22 @@ async def test_the_end_of_a_turn_goes_by_itself_also_behind_another_process(tmp_
                     break
 
 
-async def test_closing_an_engine_writes_what_rides_in_a_session_that_was_closed(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "store.db"
-    async with eventctx.open(path, receipts=False) as engine:
-        ctx = await engine.session("s")
-        await engine.close_session("s")
-        await ctx.emit(PlanStart())
-    assert await types_in(path) == ["session:start", "plan:start"]
-
-
-async def test_a_backup_and_a_signature_hold_what_rides(tmp_path: Path) -> None:
-    ed25519 = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ed25519")
-    forms = pytest.importorskip("cryptography.hazmat.primitives.serialization")
-    plain = (forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.NoEncryption())
-    key = ed25519.Ed25519PrivateKey.generate().private_bytes(*plain)
+async def test_a_backup_a_signature_and_the_engines_end_hold_what_rides(tmp_path: Path) -> None:
+    key = signing_key()
     path, copy = tmp_path / "store.db", tmp_path / "copy.db"
-    async with eventctx.open(path, receipts=False) as engine:
+    async with opened_file(path) as engine:
         ctx = await engine.session("s")
         await ctx.emit(PlanStart())
         await engine.backup(copy)
-        assert await types_in(copy) == ["session:start", "plan:start"]
+        async with opened_file(copy) as copied:
+            assert await names(copied) == ["session:start", "plan:start"]
         await ctx.emit(PlanStart())
-        signed = await engine.sign("s", eventctx.signer(key))
-        assert signed.position == 3
+        assert (await engine.sign("s", key)).position == 3
+        before = await names(engine)
+        await engine.close_session("s")
+        await ctx.emit(PlanStart())  # in a session that was closed
+    async with opened_file(path) as engine:
+        assert await names(engine) == [*before, "plan:start"]
 
 
 @pytest.mark.slow
@@ -263,11 +217,10 @@ def test_a_loop_that_ends_while_something_goes_by_itself_complains_of_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Slow(CountingStore):
-        def append(
-            self, stream: str, drafts: Sequence[Draft], expected: Expected
+        def waited_for(
+            self, drafts: Sequence[Draft], ack: Awaitable[Appended]
         ) -> Awaitable[Appended]:
-            done = super().append(stream, drafts, expected)
-            return _later(done) if drafts[0].type == "plan:start" else done
+            return _later(ack) if drafts[0].type == "plan:start" else ack
 
     async def program() -> None:
         ctx = await Engine(Slow()).session("s")
@@ -301,8 +254,7 @@ def test_an_engine_that_was_dropped_while_something_rides_keeps_no_store() -> No
 
 def test_what_rides_goes_by_itself_while_another_loop_stands_still() -> None:
     async def begins() -> tuple[Engine, eventctx.Context]:
-        engine = Engine(CountingStore())
-        ctx = await engine.session("s")
+        engine, ctx = await opened()
         await ctx.emit(PlanStart(name="there"))
         return engine, ctx
 
@@ -318,18 +270,19 @@ def test_what_rides_goes_by_itself_while_another_loop_stands_still() -> None:
 
 
 class Held(CountingStore):
-    """A store whose appends are acknowledged when ``release`` is called, if ``holds``."""
+    """A store whose appends are acknowledged when ``release`` is called, if ``holds``.
+
+    If it ``refuses``, it keeps nothing of what it holds.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.holds = False
+        self.holds = self.refuses = False
         self.took = asyncio.Event()
         self._held: list[tuple[Ack[Appended], Awaitable[Appended]]] = []
 
-    def append(
-        self, stream: str, drafts: Sequence[Draft], expected: Expected
-    ) -> Awaitable[Appended]:
-        done = super().append(stream, drafts, expected)
+    def append(self, stream: str, *rest: Any) -> Awaitable[Appended]:
+        done = Ack[Appended]() if self.refuses and self.holds else super().append(stream, *rest)
         if not self.holds:
             return done
         self._held.append((Ack(), done))
@@ -355,8 +308,7 @@ async def test_a_call_that_is_cancelled_on_its_requests_way_to_the_disk_has_an_e
         await store.release()
         with pytest.raises(asyncio.CancelledError):
             await asking
-    ends = [one.type async for one in engine.records("s") if one.type.startswith("provider:")]
-    assert ends == ["provider:request", "provider:error"]
+    assert await provider_events(engine) == ["provider:request", "provider:error"]
 
 
 TURNS = MAX_IN_FLIGHT + 8
@@ -365,8 +317,7 @@ TURNS = MAX_IN_FLIGHT + 8
 async def ends_behind_a_slow_disk() -> list[int]:
     """How often each turn ended, of so many that are cancelled while the queue has no room."""
     store = Held()
-    engine = Engine(store)
-    ctx = await engine.session("s")
+    engine, ctx = await opened(store=store)
     inside, leave = asyncio.Semaphore(0), asyncio.Event()
 
     async def turn() -> None:
@@ -395,29 +346,17 @@ async def test_a_turn_that_is_cancelled_behind_a_slow_disk_ends_once() -> None:
     assert await ends_behind_a_slow_disk() == [1] * TURNS
 
 
-class Refusing(Held):
-    """Keeps nothing of what it holds."""
-
-    def append(
-        self, stream: str, drafts: Sequence[Draft], expected: Expected
-    ) -> Awaitable[Appended]:
-        if not self.holds:
-            return super().append(stream, drafts, expected)
-        self._held.append((Ack(), Ack()))
-        return self._held[-1][0]
-
-
 async def test_what_is_sent_again_keeps_its_order_whichever_failure_is_heard_first() -> None:
-    store, engine, ctx = await begun(Refusing)
-    store.holds = True
+    store, engine, ctx = await begun(Held)
+    store.holds = store.refuses = True
     for number in range(2 * (MAX_DEFERRED + 1)):
         await ctx.emit(PlanStart(name=str(number)))
     await asyncio.sleep(0)
     await store.release(StoreFull("the disk is full"))
     await ctx.add_message(ANSWER)
     records = [one async for one in engine.records("s") if one.type == "plan:start"]
-    names = [getattr(decode_event(one), "name", None) for one in records]
-    assert names == [str(number) for number in range(2 * (MAX_DEFERRED + 1))]
+    found = [getattr(decode_event(one), "name", None) for one in records]
+    assert found == [str(number) for number in range(2 * (MAX_DEFERRED + 1))]
 
 
 def test_an_engine_that_is_dropped_in_the_middle_of_its_stores_work_waits_for_no_lock() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import zlib
 from collections.abc import AsyncIterator
@@ -18,9 +19,11 @@ from eventctx.importers.load import import_file
 from eventctx.log.events import PlanStart
 from eventctx.queries.transfer import export_lines, import_drafts, read_drafts
 from eventctx.stores.receipt_book import ReceiptBook
+from tests.session.given import prove, records_of
+from tests.sessions import model, names, user
 
 WORDS = "the launch code is 0042 alpha zulu tango foxtrot and nobody may ever know it"
-SECRET = {"role": "user", "content": f"Hello. {WORDS}. Please remember."}
+SECRET = user(f"Hello. {WORDS}. Please remember.")
 
 
 @pytest.fixture
@@ -50,18 +53,18 @@ def _inflated(data: bytes) -> bytes:
 
 async def talk(context: eventctx.Context, count: int, size: int = 60) -> None:
     for number in range(count):
-        await context.add_message({"role": "user", "content": f"question {number} " * size})
-        await context.add_message({"role": "assistant", "content": f"answer {number} " * size})
+        said, answered = f"question {number} " * size, f"answer {number} " * size
+        await context.add_messages([user(said), model(answered)])
         await context.get_messages_for_request()
 
 
-async def test_an_erased_message_is_in_no_file_and_everything_still_verifies(
+async def test_an_erased_message_is_in_no_file_and_all_verifies(
     engine: Engine, tmp_path: Path
 ) -> None:
     context = await engine.session("s", max_tokens=3_000)
     await context.add_message(SECRET)
     await talk(context, 5)
-    receipt = await context.add_message({"role": "user", "content": "last"})
+    receipt = await context.add_message(user("last"))
     assert [one.number for one in await engine.recall("foxtrot")] == [0]
     assert files_with(tmp_path)
 
@@ -72,27 +75,20 @@ async def test_an_erased_message_is_in_no_file_and_everything_still_verifies(
     assert await engine.recall("foxtrot") == []
     proof = await engine.verify("s", receipt)
     assert (proof.problems, proof.erased) == ((), done.bodies)
-    for row in (await engine.audit("s")).requests:
-        assert (await engine.request_view("s", position=row.position)).verified
-    await context.add_message({"role": "user", "content": "more"})
+    await prove(engine)
+    await context.add_message(user("more"))
     sent = await context.get_messages_for_request()
     assert "[erased]" in str(sent) and "foxtrot" not in str(sent)
-    (record,) = [r async for r in engine.records("s") if r.type == "context:erased"]
+    (record,) = await records_of(engine.store, kind="context:erased")
     assert json.loads(record.payload)["reason"] == "on request"
-
-
-async def test_what_a_host_gives_back_makes_no_message_of_an_erased_one(engine: Engine) -> None:
-    context = await engine.session("s")
-    await context.add_message(SECRET)
-    await talk(context, 2)
-    await engine.erase("s", [0])
+    # What a host gives back makes no message of an erased one.
     given = await context.get_messages()
-    assert given[0] == {"role": "user", "content": "[erased]"}
+    assert given[0] == user("[erased]")
     await context.set_messages(given)
-    assert [one.number for one in await engine.transcript("s")] == [0, 1, 2, 3, 4]
+    assert [one.number for one in await engine.transcript("s")] == list(range(13))
 
 
-async def test_another_engine_that_has_the_session_open_sends_nothing_erased(
+async def test_another_engine_of_the_session_sends_nothing_erased(
     engine: Engine, tmp_path: Path
 ) -> None:
     async with eventctx.open(tmp_path / "store.db", receipts=False) as other:
@@ -101,8 +97,8 @@ async def test_another_engine_that_has_the_session_open_sends_nothing_erased(
         await talk(context, 2)
         assert "foxtrot" in str(await context.get_messages_for_request())
         await engine.erase("s", [0])
-        assert "foxtrot" not in str(await context.get_messages_for_request())
-        assert "foxtrot" not in str(await context.get_messages())
+        shown = await context.get_messages_for_request(), await context.get_messages()
+        assert "foxtrot" not in str(shown)
         assert (await other.verify("s")).ok
 
 
@@ -125,11 +121,11 @@ async def test_summaries_of_an_erased_message_go_along(engine: Engine, tmp_path:
 
 
 @pytest.mark.parametrize("own", [{}, {"id": "call_0"}], ids=["no ids", "one id in every answer"])
-async def test_a_tool_round_goes_alone_though_others_have_its_ids(
+async def test_a_tool_round_goes_alone_of_those_of_its_id(
     engine: Engine, own: dict[str, str]
 ) -> None:
     context = await engine.session("s")
-    await context.add_message({"role": "user", "content": "read them"})
+    await context.add_message(user("read them"))
     answered = {"tool_call_id": own["id"]} if own else {"tool_name": "read"}
     for name in ("alpha", "bravo", "charlie"):
         call = {**own, "function": {"name": "read", "arguments": {"path": name}}}
@@ -141,68 +137,51 @@ async def test_a_tool_round_goes_alone_though_others_have_its_ids(
     assert "alpha is read" in kept and "charlie is read" in kept and "bravo" not in kept
 
 
-async def test_a_tool_round_goes_whole_with_its_shortened_copies(
-    engine: Engine, tmp_path: Path
-) -> None:
+async def test_a_tool_round_goes_with_its_shortened_copies(engine: Engine, tmp_path: Path) -> None:
     context = await engine.session("s", max_tokens=4_000, policy="ladder")
-    await context.add_message({"role": "user", "content": "read it"})
     call = {"type": "tool_use", "id": "c1", "name": "read", "input": {"path": "foxtrot.txt"}}
-    await context.add_message({"role": "assistant", "content": [call]})
-    text = (WORDS + " ") * 100
-    result = {"type": "tool_result", "tool_use_id": "c1", "content": text}
-    await context.add_message({"role": "user", "content": [result]})
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": (WORDS + " ") * 100}
+    for role, content in (("user", "read it"), ("assistant", [call]), ("user", [result])):
+        await context.add_message({"role": role, "content": content})
     await talk(context, 15, 20)
-    shortened = [
-        r
-        async for r in engine.records("s", bodies=True)
-        if r.type == "context:post_compact"
-        and any(b"alpha zulu" in (b.data or b"") for b in r.bodies)
-    ]
-    assert shortened, "a compaction keeps the beginning of the result"
+    compactions = await records_of(engine.store, kind="context:post_compact")
+    shortened = [body.data or b"" for one in compactions for body in one.bodies]
+    assert any(b"alpha zulu" in data for data in shortened), "the beginning of the result is kept"
+    before = await engine.store.head("s")
+    planned = await engine.erase("s", [2], dry_run=True)
+    assert await engine.store.head("s") == before
     done = await engine.erase("s", [2])
+    assert (planned.numbers, planned.bodies) == (done.numbers, done.bodies)
     assert done.numbers == (1, 2)
     assert files_with(tmp_path) == files_with(tmp_path, "alpha zulu") == []
-    assert (await engine.verify("s")).ok
-    for row in (await engine.audit("s")).requests:
-        assert (await engine.request_view("s", position=row.position)).verified
+    await prove(engine)
 
 
 async def test_what_a_host_was_sent_and_hints_go_along(engine: Engine, tmp_path: Path) -> None:
     context = await engine.session("s", max_tokens=3_000)
-    await context.add_message(SECRET)
+    await context.add_message(user(f"{SECRET['content']} The account is DE-4471-x, hurry."))
     await talk(context, 6)
     await context.get_messages_for_request()
-    prepared = [r async for r in engine.records("s") if r.type == "context:request_prepared"][-1]
-    reminder = {"role": "user", "content": f"<system-reminder>{WORDS}</system-reminder>"}
-    other = {"role": "user", "content": "an addition that has nothing to do with it"}
+    prepared = (await engine.audit("s")).requests[-1]
+    reminder = user(f"<system-reminder>{WORDS}</system-reminder>")
+    other = user("an addition that has nothing to do with it")
     await context.record_sent(prepared.position, 3, [(1, reminder), (1, other)], 0)
-    await context.compact(keep=f"Keep that {WORDS}")
+    # A hint goes along that holds its words, or names what it names.
+    for hint in (f"Keep that {WORDS}", "the account de-4471-x", "whatever is in a hurry"):
+        await context.compact(keep=hint)
+        await talk(context, 6)
     await engine.erase("s", [0])
-    assert files_with(tmp_path) == []
+    assert files_with(tmp_path) == files_with(tmp_path, "4471-x") == []
     assert files_with(tmp_path, "nothing to do with it")
+    assert files_with(tmp_path, "whatever is in")
     assert (await engine.verify("s")).ok
 
 
-async def test_a_hint_that_names_what_an_erased_message_names_goes_along(
+async def test_every_fork_that_reaches_it_loses_it_and_says_so(
     engine: Engine, tmp_path: Path
 ) -> None:
     context = await engine.session("s", max_tokens=3_000)
-    await context.add_message({"role": "user", "content": "The account is DE-4471-x, hurry."})
-    await talk(context, 6)
-    await context.compact(keep="the account de-4471-x")
-    await talk(context, 6)
-    await context.compact(keep="whatever is in a hurry")
-    await engine.erase("s", [0])
-    assert files_with(tmp_path, "4471-x") == []
-    assert files_with(tmp_path, "whatever is in")
-
-
-async def test_every_fork_that_reaches_a_message_loses_it_and_says_so(
-    engine: Engine, tmp_path: Path
-) -> None:
-    context = await engine.session("s", max_tokens=3_000)
-    await context.add_message({"role": "user", "content": "before"})
-    await context.add_message(SECRET)
+    await context.add_messages([user("before"), SECRET])
     await talk(context, 3)
     await engine.fork("s", 1, "before")
     await engine.fork("s", 4, "behind")
@@ -214,8 +193,8 @@ async def test_every_fork_that_reaches_a_message_loses_it_and_says_so(
     assert files_with(tmp_path) == []
     for name in ("s", "before", "behind", "behind that"):
         assert (await engine.verify(name)).ok
-        erased = [r.type async for r in engine.records(name)].count("context:erased")
-        assert erased == (name != "before")
+        erased = await records_of(engine.store, name, "context:erased")
+        assert len(erased) == (name != "before")
     await engine.fork("s", 4, "made later")
     assert (await engine.verify("made later")).ok
     info = await engine.store.head("made later")
@@ -225,7 +204,7 @@ async def test_every_fork_that_reaches_a_message_loses_it_and_says_so(
     assert (await engine.transcript("made later"))[1].message is None
 
 
-async def test_the_raw_parts_of_an_imported_file_go_along_and_stay_away(
+async def test_raw_parts_of_an_imported_file_go_and_stay_away(
     engine: Engine, tmp_path: Path
 ) -> None:
     file = tmp_path.with_name(f"{tmp_path.name}-chat.jsonl")
@@ -241,54 +220,34 @@ async def test_the_raw_parts_of_an_imported_file_go_along_and_stay_away(
     padding = {"type": "progress", "sessionId": "s", "data": "x" * 2_000}
     file.write_text("".join(json.dumps(line) + "\n" for line in [*lines, padding]))
     (summary,) = await import_file(engine.store, file, complete=True)
-    assert summary.raw
-    assert summary.session is not None
+    assert summary.raw and summary.session
     assert files_with(tmp_path)
     await engine.erase(summary.session, [0])
     assert files_with(tmp_path) == []
     (again,) = await import_file(engine.store, file, complete=True)
-    assert again.added == 0
-    assert files_with(tmp_path) == []
+    assert (again.added, files_with(tmp_path)) == (0, [])
     assert (await engine.verify(summary.session)).ok
 
 
 async def test_thinking_behind_an_erased_message_is_left_out(engine: Engine) -> None:
     context = await engine.session("s")
-    await context.add_message(SECRET)
     thinking = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
-    answer = {"type": "text", "text": "Noted."}
-    await context.add_message({"role": "assistant", "content": [thinking, answer]})
-    await context.add_message({"role": "user", "content": "go on"})
+    answer = {"role": "assistant", "content": [thinking, {"type": "text", "text": "Noted."}]}
+    await context.add_messages([SECRET, answer, user("go on")])
     assert "hm" in str(await context.get_messages_for_request())
     await engine.erase("s", [0])
     assert "thinking" not in str(await context.get_messages_for_request())
-    assert (await engine.request_view("s", position=await _first_request(engine))).verified
-
-
-async def _first_request(engine: Engine) -> int:
-    return (await engine.audit("s")).requests[0].position
+    await prove(engine)
 
 
 async def test_messages_that_repeat_the_words_are_named_and_stay(engine: Engine) -> None:
     context = await engine.session("s")
-    await context.add_message({"role": "user", "content": WORDS})
-    await context.add_message({"role": "assistant", "content": f"You said: {WORDS}"})
+    await context.add_messages([user(WORDS), model(f"You said: {WORDS}")])
     done = await engine.erase("s", [0])
     assert done.repeated == (("s", 1),)
     assert (await engine.transcript("s"))[1].message is not None
     await engine.erase("s", [1])
     assert (await engine.verify("s")).ok
-
-
-async def test_a_dry_run_tells_the_same_and_writes_nothing(engine: Engine) -> None:
-    context = await engine.session("s", max_tokens=3_000)
-    await context.add_message(SECRET)
-    await talk(context, 5)
-    before = await engine.store.head("s")
-    planned = await engine.erase("s", [0], dry_run=True)
-    assert await engine.store.head("s") == before
-    done = await engine.erase("s", [0])
-    assert (planned.numbers, planned.bodies) == (done.numbers, done.bodies)
 
 
 @pytest.mark.parametrize("numbers", [[], [99], [-1], ["0"], [True], [0, 99]])
@@ -297,25 +256,18 @@ async def test_a_number_without_a_message_is_refused(engine: Engine, numbers: An
     with pytest.raises(InvalidSetting, match="erase of 's': expected numbers from 0 to 0"):
         await engine.erase("s", numbers)
     assert (await engine.transcript("s"))[0].message == SECRET
+    for attempt in (lambda: engine.erase("nobody", [0]), lambda: engine.delete("nobody")):
+        with pytest.raises(StreamNotFound):
+            await attempt()
 
 
-async def test_erasing_in_a_session_that_is_not_there_is_refused(engine: Engine) -> None:
-    with pytest.raises(StreamNotFound):
-        await engine.erase("nobody", [0])
-    with pytest.raises(StreamNotFound):
-        await engine.delete("nobody")
-
-
-# -- deletion --------------------------------------------------------------------------------------
-
-
-async def test_a_deleted_session_is_in_no_file_and_the_store_still_verifies(
+async def test_a_deleted_session_is_in_no_file_and_all_verifies(
     engine: Engine, tmp_path: Path
 ) -> None:
     context = await engine.session("s")
     await context.add_message(SECRET)
     await talk(context, 3)
-    await (await engine.session("other")).add_message({"role": "user", "content": "stays"})
+    await (await engine.session("other")).add_message(user("stays"))
     await engine.recall("foxtrot")
     assert await engine.delete("s", reason="retention") == ["s"]
     assert files_with(tmp_path) == files_with(tmp_path, "question") == []
@@ -326,11 +278,17 @@ async def test_a_deleted_session_is_in_no_file_and_the_store_still_verifies(
     assert ReceiptBook(tmp_path / "book.jsonl").last()["s"].position == 11
     assert [one.session for one in await engine.recall("stays")] == ["other"]
     assert await engine.recall("question") == []
+    await engine.close()
+    connection = apsw.Connection(str(tmp_path / "store.db"))
+    connection.execute("UPDATE records SET time = time + 1").fetchall()
+    connection.close()
+    async with eventctx.open(tmp_path / "store.db", receipts=False) as again:
+        found = await again.verify_store()
+    (edited,) = [one for one in found.sessions if one.stream == "s"]
+    assert [one.kind for one in edited.problems] == ["record"]
 
 
-async def test_the_name_of_a_deleted_session_is_not_used_again(
-    engine: Engine, tmp_path: Path
-) -> None:
+async def test_the_name_of_a_deleted_session_stays_unused(engine: Engine, tmp_path: Path) -> None:
     context = await engine.session("s")
     receipt = await context.add_message(SECRET)
     await engine.delete("s")
@@ -346,9 +304,8 @@ async def test_the_name_of_a_deleted_session_is_not_used_again(
     file.write_text(json.dumps(SECRET) + "\n")
     with pytest.raises(SessionWasDeleted):
         await import_file(engine.store, file, session="s")
-    problems = (await engine.verify("s", receipt)).problems
-    assert [problem.kind for problem in problems] == ["receipt"]
-    assert "the session was deleted" in problems[0].text
+    (problem,) = (await engine.verify("s", receipt)).problems
+    assert problem.kind == "receipt" and "the session was deleted" in problem.text
 
 
 async def test_a_session_with_forks_is_deleted_with_them_or_not_at_all(engine: Engine) -> None:
@@ -362,34 +319,13 @@ async def test_a_session_with_forks_is_deleted_with_them_or_not_at_all(engine: E
     assert (await engine.verify_store()).ok
 
 
-async def test_a_deletion_that_somebody_forged_or_edited_is_found(
-    engine: Engine, tmp_path: Path
-) -> None:
-    await talk(await engine.session("s"), 2)
-    await engine.delete("s")
-    await engine.close()
-    connection = apsw.Connection(str(tmp_path / "store.db"))
-    connection.execute("UPDATE records SET time = time + 1").fetchall()
-    connection.close()
-    async with eventctx.open(tmp_path / "store.db", receipts=False) as again:
-        found = await again.verify_store()
-        assert [one.kind for one in found.sessions[0].problems] == ["record"]
-
-
-async def test_sessions_expire_by_their_last_record_and_younger_forks_keep_them(
-    tmp_path: Path,
-) -> None:
-    now = [1_000]
-
-    def clock() -> int:
-        now[0] += 1
-        return now[0]
-
+async def test_sessions_expire_by_their_last_record_but_for_younger_forks(tmp_path: Path) -> None:
+    now = itertools.count(1_000)
     path = tmp_path / "store.db"
-    async with eventctx.open(path, clock=clock, receipts=False) as engine:
+    async with eventctx.open(path, clock=lambda: next(now), receipts=False) as engine:
         for name in ("old", "kept", "young"):
-            now[0] += 1_000
-            await (await engine.session(name)).add_message({"role": "user", "content": name})
+            now = itertools.count(next(now) + 1_000)
+            await (await engine.session(name)).add_message(user(name))
         await engine.fork("kept", 1, "fork")
         await engine.erase("old", [0])
         found = await engine.expired(3_500)
@@ -402,9 +338,8 @@ async def test_an_engine_closes_though_another_process_deleted_its_session(tmp_p
         async with eventctx.open(path) as engine:
             gone, kept = await engine.session("gone"), await engine.session("kept")
             for context in (gone, kept):
-                await context.add_message({"role": "user", "content": "hello"})
+                await context.add_message(SECRET)
             await other.delete("gone", reason="asked for")
             for context in (gone, kept):
                 await context.emit(PlanStart())
-        kept_ones = [one.type async for one in other.records("kept")]
-        assert kept_ones[-1] == "plan:start"
+        assert (await names(other, "kept"))[-1] == "plan:start"

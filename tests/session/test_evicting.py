@@ -31,34 +31,24 @@ from eventctx.stores.memory import MemoryStore
 from eventctx.testing import FixedClock, FixedRandom
 from tests.how_much import some
 from tests.session.counting_store import CountingStore
-from tests.sessions import USER, names, tool_round
+from tests.session.given import texts
+from tests.sessions import USER, names, tool_round, user
 
-# -- nobody can tell the difference -----------------------------------------------------------
-
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from("abc"),
-        st.one_of(
-            st.tuples(st.just("say"), st.integers(0, 600)),
-            st.tuples(st.just("round"), st.integers(0, 2_000)),
-            st.tuples(st.just("think"), st.integers(0, 400)),
-            st.tuples(st.just("result"), st.integers(0, 3)),
-            st.tuples(st.just("call"), st.integers(0, 3)),
-            st.tuples(st.just("set"), st.integers(0, 9)),
-            st.tuples(st.just("prompt"), st.integers(0, 1)),
-            st.tuples(st.just("request"), st.integers(0, 2_000)),
-            st.tuples(st.just("sent"), st.integers(0, 1)),
-            st.tuples(
-                st.sampled_from(
-                    ["clear", "compact", "pin", "restore", "turn", "host turn", "emit", "drop"]
-                ),
-                st.just(0),
-            ),
-        ),
-    ),
-    min_size=4,
-    max_size=40,
-)
+SIZES = {
+    "say": 600,
+    "round": 2_000,
+    "think": 400,
+    "result": 3,
+    "call": 3,
+    "set": 9,
+    "prompt": 1,
+    "request": 2_000,
+    "sent": 1,
+}
+OTHERS = ["clear", "compact", "pin", "restore", "turn", "host turn", "emit", "drop"]
+SIZED = [st.tuples(st.just(what), st.integers(0, most)) for what, most in SIZES.items()]
+ANY_STEP = st.one_of(*SIZED, st.tuples(st.sampled_from(OTHERS), st.just(0)))
+STEPS = st.lists(st.tuples(st.sampled_from("abc"), ANY_STEP), min_size=4, max_size=40)
 
 Step = tuple[str, tuple[str, int]]
 
@@ -94,16 +84,15 @@ class Play:
 
     async def context(self, name: str) -> eventctx.Context:
         if name not in self.contexts:
-            self.contexts[name] = await self.engine.session(
-                name, policy="truncate", keep_recent=2, max_tokens=900
-            )
+            options: dict[str, Any] = {"policy": "truncate", "keep_recent": 2, "max_tokens": 900}
+            self.contexts[name] = await self.engine.session(name, **options)
         return self.contexts[name]
 
     async def do(self, place: int, name: str, what: str, value: int) -> None:
         ctx = await self.context(name)
         match what:
             case "sent":
-                await ctx.record_sent(0, 1, [(0, {"role": "user", "content": f"hint {value}"})])
+                await ctx.record_sent(0, 1, [(0, user(f"hint {value}"))])
             case "compact":
                 await ctx.compact(budget=500)
             case "pin" | "restore":
@@ -125,18 +114,15 @@ class Play:
     async def change(self, ctx: eventctx.Context, place: int, what: str, value: int) -> None:
         match what:
             case "say":
-                await ctx.add_message({"role": "user", "content": f"say {place} " + "x" * value})
+                await ctx.add_message(user(f"say {place} " + "x" * value))
             case "round":
-                for message in tool_round(place, value):
-                    await ctx.add_message(message)
+                await ctx.add_messages(tool_round(place, value))
             case "think":
                 thought = {"type": "thinking", "thinking": "t" * value, "signature": "c2ln"}
                 text = {"type": "text", "text": "y" * value}
                 await ctx.add_message({"role": "assistant", "content": [thought, text]})
-            case "call":
-                await ctx.add_message(tool_round(value)[0])
-            case "result":
-                await ctx.add_message(tool_round(value)[1])
+            case "call" | "result":
+                await ctx.add_message(tool_round(value)[what == "result"])
             case "set":
                 rows = await ctx.get_messages()
                 await ctx.set_messages([*rows[:value], *rows[value + 1 :], USER])
@@ -171,10 +157,9 @@ class Play:
 
     async def outcome(self) -> tuple[Any, ...]:
         logs, transcripts = {}, {}
-        for name in "abc":
-            if name in {one.stream for one in await self.engine.sessions()}:
-                logs[name] = [one.digest async for one in self.engine.records(name)]
-                transcripts[name] = await self.engine.transcript(name)
+        for name in {one.stream for one in await self.engine.sessions()}:
+            logs[name] = [one.digest async for one in self.engine.records(name)]
+            transcripts[name] = await self.engine.transcript(name)
         await self.engine.close()
         # Records of one session are told in order; how sessions take turns is the event loop's.
         told = {name: [one for one in self.sink.told if one[1] == name] for name in "abc"}
@@ -197,10 +182,7 @@ async def played(steps: Sequence[Step], **bounds: int) -> tuple[Any, ...]:
 @example(steps=[("a", ("sent", 1)), ("a", ("drop", 0)), ("b", ("say", 9)), ("a", ("sent", 1))])
 @example(
     steps=[
-        ("b", ("say", 0)),
-        ("a", ("say", 0)),
-        ("b", ("emit", 0)),
-        ("b", ("round", 0)),
+        *[("b", ("say", 0)), ("a", ("say", 0)), ("b", ("emit", 0)), ("b", ("round", 0))],
         ("a", ("say", 0)),
     ]
 )
@@ -210,9 +192,6 @@ def test_an_eviction_changes_no_record_request_or_report(steps: list[Step]) -> N
     freely = asyncio.run(played(steps, most_open_sessions=1_000))
     assert asyncio.run(played(steps, most_open_sessions=1)) == freely
     assert asyncio.run(played(steps, open_session_bytes=1)) == freely
-
-
-# -- what is evicted, and what stays ----------------------------------------------------------
 
 
 async def evict(engine: Engine, ctx: eventctx.Context) -> None:
@@ -258,13 +237,12 @@ async def test_a_session_that_nobody_refers_to_goes_wholly_and_keeps_its_options
 
 
 async def test_what_another_process_wrote_stays_unseen_until_its_caller_looks() -> None:
-    store = MemoryStore()
-    engine = Engine(store, most_open_sessions=1)
+    engine = Engine(MemoryStore(), most_open_sessions=1)
     ctx = await engine.session("s")
     await ctx.add_message(USER)
     await evict(engine, ctx)
-    other = await Engine(store).session("s")
-    await other.add_message({"role": "user", "content": "not seen by the first one"})
+    other = await Engine(engine.store).session("s")
+    await other.add_message(user("not seen by the first one"))
     with pytest.raises(WrongExpectedVersion):
         await ctx.set_messages([])
     await evict(engine, ctx)
@@ -293,7 +271,7 @@ async def test_sessions_in_use_at_once_lose_nothing_whoever_is_cancelled() -> No
 
         async def work(name: str, number: int) -> None:
             ctx = contexts[name]
-            await ctx.add_message({"role": "user", "content": f"{number} " + "x" * 100})
+            await ctx.add_message(user(f"{number} " + "x" * 100))
             await asyncio.sleep(0)
             await ctx.get_messages_for_request()
             await ctx.get_messages()
@@ -306,34 +284,25 @@ async def test_sessions_in_use_at_once_lose_nothing_whoever_is_cancelled() -> No
         assert {type(one) for one in done} <= {type(None), asyncio.CancelledError}
         for name, ctx in contexts.items():
             rows = await ctx.get_messages()
-            whole = {row["content"].split()[0] for row in rows}
+            whole = {text.split()[0] for text in texts(rows)}
             finished = {str(n // 4) for n in range(160) if "abcd"[n % 4] == name and not done[n]}
-            assert finished <= whole
+            assert finished <= whole and len(rows) == len(whole)
             assert (await engine.verify(name)).ok
-            assert len(rows) == len(whole)
 
 
-# -- memory -----------------------------------------------------------------------------------
-
-
-async def test_open_sessions_have_a_bound_in_number() -> None:
-    async with Engine(MemoryStore(), most_open_sessions=10) as engine:
-        contexts = [await engine.session(str(n)) for n in range(50)]
-        for ctx in contexts:
-            await ctx.add_message(USER)
-            await ctx.get_messages_for_request()
-        held = [one for one in contexts if one._session.aggregate.view_if_held is not None]
-        assert held == contexts[-10:]
-
-
-async def test_open_sessions_have_a_bound_in_bytes() -> None:
-    async with Engine(MemoryStore(), open_session_bytes=10**6) as engine:
+@pytest.mark.parametrize(
+    ("bound", "size", "stay"),
+    [({"most_open_sessions": 10}, 10, 10), ({"open_session_bytes": 10**6}, 200_000, 4)],
+    ids=["number", "bytes"],
+)
+async def test_open_sessions_have_a_bound(bound: dict[str, int], size: int, stay: int) -> None:
+    async with Engine(MemoryStore(), **bound) as engine:
         contexts = [await engine.session(str(n)) for n in range(20)]
         for ctx in contexts:
-            await ctx.add_message({"role": "user", "content": "x" * 200_000})
+            await ctx.add_message(user("x" * size))
             await ctx.get_messages_for_request()
         held = [one for one in contexts if one._session.aggregate.view_if_held is not None]
-        assert held == contexts[-4:]
+        assert held == contexts[-stay:]
         assert sum(one._session.bytes_held for one in held) < 10**6
 
 
@@ -341,7 +310,7 @@ async def test_a_session_that_grew_in_its_last_use_goes_when_another_one_is_used
     async with Engine(MemoryStore(), open_session_bytes=300_000) as engine:
         grown, other = await engine.session("grown"), await engine.session("other")
         for size in (10, 10, 400_000):
-            await grown.add_message({"role": "user", "content": "x" * size})
+            await grown.add_message(user("x" * size))
         await other.add_message(USER)
         assert grown._session.aggregate.view_if_held is None
 
@@ -364,7 +333,7 @@ async def test_messages_added_without_a_request_are_not_kept_in_memory(
         await ctx.add_message(USER)
         most = 0
         for _ in range(0, count, 64):
-            rows = [{"role": "user", "content": f"{n} " + "x" * 400} for n in range(64)]
+            rows = [user(f"{n} " + "x" * 400) for n in range(64)]
             await asyncio.gather(*[ctx.add_message(row) for row in rows])
             most = max(ctx._session.bytes_held, most)
         assert most < 2 * 2**20

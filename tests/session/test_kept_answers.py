@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +43,14 @@ from tests.session.given import (
     calling,
     killed,
     of_ollama,
+    opened,
     process,
     records_of,
     result,
     until_two_tools_run,
     view_of,
 )
+from tests.sessions import model, user
 from tests.transcripts import DIALECTS, calls, human
 from tests.transcripts import result as result_of
 
@@ -62,64 +63,48 @@ each_form = pytest.mark.parametrize(
 
 
 @each_form
-async def test_an_answer_is_kept_while_a_sibling_runs_and_shown_in_its_place(
-    row: dict[str, Any],
-) -> None:
-    store = MemoryStore()
-    await killed(store, answer="the text of a", calls=row)
-    (post,) = [one for one in await records_of(store) if one.type == "tool:post"]
+async def test_an_answer_is_kept_while_a_sibling_runs_and_is_shown(row: dict[str, Any]) -> None:
+    store = await killed(answer="the text of a", calls=row)
+    (post,) = await records_of(store, kind="tool:post")
     assert decode_facts(post.bodies[0].facts).results == ("a",)
     assert b"the text of a" not in post.payload
     shown = await view_of(store)
     assert refusal(shown) is None
-    assert shown == [
-        ASK,
-        row,
-        result("a", ANSWER_KEPT + "the text of a"),
-        result("b", CALL_NOT_ENDED),
-        GO_ON,
-    ]
+    answers = [result("a", ANSWER_KEPT + "the text of a"), result("b", CALL_NOT_ENDED)]
+    assert shown == [ASK, row, *answers, GO_ON]
 
 
-async def test_a_call_that_ended_without_a_kept_answer_is_told_from_one_that_did_not() -> None:
-    store = MemoryStore()
-    await killed(store)
-    assert (await view_of(store))[2:4] == [result("a", CALL_ENDED), result("b", CALL_NOT_ENDED)]
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        (lambda host: host.tool_ended(1), CALL_ENDED),
+        (
+            lambda host: host.tool_failed(1, "OSError", "gone", answer="Error: gone"),
+            ANSWER_KEPT + "Error: gone",
+        ),
+        (lambda host: host.tool_failed(1, "CancelledError", "", cancelled=True), CALL_NOT_ENDED),
+    ],
+    ids=["ended without an answer", "failed", "broken off, it may have done its work"],
+)
+async def test_what_is_shown_for_a_call_says_how_it_ended(end: Any, said: str) -> None:
+    shown = await view_of(await killed(end=end))
+    assert shown[2:4] == [result("a", said), result("b", CALL_NOT_ENDED)]
 
 
 async def test_the_last_answer_is_not_kept_since_it_is_added_at_once() -> None:
-    store = MemoryStore()
-    async with process(store) as engine:
+    async with process(store := MemoryStore()) as engine:
         host = await until_two_tools_run(engine)
         await host.tool_ended(2, "of b")
         await host.tool_ended(1, "of a")
-    posts = [one for one in await records_of(store) if one.type == "tool:post"]
+    posts = await records_of(store, kind="tool:post")
     assert [len(one.bodies) for one in posts] == [1, 0]
-
-
-async def test_an_answer_that_fails_is_kept_as_well() -> None:
-    store = MemoryStore()
-    async with process(store) as engine:
-        host = await until_two_tools_run(engine)
-        await host.tool_failed(1, "OSError", "gone", answer="Error: gone")
-        del host
-    assert (await view_of(store))[2] == result("a", ANSWER_KEPT + "Error: gone")
-
-
-async def test_a_call_that_was_broken_off_may_have_done_its_work() -> None:
-    store = MemoryStore()
-    async with process(store) as engine:
-        host = await until_two_tools_run(engine)
-        await host.tool_failed(1, "CancelledError", "", cancelled=True)
-        del host
-    assert (await view_of(store))[2] == result("a", CALL_NOT_ENDED)
 
 
 async def test_a_long_answer_is_whole_in_the_log_and_cut_in_the_view() -> None:
     store = MemoryStore()
     answer = "begin " + "x" * 600_000 + " end"
     await killed(store, answer=answer)
-    (post,) = [one for one in await records_of(store) if one.type == "tool:post"]
+    (post,) = await records_of(store, kind="tool:post")
     assert answer.encode() in (post.bodies[0].data or b"")
     text = (await view_of(store))[2]["content"]
     assert text.startswith(ANSWER_KEPT + "begin ") and text.endswith(" end")
@@ -128,8 +113,7 @@ async def test_a_long_answer_is_whole_in_the_log_and_cut_in_the_view() -> None:
 
 
 async def test_a_result_that_comes_after_all_takes_the_place_of_the_kept_answer() -> None:
-    store = MemoryStore()
-    await killed(store, answer="the text of a")
+    store = await killed(answer="the text of a")
     async with process(store) as engine:
         ctx = await engine.session("s")
         await ctx.add_message(result("a", "given by the host"))
@@ -138,26 +122,21 @@ async def test_a_result_that_comes_after_all_takes_the_place_of_the_kept_answer(
 
 
 async def test_the_blocks_of_a_turn_keep_answers_by_the_same_rule() -> None:
-    store = MemoryStore()
-    async with process(store) as engine:
-        ctx = await engine.session("s")
-        async with ctx.turn() as turn, turn.iteration() as cycle:
-            await ctx.add_message(calling("a", "b"))
-            async with cycle.tool_call("read", "b") as slow:
-                async with cycle.tool_call("read", "a") as quick:
-                    quick.answered("of a")
-                slow.answered("of b")
-    posts = [one for one in await records_of(store) if one.type == "tool:post"]
-    assert [[body.data for body in one.bodies] for one in posts] == [
-        [b'{"role":"tool","tool_call_id":"a","content":"of a"}'],
-        [],
-    ]
+    engine, ctx = await opened()
+    async with ctx.turn() as turn, turn.iteration() as cycle:
+        await ctx.add_message(calling("a", "b"))
+        async with cycle.tool_call("read", "b") as slow:
+            async with cycle.tool_call("read", "a") as quick:
+                quick.answered("of a")
+            slow.answered("of b")
+    posts = await records_of(engine.store, kind="tool:post")
+    kept = b'{"role":"tool","tool_call_id":"a","content":"of a"}'
+    assert [[body.data for body in one.bodies] for one in posts] == [[kept], []]
 
 
 @each_form
 async def test_erasing_the_call_takes_its_kept_answer_along(row: dict[str, Any]) -> None:
-    store = MemoryStore()
-    await killed(store, answer="the secret text of a", calls=row)
+    store = await killed(answer="the secret text of a", calls=row)
     async with process(store) as engine:
         await engine.erase("s", [1], reason="on request")
         ctx = await engine.session("s")
@@ -169,21 +148,17 @@ async def test_erasing_the_call_takes_its_kept_answer_along(row: dict[str, Any])
 
 
 async def test_export_and_import_carry_kept_answers() -> None:
-    store, other = MemoryStore(), MemoryStore()
-    await killed(store, answer="the text of a")
-    info = await store.head("s")
-    assert info is not None
-    _, *lines = [line async for line in export_lines(store, info)]
+    store, other = await killed(answer="the text of a"), MemoryStore()
+    _, *lines = [line async for line in export_lines(store, await store.head("s"))]
     await import_drafts(other, "s", read_drafts(lines))
     assert (await view_of(other))[2] == result("a", ANSWER_KEPT + "the text of a")
 
 
 async def test_what_is_learnt_of_a_call_after_the_model_went_on_changes_nothing() -> None:
-    store = MemoryStore()
-    async with process(store) as engine:
+    async with process(MemoryStore()) as engine:
         host = await until_two_tools_run(engine)
         ctx = await engine.session("s")
-        await ctx.add_message({"role": "assistant", "content": "I go on without."})
+        await ctx.add_message(model("I go on without."))
         before = await ctx.get_messages_for_request()
         await host.tool_ended(1, "too late")
         assert await ctx.get_messages_for_request() == before
@@ -205,12 +180,10 @@ async def test_the_view_digest_tells_apart_what_a_made_up_result_says() -> None:
 
 
 async def test_a_round_that_is_dropped_frees_the_tokens_of_its_kept_answers() -> None:
-    store = MemoryStore()
-    await killed(store, answer="kept " * 600)
+    store = await killed(answer="kept " * 600)
     async with process(store) as engine:
         ctx = await engine.session("s")
-        await ctx.add_message({"role": "assistant", "content": "I go on."})
-        await ctx.add_message(GO_ON)
+        await ctx.add_messages([model("I go on."), GO_ON])
     state: request_view.ViewState = await fold(store, "s", request_view)
     visible = visible_of(state)
     working = WorkingSet(visible, keep_whole(visible))
@@ -221,11 +194,10 @@ async def test_a_round_that_is_dropped_frees_the_tokens_of_its_kept_answers() ->
 
 
 async def test_a_set_that_keeps_the_call_keeps_what_is_known_of_it() -> None:
-    store = MemoryStore()
-    await killed(store, answer="the text of a")
+    store = await killed(answer="the text of a")
     async with process(store) as engine:
         ctx = await engine.session("s")
-        await ctx.set_messages([{"role": "user", "content": "Else."}, calling("a", "b")])
+        await ctx.set_messages([user("Else."), calling("a", "b")])
         shown = await ctx.get_messages_for_request()
         assert shown[2] == result("a", f"{ANSWER_KEPT}the text of a")
         await ctx.set_messages([ASK])
@@ -233,16 +205,13 @@ async def test_a_set_that_keeps_the_call_keeps_what_is_known_of_it() -> None:
         assert state.layout.ends.known == {}
 
 
-async def test_an_import_that_sets_entries_aside_keeps_what_is_known_of_calls(
+async def test_an_import_that_sets_entries_aside_knows_of_calls(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(spilled, "CHUNK", 2)
-    store = MemoryStore()
-    await killed(store, answer="the text of a")
+    store = await killed(answer="the text of a")
     async with process(store) as engine:
-        ctx = await engine.session("s")
-        for number in range(8):
-            await ctx.add_message({"role": "assistant", "content": f"{number}"})
+        await (await engine.session("s")).add_messages([model(str(n)) for n in range(8)])
     spill = SpilledView()
     plain = held = request_view.initial()
     for record in await records_of(store):
@@ -261,16 +230,13 @@ async def test_an_import_that_sets_entries_aside_keeps_what_is_known_of_calls(
     ],
 )
 async def test_verify_finds_an_edited_kept_answer(edit: dict[str, bytes], found: str) -> None:
-    store = MemoryStore()
-    await killed(store, answer="the text of a")
-    (post,) = [one for one in await records_of(store) if one.type == "tool:post"]
+    store = await killed(answer="the text of a")
+    (post,) = await records_of(store, kind="tool:post")
     edited = msgspec.structs.replace(post.bodies[0], **edit)
     checker = ContentChecker(findings := Findings(), facts=True)
     checker.take(msgspec.structs.replace(post, bodies=(edited,)))
     assert [one.text for one in findings.problems] == [found]
 
-
-# -- rule 1 --------------------------------------------------------------------------------------
 
 FATES = st.sampled_from(("result", "kept", "ended", "failed", "cancelled", "open"))
 
@@ -281,40 +247,36 @@ FATES = st.sampled_from(("result", "kept", "ended", "failed", "cancelled", "open
     rounds=st.lists(st.tuples(st.lists(FATES, min_size=1, max_size=3), st.booleans()), max_size=4),
     budget=st.sampled_from([400, 2_000, 20_000]),
 )
-def test_whatever_became_of_a_call_every_request_has_one_result_for_it(
+async def test_whatever_became_of_a_call_every_request_has_one_result_for_it(
     dialect: str, rounds: list[tuple[list[str], bool]], budget: int
 ) -> None:
-    async def play() -> None:
-        store = MemoryStore()
-        for number, (fates, asks_between) in enumerate(rounds):
-            async with process(store) as engine:  # each round is one process, killed after it
-                ctx = await engine.session("s", max_tokens=budget, on_overflow="send_floor")
-                host = ctx.following()
-                await host.turn_began()
-                await ctx.add_message(human(dialect, f"{number} " + "word " * 40))
-                await host.iteration_began("p", "m")
-                await ctx.get_messages_for_request()
-                await host.request_prepared()
-                ids = [f"c{place}" for place in range(len(fates))]  # the same in every round
-                for row in calls(dialect, ids, "Hm.", 20):
-                    await ctx.add_message(row)
-                for call in ids:
-                    await host.tool_began("read", call, call)
-                for call, fate in zip(ids, fates, strict=True):
-                    await become(host, call, fate)
-                if asks_between:
-                    assert refusal(await ctx.get_messages_for_request()) is None
-                for call, fate in zip(ids, fates, strict=True):
-                    if fate == "result":
-                        await ctx.add_message(result_of(dialect, call, "given"))
+    store = MemoryStore()
+    for number, (fates, asks_between) in enumerate(rounds):
+        async with process(store) as engine:  # each round is one process, killed after it
+            ctx = await engine.session("s", max_tokens=budget, on_overflow="send_floor")
+            host = ctx.following()
+            await host.turn_began()
+            await ctx.add_message(human(dialect, f"{number} " + "word " * 40))
+            await host.iteration_began("p", "m")
+            await ctx.get_messages_for_request()
+            await host.request_prepared()
+            ids = [f"c{place}" for place in range(len(fates))]  # the same in every round
+            await ctx.add_messages(calls(dialect, ids, "Hm.", 20))
+            for call in ids:
+                await host.tool_began("read", call, call)
+            for call, fate in zip(ids, fates, strict=True):
+                await become(host, call, fate)
+            if asks_between:
                 assert refusal(await ctx.get_messages_for_request()) is None
-                del host
-        async with process(store) as engine:
-            await engine.session("s")
-            assert (await engine.verify("s")).ok
-            await check_requests(engine, store, budget)
-
-    asyncio.run(play())
+            for call, fate in zip(ids, fates, strict=True):
+                if fate == "result":
+                    await ctx.add_message(result_of(dialect, call, "given"))
+            assert refusal(await ctx.get_messages_for_request()) is None
+            del host
+    async with process(store) as engine:
+        await engine.session("s")
+        assert (await engine.verify("s")).ok
+        await check_requests(engine, store, budget)
 
 
 async def become(host: HostReporter, call: str, fate: str) -> None:
@@ -334,11 +296,17 @@ async def check_requests(engine: Engine, store: MemoryStore, budget: int) -> Non
         assert row.floor_sent == (row.tokens > budget)
         assert row.breaks or view.messages[: len(before)] == before
         before = view.messages
+    await check_growth(store)
+
+
+async def check_growth(store: MemoryStore) -> None:
+    """A layout that grows record by record equals one that is built at once."""
     state = request_view.initial()
     for record in await records_of(store):
         state = request_view.evolve(state, record)
         built = build(state.layout.refs, state.layout.insertions, state.layout.ends)
         assert built.measure() == state.layout.measure()
+        assert built.entries() == state.layout.entries()
 
 
 # -- renderer 1 ----------------------------------------------------------------------------------
@@ -364,51 +332,30 @@ async def test_requests_of_renderer_1_are_derived_with_their_digests_and_their_w
         assert said == [0, 1, 1, 3]
         assert not [view for view in views if CALL_NOT_ENDED in str(view.messages)]
         assert (await engine.verify("s")).ok
-
-
-async def test_what_renderer_1_showed_stays_so_that_the_next_request_only_grows() -> None:
-    async with process(await with_the_older_session()) as engine:
-        before = (await engine.audit("s")).requests[-1]
-        old = (await engine.request_view("s", position=before.position)).messages
+        # What it showed stays, so that the next request only grows.
         ctx = await engine.session("s")
         async with ctx.turn():
             await ctx.add_message(GO_ON)
             new = await ctx.get_messages_for_request(model="claude-sonnet-4")
-        assert new == [*old, GO_ON]
+        assert new == [*views[-1].messages, GO_ON]
         after = (await engine.audit("s")).requests[-1]
         view = await engine.request_view("s", position=after.position)
         assert (view.prepared.renderer, view.verified, after.breaks) == (RENDERER, True, ())
 
 
 async def test_a_call_that_no_request_of_renderer_1_showed_gets_the_words_of_today() -> None:
-    store = await with_the_older_session()
-    await killed(store, answer="the text of a")
+    store = await killed(await with_the_older_session(), answer="the text of a")
     state: request_view.ViewState = await fold(store, "s", request_view)
-    said = [
-        (entry.call_id, entry.end is not None)
-        for entry in state.layout.entries()
-        if entry.kind == "synthetic"
-    ]
+    made_up = [one for one in state.layout.entries() if one.kind == "synthetic"]
+    said = [(one.call_id, one.end is not None) for one in made_up]
     assert said == [("b", False), ("d", False), ("e", False), ("a", True), ("b", True)]
     again = view_snapshot.load(view_snapshot.dump(state))
     assert again.layout.entries() == state.layout.entries()
-
-
-async def test_a_layout_that_grew_row_by_row_under_both_renderers_equals_one_built_at_once() -> (
-    None
-):
-    store = await with_the_older_session()
-    await killed(store, answer="the text of a")
-    state = request_view.initial()
-    for record in await records_of(store):
-        state = request_view.evolve(state, record)
-        built = build(state.layout.refs, state.layout.insertions, state.layout.ends)
-        assert built.entries() == state.layout.entries()
-        assert built.measure() == state.layout.measure()
+    await check_growth(store)
 
 
 def test_an_old_log_with_a_call_without_a_result_costs_no_look_at_all_entries_a_request() -> None:
-    rows = [calling("a"), {"role": "assistant", "content": "I go on."}]
+    rows = [calling("a"), model("I go on.")]
     refs = [MessageRef(n, n, 0, bytes(32), read_facts(row), 10) for n, row in enumerate(rows)]
     plain = as_plain(build(refs), 1)
     assert [one.end for one in plain.entries() if one.kind == "synthetic"] == [None]
@@ -417,12 +364,10 @@ def test_an_old_log_with_a_call_without_a_result_costs_no_look_at_all_entries_a_
 
 
 async def test_a_kept_answer_is_counted_by_the_estimator_of_the_model() -> None:
-    store = MemoryStore()
-    await killed(store, answer="seven words of it, and 12345 digits")
+    store = await killed(answer="seven words of it, and 12345 digits")
     state: request_view.ViewState = await fold(store, "s", request_view)
-    for model in (None, "claude-opus-4-8", "gpt-5.5"):
-        state = request_view.with_model(state, model)
+    for name in (None, "claude-opus-4-8", "gpt-5.5"):
+        state = request_view.with_model(state, name)
         (entry,) = [one for one in state.layout.entries() if one.call_id == "a"]
-        assert entry.end is not None and entry.end.facts is not None
-        facts = entry.end.facts
-        assert entry.tokens == UNANSWERED_TOKENS + state.estimator.tokens(facts)
+        assert entry.end and entry.end.facts
+        assert entry.tokens == UNANSWERED_TOKENS + state.estimator.tokens(entry.end.facts)

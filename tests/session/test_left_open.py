@@ -19,17 +19,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 import eventctx
 from eventctx.engine import Engine
 from eventctx.hooks.trace import TraceSink
+from eventctx.log import events
 from eventctx.log.codec import decode_event
-from eventctx.log.events import (
-    PlanEnd,
-    PlanStart,
-    PreCompact,
-    PromptComplete,
-    ProviderError,
-    SessionTakenOver,
-    ToolError,
-    ToolPost,
-)
 from eventctx.log.ids import RecordIds
 from eventctx.log.record import Record
 from eventctx.projections import numbering
@@ -45,10 +36,15 @@ from eventctx.stores.memory import MemoryStore
 from tests.children import started
 from tests.session.given import (
     ASK,
+    GO_ON,
     appended,
     killed,
+    opened,
     process,
+    prove,
     records_of,
+    result,
+    texts,
     until_two_tools_run,
 )
 
@@ -60,62 +56,51 @@ def ends(records: list[Record]) -> list[tuple[str, str | None, str]]:
     found = []
     for record in records:
         event = decode_event(record)
-        if isinstance(event, PromptComplete | PlanEnd | ProviderError | ToolError):
+        if isinstance(
+            event, events.PromptComplete | events.PlanEnd | events.ProviderError | events.ToolError
+        ):
             found.append((record.type, record.turn_id, event.status))
-        elif isinstance(event, ToolPost):
+        elif isinstance(event, events.ToolPost):
             found.append((record.type, record.turn_id, "ok"))
     return found
 
 
+async def next_turn(store: MemoryStore, session: str = "s") -> list[tuple[str, str | None, str]]:
+    """The ends on record behind a turn t2 of another process."""
+    async with process(store) as engine, (await engine.session(session)).turn("t2"):
+        pass
+    return ends(await records_of(store, session))
+
+
 async def test_the_next_turn_ends_what_a_killed_process_left_open_before_it_begins() -> None:
-    store = MemoryStore()
-    await killed(store)
+    store = await killed()
     async with process(store) as engine:
         ctx = await engine.session("s")
-        before = len(await records_of(store))
+        before = await records_of(store)
         async with ctx.turn("t2"):
             pass
         await ctx.close()
-        after = (await records_of(store))[before:]
-        assert [record.type for record in after] == [
-            "tool:error",
-            "prompt:complete",
-            "prompt:submit",
-            "prompt:complete",
-        ]
-        assert ends(after) == [
-            ("tool:error", "t1", "lost"),
-            ("prompt:complete", "t1", "lost"),
-            ("prompt:complete", "t2", "ok"),
-        ]
-        tool: Any = decode_event(after[0])
-        assert (tool.name, tool.call_id, tool.error_type) == ("read", "b", "ProcessEnded")
-        assert "may have done its work" in tool.message
         assert (await engine.verify("s")).ok
-
-
-async def test_a_lost_end_stands_where_its_span_began() -> None:
-    store = MemoryStore()
-    await killed(store)
-    async with process(store) as engine, (await engine.session("s")).turn():
-        pass
-    records = await records_of(store)
-    begun = {one.span_id: one for one in records if one.type in ("tool:pre", "prompt:submit")}
-    for record in records:
-        event = decode_event(record)
-        if getattr(event, "status", None) == "lost":
-            first = begun[record.span_id]
-            assert (record.turn_id, record.parent_span_id, record.iteration) == (
-                first.turn_id,
-                first.parent_span_id,
-                first.iteration,
-            )
+    after = (await records_of(store))[len(before) :]
+    types = ["tool:error", "prompt:complete", "prompt:submit", "prompt:complete"]
+    assert [record.type for record in after] == types
+    assert ends(after) == [
+        ("tool:error", "t1", "lost"),
+        ("prompt:complete", "t1", "lost"),
+        ("prompt:complete", "t2", "ok"),
+    ]
+    tool: Any = decode_event(after[0])
+    assert (tool.name, tool.call_id, tool.error_type) == ("read", "b", "ProcessEnded")
+    assert "may have done its work" in tool.message
+    begun = {one.span_id: one for one in before if one.type in ("tool:pre", "prompt:submit")}
+    for lost in after[:2]:  # they stand where their spans began
+        first = begun[lost.span_id]
+        assert (lost.turn_id, lost.parent_span_id) == (first.turn_id, first.parent_span_id)
+        assert lost.iteration == first.iteration
 
 
 async def test_a_plan_and_a_model_call_are_ended_too_from_the_inside_out() -> None:
-    store = MemoryStore()
-    engine = Engine(store)
-    ctx = await engine.session("s")
+    engine, ctx = await opened()
 
     async def until_killed() -> None:
         turn = ctx.turn("t1")
@@ -129,87 +114,73 @@ async def test_a_plan_and_a_model_call_are_ended_too_from_the_inside_out() -> No
     await asyncio.create_task(until_killed())
     gc.collect()
     await engine.close_session("s")
-    async with process(store) as again, (await again.session("s")).turn("t2"):
-        pass
-    assert ends(await records_of(store))[:3] == [
+    assert (await next_turn(engine.store))[:3] == [
         ("provider:error", "t1", "lost"),
         ("plan:end", "t1", "lost"),
         ("prompt:complete", "t1", "lost"),
     ]
 
 
-async def test_a_host_that_reports_its_turns_ends_them_as_well() -> None:
-    store = MemoryStore()
-    await killed(store)
-    async with process(store) as engine:
-        host = (await engine.session("s")).following()
-        await host.turn_began("t2")
-        await host.turn_ended()
-    assert ("prompt:complete", "t1", "lost") in ends(await records_of(store))
-
-
 async def test_what_a_living_object_of_this_process_owns_is_not_lost() -> None:
-    store = MemoryStore()
-    async with process(store) as first:
+    async with process(store := MemoryStore()) as first:
         host = await until_two_tools_run(first)
         async with process(store) as second, (await second.session("s")).turn("t2"):
             await host.tool_ended(1)
             await host.tool_ended(2)
             await host.turn_ended()
-    assert "lost" not in {status for _, _, status in ends(await records_of(store))}
+    assert "lost" not in str(ends(await records_of(store)))
 
 
 async def test_what_began_after_the_session_was_loaded_is_not_lost_by_a_reload() -> None:
-    store = MemoryStore()
-    async with process(store) as engine:
+    async with process(store := MemoryStore()) as engine:
         ctx = await engine.session("s")
         await ctx.add_message(ASK)
         await killed(store)  # another process, which this one knows nothing of
         async with ctx.turn("t2"):
             pass
-    assert ends(await records_of(store)) == [
-        ("tool:post", "t1", "ok"),
-        ("prompt:complete", "t2", "ok"),
-    ]
+    found = ends(await records_of(store))
+    assert found == [("tool:post", "t1", "ok"), ("prompt:complete", "t2", "ok")]
 
 
-async def test_a_turn_that_goes_on_after_it_was_found_open_is_not_lost() -> None:
-    store = MemoryStore()
-    await killed(store)
+BEGUN = events.PreCompact("budget", "x", 1, tokens=1, messages=1)
+TAKEN_OVER = events.SessionTakenOver(source="a.jsonl", format="x")
+
+
+@pytest.mark.parametrize(
+    ("event", "ids", "lost"),
+    [
+        (events.PlanStart(), RecordIds("t1", "f" * 16), False),
+        (BEGUN, RecordIds("t1", "c" * 16), True),
+        (TAKEN_OVER, RecordIds(), False),
+    ],
+    ids=["the turn goes on", "the crash left its compaction open", "it was an imported file's"],
+)
+async def test_a_turn_that_was_found_open_is_lost_unless_it_goes_on_or_is_a_files(
+    event: events.Event, ids: RecordIds, lost: bool
+) -> None:
+    store = await killed()
     async with process(store) as engine:
-        ctx = await engine.session("s")
-        await appended(store, PlanStart(), RecordIds("t1", "f" * 16))
-        async with ctx.turn("t2"):
-            pass
-    assert "lost" not in {status for _, _, status in ends(await records_of(store))}
-
-
-async def test_a_turn_whose_compaction_the_crash_left_open_is_lost_all_the_same() -> None:
-    store = MemoryStore()
-    await killed(store)
-    began = PreCompact(trigger="budget", strategy="x", strategy_version=1, tokens=1, messages=1)
-    await appended(store, began, RecordIds("t1", "c" * 16))
-    async with process(store) as engine, (await engine.session("s")).turn("t2"):
-        pass
-    assert ("prompt:complete", "t1", "lost") in ends(await records_of(store))
+        if isinstance(event, events.PlanStart):
+            await engine.session("s")
+        await appended(store, event, ids)
+        host = (await engine.session("s")).following()  # whose turns end those found open as well
+        await host.turn_began("t2")
+        await host.turn_ended()
+    found = ends(await records_of(store))
+    assert (("prompt:complete", "t1", "lost") in found) == ("lost" in str(found)) == lost
 
 
 async def test_a_fork_inherits_no_open_span() -> None:
-    store = MemoryStore()
-    await killed(store)
+    store = await killed()
     async with process(store) as engine:
-        info = await store.head("s")
-        assert info is not None
-        await engine.fork("s", info.head, "branch")
-        async with (await engine.session("branch")).turn("t2"):
-            pass
-    own = [one for one in await records_of(store, "branch") if one.position > info.head]
-    assert ends(own) == [("prompt:complete", "t2", "ok")]
+        inherited = await records_of(store)
+        await engine.fork("s", inherited[-1].position, "branch")
+    found = (await next_turn(store, "branch"))[len(ends(inherited)) :]
+    assert found == [("prompt:complete", "t2", "ok")]
 
 
 async def test_a_real_end_behind_a_presumed_one_is_the_turns_end() -> None:
-    store = MemoryStore()
-    async with process(store) as engine:
+    async with process(store := MemoryStore()) as engine:
         host = await until_two_tools_run(engine)
         await (await engine.session("s")).close()  # all of it is in the log now
         state: request_view.ViewState = await fold(store, "s", request_view)
@@ -230,8 +201,7 @@ async def test_a_real_end_behind_a_presumed_one_is_the_turns_end() -> None:
 
 
 async def test_a_live_sink_sends_the_spans_that_the_log_gives() -> None:
-    store = MemoryStore()
-    await killed(store)
+    store = await killed()
     exporter = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -250,8 +220,7 @@ async def test_a_live_sink_sends_the_spans_that_the_log_gives() -> None:
 
 
 async def test_of_very_many_open_spans_the_turn_and_the_newest_are_known() -> None:
-    store = MemoryStore()
-    async with process(store) as engine:
+    async with process(store := MemoryStore()) as engine:
         host = (await engine.session("s")).following()
         await host.turn_began("t1")
         await host.iteration_began("p", "m")
@@ -260,23 +229,11 @@ async def test_of_very_many_open_spans_the_turn_and_the_newest_are_known() -> No
         await engine.close_session("s")
         del host
     gc.collect()
-    async with process(store) as engine, (await engine.session("s")).turn("t2"):
-        pass
-    lost = [kind for kind, _, status in ends(await records_of(store)) if status == "lost"]
+    lost = [kind for kind, _, status in await next_turn(store) if status == "lost"]
     assert lost == [*["tool:error"] * (MAX_UNENDED - 1), "prompt:complete"]
 
 
-async def test_what_an_imported_file_left_open_is_not_the_next_process_to_end() -> None:
-    store = MemoryStore()
-    await killed(store)
-    await appended(store, SessionTakenOver(source="a.jsonl", format="x"), RecordIds())
-    async with process(store) as engine, (await engine.session("s")).turn("t2"):
-        pass
-    assert "lost" not in {status for _, _, status in ends(await records_of(store))}
-
-
 ROOT = Path(__file__).parents[2]
-GO_ON = {"role": "user", "content": "Go on."}
 
 
 def program(path: Path) -> AbstractContextManager[subprocess.Popen[Any]]:
@@ -291,12 +248,8 @@ def program(path: Path) -> AbstractContextManager[subprocess.Popen[Any]]:
 
 async def statuses(engine: eventctx.Engine) -> list[tuple[str, str]]:
     """Type and status of every end of a tool call or a turn, in order."""
-    found = []
-    async for record in engine.records("s"):
-        if record.type in ("tool:post", "tool:error", "prompt:complete"):
-            event: Any = decode_event(record)
-            found.append((record.type, getattr(event, "status", "ok")))
-    return found
+    found = ends([record async for record in engine.records("s")])
+    return [(kind, status) for kind, _, status in found if not kind.startswith("provider")]
 
 
 async def spans(engine: eventctx.Engine) -> dict[str, Span]:
@@ -304,52 +257,36 @@ async def spans(engine: eventctx.Engine) -> dict[str, Span]:
     return {span.name: span for span in spans_of(records) if span.attributes[conv.OUTCOME] != "ok"}
 
 
-@pytest.mark.slow
-async def test_what_was_killed_ends_as_lost_and_the_answer_of_the_other_tool_is_shown(
-    tmp_path: Path,
-) -> None:
+LOST = [("tool:post", "ok"), ("tool:error", "lost"), ("prompt:complete", "lost")]
+
+
+async def test_what_was_killed_is_lost_and_the_other_tools_answer_is_shown(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     with program(path) as child:
         assert child.stdout is not None and child.stdout.readline() == "ready\n"
         child.kill()
         child.wait()
     async with eventctx.open(path) as engine:
-        assert {span.attributes[conv.OUTCOME] for span in (await spans(engine)).values()} == {
-            "unfinished"
-        }
+        open_ones = [span.attributes[conv.OUTCOME] for span in (await spans(engine)).values()]
+        assert set(open_ones) == {"unfinished"}
         silent = [record async for record in engine.records("s")][-1].time
         ctx = await engine.session("s")
         async with ctx.turn("second"):
             await ctx.add_message(GO_ON)
             shown = await ctx.get_messages_for_request()
         await engine.close_session("s")
-        assert shown[2:] == [
-            {
-                "role": "tool",
-                "tool_call_id": "quick",
-                "content": f"{ANSWER_KEPT}The quick answer.",
-            },
-            {"role": "tool", "tool_call_id": "slow", "content": CALL_NOT_ENDED},
-            GO_ON,
-        ]
-        assert await statuses(engine) == [
-            ("tool:post", "ok"),
-            ("tool:error", "lost"),
-            ("prompt:complete", "lost"),
-            ("prompt:complete", "ok"),
-        ]
+        quick = result("quick", f"{ANSWER_KEPT}The quick answer.")
+        assert shown[2:] == [quick, result("slow", CALL_NOT_ENDED), GO_ON]
+        assert await statuses(engine) == [*LOST, ("prompt:complete", "ok")]
         lost = await spans(engine)
         assert lost.keys() == {"execute_tool slow", "invoke_agent"}
         for span in lost.values():
             assert (span.attributes[conv.OUTCOME], span.status) == ("lost", "error")
             assert span.attributes[conv.ERROR_TYPE] == "ProcessEnded"
             assert span.end == silent
-        for row in (await engine.audit("s")).requests:
-            assert (await engine.request_view("s", position=row.position)).verified
-        assert (await engine.verify("s")).ok
+        await prove(engine)
 
 
-@pytest.mark.slow
 async def test_a_process_that_is_alive_after_all_ends_its_turn_itself(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     with program(path) as child:
@@ -363,21 +300,9 @@ async def test_a_process_that_is_alive_after_all_ends_its_turn_itself(tmp_path: 
             child.stdin.flush()
             assert child.stdout.readline() == "ended\n"
             assert child.wait() == 0
-            assert await statuses(engine) == [
-                ("tool:post", "ok"),
-                ("tool:error", "lost"),
-                ("prompt:complete", "lost"),
-                ("prompt:complete", "ok"),
-                ("tool:post", "ok"),
-                ("prompt:complete", "ok"),
-            ]
-            assert (await engine.verify("s")).ok
+            second, own = ("prompt:complete", "ok"), ("tool:post", "ok")
+            assert await statuses(engine) == [*LOST, second, own, ("prompt:complete", "ok")]
             async with ctx.turn("third"):
                 shown = await ctx.get_messages_for_request()
-            assert [row["content"] for row in shown[2:]] == [
-                "The quick answer.",
-                "The slow answer.",
-                "Go on.",
-            ]
-            for row in (await engine.audit("s")).requests:
-                assert (await engine.request_view("s", position=row.position)).verified
+            assert texts(shown)[2:] == ["The quick answer.", "The slow answer.", "Go on."]
+            await prove(engine)

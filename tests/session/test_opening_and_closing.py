@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Awaitable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import apsw
@@ -22,36 +23,35 @@ from eventctx.errors import InvalidSetting, StoreFull, StoreUnavailable
 from eventctx.log.events import PlanStart
 from eventctx.log.record import Draft
 from eventctx.log.store import Appended, Expected
-from eventctx.policies.advisers import SummaryRequest
 from eventctx.policies.presets import Simple
 from eventctx.session.settings import SettingsForgotten
 from eventctx.stores.ack import Ack
 from eventctx.stores.memory import MemoryStore
+from tests.policies.advisers import Scripted
+from tests.session.given import opened
 from tests.sessions import USER, names
 
 
 class FullFor(MemoryStore):
-    """A store whose disk is full for some of its sessions."""
+    """A store whose disk is full for some of its sessions; appends wait for ``held``, if any."""
 
     full: frozenset[str] = frozenset()
+    held: asyncio.Future[None] | None = None
 
     def append(
         self, stream: str, drafts: Sequence[Draft], expected: Expected
     ) -> Awaitable[Appended]:
         if stream in self.full:
             return Ack.failed(StoreFull("no space left on the disk"))
-        return super().append(stream, drafts, expected)
+        ack = super().append(stream, drafts, expected)
+        return ack if self.held is None else asyncio.ensure_future(self._after(self.held, ack))
+
+    async def _after(self, held: asyncio.Future[None], ack: Awaitable[Appended]) -> Appended:
+        await asyncio.shield(held)
+        return await ack
 
     async def close(self) -> None:
         """Stay readable: the records are what the test is about."""
-
-
-async def one(request: SummaryRequest) -> str:
-    return "one"
-
-
-async def another(request: SummaryRequest) -> str:
-    return "another"
 
 
 async def test_an_engine_closes_every_session_although_one_cannot_be_written() -> None:
@@ -65,10 +65,8 @@ async def test_an_engine_closes_every_session_although_one_cannot_be_written() -
     store.full = frozenset("a")
     with pytest.raises(StoreFull):
         await engine.close()
-    again = Engine(store)
-    found = {name: await names(again, name) for name in contexts}
-    assert found["a"] == ["session:start"]
-    assert found["b"] == found["c"] == ["session:start", "plan:start"]
+    found = [await names(Engine(store), name) for name in contexts]
+    assert found == [["session:start"], *[["session:start", "plan:start"]] * 2]
 
 
 async def test_an_opening_that_failed_binds_the_next_one_to_nothing() -> None:
@@ -76,17 +74,15 @@ async def test_an_opening_that_failed_binds_the_next_one_to_nothing() -> None:
     store.full = frozenset("s")
     engine = Engine(store)
     with pytest.raises(StoreFull):
-        await engine.session("s", policy="summarize", summarizer=one)
+        await engine.session("s", policy="summarize", summarizer=Scripted())
     store.full = frozenset()
-    context = await engine.session("s", policy="summarize", summarizer=another)
+    context = await engine.session("s", policy="summarize", summarizer=Scripted())
     assert context.session_id == "s"
 
 
 async def test_an_open_session_refuses_another_tokenizer_in_words() -> None:
-    engine = Engine(MemoryStore())
-    context = await engine.session("s", tokenizer=len)
-    assert await engine.session("s") is context
-    assert await engine.session("s", tokenizer=len) is context
+    engine, context = await opened(tokenizer=len)
+    assert await engine.session("s") is await engine.session("s", tokenizer=len) is context
     with pytest.raises(InvalidSetting, match="open with another tokenizer"):
         await engine.session("s", tokenizer=lambda text: 1)
     await engine.close_session("s")
@@ -94,7 +90,7 @@ async def test_an_open_session_refuses_another_tokenizer_in_words() -> None:
 
 
 async def test_an_engine_whose_close_is_cancelled_closes_every_session_first() -> None:
-    store = Held()
+    store = FullFor()
     engine = Engine(store)
     for name in ("a", "b"):
         await (await engine.session(name)).emit(PlanStart())
@@ -107,25 +103,6 @@ async def test_an_engine_whose_close_is_cancelled_closes_every_session_first() -
     with pytest.raises(asyncio.CancelledError):
         await closing
     assert engine._sessions.context("a") is engine._sessions.context("b") is None
-
-
-class Held(FullFor):
-    """A store whose appends wait for ``held``, where there is one."""
-
-    held: asyncio.Future[None] | None = None
-
-    def append(
-        self, stream: str, drafts: Sequence[Draft], expected: Expected
-    ) -> Awaitable[Appended]:
-        ack = super().append(stream, drafts, expected)
-        return ack if self.held is None else self._after(self.held, ack)
-
-    async def _once(self, held: asyncio.Future[None], ack: Awaitable[Appended]) -> Appended:
-        await asyncio.shield(held)
-        return await ack
-
-    def _after(self, held: asyncio.Future[None], ack: Awaitable[Appended]) -> Awaitable[Appended]:
-        return asyncio.ensure_future(self._once(held, ack))
 
 
 def threads_of(name: str) -> list[str]:
@@ -147,9 +124,12 @@ async def drop_one(path: Path) -> None:
         await ctx.emit(PlanStart())
 
 
-async def test_a_dropped_engine_warns_writes_what_is_queued_and_ends_its_threads(
-    tmp_path: Path,
-) -> None:
+async def written(path: Path) -> int:
+    async with eventctx.open(path) as engine:
+        return (await names(engine)).count("plan:start")
+
+
+async def test_a_dropped_engine_warns_writes_its_queue_and_ends_its_threads(tmp_path: Path) -> None:
     path = tmp_path / "dropped.db"
     await drop_one(path)
     with pytest.warns(ResourceWarning, match=r"dropped\.db was dropped without a close"):
@@ -170,13 +150,8 @@ def test_a_program_that_forgets_to_close_ends_and_has_written_everything(tmp_pat
         "asyncio.run(main())\n"
     )
     path = tmp_path / "forgotten.db"
-    done = subprocess.run(
-        [sys.executable, "-W", "always", "-c", text, str(path)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    program = [sys.executable, "-W", "always", "-c", text, str(path)]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=True)
     assert "forgotten.db was dropped without a close" in done.stderr
     assert asyncio.run(written(path)) == 200
 
@@ -200,15 +175,8 @@ async def test_an_engine_whose_opening_fails_leaves_nothing_open(tmp_path: Path)
     assert threads_of("damaged.db") == []
 
 
-async def written(path: Path) -> int:
-    async with eventctx.open(path) as engine:
-        return (await names(engine)).count("plan:start")
-
-
 @pytest.mark.slow
-async def test_a_closed_engine_and_one_on_a_store_of_its_callers_are_dropped_in_silence(
-    tmp_path: Path,
-) -> None:
+async def test_a_closed_engine_and_one_on_a_given_store_go_in_silence(tmp_path: Path) -> None:
     async with eventctx.open(tmp_path / "s.db") as engine:
         await engine.session("s")
     store = MemoryStore()
@@ -230,17 +198,11 @@ MADE: list[dict[str, Any]] = [
 ]
 
 
-async def by_another_process(store: MemoryStore, session: str, **options: Any) -> eventctx.Context:
-    return await Engine(store).session(session, **options)
-
-
 @pytest.mark.parametrize("made", MADE, ids=str)
 @pytest.mark.filterwarnings("ignore::eventctx.session.settings.UnknownSetting")
 async def test_a_session_keeps_what_it_was_made_with(made: dict[str, Any]) -> None:
-    store = MemoryStore()
-    first = await by_another_process(store, "s", **made)
-    await first.add_message(USER)
-    again = await by_another_process(store, "s")
+    engine, first = await opened(USER, **made)
+    _, again = await opened(store=engine.store)
     assert (again.settings, again.policy) == (first.settings, first.policy)
 
 
@@ -257,60 +219,39 @@ async def test_a_file_keeps_them_and_a_fork_inherits_them(tmp_path: Path) -> Non
             assert await engine.session(name, policy="truncate", keep_recent=3, max_tokens=4_000)
 
 
-async def test_settings_that_are_given_hold_for_this_opening() -> None:
-    store = MemoryStore()
-    await by_another_process(store, "s", policy="truncate", max_tokens=4_000)
-    other = await by_another_process(store, "s", max_tokens=9_000)
-    assert other.settings.max_tokens == 9_000
-    assert other.policy.name == "workset"
-    again = await by_another_process(store, "s")
+async def test_settings_that_are_given_hold_for_this_opening_and_a_dry_run_uses_the_first() -> None:
+    engine, _ = await opened(*[USER] * 6, policy="truncate", keep_recent=2, max_tokens=4_000)
+    _, other = await opened(store=engine.store, max_tokens=9_000)
+    assert (other.settings.max_tokens, other.policy.name) == (9_000, "workset")
+    _, again = await opened(store=engine.store)
     assert (again.settings.max_tokens, again.policy.name) == (4_000, "truncate")
+    assert (await Engine(engine.store).dry_run("s", force=True)).strategy == "truncate"
 
 
-async def test_a_dry_run_uses_what_the_session_was_made_with() -> None:
-    store = MemoryStore()
-    ctx = await by_another_process(store, "s", policy="truncate", keep_recent=2)
-    for _ in range(6):
-        await ctx.add_message(USER)
-    result = await Engine(store).dry_run("s", force=True)
-    assert result.strategy == "truncate"
-
-
-async def summary(request: eventctx.SummaryRequest) -> str:
-    return "what happened"
-
-
-class Own:
-    name = "own"
-    version = 1
-    max_messages = None
-
-    def propose(self, *arguments: Any) -> Any:
-        raise NotImplementedError
+OWN = SimpleNamespace(name="own", version=1, max_messages=None, propose=lambda *_: None)
 
 
 @pytest.mark.parametrize(
     ("made", "missing"),
     [
-        ({"policy": Own()}, "does not hold the whole policy 'own'"),
+        ({"policy": OWN}, "does not hold the whole policy 'own'"),
         ({"policy": "pipeline", "policies": ["simple", "truncate"]}, "the whole policy 'pipeline'"),
-        ({"policy": "summarize", "summarizer": summary}, "expected summarizer="),
+        ({"policy": "summarize", "summarizer": Scripted()}, "expected summarizer="),
     ],
     ids=["object", "pipeline", "function"],
 )
 async def test_what_the_log_cannot_keep_is_warned_of(made: dict[str, Any], missing: str) -> None:
-    store = MemoryStore()
-    await by_another_process(store, "s", max_tokens=5_000, **made)
+    engine, _ = await opened(max_tokens=5_000, **made)
     with pytest.warns(SettingsForgotten, match=missing):
-        again = await by_another_process(store, "s")
+        _, again = await opened(store=engine.store)
     assert (again.settings.max_tokens, again.policy.name) == (5_000, "workset")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert (await by_another_process(store, "s", **made)).policy.name != "workset"
+        _, again = await opened(store=engine.store, **made)
+    assert again.policy.name != "workset"
 
 
 async def test_a_given_function_is_enough_for_a_remembered_policy() -> None:
-    store = MemoryStore()
-    await by_another_process(store, "s", policy="summarize", summarizer=summary, fan_in=3)
-    again = await by_another_process(store, "s", summarizer=summary)
+    engine, _ = await opened(policy="summarize", summarizer=Scripted(), fan_in=3)
+    _, again = await opened(store=engine.store, summarizer=Scripted())
     assert (again.policy.name, getattr(again.policy, "fan_in", None)) == ("summarize", 3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pydantic
@@ -13,6 +14,7 @@ import pytest
 import eventctx
 from eventctx.errors import InvalidMessage, InvalidSetting
 from eventctx.log.codec import decode_event
+from eventctx.log.events import UsageReported
 from tests.orchestrators.providers.kits import (
     ANTHROPIC,
     CHAT,
@@ -27,6 +29,7 @@ from tests.orchestrators.providers.kits import (
     Kit,
 )
 from tests.orchestrators.providers.server import Server, json_reply, refused, serving, streamed
+from tests.session.given import opened
 from tests.sessions import USER
 
 CALLS = [
@@ -60,52 +63,34 @@ def asked(kit: Kit, client: Any, rows: list[Any]) -> Any:
 
 async def reported(engine: eventctx.Engine, session: str = "s") -> list[tuple[int, int, int]]:
     """Prompt, output and cached tokens of each usage in the log."""
-    found = []
-    async for record in engine.records(session):
-        if record.type == "usage:reported":
-            event: Any = decode_event(record)
-            found.append((event.prompt, event.output, event.cache_read))
-    return found
-
-
-# -- the idioms of each SDK --------------------------------------------------------------------
+    found: list[Any] = [decode_event(one) async for one in engine.records(session)]
+    used = [one for one in found if isinstance(one, UsageReported)]
+    return [(one.prompt, one.output, one.cache_read) for one in used]
 
 
 async def test_the_content_of_claudes_answer_goes_in_and_back_byte_for_byte() -> None:
-    async with api(ANTHROPIC, PARALLEL) as (client, server), eventctx.open() as engine:
-        ctx = await engine.session("s")
-        await ctx.add_message(USER)
+    async with api(ANTHROPIC, PARALLEL) as (client, server):
+        _engine, ctx = await opened(USER)
         response = await asked(ANTHROPIC, client, await ctx.get_messages_for_request())
         await ctx.add_message({"role": "assistant", "content": response.content})
-        results = [
-            {
-                "type": "tool_result",
-                "tool_use_id": block.id,
-                "content": [{"type": "text", "text": "x"}],
-            }
-            for block in response.content
-            if block.type == "tool_use"
-        ]
+        ids = [block.id for block in response.content if block.type == "tool_use"]
+        text = [{"type": "text", "text": "x"}]
+        done = {"type": "tool_result", "content": text}
+        results = [{**done, "tool_use_id": one} for one in ids]
         await ctx.add_message({"role": "user", "content": results})
         await asked(ANTHROPIC, client, await ctx.get_messages_for_request())
-        assert server.requests[-1].body["messages"][1] == {
-            "role": "assistant",
-            "content": [THINKING, *CALLS],
-        }
-        assert (await ctx.get_messages())[1] == {"role": "assistant", "content": [THINKING, *CALLS]}
+        stored = {"role": "assistant", "content": [THINKING, *CALLS]}
+        assert server.requests[-1].body["messages"][1] == stored
+        assert (await ctx.get_messages())[1] == stored
 
 
 async def test_a_whole_answer_of_claude_is_parted_into_its_message_and_its_usage() -> None:
-    async with api(ANTHROPIC, CLAUDE_TEXT) as (client, server), eventctx.open() as engine:
-        ctx = await engine.session("s")
-        await ctx.add_message(USER)
+    async with api(ANTHROPIC, CLAUDE_TEXT) as (client, server):
+        engine, ctx = await opened(USER)
         response = await asked(ANTHROPIC, client, await ctx.get_messages_for_request())
         await ctx.add_message(response)
-        thinking, text = CLAUDE_TEXT["content"]
-        stored = {
-            "role": "assistant",
-            "content": [thinking, {"type": "text", "text": text["text"]}],
-        }
+        text = {"type": "text", "text": CLAUDE_TEXT["content"][1]["text"]}
+        stored = {"role": "assistant", "content": [THINKING, text]}
         assert (await ctx.get_messages())[1] == stored
         assert await reported(engine) == [(130, 7, 100)]
         await ctx.add_message(USER)
@@ -115,14 +100,12 @@ async def test_a_whole_answer_of_claude_is_parted_into_its_message_and_its_usage
 
 @pytest.mark.parametrize("part", ["message", "choice", "answer"])
 async def test_a_chat_completion_goes_in_as_message_choice_or_whole(part: str) -> None:
-    async with api(CHAT, CHAT_CALL) as (client, server), eventctx.open() as engine:
-        ctx = await engine.session("s")
-        await ctx.add_message(USER)
+    async with api(CHAT, CHAT_CALL) as (client, server):
+        engine, ctx = await opened(USER)
         response = await asked(CHAT, client, await ctx.get_messages_for_request())
         choice = response.choices[0]
-        await ctx.add_message(
-            {"message": choice.message, "choice": choice, "answer": response}[part]
-        )
+        parts = {"message": choice.message, "choice": choice, "answer": response}
+        await ctx.add_message(parts[part])
         call = CHAT_CALL["choices"][0]["message"]["tool_calls"][0]
         call = {key: value for key, value in call.items() if key != "index"}
         stored = {"role": "assistant", "content": None, "tool_calls": [call]}
@@ -136,9 +119,8 @@ async def test_a_chat_completion_goes_in_as_message_choice_or_whole(part: str) -
 @pytest.mark.parametrize("in_stream", [False, True])
 async def test_items_of_a_response_go_in_one_by_one(in_stream: bool) -> None:
     first = streamed(RESPONSE_EVENTS) if in_stream else json_reply(RESPONSE)
-    async with api(RESPONSES, first) as (client, server), eventctx.open() as engine:
-        ctx = await engine.session("s")
-        await ctx.add_message(USER)
+    async with api(RESPONSES, first) as (client, server):
+        engine, ctx = await opened(USER)
         rows: Any = await ctx.get_messages_for_request()
         async with ctx.turn() as turn, turn.iteration() as cycle, cycle.provider_call() as call:
             if in_stream:
@@ -160,8 +142,8 @@ async def test_items_of_a_response_go_in_one_by_one(in_stream: bool) -> None:
 
 
 async def test_a_whole_transcript_of_sdk_objects_can_be_set() -> None:
-    async with api(ANTHROPIC, CLAUDE_TEXT) as (client, _), eventctx.open() as engine:
-        ctx = await engine.session("s")
+    async with api(ANTHROPIC, CLAUDE_TEXT) as (client, _):
+        engine, ctx = await opened()
         response = await asked(ANTHROPIC, client, [USER])
         await ctx.set_messages([USER, {"role": "assistant", "content": response.content}])
         await ctx.add_message(USER)
@@ -170,16 +152,13 @@ async def test_a_whole_transcript_of_sdk_objects_can_be_set() -> None:
         assert await reported(engine) == []
 
 
-# -- usage -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kit", [ANTHROPIC, CHAT], ids=lambda kit: kit.name)
 @pytest.mark.parametrize(
     "order", ["call", "add", "call, add", "add, call", "after", "numbers, add", "numbers"]
 )
 async def test_usage_is_recorded_once_however_it_is_taken(kit: Kit, order: str) -> None:
-    async with api(kit) as (client, _), eventctx.open() as engine:
-        ctx = await engine.session("s")
+    async with api(kit) as (client, _):
+        engine, ctx = await opened()
         async with ctx.turn() as turn, turn.iteration() as cycle:
             await ctx.add_message(USER)
             rows = await ctx.get_messages_for_request()
@@ -195,48 +174,34 @@ async def test_usage_is_recorded_once_however_it_is_taken(kit: Kit, order: str) 
             if order in ("call", "after", "numbers"):
                 await ctx.add_message(response)
         assert await reported(engine) == [(130, 7, 100)]
-        records = [record async for record in engine.records("s")]
-        ends: Any = next(decode_event(one) for one in records if one.type == "provider:response")
+        events: dict[str, Any] = {one.type: decode_event(one) async for one in engine.records("s")}
         if order not in ("after", "numbers", "numbers, add"):
-            assert ends.finish_reason in ("end_turn", "stop")
-        (used,) = [one for one in records if one.type == "usage:reported"]
-        event: Any = decode_event(used)
-        prepared = next(one for one in records if one.type == "context:request_prepared")
-        assert event.prepared == prepared.position
-        audit = await engine.audit("s")
-        assert audit.requests[0].reported is not None
+            assert events["provider:response"].finish_reason in ("end_turn", "stop")
+        (request,) = (await engine.audit("s")).requests
+        assert events["usage:reported"].prepared == request.position
+        assert request.reported is not None
 
 
 async def test_each_answer_counts_where_no_request_was_prepared() -> None:
     again = {**CLAUDE_TEXT, "id": "msg_2"}
-    async with api(ANTHROPIC, CLAUDE_TEXT, again) as (client, _), eventctx.open() as engine:
-        ctx = await engine.session("s")
+    async with api(ANTHROPIC, CLAUDE_TEXT, again) as (client, _):
+        engine, ctx = await opened()
         for _ in range(2):
             await ctx.add_message(await asked(ANTHROPIC, client, [USER]))
         assert await reported(engine) == [(130, 7, 100)] * 2
 
 
 @pytest.mark.parametrize("body", [CLAUDE_TEXT, CHAT_TEXT, RESPONSE], ids=["claude", "chat", "resp"])
-async def test_usage_is_read_from_a_plain_body_too(body: dict[str, Any]) -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        async with ctx.turn() as turn, turn.iteration() as cycle, cycle.provider_call() as call:
-            await call.usage_from(json.loads(json.dumps(body)))
-            assert call.model == body["model"]
-        assert await reported(engine) == [(130, 7, 100)]
-
-
-async def test_usage_from_something_else_is_refused_and_nothing_is_recorded() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        async with ctx.turn() as turn, turn.iteration() as cycle, cycle.provider_call() as call:
-            for wrong in (None, {}, "text", 3, {"usage": {}}, {"usage": "much"}, object()):
-                with pytest.raises(InvalidSetting, match="usage_from: expected the answer"):
-                    await call.usage_from(wrong)
+async def test_usage_is_read_from_a_plain_body_and_nothing_else(body: dict[str, Any]) -> None:
+    engine, ctx = await opened()
+    async with ctx.turn() as turn, turn.iteration() as cycle, cycle.provider_call() as call:
+        for wrong in (None, {}, "text", 3, {"usage": {}}, {"usage": "much"}, object()):
+            with pytest.raises(InvalidSetting, match="usage_from: expected the answer"):
+                await call.usage_from(wrong)
         assert await reported(engine) == []
-
-
-# -- other objects, and what is refused --------------------------------------------------------
+        await call.usage_from(json.loads(json.dumps(body)))
+        assert call.model == body["model"]
+    assert await reported(engine) == [(130, 7, 100)]
 
 
 class Row(pydantic.BaseModel):
@@ -245,54 +210,44 @@ class Row(pydantic.BaseModel):
     name: str | None = None
 
 
-class Custom:
-    def to_dict(self) -> dict[str, Any]:
-        return {"role": "user", "content": [Row(content="inside")]}
+def failing() -> dict[str, Any]:
+    raise RuntimeError("no")
 
 
-class Failing:
-    def to_dict(self) -> dict[str, Any]:
-        raise RuntimeError("no")
+FAILING = SimpleNamespace(to_dict=failing)
+CUSTOM: Any = SimpleNamespace(to_dict=lambda: {"role": "user", "content": [Row(content="inside")]})
 
 
-async def test_a_callers_own_models_go_in_with_their_defaults() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        await ctx.add_message(Row(content="hello"))
-        await ctx.add_message(Custom())
-        assert await ctx.get_messages() == [
-            {"role": "user", "content": "hello"},
-            {"role": "user", "content": [{"role": "user", "content": "inside"}]},
-        ]
+async def test_a_callers_own_models_go_in_with_their_defaults_and_plain_dicts_as_they_are() -> None:
+    body = {key: value for key, value in CLAUDE_TEXT.items() if key != "usage"}
+    _, ctx = await opened()
+    for row in (Row(content="hello"), CUSTOM, body):
+        await ctx.add_message(row)
+    inside = [{"role": "user", "content": "inside"}]
+    assert await ctx.get_messages() == [USER, {"role": "user", "content": inside}, body]
 
 
 async def test_what_holds_no_message_is_refused_with_what_to_do() -> None:
     two = {**CHAT_TEXT, "choices": [{**CHAT_TEXT["choices"][0], "index": n} for n in (0, 1)]}
-    async with api(CHAT, two) as (client, _), eventctx.open() as engine:
-        ctx = await engine.session("s")
-        with pytest.raises(InvalidMessage, match=r"2 choices"):
-            await ctx.add_message(await asked(CHAT, client, [USER]))
-        with pytest.raises(InvalidMessage, match=r"RuntimeError\('no'\)"):
-            await ctx.add_message({"role": "user", "content": [Failing()]})
-        with pytest.raises(InvalidMessage, match=r"\$\.content\[1\].*a set"):
-            await ctx.add_message({"role": "user", "content": [Row(content="x"), {1}]})
-        with pytest.raises(InvalidMessage, match="the class Row"):
-            await ctx.add_message({"role": "user", "content": Row})
+    async with api(CHAT, two) as (client, _):
+        engine, ctx = await opened()
+        whole = await asked(CHAT, client, [USER])
+        rows: list[tuple[Any, str]] = [
+            (whole, r"2 choices"),
+            ({"role": "user", "content": [FAILING]}, r"RuntimeError\('no'\)"),
+            ({"role": "user", "content": [Row(content="x"), {1}]}, r"\$\.content\[1\].*a set"),
+            ({"role": "user", "content": Row}, "the class Row"),
+        ]
+        for row, said in rows:
+            with pytest.raises(InvalidMessage, match=said):
+                await ctx.add_message(row)
         pending = asked(CHAT, client, [USER])
         with pytest.raises(InvalidMessage, match="was not awaited"):
             await ctx.add_message(pending)
         await pending
         assert await ctx.get_messages() == []
-    async with api(RESPONSES, RESPONSE_CALL) as (client, _), eventctx.open() as engine:
-        ctx = await engine.session("s")
+    async with api(RESPONSES, RESPONSE_CALL) as (client, _):
+        engine, ctx = await opened()
         with pytest.raises(InvalidMessage, match=r"each item of response\.output"):
             await ctx.add_message(await asked(RESPONSES, client, [USER]))
         assert await reported(engine) == []
-
-
-async def test_plain_dicts_are_stored_as_they_are_also_with_an_apis_fields() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        body = {key: value for key, value in CLAUDE_TEXT.items() if key != "usage"}
-        await ctx.add_message(body)
-        assert await ctx.get_messages() == [body]

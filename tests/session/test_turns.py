@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +15,18 @@ from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting, TurnError
 from eventctx.log import events
 from eventctx.log.codec import decode_event
-from eventctx.log.events import ToolError
+from eventctx.log.events import ToolError, ToolPost
 from eventctx.log.record import Record
 from eventctx.orchestrators import BasicOrchestrator
 from eventctx.session.context import Context
 from eventctx.session.scope import current_scope
 from eventctx.testing import FixedClock, FixedRandom
 from eventctx.testing.providers import ScriptedProvider
+from tests.session.given import opened
 from tests.sessions import filled, names
 
 QUESTION = {"role": "user", "content": "a"}
+TOOL_ENDS = ("tool:post", "tool:error")
 
 
 async def by_blocks(ctx: Context) -> None:
@@ -58,39 +60,28 @@ async def test_a_fixed_clock_and_fixed_random_bytes_give_the_same_digests(
 
 
 async def test_what_a_host_reports_wrongly_keeps_neither_tools_nor_turns_from_their_end() -> None:
-    async with eventctx.open() as engine:
-        host = (await engine.session("s")).following()
-        await host.turn_began()
-        with pytest.raises(InvalidSetting, match="tool: expected a text"):
-            await host.tool_began("odd \ud800", "c1", "first")
-        await host.tool_began("read", "c2", "second")
-        await host.iteration_began()
-        model: Any = 7
-        await host.model_known(model=model)
-        with pytest.raises(InvalidSetting, match="provider:request"):
-            await host.turn_ended()
-        assert not host.in_turn
-        ended = ["tool:pre", "tool:error", "prompt:complete"]
-        assert (await names(engine))[2:] == ended
+    engine, ctx = await opened()
+    host = ctx.following()
+    await host.turn_began()
+    with pytest.raises(InvalidSetting, match="tool: expected a text"):
+        await host.tool_began("odd \ud800", "c1", "first")
+    await host.tool_began("read", "c2", "second")
+    await host.iteration_began()
+    model: Any = 7
+    await host.model_known(model=model)
+    with pytest.raises(InvalidSetting, match="provider:request"):
+        await host.turn_ended()
+    assert not host.in_turn
+    assert (await names(engine))[2:] == ["tool:pre", "tool:error", "prompt:complete"]
 
 
-async def test_a_turn_id_has_the_form_of_a_random_uuid() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        one, other = ctx.turn().turn_id, ctx.turn().turn_id
-    assert one != other
-    assert len(one) == 32 and one[12] == "4"
-
-
-async def test_a_turn_that_was_not_entered_has_no_iterations() -> None:
-    async with eventctx.open() as engine:
-        turn = (await engine.session("s")).turn()
-        with pytest.raises(TurnError, match=r"enter it first, `async with ctx.turn\(\) as turn`"):
-            turn.iteration()
-
-
-async def test_an_iteration_that_was_not_entered_has_no_calls() -> None:
-    async with eventctx.open() as engine, (await engine.session("s")).turn() as turn:
+async def test_a_turn_has_a_random_uuid_and_no_inner_blocks_before_it_is_entered() -> None:
+    _, ctx = await opened()
+    turn, other = ctx.turn(), ctx.turn()
+    assert turn.turn_id != other.turn_id and len(turn.turn_id) == 32 and turn.turn_id[12] == "4"
+    with pytest.raises(TurnError, match=r"enter it first, `async with ctx.turn\(\) as turn`"):
+        turn.iteration()
+    async with turn:
         cycle = turn.iteration()
         for make in (cycle.provider_call, cycle.plan, lambda: cycle.tool_call("t")):
             with pytest.raises(TurnError, match=r"async with turn.iteration\(\) as cycle"):
@@ -98,23 +89,20 @@ async def test_an_iteration_that_was_not_entered_has_no_calls() -> None:
 
 
 async def test_a_block_is_entered_once_and_says_how_to_go_on() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        turn = ctx.turn()
-        async with turn:
-            cycle = turn.iteration()
-            async with cycle:
-                await entered_twice(cycle.plan(), "make a new planning phase")
-                await entered_twice(cycle.provider_call(), "make a new model call")
-                await entered_twice(cycle.tool_call("t"), "make a new tool call")
-            await entered_twice(cycle, r"make a new one, `turn.iteration\(\)`", entered=True)
-        await entered_twice(turn, "make a new turn", entered=True)
-        spans = [one.span_id async for one in engine.records("s") if one.type in STARTS]
+    engine, ctx = await opened()
+    turn = ctx.turn()
+    async with turn:
+        cycle = turn.iteration()
+        async with cycle:
+            await entered_twice(cycle.plan(), "make a new planning phase")
+            await entered_twice(cycle.provider_call(), "make a new model call")
+            await entered_twice(cycle.tool_call("t"), "make a new tool call")
+        await entered_twice(cycle, r"make a new one, `turn.iteration\(\)`", entered=True)
+    await entered_twice(turn, "make a new turn", entered=True)
+    starts = {"prompt:submit", "plan:start", "provider:request", "tool:pre"}
+    spans = [one.span_id async for one in engine.records("s") if one.type in starts]
     assert len(spans) == len(set(spans)) == 4
     assert current_scope() is None
-
-
-STARTS = ("prompt:submit", "plan:start", "provider:request", "tool:pre")
 
 
 async def entered_twice(block: Any, advice: str, *, entered: bool = False) -> None:
@@ -130,185 +118,114 @@ async def entered_twice(block: Any, advice: str, *, entered: bool = False) -> No
 
 
 async def test_a_tool_that_returned_its_failure_ends_as_an_error_whatever_comes_after() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        async with ctx.turn() as turn, turn.iteration() as cycle:
-            async with cycle.tool_call("read", "c1") as call:
-                call.failed("OSError", "no such file")
-            with pytest.raises(KeyError):
-                async with cycle.tool_call("read", "c2") as call:
-                    call.failed("OSError")
-                    raise KeyError("later")
-        ends = [decode_event(one) async for one in engine.records("s") if one.type == "tool:error"]
-    assert ends == [
-        ToolError("read", "OSError", "c1", "no such file"),
-        ToolError("read", "OSError", "c2", ""),
-    ]
-
-
-async def test_a_failure_is_named_by_texts() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        async with (
-            ctx.turn() as turn,
-            turn.iteration() as cycle,
-            cycle.tool_call("read", "c1") as call,
-        ):
-            wrong: Any = None
+    engine, ctx = await opened()
+    async with ctx.turn() as turn, turn.iteration() as cycle:
+        async with cycle.tool_call("read", "c1") as call:
+            call.failed("OSError", "no such file")
+        with pytest.raises(KeyError):
+            async with cycle.tool_call("read", "c2") as call:
+                call.failed("OSError")
+                raise KeyError("later")
+        wrong: Any = None
+        async with cycle.tool_call("read", "c3") as call:
             with pytest.raises(InvalidSetting, match="kind: expected a text"):
                 call.failed(wrong)
             with pytest.raises(InvalidSetting, match="message: expected a text"):
                 call.failed("OSError", wrong)
-        assert "tool:post" in await names(engine)
-
-
-USER = {"role": "user", "content": "go"}
+    assert [decode_event(one) for one in await recorded(engine) if one.type in TOOL_ENDS] == [
+        ToolError("read", "OSError", "c1", "no such file"),
+        ToolError("read", "OSError", "c2", ""),
+        ToolPost("read", "c3"),
+    ]
 
 
 async def recorded(engine: Engine, session: str = "s") -> list[Record]:
     return [record async for record in engine.records(session)]
 
 
-async def ends_of(engine: Engine, span_id: str, *names: str) -> list[tuple[str, str]]:
-    """The records of one span that have one of these names, each with its status."""
-    return [
-        (record.type, getattr(decode_event(record), "status", "ok"))
-        for record in await recorded(engine)
-        if record.span_id == span_id and record.type in names
-    ]
-
-
-async def fine(_reached: asyncio.Event) -> None:
-    """A body that ends by itself."""
-
-
-async def broken(_reached: asyncio.Event) -> None:
-    raise OSError("no such thing")
-
-
-async def endless(reached: asyncio.Event) -> None:
-    reached.set()
-    await asyncio.Event().wait()
-
-
 class Halt(BaseException):
     """What is no Exception and no cancellation, as the end of a program is."""
 
 
-async def interrupted(_reached: asyncio.Event) -> None:
-    raise Halt
+CANCELLED = asyncio.CancelledError()
+ENDS: list[tuple[BaseException | None, str]] = [
+    *[(None, "ok"), (OSError("no such thing"), "error")],
+    *[(CANCELLED, "cancelled"), (Halt(), "error")],
+]
 
 
-BODIES = [(fine, "ok"), (broken, "error"), (endless, "cancelled"), (interrupted, "error")]
-Body = Callable[[asyncio.Event], Any]
+async def end_with(error: BaseException | None, reached: asyncio.Event) -> None:
+    if error is CANCELLED:  # by whoever waits for it
+        reached.set()
+        await asyncio.Event().wait()
+    elif error is not None:
+        raise error
 
 
-async def run(work: Callable[[asyncio.Event], Any]) -> None:
+async def run(work: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
     """Run to the end, however that comes; what waits for ever is cancelled."""
     reached = asyncio.Event()
-
-    async def held() -> BaseException | None:
-        try:
-            await work(reached)
-        except asyncio.CancelledError:
-            raise
-        except BaseException as error:
-            return error
-        return None
-
-    task = asyncio.create_task(held())
-    waiting = asyncio.create_task(reached.wait())
+    task, waiting = asyncio.create_task(work(reached)), asyncio.create_task(reached.wait())
     await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
     task.cancel()
-    await asyncio.wait((task,))
+    await asyncio.gather(task, return_exceptions=True)
 
 
-@pytest.mark.parametrize(("body", "status"), BODIES)
-async def test_a_turn_has_one_beginning_and_one_end_however_it_ends(
-    body: Body, status: str
+BLOCKS = {
+    "turn": ("prompt:submit", "prompt:complete", "prompt:complete"),
+    "call": ("provider:request", "provider:response", "provider:error"),
+    "tool": ("tool:pre", *TOOL_ENDS),
+}
+
+
+@pytest.mark.parametrize(("error", "status"), ENDS)
+@pytest.mark.parametrize("what", BLOCKS)
+async def test_a_block_has_one_beginning_and_one_end_however_it_ends_also_beside_others(
+    what: str, error: BaseException | None, status: str
 ) -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        spans: list[str] = []
+    engine, ctx = await opened()
+    spans: list[str] = []
 
-        async def work(reached: asyncio.Event) -> None:
-            async with ctx.turn() as turn:
-                spans.append(turn.span_id)
-                await ctx.add_message(USER)
-                await body(reached)
+    async def work(reached: asyncio.Event) -> None:
+        async with ctx.turn() as turn, turn.iteration() as cycle:
+            await ctx.add_message(QUESTION)
 
-        await run(work)
-        found = await ends_of(engine, spans[0], "prompt:submit", "prompt:complete")
-        assert found == [("prompt:submit", "ok"), ("prompt:complete", status)]
-        of_turn = [record.type for record in await recorded(engine) if record.turn_id is not None]
-        assert of_turn == ["prompt:submit", "context:message_added", "prompt:complete"]
+            blocks: dict[str, Callable[[], Any]] = {
+                "turn": lambda: nullcontext(turn),
+                "call": lambda: cycle.provider_call("m", "p"),
+                "tool": lambda: cycle.tool_call("read", "c"),
+            }
 
+            async def inside(error: BaseException | None = None) -> None:
+                async with blocks[what]() as block:
+                    spans.append(block.span_id)
+                    await end_with(error, reached)
 
-@pytest.mark.parametrize(("body", "status"), BODIES)
-async def test_a_model_call_has_one_request_and_one_response_or_error(
-    body: Body, status: str
-) -> None:
-    names = ("provider:request", "provider:response", "provider:error")
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        spans: list[str] = []
+            if what == "tool":
+                await inside()
+                await asyncio.gather(inside(), inside(error))
+            else:
+                await inside(error)
 
-        async def work(reached: asyncio.Event) -> None:
-            turn = ctx.turn()
-            async with turn, turn.iteration() as cycle, cycle.provider_call("m", "p") as call:
-                spans.append(call.span_id)
-                await body(reached)
-
-        await run(work)
-        end = ("provider:response", "ok") if status == "ok" else ("provider:error", status)
-        assert await ends_of(engine, spans[0], *names) == [("provider:request", "ok"), end]
-
-
-@pytest.mark.parametrize(("body", "status"), BODIES)
-async def test_a_tool_call_has_one_pre_and_one_post_or_error_in_parallel_too(
-    body: Body, status: str
-) -> None:
-    names = ("tool:pre", "tool:post", "tool:error")
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        spans: list[str] = []
-
-        async def work(reached: asyncio.Event) -> None:
-            async with ctx.turn() as turn, turn.iteration() as cycle:
-
-                async def tool(number: int) -> None:
-                    async with cycle.tool_call(f"tool{number}", f"c{number}") as call:
-                        spans.append(call.span_id)
-                        if len(spans) == 3:
-                            await body(reached)
-                        else:
-                            await fine(reached)
-
-                for number in range(2):
-                    await tool(number)
-                await asyncio.gather(tool(2))
-
-        await run(work)
-        end = ("tool:post", "ok") if status == "ok" else ("tool:error", status)
-        assert await ends_of(engine, spans[0], *names) == [("tool:pre", "ok"), ("tool:post", "ok")]
-        assert await ends_of(engine, spans[2], *names) == [("tool:pre", "ok"), end]
-        assert Counter(record.type for record in await recorded(engine))["tool:pre"] == 3
+    await run(work)
+    began, good, bad = BLOCKS[what]
+    last = (good, "ok") if status == "ok" else (bad, status)
+    found = [
+        (one.span_id, one.type, getattr(decode_event(one), "status", "ok"))
+        for one in await recorded(engine)
+        if one.type in BLOCKS[what]
+    ]
+    for span, end in zip(spans, [*[(good, "ok")] * (len(spans) - 1), last], strict=True):
+        assert [rest for of, *rest in found if of == span] == [[began, "ok"], list(end)]
+    assert len(found) == 2 * len(spans)
+    in_turn = [one.type for one in await recorded(engine) if one.turn_id is not None]
+    outside = [kind for kind in in_turn if kind not in BLOCKS[what] or what == "turn"]
+    assert outside == ["prompt:submit", "context:message_added", "prompt:complete"]
+    assert in_turn[-1] == "prompt:complete"
 
 
-async def test_a_model_call_that_fails_in_a_turn_ends_before_the_turn_does() -> None:
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        with pytest.raises(OSError, match="gone"):
-            async with ctx.turn() as turn, turn.iteration() as cycle, cycle.provider_call("m"):
-                raise OSError("gone")
-        found = [record.type for record in await recorded(engine)][-2:]
-        assert found == ["provider:error", "prompt:complete"]
-
-
-async def test_numbers_of_turns_never_repeat_across_engines_and_turns_that_failed(
-    tmp_path: Path,
-) -> None:
+async def test_numbers_of_turns_never_repeat_also_behind_failed_ones(tmp_path: Path) -> None:
     for _ in range(3):
         async with eventctx.open(tmp_path / "s.db") as engine:
             ctx = await engine.session("s")
@@ -323,21 +240,14 @@ async def test_numbers_of_turns_never_repeat_across_engines_and_turns_that_faile
 
 
 async def test_a_stream_begins_with_its_start_and_a_fork_with_its_fork() -> None:
-    async with eventctx.open() as engine:
-        ctx: Context = await engine.session("s")
-        await ctx.add_message(USER)
-        await ctx.close()
-        await engine.fork("s", 1, "child")
-        child = await engine.session("child")
-        await child.add_message(USER)
-        found = [record.type for record in await recorded(engine, "child")]
-        assert found.count("session:start") == found.count("session:fork") == 1
-        assert (found[0], found[2]) == ("session:start", "session:fork")
+    engine, _ = await opened(QUESTION)
+    await engine.fork("s", 1, "child")
+    await (await engine.session("child")).add_message(QUESTION)
+    added = "context:message_added"
+    assert await names(engine, "child") == ["session:start", added, "session:fork", added]
 
 
-async def test_a_request_and_a_plan_are_in_the_log_before_the_messages_are_returned(
-    tmp_path: Path,
-) -> None:
+async def test_request_and_plan_are_in_the_log_before_messages_return(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     async with eventctx.open(path) as engine:
         ctx = await filled(engine, max_tokens=4_000)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import itertools
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -13,9 +14,10 @@ from hypothesis import strategies as st
 
 import eventctx
 from eventctx import InvalidSetting, for_audience
+from tests.sessions import user
 from tests.transcripts import DIALECTS, stories
 
-MARKS = ("internal", "developer", "user")
+MARKS: tuple[Literal["internal", "developer", "user"], ...] = ("internal", "developer", "user")
 
 THINKS = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
 CALLS = {"type": "tool_use", "id": "a", "name": "read", "input": {"path": "x"}}
@@ -36,121 +38,99 @@ def marked(block: dict[str, Any], mark: str) -> dict[str, Any]:
     return {**block, "visibility": mark}
 
 
-async def test_marked_blocks_come_back_byte_for_byte_from_request_view_transcript_and_log(tmp_path):
-    row = {"role": "assistant", "content": [marked(THINKS, "internal"), marked(SAYS, "user")]}
-    rows = [
-        {"role": "user", "content": [marked({"type": "text", "text": "Hello"}, "developer")]},
-        row,
+async def test_rows_come_back_byte_for_byte_from_request_and_log(tmp_path: Path) -> None:
+    odd = [{"type": "hologram", "b": 1, "a": None}, marked(user("x"), "developer")]
+    rows: list[dict[str, Any]] = [
+        {"zeta": 1, "role": "user", "content": odd},
+        {"role": "assistant", "content": [marked(THINKS, "internal"), marked(SAYS, "user")]},
         {"role": "user", "content": "Go on.", "visibility": None},
     ]
-    wanted = [msgspec.json.encode(one) for one in rows]
-
+    wanted = msgspec.json.encode(rows)
     async with eventctx.open(tmp_path / "s.db") as engine:
         ctx = await engine.session("s")
-        for one in rows:
-            await ctx.add_message(one)
-        request = await ctx.get_messages_for_request()
-        assert [msgspec.json.encode(one) for one in request] == wanted
+        await ctx.add_messages(rows)
+        assert msgspec.json.encode(await ctx.get_messages_for_request()) == wanted
+        assert msgspec.json.encode(await ctx.get_messages()) == wanted
     async with eventctx.open(tmp_path / "s.db") as engine:
         transcript = await engine.transcript("s")
-        assert [msgspec.json.encode(one.message) for one in transcript] == wanted
+        assert msgspec.json.encode([one.message for one in transcript]) == wanted
 
 
-def test_internal_tools_are_shown_everything():
-    assert for_audience(TALK, "internal") == TALK
+def model(*blocks: Any, **more: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": list(blocks), **more}
 
 
-def test_a_developer_is_shown_everything_but_what_is_marked_internal():
-    assert for_audience(TALK, "developer") == TALK
-    row = {"role": "assistant", "content": [marked(THINKS, "internal"), SAYS]}
-    assert for_audience([row], "developer") == [{"role": "assistant", "content": [SAYS]}]
+def told(*inside: Any) -> dict[str, Any]:
+    return {"role": "user", "content": [{**TOLD, "content": list(inside)}]}
 
 
-def test_a_user_is_shown_what_people_said_and_were_answered():
-    assert for_audience(TALK, "user") == [
-        {"role": "user", "content": "Read x."},
-        {"role": "assistant", "content": [SAYS]},
-        {"role": "user", "content": [{"type": "text", "text": "And now y."}]},
-        {"role": "assistant", "content": "Done."},
-    ]
+AND_Y: dict[str, Any] = {"role": "user", "content": [{"type": "text", "text": "And now y."}]}
+WELCOME = {"role": "system", "content": "Welcome!", "visibility": "user"}
+FUNCTION = {"id": "a", "function": {"name": "f", "arguments": "{}"}}
+LOOKS = {"role": "assistant", "content": "Let me look."}
+LOOKING = {**LOOKS, "reasoning_content": "hm", "tool_calls": [FUNCTION], "metadata": {"id": "r"}}
+LIKE_A_HARNESS = {"role": "assistant", "content": "<system-reminder> is a tag of some harnesses"}
+SECRET = marked({"type": "text", "text": "secret"}, "internal")
+MIXED = model(SAYS, marked(SAYS, "user"), visibility="developer")
+NO_TALK: list[dict[str, Any]] = [
+    {"type": "reasoning", "id": "r"},
+    {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "a", "output": "o"},
+    {"role": "tool", "tool_call_id": "a", "content": ""},
+    {"role": "system", "content": []},
+    {"role": "user", "content": "It is late.", "metadata": {"source": "hook"}},
+]
+MARKED = [
+    *[model(marked(THINKS, "user")), model(marked(CALLS, "user")), WELCOME],
+    {"role": "user", "content": [marked(TOLD, "user")]},
+]
+AUDIENCES: list[tuple[Any, list[Any], list[Any]]] = [
+    ("internal", TALK, TALK),
+    # A developer is shown everything but what is marked internal, in a result, too.
+    ("developer", TALK, TALK),
+    ("developer", [model(marked(THINKS, "internal"), SAYS)], [model(SAYS)]),
+    ("developer", [told(SECRET, SAYS)], [told(SAYS)]),
+    # A user is shown what people said and were answered.
+    ("user", TALK, [TALK[1], model(SAYS), AND_Y, TALK[5]]),
+    ("user", [LOOKING], [LOOKS]),
+    ("user", [LIKE_A_HARNESS], [LIKE_A_HARNESS]),
+    # Items without a role and what a hook wrote are no talk.
+    ("user", NO_TALK, []),
+    ("developer", NO_TALK, NO_TALK),
+    # A mark wins over the kind of a block; that of a message holds for its blocks without one.
+    *[("user", [row], [row]) for row in MARKED],
+    ("developer", [MIXED], [MIXED]),
+    ("user", [MIXED], []),
+    # A block that is no list is shown as it would be in one.
+    (
+        "user",
+        [{**LOOKS, "content": THINKS}, {**LOOKS, "content": SAYS}],
+        [{**LOOKS, "content": SAYS}],
+    ),
+]
 
 
-@pytest.mark.parametrize("block", [THINKS, CALLS, TOLD], ids=lambda block: block["type"])
-def test_a_mark_wins_over_the_kind_of_a_block(block):
-    role = "user" if block is TOLD else "assistant"
-    row = {"role": role, "content": [marked(block, "user")]}
-    assert for_audience([row], "user") == [row]
+@pytest.mark.parametrize(("audience", "rows", "shown"), AUDIENCES)
+def test_each_audience_is_shown_its_part(audience: Any, rows: list[Any], shown: list[Any]) -> None:
+    assert for_audience(rows, audience) == shown
+    with pytest.raises(InvalidSetting, match="internal, developer, user, found everybody"):
+        for_audience(rows, "everybody")  # type: ignore[arg-type]
 
 
-def test_the_mark_of_a_message_holds_for_its_blocks_without_one():
-    row = {"role": "assistant", "content": [SAYS, marked(SAYS, "user")], "visibility": "developer"}
-    assert for_audience([row], "developer") == [row]
-    assert for_audience([row], "user") == []
-    system = {"role": "system", "content": "Welcome!", "visibility": "user"}
-    assert for_audience([system], "user") == [system]
-
-
-def test_what_is_marked_inside_a_result_is_hidden_there():
-    inner = [marked({"type": "text", "text": "secret"}, "internal"), SAYS]
-    row = {"role": "user", "content": [{**TOLD, "content": inner}]}
-    (shown,) = for_audience([row], "developer")
-    assert shown["content"] == [{**TOLD, "content": [SAYS]}]
-
-
-def test_the_copies_that_an_amplifier_row_holds_are_shown_as_their_blocks_are():
-    row = {
-        "role": "assistant",
-        "content": [
-            marked(THINKS, "internal"),
-            marked({**CALLS, "type": "tool_call"}, "internal"),
-            {**CALLS, "type": "tool_call", "id": "b"},
-        ],
-        "tool_calls": [{"id": name, "tool": "read", "arguments": {}} for name in ("a", "b")],
-        "thinking_block": THINKS,
-        "metadata": {"provider": "x"},
-    }
+def test_the_copies_that_an_amplifier_row_holds_are_shown_as_their_blocks_are() -> None:
+    call = {**CALLS, "type": "tool_call"}
+    row = model(
+        *[marked(THINKS, "internal"), marked(call, "internal"), {**call, "id": "b"}],
+        tool_calls=[{"id": name, "tool": "read", "arguments": {}} for name in ("a", "b")],
+        thinking_block=THINKS,
+        metadata={"provider": "x"},
+    )
     (shown,) = for_audience([row], "developer")
     assert [call["id"] for call in shown["tool_calls"]] == ["b"]
     assert "thinking_block" not in shown
     assert shown["metadata"] == {"provider": "x"}
     assert for_audience([row], "user") == []
 
-
-def test_an_answer_is_shown_to_a_user_without_its_calls_reasoning_and_provider_state():
-    row = {
-        "role": "assistant",
-        "content": "Let me look.",
-        "reasoning_content": "hm",
-        "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": "{}"}}],
-        "metadata": {"response_id": "r"},
-    }
-    assert for_audience([row], "user") == [{"role": "assistant", "content": "Let me look."}]
-
-
-def test_items_without_a_role_and_what_a_hook_wrote_are_no_talk():
-    hidden: list[dict[str, Any]] = [
-        {"type": "reasoning", "id": "r"},
-        {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"},
-        {"type": "function_call_output", "call_id": "a", "output": "o"},
-        {"role": "tool", "tool_call_id": "a", "content": ""},
-        {"role": "system", "content": []},
-        {"role": "user", "content": "It is late.", "metadata": {"source": "hook"}},
-    ]
-    assert for_audience(hidden, "user") == []
-    assert for_audience(hidden, "developer") == hidden
-
-
-def test_a_model_that_writes_like_a_harness_is_still_the_model():
-    row = {"role": "assistant", "content": "<system-reminder> is a tag of some harnesses"}
-    assert for_audience([row], "user") == [row]
-
-
-def test_an_audience_that_does_not_exist_is_refused():
-    with pytest.raises(InvalidSetting, match="internal, developer, user, found everybody"):
-        for_audience([], "everybody")  # type: ignore[arg-type]
-
-
-# -- whatever the transcript ---------------------------------------------------------------------
 
 unhurried = settings(deadline=None)  # a busy machine takes longer than Hypothesis allows
 marks = st.sampled_from([None, None, "odd", 7, *MARKS])
@@ -187,31 +167,16 @@ def is_part(some: list[str], of: list[str]) -> bool:
 
 @unhurried
 @given(marked_stories())
-def test_audiences_are_nested_and_see_the_same_order(rows):
+def test_audiences_are_nested_see_the_same_order_and_their_part_of_their_part_is_the_same(
+    rows: list[dict[str, Any]],
+) -> None:
     before = copy.deepcopy(rows)
-    shown = [leaves(for_audience(rows, audience)) for audience in ("internal", "developer", "user")]
+    parts = [for_audience(rows, audience) for audience in MARKS]
     assert rows == before
+    shown = [leaves(part) for part in parts]
     assert shown[0] == leaves(rows)
     for wider, narrower in itertools.pairwise(shown):
         assert is_part(narrower, wider)
-
-
-@unhurried
-@given(marked_stories(), st.sampled_from(MARKS))
-def test_showing_to_an_audience_what_it_was_shown_changes_nothing(rows, audience):
-    once = for_audience(rows, audience)
-    assert for_audience(once, audience) == once
-
-
-@unhurried
-@given(marked_stories())
-def test_what_is_marked_internal_is_shown_to_nobody_else(rows):
-    for audience in ("developer", "user"):
-        for leaf in leaves(for_audience(rows, audience)):
-            assert "'visibility': 'internal'" not in leaf
-
-
-def test_a_block_that_is_no_list_is_shown_as_it_would_be_in_one() -> None:
-    thought = {"role": "assistant", "content": {"type": "thinking", "thinking": "hm"}}
-    said = {"role": "assistant", "content": {"type": "text", "text": "yes"}}
-    assert for_audience([thought, said], "user") == [said]
+    for audience, part in zip(MARKS, parts, strict=True):
+        assert for_audience(part, audience) == part
+    assert not [leaf for part in shown[1:] for leaf in part if "'visibility': 'internal'" in leaf]

@@ -1,4 +1,4 @@
-"""The whole transcript from memory: it is that of the log, whatever happened."""
+"""The whole transcript from memory: it is that of the log, and what an answer reads and holds."""
 
 from __future__ import annotations
 
@@ -6,43 +6,30 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import eventctx
-from eventctx.engine import Engine
+from eventctx.engine import Engine, open_engine
 from eventctx.errors import ContextOverflow, InvalidSetting, WrongExpectedVersion
 from eventctx.log.events import PlanStart
 from eventctx.log.store import EventStore
+from eventctx.session.contents import MAX_ROW_BYTES, MAX_UNASKED
 from eventctx.stores.memory import MemoryStore
 from eventctx.stores.sqlite import SqliteStore
 from tests.how_much import some
-from tests.sessions import USER, tool_round
+from tests.session.counting_store import CountingStore
+from tests.session.given import opened
+from tests.sessions import USER, tool_round, user
 
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["one", "two"]),
-        st.one_of(
-            st.tuples(st.just("say"), st.integers(0, 3)),
-            st.tuples(st.just("round"), st.integers(0, 3)),
-            st.tuples(st.just("set"), st.integers(0, 9)),
-            st.tuples(st.just("resume"), st.integers(0, 9)),
-            st.tuples(st.just("erase"), st.integers(0, 9)),
-            st.tuples(st.just("restore"), st.integers(0, 9)),
-            st.tuples(st.just("fork"), st.integers(0, 20)),
-            st.tuples(
-                st.sampled_from(
-                    ["get", "get", "clear", "request", "compact", "emit", "let go", "meanwhile"]
-                ),
-                st.just(0),
-            ),
-        ),
-    ),
-    min_size=3,
-    max_size=30,
-)
+SIZES = {"say": 3, "round": 3, "set": 9, "resume": 9, "erase": 9, "restore": 9, "fork": 20}
+OTHERS = ["get", "get", "clear", "request", "compact", "emit", "let go", "meanwhile"]
+SIZED = [st.tuples(st.just(what), st.integers(0, most)) for what, most in SIZES.items()]
+ANY_STEP = st.one_of(*SIZED, st.tuples(st.sampled_from(OTHERS), st.just(0)))
+STEPS = st.lists(st.tuples(st.sampled_from(["one", "two"]), ANY_STEP), min_size=3, max_size=30)
 
 Step = tuple[str, tuple[str, int]]
 
@@ -64,13 +51,12 @@ class Play:
         ctx = await self.context(name)
         match what:
             case "say":
-                await ctx.add_message({"role": "user", "content": f"said {place}" * value})
+                await ctx.add_message(user(f"said {place}" * value))
             case "round":
-                for message in tool_round(place, 200 * value):
-                    await ctx.add_message(message)
+                await ctx.add_messages(tool_round(place, 200 * value))
             case "set" | "resume":
                 rows = await ctx.get_messages()
-                new = {"role": "user", "content": f"{place}"}
+                new = user(f"{place}")
                 # One message goes and another comes at the end, or one comes in between.
                 given = [*rows[:value], *rows[value + 1 :], new]
                 if value >= 5:
@@ -107,7 +93,7 @@ class Play:
 
     async def meanwhile(self, ctx: eventctx.Context, place: int) -> None:
         """Ask while messages are added: those that were acknowledged before are in the answer."""
-        rows = [{"role": "user", "content": f"meanwhile {place} {n}"} for n in range(3)]
+        rows = [user(f"meanwhile {place} {n}") for n in range(3)]
         await ctx.add_message(rows[0])
         _, found, _ = await asyncio.gather(
             ctx.add_message(rows[1]), ctx.get_messages(), ctx.add_message(rows[2])
@@ -118,7 +104,7 @@ class Play:
         found = await (await self.context(name)).get_messages()
         assert found == await (await Engine(self.store).session(self.session)).get_messages()
         assert found == [
-            one.message if one.message is not None else {"role": "user", "content": "[erased]"}
+            user("[erased]") if one.message is None else one.message
             for one in await Engine(self.store).transcript(self.session)
         ]
         for row in found:
@@ -144,57 +130,220 @@ EXAMPLES: list[list[Step]] = [
     [("one", ("say", 1)), ("one", ("get", 0)), ("two", ("say", 1)), ("one", ("meanwhile", 0))],
     [("one", ("round", 1)), ("one", ("get", 0)), ("one", ("set", 6)), ("one", ("get", 0))],
     [
-        ("one", ("say", 1)),
-        ("one", ("get", 0)),
-        ("two", ("say", 2)),
-        ("one", ("restore", 0)),
-        ("one", ("say", 3)),
-        ("one", ("get", 0)),
+        *[("one", ("say", 1)), ("one", ("get", 0)), ("two", ("say", 2)), ("one", ("restore", 0))],
+        *[("one", ("say", 3)), ("one", ("get", 0))],
     ],
 ]
 
 
 @settings(deadline=None, max_examples=some(30, 120), suppress_health_check=[HealthCheck.too_slow])
-@example(steps=EXAMPLES[0])
-@example(steps=EXAMPLES[1])
-@example(steps=EXAMPLES[2])
-@example(steps=EXAMPLES[3])
-@example(steps=EXAMPLES[4])
-@example(steps=EXAMPLES[5])
-@example(steps=EXAMPLES[6])
-@example(steps=EXAMPLES[7])
 @given(steps=STEPS)
-def test_it_equals_what_a_new_engine_reads(steps: list[Step]) -> None:
-    asyncio.run(played(steps, MemoryStore()))
+async def test_it_equals_what_a_new_engine_reads(steps: list[Step]) -> None:
+    await played(steps, MemoryStore())
 
 
 @pytest.mark.parametrize("steps", EXAMPLES)
 async def test_it_equals_what_a_new_engine_reads_of_a_file(
     steps: list[Step], tmp_path: Path
 ) -> None:
+    await played(steps, MemoryStore())
     store = await SqliteStore.open(tmp_path / "s.db")
     await played(steps, store)
     await store.close()
 
 
-async def test_threads_that_add_and_ask_find_what_was_acknowledged_to_them(
-    tmp_path: Path,
-) -> None:
-    async with eventctx.open(tmp_path / "s.db") as engine:
+# -- what an answer reads, writes and holds ------------------------------------------------------
+
+
+async def test_the_second_answer_reads_and_writes_nothing() -> None:
+    store = CountingStore()
+    _, ctx = await opened(USER, store=store)
+    await ctx.get_messages()
+    await ctx.add_messages(tool_round(1))
+    await ctx.set_messages([USER, *tool_round(2)])
+    await ctx.get_messages_for_request()
+    store.calls.clear()
+    assert await ctx.get_messages() == [USER, *tool_round(2)]
+    await ctx.clear()
+    assert await ctx.get_messages() == []
+    await ctx.add_message(USER)
+    assert await ctx.get_messages() == [USER]
+    assert store.calls == ["append", "append"]
+
+
+async def test_a_mark_tells_who_holds_a_copy_that_others_changed_it(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    async with open_engine(path) as engine, open_engine(path) as other:
         ctx = await engine.session("s")
+        await ctx.add_message(USER)
+        await ctx.get_messages()
+        before = await ctx.transcript_mark()
+        await ctx.get_messages_for_request()
+        again = await ctx.transcript_mark()
+        assert (again.messages, again.continues(before)) == (1, True)
+        await (await other.session("s")).add_message(tool_round(1)[0])
+        longer = await ctx.transcript_mark()
+        assert (longer.messages, longer.continues(before)) == (2, True)
+        await (await other.session("s")).set_messages([tool_round(2)[0], tool_round(1)[0]])
+        changed = await ctx.transcript_mark()
+        assert (changed.messages, changed.continues(longer)) == (2, False)
 
-        async def adds_and_asks(name: str) -> None:
-            for number in range(40):
-                await ctx.add_message({"role": "user", "content": f"{name} {number}"})
-                found = [row["content"] for row in await ctx.get_messages()]
-                mine = [text for text in found if text.startswith(name)]
-                assert mine == [f"{name} {n}" for n in range(number + 1)]
 
-        names = ("one", "two", "three")
-        runs = [asyncio.to_thread(asyncio.run, adds_and_asks(name)) for name in names]
-        await asyncio.gather(*runs, adds_and_asks("here"))
-        assert (
-            await ctx.get_messages()
-            == await (await Engine(engine.store).session("s")).get_messages()
-        )
-        assert len(await ctx.get_messages()) == 160
+async def test_the_first_answer_of_a_fresh_process_reads_no_record_again() -> None:
+    store = CountingStore()
+    _, ctx = await opened(USER, *tool_round(1), store=store)
+    again = await Engine(store).session("s")
+    store.calls.clear()
+    assert await again.get_messages() == await ctx.get_messages()
+    assert "read" not in store.calls
+    assert await again.get_timed_messages() == await ctx.get_timed_messages()
+    await again.compact()
+    assert await (await Engine(store).session("s")).get_messages() == await ctx.get_messages()
+
+
+async def test_behind_another_writer_only_its_messages_are_read() -> None:
+    store = CountingStore()
+    _, ctx = await opened(USER, *tool_round(1), store=store)
+    await ctx.get_messages()
+    read: list[int] = []
+    bodies = store.bodies
+
+    async def noting(stream: str, addresses: Sequence[Any]) -> Any:
+        read.append(len(addresses))
+        return await bodies(stream, addresses)
+
+    store.bodies = noting  # type: ignore[method-assign]
+    other = await Engine(store).session("s")
+    await other.add_message(user("mine"))
+    assert len(await ctx.get_messages()) == 4
+    assert read == [1]
+
+
+class HeadOnly(CountingStore):
+    """Another people's store, which offers no peek."""
+
+    peek = None  # type: ignore[assignment]
+
+
+async def test_a_store_without_a_peek_is_asked_for_its_head() -> None:
+    store = HeadOnly()
+    _, ctx = await opened(USER, store=store)
+    await ctx.get_messages()
+    store.calls.clear()
+    assert await ctx.get_messages() == [USER]
+    assert store.calls == ["head"]
+    await (await Engine(store).session("s")).add_message(USER)
+    assert await ctx.get_messages() == [USER, USER]
+
+
+class Slow(CountingStore):
+    """A store whose appends are acknowledged only when ``go`` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = asyncio.Event()
+        self.go.set()
+
+    def append(self, *args: Any) -> Any:
+        return asyncio.ensure_future(self._late(super().append(*args)))
+
+    async def _late(self, ack: Any) -> Any:
+        await self.go.wait()
+        return await ack
+
+
+class SlowHead(Slow):
+    """One that offers no peek, besides."""
+
+    peek = None  # type: ignore[assignment]
+
+    async def head(self, *args: Any) -> Any:
+        found = await super().head(*args)
+        await asyncio.sleep(0)
+        return found
+
+
+@pytest.mark.parametrize("kind", [Slow, SlowHead])
+async def test_an_answer_holds_only_what_is_on_disk(kind: type[Slow]) -> None:
+    store = kind()
+    _, ctx = await opened(USER, store=store)
+    await ctx.get_messages()
+    store.go.clear()
+    asking = asyncio.create_task(ctx.get_messages())
+    adding = asyncio.create_task(ctx.add_message(user("under way")))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not adding.done()
+    if asking.done():
+        assert asking.result() == [USER]
+    behind = asyncio.create_task(ctx.get_messages())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not behind.done()
+    store.go.set()
+    await adding
+    assert len(await behind) == 2
+    assert await asking in ([USER], await behind)
+
+
+class OneLateRead(MemoryStore):
+    """A store whose first read of bodies is delivered when ``go`` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read_once, self.go = asyncio.Event(), asyncio.Event()
+
+    async def bodies(self, *args: Any) -> Any:
+        found = await super().bodies(*args)
+        if not self.read_once.is_set():
+            self.read_once.set()
+            await self.go.wait()
+        return found
+
+
+async def test_what_is_erased_while_it_is_read_does_not_stay_in_memory() -> None:
+    store = OneLateRead()
+    engine, ctx = await opened(user("secret"), store=store)
+    asking = asyncio.create_task(ctx.get_messages())
+    await store.read_once.wait()
+    await engine.erase("s", [0])
+    store.go.set()
+    await asking
+    assert ctx._session.lines.row_bytes == 0
+    assert await ctx.get_messages() == [user("[erased]")]
+
+
+async def test_its_memory_is_counted_and_dropped_after_the_last_question() -> None:
+    _, ctx = await opened(*[user("x" * 1_000)] * 200)
+    session = ctx._session
+    before = session.bytes_held
+    await ctx.get_messages()
+    assert 200_000 < session.lines.row_bytes < 240_000
+    assert session.bytes_held - before > session.lines.row_bytes
+    for number in range(MAX_UNASKED - 10):
+        await ctx.emit(PlanStart())
+        if number % 200 == 0:
+            await ctx.add_message(USER)
+        assert session.lines.row_bytes > 0, number
+    for _ in range(20):
+        await ctx.add_message(USER)
+    assert session.lines.row_bytes == 0
+    await ctx.get_messages()
+    for _ in range(3):
+        for _ in range(MAX_UNASKED // 2):
+            await ctx.emit(PlanStart())
+        await ctx.add_message(USER)
+        assert session.lines.row_bytes > 0
+        await ctx.get_messages()
+
+
+@pytest.mark.slow
+async def test_a_transcript_over_the_bound_is_answered_and_not_held() -> None:
+    half = user("x" * (MAX_ROW_BYTES // 2))
+    _, ctx = await opened(half)
+    await ctx.get_messages()
+    assert ctx._session.lines.row_bytes > 0
+    await ctx.add_message(half)
+    assert ctx._session.lines.row_bytes == 0
+    assert len(await ctx.get_messages()) == 2
+    assert ctx._session.lines.row_bytes == 0

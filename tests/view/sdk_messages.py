@@ -77,17 +77,13 @@ def name_of(kind: Any, field: str = "type") -> str:
 # -- Anthropic -----------------------------------------------------------------------------------
 
 _TOOLS_OF_SERVER: Final = {
-    "web_search_tool_result": "web_search",
-    "web_fetch_tool_result": "web_fetch",
-    "code_execution_tool_result": "code_execution",
-    "bash_code_execution_tool_result": "bash_code_execution",
+    f"{name}_tool_result": name
+    for name in ("web_search", "web_fetch", "code_execution", "bash_code_execution")
+} | {
     "text_editor_code_execution_tool_result": "text_editor_code_execution",
     "tool_search_tool_result": "tool_search_tool_bm25",
 }
-_OF_MODEL: Final = (
-    *("thinking", "redacted_thinking", "tool_use", "server_tool_use"),
-    *_TOOLS_OF_SERVER,
-)
+_OF_MODEL: Final = {"thinking", "redacted_thinking", "tool_use", "server_tool_use"}
 
 
 def _claude_block(block: Row, number: int, text: str) -> Row:
@@ -113,7 +109,8 @@ def _claude_blocks(of_model: bool) -> st.SearchStrategy[Row]:
     usable = [
         kind
         for kind in kinds
-        if name_of(kind) == "text" or (name_of(kind) in _OF_MODEL) == of_model
+        if name_of(kind) == "text"
+        or (name_of(kind) in _OF_MODEL | _TOOLS_OF_SERVER.keys()) == of_model
     ]
     return st.builds(_claude_block, st.one_of([fields(kind) for kind in usable]), NUMBERS, TEXTS)
 
@@ -170,18 +167,14 @@ def response_rows() -> Rows:
 
 def _chat_row(row: Row, numbers: list[int], text: str, calls: bool) -> Row:
     role = row["role"]
+    ids = [f"call_{number}" if number else "" for number in numbers]  # some servers leave it empty
     if role == "tool":
-        return {"role": "tool", "tool_call_id": _chat_id(numbers[0]), "content": text}
+        return {"role": "tool", "tool_call_id": ids[0], "content": text}
     if role != "assistant":
         return {"role": "user", "content": row["content"] or text}
     function = {"name": "read", "arguments": "{}"}
-    made = [{"id": _chat_id(one), "type": "function", "function": function} for one in numbers[1:]]
+    made = [{"id": one, "type": "function", "function": function} for one in ids[1:]]
     return {"role": "assistant", "content": text or None, **({"tool_calls": made} if calls else {})}
-
-
-def _chat_id(number: int) -> str:
-    """An id, which some servers leave empty."""
-    return f"call_{number}" if number else ""
 
 
 def chat_rows() -> Rows:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -33,6 +34,9 @@ SMALL: Final[dict[str, Any]] = {"max_tokens": 7_000, "reserve_tokens": 0}
 SEARCH: Final = {"type": "web_search_20250305", "name": "web_search"}
 PARAMETERS: Final = {"type": "object", "properties": {"page": {"type": "integer"}}}
 NAMES: Final = ("read", "fail")
+GPT: Final = "gpt-5.2"
+WEB: Final = [{"type": "web_search"}]
+ONCE: Final = partial(BasicOrchestrator, tools="ignore")
 
 THINKING: Final[dict[str, dict[str, Any]]] = {
     "claude-haiku-4-5": {"type": "enabled", "budget_tokens": 1_024},
@@ -42,9 +46,6 @@ THINKING: Final[dict[str, dict[str, Any]]] = {
 
 Ask = Callable[[str, Kind], Awaitable[None]]
 Host = Callable[[Engine, str, AsyncExitStack, Model], Awaitable[Ask]]
-
-
-# -- the SDKs by themselves ----------------------------------------------------------------------
 
 
 def raw_claude(model: str) -> Host:
@@ -100,10 +101,8 @@ async def raw_chat(engine: Engine, url: str, until: AsyncExitStack, script: Mode
     async def ask(text: str, kind: Kind) -> None:
         await ctx.add_message({"role": "user", "content": text})
         while True:
-            rows: Any = await ctx.get_messages_for_request(tools=tools, model="gpt-5.2")
-            answer = await client.chat.completions.create(
-                model="gpt-5.2", tools=tools, messages=rows
-            )
+            rows: Any = await ctx.get_messages_for_request(tools=tools, model=GPT)
+            answer = await client.chat.completions.create(model=GPT, tools=tools, messages=rows)
             await ctx.add_message(answer)
             calls = answer.choices[0].message.tool_calls or []
             if script.answers == kind.stops_after or not calls:
@@ -121,15 +120,15 @@ async def raw_chat(engine: Engine, url: str, until: AsyncExitStack, script: Mode
 async def raw_responses(engine: Engine, url: str, until: AsyncExitStack, script: Model) -> Ask:
     client = await until.enter_async_context(AsyncOpenAI(base_url=f"{url}/v1", api_key="k"))
     functions = [{"type": "function", "name": one, "parameters": PARAMETERS} for one in NAMES]
-    tools: Any = [*[{**one, "strict": False} for one in functions], {"type": "web_search"}]
+    tools: Any = [*[{**one, "strict": False} for one in functions], *WEB]
     ctx = await engine.session("s", **SMALL)
 
     async def ask(text: str, kind: Kind) -> None:
         await ctx.add_message({"role": "user", "content": text})
         while True:
-            rows: Any = await ctx.get_messages_for_request(tools=tools, model="gpt-5.2")
+            rows: Any = await ctx.get_messages_for_request(tools=tools, model=GPT)
             answer = await client.responses.create(
-                model="gpt-5.2",
+                model=GPT,
                 tools=tools,
                 input=rows,
                 store=False,
@@ -146,9 +145,6 @@ async def raw_responses(engine: Engine, url: str, until: AsyncExitStack, script:
                 await ctx.add_message(row)
 
     return ask
-
-
-# -- our orchestrators ---------------------------------------------------------------------------
 
 
 def fail(page: int) -> str:
@@ -187,29 +183,16 @@ def orchestrated(loop: Callable[[], Any], provider: Callable[[Any], Any], sdk: A
     return host
 
 
-def one_call() -> BasicOrchestrator:
-    """A loop that asks once, so that an answer which paused does not go on."""
-    return BasicOrchestrator(tools="ignore")
-
-
 def claude(model: str) -> Callable[[Any], Any]:
     return lambda client: AnthropicProvider(
         client, model, 4_000, thinking=THINKING[model], tools=[SEARCH]
     )
 
 
-def chat(client: Any) -> Any:
-    return OpenAIChatProvider(client, "gpt-5.2")
-
-
-def responses(client: Any) -> Any:
-    return OpenAIResponsesProvider(client, "gpt-5.2", tools=[{"type": "web_search"}])
-
-
 PROVIDERS: Final[dict[str, tuple[Callable[[Any], Any], Any]]] = {
     **{model: (claude(model), AsyncAnthropic) for model in THINKING},
-    "chat": (chat, AsyncOpenAI),
-    "responses": (responses, AsyncOpenAI),
+    "chat": (lambda client: OpenAIChatProvider(client, GPT), AsyncOpenAI),
+    "responses": (lambda client: OpenAIResponsesProvider(client, GPT, tools=WEB), AsyncOpenAI),
 }
 HOSTS: Final[dict[str, Host]] = {
     **{f"anthropic SDK, {model}": raw_claude(model) for model in THINKING},
@@ -222,7 +205,8 @@ HOSTS: Final[dict[str, Host]] = {
         if tried(place, other, 0, choices=2)
     },
     **{
-        f"BasicOrchestrator, {model}": orchestrated(one_call, claude(model), AsyncAnthropic)
+        # A loop that asks once, so that an answer which paused does not go on.
+        f"BasicOrchestrator, {model}": orchestrated(ONCE, claude(model), AsyncAnthropic)
         for model in THINKING
     },
 }

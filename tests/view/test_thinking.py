@@ -11,36 +11,30 @@ import pytest
 from eventctx.errors import InvalidSetting
 from eventctx.messages.thinking import Generation, generation_of, reads_thinking_of
 from eventctx.testing.strict_provider import violations
-from tests.policies.given import one_session
+from tests.session.given import opened
+from tests.sessions import user
 
 MANUAL, ADAPTIVE, PRESERVED = "claude-sonnet-4-5", "claude-opus-4-8", "claude-sonnet-5-5"
 LONG = "a long line about nothing in particular\n" * 300
 
 
-@pytest.mark.parametrize(
-    ("model", "generation"),
-    [
-        ("claude-3-7-sonnet-20250219", "manual"),
-        ("claude-sonnet-4-20250514", "manual"),
-        ("us.anthropic.claude-opus-4-1-20250805-v1:0", "manual"),
-        ("claude-haiku-4-5@20251001", "manual"),
-        ("anthropic/claude-sonnet-4.5", "manual"),
-        ("claude-opus-4-6", "adaptive"),
-        ("claude-opus-4-8-20260601", "adaptive"),
-        ("claude-sonnet-5", "adaptive"),
-        ("claude-fable-5", "adaptive"),
-        ("claude-fable-5-2", "preserved"),
-        ("claude-opus-5-5", "preserved"),
-        ("claude-haiku-5.5", "preserved"),
-        ("claude-opus-9", "unknown"),
-        ("gpt-5.2", "unknown"),
-        (None, "unknown"),
+GENERATIONS: dict[Generation, list[str | None]] = {
+    "manual": [
+        *["claude-3-7-sonnet-20250219", "claude-sonnet-4-20250514", "claude-haiku-4-5@20251001"],
+        *["us.anthropic.claude-opus-4-1-20250805-v1:0", "anthropic/claude-sonnet-4.5"],
     ],
-)
-def test_a_model_is_of_the_generation_that_its_name_says(
-    model: str | None, generation: Generation
-) -> None:
-    assert generation_of(model) == generation
+    "adaptive": [
+        *["claude-opus-4-6", "claude-opus-4-8-20260601", "claude-sonnet-5", "claude-fable-5"]
+    ],
+    "preserved": ["claude-fable-5-2", "claude-opus-5-5", "claude-haiku-5.5"],
+    "unknown": ["claude-opus-9", "gpt-5.2", None],
+}
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_a_model_is_of_the_generation_that_its_name_says(generation: Generation) -> None:
+    for model in GENERATIONS[generation]:
+        assert generation_of(model) == generation, model
 
 
 def test_a_model_with_a_prefix_check_reads_its_own_thinking_alone() -> None:
@@ -56,10 +50,11 @@ def round_of(number: int, result: str = LONG) -> list[dict[str, Any]]:
     thinking = {"type": "thinking", "thinking": f"page {number}", "signature": "c2lnbmF0dXJl"}
     call = {"type": "tool_use", "id": f"toolu_{number}", "name": "read", "input": {"page": number}}
     found = {"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": result}
-    return [
-        {"role": "assistant", "content": [thinking, call]},
-        {"role": "user", "content": [found]},
-    ]
+    answer = {"role": "assistant", "content": [thinking, call]}
+    return [answer, {"role": "user", "content": [found]}]
+
+
+READ = user("Read ten pages.")
 
 
 async def looped(
@@ -70,21 +65,21 @@ async def looped(
     The model thinks in the first ``thinks`` rounds.
     """
     views = []
-    async with one_session(max_tokens=6_000, **options) as (engine, ctx):
-        await ctx.add_message({"role": "user", "content": "Read ten pages."})
-        for number in range(rounds):
-            answer, result = round_of(number)
-            if number >= thinks:
-                del answer["content"][0]
-            await ctx.add_messages([answer, result])
-            views.append(await ctx.get_messages_for_request(model=model))
-        assert (await engine.audit("s")).compactions
+    engine, ctx = await opened(READ, max_tokens=6_000, **options)
+    for number in range(rounds):
+        answer, result = round_of(number)
+        if number >= thinks:
+            del answer["content"][0]
+        await ctx.add_messages([answer, result])
+        views.append(await ctx.get_messages_for_request(model=model))
+    assert (await engine.audit("s")).compactions
     return views
 
 
-def at_compactions(views: list[list[Any]]) -> list[list[Any]]:
-    """The views that a compaction made: all others begin as the one before them."""
-    return [view for before, view in pairwise(views) if view[:2] != before[:2]]
+def is_accepted(view: list[Any]) -> None:
+    request = {"model": MANUAL, "thinking": {"type": "enabled"}, "messages": view}
+    broken = [one.rule for one in violations("anthropic", request)]
+    assert "anthropic/loop-begins-with-thinking" not in broken
 
 
 def thinking_in(view: list[Any]) -> list[str]:
@@ -97,53 +92,47 @@ def thinking_in(view: list[Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("model", [MANUAL, ADAPTIVE, None])
-async def test_a_compaction_in_a_loop_leaves_the_newest_answer_its_thinking(
+async def test_a_compaction_in_a_loop_leaves_the_last_answer_its_thinking(
     model: str | None,
 ) -> None:
     for number, view in enumerate(await looped(model)):
         last = [row for row in view if row["role"] == "assistant"][-1]
-        assert last["content"][0] == {
-            "type": "thinking",
-            "thinking": f"page {number}",
-            "signature": "c2lnbmF0dXJl",
-        }
-        request = {"model": MANUAL, "thinking": {"type": "enabled"}, "messages": view}
-        broken = [one.rule for one in violations("anthropic", request)]
-        assert "anthropic/loop-begins-with-thinking" not in broken
+        assert last["content"][0] == round_of(number)[0]["content"][0]
+        is_accepted(view)
 
 
 @pytest.mark.parametrize("policy", ["workset", "ladder", "truncate", "simple", "token-budget"])
-@pytest.mark.parametrize("model", [MANUAL])
-async def test_a_loop_in_which_the_model_thinks_once_keeps_that_thought(
-    model: str | None, policy: str
-) -> None:
+async def test_a_loop_in_which_the_model_thinks_once_keeps_that_thought(policy: str) -> None:
     few = {"keep_recent": 3} if policy in ("truncate", "simple") else {}
-    for view in await looped(model, thinks=1, policy=policy, **few):
+    for view in await looped(MANUAL, thinks=1, policy=policy, **few):
         assert thinking_in(view) == ["page 0"]
-        request = {"model": MANUAL, "thinking": {"type": "enabled"}, "messages": view}
-        broken = [one.rule for one in violations("anthropic", request)]
-        assert "anthropic/loop-begins-with-thinking" not in broken
+        is_accepted(view)
 
 
 async def test_a_loop_that_a_person_spoke_into_keeps_the_thought_that_it_began_with() -> None:
-    ask = {"role": "user", "content": "Read on."}
-    rows = [ask, *round_of(0), round_of(1)[0], round_of(1)[1], ask, *round_of(2), *round_of(3)]
+    ask = user("Read on.")
+    rows = [ask, *round_of(0), *round_of(1), ask, *round_of(2), *round_of(3)]
     for row in rows[3:]:
         if row["role"] == "assistant":
             del row["content"][0]
-    async with one_session(max_tokens=6_000) as (engine, ctx):
-        await ctx.add_messages(rows)
-        view = await ctx.get_messages_for_request(model=MANUAL)
-        assert (await engine.audit("s")).compactions
-    assert thinking_in(view) == ["page 0"]
+    engine, ctx = await opened(*rows, max_tokens=6_000)
+    assert thinking_in(await ctx.get_messages_for_request(model=MANUAL)) == ["page 0"]
+    assert (await engine.audit("s")).compactions
 
 
 async def test_a_model_with_a_prefix_check_is_sent_no_thinking_behind_a_change() -> None:
     views = await looped(PRESERVED)
     assert thinking_in(views[0]) == ["page 0"]
-    compacted = [thinking_in(view) for view in at_compactions(views)]
-    assert len(compacted) > 1
-    assert not any(compacted)
+    # The views that a compaction made: all others begin as the one before them.
+    made = [view for before, view in pairwise(views) if view[:2] != before[:2]]
+    compacted = [thinking_in(view) for view in made]
+    assert len(compacted) > 1 and not any(compacted)
+
+
+async def asking(**request: Any) -> list[str]:
+    rows = [row for number in range(3) for row in round_of(number)]
+    _, ctx = await opened(READ, *rows, max_tokens=6_000)
+    return thinking_in(await ctx.get_messages_for_request(**request))
 
 
 @pytest.mark.parametrize(
@@ -155,67 +144,49 @@ async def test_a_model_with_a_prefix_check_is_sent_no_thinking_behind_a_change()
     ],
 )
 async def test_a_request_that_names_no_model_is_for_the_one_of_its_provider(provider: Any) -> None:
-    async with one_session(max_tokens=6_000) as (_, ctx):
-        await ctx.add_message({"role": "user", "content": "Read ten pages."})
-        for number in range(3):
-            await ctx.add_messages(round_of(number))
-        assert thinking_in(await ctx.get_messages_for_request(provider=provider)) == []
-
-
-async def asking(thinking: Any) -> list[str]:
-    async with one_session(max_tokens=6_000) as (_, ctx):
-        await ctx.add_message({"role": "user", "content": "Read ten pages."})
-        for number in range(3):
-            await ctx.add_messages(round_of(number))
-        return thinking_in(await ctx.get_messages_for_request(model=PRESERVED, thinking=thinking))
+    assert await asking(provider=provider) == []
 
 
 async def test_what_a_request_says_of_itself_wins_over_the_name_of_its_model() -> None:
-    assert await asking({"type": "adaptive"}) == []
-    assert await asking({"type": "enabled", "budget_tokens": 1024}) == ["page 1", "page 2"]
     binding = {"prefix_mismatch_behavior": "drop_block"}
-    assert await asking({"type": "adaptive", "block_binding": binding}) == ["page 1", "page 2"]
-    assert await asking("keep") == ["page 1", "page 2"]
+    given: list[tuple[Any, list[str]]] = [
+        ({"type": "adaptive"}, []),
+        ({"type": "enabled", "budget_tokens": 1024}, ["page 1", "page 2"]),
+        ({"type": "adaptive", "block_binding": binding}, ["page 1", "page 2"]),
+        ("keep", ["page 1", "page 2"]),
+    ]
+    for thinking, shown in given:
+        assert await asking(model=PRESERVED, thinking=thinking) == shown
     with pytest.raises(InvalidSetting, match="thinking: expected"):
-        await asking("perhaps")
+        await asking(model=PRESERVED, thinking="perhaps")
 
 
 async def test_a_change_of_the_model_leaves_out_what_the_next_one_cannot_read() -> None:
-    async with one_session() as (engine, ctx):
-        await ctx.add_message({"role": "user", "content": "Read."})
-        await ctx.add_messages(round_of(0, "short"))
-        assert thinking_in(await ctx.get_messages_for_request(model=PRESERVED)) == ["page 0"]
-        other = await ctx.get_messages_for_request(model="claude-opus-5-5")
-        assert thinking_in(other) == []
-        await ctx.add_messages(round_of(1, "short"))
-        again = await ctx.get_messages_for_request(model="claude-opus-5-5")
-        assert thinking_in(again) == ["page 1"]
-        audit = await engine.audit("s")
-        assert [row.breaks for row in audit.requests] == [(), ("model",), ()]
-        for row, view in zip(audit.requests[1:], (other, again), strict=True):
-            derived = await engine.request_view("s", position=row.position)
-            assert derived.verified
-            assert derived.messages == view
-        why = await engine.why("s", 1)
-        assert why.stripped is not None
-        assert why.stripped.cause.position == audit.requests[1].position
+    engine, ctx = await opened(READ, *round_of(0, "short"))
+    assert thinking_in(await ctx.get_messages_for_request(model=PRESERVED)) == ["page 0"]
+    other = await ctx.get_messages_for_request(model="claude-opus-5-5")
+    assert thinking_in(other) == []
+    await ctx.add_messages(round_of(1, "short"))
+    again = await ctx.get_messages_for_request(model="claude-opus-5-5")
+    assert thinking_in(again) == ["page 1"]
+    rows = (await engine.audit("s")).requests
+    assert [row.breaks for row in rows] == [(), ("model",), ()]
+    views = [await engine.request_view("s", position=row.position) for row in rows[1:]]
+    assert [(view.verified, view.messages) for view in views] == [(True, other), (True, again)]
+    why = await engine.why("s", 1)
+    assert why.stripped and why.stripped.cause.position == rows[1].position
 
 
-async def test_a_compaction_waits_for_the_end_of_a_loop_with_signed_thinking() -> None:
-    async def compactions(model: str | None, *, person: bool) -> int:
-        async with one_session(max_tokens=10_000, compact_threshold=0.5, target_usage=0.3) as (
-            engine,
-            ctx,
-        ):
-            await ctx.add_message({"role": "user", "content": "Read ten pages."})
-            for number in range(2):
-                await ctx.add_messages(round_of(number, "word " * 1_800))
-            if person:
-                await ctx.add_message({"role": "assistant", "content": "Read."})
-                await ctx.add_message({"role": "user", "content": "And?"})
-            await ctx.get_messages_for_request(model=model)
-            return len((await engine.audit("s")).compactions)
-
-    assert await compactions(PRESERVED, person=False) == 0
-    assert await compactions(PRESERVED, person=True) == 1
-    assert await compactions(MANUAL, person=False) == 1
+@pytest.mark.parametrize(
+    ("model", "person", "compactions"),
+    [(PRESERVED, False, 0), (PRESERVED, True, 1), (MANUAL, False, 1)],
+)
+async def test_a_compaction_waits_for_the_end_of_a_loop_with_signed_thinking(
+    model: str, person: bool, compactions: int
+) -> None:
+    rows = [row for number in range(2) for row in round_of(number, "word " * 1_800)]
+    rows += [{"role": "assistant", "content": "Read."}, user("And?")] if person else []
+    limits = {"max_tokens": 10_000, "compact_threshold": 0.5, "target_usage": 0.3}
+    engine, ctx = await opened(READ, *rows, **limits)
+    await ctx.get_messages_for_request(model=model)
+    assert len((await engine.audit("s")).compactions) == compactions

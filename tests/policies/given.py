@@ -14,13 +14,7 @@ from hypothesis import strategies as st
 from eventctx.engine import Engine, open_engine
 from eventctx.policies import rules
 from eventctx.policies.fit import Fitted, fit
-from eventctx.policies.policy import (
-    Budget,
-    Policy,
-    PolicyState,
-    Proposal,
-    Visible,
-)
+from eventctx.policies.policy import Budget, Policy, PolicyState, Proposal, Visible
 from eventctx.policies.trigger import make_budget
 from eventctx.policies.working_set import keep_whole
 from eventctx.projections.presence import REASONS

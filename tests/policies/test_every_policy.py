@@ -13,11 +13,7 @@ from eventctx.policies.ladder import Ladder
 from eventctx.policies.named import Custom, policy_named
 from eventctx.policies.native import Native
 from eventctx.policies.pipeline import Pipeline
-from eventctx.policies.policy import (
-    Budget,
-    Policy,
-    PolicyState,
-)
+from eventctx.policies.policy import Budget, Policy, PolicyState
 from eventctx.policies.presets import Importance, Simple, Truncate
 from eventctx.policies.summarize import Summarize
 from eventctx.policies.token_budget import TokenBudgetPolicy

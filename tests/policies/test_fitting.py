@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-from eventctx.errors import (
-    ContextOverflow,
-)
+from eventctx.errors import ContextOverflow
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.shorten import Limit, shorten
 from eventctx.messages.tokens import FAMILIES

@@ -17,14 +17,7 @@ from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.tokens import BY_KIND
 from eventctx.messages.tool_rounds import group_rows
 from eventctx.policies.ladder import Ladder
-from eventctx.policies.policy import (
-    AskSummary,
-    Budget,
-    PolicyState,
-    Proposal,
-    Summary,
-    Visible,
-)
+from eventctx.policies.policy import AskSummary, Budget, PolicyState, Proposal, Summary, Visible
 from eventctx.policies.summarize import Summarize
 from eventctx.policies.summary_text import UnfitSummary
 from eventctx.projections.view import request_view

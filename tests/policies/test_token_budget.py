@@ -18,10 +18,7 @@ from eventctx.policies.advisers import Advisers
 from eventctx.policies.fit import fit, line_to_drop_to
 from eventctx.policies.named import policy_named
 from eventctx.policies.policy import AskMemory, Budget, Memory, PolicyState, Proposal, Visible
-from eventctx.policies.token_budget import (
-    TokenBudget,
-    TokenBudgetPolicy,
-)
+from eventctx.policies.token_budget import TokenBudget, TokenBudgetPolicy
 from eventctx.projections.view.refs import InsertionRef
 from eventctx.session.context import Context
 from eventctx.session.settings import Settings

@@ -85,10 +85,7 @@ def work(count: int) -> list[Row]:
 
 
 def compacted(
-    rows: Sequence[Row],
-    budget: Budget,
-    policy: Workset | None = None,
-    left: Collection[int] = (),
+    rows: Sequence[Row], budget: Budget, policy: Workset | None = None, left: Collection[int] = ()
 ) -> Proposal:
     """The proposal for a view of ``rows`` without those that ``left`` in earlier compactions."""
     visible = view_of(rows)

@@ -82,10 +82,7 @@ def test_a_rate_that_is_missing_is_that_of_other_input(tmp_path: Path) -> None:
     assert cost_of(price, Usage(prompt=10**6, cache_read=10**6)).total == 2
 
 
-@given(
-    st.sampled_from(sorted(TABLE.models)),
-    *[st.integers(0, 10**6) for _ in range(4)],
-)
+@given(st.sampled_from(sorted(TABLE.models)), *[st.integers(0, 10**6) for _ in range(4)])
 def test_a_cost_never_falls_when_tokens_are_added(
     model: str, plain: int, read: int, write: int, output: int
 ) -> None:

@@ -86,11 +86,7 @@ async def test_a_message_that_one_session_shows_shortened_is_told_apart() -> Non
             await ctx.add_message(user("read it"))
             call = {"type": "tool_use", "id": "c", "name": "read", "input": {"path": "x"}}
             await ctx.add_message({"role": "assistant", "content": [call]})
-            result = {
-                "type": "tool_result",
-                "tool_use_id": "c",
-                "content": "a line\n" * 9_000,
-            }
+            result = {"type": "tool_result", "tool_use_id": "c", "content": "a line\n" * 9_000}
             await ctx.add_message({"role": "user", "content": [result]})
             await ctx.get_messages_for_request()
         found = await compared(engine, "a", "b")

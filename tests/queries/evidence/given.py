@@ -7,12 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from eventctx.messages.facts_reader import read_facts
-from eventctx.projections.evidence import (
-    EvidenceSettings,
-    Need,
-    ReusedSpan,
-    needs,
-)
+from eventctx.projections.evidence import EvidenceSettings, Need, ReusedSpan, needs
 
 Message = dict[str, Any]
 

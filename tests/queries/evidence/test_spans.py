@@ -72,21 +72,10 @@ def test_runs_are_limited_within_a_line_and_one_that_comes_again_is_no_further_o
 def test_a_text_counts_once_in_an_action() -> None:
     assert reused(
         f"{LINE}, module.part_two", f"{LINE}\nmodule.part_two\n{LINE} module.part_two"
-    ) == [
-        LINE,
-        "module.part_two",
-    ]
+    ) == [LINE, "module.part_two"]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "parse_inner",
-        "src/app.py",
-        "getUserById",
-        "@acme/tool",
-    ],
-)
+@pytest.mark.parametrize("name", ["parse_inner", "src/app.py", "getUserById", "@acme/tool"])
 def test_a_name_of_ten_characters_counts_if_it_has_what_words_have_not(name: str) -> None:
     (span,) = spans_of([asks(f"look at {name} first"), says(f"I open {name}")])
     assert (span.text, span.kind) == (name, "name")

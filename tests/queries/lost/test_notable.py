@@ -10,11 +10,7 @@ import msgspec
 import pytest
 
 from eventctx.messages.call_effects import core, files_of, identifying, read_effect
-from eventctx.messages.extracts import (
-    decisions,
-    names_in,
-    words_of_person,
-)
+from eventctx.messages.extracts import decisions, names_in, words_of_person
 from eventctx.messages.mentions import Mentions
 from eventctx.messages.parts import Part, read_parts
 from eventctx.messages.tool_results import outcome_of, text_of_result

@@ -100,9 +100,7 @@ async def and_ask(engine: Engine, ctx: Context, what: str, value: Any) -> None:
 
 @settings(max_examples=some(8, 60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
-def test_an_index_that_grew_answers_as_one_that_was_just_made(
-    steps: list[tuple[str, Any]],
-) -> None:
+def test_an_index_that_grew_answers_as_one_that_was_just_made(steps: list[tuple[str, Any]]) -> None:
     async def run() -> None:
         engine = await play(steps, and_ask)
         await same_at_every_moment(engine.store)

@@ -9,12 +9,7 @@ from typing import Any
 
 from eventctx.testing.strict_provider.claude_request import read_claude_request
 from eventctx.testing.strict_provider.claude_thinking import BINDING_BETA
-from eventctx.testing.strict_provider.seals import (
-    Seal,
-    prefix_digest,
-    seal_signature,
-    text_digest,
-)
+from eventctx.testing.strict_provider.seals import Seal, prefix_digest, seal_signature, text_digest
 
 Body = dict[str, Any]
 Case = tuple[Body, Body, str]

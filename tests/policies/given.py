@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from eventctx.engine import Engine, open_engine
+from eventctx.log.codec import decode_event
 from eventctx.policies import rules
 from eventctx.policies.fit import Fitted, fit
 from eventctx.policies.policy import Budget, Policy, PolicyState, Proposal, Visible
@@ -110,6 +111,12 @@ def seen(story: Story, pins: tuple[int, ...] = ()) -> Visible:
 
 def budget_of(tokens: int) -> Budget:
     return make_budget(tokens, 0.92, 0.5)
+
+
+async def compactions_of(engine: Engine, session: str = "s") -> list[Any]:
+    """The ends of a session's compactions, as events."""
+    records = engine.records(session)
+    return [decode_event(one) async for one in records if one.type == "context:post_compact"]
 
 
 ODD_VIEWS: dict[str, list[Row]] = {

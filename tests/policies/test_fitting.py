@@ -18,40 +18,39 @@ from eventctx.policies.pipeline import reduce_view
 from eventctx.policies.policy import Proposal
 from eventctx.policies.working_set import bound_tokens
 from eventctx.testing.policies import view_of
-from tests.policies.given import model, one_session, user
+from tests.policies.given import Row, model, one_session, system, user
 from tests.sessions import USER, tool_round
 
 
-async def test_an_overflow_leaves_a_trace_in_the_audit_once_for_every_state() -> None:
+async def test_a_view_on_an_irreducible_floor_is_told_once_and_not_compacted_again_and_again() -> (
+    None
+):
     async with one_session(max_tokens=100) as (engine, ctx):
-        await ctx.add_message({"role": "user", "content": "x" * 4_000})
+        await ctx.add_message(user("x" * 4_000))
         for _ in range(3):
             with pytest.raises(ContextOverflow):
                 await ctx.get_messages_for_request()
         (row,) = (await engine.audit("s")).compactions
         assert row.outcome == "failed"
         assert "latest human message ~1,217" in (row.error or "")
-
-
-async def test_a_view_on_an_irreducible_floor_is_not_compacted_again_and_again() -> None:
-    async with one_session(max_tokens=1_000, on_overflow="send_floor") as (engine, ctx):
-        await ctx.add_message({"role": "user", "content": "x" * 9_000})
+        sends = await engine.session("sends", max_tokens=1_000, on_overflow="send_floor")
+        await sends.add_message(user("x" * 9_000))
         for _ in range(20):
-            await ctx.get_messages_for_request()
-        audit = await engine.audit("s")
+            await sends.get_messages_for_request()
+        audit = await engine.audit("sends")
         assert len(audit.compactions) <= 1
         assert all(row.floor_sent for row in audit.requests)
 
 
-async def test_a_giant_tool_result_is_short_in_the_view_and_whole_in_the_log() -> None:
+async def test_a_giant_result_beside_words_is_short_in_the_view_and_whole_in_the_log() -> None:
     async with one_session(max_tokens=50_000) as (engine, ctx):
-        await ctx.add_message(USER)
         call, done = tool_round(1, size=600_000)
-        await ctx.add_messages([call, done])
-        view = await ctx.get_messages_for_request()
-        text = view[-1]["content"][0]["content"]
-        assert 10_000 < len(text) < 60_000
-        assert "characters left out of message 2" in text
+        done["content"].append({"type": "text", "text": "stop, please"})
+        await ctx.add_messages([USER, call, done])
+        result, words = (await ctx.get_messages_for_request())[-1]["content"]
+        assert 10_000 < len(result["content"]) < 60_000
+        assert "characters left out of message 2" in result["content"]
+        assert words == {"type": "text", "text": "stop, please"}
         assert (await ctx.get_messages())[-1] == done
         row = (await engine.audit("s")).requests[-1]
         assert (row.counts.kept, row.counts.shortened) == (2, 1)
@@ -60,37 +59,30 @@ async def test_a_giant_tool_result_is_short_in_the_view_and_whole_in_the_log() -
 MANY = ["ab"] * 10_000
 
 
+DONE = {"role": "tool", "tool_call_id": "c1", "content": "done"}
 FUNCTION = {"id": "c1", "function": {"name": "f", "arguments": "{}"}}
-CALL, _ = tool_round(1)
-ANSWERS = [
-    [{"type": "text", "text": "ab"}] * 10_000,
-    MANY,
-    {"output": {"lines": MANY}},
-    [{"type": "mystery", "payload": MANY}],
-]
+AMPLIFIER = {"id": "c1", "tool": "f", "arguments": {"list": MANY}}
+BLOCK = {"type": "tool_use", "id": "c1", "name": "f", "input": {"list": MANY}}
+CALL, ANSWER = tool_round(1)
+
+
+def answering(content: Any) -> Row:
+    return {"role": "user", "content": [{**ANSWER["content"][0], "content": content}]}
 
 
 @pytest.mark.parametrize(
     ("call", "answer"),
     [
-        *[
-            (CALL, {"role": "user", "content": [
-                {"type": "tool_result", "tool_use_id": "c1", "content": content}]})
-            for content in ANSWERS
-        ],
-        ({"role": "assistant", "tool_calls": [FUNCTION]},
-         {"role": "tool", "tool_call_id": "c1", "content": {"lines": MANY}}),
-        ({"role": "assistant", "tool_calls": [
-            {"id": "c1", "tool": "f", "arguments": {"list": MANY}}]},
-         {"role": "tool", "tool_call_id": "c1", "content": "done"}),
-        ({"role": "assistant", "content": [
-            {"type": "tool_use", "id": "c1", "name": "f", "input": {"list": MANY}}]},
-         {"role": "tool", "tool_call_id": "c1", "content": "done"}),
+        (CALL, answering([{"type": "text", "text": "ab"}] * 10_000)),
+        (CALL, answering(MANY)),
+        (CALL, answering({"output": {"lines": MANY}})),
+        (CALL, answering([{"type": "mystery", "payload": MANY}])),
+        ({"role": "assistant", "tool_calls": [FUNCTION]}, {**DONE, "content": {"lines": MANY}}),
+        ({"role": "assistant", "tool_calls": [AMPLIFIER]}, DONE),
+        ({"role": "assistant", "content": [BLOCK]}, DONE),
     ],
-)  # fmt: skip
-async def test_arguments_and_results_of_any_shape_fit(
-    call: dict[str, Any], answer: dict[str, Any]
-) -> None:
+)
+async def test_arguments_and_results_of_any_shape_fit(call: Row, answer: Row) -> None:
     async with one_session(max_tokens=10_000) as (engine, ctx):
         await ctx.add_messages([USER, call, answer])
         await ctx.get_messages_for_request()
@@ -98,21 +90,10 @@ async def test_arguments_and_results_of_any_shape_fit(
         assert (await ctx.get_messages())[-1] == answer
 
 
-async def test_a_giant_result_beside_a_persons_words_is_shortened_and_the_words_stay() -> None:
-    async with one_session(max_tokens=10_000) as (_, ctx):
-        call, done = tool_round(1, size=200_000)
-        done["content"].append({"type": "text", "text": "stop, please"})
-        await ctx.add_messages([USER, call, done])
-        view = await ctx.get_messages_for_request()
-        assert view[-1]["content"][1] == {"type": "text", "text": "stop, please"}
-        assert len(view[-1]["content"][0]["content"]) < 30_000
-
-
 async def test_the_limit_on_messages_does_not_compact_at_every_request() -> None:
     async with one_session(policy="simple", max_messages=10) as (engine, ctx):
         for number in range(200):
-            role = "assistant" if number else "user"
-            await ctx.add_message({"role": role, "content": f"message {number}"})
+            await ctx.add_message((model if number else user)(f"message {number}"))
             assert len(await ctx.get_messages_for_request()) <= 10
         assert len((await engine.audit("s")).compactions) <= 40
 
@@ -122,16 +103,15 @@ async def test_many_abandoned_calls_do_not_cost_what_stays() -> None:
         for number in range(300):
             await ctx.add_message(tool_round(number)[0])
         for number in range(40):
-            await ctx.add_message({"role": "user", "content": f"question {number} " + "x" * 90})
+            await ctx.add_message(user(f"question {number} " + "x" * 90))
         view = await ctx.get_messages_for_request()
         assert len([m for m in view if "question" in str(m)]) == 40
 
 
 async def test_a_budget_that_shrinks_brings_the_view_down_to_its_floor() -> None:
     async with one_session(max_tokens=100_000, on_overflow="send_floor") as (engine, ctx):
-        await ctx.add_messages([{"role": "system", "content": "x" * 66_000}, USER])
-        for number in range(60):
-            await ctx.add_messages(tool_round(number, 4_000))
+        rounds = [row for number in range(60) for row in tool_round(number, 4_000)]
+        await ctx.add_messages([system("x" * 66_000), USER, *rounds])
         await ctx.get_messages_for_request()
         await ctx.get_messages_for_request(15_000)
         row = (await engine.audit("s")).requests[-1]
@@ -144,43 +124,38 @@ async def test_a_compaction_for_less_than_what_must_stay_names_the_floor_and_cha
     policy: str,
 ) -> None:
     async with one_session(policy=policy, on_overflow="send_floor") as (engine, ctx):
-        await ctx.add_message({"role": "system", "content": "be brief " * 50})
+        await ctx.add_message(system("be brief " * 50))
         for number in range(6):
-            await ctx.add_message({"role": "user", "content": f"task {number} " * 100})
-            await ctx.add_messages(tool_round(number + 1, size=2_000))
+            await ctx.add_messages([user(f"task {number} " * 100), *tool_round(number + 1, 2_000)])
         before = [record async for record in engine.store.read("s")]
         for dry_run in (True, False):
             with pytest.raises(ContextOverflow, match="system messages") as caught:
                 await ctx.compact(budget=300, dry_run=dry_run)
+        overflow, said = caught.value, str(caught.value)
         with pytest.raises(ContextOverflow):
             await engine.dry_run("s", policy=policy, max_tokens=300)
-        overflow = caught.value
-        assert [record async for record in engine.store.read("s")] == before
         assert (overflow.budget, overflow.messages) == (300, 4)
-        assert f"{overflow.floor} tokens in 4 messages" in str(overflow)
-        assert f"nothing was changed; the smallest budget that works is {overflow.floor}" in str(
-            overflow
-        )
+        assert f"{overflow.floor} tokens in 4 messages" in said
+        assert f"nothing was changed; the smallest budget that works is {overflow.floor}" in said
         with pytest.raises(ContextOverflow):
             await ctx.compact(budget=overflow.floor - 1)
         assert [record async for record in engine.store.read("s")] == before
         made = await ctx.compact(budget=overflow.floor)
-        assert made.outcome == "applied" and made.after_tokens <= overflow.floor
-        assert made.after_messages == 4
+        assert (made.outcome, made.after_messages) == ("applied", 4)
+        assert made.after_tokens <= overflow.floor
 
 
 async def test_a_budget_that_system_messages_nearly_fill_is_told_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with one_session(max_tokens=4_000) as (engine, ctx):
-        await ctx.add_message({"role": "system", "content": "Be careful. " * 450})
+        await ctx.add_message(system("Be careful. " * 450))
         await ctx.set_system_prompt("Be quick. " * 540)
         for n in range(3):
-            await ctx.add_message({"role": "user", "content": f"Go on with {n}."})
+            await ctx.add_message(user(f"Go on with {n}."))
             await ctx.get_messages_for_request()
         roomy = await engine.session("roomy", max_tokens=40_000)
-        await roomy.add_message({"role": "system", "content": "Be careful. " * 900})
-        await roomy.add_message({"role": "user", "content": "Go on."})
+        await roomy.add_messages([system("Be careful. " * 900), user("Go on.")])
         await roomy.get_messages_for_request()
         room = (await engine.audit("s")).little_room
         assert (await engine.audit("roomy")).little_room is None
@@ -190,9 +165,6 @@ async def test_a_budget_that_system_messages_nearly_fill_is_told_once(
 
 
 # -- a person's images -----------------------------------------------------------------------------
-
-
-Row = dict[str, Any]
 
 
 def png(width: int, height: int) -> str:
@@ -230,10 +202,9 @@ SENT: dict[str, Row] = {
         {"type": "text", "text": WORDS}, *[{"type": "image", "source": SOURCE}] * 9]},
     "alone": {"role": "user", "content": [{"type": "image", "source": SOURCE}]},
 }  # fmt: skip
-every = pytest.mark.parametrize("message", SENT.values(), ids=SENT)
 
 
-@every
+@pytest.mark.parametrize("message", SENT.values(), ids=SENT)
 def test_a_line_takes_the_place_of_an_image_and_words_stay(message: Row) -> None:
     facts = read_facts(message)
     assert facts.human and facts.media
@@ -244,10 +215,7 @@ def test_a_line_takes_the_place_of_an_image_and_words_stay(message: Row) -> None
     assert str(short).count("left out of message 1234567") == len(facts.media)
     for rates in FAMILIES.values():
         assert rates.tokens(now) <= bound_tokens(facts, Limit(media=0), rates)
-
-
-@every
-def test_a_step_of_a_pipeline_counts_what_is_left(message: Row) -> None:
+    # A step of a pipeline counts what is left.
     visible = view_of([message, user("on")], ())
     decided: Any = {0: ("shortened", "custom"), 1: ("kept", "custom")}
     (ref, _) = reduce_view(visible, Proposal(decided, {0: Limit(media=0)})).messages
@@ -255,26 +223,21 @@ def test_a_step_of_a_pipeline_counts_what_is_left(message: Row) -> None:
 
 
 def test_images_of_a_tool_or_a_harness_are_no_persons() -> None:
-    for message in (
-        {"role": "user", "content": [ANSWERED]},
-        {"role": "user", "content": [
-            {"type": "text", "text": "<system-reminder>x</system-reminder>"},
-            {"type": "image", "source": SOURCE}]},
-    ):  # fmt: skip
+    reminder = {"type": "text", "text": "<system-reminder>x</system-reminder>"}
+    for content in ([ANSWERED], [reminder, {"type": "image", "source": SOURCE}]):
+        message = {"role": "user", "content": content}
         assert shorten(copy.deepcopy(message), 3, Limit(media=0)) == message
 
 
-POLICIES = ["workset", "ladder", "simple", "truncate", "importance", "token-budget"]
-
-
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize(
+    "policy", ["workset", "ladder", "simple", "truncate", "importance", "token-budget"]
+)
 async def test_old_screens_make_room_and_the_words_beside_them_stay(policy: str) -> None:
-    budget = 12_000
-    async with one_session(policy=policy, max_tokens=budget) as (engine, ctx):
+    async with one_session(policy=policy, max_tokens=12_000) as (engine, ctx):
         for n in range(20):
-            image = {"type": "image", "source": SOURCE}
             asked = {"type": "text", "text": f"Screen {n}: what is wrong with it?"}
-            await ctx.add_message({"role": "user", "content": [asked, image]})
+            screen = [asked, {"type": "image", "source": SOURCE}]
+            await ctx.add_message({"role": "user", "content": screen})
             view = await ctx.get_messages_for_request()
             assert str(view[-1]).count(DATA) == 1, "the one to be answered is shown"
             await ctx.add_message(model(f"On screen {n} nothing is wrong. " + "so " * 200))
@@ -282,7 +245,5 @@ async def test_old_screens_make_room_and_the_words_beside_them_stay(policy: str)
         assert shown.count(DATA) < 8 and "image left out of message" in shown
         assert all(f"Screen {n}: what is wrong with it?" in shown for n in range(20))
         assert all(DATA in str(row) for row in await ctx.get_messages() if row["role"] == "user")
-        audit = await engine.audit("s")
-        assert len(audit.compactions) < 12 and all(
-            row.fallback is None for row in audit.compactions
-        )
+        compactions = (await engine.audit("s")).compactions
+        assert len(compactions) < 12 and all(row.fallback is None for row in compactions)

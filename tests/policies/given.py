@@ -109,6 +109,17 @@ def seen(story: Story, pins: tuple[int, ...] = ()) -> Visible:
     return view(*story.messages, pins=pins)
 
 
+def called(call_id: str, name: str, arguments: dict[str, Any]) -> Row:
+    block = {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
+    return {"role": "assistant", "content": [block]}
+
+
+def told(call_id: str, text: str, *beside: str) -> Row:
+    """A result, and texts in the same row."""
+    block = {"type": "tool_result", "tool_use_id": call_id, "content": text}
+    return {"role": "user", "content": [block, *({"type": "text", "text": one} for one in beside)]}
+
+
 def budget_of(tokens: int) -> Budget:
     return make_budget(tokens, 0.92, 0.5)
 

@@ -69,9 +69,8 @@ ANY: dict[str, st.SearchStrategy[Policy]] = {
 }
 """Policies that ask no model, with any settings."""
 
-ANY["pipeline"] = st.lists(st.one_of(*ANY.values()), min_size=1, max_size=4).map(
-    lambda steps: Pipeline(tuple(steps))
-)
+steps = st.lists(st.one_of(*ANY.values()), min_size=1, max_size=4)
+ANY["pipeline"] = steps.map(lambda found: Pipeline(tuple(found)))
 ASKING: dict[str, st.SearchStrategy[Policy]] = {
     "asking custom": st.just(Custom(wants_scores)),
     "asking importance": st.builds(

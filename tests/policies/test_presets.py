@@ -13,16 +13,8 @@ from eventctx.errors import InvalidSetting
 from eventctx.log.codec import decode_event
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.tool_rounds import group_rows
-from eventctx.policies.advisers import ModelAnswer, ScoreRequest
-from eventctx.policies.policy import (
-    AskScores,
-    Budget,
-    Policy,
-    PolicyState,
-    Proposal,
-    Scores,
-    Visible,
-)
+from eventctx.policies.advisers import ModelAnswer
+from eventctx.policies.policy import Budget, Policy, PolicyState, Proposal, Scores, Visible
 from eventctx.policies.presets import Importance, Simple, Truncate, importance_of
 from tests.loop_time import LIMIT, hang_past_the_limit
 from tests.policies.advisers import Scripted, check_fallback
@@ -63,12 +55,7 @@ TOO_MANY = PolicyState("max_messages")
         (Truncate(keep_turns=2), GREETED, DUE, [1, 2, 3]),
         (Truncate(keep_turns=3), GREETED, DUE, [0, 1, 2, 3]),
         (Truncate(max_messages=50), [user("go"), *STEPS], TOO_MANY, [0, *range(36, 61)]),
-        (
-            Truncate(keep_turns=3, max_messages=50),
-            [user("go"), *STEPS],
-            TOO_MANY,
-            [0, *range(36, 61)],
-        ),
+        (Truncate(50, 3, 50), [user("go"), *STEPS], TOO_MANY, [0, *range(36, 61)]),
         (Simple(), [system("s"), user("go"), *STEPS], MANUAL, [0, 1, *range(52, 62)]),
         (Simple(keep_recent=2), ROUND, MANUAL, [0, 2, 3, 4, 5]),
     ],
@@ -107,12 +94,9 @@ def test_a_person_counts_more_than_an_answer_a_call_a_result_and_a_harness() -> 
     assert all(0 <= value <= 1 for value in found)
 
 
-def test_of_equals_the_newer_stays() -> None:
+def test_recency_alone_keeps_the_newest_size_alone_the_smallest_and_of_equals_the_newer() -> None:
     kept = staying(proposed(view(user("go"), *answers(40)), recency_weight=0.0))
     assert kept == [0, *range(41 - len(kept) + 1, 41)]
-
-
-def test_with_recency_alone_the_newest_stay_and_with_size_alone_the_smallest() -> None:
     alone = {"recency_weight": 0.0, "importance_weight": 0.0, "size_weight": 0.0, "keep_recent": 0}
     rows = view(*answers(40), user("end"))
     newest = staying(proposed(rows, **{**alone, "recency_weight": 1}))
@@ -131,12 +115,6 @@ def test_a_round_has_the_score_of_its_best_member_and_stays_whole() -> None:
         assert len({proposal.scores.get(row) for row in group.rows}) == 1
 
 
-def test_one_round_too_large_for_the_room_does_not_keep_smaller_ones_out() -> None:
-    rows = [user("go"), *answers(8), model("important " + "x" * 12_000), *answers(8), user("end")]
-    kept = staying(proposed(view(*rows), keep_recent=1))
-    assert 9 not in kept and len(kept) > 8
-
-
 def test_what_stays_is_within_the_target_and_every_message_says_why() -> None:
     rows = [system("s"), user("go"), *answers(60), user("end"), model("x")]
     visible = view(*rows, pins=(5,))
@@ -147,6 +125,10 @@ def test_what_stays_is_within_the_target_and_every_message_says_why() -> None:
         *("system", "pinned", "latest_human", "task"),
         *("protected", "important", "unimportant"),
     }
+    # One round too large for the room does not keep smaller ones out.
+    rows = [user("go"), *answers(8), model("important " + "x" * 12_000), *answers(8), user("end")]
+    kept = staying(proposed(view(*rows), keep_recent=1))
+    assert 9 not in kept and len(kept) > 8
 
 
 def test_an_open_tool_loop_is_entered_last() -> None:
@@ -160,13 +142,7 @@ def test_an_open_tool_loop_is_entered_last() -> None:
 # -- importance: scores from a model -------------------------------------------------------------
 
 
-def asked(visible: Visible) -> AskScores:
-    ask = Importance(scorer="model").propose(visible, TIGHT, DUE)
-    assert isinstance(ask, AskScores)
-    return ask
-
-
-def scored(visible: Visible, ask: AskScores, scores: dict[int, float], **options: Any) -> Proposal:
+def scored(visible: Visible, ask: Any, scores: dict[int, float], **options: Any) -> Proposal:
     given = {number: scores.get(number, 0.0) for number in ask.numbers}
     state = PolicyState("threshold", answers={ask.key: Scores(given)})
     proposal = Importance(scorer="model", **options).propose(visible, TIGHT, state)
@@ -176,17 +152,18 @@ def scored(visible: Visible, ask: AskScores, scores: dict[int, float], **options
 
 def test_a_models_scores_of_what_could_go_decide_with_recency_and_size() -> None:
     visible = view(user("go"), *answers(40), user("end"), pins=(7,))
-    ask = asked(visible)
+    ask: Any = Importance(scorer="model").propose(visible, TIGHT, DUE)
     assert (ask.numbers, ask.key) == ((*range(1, 7), *range(8, 36)), "scores 1-35")
-    proposal = scored(visible, ask, {3: 1.0, 9: 0.9, 12: 0.8})
-    assert {3, 9, 12} <= set(staying(proposal))
-    alone = scored(visible, ask, {3: 1.0, 9: 0.9, 12: 0.8}, recency_weight=0.0).scores
-    assert alone[3] > alone[9] > alone[12] > alone[13] == alone[14]
+    best = {3: 1.0, 9: 0.9, 12: 0.8}
+    proposal = scored(visible, ask, best)
+    assert best.keys() <= set(staying(proposal))
     assert proposal.scores[13] < proposal.scores[14]
+    alone = scored(visible, ask, best, recency_weight=0.0).scores
+    assert alone[3] > alone[9] > alone[12] > alone[13] == alone[14]
 
 
 def test_messages_that_came_meanwhile_get_the_built_in_score_and_nothing_is_asked_again() -> None:
-    ask = asked(view(user("go"), *answers(40)))
+    ask = Importance(scorer="model").propose(view(user("go"), *answers(40)), TIGHT, DUE)
     proposal = scored(view(user("go"), *answers(60)), ask, {})
     assert set(range(50, 61)) <= set(staying(proposal))
 
@@ -198,14 +175,10 @@ async def opened(engine: Engine, scorer: Any, **options: Any) -> Any:
     return ctx
 
 
-async def test_a_session_without_a_scorer_is_refused() -> None:
-    async with eventctx.open() as engine:
-        with pytest.raises(InvalidSetting, match="scorer="):
-            await engine.session("s", policy=Importance(scorer="model"))
-
-
 async def test_the_scorer_gets_the_messages_and_its_scores_are_recorded_with_the_plan() -> None:
     async with eventctx.open() as engine:
+        with pytest.raises(InvalidSetting, match="scorer="):
+            await engine.session("other", policy=Importance(scorer="model"))
         scorer = Scripted()
         ctx = await opened(engine, scorer)
         assert (await ctx.compact(keep="the port number")).outcome == "applied"
@@ -216,18 +189,13 @@ async def test_the_scorer_gets_the_messages_and_its_scores_are_recorded_with_the
         records = [record async for record in engine.records("s", bodies=True)]
         (record,) = [one for one in records if one.type == "context:post_compact"]
         event: Any = decode_event(record)
-        pairs = msgspec.json.decode(record.bodies[event.scores].data)
-        assert [number for number, _ in pairs] == list(request.numbers)
-        assert all(0 <= score <= 1 for _, score in pairs)
+        numbers, scores = zip(*msgspec.json.decode(record.bodies[event.scores].data), strict=True)
+        assert numbers == request.numbers
+        assert all(0 <= score <= 1 for score in scores)
 
 
 def with_one(value: Any) -> Any:
     return lambda request: [0.5] * (len(request.numbers) - 1) + [value]
-
-
-async def hangs(request: ScoreRequest) -> list[float]:
-    await hang_past_the_limit()
-    return []
 
 
 @pytest.mark.parametrize(
@@ -244,10 +212,10 @@ async def hangs(request: ScoreRequest) -> list[float]:
         (Scripted(lambda request: "x" * len(request.numbers)), "expected a number from 0 to 1"),
         (Scripted(None), "answered None; expected 34 scores"),
         (Scripted(ModelAnswer([])), "expected 34 scores"),
-        (hangs, "the scorer took longer than its time-out"),
+        (hang_past_the_limit, "the scorer took longer than its time-out"),
     ],
 )
 async def test_a_bad_answer_ends_in_the_ladder_and_says_why(scorer: Any, said: str) -> None:
     async with eventctx.open() as engine:
-        limit = {"adviser_timeout": LIMIT} if scorer is hangs else {}
+        limit = {"adviser_timeout": LIMIT} if scorer is hang_past_the_limit else {}
         await check_fallback(engine, await opened(engine, scorer, **limit), said)

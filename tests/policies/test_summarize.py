@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import eventctx
@@ -22,15 +22,11 @@ from eventctx.policies.summarize import Summarize
 from eventctx.policies.summary_text import UnfitSummary
 from eventctx.projections.view import request_view
 from eventctx.projections.view.refs import InsertionRef, MessageRef
-from tests.how_much import some
 from tests.policies.advisers import Scripted, talk
-from tests.policies.given import play, user
+from tests.policies.given import DUE, examples, play, user
 from tests.sessions import tool_round
 from tests.transcripts import Message, Story, stories
 
-examples = settings(
-    max_examples=some(6, 100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
 budgets = st.sampled_from([300, 1_200, 2_500, 4_000, 20_000])
 TIGHT = Budget(10_000, 9_200, 5_000)
 
@@ -54,15 +50,19 @@ def view(
 
 
 def asked(visible: Visible, **options: Any) -> AskSummary:
-    ask = Summarize(**options).propose(visible, TIGHT, PolicyState("threshold"))
+    ask = Summarize(**options).propose(visible, TIGHT, DUE)
     assert isinstance(ask, AskSummary), ask
     return ask
 
 
-def answered(visible: Visible, text: str = "All went well.", **options: Any) -> Proposal:
-    ask = asked(visible, **options)
+def after(ask: AskSummary, visible: Visible, text: str = "All went well.", **options: Any) -> Any:
+    """What the policy says to a view when its question was answered."""
     state = PolicyState("threshold", answers={ask.key: Summary(text)})
-    proposal = Summarize(**options).propose(visible, TIGHT, state)
+    return Summarize(**options).propose(visible, TIGHT, state)
+
+
+def answered(visible: Visible, text: str = "All went well.", **options: Any) -> Proposal:
+    proposal = after(asked(visible, **options), visible, text, **options)
     assert isinstance(proposal, Proposal), proposal
     return proposal
 
@@ -80,6 +80,15 @@ def test_the_middle_is_asked_for_and_head_and_recent_tail_are_not() -> None:
     assert numbers == tuple(range(2, numbers[-1] + 1))
     tail = [ref.tokens for ref in visible.messages if ref.number > numbers[-1]]
     assert TIGHT.target // 2 - max(tail) < sum(tail) <= TIGHT.target // 2
+    for task, turns in (("t" * 20_000, 9), ("go", 20)):
+        assert asked(view([user(task), *talk(turns)])).numbers[0] == 1
+
+
+def test_a_question_names_its_messages_and_asks_for_no_more_than_an_eighth_of_the_target() -> None:
+    ask = asked(view(talk(20)))
+    assert f"[1,{ask.numbers[-1]}]" in ask.key
+    assert ask.max_tokens == TIGHT.target // 8
+    assert asked(view(talk(20)), summary_tokens=50).max_tokens == 50
 
 
 def test_pins_stay_in_the_middle_and_nothing_is_asked_about_them() -> None:
@@ -90,37 +99,20 @@ def test_pins_stay_in_the_middle_and_nothing_is_asked_about_them() -> None:
     assert proposal.insertions[0].stands_for[:2] == ((1, 6), (8, asked(visible).numbers[-1]))
 
 
-def test_the_cut_falls_between_rounds() -> None:
-    rows = [user("go"), *(row for n in range(60) for row in tool_round(n)), user("thanks")]
-    visible = view(rows)
-    gone = set(asked(visible).numbers)
-    for group in group_rows([ref.facts for ref in visible.messages]):
-        assert len(gone & set(group.rows)) in (0, len(group.rows))
-
-
-def test_an_open_tool_loop_is_entered_when_nothing_else_is_left() -> None:
-    rows = [user("go"), *(row for n in range(60) for row in tool_round(n))]
-    numbers = asked(view(rows)).numbers
+def test_the_cut_falls_between_rounds_in_an_open_tool_loop_too() -> None:
+    loop = [user("go"), *(row for n in range(60) for row in tool_round(n))]
+    for rows in ([*loop, user("thanks")], loop):
+        visible = view(rows)
+        numbers = asked(visible).numbers
+        for group in group_rows([ref.facts for ref in visible.messages]):
+            assert len(set(numbers) & set(group.rows)) in (0, len(group.rows))
     assert numbers[0] == 1
-    assert numbers[-1] < len(rows) - 2
-
-
-def test_no_summary_stands_for_the_task_however_large_it_is() -> None:
-    for rows in ([user("t" * 20_000), *talk(9)], [user("go"), *talk(20)]):
-        assert asked(view(rows)).numbers[0] == 1
-
-
-def test_a_question_names_its_messages_and_asks_for_no_more_than_an_eighth_of_the_target() -> None:
-    ask = asked(view(talk(20)))
-    assert f"[1,{ask.numbers[-1]}]" in ask.key
-    assert ask.max_tokens == TIGHT.target // 8
-    assert asked(view(talk(20)), summary_tokens=50).max_tokens == 50
+    assert numbers[-1] < len(loop) - 2
 
 
 def test_a_middle_that_is_not_worth_a_summary_is_left_to_the_ladder() -> None:
-    giant = [user("go"), *tool_round(1, 200), *tool_round(2, 30_000)]
-    visible, state = view(giant), PolicyState("threshold")
-    assert Summarize().propose(visible, TIGHT, state) == Ladder().propose(visible, TIGHT, state)
+    visible = view([user("go"), *tool_round(1, 200), *tool_round(2, 30_000)])
+    assert Summarize().propose(visible, TIGHT, DUE) == Ladder().propose(visible, TIGHT, DUE)
 
 
 async def test_a_session_without_a_summarizer_is_refused() -> None:
@@ -143,44 +135,35 @@ def test_a_summary_stands_before_the_first_message_behind_what_it_stands_for() -
     assert new.message["content"].startswith(f"[Summary: depth 1, {len(numbers)} messages]")
 
 
-def test_an_answer_is_used_though_messages_came_meanwhile() -> None:
+def test_an_answer_is_used_though_messages_came_meanwhile_but_not_if_one_was_pinned() -> None:
     ask = asked(view(talk(20)))
-    state = PolicyState("threshold", answers={ask.key: Summary("Fine.")})
-    proposal = Summarize().propose(view(talk(23)), TIGHT, state)
-    assert isinstance(proposal, Proposal)
+    proposal = after(ask, view(talk(23)))
     assert tuple(of(proposal, "summarised")) == ask.numbers
     assert of(proposal, "kept")[-6:] == list(range(40, 46))
-
-
-@pytest.mark.parametrize("pins", [(5,), (1, 2)])
-def test_a_message_pinned_meanwhile_makes_the_policy_ask_again(pins: tuple[int, ...]) -> None:
-    ask = asked(view(talk(20)))
-    state = PolicyState("threshold", answers={ask.key: Summary("Fine.")})
-    again = Summarize().propose(view(talk(20), pins=pins), TIGHT, state)
-    assert isinstance(again, AskSummary)
-    assert again.key != ask.key
-    assert not set(pins) & set(again.numbers)
+    for pins in ((5,), (1, 2)):
+        again = after(ask, view(talk(20), pins=pins))
+        assert isinstance(again, AskSummary) and again.key != ask.key
+        assert not set(pins) & set(again.numbers)
 
 
 def test_summaries_of_one_depth_stay_until_there_are_as_many_as_the_fan_in() -> None:
-    rows = talk(20)
+    def made(*older: InsertionRef) -> Proposal:
+        return answered(view(talk(20), *older, first=100))
+
     three = [older(n, n + 4) for n in (10, 15, 20)]
-    kept = answered(view(rows, *three, first=100))
+    kept = made(*three)
     assert (kept.kept_insertions, kept.insertions[0].depth) == (tuple(three), 1)
     four = [*three, older(25, 29)]
-    ask = asked(view(rows, *four, first=100))
-    merged = answered(view(rows, *four, first=100))
+    ask = asked(view(talk(20), *four, first=100))
     assert ask.merged == tuple(four)
+    merged = made(*four)
     assert (merged.kept_insertions, merged.insertions[0].depth) == ((), 2)
     assert merged.insertions[0].stands_for == ((10, 29), (101, ask.numbers[-1]))
-    deeper = [older(0, 9, depth=2), *four]
-    assert answered(view(rows, *deeper, first=100)).kept_insertions == (deeper[0],)
-
-
-def test_summaries_that_would_crowd_out_the_tail_are_taken_in_at_once() -> None:
-    pair = [older(10, 14, depth=2, tokens=1_500), older(15, 19, tokens=1_500)]
-    proposal = answered(view(talk(20), *pair, first=100))
-    assert (proposal.kept_insertions, proposal.insertions[0].depth) == ((), 3)
+    deeper = older(0, 9, depth=2)
+    assert made(deeper, *four).kept_insertions == (deeper,)
+    # Those that would crowd out the tail are taken in at once.
+    crowd = made(older(10, 14, depth=2, tokens=1_500), older(15, 19, tokens=1_500))
+    assert (crowd.kept_insertions, crowd.insertions[0].depth) == ((), 3)
 
 
 def test_a_restored_message_is_not_told_of_twice() -> None:
@@ -192,24 +175,23 @@ def test_a_restored_message_is_not_told_of_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("visible", "text", "said"),
     [
-        ("x" * 60_000, r"the summary has 18182 tokens; expected at most 625"),
-        ("x\n" * 1_600, r"the summary has \d+ tokens; expected at most 625"),
+        (view(talk(20)), "x" * 60_000, r"has 18182 tokens; expected at most 625"),
+        (view(talk(20)), "x\n" * 1_600, r"has \d+ tokens; expected at most 625"),
+        # Within what was asked for, but every line of it gets a mark.
+        (
+            view(talk(8, 2_000), pins=tuple(range(2, 12))),
+            "\n".join("x" * 1_500),
+            r"takes \d+ tokens; expected less than the \d+ of",
+        ),
     ],
 )
-def test_a_summary_that_is_too_long_is_refused_with_its_size(text: str, said: str) -> None:
-    with pytest.raises(UnfitSummary, match=said):
-        answered(view(talk(20)), text)
-
-
-def test_a_summary_larger_than_what_it_stands_for_is_refused_with_both_sizes() -> None:
-    # Within what was asked for, but every line of it gets a mark.
-    with pytest.raises(UnfitSummary, match=r"takes \d+ tokens; expected less than the \d+ of"):
-        answered(view(talk(8, 2_000), pins=tuple(range(2, 12))), "\n".join("x" * 1_500))
-
-
-def test_a_summary_a_little_longer_than_asked_for_is_taken() -> None:
+def test_a_summary_that_is_too_long_is_refused_with_its_size_and_a_little_is_not(
+    visible: Visible, text: str, said: str
+) -> None:
+    with pytest.raises(UnfitSummary, match=rf"the summary.* {said}"):
+        answered(visible, text)
     assert answered(view(talk(20)), "x" * 2_900).insertions
 
 
@@ -230,20 +212,16 @@ def test_every_summarised_message_is_in_exactly_one_summary_in_view(
             event: Any = decode_event(record)
             if record.type != "context:post_compact" or event.plan is None:
                 continue
+            were = {ref.number for ref in before.layout.refs}
             for run in event.plan.runs:
-                numbers = range(run.first, run.last + 1)
                 if run.disposition == "summarised":
-                    summarised.update(set(numbers) & {ref.number for ref in before.layout.refs})
+                    summarised |= were.intersection(range(run.first, run.last + 1))
             told = [n for one in state.layout.insertions for n in numbers_in(one.stands_for)]
             assert len(told) == len(set(told))
             assert not set(told) & {ref.number for ref in state.layout.refs}
             # The fit stage drops summaries where even they find no room.
-            lost |= {
-                number
-                for one in before.layout.insertions
-                for number in numbers_in(one.stands_for)
-                if number not in told
-            }
+            for one in before.layout.insertions:
+                lost |= numbers_in(one.stands_for) - set(told)
             assert set(told) == summarised - lost
 
     asyncio.run(check())

@@ -26,10 +26,9 @@ from eventctx.projections.evidence.judging import pointers
 from tests.queries.evidence.given import asks, calls, returns, says, told
 
 
-def span(
-    text: str, *carriers: int, kind: str = "quote", weight: float = 1.0, age: int = 1
-) -> ReusedSpan:
-    return ReusedSpan(text, kind, weight, age, carriers)  # type: ignore[arg-type]
+def span(text: str, *carriers: int, **known: Any) -> ReusedSpan:
+    known = {"kind": "quote", "weight": 1.0, "age": 1, **known}
+    return ReusedSpan(text, carriers=carriers, **known)
 
 
 def need(*spans: ReusedSpan, request: int = 0) -> Need:
@@ -51,11 +50,10 @@ def test_without_a_carrier_and_without_its_text_a_span_is_lost(whole: set[int]) 
 
 
 def test_fresh_spans_are_not_judged() -> None:
-    assert judge(need(span("the fox", 3, age=0)), HeldTexts(())).needed == 0
-    assert judge(need(span("the fox", 3, age=0)), HeldTexts(()), least_age=0).needed == 1
-    assert judge(need(FOX, span("a cat", 1, age=10)), HeldTexts(()), least_age=10).lost == (
-        span("a cat", 1, age=10),
-    )
+    fresh, old = span("the fox", 3, age=0), span("a cat", 1, age=10)
+    assert judge(need(fresh), HeldTexts(())).needed == 0
+    assert judge(need(fresh), HeldTexts(()), least_age=0).needed == 1
+    assert judge(need(FOX, old), HeldTexts(()), least_age=10).lost == (old,)
 
 
 def test_weights_are_summed_for_quotes_apart_from_names_and_numbers() -> None:
@@ -79,30 +77,18 @@ def test_a_lost_span_is_pointed_to_if_the_view_names_a_carrier(text: str) -> Non
 
 
 @pytest.mark.parametrize("text", ["#71", "7", "message 70", "messages 7", "#7a", "#12"])
-def test_other_numbers_point_to_nothing(text: str) -> None:
+def test_other_numbers_and_what_is_held_are_not_pointed_to(text: str) -> None:
     assert judge(need(FOX), HeldTexts((), (text,))).pointed == 0
-
-
-def test_what_is_held_is_not_pointed_to_as_well() -> None:
     assert judge(need(FOX), HeldTexts({3}, ("#3",))).pointed == 0
+    assert pointers(f"#{'9' * 5_000} and #12") == {12}, "a number without end is no message"
 
 
-def test_a_number_without_end_is_no_message() -> None:
-    assert pointers(f"#{'9' * 5_000} and #12") == {12}
-
-
-def test_recall_is_the_mean_over_requests_of_the_share_of_the_weight() -> None:
+def test_recall_is_the_mean_over_requests_and_one_below_a_half_is_starved() -> None:
     first = judge(need(FOX, span("a cat", 9, weight=3)), HeldTexts({3}))
     second = judge(need(FOX), HeldTexts({3}))
     assert evidence([first, second]) == Evidence(0.625, 0.625, None, 0.625, 0.5, 2)
-
-
-def test_what_is_pointed_to_counts_with_pointer() -> None:
-    found = evidence([judge(need(FOX, span("a cat", 9)), HeldTexts((), ("#3",)))])
-    assert (found.recall, found.with_pointer) == (0, 0.5)
-
-
-def test_a_request_below_one_half_is_starved_and_one_at_half_is_not() -> None:
+    pointed = evidence([judge(need(FOX, span("a cat", 9)), HeldTexts((), ("#3",)))])
+    assert (pointed.recall, pointed.with_pointer) == (0, 0.5)
     half = judge(need(FOX, span("a cat", 9)), HeldTexts({3}))
     less = judge(need(FOX, span("a cat", 9, weight=1.1)), HeldTexts({3}))
     assert evidence([half]).starved == 0
@@ -111,49 +97,29 @@ def test_a_request_below_one_half_is_starved_and_one_at_half_is_not() -> None:
 
 NEVER = "Never touch main.py."
 USE = "Use tabs for all files."
-SESSION = [
-    told("Always be kind."),
-    asks(f"Hello there. {NEVER}"),
-    says("ok"),
-    asks(USE),
-    says("ok"),
-]
+KIND = told("Always be kind.")
+SESSION = [KIND, asks(f"Hello there. {NEVER}"), says("ok"), asks(USE), says("ok")]
 
 
 def test_each_demand_of_a_person_is_found_once_with_the_messages_that_contain_it() -> None:
     found = carried_demands([*SESSION, asks(NEVER), returns(f"note: {USE}")])
-    assert [(one.message, one.text, one.carriers) for one in found] == [
-        (1, NEVER, (1, 5)),
-        (3, USE, (3, 6)),
-    ]
-
-
-def test_what_a_model_a_tool_or_a_harness_says_is_no_demand() -> None:
+    expected = [(1, NEVER, (1, 5)), (3, USE, (3, 6))]
+    assert [(one.message, one.text, one.carriers) for one in found] == expected
+    # What a model, a tool or a harness says is none, and a log may know better who said what.
     harness = f"<system-reminder>{NEVER}</system-reminder>"
     assert carried_demands([told(NEVER), says(NEVER), returns(NEVER), asks(harness)]) == ()
+    assert [one.message for one in carried_demands(SESSION, persons={3})] == [3]
 
 
-def test_a_log_that_knows_better_says_which_messages_a_person_wrote() -> None:
-    (found,) = carried_demands(SESSION, persons={3})
-    assert found.message == 3
-
-
-def test_a_demand_is_asked_of_every_later_request() -> None:
+def test_a_demand_is_asked_of_every_later_request_and_held_whole_or_word_for_word() -> None:
     demands = carried_demands(SESSION)
     everything = [(before, HeldTexts(range(before))) for before in (2, 4, 5)]
     assert demand_recall(demands, everything) == DemandRecall(5, 5)
     assert demand_recall(demands, [(1, HeldTexts(()))]) == DemandRecall(0, 0)
-
-
-def test_a_demand_is_held_by_a_message_in_view_whole_or_word_for_word_by_another_text() -> None:
-    demands = carried_demands(SESSION)
     copy = normalise(asks(f"[…]\n> {NEVER}\n[…]"))
     assert demand_recall(demands, [(5, HeldTexts({1}))]).held == 1
     assert demand_recall(demands, [(5, HeldTexts({3}, (copy,)))]).held == 2
     assert demand_recall(demands, [(5, HeldTexts((), ("never touch the main file",)))]).held == 0
-
-
-def test_of_no_demand_there_is_no_recall_and_sessions_add_up() -> None:
     assert demand_recall([], [(2, HeldTexts({1}))]).recall is None
     assert DemandRecall(1, 2) + DemandRecall(2, 2) == DemandRecall(3, 4)
 
@@ -163,58 +129,36 @@ def test_of_no_demand_there_is_no_recall_and_sessions_add_up() -> None:
 EDIT = {"old": "first line", "new": "second\nthird"}
 ARGUMENTS = {"path": "src/a.py", "edits": [EDIT, "last"], "n": 3}
 LEAVES = "src/a.py\nfirst line\nsecond\nthird\nlast"
+FUNCTION = {"id": "c", "function": {"name": "edit", "arguments": json.dumps(ARGUMENTS)}}
+OUTPUT = {"success": True, "output": "found it"}
+SEARCH = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "rain?"}}
+RAIN = [{"type": "text", "text": "rain"}]
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "s", "content": RAIN}
+THOUGHT = {"type": "thinking", "thinking": "I saw a.py"}
+REASONED = {"type": "summary_text", "text": "I saw a.py"}
 
 
 @pytest.mark.parametrize(
-    "message",
+    ("message", "text"),
     [
-        calls(**ARGUMENTS),
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [
-                {"id": "c", "function": {"name": "edit", "arguments": json.dumps(ARGUMENTS)}}
-            ],
-        },
+        (calls(**ARGUMENTS), LEAVES),
+        ({"role": "assistant", "content": None, "tool_calls": [FUNCTION]}, LEAVES),
+        (returns("found it"), "found it"),
+        ({"role": "tool", "tool_call_id": "c", "content": OUTPUT}, "found it"),
+        (asks("found it"), "found it"),
+        ({"role": "assistant", "content": [SEARCH, FOUND]}, "rain?\nrain"),
+        ({"role": "assistant", "content": [THOUGHT]}, ""),
+        ({"type": "reasoning", "summary": [REASONED]}, ""),
     ],
-    ids=["anthropic", "chat"],
 )
-def test_of_a_calls_arguments_the_strings_are_read_without_keys_and_numbers(
-    message: dict[str, Any],
+def test_strings_of_arguments_results_and_texts_are_read_and_thinking_is_not(
+    message: dict[str, Any], text: str
 ) -> None:
-    assert normalise(message) == LEAVES
+    assert normalise(message) == text
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        returns("found it"),
-        {"role": "tool", "tool_call_id": "c", "content": {"success": True, "output": "found it"}},
-        asks("found it"),
-    ],
-    ids=["anthropic", "amplifier", "person"],
-)
-def test_a_result_and_a_text_are_read_as_they_are(message: dict[str, Any]) -> None:
-    assert normalise(message) == "found it"
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        {"role": "assistant", "content": [{"type": "thinking", "thinking": "I saw a.py"}]},
-        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "I saw a.py"}]},
-    ],
-    ids=["anthropic", "responses"],
-)
-def test_thinking_is_not_read(message: dict[str, Any]) -> None:
-    assert normalise(message) == ""
-
-
-def test_escapes_are_opened() -> None:
+def test_escapes_are_opened_blanks_are_one_blank_and_empty_lines_go() -> None:
     assert normalise_text(r"one\ntwo\t\"three\" src\/a.py") == 'one\ntwo "three" src/a.py'
-
-
-def test_blanks_are_one_blank_lines_are_stripped_and_empty_lines_go() -> None:
     assert normalise_text("  a \t b\r\n\n   \n\tc\u00a0d  ") == "a b\nc d"
 
 
@@ -229,18 +173,3 @@ def test_deep_arguments_are_read_to_the_end() -> None:
 def test_a_text_that_was_made_alike_holds_no_empty_line_and_no_two_blanks(text: str) -> None:
     made = normalise_text(text)
     assert all(line == " ".join(line.split()) and line for line in made.split("\n") if made)
-
-
-def test_a_search_of_the_provider_is_read_with_what_it_found() -> None:
-    query = {
-        "type": "server_tool_use",
-        "id": "s",
-        "name": "web_search",
-        "input": {"query": "the weather"},
-    }
-    found = {
-        "type": "web_search_tool_result",
-        "tool_use_id": "s",
-        "content": [{"type": "text", "text": "rain"}],
-    }
-    assert normalise({"role": "assistant", "content": [query, found]}) == "the weather\nrain"

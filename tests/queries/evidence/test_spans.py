@@ -28,19 +28,9 @@ from tests.queries.evidence.given import (
 def test_a_run_of_words_that_stands_in_an_earlier_message_is_a_quote() -> None:
     (span,) = spans_of([asks(f"He said: {LINE}!"), says(f"I read '{LINE}' there")])
     assert (span.text, span.kind, span.carriers) == (LINE, "quote", (0,))
-
-
-def test_a_run_without_a_blank_is_a_name() -> None:
-    path = "src/inner/module/file_of_it.py"
-    (span,) = spans_of([asks(f"see {path},"), says(f"open {path} now")])
-    assert (span.text, span.kind) == (path, "name")
-
-
-def test_a_run_shorter_than_24_characters_is_none() -> None:
-    assert reused("see it over the old rails", "and over the old rails") == []
-    assert reused("see it over the old rails", "I see it over the old rails") == [
-        "see it over the old rails"
-    ]
+    run = "see it over the old rails"
+    assert reused(run, "and over the old rails") == [], "24 characters at least"
+    assert reused(run, f"I {run}") == [run]
 
 
 @pytest.mark.parametrize("ruling", ["-" * 40, "=+" * 20, f"one {'-' * 40} two"])
@@ -56,52 +46,38 @@ def test_a_ruling_of_many_tokens_takes_no_time_that_grows_with_its_square() -> N
     assert process_time() - before < 5  # 0.1 s; token by token it is more than 20
 
 
-def test_an_action_has_at_most_60_runs() -> None:
+def test_an_action_has_at_most_60_runs_and_a_text_counts_once() -> None:
     lines = [f"line {chr(97 + n % 26)}{chr(97 + n // 26)} of a longer text" for n in range(70)]
-    assert len(reused("\n".join(lines), "\n".join(lines))) == 60
-    assert len(reused("\n".join(lines), "\n".join(lines), most_runs=5)) == 5
-
-
-def test_runs_are_limited_within_a_line_and_one_that_comes_again_is_no_further_one() -> None:
+    source = "\n".join(lines)
+    assert len(reused(source, source)) == 60
+    assert len(reused(source, source, most_runs=5)) == 5
     lines = [f"line {chr(97 + n)} of a much longer text" for n in range(9)]
     source = "\n".join(lines)
     assert reused(source, ", ".join(lines), most_runs=5) == lines[:5]
     assert reused(source, ", ".join([lines[0]] * 3 + lines), most_runs=2) == lines[:2]
+    name = "module.part_two"
+    assert reused(f"{LINE}, {name}", f"{LINE}\n{name}\n{LINE} {name}") == [LINE, name]
 
 
-def test_a_text_counts_once_in_an_action() -> None:
-    assert reused(
-        f"{LINE}, module.part_two", f"{LINE}\nmodule.part_two\n{LINE} module.part_two"
-    ) == [LINE, "module.part_two"]
-
-
-@pytest.mark.parametrize("name", ["parse_inner", "src/app.py", "getUserById", "@acme/tool"])
-def test_a_name_of_ten_characters_counts_if_it_has_what_words_have_not(name: str) -> None:
-    (span,) = spans_of([asks(f"look at {name} first"), says(f"I open {name}")])
-    assert (span.text, span.kind) == (name, "name")
+PATH = "src/inner/module/file_of_it.py"  # as long as a run
+NAMES = ["parse_inner", "src/app.py", "getUserById", "@acme/tool", PATH]
+DIGESTS = ["3fa9c0d", "3FA9C0D", "a1" * 20]
+WORDS = ["everything", "well-known-words", "a_b", "parse_one", "Capitalised"]
 
 
 @pytest.mark.parametrize(
-    "name", ["everything", "well-known-words", "a_b", "parse_one", "Capitalised"]
+    ("text", "kind"), [*((one, "name") for one in [*NAMES, *DIGESTS]), ("8080", "number")]
 )
-def test_words_words_with_hyphens_and_short_names_are_none(name: str) -> None:
-    assert reused(f"look at {name} first", f"I open {name}") == []
+def test_a_marked_name_a_hexadecimal_and_a_number_of_four_digits_count(
+    text: str, kind: str
+) -> None:
+    (span,) = spans_of([asks(f"look at {text}, or 123"), says(f"I open {text} but not 123")])
+    assert (span.text, span.kind) == (text, kind)
 
 
-@pytest.mark.parametrize("digest", ["3fa9c0d", "3FA9C0D", "a1" * 20])
-def test_a_hexadecimal_from_seven_digits_is_a_name(digest: str) -> None:
-    (span,) = spans_of([asks(f"commit {digest}."), says(f"git show {digest}")])
-    assert (span.text, span.kind) == (digest, "name")
-
-
-@pytest.mark.parametrize("word", ["defaced", "3fa9c0", "3fa9c0g"])
-def test_words_short_hexadecimals_and_others_are_none(word: str) -> None:
-    assert reused(f"commit {word}.", f"git show {word}") == []
-
-
-def test_a_number_counts_from_four_digits() -> None:
-    (span,) = spans_of([asks("port 8080 or 123"), says("I take 8080, not 123")])
-    assert (span.text, span.kind) == ("8080", "number")
+@pytest.mark.parametrize("word", [*WORDS, "defaced", "3fa9c0", "3fa9c0g"])
+def test_words_short_names_and_short_hexadecimals_are_none(word: str) -> None:
+    assert reused(f"look at {word} first", f"I open {word}") == []
 
 
 often = settings(max_examples=some(50, 400))
@@ -122,12 +98,15 @@ def test_every_run_is_what_a_slow_search_finds(earlier: list[str], action: str) 
     assert runs == list(expected)
 
 
+def in_word(character: str) -> bool:
+    return character.isascii() and (character.isalnum() or character == "_")
+
+
 def slow_runs(line: str, earlier: list[str]) -> list[str]:
     """Every start and every end is tried, the longest first."""
-    word = [character.isascii() and (character.isalnum() or character == "_") for character in line]
-    edges = [
-        at for at in range(len(line) + 1) if not (0 < at < len(line) and word[at - 1] and word[at])
-    ]
+    places = range(1, len(line))
+    inner = {at for at in places if in_word(line[at - 1]) and in_word(line[at])}
+    edges = [at for at in range(len(line) + 1) if at not in inner]
     found: list[str] = []
     at = 0
     for start in edges:
@@ -148,60 +127,29 @@ def begins_a_token(run: str, text: str) -> bool:
     """Whether the beginning of the run stands at a token's start of one of the text's lines."""
     at = text.find(run[:24])
     while at >= 0:
-        joined = text[at - 1 : at + 1] if at else ""
-        if not (
-            len(joined) == 2 and all(c.isascii() and (c.isalnum() or c == "_") for c in joined)
-        ):
+        if at == 0 or not (in_word(text[at - 1]) and in_word(text[at])):
             return True
         at = text.find(run[:24], at + 1)
     return False
 
 
-def test_the_model_s_messages_in_a_row_are_one_action_and_the_request_is_what_precedes_them() -> (
-    None
-):
-    messages = [
-        asks("a"),
-        says("b"),
-        calls(),
-        returns("c"),
-        asks("d"),
-        calls("c2"),
-        returns("e", "c2"),
-    ]
-    assert [(need.request, need.before) for need in needs(messages)] == [(0, 1), (1, 5)]
-
-
-def test_a_session_without_a_model_needs_nothing() -> None:
-    assert needs([]) == ()
-    assert needs([asks("a"), asks("b")]) == ()
+def test_the_model_s_messages_in_a_row_are_one_action_of_the_request_before_them() -> None:
+    rows = [asks("a"), says("b"), calls(), returns("c"), asks("d"), calls("c2"), returns("e", "c2")]
+    assert [(need.request, need.before) for need in needs(rows)] == [(0, 1), (1, 5)]
+    assert needs([]) == needs([asks("a"), asks("b")]) == ()
 
 
 def test_carriers_are_all_earlier_messages_that_contain_the_text() -> None:
-    messages = [
-        asks(f"{LINE}!"),
-        says(f"I say x{LINE}"),
-        returns(f"_{LINE}_"),
-        says(LINE),
-        asks(LINE),
-    ]
-    need = needs(messages)[1]
-    assert [(span.text, span.carriers) for span in need.spans] == [(LINE, (0, 1, 2))]
+    rows = [asks(f"{LINE}!"), says(f"I say x{LINE}"), returns(f"_{LINE}_"), says(LINE), asks(LINE)]
+    assert [(one.text, one.carriers) for one in needs(rows)[1].spans] == [(LINE, (0, 1, 2))]
 
 
-def test_what_the_model_said_first_does_not_count_though_a_tool_repeats_it() -> None:
-    messages = [asks("go"), calls(text=LINE), returns(f"wrote {LINE}"), says(LINE)]
-    assert spans_of(messages) == []
-
-
-def test_what_a_person_said_first_counts_though_the_model_repeats_it() -> None:
+def test_what_a_model_or_a_system_message_said_first_does_not_count_a_persons_words_do() -> None:
+    assert spans_of([asks("go"), calls(text=LINE), returns(f"wrote {LINE}"), says(LINE)]) == []
     messages = [asks(LINE), says(LINE), asks("again"), says(LINE)]
     assert [span.carriers for span in spans_of(messages)] == [(0, 1)]
-
-
-def test_what_stands_in_an_earlier_system_message_does_not_count() -> None:
-    assert texts_of([told(f"Rule: {LINE}"), asks(LINE), says(LINE)]) == []
-    assert texts_of([{"role": "developer", "content": LINE}, asks(LINE), says(LINE)]) == []
+    for first in (told(f"Rule: {LINE}"), {"role": "developer", "content": LINE}):
+        assert texts_of([first, asks(LINE), says(LINE)]) == []
 
 
 def test_a_text_in_more_than_three_messages_and_a_tenth_of_all_does_not_count() -> None:
@@ -219,15 +167,10 @@ def test_the_weight_grows_with_the_earlier_messages_to_a_carrier() -> None:
 def test_the_age_is_the_number_of_requests_that_showed_the_latest_carrier_before() -> None:
     messages = [asks(LINE), says("1"), asks("go on"), says("2"), asks("go on"), says(LINE)]
     assert [span.age for span in spans_of(messages)] == [2]
-    messages[2] = asks(LINE)
-    assert [span.age for span in spans_of(messages)] == [1]
-    messages[4] = asks(LINE)
-    assert [span.age for span in spans_of(messages)] == [0]
-
-
-def test_what_the_last_action_itself_repeated_is_fresh_as_every_policy_shows_it() -> None:
-    messages = [asks(LINE), says("1"), asks("go on"), says(LINE), asks("go on"), says(LINE)]
-    assert [span.age for span in spans_of(messages)] == [0]
+    # What the last action itself repeated is fresh, as every policy shows it.
+    for place, again, age in ((3, says(LINE), 0), (2, asks(LINE), 1), (4, asks(LINE), 0)):
+        changed = [*messages[:place], again, *messages[place + 1 :]]
+        assert [span.age for span in spans_of(changed)] == [age]
 
 
 pieces = st.sampled_from(["ab", "cab", "b", "-", ".", " ", "é", "x_1"])

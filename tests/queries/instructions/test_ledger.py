@@ -20,6 +20,7 @@ from eventctx.projections.trace import fold as trace
 from eventctx.projections.trace import semconv
 from tests.how_much import some
 from tests.queries.instructions.given import (
+    DROPPED,
     compact,
     counted,
     demand,
@@ -30,18 +31,18 @@ from tests.queries.instructions.given import (
     user,
 )
 
-DROPPED = Run(0, 1, "dropped", "older")
 SHORTENED = Run(0, 0, "shortened", "old_words")
 
 
+async def views(engine: Engine) -> list[Any]:
+    """Every request's view, as an answer to a question."""
+    positions = [row.position for row in (await engine.audit("s")).requests]
+    return [await engine.request_view("s", position=at) for at in positions]
+
+
 async def last_request(engine: Engine) -> int | None:
-    found = [row.prepared async for row in _requests(engine)]
-    return found[-1].demands_absent
-
-
-async def _requests(engine: Engine):  # type: ignore[no-untyped-def]
-    for row in (await engine.audit("s")).requests:
-        yield await engine.request_view("s", position=row.position)
+    found: int | None = (await views(engine))[-1].prepared.demands_absent
+    return found
 
 
 async def test_every_demand_of_a_person_is_listed_with_its_message_and_sentence() -> None:
@@ -83,9 +84,9 @@ async def test_a_summary_that_quotes_a_demand_holds_it_in_other_words_not() -> N
     text = "So far:\n- Never touch\n  the migrations.\n- names stay as they were"
     at = await compact(engine, DROPPED, insertion=Insertion("summary", 0), text=text)
     await request(ctx)
-    one, other = (await engine.instructions("s")).instructions
-    assert (one.stands, one.where) == ("in_summary", f"@{at}")
-    assert (other.stands, other.where) == ("absent", None)
+    found = await engine.instructions("s")
+    stand = [(one.stands, one.where) for one in found.instructions]
+    assert stand == [("in_summary", f"@{at}"), ("absent", None)]
 
 
 async def test_an_index_holds_the_demands_whose_words_it_has_and_not_those_it_claims() -> None:
@@ -97,7 +98,7 @@ async def test_an_index_holds_the_demands_whose_words_it_has_and_not_those_it_cl
     assert [one.stands for one in found.instructions] == ["in_index", "absent"]
 
 
-async def test_a_demand_that_is_said_again_is_in_view_from_then_on() -> None:
+async def test_a_demand_is_in_view_again_once_it_was_said_again_or_brought_back() -> None:
     engine, ctx = await session()
     await compact(engine, DROPPED)
     await request(ctx, 2)
@@ -105,21 +106,12 @@ async def test_a_demand_that_is_said_again_is_in_view_from_then_on() -> None:
     await request(ctx)
     one = await demand(engine, "#0.1")
     assert (one.stands, one.where) == ("verbatim", "#3")
-    assert rows_of(one) == [
-        ("verbatim", "1.1", "1.1"),
-        ("absent", "2.1", "2.2"),
-        ("verbatim", "3.1", "3.1"),
-    ]
-
-
-async def test_a_message_that_is_brought_back_holds_its_demands_again() -> None:
-    engine, ctx = await session()
-    await compact(engine, DROPPED)
-    await request(ctx)
+    until = [("verbatim", "1.1", "1.1"), ("absent", "2.1", "2.2"), ("verbatim", "3.1", "3.1")]
+    assert rows_of(one) == until
     await ctx.restore(0)
     await request(ctx)
-    one = await demand(engine, "#0.2")
-    assert [held for held, *_ in rows_of(one)] == ["verbatim", "absent", "verbatim"]
+    held = [held for held, *_ in rows_of(await demand(engine, "#0.2"))]
+    assert held == ["verbatim", "absent", "verbatim"]
     assert await last_request(engine) == 0
 
 
@@ -128,20 +120,16 @@ async def test_a_demand_holds_no_longer_once_its_message_left_the_transcript() -
     await ctx.set_messages([user("go on")])
     await request(ctx)
     found = await engine.instructions("s")
-    assert {one.stands for one in found.instructions} == {None}
-    assert [one.left.by for one in found.instructions if one.left is not None] == ["set", "set"]
-    assert (found.left, found.absent) == (2, 0)
+    left = [(one.stands, one.left and one.left.by) for one in found.instructions]
+    assert (left, found.left, found.absent) == ([(None, "set")] * 2, 2, 0)
     assert rows_of(found.instructions[0]) == [("verbatim", "1.1", "1.1")]
     await ctx.clear()
     await ctx.add_message(user("Now only use tabs."))
     assert (await demand(engine, "#3.1")).stands == "verbatim"
-
-
-async def test_of_an_erased_message_nothing_is_known_but_that_it_was_there() -> None:
-    engine, _ = await session()
+    # Of an erased message nothing is known but that it was there.
     await engine.erase("s", [0])
     found = await engine.instructions("s")
-    assert (found.instructions, found.erased) == ((), 1)
+    assert ([one.name for one in found.instructions], found.erased) == (["#3.1"], 1)
 
 
 async def test_an_answer_about_a_request_knows_nothing_of_what_came_behind_it() -> None:
@@ -168,12 +156,11 @@ async def test_the_count_of_a_request_is_that_of_the_ledger() -> None:
                 await ctx.add_message(user(f"Step {number}. Never touch file_{number}.py. " * 3))
                 await ctx.get_messages_for_request()
                 await ctx.add_message(model("Done with it. " * 20))
-        counts = []
-        async for view in _requests(engine):
-            counts.append(view.prepared.demands_absent)
-            assert (await engine.instructions("s", position=view.position)).absent == counts[-1]
-        assert counts[0] == 0
-        assert counts[-1] > 5
+        found = await views(engine)
+        counts = [view.prepared.demands_absent for view in found]
+        for view, count in zip(found, counts, strict=True):
+            assert (await engine.instructions("s", position=view.position)).absent == count
+        assert counts[0] == 0 and counts[-1] > 5
 
 
 # -- the count of absent demands in traces and metrics ---------------------------------------------
@@ -189,42 +176,26 @@ async def called(ctx: eventctx.Context) -> None:
             await call.usage(10, 1)
 
 
-async def records_of(engine: Engine) -> list[Any]:
-    return [record async for record in engine.records("s")]
-
-
-async def test_the_span_of_a_call_and_its_turn_say_how_many_demands_are_absent() -> None:
+async def test_spans_and_measurements_say_how_many_demands_are_absent() -> None:
     engine, ctx = await session()
     await called(ctx)
     await compact(engine, DROPPED)
     await called(ctx)
-    spans = list(trace.fold(await records_of(engine)))
+    records = [record async for record in engine.records("s")]
+    spans = list(trace.fold(records))
     chats = [one.attributes[ABSENT] for one in spans if one.name.startswith("chat")]
     turns = [one.attributes[ABSENT] for one in spans if one.name.startswith("invoke_agent")]
     assert (chats, turns) == ([0, 2], [0, 0, 2])
+    found = [one for one in metrics.fold(records) if one.instrument is names.INSTRUCTIONS_ABSENT]
+    assert [one.value for one in found] == [0, 0, 2]
 
 
-async def test_every_request_with_demands_is_measured() -> None:
-    engine, ctx = await session()
-    await compact(engine, DROPPED)
-    await called(ctx)
-    found = metrics.fold(await records_of(engine))
-    assert [one.value for one in found if one.instrument is names.INSTRUCTIONS_ABSENT] == [0, 2]
-
-
-STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("say"), st.integers(0, 5)),
-        st.just(("compact", 0)),
-        st.tuples(st.just("restore"), st.integers(0, 20)),
-        st.tuples(st.just("take back"), st.integers(0, 20)),
-        st.tuples(st.just("cut"), st.integers(0, 20)),
-        st.just(("clear", 0)),
-        st.just(("ask", 0)),
-    ),
-    min_size=6,
-    max_size=25,
-)
+NUMBERED = [
+    st.tuples(st.just(what), st.integers(0, 20)) for what in ("restore", "take back", "cut")
+]
+ALONE = [st.just(("compact", 0)), st.just(("clear", 0)), st.just(("ask", 0))]
+STEP = st.one_of(st.tuples(st.just("say"), st.integers(0, 5)), *NUMBERED, *ALONE)
+STEPS = st.lists(STEP, min_size=6, max_size=25)
 
 
 @settings(max_examples=some(20, 60), deadline=None)
@@ -257,13 +228,11 @@ async def played(steps: list[tuple[str, int]]) -> None:
                         one = holding[number % len(holding)]
                         await ctx.withdraw_instruction(one.number, one.demand)
                 case "cut":
-                    messages = await ctx.get_messages()
-                    await ctx.set_messages(messages[number:])
+                    await ctx.set_messages((await ctx.get_messages())[number:])
                 case "clear":
                     await ctx.clear()
                 case _:
                     await ctx.get_messages_for_request()
-        for row in (await engine.audit("s")).requests:
-            view = await engine.request_view("s", position=row.position)
-            absent = (await engine.instructions("s", position=row.position)).absent
+        for view in await views(engine):
+            absent = (await engine.instructions("s", position=view.position)).absent
             assert absent <= (view.prepared.demands_absent or 0)

@@ -20,6 +20,7 @@ from eventctx.stores.memory import MemoryStore
 from tests.how_much import some
 from tests.queries.explained import model, thirty, user
 from tests.queries.test_explaining_any_session import STEPS, in_short, play
+from tests.sessions import tool_round
 
 
 async def compared(engine: Engine, one: str, other: str) -> SessionsDiff:
@@ -67,15 +68,9 @@ async def test_messages_of_unrelated_sessions_are_the_same_where_their_bytes_are
         await said(engine, "a", ["first", "shared", "twice", "twice"])
         await said(engine, "b", ["shared", "twice", "last"])
         found = await compared(engine, "a", "b")
-    only = {
-        which: [one.message for one in found.differences if one.session == which]
-        for which in ("first", "second")
-    }
-    assert only["first"] == [
-        *(user("first"), model("first: done")),
-        *(user("twice"), model("twice: done")),
-    ]
-    assert only["second"] == [user("last"), model("last: done")]
+    for which, names in (("first", ["first", "twice"]), ("second", ["last"])):
+        only = [one.message for one in found.differences if one.session == which]
+        assert only == [row for one in names for row in (user(one), model(f"{one}: done"))]
     assert found.both == 5
 
 
@@ -83,11 +78,7 @@ async def test_a_message_that_one_session_shows_shortened_is_told_apart() -> Non
     async with eventctx.open() as engine:
         for name, room in (("a", 100_000), ("b", 3_000)):
             ctx = await engine.session(name, max_tokens=room)
-            await ctx.add_message(user("read it"))
-            call = {"type": "tool_use", "id": "c", "name": "read", "input": {"path": "x"}}
-            await ctx.add_message({"role": "assistant", "content": [call]})
-            result = {"type": "tool_result", "tool_use_id": "c", "content": "a line\n" * 9_000}
-            await ctx.add_message({"role": "user", "content": [result]})
+            await ctx.add_messages([user("read it"), *tool_round(1, 63_000)])
             await ctx.get_messages_for_request()
         found = await compared(engine, "a", "b")
     [one] = found.differences
@@ -155,10 +146,8 @@ async def test_a_dry_run_says_what_compact_then_does_and_writes_nothing() -> Non
 
 async def test_a_dry_run_leaves_a_compaction_that_a_crash_left_open_as_it_is() -> None:
     engine, _ = await thirty()
-    began = events.PreCompact(
-        trigger="manual", strategy="simple", strategy_version=1, tokens=9, messages=30
-    )
-    name, version, payload = encode_event(began)
+    by_hand = {"trigger": "manual", "strategy": "simple", "strategy_version": 1}
+    name, version, payload = encode_event(events.PreCompact(**by_hand, tokens=9, messages=30))  # type: ignore[arg-type]
     draft = Draft(os.urandom(16), name, version, 0, payload, span_id="a" * 16)
     await engine.store.append("s", [draft], ANY)
     other = Engine(engine.store)

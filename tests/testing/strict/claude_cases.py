@@ -41,12 +41,8 @@ def answer(*blocks: Body) -> Body:
 
 
 def search(number: int = 1) -> Body:
-    return {
-        "type": "server_tool_use",
-        "id": f"srvtoolu_{number}",
-        "name": "web_search",
-        "input": {"query": "x"},
-    }
+    called = {"type": "server_tool_use", "id": f"srvtoolu_{number}", "name": "web_search"}
+    return {**called, "input": {"query": "x"}}
 
 
 def found(number: int = 1, kind: str = "web_search_tool_result") -> Body:
@@ -58,6 +54,7 @@ def compaction(said: str, signature: str = "c2lnbmVk") -> Body:
 
 
 EDITS: Body = {"edits": [{"type": "compact_20260112"}]}
+EARLY = {"type": "input_tokens", "value": 49_999}
 CLEARS: Body = {"edits": [{"type": "clear_tool_uses_20250919"}]}
 SEALED = seal_signature(Seal(PRESERVED, "", "", text_digest("compaction", "Said.")))
 
@@ -175,17 +172,7 @@ CLAUDE: dict[str, Case] = {
     ),
     "compaction-trigger": (
         request(ASKED, context_management=EDITS),
-        request(
-            ASKED,
-            context_management={
-                "edits": [
-                    {
-                        "type": "compact_20260112",
-                        "trigger": {"type": "input_tokens", "value": 49_999},
-                    }
-                ]
-            },
-        ),
+        request(ASKED, context_management={"edits": [{**EDITS["edits"][0], "trigger": EARLY}]}),
         "trigger must be at least 50000 tokens",
     ),
     "compaction-of-something": (
@@ -303,12 +290,7 @@ CLAUDE: dict[str, Case] = {
     ),
     "results-alone-while-open": (
         request(ASKED, answer(search(), call()), user(result()), answer(found(), text("x"))),
-        request(
-            ASKED,
-            answer(search(), call()),
-            user(result(), text("Go on.")),
-            answer(found(), text("x")),
-        ),
+        request(ASKED, answer(search(), call()), user(result(), text("y")), answer(found())),
         "`web_search` tool use with id `srvtoolu_1` was found without",
     ),
     "server-results-have-calls": (

@@ -81,20 +81,15 @@ def test_requests_that_real_apis_answered_break_no_rule(recorded_sessions):
         assert violations(api, body) == ()
 
 
-def test_neighbours_of_one_role_are_one_message():
+def test_neighbours_of_one_role_are_one_message_and_a_server_tools_pair_may_span_an_answer():
     split = request(ASKED, answer(text("I read.")), answer(call(1), call(2)))
     split["messages"] += [user(result(1)), user(result(2)), user(text("Go on."))]
     assert broken(split) == []
     assert broken(request(ASKED, answer(thinking()), answer(text("x")), ASKED)) == []
-
-
-def test_a_server_tool_s_pair_may_span_the_messages_of_one_answer():
     paused = request(ASKED, answer(text("x"), search()), answer(found(), text("y")), ASKED)
     assert broken(paused) == []
-    assert broken(request(ASKED, answer(search()), ASKED, answer(found(), text("y")), ASKED)) == [
-        "server-calls-answered",
-        "server-results-have-calls",
-    ]
+    torn = request(ASKED, answer(search()), ASKED, answer(found(), text("y")), ASKED)
+    assert broken(torn) == ["server-calls-answered", "server-results-have-calls"]
 
 
 def test_code_that_calls_a_tool_of_the_client_waits_for_its_result():
@@ -113,9 +108,7 @@ def test_a_call_of_an_mcp_server_is_answered_by_its_own_result():
     answered = {"type": "mcp_tool_result", "tool_use_id": "m1", "content": []}
     assert broken(talk(called, answered, text("x"))) == []
     assert broken(talk(called, text("x"))) == ["server-calls-answered"]
-
-
-def test_an_answer_that_paused_may_end_a_request_of_a_model_without_prefill():
+    # An answer that paused may end a request of a model without prefill.
     assert broken(request(ASKED, answer(text("x"), search()), model="claude-opus-5")) == []
 
 
@@ -128,13 +121,12 @@ def test_the_answers_of_a_manual_loop_begin_with_thinking_once(first):
     assert broken(request(*earlier, ASKED, *loop, **asks)) == []
     loop[0] = answer(call(1))
     assert broken(request(ASKED, *loop, **asks)) == ["loop-begins-with-thinking"]
-    assert broken(request(ASKED, *loop, **{**asks, "model": "claude-opus-4-8"})) == [
-        "thinking-by-model"
-    ]
+    other = {**asks, "model": "claude-opus-4-8"}
+    assert broken(request(ASKED, *loop, **other)) == ["thinking-by-model"]
     assert broken(request(ASKED, *loop, model=MANUAL)) == []
 
 
-def rounds(change: Callable[[Body], object] = bool) -> Body:
+def rounds(change: Callable[[Body], object]) -> Body:
     """Three rounds of tools, each with thinking that was made for what is before it; edited."""
     body = request(dict(ASKED), **copy.deepcopy(ADAPTIVE), system="Be brief.")
     after = ""
@@ -146,52 +138,36 @@ def rounds(change: Callable[[Body], object] = bool) -> Body:
     return body
 
 
-def test_thinking_that_is_sent_back_unchanged_is_bound_to_what_is_before_it():
-    assert broken(rounds()) == []
-
-
-@pytest.mark.parametrize(
-    ("change", "count"),
-    [
-        (lambda body: body.update(system="Be kind."), 3),
-        (lambda body: body.update(tools=[{"name": "read", "input_schema": {}}]), 3),
-        (lambda body: body["messages"][0].update(content="Read y."), 3),
-        (lambda body: body["messages"].__delitem__(slice(1, 3)), 2),
-        (lambda body: body["messages"][4]["content"][0].update(content="cut"), 1),
-        (lambda body: body["messages"][5]["content"].insert(0, text("new")), 1),
-        (lambda body: body["messages"][3]["content"].pop(0), 1),
-    ],
-    ids=["system", "tools", "question", "a round", "a result", "an answer", "a thought between"],
-)
-def test_a_change_breaks_the_binding_of_the_thinking_after_it(change, count):
-    assert broken(rounds(change)) == ["thinking-bound"] * count
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda body: body["messages"][1]["content"].pop(0),
-        lambda body: body["messages"][0].update(content=[text("Read x.")]),
-        lambda body: body["messages"][0].update(
-            content=[{**text("Read x."), "cache_control": {"type": "ephemeral"}}]
-        ),
+MARKED = {**text("Read x."), "cache_control": {"type": "ephemeral"}}
+DROPS = {**ADAPTIVE["thinking"], "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+CHANGES: dict[str, tuple[Callable[[Body], object], int]] = {
+    "nothing": (bool, 0),
+    "system": (lambda body: body.update(system="Be kind."), 3),
+    "tools": (lambda body: body.update(tools=[{"name": "read", "input_schema": {}}]), 3),
+    "question": (lambda body: body["messages"][0].update(content="Read y."), 3),
+    "a round": (lambda body: body["messages"].__delitem__(slice(1, 3)), 2),
+    "a result": (lambda body: body["messages"][4]["content"][0].update(content="cut"), 1),
+    "an answer": (lambda body: body["messages"][5]["content"].insert(0, text("new")), 1),
+    "a thought between": (lambda body: body["messages"][3]["content"].pop(0), 1),
+    "the first thought": (lambda body: body["messages"][1]["content"].pop(0), 0),
+    "a text as blocks": (lambda body: body["messages"][0].update(content=[text("Read x.")]), 0),
+    "a mark": (lambda body: body["messages"][0].update(content=[MARKED]), 0),
+    "a result as blocks": (
         lambda body: body["messages"][2]["content"][0].update(content=[text("text")]),
-        lambda body: body.update(system=[text("Be brief.")]),
-        lambda body: body["messages"].append(user(text("And y?"))),
-    ],
-    ids=["the first thought", "a text as blocks", "a mark", "a result", "system", "a question"],
-)
-def test_what_is_no_change_keeps_the_binding(change):
-    assert broken(rounds(change)) == []
+        0,
+    ),
+    "system as blocks": (lambda body: body.update(system=[text("Be brief.")]), 0),
+    "another question": (lambda body: body["messages"].append(user(text("And y?"))), 0),
+    "dropped thinking": (lambda body: body.update(system="Be kind.", thinking=DROPS), 0),
+    "another model": (lambda body: body.update(model="claude-fable-5-2", system="x"), 0),
+}
+"""What is edited in a conversation, and how many thoughts are bound to what was there."""
 
 
-def test_thinking_of_another_model_and_dropped_thinking_are_refused_by_none():
-    def binding(body: Body) -> None:
-        body["system"] = "Be kind."
-        body["thinking"]["block_binding"] = {"prefix_mismatch_behavior": "drop_block"}
-
-    assert broken(rounds(binding)) == []
-    assert broken(rounds(lambda body: body.update(model="claude-fable-5-2", system="x"))) == []
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_breaks_the_binding_of_the_thinking_after_it_and_nothing_else_does(name):
+    change, count = CHANGES[name]
+    assert broken(rounds(change)) == ["thinking-bound"] * count
 
 
 @pytest.mark.parametrize(
@@ -211,12 +187,10 @@ def test_a_model_s_name_says_its_family_and_version(name, family, version):
     assert read_model(name) == ClaudeModel(family, version)
 
 
-def test_a_compaction_stands_for_what_is_before_it():
-    summary = made("compaction", id="cmp_1", encrypted_content="gAAA")
-    assert broken(responses(function_call("gone"), summary, said()), "openai-responses") == []
-
-
 def test_hosted_tools_need_no_output_and_every_tool_of_the_client_does():
+    def in_responses(*items: Body) -> list[str]:
+        return broken(responses(*items), "openai-responses")
+
     hosted = [
         made("web_search_call", id="ws_1", status="completed", action={"type": "search"}),
         made("code_interpreter_call", id="ci_1", container_id="c", code="1", outputs=[]),
@@ -224,17 +198,19 @@ def test_hosted_tools_need_no_output_and_every_tool_of_the_client_does():
         made("image_generation_call", id="ig_1", result="x", status="completed"),
         said(),
     ]
-    assert broken(responses(reasoning(), *hosted), "openai-responses") == []
-    for kind, fields in {
-        "computer_call": {"action": {}},
-        "shell_call": {"action": {}},
-        "apply_patch_call": {"operation": {}},
-        "custom_tool_call": {"name": "a", "input": "x"},
-        "local_shell_call": {"action": {}},
-    }.items():
+    assert in_responses(reasoning(), *hosted) == []
+    acts: Body = {"action": {}}
+    for kind, fields in (
+        *(("computer_call", acts), ("shell_call", acts), ("local_shell_call", acts)),
+        ("apply_patch_call", {"operation": {}}),
+        ("custom_tool_call", {"name": "a", "input": "x"}),
+    ):
         one = made(kind, call_id="c", **fields)
         given = {"status": "completed"} if kind == "apply_patch_call" else {"output": "x"}
-        assert broken(responses(one), "openai-responses") == ["calls-answered"]
         done = made(f"{kind}_output", call_id="c", **given)
-        assert broken(responses(one, done), "openai-responses") == []
-        assert broken(responses(output(), one, done), "openai-responses") == ["outputs-have-calls"]
+        assert in_responses(one) == ["calls-answered"]
+        assert in_responses(one, done) == []
+        assert in_responses(output(), one, done) == ["outputs-have-calls"]
+    # A compaction stands for what is before it.
+    summary = made("compaction", id="cmp_1", encrypted_content="gAAA")
+    assert in_responses(function_call("gone"), summary, said()) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,6 +26,10 @@ No `tokensAfter` in CompactionEntry: the existing type has only tokensBefore.
 """
     ]
 )
+OLD_CODE = "btw, can we keep the old code around for reference?"
+ALL = "The existing type has only one field that we need to keep here."
+NO_KEY = "** (RuntimeError) no :secret_key_base configuration found"
+NO_PROPERTY = "src/a.ts(53,3): error TS2339: Property 'tokensAfter' of 'CompactionEntry'"
 
 
 @pytest.mark.parametrize(
@@ -41,70 +47,45 @@ def test_a_file_is_found_by_the_end_of_its_path(path: str, alone: bool, found: b
     assert SUMMARY.file(path, alone=alone) == found
 
 
-@pytest.mark.parametrize(
-    ("sentence", "found"),
-    [
-        ("Implement spotter-gqc", True),
-        ("Keep old code\n  for reference!", True),
-        ("btw, can we keep the old code around for reference?", False),
-        ("Keep old code for references", False),
-        ("continue", True),
-        ("check", False),
-        ("只用中文回答", False),
-        ("请始终用中文回答", True),
-    ],
-)
-def test_a_persons_sentence_is_found_word_for_word_alone(sentence: str, found: bool) -> None:
-    assert SUMMARY.quotes(sentence) == found
+CASES: list[tuple[Callable[[str], bool], str, bool]] = [
+    # A person's sentence is found word for word alone,
+    (SUMMARY.quotes, "Implement spotter-gqc", True),
+    (SUMMARY.quotes, "Keep old code\n  for reference!", True),
+    (SUMMARY.quotes, OLD_CODE, False),
+    (SUMMARY.quotes, "Keep old code for references", False),
+    (SUMMARY.quotes, "continue", True),
+    (SUMMARY.quotes, "check", False),
+    (SUMMARY.quotes, "只用中文回答", False),
+    (SUMMARY.quotes, "请始终用中文回答", True),
+    # a decision by most of its words,
+    (SUMMARY.decision, OLD_CODE, True),
+    (SUMMARY.decision, "continue", True),
+    (SUMMARY.decision, "passes", False),
+    (SUMMARY.decision, "check", False),
+    (SUMMARY.decision, "Never touch the migrations of the database.", False),
+    (SUMMARY.decision, ALL, False),
+    (SUMMARY.decision, "the existing type has only tokensBefore", True),
+    # a command as it is or with all that tells it from others,
+    (SUMMARY.command, "cd /r && npm run check 2>&1 | tail -5", True),
+    (SUMMARY.command, "npm run checks", False),
+    (SUMMARY.command, "vitest run test/foo.test.ts", True),
+    (SUMMARY.command, "vitest run test/bar.test.ts", False),
+    (SUMMARY.command, "jest test/foo.test.ts", False),
+    (SUMMARY.command, "bd show fum-1.3", False),
+    (SUMMARY.command, "git status", False),
+    # and a failure by its error, not by the path before it.
+    (SUMMARY.failure, NO_KEY, True),
+    (SUMMARY.failure, NO_PROPERTY, True),
+    (SUMMARY.failure, "Assertion with =~ failed", False),
+    (SUMMARY.failure, "", False),
+]
 
 
-@pytest.mark.parametrize(
-    ("sentence", "found"),
-    [
-        ("btw, can we keep the old code around for reference?", True),
-        ("continue", True),
-        ("passes", False),
-        ("check", False),
-        ("Never touch the migrations of the database.", False),
-        ("The existing type has only one field that we need to keep here.", False),
-        ("the existing type has only tokensBefore", True),
-    ],
-)
-def test_a_decision_is_found_by_most_of_its_words(sentence: str, found: bool) -> None:
-    assert SUMMARY.decision(sentence) == found
-
-
-@pytest.mark.parametrize(
-    ("command", "found"),
-    [
-        ("cd /r && npm run check 2>&1 | tail -5", True),
-        ("npm run checks", False),
-        ("vitest run test/foo.test.ts", True),
-        ("vitest run test/bar.test.ts", False),
-        ("jest test/foo.test.ts", False),
-        ("bd show fum-1.3", False),
-        ("git status", False),
-    ],
-)
-def test_a_command_is_found_as_it_is_or_with_all_that_tells_it_from_others(
-    command: str, found: bool
+@pytest.mark.parametrize(("rule", "text", "found"), CASES)
+def test_sentences_decisions_commands_and_failures_are_found_each_by_its_rule(
+    rule: Callable[[str], bool], text: str, found: bool
 ) -> None:
-    assert SUMMARY.command(command) == found
-
-
-@pytest.mark.parametrize(
-    ("error", "found"),
-    [
-        ("** (RuntimeError) no :secret_key_base configuration found", True),
-        ("src/a.ts(53,3): error TS2339: Property 'tokensAfter' of 'CompactionEntry'", True),
-        ("Assertion with =~ failed", False),
-        ("", False),
-    ],
-)
-def test_a_failure_is_found_by_its_error_and_not_by_the_path_before_it(
-    error: str, found: bool
-) -> None:
-    assert SUMMARY.failure(error) == found
+    assert rule(text) == found
 
 
 LETTERS = st.text("abcdefghijklmnopqrstuvwxyz", min_size=3, max_size=8)
@@ -116,6 +97,5 @@ WORD = st.tuples(LETTERS, st.sampled_from(["", "_"]), LETTERS).map("".join)
 def test_what_stands_in_a_summary_is_found(words: list[str], around: list[str]) -> None:
     sentence = " ".join(words)
     mentions = Mentions([f"{' '.join(around)}. {sentence}. {' '.join(around)}"])
-    assert mentions.quotes(sentence)
-    assert mentions.command(sentence)
+    assert mentions.quotes(sentence) and mentions.command(sentence)
     assert all(mentions.name(word) for word in words)

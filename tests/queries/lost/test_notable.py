@@ -38,14 +38,15 @@ def test_the_words_of_a_person_are_those_that_no_harness_wrote() -> None:
 )
 def test_a_sentence_that_states_a_choice_is_a_decision(sentence: str) -> None:
     assert list(decisions(f"Now I read the file. {sentence}")) == [sentence]
-
-
-def test_a_sentence_without_a_choice_is_none() -> None:
     text = "I'll look at the file. The tests pass. Instead. This takes a set instead of a list."
     assert list(decisions(text)) == []
 
 
 # -- files and commands --------------------------------------------------------------------------
+
+
+ADDS = "*** Begin Patch\n*** Add File: n.py\n+x"
+UPDATES = "*** Begin Patch\n*** Update File: a.py\n@@\n"
 
 
 def effect(name: str, arguments: Any, form: str = "anthropic") -> Any:
@@ -74,16 +75,8 @@ def effect(name: str, arguments: Any, form: str = "anthropic") -> Any:
         ("file_editor", {"command": "create", "path": "/w/a.py"}, [("/w/a.py", "written")]),
         ("open", {"path": "a.py", "line_number": 3}, [("a.py", "read")]),
         ("Grep", {"pattern": "x", "path": "src"}, []),
-        (
-            "apply_patch",
-            {"input": "*** Begin Patch\n*** Add File: n.py\n+x"},
-            [("n.py", "written")],
-        ),
-        (
-            "shell",
-            {"command": ["apply_patch", "*** Begin Patch\n*** Update File: a.py\n@@\n"]},
-            [("a.py", "edited")],
-        ),
+        ("apply_patch", {"input": ADDS}, [("n.py", "written")]),
+        ("shell", {"command": ["apply_patch", UPDATES]}, [("a.py", "edited")]),
         ("exec_command", {"cmd": "cat a.py", "workdir": "/r"}, [("/r/a.py", "read")]),
         ("bash", {"command": "cd /r && sed -n '1,5p' a.py"}, [("a.py", "read")]),
     ],
@@ -109,6 +102,9 @@ def test_the_command_of_a_call(name: str, arguments: Any, command: str | None) -
     assert effect(name, arguments).command == command
 
 
+HEREDOC = "cat > a.py <<'EOF'\ncat b.py > c.py\nEOF\ncat d.py"
+
+
 @pytest.mark.parametrize(
     ("command", "files"),
     [
@@ -116,10 +112,7 @@ def test_the_command_of_a_call(name: str, arguments: Any, command: str | None) -
         ("head -n 20 a.py | grep x", [("a.py", "read")]),
         ("sed -i 's/a/b/' a.py", [("a.py", "edited")]),
         ("sed -i '' 's|from \"a|from \"b|g' a.py", [("a.py", "edited")]),
-        (
-            "cat > a.py <<'EOF'\ncat b.py > c.py\nEOF\ncat d.py",
-            [("a.py", "written"), ("d.py", "read")],
-        ),
+        (HEREDOC, [("a.py", "written"), ("d.py", "read")]),
         ("echo hi | tee -a a.txt", [("a.txt", "written")]),
         ("make > out.log 2>&1", [("out.log", "written")]),
         ("cat *.py $X `ls`", []),
@@ -143,32 +136,31 @@ def test_the_core_of_a_command_is_without_what_stands_around_it() -> None:
 # -- outcomes ------------------------------------------------------------------------------------
 
 
+def result_of(text: str) -> Part:
+    [part] = read_parts({"role": "tool", "tool_call_id": "a", "content": text})
+    return part
+
+
+NO_FUNCTION = "TypeError: x is not a function"
+NO_A = "Exit code 1\nfrom a import ValidationError\nTraceback (last)\nImportError: no a"
+
+
 @pytest.mark.parametrize(
     ("text", "status", "error"),
     [
-        (
-            "Exit code 1\nrunning\nTypeError: x is not a function",
-            1,
-            "TypeError: x is not a function",
-        ),
+        (f"Exit code 1\nrunning\n{NO_FUNCTION}", 1, NO_FUNCTION),
         ("running\n\nCommand exited with code 2", 2, "running"),
         ("Wall time: 1 s\nProcess exited with code 0\nOutput:\nerror", 0, ""),
         ('{"output": "no", "metadata": {"exit_code": 3}}', 3, None),
         ("<returncode>127</returncode>\n<output>\nsh: foo: not found\n", 127, "sh: foo: not found"),
-        (
-            "Exit code 1\nfrom a import ValidationError\nTraceback (last)\nImportError: no a",
-            1,
-            "ImportError: no a",
-        ),
+        (NO_A, 1, "ImportError: no a"),
         ("bad\n[The command completed with exit code 1.]", 1, "bad"),
         ("all fine, error none", None, ""),
     ],
 )
 def test_the_outcome_of_a_command(text: str, status: int | None, error: str | None) -> None:
-    [part] = read_parts({"role": "tool", "tool_call_id": "a", "content": text})
-    found = outcome_of(part, text_of_result(part))
-    assert found.status == status
-    assert found.failed == (status not in (None, 0))
+    found = outcome_of(result_of(text), text_of_result(result_of(text)))
+    assert (found.status, found.failed) == (status, status not in (None, 0))
     assert error is None or found.error == error
 
 
@@ -217,8 +209,7 @@ def _patch(path: str) -> Part:
 def test_a_result_that_says_it_failed_failed_where_no_field_can_say_it(
     text: str, error: str
 ) -> None:
-    [part] = read_parts({"role": "tool", "tool_call_id": "a", "content": text})
-    assert outcome_of(part, text_of_result(part)) == (None, True, error)
+    assert outcome_of(result_of(text), text) == (None, True, error)
     block = {"type": "tool_result", "tool_use_id": "a", "content": text}
     [part] = read_parts({"role": "user", "content": [block]})
     assert not outcome_of(part, text_of_result(part)).failed
@@ -226,10 +217,9 @@ def test_a_result_that_says_it_failed_failed_where_no_field_can_say_it(
 
 def test_the_patch_of_a_custom_tool_and_of_the_responses_api() -> None:
     patch = "*** Begin Patch\n*** Update File: a.py\n*** Delete File: b.py\n*** End Patch"
-    item = {"type": "custom_tool_call", "call_id": "a", "name": "apply_patch", "input": patch}
-    [part] = read_parts(item)
-    assert [path for path, _ in read_effect(part).files] == ["a.py", "b.py"]
+    custom = {"type": "custom_tool_call", "call_id": "a", "name": "apply_patch", "input": patch}
     operation = {"type": "create_file", "path": "n.py", "diff": "+x"}
     item = {"type": "apply_patch_call", "call_id": "a", "operation": operation}
-    [part] = read_parts(item)
-    assert read_effect(part).files == (("n.py", "written"),)
+    [patches], [creates] = read_parts(custom), read_parts(item)
+    assert [path for path, _ in read_effect(patches).files] == ["a.py", "b.py"]
+    assert read_effect(creates).files == (("n.py", "written"),)

@@ -147,11 +147,7 @@ async def test_both_agree_on_a_recorded_session_of_which_all_is_summarised(
         said = [one.text for one in (await engine.instructions(session)).instructions]
         words = [" ".join(reversed(one.split())) if at % 2 else one for at, one in enumerate(said)]
         state = await engine.transcript(session)
-        await compact(
-            engine,
-            Run(0, len(state) - 1, "summarised", "older"),
-            insertion=Insertion("summary", 0),
-            text="\n".join(words),
-            stream=session,
-        )
+        runs = Run(0, len(state) - 1, "summarised", "older")
+        summary = {"insertion": Insertion("summary", 0), "text": "\n".join(words)}
+        await compact(engine, runs, **summary, stream=session)
         await check_agreement(engine, session)

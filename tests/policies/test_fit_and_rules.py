@@ -11,28 +11,16 @@ from eventctx.errors import InvalidPlan
 from eventctx.log.plan import Plan, expand, find, runs_of
 from eventctx.messages.shorten import Limit, shorten
 from eventctx.policies.fit import fit
-from eventctx.policies.policy import Budget, NewInsertion, PolicyState, Proposal, Visible
+from eventctx.policies.policy import Budget, NewInsertion, Proposal
 from eventctx.policies.rules import check
 from eventctx.policies.trigger import due, make_budget
 from eventctx.policies.working_set import keep_whole
-from tests.policies.given import (
-    ROOMY,
-    asks,
-    compactions_of,
-    model,
-    one_session,
-    system,
-    tells,
-    user,
-    view,
-)
+from tests.policies.given import ROOMY, asks, model, system, tells, user, view
 
 # -- when ----------------------------------------------------------------------------------------
 
 
-def test_a_compaction_is_due_where_the_view_grew_to_the_threshold_once_more_or_is_too_large() -> (
-    None
-):
+def test_a_compaction_is_due_where_the_view_grew_to_the_threshold_again_or_is_too_large() -> None:
     budget = make_budget(1_000, 0.92, 0.5)
     assert (budget.threshold, budget.target) == (920, 500)
     for left, *sizes in (
@@ -147,41 +135,6 @@ def test_nothing_can_be_inserted_into_a_round() -> None:
         check(visible, Proposal(keep_whole(visible).dispositions, insertions=(note,)))
     fine = msgspec.structs.replace(note, before=1)
     check(visible, Proposal(keep_whole(visible).dispositions, insertions=(fine,)))
-
-
-class Summary:
-    """A policy of a user's own: a summary stands for all but the last round."""
-
-    name, version, max_messages = "mine", 3, None
-
-    def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
-        decided: dict[int, Any] = dict.fromkeys(range(len(visible.messages)), ("kept", "recent"))
-        gone = [
-            ref.number
-            for row, ref in enumerate(visible.messages)
-            if not ref.facts.human and row not in visible.groups[-1].rows
-        ]
-        decided |= dict.fromkeys(gone, ("summarised", "summary"))
-        text = user(f"[Summary of {len(gone)} messages: all went well.]")
-        spans = ((gone[0], gone[-1]),) if gone else ()
-        return Proposal(decided, insertions=(NewInsertion("summary", text, None, spans),))
-
-
-async def test_a_policy_of_ones_own_goes_through_the_same_seam() -> None:
-    async with one_session(policy=Summary(), max_tokens=1_500) as (engine, ctx):
-        await ctx.add_message(user("go"))
-        for n in range(9):
-            await ctx.add_messages([asks(f"c{n}"), tells(f"c{n}", 600)])
-        messages = await ctx.get_messages_for_request()
-        assert messages[0] == user("[Summary of 16 messages: all went well.]")
-        assert [m["role"] for m in messages] == ["user", "user", "assistant", "tool"]
-        (event,) = await compactions_of(engine)
-        assert (event.strategy, event.strategy_version) == ("mine", 3)
-        assert event.plan.insertions[0].stands_for == ((1, 16),)
-        row = (await engine.audit("s")).requests[-1]
-        assert (row.counts.kept, row.counts.summarised, row.insertions) == (3, 16, 1)
-        view = await engine.request_view("s", position=row.position)
-        assert (view.verified, view.messages) == (True, messages)
 
 
 # -- plans ---------------------------------------------------------------------------------------

@@ -22,9 +22,7 @@ from tests.policies.given import Row, model, one_session, system, user
 from tests.sessions import USER, tool_round
 
 
-async def test_a_view_on_an_irreducible_floor_is_told_once_and_not_compacted_again_and_again() -> (
-    None
-):
+async def test_a_view_on_an_irreducible_floor_is_told_once_and_not_compacted_again() -> None:
     async with one_session(max_tokens=100) as (engine, ctx):
         await ctx.add_message(user("x" * 4_000))
         for _ in range(3):
@@ -120,9 +118,7 @@ async def test_a_budget_that_shrinks_brings_the_view_down_to_its_floor() -> None
 
 
 @pytest.mark.parametrize("policy", ["ladder", "simple", "truncate", "importance"])
-async def test_a_compaction_for_less_than_what_must_stay_names_the_floor_and_changes_nothing(
-    policy: str,
-) -> None:
+async def test_a_compaction_below_the_floor_names_it_and_changes_nothing(policy: str) -> None:
     async with one_session(policy=policy, on_overflow="send_floor") as (engine, ctx):
         await ctx.add_message(system("be brief " * 50))
         for number in range(6):

@@ -51,9 +51,7 @@ async def pre_compact(engine: Engine) -> tuple[Any, Record]:
 
 
 @pytest.mark.parametrize("name", ["ladder", "simple", "truncate", "token-budget", "workset"])
-async def test_they_stand_in_the_compacted_view_of_every_policy_marked_as_no_persons(
-    name: str,
-) -> None:
+async def test_they_stand_in_the_view_of_every_policy_marked_as_no_persons(name: str) -> None:
     async with eventctx.open() as engine:
         engine.intercept("context:pre_compact", hands(RULE, JOB))
         ctx = await filled(engine, max_tokens=8_000, policy=name)

@@ -148,9 +148,7 @@ TELLING = "Slot 7 has room for 260 more."
     ],
     ids=["a name that the model wrote", "code", "new", "of another form", "the model's own number"],
 )
-def test_the_line_that_tells_most_is_preferred(
-    rows: list[Row], room: int, preferred: list[str]
-) -> None:
+def test_what_tells_most_is_preferred(rows: list[Row], room: int, preferred: list[str]) -> None:
     assert lines_of(*rows, room=room)[1:] == preferred
 
 
@@ -270,7 +268,7 @@ GREP = "grep -B 5 -A 10 'Preview theme' packages/agent/src/tui/renderer.ts"
         ("bash", {"command": GREP}, "bash grep -B 5 -A 10 'Previe…src/tui/renderer.ts"),
     ],
 )
-def test_a_source_tells_calls_of_one_tool_apart(
+def test_a_source_tells_one_tools_calls_apart(
     name: str, arguments: dict[str, Any], source: str
 ) -> None:
     rows = [called("c1", name, arguments), told("c1", "41 tests passed")]

@@ -41,12 +41,10 @@ from tests.policies.given import (
     asks,
     budget_of,
     budgets,
-    compactions_of,
     decided,
     examples,
     keeps_the_rules,
     model,
-    one_session,
     seen,
     staying,
     system,
@@ -130,9 +128,7 @@ def test_a_step_sees_what_is_left_with_shortened_texts_at_their_most() -> None:
 
 @examples
 @given(story=stories(), tokens=budgets, pin=st.integers(0, 20))
-def test_the_view_in_between_counts_what_its_messages_count(
-    story: Story, tokens: int, pin: int
-) -> None:
+def test_the_view_in_between_counts_its_messages(story: Story, tokens: int, pin: int) -> None:
     visible = seen(story, (pin,))
     proposal = fit(visible, decided(Ladder(), visible, budget_of(tokens)), budget_of(tokens))
     between = reduce_view(visible, proposal.proposal)
@@ -301,34 +297,3 @@ def test_what_each_step_does_holds_in_the_end(story: Story, steps: Any, tokens: 
             now = proposal.limits[number]
             assert all(b <= a for a, b in zip(limit, now, strict=True) if a is not None)  # type: ignore[operator]
     assert WorkingSet(visible, proposal).total <= WorkingSet(visible, alone).total + 20
-
-
-# -- in a session --------------------------------------------------------------------------------
-
-
-async def test_a_session_opened_with_it_by_name_goes_through_its_steps() -> None:
-    async def summarizer(request: Any) -> str:
-        return f"Messages {request.numbers[0]} to {request.numbers[-1]} went well."
-
-    steps = ["truncate", ("summarize", {"keep_recent_share": 0.2})]
-    options = {"policies": steps, "summarizer": summarizer, "max_tokens": 9_000}
-    async with one_session(policy="pipeline", **options) as (engine, ctx):
-        await ctx.add_messages(rounds(40, size=400))
-        messages = await ctx.get_messages_for_request()
-        assert any("went well" in str(m.get("content")) for m in messages)
-        (row,) = (await engine.audit("s")).compactions
-        assert (row.strategy, row.outcome, row.fallback) == ("pipeline", "applied", None)
-        event = (await compactions_of(engine))[-1]
-        assert {"older", "summary"} <= {run.reason for run in event.plan.runs}
-        assert len(await ctx.get_messages()) == 81
-
-
-@settings(max_examples=some(25, 100))
-@given(limit=st.builds(Limit, sizes, sizes, sizes))
-def test_facts_under_a_limit_count_what_the_bench_says_they_do(limit: Limit) -> None:
-    visible = view(user("x" * 3_000), asks("a", "b", size=3_000), tells("a", 3_000), tells("b"))
-    whole: Any = dict.fromkeys(range(4), ("shortened", "custom"))
-    between = reduce_view(visible, Proposal(whole, dict.fromkeys(range(4), limit)))
-    for before, after in zip(visible.messages, between.messages, strict=True):
-        assert after.tokens == bound_tokens(before.facts, limit, visible.estimator)
-        assert after.tokens == visible.estimator.tokens(after.facts)

@@ -200,9 +200,7 @@ def test_a_summary_that_is_too_long_is_refused_with_its_size_and_a_little_is_not
 
 @examples
 @given(story=stories(most=24), budget=budgets, fan_in=st.sampled_from([2, 4]))
-def test_every_summarised_message_is_in_exactly_one_summary_in_view(
-    story: Story, budget: int, fan_in: int
-) -> None:
+def test_every_summarised_message_is_in_one_summary(story: Story, budget: int, fan_in: int) -> None:
     engine, _ = play(Summarize(fan_in=fan_in), story, budget, summarizer=Scripted())
 
     async def check() -> None:

@@ -24,7 +24,7 @@ from eventctx.stores.memory import MemoryStore
 from tests.loop_time import LIMIT, hang_past_the_limit
 from tests.orchestrators.providers.server import ReceivedRequest, refused
 from tests.policies.advisers import Paused, Scripted, check_fallback, talk
-from tests.policies.given import model, user
+from tests.policies.given import compactions_of, model, user
 from tests.sessions import names, tool_round
 from tests.transcripts import refusal
 
@@ -131,9 +131,7 @@ async def test_a_dry_run_calls_no_summarizer_and_records_nothing() -> None:
         assert (summarizer.requests, await names(engine)) == ([], before)
 
 
-async def test_the_header_tells_when_a_shortened_message_was_added_not_when_it_was_shortened() -> (
-    None
-):
+async def test_the_header_tells_when_a_message_was_added_not_when_it_was_shortened() -> None:
     now = [1_705_276_800 * 10**9]
     async with due(Scripted(), 0, lambda: now[0]) as (engine, ctx):
         call, result = tool_round(1)
@@ -149,8 +147,11 @@ async def test_the_header_tells_when_a_shortened_message_was_added_not_when_it_w
         assert "covers 2024-01-15 to 2024-01-15]" in header
 
 
-async def test_a_policy_may_ask_about_a_result_without_a_call_too() -> None:
+async def test_a_policy_of_ones_own_may_ask_about_a_result_without_a_call_too() -> None:
     class AsksAboutAll(Summarize, frozen=True):
+        name: str = "mine"
+        version: int = 3
+
         def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Any:
             if state.answers:
                 return Ladder().propose(visible, budget, state)
@@ -159,9 +160,12 @@ async def test_a_policy_may_ask_about_a_result_without_a_call_too() -> None:
     store, summarizer = MemoryStore(), Scripted()
     ctx = await Engine(store).session("s", max_tokens=2_000)
     await ctx.add_messages([user("go"), tool_round(1)[1], *talk(4)])
-    again = await Engine(store).session("s", summarizer=summarizer, max_tokens=2_000)
+    engine = Engine(store)
+    again = await engine.session("s", summarizer=summarizer, max_tokens=2_000)
     assert (await again.compact(policy=AsksAboutAll())).outcome == "applied"
     assert summarizer.requests[0].numbers == tuple(range(10))
+    (event,) = await compactions_of(engine)
+    assert (event.strategy, event.strategy_version) == ("mine", 3)
 
 
 # -- bad summarizers -----------------------------------------------------------------------------

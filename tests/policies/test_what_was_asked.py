@@ -284,9 +284,7 @@ async def test_what_a_person_types_stays_word_for_word_in_any_language(policy: P
 
 @every_policy
 @pytest.mark.parametrize("asked", ["Question {}. Please explain it.", "And {}? " + "why " * 40])
-async def test_a_chat_keeps_the_newest_answers_with_their_questions(
-    policy: Policy, asked: str
-) -> None:
+async def test_a_chat_keeps_the_newest_answers_and_questions(policy: Policy, asked: str) -> None:
     async with one_session(policy=policy, max_tokens=2_000, summarizer=Scripted()) as (engine, ctx):
         for n in range(40):
             await ctx.add_message(user(asked.format(n)))

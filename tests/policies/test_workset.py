@@ -22,7 +22,6 @@ from eventctx.engine import Engine
 from eventctx.log.plan import numbers_in, runs_of
 from eventctx.messages.demands import demands_in
 from eventctx.messages.shorten import shorten
-from eventctx.messages.speaker import is_of_harness
 from eventctx.messages.tokens import FAMILIES, Estimator
 from eventctx.policies.index import END, HEADER
 from eventctx.policies.policy import (
@@ -37,7 +36,6 @@ from eventctx.policies.working_set import WorkingSet, insertion_tokens, keep_who
 from eventctx.policies.workset import QUESTION, Workset, _Scene, _worth, is_index
 from eventctx.projections.view.layout import build
 from eventctx.testing.policies import Answers, decide, view_of
-from eventctx.testing.policies import given as given_messages
 from tests.policies.given import (
     DUE,
     ODD_VIEWS,
@@ -275,12 +273,6 @@ def test_messages_of_which_no_text_is_left_are_no_trouble(rows: list[Row]) -> No
         assert isinstance(proposal, Proposal) and proposal.insertions == ()
 
 
-def test_a_test_of_ones_own_can_name_it() -> None:
-    outcome = given_messages(*work(30), budget=6_000).when("workset", index_tokens=500)
-    outcome.then(kept=[0], dropped=[1, 2], reasons={1: "least_needed"}, tokens_at_most=3_000)
-    assert str(outcome.insertions[0]["content"]).startswith(HEADER)
-
-
 def test_the_question_is_bounded_however_long_the_session_is() -> None:
     ask = Workset().propose(view_of([user("go"), *[model("x" * 100)] * 5_000]), TIGHT, DUE)
     assert isinstance(ask, AskTexts)
@@ -386,9 +378,7 @@ def test_late_results_do_not_move_an_index_into_their_round() -> None:
 
 
 @pytest.mark.parametrize("policy", ["workset", "ladder", "simple"])
-async def test_a_message_of_which_no_demand_holds_may_leave_and_no_index_quotes_it(
-    policy: str,
-) -> None:
+async def test_a_message_of_which_no_demand_holds_may_leave_unquoted(policy: str) -> None:
     async with one_session(policy=policy, max_tokens=3_000) as (_, ctx):
         await ctx.add_message(user("Repair the parser, please have a look."))
         await ctx.add_message(user(f"{DEMAND}\n{'What a day. ' * 300}"))
@@ -399,11 +389,6 @@ async def test_a_message_of_which_no_demand_holds_may_leave_and_no_index_quotes_
             view = await ctx.get_messages_for_request()
     assert DEMAND not in str(view)
     assert bool(indexes_in(view)) == (policy == "workset")
-
-
-def test_the_index_is_a_programs_text_and_nobodys_words() -> None:
-    assert is_of_harness(HEADER)
-    assert not demands_in({"role": "user", "content": text_of(compacted(work(30), TIGHT))})
 
 
 @examples

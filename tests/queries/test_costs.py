@@ -77,7 +77,7 @@ def test_a_rate_that_is_missing_is_that_of_other_input(tmp_path: Path) -> None:
 
 
 @given(st.sampled_from(sorted(TABLE.models)), *[st.integers(0, 10**6) for _ in range(4)])
-def test_a_cost_never_falls_when_tokens_are_added(
+def test_a_cost_rises_with_tokens(
     model: str, plain: int, read: int, write: int, output: int
 ) -> None:
     price = TABLE.models[model]

@@ -160,7 +160,5 @@ async def check(steps: list[tuple[str, Any]]) -> None:
 
 @settings(max_examples=some(8, 200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
-def test_why_diff_and_lost_agree_with_every_request_that_was_sent(
-    steps: list[tuple[str, Any]],
-) -> None:
+def test_why_diff_and_lost_agree_with_every_request(steps: list[tuple[str, Any]]) -> None:
     asyncio.run(check(steps))

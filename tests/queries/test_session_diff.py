@@ -133,17 +133,6 @@ async def test_a_diff_says_what_entered_left_and_came_back() -> None:
 # -- a compaction that is not made ---------------------------------------------------------------
 
 
-async def test_a_dry_run_says_what_compact_then_does_and_writes_nothing() -> None:
-    engine, ctx = await thirty()
-    chosen = policy_named("simple", {"keep_recent": 4})
-    before = [record.id async for record in engine.records("s")]
-    would_be = await engine.dry_run("s", policy=chosen)
-    assert [record.id async for record in engine.records("s")] == before
-    done = await ctx.compact(policy=chosen)
-    assert would_be.dry_run and not done.dry_run
-    assert (would_be.plan, would_be.after_tokens) == (done.plan, done.after_tokens)
-
-
 async def test_a_dry_run_leaves_a_compaction_that_a_crash_left_open_as_it_is() -> None:
     engine, _ = await thirty()
     by_hand = {"trigger": "manual", "strategy": "simple", "strategy_version": 1}

@@ -134,9 +134,7 @@ FALSE_FACTS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("reader", [READER, READER - 1])
 @pytest.mark.parametrize("name", FALSE_FACTS)
-async def test_facts_are_read_anew_whichever_reader_they_name(
-    path: Path, name: str, reader: int
-) -> None:
+async def test_facts_are_read_anew_for_any_reader(path: Path, name: str, reader: int) -> None:
     changed = {**FALSE_FACTS[name], "reader": reader}
     found = await checked(path, lambda connection: with_facts(connection, 2, **changed))
     assert "facts" in kinds(found)
@@ -188,9 +186,7 @@ async def test_facts_are_no_damage_where_an_older_reader_knew_no_better(
     assert found.ok is ok
 
 
-async def test_a_demand_that_an_older_reader_did_not_count_holds_nevertheless(
-    tmp_path: Path,
-) -> None:
+async def test_a_demand_that_an_older_reader_did_not_count_holds(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     await add(path, {"role": "user", "content": "Never touch legacy.py."})
     changed = {"reader": DEMANDS_SINCE - 1, "demands": 0, "demand_characters": 0}
@@ -350,9 +346,7 @@ async def test_a_tail_that_was_cut_shows_without_anybody_keeping_a_receipt(
     assert "ends at" in entries[-1].found
 
 
-async def test_a_session_that_is_gone_fails_with_the_receipt_and_with_the_book(
-    tmp_path: Path,
-) -> None:
+async def test_a_session_that_is_gone_fails_with_receipt_and_book(tmp_path: Path) -> None:
     path, book = tmp_path / "s.db", tmp_path / "book.jsonl"
     await say(path, book)
     receipt = ReceiptBook(book).last()["s"]

@@ -117,9 +117,7 @@ COLOURED = "\x1b[1;31mError\x1b[0m: gone"
     ],
     ids=["search", "mcp", "anthropic", "colours of a terminal"],
 )
-def test_a_call_that_the_provider_answers_is_text_as_any_other_call(
-    message: dict[str, Any], text: str
-) -> None:
+def test_calls_that_providers_answer_are_text(message: dict[str, Any], text: str) -> None:
     assert text_of(message) == text
 
 
@@ -205,21 +203,6 @@ def test_words_phrases_and_prefixes_are_terms_and_all_else_is_literal() -> None:
     assert parse('  "" * - () "!"* ') == []
 
 
-@pytest.mark.parametrize(
-    ("text", "parts"),
-    [
-        ("get_messages", "get messages"),
-        ("getHTTPResponse2", "get HTTP Response2"),
-        ("__init__", "init"),
-        ("plain words", ""),
-        ("Capital WORDS", ""),
-        ("MAX_SIZE max_size MAX_SIZE", "MAX SIZE\nmax size"),
-    ],
-)
-def test_identifiers_are_made_of_words(text: str, parts: str) -> None:
-    assert parts_of(text) == parts
-
-
 WORD = re.compile(r"\w+")
 HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -237,7 +220,9 @@ def parts_of_every_word(text: str) -> str:
 @given(
     st.lists(
         st.text(st.sampled_from("aBcÉß9_-.\n\u2028\x1c 中ǅ"), max_size=12)
-        | st.sampled_from(("max_retryCount", "HTTPServer", "__init__", "plain words", "Ab" * 40)),
+        | st.sampled_from(
+            ("max_retryCount", "getHTTPResponse2", "__init__", "plain words", "Ab" * 40)
+        ),
         max_size=12,
     ).map(" ".join)
     | st.text(max_size=60)
@@ -277,7 +262,7 @@ def test_matches_are_found_inside_identifiers_and_shown_where_most_terms_are() -
 # -- searching -----------------------------------------------------------------------------------
 
 
-async def test_the_best_match_comes_first_and_of_equal_ones_the_latest(
+async def test_the_best_match_comes_first_the_latest_of_equals(
     engine: Engine, recall: Recall
 ) -> None:
     await added(engine, "s", "the key", "the key", "key " + "and more words " * 40, "no match")
@@ -312,9 +297,7 @@ FINDS: dict[str, tuple[int, ...]] = {
 }
 
 
-async def test_what_a_query_finds_and_that_odd_ones_are_queries(
-    engine: Engine, recall: Recall
-) -> None:
+async def test_what_queries_find_and_that_odd_ones_are(engine: Engine, recall: Recall) -> None:
     await added(engine, "s", *TEXTS)
     for query, found in FINDS.items():
         assert {one.number for one in await recall.search(query)} == {*found}, query
@@ -326,9 +309,7 @@ async def test_what_a_query_finds_and_that_odd_ones_are_queries(
 ODD = ("\ud800", "a\0b", '"' * 99, "a " * 9000, "^a", "NEAR(a b, 2)")
 
 
-async def test_cleared_and_replaced_messages_are_found_under_their_numbers(
-    engine: Engine, recall: Recall
-) -> None:
+async def test_cleared_and_replaced_messages_are_found(engine: Engine, recall: Recall) -> None:
     texts = ["red", "green", "blue", "a new", "another", "last"]
     apples = [f"{text} apple" for text in texts]
     await added(engine, "s", *apples[:3])
@@ -374,9 +355,7 @@ async def test_a_fork_finds_what_it_inherited_and_its_own(engine: Engine, recall
             assert (again.position, again.message) == (line.position, line.message)
 
 
-async def test_what_was_erased_is_not_found_and_never_comes_back(
-    engine: Engine, recall: Recall
-) -> None:
+async def test_what_was_erased_is_not_found_ever_again(engine: Engine, recall: Recall) -> None:
     await added(engine, "s", "the password is swordfish", "unrelated")
     at = (await engine.transcript("s"))[0].position
     await engine.fork("s", at, "fork")
@@ -391,7 +370,7 @@ async def test_what_was_erased_is_not_found_and_never_comes_back(
         assert [hit.number for hit in await one.search("more", "s")] == [2]
 
 
-async def test_an_erasure_whose_record_is_missing_hides_the_message_all_the_same(
+async def test_an_erasure_without_its_record_hides_the_message(
     engine: Engine, recall: Recall
 ) -> None:
     await added(engine, "s", "swordfish one", "swordfish two")
@@ -469,9 +448,7 @@ async def test_the_definitions_fit_the_providers_and_settings_are_checked() -> N
     assert "no session 'nobody'" in await RecallTool("nobody", recall)({"query": "a"})
 
 
-async def test_the_tool_finds_a_message_and_reads_it_in_full(
-    engine: Engine, recall: Recall
-) -> None:
+async def test_the_tool_finds_and_reads_a_message_in_full(engine: Engine, recall: Recall) -> None:
     whole = " ".join(f"word{number}" for number in range(2000))
     await added(engine, "s", "the colour is teal", whole)
     await (await engine.session("s")).clear()
@@ -559,9 +536,7 @@ def test_a_number_as_an_index_names_it_is_no_search() -> None:
     assert read_arguments({"message": True}) != read_arguments({"message": 1})
 
 
-async def test_a_search_does_not_find_the_searches_before_it(
-    engine: Engine, recall: Recall
-) -> None:
+async def test_a_search_does_not_find_earlier_searches(engine: Engine, recall: Recall) -> None:
     await added(engine, "s", "the harbour is closed")
     ctx, tool = await engine.session("s"), RecallTool("s", recall)
     for turn in range(3):

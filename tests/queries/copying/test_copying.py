@@ -256,9 +256,7 @@ async def test_nothing_is_written_where_one_session_is_another_one(pair) -> None
 
 
 @pytest.mark.parametrize("deleted", [0, 1], ids=["source", "target"])
-async def test_a_session_that_was_deleted_on_one_side_and_went_on_on_the_other(
-    files, deleted
-) -> None:
+async def test_a_session_that_was_deleted_on_one_side_and_went_on_elsewhere(files, deleted) -> None:
     source, target = files
     await talk(source, "a")
     await source.copy_to(target)
@@ -294,9 +292,7 @@ async def test_a_damaged_session_is_named_and_the_others_are_copied(stores, tmp_
     assert (await target.verify("b")).ok, "what lies before the damage is whole"
 
 
-async def test_a_record_that_was_changed_in_the_target_is_found_by_the_copy(
-    files, tmp_path
-) -> None:
+async def test_a_record_that_was_changed_in_the_target_is_found_by_a_copy(files, tmp_path) -> None:
     source, target = files
     await talk(source, "a")
     await source.copy_to(target)
@@ -309,9 +305,7 @@ async def test_a_record_that_was_changed_in_the_target_is_found_by_the_copy(
     assert not result.ok and problem.damage and problem.position == changed[0][0]
 
 
-async def test_a_session_that_grows_while_it_is_copied_is_sound_and_comes_after(
-    files, monkeypatch
-) -> None:
+async def test_a_session_that_grows_while_it_is_copied_comes_after(files, monkeypatch) -> None:
     monkeypatch.setattr(copy_writing, "BATCH_RECORDS", 2)
     source, target = files
     await talk(source, "a", turns=4)

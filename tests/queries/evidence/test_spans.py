@@ -68,9 +68,7 @@ WORDS = ["everything", "well-known-words", "a_b", "parse_one", "Capitalised"]
 @pytest.mark.parametrize(
     ("text", "kind"), [*((one, "name") for one in [*NAMES, *DIGESTS]), ("8080", "number")]
 )
-def test_a_marked_name_a_hexadecimal_and_a_number_of_four_digits_count(
-    text: str, kind: str
-) -> None:
+def test_a_marked_name_a_hexadecimal_and_four_digits_count(text: str, kind: str) -> None:
     (span,) = spans_of([asks(f"look at {text}, or 123"), says(f"I open {text} but not 123")])
     assert (span.text, span.kind) == (text, kind)
 

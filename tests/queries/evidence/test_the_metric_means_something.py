@@ -85,7 +85,7 @@ def test_the_whole_transcript_holds_every_span(said: list[tuple[str, str, str]])
 
 @usual
 @given(rounds, st.data())
-def test_a_view_that_holds_more_never_has_less_evidence(
+def test_who_holds_more_has_no_less_evidence(
     said: list[tuple[str, str, str]], data: st.DataObject
 ) -> None:
     for need in needs(conversation(said)):
@@ -96,9 +96,7 @@ def test_a_view_that_holds_more_never_has_less_evidence(
 
 @usual
 @given(rounds)
-def test_every_span_stands_in_its_carriers_and_in_no_line_feed(
-    said: list[tuple[str, str, str]],
-) -> None:
+def test_every_span_stands_in_its_carriers_on_one_line(said: list[tuple[str, str, str]]) -> None:
     messages = conversation(said)
     for need in needs(messages):
         for span in need.spans:
@@ -109,7 +107,7 @@ def test_every_span_stands_in_its_carriers_and_in_no_line_feed(
 
 
 @pytest.mark.parametrize("name", SESSIONS)
-async def test_the_whole_transcript_of_a_recorded_session_holds_every_span(
+async def test_the_whole_of_a_recorded_session_holds_every_span(
     name: str, recorded_sessions: Path
 ) -> None:
     messages, found = await needs_of(recorded_sessions, name)
@@ -122,9 +120,7 @@ async def test_the_whole_transcript_of_a_recorded_session_holds_every_span(
         assert held.requests >= 10
 
 
-async def test_actions_laid_over_an_unrelated_session_reuse_next_to_nothing(
-    recorded_sessions: Path,
-) -> None:
+async def test_actions_laid_over_another_session_reuse_nothing(recorded_sessions: Path) -> None:
     """Measured: 0.4 % as many spans (quotes 0.1 %, names 0.8 %); 7 % over a kindred session.
 
     The two sessions of mini-swe-agent share a task's template and a language. A usual run lays each
@@ -147,9 +143,7 @@ async def test_actions_laid_over_an_unrelated_session_reuse_next_to_nothing(
     assert quotes_by_chance < 0.005 * quotes
 
 
-async def test_the_figures_of_a_recorded_session_do_not_change_by_accident(
-    recorded_sessions: Path,
-) -> None:
+async def test_the_figures_of_a_session_do_not_change_by_accident(recorded_sessions: Path) -> None:
     """A change of the metric makes all published figures incomparable: change it on purpose."""
     _, found = await needs_of(recorded_sessions, "pi/large-session.jsonl")
     half = whole(found, 0.5)

@@ -200,9 +200,7 @@ STEPS = st.lists(STEP, min_size=6, max_size=25)
 
 @settings(max_examples=some(20, 60), deadline=None)
 @given(STEPS)
-def test_the_count_of_a_request_is_never_below_that_of_the_ledger(
-    steps: list[tuple[str, int]],
-) -> None:
+def test_the_count_of_a_request_is_not_below_the_ledgers(steps: list[tuple[str, int]]) -> None:
     asyncio.run(played(steps))
 
 

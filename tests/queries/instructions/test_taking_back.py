@@ -26,9 +26,7 @@ from tests.queries.instructions.given import (
 )
 
 
-async def test_a_demand_is_taken_back_once_by_the_message_that_does_it_and_breaks_no_prefix() -> (
-    None
-):
+async def test_a_demand_is_taken_back_once_by_a_message_and_breaks_no_prefix() -> None:
     engine, ctx = await session()
     await ctx.add_message(user("Forget what I said of the migrations."))
     before = await ctx.get_messages_for_request()
@@ -129,9 +127,7 @@ def test_the_same_words_with_another_value_replace_what_was_said_and_others_noth
     assert find_superseded([(0, earlier), (4, later)]) == ({0: 1} if replaced else {})
 
 
-async def test_a_superseded_demand_is_held_against_no_view_until_the_later_one_is_taken_back() -> (
-    None
-):
+async def test_a_superseded_demand_counts_again_where_the_later_one_is_taken_back() -> None:
     engine = Engine(MemoryStore())
     ctx = await engine.session("s")
     await ctx.add_messages([user("Keep the budget at 300. Never touch main.py."), model("Yes.")])

@@ -42,9 +42,7 @@ async def summarised() -> tuple[Engine, Lost]:
     return engine, await engine.lost("s", compaction=1)
 
 
-async def test_of_words_files_commands_decisions_and_results_it_says_what_left_and_came_again() -> (
-    None
-):
+async def test_it_says_which_words_files_commands_and_results_left_and_came_again() -> None:
     engine, found = await summarised()
     assert states(found, "instruction") == {RULE: "gone", TASK: "summary"}
     assert [one.kind for one in found.items][:2] == ["instruction", "instruction"]
@@ -133,9 +131,7 @@ async def test_sets_clears_and_erasures_are_named_as_the_cause() -> None:
     assert one.left and (one.state, one.left.by, one.left.compaction) == ("gone", "set", None)
 
 
-async def test_a_message_is_replaced_by_a_hosts_prompt_and_summarised_by_the_set_it_left_with() -> (
-    None
-):
+async def test_a_hosts_prompt_replaces_a_message_and_a_set_may_summarise_it() -> None:
     engine, ctx = await session({"role": "system", "content": "You help."}, user(RULE), model("ok"))
     await ctx.set_system_prompt("You help well.", replaces_stored=True)
     left = (await engine.lost("s")).messages
@@ -228,9 +224,7 @@ async def test_codex_keeps_a_persons_words_beside_an_encrypted_summary(tmp_path:
     assert one.command and (one.state, one.command.status) == ("gone", 2)
 
 
-async def test_of_a_recorded_session_every_message_that_left_is_counted(
-    recorded_sessions: Path,
-) -> None:
+async def test_of_a_recorded_session_all_that_left_is_counted(recorded_sessions: Path) -> None:
     engine, session = await imported(recorded_sessions / RECORDED)
     for compaction in (1, None):
         found = await engine.lost(session, compaction=compaction)

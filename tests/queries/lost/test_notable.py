@@ -120,7 +120,7 @@ HEREDOC = "cat > a.py <<'EOF'\ncat b.py > c.py\nEOF\ncat d.py"
         ("ls 2>/dev/null", []),
     ],
 )
-def test_of_a_shell_command_only_sure_files_are_taken(
+def test_of_shell_commands_only_sure_files_count(
     command: str, files: list[tuple[str, str]]
 ) -> None:
     assert list(files_of(command)) == files
@@ -184,9 +184,7 @@ def _words(text: str) -> str:
         (lambda text: read_effect(_patch(text)), " "),
     ],
 )
-def test_a_long_text_is_read_in_time_that_grows_with_its_length(
-    read: Callable[[str], Any], piece: str
-) -> None:
+def test_a_long_text_is_read_in_linear_time(read: Callable[[str], Any], piece: str) -> None:
     """With the square of it, most of these took 5 to 60 seconds."""
     text = f"ls {piece * (60_000 // len(piece))} x"
     started = time.process_time()
@@ -206,9 +204,7 @@ def _patch(path: str) -> Part:
         ('{"error": {"message": "gone"}, "output": "gone", "success": false}', "gone"),
     ],
 )
-def test_a_result_that_says_it_failed_failed_where_no_field_can_say_it(
-    text: str, error: str
-) -> None:
+def test_a_result_that_says_so_failed_where_no_field_can_say_it(text: str, error: str) -> None:
     assert outcome_of(result_of(text), text) == (None, True, error)
     block = {"type": "tool_result", "tool_use_id": "a", "content": text}
     [part] = read_parts({"role": "user", "content": [block]})

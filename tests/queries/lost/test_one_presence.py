@@ -135,9 +135,7 @@ def test_both_agree_on_every_demand_of_any_session(
 
 
 @pytest.mark.parametrize("name", [one for one in SESSIONS if FULL or not one.startswith(LONG)])
-async def test_both_agree_on_a_recorded_session_of_which_all_is_summarised(
-    name: str, recorded_sessions: Path
-) -> None:
+async def test_both_agree_on_a_recorded_session(name: str, recorded_sessions: Path) -> None:
     engine = Engine(MemoryStore())
     for imported in await import_file(engine.store, recorded_sessions / name, complete=True):
         if not imported.session:

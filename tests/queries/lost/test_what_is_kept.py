@@ -171,9 +171,7 @@ async def test_an_erasure_by_another_process_is_seen_by_the_next_question() -> N
 
 
 @pytest.mark.slow
-async def test_an_erasure_reaches_what_other_readers_of_the_file_keep_in_this_process(
-    tmp_path: Path,
-) -> None:
+async def test_an_erasure_reaches_what_other_readers_of_the_file_keep(tmp_path: Path) -> None:
     url = f"{tmp_path}/store.db"
     async with eventctx.open(url, receipts=False) as engine, eventctx.open(url) as reader:
         assert engine.store is not reader.store

@@ -26,7 +26,6 @@ from tests.policies.given import (
     ROOMY,
     Row,
     asks,
-    budget_of,
     decided,
     keeps_the_rules,
     model,
@@ -103,14 +102,6 @@ def test_what_is_short_already_is_not_said_to_be_shortened() -> None:
 def test_what_a_person_said_is_cut_before_it_is_dropped_and_the_task_goes_last() -> None:
     found = reasons(down_to(view(*turns(20, result=10, words=2_000)), 0.4))["old_words"]
     assert found[0] == 4 and 0 not in found
-
-
-def test_system_messages_pins_and_the_latest_question_are_whole_at_any_budget() -> None:
-    visible = view(system("s" * 900), *turns(10, words=900), pins=(6,))
-    for tokens in (1, 500, 2_000, 5_000):
-        proposal = decided(Ladder(), visible, budget_of(tokens))
-        assert {proposal.dispositions[number][0] for number in (0, 6, 37)} == {"kept"}
-        assert not {0, 6, 37} & proposal.limits.keys()
 
 
 def whole(proposal: Proposal, numbers: range) -> bool:

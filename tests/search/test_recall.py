@@ -68,19 +68,6 @@ async def added(engine: Engine, session: str, *texts: str) -> None:
         await ctx.add_message(user(text))
 
 
-async def erase(engine: Engine, session: str, number: int, *heirs: str) -> None:
-    """Erase a message as the log is to show it: bodies first, then a record in every stream."""
-    (line,) = [m for m in await engine.transcript(session) if m.number == number]
-    await engine.store.erase({session: {Address(line.position): b""}})
-    await record_erasure(engine, line.number, line.position, session, *heirs)
-
-
-async def record_erasure(engine: Engine, number: int, position: int, *sessions: str) -> None:
-    erased = Erased(numbers=(number,), bodies=((position, 0),))
-    for session in sessions:
-        await append_event(engine.store, erased, session=session)
-
-
 # -- the text of a message -----------------------------------------------------------------------
 
 
@@ -309,65 +296,30 @@ async def test_what_queries_find_and_that_odd_ones_are(engine: Engine, recall: R
 ODD = ("\ud800", "a\0b", '"' * 99, "a " * 9000, "^a", "NEAR(a b, 2)")
 
 
-async def test_cleared_and_replaced_messages_are_found(engine: Engine, recall: Recall) -> None:
+async def test_messages_are_read_by_their_numbers_cleared_replaced_inherited_or_erased(
+    engine: Engine, recall: Recall
+) -> None:
     texts = ["red", "green", "blue", "a new", "another", "last"]
     apples = [f"{text} apple" for text in texts]
-    await added(engine, "s", *apples[:3])
-    ctx = await engine.session("s")
+    await added(engine, "parent", *apples[:3])
+    ctx = await engine.session("parent")
     await ctx.set_messages([user(apples[3]), user(apples[1]), user(apples[4])])
-    assert [m.number for m in await engine.transcript("s")] == [3, 1, 4]
+    await engine.fork("parent", (await engine.sessions())[0].head, "child")
     await ctx.clear()
-    await ctx.add_message(user(apples[5]))
-    found = {one.number: one.message["content"] for one in await recall.search("apple", "s")}
+    await added(engine, "child", apples[5])
+    await (await engine.session("child")).clear()
+    found = {one.number: one.message["content"] for one in await recall.search("apple", "child")}
     assert found == dict(enumerate(apples))
     for number, text in found.items():
-        assert (await recall.message("s", number)).message == user(text)
-    with pytest.raises(InvalidSetting, match="a number from 0 to 5, found 6"):
-        await recall.message("s", 6)
-    with pytest.raises(InvalidSetting, match="a message number from 0"):
-        await recall.message("s", 2**70)
-
-
-async def test_a_fork_finds_what_it_inherited_and_its_own(engine: Engine, recall: Recall) -> None:
-    await added(engine, "parent", "stone one", "stone two")
-    at = (await engine.transcript("parent"))[0].position
-    await engine.fork("parent", at, "child")
-    await added(engine, "child", "stone three")
-    await added(engine, "parent", "stone four")
-    head = (await engine.transcript("child"))[-1].position
-    await engine.fork("child", head, "grandchild")
-    await added(engine, "grandchild", "stone five")
-
-    async def found(session: str) -> list[tuple[int, str]]:
-        hits = await recall.search("stone", session)
-        assert {one.session for one in hits} == {session}
-        return sorted((one.number, one.message["content"]) for one in hits)
-
-    inherited = [(0, "stone one"), (1, "stone three")]
-    assert await found("child") == inherited
-    assert await found("grandchild") == [*inherited, (2, "stone five")]
-    assert len(await found("parent")) == 3
-    assert len(await recall.search("stone", None)) == 5
-    assert (await recall.message("grandchild", 1)).message == user("stone three")
-    for session in ("child", "grandchild", "parent"):
-        for line in await engine.transcript(session):
-            again = await recall.message(session, line.number)
-            assert (again.position, again.message) == (line.position, line.message)
-
-
-async def test_what_was_erased_is_not_found_ever_again(engine: Engine, recall: Recall) -> None:
-    await added(engine, "s", "the password is swordfish", "unrelated")
-    at = (await engine.transcript("s"))[0].position
-    await engine.fork("s", at, "fork")
-    assert len(await recall.search("swordfish")) == 1
-    await erase(engine, "s", 0, "fork")
-    await added(engine, "s", "more")
-    anew = Recall(engine.store, SqliteTextIndex(None))
-    for one in (recall, anew):
-        for session in (None, "s", "fork"):
-            assert await one.search("swordfish", session) == []
-        assert (await one.message("s", 0)).message is None
-        assert [hit.number for hit in await one.search("more", "s")] == [2]
+        assert (await recall.message("child", number)).message == user(text)
+    for wrong, said in ((6, "a number from 0 to 5, found 6"), (2**70, "a message number from 0")):
+        with pytest.raises(InvalidSetting, match=said):
+            await recall.message("child", wrong)
+    await engine.erase("parent", [2])
+    assert len(await recall.search("apple")) == 5
+    for session in ("parent", "child"):
+        assert await recall.search("blue", session) == []
+        assert (await recall.message(session, 2)).message is None
 
 
 async def test_an_erasure_without_its_record_hides_the_message(
@@ -378,7 +330,7 @@ async def test_an_erasure_without_its_record_hides_the_message(
     position = (await engine.transcript("s"))[1].position
     await engine.store.erase({"s": {Address(position): b""}})
     assert [hit.number for hit in await recall.search("swordfish", limit=1)] == [0]
-    await record_erasure(engine, 1, position, "s")
+    await append_event(engine.store, Erased(numbers=(1,), bodies=((position, 0),)))
     assert [hit.number for hit in await recall.search("swordfish")] == [0]
 
 

@@ -89,9 +89,7 @@ def named(after: Any, function: Any) -> Any:
 @breaks("exactness")
 @adding
 def drops_signatures(row: Row) -> Row:
-    for block in row["content"] if isinstance(row.get("content"), list) else ():
-        block.pop("signature", None)
-    return row
+    return _blocks(row, unsigned)
 
 
 @breaks("exactness")
@@ -203,16 +201,9 @@ async def refuses_a_token_budget(module: Any, sound: Sound, budget: int | None) 
 @breaks("resumed")
 def does_not_count_what_was_set(base: Any) -> Any:
     class Mutant(base):
-        was_set = False
-
         async def set_messages(self, messages: Rows) -> None:
             await super().set_messages(messages)
-            self.was_set = True
-
-        async def get_messages_for_request(self, token_budget=None, provider=None) -> Rows:
-            if self.was_set:
-                return await self.get_messages()
-            return await super().get_messages_for_request(token_budget, provider)
+            self.get_messages_for_request = lambda *_, **__: self.get_messages()
 
     return Mutant
 
@@ -255,16 +246,26 @@ def without(view: Rows, place: int) -> Rows:
     return [row for number, row in enumerate(view) if number != place]
 
 
-@breaks("pairs")
-@sending
-def drops_a_call(view: Rows) -> Rows:
-    return [row for place, row in enumerate(view) if place != place_of(view, "tool_calls")]
+def _drop(key: str) -> Make:
+    return sending(lambda view: without(view, place_of(view, key)))
 
 
-@breaks("pairs")
-@sending
-def drops_a_result(view: Rows) -> Rows:
-    return without(view, place_of(view, "tool_call_id"))
+MUTANTS |= {
+    "drops_a_call": ("pairs", _drop("tool_calls")),
+    "drops_a_result": ("pairs", _drop("tool_call_id")),
+    "shortens_the_rules": ("system_stays", sending(lambda view: [_cut(r, "system") for r in view])),
+    "shortens_the_question": ("latest_stays", sending(lambda view: [*map(_cut, view)])),
+    "sends_thinking_unsigned": (
+        "thinking",
+        always_sending(lambda view: [_blocks(row, unsigned) for row in view]),
+    ),
+    "drops_thinking_wherever_it_compacts": (
+        "thinking",
+        sending(
+            lambda view: [_blocks(row, lambda b: None if _is_thought(b) else b) for row in view]
+        ),
+    ),
+}
 
 
 @breaks("pairs")
@@ -289,14 +290,12 @@ def swaps_parallel_results(view: Rows) -> Rows:
     return [*view[:place], view[place + 1], view[place], *view[place + 2 :]]
 
 
-def cut(row: Row) -> Row:
-    return {**row, "content": str(row["content"])[:250]}
+def _cut(row: Row, role: str | None = None) -> Row:
+    return row if role and row["role"] != role else {**row, "content": str(row["content"])[:250]}
 
 
-@breaks("system_stays")
-@sending
-def shortens_the_rules(view: Rows) -> Rows:
-    return [cut(row) if row["role"] == "system" else row for row in view]
+def unsigned(block: Row) -> Row:
+    return {key: value for key, value in block.items() if key != "signature"}
 
 
 @breaks("system_factory")
@@ -318,30 +317,9 @@ async def sends_the_view_that_it_sent(module: Any, sound: Sound, budget: int | N
 
 @breaks("latest_stays")
 @sending
-def shortens_the_question(view: Rows) -> Rows:
-    return [cut(row) for row in view]
-
-
-@breaks("latest_stays")
-@sending
 def drops_the_question_once_it_is_worked_on(view: Rows) -> Rows:
     latest = max(n for n, row in enumerate(view) if row["role"] == "user")
     return view if latest == len(view) - 1 else without(view, latest)
-
-
-@breaks("thinking")
-@always_sending
-def sends_thinking_unsigned(view: Rows) -> Rows:
-    def unsigned(block: Row) -> Row:
-        return {key: value for key, value in block.items() if key != "signature"}
-
-    return [_blocks(row, unsigned) for row in view]
-
-
-@breaks("thinking")
-@sending
-def drops_thinking_wherever_it_compacts(view: Rows) -> Rows:
-    return [_blocks(row, lambda block: None if _is_thought(block) else block) for row in view]
 
 
 @breaks("open_thinking")

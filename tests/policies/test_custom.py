@@ -33,6 +33,7 @@ from eventctx.policies.policy import (
 from eventctx.policies.proposals import drop, keep_only
 from eventctx.projections.flat import read
 from eventctx.queries.spans import spans
+from tests.policies.advisers import Scripted
 from tests.policies.given import (
     DUE,
     ROOMY,
@@ -189,10 +190,9 @@ async def compacted(function: Any, **options: Any) -> tuple[list[Row], Any, Any]
         return messages, (await compactions_of(engine))[-1], row
 
 
-def three_and(visible: Visible, **more: Any) -> Proposal:
+def three_and(visible: Visible, changes: Any = None, **more: Any) -> Proposal:
     made = keep_only(visible, [ref.number for ref in visible.messages[-3:]])
-    changed = {**made.dispositions, **more.pop("changes", {})}
-    return Proposal(changed, **more)
+    return Proposal({**made.dispositions, **(changes or {})}, **more)
 
 
 def asks_forever(visible: Visible, budget: Budget, state: PolicyState) -> AskScores:
@@ -221,39 +221,29 @@ async def test_whatever_the_function_does_wrong_the_ladder_decides_and_the_log_s
     assert problem in row.error
 
 
-def asks_anew(visible: Visible, budget: Budget, state: PolicyState) -> AskScores:
-    return AskScores(f"s{len(state.answers)}", (0,))
-
-
-@pytest.mark.parametrize(("function", "questions"), [(asks_forever, 1), (asks_anew, MAX_QUESTIONS)])
+@pytest.mark.parametrize(
+    ("function", "questions"),
+    [(asks_forever, 1), (lambda v, b, s: AskScores(f"s{len(s.answers)}", (0,)), MAX_QUESTIONS)],
+)
 async def test_a_function_that_goes_on_asking_is_stopped(function: Any, questions: int) -> None:
-    asked = 0
-
-    async def scorer(request: Any) -> list[float]:
-        nonlocal asked
-        asked += 1
-        assert asked <= MAX_QUESTIONS
-        return [0.5]
-
+    scorer = Scripted()
     _, _, row = await compacted(function, scorer=scorer)
-    assert (row.fallback, row.outcome, asked) == ("ladder", "applied", questions)
+    assert (row.fallback, row.outcome) == ("ladder", "applied")
+    assert len(scorer.requests) == questions
     assert "again and again" in row.error
 
 
 # -- a policy that fails is told -------------------------------------------------------------------
 
 
-async def down(request: Any) -> Any:
-    raise ConnectionError("the model is down")
-
-
 async def too_slow(request: Any) -> Any:
     await asyncio.Event().wait()
 
 
+DOWN = Scripted(ConnectionError("the model is down"))
 CASES: list[tuple[dict[str, Any], str]] = [
     ({"policy": lambda v, b, s: Proposal({})}, "InvalidPlan"),
-    ({"policy": "summarize", "summarizer": down}, "ConnectionError"),
+    ({"policy": "summarize", "summarizer": DOWN}, "ConnectionError"),
     ({"policy": "summarize", "summarizer": too_slow, "adviser_timeout": 0.1}, "TimeoutError"),
 ]
 

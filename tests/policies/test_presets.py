@@ -12,7 +12,6 @@ from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.codec import decode_event
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.tool_rounds import group_rows
 from eventctx.policies.advisers import ModelAnswer
 from eventctx.policies.fit import line_to_drop_to
 from eventctx.policies.ladder import Ladder
@@ -90,18 +89,15 @@ def test_then_arguments_are_shortened_then_rounds_are_dropped_and_words_stay() -
     assert min(set(range(80)) - dropped - words) > max(dropped) - 4
 
 
-def test_what_is_short_already_is_not_said_to_be_shortened() -> None:
+def test_what_a_person_said_is_cut_before_it_is_dropped_but_what_is_short_and_the_task() -> None:
     rows = [user("task")]
     for n in range(20):
         rows += [user(f"short {n}" if n % 2 else "long " * 500), *tool_round(n)]
     found = down_to(view(*rows), 0.3).dispositions
     shortened = [str(rows[n]["content"]) for n, (what, _) in found.items() if what == "shortened"]
     assert shortened and all(text.startswith("long") for text in shortened)
-
-
-def test_what_a_person_said_is_cut_before_it_is_dropped_and_the_task_goes_last() -> None:
-    found = reasons(down_to(view(*turns(20, result=10, words=2_000)), 0.4))["old_words"]
-    assert found[0] == 4 and 0 not in found
+    cut = reasons(down_to(view(*turns(20, result=10, words=2_000)), 0.4))["old_words"]
+    assert cut[0] == 4 and 0 not in cut
 
 
 def whole(proposal: Proposal, numbers: range) -> bool:
@@ -137,11 +133,8 @@ def test_the_target_is_met_and_not_missed_by_much(share: float) -> None:
 TIGHT = Budget(10_000, 9_200, 5_000)
 STEPS = [model(f"{n}") for n in range(60)]
 ROUND = [user("go"), model("well"), asks("a", "b"), tells("a"), tells("b"), user("on")]
-TURNS = [
-    row
-    for n in range(6)
-    for row in (user(f"question {n}"), asks(f"c{n}"), tells(f"c{n}"), model("answer"))
-]
+CLOSED = [(user(f"question {n}"), asks(f"c{n}"), tells(f"c{n}"), model("answer")) for n in range(6)]
+TURNS = [row for turn in CLOSED for row in turn]
 GREETED = [model("hello"), user("one"), model("1"), user("two")]
 TOO_MANY = PolicyState("max_messages")
 
@@ -206,11 +199,12 @@ def test_recency_alone_keeps_the_newest_size_alone_the_smallest_and_of_equals_th
 
 
 def test_a_round_has_the_score_of_its_best_member_and_stays_whole() -> None:
-    rounds = [row for n in range(60) for row in tool_round(n)]
-    visible = view(user("go"), *rounds, user("end"), model("x"))
+    visible = view(
+        user("go"), *(row for n in range(60) for row in tool_round(n)), user("end"), model("x")
+    )
     proposal = proposed(visible)
     kept = set(staying(proposal))
-    for group in group_rows([ref.facts for ref in visible.messages]):
+    for group in visible.groups:
         assert len(kept & set(group.rows)) in (0, len(group.rows))
         assert len({proposal.scores.get(row) for row in group.rows}) == 1
 
@@ -221,10 +215,8 @@ def test_what_stays_is_within_the_target_and_every_message_says_why() -> None:
     proposal = proposed(visible, keep_recent=1)
     tokens = sum(visible.messages[number].tokens for number in staying(proposal))
     assert TIGHT.target - 400 < tokens <= TIGHT.target
-    assert {reason for _, reason in proposal.dispositions.values()} == {
-        *("system", "pinned", "latest_human", "task"),
-        *("protected", "important", "unimportant"),
-    }
+    reasons = "system pinned latest_human task protected important unimportant"
+    assert {reason for _, reason in proposal.dispositions.values()} == {*reasons.split()}
     # One round too large for the room does not keep smaller ones out.
     rows = [user("go"), *answers(8), model("important " + "x" * 12_000), *answers(8), user("end")]
     kept = staying(proposed(view(*rows), keep_recent=1))

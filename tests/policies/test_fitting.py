@@ -65,9 +65,8 @@ def test_what_fits_is_left_alone_then_old_results_go_first_then_arguments_then_r
 
 
 def test_the_round_in_progress_is_shortened_only_when_nothing_else_is_left() -> None:
-    visible = view(
-        user("go"), *(row for n in range(5) for row in (asks(f"{n}"), tells(f"{n}", 1_600)))
-    )
+    rounds = [(asks(f"{n}"), tells(f"{n}", 1_600)) for n in range(5)]
+    visible = view(user("go"), *(row for one in rounds for row in one))
     limits = fit(visible, keep_whole(visible), Budget(2_600, 2_400, 2_000)).proposal.limits
     assert limits and 10 not in limits
     tight = fit(visible, keep_whole(visible), Budget(400, 300, 200))
@@ -118,9 +117,8 @@ def test_shortened_arguments_stay_json_and_short_ones_stay_whole() -> None:
     ],
 )
 def test_a_plan_that_breaks_a_rule_is_refused_by_name(changes: dict[int, Any], rule: str) -> None:
-    visible = view(
-        system("s"), user("pin"), user("go"), asks("c"), tells("c"), model("x"), pins=(1,)
-    )
+    rows = [system("s"), user("pin"), user("go"), asks("c"), tells("c"), model("x")]
+    visible = view(*rows, pins=(1,))
     decided = {**keep_whole(visible).dispositions, **changes}
     proposal = Proposal({n: d for n, d in decided.items() if d is not None})
     with pytest.raises(InvalidPlan, match=rule) as caught:
@@ -128,22 +126,18 @@ def test_a_plan_that_breaks_a_rule_is_refused_by_name(changes: dict[int, Any], r
     assert set(caught.value.numbers) & set(changes) or rule.startswith("a tool round")
 
 
-def test_a_plan_without_the_message_to_be_answered_is_refused() -> None:
+def test_a_plan_without_the_message_to_be_answered_or_that_splits_a_round_is_refused() -> None:
     after_a_person = [user("go"), model("x"), user("<system-reminder>y</system-reminder>")]
     for rows in (after_a_person, [model("x"), model("y")]):
         visible = view(*rows)
         decided = {**keep_whole(visible).dispositions, len(rows) - 1: ("dropped", "x")}
         with pytest.raises(InvalidPlan, match="the message to be answered stays"):
             check(visible, Proposal(decided))
-
-
-def test_nothing_can_be_inserted_into_a_round() -> None:
     visible = view(user("go"), asks("c"), tells("c"))
-    note = NewInsertion("notice", user("note"), before=2)
+    fine, note = (NewInsertion("notice", user("note"), before=place) for place in (1, 2))
+    check(visible, Proposal(keep_whole(visible).dispositions, insertions=(fine,)))
     with pytest.raises(InvalidPlan, match="nothing is inserted into a round"):
         check(visible, Proposal(keep_whole(visible).dispositions, insertions=(note,)))
-    fine = msgspec.structs.replace(note, before=1)
-    check(visible, Proposal(keep_whole(visible).dispositions, insertions=(fine,)))
 
 
 # -- plans ---------------------------------------------------------------------------------------
@@ -242,10 +236,8 @@ async def test_the_limit_on_messages_does_not_compact_at_every_request() -> None
 
 async def test_many_abandoned_calls_do_not_cost_what_stays() -> None:
     async with one_session(policy="simple", max_tokens=10_000, keep_recent=200) as (_, ctx):
-        for number in range(300):
-            await ctx.add_message(tool_round(number)[0])
-        for number in range(40):
-            await ctx.add_message(user(f"question {number} " + "x" * 90))
+        await ctx.add_messages([tool_round(number)[0] for number in range(300)])
+        await ctx.add_messages([user(f"question {number} " + "x" * 90) for number in range(40)])
         view = await ctx.get_messages_for_request()
         assert len([m for m in view if "question" in str(m)]) == 40
 

@@ -35,6 +35,7 @@ from tests.policies.given import Row, called, examples, model, told, user
 from tests.transcripts import DIALECTS, calls, human, result
 
 ROOM = 10_000
+LONG = [(2, "Never " + "a" * 100), (2, "Only B."), (3, "Do keep C.")]
 
 
 def tool(text: str) -> Row:
@@ -46,14 +47,16 @@ def read(*rows: Row, kinds: dict[int, Kind] | None = None) -> list[MessageExtrac
     return read_messages(dict(enumerate(rows)), kinds or {}, frozenset(range(len(rows))))
 
 
-def time_of(messages: list[MessageExtracts], now: int = 1) -> Timeline:
+def section(messages: list[MessageExtracts], room: int = ROOM, *more: Any, shown: Any = ()) -> Any:
+    """The lines that an index quotes of these messages."""
     requests = {one.number: one.number for one in messages}
-    return Timeline(requests, max(now, len(messages)), last_said(messages, requests))
+    time = Timeline(requests, max(1, len(messages)), last_said(messages, requests))
+    return lines_section(messages, {*shown}, time, room, *more)
 
 
-def lines_of(*rows: Row, room: int = ROOM, shown: frozenset[str] = frozenset()) -> list[str]:
-    messages = read(*rows)
-    return lines_section(messages, set(shown), time_of(messages), room)
+def lines_of(*rows: Row, room: int = ROOM, shown: Any = ()) -> list[str]:
+    found: list[str] = section(read(*rows), room, shown=shown)
+    return found
 
 
 # -- demands -------------------------------------------------------------------------------------
@@ -65,12 +68,7 @@ def lines_of(*rows: Row, room: int = ROOM, shown: frozenset[str] = frozenset()) 
         ([(2, "Never A."), (7, "Only B.")], ROOM, ["| #2: Never A.", "| #7: Only B."], (2, 7)),
         ([(2, "Never A."), (7, "Only B.")], 20, ["| #7: Only B."], (7,)),
         # Of which one demand found no room, a message is not named as quoted.
-        (
-            [(2, "Never " + "a" * 100), (2, "Only B."), (3, "Do keep C.")],
-            60,
-            ["| #2: Only B.", "| #3: Do keep C."],
-            (3,),
-        ),
+        (LONG, 60, ["| #2: Only B.", "| #3: Do keep C."], (3,)),
     ],
 )
 def test_demands_stand_in_order_under_their_numbers_the_newest_where_room_is_short(
@@ -113,6 +111,8 @@ def test_lines_stand_under_the_number_of_their_message_in_its_order_and_only_onc
     assert lines_of(*rows, shown=in_view)[1:] == ["| #0:", second]
 
 
+NAMED = [tool("the first_value is here\nthe other_value is here"), model("look at other_value")]
+MODELS = "| #0 (the model):"
 LOG = [f"at 09:{n:02} heron[{n}]: batch {n} loaded, {n} ms" for n in range(40)]
 OTHER = "the heron batch belongs to Ona Brandt"
 TELLING = "Slot 7 has room for 260 more."
@@ -121,29 +121,22 @@ TELLING = "Slot 7 has room for 260 more."
 @pytest.mark.parametrize(
     ("rows", "room", "preferred"),
     [
-        (
-            [
-                tool("the first_value is here\nthe other_value is here"),
-                model("look at other_value"),
-            ],
-            40,
-            ["| #0:", "|   the other_value is here"],
-        ),
+        (NAMED, 40, ["| #0:", "|   the other_value is here"]),
         (
             [tool("this is some prose\nimport some_module_")],
             35,
             ["| #0:", "|   import some_module_"],
         ),
         (
-            [tool(f"line of words {n:02}") for n in range(80)],
+            [tool(f"line of {n:02} words") for n in range(80)],
             35,
-            ["| #79:", "|   line of words 79"],
+            ["| #79:", "|   line of 79 words"],
         ),
         ([tool("\n".join([*LOG[:5], OTHER, *LOG[5:]]))], 50, ["| #0:", f"|   {OTHER}"]),
         (
-            [model(f"Let me look at it.\n{TELLING}"), tool("some words of a tool")],
+            [model(f"Let me see.\n{TELLING}"), tool("a tool's words")],
             60,
-            ["| #0 (the model):", f"|   {TELLING}"],
+            [MODELS, f"|   {TELLING}"],
         ),
     ],
     ids=["a name that the model wrote", "code", "new", "of another form", "the model's own number"],
@@ -194,7 +187,7 @@ def test_a_call_that_came_once_is_quoted_before_one_of_many_alike() -> None:
         rows += [called(f"c{n}", "fetch", {}), told(f"c{n}", f"{'wren ' * n}heron {n} lantern")]
     messages = read_messages(dict(enumerate(rows)), {}, frozenset())
     answered = answered_calls(messages)
-    lines = lines_section(messages, set(), time_of(messages), 45, len, answered)
+    lines = section(messages, 45, len, answered)
     assert lines[1:] == ["| #1 (#0 guide):", "|   gauge reads 48"]
 
 
@@ -240,7 +233,7 @@ def test_a_file_has_one_path_whether_it_was_named_by_all_of_it_or_by_its_end() -
 def headings(*rows: Row) -> list[str]:
     messages = read_messages(dict(enumerate(rows)), {0: "human"}, frozenset())
     answered = answered_calls(messages)
-    lines = lines_section(messages, set(), time_of(messages), ROOM, len, answered)
+    lines = section(messages, ROOM, len, answered)
     return [line for line in lines if line.startswith("| #")]
 
 
@@ -278,8 +271,7 @@ def test_a_source_tells_one_tools_calls_apart(
 def test_what_nobody_is_known_to_have_said_is_not_said_to_be_a_persons() -> None:
     cases: list[tuple[dict[int, Kind], str]] = [({0: "user"}, "the harness"), ({}, "role user")]
     for kinds, speaker in cases:
-        messages = read(user("Mark it as in_progress."), kinds=kinds)
-        found = lines_section(messages, set(), time_of(messages), ROOM)
+        found = section(read(user("Mark it as in_progress."), kinds=kinds))
         assert found[1] == f"| #0 ({speaker}):"
 
 
@@ -301,9 +293,7 @@ TEXTS = st.text(st.sampled_from("ab 0123456789漢字é🙂_/.:\u2028\n"), max_si
 @examples
 @given(
     texts=st.lists(TEXTS, max_size=30),
-    demands=st.lists(
-        st.tuples(st.integers(0, 99_999), TEXTS.map(lambda text: text[:40])), max_size=5
-    ),
+    demands=st.lists(st.tuples(st.integers(0, 99_999), TEXTS), max_size=5),
     tokens=st.integers(150, 2_000),
 )
 def test_sections_that_fit_their_room_make_an_index_of_no_more_than_its_tokens(
@@ -313,7 +303,7 @@ def test_sections_that_fit_their_room_make_an_index_of_no_more_than_its_tokens(
     asked, _ = demands_section(demands, room // 4, measure)
     room -= sum([measure(line) + 1 for line in asked])
     messages = read(*map(tool, texts))
-    lines = lines_section(messages, set(), time_of(messages), room, measure)
+    lines = section(messages, room, measure)
     facts = read_facts(index_message([*asked, *lines]))
     assert estimator.tokens(facts) <= max(tokens, estimator.tokens(read_facts(index_message([]))))
 

@@ -235,14 +235,12 @@ def test_what_must_stay_comes_before_the_index(left: int) -> None:
 @examples
 @given(rows=talks())
 def test_no_text_can_break_out_of_the_index(rows: list[Row]) -> None:
-    rows += [user("x" * 9_000), model("ok")]
-    proposal = compacted(rows, Budget(4_000, 3_500, 2_000))
+    proposal = compacted([*rows, user("x" * 9_000), model("ok")], Budget(4_000, 3_500, 2_000))
     for index in proposal.insertions:
         text = index.message["content"]
         head, *lines, end = text.splitlines()
         assert text.split("\n") == [head, *lines, end]
-        assert head == HEADER
-        assert end == END
+        assert (head, end) == (HEADER, END)
         frame = [line for line in lines if not line.startswith("|")]
         assert len(frame) == len(set(frame)) <= 4
         quoted = [line for line in lines if line.startswith("|   ")]
@@ -364,8 +362,8 @@ async def test_even_a_short_line_of_an_erased_message_is_found_in_the_index(shor
 
 async def test_a_system_message_is_neither_dropped_nor_quoted() -> None:
     async with one_session(policy="workset", max_tokens=6_000) as (_, ctx):
-        await ctx.add_message(system("You must be careful with every_secret_thing here."))
-        await ctx.add_messages(work(30))
+        rules = system("You must be careful with every_secret_thing here.")
+        await ctx.add_messages([rules, *work(30)])
         request = await ctx.get_messages_for_request()
         assert request[0]["role"] == "system"
         (index,) = indexes_in(request)

@@ -255,10 +255,8 @@ async def forked(engine: Engine, session: str, name: str) -> eventctx.Context:
 
 async def said(engine: Engine, session: str, texts: list[str]) -> None:
     ctx = await engine.session(session)
-    for text in texts:
-        await ctx.add_message(user(text))
-        await ctx.add_message(model(f"{text}: done"))
-    await ctx.add_message(user("and now?"))
+    rounds = [(user(text), model(f"{text}: done")) for text in texts]
+    await ctx.add_messages([*(row for pair in rounds for row in pair), user("and now?")])
     await ctx.get_messages_for_request()
 
 

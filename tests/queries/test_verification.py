@@ -116,11 +116,15 @@ EDITS: dict[str, tuple[str, str, str]] = {
 }  # fmt: skip
 
 
-def with_facts(connection: apsw.Connection, pos: int, **changed: Any) -> None:
-    """Write other facts of the first body of a record."""
-    ((stored,),) = connection.execute("SELECT facts FROM records WHERE pos=?", (pos,)).fetchall()
-    facts = encode_facts(msgspec.structs.replace(decode_facts(stored), **changed))
-    connection.execute("UPDATE records SET facts=? WHERE pos=?", (facts, pos)).fetchall()
+def with_facts(pos: int, **changed: Any) -> Edit:
+    """An edit that writes other facts of the first body of a record."""
+
+    def change(connection: apsw.Connection) -> None:
+        rows = connection.execute("SELECT facts FROM records WHERE pos=?", (pos,)).fetchall()
+        facts = encode_facts(msgspec.structs.replace(decode_facts(rows[0][0]), **changed))
+        connection.execute("UPDATE records SET facts=? WHERE pos=?", (facts, pos)).fetchall()
+
+    return change
 
 
 FALSE_FACTS: dict[str, dict[str, Any]] = {
@@ -132,21 +136,11 @@ FALSE_FACTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("reader", [READER, READER - 1])
 @pytest.mark.parametrize("name", FALSE_FACTS)
-async def test_facts_are_read_anew_for_any_reader(path: Path, name: str, reader: int) -> None:
-    changed = {**FALSE_FACTS[name], "reader": reader}
-    found = await checked(path, lambda connection: with_facts(connection, 2, **changed))
-    assert "facts" in kinds(found)
-
-
-async def test_facts_of_a_later_release_are_no_damage(path: Path) -> None:
-    def change(connection: apsw.Connection) -> None:
-        sql = "SELECT pos FROM records WHERE stream=3 AND bodies=1"
-        ((pos,),) = connection.execute(sql).fetchall()
-        with_facts(connection, pos, kind="user", human=False, prose=7, reader=READER + 1)
-
-    assert (await checked(path, change)).ok
+async def test_facts_are_read_anew_for_any_reader(path: Path, name: str) -> None:
+    for reader in (READER, READER - 1):
+        found = await checked(path, with_facts(2, **FALSE_FACTS[name], reader=reader))
+        assert "facts" in kinds(found)
 
 
 def calling(*calls: dict[str, Any]) -> dict[str, Any]:
@@ -159,38 +153,40 @@ NAMELESS = {"type": "function", "function": {"arguments": "{}"}}
 
 
 @pytest.mark.parametrize(
-    ("row", "older", "ok"),
+    ("row", "known", "ok"),
     [
-        # It missed a result by its tool's name alone,
-        ({"role": "tool", "tool_name": "read", "content": "x"}, (9, (), 0), True),
-        ({"role": "function", "name": "read", "content": "x"}, (9, (), 0), False),
+        # An older reader missed a result by its tool's name alone,
+        ({"role": "tool", "tool_name": "read", "content": "x"}, {"reader": 9, "results": ()}, True),
+        ({"role": "function", "name": "read", "content": ""}, {"reader": 9, "results": ()}, False),
         # took a call without id and name for what it is,
-        (calling(NAMELESS), (11, None, None), True),
+        (calling(NAMELESS), {"reader": 11}, True),
         # and did not tell calls by name apart.
-        (calling(*BY_NAME), (11, ("function:read",), 16), True),
-        (calling(*BY_NAME), (12, ("function:read",), 16), False),
-        (calling(*BY_ID), (11, ("call_a",), 16), True),
-        (calling(*BY_ID), (12, ("call_a",), 16), False),
+        (calling(*BY_NAME), {"reader": 11, "calls": ("function:read",), "arguments": 16}, True),
+        (calling(*BY_NAME), {"reader": 12, "calls": ("function:read",), "arguments": 16}, False),
+        (calling(*BY_ID), {"reader": 11, "calls": ("call_a",), "arguments": 16}, True),
+        (calling(*BY_ID), {"reader": 12, "calls": ("call_a",), "arguments": 16}, False),
+        # What one of a later release knows is no damage.
+        (calling(*BY_ID), {"reader": READER + 1, "prose": 7, "arguments": 7}, True),
+        (
+            {"role": "user", "content": "x"},
+            {"reader": READER + 1, "kind": "user", "prose": 7},
+            True,
+        ),
     ],
 )
-async def test_facts_are_no_damage_where_an_older_reader_knew_no_better(
-    tmp_path: Path, row: dict[str, Any], older: tuple[Any, ...], ok: bool
+async def test_facts_are_no_damage_where_another_reader_knew_other_things(
+    tmp_path: Path, row: dict[str, Any], known: dict[str, Any], ok: bool
 ) -> None:
     path = tmp_path / "s.db"
     await add(path, {"role": "user", "content": "Read it."}, row)
-    reader, ids, size = older
-    changed: dict[str, Any] = {"reader": reader}
-    if ids is not None:
-        changed |= {"calls": ids, "arguments": size} if ids else {"results": ids}
-    found = await checked(path, lambda connection: with_facts(connection, 2, **changed))
-    assert found.ok is ok
+    assert (await checked(path, with_facts(2, **known))).ok is ok
 
 
 async def test_a_demand_that_an_older_reader_did_not_count_holds(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     await add(path, {"role": "user", "content": "Never touch legacy.py."})
     changed = {"reader": DEMANDS_SINCE - 1, "demands": 0, "demand_characters": 0}
-    edit(path, lambda connection: with_facts(connection, 1, **changed))
+    edit(path, with_facts(1, **changed))
     async with eventctx.open(path, receipts=False) as engine:
         found = await engine.instructions("s")
     assert [one.text for one in found.instructions] == ["Never touch legacy.py."]
@@ -209,8 +205,7 @@ async def test_an_edit_is_found_where_it_was_made(path: Path, name: str) -> None
     sql, session, kind = EDITS[name]
     found = await checked(path, sql)
     assert kind in kinds(found, session)
-    untouched = {"other"} - {session}
-    assert all(not kinds(found, one) for one in untouched if "bodies > 0" not in sql)
+    assert session == "other" or "bodies > 0" in sql or not kinds(found, "other")
 
 
 @pytest.mark.parametrize(

@@ -92,16 +92,12 @@ async def test_a_script_may_raise_report_usage_and_look_at_the_request():
 
 async def test_a_stream_adds_up_to_the_answer_that_comes_last():
     provider = ScriptedProvider(Reply("one  two three", thinking="let me think"))
-    pieces = [piece async for piece in provider.stream(request(ASKED))]
-    chunks = [piece for piece in pieces if isinstance(piece, Chunk)]
-    last = pieces[-1]
-    assert isinstance(last, Answer)
-    assert pieces[:-1] == chunks
-    assert len(chunks) > 3
+    *chunks, last = [piece async for piece in provider.stream(request(ASKED))]
+    assert len(chunks) > 3 and {type(one) for one in chunks} == {Chunk}
     for kind, block, text in (("thinking", 0, "let me think"), ("text", 1, "one  two three")):
-        said = [chunk.text for chunk in chunks if (chunk.kind, chunk.block) == (kind, block)]
+        said = [one.text for one in chunks if (one.kind, one.block) == (kind, block)]
         assert "".join(said) == text
-    assert last.text == "one  two three"
+    assert isinstance(last, Answer) and last.text == "one  two three"
 
 
 async def test_a_request_is_recorded_as_it_was_and_one_more_than_the_script_has_steps_fails():

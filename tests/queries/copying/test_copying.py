@@ -163,7 +163,9 @@ async def test_a_copy_has_the_same_records_views_audit_and_receipts_and_goes_on(
     assert await target.store.head("a") == info
 
 
-async def test_only_what_came_since_is_copied_by_a_second_copy(pair) -> None:
+async def test_only_what_came_since_is_copied_and_nothing_where_one_session_is_another(
+    pair,
+) -> None:
     source, target = pair
     await talk(source, "a")
     first = await source.copy_to(target)
@@ -176,6 +178,13 @@ async def test_only_what_came_since_is_copied_by_a_second_copy(pair) -> None:
     third = await source.copy_to(target)
     assert (third.unchanged, third.records, third.checked) == (2, 0, 2)
     await same(source, target, "a", "b")
+    for engine, name in ((source, "c"), (target, "d"), (source, "d")):
+        await talk(engine, name)
+    before = await whole(target.store)
+    with pytest.raises(SessionDiffers, match="'d' is another one") as refused:
+        await source.copy_to(target)
+    assert (refused.value.stream, refused.value.position) == ("d", 0)
+    assert await whole(target.store) == before
 
 
 async def test_forks_and_erased_contents_are_such_in_the_copy(pair) -> None:
@@ -249,18 +258,6 @@ async def test_what_was_deleted_before_a_copy_or_after_it_is_deleted_there(pair)
     assert result.ok and (result.deleted, result.unchanged) == (2, 2)
     assert await whole(source.store) == await whole(target.store)
     assert (await target.verify_store()).ok
-
-
-async def test_nothing_is_written_where_one_session_is_another_one(pair) -> None:
-    source, target = pair
-    for name in ("a", "b", "c"):
-        await talk(source, name)
-    await talk(target, "b")
-    before = await whole(target.store)
-    with pytest.raises(SessionDiffers, match="'b' is another one") as refused:
-        await source.copy_to(target)
-    assert (refused.value.stream, refused.value.position) == ("b", 0)
-    assert await whole(target.store) == before
 
 
 @pytest.mark.parametrize("deleted", [0, 1], ids=["source", "target"])

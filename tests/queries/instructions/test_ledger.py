@@ -53,10 +53,8 @@ async def last_request(engine: Engine) -> int | None:
 async def test_every_demand_of_a_person_is_listed_with_its_message_and_sentence() -> None:
     engine, _ = await session()
     found = await engine.instructions("s")
-    assert [(one.name, one.text) for one in found.instructions] == [
-        ("#0.1", "Never touch the migrations."),
-        ("#0.2", "Please keep the old names."),
-    ]
+    named = {one.name: one.text for one in found.instructions}
+    assert named == {"#0.1": "Never touch the migrations.", "#0.2": "Please keep the old names."}
     assert counted(found) == {"verbatim": 2}
     assert (found.requests, found.known, found.absent) == (1, {"prepared": 1}, 0)
     assert rows_of(found.instructions[0]) == [("verbatim", "1.1", "1.1")]

@@ -198,10 +198,7 @@ async def test_claude_code_replaces_everything_by_a_summary(tmp_path: Path) -> N
     log.answer("m4", use("t3", "Edit", file_path="/r/shop/models.py")).result("t3", "ok")
     found = await lost(tmp_path, "s.jsonl", log.data())
     assert (found.messages.left, found.messages.total) == (6, 6)
-    assert states(found, "instruction") == {
-        "Never touch the migrations.": "gone",
-        "Keep the old base class.": "summary",
-    }
+    assert states(found, "instruction") == {RULE: "gone", "Keep the old base class.": "summary"}
     assert item(found, "file", "models.py").used_again == 1
     one = item(found, "command", "make test")
     assert one.command and (one.state, one.command.error) == ("gone", "fatal: no rule")

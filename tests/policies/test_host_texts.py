@@ -11,9 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import eventctx
-from eventctx.engine import Engine
 from eventctx.log.codec import decode_event
-from eventctx.log.record import Record
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.facts_reader import read_facts
 from eventctx.policies import advisers
@@ -43,13 +41,6 @@ def host_rows(request: Iterable[dict[str, Any]]) -> list[str]:
     ]
 
 
-async def pre_compact(engine: Engine) -> tuple[Any, Record]:
-    """The one compaction's beginning, as an event and as its record."""
-    records = [record async for record in engine.records("s", bodies=True)]
-    (began,) = [record for record in records if record.type == "context:pre_compact"]
-    return decode_event(began), began
-
-
 @pytest.mark.parametrize("name", ["ladder", "simple", "truncate", "token-budget", "workset"])
 async def test_they_stand_in_the_view_of_every_policy_marked_as_no_persons(name: str) -> None:
     async with eventctx.open() as engine:
@@ -64,29 +55,25 @@ async def test_they_stand_in_the_view_of_every_policy_marked_as_no_persons(name:
         assert ended.tokens_after < ended.threshold * 4 // 5
 
 
-async def test_the_record_counts_them_and_holds_their_words_in_bodies_alone() -> None:
-    async with eventctx.open() as engine:
-        for texts in ([RULE], [JOB, RULE]):
-            engine.intercept("context:pre_compact", hands(*texts))
-        ctx = await filled(engine, max_tokens=8_000)
-        await ctx.compact(keep="the port")
-        began, record = await pre_compact(engine)
-        assert (began.texts, began.texts_left_out, began.hint) == (2, 0, 0)
-        held = [decode_body(body.data or b"")["content"] for body in record.bodies]
-        assert held == ["the port", RULE, JOB]
-        assert b"staging" not in record.payload
-        assert (await engine.verify("s")).ok
-
-
-async def test_the_next_compaction_takes_its_own_in_their_place() -> None:
-    handed = [hands("the first")(None), hands("the second")(None), None]
+async def test_the_record_holds_them_in_bodies_alone_and_the_next_compaction_takes_its_own() -> (
+    None
+):
+    handed = [hands("the first")(None), hands("the second", RULE)(None), None]
     async with eventctx.open() as engine:
         engine.intercept("context:pre_compact", lambda asked: handed.pop(0))
         ctx = await filled(engine, 60, max_tokens=40_000)
-        for shown in (["| the first"], ["| the second"], []):
-            assert (await ctx.compact()).outcome == "applied"
+        for shown in (["| the first"], ["| the second", f"| {RULE}"], []):
+            assert (await ctx.compact(keep="the port")).outcome == "applied"
             rows = host_rows(await ctx.get_messages_for_request())
-            assert [row.splitlines()[1] for row in rows] == shown
+            assert [line for row in rows for line in row.splitlines()[1:-1]] == shown
+        records = [record async for record in engine.records("s", bodies=True)]
+        _, record, _ = [one for one in records if one.type == "context:pre_compact"]
+        began: Any = decode_event(record)
+        assert (began.texts, began.texts_left_out, began.hint) == (2, 0, 0)
+        held = [decode_body(body.data or b"")["content"] for body in record.bodies]
+        assert held == ["the port", "the second", RULE]
+        assert b"staging" not in record.payload
+        assert (await engine.verify("s")).ok
 
 
 async def test_those_that_are_too_long_are_left_out_and_counted_and_the_rest_stays(
@@ -99,7 +86,8 @@ async def test_those_that_are_too_long_are_left_out_and_counted_and_the_rest_sta
             (notice,) = host_rows(await ctx.get_messages_for_request())
         assert "xxx" not in notice and RULE in notice
         assert "| a \\ud800 b" in notice, "a text that no file can hold is escaped"
-        began, _ = await pre_compact(engine)
+        records = [one async for one in engine.records("s") if one.type == "context:pre_compact"]
+        began: Any = decode_event(records[0])
         assert (began.texts, began.texts_left_out) == (2, 1)
         assert "1 of the 3 texts to keep in view are left out" in caplog.text
 

@@ -54,26 +54,38 @@ async def test_a_message_names_the_compaction_rule_and_setting_by_which_it_left_
         assert why.stays and (why.stays.reason, why.stays.settings) == (reason, known)
 
 
-async def test_the_answer_is_about_the_request_that_was_named() -> None:
+async def test_answers_are_of_the_requests_that_were_named_and_say_what_left_and_came_back() -> (
+    None
+):
     engine, ctx = await thirty()
     await ctx.compact()
     async with ctx.turn():
         await ctx.add_message(user("later"))
+        await ctx.get_messages_for_request()
+    await ctx.restore(3)
+    async with ctx.turn():
         await ctx.get_messages_for_request()
     assert (await engine.why("s", 3, turn=1)).standing == "whole"
     assert (await engine.why("s", 3, turn=2)).standing == "dropped"
     early = await engine.why("s", 30, turn=1)
     assert (early.standing, early.message) == ("not_added", None)
     assert early.added and early.added.turn == 2
-    [first, second] = (await engine.audit("s")).requests
-    assert (await engine.why("s", 3, position=first.position)).in_view
-    assert not (await engine.why("s", 3, position=second.position)).in_view
-
-
-async def test_a_restored_message_is_whole_until_it_is_taken_out_again() -> None:
-    engine, ctx = await thirty()
-    await ctx.compact()
-    await ctx.restore(3)
+    [a, b, c] = (await engine.audit("s")).requests
+    assert (await engine.why("s", 3, position=a.position)).in_view
+    assert not (await engine.why("s", 3, position=b.position)).in_view
+    first = await engine.diff("s", 1, 2)
+    assert [one.number for one in first.of("dropped")] == list(range(1, 20))  # but for the task
+    assert [(one.number, one.message) for one in first.of("entered")] == [(30, user("later"))]
+    assert all(one.ruling and one.ruling.reason == "older" for one in first.of("dropped"))
+    second = await engine.diff("s", 2, 3)
+    assert [(one.number, one.kind) for one in second.differences] == [(3, "restored")]
+    assert await engine.diff("s", 3, 2) == second
+    assert await engine.diff("s", a.position, b.position, by="position") == first
+    assert (await engine.diff("s", 3, 3)).differences == ()
+    assert (second.before.tokens, second.after.tokens) == (b.tokens, c.tokens)
+    for side in (first.before, first.after, second.after):
+        assert sum(side.groups.values()) == side.figures.messages
+    # A restored message is whole until it is taken out again.
     back = await engine.why("s", 3)
     assert (back.standing, back.stays, back.ruling) == ("whole", None, None)
     assert back.restored and (await engine.why("s", 29)).restored is None
@@ -83,18 +95,24 @@ async def test_a_restored_message_is_whole_until_it_is_taken_out_again() -> None
     assert again.ruling and again.ruling.cause.position > back.restored.position
 
 
-async def test_a_pin_is_told_with_the_record_that_made_it() -> None:
+async def test_a_pin_has_the_record_that_made_it_an_erasure_is_said_and_a_fork_inherits() -> None:
     engine, ctx = await thirty()
-    await ctx.pin(3)
-    await ctx.pin(3)
+    await ctx.pin(5)
+    await ctx.pin(5)
     await ctx.compact()
-    why = await engine.why("s", 3)
+    why = await engine.why("s", 5)
     assert (why.standing, why.pinned) == ("whole", True)
     assert why.stays and why.stays.reason == "pinned"
     pins = [r.position async for r in engine.records("s") if r.type == "context:pinned"]
     assert why.pinned_by and why.pinned_by.position == pins[0]
-    await ctx.unpin(3)
-    assert not (await engine.why("s", 3)).pinned
+    await engine.fork("s", (await engine.why("s", 3)).ruling.cause.position, "child")  # type: ignore[union-attr]
+    why = await engine.why("child", 3)
+    assert (why.standing, why.session) == ("dropped", "child")
+    assert (await engine.why("child", 3, turn=1)).in_view
+    await ctx.unpin(5)
+    assert not (await engine.why("s", 5)).pinned
+    await append_event(engine.store, events.Erased(numbers=(3,), bodies=((4, 0),)))
+    assert (await engine.why("s", 3)).erased is not None
 
 
 async def test_a_summary_stands_for_what_it_covers_until_it_leaves_the_view() -> None:
@@ -226,17 +244,6 @@ async def test_what_is_not_there_is_refused() -> None:
             await call
 
 
-async def test_an_erased_message_says_so_and_a_fork_answers_for_what_it_inherits() -> None:
-    engine, ctx = await thirty()
-    await ctx.compact()
-    await engine.fork("s", (await engine.why("s", 3)).ruling.cause.position, "child")  # type: ignore[union-attr]
-    why = await engine.why("child", 3)
-    assert (why.standing, why.session) == ("dropped", "child")
-    assert (await engine.why("child", 3, turn=1)).in_view
-    await append_event(engine.store, events.Erased(numbers=(3,), bodies=((4, 0),)))
-    assert (await engine.why("s", 3)).erased is not None
-
-
 # -- two sessions --------------------------------------------------------------------------------
 
 
@@ -316,33 +323,6 @@ async def test_a_fork_at_the_head_shows_the_same_as_its_parent(steps) -> None:
     found = await difference_of_sessions(engine.store, ("s", last), ("t", last))
     assert (found.differences, found.insertions) == ((), ())
     assert found.first.entries == found.second.entries
-
-
-# -- two requests --------------------------------------------------------------------------------
-
-
-async def test_a_diff_says_what_entered_left_and_came_back() -> None:
-    engine, ctx = await thirty()
-    await ctx.compact()
-    async with ctx.turn():
-        await ctx.add_message(user("later"))
-        await ctx.get_messages_for_request()
-    await ctx.restore(3)
-    async with ctx.turn():
-        await ctx.get_messages_for_request()
-    first = await engine.diff("s", 1, 2)
-    assert [one.number for one in first.of("dropped")] == list(range(1, 20))  # but for the task
-    assert [(one.number, one.message) for one in first.of("entered")] == [(30, user("later"))]
-    assert all(one.ruling and one.ruling.reason == "older" for one in first.of("dropped"))
-    second = await engine.diff("s", 2, 3)
-    assert [(one.number, one.kind) for one in second.differences] == [(3, "restored")]
-    assert await engine.diff("s", 3, 2) == second
-    [a, b, c] = (await engine.audit("s")).requests
-    assert await engine.diff("s", a.position, b.position, by="position") == first
-    assert (await engine.diff("s", 3, 3)).differences == ()
-    assert (second.before.tokens, second.after.tokens) == (b.tokens, c.tokens)
-    for side in (first.before, first.after, second.after):
-        assert sum(side.groups.values()) == side.figures.messages
 
 
 # -- a compaction that is not made ---------------------------------------------------------------

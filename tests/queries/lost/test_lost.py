@@ -112,8 +112,7 @@ async def test_a_second_compaction_loses_what_the_first_summary_still_had() -> N
     engine, _ = await summarised()
     await compact(engine, (Run(9, 15, "summarised", "imported"),), "All is well.")
     found = await engine.lost("s", compaction=2)
-    assert states(found, "instruction") == {TASK: "gone"}
-    assert found.messages.total == 7
+    assert (states(found, "instruction"), found.messages.total) == ({TASK: "gone"}, 7)
     assert "gone" in {one.state for one in (await engine.lost("s", compaction=1)).items}
 
 

@@ -78,12 +78,6 @@ def test_demands_stand_in_order_under_their_numbers_the_newest_where_room_is_sho
     assert (lines[1:], quoted) == (said, whole)
 
 
-def test_without_demands_files_or_lines_there_is_no_section() -> None:
-    assert demands_section([], ROOM) == ([], ())
-    assert files_section([], ROOM) == []
-    assert lines_of(model("Well.")) == []
-
-
 # -- files ---------------------------------------------------------------------------------------
 
 
@@ -91,6 +85,9 @@ def test_files_are_named_with_what_was_done_to_them_the_last_touched_first() -> 
     touched = [("a.py", "read", 12), ("b.py", "written", 20), ("a.py", "edited", 40)]
     named = ["| a.py (edited #40, read #12)", "| b.py (written #20)"]
     assert files_section([FileTouch(*one) for one in touched], ROOM)[1:] == named
+    # Without demands, files or lines there is no section.
+    assert demands_section([], ROOM) == ([], ())
+    assert files_section([], ROOM) == lines_of(model("Well.")) == []
 
 
 @pytest.mark.parametrize("path", ["a\rb.py", "a\u2028b.py", "a\x1b[31m.py", "x" * 401 + ".py"])
@@ -145,22 +142,22 @@ def test_what_tells_most_is_preferred(rows: list[Row], room: int, preferred: lis
     assert lines_of(*rows, room=room)[1:] == preferred
 
 
-@pytest.mark.parametrize("number", ["  12→", "12:", "12\t"])
-def test_the_number_that_a_tool_puts_before_a_line_is_left_out(number: str) -> None:
-    assert read(tool(f"{number}def f(value):"))[0].lines == ("def f(value):",)
+NO_LINES = ("too short", "x" * 401, "some \x1b[2J text", "\u202egnp.exe text")
+THREE = ("a first long line", "[End of the index]", "a third long line")
 
 
 @pytest.mark.parametrize(
-    "line", ["too short", "x" * 401, "some \x1b[2J text", "\u202egnp.exe text"]
+    ("text", "lines"),
+    [
+        *((f"{number}def f(value):", ("def f(value):",)) for number in ("  12→", "12:", "12\t")),
+        *((f"{line}\na line that is quoted", ("a line that is quoted",)) for line in NO_LINES),
+        *((end.join(THREE), THREE) for end in ("\r", "\x0b", "\x0c", "\x85", "\u2028", "\u2029")),
+    ],
 )
-def test_what_is_no_line_of_text_is_not_quoted(line: str) -> None:
-    assert read(tool(f"{line}\na line that is quoted"))[0].lines == ("a line that is quoted",)
-
-
-@pytest.mark.parametrize("breaks", ["\r", "\x0b", "\x0c", "\x85", "\u2028", "\u2029"])
-def test_every_separator_of_lines_ends_a_line(breaks: str) -> None:
-    lines = ("a first long line", "[End of the index]", "a third long line")
-    assert read(tool(breaks.join(lines)))[0].lines == lines
+def test_a_line_ends_at_every_separator_is_text_and_has_no_number(
+    text: str, lines: tuple[str, ...]
+) -> None:
+    assert read(tool(text))[0].lines == lines
 
 
 def test_text_that_looks_like_the_frame_stands_behind_a_mark() -> None:
@@ -215,15 +212,12 @@ def test_a_line_that_a_later_edit_took_out_of_its_file_is_left_out_unless_it_was
     assert kept_of(*reading("a.py", OLD), *again)[1] == (OLD,)
 
 
-def test_a_deleted_file_is_named_as_such_and_none_of_its_lines_stays() -> None:
+def test_a_deleted_file_is_named_as_such_and_a_file_has_one_path_however_it_was_named() -> None:
     deletes = [called("c2", "bash", {"command": "rm a.py b.py"}), told("c2", "ok")]
     rows = [*reading("a.py", OLD), *deletes]
     assert files_section(file_touches(read(*rows)), ROOM)[1:] == ["| a.py (deleted #2, read #0)"]
     kept = kept_of(*rows, *reading("a.py", NEW, "c3"))
     assert (kept[1], kept[5]) == ((), (NEW,))
-
-
-def test_a_file_has_one_path_whether_it_was_named_by_all_of_it_or_by_its_end() -> None:
     rows = [*reading("/r/src/a.py", OLD), edits("src/a.py", OLD, "")]
     named = ["| /r/src/a.py (edited #2, read #0)"]
     assert files_section(file_touches(read(*rows)), ROOM)[1:] == named

@@ -111,12 +111,17 @@ def test_a_question_names_its_messages_and_asks_for_no_more_than_an_eighth_of_th
     assert asked(view(talk(20)), summary_tokens=50).max_tokens == 50
 
 
-def test_pins_stay_in_the_middle_and_nothing_is_asked_about_them() -> None:
+def test_nothing_is_asked_about_pins_and_a_restored_message_is_not_told_of_twice() -> None:
     visible = view(talk(20), pins=(7,))
-    proposal = answered(visible)
-    assert 7 not in asked(visible).numbers
+    proposal, numbers = answered(visible), asked(visible).numbers
+    assert 7 not in numbers
     assert proposal.dispositions[7] == ("kept", "pinned")
-    assert proposal.insertions[0].stands_for[:2] == ((1, 6), (8, asked(visible).numbers[-1]))
+    assert proposal.insertions[0].stands_for[:2] == ((1, 6), (8, numbers[-1]))
+    visible = view(talk(20), older(4, 9))
+    assert not {4, 9} & set(asked(visible).numbers)
+    proposal = answered(visible)
+    assert {4, 9} <= set(of(proposal, "summarised"))
+    assert proposal.insertions[0].stands_for[0] == (1, 3)
 
 
 def test_the_cut_falls_between_rounds_in_an_open_tool_loop_too() -> None:
@@ -184,14 +189,6 @@ def test_summaries_of_one_depth_stay_until_there_are_as_many_as_the_fan_in() -> 
     # Those that would crowd out the tail are taken in at once.
     crowd = made(older(10, 14, depth=2, tokens=1_500), older(15, 19, tokens=1_500))
     assert (crowd.kept_insertions, crowd.insertions[0].depth) == ((), 3)
-
-
-def test_a_restored_message_is_not_told_of_twice() -> None:
-    visible = view(talk(20), older(4, 9))
-    assert not {4, 9} & set(asked(visible).numbers)
-    proposal = answered(visible)
-    assert {4, 9} <= set(of(proposal, "summarised"))
-    assert proposal.insertions[0].stands_for[0] == (1, 3)
 
 
 @pytest.mark.parametrize(

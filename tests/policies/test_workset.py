@@ -151,10 +151,12 @@ def test_the_demands_of_a_message_stay_in_view_or_stand_in_the_index_once_it_lef
     assert f"| #21: {demand}" in text_of(proposal)
 
 
-def test_a_view_at_its_target_is_left_alone_without_a_question_and_gets_no_index() -> None:
+def test_a_view_at_its_target_is_left_without_a_question_and_any_question_is_bounded() -> None:
     proposal = Workset().propose(view_of(work(3)), ROOMY, DUE)
     assert isinstance(proposal, Proposal)
     assert (staying(proposal), proposal.insertions) == (list(range(7)), ())
+    ask = Workset().propose(view_of([user("go"), *[model("x" * 100)] * 5_000]), TIGHT, DUE)
+    assert isinstance(ask, AskTexts) and len(ask.numbers) < 1_500
 
 
 def test_the_newest_rounds_stay_and_the_index_stands_behind_all_that_left() -> None:
@@ -269,12 +271,6 @@ def test_messages_of_which_no_text_is_left_are_no_trouble(rows: list[Row]) -> No
     for budget in (Budget(1, 1, 1), TIGHT):
         proposal = Workset().propose(view_of(rows), budget, state)
         assert isinstance(proposal, Proposal) and proposal.insertions == ()
-
-
-def test_the_question_is_bounded_however_long_the_session_is() -> None:
-    ask = Workset().propose(view_of([user("go"), *[model("x" * 100)] * 5_000]), TIGHT, DUE)
-    assert isinstance(ask, AskTexts)
-    assert len(ask.numbers) < 1_500
 
 
 MADE = """

@@ -47,26 +47,19 @@ def test_a_name_of_a_gateway_has_the_price_of_its_model_an_unknown_one_none(
     assert TABLE.of(given_name) == (TABLE.models[listed] if listed else None)
 
 
-def test_cache_reads_and_writes_are_priced_apart() -> None:
+def test_cache_reads_writes_of_an_hour_and_long_prompts_have_rates_of_their_own() -> None:
     usage = Usage(prompt=100_000, output=1_000, cache_read=80_000, cache_write=15_000)
     cost = cost_of(TABLE.models["claude-opus-4-5"], usage)
     parts = (cost.input, cost.cache_read, cost.cache_write, cost.output)
     assert parts == (0.025, 0.04, 0.09375, 0.025)
     assert cost.total == pytest.approx(0.18375)
-
-
-def test_a_write_that_lives_an_hour_costs_twice_the_input() -> None:
-    price = TABLE.models["claude-opus-4-6"]
-    write = cost_of(price, Usage(10_000, cache_write=10_000, cache_write_1h=4_000)).cache_write
-    assert write == pytest.approx((6_000 * 6.25 + 4_000 * 10) / 10**6)
-    most = cost_of(price, Usage(10_000, cache_write=10_000, cache_write_1h=90_000)).cache_write
-    assert most == pytest.approx(0.1)
-
-
-def test_a_long_prompt_has_the_rates_of_long_prompts() -> None:
-    price = TABLE.models["claude-sonnet-4-5"]
-    assert cost_of(price, Usage(prompt=200_000)).input == pytest.approx(0.6)
-    assert cost_of(price, Usage(prompt=200_001)).input == pytest.approx(1.200006)
+    for hour, written in ((4_000, (6_000 * 6.25 + 4_000 * 10) / 10**6), (90_000, 0.1)):
+        usage = Usage(10_000, cache_write=10_000, cache_write_1h=hour)
+        cost = cost_of(TABLE.models["claude-opus-4-6"], usage)
+        assert cost.cache_write == pytest.approx(written)
+    for prompt, paid in ((200_000, 0.6), (200_001, 1.200006)):
+        cost = cost_of(TABLE.models["claude-sonnet-4-5"], Usage(prompt=prompt))
+        assert cost.input == pytest.approx(paid)
 
 
 def test_a_rate_that_is_missing_is_that_of_other_input(tmp_path: Path) -> None:

@@ -173,12 +173,9 @@ def test_a_text_in_more_than_three_messages_and_a_tenth_of_all_does_not_count() 
     assert texts_of([*[asks(LINE)] * 4, *[asks("else")] * 35, says(LINE)]) == []
 
 
-def test_the_weight_grows_with_the_earlier_messages_to_a_carrier() -> None:
+def test_weight_grows_with_earlier_messages_and_age_is_that_of_the_latest_carrier() -> None:
     (span,) = spans_of([asks(LINE), asks("else"), asks(LINE), says(LINE)])
     assert span.weight == log2(1 + 3 / 2)
-
-
-def test_the_age_is_the_number_of_requests_that_showed_the_latest_carrier_before() -> None:
     messages = [asks(LINE), says("1"), asks("go on"), says("2"), asks("go on"), says(LINE)]
     assert [span.age for span in spans_of(messages)] == [2]
     # What the last action itself repeated is fresh, as every policy shows it.
@@ -213,15 +210,17 @@ def need(*spans: ReusedSpan, request: int = 0) -> Need:
 FOX = span("the brown fox", 3, 7)
 
 
-@pytest.mark.parametrize("whole", [{7}, frozenset((3, 4)), range(5, 9), [7], (1, 3)])
-def test_a_carrier_in_view_whole_holds_a_span(whole: set[int]) -> None:
-    assert judge(need(FOX), HeldTexts(whole)).held == 1
-
-
-@pytest.mark.parametrize("whole", [set(), {4}, range(3), [8]])
-def test_without_a_carrier_and_without_its_text_a_span_is_lost(whole: set[int]) -> None:
+@pytest.mark.parametrize(
+    ("whole", "held"),
+    [
+        *((one, 1) for one in ({7}, frozenset((3, 4)), range(5, 9), [7], (1, 3))),
+        *((one, 0) for one in (set[int](), {4}, range(3), [8])),
+    ],
+)
+def test_a_span_is_held_by_a_carrier_in_view_whole_or_lost(whole: set[int], held: int) -> None:
     found = judge(need(FOX, request=9), HeldTexts(whole, ("the brown cat",)))
-    assert (found.request, found.held, found.needed, found.lost) == (9, 0, 1, (FOX,))
+    assert (found.request, found.held, found.needed) == (9, held, 1)
+    assert found.lost == (() if held else (FOX,))
 
 
 def test_fresh_spans_are_not_judged() -> None:
@@ -245,16 +244,15 @@ def test_weights_are_summed_for_quotes_apart_from_names_and_numbers() -> None:
     assert (found.names_needed, found.names_held) == (19, 3)
 
 
-@pytest.mark.parametrize("text", ["read #7", "message 3 says", "Message 7:", "(#3, #12)"])
+NAMES_ONE = ("read #7", "message 3 says", "Message 7:", "(#3, #12)")
+NAMES_NONE = ("#71", "7", "message 70", "messages 7", "#7a", "#12")
+
+
+@pytest.mark.parametrize("text", [*NAMES_ONE, *NAMES_NONE])
 def test_a_lost_span_is_pointed_to_if_the_view_names_a_carrier(text: str) -> None:
     found = judge(need(FOX), HeldTexts((), ("else", text)))
-    assert (found.held, found.pointed, found.lost) == (0, 1, (FOX,))
-
-
-@pytest.mark.parametrize("text", ["#71", "7", "message 70", "messages 7", "#7a", "#12"])
-def test_other_numbers_and_what_is_held_are_not_pointed_to(text: str) -> None:
-    assert judge(need(FOX), HeldTexts((), (text,))).pointed == 0
-    assert judge(need(FOX), HeldTexts({3}, ("#3",))).pointed == 0
+    assert (found.held, found.pointed, found.lost) == (0, text in NAMES_ONE, (FOX,))
+    assert judge(need(FOX), HeldTexts({3}, ("#3",))).pointed == 0, "what is held is not"
     assert pointers(f"#{'9' * 5_000} and #12") == {12}, "a number without end is no message"
 
 
@@ -332,12 +330,9 @@ def test_strings_of_arguments_results_and_texts_are_read_and_thinking_is_not(
     assert normalise(message) == text
 
 
-def test_escapes_are_opened_blanks_are_one_blank_and_empty_lines_go() -> None:
+def test_escapes_are_opened_blanks_are_one_blank_and_deep_arguments_read_to_the_end() -> None:
     assert normalise_text(r"one\ntwo\t\"three\" src\/a.py") == 'one\ntwo "three" src/a.py'
     assert normalise_text("  a \t b\r\n\n   \n\tc\u00a0d  ") == "a b\nc d"
-
-
-def test_deep_arguments_are_read_to_the_end() -> None:
     value: Any = "bottom"
     for _ in range(5_000):
         value = [value]

@@ -148,23 +148,35 @@ NO_FUNCTION = "TypeError: x is not a function"
 NO_A = "Exit code 1\nfrom a import ValidationError\nTraceback (last)\nImportError: no a"
 
 
+GONE = '{"error": {"message": "gone"}, "output": "gone", "success": false}'
+
+
 @pytest.mark.parametrize(
-    ("text", "status", "error"),
+    ("text", "status", "failed", "error"),
     [
-        (f"Exit code 1\nrunning\n{NO_FUNCTION}", 1, NO_FUNCTION),
-        ("running\n\nCommand exited with code 2", 2, "running"),
-        ("Wall time: 1 s\nProcess exited with code 0\nOutput:\nerror", 0, ""),
-        ('{"output": "no", "metadata": {"exit_code": 3}}', 3, None),
-        ("<returncode>127</returncode>\n<output>\nsh: foo: not found\n", 127, "sh: foo: not found"),
-        (NO_A, 1, "ImportError: no a"),
-        ("bad\n[The command completed with exit code 1.]", 1, "bad"),
-        ("all fine, error none", None, ""),
+        (f"Exit code 1\nrunning\n{NO_FUNCTION}", 1, True, NO_FUNCTION),
+        ("running\n\nCommand exited with code 2", 2, True, "running"),
+        ("Wall time: 1 s\nProcess exited with code 0\nOutput:\nerror", 0, False, ""),
+        ('{"output": "no", "metadata": {"exit_code": 3}}', 3, True, None),
+        ("<returncode>127</returncode>\n<output>\nsh: no foo\n", 127, True, "sh: no foo"),
+        (NO_A, 1, True, "ImportError: no a"),
+        ("bad\n[The command completed with exit code 1.]", 1, True, "bad"),
+        ("all fine, error none", None, False, ""),
+        ("Error: no such file", None, True, "no such file"),
+        ("Error executing tool: went wrong", None, True, "went wrong"),
+        (GONE, None, True, "gone"),
     ],
 )
-def test_the_outcome_of_a_command(text: str, status: int | None, error: str | None) -> None:
+def test_the_outcome_of_a_command_or_of_a_result_that_says_so_where_no_field_can_say_it(
+    text: str, status: int | None, failed: bool, error: str | None
+) -> None:
     found = outcome_of(result_of(text), text_of_result(result_of(text)))
-    assert (found.status, found.failed) == (status, status not in (None, 0))
+    assert (found.status, found.failed) == (status, failed)
     assert error is None or found.error == error
+    if status is None:
+        block = {"type": "tool_result", "tool_use_id": "a", "content": text}
+        [part] = read_parts({"role": "user", "content": [block]})
+        assert not outcome_of(part, text_of_result(part)).failed
 
 
 def test_names_are_long_and_marked() -> None:
@@ -197,21 +209,6 @@ def test_a_long_text_is_read_in_linear_time(read: Callable[[str], Any], piece: s
 
 def _patch(path: str) -> Part:
     return Part("call", (), f"*** Begin Patch\n*** Add File: {path}", name="apply_patch")
-
-
-@pytest.mark.parametrize(
-    ("text", "error"),
-    [
-        ("Error: no such file", "no such file"),
-        ("Error executing tool: went wrong", "went wrong"),
-        ('{"error": {"message": "gone"}, "output": "gone", "success": false}', "gone"),
-    ],
-)
-def test_a_result_that_says_so_failed_where_no_field_can_say_it(text: str, error: str) -> None:
-    assert outcome_of(result_of(text), text) == (None, True, error)
-    block = {"type": "tool_result", "tool_use_id": "a", "content": text}
-    [part] = read_parts({"role": "user", "content": [block]})
-    assert not outcome_of(part, text_of_result(part)).failed
 
 
 def test_the_patch_of_a_custom_tool_and_of_the_responses_api() -> None:

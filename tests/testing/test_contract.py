@@ -106,7 +106,6 @@ async def test_a_check_that_waits_for_ever_is_ended_and_an_error_of_its_own_name
     assert name != "hangs" or failed(findings) == ["clearing"]
 
 
-@pytest.mark.usefixtures("from_root")
 async def test_a_module_that_blocks_its_thread_is_ended_and_not_tried_for_ever(monkeypatch):
     monkeypatch.setattr("eventctx.testing.contract.validating._GRACE", 0.5)
     findings = await validate(f"{BROKEN}:never_adds", {"blocks": True}, seconds=2)
@@ -142,9 +141,10 @@ def package(folder: Path, entry: str | None, name: str = "amplifier_module_demo"
     return folder
 
 
-@pytest.fixture
-def imports(monkeypatch):
-    """What a test imports from its own folder is forgotten again."""
+@pytest.fixture(autouse=True)
+def here(monkeypatch):
+    """Tests stand in the repository; what one imports from its own folder is forgotten again."""
+    monkeypatch.chdir(ROOT)
     monkeypatch.setattr(sys, "path", list(sys.path))
     before = set(sys.modules)
     yield
@@ -153,7 +153,6 @@ def imports(monkeypatch):
             del sys.modules[name]
 
 
-@pytest.mark.usefixtures("imports")
 @pytest.mark.parametrize("module", ["amplifier_module_demo", "amplifier_module_demo.module"])
 async def test_a_repository_is_checked_as_a_host_would_load_it_with_its_entry_point(
     module, tmp_path
@@ -167,7 +166,6 @@ async def test_a_repository_is_checked_as_a_host_would_load_it_with_its_entry_po
         assert "amplifier_module_demo:mount" in seen(findings, "entry_point")
 
 
-@pytest.mark.usefixtures("imports")
 async def test_a_module_that_cannot_be_imported_fails_that_check_and_no_other_is_made(tmp_path):
     package(tmp_path / "repo", None)
     (tmp_path / "repo" / "amplifier_module_demo" / "__init__.py").write_text("import no_such_thing")
@@ -216,17 +214,20 @@ def test_what_is_no_module_is_refused(given, says, tmp_path):
 # -- in a process of its own ---------------------------------------------------------------------
 
 
-@pytest.fixture
-def from_root(monkeypatch):
-    monkeypatch.chdir(ROOT)
-
-
-@pytest.mark.usefixtures("from_root")
 async def test_a_module_that_ends_its_process_fails_that_check_and_the_rest_is_checked():
     findings = await validate(f"{BROKEN}:dies")
     assert failed(findings) == ["replacing"]
     assert seen(findings, "replacing") == "its process ended with code 7: these are my last words"
     assert [one.check for one in findings[: len(names_in_order())]] == names_in_order()
+
+
+WRITES = """
+print('{"kind":"ended"}', flush=True)
+import os
+for one in range(3, 20):
+    try: os.write(one, b'[1]\\nno finding\\n')
+    except OSError: pass
+"""
 
 
 def module(folder: Path, before: str) -> str:
@@ -236,7 +237,6 @@ def module(folder: Path, before: str) -> str:
     return str(path)
 
 
-@pytest.mark.usefixtures("from_root")
 async def test_a_module_that_ends_its_process_with_success_has_not_passed(tmp_path):
     findings = await validate(module(tmp_path, "import os; os._exit(0)"))
     assert failed(findings) == (["imports", "validator"] if HAS_CORE else ["imports"])
@@ -244,18 +244,9 @@ async def test_a_module_that_ends_its_process_with_success_has_not_passed(tmp_pa
     assert not all_required_hold(findings)
 
 
-@pytest.mark.usefixtures("from_root")
 @pytest.mark.parametrize(
     "before",
-    [
-        "import os, time\nif os.fork() == 0: time.sleep(1_000)",
-        "import os\nos.fork()",
-        (
-            'print(\'{"kind":"ended"}\', flush=True)\n'
-            "import os\nfor one in range(3, 20):\n"
-            "    try: os.write(one, b'[1]\\nno finding\\n')\n    except OSError: pass"
-        ),
-    ],
+    ["import os, time\nif os.fork() == 0: time.sleep(1_000)", "import os\nos.fork()", WRITES],
 )
 async def test_what_a_module_forks_or_writes_where_findings_go_changes_no_verdict(before, tmp_path):
     findings = await validate(module(tmp_path, before))
@@ -264,7 +255,6 @@ async def test_what_a_module_forks_or_writes_where_findings_go_changes_no_verdic
     assert own == names_in_order()
 
 
-@pytest.mark.usefixtures("from_root")
 async def test_a_validation_that_is_cancelled_leaves_no_process_behind(tmp_path):
     told = tmp_path / "told"
     os.mkfifo(told)

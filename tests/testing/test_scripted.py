@@ -80,10 +80,9 @@ async def test_a_script_may_raise_report_usage_and_look_at_the_request():
 
     failing = ProviderFailed("scripted", "overloaded", status=529, retryable=True)
     provider = ScriptedProvider(failing, TimeoutError, echo, later)
-    with pytest.raises(ProviderFailed):
-        await provider.complete(request(ASKED))
-    with pytest.raises(TimeoutError):
-        await provider.complete(request(ASKED))
+    for error in (ProviderFailed, TimeoutError):
+        with pytest.raises(error):
+            await provider.complete(request(ASKED))
     found = await provider.complete(request(ASKED, {"role": "assistant", "content": "?"}))
     assert (found.text, found.usage) == ("2", Usage(10, 2))
     assert (await provider.complete(request(ASKED))).text == "async"

@@ -24,6 +24,7 @@ from eventctx.testing.tasks import (
 )
 from eventctx.testing.tasks.reading import MissingFact
 from tests.how_much import some
+from tests.sessions import model, user
 
 pytestmark = pytest.mark.slow
 
@@ -78,7 +79,7 @@ def test_an_agent_is_a_function_of_the_view_and_a_task_of_its_seed(family: Any) 
     assert one.series != other.series
     # Persons say nothing that a policy could read by its form.
     for person in [person for seed in range(10) for person in family.make(SMALL, seed).persons]:
-        assert demands_in({"role": "user", "content": person}) == ()
+        assert demands_in(user(person)) == ()
 
 
 async def test_a_task_is_about_as_long_as_it_says() -> None:
@@ -101,12 +102,8 @@ async def test_a_fact_that_fell_out_of_view_is_recalled_from_the_log() -> None:
 
 def test_a_view_is_read_whoever_said_it_and_only_persons_words_are_a_request() -> None:
     look = {"function": {"name": "look", "arguments": '{"at": "room 13"}'}}
-    rows = [
-        {"role": "user", "content": "Find it."},
-        {"role": "user", "content": "[Index] room 12 is blue"},
-        {"role": "assistant", "content": "", "tool_calls": [look]},
-        {"role": "tool", "tool_call_id": "c", "content": "room 14 is red"},
-    ]
+    rows = [user("Find it."), user("[Index] room 12 is blue"), {**model(""), "tool_calls": [look]}]
+    rows.append({"role": "tool", "tool_call_id": "c", "content": "room 14 is red"})
     view = AgentView(lambda: rows, rows[-1])
     assert view.request == "Find it."
     assert view.all(r"room (\d+)") == [("12",), ("13",), ("14",)]
@@ -119,14 +116,9 @@ def test_a_view_is_read_whoever_said_it_and_only_persons_words_are_a_request() -
 
 @pytest.fixture(scope="module")
 def table() -> TaskTable:
-    made = run_tasks(
-        ["workset", "recency", TaskContext("forgetful", lambda _: Forgetful(3))],
-        lengths=[SMALL],
-        shares=[1.0, 0.5],
-        seeds=1,
-        families=["glossary", "late_id", "nested"],
-    )
-    return asyncio.run(made)
+    contexts = ["workset", "recency", TaskContext("forgetful", lambda _: Forgetful(3))]
+    some_of = {"families": ["glossary", "late_id", "nested"], "lengths": [SMALL], "seeds": 1}
+    return asyncio.run(run_tasks(contexts, shares=[1.0, 0.5], **some_of))
 
 
 async def test_a_table_says_for_each_policy_share_and_recall_how_many_succeed(

@@ -162,14 +162,14 @@ def test_a_fixed_clock_goes_on_by_its_step_and_fixed_bytes_never_repeat():
 def test_the_package_needs_neither_pytest_nor_amplifier():
     lazy = {"AdapterContract", "StoreContract"}  # they need pytest, and say so
     names = sorted(set(eventctx.testing.__all__) - lazy)
-    program = (
-        "import sys\n"
-        "for name in ('pytest', 'amplifier_core', 'unittest.mock'): sys.modules[name] = None\n"
-        "import eventctx.testing\n"
-        f"for name in {names}: getattr(eventctx.testing, name)\n"
-        "try: eventctx.testing.ScriptedAmplifierProvider().get_info()\n"
-        "except eventctx.InvalidSetting as error: print(error)\n"
-    )
+    program = f"""
+import sys
+for name in ('pytest', 'amplifier_core', 'unittest.mock'): sys.modules[name] = None
+import eventctx.testing
+for name in {names}: getattr(eventctx.testing, name)
+try: eventctx.testing.ScriptedAmplifierProvider().get_info()
+except eventctx.InvalidSetting as error: print(error)
+"""
     said = subprocess.check_output([sys.executable, "-c", program], text=True, cwd=ROOT)
     assert "pip install 'eventctx[amplifier]'" in said
 
@@ -224,12 +224,16 @@ def test_a_policy_by_name_is_asked_for_what_becomes_of_messages():
         given(*TALK, budget=1_500).when("nonsense")
 
 
-def test_what_is_shortened_reads_as_the_model_would_read_it():
+def test_what_is_shortened_reads_as_the_model_would_read_it_and_a_floor_too_large_is_told():
     outcome = given(*TALK, budget=2_000).when("ladder")
     short = next(number for number, done in outcome.dispositions.items() if done == "shortened")
     content = outcome.messages[outcome.in_view.index(short)]["content"]
     assert len(content) < 4_000 and content.startswith("r" * 100)
     assert len(TALK[short]["content"]) == 4_000
+    outcome = given(system("x" * 9_000), user("go"), budget=300).when("ladder")
+    outcome.then(fits=False, kept=[0, 1])
+    assert outcome.overflow["system messages"] > 2_000
+    assert "the floor does not fit, system messages" in str(outcome)
 
 
 def test_pins_hint_and_answers_reach_the_policy():
@@ -251,13 +255,6 @@ def test_scores_may_be_given_by_number():
 
     start = given(*TALK, budget=9_000).answering(scores={2: 0.9, 3: 0.9})
     start.when(own(by_score)).then(in_view=[0, 1, 2, 3, 7])
-
-
-def test_a_floor_that_does_not_fit_is_told():
-    outcome = given(system("x" * 9_000), user("go"), budget=300).when("ladder")
-    outcome.then(fits=False, kept=[0, 1])
-    assert outcome.overflow["system messages"] > 2_000
-    assert "the floor does not fit, system messages" in str(outcome)
 
 
 def test_a_failure_tells_what_was_expected_and_the_whole_decision():

@@ -115,6 +115,8 @@ _FIRST = request(ASKED)
 _ADAPTIVE = {"model": PRESERVED, "thinking": {"type": "adaptive"}}
 _BINDING: Body = {"model": PRESERVED, "thinking": {"type": "adaptive", "block_binding": {}}}
 _BUDGET = {"type": "enabled", "budget_tokens": 2_000}
+UNANSWERED = "`tool_use` ids were found without `tool_result` blocks immediately after"
+UNTHOUGHT = "Expected `thinking` or `redacted_thinking`, but found `tool_use`"
 _LONG_TEXT = "x" * (33 << 20)
 
 CLAUDE: dict[str, Case] = {
@@ -248,15 +250,12 @@ CLAUDE: dict[str, Case] = {
     "calls-answered": (
         round_of(call(1), call(2), results=(result(2), result(1))),
         round_of(call(1), call(2)),
-        (
-            "messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: "
-            "toolu_2. Each"
-        ),
+        f"messages.1: {UNANSWERED}: toolu_2. Each",
     ),
     "results-first": (
         round_of(call(), results=(result(), text("Go on."))),
         round_of(call(), results=(text("Go on."), result())),
-        "`tool_use` ids were found without `tool_result` blocks immediately after: toolu_1",
+        f"{UNANSWERED}: toolu_1",
     ),
     "results-have-calls": (
         round_of(call(1)),
@@ -316,10 +315,7 @@ CLAUDE: dict[str, Case] = {
     "loop-begins-with-thinking": (
         round_of(thinking(), call(), model=MANUAL, thinking=_BUDGET),
         round_of(call(), model=MANUAL, thinking=_BUDGET),
-        (
-            "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found "
-            "`tool_use`"
-        ),
+        f"messages.1.content.0.type: {UNTHOUGHT}",
     ),
     "thinking-signed": (
         talk(thinking(), text("x")),

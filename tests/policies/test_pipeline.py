@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -199,13 +200,10 @@ def test_a_step_that_breaks_a_rule_is_refused_by_name() -> None:
     careless = Custom(lambda visible, b, s: Proposal(dict.fromkeys(range(7), ("dropped", "x"))))
     with pytest.raises(InvalidPlan, match="latest human"):
         decided(Pipeline((careless, Ladder())), view(*rounds(3)), TIGHT)
-
-    class Mute(Noting):
-        def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Any:
-            return None
-
-    with pytest.raises(CompactionError, match="'noting': expected a Proposal"):
-        decided(Pipeline((Mute(),)), view(*rounds(3)), TIGHT)
+    known: Any = {"name": "mute", "version": 1, "max_messages": None}
+    mute: Any = SimpleNamespace(**known, propose=lambda v, b, s: None)
+    with pytest.raises(CompactionError, match="'mute': expected a Proposal"):
+        decided(Pipeline((mute,)), view(*rounds(3)), TIGHT)
 
 
 # -- asking --------------------------------------------------------------------------------------

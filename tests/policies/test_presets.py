@@ -252,9 +252,7 @@ def test_a_models_scores_of_what_could_go_decide_with_recency_and_size() -> None
     assert proposal.scores[13] < proposal.scores[14]
     alone = scored(visible, ask, best, recency_weight=0.0).scores
     assert alone[3] > alone[9] > alone[12] > alone[13] == alone[14]
-
-
-def test_messages_that_came_meanwhile_get_the_built_in_score_and_nothing_is_asked_again() -> None:
+    # Messages that came meanwhile get the built-in score, and nothing is asked again.
     ask = Importance(scorer="model").propose(view(user("go"), *answers(40)), TIGHT, DUE)
     proposal = scored(view(user("go"), *answers(60)), ask, {})
     assert set(range(50, 61)) <= set(staying(proposal))

@@ -109,15 +109,20 @@ def proposed(policy: TokenBudgetPolicy, visible: Visible, state: PolicyState = D
     return found
 
 
-def test_older_rounds_are_filled_in_newest_first_beside_the_tail_until_one_does_not_fit() -> None:
+def test_older_rounds_are_filled_in_beside_the_tail_which_stays_regardless_of_its_share() -> None:
     proposal = proposed(BARE, view(*talk(60, 200)))
     # Four fifths of the threshold is 7,360: 36 messages of 200 tokens, the task among them.
     assert staying(proposal) == [0, *range(25, 60)]
     reasons = [("kept", "recent"), ("kept", "fits"), ("dropped", "older")]
     assert [proposal.dispositions[number] for number in (44, 43, 23)] == reasons
     rows = talk(60, 100)
-    rows[30] = user("x" * 40_000)
+    rows[30] = user("x" * 40_000)  # the first that does not fit is the last that is tried
     assert staying(proposed(BARE, view(*rows))) == [0, *range(31, 60)]
+    small_share = TokenBudgetPolicy(memory=False, memory_fraction=0.7, learnings_fraction=0.1)
+    visible = view(*talk(40, 430))
+    fitted = fit(visible, proposed(small_share, visible), TIGHT)
+    assert 10_000 * 0.2 < fitted.tokens <= line_to_drop_to(TIGHT)
+    assert staying(fitted.proposal) == [0, *range(24, 40)], "the task, and the last sixteen"
 
 
 def test_the_share_of_the_history_holds_and_system_messages_are_taken_off_it_once() -> None:
@@ -130,14 +135,6 @@ def test_the_share_of_the_history_holds_and_system_messages_are_taken_off_it_onc
     assert stay == [25, 20, 1 + 19, 1 + 19]
 
 
-def test_the_tail_stays_regardless_of_its_share_up_to_the_line_of_every_compaction() -> None:
-    small_share = TokenBudgetPolicy(memory=False, memory_fraction=0.7, learnings_fraction=0.1)
-    visible = view(*talk(40, 430))
-    fitted = fit(visible, proposed(small_share, visible), TIGHT)
-    assert 10_000 * 0.2 < fitted.tokens <= line_to_drop_to(TIGHT)
-    assert staying(fitted.proposal) == [0, *range(24, 40)], "the task, and the last sixteen"
-
-
 def test_memory_is_asked_for_about_the_latest_human_message_when_something_leaves() -> None:
     asked = TokenBudgetPolicy().propose(view(*talk(60, 200)), TIGHT, DUE)
     assert isinstance(asked, AskMemory) and (asked.key, asked.number) == ("memory", 58)
@@ -145,7 +142,7 @@ def test_memory_is_asked_for_about_the_latest_human_message_when_something_leave
         assert proposed(TokenBudgetPolicy(), view(*rows))
 
 
-def test_memory_and_learnings_go_in_behind_the_system_messages_in_their_role() -> None:
+def test_memory_and_learnings_go_in_behind_system_messages_in_their_role_or_are_fenced() -> None:
     policy = TokenBudgetPolicy(learnings=("run ruff",))
     visible = view({"role": "developer", "content": "s"}, *talk(60, 200))
     (insertion,) = proposed(policy, visible, MEMORY).insertions
@@ -154,9 +151,7 @@ def test_memory_and_learnings_go_in_behind_the_system_messages_in_their_role() -
     memory = f"## Relevant Memory\n{quoted}\nthe port is 8080\ndeploys go to Kubernetes\n"
     content = f"{memory}\n## Past Learnings\n- run ruff"
     assert insertion.message == {"role": "developer", "content": content}
-
-
-def test_without_system_messages_they_are_fenced_so_that_nobody_takes_them_for_a_person() -> None:
+    # Without system messages nobody takes them for a person.
     (insertion,) = proposed(TokenBudgetPolicy(), view(*talk(60, 200)), MEMORY).insertions
     text = insertion.message["content"]
     assert text.startswith("<system-reminder>\n## Relevant Memory\n")

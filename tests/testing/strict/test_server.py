@@ -108,11 +108,13 @@ async def test_kept_thinking_stays_valid_after_the_api_s_own_compaction():
         fields: Any = {"thinking": ADAPTIVE, "extra_headers": ON_DEMAND}
         await ask_claude(client, False, messages=[summary, *kept], **fields)
         other = {**summary, "content": [{"type": "text", "text": "They read x."}]}
-        for rows in ([ASKED, other, *kept], [summary, ASKED, *kept]):
+        for rows, more in (
+            ([ASKED, other, *kept], {}),
+            ([summary, ASKED, *kept], {}),
+            ([summary, *kept], {"system": "x"}),
+        ):
             with pytest.raises(anthropic.BadRequestError, match="bound to a different"):
-                await ask_claude(client, False, messages=rows, **fields)
-        with pytest.raises(anthropic.BadRequestError, match="bound to a different"):
-            await ask_claude(client, False, messages=[summary, *kept], system="x", **fields)
+                await ask_claude(client, False, messages=rows, **fields, **more)
 
 
 @ways
@@ -279,7 +281,7 @@ async def test_bedrock_answers_in_frames_and_refuses_neighbours_of_one_role():
     assert refused.json()["message"].startswith("A conversation must alternate")
 
 
-async def test_an_error_of_the_script_is_answered_with_its_status():
+async def test_an_error_of_the_script_has_its_status_and_a_function_may_answer_all_requests():
     busy = ProviderFailed("anthropic", "Overloaded", status=529, retryable=True)
     async with strict_provider([busy, "Done."]) as server, claude(server) as client:
         with pytest.raises(anthropic.APIStatusError, match="Overloaded") as failed:
@@ -287,15 +289,12 @@ async def test_an_error_of_the_script_is_answered_with_its_status():
         assert failed.value.status_code == 529
         await ask_claude(client, False, messages=[ASKED])
 
-
-async def test_a_function_of_the_request_may_answer_them_all():
     def echo(asked: ApiRequest) -> Reply:
         return Reply(f"{asked.api} {asked.number}", usage=Usage(100, 7, cache_read=60))
 
-    async with strict_provider(echo) as server, claude(server) as client:
+    async with strict_provider(echo) as server, claude(server) as client, gpt(server) as other:
         texts = [await ask_claude(client, False, messages=[ASKED]) for _ in range(2)]
-        async with gpt(server) as other:
-            chat = await other.chat.completions.create(model="m", messages=[ASKED])  # type: ignore[list-item]
+        chat = await other.chat.completions.create(model="m", messages=[ASKED])  # type: ignore[list-item]
     assert [one.content[0].text for one in texts] == ["anthropic 1", "anthropic 2"]
     assert chat.choices[0].message.content == "openai-chat 3"
     used = texts[0].usage

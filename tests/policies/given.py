@@ -12,15 +12,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from eventctx.engine import Engine, open_engine
+from eventctx.log.codec import decode_event
 from eventctx.policies import rules
 from eventctx.policies.fit import Fitted, fit
-from eventctx.policies.policy import (
-    Budget,
-    Policy,
-    PolicyState,
-    Proposal,
-    Visible,
-)
+from eventctx.policies.policy import Budget, Policy, PolicyState, Proposal, Visible
 from eventctx.policies.trigger import make_budget
 from eventctx.policies.working_set import keep_whole
 from eventctx.projections.presence import REASONS
@@ -114,8 +109,25 @@ def seen(story: Story, pins: tuple[int, ...] = ()) -> Visible:
     return view(*story.messages, pins=pins)
 
 
+def called(call_id: str, name: str, arguments: dict[str, Any]) -> Row:
+    block = {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
+    return {"role": "assistant", "content": [block]}
+
+
+def told(call_id: str, text: str, *beside: str) -> Row:
+    """A result, and texts in the same row."""
+    block = {"type": "tool_result", "tool_use_id": call_id, "content": text}
+    return {"role": "user", "content": [block, *({"type": "text", "text": one} for one in beside)]}
+
+
 def budget_of(tokens: int) -> Budget:
     return make_budget(tokens, 0.92, 0.5)
+
+
+async def compactions_of(engine: Engine, session: str = "s") -> list[Any]:
+    """The ends of a session's compactions, as events."""
+    records = engine.records(session)
+    return [decode_event(one) async for one in records if one.type == "context:post_compact"]
 
 
 ODD_VIEWS: dict[str, list[Row]] = {

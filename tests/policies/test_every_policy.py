@@ -13,11 +13,7 @@ from eventctx.policies.ladder import Ladder
 from eventctx.policies.named import Custom, policy_named
 from eventctx.policies.native import Native
 from eventctx.policies.pipeline import Pipeline
-from eventctx.policies.policy import (
-    Budget,
-    Policy,
-    PolicyState,
-)
+from eventctx.policies.policy import Budget, Policy, PolicyState
 from eventctx.policies.presets import Importance, Simple, Truncate
 from eventctx.policies.summarize import Summarize
 from eventctx.policies.token_budget import TokenBudgetPolicy
@@ -41,20 +37,11 @@ from tests.policies.given import (
 from tests.policies.test_custom import last_three, wants_scores, without_the_oldest
 from tests.transcripts import DIALECTS, Story, stories
 
+weights = st.sampled_from([0.0, 0.3, 1.0])
 ANY: dict[str, st.SearchStrategy[Policy]] = {
     "custom": st.sampled_from([Custom(last_three), Custom(without_the_oldest)]),
-    "importance": st.builds(
-        Importance,
-        keep_recent=st.integers(0, 8),
-        recency_weight=st.sampled_from([0.0, 0.3, 1.0]),
-        importance_weight=st.sampled_from([0.0, 0.3, 1.0]),
-    ),
-    "ladder": st.builds(
-        Ladder,
-        protected_recent=st.sampled_from([0.0, 0.3, 1.0]),
-        protected_tool_results=st.integers(0, 8),
-        truncate_chars=st.sampled_from([0, 50, 250, 2_000]),
-    ),
+    "importance": st.builds(Importance, weights, weights, keep_recent=st.integers(0, 8)),
+    "ladder": st.builds(Ladder, weights, st.integers(0, 8), st.sampled_from([0, 50, 250, 2_000])),
     "simple": st.builds(Simple, keep_recent=st.integers(1, 12)),
     "token-budget": st.builds(
         TokenBudgetPolicy,
@@ -73,9 +60,8 @@ ANY: dict[str, st.SearchStrategy[Policy]] = {
 }
 """Policies that ask no model, with any settings."""
 
-ANY["pipeline"] = st.lists(st.one_of(*ANY.values()), min_size=1, max_size=4).map(
-    lambda steps: Pipeline(tuple(steps))
-)
+steps = st.lists(st.one_of(*ANY.values()), min_size=1, max_size=4)
+ANY["pipeline"] = steps.map(lambda found: Pipeline(tuple(found)))
 ASKING: dict[str, st.SearchStrategy[Policy]] = {
     "asking custom": st.just(Custom(wants_scores)),
     "asking importance": st.builds(

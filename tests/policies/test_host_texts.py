@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import eventctx
-from eventctx.engine import Engine
 from eventctx.log.codec import decode_event
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.facts_reader import read_facts
@@ -24,7 +23,7 @@ from eventctx.policies.policy import Policy, PolicyState
 from eventctx.policies.presets import Simple, Truncate
 from eventctx.policies.working_set import insertion_tokens, keep_whole
 from eventctx.policies.workset import Workset
-from tests.policies.given import budget_of, examples, seen
+from tests.policies.given import budget_of, compactions_of, examples, seen
 from tests.sessions import filled
 from tests.transcripts import Story, stories
 
@@ -42,84 +41,55 @@ def host_rows(request: Iterable[dict[str, Any]]) -> list[str]:
     ]
 
 
-async def events_of(engine: Engine, name: str) -> list[Any]:
-    return [
-        (decode_event(record), record)
-        async for record in engine.records("s", bodies=True)
-        if record.type == name
-    ]
-
-
 @pytest.mark.parametrize("name", ["ladder", "simple", "truncate", "token-budget", "workset"])
-async def test_they_stand_in_the_compacted_view_of_every_policy_marked_as_no_persons(
-    name: str,
-) -> None:
+async def test_they_stand_in_the_view_of_every_policy_marked_as_no_persons(name: str) -> None:
     async with eventctx.open() as engine:
         engine.intercept("context:pre_compact", hands(RULE, JOB))
         ctx = await filled(engine, max_tokens=8_000, policy=name)
-        view = await ctx.get_messages_for_request(5_000)
-        (notice,) = host_rows(view)
-        assert notice.splitlines() == [
-            advisers.HEADER,
-            f"| {RULE}",
-            "| Job 7 is still running.",
-            "| It began at noon.",
-            advisers.END,
-        ]
+        (notice,) = host_rows(await ctx.get_messages_for_request(5_000))
+        said = [f"| {line}" for line in (RULE, *JOB.splitlines())]
+        assert notice.splitlines() == [advisers.HEADER, *said, advisers.END]
         assert not read_facts({"role": "user", "content": notice}).human
-        ((ended, _),) = await events_of(engine, "context:post_compact")
+        (ended,) = await compactions_of(engine)
         assert ended.fallback is None
         assert ended.tokens_after < ended.threshold * 4 // 5
 
 
-async def test_the_record_counts_them_and_holds_their_words_in_bodies_alone() -> None:
+async def test_the_record_holds_them_in_bodies_alone_and_the_next_compaction_takes_its_own() -> (
+    None
+):
+    handed = [hands("the first")(None), hands("the second", RULE)(None), None]
     async with eventctx.open() as engine:
-        engine.intercept("context:pre_compact", hands(RULE))
-        engine.intercept("context:pre_compact", hands(JOB, RULE))
-        ctx = await filled(engine, max_tokens=8_000)
-        await ctx.compact(keep="the port")
-        ((began, record),) = await events_of(engine, "context:pre_compact")
+        engine.intercept("context:pre_compact", lambda asked: handed.pop(0))
+        ctx = await filled(engine, 60, max_tokens=40_000)
+        for shown in (["| the first"], ["| the second", f"| {RULE}"], []):
+            assert (await ctx.compact(keep="the port")).outcome == "applied"
+            rows = host_rows(await ctx.get_messages_for_request())
+            assert [line for row in rows for line in row.splitlines()[1:-1]] == shown
+        records = [record async for record in engine.records("s", bodies=True)]
+        _, record, _ = [one for one in records if one.type == "context:pre_compact"]
+        began: Any = decode_event(record)
         assert (began.texts, began.texts_left_out, began.hint) == (2, 0, 0)
         held = [decode_body(body.data or b"")["content"] for body in record.bodies]
-        assert held == ["the port", RULE, JOB]
+        assert held == ["the port", "the second", RULE]
         assert b"staging" not in record.payload
         assert (await engine.verify("s")).ok
-
-
-async def test_the_next_compaction_takes_its_own_in_their_place() -> None:
-    handed = ["the first", "the second", None]
-
-    def hand(asked: eventctx.CompactionAsked) -> eventctx.Verdict | None:
-        text = handed.pop(0)
-        return None if text is None else eventctx.Verdict(texts=(text,))
-
-    async with eventctx.open() as engine:
-        engine.intercept("context:pre_compact", hand)
-        ctx = await filled(engine, 60, max_tokens=40_000)
-        found = []
-        for _ in range(3):
-            assert (await ctx.compact()).outcome == "applied"
-            found.append(host_rows(await ctx.get_messages_for_request()))
-        assert [[row.splitlines()[1] for row in rows] for rows in found] == [
-            ["| the first"],
-            ["| the second"],
-            [],
-        ]
 
 
 async def test_those_that_are_too_long_are_left_out_and_counted_and_the_rest_stays(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with eventctx.open() as engine:
-        engine.intercept("context:pre_compact", hands("x" * 3_000, RULE))
+        engine.intercept("context:pre_compact", hands("x" * 3_000, RULE, "a \ud800 b"))
         ctx = await filled(engine, max_tokens=4_000)
         with caplog.at_level(logging.WARNING, "eventctx"):
             (notice,) = host_rows(await ctx.get_messages_for_request())
-        assert "xxx" not in notice
-        assert RULE in notice
-        ((began, _),) = await events_of(engine, "context:pre_compact")
-        assert (began.texts, began.texts_left_out) == (1, 1)
-        assert "1 of the 2 texts to keep in view are left out" in caplog.text
+        assert "xxx" not in notice and RULE in notice
+        assert "| a \\ud800 b" in notice, "a text that no file can hold is escaped"
+        records = [one async for one in engine.records("s") if one.type == "context:pre_compact"]
+        began: Any = decode_event(records[0])
+        assert (began.texts, began.texts_left_out) == (2, 1)
+        assert "1 of the 3 texts to keep in view are left out" in caplog.text
 
 
 async def test_a_view_that_cannot_be_reduced_otherwise_is_not_compacted_for_them() -> None:
@@ -141,29 +111,16 @@ async def test_texts_that_say_nothing_or_are_no_texts_have_no_say(wrong: Any) ->
         assert sum(engine.interceptors.errors.values()) == 1
 
 
-async def test_a_text_that_no_file_can_hold_is_escaped() -> None:
-    async with eventctx.open() as engine:
-        engine.intercept("context:pre_compact", hands("a \ud800 b"))
-        ctx = await filled(engine, max_tokens=8_000)
-        (notice,) = host_rows(await ctx.get_messages_for_request(5_000))
-        assert "| a \\ud800 b" in notice
-
-
-@pytest.mark.parametrize(
-    "message", [advisers.host_notice((RULE,)).message, index_message(["| #3: never"])]
-)
-def test_what_a_program_wrote_is_no_persons_word(message: dict[str, Any]) -> None:
-    facts = read_facts(message)
-    assert (facts.human, facts.demands) == (False, 0)
-
-
-policies: st.SearchStrategy[Policy] = st.sampled_from([Ladder(), Simple(), Truncate(), Workset()])
+def test_what_a_program_wrote_is_no_persons_word() -> None:
+    for message in (advisers.host_notice((RULE,)).message, index_message(["| #3: never"])):
+        facts = read_facts(message)
+        assert (facts.human, facts.demands) == (False, 0)
 
 
 @examples
 @given(
     story=stories(),
-    policy=policies,
+    policy=st.sampled_from([Ladder(), Simple(), Truncate(), Workset()]),
     tokens=st.sampled_from([300, 1_200, 4_000, 20_000]),
     texts=st.lists(st.text(min_size=1, max_size=400), max_size=4),
 )
@@ -174,8 +131,7 @@ def test_with_them_a_view_fits_wherever_it_fits_without(
     kept = advisers.choose_texts(texts, budget, visible.estimator)
     size = insertion_tokens(advisers.host_notice(kept), visible.estimator) if kept else 0
     assert size <= budget.target // advisers.SHARE
-    state = PolicyState("budget")
-    found = outline(visible, policy, budget, state, kept)
+    found = outline(visible, policy, budget, PolicyState("budget"), kept)
     if not isinstance(found, Fitted):
         return
     floor = fit(visible, keep_whole(visible), budget)

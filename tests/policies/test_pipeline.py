@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-import eventctx
 from eventctx.errors import CompactionError, InvalidPlan, InvalidSetting
-from eventctx.log.codec import decode_event
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.shorten import Limit, shorten
 from eventctx.messages.tokens import FAMILIES
@@ -38,7 +37,6 @@ from eventctx.policies.working_set import WorkingSet, bound_tokens
 from eventctx.projections.view.layout import build
 from tests.how_much import some
 from tests.policies.given import (
-    DUE,
     ROOMY,
     Row,
     asks,
@@ -61,10 +59,8 @@ TIGHT = Budget(2_000, 1_800, 1_000)
 
 
 def rounds(count: int, size: int = 600) -> list[Row]:
-    rows = [user("go")]
-    for n in range(count):
-        rows += [asks(f"c{n}"), tells(f"c{n}", size)]
-    return rows
+    pairs = [(asks(f"c{n}"), tells(f"c{n}", size)) for n in range(count)]
+    return [user("go"), *(row for pair in pairs for row in pair)]
 
 
 class Noting:
@@ -83,39 +79,29 @@ class Noting:
 # -- going on, and stopping ----------------------------------------------------------------------
 
 
-def test_it_stops_at_the_first_policy_that_gets_down_to_the_target() -> None:
-    last = Noting()
-    visible = view(*rounds(20))
-    pipeline = Pipeline((Truncate(keep_recent=4), last))
-    proposal = decided(pipeline, visible, TIGHT)
+def test_the_next_policy_decides_on_what_is_left_until_one_gets_down_to_the_target() -> None:
+    last, visible = Noting(), view(*rounds(20))
+    proposal = decided(Pipeline((Truncate(keep_recent=4), last)), visible, TIGHT)
     assert proposal == decided(Truncate(keep_recent=4), visible, TIGHT)
     assert last.seen == []
-
-
-def test_the_next_policy_decides_on_what_the_first_left() -> None:
-    visible = view(*rounds(20))
     proposal = decided(Pipeline((Truncate(keep_recent=20), Ladder())), visible, TIGHT)
     assert all(proposal.dispositions[n] == ("dropped", "older") for n in range(1, 21))
     assert proposal.dispositions[22] == ("dropped", "old_round")
     assert reduce_view(visible, proposal).tokens <= TIGHT.target
 
 
-def test_where_messages_are_too_many_they_must_come_down_too() -> None:
+def test_the_lowest_limit_on_messages_counts_and_needs_are_those_of_any_step() -> None:
     visible = view(user("go"), *map(model, "abcdefghij"))
     pipeline = Pipeline((Ladder(), Truncate(keep_recent=2, max_messages=8)))
-    assert pipeline.max_messages == 8
     assert len(staying(decided(pipeline, visible, ROOMY))) == 11
     due = PolicyState("max_messages")
     assert len(staying(decided(pipeline, visible, ROOMY, due))) == 3
-
-
-def test_the_lowest_limit_on_messages_counts_and_needs_are_those_of_any_step() -> None:
     assert Pipeline((Ladder(), TokenBudgetPolicy())).max_messages is None
     limited = Pipeline((Truncate(max_messages=90), Simple(max_messages=20), Ladder()))
-    assert limited.max_messages == 20
-    assert not limited.needs_summarizer
-    assert Pipeline((Ladder(), policy_named("summarize"))).needs_summarizer
-    assert Pipeline((Pipeline((policy_named("summarize"),)),)).needs_summarizer
+    assert (pipeline.max_messages, limited.max_messages) == (8, 20)
+    asking = Pipeline((Ladder(), policy_named("summarize")))
+    needs = [one.needs_summarizer for one in (limited, asking, Pipeline((asking,)))]
+    assert needs == [False, True, True]
     assert Pipeline((policy_named("importance", {"scorer": "model"}),)).needs_scorer
 
 
@@ -125,32 +111,25 @@ def test_the_lowest_limit_on_messages_counts_and_needs_are_those_of_any_step() -
 def test_a_step_sees_what_is_left_with_shortened_texts_at_their_most() -> None:
     noting = Noting()
     visible = view(system("s"), *rounds(3, size=20_000), pins=(1,))
+    notice = NewInsertion("notice", user("<system-reminder>" + "n" * 313))
 
     def shortening(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
-        made = drop(visible, [2])
-        return msgspec.structs.replace(
-            made,
-            dispositions={**made.dispositions, 5: ("shortened", "custom")},
-            limits={5: Limit(outcome=100)},
-            insertions=(NewInsertion("notice", user("<system-reminder>" + "n" * 313)),),
-        )
+        made = changing(drop(visible, [2]), [5], Limit(outcome=100))
+        return replace(made, insertions=(notice,))
 
     decided(Pipeline((Custom(shortening), noting)), visible, TIGHT)
     between = noting.seen[0]
     assert [ref.number for ref in between.messages] == [0, 1, 4, 5, 6, 7]
     assert [ref.number for ref in between.messages if ref.shortened] == [5]
     assert between.messages[3].facts.outcome == 180
-    assert between.pins == visible.pins
-    assert between.insertions == ()
+    assert (between.pins, between.insertions) == (visible.pins, ())
     own = sum(ref.tokens for ref in between.messages)
     assert between.tokens == own + 104  # 330 characters of prose and a message around them
 
 
 @examples
 @given(story=stories(), tokens=budgets, pin=st.integers(0, 20))
-def test_the_view_in_between_counts_what_its_messages_count(
-    story: Story, tokens: int, pin: int
-) -> None:
+def test_the_view_in_between_counts_its_messages(story: Story, tokens: int, pin: int) -> None:
     visible = seen(story, (pin,))
     proposal = fit(visible, decided(Ladder(), visible, budget_of(tokens)), budget_of(tokens))
     between = reduce_view(visible, proposal.proposal)
@@ -162,85 +141,69 @@ def test_the_view_in_between_counts_what_its_messages_count(
     assert abs(counted - between.tokens) <= 28
 
 
+sizes = st.none() | st.integers(0, 9_000)
+
+
 @settings(max_examples=some(25, 100))
-@given(
-    outcome=st.none() | st.integers(0, 9_000),
-    prose=st.none() | st.integers(0, 9_000),
-    family=st.sampled_from(sorted(FAMILIES)),
-)
+@given(outcome=sizes, prose=sizes, family=st.sampled_from(sorted(FAMILIES)))
 def test_a_limit_never_promises_fewer_tokens_than_the_shortened_message_has(
     outcome: int | None, prose: int | None, family: str
 ) -> None:
-    rates = FAMILIES[family]
+    rates, limit = FAMILIES[family], Limit(outcome=outcome, prose=prose)
     # Digits at both ends, where a cut leaves them, and spaces and wide characters between.
     text = "7" * 1_500 + "a b   " * 400 + "日" * 500 + "7" * 1_500
     for message in (user(text), {"role": "tool", "tool_call_id": "c", "content": text}):
-        facts = read_facts(message)
-        limit = Limit(outcome=outcome, prose=prose)
         shorter = read_facts(shorten({**message}, 3, limit))
-        assert rates.tokens(shorter) <= bound_tokens(facts, limit, rates)
-        assert rates.tokens(shorter) > 0
+        assert 0 < rates.tokens(shorter) <= bound_tokens(read_facts(message), limit, rates)
 
 
 # -- joining -------------------------------------------------------------------------------------
 
 
+def changing(made: Proposal, numbers: list[int], limit: Limit, reason: str = "custom") -> Proposal:
+    """The proposal that shortens these messages too."""
+    shortened: Any = dict.fromkeys(numbers, ("shortened", reason))
+    limits = dict.fromkeys(numbers, limit)
+    return replace(made, dispositions={**made.dispositions, **shortened}, limits=limits)
+
+
 def limiting(limit: Limit, reason: str = "custom") -> Custom:
     def propose(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
-        made = drop(visible, [])
         results = [ref.number for ref in visible.messages if ref.facts.results]
-        return msgspec.structs.replace(
-            made,
-            dispositions={**made.dispositions, **dict.fromkeys(results, ("shortened", reason))},
-            limits=dict.fromkeys(results, limit),
-        )
+        return changing(drop(visible, []), results, limit, reason)
 
     return Custom(propose)
 
 
 def test_of_two_limits_the_lower_one_holds_and_what_is_hidden_stays_hidden() -> None:
-    visible = view(*rounds(8, size=9_000))
-    steps = (
-        Truncate(keep_recent=8),
-        limiting(Limit(outcome=3_000, arguments=9), "old_result"),
-        limiting(Limit(outcome=5_000), "budget"),
-        Noting(),
-        Truncate(keep_recent=4),
-    )
-    proposal = decided(Pipeline(steps), visible, TIGHT)
+    first = limiting(Limit(outcome=3_000, arguments=9), "old_result")
+    second = limiting(Limit(outcome=5_000), "budget")
+    steps = (Truncate(keep_recent=8), first, second, Noting(), Truncate(keep_recent=4))
+    proposal = decided(Pipeline(steps), view(*rounds(8, size=9_000)), TIGHT)
     assert proposal.limits == dict.fromkeys((14, 16), Limit(3_000, 9))
     assert proposal.dispositions[14] == ("shortened", "budget")
     assert staying(proposal) == [0, 13, 14, 15, 16]
 
 
 def inserting(text: str, before: int | None = None) -> Custom:
-    def propose(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
-        note = NewInsertion("notice", user(f"<system-reminder>{text}"), before)
-        return msgspec.structs.replace(drop(visible, []), insertions=(note,))
-
-    return Custom(propose)
+    note = NewInsertion("notice", user(f"<system-reminder>{text}"), before)
+    return Custom(lambda visible, b, s: replace(drop(visible, []), insertions=(note,)))
 
 
 def test_an_insertion_before_what_a_later_step_drops_goes_before_what_stays() -> None:
-    visible = view(*rounds(20))
     pipeline = Pipeline((inserting("one", 1), Truncate(keep_recent=4)))
-    (one,) = keeps_the_rules(pipeline, visible, TIGHT).proposal.insertions
+    (one,) = keeps_the_rules(pipeline, view(*rounds(20)), TIGHT).proposal.insertions
     assert one.before == 37
 
 
 def test_a_step_that_breaks_a_rule_is_refused_by_name() -> None:
-    def careless(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
-        return Proposal({ref.number: ("dropped", "custom") for ref in visible.messages})
-
+    careless = Custom(lambda visible, b, s: Proposal(dict.fromkeys(range(7), ("dropped", "x"))))
     with pytest.raises(InvalidPlan, match="latest human"):
-        decided(Pipeline((Custom(careless), Ladder())), view(*rounds(3)), TIGHT)
-
-    class Mute(Noting):
-        def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Any:
-            return None
-
-    with pytest.raises(CompactionError, match="'noting': expected a Proposal"):
-        decided(Pipeline((Mute(),)), view(*rounds(3)), TIGHT)
+        decided(Pipeline((careless, Ladder())), view(*rounds(3)), TIGHT)
+    known: Any = {"name": "mute", "version": 1, "max_messages": None}
+    mute: Any = SimpleNamespace(**known, propose=lambda v, b, s: None)
+    with pytest.raises(CompactionError, match="'mute': expected a Proposal"):
+        decided(Pipeline((mute,)), view(*rounds(3)), TIGHT)
 
 
 # -- asking --------------------------------------------------------------------------------------
@@ -253,22 +216,21 @@ def scoring(visible: Visible, budget: Budget, state: PolicyState) -> Proposal | 
     if not isinstance(found, Scores):
         return AskScores("s", numbers)
     made = keep_only(visible, [n for n in numbers if found.by_number.get(n, 1.0) > 0.5])
-    return msgspec.structs.replace(made, scores=found.by_number)
+    return replace(made, scores=found.by_number)
 
 
 def test_a_question_is_asked_under_the_key_of_its_step() -> None:
-    visible = view(*rounds(40))
+    visible, answers = view(*rounds(40)), dict[str, Any]()
     pipeline = Pipeline((TokenBudgetPolicy(fresh_tail_count=2), Pipeline((Custom(scoring),))))
-    first = pipeline.propose(visible, TIGHT, DUE)
-    assert isinstance(first, AskMemory)
-    assert first.key == "0:memory"
-    answers: dict[str, Any] = {"0:memory": Memory(("found",))}
-    second = pipeline.propose(visible, TIGHT, PolicyState("threshold", answers=answers))
-    assert isinstance(second, AskScores)
-    assert second.key == "1:0:s"
+    state = PolicyState("threshold", answers=answers)
+    first: Any = pipeline.propose(visible, TIGHT, state)
+    assert (type(first), first.key) == (AskMemory, "0:memory")
+    answers["0:memory"] = Memory(("found",))
+    second: Any = pipeline.propose(visible, TIGHT, state)
+    assert (type(second), second.key) == (AskScores, "1:0:s")
     assert 1 not in second.numbers
     answers["1:0:s"] = Scores(dict.fromkeys(second.numbers, 0.0))
-    third = pipeline.propose(visible, TIGHT, PolicyState("threshold", answers=answers))
+    third = pipeline.propose(visible, TIGHT, state)
     assert isinstance(third, Proposal)
     assert staying(third) == [0]
     assert third.scores == dict.fromkeys(second.numbers, 0.0)
@@ -304,35 +266,28 @@ def test_what_is_no_step_is_refused(given: Any, problem: str) -> None:
 # -- for any story -------------------------------------------------------------------------------
 
 
-def oldest_gone(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
-    return drop(visible, [ref.number for ref in visible.messages[:3]])
-
-
 reducing = st.one_of(
     st.builds(Truncate, keep_recent=st.integers(1, 12)),
     st.builds(Simple, keep_recent=st.integers(1, 12)),
     st.builds(TokenBudgetPolicy, fresh_tail_count=st.integers(0, 9)),
     st.just(Ladder()),
     st.just(policy_named("importance")),
-    st.just(Custom(oldest_gone)),
+    st.just(Custom(lambda v, b, s: drop(v, [ref.number for ref in v.messages[:3]]))),
 )
+
+
+BETWEEN = [inserting("note"), limiting(Limit(500)), limiting(Limit(0))]
 
 
 @examples
 @given(
-    story=stories(),
-    first=reducing,
-    second=reducing,
-    between=st.sampled_from([inserting("note"), limiting(Limit(500)), limiting(Limit(0))]),
-    tokens=budgets,
+    story=stories(), steps=st.tuples(reducing, st.sampled_from(BETWEEN), reducing), tokens=budgets
 )
-def test_what_each_step_does_holds_in_the_end(
-    story: Story, first: Any, second: Any, between: Any, tokens: int
-) -> None:
+def test_what_each_step_does_holds_in_the_end(story: Story, steps: Any, tokens: int) -> None:
     visible, budget = seen(story), budget_of(tokens)
-    proposal = decided(Pipeline((first, between, second)), visible, budget)
+    proposal = decided(Pipeline(steps), visible, budget)
     rules.check(visible, proposal)
-    alone = decided(first, visible, budget)
+    alone = decided(steps[0], visible, budget)
     alone = put_back_words(visible, alone, persons_words(visible, budget))
     assert set(staying(proposal)) <= set(staying(alone))
     for number, limit in alone.limits.items():
@@ -340,48 +295,3 @@ def test_what_each_step_does_holds_in_the_end(
             now = proposal.limits[number]
             assert all(b <= a for a, b in zip(limit, now, strict=True) if a is not None)  # type: ignore[operator]
     assert WorkingSet(visible, proposal).total <= WorkingSet(visible, alone).total + 20
-
-
-# -- in a session --------------------------------------------------------------------------------
-
-
-async def test_a_session_opened_with_it_by_name_goes_through_its_steps() -> None:
-    async def summarizer(request: Any) -> str:
-        return f"Messages {request.numbers[0]} to {request.numbers[-1]} went well."
-
-    async with eventctx.open() as engine:
-        ctx = await engine.session(
-            "s",
-            policy="pipeline",
-            policies=["truncate", ("summarize", {"keep_recent_share": 0.2})],
-            summarizer=summarizer,
-            max_tokens=9_000,
-        )
-        await ctx.add_messages(rounds(40, size=400))
-        messages = await ctx.get_messages_for_request()
-        assert any("went well" in str(m.get("content")) for m in messages)
-        (row,) = (await engine.audit("s")).compactions
-        assert (row.strategy, row.outcome, row.fallback) == ("pipeline", "applied", None)
-        last = [r async for r in engine.records("s") if r.type == "context:post_compact"][-1]
-        event: Any = decode_event(last)
-        reasons = {run.reason for run in event.plan.runs}
-        assert {"older", "summary"} <= reasons
-        assert len(await ctx.get_messages()) == 81
-
-
-@settings(max_examples=some(25, 100))
-@given(
-    outcome=st.none() | st.integers(0, 9_000),
-    arguments=st.none() | st.integers(0, 9_000),
-    prose=st.none() | st.integers(0, 9_000),
-)
-def test_facts_under_a_limit_count_what_the_bench_says_they_do(
-    outcome: int | None, arguments: int | None, prose: int | None
-) -> None:
-    limit = Limit(outcome, arguments, prose)
-    visible = view(user("x" * 3_000), asks("a", "b", size=3_000), tells("a", 3_000), tells("b"))
-    whole: Any = dict.fromkeys(range(4), ("shortened", "custom"))
-    between = reduce_view(visible, Proposal(whole, dict.fromkeys(range(4), limit)))
-    for before, after in zip(visible.messages, between.messages, strict=True):
-        assert after.tokens == bound_tokens(before.facts, limit, visible.estimator)
-        assert after.tokens == visible.estimator.tokens(after.facts)

@@ -1,4 +1,4 @@
-"""The presets for compatibility, beside what test_every_policy holds: what stays, and scores."""
+"""The ladder, and the presets for compatibility, beside what test_every_policy holds."""
 
 from __future__ import annotations
 
@@ -12,17 +12,10 @@ from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.codec import decode_event
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.tool_rounds import group_rows
-from eventctx.policies.advisers import ModelAnswer, ScoreRequest
-from eventctx.policies.policy import (
-    AskScores,
-    Budget,
-    Policy,
-    PolicyState,
-    Proposal,
-    Scores,
-    Visible,
-)
+from eventctx.policies.advisers import ModelAnswer
+from eventctx.policies.fit import line_to_drop_to
+from eventctx.policies.ladder import Ladder
+from eventctx.policies.policy import Budget, Policy, PolicyState, Proposal, Scores, Visible
 from eventctx.policies.presets import Importance, Simple, Truncate, importance_of
 from tests.loop_time import LIMIT, hang_past_the_limit
 from tests.policies.advisers import Scripted, check_fallback
@@ -33,6 +26,7 @@ from tests.policies.given import (
     Row,
     asks,
     decided,
+    keeps_the_rules,
     model,
     staying,
     system,
@@ -42,14 +36,105 @@ from tests.policies.given import (
 )
 from tests.sessions import tool_round
 
+
+def turns(count: int, result: int = 2_000, words: int = 100, arguments: int = 2) -> list[Row]:
+    """Closed turns: a question, a tool round, an answer; four rows each."""
+    rows: list[Row] = []
+    for n in range(count):
+        rows += [user(f"question {n} " + "w" * words), asks(f"c{n}", size=arguments)]
+        rows += [tells(f"c{n}", result), model(f"answer {n}")]
+    return rows
+
+
+def loop(count: int, result: int = 2_000) -> list[Row]:
+    """A question and the tool rounds on it, of which the last waits for the model."""
+    rounds = [(asks(f"o{n}"), tells(f"o{n}", result)) for n in range(count)]
+    return [user("the question that is open"), *(row for one in rounds for row in one)]
+
+
+def reasons(proposal: Proposal) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for number, (_, reason) in sorted(proposal.dispositions.items()):
+        found.setdefault(reason, []).append(number)
+    return found
+
+
+def down_to(visible: Visible, share: float, **options: Any) -> Proposal:
+    """The proposal for a budget whose target is this share of the view."""
+    target = int(visible.tokens * share)
+    return decided(Ladder(**options), visible, Budget(target * 2, target * 18 // 10, target))
+
+
+def test_old_results_go_first_oldest_first_and_only_as_far_as_needed() -> None:
+    visible = view(*turns(10))
+    untouched = down_to(visible, 1.0)
+    assert (staying(untouched), untouched.limits) == (list(range(40)), {})
+    proposal = down_to(visible, 0.85)
+    shortened = reasons(proposal)["old_result"]
+    assert 1 <= len(shortened) <= 3
+    assert shortened == [2, 6, 10][: len(shortened)]
+    assert len(staying(proposal)) == 40
+    # The last result that is shortened keeps what there is room for.
+    *kept, last = [one.outcome or 0 for _, one in sorted(down_to(visible, 0.9).limits.items())]
+    assert set(kept) <= {250} and 250 <= last < 2_000
+
+
+def test_then_arguments_are_shortened_then_rounds_are_dropped_and_words_stay() -> None:
+    found = reasons(down_to(view(*turns(10, result=400, arguments=3_000)), 0.75))
+    assert found["old_arguments"][0] == 1
+    assert "old_round" not in found
+    dropped = set(reasons(down_to(view(*turns(20, result=300)), 0.5))["old_round"])
+    words = set(range(0, 80, 4))
+    assert {1, 2, 3} <= dropped and not words & dropped
+    assert min(set(range(80)) - dropped - words) > max(dropped) - 4
+
+
+def test_what_a_person_said_is_cut_before_it_is_dropped_but_what_is_short_and_the_task() -> None:
+    rows = [user("task")]
+    for n in range(20):
+        rows += [user(f"short {n}" if n % 2 else "long " * 500), *tool_round(n)]
+    found = down_to(view(*rows), 0.3).dispositions
+    shortened = [str(rows[n]["content"]) for n, (what, _) in found.items() if what == "shortened"]
+    assert shortened and all(text.startswith("long") for text in shortened)
+    cut = reasons(down_to(view(*turns(20, result=10, words=2_000)), 0.4))["old_words"]
+    assert cut[0] == 4 and 0 not in cut
+
+
+def whole(proposal: Proposal, numbers: range) -> bool:
+    return {proposal.dispositions[number][0] for number in numbers} == {"kept"}
+
+
+def test_an_open_loop_is_entered_where_nothing_else_is_left_or_on_demand() -> None:
+    assert whole(down_to(view(*turns(10), *loop(3)), 0.5), range(40, 47))
+    visible = view(user("the task"), *loop(20))
+    budget = Budget(visible.tokens, visible.tokens * 9 // 10, visible.tokens // 2)
+    fitted = keeps_the_rules(Ladder(), visible, budget)
+    assert fitted.tokens <= budget.target
+    # The round in progress, and the last results before it, are as they were.
+    assert whole(fitted.proposal, range(36, 42))
+    visible = view(*turns(2), *loop(20))
+    budget = Budget(visible.tokens * 2, visible.tokens * 18 // 10, visible.tokens // 2)
+    assert visible.tokens <= line_to_drop_to(budget)
+    assert whole(decided(Ladder(), visible, budget, DUE), range(8, 49))
+    assert keeps_the_rules(Ladder(), visible, budget, MANUAL).tokens <= budget.target
+
+
+@pytest.mark.parametrize("share", [0.9, 0.75, 0.6, 0.45, 0.3])
+def test_the_target_is_met_and_not_missed_by_much(share: float) -> None:
+    visible = view(*turns(40, result=1_500, words=200))
+    target = int(visible.tokens * share)
+    fitted = keeps_the_rules(Ladder(), visible, Budget(target * 2, target * 18 // 10, target))
+    assert target * 0.93 <= fitted.tokens <= target
+
+
+# -- the presets: what stays ---------------------------------------------------------------------
+
+
 TIGHT = Budget(10_000, 9_200, 5_000)
 STEPS = [model(f"{n}") for n in range(60)]
 ROUND = [user("go"), model("well"), asks("a", "b"), tells("a"), tells("b"), user("on")]
-TURNS = [
-    row
-    for n in range(6)
-    for row in (user(f"question {n}"), asks(f"c{n}"), tells(f"c{n}"), model("answer"))
-]
+CLOSED = [(user(f"question {n}"), asks(f"c{n}"), tells(f"c{n}"), model("answer")) for n in range(6)]
+TURNS = [row for turn in CLOSED for row in turn]
 GREETED = [model("hello"), user("one"), model("1"), user("two")]
 TOO_MANY = PolicyState("max_messages")
 
@@ -63,12 +148,7 @@ TOO_MANY = PolicyState("max_messages")
         (Truncate(keep_turns=2), GREETED, DUE, [1, 2, 3]),
         (Truncate(keep_turns=3), GREETED, DUE, [0, 1, 2, 3]),
         (Truncate(max_messages=50), [user("go"), *STEPS], TOO_MANY, [0, *range(36, 61)]),
-        (
-            Truncate(keep_turns=3, max_messages=50),
-            [user("go"), *STEPS],
-            TOO_MANY,
-            [0, *range(36, 61)],
-        ),
+        (Truncate(50, 3, 50), [user("go"), *STEPS], TOO_MANY, [0, *range(36, 61)]),
         (Simple(), [system("s"), user("go"), *STEPS], MANUAL, [0, 1, *range(52, 62)]),
         (Simple(keep_recent=2), ROUND, MANUAL, [0, 2, 3, 4, 5]),
     ],
@@ -107,12 +187,9 @@ def test_a_person_counts_more_than_an_answer_a_call_a_result_and_a_harness() -> 
     assert all(0 <= value <= 1 for value in found)
 
 
-def test_of_equals_the_newer_stays() -> None:
+def test_recency_alone_keeps_the_newest_size_alone_the_smallest_and_of_equals_the_newer() -> None:
     kept = staying(proposed(view(user("go"), *answers(40)), recency_weight=0.0))
     assert kept == [0, *range(41 - len(kept) + 1, 41)]
-
-
-def test_with_recency_alone_the_newest_stay_and_with_size_alone_the_smallest() -> None:
     alone = {"recency_weight": 0.0, "importance_weight": 0.0, "size_weight": 0.0, "keep_recent": 0}
     rows = view(*answers(40), user("end"))
     newest = staying(proposed(rows, **{**alone, "recency_weight": 1}))
@@ -122,19 +199,14 @@ def test_with_recency_alone_the_newest_stay_and_with_size_alone_the_smallest() -
 
 
 def test_a_round_has_the_score_of_its_best_member_and_stays_whole() -> None:
-    rounds = [row for n in range(60) for row in tool_round(n)]
-    visible = view(user("go"), *rounds, user("end"), model("x"))
+    visible = view(
+        user("go"), *(row for n in range(60) for row in tool_round(n)), user("end"), model("x")
+    )
     proposal = proposed(visible)
     kept = set(staying(proposal))
-    for group in group_rows([ref.facts for ref in visible.messages]):
+    for group in visible.groups:
         assert len(kept & set(group.rows)) in (0, len(group.rows))
         assert len({proposal.scores.get(row) for row in group.rows}) == 1
-
-
-def test_one_round_too_large_for_the_room_does_not_keep_smaller_ones_out() -> None:
-    rows = [user("go"), *answers(8), model("important " + "x" * 12_000), *answers(8), user("end")]
-    kept = staying(proposed(view(*rows), keep_recent=1))
-    assert 9 not in kept and len(kept) > 8
 
 
 def test_what_stays_is_within_the_target_and_every_message_says_why() -> None:
@@ -143,10 +215,12 @@ def test_what_stays_is_within_the_target_and_every_message_says_why() -> None:
     proposal = proposed(visible, keep_recent=1)
     tokens = sum(visible.messages[number].tokens for number in staying(proposal))
     assert TIGHT.target - 400 < tokens <= TIGHT.target
-    assert {reason for _, reason in proposal.dispositions.values()} == {
-        *("system", "pinned", "latest_human", "task"),
-        *("protected", "important", "unimportant"),
-    }
+    reasons = "system pinned latest_human task protected important unimportant"
+    assert {reason for _, reason in proposal.dispositions.values()} == {*reasons.split()}
+    # One round too large for the room does not keep smaller ones out.
+    rows = [user("go"), *answers(8), model("important " + "x" * 12_000), *answers(8), user("end")]
+    kept = staying(proposed(view(*rows), keep_recent=1))
+    assert 9 not in kept and len(kept) > 8
 
 
 def test_an_open_tool_loop_is_entered_last() -> None:
@@ -160,13 +234,7 @@ def test_an_open_tool_loop_is_entered_last() -> None:
 # -- importance: scores from a model -------------------------------------------------------------
 
 
-def asked(visible: Visible) -> AskScores:
-    ask = Importance(scorer="model").propose(visible, TIGHT, DUE)
-    assert isinstance(ask, AskScores)
-    return ask
-
-
-def scored(visible: Visible, ask: AskScores, scores: dict[int, float], **options: Any) -> Proposal:
+def scored(visible: Visible, ask: Any, scores: dict[int, float], **options: Any) -> Proposal:
     given = {number: scores.get(number, 0.0) for number in ask.numbers}
     state = PolicyState("threshold", answers={ask.key: Scores(given)})
     proposal = Importance(scorer="model", **options).propose(visible, TIGHT, state)
@@ -176,17 +244,16 @@ def scored(visible: Visible, ask: AskScores, scores: dict[int, float], **options
 
 def test_a_models_scores_of_what_could_go_decide_with_recency_and_size() -> None:
     visible = view(user("go"), *answers(40), user("end"), pins=(7,))
-    ask = asked(visible)
+    ask: Any = Importance(scorer="model").propose(visible, TIGHT, DUE)
     assert (ask.numbers, ask.key) == ((*range(1, 7), *range(8, 36)), "scores 1-35")
-    proposal = scored(visible, ask, {3: 1.0, 9: 0.9, 12: 0.8})
-    assert {3, 9, 12} <= set(staying(proposal))
-    alone = scored(visible, ask, {3: 1.0, 9: 0.9, 12: 0.8}, recency_weight=0.0).scores
-    assert alone[3] > alone[9] > alone[12] > alone[13] == alone[14]
+    best = {3: 1.0, 9: 0.9, 12: 0.8}
+    proposal = scored(visible, ask, best)
+    assert best.keys() <= set(staying(proposal))
     assert proposal.scores[13] < proposal.scores[14]
-
-
-def test_messages_that_came_meanwhile_get_the_built_in_score_and_nothing_is_asked_again() -> None:
-    ask = asked(view(user("go"), *answers(40)))
+    alone = scored(visible, ask, best, recency_weight=0.0).scores
+    assert alone[3] > alone[9] > alone[12] > alone[13] == alone[14]
+    # Messages that came meanwhile get the built-in score, and nothing is asked again.
+    ask = Importance(scorer="model").propose(view(user("go"), *answers(40)), TIGHT, DUE)
     proposal = scored(view(user("go"), *answers(60)), ask, {})
     assert set(range(50, 61)) <= set(staying(proposal))
 
@@ -198,14 +265,10 @@ async def opened(engine: Engine, scorer: Any, **options: Any) -> Any:
     return ctx
 
 
-async def test_a_session_without_a_scorer_is_refused() -> None:
-    async with eventctx.open() as engine:
-        with pytest.raises(InvalidSetting, match="scorer="):
-            await engine.session("s", policy=Importance(scorer="model"))
-
-
 async def test_the_scorer_gets_the_messages_and_its_scores_are_recorded_with_the_plan() -> None:
     async with eventctx.open() as engine:
+        with pytest.raises(InvalidSetting, match="scorer="):
+            await engine.session("other", policy=Importance(scorer="model"))
         scorer = Scripted()
         ctx = await opened(engine, scorer)
         assert (await ctx.compact(keep="the port number")).outcome == "applied"
@@ -216,18 +279,13 @@ async def test_the_scorer_gets_the_messages_and_its_scores_are_recorded_with_the
         records = [record async for record in engine.records("s", bodies=True)]
         (record,) = [one for one in records if one.type == "context:post_compact"]
         event: Any = decode_event(record)
-        pairs = msgspec.json.decode(record.bodies[event.scores].data)
-        assert [number for number, _ in pairs] == list(request.numbers)
-        assert all(0 <= score <= 1 for _, score in pairs)
+        numbers, scores = zip(*msgspec.json.decode(record.bodies[event.scores].data), strict=True)
+        assert numbers == request.numbers
+        assert all(0 <= score <= 1 for score in scores)
 
 
 def with_one(value: Any) -> Any:
     return lambda request: [0.5] * (len(request.numbers) - 1) + [value]
-
-
-async def hangs(request: ScoreRequest) -> list[float]:
-    await hang_past_the_limit()
-    return []
 
 
 @pytest.mark.parametrize(
@@ -244,10 +302,10 @@ async def hangs(request: ScoreRequest) -> list[float]:
         (Scripted(lambda request: "x" * len(request.numbers)), "expected a number from 0 to 1"),
         (Scripted(None), "answered None; expected 34 scores"),
         (Scripted(ModelAnswer([])), "expected 34 scores"),
-        (hangs, "the scorer took longer than its time-out"),
+        (hang_past_the_limit, "the scorer took longer than its time-out"),
     ],
 )
 async def test_a_bad_answer_ends_in_the_ladder_and_says_why(scorer: Any, said: str) -> None:
     async with eventctx.open() as engine:
-        limit = {"adviser_timeout": LIMIT} if scorer is hangs else {}
+        limit = {"adviser_timeout": LIMIT} if scorer is hang_past_the_limit else {}
         await check_fallback(engine, await opened(engine, scorer, **limit), said)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
@@ -66,7 +65,6 @@ class Played(NamedTuple):
     engine: Engine
 
 
-@cache
 def fixtures(path: Path) -> Recorded:
     """The longest request that a provider fixture recorded."""
     found: list[list[dict[str, Any]]] = []
@@ -77,15 +75,13 @@ def fixtures(path: Path) -> Recorded:
     return Recorded(max(found, key=len), None)
 
 
-_imported: dict[Path, Recorded] = {}
+_known: dict[Path, Recorded] = {}
 
 
 async def recorded(path: Path) -> Recorded:
-    if path.suffix == ".yaml":
-        return fixtures(path)
-    if path not in _imported:
-        _imported[path] = await imported(path)
-    return _imported[path]
+    if path not in _known:
+        _known[path] = fixtures(path) if path.suffix == ".yaml" else await imported(path)
+    return _known[path]
 
 
 async def imported(path: Path) -> Recorded:

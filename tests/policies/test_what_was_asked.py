@@ -28,17 +28,21 @@ from eventctx.policies.working_set import WorkingSet, bound_tokens, keep_whole
 from eventctx.policies.workset import Workset
 from eventctx.testing.policies import Answers, decide
 from tests.how_much import some
+from tests.policies.advisers import Scripted
 from tests.policies.given import (
     DUE,
     MANUAL,
     Row,
     asks,
     budget_of,
+    called,
     examples,
     model,
     one_session,
+    staying,
     system,
     tells,
+    told,
     user,
     view,
 )
@@ -49,39 +53,28 @@ TASK = "Mend the parser of dates, which takes the month for the day."
 
 def forgets(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
     """Drop whatever may go by the rules of views, as an author might who knows no other rule."""
-    human, groups = visible.latest_human, visible.groups
-    whole, open_round = visible.protected, visible.open_round
+    stays = {visible.latest_human, *visible.protected, *visible.open_round}
     decided: dict[int, Any] = {}
-    for group in groups:
-        stays = not (whole | open_round | {human}).isdisjoint(group.rows)
-        for row in group.rows:
-            decided[visible.messages[row].number] = ("kept" if stays else "dropped", "custom")
+    for group in visible.groups:
+        found = "dropped" if stays.isdisjoint(group.rows) else "kept"
+        decided |= {visible.messages[row].number: (found, "custom") for row in group.rows}
     return Proposal(decided)
 
 
-EVERY: dict[str, Policy] = {
-    "ladder": Ladder(),
-    "workset": Workset(),
-    "simple": Simple(),
-    "truncate": Truncate(),
-    "truncate to a turn": Truncate(keep_turns=1),
-    "importance": Importance(),
-    "token-budget": TokenBudgetPolicy(),
-    "summarize": Summarize(),
-    "pipeline": Pipeline((Custom(forgets), Ladder())),
-    "custom": Custom(forgets),
-}
-every_policy = pytest.mark.parametrize("policy", EVERY.values(), ids=EVERY)
+EVERY: list[Policy] = [
+    *(Ladder(), Workset(), Simple(), Truncate(), Truncate(keep_turns=1), Importance()),
+    *(TokenBudgetPolicy(), Summarize(), Pipeline((Custom(forgets), Ladder())), Custom(forgets)),
+]
+every_policy = pytest.mark.parametrize("policy", EVERY, ids=lambda policy: policy.name)
 
 
 def shown(visible: Visible, rows: list[Row], fitted: Fitted) -> list[str]:
     """The texts of a fitted view, as the model reads them."""
     proposal, texts = fitted.proposal, []
-    for number, (disposition, _) in sorted(proposal.dispositions.items()):
-        if disposition in ("kept", "shortened"):
-            row, limit = copy.deepcopy(rows[number]), proposal.limits.get(number)
-            ref = visible.messages[number]
-            texts.append(str(row if limit is None else shorten(row, number, limit, ref.facts)))
+    for number in staying(proposal):
+        row, limit = copy.deepcopy(rows[number]), proposal.limits.get(number)
+        facts = visible.messages[number].facts
+        texts.append(str(row if limit is None else shorten(row, number, limit, facts)))
     return [*texts, *[str(one.message) for one in proposal.insertions]]
 
 
@@ -96,35 +89,29 @@ def fitted_by(policy: Policy, rows: list[Row], budget: Budget, state: PolicyStat
 # -- in which order --------------------------------------------------------------------------------
 
 
-def test_a_long_message_with_a_demand_is_cut_around_it_before_the_loop_is_blanked() -> None:
+def test_a_long_message_is_cut_around_its_demand_and_a_task_stays_whole_if_it_can() -> None:
     rows = [user("go"), user("log " * 4_000 + f"\n{RULE}\n" + "log " * 4_000), user("on")]
     rows += [asks("a"), tells("a", 4_000)]
     fitted = fitted_by(Ladder(), rows, budget_of(4_000), DUE)
     (text,) = [text for text in shown(view(*rows), rows, fitted) if RULE in text]
     assert len(text) < 800
-    assert fitted.proposal.limits[4].outcome == 2_800
-
-
-def test_a_long_task_stays_whole_while_the_budget_holds_it_and_the_loop_stays_readable() -> None:
+    assert fitted.proposal.limits[4].outcome == 2_800, "the loop is not blanked"
     rows = [user("t" * 30_000), model("yes"), user("on"), asks("a"), tells("a", 20_000)]
     fitted = fitted_by(Ladder(), rows, budget_of(10_000), DUE)
     assert fitted.proposal.dispositions[0] == ("kept", "task")
-    assert fitted.proposal.limits[4].outcome == 1_000
+    assert fitted.proposal.limits[4].outcome == 1_000, "the loop stays readable"
     assert fitted.tokens <= 10_000
-
-
-def test_a_task_larger_than_the_budget_is_shortened_and_keeps_its_demands() -> None:
     rows = [user("t " * 30_000 + f"\n{RULE}"), model("yes"), user("on"), asks("a"), tells("a", 999)]
     fitted = fitted_by(Ladder(), rows, budget_of(8_000), DUE)
     assert fitted.proposal.dispositions[0] == ("shortened", "budget")
-    assert fitted.tokens <= 8_000
     assert fitted.proposal.limits[4].outcome == 0
+    assert fitted.tokens <= 8_000
     assert RULE in shown(view(*rows), rows, fitted)[0]
 
 
 def test_demands_beyond_a_quarter_of_the_budget_go_oldest_first_and_the_task_last() -> None:
-    demands = [f"Never use the name n{n} {'in any case ' * 12}." for n in range(60)]
-    rows = [user(TASK), *[row for one in demands for row in (user(one), model("yes"))], user("on")]
+    demands = [user(f"Never use the name n{n} {'in any case ' * 12}.") for n in range(60)]
+    rows = [user(TASK), *[row for one in demands for row in (one, model("yes"))], user("on")]
     fitted = fitted_by(Ladder(), rows, budget_of(1_500), DUE)
     gone = [n for n, (what, _) in sorted(fitted.proposal.dispositions.items()) if what == "dropped"]
     kept_demands = [n for n in range(1, 121, 2) if n not in gone]
@@ -135,26 +122,22 @@ def test_demands_beyond_a_quarter_of_the_budget_go_oldest_first_and_the_task_las
 
 def test_a_demand_beside_a_result_keeps_its_round_and_the_result_is_cut() -> None:
     rows = [user("go"), *answered("a", 40_000, RULE), model("x" * 9_000), user("on")]
-    for policy in EVERY.values():
+    for policy in EVERY:
         fitted = fitted_by(policy, rows, budget_of(2_000), DUE)
         assert any(RULE in text for text in shown(view(*rows), rows, fitted))
         assert fitted.tokens <= 2_000
 
 
-def test_what_a_proposal_merges_is_put_back_too() -> None:
-    rows = [user("go"), user(RULE), user(RULE), user("on")]
+def test_what_a_proposal_merges_is_put_back_and_a_plan_without_a_demand_breaks_a_rule() -> None:
+    visible = view(user("go"), user(RULE), user(RULE), user("on"))
     decided: dict[int, Any] = dict.fromkeys(range(4), ("kept", "custom"))
-    decided[1] = ("merged", "duplicate")
-    fitted = fit(view(*rows), Proposal(decided), budget_of(4_000))
+    fitted = fit(visible, Proposal({**decided, 1: ("merged", "duplicate")}), budget_of(4_000))
     assert fitted.proposal.dispositions[1] == ("kept", "demand")
-
-
-def test_a_plan_that_keeps_other_things_instead_of_a_demand_breaks_a_rule() -> None:
     visible = view(user("go"), user(RULE), model("so"), user("on"))
-    decided: dict[int, Any] = dict.fromkeys(range(4), ("kept", "custom"))
-    decided[1] = ("dropped", "custom")
     with pytest.raises(InvalidPlan, match="what a person said goes last"):
-        rules.check_words(visible, Proposal(decided), budget_of(4_000))
+        rules.check_words(
+            visible, Proposal({**decided, 1: ("dropped", "custom")}), budget_of(4_000)
+        )
 
 
 # -- for any conversation --------------------------------------------------------------------------
@@ -169,10 +152,8 @@ texts = st.lists(said, min_size=1, max_size=5).map(
 
 def answered(call_id: str, size: int, words: str) -> list[Row]:
     """A round whose result and a person's words share a row."""
-    call = {"type": "tool_use", "id": call_id, "name": "f", "input": {"x": "a" * (size // 4)}}
-    block = {"type": "tool_result", "tool_use_id": call_id, "content": "r" * size}
-    blocks = [block, {"type": "text", "text": words}]
-    return [{"role": "assistant", "content": [call]}, {"role": "user", "content": blocks}]
+    call = called(call_id, "f", {"x": "a" * (size // 4)})
+    return [call, told(call_id, "r" * size, words)]
 
 
 @st.composite
@@ -236,26 +217,24 @@ def said_in(row: Row) -> list[str]:
 def least(visible: Visible, words: PersonsWords) -> int:
     """The tokens of nothing but the floor and what people said, as short as can be."""
     working_set = WorkingSet(visible, keep_whole(visible))
-    protected, open_round = visible.protected, visible.open_round
+    protected = visible.protected
     for group in visible.groups:
-        if (protected | open_round | words.rows.keys()).isdisjoint(group.rows):
+        if (protected | visible.open_round | words.rows.keys()).isdisjoint(group.rows):
             working_set.drop(group, "budget")
         else:
             for row in group.rows:
-                prose = 0 if row not in protected else None
-                working_set.shorten(row, Limit(0, 0, prose), "budget")
+                limit = Limit(0, 0, None if row in protected else 0)
+                working_set.shorten(row, limit, "budget")
     return working_set.total
 
 
 def others_are_gone(visible: Visible, fitted: Fitted, words: PersonsWords) -> bool:
     """Whether nothing but the floor and people's words is left, and results are blanked."""
     working_set = WorkingSet(visible, fitted.proposal)
-    protected, open_round = visible.protected, visible.open_round
+    floor = visible.protected | visible.open_round | words.rows.keys()
     for group in visible.groups:
-        if group.orphan:
-            continue
-        stays = [row for row in group.rows if working_set.stays(row)]
-        if stays and (protected | open_round | words.rows.keys()).isdisjoint(stays):
+        stays = [row for row in group.rows if working_set.stays(row) and not group.orphan]
+        if stays and floor.isdisjoint(stays):
             return False
         if any(working_set.saving(row, 0) for row in stays):
             return False
@@ -279,38 +258,32 @@ RULES = {
 
 @every_policy
 async def test_what_a_person_types_stays_word_for_word_in_any_language(policy: Policy) -> None:
-    async def summarizer(request: Any) -> str:
-        return "The parser was read."
-
-    async with one_session(policy=policy, max_tokens=8_000, summarizer=summarizer) as (engine, ctx):
+    said = [TASK]
+    async with one_session(policy=policy, max_tokens=8_000, summarizer=Scripted()) as (engine, ctx):
         await ctx.add_message(user(TASK))
         for n, rule in enumerate(RULES.values()):
+            said.append(rule)
             await ctx.add_message(user(rule))
             for m in range(6):
                 await ctx.add_messages([asks(f"c{n}.{m}", size=400), tells(f"c{n}.{m}", 3_000)])
                 request = str(await ctx.get_messages_for_request())
-                assert [one for one in [*RULES.values()][: n + 1] if one not in request] == []
+                assert [one for one in said if one not in request] == []
         audit = await engine.audit("s")
-        assert len(audit.compactions) >= 3
-        assert all(row.fallback is None for row in audit.compactions), audit.compactions
-        assert all(row.tokens <= 8_000 for row in audit.requests)
+    assert len(audit.compactions) >= 3
+    assert all(row.fallback is None for row in audit.compactions), audit.compactions
+    assert all(row.tokens <= 8_000 for row in audit.requests)
 
 
 @every_policy
 @pytest.mark.parametrize("asked", ["Question {}. Please explain it.", "And {}? " + "why " * 40])
-async def test_a_chat_keeps_the_newest_answers_with_their_questions(
-    policy: Policy, asked: str
-) -> None:
-    async def summarizer(request: Any) -> str:
-        return "Much was explained."
-
-    async with one_session(policy=policy, max_tokens=2_000, summarizer=summarizer) as (engine, ctx):
+async def test_a_chat_keeps_the_newest_answers_and_questions(policy: Policy, asked: str) -> None:
+    async with one_session(policy=policy, max_tokens=2_000, summarizer=Scripted()) as (engine, ctx):
         for n in range(40):
             await ctx.add_message(user(asked.format(n)))
             view = await ctx.get_messages_for_request()
             await ctx.add_message(model(f"Answer {n}: " + "because of this " * 20))
-        answers = [int(text.split(":")[0].split()[1]) for row in view
-                   for text in [str(row["content"])] if text.startswith("Answer ")]  # fmt: skip
+        texts = [str(row["content"]) for row in view]
+        answers = [int(text[7:].split(":")[0]) for text in texts if text.startswith("Answer ")]
         assert answers[-2:] == [37, 38]
         assert len((await engine.audit("s")).compactions) < 20
 
@@ -328,10 +301,8 @@ def sessions(draw: st.DrawFn) -> list[Row]:
         for m in range(draw(st.sampled_from([1, 4, 12]))):
             name = f"c{n}.{m}"
             if kind == "chat":
-                rows += [
-                    user(f"{name}? " + draw(st.sampled_from(["why? ", RULE]))),
-                    model("a" * size),
-                ]
+                asked = user(f"{name}? " + draw(st.sampled_from(["why? ", RULE])))
+                rows += [asked, model("a" * size)]
             elif kind == "rounds":
                 rows += [asks(name, size=size // 4), tells(name, size)]
             elif kind == "answered":

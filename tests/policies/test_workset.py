@@ -15,13 +15,13 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import eventctx
 from eventctx.engine import Engine
 from eventctx.log.plan import numbers_in, runs_of
 from eventctx.messages.demands import demands_in
 from eventctx.messages.shorten import shorten
-from eventctx.messages.speaker import is_of_harness
 from eventctx.messages.tokens import FAMILIES, Estimator
 from eventctx.policies.index import END, HEADER
 from eventctx.policies.policy import (
@@ -31,13 +31,11 @@ from eventctx.policies.policy import (
     NewInsertion,
     PolicyState,
     Proposal,
-    Visible,
 )
 from eventctx.policies.working_set import WorkingSet, insertion_tokens, keep_whole
 from eventctx.policies.workset import QUESTION, Workset, _Scene, _worth, is_index
 from eventctx.projections.view.layout import build
 from eventctx.testing.policies import Answers, decide, view_of
-from eventctx.testing.policies import given as given_messages
 from tests.policies.given import (
     DUE,
     ODD_VIEWS,
@@ -47,6 +45,7 @@ from tests.policies.given import (
     asks,
     budget_of,
     budgets,
+    called,
     examples,
     keeps_the_rules,
     model,
@@ -55,8 +54,10 @@ from tests.policies.given import (
     staying,
     system,
     tells,
+    told,
     user,
 )
+from tests.policies.test_every_policy import ANY
 from tests.transcripts import DIALECTS, Story, stories
 
 DEMAND = "Never touch the file main.py in any way."
@@ -65,10 +66,9 @@ DEMAND = "Never touch the file main.py in any way."
 def reads(number: int, path: str, *lines: str) -> list[Row]:
     """A round that reads a file, and what stands in it."""
     call = {"name": "read_file", "arguments": msgspec.json.encode({"path": path}).decode()}
-    return [
-        {"role": "assistant", "tool_calls": [{"id": f"r{number}", "function": call}]},
-        {"role": "tool", "tool_call_id": f"r{number}", "content": "\n".join(lines)},
-    ]
+    calls = [{"id": f"r{number}", "function": call}]
+    result = {"role": "tool", "tool_call_id": f"r{number}", "content": "\n".join(lines)}
+    return [{"role": "assistant", "tool_calls": calls}, result]
 
 
 def rounds(first: int, last: int) -> list[Row]:
@@ -85,10 +85,7 @@ def work(count: int) -> list[Row]:
 
 
 def compacted(
-    rows: Sequence[Row],
-    budget: Budget,
-    policy: Workset | None = None,
-    left: Collection[int] = (),
+    rows: Sequence[Row], budget: Budget, policy: Workset | None = None, left: Collection[int] = ()
 ) -> Proposal:
     """The proposal for a view of ``rows`` without those that ``left`` in earlier compactions."""
     visible = view_of(rows)
@@ -96,14 +93,8 @@ def compacted(
         stay = [ref for ref in visible.messages if ref.number not in left]
         gone = runs_of((number, "dropped", "budget") for number in sorted(left))
         tokens = build(stay).tokens
-        visible = msgspec.structs.replace(visible, messages=stay, gone=gone, tokens=tokens)
+        visible = replace(visible, messages=stay, gone=gone, tokens=tokens)
     return decide(policy or Workset(), visible, budget, DUE, Answers(messages=rows))
-
-
-def shortened_by(rows: Sequence[Row], proposal: Proposal, number: int) -> str:
-    """The text of a message as the proposal leaves it."""
-    row = copy.deepcopy(rows[number])
-    return str(shorten(row, number, proposal.limits[number])["content"])
 
 
 def index_of(proposal: Proposal) -> NewInsertion:
@@ -145,58 +136,54 @@ def test_what_left_is_quoted_and_named_under_its_number() -> None:
             assert line[4:] in work(30)[number]["content"].splitlines()
 
 
-ASKED = "Thanks. You must always run the tests with make check.\n" + "w" * 9_000
-
-
-def test_a_message_with_demands_stays_in_view_with_its_demands_alone() -> None:
-    rows = [*work(10), user(ASKED), *rounds(10, 60), user("go on")]
+def test_the_demands_of_a_message_stay_in_view_or_stand_in_the_index_once_it_left() -> None:
+    demand = "You must always run the tests with make check."
+    asked = user(f"Thanks. {demand}\n" + "w" * 9_000)
+    rows = [*work(10), asked, *rounds(10, 60), user("go on")]
     proposal = compacted(rows, TIGHT)
     assert {0, 21} <= set(staying(proposal))
     assert proposal.dispositions[21] == ("shortened", "demand")
-    short = shortened_by(rows, proposal, 21)
-    assert "You must always run the tests with make check." in short
-    assert len(short) < 500
+    short = shorten(copy.deepcopy(asked), 21, proposal.limits[21])["content"]
+    assert demand in short and len(short) < 500
     assert index_of(proposal).demands == ()
-
-
-def test_the_demands_of_a_message_that_left_before_stand_in_it_word_by_word() -> None:
-    rows = [*work(10), user(ASKED), *rounds(10, 60), user("go on")]
     proposal = compacted(rows, TIGHT, left={21})
     assert list(numbers_in(index_of(proposal).demands)) == [21]
-    assert "| #21: You must always run the tests with make check." in text_of(proposal)
+    assert f"| #21: {demand}" in text_of(proposal)
 
 
-def test_a_view_at_its_target_is_left_alone_without_a_question_and_gets_no_index() -> None:
-    visible = view_of(work(3))
-    proposal = Workset().propose(visible, ROOMY, DUE)
+def test_a_view_at_its_target_is_left_without_a_question_and_any_question_is_bounded() -> None:
+    proposal = Workset().propose(view_of(work(3)), ROOMY, DUE)
     assert isinstance(proposal, Proposal)
-    assert staying(proposal) == list(range(7))
-    assert proposal.insertions == ()
+    assert (staying(proposal), proposal.insertions) == (list(range(7)), ())
+    ask = Workset().propose(view_of([user("go"), *[model("x" * 100)] * 5_000]), TIGHT, DUE)
+    assert isinstance(ask, AskTexts) and len(ask.numbers) < 1_500
 
 
-def test_the_newest_rounds_stay_before_better_ones() -> None:
+def test_the_newest_rounds_stay_and_the_index_stands_behind_all_that_left() -> None:
     rows = [*work(30), model("so " * 500), user("go on")]
-    assert len(rows) - 2 in staying(compacted(rows, TIGHT))
-
-
-def test_the_index_stands_behind_all_that_left() -> None:
+    assert len(rows) - 2 in staying(compacted(rows, TIGHT)), "before better ones"
     rows = [*work(30), user("And what about the printer?"), *rounds(30, 32)]
     proposal = compacted(rows, TIGHT)
-    before = index_of(proposal).before
+    before, stay = index_of(proposal).before, set(staying(proposal))
     assert before is not None
-    assert set(range(before, len(rows))) <= set(staying(proposal))
-    assert set(range(before)) - set(staying(proposal))
+    assert set(range(before, len(rows))) <= stay
+    assert set(range(before)) - stay
 
 
 def test_a_round_whose_file_was_read_again_since_is_worth_less() -> None:
+    texts = [f"value_{n} = {n}\n" * 40 for n in range(12)]
     rows: list[Row] = [user("go")]
-    for n in range(12):
-        rows += reads(n, "same.py" if n < 6 else f"other_{n}.py", f"value_{n} = {n}\n" * 40)
-    rows += reads(99, "same.py", *[f"value_{n} = {n}\n" * 40 for n in range(6)])
-    proposal = compacted(rows, Budget(4_800, 4_200, 2_600))
-    stays = set(staying(proposal))
+    for n, text in enumerate(texts):
+        rows += reads(n, "same.py" if n < 6 else f"other_{n}.py", text)
+    rows += reads(99, "same.py", *texts[:6])
+    stays = set(staying(compacted(rows, Budget(4_800, 4_200, 2_600))))
     assert not stays & set(range(1, 13))
     assert stays & set(range(13, 25))
+    rows = [user("go"), *reads(0, "a.py", "the same text"), *reads(1, "b.py", "the same text")]
+    visible = view_of(rows)
+    scene = _Scene(visible, dict(enumerate(rows)), False)
+    _, first, second = _worth(WorkingSet(visible, keep_whole(visible)), scene)
+    assert (first, second > 0) == (0.0, True), "a round whose text stands again is worth nothing"
 
 
 # -- its size ------------------------------------------------------------------------------------
@@ -228,20 +215,14 @@ def talks(draw: st.DrawFn) -> list[Row]:
 def test_the_index_never_takes_more_than_its_share_as_the_estimator_counts(
     estimator: Estimator, rows: list[Row], share: float, target: int
 ) -> None:
-    policy = Workset(index_share=share, index_tokens=1_000)
-    visible = counted_by(estimator, view_of(rows))
+    policy, visible = Workset(index_share=share, index_tokens=1_000), view_of(rows)
+    refs = [replace(ref, tokens=estimator.tokens(ref.facts)) for ref in visible.messages]
+    tokens = sum([ref.tokens for ref in refs])
+    visible = replace(visible, messages=refs, tokens=tokens, estimator=estimator)
     budget = Budget(target * 2, target * 18 // 10, target)
     proposal = decide(policy, visible, budget, DUE, Answers(messages=rows))
     for index in proposal.insertions:
         assert insertion_tokens(index, estimator) <= min(1_000, target * share)
-
-
-def counted_by(estimator: Estimator, visible: Visible) -> Visible:
-    refs = [
-        msgspec.structs.replace(ref, tokens=estimator.tokens(ref.facts)) for ref in visible.messages
-    ]
-    tokens = sum([ref.tokens for ref in refs])
-    return msgspec.structs.replace(visible, messages=refs, tokens=tokens, estimator=estimator)
 
 
 @pytest.mark.parametrize("left", [300, 1_500, 6_000])
@@ -256,14 +237,12 @@ def test_what_must_stay_comes_before_the_index(left: int) -> None:
 @examples
 @given(rows=talks())
 def test_no_text_can_break_out_of_the_index(rows: list[Row]) -> None:
-    rows += [user("x" * 9_000), model("ok")]
-    proposal = compacted(rows, Budget(4_000, 3_500, 2_000))
+    proposal = compacted([*rows, user("x" * 9_000), model("ok")], Budget(4_000, 3_500, 2_000))
     for index in proposal.insertions:
         text = index.message["content"]
         head, *lines, end = text.splitlines()
         assert text.split("\n") == [head, *lines, end]
-        assert head == HEADER
-        assert end == END
+        assert (head, end) == (HEADER, END)
         frame = [line for line in lines if not line.startswith("|")]
         assert len(frame) == len(set(frame)) <= 4
         quoted = [line for line in lines if line.startswith("|   ")]
@@ -276,12 +255,11 @@ def test_every_message_named_for_its_demands_has_all_of_them_in_the_text(rows: l
     rows += [*rounds(20, 60), user("go on")]
     left = {number for number, row in enumerate(rows) if row["role"] == "user" and 0 < number < 40}
     proposal = compacted(rows, Budget(4_000, 3_500, 2_000), left=left)
-    text = text_of(proposal)
     for number in numbers_in(index_of(proposal).demands):
         demands = demands_in(rows[number])
         assert demands
         for demand in demands:
-            assert f"| #{number}: {demand}" in text
+            assert f"| #{number}: {demand}" in text_of(proposal)
 
 
 # -- rules ---------------------------------------------------------------------------------------
@@ -292,20 +270,7 @@ def test_messages_of_which_no_text_is_left_are_no_trouble(rows: list[Row]) -> No
     state = PolicyState("threshold", answers={QUESTION: MessageTexts({})})
     for budget in (Budget(1, 1, 1), TIGHT):
         proposal = Workset().propose(view_of(rows), budget, state)
-        assert isinstance(proposal, Proposal)
-        assert proposal.insertions == ()
-
-
-def test_a_test_of_ones_own_can_name_it() -> None:
-    outcome = given_messages(*work(30), budget=6_000).when("workset", index_tokens=500)
-    outcome.then(kept=[0], dropped=[1, 2], reasons={1: "least_needed"}, tokens_at_most=3_000)
-    assert str(outcome.insertions[0]["content"]).startswith(HEADER)
-
-
-def test_the_question_is_bounded_however_long_the_session_is() -> None:
-    ask = Workset().propose(view_of([user("go"), *[model("x" * 100)] * 5_000]), TIGHT, DUE)
-    assert isinstance(ask, AskTexts)
-    assert len(ask.numbers) < 1_500
+        assert isinstance(proposal, Proposal) and proposal.insertions == ()
 
 
 MADE = """
@@ -324,17 +289,11 @@ print(_weigh_lines([MessageExtracts(0, "result", lines=lines)], set(), Timeline(
 
 @pytest.mark.slow
 def test_the_same_messages_give_the_same_index_in_every_process() -> None:
-    made = {
-        subprocess.run(
-            [sys.executable, "-c", MADE],
-            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": "."},
-            cwd=Path(__file__).parents[2],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
+    made = set()
+    for seed in ("1", "2"):
+        env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": "."}
+        folder, command = Path(__file__).parents[2], [sys.executable, "-c", MADE]
+        made.add(subprocess.check_output(command, env=env, cwd=folder, text=True))
     assert len(made) == 1
 
 
@@ -368,9 +327,8 @@ async def test_erased_messages_leave_the_index_and_come_into_no_later_one() -> N
     async with working(30) as (engine, ctx):
         (index,) = indexes_in(await ctx.get_messages_for_request())
         lines = index["content"].splitlines()
-        number = next(
-            int(one[3:-1].split()[0]) for one in lines if one.startswith("| #") and one[-1] == ":"
-        )
+        heading = next(one for one in lines if one.startswith("| #") and one[-1] == ":")
+        number = int(heading[3:-1].split()[0])
         await engine.erase("s", [number])
         assert (await engine.verify("s")).ok
         secret = f"def step_{(number - 1) // 2}_"
@@ -387,23 +345,21 @@ async def test_erased_messages_leave_the_index_and_come_into_no_later_one() -> N
 @pytest.mark.parametrize("short", ["Key: hunter2", "Wir sind im Keller.", "Do use x_77."])
 async def test_even_a_short_line_of_an_erased_message_is_found_in_the_index(short: str) -> None:
     async with one_session(policy="workset", max_tokens=3_000) as (engine, ctx):
-        await ctx.add_messages([user("go"), asks("a")])
-        told = f"{short}\n" + "z" * 6_000
-        await ctx.add_message({"role": "tool", "tool_call_id": "a", "content": told})
+        result = {"role": "tool", "tool_call_id": "a", "content": f"{short}\n" + "z" * 6_000}
+        await ctx.add_messages([user("go"), asks("a"), result])
         for n in range(6):
             await ctx.add_messages([model(f"{n} " + "x" * 2_000), user(f"{n} " + "y" * 500)])
-        request = await ctx.get_messages_for_request()
-        assert short in str(indexes_in(request))
+        assert short in str(indexes_in(await ctx.get_messages_for_request()))
         await engine.erase("s", [2])
         assert short not in str(await ctx.get_messages_for_request())
-        bodies = [one async for one in engine.records("s", bodies=True)]
-        assert not [one for one in bodies for body in one.bodies if short in str(body.data)]
+        records = [one async for one in engine.records("s", bodies=True)]
+        assert not [one for one in records for body in one.bodies if short in str(body.data)]
 
 
 async def test_a_system_message_is_neither_dropped_nor_quoted() -> None:
     async with one_session(policy="workset", max_tokens=6_000) as (_, ctx):
-        await ctx.add_message(system("You must be careful with every_secret_thing here."))
-        await ctx.add_messages(work(30))
+        rules = system("You must be careful with every_secret_thing here.")
+        await ctx.add_messages([rules, *work(30)])
         request = await ctx.get_messages_for_request()
         assert request[0]["role"] == "system"
         (index,) = indexes_in(request)
@@ -412,14 +368,11 @@ async def test_a_system_message_is_neither_dropped_nor_quoted() -> None:
 
 def test_late_results_do_not_move_an_index_into_their_round() -> None:
     rows = [*work(20), asks("late"), *rounds(20, 32), tells("late", 500), user("go on")]
-    story = Story("openai", rows)
-    accepted(Workset(), story, 3_000)
+    accepted(Workset(), Story("openai", rows), 3_000)
 
 
 @pytest.mark.parametrize("policy", ["workset", "ladder", "simple"])
-async def test_a_message_of_which_no_demand_holds_may_leave_and_no_index_quotes_it(
-    policy: str,
-) -> None:
+async def test_a_message_of_which_no_demand_holds_may_leave_unquoted(policy: str) -> None:
     async with one_session(policy=policy, max_tokens=3_000) as (_, ctx):
         await ctx.add_message(user("Repair the parser, please have a look."))
         await ctx.add_message(user(f"{DEMAND}\n{'What a day. ' * 300}"))
@@ -432,32 +385,8 @@ async def test_a_message_of_which_no_demand_holds_may_leave_and_no_index_quotes_
     assert bool(indexes_in(view)) == (policy == "workset")
 
 
-def worths(rows: list[Row]) -> list[float]:
-    """What each row or round is worth."""
-    visible = view_of(rows)
-    return _worth(
-        WorkingSet(visible, keep_whole(visible)), _Scene(visible, dict(enumerate(rows)), False)
-    )
-
-
-def test_a_round_whose_text_stands_again_later_is_worth_nothing() -> None:
-    rows = [user("go"), *reads(0, "a.py", "the same text"), *reads(1, "b.py", "the same text")]
-    _, first, second = worths(rows)
-    assert (first, second > 0) == (0.0, True)
-
-
-def test_the_index_is_a_programs_text_and_nobodys_words() -> None:
-    assert is_of_harness(HEADER)
-    assert not demands_in({"role": "user", "content": text_of(compacted(work(30), TIGHT))})
-
-
-policies = st.builds(
-    Workset, index_share=st.sampled_from([0.0, 0.25, 1.0]), index_tokens=st.integers(0, 3_000)
-)
-
-
 @examples
-@given(rows=talks(), policy=policies, tokens=budgets)
+@given(rows=talks(), policy=ANY["workset"], tokens=budgets)
 def test_hostile_texts_break_no_rule(rows: list[Row], policy: Workset, tokens: int) -> None:
     keeps_the_rules(policy, view_of(rows), budget_of(tokens), DUE, Answers(messages=rows))
 
@@ -471,20 +400,16 @@ def test_no_view_has_two_indexes(dialect: str, data: st.DataObject, tokens: int)
 
 
 async def test_demands_beside_results_outlive_every_index() -> None:
-    rules = [f"Rule {n}: never rename the table number_{n}, please." for n in range(0, 60, 4)]
+    rules = [f"Rule {n}: never rename the table number_{n}, please." for n in range(15)]
     async with one_session(policy="workset", max_tokens=5_000) as (engine, ctx):
         await ctx.add_message(user("Repair the parser, please have a look."))
         for n in range(60):
-            call = {"type": "tool_use", "id": f"t{n}", "name": "read", "input": {"path": f"{n}.py"}}
             text = "\n".join([f"def step_{n}_{i}(value): ..." for i in range(20)])
-            answer = [{"type": "tool_result", "tool_use_id": f"t{n}", "content": text}]
-            said = [
-                {"type": "text", "text": one} for one in rules[n // 4 : n // 4 + 1] if n % 4 == 0
-            ]
-            await ctx.add_message({"role": "assistant", "content": [call]})
-            await ctx.add_message({"role": "user", "content": [*answer, *said]})
+            said = [] if n % 4 else [rules[n // 4]]
+            call = called(f"t{n}", "read", {"path": f"{n}.py"})
+            await ctx.add_messages([call, told(f"t{n}", text, *said)])
             view = str(await ctx.get_messages_for_request())
             assert [one for one in rules[: n // 4 + 1] if one not in view] == []
-        audit = await engine.audit("s")
-    assert len(audit.compactions) > 3
-    assert all(row.fallback is None for row in audit.compactions)
+        compactions = (await engine.audit("s")).compactions
+    assert len(compactions) > 3
+    assert all(row.fallback is None for row in compactions)

@@ -25,6 +25,15 @@ async def thirty(**options: Any) -> tuple[Engine, eventctx.Context]:
     return engine, ctx
 
 
+async def session(*rows: Row, **options: Any) -> tuple[Engine, eventctx.Context]:
+    """A session with these messages, added one by one."""
+    engine = Engine(MemoryStore())
+    ctx = await engine.session("s", **options)
+    for row in rows:
+        await ctx.add_message(row)
+    return engine, ctx
+
+
 async def compacted(engine: Engine, plan: Plan, *texts: str) -> int:
     """Append a compaction with this plan, as another release may have written it."""
     bodies = [body_of(user(text)) for text in texts]

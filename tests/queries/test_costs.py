@@ -37,56 +37,40 @@ TABLE = read_prices()
         ("claude-sonnet-4@20250514", "claude-sonnet-4"),
         ("google/gemini-3-pro-preview", "gemini-3-pro"),
         ("gpt-5.1-codex", "gpt-5.1-codex"),
+        *((name, None) for name in (None, "", "gpt-5.1-unheard", "my-model", "opus", "gpt")),
+        ("claude-opus-4-5-turbo", None),
     ],
 )
-def test_a_name_of_a_gateway_has_the_price_of_its_model(given_name: str, listed: str) -> None:
-    assert TABLE.of(given_name) == TABLE.models[listed]
+def test_a_name_of_a_gateway_has_the_price_of_its_model_an_unknown_one_none(
+    given_name: str | None, listed: str | None
+) -> None:
+    assert TABLE.of(given_name) == (TABLE.models[listed] if listed else None)
 
 
-@pytest.mark.parametrize(
-    "name", [None, "", "gpt-5.1-unheard", "claude-opus-4-5-turbo", "my-model", "opus", "gpt"]
-)
-def test_a_model_that_the_table_does_not_name_has_no_price(name: str | None) -> None:
-    assert TABLE.of(name) is None
-
-
-def test_cache_reads_and_writes_are_priced_apart() -> None:
-    price = TABLE.models["claude-opus-4-5"]
-    cost = cost_of(
-        price, Usage(prompt=100_000, output=1_000, cache_read=80_000, cache_write=15_000)
-    )
+def test_cache_reads_writes_of_an_hour_and_long_prompts_have_rates_of_their_own() -> None:
+    usage = Usage(prompt=100_000, output=1_000, cache_read=80_000, cache_write=15_000)
+    cost = cost_of(TABLE.models["claude-opus-4-5"], usage)
     parts = (cost.input, cost.cache_read, cost.cache_write, cost.output)
     assert parts == (0.025, 0.04, 0.09375, 0.025)
     assert cost.total == pytest.approx(0.18375)
-
-
-def test_a_write_that_lives_an_hour_costs_twice_the_input() -> None:
-    price = TABLE.models["claude-opus-4-6"]
-    write = cost_of(price, Usage(10_000, cache_write=10_000, cache_write_1h=4_000)).cache_write
-    assert write == pytest.approx((6_000 * 6.25 + 4_000 * 10) / 10**6)
-    most = cost_of(price, Usage(10_000, cache_write=10_000, cache_write_1h=90_000)).cache_write
-    assert most == pytest.approx(0.1)
-
-
-def test_a_long_prompt_has_the_rates_of_long_prompts() -> None:
-    price = TABLE.models["claude-sonnet-4-5"]
-    assert cost_of(price, Usage(prompt=200_000)).input == pytest.approx(0.6)
-    assert cost_of(price, Usage(prompt=200_001)).input == pytest.approx(1.200006)
+    for hour, written in ((4_000, (6_000 * 6.25 + 4_000 * 10) / 10**6), (90_000, 0.1)):
+        usage = Usage(10_000, cache_write=10_000, cache_write_1h=hour)
+        cost = cost_of(TABLE.models["claude-opus-4-6"], usage)
+        assert cost.cache_write == pytest.approx(written)
+    for prompt, paid in ((200_000, 0.6), (200_001, 1.200006)):
+        cost = cost_of(TABLE.models["claude-sonnet-4-5"], Usage(prompt=prompt))
+        assert cost.input == pytest.approx(paid)
 
 
 def test_a_rate_that_is_missing_is_that_of_other_input(tmp_path: Path) -> None:
     path = tmp_path / "prices.json"
     path.write_text('{"date": "2026-01-01", "models": {"mine": {"input": 2, "output": 4}}}')
     price = read_prices(path).of("mine")
-    assert price is not None
-    assert cost_of(price, Usage(prompt=10**6, cache_read=10**6)).total == 2
+    assert price and cost_of(price, Usage(prompt=10**6, cache_read=10**6)).total == 2
 
 
-@given(
-    st.sampled_from(sorted(TABLE.models)),
-    *[st.integers(0, 10**6) for _ in range(4)],
-)
-def test_a_cost_never_falls_when_tokens_are_added(
+@given(st.sampled_from(sorted(TABLE.models)), *[st.integers(0, 10**6) for _ in range(4)])
+def test_a_cost_rises_with_tokens(
     model: str, plain: int, read: int, write: int, output: int
 ) -> None:
     price = TABLE.models[model]
@@ -133,8 +117,7 @@ async def test_requests_turns_and_the_session_have_costs_and_an_unknown_model_no
     costs = [row.cost.total if row.cost else None for row in answer.requests]
     assert costs == [pytest.approx(0.0300), pytest.approx(0.0575), None]
     assert [row.cost.total if row.cost else None for row in answer.turns] == costs
-    assert found.calls is not None
-    assert found.calls.total.total == pytest.approx(0.0875)
+    assert found.calls and found.calls.total.total == pytest.approx(0.0875)
     assert found.calls.unpriced == {"mine": 1}
     assert answer.costs == found.calls
     await engine.close()
@@ -145,15 +128,14 @@ async def test_a_call_of_a_session_tells_what_it_wrote_for_an_hour() -> None:
     ctx = await engine.session("s")
     written = {"ephemeral_5m_input_tokens": 60_000, "ephemeral_1h_input_tokens": 40_000}
     counts = {"input_tokens": 0, "output_tokens": 0, "cache_creation_input_tokens": 100_000}
-    usage = {**counts, "cache_creation": written}
+    answer = {"id": "a", "type": "message", "usage": {**counts, "cache_creation": written}}
     async with ctx.turn() as turn, turn.iteration() as iteration:
         async with iteration.provider_call("claude-opus-4-6", "p") as call:
-            await call.usage_from({"id": "a", "type": "message", "usage": usage})
+            await call.usage_from(answer)
         async with iteration.provider_call("claude-opus-4-6", "p") as call:
             await call.usage(100_000, cache_write=100_000, cache_write_1h=100_000)
     calls = (await session_costs(engine.store, "s", TABLE)).calls
-    assert calls is not None
-    assert calls.total.cache_write == pytest.approx(0.06 * 6.25 + 0.04 * 10 + 0.1 * 10)
+    assert calls and calls.total.cache_write == pytest.approx(0.06 * 6.25 + 0.04 * 10 + 0.1 * 10)
     await engine.close()
 
 
@@ -162,14 +144,7 @@ async def test_a_call_of_a_session_tells_what_it_wrote_for_an_hour() -> None:
 TOKENS = st.integers(0, 50_000)
 
 
-@given(
-    kept=TOKENS,
-    rewritten=TOKENS,
-    saved=TOKENS,
-    growth=st.integers(1, 3_000),
-    requests=st.integers(1, 40),
-    hour=st.booleans(),
-)
+@given(TOKENS, TOKENS, TOKENS, st.integers(1, 3_000), st.integers(1, 40), st.booleans())
 def test_the_net_of_a_compaction_is_what_the_same_requests_cost_less_than_without_it(
     kept: int, rewritten: int, saved: int, growth: int, requests: int, hour: bool
 ) -> None:
@@ -177,10 +152,8 @@ def test_the_net_of_a_compaction_is_what_the_same_requests_cost_less_than_withou
     price = TABLE.models["claude-opus-4-5"]
 
     def paid(sizes: list[tuple[int, int]]) -> float:
-        return sum(
-            cost_of(price, Usage(read + new, 0, read, new, cache_write_1h=hour * new)).total
-            for read, new in sizes
-        )
+        usages = [Usage(read + new, 0, read, new, cache_write_1h=hour * new) for read, new in sizes]
+        return sum([cost_of(price, usage).total for usage in usages])
 
     held = kept + rewritten + saved
     without = [(held + number * growth, growth) for number in range(requests)]
@@ -188,8 +161,7 @@ def test_the_net_of_a_compaction_is_what_the_same_requests_cost_less_than_withou
     compacted = [(kept, rewritten + growth), *later]
     made = CacheCost(held, kept, held - kept, rewritten, saved, growth, requests, hour=hour)
     found = prices_of_compaction(price, made, 0.25).predicted
-    assert found is not None
-    assert found.net == pytest.approx(paid(without) - paid(compacted) - 0.25)
+    assert found and found.net == pytest.approx(paid(without) - paid(compacted) - 0.25)
 
 
 def test_what_the_cache_served_less_than_predicted_was_written_again() -> None:
@@ -197,8 +169,7 @@ def test_what_the_cache_served_less_than_predicted_was_written_again() -> None:
     made = CacheCost(90_000, 10_000, 80_000, 40_000, 40_000, 1_000, 40)
     told = CacheOutcome(12, True, 4_000, 50_000, 1, 6_000)
     found = prices_of_compaction(price, msgspec.structs.replace(made, reported=told), 0.0)
-    assert found.predicted is not None
-    assert found.reported is not None
+    assert found.predicted and found.reported
     assert (found.predicted.requests, found.reported.requests) == (40, 12)
     assert found.predicted.rewriting == pytest.approx(40_000 * 5.75 / 1e6)
     assert found.reported.rewriting == pytest.approx(46_000 * 5.75 / 1e6)
@@ -212,10 +183,6 @@ async def test_an_audit_prices_a_compaction_whose_model_has_a_price() -> None:
         answer = audit_answer(found)
         (unpriced, _) = await audit_of(engine.store, "s", None, PriceTable("2026-01-01", {}))
     (row, *_) = [one for one in answer.compactions if one.outcome == "applied"]
-    assert row.cache is not None
-    assert row.price is not None
-    assert row.price.predicted is not None
-    expected = row.cache.rewritten * 5.75 / 1e6
-    assert row.price.predicted.rewriting == pytest.approx(expected)
-    assert unpriced.caches == found.caches
-    assert unpriced.prices == {}
+    assert row.cache and row.price and row.price.predicted
+    assert row.price.predicted.rewriting == pytest.approx(row.cache.rewritten * 5.75 / 1e6)
+    assert (unpriced.caches, unpriced.prices) == (found.caches, {})

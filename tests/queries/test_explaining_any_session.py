@@ -24,33 +24,25 @@ from tests.how_much import some
 from tests.queries.explained import user
 from tests.sessions import tool_round, with_frames
 
-STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("say"), st.integers(0, 600)),
-        st.tuples(st.just("round"), st.integers(0, 3_000)),
-        st.tuples(st.just("think"), st.integers(0, 400)),
-        st.tuples(st.just("orphan"), st.integers(0, 3)),
-        st.tuples(
-            st.just("compact"), st.sampled_from(["simple", "ladder", "truncate", "summarize"])
-        ),
-        st.tuples(st.just("restore"), st.integers(0, 30)),
-        st.tuples(st.just("pin"), st.integers(0, 30)),
-        st.tuples(st.just("unpin"), st.integers(0, 30)),
-        st.tuples(st.just("set"), st.integers(0, 30)),
-        st.tuples(st.just("clear"), st.integers(0, 9)),
-        st.tuples(st.just("request"), st.integers(0, 2_000)),
-    ),
-    min_size=8,
-    max_size=some(20, 30),
-)
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "say": st.integers(0, 600),
+    "round": st.integers(0, 3_000),
+    "think": st.integers(0, 400),
+    "orphan": st.integers(0, 3),
+    "compact": st.sampled_from(["simple", "ladder", "truncate", "summarize"]),
+    **dict.fromkeys(("restore", "pin", "unpin", "set"), st.integers(0, 30)),
+    "clear": st.integers(0, 9),
+    "request": st.integers(0, 2_000),
+}
+STEP = st.one_of([st.tuples(st.just(what), value) for what, value in VALUES.items()])
+STEPS = st.lists(STEP, min_size=8, max_size=some(20, 30))
 
 
 async def play(ctx: eventctx.Context, steps: list[tuple[str, Any]]) -> None:
     """Do what the steps say, each followed by a request, so that every state is looked at."""
     for place, (what, value) in enumerate(steps):
-        numbers = [
-            line.number for line in (await ctx._session.lines.at(ctx._session.appends.head)).lines
-        ]
+        lines = (await ctx._session.lines.at(ctx._session.appends.head)).lines
+        numbers = [line.number for line in lines]
         chosen = numbers[value % len(numbers)] if numbers and type(value) is int else None
         match what:
             case "say":
@@ -86,18 +78,16 @@ async def in_short(request: object) -> str:
     return "In short: all went well."
 
 
-def shown_in(view: eventctx.RequestView) -> dict[int, MessageRef]:
-    return {
-        entry.ref.number: entry.ref
-        for entry in view.entries
-        if entry.kind == "message" and isinstance(entry.ref, MessageRef)
-    }
+def insertions_in(view: eventctx.RequestView) -> set[tuple[int, int]]:
+    refs = [entry.ref for entry in view.entries if isinstance(entry.ref, InsertionRef)]
+    return {(ref.position, ref.index) for ref in refs}
 
 
 async def check_request(engine: Engine, position: int, numbers: int) -> dict[int, MessageRef]:
     view = await engine.request_view("s", position=position)
     assert view.consistent
-    shown = shown_in(view)
+    messages = [entry.ref for entry in view.entries if entry.kind == "message"]
+    shown = {ref.number: ref for ref in messages if isinstance(ref, MessageRef)}
     plans: dict[int, Plan] = {}
     async for record in engine.records("s", 0, position):
         if record.type == "context:post_compact":
@@ -151,35 +141,24 @@ async def check(steps: list[tuple[str, Any]]) -> None:
         before, after = sorted((before, after))
         compared = await engine.diff("s", before, after, by="position")
         old, new = shown[before], shown[after]
-        came = {one.number for one in compared.of("entered", "restored")}
-        left = {
-            one.number
-            for one in compared.of("summarised", "dropped", "merged", "omitted", "set", "cleared")
-        }
+
+        def found(*kinds: Any, compared: Any = compared) -> set[int]:
+            return {one.number for one in compared.of(*kinds)}
+
+        left = found("summarised", "dropped", "merged", "omitted", "set", "cleared")
         assert left == old.keys() - new.keys()
-        assert came - old.keys() == new.keys() - old.keys()
+        assert found("entered", "restored") - old.keys() == new.keys() - old.keys()
         both = old.keys() & new.keys()
-        assert {one.number for one in compared.of("shortened")} == {
-            n for n in both if new[n].shortened and new[n].digest != old[n].digest
-        }
-        assert {one.number for one in compared.of("thinking_left_out")} == {
-            n for n in both if new[n].stripped and not old[n].stripped
-        }
-        views = [
-            [
-                (entry.ref.position, entry.ref.index)
-                for entry in (await engine.request_view("s", position=at)).entries
-                if isinstance(entry.ref, InsertionRef)
-            ]
-            for at in (before, after)
-        ]
+        cut = {n for n in both if new[n].shortened and new[n].digest != old[n].digest}
+        assert found("shortened") == cut
+        stripped = {n for n in both if new[n].stripped and not old[n].stripped}
+        assert found("thinking_left_out") == stripped
+        views = [await engine.request_view("s", position=at) for at in (before, after)]
         inserted = [one for one in compared.came if one.position is not None]
-        assert len(inserted) == len(set(views[1]) - set(views[0]))
+        assert len(inserted) == len(insertions_in(views[1]) - insertions_in(views[0]))
 
 
 @settings(max_examples=some(8, 200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
-def test_why_diff_and_lost_agree_with_every_request_that_was_sent(
-    steps: list[tuple[str, Any]],
-) -> None:
+def test_why_diff_and_lost_agree_with_every_request(steps: list[tuple[str, Any]]) -> None:
     asyncio.run(check(steps))

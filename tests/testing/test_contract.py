@@ -45,23 +45,20 @@ def seen(findings: list[Finding], check: str) -> str:
     return next(one.seen for one in findings if one.check == check)
 
 
-async def test_a_sound_module_passes_every_check(tmp_path):
-    findings = await found(SOUND, tmp_path)
+async def test_a_sound_module_passes_every_check_in_the_stand_in_coordinator_too(
+    tmp_path, monkeypatch
+):
+    findings = await found(SOUND, tmp_path / "real")
     assert failed(findings) == []
     own = [one for one in findings if one.source == "eventctx"]
     assert [one.check for one in own] == names_in_order()
-    unchecked = [one.check for one in own if one.verdict == "not checked"]
-    assert unchecked == ["entry_point"]
+    assert [one.check for one in own if one.verdict == "not checked"] == ["entry_point"]
     assert all_required_hold(findings)
-
-
-async def test_a_sound_module_passes_in_the_stand_in_coordinator_too(tmp_path, monkeypatch):
     monkeypatch.setattr(coordinators, "core_version", lambda: None)
     monkeypatch.setattr("eventctx.testing.contract.examining.core_version", lambda: None)
-    findings = await found(SOUND, tmp_path)
+    findings = await found(SOUND, tmp_path / "stand in")
     assert failed(findings) == []
-    assert findings[-1].source == "amplifier-core"
-    assert findings[-1].verdict == "not checked"
+    assert (findings[-1].source, findings[-1].verdict) == ("amplifier-core", "not checked")
     assert "pip install 'eventctx[amplifier]'" in findings[-1].seen
 
 
@@ -92,23 +89,23 @@ def test_every_check_is_failed_by_some_broken_module():
     assert broken == {check.name for check in CHECKS} - {"entry_point"}
 
 
-async def test_a_check_that_waits_for_ever_is_ended(tmp_path):
-    target = resolve(f"{BROKEN}:hangs", ROOT)
-    findings = [one async for one in examine(target, {}, tmp_path, seconds=2)]
-    assert failed(findings) == ["clearing"]
-    assert seen(findings, "clearing") == "it did not return within 2 s"
-
-
 @pytest.mark.parametrize(
-    ("name", "error"), [("times_out", "TimeoutError"), ("cancels", "CancelledError")]
+    ("name", "seconds", "expected"),
+    [
+        ("hangs", 2, "it did not return within 2 s"),
+        ("times_out", 20, r"raised TimeoutError: no lock \(broken_contexts\.py:\d+\)"),
+        ("cancels", 20, r"raised CancelledError: no lock \(broken_contexts\.py:\d+\)"),
+    ],
 )
-async def test_an_error_of_its_own_is_no_wait_and_names_its_line(name, error, tmp_path):
-    findings = await found(f"{BROKEN}:{name}", tmp_path)
-    expected = rf"raised {error}: no lock \(broken_contexts\.py:\d+\)"
+async def test_a_check_that_waits_for_ever_is_ended_and_an_error_of_its_own_names_its_line(
+    name, seconds, expected, tmp_path
+):
+    target = resolve(f"{BROKEN}:{name}", ROOT)
+    findings = [one async for one in examine(target, {}, tmp_path, seconds=seconds)]
     assert re.fullmatch(expected, seen(findings, "clearing"))
+    assert name != "hangs" or failed(findings) == ["clearing"]
 
 
-@pytest.mark.usefixtures("from_root")
 async def test_a_module_that_blocks_its_thread_is_ended_and_not_tried_for_ever(monkeypatch):
     monkeypatch.setattr("eventctx.testing.contract.validating._GRACE", 0.5)
     findings = await validate(f"{BROKEN}:never_adds", {"blocks": True}, seconds=2)
@@ -123,9 +120,7 @@ async def test_a_file_that_a_setting_names_is_no_leak(tmp_path):
     assert failed(await found(f"{BROKEN}:leaves_a_file", tmp_path, file=str(home))) == []
 
 
-@pytest.mark.parametrize(
-    "name", ["amplifier", "amplifier.simple", "amplifier.persistent"], ids=lambda name: name
-)
+@pytest.mark.parametrize("name", ["amplifier", "amplifier.simple", "amplifier.persistent"])
 async def test_our_own_modules_keep_the_contract(name, tmp_path):
     findings = await found(f"eventctx.adapters.{name}:mount", tmp_path)
     own = [one for one in findings if one.source == "eventctx"]
@@ -138,18 +133,18 @@ async def test_our_own_modules_keep_the_contract(name, tmp_path):
 def package(folder: Path, entry: str | None, name: str = "amplifier_module_demo") -> Path:
     place = folder / name
     place.mkdir(parents=True)
-    place.joinpath("__init__.py").write_text(
-        Path(ROOT, *SOUND.split(".")).with_suffix(".py").read_text()
-    )
+    sound = Path(ROOT, *SOUND.split(".")).with_suffix(".py").read_text()
+    place.joinpath("__init__.py").write_text(sound)
     if entry is not None:
         text = f'[project]\nname = "demo"\n[project.entry-points."amplifier.modules"]\n{entry}\n'
         folder.joinpath("pyproject.toml").write_text(text)
     return folder
 
 
-@pytest.fixture
-def imports(monkeypatch):
-    """What a test imports from its own folder is forgotten again."""
+@pytest.fixture(autouse=True)
+def here(monkeypatch):
+    """Tests stand in the repository; what one imports from its own folder is forgotten again."""
+    monkeypatch.chdir(ROOT)
     monkeypatch.setattr(sys, "path", list(sys.path))
     before = set(sys.modules)
     yield
@@ -158,32 +153,27 @@ def imports(monkeypatch):
             del sys.modules[name]
 
 
-@pytest.mark.usefixtures("imports")
-async def test_a_repository_of_a_module_is_checked_as_a_host_would_load_it(tmp_path):
-    package(tmp_path / "repo", 'context-demo = "amplifier_module_demo:mount"')
+@pytest.mark.parametrize("module", ["amplifier_module_demo", "amplifier_module_demo.module"])
+async def test_a_repository_is_checked_as_a_host_would_load_it_with_its_entry_point(
+    module, tmp_path
+):
+    package(tmp_path / "repo", f'context-demo = "{module}:mount"')
     findings = await found(str(tmp_path / "repo"), tmp_path / "work")
-    assert failed(findings) == []
-    assert {one.verdict for one in findings} == {"holds"}
+    if module == "amplifier_module_demo":
+        assert {one.verdict for one in findings} == {"holds"}
+    else:
+        assert failed(findings) == ["entry_point"]
+        assert "amplifier_module_demo:mount" in seen(findings, "entry_point")
 
 
-@pytest.mark.usefixtures("imports")
-async def test_a_repository_that_declares_another_entry_point_fails_that_check(tmp_path):
-    package(tmp_path / "repo", 'context-demo = "amplifier_module_demo.module:mount"')
-    findings = await found(str(tmp_path / "repo"), tmp_path / "work")
-    assert failed(findings) == ["entry_point"]
-    assert "amplifier_module_demo:mount" in seen(findings, "entry_point")
-
-
-@pytest.mark.usefixtures("imports")
 async def test_a_module_that_cannot_be_imported_fails_that_check_and_no_other_is_made(tmp_path):
     package(tmp_path / "repo", None)
     (tmp_path / "repo" / "amplifier_module_demo" / "__init__.py").write_text("import no_such_thing")
     findings = await found(str(tmp_path / "repo"), tmp_path / "work")
     own = [one for one in findings if one.source == "eventctx"]
     assert failed(own) == ["imports"]
-    assert seen(own, "imports") == (
-        "raised ModuleNotFoundError: No module named 'no_such_thing' (__init__.py:1)"
-    )
+    raised = "raised ModuleNotFoundError: No module named 'no_such_thing' (__init__.py:1)"
+    assert seen(own, "imports") == raised
     assert {one.verdict for one in own[1:]} == {"not checked"}
 
 
@@ -224,17 +214,20 @@ def test_what_is_no_module_is_refused(given, says, tmp_path):
 # -- in a process of its own ---------------------------------------------------------------------
 
 
-@pytest.fixture
-def from_root(monkeypatch):
-    monkeypatch.chdir(ROOT)
-
-
-@pytest.mark.usefixtures("from_root")
 async def test_a_module_that_ends_its_process_fails_that_check_and_the_rest_is_checked():
     findings = await validate(f"{BROKEN}:dies")
     assert failed(findings) == ["replacing"]
     assert seen(findings, "replacing") == "its process ended with code 7: these are my last words"
     assert [one.check for one in findings[: len(names_in_order())]] == names_in_order()
+
+
+WRITES = """
+print('{"kind":"ended"}', flush=True)
+import os
+for one in range(3, 20):
+    try: os.write(one, b'[1]\\nno finding\\n')
+    except OSError: pass
+"""
 
 
 def module(folder: Path, before: str) -> str:
@@ -244,7 +237,6 @@ def module(folder: Path, before: str) -> str:
     return str(path)
 
 
-@pytest.mark.usefixtures("from_root")
 async def test_a_module_that_ends_its_process_with_success_has_not_passed(tmp_path):
     findings = await validate(module(tmp_path, "import os; os._exit(0)"))
     assert failed(findings) == (["imports", "validator"] if HAS_CORE else ["imports"])
@@ -252,18 +244,9 @@ async def test_a_module_that_ends_its_process_with_success_has_not_passed(tmp_pa
     assert not all_required_hold(findings)
 
 
-@pytest.mark.usefixtures("from_root")
 @pytest.mark.parametrize(
     "before",
-    [
-        "import os, time\nif os.fork() == 0: time.sleep(1_000)",
-        "import os\nos.fork()",
-        (
-            'print(\'{"kind":"ended"}\', flush=True)\n'
-            "import os\nfor one in range(3, 20):\n"
-            "    try: os.write(one, b'[1]\\nno finding\\n')\n    except OSError: pass"
-        ),
-    ],
+    ["import os, time\nif os.fork() == 0: time.sleep(1_000)", "import os\nos.fork()", WRITES],
 )
 async def test_what_a_module_forks_or_writes_where_findings_go_changes_no_verdict(before, tmp_path):
     findings = await validate(module(tmp_path, before))
@@ -272,7 +255,6 @@ async def test_what_a_module_forks_or_writes_where_findings_go_changes_no_verdic
     assert own == names_in_order()
 
 
-@pytest.mark.usefixtures("from_root")
 async def test_a_validation_that_is_cancelled_leaves_no_process_behind(tmp_path):
     told = tmp_path / "told"
     os.mkfifo(told)
@@ -295,11 +277,9 @@ CLASSES: dict[str, Any] = {
 }
 
 CANNOT = {
-    # It has no set_system_prompt_factory(), and one view for every budget.
-    ("like the contract", "ignores_the_factory"),
-    ("like the contract", "tells_of_the_first_alone"),
+    ("like the contract", name) for name in ("ignores_the_factory", "tells_of_the_first_alone")
 }
-"""Faults that a base cannot have."""
+"""Faults that a base cannot have: no set_system_prompt_factory(), and one view for every budget."""
 
 SILENT = {"without_role", "events", "contribution"}
 """What context-simple leaves out: it takes any message, and tells in words of its own."""
@@ -318,15 +298,6 @@ def subject(base: str, kind: Any, refuses: Any = None) -> Subject:
     return Subject(Target("it", "it"), None, mount, {})
 
 
-async def test_what_is_seen_shows_where_two_messages_differ(tmp_path):
-    _, make = MUTANTS["parses_arguments"]
-    seen = await verdict("transcript", subject("sound", make(SoundContext)), tmp_path)
-    assert seen.startswith("get_messages(): 'tool_calls' of message 7 is …")
-    assert "'arguments': {'path': 'x'}" in seen
-    assert """expected …""" in seen
-    assert """'arguments': '{"path": "x"}'""" in seen
-
-
 async def verdict(check_name: str, one: Subject, folder: Path) -> str:
     """What the check saw; empty where its rule holds."""
     (check,) = [check for check in CHECKS if check.name == check_name]
@@ -339,6 +310,14 @@ async def verdict(check_name: str, one: Subject, folder: Path) -> str:
     return ""
 
 
+async def test_what_is_seen_shows_where_two_messages_differ(tmp_path):
+    _, make = MUTANTS["parses_arguments"]
+    seen = await verdict("transcript", subject("sound", make(SoundContext)), tmp_path)
+    assert seen.startswith("get_messages(): 'tool_calls' of message 7 is …")
+    for words in ("'arguments': {'path': 'x'}", "expected …", """'arguments': '{"path": "x"}'"""):
+        assert words in seen
+
+
 async def seen_in_sound(check: str, base: str, folder: Path) -> str:
     if (check, base) not in SEEN_IN_SOUND:
         SEEN_IN_SOUND[check, base] = await verdict(check, subject(base, CLASSES[base]), folder)
@@ -346,6 +325,8 @@ async def seen_in_sound(check: str, base: str, folder: Path) -> str:
 
 
 SEEN_IN_SOUND: dict[tuple[str, str], str] = {}
+
+
 """What a check saw in a base without a fault, which many tests ask for."""
 
 
@@ -365,22 +346,13 @@ async def test_a_refused_setting_fails_a_required_check_that_names_it(name, tmp_
     assert seen.startswith("with {'")
 
 
-@pytest.mark.parametrize(
-    ("name", "recommendations"),
-    [
-        ("like_contract", {"giant_result", "own_messages"}),
-        ("like_simple", {*SILENT, "giant_result", "own_messages"}),
-    ],
-)
+@pytest.mark.parametrize(("name", "more"), [("like_contract", set()), ("like_simple", SILENT)])
 async def test_what_follows_the_documents_of_amplifier_keeps_all_that_is_required(
-    name, recommendations, tmp_path
+    name, more, tmp_path
 ):
-    findings = [
-        one async for one in examine(resolve(f"{MODULES}.{name}", ROOT), {}, tmp_path, seconds=20)
-    ]
-    failed = {one.check for one in findings if one.verdict == "does not hold"}
+    findings = await found(f"{MODULES}.{name}", tmp_path)
     assert all_required_hold(findings)
-    assert failed == recommendations
+    assert {*failed(findings)} == {"giant_result", "own_messages", *more}
 
 
 async def test_a_setting_that_stops_the_mount_without_an_error_is_named_too(tmp_path):

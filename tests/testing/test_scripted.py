@@ -6,8 +6,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from eventctx.errors import InvalidSetting, ProviderFailed
 from eventctx.messages.facts_reader import read_facts
@@ -44,11 +42,8 @@ def request(*messages: dict[str, Any]) -> Request:
 
 @pytest.mark.parametrize("dialect", DIALECTS_OF_PROVIDERS)
 async def test_a_round_in_any_dialect_is_one_that_the_engine_and_the_checks_understand(dialect):
-    provider = ScriptedProvider(
-        Reply("Look:", calls=[("read", {"path": "x"}), ("grep", {})], thinking="hm"),
-        "Done.",
-        dialect=dialect,
-    )
+    looks = Reply("Look:", calls=[("read", {"path": "x"}), ("grep", {})], thinking="hm")
+    provider = ScriptedProvider(looks, "Done.", dialect=dialect)
     first = await provider.complete(request(ASKED))
     facts = read_facts(first.message)
     assert facts.calls == ("call_1", "call_2") == tuple(call.id for call in first.calls)
@@ -85,10 +80,9 @@ async def test_a_script_may_raise_report_usage_and_look_at_the_request():
 
     failing = ProviderFailed("scripted", "overloaded", status=529, retryable=True)
     provider = ScriptedProvider(failing, TimeoutError, echo, later)
-    with pytest.raises(ProviderFailed):
-        await provider.complete(request(ASKED))
-    with pytest.raises(TimeoutError):
-        await provider.complete(request(ASKED))
+    for error in (ProviderFailed, TimeoutError):
+        with pytest.raises(error):
+            await provider.complete(request(ASKED))
     found = await provider.complete(request(ASKED, {"role": "assistant", "content": "?"}))
     assert (found.text, found.usage) == ("2", Usage(10, 2))
     assert (await provider.complete(request(ASKED))).text == "async"
@@ -97,49 +91,34 @@ async def test_a_script_may_raise_report_usage_and_look_at_the_request():
 
 async def test_a_stream_adds_up_to_the_answer_that_comes_last():
     provider = ScriptedProvider(Reply("one  two three", thinking="let me think"))
-    pieces = [piece async for piece in provider.stream(request(ASKED))]
-    chunks = [piece for piece in pieces if isinstance(piece, Chunk)]
-    last = pieces[-1]
-    assert isinstance(last, Answer)
-    assert pieces[:-1] == chunks
-    assert len(chunks) > 3
+    *chunks, last = [piece async for piece in provider.stream(request(ASKED))]
+    assert len(chunks) > 3 and {type(one) for one in chunks} == {Chunk}
     for kind, block, text in (("thinking", 0, "let me think"), ("text", 1, "one  two three")):
-        said = [chunk.text for chunk in chunks if (chunk.kind, chunk.block) == (kind, block)]
+        said = [one.text for one in chunks if (one.kind, one.block) == (kind, block)]
         assert "".join(said) == text
-    assert last.text == "one  two three"
+    assert isinstance(last, Answer) and last.text == "one  two three"
 
 
-async def test_one_request_more_than_the_script_has_steps_fails_the_test():
+async def test_a_request_is_recorded_as_it_was_and_one_more_than_the_script_has_steps_fails():
     provider = ScriptedProvider("only this")
-    await provider.complete(request(ASKED))
-    with pytest.raises(AssertionError, match="script has 1 steps, and request 2 came"):
-        await provider.complete(request(ASKED))
-
-
-async def test_what_is_done_with_a_request_afterwards_does_not_reach_the_record():
-    provider = ScriptedProvider("yes")
     row = {"role": "user", "content": [{"type": "text", "text": "before"}]}
     await provider.complete(request(row))
     row["content"][0]["text"] = "after"  # type: ignore[index]
     assert provider.requests[0].messages[0]["content"][0]["text"] == "before"
+    with pytest.raises(AssertionError, match="script has 1 steps, and request 2 came"):
+        await provider.complete(request(ASKED))
 
 
 def test_it_is_a_provider_and_says_its_models_limits():
     provider = ScriptedProvider(context_window=8_000, max_output_tokens=1_000)
-    assert isinstance(provider, Provider)
-    assert isinstance(provider, StreamingProvider)
+    assert isinstance(provider, Provider) and isinstance(provider, StreamingProvider)
     assert provider.get_info().defaults == {"context_window": 8_000, "max_output_tokens": 1_000}
     assert ScriptedProvider().get_info().defaults == {}
     tool = ToolDefinition("read", "Reads.", {"type": "object"})
-    names = [
-        str(ScriptedProvider(dialect=dialect).definitions([tool]))  # type: ignore[arg-type]
-        for dialect in DIALECTS_OF_PROVIDERS
-    ]
-    assert len(set(names)) == 3
+    providers: Any = [ScriptedProvider(dialect=one) for one in DIALECTS_OF_PROVIDERS]  # type: ignore[arg-type]
+    names = {str(one.definitions([tool])) for one in providers}
+    assert len(names) == 3
     assert all("'read'" in name and "'Reads.'" in name for name in names)
-
-
-def test_a_script_of_something_else_and_a_dialect_that_does_not_exist_are_refused():
     with pytest.raises(InvalidSetting, match="found 7"):
         ScriptedProvider(7)  # type: ignore[arg-type]
     with pytest.raises(InvalidSetting, match="latin"):
@@ -151,30 +130,25 @@ def test_a_script_of_something_else_and_a_dialect_that_does_not_exist_are_refuse
 
 def talk(dialect: str) -> list[dict[str, Any]]:
     """A person, a round of two calls, an answer."""
-    return [
-        {"role": "system", "content": "Be brief."},
-        human(dialect, "go"),
-        *calls(dialect, ["a", "b"], "hm", 1),
-        result(dialect, "a", "1"),
-        result(dialect, "b", "2"),
-        *answer(dialect, "done"),
-    ]
+    opening = [{"role": "system", "content": "Be brief."}, human(dialect, "go")]
+    results = [result(dialect, "a", "1"), result(dialect, "b", "2")]
+    return [*opening, *calls(dialect, ["a", "b"], "hm", 1), *results, *answer(dialect, "done")]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_sound_conversation_is_accepted(dialect):
-    check_request(talk(dialect))
-
-
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_an_orphan_result_a_missing_one_and_a_row_between_are_refused(dialect):
+def test_a_sound_conversation_is_accepted_and_one_without_a_row_of_its_round_is_refused(dialect):
     whole = talk(dialect)
+    check_request(whole)
     first_result = len(whole) - 3
-    orphan = [row for row in whole if not (read_facts(row).calls)]
-    missing = whole[:first_result] + whole[first_result + 1 :]
-    between = [*whole[:first_result], human(dialect, "wait"), *whole[first_result:]]
-    late = [*whole[:first_result], whole[-1]]
-    for broken in (orphan, missing, between, late, whole[: first_result + 1]):
+    facts = [read_facts(row) for row in whole]
+    parts = [place for place, one in enumerate(facts) if one.calls or one.results]
+    for broken in (
+        [row for row, one in zip(whole, facts, strict=True) if not one.calls],
+        *(whole[:place] + whole[place + 1 :] for place in parts),
+        [*whole[:first_result], human(dialect, "wait"), *whole[first_result:]],
+        [*whole[:first_result], whole[-1]],
+        whole[: first_result + 1],
+    ):
         with pytest.raises(AssertionError, match="a provider refuses"):
             check_request(broken)
 
@@ -184,29 +158,13 @@ async def test_a_refused_request_names_the_message_and_lists_all():
     rows = [ASKED, *calls("anthropic", ["a"], "hm", 1), {"role": "user", "content": "And?"}]
     with pytest.raises(AssertionError) as caught:
         await provider.complete(request(*rows))
-    assert str(caught.value).splitlines() == [
-        (
-            "a provider refuses request 1: message 2: calls 'a' of message 1 must be answered "
-            "before it, found user, 'And?'"
-        ),
-        "  0  user, 'Read x.'",
-        "  1  assistant, calls 'a'",
-        "  2  user, 'And?'",
-    ]
+    first, *lines = str(caught.value).splitlines()
+    assert first.startswith("a provider refuses request 1: message 2: calls 'a' of message 1 must")
+    assert first.endswith(" be answered before it, found user, 'And?'")
+    assert lines == ["  0  user, 'Read x.'", "  1  assistant, calls 'a'", "  2  user, 'And?'"]
     assert provider.remaining == 1
     lenient = ScriptedProvider("said", strict=False)
     assert (await lenient.complete(request(*rows))).text == "said"
-
-
-@given(st.sampled_from(DIALECTS), st.data())
-def test_whatever_row_of_a_round_is_left_out_the_request_is_refused(dialect, data):
-    whole = talk(dialect)
-    parts = [
-        place for place, row in enumerate(whole) if read_facts(row).calls or read_facts(row).results
-    ]
-    place = data.draw(st.sampled_from(parts))
-    with pytest.raises(AssertionError, match="a provider refuses"):
-        check_request(whole[:place] + whole[place + 1 :])
 
 
 # -- tools ---------------------------------------------------------------------------------------
@@ -223,23 +181,20 @@ async def test_a_tool_returns_raises_and_computes_and_repeats_its_last_step():
     assert tool.inputs == [{}, {}, {"path": "x"}, {"path": "y"}]
 
 
-async def test_a_hanging_tool_goes_on_when_it_is_released():
-    hang = Hang()
-    running = asyncio.create_task(ScriptedTool("slow", hang).execute({}))
-    await hang.reached()
+async def test_a_hanging_tool_goes_on_when_it_is_released_and_says_so_if_it_is_cancelled():
+    hangs = [Hang(), Hang()]
+    running, cancelled = [
+        asyncio.create_task(ScriptedTool("slow", hang).execute({})) for hang in hangs
+    ]
+    for hang in hangs:
+        await hang.reached()
     assert not running.done()
-    hang.release("at last")
+    hangs[0].release("at last")
     assert await running == "at last"
-
-
-async def test_a_hanging_tool_that_is_cancelled_says_so():
-    hang = Hang()
-    running = asyncio.create_task(ScriptedTool("slow", hang).execute({}))
-    await hang.reached()
-    running.cancel()
+    cancelled.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await running
-    assert hang.cancelled
+        await cancelled
+    assert hangs[1].cancelled
 
 
 # -- Amplifier -----------------------------------------------------------------------------------
@@ -260,29 +215,23 @@ async def test_an_amplifier_provider_answers_with_amplifiers_own_models():
     (call,) = provider.parse_tool_calls(found)
     assert (call.id, call.name, call.arguments) == ("call_1", "read", {"path": "x"})
     assert (found.usage.input_tokens, found.usage.total_tokens) == (7, 10)
-    stored = {
-        "role": "assistant",
-        "content": [block.model_dump() for block in found.content],
-        "tool_calls": [{"id": call.id, "tool": call.name, "arguments": call.arguments}],
-    }
+    calls = [{"id": call.id, "tool": call.name, "arguments": call.arguments}]
+    blocks = [block.model_dump() for block in found.content]
+    stored = {"role": "assistant", "content": blocks, "tool_calls": calls}
     told = {"role": "tool", "tool_call_id": call.id, "content": "text"}
     last = await provider.complete(chat_request(ASKED, stored, told))
     assert (last.content[0].text, provider.parse_tool_calls(last)) == ("Done.", [])
     assert [len(rows) for rows in provider.messages] == [1, 3]
 
 
-async def test_an_amplifier_provider_is_as_strict():
-    orphan = {"role": "tool", "tool_call_id": "call_9", "content": "text"}
-    provider = ScriptedAmplifierProvider("never said")
-    with pytest.raises(AssertionError, match="message 1: result 'call_9'"):
-        await provider.complete(chat_request(ASKED, orphan))
-
-
-def test_an_amplifier_provider_has_what_amplifiers_validator_looks_for():
+async def test_an_amplifier_provider_is_as_strict_and_has_what_amplifiers_validator_looks_for():
     validation = pytest.importorskip("amplifier_core.validation.provider")
-    provider = ScriptedAmplifierProvider("yes", context_window=9_000, max_output_tokens=100)
+    provider = ScriptedAmplifierProvider("never", context_window=9_000, max_output_tokens=100)
     assert validation._implements_provider_interface(provider)
     assert provider.get_info().defaults["context_window"] == 9_000
+    orphan = {"role": "tool", "tool_call_id": "call_9", "content": "text"}
+    with pytest.raises(AssertionError, match="message 1: result 'call_9'"):
+        await provider.complete(chat_request(ASKED, orphan))
 
 
 async def test_a_tool_for_amplifier_returns_its_tool_results():

@@ -24,6 +24,7 @@ from eventctx.testing.tasks import (
 )
 from eventctx.testing.tasks.reading import MissingFact
 from tests.how_much import some
+from tests.sessions import model, user
 
 pytestmark = pytest.mark.slow
 
@@ -53,46 +54,32 @@ class Forgetful:
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda one: one.name)
-async def test_every_task_succeeds_with_everything_in_view_with_and_without_recall(
+async def test_every_task_succeeds_with_all_in_view_and_fails_with_the_newest_messages_alone(
     family: Any,
 ) -> None:
     for seed in range(some(1, 3)):
         for characters in (None, 8_000):
-            source = LiveRun(None, None)
-            work = family.make(SMALL, seed)
+            source, work = LiveRun(None, None), family.make(SMALL, seed)
             run = await play(family, work, source, most_steps=500, recall_characters=characters)
             assert run.succeeded, (family.name, seed, characters, run.sought)
             assert not [one for one in run.sought if one.where == "nowhere"]
-
-
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda one: one.name)
-async def test_an_agent_that_sees_the_newest_messages_alone_fails_or_guesses(family: Any) -> None:
-    work = family.make(SMALL, 1)
-    run = await play(family, work, Forgetful(3), most_steps=200)
+    run = await play(family, family.make(SMALL, 1), Forgetful(3), most_steps=200)
     assert not run.succeeded
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda one: one.name)
-def test_an_agent_is_a_function_of_the_view(family: Any) -> None:
+def test_an_agent_is_a_function_of_the_view_and_a_task_of_its_seed(family: Any) -> None:
     """It has no state: no closure over a task, and no variable of its module that changes."""
     for function in (family.act, family.notes or family.act):
         found = inspect.getclosurevars(function)
         assert not found.nonlocals
         assert not [one for one in found.globals.values() if isinstance(one, list | dict | set)]
-
-
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda one: one.name)
-def test_a_task_is_the_same_every_time_and_another_for_each_seed(family: Any) -> None:
     one, again, other = (family.make(SMALL, seed) for seed in (4, 4, 5))
     assert (one.persons, one.series) == (again.persons, again.series)
     assert one.series != other.series
-
-
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda one: one.name)
-def test_persons_say_nothing_that_a_policy_could_read_by_its_form(family: Any) -> None:
-    for seed in range(10):
-        for person in family.make(SMALL, seed).persons:
-            assert demands_in({"role": "user", "content": person}) == ()
+    # Persons say nothing that a policy could read by its form.
+    for person in [person for seed in range(10) for person in family.make(SMALL, seed).persons]:
+        assert demands_in(user(person)) == ()
 
 
 async def test_a_task_is_about_as_long_as_it_says() -> None:
@@ -104,51 +91,39 @@ async def test_a_task_is_about_as_long_as_it_says() -> None:
 
 async def test_a_fact_that_fell_out_of_view_is_recalled_from_the_log() -> None:
     family = next(one for one in FAMILIES if one.name == "late_id")
-    lost = await play(family, family.make(SMALL, 2), Forgetful(3), most_steps=200)
+    work, options = family.make(SMALL, 2), {"most_steps": 200}
+    lost = await play(family, work, Forgetful(3), **options)
     assert ("an id", "nowhere") in [(one.fact, one.where) for one in lost.sought]
-    found = await play(
-        family, family.make(SMALL, 2), Forgetful(5), most_steps=200, recall_characters=4_000
-    )
+    found = await play(family, work, Forgetful(5), **options, recall_characters=4_000)
     assert found.succeeded
     assert ("an id", "recall") in [(one.fact, one.where) for one in found.sought]
     assert found.recalls == 1
 
 
 def test_a_view_is_read_whoever_said_it_and_only_persons_words_are_a_request() -> None:
-    rows = [
-        {"role": "user", "content": "Find it."},
-        {"role": "user", "content": "[Index] room 12 is blue"},
-        {
-            "role": "assistant",
-            "content": "",
-            "tool_calls": [{"function": {"name": "look", "arguments": '{"at": "room 13"}'}}],
-        },
-        {"role": "tool", "tool_call_id": "c", "content": "room 14 is red"},
-    ]
+    look = {"function": {"name": "look", "arguments": '{"at": "room 13"}'}}
+    rows = [user("Find it."), user("[Index] room 12 is blue"), {**model(""), "tool_calls": [look]}]
+    rows.append({"role": "tool", "tool_call_id": "c", "content": "room 14 is red"})
     view = AgentView(lambda: rows, rows[-1])
     assert view.request == "Find it."
     assert view.all(r"room (\d+)") == [("12",), ("13",), ("14",)]
     assert view.calls("look", of_request=True) == [{"at": "room 13"}]
     assert view.seek("colour", "result", r"room 15 is (\w+)", "room 15") is None
+    recalls = AgentView(lambda: rows, rows[-1], recalls=True)
     with pytest.raises(MissingFact):
-        AgentView(lambda: rows, rows[-1], recalls=True).seek(
-            "colour", "result", "room 15 (.)", "room"
-        )
+        recalls.seek("colour", "result", "room 15 (.)", "room")
 
 
 @pytest.fixture(scope="module")
 def table() -> TaskTable:
-    made = run_tasks(
-        ["workset", "recency", TaskContext("forgetful", lambda _: Forgetful(3))],
-        lengths=[SMALL],
-        shares=[1.0, 0.5],
-        seeds=1,
-        families=["glossary", "late_id", "nested"],
-    )
-    return asyncio.run(made)
+    contexts = ["workset", "recency", TaskContext("forgetful", lambda _: Forgetful(3))]
+    some_of = {"families": ["glossary", "late_id", "nested"], "lengths": [SMALL], "seeds": 1}
+    return asyncio.run(run_tasks(contexts, shares=[1.0, 0.5], **some_of))
 
 
-async def test_a_table_has_a_row_for_each_policy_share_and_recall(table: TaskTable) -> None:
+async def test_a_table_says_for_each_policy_share_and_recall_how_many_succeed(
+    table: TaskTable,
+) -> None:
     assert [(row.policy, row.share, row.recall) for row in table.rows] == [
         (policy, share, recall)
         for share in (1.0, 0.5)
@@ -157,9 +132,6 @@ async def test_a_table_has_a_row_for_each_policy_share_and_recall(table: TaskTab
     ]
     assert table.held_out == ("nested",)
     assert set(HELD_OUT) <= {one.name for one in FAMILIES}
-
-
-async def test_a_row_says_how_many_succeed_and_where_facts_were(table: TaskTable) -> None:
     row = table.row("forgetful", 0.5)
     assert row.succeeded.value == 0
     assert row.succeeded.difference is not None
@@ -169,12 +141,18 @@ async def test_a_row_says_how_many_succeed_and_where_facts_were(table: TaskTable
     assert (recalled.succeeded.value or 0) >= (table.row("workset", 0.5).succeeded.value or 0)
 
 
-async def test_an_unknown_row_family_share_or_length_is_refused(table: TaskTable) -> None:
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"families": ["gardening"]}, "families: expected some of"),
+        ({"shares": [25]}, "shares: expected fractions"),
+        ({"lengths": [10]}, "lengths: expected tokens from 2000"),
+    ],
+)
+async def test_an_unknown_row_family_share_or_length_is_refused(
+    table: TaskTable, options: dict[str, Any], said: str
+) -> None:
     with pytest.raises(InvalidSetting, match="row: expected one of"):
         table.row("workset", 0.3)
-    with pytest.raises(InvalidSetting, match="families: expected some of"):
-        await run_tasks(["ladder"], families=["gardening"])
-    with pytest.raises(InvalidSetting, match="shares: expected fractions"):
-        await run_tasks(["ladder"], shares=[25])
-    with pytest.raises(InvalidSetting, match="lengths: expected tokens from 2000"):
-        await run_tasks(["ladder"], lengths=[10])
+    with pytest.raises(InvalidSetting, match=said):
+        await run_tasks(["ladder"], **options)

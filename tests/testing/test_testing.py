@@ -6,9 +6,9 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given as examples
 from hypothesis import settings
@@ -48,40 +48,30 @@ async def test_a_mock_context_does_what_the_contract_shows():
     assert await context.get_messages() == [HELLO]
     await context.clear()
     assert context.messages == await context.get_messages() == []
-    assert context.calls == {
-        "add_message": 2,
-        "get_messages_for_request": 1,
-        "set_messages": 1,
-        "get_messages": 2,
-        "clear": 1,
-    }
+    calls = {"add_message": 2, "get_messages_for_request": 1, "set_messages": 1}
+    assert context.calls == {**calls, "get_messages": 2, "clear": 1}
     assert [len(one) for one in context.requests] == [2]
     assert context.budgets == [1]
 
 
-async def test_a_mock_context_shares_nothing_with_its_callers():
+async def test_a_mock_context_shares_nothing_and_refuses_a_message_without_a_role():
     row: dict[str, Any] = {"role": "user", "content": [{"type": "text", "text": "before"}]}
     context = MockContextManager([row])
     await context.add_message(row)
     (await context.get_messages())[0]["content"].clear()
     (await context.get_messages_for_request())[1]["content"].clear()
     row["content"][0]["text"] = "after"
-    assert [one["content"][0]["text"] for one in context.messages] == ["before", "before"]
-
-
-async def test_a_mock_context_refuses_a_message_without_a_role():
-    context = MockContextManager([HELLO])
     with pytest.raises(InvalidMessage):
         await context.add_message({"content": "Hello"})
     with pytest.raises(ValueError, match="role"):
         await context.set_messages([HELLO, {}])
-    assert context.messages == [HELLO]
+    assert [one["content"][0]["text"] for one in context.messages] == ["before", "before"]
 
 
 # -- the recorder --------------------------------------------------------------------------------
 
 
-async def test_a_recorder_takes_the_place_of_hooks():
+async def test_a_recorder_takes_the_place_of_hooks_and_says_what_came_instead():
     recorder = EventRecorder()
     data = {"list": [1]}
     answer = await recorder.emit("tool:pre", data)
@@ -92,6 +82,10 @@ async def test_a_recorder_takes_the_place_of_hooks():
     assert recorder.names == ["tool:pre", "tool:post"]
     assert recorder.of("tool:*") == [{"list": [1]}, {"x": 1}]
     assert len(recorder) == 2
+    with pytest.raises(AssertionError, match=r"one c:e, found 0 in \['tool:pre', 'tool:post'\]"):
+        recorder.only("c:e")
+    with pytest.raises(AssertionError, match="expected tool:pre in the order"):
+        recorder.check_order("tool:post", "tool:pre")
     recorder.clear()
     assert list(recorder) == []
 
@@ -107,16 +101,6 @@ async def test_a_recorder_hears_an_engine():
     added = recorder.only("context:message_added")
     assert (added["session_id"], added["turn_id"]) == ("s", "turn-1")
     assert [record.type for record in recorder.records] == recorder.names
-
-
-async def test_a_recorder_says_what_came_instead():
-    recorder = EventRecorder()
-    await recorder.emit("a:b")
-    await recorder.emit("c:d")
-    with pytest.raises(AssertionError, match=r"expected one c:e, found 0 in \['a:b', 'c:d'\]"):
-        recorder.only("c:e")
-    with pytest.raises(AssertionError, match="expected a:b in the order"):
-        recorder.check_order("c:d", "a:b")
 
 
 async def test_a_recorder_is_a_handler_of_amplifiers_hooks():
@@ -158,19 +142,16 @@ async def test_a_fixed_clock_and_ids_write_the_same_log_twice(tmp_path):
     assert other != first
 
 
-def test_a_fixed_clock_goes_on_by_its_step_and_when_it_is_told():
+def test_a_fixed_clock_goes_on_by_its_step_and_fixed_bytes_never_repeat():
     clock = FixedClock(start=100, step=10)
     assert [clock(), clock()] == [100, 110]
     clock.advance(1.5)
     assert clock() == 1_500_000_120
     with pytest.raises(InvalidSetting):
         FixedClock(step=-1)
-
-
-def test_fixed_bytes_never_repeat_and_have_the_size_that_was_asked_for():
-    random = FixedRandom()
-    drawn = [random(size) for size in (16, 16, 8, 200, 16)]
-    assert [len(one) for one in drawn] == [16, 16, 8, 200, 16]
+    random, sizes = FixedRandom(), [16, 16, 8, 200, 16]
+    drawn = [random(size) for size in sizes]
+    assert [len(one) for one in drawn] == sizes
     assert len(set(drawn)) == 5
 
 
@@ -181,19 +162,16 @@ def test_fixed_bytes_never_repeat_and_have_the_size_that_was_asked_for():
 def test_the_package_needs_neither_pytest_nor_amplifier():
     lazy = {"AdapterContract", "StoreContract"}  # they need pytest, and say so
     names = sorted(set(eventctx.testing.__all__) - lazy)
-    program = (
-        "import sys\n"
-        "for name in ('pytest', 'amplifier_core', 'unittest.mock'): sys.modules[name] = None\n"
-        "import eventctx.testing\n"
-        f"for name in {names}: getattr(eventctx.testing, name)\n"
-        "try: eventctx.testing.ScriptedAmplifierProvider().get_info()\n"
-        "except eventctx.InvalidSetting as error: print(error)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "pip install 'eventctx[amplifier]'" in done.stdout
+    program = f"""
+import sys
+for name in ('pytest', 'amplifier_core', 'unittest.mock'): sys.modules[name] = None
+import eventctx.testing
+for name in {names}: getattr(eventctx.testing, name)
+try: eventctx.testing.ScriptedAmplifierProvider().get_info()
+except eventctx.InvalidSetting as error: print(error)
+"""
+    said = subprocess.check_output([sys.executable, "-c", program], text=True, cwd=ROOT)
+    assert "pip install 'eventctx[amplifier]'" in said
 
 
 def test_every_public_name_is_in_the_reference_and_has_a_docstring():
@@ -223,60 +201,46 @@ def test_items_of_an_answer_do_not_stand_between_the_results_of_its_calls() -> N
 
 
 TALK = [
-    system("Be brief."),
-    user("Count the files."),
-    asks("a"),
-    tells("a", 4_000),
-    asks("b"),
-    tells("b", 4_000),
-    model("400."),
-    user("Thank you."),
+    *(system("Be brief."), user("Count the files."), asks("a"), tells("a", 4_000)),
+    *(asks("b"), tells("b", 4_000), model("400."), user("Thank you.")),
 ]
 
 
-class Own(msgspec.Struct, frozen=True):
+def own(propose: Any) -> Any:
     """A policy made of a function."""
-
-    propose_: Any
-    name: str = "own"
-    version: int = 1
-    max_messages: int | None = None
-
-    def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Any:
-        return self.propose_(visible, budget, state)
+    return SimpleNamespace(name="own", version=1, max_messages=None, propose=propose)
 
 
 def test_a_policy_by_name_is_asked_for_what_becomes_of_messages():
-    (
-        given(*TALK, budget=1_500)
-        .when("truncate", keep_recent=2)
-        .then(
-            in_view=[0, 1, 6, 7],
-            kept=[0, 1, 7],
-            dropped=[2, 3, 4, 5],
-            reasons={0: "system", 7: "latest_human", 3: "older"},
-            tokens_at_most=1_500,
-            fits=True,
-        )
+    given(*TALK, budget=1_500).when("truncate", keep_recent=2).then(
+        in_view=[0, 1, 6, 7],
+        kept=[0, 1, 7],
+        dropped=[2, 3, 4, 5],
+        reasons={0: "system", 7: "latest_human", 3: "older"},
+        tokens_at_most=1_500,
+        fits=True,
     )
+    with pytest.raises(InvalidSetting, match="found 'nonsense'"):
+        given(*TALK, budget=1_500).when("nonsense")
 
 
-def test_what_is_shortened_reads_as_the_model_would_read_it():
+def test_what_is_shortened_reads_as_the_model_would_read_it_and_a_floor_too_large_is_told():
     outcome = given(*TALK, budget=2_000).when("ladder")
-    short = [number for number, done in outcome.dispositions.items() if done == "shortened"]
-    assert short
-    shown = outcome.messages[outcome.in_view.index(short[0])]
-    assert len(shown["content"]) < 4_000
-    assert shown["content"].startswith("r" * 100)
-    assert len(TALK[short[0]]["content"]) == 4_000
+    short = next(number for number, done in outcome.dispositions.items() if done == "shortened")
+    content = outcome.messages[outcome.in_view.index(short)]["content"]
+    assert len(content) < 4_000 and content.startswith("r" * 100)
+    assert len(TALK[short]["content"]) == 4_000
+    outcome = given(system("x" * 9_000), user("go"), budget=300).when("ladder")
+    outcome.then(fits=False, kept=[0, 1])
+    assert outcome.overflow["system messages"] > 2_000
+    assert "the floor does not fit, system messages" in str(outcome)
 
 
 def test_pins_hint_and_answers_reach_the_policy():
     pinned = given(*TALK, budget=1_500, pins=[2]).when("truncate", keep_recent=1)
     pinned.then(kept=[2], in_view=[0, 1, 2, 3, 7], reasons={1: "task", 2: "pinned"})
-    asked = (
-        given(*TALK, budget=1_500, hint="files").answering(summary="400 files").when("summarize")
-    )
+    start = given(*TALK, budget=1_500, hint="files").answering(summary="400 files")
+    asked = start.when("summarize")
     assert any("400 files" in str(message) for message in asked.insertions)
     asked.then(summarised=[2, 3])
 
@@ -290,67 +254,47 @@ def test_scores_may_be_given_by_number():
         return keep_only(visible, [number for number in numbers if scores[number] > 0.6])
 
     start = given(*TALK, budget=9_000).answering(scores={2: 0.9, 3: 0.9})
-    start.when(Own(by_score)).then(in_view=[0, 1, 2, 3, 7])
-
-
-def test_a_floor_that_does_not_fit_is_told():
-    outcome = given(system("x" * 9_000), user("go"), budget=300).when("ladder")
-    outcome.then(fits=False, kept=[0, 1])
-    assert outcome.overflow["system messages"] > 2_000
-    assert "the floor does not fit, system messages" in str(outcome)
+    start.when(own(by_score)).then(in_view=[0, 1, 2, 3, 7])
 
 
 def test_a_failure_tells_what_was_expected_and_the_whole_decision():
     outcome = given(*TALK, budget=1_500, pins=[1]).when("truncate", keep_recent=2)
     with pytest.raises(AssertionError) as caught:
         outcome.then(in_view=[0], kept=[3], dropped=[99], reasons={0: "older"}, tokens_at_most=1)
-    text = str(caught.value)
-    assert "expected in view [0], found [0, 1, 6, 7]" in text
-    assert "expected message 3 kept, found dropped" in text
-    assert "expected message 99 dropped, found no such message" in text
-    assert "expected message 0 to be so for 'older', found 'system'" in text
-    assert "expected at most 1 tokens" in text
-    assert "policy 'truncate':" in text
-    assert "#1   user " in text
-    assert "kept, pinned (pinned)  Count the files." in text
+    for words in (
+        "expected in view [0], found [0, 1, 6, 7]",
+        "expected message 3 kept, found dropped",
+        "expected message 99 dropped, found no such message",
+        "expected message 0 to be so for 'older', found 'system'",
+        "expected at most 1 tokens",
+        "policy 'truncate':",
+        "#1   user ",
+        "kept, pinned (pinned)  Count the files.",
+    ):
+        assert words in str(caught.value)
     with pytest.raises(AssertionError, match="expected that it does not fit"):
         outcome.then(fits=False)
 
 
-def test_a_proposal_that_breaks_a_rule_fails_with_the_rule_and_the_messages():
-    def careless(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
-        return Proposal({ref.number: ("dropped", "older") for ref in visible.messages})
-
-    with pytest.raises(AssertionError, match=r"policy 'own': .*'system messages stay'.* \[0\]"):
-        given(*TALK, budget=1_500).when(Own(careless))
+MOODS = iter([[0, 7], [0, 6, 7]])
 
 
-def test_a_policy_that_is_not_pure_fails():
-    calls = iter([[0, 7], [0, 6, 7]])
-
-    def moody(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
-        return keep_only(visible, next(calls))
-
-    with pytest.raises(AssertionError, match="not pure"):
-        given(*TALK, budget=1_500).when(Own(moody))
-
-
-def test_a_policy_that_goes_on_asking_fails():
-    def curious(visible: Visible, budget: Budget, state: PolicyState) -> AskScores:
-        return AskScores(f"s{len(state.answers)}", (0,))
-
-    def deaf(visible: Visible, budget: Budget, state: PolicyState) -> AskScores:
-        return AskScores("s", (0,))
-
-    with pytest.raises(AssertionError, match="asked 8 questions"):
-        given(*TALK, budget=1_500).when(Own(curious))
-    with pytest.raises(AssertionError, match="asks 's' a second time"):
-        given(*TALK, budget=1_500).when(Own(deaf))
-
-
-def test_a_policy_that_does_not_exist_is_refused():
-    with pytest.raises(InvalidSetting, match="found 'nonsense'"):
-        given(*TALK, budget=1_500).when("nonsense")
+@pytest.mark.parametrize(
+    ("propose", "said"),
+    [
+        (
+            lambda v, b, s: Proposal(dict.fromkeys(range(8), ("dropped", "older"))),
+            r"policy 'own': .*'system messages stay'.* \[0\]",
+        ),
+        (lambda v, b, s: keep_only(v, next(MOODS)), "not pure"),
+        (lambda v, b, s: AskScores(f"s{len(s.answers)}", (0,)), "asked 8 questions"),
+        (lambda v, b, s: AskScores("s", (0,)), "asks 's' a second time"),
+    ],
+    ids=["careless", "moody", "curious", "deaf"],
+)
+def test_a_policy_that_breaks_a_rule_is_not_pure_or_goes_on_asking_fails(propose, said):
+    with pytest.raises(AssertionError, match=said):
+        given(*TALK, budget=1_500).when(own(propose))
 
 
 @settings(max_examples=25, deadline=None)

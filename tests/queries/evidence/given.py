@@ -7,12 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from eventctx.messages.facts_reader import read_facts
-from eventctx.projections.evidence import (
-    EvidenceSettings,
-    Need,
-    ReusedSpan,
-    needs,
-)
+from eventctx.projections.evidence import EvidenceSettings, Need, ReusedSpan, needs
 
 Message = dict[str, Any]
 
@@ -38,10 +33,8 @@ def calls(call: str = "c1", **arguments: Any) -> Message:
 
 
 def returns(text: Any, call: str = "c1") -> Message:
-    return {
-        "role": "user",
-        "content": [{"type": "tool_result", "tool_use_id": call, "content": text}],
-    }
+    block = {"type": "tool_result", "tool_use_id": call, "content": text}
+    return {"role": "user", "content": [block]}
 
 
 def last_need(messages: Sequence[Message], **settings: Any) -> Need:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 import eventctx
 from eventctx.engine import Engine
 from eventctx.log.plan import Insertion, Plan, Run, Shortening
@@ -13,6 +15,7 @@ from tests.sessions import append_event, body_of, compacted_by_hand, model, user
 
 Row = dict[str, Any]
 
+DROPPED = Run(0, 1, "dropped", "older")
 TASK = "Clean up the models. Never touch the migrations. Please keep the old names."
 """Two demands: the first sentence has no cue."""
 
@@ -52,9 +55,8 @@ async def compact(
     cut = shortened or {}
     bodies = [body_of(row) for row in cut.values()]
     texts = tuple([Shortening(number, body) for body, number in enumerate(cut)])
-    insertions: tuple[Insertion, ...] = ()
+    insertions = () if insertion is None else (replace(insertion, body=len(bodies)),)
     if insertion is not None:
-        insertions = (Insertion(insertion.kind, len(bodies), demands=insertion.demands),)
         bodies.append(body_of(user(text)))
     event = compacted_by_hand(Plan(runs[-1].last, runs, texts, insertions))
     return await append_event(engine.store, event, *bodies, session=stream)

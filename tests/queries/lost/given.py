@@ -6,10 +6,12 @@ from typing import Any
 
 import eventctx
 from eventctx.engine import Engine
-from eventctx.log.plan import Insertion, Plan, Run, Shortening
+from eventctx.log.plan import Insertion, Run
+from eventctx.log.store import EventStore
 from eventctx.queries.lost.answers import Lost, ViewItem
 from eventctx.stores.memory import MemoryStore
-from tests.sessions import append_event, body_of, compacted_by_hand, model, user
+from tests.queries.instructions.given import compact as by_hand
+from tests.sessions import model, user
 
 Row = dict[str, Any]
 
@@ -48,34 +50,21 @@ AFTER = (
 )
 
 
-async def session(*rows: Row) -> tuple[Engine, eventctx.Context]:
+async def session(*rows: Row, store: EventStore | None = None) -> tuple[Engine, eventctx.Context]:
     """A session with these messages, in one turn that ends in a request."""
-    engine = Engine(MemoryStore())
+    engine = Engine(store or MemoryStore())
     ctx = await engine.session("s")
     async with ctx.turn():
-        for row in rows:
-            await ctx.add_message(row)
+        await ctx.add_messages(rows)
         await ctx.get_messages_for_request()
     return engine, ctx
 
 
-async def compact(
-    engine: Engine,
-    runs: tuple[Run, ...],
-    summary: str = "",
-    shortened: dict[int, Row] | None = None,
-) -> int:
+async def compact(engine: Engine, runs: tuple[Run, ...], summary: str = "", **more: Any) -> int:
     """Append an applied compaction with these runs, a summary, and shortened messages."""
-    cut = shortened or {}
-    bodies = [body_of(row) for row in cut.values()]
-    texts = tuple([Shortening(number, body) for body, number in enumerate(cut)])
-    insertions: tuple[Insertion, ...] = ()
-    if summary:
-        gone = tuple([(run.first, run.last) for run in runs if run.disposition == "summarised"])
-        insertions = (Insertion("summary", len(bodies), stands_for=gone),)
-        bodies.append(body_of(user(summary)))
-    event = compacted_by_hand(Plan(runs[-1].last, runs, texts, insertions))
-    return await append_event(engine.store, event, *bodies)
+    gone = tuple([(run.first, run.last) for run in runs if run.disposition == "summarised"])
+    insertion = Insertion("summary", 0, stands_for=gone) if summary else None
+    return await by_hand(engine, *runs, insertion=insertion, text=summary, **more)
 
 
 def item(found: Lost, kind: str, text: str) -> ViewItem:

@@ -30,17 +30,19 @@ SAID = (
 COMMANDS = ("pytest tests/shop", "cd /repo && cat shop/models.py", "npm test 2>&1 | tail -3")
 PATHS = ("/repo/shop/models.py", "shop/models.py", "/repo/a.py")
 
-STEP = st.one_of(
-    st.tuples(st.just("say"), st.sampled_from(SAID)),
-    st.tuples(st.just("tell"), st.just("I'll use balance_in_cents instead of a float.")),
-    st.tuples(st.just("run"), st.sampled_from(COMMANDS)),
-    st.tuples(st.just("read"), st.sampled_from(PATHS)),
-    st.tuples(st.just("write"), st.sampled_from(PATHS)),
-    st.tuples(st.just("compact"), st.sampled_from(["simple", "ladder", "truncate", "summarize"])),
-    st.tuples(st.just("set"), st.integers(0, 9)),
-    st.tuples(st.just("restore"), st.integers(0, 30)),
-    st.tuples(st.just("clear"), st.integers(0, 3)),
-)
+TOLD = "I'll use balance_in_cents instead of a float."
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "say": st.sampled_from(SAID),
+    "tell": st.just(TOLD),
+    "run": st.sampled_from(COMMANDS),
+    "read": st.sampled_from(PATHS),
+    "write": st.sampled_from(PATHS),
+    "compact": st.sampled_from(["simple", "ladder", "truncate", "summarize"]),
+    "set": st.integers(0, 9),
+    "restore": st.integers(0, 30),
+    "clear": st.integers(0, 3),
+}
+STEP = st.one_of([st.tuples(st.just(what), value) for what, value in VALUES.items()])
 STEPS = st.lists(STEP, min_size=6, max_size=24)
 
 
@@ -58,8 +60,7 @@ def rows_of(what: str, value: Any, place: int) -> list[Row]:
             text = f"class Account{place}:\n    balance_in_cents = 0\n" + "x " * 800
             return [call(place, "Read", {"file_path": value}), result(place, text)]
         case "write":
-            content = "balance_in_cents = 1\n" * 30
-            arguments = {"file_path": value, "content": content}
+            arguments = {"file_path": value, "content": "balance_in_cents = 1\n" * 30}
             return [call(place, "Write", arguments), result(place, "ok")]
     return []
 
@@ -170,15 +171,13 @@ def test_the_report_agrees_with_the_view_and_with_itself(steps: list[tuple[str, 
 
 
 async def test_what_a_shortened_message_lost_was_taken_by_the_compaction_that_cut_it() -> None:
-    tell = ("tell", "I'll use balance_in_cents instead of a float.")
-    run = ("run", "cd /repo && cat shop/models.py")
+    tell, run = ("tell", TOLD), ("run", COMMANDS[1])
     steps = [tell, tell, run, tell, ("write", "shop/models.py"), tell, ("compact", "ladder")]
     await check([*steps, ("read", "/repo/shop/models.py")])
 
 
 async def test_a_demand_that_was_said_twice_and_taken_back_once_stays_an_item() -> None:
     engine = await play([("say", SAID[0]), ("say", SAID[0])])
-    ctx = await engine.session("s")
-    await ctx.withdraw_instruction(0, 1)
+    await (await engine.session("s")).withdraw_instruction(0, 1)
     (found,) = [one for one in (await engine.lost("s")).items if "migrations" in one.text]
     assert (found.kind, found.messages, found.number) == ("instruction", 1, 1)

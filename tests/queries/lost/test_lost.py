@@ -29,6 +29,7 @@ from tests.queries.lost.given import (
     user,
 )
 
+TASK, RULE = "Clean up the models of the shop.", "Never touch the migrations."
 SUMMARY = "Edited shop/models.py. The user wants: clean up the models of the shop."
 GONE = (Run(0, 8, "summarised", "imported"), Run(9, 9, "kept", "recent"))
 
@@ -37,29 +38,42 @@ async def summarised() -> tuple[Engine, Lost]:
     engine, ctx = await session(*BEFORE)
     await compact(engine, GONE, SUMMARY)
     async with ctx.turn():
-        for row in AFTER:
-            await ctx.add_message(row)
+        await ctx.add_messages(AFTER)
     return engine, await engine.lost("s", compaction=1)
 
 
-async def test_a_persons_words_are_in_the_summary_or_gone() -> None:
-    _, found = await summarised()
-    assert states(found, "instruction") == {
-        "Never touch the migrations.": "gone",
-        "Clean up the models of the shop.": "summary",
-    }
+async def test_it_says_which_words_files_commands_and_results_left_and_came_again() -> None:
+    engine, found = await summarised()
+    assert states(found, "instruction") == {RULE: "gone", TASK: "summary"}
     assert [one.kind for one in found.items][:2] == ["instruction", "instruction"]
     one = item(found, "instruction", "Never touch")
     assert (one.number, one.turn, one.in_view, one.messages) == (0, 1, 0, 1)
     assert one.left == Left("compaction", found.at or "", found.position or 0, 1)
-
-
-async def test_files_are_counted_and_found_by_their_paths() -> None:
-    _, found = await summarised()
     one = item(found, "file", "models.py")
     assert (one.state, one.file, one.number) == ("summary", FileUse(1, 0, 1, 1, 5), 5)
-    assert one.used_again == 1
-    assert item(found, "file", "views.py").state == "gone"
+    assert (one.used_again, item(found, "file", "views.py").state) == (1, "gone")
+    one = item(found, "command", "pytest tests/shop")
+    assert one.command == CommandUse(1, True, 1, ERROR)
+    assert (one.state, one.text) == ("gone", "pytest tests/shop")
+    assert item(found, "decision", "I'll use").state == "gone"
+    one = item(found, "result", "views.py")
+    assert (one.state, one.quoted, one.used_again) == ("gone", ("show_invoice",), 1)
+    assert item(found, "result", "models.py").quoted == ("balance_in_cents",)
+    # The counts add up.
+    about = (found.about, found.compaction, found.compactions, found.turn)
+    assert about == ("compaction", 1, 1, None)
+    counts = found.messages
+    assert (counts.total, counts.whole, counts.shortened, counts.left) == (10, 1, 0, 9)
+    assert counts.left_by == {"compaction": 9}
+    assert counts.left_of == {"person": 1, "model": 4, "tool": 4}
+    assert StateCounts("instruction", 2, 0, 0, 1, 1) in found.counts
+    assert (found.summaries, found.sealed) == (1, 0)
+    # What was fetched again is in view now.
+    found = await engine.lost("s")
+    one = item(found, "file", "models.py")
+    assert (one.state, one.in_view, one.messages, one.used_again) == ("whole", 1, 3, 1)
+    assert found.messages.total == 16
+    assert not [one for one in found.items if one.kind == "result" and "models" in one.text]
 
 
 async def test_what_was_read_of_a_file_is_out_of_date_from_the_next_change_on() -> None:
@@ -71,64 +85,26 @@ async def test_what_was_read_of_a_file_is_out_of_date_from_the_next_change_on() 
         call(4, "Edit", {"file_path": "/a.py", "old_string": "1"}),
         call(5, "Write", {"file_path": "/b.py", "content": "1"}),
         call(6, "Read", {"file_path": "/b.py"}),
+        call(7, "Read", {"file_path": "/repo/shop/models.py"}),
+        *(result(7, "x"), call(8, "Bash", {"command": "cd /repo && cat shop/models.py"})),
+        result(8, "x"),
     )
     found = await engine.lost("s")
     first = item(found, "file", "a.py").file
-    second = item(found, "file", "b.py").file
     assert first is not None
     assert (first.last_read, first.changed_after) in ((2, 3), (2, 4))
-    assert second == FileUse(1, 1, 0, 6, None)
-
-
-async def test_a_command_has_its_failure_and_is_run_again() -> None:
-    _, found = await summarised()
-    one = item(found, "command", "pytest tests/shop")
-    assert one.command == CommandUse(1, True, 1, ERROR)
-    assert (one.state, one.text) == ("gone", "pytest tests/shop")
-
-
-async def test_a_decision_and_the_results_that_were_used_again() -> None:
-    _, found = await summarised()
-    assert item(found, "decision", "I'll use").state == "gone"
-    one = item(found, "result", "views.py")
-    assert (one.state, one.quoted, one.used_again) == ("gone", ("show_invoice",), 1)
-    assert item(found, "result", "models.py").quoted == ("balance_in_cents",)
-
-
-async def test_the_counts_add_up() -> None:
-    _, found = await summarised()
-    assert (found.about, found.compaction, found.compactions, found.turn) == (
-        "compaction",
-        1,
-        1,
-        None,
-    )
-    counts = found.messages
-    assert (counts.total, counts.whole, counts.shortened, counts.left) == (10, 1, 0, 9)
-    assert counts.left_by == {"compaction": 9}
-    assert counts.left_of == {"person": 1, "model": 4, "tool": 4}
-    assert StateCounts("instruction", 2, 0, 0, 1, 1) in found.counts
-    assert (found.summaries, found.sealed) == (1, 0)
-
-
-async def test_what_was_fetched_again_is_in_view_now() -> None:
-    engine, _ = await summarised()
-    found = await engine.lost("s")
+    assert item(found, "file", "b.py").file == FileUse(1, 1, 0, 6, None)
+    # A relative path and the absolute one are one file.
     one = item(found, "file", "models.py")
-    assert (one.state, one.in_view, one.messages, one.used_again) == ("whole", 1, 3, 1)
-    assert found.messages.total == 16
-    assert not [one for one in found.items if one.kind == "result" and "models" in one.text]
+    assert (one.text, one.file, one.messages) == ("/repo/shop/models.py", FileUse(2, 0, 0, 9), 2)
 
 
 async def test_a_shortened_message_holds_an_item_only_if_it_is_still_in_it() -> None:
     engine, _ = await session(*BEFORE)
     runs = (Run(0, 0, "shortened", "old_words"), Run(1, 9, "kept", "recent"))
-    await compact(engine, runs, shortened={0: user("Clean up the models of the shop. […]")})
+    await compact(engine, runs, shortened={0: user(f"{TASK} […]")})
     found = await engine.lost("s", compaction=1)
-    assert states(found, "instruction") == {
-        "Never touch the migrations.": "gone",
-        "Clean up the models of the shop.": "shortened",
-    }
+    assert states(found, "instruction") == {RULE: "gone", TASK: "shortened"}
     assert (found.messages.shortened, found.messages.left) == (1, 0)
 
 
@@ -136,8 +112,7 @@ async def test_a_second_compaction_loses_what_the_first_summary_still_had() -> N
     engine, _ = await summarised()
     await compact(engine, (Run(9, 15, "summarised", "imported"),), "All is well.")
     found = await engine.lost("s", compaction=2)
-    assert states(found, "instruction") == {"Clean up the models of the shop.": "gone"}
-    assert found.messages.total == 7
+    assert (states(found, "instruction"), found.messages.total) == ({TASK: "gone"}, 7)
     assert "gone" in {one.state for one in (await engine.lost("s", compaction=1)).items}
 
 
@@ -147,42 +122,23 @@ async def test_sets_clears_and_erasures_are_named_as_the_cause() -> None:
     left = (await engine.lost("s")).messages
     assert (left.left, left.left_by) == (2, {"set": 2})
     await engine.erase("s", [2])
-    found = await engine.lost("s")
-    assert found.messages.left_by == {"set": 2, "erased": 1}
-    assert found.messages.erased == 1
+    left = (await engine.lost("s")).messages
+    assert (left.left_by, left.erased) == ({"set": 2, "erased": 1}, 1)
     await ctx.clear()
     assert (await engine.lost("s")).messages.left_by == {"set": 2, "clear": 1}
     one = item(await engine.lost("s"), "instruction", "First")
-    assert one.left is not None
-    assert (one.state, one.left.by, one.left.compaction) == ("gone", "set", None)
+    assert one.left and (one.state, one.left.by, one.left.compaction) == ("gone", "set", None)
 
 
-async def test_a_system_message_whose_place_a_host_s_prompt_takes_is_no_tool_result() -> None:
-    engine, ctx = await session({"role": "system", "content": "You help."}, user("Go on."))
+async def test_a_hosts_prompt_replaces_a_message_and_a_set_may_summarise_it() -> None:
+    engine, ctx = await session({"role": "system", "content": "You help."}, user(RULE), model("ok"))
     await ctx.set_system_prompt("You help well.", replaces_stored=True)
     left = (await engine.lost("s")).messages
     assert (left.left, left.left_by) == (1, {"replaced": 1})
     await ctx.set_system_prompt(None)
     assert (await engine.lost("s")).messages.left == 0
-
-
-async def test_a_text_that_came_with_the_set_that_took_messages_out_is_a_summary() -> None:
-    engine, ctx = await session(user("Never touch the migrations of the shop."), model("ok"))
-    await ctx.set_messages([user("Summary: never touch the migrations of the shop!"), model("ok")])
-    one = item(await engine.lost("s"), "instruction", "Never touch")
-    assert one.state == "summary"
-
-
-async def test_a_relative_path_and_the_absolute_one_are_one_file() -> None:
-    engine, _ = await session(
-        user("Look."),
-        call(1, "Read", {"file_path": "/repo/shop/models.py"}),
-        result(1, "x"),
-        call(2, "Bash", {"command": "cd /repo && cat shop/models.py"}),
-        result(2, "x"),
-    )
-    one = item(await engine.lost("s"), "file", "models.py")
-    assert (one.text, one.file, one.messages) == ("/repo/shop/models.py", FileUse(2, 0, 0, 3), 2)
+    await ctx.set_messages([user("Summary: never touch the migrations!"), model("ok")])
+    assert item(await engine.lost("s"), "instruction", "Never touch").state == "summary"
 
 
 async def test_what_is_asked_for_must_be_there() -> None:
@@ -241,23 +197,18 @@ async def test_claude_code_replaces_everything_by_a_summary(tmp_path: Path) -> N
     log.answer("m4", use("t3", "Edit", file_path="/r/shop/models.py")).result("t3", "ok")
     found = await lost(tmp_path, "s.jsonl", log.data())
     assert (found.messages.left, found.messages.total) == (6, 6)
-    assert states(found, "instruction") == {
-        "Never touch the migrations.": "gone",
-        "Keep the old base class.": "summary",
-    }
+    assert states(found, "instruction") == {RULE: "gone", "Keep the old base class.": "summary"}
     assert item(found, "file", "models.py").used_again == 1
     one = item(found, "command", "make test")
-    assert one.command is not None
-    assert (one.state, one.command.error) == ("gone", "fatal: no rule")
+    assert one.command and (one.state, one.command.error) == ("gone", "fatal: no rule")
 
 
 async def test_codex_keeps_a_persons_words_beside_an_encrypted_summary(tmp_path: Path) -> None:
     log = Codex().says("user", SAID).says("assistant", "ok")
     arguments = json.dumps({"command": ["bash", "-lc", "make test"], "workdir": "/r"})
     log.item("function_call", name="shell", arguments=arguments, call_id="c1")
-    log.item(
-        "function_call_output", call_id="c1", output='{"output":"no","metadata":{"exit_code":2}}'
-    )
+    output = '{"output":"no","metadata":{"exit_code":2}}'
+    log.item("function_call_output", call_id="c1", output=output)
     kept = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": SAID}]}
     sealed = {"type": "compaction", "encrypted_content": "gAAA"}
     log.line("compacted", message="", replacement_history=[kept, sealed])
@@ -266,13 +217,10 @@ async def test_codex_keeps_a_persons_words_beside_an_encrypted_summary(tmp_path:
     assert (found.summaries, found.sealed) == (2, 1)
     assert set(states(found, "instruction").values()) == {"summary"}
     one = item(found, "command", "make test")
-    assert one.command is not None
-    assert (one.state, one.command.status) == ("gone", 2)
+    assert one.command and (one.state, one.command.status) == ("gone", 2)
 
 
-async def test_of_a_recorded_session_every_message_that_left_is_counted(
-    recorded_sessions: Path,
-) -> None:
+async def test_of_a_recorded_session_all_that_left_is_counted(recorded_sessions: Path) -> None:
     engine, session = await imported(recorded_sessions / RECORDED)
     for compaction in (1, None):
         found = await engine.lost(session, compaction=compaction)

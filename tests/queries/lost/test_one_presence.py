@@ -135,9 +135,7 @@ def test_both_agree_on_every_demand_of_any_session(
 
 
 @pytest.mark.parametrize("name", [one for one in SESSIONS if FULL or not one.startswith(LONG)])
-async def test_both_agree_on_a_recorded_session_of_which_all_is_summarised(
-    name: str, recorded_sessions: Path
-) -> None:
+async def test_both_agree_on_a_recorded_session(name: str, recorded_sessions: Path) -> None:
     engine = Engine(MemoryStore())
     for imported in await import_file(engine.store, recorded_sessions / name, complete=True):
         if not imported.session:
@@ -147,11 +145,7 @@ async def test_both_agree_on_a_recorded_session_of_which_all_is_summarised(
         said = [one.text for one in (await engine.instructions(session)).instructions]
         words = [" ".join(reversed(one.split())) if at % 2 else one for at, one in enumerate(said)]
         state = await engine.transcript(session)
-        await compact(
-            engine,
-            Run(0, len(state) - 1, "summarised", "older"),
-            insertion=Insertion("summary", 0),
-            text="\n".join(words),
-            stream=session,
-        )
+        runs = Run(0, len(state) - 1, "summarised", "older")
+        summary = {"insertion": Insertion("summary", 0), "text": "\n".join(words)}
+        await compact(engine, runs, **summary, stream=session)
         await check_agreement(engine, session)

@@ -35,7 +35,7 @@ from eventctx.queries.lost.session_index import SessionIndex
 from eventctx.queries.requests import address_of, request_at
 from eventctx.stores.memory import MemoryStore
 from tests.how_much import some
-from tests.queries.lost.given import AFTER, BEFORE, user
+from tests.queries.lost.given import AFTER, BEFORE, session, user
 from tests.queries.lost.test_any_session import STEP, check_against_view, check_report, play
 from tests.sessions import with_frames
 
@@ -100,9 +100,7 @@ async def and_ask(engine: Engine, ctx: Context, what: str, value: Any) -> None:
 
 @settings(max_examples=some(8, 60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
-def test_an_index_that_grew_answers_as_one_that_was_just_made(
-    steps: list[tuple[str, Any]],
-) -> None:
+def test_an_index_that_grew_answers_as_one_that_was_just_made(steps: list[tuple[str, Any]]) -> None:
     async def run() -> None:
         engine = await play(steps, and_ask)
         await same_at_every_moment(engine.store)
@@ -113,9 +111,7 @@ def test_an_index_that_grew_answers_as_one_that_was_just_made(
 class CountingBodies(MemoryStore):
     """Counts the bodies that are read."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.read_bodies = 0
+    read_bodies = 0
 
     async def bodies(self, stream: str, addresses: Sequence[Address]) -> list[Body]:
         self.read_bodies += len(addresses)
@@ -124,11 +120,7 @@ class CountingBodies(MemoryStore):
 
 async def filled(store: EventStore) -> tuple[Engine, Context]:
     with_frames(store, EVERY)
-    engine = Engine(store)
-    ctx = await engine.session("s")
-    for row in (*BEFORE, *AFTER):
-        await ctx.add_message(row)
-    return engine, ctx
+    return await session(*BEFORE, *AFTER, store=store)
 
 
 def index_of(store: EventStore) -> SessionIndex:
@@ -141,11 +133,9 @@ async def test_each_body_is_read_once_and_then_only_those_that_came() -> None:
     store = CountingBodies()
     engine, ctx = await filled(store)
     store.read_bodies = 0
-    await engine.lost("s")
-    assert store.read_bodies == len(BEFORE) + len(AFTER)
-    await engine.lost("s")
-    await engine.lost("s")
-    assert store.read_bodies == len(BEFORE) + len(AFTER)
+    for _ in range(3):
+        await engine.lost("s")
+        assert store.read_bodies == len(BEFORE) + len(AFTER)
     await ctx.add_message(user("And now the views."))
     await engine.lost("s")
     assert store.read_bodies == len(BEFORE) + len(AFTER) + 1
@@ -181,16 +171,12 @@ async def test_an_erasure_by_another_process_is_seen_by_the_next_question() -> N
 
 
 @pytest.mark.slow
-async def test_an_erasure_reaches_what_other_readers_of_the_file_keep_in_this_process(
-    tmp_path: Path,
-) -> None:
+async def test_an_erasure_reaches_what_other_readers_of_the_file_keep(tmp_path: Path) -> None:
     url = f"{tmp_path}/store.db"
     async with eventctx.open(url, receipts=False) as engine, eventctx.open(url) as reader:
         assert engine.store is not reader.store
         with_frames(reader.store, EVERY)
-        ctx = await engine.session("s")
-        for row in BEFORE:
-            await ctx.add_message(row)
+        await (await engine.session("s")).add_messages(BEFORE)
         await reader.lost("s")
         kept = weakref.ref(index_of(reader.store))
         await engine.erase("s", [0], reason="asked for")
@@ -200,33 +186,23 @@ async def test_an_erasure_reaches_what_other_readers_of_the_file_keep_in_this_pr
 
 async def test_what_is_kept_of_many_sessions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_frames, "MOST_BESIDE", 25)
-    store = MemoryStore()
-    with_frames(store, EVERY)
-    engine = Engine(store)
+    engine = Engine(MemoryStore())
+    with_frames(engine.store, EVERY)
     for name in ("a", "b", "c"):
-        ctx = await engine.session(name)
-        for row in BEFORE:
-            await ctx.add_message(row)
+        await (await engine.session(name)).add_messages(BEFORE)
         await engine.lost(name)
-    held = key_frames.key_frames(store)._held
+    held = key_frames.key_frames(engine.store)._held
     assert [name for name, frames in held.items() if frames.beside] == ["b", "c"]
 
 
 NAMES = ("total_in_cents", "shop/models.py:12", "x-request-4711ab", "balance_in_cents")
-
-
 CALL_IDS = ("a", "b")
-
-
-PART = st.one_of(
-    st.tuples(st.just("run"), st.sampled_from(CALL_IDS), st.sampled_from(("make a", "grep x"))),
-    st.tuples(st.just("read"), st.sampled_from(CALL_IDS), st.sampled_from(("/r/m.py", "m.py"))),
-    st.tuples(st.just("ok"), st.sampled_from(CALL_IDS), st.sampled_from(NAMES)),
-    st.tuples(st.just("failed"), st.sampled_from(CALL_IDS), st.sampled_from(NAMES)),
-    st.tuples(st.just("text"), st.just(""), st.sampled_from(NAMES)),
-)
-
-
+VALUES = {"run": ("make a", "grep x"), "read": ("/r/m.py", "m.py"), "ok": NAMES, "failed": NAMES}
+CALLS = [
+    st.tuples(st.just(what), st.sampled_from(CALL_IDS), st.sampled_from(values))
+    for what, values in VALUES.items()
+]
+PART = st.one_of(*CALLS, st.tuples(st.just("text"), st.just(""), st.sampled_from(NAMES)))
 ROW = st.tuples(st.booleans(), st.lists(PART, min_size=1, max_size=3))
 
 
@@ -252,8 +228,8 @@ def test_ids_that_come_again_and_results_out_of_place_make_no_difference(
         with_frames(store, EVERY)
         ctx = await Engine(store).session("s")
         for place, (by_model, parts) in enumerate(rows):
-            blocks = [block_of(*part) for part in parts]
-            await ctx.add_message({"role": "assistant" if by_model else "user", "content": blocks})
+            row = {"role": "assistant" if by_model else "user"}
+            await ctx.add_message({**row, "content": [block_of(*part) for part in parts]})
             if place == cleared:
                 await ctx.set_messages((await ctx.get_messages())[place // 2 :])
             await same(store)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import functools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from tests.testing.modules.sound_context import POST, PRE, SoundContext, mount_c
 FAULTS: dict[str, str] = {}
 """Name of a mount function in this module, and the one check that must not hold."""
 
-Rows = list[dict[str, Any]]
+Row = dict[str, Any]
+Rows = list[Row]
 
 
 def breaks(check: str) -> Callable[[Any], Any]:
@@ -26,7 +28,7 @@ def breaks(check: str) -> Callable[[Any], Any]:
         if not isinstance(kind, type):
             return kind
 
-        async def mount(coordinator: Any, config: dict[str, Any] | None = None) -> None:
+        async def mount(coordinator: Any, config: Row | None = None) -> None:
             await mount_class(kind, coordinator, config)
 
         return mount
@@ -127,9 +129,8 @@ class AsksTheFactoryOnce(SoundContext):
 class CriesWolf(SoundContext):
     async def get_messages_for_request(self, token_budget=None, provider=None) -> Rows:
         view = await super().get_messages_for_request(token_budget, provider)
-        if len(self.kept) == 16:
-            await self.say(PRE, view)
-            await self.say(POST, view)
+        for name in (PRE, POST) if len(self.kept) == 16 else ():
+            await self.say(name, view)
         return view
 
 
@@ -168,22 +169,22 @@ class WithoutProvider(SoundContext):
 
 
 @breaks("mount_point")
-async def mounts_at_session(coordinator: Any, config: dict[str, Any] | None = None) -> None:
+async def mounts_at_session(coordinator: Any, config: Row | None = None) -> None:
     await coordinator.mount("session", SoundContext(coordinator.hooks, 1), name="context")
 
 
 @breaks("mount_point")
-async def mounts_nothing(coordinator: Any, config: dict[str, Any] | None = None) -> Any:
+async def mounts_nothing(coordinator: Any, config: Row | None = None) -> Any:
     return SoundContext(coordinator.hooks, 1)
 
 
 @breaks("mount_point")
-async def raises(coordinator: Any, config: dict[str, Any] | None = None) -> None:
+async def raises(coordinator: Any, config: Row | None = None) -> None:
     raise RuntimeError("no licence")
 
 
 @breaks("mount_function")
-def not_async(coordinator: Any, config: dict[str, Any] | None = None) -> None:
+def not_async(coordinator: Any, config: Row | None = None) -> None:
     return None
 
 
@@ -193,14 +194,14 @@ async def without_config(coordinator: Any) -> None:
 
 
 @breaks("contribution")
-async def declares_nothing(coordinator: Any, config: dict[str, Any] | None = None) -> None:
+async def declares_nothing(coordinator: Any, config: Row | None = None) -> None:
     context = SoundContext(coordinator.hooks, (config or {}).get("max_tokens", 100_000))
     coordinator.register_contributor("observability.events", "it", lambda: [PRE])
     await coordinator.mount("context", context)
 
 
 @breaks("unknown_settings")
-async def knows_its_settings(coordinator: Any, config: dict[str, Any] | None = None) -> None:
+async def knows_its_settings(coordinator: Any, config: Row | None = None) -> None:
     unknown = [name for name in config or {} if "another" in name]
     if unknown:
         raise TypeError(f"unknown settings: {unknown}")
@@ -208,20 +209,18 @@ async def knows_its_settings(coordinator: Any, config: dict[str, Any] | None = N
 
 
 @breaks("leaves_nothing")
-async def leaves_a_file(coordinator: Any, config: dict[str, Any] | None = None) -> None:
+async def leaves_a_file(coordinator: Any, config: Row | None = None) -> None:
     (Path.home() / ".context-cache").write_text("left behind")
     await mount_class(SoundContext, coordinator, config)
 
 
 @breaks("leaves_nothing")
-async def leaves_a_thread(coordinator: Any, config: dict[str, Any] | None = None) -> None:
+async def leaves_a_thread(coordinator: Any, config: Row | None = None) -> None:
     threading.Thread(target=_forever.wait, name="left-behind", daemon=True).start()
     await mount_class(SoundContext, coordinator, config)
 
 
 _forever = threading.Event()
-
-
 _locked: list[int] = []
 
 
@@ -231,81 +230,58 @@ async def remembers_the_last_mount(
 ) -> Callable[[], None]:
     """Only the cleanup frees its lock, and only the second time."""
     await mount_class(SoundContext, coordinator, config)
-    context = coordinator.get("context")
     if Path.cwd().parent.name == "mounts_again":
         _locked.append(1)
         if len(_locked) > 1:
-            await context.add_message({"role": "user", "content": "of the mount before"})
+            stale = {"role": "user", "content": "of the mount before"}
+            await coordinator.get("context").add_message(stale)
     return lambda: None
 
 
 # -- what takes its process along ----------------------------------------------------------------
 
 
-def tell(place: str) -> None:
+def faulty(method: str, fault: Callable[[Row], Awaitable[None]]) -> Any:
+    """A mount function of a sound module but for one method, which gets the settings."""
+
+    async def mount(coordinator: Any, config: Row | None = None) -> None:
+        @functools.wraps(getattr(SoundContext, method))
+        async def broken(*_: Any) -> None:
+            await fault(config or {})
+
+        await mount_class(type("Faulty", (SoundContext,), {method: broken}), coordinator, config)
+
+    return mount
+
+
+def _tell(place: str) -> None:
     Path(place).write_text(str(os.getpid()))
 
 
-async def blocks(coordinator: Any, config: dict[str, Any] | None = None) -> None:
-    """Blocks its thread in ``clear``."""
-
-    class Blocking(SoundContext):
-        async def clear(self) -> None:
-            if config and "tell" in config:
-                tell(config["tell"])
-            threading.Event().wait()
-
-    await mount_class(Blocking, coordinator, config)
+async def _wait(config: Row) -> None:
+    """Waits for ever; blocks its thread if a setting says so."""
+    if config.get("tell"):
+        _tell(config["tell"])
+    if config.get("tell") or config.get("blocks"):
+        threading.Event().wait()
+    await asyncio.Event().wait()
 
 
-async def dies(coordinator: Any, config: dict[str, Any] | None = None) -> None:
-    """Ends its process in ``set_messages``."""
-
-    class Dying(SoundContext):
-        async def set_messages(self, messages: Rows) -> None:
-            os.write(2, b"these are my last words\n")
-            os._exit(7)
-
-    await mount_class(Dying, coordinator, config)
+async def _die(config: Row) -> None:
+    os.write(2, b"these are my last words\n")
+    os._exit(7)
 
 
-async def hangs(coordinator: Any, config: dict[str, Any] | None = None) -> None:
-    """Waits for ever in ``clear``."""
-
-    class Hanging(SoundContext):
-        async def clear(self) -> None:
-            await asyncio.Event().wait()
-
-    await mount_class(Hanging, coordinator, config)
+async def _time_out(config: Row) -> None:
+    raise TimeoutError("no lock")
 
 
-async def never_adds(coordinator: Any, config: dict[str, Any] | None = None) -> None:
-    """Waits for ever in ``add_message``; blocks its thread there if a setting says so."""
-
-    class Waiting(SoundContext):
-        async def add_message(self, message: dict[str, Any]) -> None:
-            if config and config.get("blocks"):
-                threading.Event().wait()
-            await asyncio.Event().wait()
-
-    await mount_class(Waiting, coordinator, config)
+async def _cancel(config: Row) -> None:
+    raise asyncio.CancelledError("no lock")
 
 
-async def times_out(coordinator: Any, config: dict[str, Any] | None = None) -> None:
-    """Raises a TimeoutError of its own in ``clear``."""
-
-    class TimingOut(SoundContext):
-        async def clear(self) -> None:
-            raise TimeoutError("no lock")
-
-    await mount_class(TimingOut, coordinator, config)
-
-
-async def cancels(coordinator: Any, config: dict[str, Any] | None = None) -> None:
-    """Raises a CancelledError of its own in ``clear``."""
-
-    class Cancelling(SoundContext):
-        async def clear(self) -> None:
-            raise asyncio.CancelledError("no lock")
-
-    await mount_class(Cancelling, coordinator, config)
+blocks = hangs = faulty("clear", _wait)
+never_adds = faulty("add_message", _wait)
+dies = faulty("set_messages", _die)
+times_out = faulty("clear", _time_out)
+cancels = faulty("clear", _cancel)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 Row = dict[str, Any]
@@ -40,53 +40,72 @@ def adding(change: Callable[[Row], Row | None]) -> Make:
 
         return Mutant
 
-    return make
+    return named(change, make)
 
 
 def sending(change: Callable[[Rows], Rows], *, always: bool = False) -> Make:
     """A class whose requests are changed; only those that were reduced, unless ``always``."""
 
+    async def changed(module: Any, sound: Sound, budget: int | None) -> Rows:
+        view, kept = await sound(budget), await module.get_messages()
+        is_whole = len(str(view)) >= len(str(kept))
+        return view if is_whole and not always else change(copy.deepcopy(view))
+
+    return requesting(named(change, changed))
+
+
+def always_sending(change: Callable[[Rows], Rows]) -> Make:
+    return sending(change, always=True)
+
+
+Sound = Callable[[int | None], Awaitable[Rows]]
+"""What the class without the fault sends within a budget."""
+
+
+def requesting(answer: Callable[[Any, Sound, int | None], Awaitable[Rows]]) -> Make:
+    """A class that sends what this makes of the module, of what is sound, and of the budget."""
+
     def make(base: Any) -> Any:
         class Mutant(base):
             async def get_messages_for_request(self, token_budget=None, provider=None) -> Rows:
-                view = await super().get_messages_for_request(token_budget, provider)
-                kept = await self.get_messages()
-                is_whole = len(str(view)) >= len(str(kept))
-                return view if is_whole and not always else change(copy.deepcopy(view))
+                async def sound(budget: int | None) -> Rows:
+                    return await super(Mutant, self).get_messages_for_request(budget, provider)
+
+                return await answer(self, sound, token_budget)
 
         return Mutant
 
-    return make
+    return named(answer, make)
+
+
+def named(after: Any, function: Any) -> Any:
+    function.__name__ = after.__name__
+    return function
 
 
 # -- what is kept --------------------------------------------------------------------------------
 
 
 @breaks("exactness")
-def drops_signatures(base: Any) -> Any:
-    def unsigned(row: Row) -> Row:
-        for block in row["content"] if isinstance(row.get("content"), list) else ():
-            block.pop("signature", None)
-        return row
-
-    return adding(unsigned)(base)
+@adding
+def drops_signatures(row: Row) -> Row:
+    return _blocks(row, unsigned)
 
 
 @breaks("exactness")
-def drops_what_it_does_not_know(base: Any) -> Any:
+@adding
+def drops_what_it_does_not_know(row: Row) -> Row:
     known = ("role", "content", "tool_calls", "tool_call_id", "name", "metadata")
-    return adding(lambda row: {key: row[key] for key in known if key in row})(base)
+    return {key: row[key] for key in known if key in row}
 
 
 @breaks("transcript")
-def parses_arguments(base: Any) -> Any:
-    def parsed(row: Row) -> Row:
-        for call in row.get("tool_calls") or ():
-            if "function" in call:
-                call["function"]["arguments"] = json.loads(call["function"]["arguments"])
-        return row
-
-    return adding(parsed)(base)
+@adding
+def parses_arguments(row: Row) -> Row:
+    for call in row.get("tool_calls") or ():
+        if "function" in call:
+            call["function"]["arguments"] = json.loads(call["function"]["arguments"])
+    return row
 
 
 @breaks("transcript")
@@ -172,52 +191,35 @@ def swallows_repetitions(base: Any) -> Any:
 
 
 @breaks("compacts")
-def refuses_a_token_budget(base: Any) -> Any:
-    class Mutant(base):
-        async def get_messages_for_request(self, token_budget=None, provider=None) -> Rows:
-            if token_budget is not None:
-                raise TypeError("token_budget is deprecated")
-            return await super().get_messages_for_request(None, provider)
-
-    return Mutant
+@requesting
+async def refuses_a_token_budget(module: Any, sound: Sound, budget: int | None) -> Rows:
+    if budget is not None:
+        raise TypeError("token_budget is deprecated")
+    return await sound(None)
 
 
 @breaks("resumed")
 def does_not_count_what_was_set(base: Any) -> Any:
     class Mutant(base):
-        was_set = False
-
         async def set_messages(self, messages: Rows) -> None:
             await super().set_messages(messages)
-            self.was_set = True
-
-        async def get_messages_for_request(self, token_budget=None, provider=None) -> Rows:
-            if self.was_set:
-                return await self.get_messages()
-            return await super().get_messages_for_request(token_budget, provider)
+            self.get_messages_for_request = lambda *_, **__: self.get_messages()
 
     return Mutant
 
 
 @breaks("fits")
-def stops_too_early(base: Any) -> Any:
-    class Mutant(base):
-        async def get_messages_for_request(self, token_budget=None, provider=None) -> Rows:
-            budget = None if token_budget is None else token_budget * 3
-            return await super().get_messages_for_request(budget, provider)
-
-    return Mutant
+@requesting
+async def stops_too_early(module: Any, sound: Sound, budget: int | None) -> Rows:
+    return await sound(None if budget is None else budget * 3)
 
 
 @breaks("ephemeral")
-def compacts_for_good(base: Any) -> Any:
-    class Mutant(base):
-        async def get_messages_for_request(self, token_budget=None, provider=None) -> Rows:
-            view = await super().get_messages_for_request(token_budget, provider)
-            await self.set_messages(view)
-            return view
-
-    return Mutant
+@requesting
+async def compacts_for_good(module: Any, sound: Sound, budget: int | None) -> Rows:
+    view = await sound(budget)
+    await module.set_messages(view)
+    return view
 
 
 @breaks("ephemeral")
@@ -244,55 +246,56 @@ def without(view: Rows, place: int) -> Rows:
     return [row for number, row in enumerate(view) if number != place]
 
 
-@breaks("pairs")
-def drops_a_call(base: Any) -> Any:
-    return sending(
-        lambda view: [r for n, r in enumerate(view) if n != place_of(view, "tool_calls")]
-    )(base)
+def _drop(key: str) -> Make:
+    return sending(lambda view: without(view, place_of(view, key)))
+
+
+MUTANTS |= {
+    "drops_a_call": ("pairs", _drop("tool_calls")),
+    "drops_a_result": ("pairs", _drop("tool_call_id")),
+    "shortens_the_rules": ("system_stays", sending(lambda view: [_cut(r, "system") for r in view])),
+    "shortens_the_question": ("latest_stays", sending(lambda view: [*map(_cut, view)])),
+    "sends_thinking_unsigned": (
+        "thinking",
+        always_sending(lambda view: [_blocks(row, unsigned) for row in view]),
+    ),
+    "drops_thinking_wherever_it_compacts": (
+        "thinking",
+        sending(
+            lambda view: [_blocks(row, lambda b: None if _is_thought(b) else b) for row in view]
+        ),
+    ),
+}
 
 
 @breaks("pairs")
-def drops_a_result(base: Any) -> Any:
-    return sending(lambda view: without(view, place_of(view, "tool_call_id")))(base)
-
-
-@breaks("pairs")
-def puts_its_notice_before_a_result(base: Any) -> Any:
-    def noticed(view: Rows) -> Rows:
-        place = place_of(view, "tool_call_id")
-        return [*view[:place], {"role": "user", "content": "(compacted)"}, *view[place:]]
-
-    return sending(noticed)(base)
+@sending
+def puts_its_notice_before_a_result(view: Rows) -> Rows:
+    place = place_of(view, "tool_call_id")
+    return [*view[:place], {"role": "user", "content": "(compacted)"}, *view[place:]]
 
 
 @breaks("order")
-def reverses_rounds(base: Any) -> Any:
-    def reversed_rounds(view: Rows) -> Rows:
-        starts = [n for n, row in enumerate(view) if row["role"] == "user"]
-        rounds = [view[a:b] for a, b in zip(starts, [*starts[1:], len(view)], strict=True)]
-        return [*view[: starts[0]], *(row for one in reversed(rounds) for row in one)]
-
-    return sending(reversed_rounds)(base)
+@sending
+def reverses_rounds(view: Rows) -> Rows:
+    starts = [n for n, row in enumerate(view) if row["role"] == "user"]
+    rounds = [view[a:b] for a, b in zip(starts, [*starts[1:], len(view)], strict=True)]
+    return [*view[: starts[0]], *(row for one in reversed(rounds) for row in one)]
 
 
 @breaks("order")
-def swaps_parallel_results(base: Any) -> Any:
-    def swapped(view: Rows) -> Rows:
-        place = place_of(view, "tool_call_id")
-        return [*view[:place], view[place + 1], view[place], *view[place + 2 :]]
-
-    return sending(swapped, always=True)(base)
+@always_sending
+def swaps_parallel_results(view: Rows) -> Rows:
+    place = place_of(view, "tool_call_id")
+    return [*view[:place], view[place + 1], view[place], *view[place + 2 :]]
 
 
-@breaks("system_stays")
-def shortens_the_rules(base: Any) -> Any:
-    def cut(view: Rows) -> Rows:
-        return [
-            {**row, "content": row["content"][:250]} if row["role"] == "system" else row
-            for row in view
-        ]
+def _cut(row: Row, role: str | None = None) -> Row:
+    return row if role and row["role"] != role else {**row, "content": str(row["content"])[:250]}
 
-    return sending(cut)(base)
+
+def unsigned(block: Row) -> Row:
+    return {key: value for key, value in block.items() if key != "signature"}
 
 
 @breaks("system_factory")
@@ -305,65 +308,32 @@ def ignores_the_factory(base: Any) -> Any:
 
 
 @breaks("latest_stays")
-def sends_the_view_that_it_sent(base: Any) -> Any:
-    class Mutant(base):
-        sent: Rows | None = None
-
-        async def get_messages_for_request(self, token_budget=None, provider=None) -> Rows:
-            if self.sent is None:
-                self.sent = await super().get_messages_for_request(token_budget, provider)
-            return list(self.sent)
-
-    return Mutant
+@requesting
+async def sends_the_view_that_it_sent(module: Any, sound: Sound, budget: int | None) -> Rows:
+    if not hasattr(module, "sent"):
+        module.sent = await sound(budget)
+    return list(module.sent)
 
 
 @breaks("latest_stays")
-def shortens_the_question(base: Any) -> Any:
-    return sending(lambda view: [{**row, "content": str(row["content"])[:250]} for row in view])(
-        base
-    )
-
-
-@breaks("latest_stays")
-def drops_the_question_once_it_is_worked_on(base: Any) -> Any:
-    def unasked(view: Rows) -> Rows:
-        latest = max(n for n, row in enumerate(view) if row["role"] == "user")
-        return view if latest == len(view) - 1 else without(view, latest)
-
-    return sending(unasked)(base)
-
-
-@breaks("thinking")
-def sends_thinking_unsigned(base: Any) -> Any:
-    def unsigned(block: Any) -> Any:
-        return {key: value for key, value in block.items() if key != "signature"}
-
-    return sending(lambda view: [_blocks(row, unsigned) for row in view], always=True)(base)
-
-
-@breaks("thinking")
-def drops_thinking_wherever_it_compacts(base: Any) -> Any:
-    def silent(block: Any) -> Any:
-        return None if block.get("type") == "thinking" else block
-
-    return sending(lambda view: [_blocks(row, silent) for row in view])(base)
+@sending
+def drops_the_question_once_it_is_worked_on(view: Rows) -> Rows:
+    latest = max(n for n, row in enumerate(view) if row["role"] == "user")
+    return view if latest == len(view) - 1 else without(view, latest)
 
 
 @breaks("open_thinking")
-def drops_the_thinking_before_its_first_compaction(base: Any) -> Any:
-    class Mutant(base):
-        behind: Any = None
-
-        async def get_messages_for_request(self, token_budget=None, provider=None) -> Rows:
-            view = await super().get_messages_for_request(token_budget, provider)
-            kept = await self.get_messages()
-            if self.behind is None and len(str(view)) >= len(str(kept)):
-                return view
-            if self.behind is None:
-                self.behind = [block for row in kept for block in _thoughts(row)]
-            return [_blocks(row, lambda one: None if one in self.behind else one) for row in view]
-
-    return Mutant
+@requesting
+async def drops_the_thinking_before_its_first_compaction(
+    module: Any, sound: Sound, budget: int | None
+) -> Rows:
+    view, kept = await sound(budget), await module.get_messages()
+    if not hasattr(module, "behind"):
+        if len(str(view)) >= len(str(kept)):
+            return view
+        rows = [row["content"] for row in kept if isinstance(row.get("content"), list)]
+        module.behind = [block for row in rows for block in row if _is_thought(block)]
+    return [_blocks(row, lambda one: None if one in module.behind else one) for row in view]
 
 
 def _blocks(row: Row, change: Any) -> Row:
@@ -373,10 +343,8 @@ def _blocks(row: Row, change: Any) -> Row:
     return {**row, "content": [new for block in content if (new := change(block)) is not None]}
 
 
-def _thoughts(row: Row) -> list[Any]:
-    content = row.get("content")
-    blocks = content if isinstance(content, list) else ()
-    return [block for block in blocks if block.get("type") == "thinking"]
+def _is_thought(block: Row) -> bool:
+    return block.get("type") == "thinking"
 
 
 # -- what is told, and what is refused -----------------------------------------------------------
@@ -401,36 +369,32 @@ def telling(passes: Callable[[], Callable[[str], bool]]) -> Make:
 
         return Mutant
 
-    return make
+    return named(passes, make)
 
 
 @breaks("told")
-def tells_the_beginning_alone(base: Any) -> Any:
-    return telling(lambda: lambda event: event == "context:pre_compact")(base)
+@telling
+def tells_the_beginning_alone() -> Callable[[str], bool]:
+    return lambda event: event == "context:pre_compact"
 
 
 @breaks("told")
-def tells_of_the_first_alone(base: Any) -> Any:
-    def first() -> Callable[[str], bool]:
-        seen: set[str] = set()
-        return lambda event: not (event in seen or seen.add(event))
-
-    return telling(first)(base)
+@telling
+def tells_of_the_first_alone() -> Callable[[str], bool]:
+    seen: set[str] = set()
+    return lambda event: not (event in seen or seen.add(event))
 
 
 REFUSALS: dict[str, tuple[str, Callable[[Row], object]]] = {
     "refuses_what_it_does_not_know": (
         "unknown_settings",
-        lambda config: set(config) & {"a_setting_of_another_module"},
+        lambda config: "a_setting_of_another_module" in config,
     ),
     "refuses_the_setting_of_a_bundle": ("known_settings", lambda config: "auto_compact" in config),
     "refuses_a_high_threshold": (
         "known_settings",
         lambda config: config.get("compact_threshold", 0.92) > 1,
     ),
-    "refuses_a_float": (
-        "known_settings",
-        lambda config: isinstance(config.get("max_tokens"), float),
-    ),
+    "refuses_a_float": ("known_settings", lambda one: isinstance(one.get("max_tokens"), float)),
 }
 """What a mount function refuses with a ValueError, and the check for it."""

@@ -9,12 +9,7 @@ from typing import Any
 
 from eventctx.testing.strict_provider.claude_request import read_claude_request
 from eventctx.testing.strict_provider.claude_thinking import BINDING_BETA
-from eventctx.testing.strict_provider.seals import (
-    Seal,
-    prefix_digest,
-    seal_signature,
-    text_digest,
-)
+from eventctx.testing.strict_provider.seals import Seal, prefix_digest, seal_signature, text_digest
 
 Body = dict[str, Any]
 Case = tuple[Body, Body, str]
@@ -46,12 +41,8 @@ def answer(*blocks: Body) -> Body:
 
 
 def search(number: int = 1) -> Body:
-    return {
-        "type": "server_tool_use",
-        "id": f"srvtoolu_{number}",
-        "name": "web_search",
-        "input": {"query": "x"},
-    }
+    called = {"type": "server_tool_use", "id": f"srvtoolu_{number}", "name": "web_search"}
+    return {**called, "input": {"query": "x"}}
 
 
 def found(number: int = 1, kind: str = "web_search_tool_result") -> Body:
@@ -63,6 +54,7 @@ def compaction(said: str, signature: str = "c2lnbmVk") -> Body:
 
 
 EDITS: Body = {"edits": [{"type": "compact_20260112"}]}
+EARLY = {"type": "input_tokens", "value": 49_999}
 CLEARS: Body = {"edits": [{"type": "clear_tool_uses_20250919"}]}
 SEALED = seal_signature(Seal(PRESERVED, "", "", text_digest("compaction", "Said.")))
 
@@ -123,6 +115,8 @@ _FIRST = request(ASKED)
 _ADAPTIVE = {"model": PRESERVED, "thinking": {"type": "adaptive"}}
 _BINDING: Body = {"model": PRESERVED, "thinking": {"type": "adaptive", "block_binding": {}}}
 _BUDGET = {"type": "enabled", "budget_tokens": 2_000}
+UNANSWERED = "`tool_use` ids were found without `tool_result` blocks immediately after"
+UNTHOUGHT = "Expected `thinking` or `redacted_thinking`, but found `tool_use`"
 _LONG_TEXT = "x" * (33 << 20)
 
 CLAUDE: dict[str, Case] = {
@@ -180,17 +174,7 @@ CLAUDE: dict[str, Case] = {
     ),
     "compaction-trigger": (
         request(ASKED, context_management=EDITS),
-        request(
-            ASKED,
-            context_management={
-                "edits": [
-                    {
-                        "type": "compact_20260112",
-                        "trigger": {"type": "input_tokens", "value": 49_999},
-                    }
-                ]
-            },
-        ),
+        request(ASKED, context_management={"edits": [{**EDITS["edits"][0], "trigger": EARLY}]}),
         "trigger must be at least 50000 tokens",
     ),
     "compaction-of-something": (
@@ -266,15 +250,12 @@ CLAUDE: dict[str, Case] = {
     "calls-answered": (
         round_of(call(1), call(2), results=(result(2), result(1))),
         round_of(call(1), call(2)),
-        (
-            "messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: "
-            "toolu_2. Each"
-        ),
+        f"messages.1: {UNANSWERED}: toolu_2. Each",
     ),
     "results-first": (
         round_of(call(), results=(result(), text("Go on."))),
         round_of(call(), results=(text("Go on."), result())),
-        "`tool_use` ids were found without `tool_result` blocks immediately after: toolu_1",
+        f"{UNANSWERED}: toolu_1",
     ),
     "results-have-calls": (
         round_of(call(1)),
@@ -308,12 +289,7 @@ CLAUDE: dict[str, Case] = {
     ),
     "results-alone-while-open": (
         request(ASKED, answer(search(), call()), user(result()), answer(found(), text("x"))),
-        request(
-            ASKED,
-            answer(search(), call()),
-            user(result(), text("Go on.")),
-            answer(found(), text("x")),
-        ),
+        request(ASKED, answer(search(), call()), user(result(), text("y")), answer(found())),
         "`web_search` tool use with id `srvtoolu_1` was found without",
     ),
     "server-results-have-calls": (
@@ -339,10 +315,7 @@ CLAUDE: dict[str, Case] = {
     "loop-begins-with-thinking": (
         round_of(thinking(), call(), model=MANUAL, thinking=_BUDGET),
         round_of(call(), model=MANUAL, thinking=_BUDGET),
-        (
-            "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found "
-            "`tool_use`"
-        ),
+        f"messages.1.content.0.type: {UNTHOUGHT}",
     ),
     "thinking-signed": (
         talk(thinking(), text("x")),

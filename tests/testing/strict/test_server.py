@@ -50,13 +50,14 @@ def results_of(message: Any) -> dict[str, Any]:
 
 
 def sent_back(message: Any) -> dict[str, Any]:
-    return {
-        "role": "assistant",
-        "content": [b.model_dump(exclude_unset=True) for b in message.content],
-    }
+    content = [block.model_dump(exclude_unset=True) for block in message.content]
+    return {"role": "assistant", "content": content}
 
 
-@pytest.mark.parametrize("streamed", [False, True], ids=["plain", "streamed"])
+ways = pytest.mark.parametrize("streamed", [False, True], ids=["plain", "streamed"])
+
+
+@ways
 async def test_claude_s_client_goes_through_a_tool_loop_with_thinking(streamed):
     async with strict_provider([THINKS, READS, "Done."]) as server, claude(server) as client:
         messages = [ASKED]
@@ -74,7 +75,7 @@ async def test_claude_s_client_goes_through_a_tool_loop_with_thinking(streamed):
     assert server.requests[-1].body["messages"] == messages
 
 
-@pytest.mark.parametrize("streamed", [False, True], ids=["plain", "streamed"])
+@ways
 async def test_a_changed_prefix_is_refused_or_dropped_as_the_request_asks(streamed):
     async with strict_provider([THINKS, "Done."]) as server, claude(server) as client:
         first = await ask_claude(client, streamed, messages=[ASKED], thinking=ADAPTIVE)
@@ -84,25 +85,14 @@ async def test_a_changed_prefix_is_refused_or_dropped_as_the_request_asks(stream
         binding: Any = {**ADAPTIVE, "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
         with pytest.raises(anthropic.BadRequestError, match="Extra inputs are not permitted"):
             await ask_claude(client, streamed, messages=later, thinking=binding)
-        told = await client.beta.messages.create(
-            model=PRESERVED,
-            max_tokens=4_000,
-            messages=later,  # type: ignore[arg-type]
-            thinking=binding,
-            betas=[BINDING_BETA],
-        )
-    assert [one.rule for refused in server.refusals for one in refused] == [
-        "anthropic/thinking-bound",
-        "anthropic/binding-needs-beta",
-    ]
-    assert told.input_transformations is not None
-    assert [one.model_dump() for one in told.input_transformations] == [
-        {
-            "path": "messages.1.content.0",
-            "reason": "prefix_binding_mismatch",
-            "type": "thinking_dropped",
-        }
-    ]
+        asks: Any = {"model": PRESERVED, "max_tokens": 4_000, "messages": later}
+        asks |= {"thinking": binding, "betas": [BINDING_BETA]}
+        told = await client.beta.messages.create(**asks)
+    refused = [one.rule for refusal in server.refusals for one in refusal]
+    assert refused == ["anthropic/thinking-bound", "anthropic/binding-needs-beta"]
+    (dropped,) = told.input_transformations or ()
+    assert (dropped.path, dropped.type) == ("messages.1.content.0", "thinking_dropped")
+    assert dropped.reason == "prefix_binding_mismatch"
 
 
 async def test_kept_thinking_stays_valid_after_the_api_s_own_compaction():
@@ -118,14 +108,16 @@ async def test_kept_thinking_stays_valid_after_the_api_s_own_compaction():
         fields: Any = {"thinking": ADAPTIVE, "extra_headers": ON_DEMAND}
         await ask_claude(client, False, messages=[summary, *kept], **fields)
         other = {**summary, "content": [{"type": "text", "text": "They read x."}]}
-        for rows in ([ASKED, other, *kept], [summary, ASKED, *kept]):
+        for rows, more in (
+            ([ASKED, other, *kept], {}),
+            ([summary, ASKED, *kept], {}),
+            ([summary, *kept], {"system": "x"}),
+        ):
             with pytest.raises(anthropic.BadRequestError, match="bound to a different"):
-                await ask_claude(client, False, messages=rows, **fields)
-        with pytest.raises(anthropic.BadRequestError, match="bound to a different"):
-            await ask_claude(client, False, messages=[summary, *kept], system="x", **fields)
+                await ask_claude(client, False, messages=rows, **fields, **more)
 
 
-@pytest.mark.parametrize("streamed", [False, True], ids=["plain", "streamed"])
+@ways
 async def test_a_compaction_that_is_asked_for_is_all_of_the_answer(streamed):
     rows: Any = [ASKED, {"role": "assistant", "content": "I did."}]
     asked: Any = {"model": PRESERVED, "max_tokens": 900, "compaction": {"type": "summarize"}}
@@ -140,17 +132,11 @@ async def test_a_compaction_that_is_asked_for_is_all_of_the_answer(streamed):
                 made = await stream.get_final_message()
         else:
             made = await beta.create(messages=rows, **asked)
-        assert (made.stop_reason, [one.type for one in made.content]) == (
-            "compaction",
-            ["compaction"],
-        )
-        block = made.content[0].to_dict()
-        await beta.create(
-            model=PRESERVED,
-            max_tokens=900,
-            betas=["compact-2026-09-04"],
-            messages=[{"role": "assistant", "content": [block]}, ASKED],  # type: ignore[list-item]
-        )
+        types = [one.type for one in made.content]
+        assert (made.stop_reason, types) == ("compaction", ["compaction"])
+        del asked["compaction"]
+        later: Any = [{"role": "assistant", "content": [made.content[0].to_dict()]}, ASKED]
+        await beta.create(messages=later, **asked)
         assert server.remaining == 0
 
 
@@ -179,11 +165,10 @@ async def test_an_altered_thought_and_a_lost_one_are_refused_with_the_provider_s
             assert refused.value.body["error"]["type"] == "invalid_request_error"  # type: ignore[index]
 
 
-@pytest.mark.parametrize("streamed", [False, True], ids=["plain", "streamed"])
+@ways
 async def test_a_server_tool_pauses_and_goes_on_in_the_next_answer(streamed):
-    found = [
-        {"type": "web_search_result", "title": "x", "url": "https://a.b", "encrypted_content": "c"}
-    ]
+    page = {"title": "x", "url": "https://a.b", "encrypted_content": "c"}
+    found = [{"type": "web_search_result", **page}]
     paused = Reply("", server_calls=[ServerCall("web_search", {"query": "x"})])
     rest = Reply("Found.", server_calls=[ServerCall("web_search", None, found, "srvtoolu_1")])
     async with strict_provider([paused, rest, "Bye."]) as server, claude(server) as client:
@@ -201,13 +186,15 @@ async def test_a_server_tool_pauses_and_goes_on_in_the_next_answer(streamed):
 
 async def test_tokens_are_counted_without_a_step_and_refused_like_a_request():
     async with strict_provider([]) as server, claude(server) as client:
-        counted = await client.messages.count_tokens(model=PRESERVED, messages=[ASKED])  # type: ignore[list-item]
-        assert 5 < counted.input_tokens < 60
+        count = client.messages.count_tokens
+        assert 5 < (await count(model=PRESERVED, messages=[ASKED])).input_tokens < 60  # type: ignore[list-item]
         with pytest.raises(anthropic.BadRequestError, match="at least one message is required"):
-            await client.messages.count_tokens(model=PRESERVED, messages=[])
+            await count(model=PRESERVED, messages=[])
+        async with httpx.AsyncClient() as other:
+            assert (await other.post(f"{server.url}/v2/messages", json={})).status_code == 404
 
 
-@pytest.mark.parametrize("streamed", [False, True], ids=["plain", "streamed"])
+@ways
 async def test_openai_s_chat_client_calls_tools_and_is_refused_a_missing_result(streamed):
     async def ask(messages: list[Any]) -> Any:
         if not streamed:
@@ -219,9 +206,7 @@ async def test_openai_s_chat_client_calls_tools_and_is_refused_a_missing_result(
     async with strict_provider([READS, "Done."]) as server, gpt(server) as client:
         first = await ask([ASKED])
         assert [call.function.name for call in first.tool_calls] == ["read", "read"]
-        assert [json.loads(call.function.arguments) for call in first.tool_calls][1] == {
-            "path": "y"
-        }
+        assert json.loads(first.tool_calls[1].function.arguments) == {"path": "y"}
         calls = [call.model_dump(include={"id", "type", "function"}) for call in first.tool_calls]
         for call in calls:
             call["function"].pop("parsed_arguments", None)
@@ -232,7 +217,7 @@ async def test_openai_s_chat_client_calls_tools_and_is_refused_a_missing_result(
         assert (await ask([ASKED, asked, *done])).content == "Done."
 
 
-@pytest.mark.parametrize("streamed", [False, True], ids=["plain", "streamed"])
+@ways
 async def test_openai_s_responses_keep_reasoning_with_what_it_was_made_for(streamed):
     async def ask(items: list[Any]) -> Any:
         asked: Any = {"model": "gpt-5.4", "input": items, "store": False}
@@ -270,9 +255,8 @@ async def test_gemini_answers_in_chunks_and_wants_its_signature_back():
         rest = {"contents": [asked, said, {"role": "user", "parts": [done]}]}
         stream = path.replace(":generate", ":streamGenerate") + "?alt=sse"
         chunks = (await client.post(server.url + stream, json=rest)).text.strip().split("\n\n")
-        assert (
-            json.loads(chunks[-1].removeprefix("data: "))["candidates"][0]["finishReason"] == "STOP"
-        )
+        last = json.loads(chunks[-1].removeprefix("data: "))
+        assert last["candidates"][0]["finishReason"] == "STOP"
         del said["parts"][1]["thoughtSignature"]
         refused = await client.post(server.url + path, json=rest)
     assert refused.status_code == 400
@@ -297,7 +281,7 @@ async def test_bedrock_answers_in_frames_and_refuses_neighbours_of_one_role():
     assert refused.json()["message"].startswith("A conversation must alternate")
 
 
-async def test_an_error_of_the_script_is_answered_with_its_status():
+async def test_an_error_of_the_script_has_its_status_and_a_function_may_answer_all_requests():
     busy = ProviderFailed("anthropic", "Overloaded", status=529, retryable=True)
     async with strict_provider([busy, "Done."]) as server, claude(server) as client:
         with pytest.raises(anthropic.APIStatusError, match="Overloaded") as failed:
@@ -305,22 +289,13 @@ async def test_an_error_of_the_script_is_answered_with_its_status():
         assert failed.value.status_code == 529
         await ask_claude(client, False, messages=[ASKED])
 
-
-async def test_a_function_of_the_request_may_answer_them_all():
     def echo(asked: ApiRequest) -> Reply:
         return Reply(f"{asked.api} {asked.number}", usage=Usage(100, 7, cache_read=60))
 
-    async with strict_provider(echo) as server, claude(server) as client:
+    async with strict_provider(echo) as server, claude(server) as client, gpt(server) as other:
         texts = [await ask_claude(client, False, messages=[ASKED]) for _ in range(2)]
-        async with gpt(server) as other:
-            chat = await other.chat.completions.create(model="m", messages=[ASKED])  # type: ignore[list-item]
+        chat = await other.chat.completions.create(model="m", messages=[ASKED])  # type: ignore[list-item]
     assert [one.content[0].text for one in texts] == ["anthropic 1", "anthropic 2"]
     assert chat.choices[0].message.content == "openai-chat 3"
     used = texts[0].usage
     assert (used.input_tokens, used.cache_read_input_tokens, used.output_tokens) == (40, 60, 7)
-
-
-async def test_a_path_that_no_api_has_is_not_found():
-    async with strict_provider([]) as server, httpx.AsyncClient() as client:
-        assert (await client.post(f"{server.url}/v2/messages", json={})).status_code == 404
-    assert server.requests == []

@@ -6,7 +6,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from eventctx.engine import Engine
 from eventctx.importers.load import ImportSummary, import_file
@@ -30,55 +30,50 @@ NOW = 1_900_000_000_000_000_000
 SESSION = "11111111-2222-3333-4444-555555555555"
 
 
-class ClaudeCode:
+class Rows:
+    """The lines of a file, as values."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+
+    def data(self) -> bytes:
+        return jsonl(self.rows)
+
+
+class ClaudeCode(Rows):
     """Lines of a Claude Code session, a second apart."""
 
     def __init__(self, session: str = SESSION, **common: Any) -> None:
-        self.rows: list[dict[str, Any]] = []
+        super().__init__()
         self._numbers = itertools.count(1)
         self._common = {"isSidechain": False, "sessionId": session, **common}
 
-    def line(self, kind: str, **fields: Any) -> ClaudeCode:
+    def line(self, kind: str, **fields: Any) -> Self:
         number = next(self._numbers)
         stamp = f"2026-01-01T10:{number // 60:02d}:{number % 60:02d}.500Z"
         row = {**self._common, "type": kind, **fields, "uuid": f"u{number}", "timestamp": stamp}
         self.rows.append({key: value for key, value in row.items() if value is not ...})
         return self
 
-    def user(self, content: Any, **fields: Any) -> ClaudeCode:
+    def user(self, content: Any, **fields: Any) -> Self:
         return self.line("user", message={"role": "user", "content": content}, **fields)
 
-    def result(self, call: str, text: Any = "done", **fields: Any) -> ClaudeCode:
+    def result(self, call: str, text: Any = "done", **fields: Any) -> Self:
         block = {"tool_use_id": call, "type": "tool_result", "content": text, **fields}
         return self.user([block], toolUseResult={"stdout": text})
 
-    def answer(self, message_id: str, *blocks: dict[str, Any], **message: Any) -> ClaudeCode:
-        usage = {
-            "input_tokens": 3,
-            "cache_creation_input_tokens": 40,
-            "cache_read_input_tokens": 500,
-            "output_tokens": message.pop("output", 1),
-        }
-        body = {
-            "model": "claude-test-1",
-            "id": message_id,
-            "type": "message",
-            "role": "assistant",
-            "content": list(blocks),
-            "stop_reason": None,
-            "usage": usage,
-            **message,
-        }
+    def answer(self, message_id: str, *blocks: dict[str, Any], **message: Any) -> Self:
+        cached = {"cache_creation_input_tokens": 40, "cache_read_input_tokens": 500}
+        usage = {"input_tokens": 3, **cached, "output_tokens": message.pop("output", 1)}
+        about = {"model": "claude-test-1", "id": message_id, "type": "message", "role": "assistant"}
+        body = {**about, "content": list(blocks), "stop_reason": None, "usage": usage, **message}
         return self.line("assistant", message=body, requestId=f"req-{message_id}")
 
-    def progress(self, **data: Any) -> ClaudeCode:
+    def progress(self, **data: Any) -> Self:
         return self.line("progress", data={"type": "hook_progress", **data}, parentToolUseID="t1")
 
-    def system(self, subtype: str, **fields: Any) -> ClaudeCode:
+    def system(self, subtype: str, **fields: Any) -> Self:
         return self.line("system", subtype=subtype, **fields)
-
-    def data(self) -> bytes:
-        return jsonl(self.rows)
 
 
 def text(value: str) -> dict[str, Any]:
@@ -106,42 +101,39 @@ def gauges() -> ClaudeCode:
     return log.user(blocks).answer("m5", text("all read"), stop_reason="end_turn")
 
 
-class Codex:
+class Codex(Rows):
     """Lines of a rollout."""
 
     def __init__(self, **meta: Any) -> None:
-        self.rows: list[dict[str, Any]] = []
+        super().__init__()
         base = {"text": "You are a test."}
         self.line("session_meta", id="codex-1", base_instructions=base, **meta)
 
-    def line(self, kind: str, **payload: Any) -> Codex:
+    def line(self, kind: str, **payload: Any) -> Self:
         stamp = f"2026-01-01T10:00:{len(self.rows):02d}.000Z"
         self.rows.append({"timestamp": stamp, "type": kind, "payload": payload})
         return self
 
-    def item(self, kind: str, **fields: Any) -> Codex:
+    def item(self, kind: str, **fields: Any) -> Self:
         return self.line("response_item", type=kind, **fields)
 
-    def says(self, role: str, value: str) -> Codex:
+    def says(self, role: str, value: str) -> Self:
         kind = "output_text" if role == "assistant" else "input_text"
         return self.item("message", role=role, content=[{"type": kind, "text": value}])
 
-    def calls(self, call_id: str) -> Codex:
+    def calls(self, call_id: str) -> Self:
         return self.item("function_call", name="shell", arguments='{"a": 1}', call_id=call_id)
 
-    def output(self, call_id: str) -> Codex:
+    def output(self, call_id: str) -> Self:
         return self.item("function_call_output", call_id=call_id, output="ok")
 
-    def event(self, kind: str, **fields: Any) -> Codex:
+    def event(self, kind: str, **fields: Any) -> Self:
         return self.line("event_msg", type=kind, **fields)
 
-    def counted(self, prompt: int, total: int) -> Codex:
+    def counted(self, prompt: int, total: int) -> Self:
         last = {"input_tokens": prompt, "cached_input_tokens": 5, "output_tokens": 7}
         usage = {"last_token_usage": last, "total_token_usage": {"input_tokens": total}}
         return self.event("token_count", info={**usage, "model_context_window": 1000})
-
-    def data(self) -> bytes:
-        return jsonl(self.rows)
 
 
 def jsonl(rows: Iterable[Any]) -> bytes:
@@ -192,12 +184,45 @@ async def load(store: MemoryStore, path: Path, **options: Any) -> ImportSummary:
     return (await import_file(store, path, clock=lambda: NOW, salt=salt, **options))[0]
 
 
+def put(path: Path, data: bytes) -> Path:
+    """Write a file, in a folder that need not be there yet."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
 async def forked(engine: Engine, session: str) -> Context:
     """A fork of an imported session at its end, to go on from."""
     info = await engine.store.head(session)
     assert info is not None
     await engine.fork(session, info.head, "fork")
     return await engine.session("fork")
+
+
+async def next_request(store: MemoryStore, session: str) -> list[Any]:
+    """What a fork of an imported session would send."""
+    return list(await (await forked(Engine(store), session)).get_messages_for_request())
+
+
+async def views(store: MemoryStore, session: str) -> list[list[Any]]:
+    """The messages that each request of an imported session showed; its log verifies."""
+    engine = Engine(store)
+    assert (await engine.verify(session)).ok
+    asked = (await engine.audit(session)).requests
+    found = [await engine.request_view(session, position=one.position) for one in asked]
+    assert all(view.consistent for view in found)
+    return [list(view.messages) for view in found]
+
+
+async def shown(tmp_path: Path, data: bytes) -> list[list[str]]:
+    """The first text of each message in each request, as an import of this file has them.
+
+    The second import adds nothing.
+    """
+    store, summary = await load_data(tmp_path, data)
+    assert (await load(store, tmp_path / "file.jsonl", complete=True)).added == 0
+    found = await views(store, summary.session or "")
+    return [[message["content"][0]["text"] for message in view] for view in found]
 
 
 async def records(store: MemoryStore, stream: str) -> list[Record]:
@@ -228,15 +253,17 @@ def story(found: list[Record]) -> tuple[list[Any], bytes]:
     return recorded, raw
 
 
+async def same(one: MemoryStore, other: MemoryStore, session: str) -> bool:
+    """Whether a session has the same story in two stores."""
+    return story(await records(one, session)) == story(await records(other, session))
+
+
 async def load_data(
     tmp_path: Path, data: bytes, name: str = "file.jsonl", *, complete: bool = True, **options: Any
 ) -> tuple[MemoryStore, ImportSummary]:
     """Import a file of this content into a new store; the store and the summary."""
-    path = tmp_path / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
     store = MemoryStore()
-    return store, await load(store, path, complete=complete, **options)
+    return store, await load(store, put(tmp_path / name, data), complete=complete, **options)
 
 
 async def imported(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Any, Self
 
 from eventctx.engine import Engine
+from eventctx.errors import StoreFull
 from eventctx.importers.load import ImportSummary, import_file
 from eventctx.importers.source.items import (
     CallEnded,
@@ -21,7 +22,8 @@ from eventctx.importers.source.items import (
     never,
 )
 from eventctx.log.codec import decode_event, raw_of
-from eventctx.log.record import Record
+from eventctx.log.record import Draft, Record
+from eventctx.log.store import Appended, Expected
 from eventctx.messages.encoding import decode_body
 from eventctx.session.context import Context
 from eventctx.stores.memory import MemoryStore
@@ -277,6 +279,31 @@ async def imported(
 
 def always() -> bool:
     return True
+
+
+class Refused:
+    """What an append that failed returns; like a store's, it may be awaited or not."""
+
+    def __await__(self) -> Generator[None, None, Appended]:
+        raise StoreFull("no space left; free some and import again")
+        yield
+
+
+class FullStore(MemoryStore):
+    """A store on a disk that is full after the first batch."""
+
+    left = 1
+
+    def append(self, stream: str, drafts: Any, expected: Expected) -> Any:
+        if self.left == 0:
+            return Refused()
+        self.left -= 1
+        return super().append(stream, drafts, expected)
+
+
+def draft(kind: str) -> Draft:
+    """A record of this kind, as another writer appends it."""
+    return Draft(kind.encode().ljust(16)[:16], kind, 1, NOW, b"{}")
 
 
 def ended_usages(found: list[Item]) -> list[Any]:

@@ -24,7 +24,9 @@ from tests.importers.agents import AmplifierLog, openhands_talk
 from tests.importers.given import (
     SESSION,
     ClaudeCode,
+    FullStore,
     call,
+    draft,
     jsonl,
     load,
     messages,
@@ -32,8 +34,6 @@ from tests.importers.given import (
     story,
     text,
 )
-from tests.importers.test_bad_input import FullStore
-from tests.importers.test_many import draft
 
 CHAT = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
 PATIENCE = 60.0

@@ -20,12 +20,10 @@ from eventctx.importers.found import find
 from eventctx.importers.known_files import KnownFiles
 from eventctx.importers.load import ImportSummary, import_file
 from eventctx.importers.many import FilePassedOver, ImportedPaths, import_paths
-from eventctx.log.record import Draft
 from eventctx.log.store import NO_STREAM, EventStore
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import openhands_talk
-from tests.importers.given import NOW, ClaudeCode, jsonl, load, records, text
-from tests.importers.test_bad_input import FullStore
+from tests.importers.given import NOW, ClaudeCode, FullStore, draft, jsonl, load, records, text
 
 CHAT = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
 DEEP = b"[" * 100_000 + b"]" * 100_000
@@ -43,10 +41,6 @@ def folder(tmp_path: Path) -> Path:
 
 async def imported(*paths: Path, store: MemoryStore | None = None) -> ImportedPaths:
     return await import_paths(store or MemoryStore(), paths)
-
-
-def draft(kind: str) -> Draft:
-    return Draft(kind.encode().ljust(16)[:16], kind, 1, NOW, b"{}")
 
 
 def sparse(path: Path) -> None:

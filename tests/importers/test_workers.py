@@ -31,8 +31,7 @@ from eventctx.stores.memory import MemoryStore
 from eventctx.stores.sqlite import SqliteStore
 from tests.how_much import some
 from tests.importers import in_workers
-from tests.importers.given import ClaudeCode, jsonl, text
-from tests.importers.test_bad_input import FullStore
+from tests.importers.given import ClaudeCode, FullStore, jsonl, text
 
 pytestmark = pytest.mark.slow
 

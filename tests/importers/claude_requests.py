@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from hashlib import sha256
-from typing import Any
+from typing import Any, Self
 
 from tests.importers.given import ClaudeCode
 
@@ -51,7 +51,7 @@ class Recording(ClaudeCode):
         tools: list[dict[str, Any]] | None = None,
         mark: tuple[str | int, ...] = (),
         **fields: Any,
-    ) -> Recording:
+    ) -> Self:
         """Write a request of ``messages``; it begins with what it shares with the one before."""
         shape = {"system": SYSTEM, "tools": TOOLS if tools is None else tools}
         key = hash_of(shape)
@@ -86,7 +86,7 @@ class Recording(ClaudeCode):
         self.sent.append({**PARAMETERS, **shape, "messages": list(messages)})
         return self
 
-    def answers(self, message_id: str, *blocks: dict[str, Any], **message: Any) -> Recording:
+    def answers(self, message_id: str, *blocks: dict[str, Any], **message: Any) -> Self:
         """Write an answer to the last request."""
         self.answer(message_id, *blocks, **message)
         self.rows[-1]["requestRef"] = f"request-{len(self.sent) - 1}"

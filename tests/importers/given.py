@@ -137,6 +137,10 @@ class Codex(Rows):
         usage = {"last_token_usage": last, "total_token_usage": {"input_tokens": total}}
         return self.event("token_count", info={**usage, "model_context_window": 1000})
 
+    def payloads(self) -> list[Any]:
+        """The items, without the head of the session."""
+        return [row["payload"] for row in self.rows[1:]]
+
 
 def jsonl(rows: Iterable[Any]) -> bytes:
     return b"".join(json.dumps(row, separators=(",", ":")).encode() + b"\n" for row in rows)
@@ -224,7 +228,11 @@ async def shown(tmp_path: Path, data: bytes) -> list[list[str]]:
     store, summary = await load_data(tmp_path, data)
     assert (await load(store, tmp_path / "file.jsonl", complete=True)).added == 0
     found = await views(store, summary.session or "")
-    return [[message["content"][0]["text"] for message in view] for view in found]
+    return [[first_text(message["content"]) for message in view] for view in found]
+
+
+def first_text(content: Any) -> str:
+    return str(content if isinstance(content, str) else content[0]["text"])
 
 
 async def records(store: MemoryStore, stream: str) -> list[Record]:

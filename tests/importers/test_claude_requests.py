@@ -18,7 +18,7 @@ from eventctx.log.codec import raw_of
 from eventctx.log.wire import WireForm
 from eventctx.queries.key_frames import timeline_at
 from eventctx.queries.requests import RequestView, request_at
-from eventctx.queries.sent import addresses_of, sent_form, sources_of
+from eventctx.queries.sent import SentForm, addresses_of, sent_form, sources_of
 from eventctx.stores.memory import MemoryStore
 from eventctx.stores.sqlite import SqliteStore
 from tests.importers.claude_requests import (
@@ -29,7 +29,7 @@ from tests.importers.claude_requests import (
     hash_of,
     message_hash,
 )
-from tests.importers.given import NOW, SESSION, call, text
+from tests.importers.given import NOW, SESSION, call, put, text
 
 EXACT = "claude-code-exact/session.jsonl"
 
@@ -48,17 +48,20 @@ def outcome(call_id: str, words: str) -> dict[str, Any]:
 
 def two_requests() -> Recording:
     log = Recording().user("Say three steps")
-    assert isinstance(log, Recording)
     log.sends(ask()).answers("m1", text("On it."), call("t1")).result("t1", "one")
     asked = said([text("On it."), call("t1")], "assistant")
     log.sends(ask(), asked, outcome("t1", "one\n\n<system-reminder>9 left</system-reminder>"))
     return log.answers("m2", text("Done."), stop_reason="end_turn")
 
 
+def one_request(words: str, sent: dict[str, Any], **about: Any) -> Recording:
+    log = Recording().user(words).sends(sent, **about)
+    return log.answers("m1", text("Done."), stop_reason="end_turn")
+
+
 async def imported(log: Recording, tmp_path: Path, store: Any = None) -> tuple[Any, ImportSummary]:
     store = MemoryStore() if store is None else store
-    path = tmp_path / "session.jsonl"
-    path.write_bytes(log.data())
+    path = put(tmp_path / "session.jsonl", log.data())
     return store, (await import_file(store, path, clock=lambda: NOW))[0]
 
 
@@ -67,7 +70,24 @@ async def requests_of(store: Any) -> list[RequestView]:
     return [await request_at(store, SESSION, row.position) for row in rows]
 
 
-async def test_a_recorded_request_is_observed_and_rebuilt_as_it_was_sent(tmp_path: Path) -> None:
+async def last_sent(log: Recording, tmp_path: Path) -> tuple[Any, SentForm]:
+    """The store, and the last request of an imported session, as it was sent."""
+    store, _ = await imported(log, tmp_path)
+    view = (await requests_of(store))[-1]
+    assert view.verified
+    assert view.sent is not None
+    return store, view.sent
+
+
+async def raw_parts(store: Any) -> bytes:
+    found = [raw_of(one) or b"" async for one in store.read(SESSION) if one.type == "import:raw"]
+    assert found
+    return b"\n".join(found)
+
+
+async def test_a_recorded_request_is_rebuilt_as_it_was_sent_and_shows_what_was_put_in(
+    tmp_path: Path,
+) -> None:
     log = two_requests()
     store, _ = await imported(log, tmp_path)
     views = await requests_of(store)
@@ -76,16 +96,11 @@ async def test_a_recorded_request_is_observed_and_rebuilt_as_it_was_sent(tmp_pat
     assert [view.sent and view.sent.body() for view in views] == log.sent
     assert [view.messages for view in views] == [one["messages"] for one in log.sent]
     assert [view.tools for view in views] == [TOOLS, TOOLS]
-
-
-async def test_what_the_program_put_in_has_its_place(tmp_path: Path) -> None:
-    store, _ = await imported(two_requests(), tmp_path)
-    sent = (await requests_of(store))[1].sent
+    sent = views[1].sent
     assert sent is not None
     assert [one.numbers for one in sent.messages] == [(0,), (1,), (2,)]
-    reminder = sent.messages[0].injected[0]
+    reminder, note = sent.messages[0].injected[0], sent.messages[2].injected[0]
     assert (reminder.place, reminder.start) == (("content", 0, "text"), 0)
-    note = sent.messages[2].injected[0]
     content = (sent.messages[2].message or {})["content"][0]["content"]
     assert content[note.start : note.end] == "\n\n<system-reminder>9 left</system-reminder>"
 
@@ -95,28 +110,19 @@ async def test_a_second_import_adds_nothing_and_a_grown_file_its_new_request(
 ) -> None:
     log = two_requests()
     store, _ = await imported(log, tmp_path)
-    _, again = await imported(log, tmp_path, store)
-    assert again.added == 0
-    log.user("And now?")
-    answered = said([{"type": "text", "text": "Done."}], "assistant")
-    log.sends(*log.sent[-1]["messages"], answered, ask("And now?"))
-    log.answers("m3", text("Nothing."), stop_reason="end_turn")
-    await imported(log, tmp_path, store)
+    assert (await imported(log, tmp_path, store))[1].added == 0
+    answered = said([text("Done.")], "assistant")
+    log.user("And now?").sends(*log.sent[-1]["messages"], answered, ask("And now?"))
+    await imported(log.answers("m3", text("No."), stop_reason="end_turn"), tmp_path, store)
     views = await requests_of(store)
     assert [view.verified for view in views] == [True] * 3
-    assert views[2].sent is not None
-    assert views[2].sent.body() == log.sent[2]
+    assert views[2].sent and views[2].sent.body() == log.sent[2]
 
 
 async def test_cache_marks_stand_where_they_stood(tmp_path: Path) -> None:
-    log = Recording().user("Say three steps")
-    assert isinstance(log, Recording)
-    log.sends(said("Say three steps"), mark=("messages", 0, "content", 0))
-    log.answers("m1", text("Done."), stop_reason="end_turn")
-    store, _ = await imported(log, tmp_path)
-    sent = (await requests_of(store))[0].sent
-    assert sent is not None
-    marked = {"type": "text", "text": "Say three steps", "cache_control": {"type": "ephemeral"}}
+    log = one_request("Say", said("Say"), mark=("messages", 0, "content", 0))
+    _, sent = await last_sent(log, tmp_path)
+    marked = {**text("Say"), "cache_control": {"type": "ephemeral"}}
     assert sent.body()["messages"] == [said([marked])]
     assert sent.body()["system"] == SYSTEM
 
@@ -148,13 +154,10 @@ async def test_a_record_that_is_not_as_expected_leaves_its_requests_reconstructe
     for key in [key for key, value in change.items() if value is ...]:
         del changed[key]
     store, summary = await imported(log, tmp_path)
-    views = await requests_of(store)
-    assert views[0].known == "reconstructed"
-    assert not views[0].verified
-    assert views[0].consistent
+    first = (await requests_of(store))[0]
+    assert (first.known, first.verified, first.consistent) == ("reconstructed", False, True)
     assert summary.messages == 4
-    _, again = await imported(log, tmp_path, store)
-    assert again.added == 0
+    assert (await imported(log, tmp_path, store))[1].added == 0
 
 
 @pytest.mark.parametrize(
@@ -177,88 +180,74 @@ async def test_why_a_request_stays_reconstructed_is_said(
 async def test_a_message_that_was_sent_as_it_was_said_has_no_record_of_its_own(
     tmp_path: Path,
 ) -> None:
-    log = two_requests()
-    log.user("Stop hook feedback: go on", isMeta=True)
-    done = said([text("Done.")], "assistant")
-    log.sends(*log.sent[-1]["messages"], done, said("Stop hook feedback: go on"))
+    log, hook = two_requests(), "Stop hook feedback: go on"
+    log.user(hook, isMeta=True)
+    log.sends(*log.sent[-1]["messages"], said([text("Done.")], "assistant"), said(hook))
     log.rows.remove([row for row in log.rows if row["type"] == "api-request-blob"][-1])
-    log.answers("m3", text("Further."), stop_reason="end_turn")
-    store, _ = await imported(log, tmp_path)
-    last = (await requests_of(store))[-1]
-    assert last.verified
-    assert last.sent is not None
-    assert last.sent.body() == log.sent[-1]
-    assert last.sent.messages[-1].numbers == (4,)
+    store, sent = await last_sent(log.answers("m3", text("On."), stop_reason="end_turn"), tmp_path)
+    assert sent.body() == log.sent[-1]
+    assert sent.messages[-1].numbers == (4,)
     await eventctx.Engine(store).erase(SESSION, [4])
-    hashed = message_hash(said("Stop hook feedback: go on")).encode()
-    raw = [raw_of(one) async for one in store.read(SESSION) if one.type == "import:raw"]
-    assert not any(hashed in (one or b"") for one in raw)
+    assert message_hash(said(hook)).encode() not in await raw_parts(store)
 
 
 async def test_a_message_that_is_written_anew_still_carries_a_person_s_words(
     tmp_path: Path,
 ) -> None:
-    log = Recording().user("go")
-    assert isinstance(log, Recording)
-    log.sends(ask("go")).answers("m1", text("Done."), stop_reason="end_turn").user("on")
-    other = {"type": "text", "text": "<system-reminder>\nBe quick.\n</system-reminder>"}
-    anew = said([other, {"type": "text", "text": "go"}])
+    log = one_request("go", ask("go")).user("on")
+    anew = said([text("<system-reminder>\nBe quick.\n</system-reminder>"), text("go")])
     log.sends(anew, said([text("Done.")], "assistant"), said("on"))
-    log.answers("m2", text("Fine."), stop_reason="end_turn")
-    store, _ = await imported(log, tmp_path)
-    last = (await requests_of(store))[-1]
-    assert last.verified
-    assert last.sent is not None
-    assert [one.numbers for one in last.sent.messages] == [(0,), (1,), (2,)]
-    assert len(last.sent.messages[0].injected) == 1
+    _, sent = await last_sent(log.answers("m2", text("Fine."), stop_reason="end_turn"), tmp_path)
+    assert [one.numbers for one in sent.messages] == [(0,), (1,), (2,)]
+    assert len(sent.messages[0].injected) == 1
 
 
 async def test_of_messages_that_are_the_same_each_has_its_own_number(tmp_path: Path) -> None:
-    log = Recording().user("one")
-    assert isinstance(log, Recording)
-    fine = said([text("Fine.")], "assistant")
-    log.sends(said("one")).answers("m1", text("Fine."), stop_reason="end_turn").user("two")
-    log.sends(said("one"), fine, said("two")).answers("m2", text("Fine."), stop_reason="end_turn")
-    log.user("three")
+    done = said([text("Done.")], "assistant")
+    log = one_request("one", said("one")).user("two").sends(said("one"), done, said("two"))
+    log.answers("m2", text("Done."), stop_reason="end_turn").user("three")
     # Another run of the program begins its first request with nothing.
-    messages = [said("one"), fine, said("two"), fine, said("three")]
+    messages = [said("one"), done, said("two"), done, said("three")]
     log.sends(*messages, base=None, keep=0, tail=[message_hash(one) for one in messages])
-    log.answers("m3", text("Fine."), stop_reason="end_turn")
-    store, _ = await imported(log, tmp_path)
-    last = (await requests_of(store))[-1]
-    assert last.verified
-    assert last.sent is not None
-    assert [one.numbers for one in last.sent.messages] == [(0,), (1,), (2,), (3,), (4,)]
+    _, sent = await last_sent(log.answers("m3", text("Done."), stop_reason="end_turn"), tmp_path)
+    assert [one.numbers for one in sent.messages] == [(0,), (1,), (2,), (3,), (4,)]
 
 
 async def test_a_request_that_failed_and_was_sent_again_is_one_call(tmp_path: Path) -> None:
-    log = Recording().user("Say three steps")
-    assert isinstance(log, Recording)
-    log.sends(ask()).sends(ask()).answers("m1", text("Done."), stop_reason="end_turn")
-    store, summary = await imported(log, tmp_path)
+    log = Recording().user("Say three steps").sends(ask()).sends(ask())
+    store, summary = await imported(
+        log.answers("m1", text("Done."), stop_reason="end_turn"), tmp_path
+    )
     assert (summary.calls, summary.observed, summary.unanswered) == (1, 1, 1)
     assert [view.verified for view in await requests_of(store)] == [True]
 
 
-@pytest.mark.parametrize("words", ["yes", "Say three steps, and say them slowly and clearly"])
+@pytest.mark.parametrize(
+    ("words", "sent"),
+    [
+        ("yes", said("yes")),
+        (
+            "Say three steps, and slowly and clearly",
+            said("Say three steps, and slowly and clearly"),
+        ),
+        ("no", ask("no")),  # the copy holds more than the message
+    ],
+)
 async def test_an_erased_message_takes_its_sent_copy_and_its_hash_along(
-    words: str, tmp_path: Path
+    words: str, sent: dict[str, Any], tmp_path: Path
 ) -> None:
-    log = Recording().user(words)
-    assert isinstance(log, Recording)
-    log.sends(said(words)).answers("m1", text("Done."), stop_reason="end_turn")
-    store, _ = await imported(log, tmp_path)
+    store, _ = await last_sent(one_request(words, sent), tmp_path)
     await eventctx.Engine(store).erase(SESSION, [0])
     (view,) = await requests_of(store)
-    assert view.sent is not None
-    assert view.sent.messages[0].message is None
+    assert view.sent and view.sent.messages[0].message is None
     assert view.sent.erased
     assert view.verified
     left = [record async for record in store.read(SESSION)]
-    hashed = message_hash(said(words)).encode()
-    kept = [raw_of(one) if one.type == "import:raw" else None for one in left]
-    assert not any(hashed in (raw or b"") for raw in kept)
+    hashed = message_hash(sent).encode()
+    assert hashed not in await raw_parts(store)
     assert not any(hashed in record.payload for record in left)
+    copies = [one.bodies[0].data for one in left if one.type == "context:request_content"]
+    assert copies.count(None) == 1
 
 
 async def test_a_request_with_another_digest_than_the_recorded_one_does_not_verify() -> None:
@@ -334,23 +323,6 @@ async def test_the_program_s_own_requests_equal_what_its_server_received(
         # Headers, and a billing line that comes first in the prompt, are in no record.
         del rebuilt["betas"], body["metadata"], body["stream"], body["system"][0]
         assert rebuilt == body
-
-
-async def test_an_erasure_takes_the_hash_of_a_copy_that_holds_more_than_the_message(
-    tmp_path: Path,
-) -> None:
-    log = Recording().user("no")
-    assert isinstance(log, Recording)
-    log.sends(ask("no")).answers("m1", text("Fine."), stop_reason="end_turn")
-    store, _ = await imported(log, tmp_path)
-    await eventctx.Engine(store).erase(SESSION, [0])
-    left = [record async for record in store.read(SESSION)]
-    kept = [raw_of(one) or b"" for one in left if one.type == "import:raw"]
-    hashed = message_hash(ask("no")).encode()
-    assert kept
-    assert not any(hashed in raw for raw in kept)
-    copies = [one.bodies[0].data for one in left if one.type == "context:request_content"]
-    assert copies.count(None) == 1
 
 
 def test_the_digest_of_a_request_covers_each_part_of_it_and_their_order() -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from eventctx.engine import Engine
 from eventctx.importers.formats.codex import parse
 from eventctx.importers.source.items import (
     CallEnded,
     CompactionItem,
-    Item,
     MessageItem,
     ModelCall,
     Raw,
@@ -18,13 +15,23 @@ from eventctx.importers.source.items import (
     TurnBegan,
     Undone,
 )
-from eventctx.stores.memory import MemoryStore
-from tests.importers.given import Codex, items_of, load, of_type, roles, texts
+from tests.importers.given import Codex, ended_usages, items_of, of_type, shown, texts
 
 
-def test_a_repeated_session_head_is_not_a_second_session() -> None:
-    log = Codex().says("user", "a").line("session_meta", id="other")
-    assert len(of_type(items_of(parse, log.data()), Session)) == 1
+def test_lines_of_every_other_kind_are_known_or_kept() -> None:
+    log = Codex().says("user", "a").item("telepathy", thought="x").says("assistant", "b")
+    log.line("session_meta", id="other")
+    log.event("token_count", info=None).line("token_usage_record", usage={})
+    log.line("world_state", state={}).item("ghost_snapshot", commit="x")
+    log.line("inter_agent_communication_metadata", trigger_turn=True)
+    for event in ("item_completed", "sub_agent_activity", "thread_settings_applied", "new_event"):
+        log.event(event)
+    found = items_of(parse, log.line("moon_phase", x=1).data())
+    assert len(of_type(found, Session)) == 1
+    assert of_type(found, CallEnded) == []
+    assert (texts(found)[2], len(texts(found))) == ({"type": "telepathy", "thought": "x"}, 4)
+    unknown = [raw.kind for raw in of_type(found, Raw) if not raw.understood]
+    assert unknown == ["event_msg/new_event", "moon_phase"]
 
 
 def test_a_count_that_is_written_again_is_not_that_of_an_interrupted_call() -> None:
@@ -33,20 +40,6 @@ def test_a_count_that_is_written_again_is_not_that_of_an_interrupted_call() -> N
     log.says("assistant", "z").counted(100, 100).counted(300, 400)
     ends = of_type(items_of(parse, log.data()), CallEnded)
     assert [end.usage and end.usage.prompt for end in ends] == [100, None, 300]
-
-
-def test_a_count_without_info_is_no_usage() -> None:
-    log = Codex().says("user", "x").says("assistant", "y").event("token_count", info=None)
-    assert of_type(items_of(parse, log.data()), CallEnded) == []
-
-
-def test_snapshots_are_not_sent_and_items_of_unknown_types_are_kept_as_messages() -> None:
-    log = Codex().item("ghost_snapshot", commit="x").item("telepathy", thought="x")
-    log.line("world_state", x=1).line("moon_phase", x=1).event("new_event")
-    found = items_of(parse, log.data())
-    assert texts(found)[1:] == [{"type": "telepathy", "thought": "x"}]
-    unknown = [i.kind for i in of_type(found, Raw) if not i.understood]
-    assert unknown == ["moon_phase", "event_msg/new_event"]
 
 
 def test_context_that_the_harness_writes_begins_no_turn() -> None:
@@ -65,9 +58,10 @@ def test_an_older_compaction_has_only_its_summary() -> None:
 # -- messages that only events have --------------------------------------------------------------
 
 
-def told(found: list[Item]) -> list[str]:
+def told(log: Codex) -> list[str]:
+    """What was said, where turns and calls of the model begin, and where these end."""
     story: list[str] = []
-    for item in found:
+    for item in items_of(parse, log.data()):
         if isinstance(item, TurnBegan | ModelCall | CallEnded):
             story.append({TurnBegan: "turn", ModelCall: "call", CallEnded: "end"}[type(item)])
         elif isinstance(item, MessageItem) and item.message.get("role") != "system":
@@ -79,100 +73,55 @@ def told(found: list[Item]) -> list[str]:
 def test_a_rollout_of_events_alone_has_its_messages() -> None:
     log = Codex().event("user_message", message="go").event("agent_reasoning", text="hm")
     log.event("agent_message", message="first").event("agent_message", message="done")
-    found = items_of(parse, log.counted(100, 100).event("task_complete").data())
-    assert told(found) == ["turn", "go", "call", "first", "done", "end"]
-    assert [end.usage.prompt for end in of_type(found, CallEnded)] == [100]
-    assert texts(found)[1:3] == [
-        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go"}]},
-        {
-            "type": "message",
-            "role": "assistant",
-            "content": [{"type": "output_text", "text": "first"}],
-        },
-    ]
+    log.counted(100, 100).event("task_complete")
+    assert told(log) == ["turn", "go", "call", "first", "done", "end"]
+    found = items_of(parse, log.data())
+    assert [usage.prompt for usage in ended_usages(found)] == [100]
+    assert texts(found)[1:3] == Codex().says("user", "go").says("assistant", "first").payloads()
 
 
-def test_an_event_is_repeated_by_the_item_after_it_or_before_it() -> None:
+def test_an_event_and_the_item_that_repeats_it_are_one_message() -> None:
     log = Codex().says("user", "go").event("user_message", message="go")
     log.event("agent_message", message="I will").item("reasoning", summary=[])
     log.says("assistant", "I will").calls("c").output("c").says("assistant", "done")
-    found = items_of(
-        parse, log.event("agent_message", message="done").event("task_complete").data()
-    )
-    assert [one for one in told(found) if one in ("go", "I will", "done")] == [
-        "go",
-        "I will",
-        "done",
-    ]
-
-
-def test_an_event_leaves_out_what_the_interface_does_not_show() -> None:
+    found = told(log.event("agent_message", message="done").event("task_complete"))
+    assert found[:6] == ["turn", "go", "call", "reasoning", "I will", "function_call"]
+    assert found[6:] == ["end", "function_call_output", "call", "done", "end"]
+    # It leaves out what the interface does not show.
+    mark, image = "<image name=[Image #1]>", {"type": "input_image", "image_url": "data:,AA"}
+    content = [{"type": "input_text", "text": mark}, image, {"type": "input_text", "text": "look"}]
     log = (
-        Codex()
-        .event("user_message", message="look")
-        .item(
-            "message",
-            role="user",
-            content=[
-                {"type": "input_text", "text": "<image name=[Image #1]>"},
-                {"type": "input_image", "image_url": "data:image/png;base64,AA"},
-                {"type": "input_text", "text": "look"},
-            ],
-        )
+        Codex().event("user_message", message="look").item("message", role="user", content=content)
     )
-    log.event("agent_message", message="It is a cat.").says(
-        "assistant", "It is a cat.<cite>m</cite>"
-    )
-    assert roles(items_of(parse, log.event("task_complete").data())) == [
-        "system",
-        "user",
-        "assistant",
-    ]
+    log.event("agent_message", message="A cat.").says("assistant", "A cat.<cite>m</cite>")
+    found = told(log.event("task_complete"))
+    assert found == ["turn", mark, "call", "A cat.<cite>m</cite>", "end"]
 
 
-def test_a_message_that_no_item_repeats_stands_before_what_follows_it() -> None:
+def test_an_event_that_no_item_repeats_stands_before_what_follows_it() -> None:
     log = Codex().says("user", "go").event("agent_message", message="I look").calls("c")
     log.output("c").event("agent_message", message="I found").says("assistant", "something else")
-    found = told(items_of(parse, log.data()))
-    assert found == [
-        *("turn", "go", "call", "I look", "function_call", "end"),
-        *("function_call_output", "call", "I found", "something else"),
-    ]
-
-
-def test_events_without_words_are_no_messages() -> None:
-    log = Codex().event("user_message", message="").event("agent_message", message=None)
-    assert told(items_of(parse, log.event("agent_message").event("task_complete").data())) == []
+    found = told(log.event("user_message", message="").event("agent_message", message=None))
+    assert found[:6] == ["turn", "go", "call", "I look", "function_call", "end"]
+    assert found[6:] == ["function_call_output", "call", "I found", "something else"]
 
 
 def test_an_item_may_say_of_its_contents_whose_they_are() -> None:
     log = Codex()
     for kinds in (["context.x"], ["user.text"], ["context.x", "user.text"], [], "?"):
-        about = {"content_item_kinds": kinds}
-        block = {"type": "input_text", "text": "x"}
-        fields = {"internal_chat_message_metadata_passthrough": about}
-        content = [block] * (len(kinds) or 1)
-        log.item("message", role="user", content=content, **fields)
+        about = {"internal_chat_message_metadata_passthrough": {"content_item_kinds": kinds}}
+        content = [{"type": "input_text", "text": "x"}] * (len(kinds) or 1)
+        log.item("message", role="user", content=content, **about)
     found = items_of(parse, log.data())
     assert [m.by_harness for m in of_type(found, MessageItem)][1:] == [True, *[False] * 4]
     assert len(of_type(found, TurnBegan)) == 4
 
 
-def test_lines_of_later_releases_are_known() -> None:
-    log = Codex().line("token_usage_record", usage={}).line("world_state", state={})
-    log.line("inter_agent_communication_metadata", trigger_turn=True)
-    for event in ("item_completed", "sub_agent_activity", "thread_settings_applied"):
-        log.event(event)
-    assert all(raw.understood for raw in of_type(items_of(parse, log.data()), Raw))
-
-
 def test_a_message_of_another_agent_is_kept_and_neither_a_persons_nor_the_models() -> None:
     content = [{"type": "input_text", "text": "found it"}]
     log = Codex().says("user", "go").item("agent_message", author="/root/x", content=content)
-    found = items_of(parse, log.data())
-    assert texts(found)[-1] == log.rows[-1]["payload"]
-    assert len(of_type(found, TurnBegan)) == 1
-    assert of_type(found, ModelCall) == []
+    assert texts(items_of(parse, log.data()))[-1] == log.payloads()[-1]
+    assert told(log) == ["turn", "go", "found it"]
 
 
 # -- turns that were taken back: no later view holds them ------------------------------------------
@@ -187,59 +136,41 @@ def says(log: Codex, *words: str, task: bool = True) -> Codex:
     return log.event("task_complete") if task else log
 
 
-def summary(value: str) -> dict[str, Any]:
-    content = [{"type": "input_text", "text": value}]
-    return {"type": "message", "role": "user", "content": content}
-
-
 def compacts(log: Codex, value: str) -> Codex:
-    return log.line("compacted", message="", replacement_history=[summary(value)])
+    summary = Codex().says("user", value).payloads()
+    return log.line("compacted", message="", replacement_history=summary)
 
 
 def rolled_back(log: Codex, turns: int = 1) -> Codex:
     return log.event("thread_rolled_back", num_turns=turns)
 
 
-async def shown(log: Codex, tmp_path: Path) -> list[list[str]]:
-    """The texts of each request of the import, which adds nothing when it is done again."""
-    store = MemoryStore()
-    engine = Engine(store)
-    path = tmp_path / "rollout.jsonl"
-    path.write_bytes(log.data())
-    name = (await load(store, path, complete=True)).session or ""
-    assert (await load(store, path, complete=True)).added == 0
-    assert (await engine.verify(name)).ok
-    requests = []
-    for asked in (await engine.audit(name)).requests:
-        view = await engine.request_view(name, position=asked.position)
-        assert view.consistent
-        requests.append([row["content"][0]["text"] for row in view.messages[1:]])
-    return requests
+async def last(log: Codex, tmp_path: Path) -> list[str]:
+    """What the last request shows behind the system prompt."""
+    return (await shown(tmp_path, log.data()))[-1][1:]
 
 
 async def test_a_turn_that_was_rolled_back_is_in_no_later_view(tmp_path: Path) -> None:
     log = says(says(Codex(), "oil", "oiled"), "red", "is red")
-    last = await shown(says(rolled_back(log), "blue", "is blue"), tmp_path)
-    assert last[1:] == [["oil", "oiled", "red"], ["oil", "oiled", "blue"]]
-
-
-async def test_several_turns_go_with_all_that_was_said_in_them(tmp_path: Path) -> None:
+    requests = await shown(tmp_path, says(rolled_back(log), "blue", "is blue").data())
+    assert requests[1][1:] == ["oil", "oiled", "red"]
+    assert requests[2][1:] == ["oil", "oiled", "blue"]
+    # Several turns go with all that was said in them.
     log = says(says(Codex(), "oil", "oiled"), "red", "is red", "more", "is more")
-    log = says(says(log, "green", "is green"), "grey", "is grey")
-    log = says(rolled_back(rolled_back(log), 2), "blue", "is blue")
-    assert (await shown(log, tmp_path))[-1] == ["oil", "oiled", "blue"]
-
-
-async def test_what_comes_before_the_first_prompt_stays_when_all_turns_go(tmp_path: Path) -> None:
+    log = rolled_back(rolled_back(says(says(log, "green", "is green"), "grey", "is grey")), 2)
+    assert await last(says(log, "blue", "is blue"), tmp_path / "2") == ["oil", "oiled", "blue"]
+    # What comes before the first prompt stays.
     log = Codex().event("task_started").says("developer", "rules").says("user", "oil")
     log = rolled_back(log.says("assistant", "oiled").event("task_complete"), 9)
-    assert (await shown(says(log, "blue", "is blue"), tmp_path))[-1] == ["rules", "blue"]
-
-
-async def test_without_tasks_each_prompt_begins_a_turn(tmp_path: Path) -> None:
+    assert await last(says(log, "blue", "is blue"), tmp_path / "3") == ["rules", "blue"]
+    # Without tasks each prompt begins a turn.
     log = says(says(Codex(), "oil", "oiled", task=False), "red", "is red", task=False)
     log = says(rolled_back(log), "blue", "is blue", task=False)
-    assert (await shown(log, tmp_path))[-1] == ["oil", "oiled", "blue"]
+    assert await last(log, tmp_path / "4") == ["oil", "oiled", "blue"]
+    # A compaction by hand goes with the turn before it.
+    log = says(says(Codex(), "oil", "oiled"), "red", "is red")
+    log = rolled_back(compacts(log.event("task_started"), "S").event("task_complete"))
+    assert await last(says(log, "blue", "x"), tmp_path / "5") == ["oil", "oiled", "blue"]
 
 
 async def test_a_compaction_in_a_turn_is_undone_with_it(tmp_path: Path) -> None:
@@ -247,18 +178,15 @@ async def test_a_compaction_in_a_turn_is_undone_with_it(tmp_path: Path) -> None:
     log = compacts(log.event("task_started").says("user", "red").says("assistant", "is red"), "T")
     log = rolled_back(log.says("assistant", "still red").event("task_complete"))
     log = says(rolled_back(says(log, "green", "is green")), "blue", "is blue")
-    found = await shown(log, tmp_path)
-    assert found[3] == ["T"]
-    assert found[4:] == [["S", "dust", "dusted", "green"], ["S", "dust", "dusted", "blue"]]
+    *_, summed, green, blue = await shown(tmp_path, log.data())
+    assert summed[1:] == ["T"]
+    assert (green[1:], blue[1:]) == (
+        ["S", "dust", "dusted", "green"],
+        ["S", "dust", "dusted", "blue"],
+    )
     # Two turns back, the first compaction is undone, too.
     log = says(rolled_back(log, 3), "white", "is white")
-    assert (await shown(log, tmp_path))[-1] == ["white"]
-
-
-async def test_a_compaction_by_hand_goes_with_the_turn_before_it(tmp_path: Path) -> None:
-    log = says(says(Codex(), "oil", "oiled"), "red", "is red")
-    log = rolled_back(compacts(log.event("task_started"), "S").event("task_complete"))
-    assert (await shown(says(log, "blue", "x"), tmp_path))[-1] == ["oil", "oiled", "blue"]
+    assert await last(log, tmp_path / "2") == ["white"]
 
 
 def test_a_count_that_is_none_takes_nothing_back() -> None:

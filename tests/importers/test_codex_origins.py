@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from eventctx.engine import Engine
-from eventctx.importers.detect import choose
 from eventctx.importers.formats.codex_exec import parse
 from eventctx.importers.many import import_paths
 from eventctx.importers.source.items import (
@@ -28,13 +27,17 @@ from tests.importers.given import (
     always,
     ended_usages,
     events,
+    first_text,
     items_of,
     jsonl,
     load,
+    load_data,
     of_type,
+    put,
     records,
     roles,
     texts,
+    views,
 )
 from tests.importers.outputs import CodexExec
 
@@ -56,13 +59,10 @@ SPAWN = {"subagent": {"thread_spawn": {"parent_thread_id": "codex-0", "agent_rol
 async def test_a_thread_names_the_one_that_it_comes_from(
     meta: dict[str, Any], links: list[tuple[str, str, str]], tmp_path: Path
 ) -> None:
-    path = tmp_path / "rollout.jsonl"
-    path.write_bytes(Codex(**meta).says("user", "look").data())
-    store = MemoryStore()
-    await load(store, path)
+    store, _ = await load_data(tmp_path, Codex(**meta).says("user", "look").data(), complete=False)
     found = await events(store, "codex-1", "session:linked")
     assert [(one.session, one.relation, one.kind) for one in found] == links
-    assert (await load(store, path)).added == 0
+    assert (await load(store, tmp_path / "file.jsonl")).added == 0
 
 
 def paged(first: int, *turns: tuple[str, str], base: int | None = None, of: str = THREAD) -> bytes:
@@ -78,64 +78,50 @@ def paged(first: int, *turns: tuple[str, str], base: int | None = None, of: str 
     return jsonl([{**row, "ordinal": first + place} for place, row in enumerate(log.rows)])
 
 
-async def views(engine: Engine) -> dict[str, list[str]]:
-    found = {}
-    async for info in engine.store.streams():
-        asked = (await engine.audit(info.stream)).requests[-1]
-        view = await engine.request_view(info.stream, position=asked.position)
-        found[info.stream] = [row["content"][0]["text"] for row in view.messages[1:]]
-    return found
+async def last(store: MemoryStore, session: str) -> list[str]:
+    """What the last request of a session shows behind the system prompt."""
+    return [first_text(row["content"]) for row in (await views(store, session))[-1][1:]]
 
 
 async def test_a_file_that_goes_on_from_another_begins_with_its_lines(tmp_path: Path) -> None:
-    (tmp_path / f"{BEGIN}{THREAD}.jsonl").write_bytes(
-        paged(0, ("a cap", "begun"), ("in pink", "pink"))
-    )
-    (tmp_path / f"{BEGIN}{THREAD}_01.jsonl").write_bytes(
-        paged(4, ("in grey", "grey"), ("longer", "long"), base=5)
-    )
-    (tmp_path / f"{BEGIN}{THREAD}_02.jsonl").write_bytes(paged(8, ("shorter", "short"), base=9))
+    first, longer = THREAD, f"{THREAD}_01"
+    put(tmp_path / f"{BEGIN}{first}.jsonl", paged(0, ("a cap", "begun"), ("in pink", "pink")))
+    turns = (("in grey", "grey"), ("longer", "long"))
+    put(tmp_path / f"{BEGIN}{longer}.jsonl", paged(4, *turns, base=5))
+    put(tmp_path / f"{BEGIN}{THREAD}_02.jsonl", paged(8, ("shorter", "short"), base=9))
     store = MemoryStore()
-    engine = Engine(store)
     done = await import_paths(store, [tmp_path], complete=True)
     assert (len(done.sessions), done.total.failed, done.total.warned) == (3, 0, 0)
-    assert await views(engine) == {
-        THREAD: ["a cap", "begun", "in pink"],
-        f"{THREAD}_01": ["a cap", "begun", "in grey", "grey", "longer"],
-        f"{THREAD}_02": ["a cap", "begun", "in grey", "grey", "shorter"],
-    }
-    (link,) = await events(store, f"{THREAD}_01", "session:linked")
+    assert await last(store, first) == ["a cap", "begun", "in pink"]
+    shared = ["a cap", "begun", "in grey", "grey"]
+    assert await last(store, longer) == [*shared, "longer"]
+    assert await last(store, f"{THREAD}_02") == [*shared, "shorter"]
+    (link,) = await events(store, longer, "session:linked")
     assert (link.session, link.kind) == (THREAD, "branch")
     assert (await import_paths(store, [tmp_path], complete=True)).sessions[1].added == 0
 
 
-async def test_the_base_may_be_in_the_folder_of_another_day(tmp_path: Path) -> None:
-    old, new = tmp_path / "2026" / "08" / "31", tmp_path / "2026" / "09" / "01"
-    old.mkdir(parents=True)
-    new.mkdir(parents=True)
-    (old / f"rollout-2026-08-31T10-00-00-{THREAD}.jsonl").write_bytes(paged(0, ("a cap", "begun")))
-    (new / f"{BEGIN}{THREAD}_01.jsonl").write_bytes(paged(4, ("in grey", "grey"), base=5))
-    engine = Engine(MemoryStore())
-    await import_paths(engine.store, [new])
-    assert (await views(engine))[f"{THREAD}_01"] == ["a cap", "begun", "in grey"]
-
-
-async def test_a_base_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
-    path = tmp_path / f"{BEGIN}{THREAD}_01.jsonl"
-    path.write_bytes(paged(4, ("in grey", "grey"), base=5))
+async def test_the_base_may_be_in_another_days_folder_and_a_missing_one_is_named(
+    tmp_path: Path,
+) -> None:
+    name, days = f"{THREAD}_01", tmp_path / "2026"
+    path = put(days / "09" / "01" / f"{BEGIN}{name}.jsonl", paged(4, ("in grey", "grey"), base=5))
     summary = await load(MemoryStore(), path)
-    assert (summary.session, summary.messages) == (f"{THREAD}_01", 3)
+    assert (summary.session, summary.messages) == (name, 3)
     missing = "the lines before ordinal 5 are missing: they are in another file of thread"
     assert summary.warnings == (f"line 2: {missing} {THREAD}, which is not with this one",)
+    base = days / "08" / "31" / f"rollout-2026-08-31T10-00-00-{THREAD}.jsonl"
+    put(base, paged(0, ("a cap", "begun")))
+    store = MemoryStore()
+    await import_paths(store, [path.parent])
+    assert await last(store, name) == ["a cap", "begun", "in grey"]
 
 
 # -- history that was copied ---------------------------------------------------------------------
 
 PARENT, CHILD = "019f0000-0000-7000-8000-00000000000a", "019f0000-2000-7000-8000-00000000000b"
-OLD_TURN, NEW_TURN = (
-    "019f0000-1000-7000-8000-000000000001",
-    "019f0000-2001-7000-8000-000000000002",
-)
+OLD_TURN = "019f0000-1000-7000-8000-000000000001"
+NEW_TURN = "019f0000-2001-7000-8000-000000000002"
 
 
 def turn(log: Codex, words: str, answer: str, prompt: int, turn_id: str | None = None) -> Codex:
@@ -182,32 +168,25 @@ BEFORE = "2026-01-01T10:00:00.000Z"
 async def test_calls_that_were_copied_from_the_parent_count_there_alone(
     meta: dict[str, Any], own_turn: str | None, copied: list[dict[str, Any]], tmp_path: Path
 ) -> None:
-    path = tmp_path / "rollout.jsonl"
-    path.write_bytes(forked(own_turn, [dict(row) for row in copied], **meta))
-    engine = Engine(MemoryStore())
-    await load(engine.store, path, complete=True)  # type: ignore[arg-type]
-    audit = await engine.audit(CHILD)
+    data = forked(own_turn, [dict(row) for row in copied], **meta)
+    store, _ = await load_data(tmp_path, data)
+    audit = await Engine(store).audit(CHILD)
     assert [usage.prompt for usage in audit.usage.values()] == [300]
-    (request,) = audit.requests
-    view = await engine.request_view(CHILD, position=request.position)
-    assert [row["content"][0]["text"] for row in view.messages[1:]] == [
-        *("oil", "oiled", "red", "is red", "and green")
-    ]
-    assert (await load(engine.store, path)).added == 0  # type: ignore[arg-type]
+    assert len(audit.requests) == 1
+    assert await last(store, CHILD) == ["oil", "oiled", "red", "is red", "and green"]
+    assert (await load(store, tmp_path / "file.jsonl")).added == 0
 
 
 # -- written anew --------------------------------------------------------------------------------
 
 
 async def test_a_rollout_that_was_written_anew_goes_on(tmp_path: Path) -> None:
-    path = tmp_path / "rollout.jsonl"
-    store = MemoryStore()
     log = turn(Codex(), "oil", "oiled", 100)
-    path.write_bytes(log.data())
-    await load(store, path)
+    store, _ = await load_data(tmp_path, log.data(), complete=False)
     log = turn(log, "red", "is red", 200)
     log.rows[0]["payload"]["git"] = {"branch": "paint"}
-    path.write_bytes(jsonl([{**row, "ordinal": place} for place, row in enumerate(log.rows)]))
+    anew = jsonl([{**row, "ordinal": place} for place, row in enumerate(log.rows)])
+    path = put(tmp_path / "file.jsonl", anew)
     grown = await load(store, path)
     words = "the file was written anew since it was imported; its messages are the same, and what"
     assert (grown.messages, grown.warnings) == (5, (f"line 1: {words} changed is kept",))
@@ -234,34 +213,27 @@ def test_an_item_that_is_told_only_at_its_end_is_a_call_and_its_result() -> None
     changes = [{"path": "a.py", "kind": "update"}]
     asked = {"server": "store", "tool": "find", "arguments": {"q": 1}}
     two = {"content": [{"type": "text", "text": "three"}, {"type": "text", "text": "jars"}]}
+    agent = {"tool": "spawn_agent", "prompt": "look", "receiver_thread_ids": ["thread-2"]}
     log = CodexExec().turn().item("completed", "file_change", "a", changes=changes, status="failed")
     log.item("completed", "mcp_tool_call", "b", **asked, result=two, status="completed")
     log.item("completed", "mcp_tool_call", "c", **asked, error={"message": "no"}, status="failed")
     items = found(log)
     calls = [one for one in texts(items) if one["type"] == "function_call"]
-    asked_for = [json.loads(one["arguments"]) for one in calls]
-    assert asked_for == [{"changes": changes}, {"q": 1}, {"q": 1}]
+    arguments = [json.loads(one["arguments"]) for one in calls]
+    assert arguments == [{"changes": changes}, {"q": 1}, {"q": 1}]
     assert [one["name"] for one in calls] == ["file_change"] + ["mcp__store__find"] * 2
     assert outputs(items) == [("a", "failed", True), ("b", "three\njars", False), ("c", "no", True)]
-
-
-def test_an_agent_that_was_started_is_linked_to_its_call() -> None:
-    asked = {"tool": "spawn_agent", "prompt": "look", "receiver_thread_ids": ["thread-2"]}
-    log = CodexExec().turn().item("completed", "collab_tool_call", "a", **asked, agents_states={})
+    log.item("completed", "collab_tool_call", "d", **agent, agents_states={})
     (link,) = of_type(found(log), Linked)
-    assert (link.session_id, link.call_id) == ("thread-2", "a")
+    assert (link.session_id, link.call_id) == ("thread-2", "d")
 
 
-def test_the_first_form_of_items_is_read_too(tmp_path: Path) -> None:
-    rows = [
-        {"type": "session.created", "session_id": "s"},
-        {"type": "item.completed", "item": {"id": "0", "item_type": "reasoning", "text": "hm"}},
-        {
-            "type": "item.completed",
-            "item": {"id": "1", "item_type": "assistant_message", "text": "hi"},
-        },
-    ]
-    items = items_of(parse, jsonl(rows), always)
+def test_the_first_form_of_items_is_read_too() -> None:
+    said = [("0", "reasoning", "hm"), ("1", "assistant_message", "hi")]
+    rows = [{"id": own, "item_type": kind, "text": text} for own, kind, text in said]
+    items = items_of(
+        parse, jsonl([{"type": "item.completed", "item": row} for row in rows]), always
+    )
     assert roles(items) == ["reasoning", "assistant"]
     assert len(of_type(items, TurnBegan)) == 1
 
@@ -317,20 +289,3 @@ def test_an_event_says_how_the_turn_ended(kind: str, status: str) -> None:
     rows = [event("task_started"), event("agent_message", message="a"), event(kind, message="no")]
     (ended,) = of_type(items_of(parse, jsonl(rows), always), TurnEnded)
     assert ended.status == status
-
-
-@pytest.mark.parametrize(
-    "row",
-    [
-        {"type": "thread.started", "thread_id": "t"},
-        {"type": "session.created", "session_id": "s"},
-        {"type": "item.completed", "item": {"id": "0", "type": "agent_message", "text": "a"}},
-        event("task_started"),
-    ],
-)
-def test_a_line_of_each_form_is_told_by_more_than_its_type(
-    row: dict[str, Any], tmp_path: Path
-) -> None:
-    path = tmp_path / "x.jsonl"
-    path.write_bytes(jsonl([row]))
-    assert choose(path, None).name == "codex-exec"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from eventctx.cli.main import cli
 from eventctx.errors import SourceChanged
@@ -26,10 +26,12 @@ from tests.importers.given import (
     items_of,
     jsonl,
     load,
+    load_data,
     messages,
     of_type,
+    put,
     records,
-    story,
+    same,
     text,
     texts,
 )
@@ -37,43 +39,24 @@ from tests.importers.given import (
 # -- the transcript, and context-persistent ------------------------------------------------------
 
 
-def rows() -> list[dict[str, Any]]:
+def stored() -> list[dict[str, Any]]:
+    """The rows of a call, as context-persistent writes them."""
     arguments = {"path": "x"}
-    return [
-        {"role": "user", "content": "go", "metadata": {"timestamp": "2026-01-01T10:00:00+00:00"}},
-        {
-            "role": "assistant",
-            "content": [{"type": "tool_call", "id": "t1", "name": "read", "input": arguments}],
-            "tool_calls": [{"id": "t1", "tool": "read", "arguments": arguments}],
-        },
+    called = {"type": "tool_call", "id": "t1", "name": "read", "input": arguments}
+    again = {"id": "t1", "tool": "read", "arguments": arguments}
+    rows = [
+        {"role": "system", "content": "be good"},
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": [called], "tool_calls": [again]},
         {"role": "tool", "tool_call_id": "t1", "name": "read", "content": '{"success": true}'},
         {"role": "assistant", "content": [text("done")]},
     ]
-
-
-async def test_a_log_that_does_not_name_its_session_is_named_by_its_folder(tmp_path: Path) -> None:
-    log = amplifier_talk()
-    for row in log.rows:
-        del row["session_id"]
-    path = tmp_path / "amp-9" / "context-intelligence" / "events.jsonl"
-    path.parent.mkdir(parents=True)
-    path.write_bytes(log.data())
-    assert (await load(MemoryStore(), path)).session == "amp-9"
-
-
-def stored() -> list[dict[str, Any]]:
-    stamps = [f"2026-01-01T10:00:0{number}.000+00:00" for number in range(5)]
-    system = {"role": "system", "content": "be good"}
-    plain = [{k: v for k, v in row.items() if k != "metadata"} for row in rows()]
-    return [
-        {**row, "timestamp": stamp} for row, stamp in zip([system, *plain], stamps, strict=True)
-    ]
+    times = [f"2026-01-01T10:00:0{number}.000+00:00" for number in range(5)]
+    return [{**row, "timestamp": time} for row, time in zip(rows, times, strict=True)]
 
 
 async def test_context_persistents_rows_are_taken_as_they_are(tmp_path: Path) -> None:
-    path = tmp_path / "amp-1" / "context-messages.jsonl"
-    path.parent.mkdir()
-    path.write_bytes(jsonl(stored()))
+    path = put(tmp_path / "amp-1" / "context-messages.jsonl", jsonl(stored()))
     store = MemoryStore()
     summary = await load(store, path)
     assert (summary.format, summary.session) == ("context-persistent", "amp-1.context")
@@ -100,9 +83,6 @@ def test_a_compaction_without_its_request_keeps_as_many_as_it_says() -> None:
         row["data"].pop("raw", None)
     (compaction,) = of_type(items_of(parse, log.data()), CompactionItem)
     assert (compaction.forgotten, compaction.kept_from) == (None, 4)
-
-
-def test_a_compaction_that_says_nothing_is_counted() -> None:
     log = AmplifierLog().event("context:compaction").event("context:compaction")
     found = of_type(items_of(parse, log.data(), always), CompactionItem)
     assert [item.forgotten for item in found] == [frozenset(), frozenset()]
@@ -128,11 +108,8 @@ def test_messages_that_vanish_without_a_word_are_warned_about_once() -> None:
 ROWS: list[dict[str, Any]] = [
     {"role": "user", "content": "go"},
     {"role": "assistant", "content": [text("a plan")]},
-    {
-        "role": "assistant",
-        "content": [{"type": "tool_call", "id": "t1", "name": "read", "input": {}}],
-    },
-    {"role": "tool", "tool_call_id": "t1", "name": "read", "content": "{}"},
+    {"role": "assistant", "content": [{"type": "tool_call", "id": "t1", "name": "f", "input": {}}]},
+    {"role": "tool", "tool_call_id": "t1", "name": "f", "content": "{}"},
 ]
 BETWEEN = "context-intelligence"
 
@@ -140,28 +117,28 @@ BETWEEN = "context-intelligence"
 def session(root: Path, name: str = "amp-1", *, between: bool = False) -> Path:
     """A session's folder with its transcript and its log."""
     folder = root / name
-    place = folder / BETWEEN if between else folder
-    place.mkdir(parents=True)
-    (folder / "transcript.jsonl").write_bytes(jsonl(ROWS))
-    (folder / "metadata.json").write_text('{"last_turn": "completed"}')
     log = amplifier_talk()
     for row in log.rows:
         row["session_id"] = name
-    (place / "events.jsonl").write_bytes(log.data())
-    return folder
+    put((folder / BETWEEN if between else folder) / "events.jsonl", log.data())
+    put(folder / "metadata.json", b'{"last_turn": "completed"}')
+    return put(folder / "transcript.jsonl", jsonl(ROWS)).parent
+
+
+async def test_a_log_that_does_not_name_its_session_is_named_by_its_folder(tmp_path: Path) -> None:
+    log = amplifier_talk()
+    for row in log.rows:
+        del row["session_id"]
+    path = put(tmp_path / "amp-9" / BETWEEN / "events.jsonl", log.data())
+    assert (await load(MemoryStore(), path)).session == "amp-9"
 
 
 async def test_a_transcript_without_times_is_amplifiers(tmp_path: Path) -> None:
-    path = tmp_path / "amp-7" / "transcript.jsonl"
-    path.parent.mkdir()
-    path.write_bytes(jsonl(ROWS))
     store = MemoryStore()
-    summary = await load(store, path)
+    summary = await load(store, put(tmp_path / "amp-7" / "transcript.jsonl", jsonl(ROWS)))
     assert (summary.format, summary.session) == ("amplifier", "amp-7")
     assert await messages(store, "amp-7") == ROWS
-    other = tmp_path / "copy.jsonl"
-    other.write_bytes(jsonl(ROWS))
-    assert (await load(MemoryStore(), other)).format == "amplifier"
+    assert (await load_data(tmp_path, jsonl(ROWS)))[1].format == "amplifier"
 
 
 @pytest.mark.parametrize("stamp", [{}, {"timestamp": "2026-01-01T10:00:00.000+00:00"}])
@@ -169,11 +146,8 @@ async def test_a_transcript_of_texts_alone_is_known_by_its_folder(
     stamp: dict[str, str], tmp_path: Path
 ) -> None:
     rows = [{**row, **stamp} for row in (ROWS[0], {"role": "assistant", "content": "hi"})]
-    path = tmp_path / "amp-7" / "transcript.jsonl"
-    path.parent.mkdir()
-    path.write_bytes(jsonl(rows))
-    (path.parent / "metadata.json").write_text("{}")
-    summary = await load(MemoryStore(), path)
+    put(tmp_path / "amp-7" / "metadata.json", b"{}")
+    summary = await load(MemoryStore(), put(tmp_path / "amp-7" / "transcript.jsonl", jsonl(rows)))
     assert (summary.format, summary.session) == ("amplifier", "amp-7")
 
 
@@ -183,19 +157,15 @@ async def test_the_files_of_a_session_are_one_session_in_any_order(
 ) -> None:
     folder = session(tmp_path, between=between)
     log = folder / BETWEEN / "events.jsonl" if between else folder / "events.jsonl"
-    alone = tmp_path / "alone" / "events.jsonl"
-    alone.parent.mkdir()
-    alone.write_bytes(log.read_bytes())
     expected = MemoryStore()
+    alone = put(tmp_path / "alone" / "events.jsonl", log.read_bytes())
     assert (await load(expected, alone)).session == "amp-1"
     for paths in itertools.permutations((folder, folder / "transcript.jsonl", log)):
         store = MemoryStore()
-        summaries = [await load(store, path) for path in paths]
-        assert {summary.session for summary in summaries} == {"amp-1"}
-        assert [bool(summary.added) for summary in summaries] == [True, False, False]
-        assert {summary.path for summary in summaries} == {log}
-        found = await records(store, "amp-1")
-        assert story(found) == story(await records(expected, "amp-1"))
+        done = [await load(store, path) for path in paths]
+        assert {(one.session, one.path) for one in done} == {("amp-1", log)}
+        assert [bool(one.added) for one in done] == [True, False, False]
+        assert await same(store, expected, "amp-1")
 
 
 async def test_a_log_without_answers_does_not_tell_the_session(tmp_path: Path) -> None:
@@ -203,16 +173,15 @@ async def test_a_log_without_answers_does_not_tell_the_session(tmp_path: Path) -
     log = AmplifierLog().prompt("go").event("tool:pre", tool_call_id="t1").event("llm:request")
     for number in range(55):
         log.event("llm:response", model="m", usage={"input": 100 + number, "output": 1})
-    (folder / "events.jsonl").write_bytes(log.data())
+    path = put(folder / "events.jsonl", log.data())
     assert session_source(folder) == folder / "transcript.jsonl"
-    assert "without the text of answers" in (passed_over(folder / "events.jsonl") or "")
+    assert "without the text of answers" in (passed_over(path) or "")
     assert passed_over(folder / "transcript.jsonl") is None
     store = MemoryStore()
-    await load(store, folder / "events.jsonl")
+    await load(store, path)
     assert await messages(store, "amp-1") == ROWS
     # With the format's name a file is taken as it is.
-    log_itself = {"format": "amplifier", "session": "calls", "complete": True}
-    alone = await load(store, folder / "events.jsonl", **log_itself)
+    alone = await load(store, path, format="amplifier", session="calls", complete=True)
     assert (alone.messages, alone.calls) == (1, 55)
 
 
@@ -220,12 +189,10 @@ async def test_of_two_logs_the_one_with_whole_requests_tells_the_session(tmp_pat
     folder = session(tmp_path, between=True)
     lean = AmplifierLog().prompt("go").event("llm:request").event("llm:response")
     lean.event("content_block:end", block=text("done"))
-    (folder / "events.jsonl").write_bytes(lean.data())
-    whole = folder / BETWEEN / "events.jsonl"
-    assert session_source(folder / "events.jsonl") == session_source(folder) == whole
-    assert "context-intelligence" in (passed_over(folder / "events.jsonl") or "")
-    whole.write_bytes(lean.data())
-    assert session_source(whole) == folder / "events.jsonl"
+    path, whole = put(folder / "events.jsonl", lean.data()), folder / BETWEEN / "events.jsonl"
+    assert session_source(path) == session_source(folder) == whole
+    assert BETWEEN in (passed_over(path) or "")
+    assert session_source(put(whole, lean.data())) == path
 
 
 async def test_the_source_stays_the_same_while_the_files_grow(tmp_path: Path) -> None:
@@ -246,12 +213,11 @@ async def test_the_source_stays_the_same_while_the_files_grow(tmp_path: Path) ->
 async def test_a_log_that_appears_next_to_an_imported_transcript_is_not_mixed_in(
     tmp_path: Path,
 ) -> None:
-    folder = session(tmp_path)
+    folder, store = session(tmp_path), MemoryStore()
     log = (folder / "events.jsonl").read_bytes()
     (folder / "events.jsonl").unlink()
-    store = MemoryStore()
     await load(store, folder)
-    (folder / "events.jsonl").write_bytes(log)
+    put(folder / "events.jsonl", log)
     with pytest.raises(SourceChanged, match="--session NEW"):
         await load(store, folder)
 
@@ -259,17 +225,13 @@ async def test_a_log_that_appears_next_to_an_imported_transcript_is_not_mixed_in
 # -- the command -----------------------------------------------------------------------------------
 
 
-def run(store: Path, *arguments: object) -> Result:
-    return CliRunner().invoke(cli, ["--store", str(store), "import", *map(str, arguments)])
-
-
 def test_a_search_finds_each_session_once_and_says_what_it_passed_over(tmp_path: Path) -> None:
     session(tmp_path / "in", "amp-1")
     session(tmp_path / "in", "amp-2", between=True)
-    done = run(tmp_path / "a.db", tmp_path / "in")
-    assert done.exit_code == 0
-    assert len([line for line in done.stdout.splitlines() if "tells the same session" in line]) == 2
-    done = run(tmp_path / "b.db", tmp_path / "in", "--json")
+    import_it = ["import", str(tmp_path / "in"), "--store"]
+    done = CliRunner().invoke(cli, [*import_it, str(tmp_path / "a.db")])
+    assert (done.exit_code, done.stdout.count("tells the same session")) == (0, 2)
+    done = CliRunner().invoke(cli, [*import_it, str(tmp_path / "b.db"), "--json"])
     found = [one["session"] for one in json.loads(done.stdout)["sessions"]]
     assert sorted(found) == ["amp-1", "amp-2"]
 
@@ -277,42 +239,37 @@ def test_a_search_finds_each_session_once_and_says_what_it_passed_over(tmp_path:
 # -- a session that is taken over ----------------------------------------------------------------
 
 CONTEXT = "context-messages.jsonl"
-MEMORY = {"role": "system", "content": "[Context from MEM.md]\n\nUse tabs."}
 
 
 def as_context_persistent(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows as context-persistent writes them: with system messages, and a time for each."""
-    stamp = "2026-01-01T10:00:00.000+00:00"
-    return [{**row, "timestamp": stamp} for row in (MEMORY, *rows)]
+    memory = {"role": "system", "content": "[Context from MEM.md]\n\nUse tabs."}
+    return [{**row, "timestamp": "2026-01-01T10:00:00.000+00:00"} for row in (memory, *rows)]
 
 
 async def test_a_session_is_taken_over_from_the_messages_that_amplifiers_loops_know(
     tmp_path: Path,
 ) -> None:
-    folder = session(tmp_path)
-    for name in ("transcript.jsonl", "events.jsonl"):
-        store = MemoryStore()
-        summary = await load(store, folder / name, take_over=True)
-        assert (summary.session, summary.path.name) == ("amp-1", "transcript.jsonl")
-        assert await messages(store, "amp-1") == ROWS
-    kept = as_context_persistent(ROWS)
-    (folder / CONTEXT).write_bytes(jsonl(kept))
-    for path in (folder, folder / CONTEXT, folder / "transcript.jsonl"):
+    folder, kept = session(tmp_path), as_context_persistent(ROWS)
+    told = [(folder / name, ROWS) for name in ("transcript.jsonl", "events.jsonl")]
+    told += [(path, kept) for path in (folder, folder / CONTEXT, folder / "transcript.jsonl")]
+    for path, rows in told:
+        if rows is kept:
+            put(folder / CONTEXT, jsonl(kept))
         store = MemoryStore()
         summary = await load(store, path, take_over=True)
-        assert (summary.session, summary.path.name) == ("amp-1", CONTEXT)
-        assert await messages(store, "amp-1") == kept
-    store = MemoryStore()
-    assert (await load(store, folder / CONTEXT)).session == "amp-1.context"
+        source = CONTEXT if rows is kept else "transcript.jsonl"
+        assert (summary.session, summary.path.name) == ("amp-1", source)
+        assert await messages(store, "amp-1") == rows
+    assert (await load(MemoryStore(), folder / CONTEXT)).session == "amp-1.context"
 
 
 @pytest.mark.parametrize("between", [False, True])
 async def test_a_mirror_is_taken_over_from_the_file_that_it_mirrors(
     between: bool, tmp_path: Path
 ) -> None:
-    folder = session(tmp_path, between=between)
-    (folder / CONTEXT).write_bytes(jsonl(as_context_persistent(ROWS)))
-    store = MemoryStore()
+    folder, store = session(tmp_path, between=between), MemoryStore()
+    put(folder / CONTEXT, jsonl(as_context_persistent(ROWS)))
     mirrored = await load(store, folder)
     summary = await load(store, folder, take_over=True)
     assert summary.taken_over
@@ -321,12 +278,9 @@ async def test_a_mirror_is_taken_over_from_the_file_that_it_mirrors(
 
 
 async def test_a_mirror_of_a_file_elsewhere_is_not_taken_over_from_this_one(tmp_path: Path) -> None:
-    folder = session(tmp_path / "one")
+    folder, store = session(tmp_path / "one"), MemoryStore()
     (folder / "events.jsonl").unlink()
-    other = tmp_path / "two" / "amp-1" / CONTEXT
-    other.parent.mkdir(parents=True)
-    other.write_bytes(jsonl(as_context_persistent(ROWS)))
-    store = MemoryStore()
+    other = put(tmp_path / "two" / "amp-1" / CONTEXT, jsonl(as_context_persistent(ROWS)))
     await load(store, folder)
     before = await records(store, "amp-1")
     with pytest.raises(SourceChanged, match=r"mirrors transcript\.jsonl, which is not in"):

@@ -275,6 +275,8 @@ FOREIGN: list[tuple[str, list[Any] | dict[str, Any] | str]] = [
     ("Droid", [{"type": "session_start", "id": "s", "title": "t"}, *Pi().user("x").rows[1:]]),
     ("aider, as Mark", "\n# aider chat started at 2026-09-01 10:00:00\n\n#### Sort the jars.\n"),
     ("aider's log", "TO LLM 2026-09-01T10:00:00\nUSER Sort the jars.\n"),
+    ("keys schema_version", {"schema_version": "ATIF-v1.8"}),
+    ("keys schema_version, steps", {"schema_version": "1.0", "steps": [{}]}),
     ("Continue", {"history": [{"message": {"role": "user", "content": "x"}, "contextItems": []}]}),
 ]
 

@@ -70,29 +70,32 @@ async def tell(messages: list[Message], *, asks: bool = True) -> Engine:
     return engine
 
 
-async def check_story(messages: list[Message], *, asks: bool = True) -> None:
-    engine = await tell(messages, asks=asks)
-    with tempfile.TemporaryDirectory() as folder:
-        await there_and_back(engine, Path(folder))
+def comes_back(messages: list[Message], *, asks: bool = True) -> None:
+    async def trial() -> None:
+        engine = await tell(messages, asks=asks)
+        with tempfile.TemporaryDirectory() as folder:
+            await there_and_back(engine, Path(folder))
+
+    asyncio.run(trial())
 
 
 @often
 @given(stories(), st.booleans())
 def test_a_story_in_any_dialect_comes_back(story: Story, asks: bool) -> None:
-    asyncio.run(check_story(story.messages, asks=asks))
+    comes_back(story.messages, asks=asks)
 
 
 @often
 @given(st.lists(marked_messages().map(lambda one: one[0]), min_size=1, max_size=4))
 def test_every_part_of_a_message_comes_back(messages: list[Message]) -> None:
-    asyncio.run(check_story(messages))
+    comes_back(messages)
 
 
 @pytest.mark.filterwarnings("ignore::eventctx.session.transcript.UnknownRole")
 @often
 @given(st.lists(odd_messages, min_size=1, max_size=4))
 def test_whatever_json_a_message_holds_comes_back(messages: list[Message]) -> None:
-    asyncio.run(check_story(messages))
+    comes_back(messages)
 
 
 @often
@@ -161,39 +164,34 @@ def test_another_reader_of_the_format_sees_the_same_words(story: Story) -> None:
     async def trial() -> None:
         engine = await tell(story.messages)
         with tempfile.TemporaryDirectory() as folder:
-            document = without_marks(await in_one(engine, Path(folder)))
             path = Path(folder) / "other.json"
-            path.write_text(json.dumps(document))
+            path.write_text(json.dumps(without_marks(await in_one(engine, Path(folder)))))
             other, _ = await back(path)
             assert words(await other.transcript("s")) == words(await engine.transcript("s"))
 
     asyncio.run(trial())
 
 
-def words(transcript: list[Any]) -> list[tuple[str, Any]]:
+def words(transcript: list[Any]) -> list[tuple[Any, ...]]:
     """The texts, calls and results of a transcript, in order, whatever its dialect."""
-    found = []
-    for one in transcript:
-        for part in read_parts(one.message):
-            if part.kind == "text" and part.value:
-                found.append(("text", part.value))
-            elif part.kind == "call":
-                value = json.loads(part.value) if isinstance(part.value, str) else part.value
-                found.append(("call", (part.ids, part.name, value)))
-            elif part.kind == "result":
-                found.append(("result", (part.ids, part.value)))
+    found: list[tuple[Any, ...]] = []
+    for part in [part for one in transcript for part in read_parts(one.message)]:
+        if part.kind == "text" and part.value:
+            found.append(("text", part.value))
+        elif part.kind == "call":
+            value = json.loads(part.value) if isinstance(part.value, str) else part.value
+            found.append(("call", part.ids, part.name, value))
+        elif part.kind == "result":
+            found.append(("result", part.ids, part.value))
     return found
 
 
 @given(st.dictionaries(st.text(max_size=4), st.text(max_size=4) | st.floats(-9, 9), max_size=3))
 def test_arguments_in_the_ways_that_programs_write_json_need_no_second_copy(value: Any) -> None:
-    for written in (
-        json.dumps(value),
-        json.dumps(value, ensure_ascii=False),
-        json.dumps(value, separators=(",", ":")),
-        json.dumps(value, separators=(",", ":"), ensure_ascii=False),
-    ):
-        assert way_of(written, value) is not None
+    for separators in (None, (",", ":")):
+        for ascii_ in (False, True):
+            written = json.dumps(value, ensure_ascii=ascii_, separators=separators)
+            assert way_of(written, value) is not None
 
 
 # -- recorded sessions ---------------------------------------------------------------------------

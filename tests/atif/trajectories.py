@@ -54,12 +54,8 @@ def own(value: Document) -> Document:
 
 
 def requests(documents: list[Document]) -> list[Document]:
-    return [
-        own(step)["request"]
-        for document in documents
-        for step in document["steps"]
-        if "request" in own(step)
-    ]
+    told = [own(step) for document in documents for step in document["steps"]]
+    return [one["request"] for one in told if "request" in one]
 
 
 def without_marks(value: Any) -> Any:

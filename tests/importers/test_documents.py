@@ -14,6 +14,7 @@ from eventctx.importers.formats import chat, trajectories
 from eventctx.importers.many import import_paths
 from eventctx.importers.source.items import (
     CallEnded,
+    Item,
     MessageItem,
     ModelCall,
     Session,
@@ -22,7 +23,16 @@ from eventctx.importers.source.items import (
 )
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import AmplifierLog, OpenHands, openhands_talk
-from tests.importers.given import items_of, jsonl, load, messages, of_type, records, story, texts
+from tests.importers.given import (
+    items_of,
+    jsonl,
+    load,
+    messages,
+    of_type,
+    put,
+    same,
+    texts,
+)
 
 TASK: list[dict[str, Any]] = [
     {"role": "system", "content": "be good"},
@@ -34,72 +44,59 @@ def doc(value: Any) -> bytes:
     return json.dumps(value, indent=2).encode()
 
 
+def swe(value: Any) -> list[Item]:
+    return items_of(trajectories.parse_swe_agent, doc(value))
+
+
 # -- SWE-agent -----------------------------------------------------------------------------------
 
 
 def swe_file() -> dict[str, Any]:
     function = {"name": "bash", "arguments": "{}"}
-    answer = {
-        "role": "assistant",
-        "content": "t",
-        "thought": "t",
-        "action": "ls",
-        "tool_calls": [{"id": "c1", "type": "function", "function": function}],
-    }
+    asked = {"tool_calls": [{"id": "c1", "type": "function", "function": function}]}
+    answer = {"role": "assistant", "content": "t", "thought": "t", "action": "ls", **asked}
     result = {"role": "tool", "content": "out", "tool_call_ids": ["c1"]}
     demo = {"role": "user", "content": "a demonstration", "is_demo": True}
     steps = [{"action": "ls", "observation": "out", "response": "t"}]
-    info = {"exit_status": "submitted", "model_stats": {"api_calls": 1}}
+    info = {"exit_status": "exit_cost", "model_stats": {"api_calls": 1}}
     return {"trajectory": steps, "history": [TASK[0], demo, TASK[1], answer, result], "info": info}
 
 
 def test_swe_agent_turns_have_the_agent_that_the_rows_name_and_not_a_demonstrations() -> None:
     value = swe_file()
     value["history"][1]["agent"] = "teacher"
-    unnamed = items_of(trajectories.parse_swe_agent, doc(value))
-    assert of_type(unnamed, Session)[0].agent is None
+    assert of_type(swe(value), Session)[0].agent is None
     _, demo, *rows = value["history"]
     value["history"] = [demo, *[{**row, "agent": "main"} for row in rows]]
-    named = items_of(trajectories.parse_swe_agent, doc(value))
-    assert of_type(named, Session)[0].agent == "main"
+    assert of_type(swe(value), Session)[0].agent == "main"
 
 
-def test_swe_agent_runs_that_failed_end_with_their_reason() -> None:
-    value = swe_file()
-    value["info"]["exit_status"] = "exit_cost"
-    end = of_type(items_of(trajectories.parse_swe_agent, doc(value)), TurnEnded)[0]
-    assert (end.status, end.error) == ("error", "exit_cost")
+def test_runs_that_failed_end_with_their_reason() -> None:
+    mini = {"messages": TASK, "info": {"exit_status": "LimitsExceeded"}}
+    told = [swe(swe_file()), items_of(trajectories.parse_mini, doc(mini))]
+    ends = [end for items in told for end in of_type(items, TurnEnded)]
+    errors = [(end.status, end.error) for end in ends]
+    assert errors == [("error", "exit_cost"), ("error", "LimitsExceeded")]
 
 
 def test_swe_agent_text_runs_have_one_turn() -> None:
     rows = [*TASK, {"role": "assistant", "content": "ls"}, {"role": "user", "content": "out"}]
-    found = items_of(trajectories.parse_swe_agent, doc({"history": rows, "trajectory": []}))
-    assert len(of_type(found, TurnBegan)) == 1
-    assert len(of_type(found, ModelCall)) == 1
+    found = swe({"history": rows, "trajectory": []})
+    assert len(of_type(found, TurnBegan)) == len(of_type(found, ModelCall)) == 1
     assert [m.by_harness for m in of_type(found, MessageItem)] == [False, False, False, True]
 
 
 # -- mini-swe-agent ------------------------------------------------------------------------------
 
 
-def test_mini_exit_status_may_be_the_name_of_an_exception() -> None:
-    value = {"messages": TASK, "info": {"exit_status": "LimitsExceeded"}}
-    end = of_type(items_of(trajectories.parse_mini, doc(value)), TurnEnded)[0]
-    assert (end.status, end.error) == ("error", "LimitsExceeded")
-
-
 # -- plain lists ---------------------------------------------------------------------------------
 
+CALLS = [
+    {"id": own, "type": "function", "function": {"name": own, "arguments": "{}"}} for own in "ab"
+]
 CHAT: list[dict[str, Any]] = [
     *TASK,
-    {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [
-            {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}},
-            {"id": "b", "type": "function", "function": {"name": "g", "arguments": "{}"}},
-        ],
-    },
+    {"role": "assistant", "content": None, "tool_calls": CALLS},
     {"role": "tool", "tool_call_id": "a", "content": '{"output":"{\\"x\\":1}"}'},
     {"role": "tool", "tool_call_id": "b", "content": ""},
     {"role": "assistant", "content": "   "},
@@ -107,15 +104,11 @@ CHAT: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    "data",
-    [doc(CHAT), json.dumps(CHAT).encode(), jsonl(CHAT), doc({"messages": CHAT})],
-    ids=["pretty array", "array on one line", "jsonl", "object"],
-)
-def test_a_list_reads_the_same_in_every_wrapping(data: bytes) -> None:
-    found = items_of(chat.parse, data)
-    assert texts(found) == CHAT
-    assert len(of_type(found, TurnBegan)) == len(of_type(found, ModelCall)) == 2
+def test_a_list_reads_the_same_in_every_wrapping() -> None:
+    for data in (doc(CHAT), json.dumps(CHAT).encode(), jsonl(CHAT), doc({"messages": CHAT})):
+        found = items_of(chat.parse, data)
+        assert texts(found) == CHAT
+        assert len(of_type(found, TurnBegan)) == len(of_type(found, ModelCall)) == 2
 
 
 @pytest.mark.parametrize("data", [b'{"messages": [', b'{"messages": 3}', b"3", b"\n\n"])
@@ -130,13 +123,11 @@ def test_the_answer_of_a_logged_request_may_be_a_message_or_a_list_of_items() ->
     body = {"id": "m1", "type": "message", "model": "m", "stop_reason": "end_turn", **said}
     log = {"system": "be good", "messages": TASK[1:], "response": {**body, "usage": usage}}
     found = items_of(chat.parse, doc(log))
-    assert texts(found) == [{"role": "system", "content": "be good"}, TASK[1], said]
+    assert texts(found) == [*TASK, said]
     (request,) = of_type(found, ModelCall)
     assert (request.usage.prompt, request.finish_reason) == (50, "end_turn")
-    items = [
-        {"type": "reasoning", "summary": []},
-        {"type": "function_call", "name": "f", "arguments": "{}", "call_id": "c"},
-    ]
+    called = {"type": "function_call", "name": "f", "arguments": "{}", "call_id": "c"}
+    items = [{"type": "reasoning", "summary": []}, called]
     answer = {"id": "r1", "status": "completed", "output": items, "created_at": 5}
     found = items_of(chat.parse, doc({"input": TASK, "response": answer}))
     assert texts(found) == [*TASK, *items]
@@ -150,10 +141,9 @@ async def test_a_folder_is_read_in_the_order_of_its_numbers(tmp_path: Path) -> N
     log = OpenHands()
     for number in range(12):
         log.user(f"message {number}")
-    folder = log.folder(tmp_path / "conversation-7" / "events")
-    (folder.parent / "base_state.json").write_text("{}")
-    (folder / "notes.txt").write_text("no event")
-    store = MemoryStore()
+    folder, store = log.folder(tmp_path / "conversation-7" / "events"), MemoryStore()
+    put(folder.parent / "base_state.json", b"{}")
+    put(folder / "notes.txt", b"no event")
     summary = await load(store, folder)
     assert (summary.format, summary.session) == ("openhands", "conversation-7")
     told = [message["content"][0]["text"] for message in await messages(store, "conversation-7")]
@@ -161,60 +151,55 @@ async def test_a_folder_is_read_in_the_order_of_its_numbers(tmp_path: Path) -> N
 
 
 async def test_events_that_appear_later_are_added(tmp_path: Path) -> None:
-    store = MemoryStore()
+    store, other, part = MemoryStore(), MemoryStore(), OpenHands()
     log = openhands_talk().user("more").action("c2", "r2").action("c3", "r2").seen("c2").seen("c3")
     log.condensed("e2", "e3", summary="S", summary_offset=2).says("bye")
-    for count in range(1, len(log.rows) + 1):
-        part = OpenHands()
-        part.rows = log.rows[:count]
+    for row in log.rows:
+        part.rows.append(row)
         await load(store, part.folder(tmp_path / "run"))
-    other = MemoryStore()
     await load(other, tmp_path / "run")
     assert (await load(store, tmp_path / "run")).added == 0
-    assert story(await records(store, "run")) == story(await records(other, "run"))
+    assert await same(store, other, "run")
 
 
-async def test_what_follows_a_missing_event_waits_for_it(tmp_path: Path) -> None:
+async def test_what_follows_a_missing_event_waits_for_it_unless_the_import_is_complete(
+    tmp_path: Path,
+) -> None:
     folder = openhands_talk().user("more").folder(tmp_path / "run")
-    missing = folder / "event-00002-e2.json"
-    kept = missing.read_bytes()
-    missing.unlink()
-    store = MemoryStore()
+    missing = [folder / f"event-0000{number}-e{number}.json" for number in (2, 3)]
+    kept = [path.read_bytes() for path in missing]
+    for path in missing:
+        path.unlink()
+    store, other = MemoryStore(), MemoryStore()
     summary = await load(store, folder)
     assert summary.messages == 2
     assert "event 2 is missing" in summary.waiting[0]
-    missing.write_bytes(kept)
+    whole = await load(other, folder, complete=True)
+    assert whole.messages == 4
+    assert whole.warnings == ("line 5: missing before it: event 2 to 3",)
+    # What was taken as complete stays so.
+    assert (await load(other, folder)).added == 0
+    for path, data in zip(missing, kept, strict=True):
+        path.write_bytes(data)
     summary = await load(store, folder)
     assert (summary.messages, summary.waiting) == (6, ())
 
 
-async def test_a_missing_event_does_not_stop_a_complete_import(tmp_path: Path) -> None:
-    folder = openhands_talk().user("more").folder(tmp_path / "run")
-    (folder / "event-00002-e2.json").unlink()
-    (folder / "event-00003-e3.json").unlink()
-    store = MemoryStore()
-    summary = await load(store, folder, complete=True)
-    assert summary.messages == 4
-    assert summary.warnings == ("line 5: missing before it: event 2 to 3",)
-    # What was taken as complete stays so.
-    assert (await load(store, folder)).added == 0
-
-
 async def test_a_folder_without_events_is_none(tmp_path: Path) -> None:
-    (tmp_path / "event-x.json").write_text("{}")
+    put(tmp_path / "event-x.json", b"{}")
     with pytest.raises(UnknownFormat, match="folder of OpenHands events"):
         await load(MemoryStore(), tmp_path)
-    openhands_talk().folder(tmp_path)
     with pytest.raises(UnknownFormat, match="folder"):
-        await load(MemoryStore(), tmp_path, format="pi")
+        await load(MemoryStore(), openhands_talk().folder(tmp_path), format="pi")
 
 
 async def test_a_search_takes_folders_of_events_as_wholes_with_files(tmp_path: Path) -> None:
-    openhands_talk().folder(tmp_path / "agents" / "run-7" / "events")
-    openhands_talk().folder(tmp_path / "agents" / "run-8" / "events")
-    (tmp_path / "agents" / "run-7" / "base_state.json").write_text("{}")
-    (tmp_path / "agents" / "events.jsonl").write_bytes(AmplifierLog().prompt("x").data())
-    done = await import_paths(MemoryStore(), [tmp_path / "agents"], complete=True)
+    agents = tmp_path / "agents"
+    for name in ("run-7", "run-8"):
+        openhands_talk().folder(agents / name / "events")
+    put(agents / "run-7" / "base_state.json", b"{}")
+    put(agents / "events.jsonl", AmplifierLog().prompt("x").data())
+    done = await import_paths(MemoryStore(), [agents], complete=True)
     assert sorted(str(one.session) for one in done.sessions) == ["amp-1", "run-7", "run-8"]
     (other,) = done.passed_over
     assert (other.reason, other.error) == ("no transcript: an object with the keys none", None)
@@ -226,9 +211,7 @@ async def test_a_folder_that_nobody_means_all_of_is_refused(
 ) -> None:
     monkeypatch.setattr(found, "MOST_ENTRIES", 20)
     for number in range(21):
-        below = tmp_path / "many" / str(number % 4)
-        below.mkdir(parents=True, exist_ok=True)
-        (below / f"{number}.txt").touch()
+        put(tmp_path / "many" / str(number % 4) / f"{number}.txt", b"")
     with pytest.raises(InvalidSetting, match="name a folder in it"):
         await import_paths(MemoryStore(), [tmp_path / folder])
     assert (await import_paths(MemoryStore(), [tmp_path / "many" / "0"])).sessions == ()

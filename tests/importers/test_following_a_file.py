@@ -15,11 +15,12 @@ from tests.importers.given import (
     NOW,
     SESSION,
     ClaudeCode,
+    always,
     load,
     messages,
-    records,
+    put,
     salt,
-    story,
+    same,
     text,
 )
 from tests.importers.growing import FILES
@@ -71,7 +72,7 @@ async def test_reading_on_makes_the_records_of_an_import_of_the_whole(
     (done,) = await written.follow(store)
     while path.read_bytes() != FILES[name]:
         # The lines ended, as their last one was whole without its end; or always do.
-        await written.more([done], lambda: True)
+        await written.more([done], always)
         written.paused.pop()
         (done,) = await written.follow(store)
         imports += 1
@@ -80,19 +81,17 @@ async def test_reading_on_makes_the_records_of_an_import_of_the_whole(
     assert (done.messages, done.calls) == (summary.messages, summary.calls)
     assert done.warned == summary.warned
     (stream,) = [info.stream async for info in store.streams()]
-    assert story(await records(store, stream)) == story(await records(other, stream))
+    assert await same(store, other, stream)
     assert len(written.paused) > imports
 
 
 async def test_what_is_written_is_in_the_store_before_more_is_waited_for(tmp_path: Path) -> None:
-    log = ClaudeCode()
-    parts = [log.user("one").data()]
+    log = ClaudeCode().user("one")
     for number in range(5):
-        before = len(log.data())
         log.answer(f"m{number}", text("yes"), stop_reason="end_turn").user(f"and {number}?")
-        parts.append(log.data()[before:])
-    written = Written(tmp_path / "file.jsonl", iter(parts))
-    store = MemoryStore()
+    first, *lines = log.data().splitlines(keepends=True)
+    parts = [first, *(a + b for a, b in zip(lines[::2], lines[1::2], strict=True))]
+    written, store = Written(tmp_path / "file.jsonl", iter(parts)), MemoryStore()
     seen: list[int] = []
 
     async def more(summaries: list[ImportSummary], same: Callable[[], bool]) -> bool:
@@ -101,9 +100,8 @@ async def test_what_is_written_is_in_the_store_before_more_is_waited_for(tmp_pat
 
     await follow_file(store, written.path, more)
     assert seen == [1, 3, 5, 7, 9, 11]
-    assert [one[0].added for one in written.paused] == sorted(
-        {one[0].added for one in written.paused}
-    )
+    added = [one[0].added for one in written.paused]
+    assert added == sorted(set(added))
 
 
 @pytest.mark.slow
@@ -128,18 +126,17 @@ async def test_an_import_that_was_killed_is_taken_up_and_nothing_doubled(tmp_pat
         except Killed:
             kills += 1
         else:
-            await written.more([], lambda: True)
+            await written.more([], always)
     assert kills > 5
-    await follow_file(store, written.path, written.more, clock=lambda: NOW, salt=salt)
+    await written.follow(store)
     await load(other, written.path)
-    assert story(await records(store, SESSION)) == story(await records(other, SESSION))
+    assert await same(store, other, SESSION)
 
 
 async def test_a_file_that_was_cut_or_replaced_is_not_read_on(tmp_path: Path) -> None:
-    path = tmp_path / "file.jsonl"
-    data = ClaudeCode().user("one").user("two").data()
+    path, data = tmp_path / "file.jsonl", ClaudeCode().user("one").user("two").data()
 
-    async def told(change: Callable[[], object]) -> bool:
+    async def goes_on(change: Callable[[], object]) -> bool:
         path.unlink(missing_ok=True)
         path.write_bytes(data)
         answers: list[bool] = []
@@ -152,20 +149,14 @@ async def test_a_file_that_was_cut_or_replaced_is_not_read_on(tmp_path: Path) ->
         await follow_file(MemoryStore(), path, more)
         return answers[0]
 
-    def replace() -> None:
-        other = tmp_path / "other.jsonl"
-        other.write_bytes(data + data)
-        other.replace(path)
-
-    def append() -> None:
-        with path.open("ab") as file:
-            file.write(data)
-
-    assert await told(append)
-    assert not await told(replace)
-    assert not await told(path.unlink)
-    assert not await told(lambda: path.write_bytes(data[:-20]))
-    assert not await told(lambda: path.write_bytes(data.replace(b"two", b"xyz") + data))
+    assert await goes_on(lambda: path.write_bytes(data + data))
+    for change in (
+        lambda: put(tmp_path / "other.jsonl", data + data).replace(path),
+        path.unlink,
+        lambda: path.write_bytes(data[:-20]),
+        lambda: path.write_bytes(data.replace(b"two", b"xyz") + data),
+    ):
+        assert not await goes_on(change)
 
 
 RECORDED = (
@@ -182,16 +173,14 @@ async def test_a_recorded_session_that_is_written_again_gives_the_records_of_its
 ) -> None:
     lines = (recorded_sessions / name).read_bytes().splitlines(keepends=True)
     data = b"".join(lines[: some(400, len(lines))])
-    size = len(data) // 40 + 1
-    first = data.index(b"\n") + 1
+    first, size = len(lines[0]), len(data) // 40 + 1
     starts = range(first, len(data), size)
     parts = iter([data[:first], *[data[start : start + size] for start in starts]])
     written = Written(tmp_path / "file.jsonl", parts)
     store, other = MemoryStore(), MemoryStore()
     (done,) = await written.follow(store)
     while written.path.stat().st_size < len(data):
-        await written.more([done], lambda: True)
+        await written.more([done], always)
         (done,) = await written.follow(store)
     await load(other, written.path)
-    stream = done.session or ""
-    assert story(await records(store, stream)) == story(await records(other, stream))
+    assert await same(store, other, done.session or "")

@@ -1,5 +1,5 @@
 """Importing again: nothing new from an unchanged file, the rest of one that grew, a clear error
-for one that was changed."""
+for one that was changed, or whose session was taken over; and the sessions of subagents."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventctx.errors import SourceChanged, TranscriptError
+from eventctx.engine import Engine
+from eventctx.errors import ImportedSession, SessionWasTakenOver, SourceChanged, TranscriptError
 from eventctx.importers.load import ImportSummary, import_file
-from eventctx.log.codec import encode_event, raw_of
-from eventctx.log.events import Erased, Event, MessageAdded, Pinned
+from eventctx.log.codec import decode_event, encode_event, raw_of
+from eventctx.log.events import Erased, Event, MessageAdded, Pinned, SessionTakenOver
 from eventctx.log.ids import derive_trace_id
 from eventctx.log.record import Body, Draft
-from eventctx.log.store import Address
+from eventctx.log.store import STREAM_EXISTS, Address
+from eventctx.queries.transfer import export_lines, import_drafts, read_drafts
 from eventctx.stores.memory import MemoryStore
 from tests.how_much import some
 from tests.importers.given import (
@@ -30,6 +32,7 @@ from tests.importers.given import (
     ClaudeCode,
     call,
     events,
+    jsonl,
     load,
     load_data,
     messages,
@@ -40,7 +43,7 @@ from tests.importers.given import (
     text,
 )
 from tests.importers.growing import FILES, claude_code
-from tests.sessions import body_of, user
+from tests.sessions import USER, body_of, user
 
 
 async def in_steps(name: str, steps: list[bytes]) -> tuple[list[Any], bytes]:
@@ -215,3 +218,134 @@ async def test_a_subagent_at_work_waits_until_its_task_is_answered(tmp_path: Pat
         done = await whole_family(store, family(tmp_path, answered))
         assert [s.messages for s in done] == counts
     assert sum(s.added for s in await whole_family(store, family(tmp_path, True))) == 0
+
+
+def main_file(folder: Path, **about: Any) -> Path:
+    """A session with two calls, whose results say ``about`` which subagent the first one had."""
+    log = ClaudeCode().user("go").answer("m1", call("t1", "Task"), call("t2", "Workflow"))
+    log.result("t1", "found")
+    log.rows[-1]["toolUseResult"] = about
+    log.result("t2").answer("m2", text("ok"), stop_reason="end_turn")
+    return put(folder / f"{SESSION}.jsonl", log.data())
+
+
+def agent_file(folder: Path, name: str) -> Path:
+    side = ClaudeCode(isSidechain=True, agentId=name).user("look")
+    side.answer(f"s-{name}", text("here"), stop_reason="end_turn")
+    return put(folder / f"agent-{name}.jsonl", side.data())
+
+
+async def calls_of_links(store: MemoryStore) -> dict[str, str | None]:
+    found = await events(store, SESSION, "session:linked")
+    return {one.session.rpartition(".agent-")[2]: one.call_id for one in found}
+
+
+@pytest.mark.parametrize("status", ["completed", "async_launched"])
+async def test_a_result_names_the_subagent_of_its_call(status: str, tmp_path: Path) -> None:
+    main = main_file(tmp_path, status=status, agentId="aaa", content=[])
+    agent = agent_file(tmp_path / SESSION / "subagents", "aaa")
+    store = MemoryStore()
+    done = await import_file(store, main)
+    assert [one.error for one in done] == [None, None]
+    assert await calls_of_links(store) == {"aaa": "t1"}
+    ends = await events(store, f"{SESSION}.agent-aaa", "prompt:complete")
+    # One that was started and goes on is not at its end when its call has a result.
+    assert len(ends) == (status == "completed")
+    agent.write_bytes(agent.read_bytes() + ClaudeCode(isSidechain=True, agentId="aaa").data())
+    assert not any(one.added for one in await import_file(store, main))
+
+
+async def test_subagents_of_a_workflow_are_sessions_too(tmp_path: Path) -> None:
+    main = main_file(tmp_path, status="completed")
+    run = tmp_path / SESSION / "subagents" / "workflows" / "wf_1"
+    for name in ("bbb", "ccc"):
+        agent_file(run, name)
+    put(run / "agent-bbb.meta.json", jsonl([{"agentType": "x", "toolUseId": "t2"}]))
+    put(run / "journal.jsonl", jsonl([{"type": "launched"}]))
+    store = MemoryStore()
+    done = await import_file(store, main, complete=True)
+    names = [SESSION, *(f"{SESSION}.agent-{name}" for name in ("bbb", "ccc"))]
+    assert [one.session for one in done] == names
+    assert await calls_of_links(store) == {"bbb": "t2", "ccc": None}
+    assert not any(one.added for one in await import_file(store, main, complete=True))
+
+
+# -- a session that was taken over is ours for good ------------------------------------------------
+
+
+def talk() -> ClaudeCode:
+    one = ClaudeCode().user("Fix the test.").answer("m1", text("I look."), call("t1"))
+    return one.result("t1").answer("m2", text("Done."))
+
+
+async def test_what_is_taken_over_is_imported_whole_and_takes_messages(tmp_path: Path) -> None:
+    store, path = MemoryStore(), put(tmp_path / "talk.jsonl", talk().data())
+    assert (await load(store, path)).waiting
+    summary = await load(store, path, take_over=True)
+    assert (summary.taken_over, summary.waiting, summary.added) == (True, (), 7)
+    *_, ended, taken = await records(store, SESSION)
+    assert (ended.type, taken.type, taken.time) == ("prompt:complete", "session:taken_over", NOW)
+    assert decode_event(taken) == SessionTakenOver(source="talk.jsonl", format="claude-code")
+    async with Engine(store) as engine:
+        context = await engine.session(SESSION)
+        await context.add_message(USER)
+        await context.pin(0)
+        assert len(await context.get_messages()) == 5
+        assert (await engine.verify(SESSION)).ok
+
+
+async def test_a_later_import_is_refused_and_says_since_when(tmp_path: Path) -> None:
+    store, path = MemoryStore(), put(tmp_path / "talk.jsonl", talk().data())
+    await load(store, path, take_over=True)
+    await store.append(SESSION, [live_message()], STREAM_EXISTS)
+    before = await store.head(SESSION)
+    others = [ClaudeCode().user(words) for words in ("Fix the test.", "Another.")]
+    for session in (talk(), *others, talk().user("More.")):
+        put(path, session.data())
+        for take_over in (False, True):
+            with pytest.raises(SessionWasTakenOver, match="--session NEW") as caught:
+                await load(store, path, take_over=take_over)
+            assert caught.value.since == NOW
+            assert "2030-03-17 17:46:40+00:00" in str(caught.value)
+    assert await store.head(SESSION) == before
+    assert (await load(store, path, session="anew")).messages == 5
+
+
+async def test_a_session_of_an_older_store_is_a_mirror_even_where_somebody_wrote_to_it(
+    tmp_path: Path,
+) -> None:
+    store, path = MemoryStore(), put(tmp_path / "talk.jsonl", talk().data())
+    await load(store, path)
+    await store.append(SESSION, [live_message()], STREAM_EXISTS)
+    with pytest.raises(SourceChanged, match="the session was continued"):
+        await load(store, put(path, talk().user("More.").data()))
+    async with Engine(store) as engine:
+        with pytest.raises(ImportedSession):
+            await (await engine.session(SESSION)).clear()
+
+
+async def test_the_sessions_of_subagents_stay_mirrors(tmp_path: Path) -> None:
+    store, path = MemoryStore(), put(tmp_path / "talk.jsonl", talk().data())
+    agent_file(tmp_path / "talk" / "subagents", "a1")
+    done = await import_file(store, path, take_over=True, clock=lambda: NOW, salt=salt)
+    assert [one.taken_over for one in done] == [True, False]
+    async with Engine(store) as engine:
+        for one in done:
+            assert (await engine.mirror_of(one.session or "") is None) is one.taken_over
+
+
+async def test_an_export_of_a_mirror_stays_one_and_any_other_is_ours(tmp_path: Path) -> None:
+    store, copies = MemoryStore(), MemoryStore()
+    await load(store, put(tmp_path / "talk.jsonl", talk().data()))
+    async with Engine(store) as engine:
+        await (await engine.session("own")).add_message(USER)
+        await engine.close_session("own")
+        for name in (SESSION, "own"):
+            info = await store.head(name)
+            assert info is not None
+            _, *lines = [line async for line in export_lines(store, info)]
+            await import_drafts(copies, name, read_drafts(iter(lines)))
+    async with Engine(copies) as other:
+        await (await other.session("own")).add_message(USER)
+        with pytest.raises(ImportedSession):
+            await (await other.session(SESSION)).add_message(USER)

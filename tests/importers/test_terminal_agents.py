@@ -34,8 +34,7 @@ from tests.importers.given import (
     salt,
     text,
 )
-from tests.importers.terminal_agents import CHAT, Qwen, calls, says
-from tests.importers.test_gemini import usage, views, words
+from tests.importers.terminal_agents import CHAT, Qwen, calls, says, usage, views_in_words, words
 
 # -- GitHub Copilot CLI ----------------------------------------------------------------------------
 
@@ -233,7 +232,7 @@ async def test_a_rewind_past_a_compression_brings_back_what_it_took_out(tmp_path
     log = Qwen().user("go").answer(says("yes")).user("more").answer(says("sure"))
     log.compressed(("user", says("In short"))).user("on").answer(says("fine")).back_to("u1")
     store, summary = await load_data(tmp_path, log.user("again").answer(says("so")).data())
-    assert (await views(store, CHAT))[-1] == ["u:go", "a:yes", "u:again"]
+    assert (await views_in_words(store, CHAT))[-1] == ["u:go", "a:yes", "u:again"]
     assert summary.warned == 0
 
 
@@ -253,7 +252,7 @@ async def test_a_command_that_was_never_sent_is_taken_back(tmp_path: Path) -> No
     items = [{"type": "assistant", "text": "0.20"}]
     log.system("slash_command", phase="result", rawCommand="/about", outputHistoryItems=items)
     store, _ = await load_data(tmp_path, log.user("more").answer(says("sure")).data())
-    assert (await views(store, CHAT))[-1] == ["u:go", "a:yes", "u:more"]
+    assert (await views_in_words(store, CHAT))[-1] == ["u:go", "a:yes", "u:more"]
 
 
 async def test_a_subagents_round_is_one_answer_in_a_session_of_its_own(tmp_path: Path) -> None:
@@ -289,7 +288,7 @@ async def test_a_bootstrapped_agent_begins_with_its_history(tmp_path: Path) -> N
     history = [{"role": "user", "parts": [says("go")]}, {"role": "model", "parts": [says("yes")]}]
     log = Qwen(agentId="a", isSidechain=True).system("agent_bootstrap", history=history)
     store, _ = await load_data(tmp_path, log.user("count").answer(says("two")).data())
-    assert await views(store, f"{CHAT}.agent-a") == [["u:go", "a:yes", "u:count"]]
+    assert await views_in_words(store, f"{CHAT}.agent-a") == [["u:go", "a:yes", "u:count"]]
 
 
 def test_a_claude_code_file_is_not_taken_for_one(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ async def test_what_is_written_is_in_the_store_before_more_is_waited_for(tmp_pat
 
 @pytest.mark.slow
 async def test_an_import_that_was_killed_is_taken_up_and_nothing_doubled(tmp_path: Path) -> None:
-    data = FILES["claude-code"]
+    data = FILES["claude-code"].replace(b"y" * 300_000, b"y" * 3_000)
     store, other = MemoryStore(), MemoryStore()
     written = Written(tmp_path / "file.jsonl", pieces(data, 7))
 
@@ -114,7 +114,7 @@ async def test_an_import_that_was_killed_is_taken_up_and_nothing_doubled(tmp_pat
         pass
 
     async def killed(summaries: list[ImportSummary], same: Callable[[], bool]) -> bool:
-        if len(written.paused) % 12 == 11:
+        if len(written.paused) % 4 == 3:
             written.paused.append(summaries)
             raise Killed
         return await written.more(summaries, same)

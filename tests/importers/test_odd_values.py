@@ -12,6 +12,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from eventctx.queries.transfer import (
     read_header,
 )
 from eventctx.stores.memory import MemoryStore
+from tests.how_much import some
 from tests.importers.agents import Pi
 from tests.importers.given import (
     ClaudeCode,
@@ -336,7 +338,7 @@ async def test_a_record_with_the_id_of_another_one_hides_no_words_of_a_person(
 ) -> None:
     rows = rows_of(name)
     said = await persons_words(name, rows, tmp_path)
-    for changed in with_an_id_twice(rows):
+    for changed in islice(with_an_id_twice(rows), 0, None, some(2, 1)):
         assert said <= await persons_words(name, changed, tmp_path)
 
 

@@ -16,14 +16,7 @@ from eventctx.policies.advisers import ModelAnswer
 from eventctx.queries.atif.export import write
 from eventctx.session.host_requests import ObservedRequest
 from eventctx.stores.memory import MemoryStore
-from tests.atif.trajectories import (
-    back,
-    documents,
-    exported,
-    own,
-    requests,
-    same_session,
-)
+from tests.atif.trajectories import back, documents, exported, own, requests, same_session
 from tests.sessions import tool_round
 
 Message = dict[str, Any]

@@ -14,11 +14,7 @@ from eventctx.cli.main import cli
 from eventctx.errors import SourceChanged
 from eventctx.importers.detect import passed_over, session_source
 from eventctx.importers.formats.amplifier_log import parse
-from eventctx.importers.source.items import (
-    CompactionItem,
-    Waiting,
-    Warned,
-)
+from eventctx.importers.source.items import CompactionItem, Waiting, Warned
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import AmplifierLog, amplifier_talk
 from tests.importers.given import (

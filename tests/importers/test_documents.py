@@ -23,16 +23,7 @@ from eventctx.importers.source.items import (
 )
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import AmplifierLog, OpenHands, openhands_talk
-from tests.importers.given import (
-    items_of,
-    jsonl,
-    load,
-    messages,
-    of_type,
-    put,
-    same,
-    texts,
-)
+from tests.importers.given import items_of, jsonl, load, messages, of_type, put, same, texts
 
 TASK: list[dict[str, Any]] = [
     {"role": "system", "content": "be good"},

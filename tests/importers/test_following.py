@@ -211,9 +211,7 @@ async def test_without_what_is_known_of_files_all_are_read_and_nothing_is_double
     assert beside.read_bytes() == b'["mine"]'
 
 
-async def test_a_file_that_cannot_be_read_is_said_once_and_the_rest_followed(
-    folder: Path,
-) -> None:
+async def test_a_file_that_cannot_be_read_is_said_once_and_the_rest_followed(folder: Path) -> None:
     bad = put(folder / "bad.jsonl", b"[" * 100_000)
     async with following(MemoryStore(), folder, patience=0.1) as running:
         await running.until(lambda: len(running.told) == 1)

@@ -182,9 +182,7 @@ async def test_a_programming_error_ends_the_import(folder: Path) -> None:
         await import_paths(MemoryStore(), [folder], importing=in_workers.fail)
 
 
-async def test_a_foreign_writer_of_the_same_session_is_no_error_of_the_others(
-    folder: Path,
-) -> None:
+async def test_a_foreign_writer_of_the_same_session_is_no_error_of_the_others(folder: Path) -> None:
     store = MemoryStore()
     put(folder / "a.jsonl", jsonl(CHAT))
 
@@ -286,9 +284,7 @@ async def test_a_file_is_read_again_when_its_session_changed(folder: Path) -> No
     assert (await imports.run()).total.added > 0
 
 
-def test_a_search_finds_each_transcript_once_and_follows_no_link_to_a_folder(
-    folder: Path,
-) -> None:
+def test_a_search_finds_each_transcript_once_and_follows_no_link_to_a_folder(folder: Path) -> None:
     openhands_talk().folder(folder / "run" / "events")
     for name in ("named.jsonl/inner.json", "main/subagents/agent-1.jsonl", "readme.txt"):
         put(folder / name, b"[]")

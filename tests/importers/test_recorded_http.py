@@ -240,6 +240,9 @@ async def test_a_missing_pyyaml_is_named_with_its_extra(
 
 async def test_other_yaml_is_of_no_known_format(tmp_path: Path) -> None:
     other = Tape("https://example.org/x").exchange(None, "hello").yaml()
-    for data, problem in ((b"name: x\non: push\n", "found"), (other, "a cassette without requests")):
+    for data, problem in (
+        (b"name: x\non: push\n", "found"),
+        (other, "a cassette without requests"),
+    ):
         with pytest.raises(UnknownFormat, match=problem):
             await import_file(MemoryStore(), put(tmp_path / "config.yaml", data))

@@ -23,16 +23,7 @@ from eventctx.projections.view import request_view
 from eventctx.queries.audit import audit_session
 from eventctx.queries.requests import fold
 from tests.benchmarks.importing import MEGABYTE, write_transcript
-from tests.importers.given import (
-    ClaudeCode,
-    Codex,
-    call,
-    events,
-    imported,
-    jsonl,
-    records,
-    text,
-)
+from tests.importers.given import ClaudeCode, Codex, call, events, imported, jsonl, records, text
 from tests.importers.given import views as views_of
 from tests.importers.growing import FILES
 

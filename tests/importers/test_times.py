@@ -128,9 +128,7 @@ def branched(header: str) -> bytes:
     return log.data()
 
 
-async def test_a_header_later_than_its_messages_does_not_change_their_times(
-    tmp_path: Path,
-) -> None:
+async def test_a_header_later_than_its_messages_does_not_change_their_times(tmp_path: Path) -> None:
     early = await imported(tmp_path, branched("2026-01-01T10:00:00.000Z"))
     late = await imported(tmp_path, branched("2026-03-01T10:00:00.000Z"))
     wanted, found = [[one.time for one in await records(*one)] for one in (early, late)]

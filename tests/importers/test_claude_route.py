@@ -302,9 +302,6 @@ async def test_a_forked_file_belongs_to_its_source_which_counts_the_copied_calls
     assert (await engine.audit(SESSION)).requests[-1].counts.kept == 3
 
 
-# -- growing -------------------------------------------------------------------------------------
-
-
 def microcompacted() -> list[Row]:
     facts = {"compactedToolIds": ["t1", "t3"]}
     log = gauges().system("microcompact_boundary", microcompactMetadata=facts).user("gauge 1?")

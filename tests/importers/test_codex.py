@@ -1,21 +1,52 @@
-"""Codex rollouts, trap by trap (reference/formats.md 3.2), and turns that were taken back."""
+"""Codex: rollouts, trap by trap (reference/formats.md 3.2), and the output of ``codex exec``."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from eventctx.engine import Engine
 from eventctx.importers.formats.codex import parse
+from eventctx.importers.formats.codex_exec import parse as parse_exec
+from eventctx.importers.many import import_paths
 from eventctx.importers.source.items import (
     CallEnded,
     CompactionItem,
+    Linked,
     MessageItem,
     ModelCall,
     Raw,
     Session,
     TurnBegan,
+    TurnEnded,
     Undone,
+    Warned,
 )
-from tests.importers.given import Codex, ended_usages, items_of, of_type, shown, texts
+from eventctx.log.codec import raw_of
+from eventctx.log.usage import Usage
+from eventctx.stores.memory import MemoryStore
+from tests.importers.given import (
+    Codex,
+    always,
+    ended_usages,
+    events,
+    first_text,
+    items_of,
+    jsonl,
+    load,
+    load_data,
+    of_type,
+    put,
+    records,
+    roles,
+    shown,
+    texts,
+    views,
+)
+from tests.importers.outputs import CodexExec
 
 
 def test_lines_of_every_other_kind_are_known_or_kept() -> None:
@@ -194,3 +225,252 @@ def test_a_count_that_is_none_takes_nothing_back() -> None:
     found = items_of(parse, rolled_back(log, 0).data())
     assert of_type(found, Undone) == []
     assert [item.kind for item in of_type(found, Raw) if not item.understood] == []
+
+
+# -- where a thread comes from ---------------------------------------------------------------------
+
+THREAD = "019f0000-0000-7000-8000-0000000000c1"
+BEGIN = "rollout-2026-09-01T10-00-00-"
+SPAWN = {"subagent": {"thread_spawn": {"parent_thread_id": "codex-0", "agent_role": "explorer"}}}
+
+
+@pytest.mark.parametrize(
+    ("meta", "links"),
+    [
+        ({"source": SPAWN}, [("codex-0", "parent", "subagent")]),
+        ({"forked_from_id": "codex-0"}, [("codex-0", "parent", "branch")]),
+        ({"source": SPAWN, "forked_from_id": "x"}, [("codex-0", "parent", "subagent")]),
+        ({"source": "cli", "forked_from_id": None}, []),
+        ({"source": {"subagent": "review"}}, []),
+    ],
+)
+async def test_a_thread_names_the_one_that_it_comes_from(
+    meta: dict[str, Any], links: list[tuple[str, str, str]], tmp_path: Path
+) -> None:
+    store, _ = await load_data(tmp_path, Codex(**meta).says("user", "look").data(), complete=False)
+    found = await events(store, "codex-1", "session:linked")
+    assert [(one.session, one.relation, one.kind) for one in found] == links
+    assert (await load(store, tmp_path / "file.jsonl")).added == 0
+
+
+def paged(first: int, *turns: tuple[str, str], base: int | None = None, of: str = THREAD) -> bytes:
+    """A rollout with paginated history, whose lines have ordinals from ``first`` on."""
+    log = Codex()
+    meta = log.rows[0]["payload"]
+    meta |= {"id": THREAD, "history_mode": "paginated"}
+    if base is not None:
+        meta["history_base"] = {"thread_id": of, "end_ordinal_exclusive": base}
+    for words, answer in turns:
+        log.event("task_started").says("user", words).says("assistant", answer)
+        log.event("task_complete")
+    return jsonl([{**row, "ordinal": first + place} for place, row in enumerate(log.rows)])
+
+
+async def last_texts(store: MemoryStore, session: str) -> list[str]:
+    """What the last request of a session shows behind the system prompt."""
+    return [first_text(row["content"]) for row in (await views(store, session))[-1][1:]]
+
+
+async def test_a_file_that_goes_on_from_another_begins_with_its_lines(tmp_path: Path) -> None:
+    first, longer = THREAD, f"{THREAD}_01"
+    put(tmp_path / f"{BEGIN}{first}.jsonl", paged(0, ("a cap", "begun"), ("in pink", "pink")))
+    turns = (("in grey", "grey"), ("longer", "long"))
+    put(tmp_path / f"{BEGIN}{longer}.jsonl", paged(4, *turns, base=5))
+    put(tmp_path / f"{BEGIN}{THREAD}_02.jsonl", paged(8, ("shorter", "short"), base=9))
+    store = MemoryStore()
+    done = await import_paths(store, [tmp_path], complete=True)
+    assert (len(done.sessions), done.total.failed, done.total.warned) == (3, 0, 0)
+    assert await last_texts(store, first) == ["a cap", "begun", "in pink"]
+    shared = ["a cap", "begun", "in grey", "grey"]
+    assert await last_texts(store, longer) == [*shared, "longer"]
+    assert await last_texts(store, f"{THREAD}_02") == [*shared, "shorter"]
+    (link,) = await events(store, longer, "session:linked")
+    assert (link.session, link.kind) == (THREAD, "branch")
+    assert (await import_paths(store, [tmp_path], complete=True)).sessions[1].added == 0
+
+
+async def test_the_base_may_be_in_another_days_folder_and_a_missing_one_is_named(
+    tmp_path: Path,
+) -> None:
+    name, days = f"{THREAD}_01", tmp_path / "2026"
+    path = put(days / "09" / "01" / f"{BEGIN}{name}.jsonl", paged(4, ("in grey", "grey"), base=5))
+    summary = await load(MemoryStore(), path)
+    assert (summary.session, summary.messages) == (name, 3)
+    missing = "the lines before ordinal 5 are missing: they are in another file of thread"
+    assert summary.warnings == (f"line 2: {missing} {THREAD}, which is not with this one",)
+    base = days / "08" / "31" / f"rollout-2026-08-31T10-00-00-{THREAD}.jsonl"
+    put(base, paged(0, ("a cap", "begun")))
+    store = MemoryStore()
+    await import_paths(store, [path.parent])
+    assert await last_texts(store, name) == ["a cap", "begun", "in grey"]
+
+
+# -- history that was copied ---------------------------------------------------------------------
+
+PARENT, CHILD = "019f0000-0000-7000-8000-00000000000a", "019f0000-2000-7000-8000-00000000000b"
+OLD_TURN = "019f0000-1000-7000-8000-000000000001"
+NEW_TURN = "019f0000-2001-7000-8000-000000000002"
+
+
+def turn(log: Codex, words: str, answer: str, prompt: int, turn_id: str | None = None) -> Codex:
+    named = {} if turn_id is None else {"turn_id": turn_id}
+    log.event("task_started", **named).says("user", words).says("assistant", answer)
+    return log.counted(prompt, prompt).event("task_complete", **named)
+
+
+def forked(own_turn: str | None, copied: list[dict[str, Any]], **meta: Any) -> bytes:
+    """A rollout that repeats lines of its parent, and has a turn of its own."""
+    log = Codex(**meta)
+    log.rows[0]["payload"]["id"] = CHILD
+    own = turn(Codex(), "and green", "green", 300, own_turn).rows[1:]
+    rows = [log.rows[0], *copied, *own]
+    for place, row in enumerate(rows):
+        if "copied" in row:
+            row["timestamp"] = row.pop("copied") or "2026-01-02T10:00:00.500Z"
+        else:
+            row["timestamp"] = f"2026-01-02T10:00:{min(place * 10, 59):02d}.000Z"
+    return jsonl(rows)
+
+
+def copies(turn_id: str | None, *, head: bool, time: str | None = None) -> list[dict[str, Any]]:
+    log = turn(turn(Codex(), "oil", "oiled", 100, turn_id), "red", "is red", 200, turn_id)
+    log.rows[0]["payload"]["id"] = PARENT
+    return [{**row, "copied": time} for row in log.rows[0 if head else 1 :]]
+
+
+BEFORE = "2026-01-01T10:00:00.000Z"
+
+
+@pytest.mark.parametrize("meta", [{"forked_from_id": PARENT}, {"source": SPAWN}])
+@pytest.mark.parametrize(
+    ("own_turn", "copied"),
+    [
+        (NEW_TURN, copies(OLD_TURN, head=True)),
+        (NEW_TURN, copies(OLD_TURN, head=False)),
+        (NEW_TURN, copies(OLD_TURN, head=True, time=BEFORE)),
+        (None, copies(None, head=True)),
+        (None, copies(None, head=True, time=BEFORE)),
+        (None, copies(None, head=False, time=BEFORE)),
+    ],
+)
+async def test_calls_that_were_copied_from_the_parent_count_there_alone(
+    meta: dict[str, Any], own_turn: str | None, copied: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    data = forked(own_turn, [dict(row) for row in copied], **meta)
+    store, _ = await load_data(tmp_path, data)
+    audit = await Engine(store).audit(CHILD)
+    assert [usage.prompt for usage in audit.usage.values()] == [300]
+    assert len(audit.requests) == 1
+    assert await last_texts(store, CHILD) == ["oil", "oiled", "red", "is red", "and green"]
+    assert (await load(store, tmp_path / "file.jsonl")).added == 0
+
+
+async def test_a_rollout_that_was_written_anew_goes_on(tmp_path: Path) -> None:
+    log = turn(Codex(), "oil", "oiled", 100)
+    store, _ = await load_data(tmp_path, log.data(), complete=False)
+    log = turn(log, "red", "is red", 200)
+    log.rows[0]["payload"]["git"] = {"branch": "paint"}
+    anew = jsonl([{**row, "ordinal": place} for place, row in enumerate(log.rows)])
+    path = put(tmp_path / "file.jsonl", anew)
+    grown = await load(store, path)
+    words = "the file was written anew since it was imported; its messages are the same, and what"
+    assert (grown.messages, grown.warnings) == (5, (f"line 1: {words} changed is kept",))
+    kept = [
+        raw_of(one) or b"" for one in await records(store, "codex-1") if one.type == "import:raw"
+    ]
+    assert sum(b'"paint"' in one for one in kept) == 1
+    assert (await load(store, path)).added == 0
+
+
+# -- codex exec --json -----------------------------------------------------------------------------
+
+
+def found(log: CodexExec) -> list[Any]:
+    return items_of(parse_exec, log.data(), always)
+
+
+def outputs(items: list[Any]) -> list[tuple[str, str, bool]]:
+    results = [one for one in of_type(items, MessageItem) if "output" in one.message]
+    return [(one.message["call_id"], one.message["output"], one.failed) for one in results]
+
+
+def test_an_item_that_is_told_only_at_its_end_is_a_call_and_its_result() -> None:
+    changes = [{"path": "a.py", "kind": "update"}]
+    asked = {"server": "store", "tool": "find", "arguments": {"q": 1}}
+    two = {"content": [{"type": "text", "text": "three"}, {"type": "text", "text": "jars"}]}
+    agent = {"tool": "spawn_agent", "prompt": "look", "receiver_thread_ids": ["thread-2"]}
+    log = CodexExec().turn().item("completed", "file_change", "a", changes=changes, status="failed")
+    log.item("completed", "mcp_tool_call", "b", **asked, result=two, status="completed")
+    log.item("completed", "mcp_tool_call", "c", **asked, error={"message": "no"}, status="failed")
+    items = found(log)
+    calls = [one for one in texts(items) if one["type"] == "function_call"]
+    arguments = [json.loads(one["arguments"]) for one in calls]
+    assert arguments == [{"changes": changes}, {"q": 1}, {"q": 1}]
+    assert [one["name"] for one in calls] == ["file_change"] + ["mcp__store__find"] * 2
+    assert outputs(items) == [("a", "failed", True), ("b", "three\njars", False), ("c", "no", True)]
+    log.item("completed", "collab_tool_call", "d", **agent, agents_states={})
+    (link,) = of_type(found(log), Linked)
+    assert (link.session_id, link.call_id) == ("thread-2", "d")
+
+
+def test_the_first_form_of_items_is_read_too() -> None:
+    said = [("0", "reasoning", "hm"), ("1", "assistant_message", "hi")]
+    rows = [{"id": own, "item_type": kind, "text": text} for own, kind, text in said]
+    items = items_of(
+        parse_exec, jsonl([{"type": "item.completed", "item": row} for row in rows]), always
+    )
+    assert roles(items) == ["reasoning", "assistant"]
+    assert len(of_type(items, TurnBegan)) == 1
+
+
+# -- the events of releases before 0.40 ----------------------------------------------------------
+
+
+def event(kind: str, **fields: Any) -> dict[str, Any]:
+    return {"id": "1", "msg": {"type": kind, **fields}}
+
+
+USAGE = {"input_tokens": 70, "cached_input_tokens": 5, "output_tokens": 7}
+EVENTS = [
+    {"model": "test-model", "provider": "openai", "workdir": "/w"},
+    {"prompt": "Count the jars."},
+    event("task_started", model_context_window=9000),
+    event("agent_reasoning", text="hm"),
+    event("exec_command_begin", call_id="c", command=["ls"], cwd="/w"),
+    event("exec_command_end", call_id="c", stdout="a", stderr="b", exit_code=1),
+    event("token_count", info={"last_token_usage": USAGE}),
+    event("patch_apply_begin", call_id="p", changes={"a.py": {"add": {}}}),
+    event("patch_apply_end", call_id="p", stdout="Success.", stderr="", success=True),
+    event("token_count", **USAGE),
+    event("mcp_tool_call_begin", call_id="m", invocation={"server": "s", "tool": "t"}),
+    event("mcp_tool_call_end", call_id="m", result={"Err": "timed out"}),
+    event("plan_update", plan=[{"step": "one", "status": "pending"}]),
+    event("agent_message", message="Three."),
+    event("task_complete", last_agent_message="Three."),
+]
+
+
+def test_events_are_the_prompt_calls_results_and_answers_with_their_usage() -> None:
+    items = items_of(parse_exec, jsonl(EVENTS), always)
+    calls = ["function_call", "function_call_output"]
+    assert roles(items) == ["user", "reasoning", *calls * 4, "assistant"]
+    assert outputs(items) == [
+        ("c", "ab", True),
+        ("p", "Success.", False),
+        ("m", "timed out", True),
+        ("plan-13", "Plan updated", False),
+    ]
+    assert [one for one in ended_usages(items) if one] == [Usage(70, 7, 5)] * 2
+    first = of_type(items, ModelCall)[0]
+    assert (first.model, first.provider, first.context_window) == ("test-model", "openai", 9000)
+    assert len(of_type(items, TurnBegan)) == len(of_type(items, TurnEnded)) == 1
+    assert of_type(items, Warned) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"), [("turn_aborted", "cancelled"), ("error", "error"), ("task_complete", "ok")]
+)
+def test_an_event_says_how_the_turn_ended(kind: str, status: str) -> None:
+    rows = [event("task_started"), event("agent_message", message="a"), event(kind, message="no")]
+    (ended,) = of_type(items_of(parse_exec, jsonl(rows), always), TurnEnded)
+    assert ended.status == status

@@ -101,9 +101,6 @@ async def test_a_copy_under_another_name_is_the_same_source(tmp_path: Path) -> N
     assert (await load(store, put(tmp_path / "two.log", claude_code()))).added == 0
 
 
-# -- documents -----------------------------------------------------------------------------------
-
-
 def mini(rows: int, status: str | None) -> bytes:
     extra = {"response": {"usage": {"prompt_tokens": 5}}}
     answer = {"role": "assistant", "content": "step", "extra": extra}

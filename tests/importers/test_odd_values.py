@@ -226,9 +226,6 @@ async def test_a_value_of_another_type_is_kept(where: str, tmp_path: Path) -> No
     assert mark in b"\n".join([*bodies, await raw_bytes(store, summary)])
 
 
-# -- usage ---
-
-
 @pytest.mark.parametrize("tokens", [2**31, 2**63 - 1, 10**400, -5])
 @pytest.mark.parametrize("name", ["claude-code", "codex", "messages", "pi"])
 async def test_no_reported_usage_keeps_a_session_from_its_next_request(
@@ -326,9 +323,6 @@ async def test_a_number_that_no_record_can_have_is_no_record(field: str, tmp_pat
     for value in (-1, 2**32, 2**63, 2**64, 10**400):
         with pytest.raises(MalformedTranscript, match="line 2"):
             list(read_drafts([json.dumps({**first, field: value}).encode()]))
-
-
-# -- ids ---
 
 
 @pytest.mark.slow

@@ -74,9 +74,6 @@ def test_only_a_persons_messages_begin_turns() -> None:
     assert [item.line for item in of_type(found, MessageItem) if item.by_harness] == [6]
 
 
-# -- bad input -----------------------------------------------------------------------------------
-
-
 def test_an_event_whose_id_is_there_already_is_kept_and_warned_about() -> None:
     log = openhands_talk()
     before = roles(items_of(parse, log.data()))
@@ -154,9 +151,6 @@ def terminal(output: str, code: int = 0, **fields: Any) -> Any:
     about = {"exit_code": code, "pid": 7, "working_dir": "/w", "prefix": "", "suffix": ""}
     metadata = {**about, **fields.pop("metadata", {})}
     return seen("TerminalObservation", output, command="ls", metadata=metadata, **fields)
-
-
-# -- the kinds with rules of their own -------------------------------------------------------------
 
 
 def test_a_commands_output_is_followed_by_its_folder_and_exit_code() -> None:
@@ -256,9 +250,6 @@ def test_an_unknown_kind_is_kept_beside_its_message() -> None:
     made = observation(event("HologramObservation", beam=3))
     assert made is not None
     assert made.rest["observation"] == {"kind": "HologramObservation", "beam": 3}
-
-
-# -- the packages themselves -----------------------------------------------------------------------
 
 
 def test_every_recorded_result_is_shown(recorded_sessions: Path) -> None:

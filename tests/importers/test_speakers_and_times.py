@@ -1,4 +1,4 @@
-"""The times of an imported session are its file's: nothing of the import's own time is in them."""
+"""Who spoke, and when, in an imported session: what its file says, wherever it is asked."""
 
 from __future__ import annotations
 
@@ -8,13 +8,29 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+import eventctx
 from eventctx.engine import Engine
+from eventctx.errors import SourceChanged
+from eventctx.importers.formats.claude_code import parse
 from eventctx.importers.load import import_file
-from eventctx.log.codec import decode_event, encode_event
+from eventctx.importers.source.items import MessageItem, TurnBegan
+from eventctx.log.codec import (
+    HarnessBodies,
+    decode_event,
+    encode_event,
+    harness_bodies,
+    stored_harness_bodies,
+)
+from eventctx.log.events import MessageAdded, MessagesSet
+from eventctx.log.plan import Plan, Run, Shortening
 from eventctx.log.record import Draft, Record
 from eventctx.log.store import NO_STREAM
+from eventctx.policies.planner import visible_of
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.spans import Span
+from eventctx.projections.view import request_view, snapshot
+from eventctx.projections.view.request_view import ViewState
+from eventctx.queries.requests import fold
 from eventctx.queries.spans import spans
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import Pi, pi_call
@@ -23,21 +39,158 @@ from tests.importers.given import (
     SESSION,
     ClaudeCode,
     call,
+    forked,
     imported,
+    items_of,
     jsonl,
     load,
+    load_data,
+    of_type,
     put,
     records,
     salt,
+    text,
 )
 from tests.importers.given import text as said
+from tests.sessions import append_event, body_of, compacted_by_hand, user
+
+SKILL = "Base directory for this skill: /s\n\nAlways write the tests first."
+
+
+def talk(**envelope: Any) -> ClaudeCode:
+    log = ClaudeCode().user("fix the login").answer("m1", text("on it"), stop_reason="end_turn")
+    return log.user(SKILL, **envelope).answer("m2", text("done"), stop_reason="end_turn")
+
+
+async def spoken(tmp_path: Path, **envelope: Any) -> MemoryStore:
+    return (await load_data(tmp_path, talk(**envelope).data(), complete=False))[0]
+
+
+async def view_of(store: MemoryStore, session: str = SESSION) -> ViewState:
+    return await fold(store, session, request_view)
+
+
+ENVELOPES: list[tuple[bool, dict[str, Any]]] = [
+    (True, {"isMeta": True}),
+    (True, {"isVisibleInTranscriptOnly": True}),
+    (True, {"origin": {"kind": "task-notification"}}),
+    (True, {"origin": {"kind": "peer", "from": "x"}}),
+    (True, {"promptSource": "system"}),
+    (True, {"turnOrigin": "task_notification"}),
+    (False, {}),
+    (False, {"isMeta": False, "origin": {"kind": "human"}, "turnOrigin": "human"}),
+    (False, {"promptSource": "typed"}),
+    (False, {"promptSource": "sdk", "turnOrigin": "sdk"}),
+    (False, {"promptSource": "queued"}),
+    (False, {"origin": "?", "promptSource": 5, "turnOrigin": None}),
+]
+
+
+@pytest.mark.parametrize(("harness", "envelope"), ENVELOPES)
+def test_a_line_says_who_wrote_its_message(harness: bool, envelope: dict[str, Any]) -> None:
+    found = items_of(parse, talk(**envelope).data())
+    assert [m.by_harness for m in of_type(found, MessageItem)] == [False, False, harness, False]
+    assert len(of_type(found, TurnBegan)) == 2 - harness
+
+
+async def test_the_latest_human_message_is_the_one_that_a_person_wrote(tmp_path: Path) -> None:
+    for envelope, kind, latest in (({"isMeta": True}, "user", 0), ({}, "human", 2)):
+        view = await view_of(await spoken(tmp_path, **envelope))
+        kinds = [ref.facts.kind for ref in view.layout.refs]
+        assert kinds == ["human", "assistant", kind, "assistant"]
+        assert visible_of(view).latest_human == latest
+
+
+async def test_lost_why_and_an_audience_agree_on_the_speaker(tmp_path: Path) -> None:
+    async with Engine(await spoken(tmp_path, isMeta=True)) as engine:
+        assert (await engine.verify(SESSION)).ok
+        transcript = await engine.transcript(SESSION)
+        assert [one.origin for one in transcript] == [None, None, "harness", None]
+        messages = [one.message for one in transcript if one.message is not None]
+        await (await forked(engine, SESSION)).set_messages(messages[3:])
+        left = [one for one in (await engine.lost("fork")).items if one.kind == "instruction"]
+        assert [one.text for one in left] == ["fix the login"]
+    shown = eventctx.for_audience(messages, "user", harness={2})
+    assert [m["content"] for m in shown] == ["fix the login", [text("on it")], [text("done")]]
+    assert len(eventctx.for_audience(messages, "developer", harness={2})) == 4
+    assert len(eventctx.for_audience(messages, "user")) == 4
+
+
+async def test_a_message_that_is_restored_has_its_speaker(tmp_path: Path) -> None:
+    store = await spoken(tmp_path, isMeta=True)
+    runs = (Run(0, 3, "dropped", "x"), Run(4, 4, "kept", "latest_human"))
+    async with Engine(store) as engine:
+        await (await forked(engine, SESSION)).add_message(user("and now?"))
+        await compacted(store, "fork", Plan(4, runs))
+        await (await engine.session("fork")).restore(2)
+        assert (await engine.verify("fork")).ok
+        view = await view_of(store, "fork")
+    assert [(ref.number, ref.facts.kind) for ref in view.layout.refs] == [(2, "user"), (4, "human")]
+
+
+async def compacted(store: MemoryStore, stream: str, plan: Plan, *bodies: Any) -> None:
+    """Append a compaction by this plan, as another process would."""
+    at = {"session": stream, "expected": (await view_of(store, stream)).position}
+    await append_event(
+        store, compacted_by_hand(plan), *[body_of(one, salt) for one in bodies], **at
+    )
+
+
+@pytest.mark.parametrize("envelope", [{}, {"isMeta": True}], ids=["a person's", "a harness's"])
+async def test_a_shortened_message_keeps_its_speaker(
+    tmp_path: Path, envelope: dict[str, Any]
+) -> None:
+    store = await spoken(tmp_path, **envelope)
+    before = await view_of(store)
+    # A cut may take the mark that tells a harness's text, or leave nothing but it.
+    shorter = "<system-reminder>x" if not envelope else "Base directory […] first."
+    runs = (Run(0, 1, "kept", "x"), Run(2, 2, "shortened", "x"), Run(3, 3, "kept", "x"))
+    await compacted(store, SESSION, Plan(3, runs, shortened=(Shortening(2, 0),)), user(shorter))
+    after = await view_of(store)
+    assert after.layout.refs[2].shortened
+    assert after.layout.refs[2].facts.human is before.layout.refs[2].facts.human is not envelope
+    assert snapshot.load(snapshot.dump(after)).layout.refs == after.layout.refs
+    assert (await Engine(store).verify(SESSION)).ok
+
+
+async def test_a_speaker_of_an_import_by_an_earlier_release_is_not_passed_over(
+    tmp_path: Path,
+) -> None:
+    store, older = await spoken(tmp_path, isMeta=True), MemoryStore()
+    kind, _, payload = encode_event(MessageAdded())
+    for at, record in enumerate(await records(store, SESSION)):
+        fields = {name: getattr(record, name) for name in Draft.__struct_fields__}
+        fields |= {"payload": payload} if record.type == kind else {}
+        await older.append(SESSION, [Draft(**fields)], at - 1 if at else NO_STREAM)
+    with pytest.raises(SourceChanged, match="a message of the speaker that was imported before"):
+        await load(older, tmp_path / "file.jsonl")
+
+
+def test_a_record_names_the_bodies_that_a_harness_wrote() -> None:
+    first, both, none = frozenset((0,)), frozenset((0, 2)), HarnessBodies()
+    order = ((0, 2),)
+    known: list[tuple[Any, HarnessBodies]] = [
+        (MessageAdded(), none),
+        (MessageAdded(origin="harness"), HarnessBodies(first)),
+        (MessageAdded(origin="harness", observation=True), HarnessBodies(first, first)),
+        (MessagesSet(order, harness=(0, 2)), HarnessBodies(both)),
+        (MessagesSet(order, harness=(0, 2), observations=(0,)), HarnessBodies(both, first)),
+    ]
+    for event, expected in known:
+        kind, _, payload = encode_event(event)
+        assert harness_bodies(event) == stored_harness_bodies(kind, payload) == expected
+    assert stored_harness_bodies("context:messages_set", b'{"harness":"harness"') == none
+    assert stored_harness_bodies("prompt:submit", b'{"harness":[0]}') == none
+
+
+# -- the times are the file's: nothing of the import's own time is in them -------------------------
 
 SECOND = 1_000_000_000
 START = 1_767_261_600 * SECOND
 """2026-01-01T10:00:00Z. Rows of ``ClaudeCode`` are half a second after it, a second apart."""
 
 
-async def of_type(store: MemoryStore, session: str, kind: str) -> list[Record]:
+async def typed(store: MemoryStore, session: str, kind: str) -> list[Record]:
     return [one for one in await records(store, session) if one.type == kind]
 
 
@@ -58,9 +211,6 @@ def seconds(span: Span) -> float:
 def tool_loop() -> ClaudeCode:
     log = ClaudeCode().user("go").answer("m1", said("I look."), call("t1"), call("t2"))
     return log.result("t1").result("t2").answer("m2", said("Done."))
-
-
-# -- turns ---------------------------------------------------------------------------------------
 
 
 async def test_an_open_turn_lasts_up_to_its_last_record(tmp_path: Path) -> None:
@@ -115,10 +265,7 @@ async def test_a_measure_that_is_none_changes_nothing(tmp_path: Path) -> None:
     for measure in (None, "x", -1, 1.5, 10**300, True, [1]):
         log = tool_loop().system("turn_duration", durationMs=measure).user("Thanks.")
         got = await imported(tmp_path, log.data())
-        assert await of_type(*got, "prompt:measured") == [], measure
-
-
-# -- headers -------------------------------------------------------------------------------------
+        assert await typed(*got, "prompt:measured") == [], measure
 
 
 def branched(header: str) -> bytes:
@@ -136,14 +283,11 @@ async def test_a_header_later_than_its_messages_does_not_change_their_times(tmp_
     assert list(map(seconds, await turns(*late))) == [3.0]
 
 
-# -- disorder ------------------------------------------------------------------------------------
-
-
 async def test_parallel_results_keep_their_times_and_every_span_is_valid(tmp_path: Path) -> None:
     log = tool_loop()
     log.rows[2]["timestamp"] = "2026-01-01T10:00:09.500Z"
     got = await imported(tmp_path, log.answer("m3", said("End.")).user("Thanks.").data())
-    times = [one.time - START for one in await of_type(*got, "tool:post")]
+    times = [one.time - START for one in await typed(*got, "tool:post")]
     assert times == [9.5 * SECOND, 4.5 * SECOND]
     own = {turn.trace_id: turn for turn in await turns(*got)}
     for span in await traced(*got):
@@ -155,7 +299,7 @@ async def test_one_wrong_time_moves_no_other_record(tmp_path: Path) -> None:
     log = tool_loop()
     log.rows[1]["timestamp"] = "2040-01-01T00:00:00Z"
     got = await imported(tmp_path, log.user("Thanks.").user("x").data())
-    added = await of_type(*got, "context:message_added")
+    added = await typed(*got, "context:message_added")
     assert [(one.time - START) / SECOND for one in added[2:]] == [3.5, 4.5, 5.5, 6.5, 7.5]
 
 

@@ -67,9 +67,7 @@ async def comes_back(engine: Engine, folder: Path, *sessions: str) -> list[Impor
 # -- steps ---------------------------------------------------------------------------------------
 
 
-async def test_an_answer_and_the_results_of_its_calls_are_one_step_without_a_second_copy(
-    tmp_path: Path,
-) -> None:
+async def test_an_answer_and_the_results_of_its_calls_are_one_step(tmp_path: Path) -> None:
     engine = await told(USER, asks("a", "b"), gives("a", "b"), asks(text="Three."))
     (document,) = await exported(engine, tmp_path)
     said = [("user", "Count the jars."), ("agent", "I look."), ("agent", "Three.")]
@@ -127,9 +125,7 @@ async def test_erased_contents_are_a_mark(tmp_path: Path) -> None:
     assert [one["exact"] for one in requests(await exported(engine, tmp_path))] == [False]
 
 
-async def test_a_session_that_is_not_there_is_named_and_a_database_is_not_replaced(
-    tmp_path: Path,
-) -> None:
+async def test_a_missing_session_is_named_and_no_database_is_replaced(tmp_path: Path) -> None:
     async with eventctx.open(tmp_path / "s.db", receipts=False) as engine:
         await (await engine.session("s")).add_message(USER)
         with pytest.raises(StreamNotFound, match="other"):
@@ -315,9 +311,7 @@ async def test_subagents_are_in_the_document_and_linked_by_their_call(tmp_path: 
     assert [one.session for one in await comes_back(engine, tmp_path, *names)] == names
 
 
-async def test_a_subagent_that_is_gone_is_named_and_sessions_that_name_each_other_end(
-    tmp_path: Path,
-) -> None:
+async def test_a_subagent_that_is_gone_is_named_and_circles_end(tmp_path: Path) -> None:
     engine = await with_subagents()
     await engine.delete("another")
     export = await engine.export_atif("s", tmp_path / "s.json")

@@ -219,9 +219,7 @@ async def test_the_source_stays_the_same_while_the_files_grow(tmp_path: Path) ->
     assert (await load(store, log)).added == 0
 
 
-async def test_a_log_that_appears_next_to_an_imported_transcript_is_not_mixed_in(
-    tmp_path: Path,
-) -> None:
+async def test_a_log_that_appears_next_to_an_imported_file_is_not_mixed_in(tmp_path: Path) -> None:
     folder, store = session(tmp_path), MemoryStore()
     log = (folder / "events.jsonl").read_bytes()
     (folder / "events.jsonl").unlink()
@@ -253,9 +251,7 @@ def as_context_persistent(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**row, "timestamp": "2026-01-01T10:00:00.000+00:00"} for row in (memory, *rows)]
 
 
-async def test_a_session_is_taken_over_from_the_messages_that_amplifiers_loops_know(
-    tmp_path: Path,
-) -> None:
+async def test_a_session_is_taken_over_from_the_messages_that_loops_know(tmp_path: Path) -> None:
     folder, kept = session(tmp_path), as_context_persistent(ROWS)
     told = [(folder / name, ROWS) for name in ("transcript.jsonl", "events.jsonl")]
     told += [(path, kept) for path in (folder, folder / CONTEXT, folder / "transcript.jsonl")]

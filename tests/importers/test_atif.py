@@ -140,9 +140,7 @@ def continued(folder: Path) -> Path:
     return put(folder / "trajectory.json", first.data(continued_trajectory_ref=name))
 
 
-async def test_a_trajectory_goes_on_in_the_next_file_with_what_its_compaction_left(
-    tmp_path: Path,
-) -> None:
+async def test_a_trajectory_goes_on_in_the_next_file_with_what_was_left(tmp_path: Path) -> None:
     path, store = continued(tmp_path), MemoryStore()
     done = await load(store, path, complete=True)
     assert (done.messages, done.calls, done.compactions, done.turns) == (4, 3, 1, 1)
@@ -189,9 +187,7 @@ async def test_embedded_subagents_are_sessions_that_name_their_parent(tmp_path: 
     assert [one["content"] for one in await messages(store, names[2])] == ["count", "3"]
 
 
-async def test_runs_of_one_name_without_a_session_are_named_by_their_folders(
-    tmp_path: Path,
-) -> None:
+async def test_runs_without_a_session_are_named_by_their_folders(tmp_path: Path) -> None:
     for run in ("one", "two"):
         log = Atif(session_id="unknown").step("user", run).acts("x")
         put(tmp_path / run / "trajectory.json", log.data())

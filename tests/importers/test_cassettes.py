@@ -261,9 +261,7 @@ async def test_a_compaction_leaves_what_the_next_request_has_of_it(tmp_path: Pat
     assert (done.messages, done.kept_from, done.line) == ((COMPACTION,), None, 3)
 
 
-async def test_a_compaction_in_an_answer_is_one_when_what_was_before_is_gone(
-    tmp_path: Path,
-) -> None:
+async def test_a_compaction_in_an_answer_is_one_when_all_before_is_gone(tmp_path: Path) -> None:
     tape, later = Tape(RESPONSES), [COMPACTION, said("hi"), user("more")]
     tape.exchange(asked(user("go")), response("r1", COMPACTION, said("hi")))
     tape.exchange(asked(*later), response("r2", said("sure")))

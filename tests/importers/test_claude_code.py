@@ -361,9 +361,7 @@ async def test_lines_of_a_subagent_are_a_session_of_its_own(tmp_path: Path) -> N
     assert first.call_id == "t1"
 
 
-async def test_a_list_of_the_lines_is_read_as_they_are_and_named_after_its_file(
-    tmp_path: Path,
-) -> None:
+async def test_a_list_of_lines_is_read_as_they_are_named_after_its_file(tmp_path: Path) -> None:
     """As a resumed session has its id again."""
     log = ClaudeStream().answer("m", call("t1")).user("look", "t1").result("t1")
     log.answer("n", text("end")).over()

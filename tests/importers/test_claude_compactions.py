@@ -162,9 +162,7 @@ def results_in(view: list[Any]) -> list[bool]:
     return ["bar" in one["content"] for one in blocks if one["type"] == "tool_result"]
 
 
-async def test_a_result_that_a_microcompaction_cleared_is_in_view_without_its_text(
-    tmp_path: Path,
-) -> None:
+async def test_a_result_that_was_cleared_is_in_view_without_its_text(tmp_path: Path) -> None:
     facts = {"trigger": "auto", "preTokens": 543, "compactedToolIds": ["t1", "t3", "unknown"]}
     log = gauges().system("microcompact_boundary", microcompactMetadata=facts).user("gauge 1?")
     log.answer("m6", text("it is gone"), stop_reason="end_turn")
@@ -184,9 +182,7 @@ async def why_of(engine: Engine) -> tuple[str, str, str | None]:
     return why.standing, why.ruling.reason, why.ruling.cause.compaction.requested_by
 
 
-async def test_a_result_that_the_program_replaced_is_in_view_as_what_it_sent(
-    tmp_path: Path,
-) -> None:
+async def test_a_result_that_was_replaced_is_in_view_as_what_was_sent(tmp_path: Path) -> None:
     told = [("t1", "a preview"), ("t3", "another"), ("unknown", "x"), (["t2"], "x"), ("t2", None)]
     replaced = [{"toolUseId": call, "replacement": text} for call, text in told]
     log = gauges().line("content-replacement", replacements=[*replaced, "odd"]).user("gauge 1?")
@@ -245,9 +241,7 @@ def with_thinking(view: list[Any]) -> list[bool]:
     return ["thinking" in one for one in kinds if "tool_use" in one]
 
 
-async def test_thinking_that_the_provider_cleared_is_that_of_the_oldest_turns(
-    tmp_path: Path,
-) -> None:
+async def test_thinking_that_was_cleared_is_that_of_the_oldest_turns(tmp_path: Path) -> None:
     log = thinks(thinks(thinks(ClaudeCode(), 1), 2), 3)
     log.answer("m9", text("done"), **edited(thinking_turns=2)).user("more")
     log.answer("m10", text("yes"), **edited(thinking_turns=2))

@@ -85,9 +85,7 @@ async def raw_parts(store: Any) -> bytes:
     return b"\n".join(found)
 
 
-async def test_a_recorded_request_is_rebuilt_as_it_was_sent_and_shows_what_was_put_in(
-    tmp_path: Path,
-) -> None:
+async def test_a_request_is_rebuilt_as_it_was_sent_with_what_was_put_in(tmp_path: Path) -> None:
     log = two_requests()
     store, _ = await imported(log, tmp_path)
     views = await requests_of(store)
@@ -105,9 +103,7 @@ async def test_a_recorded_request_is_rebuilt_as_it_was_sent_and_shows_what_was_p
     assert content[note.start : note.end] == "\n\n<system-reminder>9 left</system-reminder>"
 
 
-async def test_a_second_import_adds_nothing_and_a_grown_file_its_new_request(
-    tmp_path: Path,
-) -> None:
+async def test_a_second_import_adds_only_the_new_request_of_a_grown_file(tmp_path: Path) -> None:
     log = two_requests()
     store, _ = await imported(log, tmp_path)
     assert (await imported(log, tmp_path, store))[1].added == 0
@@ -177,9 +173,7 @@ async def test_why_a_request_stays_reconstructed_is_said(
     assert f"the request request-0 stays reconstructed: {reason}" in summary.warnings[0]
 
 
-async def test_a_message_that_was_sent_as_it_was_said_has_no_record_of_its_own(
-    tmp_path: Path,
-) -> None:
+async def test_a_message_sent_as_it_was_said_has_no_record_of_its_own(tmp_path: Path) -> None:
     log, hook = two_requests(), "Stop hook feedback: go on"
     log.user(hook, isMeta=True)
     log.sends(*log.sent[-1]["messages"], said([text("Done.")], "assistant"), said(hook))
@@ -191,9 +185,7 @@ async def test_a_message_that_was_sent_as_it_was_said_has_no_record_of_its_own(
     assert message_hash(said(hook)).encode() not in await raw_parts(store)
 
 
-async def test_a_message_that_is_written_anew_still_carries_a_person_s_words(
-    tmp_path: Path,
-) -> None:
+async def test_a_message_written_anew_still_carries_a_persons_words(tmp_path: Path) -> None:
     log = one_request("go", ask("go")).user("on")
     anew = said([text("<system-reminder>\nBe quick.\n</system-reminder>"), text("go")])
     log.sends(anew, said([text("Done.")], "assistant"), said("on"))
@@ -276,9 +268,7 @@ async def edited(folder: Path, kind: bytes, **columns: bytes) -> SqliteStore:
     return await SqliteStore.open(folder / "s.db")
 
 
-async def test_a_sent_content_that_was_edited_is_shown_as_damage_and_not_verified(
-    tmp_path: Path,
-) -> None:
+async def test_a_sent_content_that_was_edited_is_shown_as_damage(tmp_path: Path) -> None:
     store = await edited(tmp_path, b'"kind":"tools"', data=b'[{"name":"another"}]')
     at = (await eventctx.Engine(store).audit(SESSION)).requests[1].position
     with pytest.raises(LogCorrupted):
@@ -305,9 +295,7 @@ def test_a_request_that_was_edited_to_begin_with_itself_has_an_end() -> None:
     assert addresses_of({7: later, 9: itself}, itself)[-2:] == [(1, 0), (2, 0)]
 
 
-async def test_the_program_s_own_requests_equal_what_its_server_received(
-    recorded_sessions: Path,
-) -> None:
+async def test_the_requests_equal_what_the_server_received(recorded_sessions: Path) -> None:
     path = recorded_sessions / EXACT
     lines = path.with_name("requests.jsonl").read_text().splitlines()
     received = [json.loads(line)["body"] for line in lines]

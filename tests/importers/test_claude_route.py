@@ -289,9 +289,7 @@ async def test_subagents_in_the_file_are_sessions_of_their_own(tmp_path: Path) -
     assert [one.session for one in links] == [SESSION]
 
 
-async def test_a_forked_file_belongs_to_its_source_which_counts_the_copied_calls(
-    tmp_path: Path,
-) -> None:
+async def test_a_forked_file_leaves_the_copied_calls_to_its_source(tmp_path: Path) -> None:
     rows = linked(counted())
     for row in rows[:2]:
         row["forkedFrom"] = {"sessionId": "the-source", "messageUuid": row["uuid"]}

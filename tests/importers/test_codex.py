@@ -289,9 +289,7 @@ async def test_a_file_that_goes_on_from_another_begins_with_its_lines(tmp_path: 
     assert (await import_paths(store, [tmp_path], complete=True)).sessions[1].added == 0
 
 
-async def test_the_base_may_be_in_another_days_folder_and_a_missing_one_is_named(
-    tmp_path: Path,
-) -> None:
+async def test_the_base_may_be_in_another_folder_and_a_missing_one_is_named(tmp_path: Path) -> None:
     name, days = f"{THREAD}_01", tmp_path / "2026"
     path = put(days / "09" / "01" / f"{BEGIN}{name}.jsonl", paged(4, ("in grey", "grey"), base=5))
     summary = await load(MemoryStore(), path)

@@ -161,9 +161,7 @@ async def test_events_that_appear_later_are_added(tmp_path: Path) -> None:
     assert await same(store, other, "run")
 
 
-async def test_what_follows_a_missing_event_waits_for_it_unless_the_import_is_complete(
-    tmp_path: Path,
-) -> None:
+async def test_what_follows_a_missing_event_waits_unless_all_is_complete(tmp_path: Path) -> None:
     folder = openhands_talk().user("more").folder(tmp_path / "run")
     missing = [folder / f"event-0000{number}-e{number}.json" for number in (2, 3)]
     kept = [path.read_bytes() for path in missing]
@@ -233,9 +231,7 @@ def long_task(*, roo: bool = False) -> ClineTask:
     return task.user(result("t4")).answer(text("sorted"))
 
 
-async def test_a_task_is_its_messages_with_what_the_screen_tells_of_requests(
-    tmp_path: Path,
-) -> None:
+async def test_a_task_is_its_messages_with_what_its_screen_tells(tmp_path: Path) -> None:
     store, summary = await taken(long_task(), tmp_path / "tasks")
     assert (summary.session, summary.format, summary.turns) == ("1760", "cline", 1)
     found = await messages(store, "1760")
@@ -277,9 +273,7 @@ async def test_a_task_without_a_readable_screen_has_no_usage(
     assert any("ui_messages.json" in one for one in summary.warnings) == broken
 
 
-async def test_words_in_the_frames_of_a_person_begin_a_turn_and_results_do_not(
-    tmp_path: Path,
-) -> None:
+async def test_words_in_a_persons_frames_begin_a_turn_and_results_do_not(tmp_path: Path) -> None:
     task = ClineTask().user(JARS).answer(text("<read_file>x</read_file>"))
     task.user(text("[read_file for 'x'] Result:\nlisting")).answer(text("what now?"))
     task.user(text("[attempt_completion] Result:"), text("<feedback>\nmore\n</feedback>"))
@@ -289,9 +283,7 @@ async def test_words_in_the_frames_of_a_person_begin_a_turn_and_results_do_not(
     assert [one.observation for one in added] == [False, False, True, False, False, False]
 
 
-async def test_the_range_that_requests_leave_out_is_a_compaction_before_the_first(
-    tmp_path: Path,
-) -> None:
+async def test_the_range_that_requests_leave_out_is_a_compaction(tmp_path: Path) -> None:
     task = long_task().user(text("<feedback>more</feedback>"), leaves_out=[2, 5])
     task.answer(text("so")).user(text("<feedback>on</feedback>")).answer(text("well"))
     store, summary = await taken(task, tmp_path)
@@ -302,9 +294,7 @@ async def test_the_range_that_requests_leave_out_is_a_compaction_before_the_firs
     assert len(shown) == 14 - 4 - 1 + 1
 
 
-async def test_texts_that_cline_shortens_are_shortened_from_the_next_request_on(
-    tmp_path: Path,
-) -> None:
+async def test_texts_that_cline_shortens_are_so_from_the_next_request_on(tmp_path: Path) -> None:
     task = long_task()
     told = task.screen[-2]["ts"]
     task.user(text("<feedback>more</feedback>")).answer(text("so"))
@@ -365,9 +355,7 @@ async def test_a_last_prompt_waits_as_a_resumed_task_writes_it_anew(tmp_path: Pa
     assert (await load(store, task.answer(text("so")).write(tmp_path / "1760"))).messages == 12
 
 
-async def test_a_search_finds_a_task_once_and_reads_it_again_when_its_screen_changed(
-    tmp_path: Path,
-) -> None:
+async def test_a_search_finds_a_task_once_and_looks_at_its_screen(tmp_path: Path) -> None:
     about = {"id": "b", "parentTaskId": "a"}
     path = long_task(roo=True).write(tmp_path / "b", history_item=about, settings={"x": 1})
     found = search(tmp_path)
@@ -413,9 +401,7 @@ def session(folder: Path, *, rows: int = 4, **compaction: Any) -> Path:
     return folder / "s1.messages.json"
 
 
-async def test_the_messages_of_the_last_compaction_stand_for_those_before_it(
-    tmp_path: Path,
-) -> None:
+async def test_what_the_last_compaction_left_stands_for_what_was_before(tmp_path: Path) -> None:
     about = {"kind": "compaction_summary", "tokensBefore": 900}
     left = [{"role": "user", "content": [text("Context summary")], "metadata": about}]
     state, store = {"version": 1, "source_message_count": 2, "messages": left}, MemoryStore()

@@ -222,9 +222,7 @@ async def test_a_file_that_cannot_be_read_is_said_once_and_the_rest_followed(fol
     assert result.total.failed == 1
 
 
-async def test_a_file_whose_first_line_is_half_written_is_not_said_to_be_broken(
-    folder: Path,
-) -> None:
+async def test_half_a_first_line_is_not_said_to_be_broken(folder: Path) -> None:
     log, path = ClaudeCode().user("one"), folder / "a.jsonl"
     async with following(MemoryStore(), folder) as running:
         put(path, b"")

@@ -79,9 +79,7 @@ async def test_a_compression_between_a_call_and_its_result_keeps_both(tmp_path: 
     assert (await views_in_words(store, CHAT))[-1] == ["u:In short", "u:read", "a:c1", "u:jam"]
 
 
-async def test_a_resumed_session_that_writes_its_beginning_first_loses_nothing(
-    tmp_path: Path,
-) -> None:
+async def test_a_resumed_session_that_begins_anew_loses_nothing(tmp_path: Path) -> None:
     log = Gemini().anew(told("s", says(CONTEXT))).user("go", "u").answer("on it", tool("c1"))
     log.results(answers("c1"), own="r").answer("done", own="a").anew(told("s", says(LATER)))
     called = told("x", says("on it"), calls("c1", file_path="a"), kind="gemini")
@@ -163,7 +161,7 @@ async def test_a_call_without_an_id_gets_one_that_its_result_has_too(tmp_path: P
     assert found[1]["content"][0]["id"] == found[2]["content"][0]["tool_use_id"] == "call-1"
 
 
-async def test_an_answer_with_the_id_of_the_prompt_leaves_the_prompt_in_every_request(
+async def test_an_answer_with_the_id_of_the_prompt_leaves_it_in_every_request(
     tmp_path: Path,
 ) -> None:
     log = Gemini().user("go", "x").answer("on it", own="x").answer("on it", tool("c1"), own="x")
@@ -272,9 +270,7 @@ async def test_a_watch_notices_what_is_written_next_to_a_sessions_file(
     assert {one.path for one in after.files} - {one.path for one in before.files} == {str(written)}
 
 
-async def test_a_compaction_keeps_its_tail_and_a_summary_that_failed_compacts_nothing(
-    tmp_path: Path,
-) -> None:
+async def test_a_compaction_keeps_its_tail_and_a_failed_summary_is_none(tmp_path: Path) -> None:
     log = session().user("more").answer(text("sure"))
     log.user({"type": "compaction", "auto": False, "tail_start_id": "msg_04"})
     log.answer(text("In short"), summary=True, parentID="msg_06").user("and?")
@@ -298,9 +294,7 @@ async def test_a_revert_that_may_be_undone_waits(tmp_path: Path) -> None:
     assert b"taken_back" in taken.payload
 
 
-async def test_an_answer_with_an_error_is_sent_again_only_if_a_person_ended_it(
-    tmp_path: Path,
-) -> None:
+async def test_an_answer_with_an_error_is_sent_again_if_a_person_ended_it(tmp_path: Path) -> None:
     for name, said in (("MessageAbortedError", ["a:half"]), ("APIError", [])):
         log = OpenCode().user("go").answer(text("half"), error={"name": name, "data": {}})
         last = await last_view(tmp_path, log.user("again").answer(text("sure")))
@@ -339,9 +333,7 @@ async def test_missing_and_broken_parts_are_told(tmp_path: Path) -> None:
     assert (summary.messages, summary.unknown) == (5, {"unreadable": 2, "message": 1})
 
 
-async def test_another_programs_database_is_refused_and_a_damaged_one_says_what_to_do(
-    tmp_path: Path,
-) -> None:
+async def test_another_programs_or_a_damaged_database_is_refused(tmp_path: Path) -> None:
     other = put(tmp_path / "opencode.db", b"SQLite format 3\0" + bytes(100))
     with pytest.raises((UnknownFormat, MalformedTranscript)):
         await load(MemoryStore(), other)

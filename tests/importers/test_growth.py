@@ -142,9 +142,7 @@ def live_message() -> Draft:
     return as_draft(MessageAdded(), body_of(user("live"), salt), mark=9)
 
 
-async def test_a_session_that_was_continued_or_made_live_is_not_imported_over(
-    tmp_path: Path,
-) -> None:
+async def test_a_session_that_was_continued_live_is_not_imported_over(tmp_path: Path) -> None:
     path, log = tmp_path / "file.jsonl", ClaudeCode().user("one")
     store, _ = await load_data(tmp_path, log.data(), complete=False)
     head = await store.head(SESSION)
@@ -308,9 +306,7 @@ async def test_a_later_import_is_refused_and_says_since_when(tmp_path: Path) -> 
     assert (await load(store, path, session="anew")).messages == 5
 
 
-async def test_a_session_of_an_older_store_is_a_mirror_even_where_somebody_wrote_to_it(
-    tmp_path: Path,
-) -> None:
+async def test_a_session_of_an_older_store_is_a_mirror_whoever_wrote_to_it(tmp_path: Path) -> None:
     store, path = MemoryStore(), put(tmp_path / "talk.jsonl", talk().data())
     await load(store, path)
     await store.append(SESSION, [live_message()], STREAM_EXISTS)

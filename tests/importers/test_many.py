@@ -367,9 +367,7 @@ async def test_runs_keep_their_names_when_others_come(tmp_path: Path) -> None:
     assert sorted(found) == [("a", "model-a.lamp-7", True), *kept]
 
 
-async def test_a_copy_is_the_same_session_and_one_that_ended_early_is_another(
-    tmp_path: Path,
-) -> None:
+async def test_a_copy_is_the_same_session_and_a_shorter_run_is_another(tmp_path: Path) -> None:
     for model in ("a", "b"):
         run_of(tmp_path / "copies", model, "the same")
     assert (await imported(tmp_path / "copies")).total.sessions == 1

@@ -347,9 +347,7 @@ def test_a_compaction_whose_first_kept_entry_is_missing_keeps_none(kept: dict[st
     assert "not in the file" in of_type(found, Warned)[0].text
 
 
-async def test_the_request_after_a_compaction_is_the_summary_and_the_kept_tail(
-    tmp_path: Path,
-) -> None:
+async def test_the_request_after_a_compaction_is_its_summary_and_tail(tmp_path: Path) -> None:
     log = long_talk(Pi()).entry("compaction", summary="S", firstKeptEntryIndex=5)
     summary, *last = (await shown(tmp_path, log.user("on").answer(text("x")).data()))[-1]
     assert "S" in summary

@@ -98,9 +98,7 @@ async def test_large_files_are_cut_into_many_raw_records(tmp_path: Path) -> None
     assert all(a[1] < b[0] for a, b in pairwise(ranges))
 
 
-async def test_a_compaction_is_estimated_as_the_requests_around_it_and_keeps_the_files_size(
-    tmp_path: Path,
-) -> None:
+async def test_a_compaction_is_estimated_as_the_requests_around_it(tmp_path: Path) -> None:
     meta = {"trigger": "auto", "preTokens": 167_000}
     log = ClaudeCode().user("go").answer("m1", text("a")).user("on").answer("m2", text("b"))
     log.system("compact_boundary", compactMetadata=meta)

@@ -153,9 +153,7 @@ async def test_a_shortened_message_keeps_its_speaker(
     assert (await Engine(store).verify(SESSION)).ok
 
 
-async def test_a_speaker_of_an_import_by_an_earlier_release_is_not_passed_over(
-    tmp_path: Path,
-) -> None:
+async def test_a_speaker_of_an_earlier_releases_import_is_not_passed_over(tmp_path: Path) -> None:
     store, older = await spoken(tmp_path, isMeta=True), MemoryStore()
     kind, _, payload = encode_event(MessageAdded())
     for at, record in enumerate(await records(store, SESSION)):
@@ -228,9 +226,7 @@ async def test_an_open_turn_lasts_up_to_its_last_record(tmp_path: Path) -> None:
     assert (turn.attributes[conv.OUTCOME], seconds(turn)) == ("unfinished", 7.0)
 
 
-async def test_what_is_written_about_a_session_later_does_not_prolong_its_open_turn(
-    tmp_path: Path,
-) -> None:
+async def test_what_is_written_about_a_session_later_prolongs_no_turn(tmp_path: Path) -> None:
     store, session = await imported(tmp_path, tool_loop().user("Thanks.").user("Bye.").data())
     before = await traced(store, session)
     async with Engine(store, clock=lambda: NOW) as engine:
@@ -242,9 +238,7 @@ async def test_what_is_written_about_a_session_later_does_not_prolong_its_open_t
         assert [(one.start, one.end) for one in after] == [(one.start, one.end) for one in before]
 
 
-async def test_a_turn_that_its_file_does_not_end_is_over_with_its_last_record(
-    tmp_path: Path,
-) -> None:
+async def test_a_turn_that_is_not_ended_is_over_with_its_last_record(tmp_path: Path) -> None:
     log = tool_loop()
     log.user("A day later.").rows[-1]["timestamp"] = "2026-01-02T10:00:00Z"
     first, _ = await turns(*await imported(tmp_path, log.answer("m3", said("x")).data()))
@@ -306,9 +300,7 @@ async def test_one_wrong_time_moves_no_other_record(tmp_path: Path) -> None:
 # -- growth, and files without times -------------------------------------------------------------
 
 
-async def test_records_of_a_file_without_times_have_one_time_in_every_import(
-    tmp_path: Path,
-) -> None:
+async def test_records_of_a_file_without_times_have_one_time(tmp_path: Path) -> None:
     rows = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
     store, session = await imported(tmp_path, jsonl(rows))
     path = put(tmp_path / "file.jsonl", jsonl([*rows, *rows]))
@@ -317,7 +309,7 @@ async def test_records_of_a_file_without_times_have_one_time_in_every_import(
     assert {one.time for one in await records(store, session)} == {NOW}
 
 
-async def test_rows_without_a_time_before_the_first_one_with_one_prolong_nothing(
+async def test_rows_without_a_time_before_the_first_with_one_prolong_nothing(
     tmp_path: Path,
 ) -> None:
     rows: list[dict[str, Any]] = [{"role": "user", "content": "one"}]
@@ -355,7 +347,7 @@ async def compaction_and_chats(folder: Path, log: ClaudeCode) -> tuple[Span, lis
     return one, await traced(*got, conv.CHAT)
 
 
-async def test_an_imported_compaction_lasts_from_the_record_before_it_or_as_its_file_says(
+async def test_a_compaction_lasts_from_the_record_before_or_as_its_file_says(
     tmp_path: Path,
 ) -> None:
     one, (_, after) = await compaction_and_chats(tmp_path, summarised())

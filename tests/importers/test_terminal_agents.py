@@ -240,9 +240,7 @@ async def test_a_subagents_round_is_one_answer_in_a_session_of_its_own(tmp_path:
     assert await linked_to(store, session) == [CHAT]
 
 
-async def test_a_subagents_last_round_waits_and_a_bootstrapped_one_begins_with_its_history(
-    tmp_path: Path,
-) -> None:
+async def test_a_subagents_last_round_waits_and_its_history_comes_first(tmp_path: Path) -> None:
     log = Qwen(agentId="a", isSidechain=True).user("count").answer(says("x"), agentRound=1)
     _, summary = await load_data(tmp_path, log.data(), complete=False)
     reason = "line 2: the last answer may still get more calls"

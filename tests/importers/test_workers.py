@@ -140,9 +140,7 @@ async def check_same(one: MemoryStore, several: MemoryStore, folder: Path, worke
     assert await contents(several) == await contents(one)
 
 
-async def test_a_session_in_two_files_has_the_records_of_the_first_one_first(
-    tmp_path: Path,
-) -> None:
+async def test_a_session_in_two_files_has_the_first_files_records_first(tmp_path: Path) -> None:
     """The first file is long, so that the others would overtake it."""
     long = claude("shared", 100, 500)
     put(tmp_path / "a.jsonl", long)
@@ -151,9 +149,7 @@ async def test_a_session_in_two_files_has_the_records_of_the_first_one_first(
     await check_same(MemoryStore(), MemoryStore(), tmp_path, 3)
 
 
-async def test_a_file_that_another_one_overtook_is_read_again_when_all_are_done(
-    tmp_path: Path,
-) -> None:
+async def test_a_file_that_was_overtaken_is_read_again_when_all_are_done(tmp_path: Path) -> None:
     write(tmp_path, *NAMES, "late")
     found = await by_workers(MemoryStore(), tmp_path, importing=in_workers.be_overtaken)
     assert [one.session for one in found.sessions] == sorted([*NAMES, "late"])
@@ -277,9 +273,7 @@ async def test_workers_do_not_run_ahead_of_a_slow_store(tmp_path: Path) -> None:
 # -- when something fails ------------------------------------------------------------------------
 
 
-async def test_a_killed_worker_is_an_error_of_its_file_and_the_next_import_completes_it(
-    tmp_path: Path,
-) -> None:
+async def test_a_killed_workers_file_is_completed_by_the_next_import(tmp_path: Path) -> None:
     write(tmp_path, "a", "dies", "z", turns=250)
     one, several = MemoryStore(), MemoryStore()
     done = await by_workers(several, tmp_path, importing=in_workers.die_in_the_middle)
@@ -303,9 +297,7 @@ async def test_a_worker_without_memory_is_an_error_of_its_file(tmp_path: Path) -
     assert "no more memory" in done.passed_over[0].reason
 
 
-async def test_an_error_of_the_store_or_of_the_program_ends_the_import_in_workers_too(
-    tmp_path: Path,
-) -> None:
+async def test_an_error_of_the_store_or_of_ours_ends_the_import(tmp_path: Path) -> None:
     write(tmp_path, "a", "b", "c")
     told: list[ImportSummary | FilePassedOver] = []
     with pytest.raises(StoreFull):

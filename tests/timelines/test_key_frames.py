@@ -411,9 +411,7 @@ async def test_an_agent_that_goes_on_is_not_kept_waiting_for_key_frames(
         await due.close()
 
 
-async def test_frames_are_forgotten_on_disk_where_their_session_is_destroyed(
-    tmp_path: Path,
-) -> None:
+async def test_frames_are_forgotten_where_their_session_is_destroyed(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     for erase in (True, False):
         async with eventctx.open(path, durability="normal", receipts=False) as engine:

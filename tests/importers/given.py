@@ -16,7 +16,6 @@ from eventctx.importers.source.items import (
     FileLine,
     Item,
     MessageItem,
-    ModelCall,
     Parser,
     Raw,
     never,
@@ -60,6 +59,11 @@ class ClaudeCode(Rows):
     def user(self, content: Any, **fields: Any) -> Self:
         return self.line("user", message={"role": "user", "content": content}, **fields)
 
+    def says(self, prompt: str, answer: str) -> Self:
+        """A prompt, and the answer that ends its turn."""
+        self.user(prompt)
+        return self.answer(f"m{len(self.rows)}", text(answer), stop_reason="end_turn")
+
     def result(self, call: str, text: Any = "done", **fields: Any) -> Self:
         block = {"tool_use_id": call, "type": "tool_result", "content": text, **fields}
         return self.user([block], toolUseResult={"stdout": text})
@@ -97,10 +101,9 @@ def gauges() -> ClaudeCode:
         log.answer(f"m{number}", call(f"t{number}"), stop_reason="tool_use")
         log.result(f"t{number}", "bar " * 90)
     log.answer("m3", call("t3"), call("t4"), stop_reason="tool_use")
-    blocks = [
-        {"type": "tool_result", "tool_use_id": f"t{n}", "content": "bar " * 90} for n in (3, 4)
-    ]
-    return log.user(blocks).answer("m5", text("all read"), stop_reason="end_turn")
+    block = {"type": "tool_result", "content": "bar " * 90}
+    log.user([{**block, "tool_use_id": name} for name in ("t3", "t4")])
+    return log.answer("m5", text("all read"), stop_reason="end_turn")
 
 
 class Codex(Rows):
@@ -171,11 +174,6 @@ def roles(items: Iterable[Item]) -> list[str]:
 
 def raw_kinds(items: Iterable[Item]) -> list[str]:
     return [item.kind for item in items if isinstance(item, Raw)]
-
-
-def prompts(items: Iterable[Item]) -> list[int | None]:
-    calls = [item for item in items if isinstance(item, ModelCall)]
-    return [item.usage.prompt if item.usage else None for item in calls]
 
 
 # -- importing -----------------------------------------------------------------------------------
@@ -254,13 +252,10 @@ def story(found: list[Record]) -> tuple[list[Any], bytes]:
 
     Only the places where raw lines are cut into batches may differ, so these lines are joined.
     """
-    recorded = [
-        (r.id, r.type, r.turn_id, r.span_id, r.iteration, [b.data for b in r.bodies])
-        for r in found
-        if r.type != "import:raw"
-    ]
     raw = b"\n".join(raw_of(r) or b"" for r in found if r.type == "import:raw")
-    return recorded, raw
+    others = [r for r in found if r.type != "import:raw"]
+    about = [(r.id, r.type, r.turn_id, r.span_id, r.iteration) for r in others]
+    return [*about, *[[body.data for body in r.bodies] for r in others]], raw
 
 
 async def same(one: MemoryStore, other: MemoryStore, session: str) -> bool:

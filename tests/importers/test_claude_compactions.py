@@ -17,12 +17,6 @@ Row = dict[str, Any]
 OIL, OILED, RED, IS_RED = 0, 1, 2, 3
 
 
-def says(log: ClaudeCode, prompt: str, answer: str) -> ClaudeCode:
-    """Two lines: a prompt and its answer."""
-    log.user(prompt)
-    return log.answer(f"m{len(log.rows)}", text(answer), stop_reason="end_turn")
-
-
 def compacts(log: ClaudeCode, summary: str, **facts: Any) -> ClaudeCode:
     """Two lines: the boundary and the summary."""
     log.system("compact_boundary", compactMetadata={"trigger": "auto", **facts})
@@ -31,7 +25,7 @@ def compacts(log: ClaudeCode, summary: str, **facts: Any) -> ClaudeCode:
 
 def two_turns() -> ClaudeCode:
     """Lines u1 to u4."""
-    return says(says(ClaudeCode(), "oil", "oiled"), "red", "is red")
+    return ClaudeCode().says("oil", "oiled").says("red", "is red")
 
 
 def listed(*uuids: str, anchor: str = "u6") -> Row:
@@ -72,7 +66,7 @@ async def last_view(log: ClaudeCode, parents: dict[int, object], tmp_path: Path)
 async def test_what_a_compaction_keeps_is_beside_its_summary(
     facts: Row, parents: dict[int, object], expected: list[str], tmp_path: Path
 ) -> None:
-    log = says(compacts(two_turns(), "S", **facts), "dust", "dusted")
+    log = compacts(two_turns(), "S", **facts).says("dust", "dusted")
     engine, view = await viewed(linked(log, {4: None, **parents}), tmp_path)
     assert (await engine.verify(SESSION)).ok
     assert words(view) == expected
@@ -85,7 +79,7 @@ async def test_what_a_compaction_keeps_is_beside_its_summary(
 
 
 async def test_a_kept_answer_stays_whole_with_its_calls_and_results(tmp_path: Path) -> None:
-    log = says(ClaudeCode(), "oil", "oiled").user("read")
+    log = ClaudeCode().says("oil", "oiled").user("read")
     log.answer("m", text("I read"), stop_reason="tool_use")
     log.answer("m", call("t1"), stop_reason="tool_use").result("t1", "the page")
     kept = listed("u3", "u4", "u5", "u6", anchor="u8")
@@ -96,14 +90,14 @@ async def test_a_kept_answer_stays_whole_with_its_calls_and_results(tmp_path: Pa
 
 
 async def test_a_summary_may_be_kept_by_the_next_compaction(tmp_path: Path) -> None:
-    log = says(says(compacts(two_turns(), "S"), "dust", "dusted"), "wax", "waxed")
+    log = compacts(two_turns(), "S").says("dust", "dusted").says("wax", "waxed")
     log = compacts(log, "S of wax", **listed("u6", "u7", "u8", anchor="u11"))
-    view = await last_view(says(log, "go", "x"), {4: None, 10: None}, tmp_path)
+    view = await last_view(log.says("go", "x"), {4: None, 10: None}, tmp_path)
     assert view == ["S", "dust", "dusted", "S of wax", "go"]
 
 
 def test_a_step_back_to_a_prompt_that_was_kept_leaves_what_came_after_it() -> None:
-    log = says(compacts(two_turns(), "S", **listed("u2", "u3", "u4")), "dust", "dusted")
+    log = compacts(two_turns(), "S", **listed("u2", "u3", "u4")).says("dust", "dusted")
     assert left(linked(log.user("blue"), {4: None, 6: 3, 8: 1})) == [[2, 3, 4, 5]]
 
 
@@ -111,8 +105,7 @@ def test_a_step_back_to_a_prompt_that_was_kept_leaves_what_came_after_it() -> No
 
 
 async def test_a_step_back_to_before_a_compaction_takes_it_back(tmp_path: Path) -> None:
-    log = says(compacts(two_turns(), "S"), "dust", "dusted")
-    log = says(says(log, "blue", "is blue"), "on", "x")
+    log = compacts(two_turns(), "S").says("dust", "dusted").says("blue", "is blue").says("on", "x")
     engine, view = await viewed(linked(log, {4: None, 8: OILED}), tmp_path)
     assert words(view) == ["oil", "oiled", "blue", "is blue", "on"]
     oil, red, dust = [await engine.why(SESSION, one) for one in (0, 2, 4)]
@@ -125,27 +118,27 @@ async def test_a_step_back_to_before_a_compaction_takes_it_back(tmp_path: Path) 
 
 
 async def test_the_summary_of_an_older_compaction_returns(tmp_path: Path) -> None:
-    log = compacts(says(compacts(two_turns(), "S"), "dust", "dusted"), "T")
-    log = says(says(log, "wax", "waxed"), "blue", "x")
+    log = compacts(compacts(two_turns(), "S").says("dust", "dusted"), "T")
+    log.says("wax", "waxed").says("blue", "x")
     for back, expected in ((5, ["S", "blue"]), (OILED, ["oil", "oiled", "blue"])):
         folder = tmp_path / str(back)
         assert await last_view(log, {4: None, 8: None, 12: back}, folder) == expected
 
 
 def test_a_link_across_a_compaction_to_no_place_of_a_prompt_takes_nothing_back() -> None:
-    log = says(says(compacts(two_turns(), "S"), "dust", "dusted"), "blue", "x")
+    log = compacts(two_turns(), "S").says("dust", "dusted").says("blue", "x")
     for parent in (OIL, RED, IS_RED, None, "never-written"):
         assert left(linked(log, {4: None, 8: parent})) == [], parent
     # Commands that hang on the last message before a compaction are after it.
     log = compacts(two_turns(), "S").user("<command-name>/compact</command-name>")
-    log = says(says(log, "dust", "dusted"), "blue", "x")
+    log.says("dust", "dusted").says("blue", "x")
     assert left(linked(log, {4: None, 6: IS_RED})) == []
     assert left(linked(log, {4: None, 6: IS_RED, 9: 6})) == [[5, 6]]
 
 
 def test_lines_that_were_written_again_are_no_step_back() -> None:
     """A later compaction may append copies of old lines, and hang the next one on them."""
-    rows = linked(says(says(compacts(two_turns(), "S"), "dust", "dusted"), "blue", "x"), {4: None})
+    rows = linked(compacts(two_turns(), "S").says("dust", "dusted").says("blue", "x"), {4: None})
     again = [*rows[:8], *rows[:2], {**rows[8], "parentUuid": rows[OILED]["uuid"]}, *rows[9:]]
     assert left(again) == []
     hook = {**rows[4], "subtype": "stop_hook_summary", "uuid": "hook", "parentUuid": "u2"}

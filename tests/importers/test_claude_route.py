@@ -60,18 +60,7 @@ def left(rows: list[Row]) -> list[list[int]]:
 
 
 def rewound() -> ClaudeCode:
-    log = ClaudeCode().user("pantry").answer("m1", text("jars"), stop_reason="end_turn")
-    log.user("red").answer("m2", text("red it is"), stop_reason="end_turn")
-    return log.user("blue").answer("m3", text("blue it is"), stop_reason="end_turn").user("on")
-
-
-def test_a_prompt_may_follow_what_a_hook_reported() -> None:
-    log = rewound()
-    log.rows[4:4] = ClaudeCode().progress(type="hook_progress").rows
-    log.rows[4]["uuid"] = "hook"
-    rows = linked(log, {4: 1, 5: 4})
-    assert rows[5]["parentUuid"] == "hook"
-    assert left(rows) == [[2, 3]]
+    return red().says("blue", "blue it is").user("on")
 
 
 async def viewed(rows: list[Row], tmp_path: Path) -> tuple[Engine, list[Any]]:
@@ -97,11 +86,11 @@ def test_lines_of_one_uuid_are_one_message_and_one_call() -> None:
 
 
 def test_a_replayed_answer_under_a_new_uuid_is_no_second_call() -> None:
-    log = ClaudeCode().user("count").answer("m1", text("1"), stop_reason="end_turn")
-    log.user("more").answer("m2", text("2"), stop_reason="end_turn")
-    log.user("count").answer("m1", text("1"), stop_reason="end_turn")
-    log.user("more").answer("m2", text("2"), stop_reason="end_turn").user("and nuts?")
-    rows = linked(log, {4: None})
+    log = ClaudeCode()
+    for _ in range(2):
+        for name, prompt in (("m1", "count"), ("m2", "more")):
+            log.user(prompt).answer(name, text(name), stop_reason="end_turn")
+    rows = linked(log.user("and nuts?"), {4: None})
     found = items_of(parse, jsonl(rows), always)
     assert [one.response_id for one in of_type(found, ModelCall)] == ["m1", "m2"]
     assert left(rows) == [[0, 1, 2, 3]]
@@ -111,7 +100,7 @@ def test_a_replayed_answer_under_a_new_uuid_is_no_second_call() -> None:
 
 
 async def test_a_prompt_that_a_person_took_back_is_in_no_later_view(tmp_path: Path) -> None:
-    log = rewound().answer("m4", text("done"), stop_reason="end_turn")
+    log = rewound().answer("m8", text("done"), stop_reason="end_turn")
     engine, view = await viewed(linked(log, {4: 1}), tmp_path)
     assert view == ["pantry", [text("jars")], "blue", [text("blue it is")], "on"]
     why = await engine.why(SESSION, 3)
@@ -126,39 +115,42 @@ async def test_a_prompt_that_a_person_took_back_is_in_no_later_view(tmp_path: Pa
 
 def red() -> ClaudeCode:
     """Two turns: lines 0 to 3."""
-    log = ClaudeCode().user("pantry").answer("m1", text("jars"), stop_reason="end_turn")
-    return log.user("red").answer("m2", text("red it is"), stop_reason="end_turn")
+    return ClaudeCode().says("pantry", "jars").says("red", "red it is")
 
 
 def parallel() -> ClaudeCode:
     log = ClaudeCode().user("go").answer("m1", call("t1")).answer("m1", call("t2"))
-    log.result("t1").result("t2").answer("m2", text("done"), stop_reason="end_turn").user("red")
-    return log.answer("m3", text("red it is"), stop_reason="end_turn").user("blue")
+    log.result("t1").result("t2").answer("m2", text("done"), stop_reason="end_turn")
+    return log.says("red", "red it is").user("blue")
 
 
 def retried() -> ClaudeCode:
-    log = ClaudeCode().user("go").answer("m1", text("done"), stop_reason="end_turn")
-    log.system("api_error").system("stop_hook_summary").user("next")
-    return log.answer("m2", text("on"), stop_reason="end_turn").user("last")
+    log = ClaudeCode().says("go", "done").system("api_error").system("stop_hook_summary")
+    return log.says("next", "on").user("last")
+
+
+def after_a_hook() -> ClaudeCode:
+    log = red().progress(type="hook_progress")
+    return log.says("blue", "blue it is").user("on")
 
 
 LEFT: dict[str, tuple[ClaudeCode, dict[int, object], list[list[int]]]] = {
     "the first prompt was edited": (rewound(), {4: None}, [[0, 1, 2, 3]]),
     "a person went back twice": (
-        rewound().answer("m4", text("gone on"), stop_reason="end_turn").user("green"),
+        red().says("blue", "is blue").says("on", "gone on").user("green"),
         {4: 1, 8: 1},
         [[2, 3], [4, 5, 6, 7]],
     ),
     "a command is after the step back": (
-        red().user("<command-name>/context</command-name>").user("blue"),
-        {4: 1},
+        *(red().user("<command-name>/context</command-name>").user("blue"), {4: 1}),
         [[2, 3]],
     ),
     "a result goes with its answer": (
-        red().answer("m2", call("t1"), stop_reason="tool_use").result("t1").user("blue"),
+        red().answer("m4", call("t1"), stop_reason="tool_use").result("t1").user("blue"),
         {6: 1},
         [[2, 3, 4, 5]],
     ),
+    "a prompt follows what a hook reported": (after_a_hook(), {4: 1}, [[2, 3]]),
     "parallel results are no branch": (parallel(), {3: 1, 4: 2}, []),
     "parallel results of a call that stays": (parallel(), {3: 1, 4: 2, 8: 5}, [[5, 6]]),
     "a retry after an error of the API": (retried(), {2: 0}, []),
@@ -210,17 +202,15 @@ def test_a_result_that_was_written_before_its_call_waits_for_it_and_follows_it()
 
 
 def test_a_result_whose_call_never_comes_keeps_its_place() -> None:
-    log = ClaudeCode().user("go").answer("m1", text("a"), stop_reason="end_turn").result("t9")
+    log = ClaudeCode().says("go", "a").result("t9")
     for number in range(WINDOW):
         log.user(f"prompt {number}")
     assert len(told(linked(log))) == 3 + WINDOW
     assert told(linked(log))[2][0]["tool_use_id"] == "t9"
-
-
-def test_an_answer_that_was_written_before_its_prompt_follows_it() -> None:
+    # An answer that was written before its prompt follows it.
     rows = linked(rewound())
-    swapped = [*rows[:2], rows[3], rows[2], *rows[4:]]
-    assert told(swapped)[2:4] == ["red", [text("red it is")]]
+    rows[2:4] = rows[3], rows[2]
+    assert told(rows)[2:4] == ["red", [text("red it is")]]
 
 
 # -- sessions in the file ------------------------------------------------------------------------
@@ -234,6 +224,10 @@ async def imported(rows: list[Row], tmp_path: Path) -> Engine:
     return Engine(store)
 
 
+def counted() -> ClaudeCode:
+    return ClaudeCode().says("count", "42").says("and nuts?", "7")
+
+
 async def test_a_call_that_two_files_hold_counts_once_in_the_store(tmp_path: Path) -> None:
     rows, store = linked(counted()), MemoryStore()
     for name, some in (("first", rows[:2]), ("second", rows)):
@@ -244,16 +238,10 @@ async def test_a_call_that_two_files_hold_counts_once_in_the_store(tmp_path: Pat
     assert (sum(one.calls for one in stats.usage.values()), stats.copied_calls) == (2, 1)
 
 
-def counted() -> ClaudeCode:
-    log = ClaudeCode().user("count").answer("m1", text("42"), stop_reason="end_turn")
-    return log.user("and nuts?").answer("m2", text("7"), stop_reason="end_turn")
-
-
 async def test_a_session_that_was_imported_as_complete_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "session.jsonl"
-    log = ClaudeCode().user("dig").answer("m1", text("dug"), stop_reason="end_turn")
-    log.answer("m2", text("and more"), stop_reason="end_turn")
-    rows = linked(log.user("fill").answer("m3", text("filled"), stop_reason="end_turn"))
+    log = ClaudeCode().says("dig", "dug").answer("m", text("and more"), stop_reason="end_turn")
+    rows = linked(log.says("fill", "filled"))
     for first in (2, 3):
         store = MemoryStore()
         await import_file(store, put(path, jsonl(rows[:first])), complete=True)

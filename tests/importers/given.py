@@ -247,15 +247,26 @@ async def messages(store: MemoryStore, stream: str) -> list[Any]:
     return [decode_body(r.bodies[0].data or b"") for r in added]
 
 
+def raw_bytes(found: list[Record]) -> bytes:
+    """What was kept of the lines besides the messages."""
+    return b"\n".join(raw_of(one) or b"" for one in found if one.type == "import:raw")
+
+
 def story(found: list[Record]) -> tuple[list[Any], bytes]:
     """The parts that are equal in two imports of the same lines.
 
     Only the places where raw lines are cut into batches may differ, so these lines are joined.
     """
-    raw = b"\n".join(raw_of(r) or b"" for r in found if r.type == "import:raw")
     others = [r for r in found if r.type != "import:raw"]
     about = [(r.id, r.type, r.turn_id, r.span_id, r.iteration) for r in others]
-    return [*about, *[[body.data for body in r.bodies] for r in others]], raw
+    return [*about, *[[body.data for body in r.bodies] for r in others]], raw_bytes(found)
+
+
+async def kept(store: MemoryStore, session: str) -> bytes:
+    """All that an import has kept of its file."""
+    found = await records(store, session)
+    bodies = [body.data or b"" for record in found for body in record.bodies]
+    return b"\n".join([*bodies, raw_bytes(found)])
 
 
 async def same(one: MemoryStore, other: MemoryStore, session: str) -> bool:

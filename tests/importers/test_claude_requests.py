@@ -14,7 +14,6 @@ import eventctx
 from eventctx.errors import LogCorrupted
 from eventctx.importers.load import ImportSummary, import_file
 from eventctx.log import wire
-from eventctx.log.codec import raw_of
 from eventctx.log.wire import WireForm
 from eventctx.queries.key_frames import timeline_at
 from eventctx.queries.requests import RequestView, request_at
@@ -29,7 +28,7 @@ from tests.importers.claude_requests import (
     hash_of,
     message_hash,
 )
-from tests.importers.given import NOW, SESSION, call, put, text
+from tests.importers.given import NOW, SESSION, call, put, raw_bytes, records, text
 
 EXACT = "claude-code-exact/session.jsonl"
 
@@ -80,9 +79,9 @@ async def last_sent(log: Recording, tmp_path: Path) -> tuple[Any, SentForm]:
 
 
 async def raw_parts(store: Any) -> bytes:
-    found = [raw_of(one) or b"" async for one in store.read(SESSION) if one.type == "import:raw"]
-    assert found
-    return b"\n".join(found)
+    found = await records(store, SESSION)
+    assert "import:raw" in {one.type for one in found}
+    return raw_bytes(found)
 
 
 async def test_a_request_is_rebuilt_as_it_was_sent_with_what_was_put_in(tmp_path: Path) -> None:

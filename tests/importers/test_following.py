@@ -135,25 +135,12 @@ def grow(path: Path, log: Rows) -> None:
         file.write(log.data()[file.tell() :])
 
 
-async def test_a_session_appears_and_grows(folder: Path) -> None:
-    store, log, path = MemoryStore(), ClaudeCode().user("one"), folder / "session.jsonl"
-    async with following(store, folder.parent) as running:
-        grow(path, log)
-        await running.has(1)
-        grow(path, log.answer("m", text("yes"), stop_reason="end_turn"))
-        await running.has(2)
-        assert len(await messages(store, SESSION)) == 2
-        result = await running.end()
-    assert (result.total.sessions, result.total.messages) == (1, 2)
-    assert result.total.added == len(await records(store, SESSION))
-    await same_as_import(store, path)
-
-
-async def test_subagents_and_new_folders_appear_linked(folder: Path) -> None:
+async def test_sessions_subagents_and_new_folders_appear_linked_and_grow(folder: Path) -> None:
     store, path, child = MemoryStore(), folder / "main.jsonl", f"{SESSION}.agent-a1"
     agent = ClaudeCode(agentId="a1", isSidechain=True).user("look")
+    log = ClaudeCode().user("go").answer("m1", call("t1")).progress(agentId="a1")
     async with following(store, folder.parent) as running:
-        grow(path, ClaudeCode().user("go").answer("m1", call("t1")).progress(agentId="a1"))
+        grow(path, log)
         await running.has(1)
         own = put(folder / "main" / "subagents" / "agent-a1.jsonl", agent.data())
         await running.has(1, child)
@@ -161,6 +148,13 @@ async def test_subagents_and_new_folders_appear_linked(folder: Path) -> None:
         await running.has(2, child)
         put(folder / "deep" / "er" / "other.jsonl", jsonl(CHAT))
         await running.has(2, "other")
+        grow(path, log.result("t1").answer("m2", text("yes"), stop_reason="end_turn"))
+        await running.has(4)
+        assert len(await messages(store, SESSION)) == 4
+        result = await running.end()
+    assert (result.total.sessions, result.total.messages) == (3, 8)
+    added = [len(await records(store, name)) for name in (SESSION, child, "other")]
+    assert result.total.added == sum(added)
     assert len(await events(store, SESSION, "session:linked")) == 1
     await same_as_import(store, path)
 

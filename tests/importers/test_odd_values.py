@@ -24,7 +24,7 @@ from eventctx.importers.load import ImportSummary
 from eventctx.importers.source import document, lines, source
 from eventctx.importers.source.lines import nanoseconds
 from eventctx.importers.source.values import MAX_DEPTH, REPEATED, REPLACED, decode, read_value
-from eventctx.log.codec import raw_of, stored_harness_bodies
+from eventctx.log.codec import stored_harness_bodies
 from eventctx.log.ids import check_session_id
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.facts_reader import read_facts
@@ -43,10 +43,12 @@ from tests.importers.given import (
     ClaudeCode,
     Codex,
     jsonl,
+    kept,
     load,
     load_data,
     messages,
     next_request,
+    raw_bytes,
     records,
     text,
 )
@@ -63,9 +65,8 @@ CHAT: list[dict[str, Any]] = [
 ]
 
 
-async def raw_bytes(store: MemoryStore, summary: ImportSummary) -> bytes:
-    found = await records(store, summary.session or "")
-    return b"\n".join(raw_of(one) or b"" for one in found if one.type == "import:raw")
+async def raw(store: MemoryStore, summary: ImportSummary) -> bytes:
+    return raw_bytes(await records(store, summary.session or ""))
 
 
 def test_a_time_in_seconds_is_read_up_to_the_last_one() -> None:
@@ -121,7 +122,7 @@ async def test_lines_that_cannot_be_read_are_kept_and_counted(name: str, tmp_pat
         store, summary = await load_data(tmp_path, data, format=name)
         found = summary.unknown["unreadable"] - plain.unknown.get("unreadable", 0)
         assert (summary.messages, found) == (plain.messages, 2)
-        assert (await raw_bytes(store, summary)).count(line) >= 2
+        assert (await raw(store, summary)).count(line) >= 2
 
 
 @pytest.mark.parametrize("name", [name for name in LINES if name != "claude-code"])
@@ -133,7 +134,7 @@ async def test_the_line_of_a_key_that_stands_twice_is_kept_as_it_is(
     store, summary = await load_data(tmp_path, twice, format=name)
     plain = (await load_data(tmp_path, b"\n".join(lines), format=name))[1]
     assert summary.messages == plain.messages
-    kept = await raw_bytes(store, summary)
+    kept = await raw(store, summary)
     assert kept.count(b'"twice":"earlier","twice":"later"') >= len(lines)
 
 
@@ -142,7 +143,7 @@ async def test_a_key_twice_in_a_claude_code_message_keeps_the_line(tmp_path: Pat
     row = ClaudeCode().user("one").data().replace(b'"content":"one"', twice)
     store, summary = await load_data(tmp_path, row)
     assert summary.warnings == (f"line 1: {REPEATED}",)
-    assert row.strip() == await raw_bytes(store, summary)
+    assert row.strip() == await raw(store, summary)
 
 
 async def test_a_message_too_deep_to_be_stored_is_kept_raw_wherever_it_is(tmp_path: Path) -> None:
@@ -155,7 +156,7 @@ async def test_a_message_too_deep_to_be_stored_is_kept_raw_wherever_it_is(tmp_pa
     for data in (summarised.data(), branched.data()):
         store, summary = await load_data(tmp_path, data)
         assert summary.unknown["unstorable"] >= 1
-        assert b"inside" in await raw_bytes(store, summary)
+        assert b"inside" in await raw(store, summary)
         assert await next_request(store, summary.session or "")
 
 
@@ -221,9 +222,7 @@ KEPT: dict[str, tuple[str, bytes, bytes]] = {
 async def test_a_value_of_another_type_is_kept(where: str, tmp_path: Path) -> None:
     name, mark, data = KEPT[where]
     store, summary = await load_data(tmp_path, data, format=name)
-    found = await records(store, summary.session or "")
-    bodies = [body.data or b"" for one in found for body in one.bodies]
-    assert mark in b"\n".join([*bodies, await raw_bytes(store, summary)])
+    assert mark in await kept(store, summary.session or "")
 
 
 @pytest.mark.parametrize("tokens", [2**31, 2**63 - 1, 10**400, -5])

@@ -130,12 +130,11 @@ async def same_views(engine: Engine, other: Engine, steps: list[tuple[str, Any]]
 
 
 async def shown(engine: Engine, position: int) -> list[Any]:
-    view = await engine.request_view("s", position=position)
+    entries = (await engine.request_view("s", position=position)).entries
+    refs = [one.ref if isinstance(one.ref, MessageRef) else None for one in entries]
     return [
-        (entry.ref.number, entry.ref.shortened)
-        if isinstance(entry.ref, MessageRef)
-        else (entry.kind, entry.ref is None)
-        for entry in view.entries
+        (ref.number, ref.shortened) if ref else (one.kind, one.ref is None)
+        for one, ref in zip(entries, refs, strict=True)
     ]
 
 
@@ -145,15 +144,13 @@ async def says_its_views(engine: Engine, written: list[Message]) -> None:
     for request in requests(written):
         entries = entries[: request["view"]["keep"]]
         for run_ in request["view"]["add"]:
-            entries += (
-                list(range(run_[0], run_[1] + 1))
-                if isinstance(run_, list)
-                else [run_.get("number", run_["as"])]
-            )
+            if isinstance(run_, list):
+                entries += range(run_[0], run_[1] + 1)
+            else:
+                entries.append(run_.get("number", run_["as"]))
         view = await engine.request_view("s", position=request["position"])
-        assert [one for one in entries if isinstance(one, int)] == [
-            entry.ref.number for entry in view.entries if isinstance(entry.ref, MessageRef)
-        ]
+        refs = [entry.ref for entry in view.entries if isinstance(entry.ref, MessageRef)]
+        assert [one for one in entries if isinstance(one, int)] == [ref.number for ref in refs]
         assert len(entries) == len(view.entries)
         assert request["digest"] == view.digest
 

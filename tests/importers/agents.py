@@ -180,10 +180,8 @@ class Copilot(Rows):
         return self.event("system.message", role="system", content=value, **data)
 
     def answer(self, value: str, *calls: str, **data: Any) -> Self:
-        asked = [
-            {"toolCallId": one, "name": "bash", "arguments": {"command": f"run {one}"}}
-            for one in calls
-        ]
+        about = [{"name": "bash", "arguments": {"command": f"run {one}"}} for one in calls]
+        asked = [{"toolCallId": one, **rest} for one, rest in zip(calls, about, strict=True)]
         fields = {"apiCallId": f"api-{len(self.rows)}", "model": "m", **data}
         return self.event("assistant.message", content=value, toolRequests=asked, **fields)
 

@@ -31,6 +31,9 @@ NOW = 1_900_000_000_000_000_000
 SESSION = "11111111-2222-3333-4444-555555555555"
 
 
+CHAT = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
+
+
 class Rows:
     """The lines of a file, as values."""
 
@@ -150,10 +153,8 @@ def jsonl(rows: Iterable[Any]) -> bytes:
 
 
 def as_lines(data: bytes) -> list[FileLine]:
-    return [
-        FileLine(number, line.rstrip(b"\r\n"), line.endswith(b"\n"))
-        for number, line in enumerate(data.splitlines(keepends=True), 1)
-    ]
+    lines = enumerate(data.splitlines(keepends=True), 1)
+    return [FileLine(number, one.rstrip(b"\r\n"), one.endswith(b"\n")) for number, one in lines]
 
 
 def items_of(parse: Parser, data: bytes, ended: Callable[[], bool] = never) -> list[Item]:

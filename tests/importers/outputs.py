@@ -103,10 +103,8 @@ class Atif:
 
     def acts(self, message: str, *calls: str, prompt: int = 0, **fields: Any) -> Self:
         """An agent's step; ``calls`` are names of calls."""
-        made = [
-            {"tool_call_id": one, "function_name": "run", "arguments": {"keys": one}}
-            for one in calls
-        ]
+        run = {"function_name": "run"}
+        made = [{"tool_call_id": one, **run, "arguments": {"keys": one}} for one in calls]
         told = {"prompt_tokens": prompt, "completion_tokens": 7, "cached_tokens": 5}
         if made:
             fields["tool_calls"] = made
@@ -123,10 +121,6 @@ class Atif:
 
 def seen(*results: tuple[str | None, Any], **fields: Any) -> dict[str, Any]:
     """An observation: a call's name, or None, and a content, for each result."""
-    rows: list[dict[str, Any]] = [
-        {"source_call_id": call, "content": content, **fields}
-        if call is not None
-        else {"content": content, **fields}
-        for call, content in results
-    ]
-    return {"results": rows}
+    calls = [{} if call is None else {"source_call_id": call} for call, _ in results]
+    contents = [{"content": content, **fields} for _, content in results]
+    return {"results": [{**a, **b} for a, b in zip(calls, contents, strict=True)]}

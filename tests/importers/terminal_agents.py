@@ -144,10 +144,9 @@ class OpenCode:
         number = len(self.messages) + 1
         own = f"msg_{number:02d}"
         about = {"id": own, "sessionID": self._session, "role": role}
-        listed = [
-            {"id": f"prt_{number:02d}_{index}", "messageID": own, "sessionID": self._session, **one}
-            for index, one in enumerate(parts)
-        ]
+        of = {"messageID": own, "sessionID": self._session}
+        names = [f"prt_{number:02d}_{index}" for index in range(len(parts))]
+        listed = [{"id": name, **of, **one} for name, one in zip(names, parts, strict=True)]
         time = {"created": _millis(number)}
         if role == "assistant":
             time["completed"] = time["created"] + 500
@@ -228,10 +227,7 @@ def _millis(number: int) -> int:
 def words(message: dict[str, Any]) -> str:
     """A message in short: its role, and its texts, calls and results."""
     of = {"text": "text", "thinking": "thinking", "tool_use": "id", "tool_result": "content"}
-    found = [
-        ("?" if block["type"] == "thinking" else "") + block[of[block["type"]]]
-        for block in message["content"]
-    ]
+    found = ["?" * (one["type"] == "thinking") + one[of[one["type"]]] for one in message["content"]]
     return f"{str(message['role'])[0]}:{'+'.join(found)}"
 
 

@@ -176,10 +176,8 @@ async def test_embedded_subagents_are_sessions_that_name_their_parent(tmp_path: 
     ref = {"source_call_id": "a", "subagent_trajectory_ref": [{"trajectory_id": "child"}]}
     log = Atif().step("user", "go").acts("x", "a", observation={"results": [ref]})
     embedded = child.document(subagent_trajectories=[inner])
-    path, store = (
-        put(tmp_path / "a.json", log.data(subagent_trajectories=[embedded])),
-        MemoryStore(),
-    )
+    data, store = log.data(subagent_trajectories=[embedded]), MemoryStore()
+    path = put(tmp_path / "a.json", data)
     done = await import_file(store, path, complete=True)
     names = ["run-1", "run-1.agent-child", "run-1.agent-child.agent-inner"]
     assert [one.session for one in done] == names

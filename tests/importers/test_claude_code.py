@@ -170,9 +170,8 @@ NOTICE = "<task-notification>\n<status>completed</status>\n</task-notification>"
 
 class Queue(ClaudeCode):
     def queue(self, operation: str, **fields: Any) -> Self:
-        return self.line(
-            "queue-operation", operation=operation, uuid=..., isSidechain=..., **fields
-        )
+        fields |= {"operation": operation, "uuid": ..., "isSidechain": ...}
+        return self.line("queue-operation", **fields)
 
     def enqueue(self, words: str) -> Self:
         return self.queue("enqueue", content=words)
@@ -350,9 +349,8 @@ async def test_lines_of_a_subagent_are_a_session_of_its_own(tmp_path: Path) -> N
     log = ClaudeStream().user("go").answer("m", call("t1", "Task"))
     log.user("look", "t1").answer("a", call("t9"), agent="t1").result("t9", agent="t1")
     log.answer("b", text("seen"), agent="t1", agent_id="task-7")
-    path = put(
-        tmp_path / "run.jsonl", log.result("t1", "seen").answer("n", text("end")).over().data()
-    )
+    log.result("t1", "seen").answer("n", text("end")).over()
+    path = put(tmp_path / "run.jsonl", log.data())
     done = await import_file(MemoryStore(), path, complete=True)
     counts = [(one.session, one.messages, one.calls) for one in done]
     assert counts == [("run", 4, 2), ("run.agent-t1", 3, 1), ("run.agent-task-7", 1, 1)]

@@ -206,9 +206,8 @@ async def test_of_messages_that_are_the_same_each_has_its_own_number(tmp_path: P
 
 async def test_a_request_that_failed_and_was_sent_again_is_one_call(tmp_path: Path) -> None:
     log = Recording().user("Say three steps").sends(ask()).sends(ask())
-    store, summary = await imported(
-        log.answers("m1", text("Done."), stop_reason="end_turn"), tmp_path
-    )
+    log.answers("m1", text("Done."), stop_reason="end_turn")
+    store, summary = await imported(log, tmp_path)
     assert (summary.calls, summary.observed, summary.unanswered) == (1, 1, 1)
     assert [view.verified for view in await requests_of(store)] == [True]
 
@@ -323,6 +322,6 @@ def test_the_digest_of_a_request_covers_each_part_of_it_and_their_order() -> Non
         for parameters in parts
     }
     assert len(digests) == 2 * 3**3
-    assert wire.request_digest(one, None, None, None) == wire.request_digest(
-        wire.hash_of([b"b" * 32], wire.hash_of([b"a" * 32])), None, None, None
-    )
+    in_steps = wire.hash_of([b"b" * 32], wire.hash_of([b"a" * 32]))
+    nothing = (None, None, None)
+    assert wire.request_digest(one, *nothing) == wire.request_digest(in_steps, *nothing)

@@ -22,6 +22,7 @@ from eventctx.log.store import EventStore, Expected
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import AmplifierLog, openhands_talk
 from tests.importers.given import (
+    CHAT,
     SESSION,
     ClaudeCode,
     FullStore,
@@ -38,7 +39,6 @@ from tests.importers.given import (
     text,
 )
 
-CHAT = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
 PATIENCE = 60.0
 """Seconds that a test waits for what takes a fraction of one, on a busy machine."""
 

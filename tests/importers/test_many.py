@@ -24,9 +24,19 @@ from eventctx.log.store import NO_STREAM, EventStore
 from eventctx.stores.memory import MemoryStore
 from tests.importers import in_workers
 from tests.importers.agents import openhands_talk
-from tests.importers.given import NOW, ClaudeCode, FullStore, draft, jsonl, load, put, records, text
+from tests.importers.given import (
+    CHAT,
+    NOW,
+    ClaudeCode,
+    FullStore,
+    draft,
+    jsonl,
+    load,
+    put,
+    records,
+    text,
+)
 
-CHAT = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
 DEEP = b"[" * 100_000 + b"]" * 100_000
 GOOD = "zz-good.jsonl"
 """The last name, so that all that cannot be read comes before it."""

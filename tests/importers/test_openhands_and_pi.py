@@ -160,10 +160,8 @@ def test_a_commands_output_is_followed_by_its_folder_and_exit_code() -> None:
     begin, python = "[Below is the output]\n", "/usr/bin/python"
     about = {"py_interpreter_path": python, "prefix": begin}
     end_2 = f"[Current working directory: /w]\n[Python interpreter: {python}]\n"
-    assert terminal("x", 2, metadata=about, is_error=True) == [
-        HEADING,
-        text(f"{begin}x\n{end_2}[Command finished with exit code 2]"),
-    ]
+    failed = text(f"{begin}x\n{end_2}[Command finished with exit code 2]")
+    assert terminal("x", 2, metadata=about, is_error=True) == [HEADING, failed]
     # One that still runs has none; and a field that says false is no line of the output.
     assert terminal("x", -1, metadata={"working_dir": None}) == [text("x")]
     told = {"output": "done", "command": "ls", "metadata": {"exit_code": 0, "working_dir": "/w"}}

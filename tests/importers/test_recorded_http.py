@@ -76,11 +76,8 @@ def test_credentials_are_left_out_of_what_is_kept() -> None:
     tape.rows[0]["request"]["headers"] |= {"Authorization": "Bearer secret", "host": "x"}
     tape.rows[0]["response"]["headers"]["Set-Cookie"] = ["secret"]
     kept = b"".join(raw.data for raw in of_type(parsed(tape.yaml()), Raw))
-    assert [word in kept for word in (b"secret", b"[left out]", b'"host":"x"')] == [
-        False,
-        True,
-        True,
-    ]
+    assert b"secret" not in kept
+    assert all(word in kept for word in (b"[left out]", b'"host":"x"'))
 
 
 def parsed(data: bytes, name: str = "tape.yaml") -> list[Any]:

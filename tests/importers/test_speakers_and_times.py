@@ -131,9 +131,8 @@ async def test_a_message_that_is_restored_has_its_speaker(tmp_path: Path) -> Non
 async def compacted(store: MemoryStore, stream: str, plan: Plan, *bodies: Any) -> None:
     """Append a compaction by this plan, as another process would."""
     at = {"session": stream, "expected": (await view_of(store, stream)).position}
-    await append_event(
-        store, compacted_by_hand(plan), *[body_of(one, salt) for one in bodies], **at
-    )
+    made = [body_of(one, salt) for one in bodies]
+    await append_event(store, compacted_by_hand(plan), *made, **at)
 
 
 @pytest.mark.parametrize("envelope", [{}, {"isMeta": True}], ids=["a person's", "a harness's"])

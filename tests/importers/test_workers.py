@@ -31,11 +31,11 @@ from eventctx.stores.memory import MemoryStore
 from eventctx.stores.sqlite import SqliteStore
 from tests.how_much import some
 from tests.importers import in_workers
-from tests.importers.given import ClaudeCode, FullStore, put, text
+from tests.importers.given import CHAT, ClaudeCode, FullStore, put, text
 
 pytestmark = pytest.mark.slow
 
-CHAT = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
+
 NAMES = ("a", "b", "c", "d", "e")
 
 

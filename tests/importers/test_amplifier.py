@@ -98,14 +98,11 @@ def test_a_compaction_without_its_request_keeps_as_many_as_it_says() -> None:
     assert len(of_type(items_of(parse, log.data()), Waiting)) == 1
 
 
-def test_a_text_that_a_compaction_shortened_is_no_new_message() -> None:
+def test_a_compaction_is_no_message_and_what_vanishes_without_one_is_told() -> None:
     log = compacted(AmplifierLog())
     log.talk[0] = {"role": "user", "content": "question…"}
     found = items_of(parse, log.prompt("and").request().data())
     assert [m["content"] for m in texts(found)].count("question…") == 0
-
-
-def test_messages_that_vanish_without_a_word_are_warned_about_once() -> None:
     log = AmplifierLog().prompt("a").request().response(text("b"))
     log.talk = []
     log.prompt("c").request().response(text("d")).prompt("e").request()
@@ -313,7 +310,7 @@ def test_usage_in_the_other_dialect_and_in_the_providers_words() -> None:
     assert (second.prompt, third) == (21, None)
 
 
-def test_a_line_may_have_a_type_for_an_event_and_no_data_of_its_own() -> None:
+def test_a_log_may_write_its_lines_and_failures_in_another_form() -> None:
     log = amplifier_talk()
     flat = [{**row, **row["data"], "type": row["event"]} for row in log.rows]
     for row in flat:
@@ -321,6 +318,11 @@ def test_a_line_may_have_a_type_for_an_event_and_no_data_of_its_own() -> None:
     found = items_of(amplifier.parse, jsonl(flat))
     assert texts(found) == texts(items_of(parse, log.data()))
     assert len(of_type(found, ModelCall)) == 2
+    log = AmplifierLog().prompt("go").request().response(call("t1"), call("t2"))
+    log.tool("t1").tool("t2")
+    log.rows[-1]["data"]["result"] = "Error: no such file"
+    found = of_type(items_of(parse, log.request().data()), MessageItem)
+    assert [message.failed for message in found][-1]
 
 
 def test_of_each_request_only_what_is_new_is_kept() -> None:
@@ -376,22 +378,11 @@ def test_the_same_words_said_twice_are_two_messages() -> None:
     assert len(of_type(found, TurnBegan)) == 3
 
 
-def test_a_log_that_begins_in_the_middle_has_what_its_first_request_has() -> None:
+def test_a_log_is_read_from_its_middle_on_and_goes_on_in_the_same_file() -> None:
     log = amplifier_talk().prompt("more").request().response(text("sure"))
     found = items_of(parse, jsonl(log.rows[-4:]))
     assert texts(found) == [{"role": "system", "content": [text("be good")]}, *log.talk]
     assert len(of_type(found, ModelCall)) == 1
-
-
-def test_a_result_that_a_loop_logged_as_text_tells_its_failure() -> None:
-    log = AmplifierLog().prompt("go").request().response(call("t1"), call("t2"))
-    log.tool("t1").tool("t2")
-    log.rows[-1]["data"]["result"] = "Error: no such file"
-    found = of_type(items_of(parse, log.request().data()), MessageItem)
-    assert [message.failed for message in found][-1]
-
-
-def test_a_session_that_was_taken_up_again_goes_on_in_the_same_file() -> None:
     log = amplifier_talk().event("session:end").event("session:resume").prompt("more").request()
     log.rows[-4]["ts"] = "2020-01-01T00:00:00Z"
     found = items_of(parse, log.response(text("sure")).data())
@@ -426,20 +417,11 @@ def test_the_events_themselves_tell_what_the_requests_do_not() -> None:
     assert result == {**about, "content": '{"output": "x"}'}
     assert [usage and usage.prompt for usage in ended_usages(found)] == [5, None]
     assert len(of_type(found, TurnBegan)) == len(of_type(found, TurnEnded)) == 1
-
-
-def test_a_log_without_any_model_events_still_has_its_answers() -> None:
     log = lean()
     log.rows = [row for row in log.rows if not row["event"].startswith("llm:")]
     found = items_of(parse, log.data())
     assert roles(found) == ["user", "assistant", "tool", "assistant"]
     assert len(of_type(found, ModelCall)) == 2
-
-
-# -- answers without requests, and calls logged in levels -----------------------------------------
-
-
-def test_answers_one_after_another_keep_their_own_blocks() -> None:
     log = AmplifierLog().prompt("go")
     for part in "abc":
         log.event("llm:response", usage={"input_tokens": 5})
@@ -449,6 +431,9 @@ def test_answers_one_after_another_keep_their_own_blocks() -> None:
     told = [message["content"] for message in texts(found)[1:]]
     assert told == [[text(part), text("more")] for part in "abc"]
     assert len(of_type(found, CallEnded)) == 3
+
+
+# -- answers without requests, and calls logged in levels -----------------------------------------
 
 
 def in_levels(*, whole_first: bool = False) -> AmplifierLog:

@@ -83,12 +83,16 @@ def test_the_files_name_tells_a_session_from_the_one_that_its_first_lines_name(
     assert len(texts(found)) >= 4
 
 
-def test_the_first_lines_wait_for_the_files_own_session() -> None:
+def test_a_session_is_named_by_its_own_lines_as_soon_as_there_is_one() -> None:
     rows = as_lines(begun_with(1))[:1]
     (waiting,) = of_type(list(parse(rows, f"{OWN}.jsonl")), Waiting, Session)
     assert waiting == Waiting(1, "no line names the file's own session yet")
     (session,) = of_type(list(parse(rows, f"{OWN}.jsonl", always)), Session)
     assert session.session_id == SESSION
+    snapshot = b'{"type":"file-history-snapshot","messageId":"m","snapshot":{}}\n'
+    assert [type(i) for i in items_of(parse, snapshot)] == [Waiting]
+    (session,) = of_type(items_of(parse, snapshot, always)[:1], Session)
+    assert session.session_id == "file"
 
 
 def test_words_of_the_harness_and_results_begin_no_turn_and_images_do() -> None:
@@ -104,7 +108,7 @@ def test_words_of_the_harness_and_results_begin_no_turn_and_images_do() -> None:
     assert len(texts(found)) == 12
 
 
-def test_synthetic_model_lines_are_no_calls() -> None:
+def test_synthetic_lines_titles_and_lines_without_a_message_are_no_calls() -> None:
     log = ClaudeCode().user("go")
     log.answer("s1", text("No response requested."), model="<synthetic>")
     error = {"role": "assistant", "model": "<synthetic>", "content": [text("API Error")]}
@@ -112,9 +116,6 @@ def test_synthetic_model_lines_are_no_calls() -> None:
     assert of_type(found, ModelCall) == []
     assert roles(found) == ["user", "assistant"]
     assert "assistant.api_error" in raw_kinds(found)
-
-
-def test_titles_and_lines_without_a_message_are_kept() -> None:
     log = ClaudeCode().line("user", message=...).line("assistant", message="text").user("go")
     log.rows.insert(0, {"type": "summary", "summary": "Title", "leafUuid": "x"})
     found = items_of(parse, log.data())
@@ -125,10 +126,15 @@ def test_titles_and_lines_without_a_message_are_kept() -> None:
     assert (kept, roles(found)) == ([("summary", True), *odd, ("user.envelope", True)], ["user"])
 
 
-def test_a_rest_is_kept_whatever_the_spacing_of_the_line() -> None:
+def test_a_rest_is_kept_whatever_the_line_is_like() -> None:
     (row,) = ClaudeCode().user("go").rows
     raw = of_type(items_of(parse, json.dumps(row).encode() + b"\n"), Raw)[0]
     assert json.loads(raw.data) == {**row, "message": None}
+    data = ClaudeCode().user("cut HERE").data().replace(b"HERE", b"\\ud83d")
+    found = items_of(parse, data)
+    assert texts(found)[0]["content"] == "cut �"
+    assert raw_kinds(found) == ["user.repaired"]
+    assert len(of_type(found, Warned)) == 1
 
 
 def test_an_answer_is_complete_at_the_end_of_its_turn_or_with_a_final_stop_reason() -> None:
@@ -146,21 +152,6 @@ def test_an_answer_is_complete_at_the_end_of_its_turn_or_with_a_final_stop_reaso
         ClaudeCode().user("go").answer("m1", text("\n\n"), stop_reason="end_turn"),
     ):
         assert roles(items_of(parse, open_.data())) == ["user"]
-
-
-def test_half_of_a_character_pair_is_replaced_and_the_line_kept() -> None:
-    data = ClaudeCode().user("cut HERE").data().replace(b"HERE", b"\\ud83d")
-    found = items_of(parse, data)
-    assert texts(found)[0]["content"] == "cut �"
-    assert raw_kinds(found) == ["user.repaired"]
-    assert len(of_type(found, Warned)) == 1
-
-
-def test_a_file_that_names_no_session_yet_waits() -> None:
-    snapshot = b'{"type":"file-history-snapshot","messageId":"m","snapshot":{}}\n'
-    assert [type(i) for i in items_of(parse, snapshot)] == [Waiting]
-    (session,) = of_type(items_of(parse, snapshot, always)[:1], Session)
-    assert session.session_id == "file"
 
 
 # -- queued messages, where the model saw them -----------------------------------------------------
@@ -259,25 +250,27 @@ def test_a_queued_message_is_there_once_where_the_model_saw_it(fate: str) -> Non
     assert told(log.answered()) == expected
 
 
-def test_a_user_line_with_the_words_of_a_message_that_waits_is_that_message() -> None:
+def test_a_user_line_with_the_words_of_a_queued_message_is_that_message() -> None:
     log = Queue().at_work().enqueue("no").queue("remove")
     log.result("t1").user([text("no")]).answer("m2", text("ok"), stop_reason="end_turn")
     assert told(items_of(parse, log.data())).count("no") == 0
     assert len(of_type(items_of(parse, log.data()), TurnBegan)) == 2
-
-
-def test_two_messages_of_the_same_words_are_two() -> None:
-    log = Queue().at_work()
-    for _ in range(2):
-        log.enqueue("no").queue("remove", content="no").absorbed("no")
-    assert told(log.answered()).count("no") == 2
-
-
-def test_a_message_of_the_next_turn_is_its_user_line_alone() -> None:
     log = Queue().at_work().enqueue("no")
     log.answered()
     log.queue("dequeue").user("no").answer("m3", text("ok"), stop_reason="end_turn")
     assert told(items_of(parse, log.data())) == [*WITHOUT, "turn", "no", "request", "text"]
+
+
+def test_two_queued_messages_of_the_same_words_are_two() -> None:
+    log = Queue().at_work()
+    for _ in range(2):
+        log.enqueue("no").queue("remove", content="no").absorbed("no")
+    assert told(log.answered()).count("no") == 2
+    log = Queue().at_work().enqueue("more")
+    log.queue("remove", content="more", reason="absorbed_mid_turn").answered()
+    log.user("again").answer("m3", call("t2")).absorbed("more").result("t2")
+    log.answer("m4", text("done again"), stop_reason="end_turn")
+    assert told(items_of(parse, log.data())).count("more") == 2
 
 
 def test_a_person_is_served_before_notifications_which_are_no_persons_words() -> None:
@@ -300,14 +293,6 @@ async def test_a_message_that_no_request_has_sent_yet_waits(tmp_path: Path) -> N
     await load(store, path)
     await load(store, put(path, log.answer("m2", text("y")).user("next").data()))
     assert [m["content"] for m in await messages(store, SESSION)][2] == "no"
-
-
-def test_what_one_turn_absorbed_completes_nothing_in_the_next() -> None:
-    log = Queue().at_work().enqueue("more")
-    log.queue("remove", content="more", reason="absorbed_mid_turn").answered()
-    log.user("again").answer("m3", call("t2")).absorbed("more").result("t2")
-    log.answer("m4", text("done again"), stop_reason="end_turn")
-    assert told(items_of(parse, log.data())).count("more") == 2
 
 
 # -- the output of ``claude -p --output-format stream-json`` ---------------------------------------

@@ -76,16 +76,13 @@ async def viewed(rows: list[Row], tmp_path: Path) -> tuple[Engine, list[Any]]:
 # -- written twice -------------------------------------------------------------------------------
 
 
-def test_lines_of_one_uuid_are_one_message_and_one_call() -> None:
+def test_what_was_written_twice_is_one_message_and_one_call() -> None:
     log = ClaudeCode().user("count").answer("m1", call("t1"), stop_reason="tool_use")
     rows = linked(log.result("t1", "42").answer("m2", text("42"), stop_reason="end_turn"))
     found = items_of(parse, jsonl([*rows, *rows]), always)
     assert len(texts(found)) == 4
     assert len(of_type(found, ModelCall)) == 2
     assert raw_kinds(found)[4:] == [f"{row['type']}.repeated" for row in rows]
-
-
-def test_a_replayed_answer_under_a_new_uuid_is_no_second_call() -> None:
     log = ClaudeCode()
     for _ in range(2):
         for name, prompt in (("m1", "count"), ("m2", "more")):

@@ -73,11 +73,23 @@ def test_a_count_that_is_written_again_is_not_that_of_an_interrupted_call() -> N
     assert [end.usage and end.usage.prompt for end in ends] == [100, None, 300]
 
 
-def test_context_that_the_harness_writes_begins_no_turn() -> None:
+def test_words_of_the_harness_or_of_another_agent_begin_no_turn() -> None:
     log = Codex().says("user", "# AGENTS.md instructions for /x\n…")
     log.says("user", "<environment_context>…").says("developer", "rules").says("user", "do it")
     found = items_of(parse, log.data())
     assert [item.line for item in of_type(found, TurnBegan)] == [5]
+    content = [{"type": "input_text", "text": "found it"}]
+    log = Codex().says("user", "go").item("agent_message", author="/root/x", content=content)
+    assert texts(items_of(parse, log.data()))[-1] == log.payloads()[-1]
+    assert told(log) == ["turn", "go", "found it"]
+    log = Codex()
+    for kinds in (["context.x"], ["user.text"], ["context.x", "user.text"], [], "?"):
+        about = {"internal_chat_message_metadata_passthrough": {"content_item_kinds": kinds}}
+        content = [{"type": "input_text", "text": "x"}] * (len(kinds) or 1)
+        log.item("message", role="user", content=content, **about)
+    found = items_of(parse, log.data())
+    assert [m.by_harness for m in of_type(found, MessageItem)][1:] == [True, *[False] * 4]
+    assert len(of_type(found, TurnBegan)) == 4
 
 
 def test_an_older_compaction_has_only_its_summary() -> None:
@@ -126,32 +138,11 @@ def test_an_event_and_the_item_that_repeats_it_are_one_message() -> None:
     log.event("agent_message", message="A cat.").says("assistant", "A cat.<cite>m</cite>")
     found = told(log.event("task_complete"))
     assert found == ["turn", mark, "call", "A cat.<cite>m</cite>", "end"]
-
-
-def test_an_event_that_no_item_repeats_stands_before_what_follows_it() -> None:
     log = Codex().says("user", "go").event("agent_message", message="I look").calls("c")
     log.output("c").event("agent_message", message="I found").says("assistant", "something else")
     found = told(log.event("user_message", message="").event("agent_message", message=None))
     assert found[:6] == ["turn", "go", "call", "I look", "function_call", "end"]
     assert found[6:] == ["function_call_output", "call", "I found", "something else"]
-
-
-def test_an_item_may_say_of_its_contents_whose_they_are() -> None:
-    log = Codex()
-    for kinds in (["context.x"], ["user.text"], ["context.x", "user.text"], [], "?"):
-        about = {"internal_chat_message_metadata_passthrough": {"content_item_kinds": kinds}}
-        content = [{"type": "input_text", "text": "x"}] * (len(kinds) or 1)
-        log.item("message", role="user", content=content, **about)
-    found = items_of(parse, log.data())
-    assert [m.by_harness for m in of_type(found, MessageItem)][1:] == [True, *[False] * 4]
-    assert len(of_type(found, TurnBegan)) == 4
-
-
-def test_a_message_of_another_agent_is_kept_and_neither_a_persons_nor_the_models() -> None:
-    content = [{"type": "input_text", "text": "found it"}]
-    log = Codex().says("user", "go").item("agent_message", author="/root/x", content=content)
-    assert texts(items_of(parse, log.data()))[-1] == log.payloads()[-1]
-    assert told(log) == ["turn", "go", "found it"]
 
 
 # -- turns that were taken back: no later view holds them ------------------------------------------

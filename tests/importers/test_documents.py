@@ -182,7 +182,7 @@ async def test_what_follows_a_missing_event_waits_unless_all_is_complete(tmp_pat
     assert (summary.messages, summary.waiting) == (6, ())
 
 
-async def test_a_folder_without_events_is_none(tmp_path: Path) -> None:
+async def test_a_document_or_a_folder_of_none_is_an_error(tmp_path: Path) -> None:
     put(tmp_path / "event-x.json", b"{}")
     with pytest.raises(UnknownFormat, match="folder of OpenHands events"):
         await load(MemoryStore(), tmp_path)

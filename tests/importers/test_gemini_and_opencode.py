@@ -37,16 +37,6 @@ CONTEXT = "<session_context>\nToday is one day."
 LATER = "<session_context>\nToday is another day."
 
 
-async def test_half_a_document_is_refused_and_half_a_line_waits(tmp_path: Path) -> None:
-    log = Gemini().user("go").answer("on it").user("more")
-    with pytest.raises(UnknownFormat, match="found neither"):
-        await load_data(tmp_path, log.document()[:-20], "session-1.json")
-    with pytest.raises(MalformedTranscript, match="one whole JSON document"):
-        await load(MemoryStore(), tmp_path / "session-1.json", format="gemini-cli")
-    _, summary = await load_data(tmp_path, log.data()[:-20], complete=False)
-    assert (summary.messages, len(summary.waiting)) == (1, 2)
-
-
 async def test_calls_after_a_note_on_the_screen_are_the_answers_before(tmp_path: Path) -> None:
     log = Gemini().user("go").answer("on it").record("warning", "a hook failed")
     nothing = dict.fromkeys(("input", "output", "cached", "thoughts", "tool", "total"), 0)
@@ -57,7 +47,7 @@ async def test_calls_after_a_note_on_the_screen_are_the_answers_before(tmp_path:
     assert len(await events(store, CHAT, "tool:pre")) == 1
 
 
-async def test_a_compression_is_a_compaction_that_keeps_what_stays(tmp_path: Path) -> None:
+async def test_a_compression_keeps_what_stays_also_amid_a_call(tmp_path: Path) -> None:
     log = Gemini().anew(told("s", says(CONTEXT))).user("go").answer("on it", tool("c1"))
     log.user("more").answer("sure")
     tail = [told("n1", says("more")), told("n2", thought("so"), says("sure "), kind="gemini")]
@@ -68,9 +58,6 @@ async def test_a_compression_is_a_compaction_that_keeps_what_stays(tmp_path: Pat
     last = (await views_in_words(store, CHAT))[-1]
     assert last[1:] == ["u:In short", "a:Got it.", "u:more", "a:sure", "u:and?"]
     assert last[0].startswith("u:<session_context>")
-
-
-async def test_a_compression_between_a_call_and_its_result_keeps_both(tmp_path: Path) -> None:
     log = Gemini().user("go").answer("hm").user("read").answer("", tool("c1", "jam"), own="a")
     called = told("n3", calls(None, file_path="a"), kind="gemini")
     log.anew(told("n1", says("In short")), told("n2", says("read")), called)
@@ -122,12 +109,19 @@ async def test_what_was_taken_back_is_in_the_transcript_and_in_no_later_request(
     assert (await views_in_words(store, CHAT))[-1] == ["u:go", "a:yes", "u:again"]
 
 
-async def test_a_chat_with_nothing_but_its_beginning_is_no_session_yet(tmp_path: Path) -> None:
+async def test_a_chat_that_has_just_begun_or_is_half_written_waits(tmp_path: Path) -> None:
     log = Gemini().anew(told("s", says(CONTEXT))).record("warning", "a hook failed")
     store, summary = await load_data(tmp_path, log.data())
     reason = "line 1: there is no message in the chat yet"
     assert (summary.session, summary.waiting) == (None, (reason,))
     assert [info async for info in store.streams()] == []
+    log = Gemini().user("go").answer("on it").user("more")
+    with pytest.raises(UnknownFormat, match="found neither"):
+        await load_data(tmp_path, log.document()[:-20], "session-1.json")
+    with pytest.raises(MalformedTranscript, match="one whole JSON document"):
+        await load(MemoryStore(), tmp_path / "session-1.json", format="gemini-cli")
+    _, summary = await load_data(tmp_path, log.data()[:-20], complete=False)
+    assert (summary.messages, len(summary.waiting)) == (1, 2)
 
 
 async def test_a_subagents_chat_is_a_session_of_its_own(tmp_path: Path) -> None:
@@ -154,16 +148,11 @@ async def test_a_chat_that_goes_on_in_lines_is_passed_over_in_a_search(tmp_path:
     assert [(one.path.name, one.error) for one in done.passed_over] == [("session-1.json", None)]
 
 
-async def test_a_call_without_an_id_gets_one_that_its_result_has_too(tmp_path: Path) -> None:
+async def test_ids_that_are_missing_or_used_twice_lose_no_message(tmp_path: Path) -> None:
     log = Gemini().user("go").record("gemini", [calls(None)], model="m").results(answers(None))
     store, _ = await load_data(tmp_path, log.answer("done").data())
     found = await messages(store, CHAT)
     assert found[1]["content"][0]["id"] == found[2]["content"][0]["tool_use_id"] == "call-1"
-
-
-async def test_an_answer_with_the_id_of_the_prompt_leaves_it_in_every_request(
-    tmp_path: Path,
-) -> None:
     log = Gemini().user("go", "x").answer("on it", own="x").answer("on it", tool("c1"), own="x")
     store, summary = await load_data(tmp_path, log.user("more", "x").answer("sure").data())
     assert (summary.messages, summary.warned) == (5, 0)
@@ -292,14 +281,11 @@ async def test_a_revert_that_may_be_undone_waits(tmp_path: Path) -> None:
     assert b"taken_back" in taken.payload
 
 
-async def test_an_answer_with_an_error_is_sent_again_if_a_person_ended_it(tmp_path: Path) -> None:
+async def test_answers_of_several_steps_or_with_an_error_are_told_apart(tmp_path: Path) -> None:
     for name, said in (("MessageAbortedError", ["a:half"]), ("APIError", [])):
         log = OpenCode().user("go").answer(text("half"), error={"name": name, "data": {}})
         last = await last_view(tmp_path, log.user("again").answer(text("sure")))
         assert last == ["u:go", *said, "u:again"]
-
-
-async def test_an_old_message_with_several_steps_is_several_calls(tmp_path: Path) -> None:
     start, end = {"type": "step-start"}, {"type": "step-finish", "tokens": {"input": 50}}
     log = OpenCode().user("go").answer(ran("c1"), end, start, text("done"))
     store, summary = await exported(tmp_path, log)

@@ -97,9 +97,15 @@ def test_a_file_cut_at_any_bytes_and_imported_again_equals_one_import(
     assert grown == one_import(name)
 
 
-async def test_a_copy_under_another_name_is_the_same_source(tmp_path: Path) -> None:
+async def test_a_copy_is_the_same_source_and_a_changed_line_is_named(tmp_path: Path) -> None:
     store, _ = await load_data(tmp_path, claude_code(), complete=False)
     assert (await load(store, put(tmp_path / "two.log", claude_code()))).added == 0
+    log = ClaudeCode().user("one").user("two").user("three")
+    store, _ = await load_data(tmp_path, log.data(), complete=False)
+    path = put(tmp_path / "file.jsonl", log.data().replace(b"two", b"TWO"))
+    with pytest.raises(SourceChanged, match=r"line 2.*--session"):
+        await load(store, path)
+    assert (await load(store, path, session="another")).messages == 3
 
 
 def mini(rows: int, status: str | None) -> bytes:
@@ -122,15 +128,6 @@ async def test_a_trajectory_that_is_rewritten_as_it_goes_adds_the_rest(tmp_path:
 
 
 # -- changed files and other writers -------------------------------------------------------------
-
-
-async def test_a_changed_line_is_named(tmp_path: Path) -> None:
-    log = ClaudeCode().user("one").user("two").user("three")
-    store, _ = await load_data(tmp_path, log.data(), complete=False)
-    path = put(tmp_path / "file.jsonl", log.data().replace(b"two", b"TWO"))
-    with pytest.raises(SourceChanged, match=r"line 2.*--session"):
-        await load(store, path)
-    assert (await load(store, path, session="another")).messages == 3
 
 
 def as_draft(event: Event, *bodies: Body, mark: int = 0) -> Draft:

@@ -122,15 +122,6 @@ async def test_what_is_no_transcript_or_none_yet_is_named_and_no_error(folder: P
     assert named.error == "NotATranscript"
 
 
-async def test_a_file_that_was_cut_after_its_import_is_passed_over(folder: Path) -> None:
-    store, path = MemoryStore(), put(folder / "cut.jsonl", jsonl([*CHAT, *CHAT]))
-    await imported(folder, store=store)
-    put(path, jsonl(CHAT))
-    done = await imported(folder, store=store)
-    assert [(one.path, one.error) for one in done.passed_over] == [(path, "SourceChanged")]
-    assert [one.added for one in done.sessions] == [0]
-
-
 async def test_a_deleted_session_is_passed_over(folder: Path) -> None:
     store = MemoryStore()
     await imported(folder, store=store)
@@ -146,12 +137,18 @@ async def test_a_deleted_session_is_passed_over(folder: Path) -> None:
     assert named.error == "SessionWasDeleted"
 
 
-async def test_two_files_of_one_session_count_once(folder: Path) -> None:
+async def test_two_files_of_a_session_count_once_and_a_cut_one_is_passed_over(folder: Path) -> None:
     for name in ("a", "b"):
         put(folder / f"{name}.jsonl", ClaudeCode().user("x").answer("m", text("y")).data())
     done = await imported(folder)
     assert [one.added > 0 for one in done.sessions] == [True, False, True]
     assert (done.total.sessions, done.total.messages, done.total.turns) == (2, 3, 2)
+    store, path = MemoryStore(), put(folder / "cut.jsonl", jsonl([*CHAT, *CHAT]))
+    await imported(folder, store=store)
+    put(path, jsonl(CHAT))
+    done = await imported(folder, store=store)
+    assert [(one.path, one.error) for one in done.passed_over] == [(path, "SourceChanged")]
+    assert [one.added for one in done.sessions] == [0, 0, 0]
 
 
 async def test_a_file_that_vanishes_before_its_turn_is_passed_over(folder: Path) -> None:
@@ -177,7 +174,7 @@ async def test_a_subagents_file_that_cannot_be_read_is_passed_over(folder: Path)
     assert next(one.error for one in done.passed_over if "a2" in one.path.name) == "UnreadableFile"
 
 
-async def test_the_stores_error_ends_the_import_and_what_was_imported_stays(folder: Path) -> None:
+async def test_an_error_of_the_store_or_of_ours_ends_the_import(folder: Path) -> None:
     for name in ("a", "b"):
         put(folder / f"{name}.jsonl", jsonl(CHAT))
     store, told = FullStore(), list[ImportSummary | FilePassedOver]()
@@ -185,9 +182,6 @@ async def test_the_stores_error_ends_the_import_and_what_was_imported_stays(fold
         await import_paths(store, [folder], told=told.append)
     assert [getattr(one, "session", None) for one in told] == ["a"]
     assert [info.stream async for info in store.streams()] == ["a"]
-
-
-async def test_a_programming_error_ends_the_import(folder: Path) -> None:
     with pytest.raises(KeyError):
         await import_paths(MemoryStore(), [folder], importing=in_workers.fail)
 
@@ -377,7 +371,7 @@ async def test_runs_keep_their_names_when_others_come(tmp_path: Path) -> None:
     assert sorted(found) == [("a", "model-a.lamp-7", True), *kept]
 
 
-async def test_a_copy_is_the_same_session_and_a_shorter_run_is_another(tmp_path: Path) -> None:
+async def test_a_copy_is_the_same_session_and_another_run_is_another(tmp_path: Path) -> None:
     for model in ("a", "b"):
         run_of(tmp_path / "copies", model, "the same")
     assert (await imported(tmp_path / "copies")).total.sessions == 1
@@ -386,9 +380,6 @@ async def test_a_copy_is_the_same_session_and_a_shorter_run_is_another(tmp_path:
     done = await imported(tmp_path / "runs")
     found = [(one.session, one.messages) for one in done.sessions]
     assert found == [("lamp-7", 1), ("model-b.lamp-7", 2)]
-
-
-async def test_a_run_of_a_name_that_was_taken_over_is_another_session(tmp_path: Path) -> None:
     store = MemoryStore()
     await import_file(store, run_of(tmp_path, "model-a", "a"), take_over=True)
     (other,) = await import_file(store, run_of(tmp_path, "model-b", "b"))

@@ -69,11 +69,16 @@ async def raw(store: MemoryStore, summary: ImportSummary) -> bytes:
     return raw_bytes(await records(store, summary.session or ""))
 
 
-def test_a_time_in_seconds_is_read_up_to_the_last_one() -> None:
+def test_a_time_and_a_depth_are_read_up_to_the_last_one() -> None:
     huge = (10**400, 10**12, 1e308, -1e308, float("inf"), float("nan"), 2**63 / 10**9)
     assert {nanoseconds(number) for number in (*huge, True, 0, -1)} == {None}
     assert nanoseconds(1_700_000_000.5) == 1_700_000_000_500_000_000
     assert (nanoseconds(2**63 // 10**9 - 1) or 2**63) < 2**63
+    deepest = b"[" * MAX_DEPTH + b'"[[{"' + b"]" * MAX_DEPTH
+    assert json.dumps(decode(deepest)).encode() == deepest
+    for levels in (MAX_DEPTH + 1, 900, 100_000):
+        with pytest.raises(ValueError, match="nested deeper"):
+            read_value(b"[" * levels + b"]" * levels)
 
 
 # -- values ---
@@ -98,14 +103,6 @@ def test_a_value_says_all_of_its_text_or_there_is_a_warning(
     data: bytes, value: Any, warning: str
 ) -> None:
     assert read_value(data) == (value, warning)
-
-
-def test_a_value_is_read_up_to_a_depth_that_code_can_walk() -> None:
-    deepest = b"[" * MAX_DEPTH + b'"[[{"' + b"]" * MAX_DEPTH
-    assert json.dumps(decode(deepest)).encode() == deepest
-    for levels in (MAX_DEPTH + 1, 900, 100_000):
-        with pytest.raises(ValueError, match="nested deeper"):
-            read_value(b"[" * levels + b"]" * levels)
 
 
 # -- lines ---

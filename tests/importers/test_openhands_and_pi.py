@@ -40,12 +40,18 @@ from tests.importers.given import (
 HEADING = text("[An error occurred during execution.]\n")
 
 
-def test_thoughts_and_their_signatures_come_along_once() -> None:
+def test_thoughts_and_events_come_along_once() -> None:
     block, more = thinking("hm", "sig="), thinking("so", "two=")
     log = OpenHands().action("c1", "r1", reasoning_content="hm", thinking_blocks=[block])
     log.action("c2", "r1", reasoning_content="hm", thinking_blocks=[block, more]).seen("c1")
     answer = texts(items_of(parse, log.data()))[0]
     assert (answer["reasoning_content"], answer["thinking_blocks"]) == ("hm", [block, more])
+    log = openhands_talk()
+    before = roles(items_of(parse, log.data()))
+    log.rows.append(log.rows[1])
+    found = items_of(parse, log.data())
+    assert (roles(found), len(of_type(found, Warned))) == (before, 1)
+    assert "MessageEvent.duplicate" in raw_kinds(found)
 
 
 def test_errors_and_refusals_are_failed_results() -> None:
@@ -58,29 +64,17 @@ def test_errors_and_refusals_are_failed_results() -> None:
     assert contents == ["no such tool", "Action rejected: not that", [HEADING, text("done")]]
 
 
-def test_skills_are_told_after_the_words_and_images_one_by_one() -> None:
+def test_a_persons_messages_begin_turns_with_skills_behind_them() -> None:
     message = {"role": "user", "content": [{"type": "image", "image_urls": ["u1", "u2"]}]}
     fields = {"llm_message": message, "extended_content": [text("s")]}
     log = OpenHands().event("MessageEvent", "user", **fields)
     urls = [{"type": "image_url", "image_url": {"url": url}} for url in ("u1", "u2")]
     assert texts(items_of(parse, log.data()))[0]["content"] == [*urls, text("s")]
-
-
-def test_only_a_persons_messages_begin_turns() -> None:
     note = {"role": "user", "content": "a hook says"}
     log = openhands_talk().event("MessageEvent", "environment", llm_message=note).user("more")
     found = items_of(parse, log.data())
     assert [item.line for item in of_type(found, TurnBegan)] == [2, 7]
     assert [item.line for item in of_type(found, MessageItem) if item.by_harness] == [6]
-
-
-def test_an_event_whose_id_is_there_already_is_kept_and_warned_about() -> None:
-    log = openhands_talk()
-    before = roles(items_of(parse, log.data()))
-    log.rows.append(log.rows[1])
-    found = items_of(parse, log.data())
-    assert (roles(found), len(of_type(found, Warned))) == (before, 1)
-    assert "MessageEvent.duplicate" in raw_kinds(found)
 
 
 # -- condensations ---------------------------------------------------------------------------------
@@ -304,7 +298,7 @@ async def test_who_spoke_is_known_when_a_branch_is_taken_up_again(tmp_path: Path
         assert [m.origin for m in await engine.transcript(session)][-3:] == ["harness", None, None]
 
 
-def test_an_error_ends_the_turn_only_if_it_was_not_tried_again() -> None:
+def test_an_error_ends_a_turn_if_it_was_not_tried_again() -> None:
     log = Pi().user("go").answer(stop="error", errorMessage="overloaded").answer(text("ok"))
     log.user("more").answer(stop="error", errorMessage="terminated").user("hm")
     ends = [(e.line, e.status, e.error) for e in of_type(pi_items(log), TurnEnded)]

@@ -222,9 +222,7 @@ def pieces(value: Any) -> list[str]:
     return ([answered] if answered else []) + pieces(value.get("content"))
 
 
-async def test_every_block_and_all_the_rest_of_a_pi_session_is_kept(
-    recorded_sessions: Path,
-) -> None:
+async def test_every_block_and_the_rest_of_a_pi_session_is_kept(recorded_sessions: Path) -> None:
     got, rows = await take(recorded_sessions, PI), rows_of(recorded_sessions, PI)
     assert pieces(got.messages()) == pieces([row.get("message") for row in rows])
     for row in rows:

@@ -268,14 +268,6 @@ def branched(header: str) -> bytes:
     return log.data()
 
 
-async def test_a_header_later_than_its_messages_does_not_change_their_times(tmp_path: Path) -> None:
-    early = await imported(tmp_path, branched("2026-01-01T10:00:00.000Z"))
-    late = await imported(tmp_path, branched("2026-03-01T10:00:00.000Z"))
-    wanted, found = [[one.time for one in await records(*one)] for one in (early, late)]
-    assert (found[0], found[1:]) == (START + SECOND, wanted[1:])
-    assert list(map(seconds, await turns(*late))) == [3.0]
-
-
 async def test_parallel_results_keep_their_times_and_every_span_is_valid(tmp_path: Path) -> None:
     log = tool_loop()
     log.rows[2]["timestamp"] = "2026-01-01T10:00:09.500Z"
@@ -288,12 +280,17 @@ async def test_parallel_results_keep_their_times_and_every_span_is_valid(tmp_pat
         assert turn.start <= span.start < span.end <= turn.end
 
 
-async def test_one_wrong_time_moves_no_other_record(tmp_path: Path) -> None:
+async def test_wrong_times_and_late_headers_move_no_other_record(tmp_path: Path) -> None:
     log = tool_loop()
     log.rows[1]["timestamp"] = "2040-01-01T00:00:00Z"
     got = await imported(tmp_path, log.user("Thanks.").user("x").data())
     added = await typed(*got, "context:message_added")
     assert [(one.time - START) / SECOND for one in added[2:]] == [3.5, 4.5, 5.5, 6.5, 7.5]
+    early = await imported(tmp_path, branched("2026-01-01T10:00:00.000Z"))
+    late = await imported(tmp_path, branched("2026-03-01T10:00:00.000Z"))
+    wanted, found = [[one.time for one in await records(*one)] for one in (early, late)]
+    assert (found[0], found[1:]) == (START + SECOND, wanted[1:])
+    assert list(map(seconds, await turns(*late))) == [3.0]
 
 
 # -- growth, and files without times -------------------------------------------------------------
@@ -308,9 +305,7 @@ async def test_records_of_a_file_without_times_have_one_time(tmp_path: Path) -> 
     assert {one.time for one in await records(store, session)} == {NOW}
 
 
-async def test_rows_without_a_time_before_the_first_with_one_prolong_nothing(
-    tmp_path: Path,
-) -> None:
+async def test_rows_without_a_time_before_one_with_a_time_prolong_nothing(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [{"role": "user", "content": "one"}]
     for second, role in enumerate(("assistant", "user", "assistant")):
         stamp = f"2026-01-01T10:00:0{second}+00:00"
@@ -346,9 +341,7 @@ async def compaction_and_chats(folder: Path, log: ClaudeCode) -> tuple[Span, lis
     return one, await traced(*got, conv.CHAT)
 
 
-async def test_a_compaction_lasts_from_the_record_before_or_as_its_file_says(
-    tmp_path: Path,
-) -> None:
+async def test_a_compaction_lasts_from_the_record_before_or_as_it_says(tmp_path: Path) -> None:
     one, (_, after) = await compaction_and_chats(tmp_path, summarised())
     assert (one.start - START, one.end + 1 - START) == (3.5 * SECOND, 104.5 * SECOND)
     assert one.end <= after.start

@@ -87,16 +87,13 @@ async def test_a_subagent_is_a_session_of_its_own_that_its_call_began(tmp_path: 
     assert not any(one.added for one in await import_file(store, path, complete=True))
 
 
-async def test_words_of_the_program_begin_no_turn(tmp_path: Path) -> None:
+async def test_words_of_the_program_begin_no_turn_and_errors_may_end_one(tmp_path: Path) -> None:
     log = Copilot().user("sort").answer("a").user("go on", isAutopilotContinuation=True)
     log.event("system.notification", content="<system_notification>done</system_notification>")
     log.event("system.notification", content="x", kind={"type": "instruction_discovered"})
     store, session = await imported(tmp_path, log.answer("b").data(), complete=True)
     assert len(await events(store, session, "prompt:submit")) == 1
     assert len(await messages(store, session)) == 5
-
-
-async def test_an_error_ends_a_turn_only_if_the_program_did_not_try_again(tmp_path: Path) -> None:
     log = Copilot().user("one").event("session.error", errorType="query").answer("a").user("two")
     log.event("session.error", errorType="quota").user("three").event("abort", reason="user")
     store, session = await imported(tmp_path, log.data(), complete=True)
@@ -200,12 +197,17 @@ async def test_the_total_tells_whether_the_output_has_the_thoughts(
     assert await usage(store, CHAT) == (100, output, 0, 4)
 
 
-async def test_a_rewind_past_a_compression_brings_back_what_it_took_out(tmp_path: Path) -> None:
+async def test_what_was_rewound_or_never_sent_is_taken_back(tmp_path: Path) -> None:
     log = Qwen().user("go").answer(says("yes")).user("more").answer(says("sure"))
     log.compressed(("user", says("In short"))).user("on").answer(says("fine")).back_to("u1")
     store, summary = await load_data(tmp_path, log.user("again").answer(says("so")).data())
     assert (await views_in_words(store, CHAT))[-1] == ["u:go", "a:yes", "u:again"]
     assert summary.warned == 0
+    log = Qwen().user("go").answer(says("yes")).user("/about")
+    items = [{"type": "assistant", "text": "0.20"}]
+    log.system("slash_command", phase="result", rawCommand="/about", outputHistoryItems=items)
+    store, _ = await load_data(tmp_path, log.user("more").answer(says("sure")).data())
+    assert (await views_in_words(store, CHAT))[-1] == ["u:go", "a:yes", "u:more"]
 
 
 async def test_only_a_persons_words_begin_a_turn(tmp_path: Path) -> None:
@@ -217,14 +219,6 @@ async def test_only_a_persons_words_begin_a_turn(tmp_path: Path) -> None:
     assert (summary.turns, summary.messages) == (1, 8)
     added = await events(store, CHAT, "context:message_added")
     assert [one.origin for one in added].count("harness") == 2
-
-
-async def test_a_command_that_was_never_sent_is_taken_back(tmp_path: Path) -> None:
-    log = Qwen().user("go").answer(says("yes")).user("/about")
-    items = [{"type": "assistant", "text": "0.20"}]
-    log.system("slash_command", phase="result", rawCommand="/about", outputHistoryItems=items)
-    store, _ = await load_data(tmp_path, log.user("more").answer(says("sure")).data())
-    assert (await views_in_words(store, CHAT))[-1] == ["u:go", "a:yes", "u:more"]
 
 
 async def test_a_subagents_round_is_one_answer_in_a_session_of_its_own(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from eventctx.queries.atif.export import write
 from eventctx.session.host_requests import ObservedRequest
 from eventctx.stores.memory import MemoryStore
 from tests.atif.trajectories import back, documents, exported, own, requests, same_session
-from tests.sessions import tool_round
+from tests.sessions import tool_round, user
 
 Message = dict[str, Any]
 USER = {"role": "user", "content": "Count the jars."}
@@ -68,48 +68,25 @@ async def comes_back(engine: Engine, folder: Path, *sessions: str) -> list[Impor
 
 
 async def test_an_answer_and_the_results_of_its_calls_are_one_step(tmp_path: Path) -> None:
-    engine = await told(USER, asks("a", "b"), gives("a", "b"), asks(text="Three."))
+    late = (user("Well?"), gives("b"), asks(text="Three."))
+    engine = await told(USER, asks("a", "b"), gives("a"), *late)
     (document,) = await exported(engine, tmp_path)
-    said = [("user", "Count the jars."), ("agent", "I look."), ("agent", "Three.")]
-    assert texts(document) == said
-    step = document["steps"][1]
+    _, step, _, last, _ = document["steps"]
+    said = [("user", "Count the jars."), ("agent", "I look."), ("user", "Well?"), ("agent", "")]
+    assert texts(document) == [*said, ("agent", "Three.")]
     assert step["reasoning_content"] == "hm I look."
     calls = [(one["tool_call_id"], one["arguments"]) for one in step["tool_calls"]]
     assert calls == [("a", {"at": "a"}), ("b", {"at": "b"})]
-    results = step["observation"]["results"]
-    told_of = [(one["source_call_id"], one["content"]) for one in results]
-    assert told_of == [("a", "a!"), ("b", "b!")]
+    assert step["observation"]["results"] == [{"source_call_id": "a", "content": "a!"}]
     assert (step["llm_call_count"], own(step)["turn"]) == (1, 1)
-    # The signature stays with its message.
+    # A late result is a step that calls no model.
+    assert last["observation"]["results"] == [{"source_call_id": "b", "content": "b!"}]
+    assert last["llm_call_count"] == 0
+    # The signature stays with its message, and no text is there twice.
     thought, text, use, _ = own(step)["messages"][0]["shape"]["content"]
     assert thought == {"type": "thinking", "thinking": None, "signature": "c2ln"}
     assert (text["text"], use["input"]) == (None, None)
     assert json.dumps(document).count("I look.") == 2  # in the answer and in its thinking
-
-
-async def test_a_late_result_is_a_step_that_calls_no_model(tmp_path: Path) -> None:
-    engine = await told(USER, asks("a"), {"role": "user", "content": "Well?"}, gives("a"))
-    (document,) = await exported(engine, tmp_path)
-    late = document["steps"][-1]
-    assert (late["source"], late["message"], late["llm_call_count"]) == ("agent", "", 0)
-    assert late["observation"]["results"] == [{"source_call_id": "a", "content": "a!"}]
-
-
-async def test_a_failed_tool_is_marked(tmp_path: Path) -> None:
-    engine = Engine(MemoryStore())
-    ctx = await engine.session("s")
-    async with ctx.turn() as turn, turn.iteration() as cycle:
-        await ctx.add_message(USER)
-        await ctx.get_messages_for_request()
-        await ctx.add_message(asks("a"))
-        async with cycle.tool_call("look", "a") as tool:
-            tool.failed("no such jar")
-            await ctx.add_message(gives("a"))
-    (document,) = await exported(engine, tmp_path)
-    assert document["steps"][1]["observation"]["results"][0]["extra"] == {"is_error": True}
-    other, _ = await back(tmp_path / "s.json")
-    types = [one.type async for one in other.records("s")]
-    assert types.count("tool:error") == 1, types
 
 
 async def test_erased_contents_are_a_mark(tmp_path: Path) -> None:
@@ -166,43 +143,41 @@ async def test_each_step_says_how_its_request_is_known(tmp_path: Path) -> None:
     assert own(again)["completeness"]["reconstructed"] == 4
 
 
-async def test_a_request_without_an_answer_is_a_system_step_in_its_place(tmp_path: Path) -> None:
-    engine = Engine(MemoryStore())
-    ctx = await engine.session("s")
-    async with ctx.turn() as turn, turn.iteration() as cycle:
-        await ctx.add_message(USER)
-        await ctx.get_messages_for_request()
-        with pytest.raises(OSError, match="no route"):
-            async with cycle.provider_call("m"):
-                raise OSError("no route")
-        await ctx.add_message({"role": "user", "content": "Again."})
-        await ctx.get_messages_for_request()
-        await ctx.add_message(asks(text="Three."))
-    (document,) = await exported(engine, tmp_path)
-    assert [source for source, _ in texts(document)] == ["user", "system", "user", "agent"]
-    assert "no route" in document["steps"][1]["message"]
-    await comes_back(engine, tmp_path)
-
-
-async def test_metrics_are_of_their_step_and_sum_up(tmp_path: Path) -> None:
+async def test_steps_have_the_metrics_of_their_calls_and_say_what_failed(tmp_path: Path) -> None:
     engine = Engine(MemoryStore())
     ctx = await engine.session("s")
     async with ctx.turn() as turn:
         await ctx.add_message(USER)
+        async with turn.iteration() as cycle:
+            await ctx.get_messages_for_request()
+            with pytest.raises(OSError, match="no route"):
+                async with cycle.provider_call("m"):
+                    raise OSError("no route")
+            await ctx.add_message(user("Again."))
         for number in (1, 2):
             async with turn.iteration() as cycle:
                 await ctx.get_messages_for_request()
                 async with cycle.provider_call("m", "p") as call:
                     counts = {"prompt": 100 * number, "output": 7, "cache_read": 60}
                     await call.usage(**counts, cache_write=9, reasoning=4)
-                await ctx.add_message(asks(text=f"{number}."))
+                await ctx.add_message(asks(f"{number}"))
+                async with cycle.tool_call("look", f"{number}") as tool:
+                    tool.failed("no such jar")
+                    await ctx.add_message(gives(f"{number}"))
     (document,) = await exported(engine, tmp_path)
-    told = {"prompt_tokens": 100, "completion_tokens": 7, "cached_tokens": 60}
+    assert [source for source, _ in texts(document)] == ["user", "system", "user", *["agent"] * 2]
+    # A request without an answer is a system step in its place.
+    assert "no route" in document["steps"][1]["message"]
+    step = document["steps"][3]
+    counted = {"prompt_tokens": 100, "completion_tokens": 7, "cached_tokens": 60}
     more = {"cache_creation_input_tokens": 9, "reasoning_tokens": 4}
-    assert document["steps"][1]["metrics"] == {**told, "extra": more}
+    assert step["metrics"] == {**counted, "extra": more}
     sums = {"total_prompt_tokens": 300, "total_completion_tokens": 14, "total_cached_tokens": 120}
-    assert document["final_metrics"] == {**sums, "total_steps": 3}
+    assert document["final_metrics"] == {**sums, "total_steps": 5}
+    assert step["observation"]["results"][0]["extra"] == {"is_error": True}
     await comes_back(engine, tmp_path)
+    other, _ = await back(tmp_path / "s.json")
+    assert [one.type async for one in other.records("s")].count("tool:error") == 2
 
 
 async def test_tools_that_were_sent_are_the_agents_in_openais_form(tmp_path: Path) -> None:
@@ -272,7 +247,7 @@ async def test_what_a_fork_inherits_is_copied(tmp_path: Path) -> None:
     await engine.fork("s", info.head, "child")
     ctx = await engine.session("child")
     async with ctx.turn() as turn, turn.iteration():
-        await ctx.add_message({"role": "user", "content": "And now?"})
+        await ctx.add_message(user("And now?"))
         await ctx.get_messages_for_request()
         await ctx.add_message(asks(text="Four."))
     (document,) = await exported(engine, tmp_path, "child")

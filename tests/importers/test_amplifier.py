@@ -51,28 +51,12 @@ from tests.importers.given import (
 # -- the transcript, and context-persistent ------------------------------------------------------
 
 
-def stored() -> list[dict[str, Any]]:
-    """The rows of a call, as context-persistent writes them."""
-    arguments = {"path": "x"}
-    called = {"type": "tool_call", "id": "t1", "name": "read", "input": arguments}
-    again = {"id": "t1", "tool": "read", "arguments": arguments}
-    rows = [
-        {"role": "system", "content": "be good"},
-        {"role": "user", "content": "go"},
-        {"role": "assistant", "content": [called], "tool_calls": [again]},
-        {"role": "tool", "tool_call_id": "t1", "name": "read", "content": '{"success": true}'},
-        {"role": "assistant", "content": [text("done")]},
-    ]
-    times = [f"2026-01-01T10:00:0{number}.000+00:00" for number in range(5)]
-    return [{**row, "timestamp": time} for row, time in zip(rows, times, strict=True)]
-
-
 async def test_context_persistents_rows_are_taken_as_they_are(tmp_path: Path) -> None:
-    path = put(tmp_path / "amp-1" / "context-messages.jsonl", jsonl(stored()))
-    store = MemoryStore()
+    rows, store = as_context_persistent(ROWS), MemoryStore()
+    path = put(tmp_path / "amp-1" / CONTEXT, jsonl(rows))
     summary = await load(store, path)
     assert (summary.format, summary.session) == ("context-persistent", "amp-1.context")
-    assert await messages(store, "amp-1.context") == stored()
+    assert await messages(store, "amp-1.context") == rows
     assert (summary.turns, summary.calls) == (1, 2)
     assert (await load(store, path)).added == 0
 
@@ -111,10 +95,12 @@ def test_a_compaction_is_no_message_and_what_vanishes_without_one_is_told() -> N
 
 # -- the folder of a session, whichever file is named first ----------------------------------------
 
+CALLED = {"type": "tool_call", "id": "t1", "name": "f", "input": {}}
+AGAIN = [{"id": "t1", "tool": "f", "arguments": {}}]
 ROWS: list[dict[str, Any]] = [
     {"role": "user", "content": "go"},
     {"role": "assistant", "content": [text("a plan")]},
-    {"role": "assistant", "content": [{"type": "tool_call", "id": "t1", "name": "f", "input": {}}]},
+    {"role": "assistant", "content": [CALLED], "tool_calls": AGAIN},
     {"role": "tool", "tool_call_id": "t1", "name": "f", "content": "{}"},
 ]
 BETWEEN = "context-intelligence"

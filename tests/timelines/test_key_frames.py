@@ -183,14 +183,13 @@ async def test_an_erasure_changes_what_frames_said_of_the_erased_messages(tmp_pa
         await check_all(store, asked)
 
 
-async def test_frames_of_another_log_of_the_same_name_are_not_used(tmp_path: Path) -> None:
+async def test_frames_of_another_log_of_the_same_name_or_of_a_parent_are_not_used(
+    tmp_path: Path,
+) -> None:
     for count in (60, 50, 61):
         store = MemoryStore()
         await filled(store, count)
         await check_all(store, frames_of(store, FrameFiles(tmp_path / "store.db")))
-
-
-async def test_the_frames_of_a_fork_are_its_own() -> None:
     store = MemoryStore()
     await filled(store)
     engine = Engine(store)
@@ -398,6 +397,7 @@ async def test_an_agent_that_goes_on_is_not_kept_waiting_for_key_frames(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(repository, "PAUSE", 3_600.0)
+    files = tmp_path / "store.db.eventctx-timelines"
     async with eventctx.open(tmp_path / "store.db", durability="normal") as engine:
         due = IdleFrames(engine.store)
         take = due.after(lambda record: None)
@@ -405,21 +405,17 @@ async def test_an_agent_that_goes_on_is_not_kept_waiting_for_key_frames(
         for record in await records_of(engine.store):
             take(record)
         await due.fold(60.0)
-        assert not (tmp_path / "store.db.eventctx-timelines").exists()
+        assert not files.exists()
         await due.fold(0.0)
         assert the_file(tmp_path).exists()
         await due.close()
-
-
-async def test_frames_are_forgotten_where_their_session_is_destroyed(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    for erase in (True, False):
-        async with eventctx.open(path, durability="normal", receipts=False) as engine:
-            await say(await engine.session("s"), KEY_FRAME)
-            await engine.audit("s")
-            assert the_file(tmp_path).exists()
-            await (engine.erase("s", [3]) if erase else engine.delete("s"))
-            assert not list((tmp_path / "store.db.eventctx-timelines").iterdir())
+        # They are forgotten on disk where their session is destroyed.
+        await engine.erase("s", [3])
+        assert not list(files.iterdir())
+        await engine.audit("s")
+        assert the_file(tmp_path).exists()
+        await engine.delete("s")
+        assert not list(files.iterdir())
 
 
 async def test_bytes_that_are_no_frame_raise_one_error() -> None:

@@ -45,15 +45,9 @@ class Recording(ClaudeCode):
         self._blobs: set[str] = set()
         self._last: tuple[str, list[dict[str, Any]]] | None = None
 
-    def sends(
-        self,
-        *messages: dict[str, Any],
-        tools: list[dict[str, Any]] | None = None,
-        mark: tuple[str | int, ...] = (),
-        **fields: Any,
-    ) -> Self:
+    def sends(self, *messages: dict[str, Any], mark: tuple[Any, ...] = (), **fields: Any) -> Self:
         """Write a request of ``messages``; it begins with what it shares with the one before."""
-        shape = {"system": SYSTEM, "tools": TOOLS if tools is None else tools}
+        shape = {"system": SYSTEM, "tools": TOOLS}
         key = hash_of(shape)
         if key not in self._shapes:
             self._shapes.add(key)
@@ -70,18 +64,10 @@ class Recording(ClaudeCode):
                 keep += 1
         request = f"request-{len(self.sent)}"
         marks = [{"path": list(mark), "value": {"type": "ephemeral"}}] if mark else []
-        row = {
-            "id": request,
-            "params": PARAMETERS,
-            **({"base": base} if keep else {}),
-            "keep": keep,
-            "tail": hashes[keep:],
-            "shapeHash": key,
-            "cacheControl": marks,
-            "requestDigest": "0" * 64,
-            "querySource": "sdk",
-        }
-        self.line("api-request", **{**row, **fields})
+        row = {"id": request, "params": PARAMETERS, **({"base": base} if keep else {})}
+        row |= {"keep": keep, "tail": hashes[keep:], "shapeHash": key, "cacheControl": marks}
+        about = {"requestDigest": "0" * 64, "querySource": "sdk"}
+        self.line("api-request", **{**row, **about, **fields})
         self._last = (request, list(messages))
         self.sent.append({**PARAMETERS, **shape, "messages": list(messages)})
         return self

@@ -48,35 +48,21 @@ class Running:
 
     def __init__(self, store: EventStore, *paths: Path, known: Path | None, **options: Any) -> None:
         self.told: list[ImportSummary | FilePassedOver] = []
-        self.news = asyncio.Event()
-        self.stop = asyncio.Event()
-        index = KnownFiles(known)
-        self.follower = Follower(store, paths, known=index, told=self._tell, **options)
+        self.stop, index = asyncio.Event(), KnownFiles(known)
+        self.follower = Follower(store, paths, known=index, told=self.told.append, **options)
         self.task = asyncio.create_task(self.follower.run(self.stop))
-
-    def _tell(self, result: ImportSummary | FilePassedOver) -> None:
-        self.told.append(result)
-        self.news.set()
 
     @property
     def passed_over(self) -> list[FilePassedOver]:
         return [one for one in self.told if isinstance(one, FilePassedOver)]
 
     async def until(self, true: Callable[[], bool]) -> None:
+        """Wait until something is so; a follower that failed says why."""
         async with asyncio.timeout(PATIENCE):
             while not true():
-                self.news.clear()
-                told = asyncio.ensure_future(self.news.wait())
-                await asyncio.wait({told, self.task}, return_when=asyncio.FIRST_COMPLETED)
-                told.cancel()
+                await asyncio.sleep(0.02)
                 if self.task.done():
                     self.task.result()
-
-    async def see(self, true: Callable[[], bool]) -> None:
-        """Wait until something is so that is not told."""
-        async with asyncio.timeout(PATIENCE):
-            while not true():  # noqa: ASYNC110 - no event says it
-                await asyncio.sleep(0.02)
 
     async def has(self, messages: int, session: str = SESSION) -> None:
         """Wait until the last import of this session told of so many messages."""
@@ -168,7 +154,7 @@ async def test_what_did_not_change_is_not_read_again(folder: Path, tmp_path: Pat
     async with following(store, folder, known=known) as running:
         await running.has(2, "a")
         await running.has(2, "b")
-        await running.see(lambda: len(running.follower.result.passed_over) == 2)
+        await running.until(lambda: len(running.follower.result.passed_over) == 2)
     put(folder / "b.jsonl", jsonl([*CHAT, *CHAT]))
     put(folder / "c.jsonl", jsonl(CHAT))
     async with following(store, folder, known=known, patience=0.0) as running:
@@ -194,7 +180,7 @@ async def test_without_what_is_known_of_files_all_are_read_and_nothing_is_double
         if torn is not None:
             beside.write_bytes(torn)
         async with following(store, folder, known=known) as running:
-            await running.see(lambda: bool(running.follower.result.sessions))
+            await running.until(lambda: bool(running.follower.result.sessions))
         assert json.loads(beside.read_bytes())["imported"].keys() == {str(path)}
         assert beside.stat().st_mode & 0o777 == 0o600
     await same_as_import(store, path, "a")
@@ -221,7 +207,7 @@ async def test_half_a_first_line_is_not_said_to_be_broken(folder: Path) -> None:
     async with following(MemoryStore(), folder) as running:
         put(path, b"")
         put(path, log.data()[:30])
-        await running.see(lambda: bool(running.follower.result.passed_over))
+        await running.until(lambda: bool(running.follower.result.passed_over))
         grow(path, log)
         await running.has(1)
         result = await running.end()
@@ -282,7 +268,7 @@ async def test_an_open_import_is_closed_when_its_file_stands_still(folder: Path)
         await running.has(1)
         # What is kept verbatim is written at the end of an import.
         assert (await records(store, SESSION))[-1].type != "import:raw"
-        await running.see(lambda: running.follower._followed[path].task is None)
+        await running.until(lambda: running.follower._followed[path].task is None)
         assert (await records(store, SESSION))[-1].type == "import:raw"
         grow(path, log.user("two"))
         await running.has(2)
@@ -335,8 +321,8 @@ async def test_a_session_that_was_closed_to_its_file_is_imported_into_another_st
     await store.delete("deleted", draft("session:deleted"), last.position)
     for known in (0, 2):
         async with following(store, folder, known=tmp_path / "s.db") as running:
-            await running.see(lambda: len(running.follower.result.passed_over) == 2)
-            await running.see(lambda: running.follower._followed[path].task is None)
+            await running.until(lambda: len(running.follower.result.passed_over) == 2)
+            await running.until(lambda: running.follower._followed[path].task is None)
             result = await running.end()
         assert running.follower.unchanged == known
         assert [one.error for one in result.passed_over] == [None, None]

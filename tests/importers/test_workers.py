@@ -18,6 +18,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from eventctx.cli.main import cli
 from eventctx.errors import InvalidSetting, StoreFull
@@ -51,14 +52,11 @@ async def alone(store: EventStore, folder: Path, **options: Any) -> ImportedPath
 
 async def contents(store: EventStore) -> dict[str, list[Any]]:
     """All records by their streams, without their places among those of other streams."""
+    found = {info.stream: store.read(info.stream) async for info in store.streams()}
     return {
-        info.stream: [
-            (one.position, one.id, one.type, one.version, one.time, one.payload, one.bodies,
-             one.turn_id, one.span_id, one.parent_span_id, one.iteration, one.digest)
-            async for one in store.read(info.stream)
-        ]
-        async for info in store.streams()
-    }  # fmt: skip
+        stream: [structs.replace(record, global_position=0) async for record in read]
+        for stream, read in found.items()
+    }
 
 
 def claude(session: str, turns: int, size: int = 10, **common: Any) -> bytes:

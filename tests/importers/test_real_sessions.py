@@ -22,17 +22,9 @@ from tests.importers.given import NOW, records
 
 SPOTTER = "claude-code/spotter-258c7280/258c7280-ae70-4798-800f-63464d01a85d.jsonl"
 AGENT = SPOTTER.removesuffix(".jsonl") + "/subagents/agent-a881341.jsonl"
-COMPACT = SPOTTER.removesuffix(".jsonl") + "/subagents/agent-acompact-fffbd0.jsonl"
 ENTIRE = "claude-code/entire-26dcd5518fea.jsonl"
 CODEMIE = "claude-code/codemie-session-9eda1058.jsonl"
-CODEX = "codex/rollout-2026-05-11T11-26-55-019e1625-789d-76c0-80ab-3724b5ddb799.jsonl"
-SWE = "swe-agent/marshmallow-1867__function_calling__install-1.traj"
-MINI_2 = "mini-swe-agent/deepseek-chat__marshmallow-code__marshmallow-1343.traj.json"
-MINI_1 = "mini-swe-agent/gemini-3-pro__django__django-16560.traj.json"
 PI = "pi/large-session.jsonl"
-OPENHANDS = "openhands/cli447_case_a"
-OPENHANDS_LIST = "openhands/openagentsafety-traj_safety-metrics.json"
-OPENHANDS_LOG = "openhands/llm-log-fncall-sonnet4.json"
 AMPLIFIER = "amplifier/c37652eb-ec4c-4cb5-9d3e-f0b1445ac643/transcript.jsonl"
 AMPLIFIER_LOG = "amplifier/c37652eb-ec4c-4cb5-9d3e-f0b1445ac643/context-intelligence/events.jsonl"
 
@@ -50,15 +42,19 @@ COUNTS = {
     ENTIRE: (+1, 18),  # one was queued; one turn is a prompt command with its arguments
     CODEMIE: (0, 3),
     AGENT: (0, 1),
-    COMPACT: (0, 1),
-    CODEX: (+1, 2),  # session_meta.base_instructions is the system message
-    SWE: (0, 1),
-    MINI_2: (-1, 1),  # the row in role "exit" is no message
-    MINI_1: (0, 1),  # observations and the submission are in role user too
+    AGENT.replace("agent-a881341", "agent-acompact-fffbd0"): (0, 1),
+    # session_meta.base_instructions is the system message
+    "codex/rollout-2026-05-11T11-26-55-019e1625-789d-76c0-80ab-3724b5ddb799.jsonl": (+1, 2),
+    "swe-agent/marshmallow-1867__function_calling__install-1.traj": (0, 1),
+    # The row in role "exit" is no message.
+    "mini-swe-agent/deepseek-chat__marshmallow-code__marshmallow-1343.traj.json": (-1, 1),
+    # Observations and the submission are in role user, too.
+    "mini-swe-agent/gemini-3-pro__django__django-16560.traj.json": (0, 1),
     PI: (-14, 88),  # answers that were broken off before their first words
-    OPENHANDS: (0, 1),  # three more turns are a critic's, in the role of the person
-    OPENHANDS_LIST: (-1, 0),  # two calls of one answer are one; the task is not in the file
-    OPENHANDS_LOG: (0, 1),
+    "openhands/cli447_case_a": (0, 1),  # three more turns are a critic's, in the person's role
+    # Two calls of one answer are one message; the task is not in the file.
+    "openhands/openagentsafety-traj_safety-metrics.json": (-1, 0),
+    "openhands/llm-log-fncall-sonnet4.json": (0, 1),
     AMPLIFIER: (0, 1),
     AMPLIFIER_LOG: (+1, 1),  # the system prompt of the requests
 }

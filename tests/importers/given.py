@@ -1,31 +1,15 @@
-"""Small synthetic transcripts, and short ways to import them and to read the records."""
+"""Small synthetic transcripts, and what is the same in every import of one."""
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Self
 
-from eventctx.engine import Engine
-from eventctx.errors import StoreFull
-from eventctx.importers.load import ImportSummary, import_file
-from eventctx.importers.source.items import (
-    CallEnded,
-    FileLine,
-    Item,
-    MessageItem,
-    Parser,
-    Raw,
-    never,
-)
-from eventctx.log.codec import decode_event, raw_of
-from eventctx.log.record import Draft, Record
-from eventctx.log.store import Appended, Expected
-from eventctx.messages.encoding import decode_body
-from eventctx.session.context import Context
-from eventctx.stores.memory import MemoryStore
+from eventctx.log.codec import raw_of
+from eventctx.log.record import Record
 
 NOW = 1_900_000_000_000_000_000
 SESSION = "11111111-2222-3333-4444-555555555555"
@@ -152,41 +136,8 @@ def jsonl(rows: Iterable[Any]) -> bytes:
     return b"".join(json.dumps(row, separators=(",", ":")).encode() + b"\n" for row in rows)
 
 
-def as_lines(data: bytes) -> list[FileLine]:
-    lines = enumerate(data.splitlines(keepends=True), 1)
-    return [FileLine(number, one.rstrip(b"\r\n"), one.endswith(b"\n")) for number, one in lines]
-
-
-def items_of(parse: Parser, data: bytes, ended: Callable[[], bool] = never) -> list[Item]:
-    return list(parse(as_lines(data), "file.jsonl", ended))
-
-
-def of_type(items: Iterable[Item], *kinds: type[Any]) -> list[Any]:
-    return [item for item in items if isinstance(item, kinds)]
-
-
-def texts(items: Iterable[Item]) -> list[Any]:
-    return [item.message for item in items if isinstance(item, MessageItem)]
-
-
-def roles(items: Iterable[Item]) -> list[str]:
-    return [str(m.get("role") or m.get("type")) for m in texts(items)]
-
-
-def raw_kinds(items: Iterable[Item]) -> list[str]:
-    return [item.kind for item in items if isinstance(item, Raw)]
-
-
-# -- importing -----------------------------------------------------------------------------------
-
-
 def salt(size: int) -> bytes:
     return b"s" * size
-
-
-async def load(store: MemoryStore, path: Path, **options: Any) -> ImportSummary:
-    """Import and return the summary of the file itself, without its subagents."""
-    return (await import_file(store, path, clock=lambda: NOW, salt=salt, **options))[0]
 
 
 def put(path: Path, data: bytes) -> Path:
@@ -194,58 +145,6 @@ def put(path: Path, data: bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     return path
-
-
-async def forked(engine: Engine, session: str) -> Context:
-    """A fork of an imported session at its end, to go on from."""
-    info = await engine.store.head(session)
-    assert info is not None
-    await engine.fork(session, info.head, "fork")
-    return await engine.session("fork")
-
-
-async def next_request(store: MemoryStore, session: str) -> list[Any]:
-    """What a fork of an imported session would send."""
-    return list(await (await forked(Engine(store), session)).get_messages_for_request())
-
-
-async def views(store: MemoryStore, session: str) -> list[list[Any]]:
-    """The messages that each request of an imported session showed; its log verifies."""
-    engine = Engine(store)
-    assert (await engine.verify(session)).ok
-    asked = (await engine.audit(session)).requests
-    found = [await engine.request_view(session, position=one.position) for one in asked]
-    assert all(view.consistent for view in found)
-    return [list(view.messages) for view in found]
-
-
-async def shown(tmp_path: Path, data: bytes) -> list[list[str]]:
-    """The first text of each message in each request, as an import of this file has them.
-
-    The second import adds nothing.
-    """
-    store, summary = await load_data(tmp_path, data)
-    assert (await load(store, tmp_path / "file.jsonl", complete=True)).added == 0
-    found = await views(store, summary.session or "")
-    return [[first_text(message["content"]) for message in view] for view in found]
-
-
-def first_text(content: Any) -> str:
-    return str(content if isinstance(content, str) else content[0]["text"])
-
-
-async def records(store: MemoryStore, stream: str) -> list[Record]:
-    return [record async for record in store.read(stream)]
-
-
-async def events(store: MemoryStore, stream: str, kind: str) -> list[Any]:
-    return [decode_event(r) for r in await records(store, stream) if r.type == kind]
-
-
-async def messages(store: MemoryStore, stream: str) -> list[Any]:
-    found = await records(store, stream)
-    added = [r for r in found if r.type == "context:message_added"]
-    return [decode_body(r.bodies[0].data or b"") for r in added]
 
 
 def raw_bytes(found: list[Record]) -> bytes:
@@ -261,65 +160,3 @@ def story(found: list[Record]) -> tuple[list[Any], bytes]:
     others = [r for r in found if r.type != "import:raw"]
     about = [(r.id, r.type, r.turn_id, r.span_id, r.iteration) for r in others]
     return [*about, *[[body.data for body in r.bodies] for r in others]], raw_bytes(found)
-
-
-async def kept(store: MemoryStore, session: str) -> bytes:
-    """All that an import has kept of its file."""
-    found = await records(store, session)
-    bodies = [body.data or b"" for record in found for body in record.bodies]
-    return b"\n".join([*bodies, raw_bytes(found)])
-
-
-async def same(one: MemoryStore, other: MemoryStore, session: str) -> bool:
-    """Whether a session has the same story in two stores."""
-    return story(await records(one, session)) == story(await records(other, session))
-
-
-async def load_data(
-    tmp_path: Path, data: bytes, name: str = "file.jsonl", *, complete: bool = True, **options: Any
-) -> tuple[MemoryStore, ImportSummary]:
-    """Import a file of this content into a new store; the store and the summary."""
-    store = MemoryStore()
-    return store, await load(store, put(tmp_path / name, data), complete=complete, **options)
-
-
-async def imported(
-    tmp_path: Path, data: bytes, *, complete: bool = False, **options: Any
-) -> tuple[MemoryStore, str]:
-    """Import a file of this content into a new store; the store and the session's name."""
-    store, summary = await load_data(tmp_path, data, complete=complete, **options)
-    assert summary.session is not None
-    return store, summary.session
-
-
-def always() -> bool:
-    return True
-
-
-class Refused:
-    """What an append that failed returns; like a store's, it may be awaited or not."""
-
-    def __await__(self) -> Generator[None, None, Appended]:
-        raise StoreFull("no space left; free some and import again")
-        yield
-
-
-class FullStore(MemoryStore):
-    """A store on a disk that is full after the first batch."""
-
-    left = 1
-
-    def append(self, stream: str, drafts: Any, expected: Expected) -> Any:
-        if self.left == 0:
-            return Refused()
-        self.left -= 1
-        return super().append(stream, drafts, expected)
-
-
-def draft(kind: str) -> Draft:
-    """A record of this kind, as another writer appends it."""
-    return Draft(kind.encode().ljust(16)[:16], kind, 1, NOW, b"{}")
-
-
-def ended_usages(found: list[Item]) -> list[Any]:
-    return [item.usage for item in of_type(found, CallEnded)]

@@ -20,8 +20,9 @@ from eventctx.engine import Engine
 from eventctx.errors import TranscriptError
 from eventctx.importers.load import ImportSummary
 from eventctx.stores.memory import MemoryStore
-from tests.importers.given import kept, load, next_request, put
+from tests.importers.given import put
 from tests.importers.growing import SESSIONS, rows_of
+from tests.importers.taken import kept, load, next_request
 
 Row = dict[str, Any]
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from eventctx.stores.memory import MemoryStore
-from tests.importers.given import Rows, events, put, views
+from tests.importers.given import Rows, put
+from tests.importers.taken import events, views
 
 CHAT = "aaaaaaaa-0000-4000-8000-000000000001"
 

@@ -29,24 +29,9 @@ from eventctx.importers.source.items import (
 )
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import AmplifierLog, amplifier_talk, passing_reminder
-from tests.importers.given import (
-    always,
-    call,
-    ended_usages,
-    items_of,
-    jsonl,
-    load,
-    load_data,
-    messages,
-    of_type,
-    put,
-    records,
-    roles,
-    same,
-    text,
-    texts,
-    thinking,
-)
+from tests.importers.given import call, jsonl, put, text, thinking
+from tests.importers.items import always, ended_usages, items_of, of_type, roles, texts
+from tests.importers.taken import load, load_data, messages, records, same
 
 # -- the transcript, and context-persistent ------------------------------------------------------
 

@@ -18,18 +18,10 @@ from eventctx.importers.source.items import (
 )
 from eventctx.log.usage import Usage
 from eventctx.stores.memory import MemoryStore
-from tests.importers.given import (
-    always,
-    items_of,
-    load,
-    messages,
-    next_request,
-    of_type,
-    put,
-    roles,
-    texts,
-)
+from tests.importers.given import put
+from tests.importers.items import always, items_of, of_type, roles, texts
 from tests.importers.outputs import Atif, seen
+from tests.importers.taken import load, messages, next_request
 
 COMPACTED = {"context_management": {"type": "compaction", "boundary": "replace"}}
 SUMMARY = [{"session_id": "run-1-summarization-1-summary", "trajectory_path": "s.json"}]

@@ -21,21 +21,9 @@ from eventctx.importers.format_table import FORMATS
 from eventctx.importers.source.naming import session_name
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import AmplifierLog, OpenHands, Pi
-from tests.importers.given import (
-    CHAT,
-    SESSION,
-    ClaudeCode,
-    Codex,
-    FullStore,
-    jsonl,
-    load,
-    load_data,
-    put,
-    records,
-    same,
-    text,
-)
+from tests.importers.given import CHAT, SESSION, ClaudeCode, Codex, jsonl, put, text
 from tests.importers.outputs import Atif, ClaudeStream, CodexExec
+from tests.importers.taken import FullStore, load, load_data, records, same
 
 SUMMARY = {"type": "summary", "summary": "Title", "leafUuid": "x"}
 SNAPSHOT = {"type": "file-history-snapshot", "messageId": "m", "snapshot": {}}

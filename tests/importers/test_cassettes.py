@@ -30,18 +30,8 @@ from eventctx.importers.source.items import (
 from eventctx.importers.source.lines import read_lines
 from eventctx.stores.memory import MemoryStore
 from tests.calls import calls_of_functions
-from tests.importers.given import (
-    as_lines,
-    call,
-    of_type,
-    put,
-    records,
-    salt,
-    story,
-    text,
-    texts,
-    thinking,
-)
+from tests.importers.given import call, put, salt, story, text, thinking
+from tests.importers.items import as_lines, of_type, texts
 from tests.importers.recorded_http import (
     CHAT,
     RESPONSES,
@@ -54,6 +44,7 @@ from tests.importers.recorded_http import (
     said,
     user,
 )
+from tests.importers.taken import records
 
 RESULT = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "x"}]}
 

@@ -28,24 +28,10 @@ from eventctx.importers.source.items import (
     Warned,
 )
 from eventctx.stores.memory import MemoryStore
-from tests.importers.given import (
-    SESSION,
-    ClaudeCode,
-    always,
-    as_lines,
-    call,
-    items_of,
-    load,
-    messages,
-    of_type,
-    put,
-    raw_kinds,
-    roles,
-    text,
-    texts,
-    thinking,
-)
+from tests.importers.given import SESSION, ClaudeCode, call, put, text, thinking
+from tests.importers.items import always, as_lines, items_of, of_type, raw_kinds, roles, texts
 from tests.importers.outputs import ClaudeStream
+from tests.importers.taken import load, messages
 
 
 def test_a_part_of_what_was_cached_lives_an_hour() -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from eventctx.engine import Engine
 from eventctx.log.plan import INFERRED
-from tests.importers.given import SESSION, ClaudeCode, call, events, gauges, text, thinking
+from tests.importers.given import SESSION, ClaudeCode, call, gauges, text, thinking
+from tests.importers.taken import events
 from tests.importers.test_claude_route import left, linked, viewed
 
 Row = dict[str, Any]

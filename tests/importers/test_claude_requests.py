@@ -28,7 +28,8 @@ from tests.importers.claude_requests import (
     hash_of,
     message_hash,
 )
-from tests.importers.given import NOW, SESSION, call, put, raw_bytes, records, text
+from tests.importers.given import NOW, SESSION, call, put, raw_bytes, text
+from tests.importers.taken import records
 
 EXACT = "claude-code-exact/session.jsonl"
 

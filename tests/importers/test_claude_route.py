@@ -15,25 +15,9 @@ from eventctx.importers.source.items import ModelCall, Raw, Session, Undone, Wai
 from eventctx.queries.read_errors import ReadErrors
 from eventctx.queries.stats import stats_of
 from eventctx.stores.memory import MemoryStore
-from tests.importers.given import (
-    SESSION,
-    ClaudeCode,
-    always,
-    call,
-    events,
-    gauges,
-    items_of,
-    jsonl,
-    load,
-    of_type,
-    put,
-    raw_kinds,
-    records,
-    same,
-    text,
-    texts,
-    views,
-)
+from tests.importers.given import SESSION, ClaudeCode, call, gauges, jsonl, put, text
+from tests.importers.items import always, items_of, of_type, raw_kinds, texts
+from tests.importers.taken import events, load, records, same, views
 
 Row = dict[str, Any]
 

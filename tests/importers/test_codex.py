@@ -27,26 +27,10 @@ from eventctx.importers.source.items import (
 )
 from eventctx.log.usage import Usage
 from eventctx.stores.memory import MemoryStore
-from tests.importers.given import (
-    Codex,
-    always,
-    ended_usages,
-    events,
-    first_text,
-    items_of,
-    jsonl,
-    load,
-    load_data,
-    of_type,
-    put,
-    raw_bytes,
-    records,
-    roles,
-    shown,
-    texts,
-    views,
-)
+from tests.importers.given import Codex, jsonl, put, raw_bytes
+from tests.importers.items import always, ended_usages, items_of, of_type, roles, texts
 from tests.importers.outputs import CodexExec
+from tests.importers.taken import events, first_text, load, load_data, records, shown, views
 
 
 def test_lines_of_every_other_kind_are_known_or_kept() -> None:

@@ -26,20 +26,9 @@ from eventctx.importers.source.items import (
 )
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import AmplifierLog, ClineTask, OpenHands, openhands_talk
-from tests.importers.given import (
-    call,
-    events,
-    items_of,
-    jsonl,
-    load,
-    messages,
-    next_request,
-    of_type,
-    put,
-    same,
-    text,
-    texts,
-)
+from tests.importers.given import call, jsonl, put, text
+from tests.importers.items import items_of, of_type, texts
+from tests.importers.taken import events, load, messages, next_request, same
 
 TASK: list[dict[str, Any]] = [
     {"role": "system", "content": "be good"},

@@ -21,23 +21,8 @@ from eventctx.importers.many import FilePassedOver, ImportedPaths
 from eventctx.log.store import EventStore, Expected
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import AmplifierLog, openhands_talk
-from tests.importers.given import (
-    CHAT,
-    SESSION,
-    ClaudeCode,
-    FullStore,
-    Rows,
-    call,
-    draft,
-    events,
-    jsonl,
-    load,
-    messages,
-    put,
-    records,
-    story,
-    text,
-)
+from tests.importers.given import CHAT, SESSION, ClaudeCode, Rows, call, jsonl, put, story, text
+from tests.importers.taken import FullStore, draft, events, load, messages, records
 
 PATIENCE = 60.0
 """Seconds that a test waits for what takes a fraction of one, on a busy machine."""

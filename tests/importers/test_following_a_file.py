@@ -11,19 +11,10 @@ import pytest
 from eventctx.importers.load import ImportSummary, follow_file
 from eventctx.stores.memory import MemoryStore
 from tests.how_much import some
-from tests.importers.given import (
-    NOW,
-    SESSION,
-    ClaudeCode,
-    always,
-    load,
-    messages,
-    put,
-    salt,
-    same,
-    text,
-)
+from tests.importers.given import NOW, SESSION, ClaudeCode, put, salt, text
 from tests.importers.growing import FILES
+from tests.importers.items import always
+from tests.importers.taken import load, messages, same
 
 
 class Written:

@@ -15,7 +15,8 @@ from eventctx.importers.many import import_paths
 from eventctx.queries.read_errors import ReadErrors
 from eventctx.queries.session_list import project_of, sum_sessions
 from eventctx.stores.memory import MemoryStore
-from tests.importers.given import events, load, load_data, messages, put, records, text
+from tests.importers.given import put, text
+from tests.importers.taken import events, load, load_data, messages, records
 from tests.importers.terminal_agents import (
     CHAT,
     Gemini,

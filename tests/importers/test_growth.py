@@ -31,19 +31,15 @@ from tests.importers.given import (
     SESSION,
     ClaudeCode,
     call,
-    events,
     jsonl,
-    load,
-    load_data,
-    messages,
     put,
     raw_bytes,
-    records,
     salt,
     story,
     text,
 )
 from tests.importers.growing import FILES, claude_code
+from tests.importers.taken import events, load, load_data, messages, records
 from tests.sessions import USER, body_of, user
 
 

@@ -24,18 +24,8 @@ from eventctx.log.store import NO_STREAM, EventStore
 from eventctx.stores.memory import MemoryStore
 from tests.importers import in_workers
 from tests.importers.agents import openhands_talk
-from tests.importers.given import (
-    CHAT,
-    NOW,
-    ClaudeCode,
-    FullStore,
-    draft,
-    jsonl,
-    load,
-    put,
-    records,
-    text,
-)
+from tests.importers.given import CHAT, NOW, ClaudeCode, jsonl, put, text
+from tests.importers.taken import FullStore, draft, load, records
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
 GOOD = "zz-good.jsonl"

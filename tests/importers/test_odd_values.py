@@ -39,22 +39,11 @@ from eventctx.queries.transfer import (
 from eventctx.stores.memory import MemoryStore
 from tests.how_much import some
 from tests.importers.agents import Pi
-from tests.importers.given import (
-    ClaudeCode,
-    Codex,
-    jsonl,
-    kept,
-    load,
-    load_data,
-    messages,
-    next_request,
-    raw_bytes,
-    records,
-    text,
-)
+from tests.importers.given import ClaudeCode, Codex, jsonl, raw_bytes, text
 from tests.importers.growing import FILES, LINES, SESSIONS, rows_of
 from tests.importers.mutating import mutants_of, write
 from tests.importers.outputs import Atif, ClaudeStream, CodexExec
+from tests.importers.taken import kept, load, load_data, messages, next_request, records
 from tests.importers.terminal_agents import Gemini, says, tool
 
 DEEP = b"[" * 100_000 + b"]" * 100_000

@@ -24,18 +24,9 @@ from eventctx.importers.source.items import (
     Warned,
 )
 from tests.importers.agents import OpenHands, Pi, openhands_talk, pi_call
-from tests.importers.given import (
-    events,
-    items_of,
-    load_data,
-    of_type,
-    raw_kinds,
-    roles,
-    shown,
-    text,
-    texts,
-    thinking,
-)
+from tests.importers.given import text, thinking
+from tests.importers.items import items_of, of_type, raw_kinds, roles, texts
+from tests.importers.taken import events, load_data, shown
 
 HEADING = text("[An error occurred during execution.]\n")
 

@@ -18,7 +18,8 @@ from eventctx.projections.trace import semconv
 from eventctx.projections.trace.spans import Span
 from eventctx.queries.spans import spans
 from eventctx.stores.memory import MemoryStore
-from tests.importers.given import NOW, records
+from tests.importers.given import NOW
+from tests.importers.taken import records
 
 SPOTTER = "claude-code/spotter-258c7280/258c7280-ae70-4798-800f-63464d01a85d.jsonl"
 AGENT = SPOTTER.removesuffix(".jsonl") + "/subagents/agent-a881341.jsonl"

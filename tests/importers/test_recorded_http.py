@@ -20,7 +20,8 @@ from eventctx.importers.source import http_recording
 from eventctx.importers.source.http_recording import body_of, events_of, read_yaml
 from eventctx.importers.source.items import CallEnded, Raw
 from eventctx.stores.memory import MemoryStore
-from tests.importers.given import as_lines, call, of_type, put, text, texts, thinking
+from tests.importers.given import call, put, text, thinking
+from tests.importers.items import as_lines, of_type, texts
 from tests.importers.recorded_http import (
     CHAT,
     RESPONSES,

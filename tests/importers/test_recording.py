@@ -23,9 +23,10 @@ from eventctx.projections.view import request_view
 from eventctx.queries.audit import audit_session
 from eventctx.queries.requests import fold
 from tests.benchmarks.importing import MEGABYTE, write_transcript
-from tests.importers.given import ClaudeCode, Codex, call, events, imported, jsonl, records, text
-from tests.importers.given import views as views_of
+from tests.importers.given import ClaudeCode, Codex, call, jsonl, text
 from tests.importers.growing import FILES
+from tests.importers.taken import events, imported, records
+from tests.importers.taken import views as views_of
 
 
 def tool_loop() -> ClaudeCode:

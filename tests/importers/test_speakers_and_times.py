@@ -34,24 +34,10 @@ from eventctx.queries.requests import fold
 from eventctx.queries.spans import spans
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import Pi, pi_call
-from tests.importers.given import (
-    NOW,
-    SESSION,
-    ClaudeCode,
-    call,
-    forked,
-    imported,
-    items_of,
-    jsonl,
-    load,
-    load_data,
-    of_type,
-    put,
-    records,
-    salt,
-    text,
-)
+from tests.importers.given import NOW, SESSION, ClaudeCode, call, jsonl, put, salt, text
 from tests.importers.given import text as said
+from tests.importers.items import items_of, of_type
+from tests.importers.taken import forked, imported, load, load_data, records
 from tests.sessions import append_event, body_of, compacted_by_hand, user
 
 SKILL = "Base directory for this skill: /s\n\nAlways write the tests first."

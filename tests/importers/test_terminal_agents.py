@@ -14,20 +14,9 @@ from eventctx.importers.many import import_paths
 from eventctx.importers.source.items import MessageItem
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import Copilot, Cursor
-from tests.importers.given import (
-    always,
-    events,
-    imported,
-    items_of,
-    load,
-    load_data,
-    messages,
-    next_request,
-    of_type,
-    put,
-    text,
-    texts,
-)
+from tests.importers.given import put, text
+from tests.importers.items import always, items_of, of_type, texts
+from tests.importers.taken import events, imported, load, load_data, messages, next_request
 from tests.importers.terminal_agents import (
     CHAT,
     Qwen,

@@ -32,7 +32,8 @@ from eventctx.stores.memory import MemoryStore
 from eventctx.stores.sqlite import SqliteStore
 from tests.how_much import some
 from tests.importers import in_workers
-from tests.importers.given import CHAT, ClaudeCode, FullStore, put, text
+from tests.importers.given import CHAT, ClaudeCode, put, text
+from tests.importers.taken import FullStore
 
 pytestmark = pytest.mark.slow
 

@@ -18,6 +18,14 @@ REMINDER = {"type": "text", "text": "<system-reminder>\nBe kind.\n</system-remin
 PARAMETERS = {"model": "claude-sonnet-4-5", "max_tokens": 32000}
 
 
+def said(content: Any, role: str = "user") -> dict[str, Any]:
+    return {"role": role, "content": content}
+
+
+def ask(words: str = "Say three steps") -> dict[str, Any]:
+    return said([REMINDER, {"type": "text", "text": words}])
+
+
 def hash_of(value: Any) -> str:
     text = json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return sha256(text.encode()).hexdigest()

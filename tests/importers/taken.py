@@ -127,3 +127,27 @@ class FullStore(MemoryStore):
 def draft(kind: str) -> Draft:
     """A record of this kind, as another writer appends it."""
     return Draft(kind.encode().ljust(16)[:16], kind, 1, NOW, b"{}")
+
+
+def words(message: dict[str, Any]) -> str:
+    """A message in short: its role, and its texts, calls and results."""
+    of = {"text": "text", "thinking": "thinking", "tool_use": "id", "tool_result": "content"}
+    found = ["?" * (one["type"] == "thinking") + one[of[one["type"]]] for one in message["content"]]
+    return f"{str(message['role'])[0]}:{'+'.join(found)}"
+
+
+async def views_in_words(store: MemoryStore, session: str) -> list[list[str]]:
+    """The messages of each request."""
+    return [[words(one) for one in view] for view in await views(store, session)]
+
+
+async def usage(store: MemoryStore, session: str) -> tuple[int, int, int, int]:
+    """The sums of what is reported: prompt, output, read from the cache, reasoning."""
+    found = await events(store, session, "usage:reported")
+    told = [(one.prompt, one.output, one.cache_read, one.reasoning) for one in found]
+    prompt, output, cached, reasoning = map(sum, zip(*told, strict=True))
+    return prompt, output, cached, reasoning
+
+
+async def linked_to(store: MemoryStore, session: str) -> list[str]:
+    return [one.session for one in await events(store, session, "session:linked")]

@@ -8,9 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Self
 
-from eventctx.stores.memory import MemoryStore
 from tests.importers.given import Rows, put
-from tests.importers.taken import events, views
 
 CHAT = "aaaaaaaa-0000-4000-8000-000000000001"
 
@@ -223,27 +221,3 @@ def _stamp(number: int) -> str:
 
 def _millis(number: int) -> int:
     return 1_767_261_600_000 + number * 1000
-
-
-def words(message: dict[str, Any]) -> str:
-    """A message in short: its role, and its texts, calls and results."""
-    of = {"text": "text", "thinking": "thinking", "tool_use": "id", "tool_result": "content"}
-    found = ["?" * (one["type"] == "thinking") + one[of[one["type"]]] for one in message["content"]]
-    return f"{str(message['role'])[0]}:{'+'.join(found)}"
-
-
-async def views_in_words(store: MemoryStore, session: str) -> list[list[str]]:
-    """The messages of each request."""
-    return [[words(one) for one in view] for view in await views(store, session)]
-
-
-async def usage(store: MemoryStore, session: str) -> tuple[int, int, int, int]:
-    """The sums of what is reported: prompt, output, read from the cache, reasoning."""
-    found = await events(store, session, "usage:reported")
-    told = [(one.prompt, one.output, one.cache_read, one.reasoning) for one in found]
-    prompt, output, cached, reasoning = map(sum, zip(*told, strict=True))
-    return prompt, output, cached, reasoning
-
-
-async def linked_to(store: MemoryStore, session: str) -> list[str]:
-    return [one.session for one in await events(store, session, "session:linked")]

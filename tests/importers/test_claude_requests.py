@@ -21,25 +21,18 @@ from eventctx.queries.sent import SentForm, addresses_of, sent_form, sources_of
 from eventctx.stores.memory import MemoryStore
 from eventctx.stores.sqlite import SqliteStore
 from tests.importers.claude_requests import (
-    REMINDER,
     SYSTEM,
     TOOLS,
     Recording,
+    ask,
     hash_of,
     message_hash,
+    said,
 )
 from tests.importers.given import NOW, SESSION, call, put, raw_bytes, text
 from tests.importers.taken import records
 
 EXACT = "claude-code-exact/session.jsonl"
-
-
-def said(content: Any, role: str = "user") -> dict[str, Any]:
-    return {"role": role, "content": content}
-
-
-def ask(words: str = "Say three steps") -> dict[str, Any]:
-    return said([REMINDER, {"type": "text", "text": words}])
 
 
 def outcome(call_id: str, words: str) -> dict[str, Any]:

@@ -16,22 +16,28 @@ from eventctx.queries.read_errors import ReadErrors
 from eventctx.queries.session_list import project_of, sum_sessions
 from eventctx.stores.memory import MemoryStore
 from tests.importers.given import put, text
-from tests.importers.taken import events, load, load_data, messages, records
+from tests.importers.taken import (
+    events,
+    linked_to,
+    load,
+    load_data,
+    messages,
+    records,
+    usage,
+    views_in_words,
+    words,
+)
 from tests.importers.terminal_agents import (
     CHAT,
     Gemini,
     OpenCode,
     answers,
     calls,
-    linked_to,
     ran,
     says,
     thought,
     told,
     tool,
-    usage,
-    views_in_words,
-    words,
 )
 
 CONTEXT = "<session_context>\nToday is one day."

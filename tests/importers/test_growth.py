@@ -26,18 +26,7 @@ from eventctx.log.store import STREAM_EXISTS, Address
 from eventctx.queries.transfer import export_lines, import_drafts, read_drafts
 from eventctx.stores.memory import MemoryStore
 from tests.how_much import some
-from tests.importers.given import (
-    NOW,
-    SESSION,
-    ClaudeCode,
-    call,
-    jsonl,
-    put,
-    raw_bytes,
-    salt,
-    story,
-    text,
-)
+from tests.importers.given import NOW, SESSION, ClaudeCode, call, put, raw_bytes, salt, story, text
 from tests.importers.growing import FILES, claude_code
 from tests.importers.taken import events, load, load_data, messages, records
 from tests.sessions import USER, body_of, user
@@ -248,8 +237,8 @@ async def test_subagents_of_a_workflow_are_sessions_too(tmp_path: Path) -> None:
     run = tmp_path / SESSION / "subagents" / "workflows" / "wf_1"
     for name in ("bbb", "ccc"):
         agent_file(run, name)
-    put(run / "agent-bbb.meta.json", jsonl([{"agentType": "x", "toolUseId": "t2"}]))
-    put(run / "journal.jsonl", jsonl([{"type": "launched"}]))
+    put(run / "agent-bbb.meta.json", b'{"agentType": "x", "toolUseId": "t2"}')
+    put(run / "journal.jsonl", b'{"type": "launched"}\n')
     store = MemoryStore()
     done = await import_file(store, main, complete=True)
     names = [SESSION, *(f"{SESSION}.agent-{name}" for name in ("bbb", "ccc"))]

@@ -29,13 +29,7 @@ from eventctx.log.ids import check_session_id
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.parts import read_parts
-from eventctx.queries.transfer import (
-    export_lines,
-    import_drafts,
-    looks_like_export,
-    read_drafts,
-    read_header,
-)
+from eventctx.queries import transfer
 from eventctx.stores.memory import MemoryStore
 from tests.how_much import some
 from tests.importers.agents import Pi
@@ -281,25 +275,27 @@ async def exported(folder: Path) -> list[dict[str, Any]]:
     log = ClaudeCode().user("one").answer("m", text("two")).user("three")
     store, _ = await load_data(folder, log.data())
     (info,) = [one async for one in store.streams()]
-    return [json.loads(line) async for line in export_lines(store, info)]
+    return [json.loads(line) async for line in transfer.export_lines(store, info)]
 
 
 async def test_an_export_with_anything_in_it_is_imported_or_refused(tmp_path: Path) -> None:
     rows = await exported(tmp_path)
     for number, (first, *rest) in enumerate(mutants_of(rows, "export", count=60, seed=1)):
-        assert looks_like_export(first) in (True, False)
+        assert transfer.looks_like_export(first) in (True, False)
         store = MemoryStore()
         with contextlib.suppress(EventctxError):
-            header = read_header(first)
-            await import_drafts(store, check_session_id(header.session), read_drafts(rest))
+            header = transfer.read_header(first)
+            await transfer.import_drafts(
+                store, check_session_id(header.session), transfer.read_drafts(rest)
+            )
             assert (await Engine(store).verify(header.session)).ok, number
 
 
 def test_no_first_line_keeps_a_file_from_being_looked_at() -> None:
     for line in (b'{"x":' + b"[" * 60_000, b"\xff", b'{"eventctx":"\xff"}', b'{"eventctx":1e999}'):
-        assert not looks_like_export(line)
+        assert not transfer.looks_like_export(line)
         with pytest.raises(MalformedTranscript, match="line 1"):
-            read_header(line)
+            transfer.read_header(line)
 
 
 @pytest.mark.parametrize("field", ["position", "version", "time", "iteration"])
@@ -307,7 +303,7 @@ async def test_a_number_that_no_record_can_have_is_no_record(field: str, tmp_pat
     _, first, *_ = await exported(tmp_path)
     for value in (-1, 2**32, 2**63, 2**64, 10**400):
         with pytest.raises(MalformedTranscript, match="line 2"):
-            list(read_drafts([json.dumps({**first, field: value}).encode()]))
+            list(transfer.read_drafts([json.dumps({**first, field: value}).encode()]))
 
 
 @pytest.mark.slow

@@ -14,13 +14,8 @@ from eventctx.errors import SourceChanged
 from eventctx.importers.formats.claude_code import parse
 from eventctx.importers.load import import_file
 from eventctx.importers.source.items import MessageItem, TurnBegan
-from eventctx.log.codec import (
-    HarnessBodies,
-    decode_event,
-    encode_event,
-    harness_bodies,
-    stored_harness_bodies,
-)
+from eventctx.log import codec
+from eventctx.log.codec import HarnessBodies, decode_event, encode_event, harness_bodies
 from eventctx.log.events import MessageAdded, MessagesSet
 from eventctx.log.plan import Plan, Run, Shortening
 from eventctx.log.record import Draft, Record
@@ -161,9 +156,9 @@ def test_a_record_names_the_bodies_that_a_harness_wrote() -> None:
     ]
     for event, expected in known:
         kind, _, payload = encode_event(event)
-        assert harness_bodies(event) == stored_harness_bodies(kind, payload) == expected
-    assert stored_harness_bodies("context:messages_set", b'{"harness":"harness"') == none
-    assert stored_harness_bodies("prompt:submit", b'{"harness":[0]}') == none
+        assert harness_bodies(event) == codec.stored_harness_bodies(kind, payload) == expected
+    assert codec.stored_harness_bodies("context:messages_set", b'{"harness":"harness"') == none
+    assert codec.stored_harness_bodies("prompt:submit", b'{"harness":[0]}') == none
 
 
 # -- the times are the file's: nothing of the import's own time is in them -------------------------

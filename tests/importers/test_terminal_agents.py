@@ -16,17 +16,19 @@ from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import Copilot, Cursor
 from tests.importers.given import put, text
 from tests.importers.items import always, items_of, of_type, texts
-from tests.importers.taken import events, imported, load, load_data, messages, next_request
-from tests.importers.terminal_agents import (
-    CHAT,
-    Qwen,
-    calls,
+from tests.importers.taken import (
+    events,
+    imported,
     linked_to,
-    says,
+    load,
+    load_data,
+    messages,
+    next_request,
     usage,
     views_in_words,
     words,
 )
+from tests.importers.terminal_agents import CHAT, Qwen, calls, says
 
 # -- GitHub Copilot CLI ----------------------------------------------------------------------------
 

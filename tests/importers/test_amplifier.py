@@ -261,12 +261,6 @@ async def test_a_mirror_of_a_file_elsewhere_is_not_taken_over_from_this_one(tmp_
 # -- the event log -------------------------------------------------------------------------------
 
 
-def test_a_session_that_was_started_for_an_agent_has_its_name() -> None:
-    named = amplifier_talk().data().replace(b"amp-1", b"0000000000000000-4f1c2d3e4a5b6c7d_explorer")
-    (first,) = of_type(items_of(parse, named), Session)
-    assert first.agent == "explorer"
-
-
 def test_usage_in_the_other_dialect_and_in_the_providers_words() -> None:
     log = AmplifierLog().prompt("go")
     for value in "abc":
@@ -281,7 +275,7 @@ def test_usage_in_the_other_dialect_and_in_the_providers_words() -> None:
     assert (second.prompt, third) == (21, None)
 
 
-def test_a_log_may_write_its_lines_and_failures_in_another_form() -> None:
+def test_a_log_may_write_its_names_lines_and_failures_in_another_form() -> None:
     log = amplifier_talk()
     flat = [{**row, **row["data"], "type": row["event"]} for row in log.rows]
     for row in flat:
@@ -294,6 +288,9 @@ def test_a_log_may_write_its_lines_and_failures_in_another_form() -> None:
     log.rows[-1]["data"]["result"] = "Error: no such file"
     found = of_type(items_of(parse, log.request().data()), MessageItem)
     assert [message.failed for message in found][-1]
+    named = amplifier_talk().data().replace(b"amp-1", b"0000000000000000-4f1c2d3e4a5b6c7d_explorer")
+    (first,) = of_type(items_of(parse, named), Session)
+    assert first.agent == "explorer"
 
 
 def test_of_each_request_only_what_is_new_is_kept() -> None:
@@ -308,20 +305,6 @@ def test_of_each_request_only_what_is_new_is_kept() -> None:
     lines = [n for n, row in enumerate(log.rows, 1) if row["event"] == "llm:request"]
     assert last["tools"] == {"same_as_line": lines[-2]}
     assert last["messages"]["then"] == log.talk[last["messages"]["first"] : -2]
-
-
-def test_a_mark_for_the_cache_that_moves_on_makes_no_new_message() -> None:
-    log = AmplifierLog().prompt("go").request().response(call("t1")).tool("t1").request()
-    for row in log.rows:
-        if row["event"] == "llm:request":
-            sent = [dict(message) for message in row["data"]["raw"]["messages"]]
-            content = sent[-1]["content"]
-            blocks = [text(content)] if isinstance(content, str) else content
-            sent[-1]["content"] = [{**blocks[-1], "cache_control": {"type": "ephemeral"}}]
-            row["data"]["raw"]["messages"] = sent
-    found = items_of(parse, log.data())
-    assert roles(found) == ["system", "user", "assistant", "user"]
-    assert not any("cache_control" in json.dumps(message) for message in texts(found))
 
 
 def test_a_reminder_in_passing_is_no_message_unless_a_later_request_still_has_it() -> None:
@@ -340,13 +323,24 @@ def test_a_reminder_in_passing_is_no_message_unless_a_later_request_still_has_it
     assert passing_reminder() in texts(items_of(parse, log.data()))
 
 
-def test_the_same_words_said_twice_are_two_messages() -> None:
+def test_the_same_words_twice_are_two_messages_and_with_a_moved_mark_one() -> None:
     log = AmplifierLog()
     for _ in range(3):
         log.prompt("continue").request().response(text("ok"))
     found = items_of(parse, log.data())
     assert roles(found) == ["system", *["user", "assistant"] * 3]
     assert len(of_type(found, TurnBegan)) == 3
+    log = AmplifierLog().prompt("go").request().response(call("t1")).tool("t1").request()
+    for row in log.rows:
+        if row["event"] == "llm:request":
+            sent = [dict(message) for message in row["data"]["raw"]["messages"]]
+            content = sent[-1]["content"]
+            blocks = [text(content)] if isinstance(content, str) else content
+            sent[-1]["content"] = [{**blocks[-1], "cache_control": {"type": "ephemeral"}}]
+            row["data"]["raw"]["messages"] = sent
+    found = items_of(parse, log.data())
+    assert roles(found) == ["system", "user", "assistant", "user"]
+    assert not any("cache_control" in json.dumps(message) for message in texts(found))
 
 
 def test_a_log_is_read_from_its_middle_on_and_goes_on_in_the_same_file() -> None:

@@ -250,9 +250,6 @@ async def test_a_compaction_leaves_what_the_next_request_has_of_it(tmp_path: Pat
     assert all(map(alike, views, sent_in(tmp_path / "tape.yaml")))
     (done,) = of_type(items_in(tape), CompactionItem)
     assert (done.messages, done.kept_from, done.line) == ((COMPACTION,), None, 3)
-
-
-async def test_a_compaction_in_an_answer_is_one_when_all_before_is_gone(tmp_path: Path) -> None:
     tape, later = Tape(RESPONSES), [COMPACTION, said("hi"), user("more")]
     tape.exchange(asked(user("go")), response("r1", COMPACTION, said("hi")))
     tape.exchange(asked(*later), response("r2", said("sure")))

@@ -90,16 +90,29 @@ async def test_a_kept_answer_stays_whole_with_its_calls_and_results(tmp_path: Pa
     assert (words(view)[:2], blocks) == (["S", "read"], ["text", "tool_use", "tool_result"])
 
 
-async def test_a_summary_may_be_kept_by_the_next_compaction(tmp_path: Path) -> None:
+async def test_a_summary_may_be_kept_by_the_next_compaction_or_return(tmp_path: Path) -> None:
     log = compacts(two_turns(), "S").says("dust", "dusted").says("wax", "waxed")
     log = compacts(log, "S of wax", **listed("u6", "u7", "u8", anchor="u11"))
     view = await last_view(log.says("go", "x"), {4: None, 10: None}, tmp_path)
     assert view == ["S", "dust", "dusted", "S of wax", "go"]
+    log = compacts(compacts(two_turns(), "S").says("dust", "dusted"), "T")
+    log.says("wax", "waxed").says("blue", "x")
+    for back, expected in ((5, ["S", "blue"]), (OILED, ["oil", "oiled", "blue"])):
+        folder = tmp_path / str(back)
+        assert await last_view(log, {4: None, 8: None, 12: back}, folder) == expected
 
 
-def test_a_step_back_to_a_prompt_that_was_kept_leaves_what_came_after_it() -> None:
+def test_a_step_back_across_a_compaction_leaves_what_came_after_a_prompt_alone() -> None:
     log = compacts(two_turns(), "S", **listed("u2", "u3", "u4")).says("dust", "dusted")
     assert left(linked(log.user("blue"), {4: None, 6: 3, 8: 1})) == [[2, 3, 4, 5]]
+    log = compacts(two_turns(), "S").says("dust", "dusted").says("blue", "x")
+    for parent in (OIL, RED, IS_RED, None, "never-written"):
+        assert left(linked(log, {4: None, 8: parent})) == [], parent
+    # Commands that hang on the last message before a compaction are after it.
+    log = compacts(two_turns(), "S").user("<command-name>/compact</command-name>")
+    log.says("dust", "dusted").says("blue", "x")
+    assert left(linked(log, {4: None, 6: IS_RED})) == []
+    assert left(linked(log, {4: None, 6: IS_RED, 9: 6})) == [[5, 6]]
 
 
 # -- taken back ----------------------------------------------------------------------------------
@@ -116,25 +129,6 @@ async def test_a_step_back_to_before_a_compaction_takes_it_back(tmp_path: Path) 
     rows = (await engine.audit(SESSION)).requests
     assert [(row.counts.kept, row.counts.dropped) for row in rows[-2:]] == [(3, 4), (5, 4)]
     assert len(await events(engine.store, SESSION, "context:restored")) == 1  # type: ignore[arg-type]
-
-
-async def test_the_summary_of_an_older_compaction_returns(tmp_path: Path) -> None:
-    log = compacts(compacts(two_turns(), "S").says("dust", "dusted"), "T")
-    log.says("wax", "waxed").says("blue", "x")
-    for back, expected in ((5, ["S", "blue"]), (OILED, ["oil", "oiled", "blue"])):
-        folder = tmp_path / str(back)
-        assert await last_view(log, {4: None, 8: None, 12: back}, folder) == expected
-
-
-def test_a_link_across_a_compaction_to_no_place_of_a_prompt_takes_nothing_back() -> None:
-    log = compacts(two_turns(), "S").says("dust", "dusted").says("blue", "x")
-    for parent in (OIL, RED, IS_RED, None, "never-written"):
-        assert left(linked(log, {4: None, 8: parent})) == [], parent
-    # Commands that hang on the last message before a compaction are after it.
-    log = compacts(two_turns(), "S").user("<command-name>/compact</command-name>")
-    log.says("dust", "dusted").says("blue", "x")
-    assert left(linked(log, {4: None, 6: IS_RED})) == []
-    assert left(linked(log, {4: None, 6: IS_RED, 9: 6})) == [[5, 6]]
 
 
 def test_lines_that_were_written_again_are_no_step_back() -> None:

@@ -55,28 +55,22 @@ def swe_file() -> dict[str, Any]:
     return {"trajectory": steps, "history": [TASK[0], demo, TASK[1], answer, result], "info": info}
 
 
-def test_swe_agent_turns_have_the_agent_that_the_rows_name_and_not_a_demonstrations() -> None:
+def test_runs_of_swe_agent_are_a_turn_of_their_agent_and_end_with_their_reason() -> None:
     value = swe_file()
     value["history"][1]["agent"] = "teacher"
     assert of_type(swe(value), Session)[0].agent is None
     _, demo, *rows = value["history"]
     value["history"] = [demo, *[{**row, "agent": "main"} for row in rows]]
     assert of_type(swe(value), Session)[0].agent == "main"
-
-
-def test_runs_that_failed_end_with_their_reason() -> None:
+    rows = [*TASK, {"role": "assistant", "content": "ls"}, {"role": "user", "content": "out"}]
+    found = swe({"history": rows, "trajectory": []})
+    assert len(of_type(found, TurnBegan)) == len(of_type(found, ModelCall)) == 1
+    assert [m.by_harness for m in of_type(found, MessageItem)] == [False, False, False, True]
     mini = {"messages": TASK, "info": {"exit_status": "LimitsExceeded"}}
     told = [swe(swe_file()), items_of(trajectories.parse_mini, doc(mini))]
     ends = [end for items in told for end in of_type(items, TurnEnded)]
     errors = [(end.status, end.error) for end in ends]
     assert errors == [("error", "exit_cost"), ("error", "LimitsExceeded")]
-
-
-def test_swe_agent_text_runs_have_one_turn() -> None:
-    rows = [*TASK, {"role": "assistant", "content": "ls"}, {"role": "user", "content": "out"}]
-    found = swe({"history": rows, "trajectory": []})
-    assert len(of_type(found, TurnBegan)) == len(of_type(found, ModelCall)) == 1
-    assert [m.by_harness for m in of_type(found, MessageItem)] == [False, False, False, True]
 
 
 CALLS = [

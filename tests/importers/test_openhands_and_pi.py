@@ -338,23 +338,12 @@ async def test_the_request_after_a_compaction_is_its_summary_and_tail(tmp_path: 
 
 
 async def test_after_going_back_the_branch_that_was_left_is_not_sent(tmp_path: Path) -> None:
+    """What going back does to compactions, the sample of pi shows."""
     log = long_talk(Pi(tree=True)).back_to("e2")
     log.entry("branch_summary", summary="tried", fromId="x").user("other").answer(text("y"))
     *begin, tried, last = (await shown(tmp_path, log.data()))[-1]
     assert (begin, last) == (["question 1", "answer 1"], "other")
     assert "tried" in tried
-
-
-async def test_going_back_before_a_compaction_brings_back_what_it_took_out(tmp_path: Path) -> None:
-    log = long_talk(Pi(tree=True)).entry("compaction", summary="S", firstKeptEntryId="e5")
-    log.user("on").answer(text("x")).back_to("e4").user("other").answer(text("y"))
-    # Going back within what it kept leaves it in force.
-    log.back_to("e9").user("more").answer(text("z")).back_to("e8").user("else").answer(text("w"))
-    *_, before, within, kept = await shown(tmp_path, log.data())
-    assert before == ["question 1", "answer 1", "question 2", "answer 2", "other"]
-    assert "S" in within[0] and "S" in kept[0]
-    assert within[1:] == ["question 3", "answer 3", "on", "x", "more"]
-    assert kept[1:] == ["question 3", "answer 3", "on", "else"]
 
 
 def test_parents_that_are_not_there_or_in_a_circle_are_no_branch() -> None:

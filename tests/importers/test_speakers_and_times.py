@@ -277,16 +277,13 @@ async def test_wrong_times_and_late_headers_move_no_other_record(tmp_path: Path)
 # -- growth, and files without times -------------------------------------------------------------
 
 
-async def test_records_of_a_file_without_times_have_one_time(tmp_path: Path) -> None:
+async def test_what_a_file_gives_no_time_has_that_of_the_first_import(tmp_path: Path) -> None:
     rows = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
     store, session = await imported(tmp_path, jsonl(rows))
     path = put(tmp_path / "file.jsonl", jsonl([*rows, *rows]))
     (summary,) = await import_file(store, path, clock=lambda: 2 * NOW, salt=salt)
     assert summary.added > 0
     assert {one.time for one in await records(store, session)} == {NOW}
-
-
-async def test_rows_without_a_time_before_one_with_a_time_prolong_nothing(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [{"role": "user", "content": "one"}]
     for second, role in enumerate(("assistant", "user", "assistant")):
         stamp = f"2026-01-01T10:00:0{second}+00:00"

@@ -298,9 +298,6 @@ async def test_a_subagent_that_is_gone_is_named_and_circles_end(tmp_path: Path) 
     assert "s" in (await engine.export_atif("s", tmp_path / "s.json")).missing
 
 
-# -- a file, and what became of it -----------------------------------------------------------------
-
-
 async def test_a_step_is_written_before_the_next_but_one_is_read(tmp_path: Path) -> None:
     engine = await told(USER, *[asks(text=f"{number} " * 500) for number in range(40)])
     sizes: list[int] = []

@@ -145,8 +145,15 @@ async def test_the_files_of_a_session_are_one_session_in_any_order(
         assert await same(store, expected, "amp-1")
 
 
-async def test_a_log_without_answers_does_not_tell_the_session(tmp_path: Path) -> None:
-    folder = session(tmp_path)
+async def test_the_log_with_whole_requests_and_answers_tells_the_session(tmp_path: Path) -> None:
+    folder = session(tmp_path, between=True)
+    lean = AmplifierLog().prompt("go").event("llm:request").event("llm:response")
+    lean.event("content_block:end", block=text("done"))
+    path, whole = put(folder / "events.jsonl", lean.data()), folder / BETWEEN / "events.jsonl"
+    assert session_source(path) == session_source(folder) == whole
+    assert BETWEEN in (passed_over(path) or "")
+    assert session_source(put(whole, lean.data())) == path
+    folder = session(tmp_path / "other")
     log = AmplifierLog().prompt("go").event("tool:pre", tool_call_id="t1").event("llm:request")
     for number in range(55):
         log.event("llm:response", model="m", usage={"input": 100 + number, "output": 1})
@@ -160,16 +167,6 @@ async def test_a_log_without_answers_does_not_tell_the_session(tmp_path: Path) -
     # With the format's name a file is taken as it is.
     alone = await load(store, path, format="amplifier", session="calls", complete=True)
     assert (alone.messages, alone.calls) == (1, 55)
-
-
-async def test_of_two_logs_the_one_with_whole_requests_tells_the_session(tmp_path: Path) -> None:
-    folder = session(tmp_path, between=True)
-    lean = AmplifierLog().prompt("go").event("llm:request").event("llm:response")
-    lean.event("content_block:end", block=text("done"))
-    path, whole = put(folder / "events.jsonl", lean.data()), folder / BETWEEN / "events.jsonl"
-    assert session_source(path) == session_source(folder) == whole
-    assert BETWEEN in (passed_over(path) or "")
-    assert session_source(put(whole, lean.data())) == path
 
 
 async def test_the_source_stays_the_same_while_the_files_grow(tmp_path: Path) -> None:

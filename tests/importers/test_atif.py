@@ -145,9 +145,6 @@ async def test_a_trajectory_goes_on_in_the_next_file_with_what_was_left(tmp_path
     assert [one.session for one in searched.sessions] == ["run-1"]
     reason = "it goes on from trajectory.json, and is imported with it"
     assert [one.reason for one in searched.passed_over] == [reason]
-
-
-async def test_a_trajectory_that_grows_into_the_next_file_adds_the_rest(tmp_path: Path) -> None:
     path, next_file = continued(tmp_path), tmp_path / "trajectory.cont-1.json"
     kept = next_file.read_bytes()
     next_file.unlink()

@@ -257,9 +257,6 @@ async def test_a_compaction_leaves_what_the_next_request_has_of_it(tmp_path: Pat
     assert of_type(items_in(tape), CompactionItem)[0].kept_from == 1
 
 
-# -- imports ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["tape.yaml", "tape.json", "tape.txt"])
 async def test_a_cassette_is_recognised_in_yaml_and_json(name: str, tmp_path: Path) -> None:
     path = put(tmp_path / name, talk().json() if name.endswith("json") else talk().yaml())
@@ -283,8 +280,6 @@ async def test_an_exchange_that_is_recorded_later_is_added(tmp_path: Path) -> No
         # The part without the exchanges is written at the end of each import.
         assert sorted(one[1].split(b"\n")) == sorted(two[1].split(b"\n"))
 
-
-# -- recorded sessions -----------------------------------------------------------------------------
 
 FILES = {
     # messages, model calls and compactions of each session

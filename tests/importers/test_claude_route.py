@@ -57,9 +57,6 @@ async def viewed(rows: list[Row], tmp_path: Path) -> tuple[Engine, list[Any]]:
     return Engine(store), [one["content"] for one in (await views(store, SESSION))[-1]]
 
 
-# -- written twice -------------------------------------------------------------------------------
-
-
 def test_what_was_written_twice_is_one_message_and_one_call() -> None:
     log = ClaudeCode().user("count").answer("m1", call("t1"), stop_reason="tool_use")
     rows = linked(log.result("t1", "42").answer("m2", text("42"), stop_reason="end_turn"))
@@ -80,7 +77,7 @@ def test_what_was_written_twice_is_one_message_and_one_call() -> None:
 # -- taken back ----------------------------------------------------------------------------------
 
 
-async def test_a_prompt_that_a_person_took_back_is_in_no_later_view(tmp_path: Path) -> None:
+async def test_what_was_taken_back_or_retracted_is_in_no_later_view(tmp_path: Path) -> None:
     log = rewound().answer("m8", text("done"), stop_reason="end_turn")
     engine, view = await viewed(linked(log, {4: 1}), tmp_path)
     assert view == ["pantry", [text("jars")], "blue", [text("blue it is")], "on"]
@@ -92,6 +89,10 @@ async def test_a_prompt_that_a_person_took_back_is_in_no_later_view(tmp_path: Pa
     assert [row.counts.dropped for row in audit.requests] == [0, 0, 2, 2]
     assert sum(one.calls for one in audit.usage.values()) == 4
     assert len(await engine.transcript(SESSION)) == 8
+    log = retracted().answer("m3", text("welcome"), stop_reason="end_turn")
+    engine, view = await viewed(linked(log), tmp_path)
+    assert view == ["lock", [text("no")], "thanks"]
+    assert (await engine.why(SESSION, 1)).ruling.reason == "taken_back"  # type: ignore[union-attr]
 
 
 def red() -> ClaudeCode:
@@ -152,13 +153,6 @@ def retracted() -> ClaudeCode:
     return log.answer("m2", text("no"), stop_reason="end_turn").user("thanks")
 
 
-async def test_an_answer_that_a_refusal_retracted_is_in_no_later_view(tmp_path: Path) -> None:
-    log = retracted().answer("m3", text("welcome"), stop_reason="end_turn")
-    engine, view = await viewed(linked(log), tmp_path)
-    assert view == ["lock", [text("no")], "thanks"]
-    assert (await engine.why(SESSION, 1)).ruling.reason == "taken_back"  # type: ignore[union-attr]
-
-
 # -- out of order --------------------------------------------------------------------------------
 
 
@@ -217,6 +211,14 @@ async def test_a_call_that_two_files_hold_counts_once_in_the_store(tmp_path: Pat
     engine = Engine(store)
     stats = await stats_of(engine.store, "memory:", None, engine.hook_failures, ReadErrors())
     assert (sum(one.calls for one in stats.usage.values()), stats.copied_calls) == (2, 1)
+    rows = linked(counted())
+    for row in rows[:2]:
+        row["forkedFrom"] = {"sessionId": "the-source", "messageUuid": row["uuid"]}
+    (first,) = of_type(items_of(parse, jsonl(rows)), Session)
+    assert (first.parent, first.link) == ("the-source", "branch")
+    engine = await imported(rows, tmp_path)
+    assert await calls_of(engine, SESSION) == 1
+    assert (await engine.audit(SESSION)).requests[-1].counts.kept == 3
 
 
 async def test_a_session_that_was_imported_as_complete_goes_on(tmp_path: Path) -> None:
@@ -256,17 +258,6 @@ async def test_subagents_in_the_file_are_sessions_of_their_own(tmp_path: Path) -
     assert [await calls_of(engine, one) for one in sorted(names)] == [2, 2, 1]
     links = await events(engine.store, f"{SESSION}.agent-s-u1", "session:linked")  # type: ignore[arg-type]
     assert [one.session for one in links] == [SESSION]
-
-
-async def test_a_forked_file_leaves_the_copied_calls_to_its_source(tmp_path: Path) -> None:
-    rows = linked(counted())
-    for row in rows[:2]:
-        row["forkedFrom"] = {"sessionId": "the-source", "messageUuid": row["uuid"]}
-    (first,) = of_type(items_of(parse, jsonl(rows)), Session)
-    assert (first.parent, first.link) == ("the-source", "branch")
-    engine = await imported(rows, tmp_path)
-    assert await calls_of(engine, SESSION) == 1
-    assert (await engine.audit(SESSION)).requests[-1].counts.kept == 3
 
 
 def microcompacted() -> list[Row]:

@@ -266,7 +266,9 @@ async def test_words_in_a_persons_frames_begin_a_turn_and_results_do_not(tmp_pat
     assert [one.observation for one in added] == [False, False, True, False, False, False]
 
 
-async def test_the_range_that_requests_leave_out_is_a_compaction(tmp_path: Path) -> None:
+async def test_what_a_task_leaves_out_or_shortens_is_so_from_the_next_request_on(
+    tmp_path: Path,
+) -> None:
     task = long_task().user(text("<feedback>more</feedback>"), leaves_out=[2, 5])
     task.answer(text("so")).user(text("<feedback>on</feedback>")).answer(text("well"))
     store, summary = await taken(task, tmp_path)
@@ -275,9 +277,6 @@ async def test_the_range_that_requests_leave_out_is_a_compaction(tmp_path: Path)
     assert [one["content"] for one in shown[:2]] == [[JARS], [text("on it"), call("t1")]]
     # A result without its call goes, too; a call without its result gets one in the view.
     assert len(shown) == 14 - 4 - 1 + 1
-
-
-async def test_texts_that_cline_shortens_are_so_from_the_next_request_on(tmp_path: Path) -> None:
     task = long_task()
     told = task.screen[-2]["ts"]
     task.user(text("<feedback>more</feedback>")).answer(text("so"))

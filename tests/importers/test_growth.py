@@ -173,7 +173,7 @@ async def whole_family(store: MemoryStore, path: Path) -> Sequence[ImportSummary
     return await import_file(store, path, clock=lambda: NOW, salt=salt)
 
 
-async def test_subagents_become_linked_streams(tmp_path: Path) -> None:
+async def test_subagents_become_linked_streams_when_their_task_is_answered(tmp_path: Path) -> None:
     path, store, child = family(tmp_path, answered=True), MemoryStore(), f"{SESSION}.agent-a1"
     summaries = await whole_family(store, path)
     assert [s.session for s in summaries] == [SESSION, child, None]
@@ -189,9 +189,6 @@ async def test_subagents_become_linked_streams(tmp_path: Path) -> None:
         assert json.loads(link.payload) == told
     assert len(await messages(store, child)) == 2
     assert sum(s.added for s in await whole_family(store, path)) == 0
-
-
-async def test_a_subagent_at_work_waits_until_its_task_is_answered(tmp_path: Path) -> None:
     store = MemoryStore()
     for answered, counts in ((False, [1, 1, 0]), (True, [4, 2, 0])):
         done = await whole_family(store, family(tmp_path, answered))

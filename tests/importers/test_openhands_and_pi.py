@@ -308,10 +308,18 @@ def test_a_command_of_the_person_is_told_to_the_model_and_begins_no_turn() -> No
     assert raw_kinds(found).count("message/bashExecution") == 3
 
 
-def test_a_fork_names_the_session_that_it_came_from() -> None:
+def test_parents_of_sessions_and_of_entries_are_told() -> None:
     log = Pi(parentSession="C:\\x\\2026-01-01T10-00-00_old-id.jsonl").user("x")
     session = of_type(pi_items(log), Session)[0]
     assert (session.parent, session.link, session.agent) == ("old-id", "branch", None)
+    found = pi_items(Pi(tree=True).user("a").back_to("lost").user("b"))
+    assert (of_type(found, Branched), len(of_type(found, Warned))) == ([], 1)
+    again, own = {"role": "user", "content": "b"}, {"role": "user", "content": "c"}
+    log = Pi(tree=True).user("a").entry("message", id="e1", message=again)
+    log.entry("message", id="e9", parentId="e9", message=own).back_to("e1").user("d")
+    found = pi_items(log)
+    assert roles(found) == ["user"] * 4
+    assert len(of_type(found, Warned)) >= 1
 
 
 def long_talk(log: Pi) -> Pi:
@@ -344,14 +352,3 @@ async def test_after_going_back_the_branch_that_was_left_is_not_sent(tmp_path: P
     *begin, tried, last = (await shown(tmp_path, log.data()))[-1]
     assert (begin, last) == (["question 1", "answer 1"], "other")
     assert "tried" in tried
-
-
-def test_parents_that_are_not_there_or_in_a_circle_are_no_branch() -> None:
-    found = pi_items(Pi(tree=True).user("a").back_to("lost").user("b"))
-    assert (of_type(found, Branched), len(of_type(found, Warned))) == ([], 1)
-    again, own = {"role": "user", "content": "b"}, {"role": "user", "content": "c"}
-    log = Pi(tree=True).user("a").entry("message", id="e1", message=again)
-    log.entry("message", id="e9", parentId="e9", message=own).back_to("e1").user("d")
-    found = pi_items(log)
-    assert roles(found) == ["user"] * 4
-    assert len(of_type(found, Warned)) >= 1

@@ -234,7 +234,9 @@ async def test_however_wrong_the_growth_was_what_was_sent_with_it_is_known(
     assert behind.tokens == pytest.approx(BESIDE + each + RESENT, rel=0.03)
 
 
-async def test_the_second_compaction_is_judged_by_the_first(tmp_path: Path) -> None:
+async def test_a_second_compaction_and_what_is_sent_again_are_judged_by_the_first(
+    tmp_path: Path,
+) -> None:
     log = ClaudeCode().user("go")
     working(log, "a", 40, BESIDE, 1_600)
     compacted(log)
@@ -244,9 +246,6 @@ async def test_the_second_compaction_is_judged_by_the_first(tmp_path: Path) -> N
     requests = await expected(tmp_path, log)
     *_, behind = [one for one in requests if "compaction" in one.breaks]
     assert behind.tokens == pytest.approx(51_600, rel=0.05)
-
-
-async def test_what_is_sent_again_counts_until_a_prompt_was_reported(tmp_path: Path) -> None:
     log = ClaudeCode().user("go")
     working(log, "a", 10, BESIDE, 1_600)
     compacted(log)
@@ -255,9 +254,6 @@ async def test_what_is_sent_again_counts_until_a_prompt_was_reported(tmp_path: P
     requests = await expected(tmp_path, log)
     first, second = requests[-2:]
     assert second.reserve == first.reserve > BESIDE + RESENT * 0.9
-
-
-# -- memory ----------------------------------------------------------------------------------------
 
 
 def write_chat(path: Path, size: int) -> None:

@@ -307,8 +307,6 @@ async def test_an_error_of_the_store_or_of_ours_ends_the_import(tmp_path: Path) 
         await by_workers(MemoryStore(), tmp_path, importing=in_workers.fail)
 
 
-# -- the program ---------------------------------------------------------------------------------
-
 CHILDREN = "/proc/{0}/task/{0}/children"
 SLOWLY = """
 import functools, time

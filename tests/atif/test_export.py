@@ -11,19 +11,13 @@ import pytest
 import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting, StreamNotFound
+from eventctx.importers.load import ImportSummary
 from eventctx.policies.advisers import ModelAnswer
 from eventctx.queries.atif.export import write
 from eventctx.session.host_requests import ObservedRequest
 from eventctx.stores.memory import MemoryStore
-from tests.atif.trajectories import (
-    back,
-    exported,
-    own,
-    requests,
-    same_session,
-    valid,
-)
-from tests.sessions import tool_round
+from tests.atif.trajectories import back, documents, exported, own, requests, same_session
+from tests.sessions import tool_round, user
 
 Message = dict[str, Any]
 USER = {"role": "user", "content": "Count the jars."}
@@ -62,66 +56,37 @@ def texts(document: dict[str, Any]) -> list[Any]:
     return [(step["source"], step["message"]) for step in document["steps"]]
 
 
+async def comes_back(engine: Engine, folder: Path, *sessions: str) -> list[ImportSummary]:
+    """Check that the export that is there is imported as the same sessions."""
+    other, done = await back(folder / "s.json")
+    for session in sessions or ("s",):
+        await same_session(engine, other, session)
+    return done
+
+
 # -- steps ---------------------------------------------------------------------------------------
 
 
 async def test_an_answer_and_the_results_of_its_calls_are_one_step(tmp_path: Path) -> None:
-    engine = await told(USER, asks("a", "b"), gives("a", "b"), asks(text="Three."))
+    late = (user("Well?"), gives("b"), asks(text="Three."))
+    engine = await told(USER, asks("a", "b"), gives("a"), *late)
     (document,) = await exported(engine, tmp_path)
-    assert texts(document) == [
-        ("user", "Count the jars."),
-        ("agent", "I look."),
-        ("agent", "Three."),
-    ]
-    step = document["steps"][1]
+    _, step, _, last, _ = document["steps"]
+    said = [("user", "Count the jars."), ("agent", "I look."), ("user", "Well?"), ("agent", "")]
+    assert texts(document) == [*said, ("agent", "Three.")]
     assert step["reasoning_content"] == "hm I look."
-    assert [(one["tool_call_id"], one["arguments"]) for one in step["tool_calls"]] == [
-        ("a", {"at": "a"}),
-        ("b", {"at": "b"}),
-    ]
-    results = step["observation"]["results"]
-    assert [(one["source_call_id"], one["content"]) for one in results] == [
-        ("a", "a!"),
-        ("b", "b!"),
-    ]
+    calls = [(one["tool_call_id"], one["arguments"]) for one in step["tool_calls"]]
+    assert calls == [("a", {"at": "a"}), ("b", {"at": "b"})]
+    assert step["observation"]["results"] == [{"source_call_id": "a", "content": "a!"}]
     assert (step["llm_call_count"], own(step)["turn"]) == (1, 1)
-
-
-async def test_a_signature_stays_with_its_message_and_no_text_is_there_twice(
-    tmp_path: Path,
-) -> None:
-    engine = await told(USER, asks("a", text="only once"))
-    (document,) = await exported(engine, tmp_path)
-    (message,) = own(document["steps"][1])["messages"]
-    thought, text, use = message["shape"]["content"]
+    # A late result is a step that calls no model.
+    assert last["observation"]["results"] == [{"source_call_id": "b", "content": "b!"}]
+    assert last["llm_call_count"] == 0
+    # The signature stays with its message, and no text is there twice.
+    thought, text, use, _ = own(step)["messages"][0]["shape"]["content"]
     assert thought == {"type": "thinking", "thinking": None, "signature": "c2ln"}
     assert (text["text"], use["input"]) == (None, None)
-    assert json.dumps(document).count("I look.") + json.dumps(document).count("only once") == 2
-
-
-async def test_a_late_result_is_a_step_that_calls_no_model(tmp_path: Path) -> None:
-    engine = await told(USER, asks("a"), {"role": "user", "content": "Well?"}, gives("a"))
-    (document,) = await exported(engine, tmp_path)
-    late = document["steps"][-1]
-    assert (late["source"], late["message"], late["llm_call_count"]) == ("agent", "", 0)
-    assert late["observation"]["results"] == [{"source_call_id": "a", "content": "a!"}]
-
-
-async def test_a_failed_tool_is_marked(tmp_path: Path) -> None:
-    engine = Engine(MemoryStore())
-    ctx = await engine.session("s")
-    async with ctx.turn() as turn, turn.iteration() as cycle:
-        await ctx.add_message(USER)
-        await ctx.get_messages_for_request()
-        await ctx.add_message(asks("a"))
-        async with cycle.tool_call("look", "a") as tool:
-            tool.failed("no such jar")
-            await ctx.add_message(gives("a"))
-    (document,) = await exported(engine, tmp_path)
-    assert document["steps"][1]["observation"]["results"][0]["extra"] == {"is_error": True}
-    other, _ = await back(tmp_path / "s.json")
-    types = [one.type async for one in other.records("s")]
-    assert types.count("tool:error") == 1, types
+    assert json.dumps(document).count("I look.") == 2  # in the answer and in its thinking
 
 
 async def test_erased_contents_are_a_mark(tmp_path: Path) -> None:
@@ -134,23 +99,18 @@ async def test_erased_contents_are_a_mark(tmp_path: Path) -> None:
     # The request for it did not hold it yet.
     assert [one["exact"] for one in requests([document])] == [True]
     await engine.erase("s", [0])
-    (document,) = await exported(engine, tmp_path)
-    assert [one["exact"] for one in requests([document])] == [False]
+    assert [one["exact"] for one in requests(await exported(engine, tmp_path))] == [False]
 
 
-async def test_a_session_that_is_not_there_is_named_and_a_database_is_not_replaced(
-    tmp_path: Path,
-) -> None:
+async def test_a_missing_session_is_named_and_no_database_is_replaced(tmp_path: Path) -> None:
     async with eventctx.open(tmp_path / "s.db", receipts=False) as engine:
-        ctx = await engine.session("s")
-        await ctx.add_message(USER)
+        await (await engine.session("s")).add_message(USER)
         with pytest.raises(StreamNotFound, match="other"):
             await engine.export_atif("other", tmp_path / "other.json")
         assert not (tmp_path / "other.json").exists()
-        with pytest.raises(InvalidSetting, match="found a database"):
-            await engine.export_atif("s", tmp_path / "s.db")
-        with pytest.raises(InvalidSetting, match="expected a folder"):
-            await engine.export_atif("s", tmp_path / "none" / "s.json")
+        for file, problem in (("s.db", "found a database"), ("none/s.json", "expected a folder")):
+            with pytest.raises(InvalidSetting, match=problem):
+                await engine.export_atif("s", tmp_path / file)
 
 
 # -- requests ------------------------------------------------------------------------------------
@@ -164,21 +124,16 @@ async def test_each_step_says_how_its_request_is_known(tmp_path: Path) -> None:
             async with turn.iteration():
                 await ctx.add_message({"role": "user", "content": f"say {number}"})
                 rows = await ctx.get_messages_for_request()
-                prepared = await last_request(engine)
                 if number == 1:  # the host added texts that it does not tell
+                    prepared = (await engine.audit("s")).requests[-1].position
                     await ctx.record_sent(prepared, 0, 2)
                 if number == 2:
-                    sent = ObservedRequest("openai-chat-1", rows, model="m")
-                    await ctx.observe_request(sent)
+                    await ctx.observe_request(ObservedRequest("openai-chat-1", rows, model="m"))
                 await ctx.add_message({"role": "assistant", "content": f"said {number}"})
     (document,) = await exported(engine, tmp_path)
     known = [(one["known"], one["exact"]) for one in requests([document])]
-    assert known == [
-        ("prepared", True),
-        ("prepared", False),
-        ("prepared", True),
-        ("observed", True),
-    ]
+    assert known[:2] == [("prepared", True), ("prepared", False)]
+    assert known[2:] == [("prepared", True), ("observed", True)]
     found = own(document)["completeness"]
     assert (found["requests"], found["exact"], found["observed"], found["prepared"]) == (4, 3, 1, 3)
     # The one that was prepared, and sent as observed, has no answer of its own.
@@ -188,56 +143,41 @@ async def test_each_step_says_how_its_request_is_known(tmp_path: Path) -> None:
     assert own(again)["completeness"]["reconstructed"] == 4
 
 
-async def last_request(engine: Engine) -> int:
-    return (await engine.audit("s")).requests[-1].position
-
-
-async def test_a_request_without_an_answer_is_a_system_step_in_its_place(tmp_path: Path) -> None:
-    engine = Engine(MemoryStore())
-    ctx = await engine.session("s")
-    async with ctx.turn() as turn, turn.iteration() as cycle:
-        await ctx.add_message(USER)
-        await ctx.get_messages_for_request()
-        with pytest.raises(OSError, match="no route"):
-            async with cycle.provider_call("m"):
-                raise OSError("no route")
-        await ctx.add_message({"role": "user", "content": "Again."})
-        await ctx.get_messages_for_request()
-        await ctx.add_message(asks(text="Three."))
-    (document,) = await exported(engine, tmp_path)
-    assert [source for source, _ in texts(document)] == ["user", "system", "user", "agent"]
-    assert "no route" in document["steps"][1]["message"]
-    other, _ = await back(tmp_path / "s.json")
-    await same_session(engine, other)
-
-
-async def test_metrics_are_of_their_step_and_sum_up(tmp_path: Path) -> None:
+async def test_steps_have_the_metrics_of_their_calls_and_say_what_failed(tmp_path: Path) -> None:
     engine = Engine(MemoryStore())
     ctx = await engine.session("s")
     async with ctx.turn() as turn:
         await ctx.add_message(USER)
+        async with turn.iteration() as cycle:
+            await ctx.get_messages_for_request()
+            with pytest.raises(OSError, match="no route"):
+                async with cycle.provider_call("m"):
+                    raise OSError("no route")
+            await ctx.add_message(user("Again."))
         for number in (1, 2):
             async with turn.iteration() as cycle:
                 await ctx.get_messages_for_request()
                 async with cycle.provider_call("m", "p") as call:
                     counts = {"prompt": 100 * number, "output": 7, "cache_read": 60}
                     await call.usage(**counts, cache_write=9, reasoning=4)
-                await ctx.add_message(asks(text=f"{number}."))
+                await ctx.add_message(asks(f"{number}"))
+                async with cycle.tool_call("look", f"{number}") as tool:
+                    tool.failed("no such jar")
+                    await ctx.add_message(gives(f"{number}"))
     (document,) = await exported(engine, tmp_path)
-    assert document["steps"][1]["metrics"] == {
-        "prompt_tokens": 100,
-        "completion_tokens": 7,
-        "cached_tokens": 60,
-        "extra": {"cache_creation_input_tokens": 9, "reasoning_tokens": 4},
-    }
-    assert document["final_metrics"] == {
-        "total_prompt_tokens": 300,
-        "total_completion_tokens": 14,
-        "total_cached_tokens": 120,
-        "total_steps": 3,
-    }
+    assert [source for source, _ in texts(document)] == ["user", "system", "user", *["agent"] * 2]
+    # A request without an answer is a system step in its place.
+    assert "no route" in document["steps"][1]["message"]
+    step = document["steps"][3]
+    counted = {"prompt_tokens": 100, "completion_tokens": 7, "cached_tokens": 60}
+    more = {"cache_creation_input_tokens": 9, "reasoning_tokens": 4}
+    assert step["metrics"] == {**counted, "extra": more}
+    sums = {"total_prompt_tokens": 300, "total_completion_tokens": 14, "total_cached_tokens": 120}
+    assert document["final_metrics"] == {**sums, "total_steps": 5}
+    assert step["observation"]["results"][0]["extra"] == {"is_error": True}
+    await comes_back(engine, tmp_path)
     other, _ = await back(tmp_path / "s.json")
-    await same_session(engine, other)
+    assert [one.type async for one in other.records("s")].count("tool:error") == 2
 
 
 async def test_tools_that_were_sent_are_the_agents_in_openais_form(tmp_path: Path) -> None:
@@ -252,8 +192,7 @@ async def test_tools_that_were_sent_are_the_agents_in_openais_form(tmp_path: Pat
     function = {"name": "look", "description": "Look.", "parameters": {"type": "object"}}
     assert document["agent"]["tool_definitions"] == [{"type": "function", "function": function}]
     assert ("system", "Be good.") in texts(document)
-    other, _ = await back(tmp_path / "s.json")
-    await same_session(engine, other)  # the system prompt is none of its messages
+    await comes_back(engine, tmp_path)  # the system prompt is none of its messages
 
 
 # -- a context that was replaced -----------------------------------------------------------------
@@ -261,11 +200,10 @@ async def test_tools_that_were_sent_are_the_agents_in_openais_form(tmp_path: Pat
 
 async def compacted(**options: Any) -> Engine:
     engine = Engine(MemoryStore())
-    ctx = await engine.session("s", policy="truncate", keep_recent=2, **options)
+    ctx = await engine.session("s", **options)
     await ctx.add_message(USER)
-    for number in range(6):
-        for message in tool_round(number):
-            await ctx.add_message(message)
+    for number in range(8):
+        await ctx.add_messages(tool_round(number))
     await ctx.compact(force=True)
     await ctx.get_messages_for_request()
     await ctx.add_message({"role": "assistant", "content": "Done."})
@@ -273,7 +211,7 @@ async def compacted(**options: Any) -> Engine:
 
 
 async def test_a_compaction_ends_a_file_and_the_next_begins_with_copies(tmp_path: Path) -> None:
-    engine = await compacted()
+    engine = await compacted(policy="truncate", keep_recent=2)
     first, then = await exported(engine, tmp_path)
     assert first["continued_trajectory_ref"] == "s.cont-1.json"
     assert "continued_trajectory_ref" not in then
@@ -286,38 +224,21 @@ async def test_a_compaction_ends_a_file_and_the_next_begins_with_copies(tmp_path
     assert sorted(copied, reverse=True) == copied
     assert not any("metrics" in step for step in then["steps"] if step.get("is_copied_context"))
     assert own(then)["completeness"]["copied_steps"] == sum(copied)
-    other, (done, *_) = await back(tmp_path / "s.json")
-    assert done.compactions == 1
-    await same_session(engine, other)
+    assert (await comes_back(engine, tmp_path))[0].compactions == 1
 
 
 async def test_the_call_of_a_summarizer_is_in_the_compaction(tmp_path: Path) -> None:
     async def in_short(request: Any) -> ModelAnswer:
         return ModelAnswer("In short: jars.", model="small", prompt=500, output=20)
 
-    engine = await compacted_by(in_short)
-    documents = await exported(engine, tmp_path)
-    asked = own(documents[0]["steps"][-1])["compaction"]["asked"]
-    assert [(one["model_name"], one["metrics"]["prompt_tokens"]) for one in asked] == [
-        ("small", 500)
-    ]
-    assert documents[0]["final_metrics"]["total_prompt_tokens"] == 500
-    assert documents[1]["steps"][0]["is_copied_context"]
+    engine = await compacted(policy="summarize", max_tokens=3_000, summarizer=in_short)
+    first, then = await exported(engine, tmp_path)
+    (asked,) = own(first["steps"][-1])["compaction"]["asked"]
+    assert (asked["model_name"], asked["metrics"]["prompt_tokens"]) == ("small", 500)
+    assert first["final_metrics"]["total_prompt_tokens"] == 500
+    assert then["steps"][0]["is_copied_context"]
     other, _ = await back(tmp_path / "s.json")
     assert (await other.audit("s")).usage == (await engine.audit("s")).usage
-
-
-async def compacted_by(summarizer: Any) -> Engine:
-    engine = Engine(MemoryStore())
-    options = {"policy": "summarize", "max_tokens": 3_000, "summarizer": summarizer}
-    ctx = await engine.session("s", **options)
-    await ctx.add_message(USER)
-    for number in range(8):
-        for message in tool_round(number):
-            await ctx.add_message(message)
-    await ctx.compact(force=True)
-    await ctx.get_messages_for_request()
-    return engine
 
 
 async def test_what_a_fork_inherits_is_copied(tmp_path: Path) -> None:
@@ -326,7 +247,7 @@ async def test_what_a_fork_inherits_is_copied(tmp_path: Path) -> None:
     await engine.fork("s", info.head, "child")
     ctx = await engine.session("child")
     async with ctx.turn() as turn, turn.iteration():
-        await ctx.add_message({"role": "user", "content": "And now?"})
+        await ctx.add_message(user("And now?"))
         await ctx.get_messages_for_request()
         await ctx.add_message(asks(text="Four."))
     (document,) = await exported(engine, tmp_path, "child")
@@ -356,36 +277,25 @@ async def test_subagents_are_in_the_document_and_linked_by_their_call(tmp_path: 
     engine = await with_subagents()
     (document,) = await exported(engine, tmp_path)
     (result,) = document["steps"][1]["observation"]["results"]
-    assert result["subagent_trajectory_ref"] == [
-        {"trajectory_id": "one", "session_id": "s.agent-one"}
-    ]
+    told = {"trajectory_id": "one", "session_id": "s.agent-one"}
+    assert result["subagent_trajectory_ref"] == [told]
     inner = document["subagent_trajectories"]
     assert [one["trajectory_id"] for one in inner] == ["one", "another"]
     assert inner[0]["agent"]["extra"] == {"parent_session_id": "s"}
-    other, done = await back(tmp_path / "s.json")
-    assert [one.session for one in done] == ["s", "s.agent-one", "another"]
-    for name in ("s", "s.agent-one", "another"):
-        await same_session(engine, other, name)
+    names = ["s", "s.agent-one", "another"]
+    assert [one.session for one in await comes_back(engine, tmp_path, *names)] == names
 
 
-async def test_a_subagent_that_is_gone_is_named(tmp_path: Path) -> None:
+async def test_a_subagent_that_is_gone_is_named_and_circles_end(tmp_path: Path) -> None:
     engine = await with_subagents()
     await engine.delete("another")
     export = await engine.export_atif("s", tmp_path / "s.json")
     assert (export.subagents, export.missing) == (("s.agent-one",), ("another",))
-    document = valid(json.loads((tmp_path / "s.json").read_bytes()))
+    (document,) = documents(export)
     (ref,) = document["steps"][-1]["observation"]["results"][0]["subagent_trajectory_ref"]
     assert (ref["trajectory_path"], ref["session_id"]) == ("another.json", "another")
-
-
-async def test_sessions_that_name_each_other_end(tmp_path: Path) -> None:
-    engine = await with_subagents()
     await engine.link("s.agent-one", "s")
-    export = await engine.export_atif("s", tmp_path / "s.json")
-    assert "s" in export.missing
-
-
-# -- a file, and what became of it -----------------------------------------------------------------
+    assert "s" in (await engine.export_atif("s", tmp_path / "s.json")).missing
 
 
 async def test_a_step_is_written_before_the_next_but_one_is_read(tmp_path: Path) -> None:

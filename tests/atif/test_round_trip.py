@@ -70,29 +70,32 @@ async def tell(messages: list[Message], *, asks: bool = True) -> Engine:
     return engine
 
 
-async def check_story(messages: list[Message], *, asks: bool = True) -> None:
-    engine = await tell(messages, asks=asks)
-    with tempfile.TemporaryDirectory() as folder:
-        await there_and_back(engine, Path(folder))
+def comes_back(messages: list[Message], *, asks: bool = True) -> None:
+    async def trial() -> None:
+        engine = await tell(messages, asks=asks)
+        with tempfile.TemporaryDirectory() as folder:
+            await there_and_back(engine, Path(folder))
+
+    asyncio.run(trial())
 
 
 @often
 @given(stories(), st.booleans())
 def test_a_story_in_any_dialect_comes_back(story: Story, asks: bool) -> None:
-    asyncio.run(check_story(story.messages, asks=asks))
+    comes_back(story.messages, asks=asks)
 
 
 @often
 @given(st.lists(marked_messages().map(lambda one: one[0]), min_size=1, max_size=4))
 def test_every_part_of_a_message_comes_back(messages: list[Message]) -> None:
-    asyncio.run(check_story(messages))
+    comes_back(messages)
 
 
 @pytest.mark.filterwarnings("ignore::eventctx.session.transcript.UnknownRole")
 @often
 @given(st.lists(odd_messages, min_size=1, max_size=4))
 def test_whatever_json_a_message_holds_comes_back(messages: list[Message]) -> None:
-    asyncio.run(check_story(messages))
+    comes_back(messages)
 
 
 @often
@@ -127,12 +130,11 @@ async def same_views(engine: Engine, other: Engine, steps: list[tuple[str, Any]]
 
 
 async def shown(engine: Engine, position: int) -> list[Any]:
-    view = await engine.request_view("s", position=position)
+    entries = (await engine.request_view("s", position=position)).entries
+    refs = [one.ref if isinstance(one.ref, MessageRef) else None for one in entries]
     return [
-        (entry.ref.number, entry.ref.shortened)
-        if isinstance(entry.ref, MessageRef)
-        else (entry.kind, entry.ref is None)
-        for entry in view.entries
+        (ref.number, ref.shortened) if ref else (one.kind, one.ref is None)
+        for one, ref in zip(entries, refs, strict=True)
     ]
 
 
@@ -142,15 +144,13 @@ async def says_its_views(engine: Engine, written: list[Message]) -> None:
     for request in requests(written):
         entries = entries[: request["view"]["keep"]]
         for run_ in request["view"]["add"]:
-            entries += (
-                list(range(run_[0], run_[1] + 1))
-                if isinstance(run_, list)
-                else [run_.get("number", run_["as"])]
-            )
+            if isinstance(run_, list):
+                entries += range(run_[0], run_[1] + 1)
+            else:
+                entries.append(run_.get("number", run_["as"]))
         view = await engine.request_view("s", position=request["position"])
-        assert [one for one in entries if isinstance(one, int)] == [
-            entry.ref.number for entry in view.entries if isinstance(entry.ref, MessageRef)
-        ]
+        refs = [entry.ref for entry in view.entries if isinstance(entry.ref, MessageRef)]
+        assert [one for one in entries if isinstance(one, int)] == [ref.number for ref in refs]
         assert len(entries) == len(view.entries)
         assert request["digest"] == view.digest
 
@@ -161,39 +161,34 @@ def test_another_reader_of_the_format_sees_the_same_words(story: Story) -> None:
     async def trial() -> None:
         engine = await tell(story.messages)
         with tempfile.TemporaryDirectory() as folder:
-            document = without_marks(await in_one(engine, Path(folder)))
             path = Path(folder) / "other.json"
-            path.write_text(json.dumps(document))
+            path.write_text(json.dumps(without_marks(await in_one(engine, Path(folder)))))
             other, _ = await back(path)
             assert words(await other.transcript("s")) == words(await engine.transcript("s"))
 
     asyncio.run(trial())
 
 
-def words(transcript: list[Any]) -> list[tuple[str, Any]]:
+def words(transcript: list[Any]) -> list[tuple[Any, ...]]:
     """The texts, calls and results of a transcript, in order, whatever its dialect."""
-    found = []
-    for one in transcript:
-        for part in read_parts(one.message):
-            if part.kind == "text" and part.value:
-                found.append(("text", part.value))
-            elif part.kind == "call":
-                value = json.loads(part.value) if isinstance(part.value, str) else part.value
-                found.append(("call", (part.ids, part.name, value)))
-            elif part.kind == "result":
-                found.append(("result", (part.ids, part.value)))
+    found: list[tuple[Any, ...]] = []
+    for part in [part for one in transcript for part in read_parts(one.message)]:
+        if part.kind == "text" and part.value:
+            found.append(("text", part.value))
+        elif part.kind == "call":
+            value = json.loads(part.value) if isinstance(part.value, str) else part.value
+            found.append(("call", part.ids, part.name, value))
+        elif part.kind == "result":
+            found.append(("result", part.ids, part.value))
     return found
 
 
 @given(st.dictionaries(st.text(max_size=4), st.text(max_size=4) | st.floats(-9, 9), max_size=3))
 def test_arguments_in_the_ways_that_programs_write_json_need_no_second_copy(value: Any) -> None:
-    for written in (
-        json.dumps(value),
-        json.dumps(value, ensure_ascii=False),
-        json.dumps(value, separators=(",", ":")),
-        json.dumps(value, separators=(",", ":"), ensure_ascii=False),
-    ):
-        assert way_of(written, value) is not None
+    for separators in (None, (",", ":")):
+        for ascii_ in (False, True):
+            written = json.dumps(value, ensure_ascii=ascii_, separators=separators)
+            assert way_of(written, value) is not None
 
 
 # -- recorded sessions ---------------------------------------------------------------------------

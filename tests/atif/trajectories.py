@@ -54,12 +54,8 @@ def own(value: Document) -> Document:
 
 
 def requests(documents: list[Document]) -> list[Document]:
-    return [
-        own(step)["request"]
-        for document in documents
-        for step in document["steps"]
-        if "request" in own(step)
-    ]
+    told = [own(step) for document in documents for step in document["steps"]]
+    return [one["request"] for one in told if "request" in one]
 
 
 def without_marks(value: Any) -> Any:
@@ -73,15 +69,15 @@ def without_marks(value: Any) -> Any:
 
 async def same_session(engine: Engine, other: Engine, session: str = "s") -> None:
     """Check that two sessions have the same messages, turns, calls and sums of tokens."""
-    before, after = await engine.transcript(session), await other.transcript(session)
-    assert [(one.number, one.message, one.origin) for one in after] == [
-        (one.number, one.message, one.origin) for one in before
-    ]
     old, new = await engine.audit(session), await other.audit(session)
-    assert [one.number for one in new.turns] == [one.number for one in old.turns]
-    assert [(one.turn, one.model, one.reported) for one in new.requests] == [
-        (one.turn, one.model, one.reported) for one in old.requests
+    before, after = [
+        [(one.number, one.message, one.origin) for one in await each.transcript(session)]
+        for each in (engine, other)
     ]
-    assert new.usage == old.usage
-    applied = [one for one in old.compactions if one.outcome == "applied"]
-    assert len(new.compactions) == len(applied)
+    assert after == before
+    assert [one.number for one in new.turns] == [one.number for one in old.turns]
+    asked, again = [
+        [(one.turn, one.model, one.reported) for one in each.requests] for each in (old, new)
+    ]
+    assert (again, new.usage) == (asked, old.usage)
+    assert len(new.compactions) == sum(one.outcome == "applied" for one in old.compactions)

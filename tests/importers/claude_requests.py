@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from hashlib import sha256
-from typing import Any
+from typing import Any, Self
 
 from tests.importers.given import ClaudeCode
 
@@ -16,6 +16,14 @@ SYSTEM = [{"type": "text", "text": "You are an agent."}, {"type": "text", "text"
 TOOLS = [{"name": "Bash", "description": "Runs it.", "input_schema": {"type": "object"}}]
 REMINDER = {"type": "text", "text": "<system-reminder>\nBe kind.\n</system-reminder>"}
 PARAMETERS = {"model": "claude-sonnet-4-5", "max_tokens": 32000}
+
+
+def said(content: Any, role: str = "user") -> dict[str, Any]:
+    return {"role": role, "content": content}
+
+
+def ask(words: str = "Say three steps") -> dict[str, Any]:
+    return said([REMINDER, {"type": "text", "text": words}])
 
 
 def hash_of(value: Any) -> str:
@@ -45,15 +53,9 @@ class Recording(ClaudeCode):
         self._blobs: set[str] = set()
         self._last: tuple[str, list[dict[str, Any]]] | None = None
 
-    def sends(
-        self,
-        *messages: dict[str, Any],
-        tools: list[dict[str, Any]] | None = None,
-        mark: tuple[str | int, ...] = (),
-        **fields: Any,
-    ) -> Recording:
+    def sends(self, *messages: dict[str, Any], mark: tuple[Any, ...] = (), **fields: Any) -> Self:
         """Write a request of ``messages``; it begins with what it shares with the one before."""
-        shape = {"system": SYSTEM, "tools": TOOLS if tools is None else tools}
+        shape = {"system": SYSTEM, "tools": TOOLS}
         key = hash_of(shape)
         if key not in self._shapes:
             self._shapes.add(key)
@@ -70,23 +72,15 @@ class Recording(ClaudeCode):
                 keep += 1
         request = f"request-{len(self.sent)}"
         marks = [{"path": list(mark), "value": {"type": "ephemeral"}}] if mark else []
-        row = {
-            "id": request,
-            "params": PARAMETERS,
-            **({"base": base} if keep else {}),
-            "keep": keep,
-            "tail": hashes[keep:],
-            "shapeHash": key,
-            "cacheControl": marks,
-            "requestDigest": "0" * 64,
-            "querySource": "sdk",
-        }
-        self.line("api-request", **{**row, **fields})
+        row = {"id": request, "params": PARAMETERS, **({"base": base} if keep else {})}
+        row |= {"keep": keep, "tail": hashes[keep:], "shapeHash": key, "cacheControl": marks}
+        about = {"requestDigest": "0" * 64, "querySource": "sdk"}
+        self.line("api-request", **{**row, **about, **fields})
         self._last = (request, list(messages))
         self.sent.append({**PARAMETERS, **shape, "messages": list(messages)})
         return self
 
-    def answers(self, message_id: str, *blocks: dict[str, Any], **message: Any) -> Recording:
+    def answers(self, message_id: str, *blocks: dict[str, Any], **message: Any) -> Self:
         """Write an answer to the last request."""
         self.answer(message_id, *blocks, **message)
         self.rows[-1]["requestRef"] = f"request-{len(self.sent) - 1}"

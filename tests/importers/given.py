@@ -1,84 +1,72 @@
-"""Small synthetic transcripts, and short ways to import them and to read the records."""
+"""Small synthetic transcripts, and what is the same in every import of one."""
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from eventctx.engine import Engine
-from eventctx.importers.load import ImportSummary, import_file
-from eventctx.importers.source.items import (
-    CallEnded,
-    FileLine,
-    Item,
-    MessageItem,
-    ModelCall,
-    Parser,
-    Raw,
-    never,
-)
-from eventctx.log.codec import decode_event, raw_of
+from eventctx.log.codec import raw_of
 from eventctx.log.record import Record
-from eventctx.messages.encoding import decode_body
-from eventctx.session.context import Context
-from eventctx.stores.memory import MemoryStore
 
 NOW = 1_900_000_000_000_000_000
 SESSION = "11111111-2222-3333-4444-555555555555"
 
 
-class ClaudeCode:
+CHAT = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
+
+
+class Rows:
+    """The lines of a file, as values."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+
+    def data(self) -> bytes:
+        return jsonl(self.rows)
+
+
+class ClaudeCode(Rows):
     """Lines of a Claude Code session, a second apart."""
 
     def __init__(self, session: str = SESSION, **common: Any) -> None:
-        self.rows: list[dict[str, Any]] = []
+        super().__init__()
         self._numbers = itertools.count(1)
         self._common = {"isSidechain": False, "sessionId": session, **common}
 
-    def line(self, kind: str, **fields: Any) -> ClaudeCode:
+    def line(self, kind: str, **fields: Any) -> Self:
         number = next(self._numbers)
         stamp = f"2026-01-01T10:{number // 60:02d}:{number % 60:02d}.500Z"
         row = {**self._common, "type": kind, **fields, "uuid": f"u{number}", "timestamp": stamp}
         self.rows.append({key: value for key, value in row.items() if value is not ...})
         return self
 
-    def user(self, content: Any, **fields: Any) -> ClaudeCode:
+    def user(self, content: Any, **fields: Any) -> Self:
         return self.line("user", message={"role": "user", "content": content}, **fields)
 
-    def result(self, call: str, text: Any = "done", **fields: Any) -> ClaudeCode:
+    def says(self, prompt: str, answer: str) -> Self:
+        """A prompt, and the answer that ends its turn."""
+        self.user(prompt)
+        return self.answer(f"m{len(self.rows)}", text(answer), stop_reason="end_turn")
+
+    def result(self, call: str, text: Any = "done", **fields: Any) -> Self:
         block = {"tool_use_id": call, "type": "tool_result", "content": text, **fields}
         return self.user([block], toolUseResult={"stdout": text})
 
-    def answer(self, message_id: str, *blocks: dict[str, Any], **message: Any) -> ClaudeCode:
-        usage = {
-            "input_tokens": 3,
-            "cache_creation_input_tokens": 40,
-            "cache_read_input_tokens": 500,
-            "output_tokens": message.pop("output", 1),
-        }
-        body = {
-            "model": "claude-test-1",
-            "id": message_id,
-            "type": "message",
-            "role": "assistant",
-            "content": list(blocks),
-            "stop_reason": None,
-            "usage": usage,
-            **message,
-        }
+    def answer(self, message_id: str, *blocks: dict[str, Any], **message: Any) -> Self:
+        cached = {"cache_creation_input_tokens": 40, "cache_read_input_tokens": 500}
+        usage = {"input_tokens": 3, **cached, "output_tokens": message.pop("output", 1)}
+        about = {"model": "claude-test-1", "id": message_id, "type": "message", "role": "assistant"}
+        body = {**about, "content": list(blocks), "stop_reason": None, "usage": usage, **message}
         return self.line("assistant", message=body, requestId=f"req-{message_id}")
 
-    def progress(self, **data: Any) -> ClaudeCode:
+    def progress(self, **data: Any) -> Self:
         return self.line("progress", data={"type": "hook_progress", **data}, parentToolUseID="t1")
 
-    def system(self, subtype: str, **fields: Any) -> ClaudeCode:
+    def system(self, subtype: str, **fields: Any) -> Self:
         return self.line("system", subtype=subtype, **fields)
-
-    def data(self) -> bytes:
-        return jsonl(self.rows)
 
 
 def text(value: str) -> dict[str, Any]:
@@ -100,118 +88,68 @@ def gauges() -> ClaudeCode:
         log.answer(f"m{number}", call(f"t{number}"), stop_reason="tool_use")
         log.result(f"t{number}", "bar " * 90)
     log.answer("m3", call("t3"), call("t4"), stop_reason="tool_use")
-    blocks = [
-        {"type": "tool_result", "tool_use_id": f"t{n}", "content": "bar " * 90} for n in (3, 4)
-    ]
-    return log.user(blocks).answer("m5", text("all read"), stop_reason="end_turn")
+    block = {"type": "tool_result", "content": "bar " * 90}
+    log.user([{**block, "tool_use_id": name} for name in ("t3", "t4")])
+    return log.answer("m5", text("all read"), stop_reason="end_turn")
 
 
-class Codex:
+class Codex(Rows):
     """Lines of a rollout."""
 
     def __init__(self, **meta: Any) -> None:
-        self.rows: list[dict[str, Any]] = []
+        super().__init__()
         base = {"text": "You are a test."}
         self.line("session_meta", id="codex-1", base_instructions=base, **meta)
 
-    def line(self, kind: str, **payload: Any) -> Codex:
+    def line(self, kind: str, **payload: Any) -> Self:
         stamp = f"2026-01-01T10:00:{len(self.rows):02d}.000Z"
         self.rows.append({"timestamp": stamp, "type": kind, "payload": payload})
         return self
 
-    def item(self, kind: str, **fields: Any) -> Codex:
+    def item(self, kind: str, **fields: Any) -> Self:
         return self.line("response_item", type=kind, **fields)
 
-    def says(self, role: str, value: str) -> Codex:
+    def says(self, role: str, value: str) -> Self:
         kind = "output_text" if role == "assistant" else "input_text"
         return self.item("message", role=role, content=[{"type": kind, "text": value}])
 
-    def calls(self, call_id: str) -> Codex:
+    def calls(self, call_id: str) -> Self:
         return self.item("function_call", name="shell", arguments='{"a": 1}', call_id=call_id)
 
-    def output(self, call_id: str) -> Codex:
+    def output(self, call_id: str) -> Self:
         return self.item("function_call_output", call_id=call_id, output="ok")
 
-    def event(self, kind: str, **fields: Any) -> Codex:
+    def event(self, kind: str, **fields: Any) -> Self:
         return self.line("event_msg", type=kind, **fields)
 
-    def counted(self, prompt: int, total: int) -> Codex:
+    def counted(self, prompt: int, total: int) -> Self:
         last = {"input_tokens": prompt, "cached_input_tokens": 5, "output_tokens": 7}
         usage = {"last_token_usage": last, "total_token_usage": {"input_tokens": total}}
         return self.event("token_count", info={**usage, "model_context_window": 1000})
 
-    def data(self) -> bytes:
-        return jsonl(self.rows)
+    def payloads(self) -> list[Any]:
+        """The items, without the head of the session."""
+        return [row["payload"] for row in self.rows[1:]]
 
 
 def jsonl(rows: Iterable[Any]) -> bytes:
     return b"".join(json.dumps(row, separators=(",", ":")).encode() + b"\n" for row in rows)
 
 
-def as_lines(data: bytes) -> list[FileLine]:
-    return [
-        FileLine(number, line.rstrip(b"\r\n"), line.endswith(b"\n"))
-        for number, line in enumerate(data.splitlines(keepends=True), 1)
-    ]
-
-
-def items_of(parse: Parser, data: bytes, ended: Callable[[], bool] = never) -> list[Item]:
-    return list(parse(as_lines(data), "file.jsonl", ended))
-
-
-def of_type(items: Iterable[Item], *kinds: type[Any]) -> list[Any]:
-    return [item for item in items if isinstance(item, kinds)]
-
-
-def texts(items: Iterable[Item]) -> list[Any]:
-    return [item.message for item in items if isinstance(item, MessageItem)]
-
-
-def roles(items: Iterable[Item]) -> list[str]:
-    return [str(m.get("role") or m.get("type")) for m in texts(items)]
-
-
-def raw_kinds(items: Iterable[Item]) -> list[str]:
-    return [item.kind for item in items if isinstance(item, Raw)]
-
-
-def prompts(items: Iterable[Item]) -> list[int | None]:
-    calls = [item for item in items if isinstance(item, ModelCall)]
-    return [item.usage.prompt if item.usage else None for item in calls]
-
-
-# -- importing -----------------------------------------------------------------------------------
-
-
 def salt(size: int) -> bytes:
     return b"s" * size
 
 
-async def load(store: MemoryStore, path: Path, **options: Any) -> ImportSummary:
-    """Import and return the summary of the file itself, without its subagents."""
-    return (await import_file(store, path, clock=lambda: NOW, salt=salt, **options))[0]
+def put(path: Path, data: bytes) -> Path:
+    """Write a file, in a folder that need not be there yet."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
 
 
-async def forked(engine: Engine, session: str) -> Context:
-    """A fork of an imported session at its end, to go on from."""
-    info = await engine.store.head(session)
-    assert info is not None
-    await engine.fork(session, info.head, "fork")
-    return await engine.session("fork")
-
-
-async def records(store: MemoryStore, stream: str) -> list[Record]:
-    return [record async for record in store.read(stream)]
-
-
-async def events(store: MemoryStore, stream: str, kind: str) -> list[Any]:
-    return [decode_event(r) for r in await records(store, stream) if r.type == kind]
-
-
-async def messages(store: MemoryStore, stream: str) -> list[Any]:
-    found = await records(store, stream)
-    added = [r for r in found if r.type == "context:message_added"]
-    return [decode_body(r.bodies[0].data or b"") for r in added]
+def raw_bytes(found: list[Record]) -> bytes:
+    """What was kept of the lines besides the messages."""
+    return b"\n".join(raw_of(one) or b"" for one in found if one.type == "import:raw")
 
 
 def story(found: list[Record]) -> tuple[list[Any], bytes]:
@@ -219,38 +157,6 @@ def story(found: list[Record]) -> tuple[list[Any], bytes]:
 
     Only the places where raw lines are cut into batches may differ, so these lines are joined.
     """
-    recorded = [
-        (r.id, r.type, r.turn_id, r.span_id, r.iteration, [b.data for b in r.bodies])
-        for r in found
-        if r.type != "import:raw"
-    ]
-    raw = b"\n".join(raw_of(r) or b"" for r in found if r.type == "import:raw")
-    return recorded, raw
-
-
-async def load_data(
-    tmp_path: Path, data: bytes, name: str = "file.jsonl", *, complete: bool = True, **options: Any
-) -> tuple[MemoryStore, ImportSummary]:
-    """Import a file of this content into a new store; the store and the summary."""
-    path = tmp_path / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
-    store = MemoryStore()
-    return store, await load(store, path, complete=complete, **options)
-
-
-async def imported(
-    tmp_path: Path, data: bytes, *, complete: bool = False, **options: Any
-) -> tuple[MemoryStore, str]:
-    """Import a file of this content into a new store; the store and the session's name."""
-    store, summary = await load_data(tmp_path, data, complete=complete, **options)
-    assert summary.session is not None
-    return store, summary.session
-
-
-def always() -> bool:
-    return True
-
-
-def ended_usages(found: list[Item]) -> list[Any]:
-    return [item.usage for item in of_type(found, CallEnded)]
+    others = [r for r in found if r.type != "import:raw"]
+    about = [(r.id, r.type, r.turn_id, r.span_id, r.iteration) for r in others]
+    return [*about, *[[body.data for body in r.bodies] for r in others]], raw_bytes(found)

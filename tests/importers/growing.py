@@ -69,10 +69,8 @@ def _codex() -> list[Row]:
     user = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "unit"}]}
     log.output("c3").counted(20, 30).line("compacted", replacement_history=[user], message="")
     log.event("user_message", message="what?").event("agent_message", message="fits").calls("c4")
-    log.output("c4").event("agent_message", message="over").says("assistant", "over").counted(
-        30, 60
-    )
-    return log.event("agent_message", message="at last").event("turn_aborted").rows
+    log.output("c4").event("agent_message", message="over").says("assistant", "over")
+    return log.counted(30, 60).event("agent_message", message="at last").event("turn_aborted").rows
 
 
 def _chat() -> list[Row]:
@@ -92,20 +90,16 @@ def _pi() -> list[Row]:
     log = Pi(tree=True).user("move").answer(text("on it"), pi_call("t1"), stop="toolUse")
     log.result("t1").answer(stop="aborted").entry("model_change").user("again")
     log.answer(text("😀")).entry("compaction", summary="Sums", firstKeptEntryId="e6").user("also")
-    log.answer(text("fine")).back_to("e8").user("other").answer(text("yeah")).back_to("e2").user(
-        "more"
-    )
-    return log.answer(stop="error", errorMessage="boom").user("last").rows
+    log.answer(text("fine")).back_to("e8").user("other").answer(text("yeah")).back_to("e2")
+    return log.user("more").answer(stop="error", errorMessage="boom").user("last").rows
 
 
 def _openhands() -> list[Row]:
-    log = (
-        OpenHands().system().user("move").action("c1", "r1").event("TokenEvent").action("c2", "r1")
-    )
-    log.seen("c1").seen("c2").action("c3", "r2").seen("c3", is_error=True).says("done")
-    log.event("CondensationRequest").condensed(
-        "e2", "e4", "e5", "e6", summary="Sums", summary_offset=2
-    )
+    log = OpenHands().system().user("move").action("c1", "r1").event("TokenEvent")
+    log.action("c2", "r1").seen("c1").seen("c2").action("c3", "r2")
+    log.seen("c3", is_error=True).says("done")
+    forgotten = ("e2", "e4", "e5", "e6")
+    log.event("CondensationRequest").condensed(*forgotten, summary="Sums", summary_offset=2)
     log.user("more").action("c4", "r4").event("ConversationErrorEvent", code="x").user("last")
     return log.rows
 
@@ -165,9 +159,8 @@ def _gemini() -> list[Row]:
 
 
 def _qwen() -> list[Row]:
-    log = (
-        Qwen().user("move").system("ui_telemetry").answer(thought("hmmm"), calls("c1"), calls("c2"))
-    )
+    log = Qwen().user("move").system("ui_telemetry")
+    log.answer(thought("hmmm"), calls("c1"), calls("c2"))
     log.result("c1").result("c2", status="error").answer(says("done")).user("more")
     log.answer(says("wrong")).back_to("u6").system("rewind", truncatedCount=2).user("again")
     log.answer(calls("c3")).user("wait", subtype="mid_turn_user_message").result("c3")
@@ -185,9 +178,8 @@ def _claude_stream() -> list[Row]:
     log.answer("m3", call("t2")).result("t2")
     log.system("compact_boundary", compact_metadata={"trigger": "auto", "pre_tokens": 9})
     log.user("In short", isSynthetic=True).answer("m4", text("fine")).line("hologram")
-    log.system("compact_boundary").answer("m5", text("yeah")).over(
-        "error_max_turns", errors=["nope"]
-    )
+    log.system("compact_boundary").answer("m5", text("yeah"))
+    log.over("error_max_turns", errors=["nope"])
     return log.user("again").answer("m6", text("ciao")).over().rows
 
 
@@ -197,10 +189,8 @@ def _codex_exec() -> list[Row]:
     log.item("started", "todo_list", "t", items=todo).item("completed", "todo_list", "t", items=[])
     log.item("completed", "file_change", changes=[{"path": "x", "kind": "add"}], status="completed")
     log.item("completed", "web_search", query="q").says("done").over()
-    log.turn().item("completed", "hologram").runs("c").line(
-        "turn.failed", error={"message": "nope"}
-    )
-    return log.line("error", message="nope").rows
+    log.turn().item("completed", "hologram").runs("c")
+    return log.line("turn.failed", error={"message": "nope"}).line("error", message="nope").rows
 
 
 # -- documents, and other wrappings --------------------------------------------------------------
@@ -208,17 +198,12 @@ def _codex_exec() -> list[Row]:
 
 def _conversation() -> list[Row]:
     function = {"name": "look", "arguments": '{"path": "here"}'}
-    usage = {"prompt_tokens": 100, "completion_tokens": 7}
+    asked = {"tool_calls": [{"id": "call1", "type": "function", "function": function}]}
+    about = {"usage": {"prompt_tokens": 100, "completion_tokens": 7}, "model": "test-model"}
     return [
         {"role": "system", "content": "be good"},
         {"role": "user", "content": "start here"},
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [{"id": "call1", "type": "function", "function": function}],
-            "usage": usage,
-            "model": "test-model",
-        },
+        {"role": "assistant", "content": None, **asked, **about},
         {"role": "tool", "tool_call_id": "call1", "content": "listing"},
         {"role": "assistant", "content": [text("finished"), call("call2", path="here")]},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "call2"}]},
@@ -247,24 +232,16 @@ def _mini_swe_agent() -> Row:
     extra = {"response": response, "timestamp": 1_700_000_000.5}
     rows = [*_conversation()[:2], {"role": "assistant", "content": "look", "extra": extra}]
     leave = {"role": "exit", "content": "diff", "extra": {"exit_status": "Submitted"}}
-    info = {"exit_status": "Submitted"}
-    return {
-        "messages": [*rows, leave],
-        "info": info,
-        "trajectory_format": "mini-swe-agent-1.1",
-    }
+    info, form = {"exit_status": "Submitted"}, "mini-swe-agent-1.1"
+    return {"messages": [*rows, leave], "info": info, "trajectory_format": form}
 
 
 def _request_log() -> Row:
     choice = {"finish_reason": "stop", "message": {"role": "assistant", "content": "hello"}}
     usage = {"prompt_tokens": 50, "completion_tokens": 3}
     response = {"id": "r1", "model": "m", "choices": [choice], "usage": usage, "created": 5}
-    return {
-        "messages": _conversation(),
-        "response": response,
-        "context_window": 200_000,
-        "cost": 0.5,
-    }
+    about = {"response": response, "context_window": 200_000, "cost": 0.5}
+    return {"messages": _conversation(), **about}
 
 
 def _cline_task() -> Row:
@@ -292,15 +269,11 @@ def _cline_session() -> Row:
     return {**head, "system_prompt": "be good", "messages": rows}
 
 
-def _gemini_talk() -> Gemini:
+def _gemini_document() -> Row:
     log = Gemini().user("start here", "first").answer("on it", own="second")
     log.answer("on it", tool("call1", agentId="helper"), own="second").results(answers("call1"))
     log.record("info", "notice").answer("finished", thoughts=[{"description": "hmmm"}])
-    return log.user("more please").record("gemini", "", toolCalls=[tool("call2", status="error")])
-
-
-def _gemini_document() -> Row:
-    log = _gemini_talk()
+    log.user("more please").record("gemini", "", toolCalls=[tool("call2", status="error")])
     return {**log.head, "messages": log.rows[1:]}
 
 
@@ -335,13 +308,10 @@ def _codex_events() -> list[Row]:
 
 def _atif() -> Row:
     log = Atif().step("system", "be good").step("user", "start here")
-    log.acts(
-        "on it", "c1", "c2", prompt=100, reasoning_content="hmmm", observation=seen((None, "x"))
-    )
+    beside = {"reasoning_content": "hmmm", "observation": seen((None, "x"))}
+    log.acts("on it", "c1", "c2", prompt=100, **beside)
     image = {"type": "image", "source": {"media_type": "image/png", "path": "shot.png"}}
-    log.acts(
-        "look", "c3", prompt=120, observation=seen(("c3", [{"type": "text", "text": "y"}, image]))
-    )
+    log.acts("look", "c3", prompt=120, observation=seen(("c3", [text("y"), image])))
     told = {"context_management": {"type": "compaction", "boundary": "replace"}}
     log.step("system", "shortened", extra=told, observation=seen((None, "In short, this")))
     log.acts("finished", prompt=50)

@@ -10,6 +10,7 @@ import copy
 import json
 import random
 import re
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,11 +19,10 @@ from typing import Any
 from eventctx.engine import Engine
 from eventctx.errors import TranscriptError
 from eventctx.importers.load import ImportSummary
-from eventctx.log.codec import raw_of
-from eventctx.log.record import Record
 from eventctx.stores.memory import MemoryStore
-from tests.importers.given import forked, load, records
+from tests.importers.given import put
 from tests.importers.growing import SESSIONS, rows_of
+from tests.importers.taken import kept, load, next_request
 
 Row = dict[str, Any]
 
@@ -96,17 +96,12 @@ def _mutated(row: Row, rng: random.Random) -> bytes:
     return rng.choice(_MUTATIONS)(copy.deepcopy(row), rng)
 
 
-def _rows(name: str) -> list[Row]:
-    """The session as lines, each with a word of its own; a document is one line."""
-    rows = rows_of(name)
-    if not isinstance(SESSIONS[name][1], list):
-        return rows
-    return [{**row, "aside": f"line{number:04}"} for number, row in enumerate(rows)]
-
-
 def mutants(name: str, count: int, seed: int) -> Iterator[list[bytes]]:
-    """Files of a format with one to three mutations, as lines."""
-    return mutants_of(_rows(name), name, count, seed)
+    """Files of a format, as lines, each of which has a word of its own; a document is one line."""
+    rows = rows_of(name)
+    if isinstance(SESSIONS[name][1], list):
+        rows = [{**row, "aside": f"line{number:04}"} for number, row in enumerate(rows)]
+    return mutants_of(rows, name, count, seed)
 
 
 def mutants_of(rows: list[Row], name: str, count: int, seed: int) -> Iterator[list[bytes]]:
@@ -141,71 +136,51 @@ _OF_THE_FORM = frozenset(
 def write(folder: Path, name: str, lines: list[bytes]) -> Path:
     """Write a session of this name, as a file or as a folder of events."""
     if name != "openhands-folder":
-        path = folder / "file.jsonl"
-        path.write_bytes(b"\n".join(lines) + b"\n")
-        return path
+        return put(folder / "file.jsonl", b"\n".join(lines) + b"\n")
     path = folder / "events"
-    path.mkdir(exist_ok=True)
-    for old in path.iterdir():
-        old.unlink()
+    shutil.rmtree(path, ignore_errors=True)
     for number, line in enumerate(lines):
-        (path / f"event-{number:05d}-e{number}.json").write_bytes(line)
+        put(path / f"event-{number:05d}-e{number}.json", line)
     return path
-
-
-def _kept(found: list[Record]) -> bytes:
-    """All that an import has kept of its file."""
-    bodies = [body.data or b"" for record in found for body in record.bodies]
-    raw = [raw_of(record) or b"" for record in found if record.type == "import:raw"]
-    return b"\n".join([*bodies, *raw])
 
 
 async def _promises(
     store: MemoryStore, path: Path, lines: list[bytes], done: ImportSummary
 ) -> None:
-    session = done.session
-    assert session is not None
-    kept = _kept(await records(store, session))
+    session = done.session or ""
+    there = await kept(store, session)
     # A member that is null says no more than one that is missing.
     said = [line.replace(b'": null', b'"').replace(b'":null', b'"') for line in lines]
     words = {word for line in said for word in _WORD.findall(line)} - _OF_THE_FORM
-    missing = {word for word in words if word not in kept}
+    missing = {word for word in words if word not in there}
     assert not missing, f"lost: {missing}"
-    again = await load(store, path, format=done.format, complete=True)
-    assert again.added == 0
-    engine = Engine(store)
-    verified = await engine.verify(session)
+    assert (await load(store, path, format=done.format, complete=True)).added == 0
+    verified = await Engine(store).verify(session)
     assert not verified.problems, verified.problems
-    context = await forked(engine, session)
-    assert await context.get_messages_for_request() is not None
-    await context.close()
+    assert await next_request(store, session) is not None
 
 
 class Mutants:
-    """Imports mutants of one format, and checks what is promised of every import."""
+    """Imports mutants of one format, and checks what is promised of every import.
+
+    No exception but a ``TranscriptError``. After an import: no word of the file is lost, a
+    second import adds nothing, the log verifies, and the session's next request can be made.
+    In turn it is also imported as one that may grow, or of no named format.
+    """
 
     def __init__(self, folder: Path, name: str) -> None:
-        self.folder = folder
-        self.name = name
-        self.format = SESSIONS[name][0]
+        self.folder, self.name, self.format = folder, name, SESSIONS[name][0]
 
     async def run(self, count: int, seed: int) -> Counter[str]:
         """Import ``count`` mutants; how many imports ended in which way."""
         ended: Counter[str] = Counter()
+        others = ((self.format, False), (None, False), (None, True))
         for number, lines in enumerate(mutants(self.name, count, seed)):
-            ended[await self.survives(lines, number)] += 1
+            ended[await self._survives(lines, others[number % 3])] += 1
         return ended
 
-    async def survives(self, lines: list[bytes], number: int = 0) -> str:
-        """Import a file, and check what is promised; how the import ended.
-
-        No exception but a ``TranscriptError``. After an import: no word of the file is lost, a
-        second import adds nothing, the log verifies, and the session's next request can be made.
-        In turn, by ``number``, it is also imported as one that may grow, or of no named format.
-        """
-        path = write(self.folder, self.name, lines)
-        ended = "imported"
-        other = ((self.format, False), (None, False), (None, True))[number % 3]
+    async def _survives(self, lines: list[bytes], other: tuple[str | None, bool]) -> str:
+        path, ended = write(self.folder, self.name, lines), "imported"
         for chosen, complete in ((self.format, True), other):
             store = MemoryStore()
             try:

@@ -4,99 +4,86 @@ from __future__ import annotations
 
 import itertools
 import json
-from typing import Any
+from typing import Any, Self
 
-from tests.importers.given import jsonl
+from tests.importers.given import Rows
 
 
-class ClaudeStream:
+class ClaudeStream(Rows):
     """Lines of ``claude -p --output-format stream-json``."""
 
     def __init__(self, session: str = "claude-1") -> None:
-        self.rows: list[dict[str, Any]] = []
+        super().__init__()
         self._session = session
         tools = {"tools": ["Bash"], "mcp_servers": []}
         self.line("system", subtype="init", model="claude-test-1", **tools)
 
-    def line(self, kind: str, **fields: Any) -> ClaudeStream:
+    def line(self, kind: str, **fields: Any) -> Self:
         uuid = f"u{len(self.rows) + 1}"
         self.rows.append({"type": kind, **fields, "session_id": self._session, "uuid": uuid})
         return self
 
-    def user(self, content: Any, agent: str | None = None, **fields: Any) -> ClaudeStream:
+    def user(self, content: Any, agent: str | None = None, **fields: Any) -> Self:
         message = {"role": "user", "content": content}
         return self.line("user", message=message, parent_tool_use_id=agent, **fields)
 
-    def result(self, call_id: str, value: str = "done", agent: str | None = None) -> ClaudeStream:
+    def result(self, call_id: str, value: str = "done", agent: str | None = None) -> Self:
         block = {"tool_use_id": call_id, "type": "tool_result", "content": value}
         return self.user([block], agent, tool_use_result={"stdout": value})
 
-    def answer(
-        self, message_id: str, *blocks: dict[str, Any], agent: str | None = None, **fields: Any
-    ) -> ClaudeStream:
+    def answer(self, name: str, *blocks: Any, agent: str | None = None, **fields: Any) -> Self:
         usage = {"input_tokens": 3, "cache_creation_input_tokens": 40, "output_tokens": 1}
-        message = {
-            "model": "claude-test-1",
-            "id": message_id,
-            "type": "message",
-            "role": "assistant",
-            "content": list(blocks),
-            "stop_reason": None,
-            "usage": {**usage, "cache_read_input_tokens": 500},
-        }
+        about = {"model": "claude-test-1", "id": name, "type": "message", "role": "assistant"}
+        message = {**about, "content": list(blocks), "stop_reason": None}
+        message["usage"] = {**usage, "cache_read_input_tokens": 500}
         return self.line("assistant", message=message, parent_tool_use_id=agent, **fields)
 
-    def event(self, kind: str, **fields: Any) -> ClaudeStream:
+    def event(self, kind: str, **fields: Any) -> Self:
         event = {"type": kind, **fields}
         return self.line("stream_event", event=event, parent_tool_use_id=None)
 
-    def system(self, subtype: str, **fields: Any) -> ClaudeStream:
+    def system(self, subtype: str, **fields: Any) -> Self:
         return self.line("system", subtype=subtype, **fields)
 
-    def over(self, subtype: str = "success", **fields: Any) -> ClaudeStream:
+    def over(self, subtype: str = "success", **fields: Any) -> Self:
         told = {"num_turns": 1, "duration_ms": 1500, "total_cost_usd": 0.01, "result": "end"}
         failed = subtype != "success"
         return self.line("result", subtype=subtype, **{"is_error": failed, **told, **fields})
 
-    def data(self) -> bytes:
-        return jsonl(self.rows)
 
-
-class CodexExec:
+class CodexExec(Rows):
     """Lines of ``codex exec --json``."""
 
     def __init__(self) -> None:
-        self.rows: list[dict[str, Any]] = [{"type": "thread.started", "thread_id": "thread-1"}]
+        super().__init__()
+        self.line("thread.started", thread_id="thread-1")
         self._numbers = itertools.count()
 
-    def line(self, kind: str, **fields: Any) -> CodexExec:
+    def line(self, kind: str, **fields: Any) -> Self:
         self.rows.append({"type": kind, **fields})
         return self
 
-    def turn(self) -> CodexExec:
+    def turn(self) -> Self:
         return self.line("turn.started")
 
-    def item(self, step: str, kind: str, item: str = "", **fields: Any) -> CodexExec:
+    def item(self, step: str, kind: str, item: str = "", **fields: Any) -> Self:
         named = item or f"item_{next(self._numbers)}"
         return self.line(f"item.{step}", item={"id": named, "type": kind, **fields})
 
-    def says(self, value: str, kind: str = "agent_message") -> CodexExec:
+    def says(self, value: str, kind: str = "agent_message") -> Self:
         return self.item("completed", kind, text=value)
 
-    def runs(self, item: str, command: str = "ls") -> CodexExec:
+    def runs(self, item: str, command: str = "ls") -> Self:
         going = {"aggregated_output": "", "exit_code": None, "status": "in_progress"}
         return self.item("started", "command_execution", item, command=command, **going)
 
-    def ran(self, item: str, output: str = "ok", code: int = 0) -> CodexExec:
+    def ran(self, item: str, output: str = "ok", code: int = 0) -> Self:
         status = "failed" if code else "completed"
         over = {"aggregated_output": output, "exit_code": code, "status": status}
         return self.item("completed", "command_execution", item, command="ls", **over)
 
-    def over(self) -> CodexExec:
+    def over(self) -> Self:
         return self.line("turn.completed", usage={"input_tokens": 50, "output_tokens": 5})
-
-    def data(self) -> bytes:
-        return jsonl(self.rows)
 
 
 class Atif:
@@ -107,19 +94,17 @@ class Atif:
         agent = {"name": "terminus-2", "version": "2.0.0", "model_name": "test-model"}
         self.root = {"schema_version": "ATIF-v1.8", "session_id": "run-1", "agent": agent, **root}
 
-    def step(self, source: str, message: Any, **fields: Any) -> Atif:
+    def step(self, source: str, message: Any, **fields: Any) -> Self:
         number = len(self.steps) + 1
         stamp = f"2026-01-01T10:00:{number:02d}Z"
         step = {"step_id": number, "timestamp": stamp, "source": source, "message": message}
         self.steps.append({**step, **fields})
         return self
 
-    def acts(self, message: str, *calls: str, prompt: int = 0, **fields: Any) -> Atif:
+    def acts(self, message: str, *calls: str, prompt: int = 0, **fields: Any) -> Self:
         """An agent's step; ``calls`` are names of calls."""
-        made = [
-            {"tool_call_id": one, "function_name": "run", "arguments": {"keys": one}}
-            for one in calls
-        ]
+        run = {"function_name": "run"}
+        made = [{"tool_call_id": one, **run, "arguments": {"keys": one}} for one in calls]
         told = {"prompt_tokens": prompt, "completion_tokens": 7, "cached_tokens": 5}
         if made:
             fields["tool_calls"] = made
@@ -136,10 +121,6 @@ class Atif:
 
 def seen(*results: tuple[str | None, Any], **fields: Any) -> dict[str, Any]:
     """An observation: a call's name, or None, and a content, for each result."""
-    rows: list[dict[str, Any]] = [
-        {"source_call_id": call, "content": content, **fields}
-        if call is not None
-        else {"content": content, **fields}
-        for call, content in results
-    ]
-    return {"results": rows}
+    calls = [{} if call is None else {"source_call_id": call} for call, _ in results]
+    contents = [{"content": content, **fields} for _, content in results]
+    return {"results": [{**a, **b} for a, b in zip(calls, contents, strict=True)]}

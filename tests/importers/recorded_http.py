@@ -19,23 +19,15 @@ class Tape:
         self.rows: list[dict[str, Any]] = []
         self.url = url
 
-    def exchange(
-        self, sent: Any, answered: Any, *, url: str | None = None, status: int = 200
-    ) -> Tape:
+    def exchange(self, sent: Any, answered: Any, **options: Any) -> Tape:
         """An exchange with bodies as values."""
-        return self.raw({"parsed_body": sent}, {"parsed_body": answered}, url=url, status=status)
+        return self.raw({"parsed_body": sent}, {"parsed_body": answered}, **options)
 
     def raw(
-        self,
-        sent: dict[str, Any],
-        answered: dict[str, Any],
-        *,
-        url: str | None = None,
-        status: int = 200,
-        method: str = "POST",
+        self, sent: dict[str, Any], answered: dict[str, Any], *, url: str = "", status: int = 200
     ) -> Tape:
         """An exchange with bodies in the form in which a recorder has them."""
-        request = {"headers": {"x-api-key": ["secret"]}, "method": method, "uri": url or self.url}
+        request = {"headers": {"x-api-key": ["secret"]}, "method": "POST", "uri": url or self.url}
         date = ["Mon, 05 Jan 2026 10:00:09 GMT"]
         response = {"headers": {"date": date}, "status": {"code": status, "message": ""}}
         self.rows.append({"request": {**request, **sent}, "response": {**response, **answered}})
@@ -45,14 +37,12 @@ class Tape:
         """An exchange whose answer is a text: JSON, or a stream of events."""
         return self.raw({"body": json.dumps(sent)}, {"body": {"string": body}}, **options)
 
-    def document(self) -> dict[str, Any]:
-        return {"interactions": self.rows, "version": 1}
-
     def yaml(self) -> bytes:
-        return yaml.safe_dump(self.document(), allow_unicode=True).encode()
+        document = {"interactions": self.rows, "version": 1}
+        return yaml.safe_dump(document, allow_unicode=True).encode()
 
     def json(self) -> bytes:
-        return json.dumps(self.document(), indent=2).encode()
+        return json.dumps({"interactions": self.rows, "version": 1}, indent=2).encode()
 
 
 def user(text: str) -> dict[str, Any]:

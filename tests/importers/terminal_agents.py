@@ -6,9 +6,9 @@ import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from tests.importers.given import jsonl
+from tests.importers.given import Rows, put
 
 CHAT = "aaaaaaaa-0000-4000-8000-000000000001"
 
@@ -31,45 +31,43 @@ def answers(call_id: str | None, value: str = "done", name: str = "read_file") -
     return {"functionResponse": {**own, "name": name, "response": {"output": value}}}
 
 
-class Gemini:
+class Gemini(Rows):
     """Lines of a chat of Gemini CLI; ``document`` is the form of earlier releases."""
 
     def __init__(self, session: str = CHAT, **head: Any) -> None:
+        super().__init__()
         self.head = {"sessionId": session, "projectHash": "f00d", "startTime": _stamp(0), **head}
-        self.rows: list[dict[str, Any]] = [self.head]
+        self.rows.append(self.head)
 
-    def record(self, kind: str, content: Any, own: str = "", **fields: Any) -> Gemini:
+    def record(self, kind: str, content: Any, own: str = "", **fields: Any) -> Self:
         number = len(self.rows)
         row = {"id": own or f"m{number}", "timestamp": _stamp(number), "type": kind}
         self.rows.append({**row, "content": content, **fields})
         return self
 
-    def user(self, value: str, own: str = "") -> Gemini:
+    def user(self, value: str, own: str = "") -> Self:
         return self.record("user", [says(value)], own)
 
-    def answer(self, value: str, *tools: dict[str, Any], own: str = "", **fields: Any) -> Gemini:
+    def answer(self, value: str, *tools: dict[str, Any], own: str = "", **fields: Any) -> Self:
         tokens = {"input": 100, "output": 7, "cached": 40, "thoughts": 3, "tool": 0, "total": 110}
         about: dict[str, Any] = {"model": "gemini-test", "tokens": tokens, **fields}
         if tools:
             about["toolCalls"] = list(tools)
         return self.record("gemini", value, own, **about)
 
-    def results(self, *parts: dict[str, Any], own: str = "") -> Gemini:
+    def results(self, *parts: dict[str, Any], own: str = "") -> Self:
         return self.record("user", list(parts), own)
 
-    def sets(self, **values: Any) -> Gemini:
+    def sets(self, **values: Any) -> Self:
         self.rows.append({"$set": values})
         return self
 
-    def anew(self, *records: dict[str, Any]) -> Gemini:
+    def anew(self, *records: dict[str, Any]) -> Self:
         return self.sets(messages=list(records))
 
-    def rewind(self, own: str) -> Gemini:
+    def rewind(self, own: str) -> Self:
         self.rows.append({"$rewindTo": own})
         return self
-
-    def data(self) -> bytes:
-        return jsonl(self.rows)
 
     def document(self) -> bytes:
         return json.dumps({**self.head, "messages": self.rows[1:]}, indent=2).encode()
@@ -87,49 +85,46 @@ def told(own: str, *parts: dict[str, Any], kind: str = "user") -> dict[str, Any]
     return {"id": own, "timestamp": _stamp(40), "type": kind, "content": list(parts)}
 
 
-class Qwen:
+class Qwen(Rows):
     """Records of a chat of Qwen Code, each the child of the one before it."""
 
     def __init__(self, session: str = CHAT, **common: Any) -> None:
-        self.rows: list[dict[str, Any]] = []
+        super().__init__()
         self.last: str | None = None
         self.common = {"sessionId": session, "cwd": "/w", "version": "0.20.0", **common}
 
-    def record(self, kind: str, **fields: Any) -> Qwen:
+    def record(self, kind: str, **fields: Any) -> Self:
         number = len(self.rows)
         row = {"uuid": f"u{number}", "parentUuid": self.last, "timestamp": _stamp(number)}
         self.rows.append({**row, **self.common, "type": kind, **fields})
         self.last = self.rows[-1]["uuid"]
         return self
 
-    def back_to(self, own: str | None) -> Qwen:
+    def back_to(self, own: str | None) -> Self:
         self.last = own
         return self
 
-    def user(self, value: str, **fields: Any) -> Qwen:
+    def user(self, value: str, **fields: Any) -> Self:
         return self.record("user", message={"role": "user", "parts": [says(value)]}, **fields)
 
-    def answer(self, *parts: dict[str, Any], **fields: Any) -> Qwen:
+    def answer(self, *parts: dict[str, Any], **fields: Any) -> Self:
         usage = {"promptTokenCount": 100, "candidatesTokenCount": 9, "thoughtsTokenCount": 4}
         usage |= {"cachedContentTokenCount": 60, "totalTokenCount": 109}
         about = {"model": "qwen-test", "usageMetadata": usage, "contextWindowSize": 1000, **fields}
         return self.record("assistant", message={"role": "model", "parts": list(parts)}, **about)
 
-    def result(self, call_id: str, value: str = "done", status: str = "success") -> Qwen:
+    def result(self, call_id: str, value: str = "done", status: str = "success") -> Self:
         message = {"role": "user", "parts": [answers(call_id, value)]}
-        told_result = {"callId": call_id, "status": status}
-        return self.record("tool_result", message=message, toolCallResult=told_result)
+        about = {"callId": call_id, "status": status}
+        return self.record("tool_result", message=message, toolCallResult=about)
 
-    def system(self, subtype: str, **payload: Any) -> Qwen:
+    def system(self, subtype: str, **payload: Any) -> Self:
         return self.record("system", subtype=subtype, systemPayload=payload)
 
-    def compressed(self, *contents: tuple[str, dict[str, Any]], tokens: int = 900) -> Qwen:
+    def compressed(self, *contents: tuple[str, dict[str, Any]], tokens: int = 900) -> Self:
         history = [{"role": role, "parts": [part]} for role, part in contents]
         info = {"originalTokenCount": tokens, "newTokenCount": 90, "compressionStatus": 1}
         return self.system("chat_compression", info=info, compressedHistory=history)
-
-    def data(self) -> bytes:
-        return jsonl(self.rows)
 
 
 class OpenCode:
@@ -144,27 +139,24 @@ class OpenCode:
     def _session(self) -> str:
         return str(self.head["id"])
 
-    def message(self, role: str, *parts: dict[str, Any], **info: Any) -> OpenCode:
+    def message(self, role: str, *parts: dict[str, Any], **info: Any) -> Self:
         number = len(self.messages) + 1
         own = f"msg_{number:02d}"
         about = {"id": own, "sessionID": self._session, "role": role}
-        listed = [
-            {"id": f"prt_{number:02d}_{index}", "messageID": own, "sessionID": self._session, **one}
-            for index, one in enumerate(parts)
-        ]
+        of = {"messageID": own, "sessionID": self._session}
+        names = [f"prt_{number:02d}_{index}" for index in range(len(parts))]
+        listed = [{"id": name, **of, **one} for name, one in zip(names, parts, strict=True)]
         time = {"created": _millis(number)}
         if role == "assistant":
             time["completed"] = time["created"] + 500
         self.messages.append({"info": {"time": time, **about, **info}, "parts": listed})
         return self
 
-    def user(self, *parts: Any, **info: Any) -> OpenCode:
-        told_parts = [
-            {"type": "text", "text": one} if isinstance(one, str) else one for one in parts
-        ]
-        return self.message("user", *told_parts, **info)
+    def user(self, *parts: Any, **info: Any) -> Self:
+        told = [{"type": "text", "text": one} if isinstance(one, str) else one for one in parts]
+        return self.message("user", *told, **info)
 
-    def answer(self, *parts: dict[str, Any], **info: Any) -> OpenCode:
+    def answer(self, *parts: dict[str, Any], **info: Any) -> Self:
         tokens = {"total": 170, "input": 100, "output": 7, "reasoning": 3}
         tokens |= {"cache": {"read": 40, "write": 20}}
         about = {"modelID": "open-test", "providerID": "test", "tokens": tokens, "finish": "stop"}
@@ -194,14 +186,13 @@ class OpenCode:
             database.execute("insert into session values (?, ?, ?, ?, ?, ?, ?, ?)", head)
             for one in self.messages:
                 info = {k: v for k, v in one["info"].items() if k not in ("id", "sessionID")}
-                row = (one["info"]["id"] + self._session, self._session, info["time"]["created"])
-                database.execute(
-                    "insert into message values (?, ?, ?, ?)", (*row, json.dumps(info))
-                )
+                own = one["info"]["id"] + self._session
+                row = (own, self._session, info["time"]["created"], json.dumps(info))
+                database.execute("insert into message values (?, ?, ?, ?)", row)
                 for part in one["parts"]:
                     data = {k: v for k, v in part.items() if k not in ("id", "messageID")}
-                    of = (part["id"] + self._session, row[0], self._session, json.dumps(data))
-                    database.execute("insert into part values (?, ?, ?, ?)", of)
+                    row = (part["id"] + self._session, own, self._session, json.dumps(data))
+                    database.execute("insert into part values (?, ?, ?, ?)", row)
             database.commit()
         return path
 
@@ -221,9 +212,7 @@ def ran(call_id: str, output: str = "done", **state: Any) -> dict[str, Any]:
 
 
 def _write(path: Path, value: dict[str, Any]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(value, indent=2))
-    return path
+    return put(path, json.dumps(value, indent=2).encode())
 
 
 def _stamp(number: int) -> str:

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from eventctx.engine import Engine
-from eventctx.errors import NotATranscript
-from eventctx.importers.detect import choose
 from eventctx.importers.formats.atif.trajectory import parse
 from eventctx.importers.load import import_file
 from eventctx.importers.many import import_paths
@@ -24,8 +18,10 @@ from eventctx.importers.source.items import (
 )
 from eventctx.log.usage import Usage
 from eventctx.stores.memory import MemoryStore
-from tests.importers.given import always, forked, items_of, load, messages, of_type, roles, texts
+from tests.importers.given import put
+from tests.importers.items import always, items_of, of_type, roles, texts
 from tests.importers.outputs import Atif, seen
+from tests.importers.taken import load, messages, next_request
 
 COMPACTED = {"context_management": {"type": "compaction", "boundary": "replace"}}
 SUMMARY = [{"session_id": "run-1-summarization-1-summary", "trajectory_path": "s.json"}]
@@ -35,47 +31,39 @@ def found(log: Atif, **root: Any) -> list[Any]:
     return items_of(parse, log.data(**root), always)
 
 
-def compaction(items: list[Any]) -> CompactionItem:
-    (one,) = of_type(items, CompactionItem)
-    assert isinstance(one, CompactionItem)
-    return one
+def go() -> Atif:
+    return Atif().step("user", "go").acts("x")
 
 
-def test_one_result_without_a_name_answers_all_calls_that_have_none() -> None:
+def replaced_by(log: Atif) -> list[tuple[dict[str, Any], ...]]:
+    """What each compaction of a trajectory left."""
+    return [one.messages for one in of_type(found(log), CompactionItem)]
+
+
+def test_results_answer_the_calls_that_have_none() -> None:
     log = Atif().step("user", "go")
     log.acts("two keys", "a", "b", observation=seen((None, "screen")))
     log.acts("one key", "c", observation=seen((None, "screen")))
     log.acts("two screens", "d", "e", observation=seen((None, "1"), (None, "2")))
-    shared, single, first, second = [one for one in texts(found(log)) if one["role"] == "tool"]
-    assert shared["tool_call_ids"] == ["a", "b"]
-    assert [one["tool_call_id"] for one in (single, first, second)] == ["c", "d", "e"]
-
-
-def test_a_result_of_a_step_without_calls_is_an_observation() -> None:
-    items = found(Atif().step("user", "go").acts("keys: ls", observation=seen((None, "jars"))))
-    last = of_type(items, MessageItem)[-1]
+    log.acts("fails", "f", observation=seen(("f", "no"), extra={"tool_result_is_error": True}))
+    results = [m for m in of_type(found(log), MessageItem) if m.message["role"] == "tool"]
+    assert results[0].message["tool_call_ids"] == ["a", "b"]
+    assert [one.message["tool_call_id"] for one in results[1:]] == ["c", "d", "e", "f"]
+    assert [one.failed for one in results] == [False, False, False, False, True]
+    # That of a step without calls is an observation.
+    last = of_type(found(log.acts("keys: ls", observation=seen((None, "jars")))), MessageItem)[-1]
     assert (last.message, last.observation) == ({"role": "user", "content": "jars"}, True)
 
 
-def test_metrics_are_the_whole_prompt_with_what_was_cached_and_written() -> None:
+def test_metrics_are_of_one_call_with_what_was_cached_and_written() -> None:
     extra = {"cache_creation_input_tokens": 9, "reasoning_output_tokens": 4}
     told = {"prompt_tokens": 100, "completion_tokens": 7, "cached_tokens": 60, "extra": extra}
-    (call,) = of_type(found(Atif().step("user", "go").acts("x", metrics=told)), ModelCall)
-    assert (call.model, call.usage) == ("test-model", Usage(100, 7, 60, 9, 4))
-
-
-def test_metrics_of_several_calls_are_of_no_prompt_and_a_dispatch_calls_no_model() -> None:
-    log = Atif().step("user", "go").acts("x", prompt=300, llm_call_count=2)
-    log.acts("", "a", llm_call_count=0, observation=seen(("a", "routed")))
-    (call,) = of_type(found(log), ModelCall)
-    assert call.usage is None
-    assert roles(found(log)) == ["user", "assistant", "assistant", "tool"]
-
-
-def test_a_failed_tool_is_told_from_what_its_result_has_beside_it() -> None:
-    log = Atif().step("user", "go")
-    log.acts("x", "a", observation=seen(("a", "no"), extra={"tool_result_is_error": True}))
-    assert [item.failed for item in of_type(found(log), MessageItem)] == [False, False, True]
+    log = Atif().step("user", "go").acts("x", metrics=told)
+    log.acts("several", prompt=300, llm_call_count=2)
+    log.acts("", "a", llm_call_count=0, observation=seen(("a", "routed")))  # calls no model
+    calls = [(call.model, call.usage) for call in of_type(found(log), ModelCall)]
+    assert calls == [("test-model", Usage(100, 7, 60, 9, 4)), ("test-model", None)]
+    assert roles(found(log)) == ["user", *["assistant"] * 3, "tool"]
 
 
 def test_images_and_sounds_are_named_by_their_files() -> None:
@@ -92,55 +80,42 @@ def test_images_and_sounds_are_named_by_their_files() -> None:
 # -- what a compaction replaced ------------------------------------------------------------------
 
 
-def test_the_prompt_after_a_boundary_without_content_replaces_what_came_before() -> None:
-    log = Atif().step("user", "go").acts("x").step("system", "Compacted.", extra=COMPACTED)
-    items = found(log.step("user", "Here is the summary.").acts("y"))
-    assert compaction(items).messages == ({"role": "user", "content": "Here is the summary."},)
-    assert len(of_type(items, TurnBegan)) == 1
-
-
-def test_summaries_of_subagents_tell_of_a_compaction_where_no_boundary_is_named() -> None:
-    refs = {"results": [{"subagent_trajectory_ref": SUMMARY}]}
-    log = Atif().step("user", "go").acts("x").step("system", "Handed on.", observation=refs)
-    items = found(log.step("user", "The answers.").acts("y"))
-    assert compaction(items).messages[0]["content"] == "The answers."
-    assert [one.session_id for one in of_type(items, Linked)] == [SUMMARY[0]["session_id"]]
-
-
-def test_a_summary_in_the_words_of_claude_code_replaces_what_came_before() -> None:
-    words = "This session is being continued from a previous conversation that ran out of context."
-    items = found(Atif().step("user", "go").acts("x").step("user", words).acts("y"))
-    assert compaction(items).messages == ({"role": "user", "content": words},)
-    first = found(Atif().step("user", words).acts("y"))
-    assert (of_type(first, CompactionItem), roles(first)) == ([], ["user", "assistant"])
-
-
-def test_a_boundary_at_the_end_waits_for_the_step_that_it_goes_on_with() -> None:
-    log = Atif().step("user", "go").acts("x").step("system", "Compacted.", extra=COMPACTED)
+def test_the_prompt_after_a_boundary_replaces_what_came_before() -> None:
+    log = go().step("system", "Compacted.", extra=COMPACTED)
+    # At the end of a file it waits for the step that it goes on with.
     assert of_type(items_of(parse, log.data()), CompactionItem) == []
-    assert compaction(found(log)).messages == ()
-
-
-def test_another_change_of_the_context_is_a_warning() -> None:
+    assert replaced_by(log) == [()]
+    log.step("user", "Here is the summary.").acts("y")
+    assert replaced_by(log) == [({"role": "user", "content": "Here is the summary."},)]
+    assert len(of_type(found(log), TurnBegan)) == 1
     trimmed = {"context_management": {"type": "pruning", "boundary": "truncate"}}
-    items = found(Atif().step("user", "go").acts("x").step("system", "Trimmed.", extra=trimmed))
-    (warning,) = of_type(items, Warned)
+    (warning,) = of_type(found(go().step("system", "Trimmed.", extra=trimmed)), Warned)
     assert "truncate" in warning.text
 
 
-def test_copied_steps_are_no_calls_and_begin_one_turn() -> None:
+def test_a_compaction_is_told_by_summarizers_and_by_the_words_of_claude_code() -> None:
+    refs = {"results": [{"subagent_trajectory_ref": SUMMARY}]}
+    log = go().step("system", "Handed on.", observation=refs).step("user", "The answers.").acts("y")
+    assert replaced_by(log) == [({"role": "user", "content": "The answers."},)]
+    assert [one.session_id for one in of_type(found(log), Linked)] == [SUMMARY[0]["session_id"]]
+    words = "This session is being continued from a previous conversation that ran out of context."
+    log = go().step("user", words).acts("y")
+    assert replaced_by(log) == [({"role": "user", "content": words},)]
+    log = Atif().step("user", words).acts("y")
+    assert (replaced_by(log), roles(found(log))) == ([], ["user", "assistant"])
+
+
+def test_copied_steps_are_no_calls_unless_a_compaction_marked_them() -> None:
+    def prompts_of(log: Atif) -> list[int]:
+        return [call.usage.prompt for call in of_type(found(log), ModelCall)]
+
     log = Atif().step("user", "go", is_copied_context=True)
     log.acts("x", prompt=50, is_copied_context=True).step("user", "and?", is_copied_context=True)
-    items = found(log.acts("y", prompt=90))
-    assert [call.usage.prompt for call in of_type(items, ModelCall)] == [90]
-    assert len(of_type(items, TurnBegan)) == 1
-
-
-def test_steps_that_a_compaction_marked_as_copied_were_called_here() -> None:
+    assert prompts_of(log.acts("y", prompt=90)) == [90]
+    assert len(of_type(found(log), TurnBegan)) == 1
     log = Atif().step("user", "go", is_copied_context=True)
     log.acts("x", prompt=50, is_copied_context=True).step("system", "Compacted.", extra=COMPACTED)
-    items = found(log.step("user", "In short.").acts("y", prompt=9))
-    assert [call.usage.prompt for call in of_type(items, ModelCall)] == [50, 9]
+    assert prompts_of(log.step("user", "In short.").acts("y", prompt=9)) == [50, 9]
 
 
 # -- several files -------------------------------------------------------------------------------
@@ -153,50 +128,31 @@ def continued(folder: Path) -> Path:
     first.step("system", "Handed on.", extra=COMPACTED, observation=refs)
     then = Atif(session_id="run-1-cont-1").step("user", "go", is_copied_context=True)
     then.step("user", "In short.", is_copied_context=True).acts("y", prompt=20).acts("z", prompt=30)
-    (folder / "trajectory.cont-1.json").write_bytes(then.data())
-    path = folder / "trajectory.json"
-    path.write_bytes(first.data(continued_trajectory_ref="trajectory.cont-1.json"))
-    return path
+    name = put(folder / "trajectory.cont-1.json", then.data()).name
+    return put(folder / "trajectory.json", first.data(continued_trajectory_ref=name))
 
 
-async def test_a_trajectory_goes_on_in_the_next_file_with_what_its_compaction_left(
-    tmp_path: Path,
-) -> None:
-    store = MemoryStore()
-    done = await load(store, continued(tmp_path), complete=True)
+async def test_a_trajectory_goes_on_in_the_next_file_with_what_was_left(tmp_path: Path) -> None:
+    path, store = continued(tmp_path), MemoryStore()
+    done = await load(store, path, complete=True)
     assert (done.messages, done.calls, done.compactions, done.turns) == (4, 3, 1, 1)
     assert [one["content"] for one in await messages(store, "run-1")] == ["go", "x", "y", "z"]
-    context = await forked(Engine(store), "run-1")
     # The prompt that was copied is the first one still; only the summary is new.
-    view = await context.get_messages_for_request()
-    assert [one["content"] for one in view] == ["go", "In short.", "y", "z"]
-    assert (await load(store, tmp_path / "trajectory.json", complete=True)).added == 0
-
-
-async def test_a_search_reads_the_files_of_one_trajectory_once(tmp_path: Path) -> None:
-    continued(tmp_path)
-    done = await import_paths(MemoryStore(), [tmp_path])
-    assert [one.session for one in done.sessions] == ["run-1"]
-    assert [one.reason for one in done.passed_over] == [
-        "it goes on from trajectory.json, and is imported with it"
-    ]
-
-
-async def test_a_next_file_that_is_missing_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "trajectory.json"
-    path.write_bytes(Atif().step("user", "go").acts("x").data(continued_trajectory_ref="b.json"))
-    done = await load(MemoryStore(), path)
-    assert "goes on in b.json" in done.warnings[0]
-
-
-async def test_a_trajectory_that_grows_into_the_next_file_adds_the_rest(tmp_path: Path) -> None:
-    path = continued(tmp_path)
-    next_file = tmp_path / "trajectory.cont-1.json"
+    sent = await next_request(store, "run-1")
+    assert [one["content"] for one in sent] == ["go", "In short.", "y", "z"]
+    assert (await load(store, path, complete=True)).added == 0
+    searched = await import_paths(MemoryStore(), [tmp_path])
+    assert [one.session for one in searched.sessions] == ["run-1"]
+    reason = "it goes on from trajectory.json, and is imported with it"
+    assert [one.reason for one in searched.passed_over] == [reason]
+    path, next_file = continued(tmp_path), tmp_path / "trajectory.cont-1.json"
     kept = next_file.read_bytes()
     next_file.unlink()
     store, other = MemoryStore(), MemoryStore()
-    assert (await load(store, path)).compactions == 0
-    next_file.write_bytes(kept)
+    first = await load(store, path)
+    assert first.compactions == 0
+    assert "goes on in trajectory.cont-1.json" in first.warnings[0]
+    put(next_file, kept)
     await load(store, path)
     await load(other, path)
     assert await messages(store, "run-1") == await messages(other, "run-1")
@@ -208,10 +164,9 @@ async def test_embedded_subagents_are_sessions_that_name_their_parent(tmp_path: 
     child = Atif(trajectory_id="child").step("user", "look").acts("seen")
     ref = {"source_call_id": "a", "subagent_trajectory_ref": [{"trajectory_id": "child"}]}
     log = Atif().step("user", "go").acts("x", "a", observation={"results": [ref]})
-    path = tmp_path / "run.json"
     embedded = child.document(subagent_trajectories=[inner])
-    path.write_bytes(log.data(subagent_trajectories=[embedded]))
-    store = MemoryStore()
+    data, store = log.data(subagent_trajectories=[embedded]), MemoryStore()
+    path = put(tmp_path / "a.json", data)
     done = await import_file(store, path, complete=True)
     names = ["run-1", "run-1.agent-child", "run-1.agent-child.agent-inner"]
     assert [one.session for one in done] == names
@@ -219,30 +174,9 @@ async def test_embedded_subagents_are_sessions_that_name_their_parent(tmp_path: 
     assert [one["content"] for one in await messages(store, names[2])] == ["count", "3"]
 
 
-# -- marks, and bad input ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("version", [f"ATIF-v1.{minor}" for minor in range(9)])
-def test_every_version_is_told_by_its_version_and_its_steps(version: str, tmp_path: Path) -> None:
-    path = tmp_path / "x.json"
-    path.write_bytes(Atif().step("user", "go").data(schema_version=version))
-    assert choose(path, None).name == "atif"
-
-
-async def test_a_document_with_one_of_the_marks_is_none(tmp_path: Path) -> None:
-    for value in ({"schema_version": "ATIF-v1.8"}, {"schema_version": "1.0", "steps": [{}]}):
-        path = tmp_path / "x.json"
-        path.write_text(json.dumps(value))
-        with pytest.raises(NotATranscript):
-            await load(MemoryStore(), path)
-
-
-async def test_runs_of_one_name_without_a_session_are_named_by_their_folders(
-    tmp_path: Path,
-) -> None:
+async def test_runs_without_a_session_are_named_by_their_folders(tmp_path: Path) -> None:
     for run in ("one", "two"):
-        (tmp_path / run).mkdir()
         log = Atif(session_id="unknown").step("user", run).acts("x")
-        (tmp_path / run / "trajectory.json").write_bytes(log.data())
+        put(tmp_path / run / "trajectory.json", log.data())
     done = await import_paths(MemoryStore(), [tmp_path])
     assert sorted(str(one.session) for one in done.sessions) == ["trajectory", "two.trajectory"]

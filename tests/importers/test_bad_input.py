@@ -1,27 +1,38 @@
-"""Detection by content, and files that are no transcript: typed errors that say what to do."""
+"""Detection by content, and files that are no transcript, or another program's: typed errors."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from eventctx.errors import MalformedTranscript, StoreFull, TranscriptError, UnknownFormat
+from eventctx.errors import (
+    MalformedTranscript,
+    NotATranscript,
+    StoreFull,
+    TranscriptError,
+    UnknownFormat,
+)
 from eventctx.importers.detect import choose
 from eventctx.importers.format_table import FORMATS
 from eventctx.importers.source.naming import session_name
-from eventctx.log.store import Appended, Expected
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import AmplifierLog, OpenHands, Pi
-from tests.importers.given import SESSION, ClaudeCode, Codex, jsonl, load, records, story, text
+from tests.importers.given import CHAT, SESSION, ClaudeCode, Codex, jsonl, put, text
+from tests.importers.outputs import Atif, ClaudeStream, CodexExec
+from tests.importers.taken import FullStore, load, load_data, records, same
 
-CHAT = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
 SUMMARY = {"type": "summary", "summary": "Title", "leafUuid": "x"}
 SNAPSHOT = {"type": "file-history-snapshot", "messageId": "m", "snapshot": {}}
 QUEUE = {"type": "queue-operation", "operation": "enqueue", "sessionId": "s"}
+
+
+STREAM = re.sub(rb',"uuid":"u\d"', b"", ClaudeStream().answer("m", text("a")).data())
+"""As the first releases and Amp write it: its lines have no id."""
+ATIF = [f"ATIF-v1.{minor}" for minor in range(9)]
 
 
 def pretty(value: Any) -> bytes:
@@ -39,6 +50,13 @@ def pretty(value: Any) -> bytes:
         ("claude-code", ClaudeCode().user("x").user("y").data().replace(b"\n", b"")),
         ("claude-code", b"broken line\n" + ClaudeCode().user("x").data()),
         ("claude-code", ClaudeCode().user("x").data().replace(b"\n", b"\r\n")),
+        ("claude-code", ClaudeCode().system("compact_boundary").user("x").data()),
+        ("claude-stream", STREAM),
+        ("codex-exec", jsonl([{"type": "thread.started", "thread_id": "t"}])),
+        ("codex-exec", jsonl([{"type": "session.created", "session_id": "s"}])),
+        ("codex-exec", jsonl(CodexExec().says("a").rows[1:])),
+        ("codex-exec", jsonl([{"id": "1", "msg": {"type": "task_started"}}])),
+        *[("atif", Atif().step("user", "x").data(schema_version=version)) for version in ATIF],
         ("codex", Codex().data()),
         ("codex", jsonl(Codex().says("user", "x").rows[1:])),
         ("swe-agent", pretty({"history": CHAT, "trajectory": []})),
@@ -64,9 +82,7 @@ def pretty(value: Any) -> bytes:
 def test_the_content_tells_the_format_whatever_the_file_is_called(
     name: str, data: bytes, tmp_path: Path
 ) -> None:
-    path = tmp_path / "file.txt"
-    path.write_bytes(data)
-    assert choose(path, None).name == name
+    assert choose(put(tmp_path / "file.txt", data), None).name == name
 
 
 @pytest.mark.parametrize(
@@ -86,10 +102,8 @@ def test_the_content_tells_the_format_whatever_the_file_is_called(
 def test_an_unknown_format_is_an_error_that_says_what_was_found(
     data: bytes, found: str, tmp_path: Path
 ) -> None:
-    path = tmp_path / "file.jsonl"
-    path.write_bytes(data)
     with pytest.raises(UnknownFormat, match=found):
-        choose(path, None)
+        choose(put(tmp_path / "file.jsonl", data), None)
 
 
 def test_every_format_has_a_row_on_its_page() -> None:
@@ -100,8 +114,7 @@ def test_every_format_has_a_row_on_its_page() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\n \n", b" " * 20_000])
 def test_an_empty_file_is_an_error_under_every_name(data: bytes, tmp_path: Path) -> None:
-    path = tmp_path / "file.jsonl"
-    path.write_bytes(data)
+    path = put(tmp_path / "file.jsonl", data)
     for name in (None, *FORMATS):
         with pytest.raises(MalformedTranscript, match="empty"):
             choose(path, name)
@@ -119,49 +132,25 @@ async def test_a_missing_file_a_folder_and_an_unknown_name_are_errors(tmp_path: 
 
 
 async def test_the_format_can_be_named_instead_of_detected(tmp_path: Path) -> None:
-    path = tmp_path / "file.jsonl"
-    path.write_bytes(jsonl([{"event": "x", "lvl": "INFO"}, *CHAT]))
-    summary = await load(MemoryStore(), path, format="messages")
+    data = jsonl([{"event": "x", "lvl": "INFO"}, *CHAT])
+    _, summary = await load_data(tmp_path, data, format="messages")
     assert (summary.format, summary.messages, summary.unknown) == ("messages", 2, {"untyped": 1})
 
 
 @pytest.mark.parametrize("name", ["swe-agent", "mini-swe-agent", "messages"])
 async def test_half_a_document_is_an_error_and_leaves_nothing(name: str, tmp_path: Path) -> None:
-    path = tmp_path / "run.json"
-    path.write_bytes(pretty({"history": CHAT, "messages": CHAT})[:-9])
+    path = put(tmp_path / "run.json", pretty({"history": CHAT, "messages": CHAT})[:-9])
     store = MemoryStore()
     with pytest.raises(MalformedTranscript, match="whole JSON document"):
         await load(store, path, format=name)
     assert [info async for info in store.streams()] == []
 
 
-class Refused:
-    """What an append that failed returns; like a store's, it may be awaited or not."""
-
-    def __await__(self) -> Generator[None, None, Appended]:
-        raise StoreFull("no space left; free some and import again")
-        yield
-
-
-class FullStore(MemoryStore):
-    """A store on a disk that is full after the first batch."""
-
-    left = 1
-
-    def append(self, stream: str, drafts: Any, expected: Expected) -> Any:
-        if self.left == 0:
-            return Refused()
-        self.left -= 1
-        return super().append(stream, drafts, expected)
-
-
 async def test_an_import_that_broke_off_is_taken_up_where_it_stopped(tmp_path: Path) -> None:
     log = ClaudeCode()
     for turn in range(100):
         log.user(f"turn {turn}").answer(f"m{turn}", text("x"))
-    path = tmp_path / "file.jsonl"
-    path.write_bytes(log.data())
-    store = FullStore()
+    path, store = put(tmp_path / "file.jsonl", log.data()), FullStore()
     with pytest.raises(StoreFull):
         await load(store, path)
     assert len(await records(store, SESSION)) == 256
@@ -169,23 +158,12 @@ async def test_an_import_that_broke_off_is_taken_up_where_it_stopped(tmp_path: P
     await load(store, path)
     other = MemoryStore()
     await load(other, path)
-    assert story(await records(store, SESSION)) == story(await records(other, SESSION))
+    assert await same(store, other, SESSION)
 
 
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("plain-1_2.3", "plain-1_2.3"),
-        ("../../etc/passwd", "etc-passwd"),
-        ("a\x00b\nc", "a-b-c"),
-        ("C:\\x", "C:-x"),
-    ],
-)
-def test_a_files_own_name_becomes_a_safe_session_id(text: str, name: str) -> None:
-    assert session_name(text) == name
-
-
-def test_names_that_are_empty_or_long_stay_distinct() -> None:
+def test_a_files_own_name_becomes_a_safe_session_id_and_stays_distinct() -> None:
+    given = ("plain-1_2.3", "../../etc/passwd", "a\x00b\nc", "C:\\x")
+    assert [session_name(one) for one in given] == ["plain-1_2.3", "etc-passwd", "a-b-c", "C:-x"]
     assert session_name("///") != session_name("///x/")
     assert session_name("...").startswith("import-")
     first, second = session_name("x" * 500), session_name("x" * 501)
@@ -212,13 +190,10 @@ async def test_nul_bytes_do_not_hide_the_lines_around_them(
         "end": whole + NUL,
         "after half a line": begin + b'{"type": "x", "con' + NUL + last,
     }[place]
-    for data, file in ((whole, "whole.jsonl"), (damaged, "file.jsonl")):
-        (tmp_path / file).write_bytes(data)
-    store = MemoryStore()
+    _, expected = await load_data(tmp_path, whole)
+    store, found = await load_data(tmp_path, damaged)
     path = tmp_path / "file.jsonl"
     assert choose(path, None).name == name
-    expected = await load(MemoryStore(), tmp_path / "whole.jsonl", complete=True)
-    found = await load(store, path, complete=True)
     assert (found.format, found.messages) == (name, expected.messages)
     assert found.warnings[-1] == "512 NUL bytes, as a crash leaves them, were left out"
     assert found.unknown == ({"unreadable": 1} if "half" in place else {})
@@ -226,11 +201,132 @@ async def test_nul_bytes_do_not_hide_the_lines_around_them(
 
 
 async def test_a_file_goes_on_after_nul_bytes(tmp_path: Path) -> None:
-    path = tmp_path / "file.jsonl"
     whole = ClaudeCode().user("a").user("b").user("c").data().splitlines(True)
-    store = MemoryStore()
-    path.write_bytes(b"".join(whole[:2]) + whole[2][:40] + NUL)
-    assert (await load(store, path)).messages == 2
-    path.write_bytes(path.read_bytes() + whole[2])
-    found = await load(store, path)
+    half = b"".join(whole[:2]) + whole[2][:40] + NUL
+    store, found = await load_data(tmp_path, half, complete=False)
+    assert found.messages == 2
+    found = await load(store, put(tmp_path / "file.jsonl", half + whole[2]))
     assert (found.messages, found.unknown) == (3, {"unreadable": 1})
+
+
+# -- files of other programs -----------------------------------------------------------------------
+
+AT = "2026-09-01T10:00:00.000Z"
+SORT = [{"type": "text", "text": "Sort the jars."}]
+OPENCODE = {"id": "msg_1", "sessionID": "ses_1", "role": "user", "time": {"created": 1756720000000}}
+PART = {"id": "prt_1", "messageID": "msg_1", "sessionID": "ses_1", "type": "text", "text": "Sort."}
+QWEN = {"uuid": "a", "parentUuid": None, "sessionId": "s", "timestamp": AT, "version": "0.5.0"}
+MANAGED = {"id": "sevt_1", "type": "user.message", "content": SORT, "processed_at": AT}
+CURSOR = {"type": "system", "subtype": "init", "session_id": "s", "apiKeySource": "login"}
+GEMINI = {"type": "init", "timestamp": AT, "session_id": "s", "model": "gemini"}
+NO_TOOLS = {"uuid": "u", "tools": [], "mcp_servers": []}
+SAID = {"ts": 1756720000000, "type": "say", "say": "task", "text": "Sort the jars."}
+
+FOREIGN: list[tuple[str, list[Any] | dict[str, Any] | str]] = [
+    ("opencode", [OPENCODE]),
+    ("opencode", [PART]),
+    ("opencode", {"info": {"id": "ses_1"}, "messages": []}),
+    ("opencode", {"id": "ses_1", "projectID": "p", "directory": "/w", "time": {}}),
+    ("Gemini CLI", [GEMINI, {"type": "message", "timestamp": AT, "role": "user", "content": "S."}]),
+    ("Gemini CLI", [{**GEMINI, "type": "tool_result", "tool_id": "t", "status": "success"}]),
+    ("parts", {"contents": []} | {"messages": [{"role": "user", "parts": [{"text": "Sort."}]}]}),
+    ("Cline", {"messages": [SAID]}),
+    ("Managed Agents", [MANAGED]),
+    ("Managed Agents", {"data": [MANAGED], "next_page": None}),
+    ("Cursor's stream-json", [CURSOR, {**CURSOR, "type": "tool_call", "tool_call": {}}]),
+    ("Cursor's stream-json", [{"type": "assistant", "message": {}, "session_id": "s"}]),
+    ("Qwen Code's stream-json", [{**CURSOR, **NO_TOOLS, "qwen_code_version": "0.9.0"}]),
+    ("result of a Claude Code run", {**CURSOR, "type": "result", "num_turns": 1, "result": "x"}),
+    ("Droid", [{"type": "system", "subtype": "init", "session_id": "s", "tools": ["Read"]}]),
+    ("Droid", [{"type": "message", "role": "user", "text": "Sort.", "timestamp": AT}]),
+    ("Droid", [{"type": "tool_call", "toolName": "Shell", "parameters": {}, "session_id": "s"}]),
+    ("app-server", [{"method": "item/completed", "params": {"item": {}}}]),
+    ("Client Protocol", [{"jsonrpc": "2.0", "method": "session/update", "params": {}}]),
+    ("Grok", [{"type": "system", "content": "x"}, {"type": "user", "content": SORT}]),
+    ("Kimi", [{"type": "metadata", "protocol_version": "1.4"}]),
+    ("Kimi", [{"type": "context.append_message", "time": 1, "message": {"role": "user"}}]),
+    ("Antigravity", [{"step_index": 0, "source": "MODEL", "type": "X", "status": "DONE"}]),
+    ("Goose", [{"working_dir": "/w", "message_count": 2}, {"role": "user", "content": SORT}]),
+    ("Goose", [{"role": "assistant", "content": [{"type": "toolRequest", "toolCall": {}}]}]),
+    ("Amp", {"id": "T-1", "messages": [{"role": "user", "content": SORT}]}),
+    ("Amp", [{"role": "user", "content": [{"type": "tool_result", "toolUseID": "t", "run": 1}]}]),
+    ("VS Code", {"requests": [], "responderUsername": "GitHub Copilot"}),
+    ("ChatGPT", {"title": "x", "create_time": 1.5, "mapping": {"a": {}}}),
+    ("claude.ai", {"uuid": "u", "name": "x", "chat_messages": [{"text": "Sort."}]}),
+    ("LangChain", [{"type": "human", "data": {"content": "Sort."}}]),
+    ("LangSmith", [{"id": "r", "run_type": "llm", "inputs": {"messages": [[]]}}]),
+    ("OpenTelemetry", {"resourceSpans": [{"scopeSpans": []}]}),
+    ("HAR", {"log": {"version": "1.2", "entries": []}}),
+    ("Zed", {"zed": "context", "version": "0.4.0", "text": "Sort.", "messages": [{"id": 0}]}),
+    ("Droid", [{"type": "session_start", "id": "s", "title": "t"}, *Pi().user("x").rows[1:]]),
+    ("aider, as Mark", "\n# aider chat started at 2026-09-01 10:00:00\n\n#### Sort the jars.\n"),
+    ("aider's log", "TO LLM 2026-09-01T10:00:00\nUSER Sort the jars.\n"),
+    ("keys schema_version", {"schema_version": "ATIF-v1.8"}),
+    ("keys schema_version, steps", {"schema_version": "1.0", "steps": [{}]}),
+    ("Continue", {"history": [{"message": {"role": "user", "content": "x"}, "contextItems": []}]}),
+]
+
+
+def written(path: Path, value: list[Any] | dict[str, Any] | str) -> Path:
+    if isinstance(value, str):
+        return put(path, value.encode())
+    return put(path, jsonl(value) if isinstance(value, list) else json.dumps(value).encode())
+
+
+@pytest.mark.parametrize(("program", "value"), FOREIGN)
+async def test_a_foreign_file_is_refused_and_its_program_is_named(
+    program: str, value: list[Any] | dict[str, Any] | str, tmp_path: Path
+) -> None:
+    store = MemoryStore()
+    with pytest.raises(NotATranscript, match=program):
+        await load(store, written(tmp_path / "file.jsonl", value))
+    assert [info async for info in store.streams()] == []
+
+
+@pytest.mark.parametrize(
+    ("format_", "value"),
+    [
+        ("messages", [{"role": "user", "message": {"content": SORT}}]),
+        ("messages", {"messages": []}),
+        ("claude-code", [{**QWEN, "type": "user", "message": {"role": "user", "parts": SORT}}]),
+        ("pi", [{"type": "message", "timestamp": AT, "role": "user", "content": "Sort."}]),
+        ("swe-agent", {"history": []}),
+    ],
+)
+async def test_a_session_without_any_text_is_refused_also_under_a_named_format(
+    format_: str, value: list[Any] | dict[str, Any], tmp_path: Path
+) -> None:
+    store = MemoryStore()
+    with pytest.raises(NotATranscript, match=f"no message|without any text.*read as {format_}"):
+        await load(store, written(tmp_path / "file.jsonl", value), format=format_)
+    assert [info async for info in store.streams()] == []
+
+
+async def test_a_file_with_a_conversation_in_each_line_is_refused(tmp_path: Path) -> None:
+    chat = {"messages": [{"role": "user", "content": "Sort the jars."}]}
+    path = written(tmp_path / "tuning.jsonl", [chat, chat])
+    with pytest.raises(MalformedTranscript, match="import each of several as a file of its own"):
+        await load(MemoryStore(), path)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [{"role": "user", "content": "x", "sessionID": "s", "id": "1", "time": 1}],
+        [{"role": "user", "content": "x", "parts": [{"type": "text", "text": "x"}]}],
+        [{"role": "user", "content": [{"text": "x"}]}],
+        [{"role": "assistant", "tool_calls": []}, {"role": "user", "content": "x"}],
+        [{"role": "user", "content": SORT, "ts": 1756720000000}],
+        [{"type": "reasoning", "summary": []}, {"role": "user", "content": "x"}],
+        [{"type": "web_search_call", "action": {"query": "jars"}}],
+        [{"type": "message", "role": "user", "content": "x"}],
+        [{"role": "user", "content": "x"}, {"role": "assistant", "content": None}],
+        ClaudeCode().user([{"type": "image", "source": {"type": "base64", "data": "AA=="}}]).rows,
+        ClaudeCode().answer("m", {"type": "tool_use", "id": "t", "name": "n", "input": {}}).rows,
+        ClaudeCode().user("").answer("m", text("y")).rows,
+    ],
+)
+async def test_lists_with_odd_keys_are_imported_all_the_same(
+    value: list[Any], tmp_path: Path
+) -> None:
+    assert (await load_data(tmp_path, jsonl(value)))[1].messages == len(value)

@@ -30,17 +30,8 @@ from eventctx.importers.source.items import (
 from eventctx.importers.source.lines import read_lines
 from eventctx.stores.memory import MemoryStore
 from tests.calls import calls_of_functions
-from tests.importers.given import (
-    as_lines,
-    call,
-    of_type,
-    records,
-    salt,
-    story,
-    text,
-    texts,
-    thinking,
-)
+from tests.importers.given import call, put, salt, story, text, thinking
+from tests.importers.items import as_lines, of_type, texts
 from tests.importers.recorded_http import (
     CHAT,
     RESPONSES,
@@ -53,6 +44,7 @@ from tests.importers.recorded_http import (
     said,
     user,
 )
+from tests.importers.taken import records
 
 RESULT = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "x"}]}
 
@@ -81,26 +73,28 @@ def talk() -> Tape:
     return tape.exchange(sent, message(text("done"), id="msg_2"))
 
 
-async def views_of(tape: Tape, folder: Path) -> dict[str, list[list[dict[str, Any]]]]:
-    """What the model was shown by each call of each session, as the log has it."""
-    path = folder / "tape.yaml"
-    path.write_bytes(tape.yaml())
-    return await views_in(path)
+async def views_of(tape: Tape, folder: Path) -> list[list[dict[str, Any]]]:
+    """What the model was shown by each call of the first session, as the log has it."""
+    return (await views_in(put(folder / "tape.yaml", tape.yaml())))["tape"]
 
 
-async def views_in(path: Path) -> dict[str, list[list[dict[str, Any]]]]:
+async def views_in(path: Path, bodies: list[Any] | None = None) -> dict[str, list[Any]]:
+    """The same of all sessions in a file; ``bodies`` of requests that are known as they were sent.
+
+    Such a request has its system prompt besides its messages.
+    """
     engine = Engine(MemoryStore())
-    found: dict[str, list[list[dict[str, Any]]]] = {}
+    found: dict[str, list[Any]] = {}
     for summary in await import_file(engine.store, path, complete=True, salt=salt):
         name = summary.session or ""
         assert (await engine.verify(name)).ok
-        asked = (await engine.audit(name)).requests
-        views = [await engine.request_view(name, position=one.position) for one in asked]
-        # A request that is known as it was sent has its system prompt besides its messages.
-        found[name] = [
-            list(view.messages) if view.sent is None else rows_of(view.sent.body())
-            for view in views
-        ]
+        found[name] = []
+        for one in (await engine.audit(name)).requests:
+            view = await engine.request_view(name, position=one.position)
+            if view.sent is not None:
+                assert view.sent.holds and view.verified
+                (bodies if bodies is not None else []).append(view.sent.body())
+            found[name].append(view.messages if view.sent is None else rows_of(view.sent.body()))
     return found
 
 
@@ -120,7 +114,7 @@ def alike(shown: list[dict[str, Any]], sent: list[dict[str, Any]]) -> bool:
 # -- one conversation ------------------------------------------------------------------------------
 
 
-def test_requests_that_continue_each_other_are_one_session() -> None:
+async def test_requests_that_continue_each_other_are_one_session(tmp_path: Path) -> None:
     found = items_in(talk())
     assert sessions(found) == ["tape"]
     system = {"role": "system", "content": "be good"}
@@ -129,42 +123,13 @@ def test_requests_that_continue_each_other_are_one_session() -> None:
     assert texts(found) == [system, user("go"), first, RESULT, last]
     assert len(of_type(found, TurnBegan)) == 1
     assert of_type(found, Branched) == []
-    calls = of_type(found, ModelCall)
-    assert [(one.line, one.model, one.provider) for one in calls] == [
-        (1, "m-1", "anthropic"),
-        (2, "m-1", "anthropic"),
-    ]
+    calls = [(one.line, one.model, one.provider) for one in of_type(found, ModelCall)]
+    assert calls == [(1, "m-1", "anthropic"), (2, "m-1", "anthropic")]
     ends = of_type(found, CallEnded)
     assert [(one.usage.prompt, one.response_id) for one in ends] == [(43, "msg_1"), (43, "msg_2")]
     assert ends[0].time == 1_767_607_209_000_000_000
-
-
-async def test_the_view_of_every_call_is_what_was_sent(tmp_path: Path) -> None:
-    system = {"role": "system", "content": "be good"}
-    first = {"role": "assistant", "content": [thinking("hm", "sig="), call("t1")]}
     views = await views_of(talk(), tmp_path)
-    assert views == {"tape": [[system, user("go")], [system, user("go"), first, RESULT]]}
-
-
-async def rebuilt(path: Path) -> list[Any]:
-    """The bodies of all requests of a file as the log has them; none for one that it has not."""
-    engine = Engine(MemoryStore())
-    found: list[Any] = []
-    for summary in await import_file(engine.store, path, complete=True, salt=salt):
-        for one in (await engine.audit(summary.session or "")).requests:
-            view = await engine.request_view(summary.session or "", position=one.position)
-            assert view.sent is None or (view.sent.holds and view.verified)
-            found.append(None if view.sent is None else view.sent.body())
-    return found
-
-
-@pytest.mark.parametrize("name", ["redacted.yaml", "[ag_ui-0_1_13].yaml", "[anthropic].yaml"])
-async def test_recorded_requests_are_rebuilt_as_they_were_sent(
-    name: str, recorded_sessions: Path
-) -> None:
-    (path,) = [one for one in (recorded_sessions / "provider").iterdir() if one.name.endswith(name)]
-    sent = [one.sent for one in exchanges_of(read_cassette(read_lines(path), path.name))]
-    assert await rebuilt(path) == sent
+    assert views == [[system, user("go")], [system, user("go"), first, RESULT]]
 
 
 async def test_what_a_request_says_otherwise_is_in_its_view(tmp_path: Path) -> None:
@@ -173,8 +138,7 @@ async def test_what_a_request_says_otherwise_is_in_its_view(tmp_path: Path) -> N
     tape = Tape(CHAT).exchange(request(system[0], user("go")), completion("hi"))
     tape.exchange(request(system[1], user("go"), answer, user("more")), completion("sure"))
     views = await views_of(tape, tmp_path)
-    assert [view[0] for view in views["tape"]] == system
-    assert [len(view) for view in views["tape"]] == [2, 4]
+    assert [(view[0], len(view)) for view in views] == [(system[0], 2), (system[1], 4)]
 
 
 def test_requests_that_do_not_continue_each_other_are_sessions_of_their_own() -> None:
@@ -190,9 +154,7 @@ def test_requests_that_do_not_continue_each_other_are_sessions_of_their_own() ->
 
 
 @pytest.mark.parametrize("opening", ["question {}", "the same question"])
-def test_a_request_costs_no_look_at_the_conversations_that_it_does_not_continue(
-    opening: str,
-) -> None:
+def test_a_request_looks_at_no_conversation_that_it_does_not_continue(opening: str) -> None:
     def calls_for(sessions: int) -> int:
         tape = Tape()
         for number in range(sessions):
@@ -205,21 +167,16 @@ def test_a_request_costs_no_look_at_the_conversations_that_it_does_not_continue(
 async def test_the_loop_goes_on_while_a_file_is_read_for_its_other_sessions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    turned = threading.Event()
+    turned, loop = threading.Event(), asyncio.get_running_loop()
 
     def others(path: Path) -> list[Parser]:
-        asyncio.run_coroutine_threadsafe(turn(), loop)
+        loop.call_soon_threadsafe(turned.set)
         assert turned.wait(20), "nothing else ran"
         return cassette.others(path)
 
-    async def turn() -> None:
-        turned.set()
-
-    loop = asyncio.get_running_loop()
     monkeypatch.setitem(FORMATS, "cassette", FORMATS["cassette"]._replace(others=others))
-    path = tmp_path / "tape.yaml"
-    path.write_bytes(talk().exchange(request(user("other")), message(text("yes"))).yaml())
-    done = await import_file(MemoryStore(), path)
+    tape = talk().exchange(request(user("other")), message(text("yes")))
+    done = await import_file(MemoryStore(), put(tmp_path / "tape.yaml", tape.yaml()))
     assert [one.session for one in done] == ["tape", "tape-2"]
 
 
@@ -229,12 +186,9 @@ def test_the_same_request_again_is_another_session_unless_the_first_one_failed()
     tape.exchange(request(user("go")), message(text("done")))
     found = items_in(tape)
     assert sessions(found) == ["tape"]
-    assert [one.finish_reason for one in of_type(found, CallEnded)] == [
-        "HTTP 529 overloaded_error",
-        "end_turn",
-    ]
-    assert texts(found)[0] == user("go")
-    assert len(texts(found)) == 2
+    reasons = [one.finish_reason for one in of_type(found, CallEnded)]
+    assert reasons == ["HTTP 529 overloaded_error", "end_turn"]
+    assert texts(found) == [user("go"), {"role": "assistant", "content": [text("done")]}]
     tape.exchange(request(user("go")), message(text("done")))
     assert sessions(items_in(tape)) == ["tape", "tape-2"]
 
@@ -252,8 +206,7 @@ async def test_a_response_is_continued_by_its_id_alone(tmp_path: Path) -> None:
     sent = asked(user("more"), previous_response_id="r1", instructions="B")
     tape.exchange(sent, response("r2", said("sure"), previous_response_id="r1"))
     tape.exchange(asked(user("end"), previous_response_id="r2"), response("r3", said("bye")))
-    views = await views_of(tape, tmp_path)
-    shown = [[one["content"] for one in view] for view in views["tape"]]
+    shown = [[one["content"] for one in view] for view in await views_of(tape, tmp_path)]
     hi, sure = said("hi")["content"], said("sure")["content"]
     # Instructions hold for their own request.
     assert shown == [["A", "go"], ["B", "go", hi, "more"], ["go", hi, "more", sure, "end"]]
@@ -267,10 +220,8 @@ def test_a_conversation_is_continued_by_its_id_alone() -> None:
         tape.exchange(sent, answer if number < 2 else response("r9", said("x")))
     found = items_in(tape)
     assert sessions(found) == ["tape", "tape-2"]
-    assert [warned.text.split(",")[0] for warned in of_type(found, Warned)] == [
-        "it continues conversation conv_1",
-        "it continues conversation conv_2",
-    ]
+    warned = [one.text.split(",")[0] for one in of_type(found, Warned)]
+    assert warned == [f"it continues conversation conv_{number}" for number in (1, 2)]
 
 
 async def test_thoughts_may_be_left_out_and_items_referred_to(tmp_path: Path) -> None:
@@ -280,46 +231,35 @@ async def test_thoughts_may_be_left_out_and_items_referred_to(tmp_path: Path) ->
     tape.exchange(asked(user("go")), response("r1", reasoning("rs_1"), called))
     referred = {"type": "item_reference", "id": "fc_1"}
     tape.exchange(asked(user("go"), referred, output), response("r2", said("done")))
-    views = await views_of(tape, tmp_path)
-    assert views["tape"] == [[user("go")], [user("go"), called, output]]
+    assert await views_of(tape, tmp_path) == [[user("go")], [user("go"), called, output]]
+
+
+COMPACTION = {"id": "cmp_1", "type": "compaction", "encrypted_content": "sealed"}
 
 
 async def test_a_compaction_leaves_what_the_next_request_has_of_it(tmp_path: Path) -> None:
-    compaction = {"id": "cmp_1", "type": "compaction", "encrypted_content": "sealed"}
     kept = {**user("go"), "type": "message"}
     tape = Tape(RESPONSES).exchange(asked(user("go"), instructions="A"), response("r1", said("hi")))
-    whole = {**response("r2", kept, compaction), "object": "response.compaction"}
+    whole = {**response("r2", kept, COMPACTION), "object": "response.compaction"}
     given = asked(user("go"), said("hi"), instructions="A")
     tape.exchange(given, whole, url=f"{RESPONSES}/compact")
-    sent = asked(compaction, user("more"), instructions="A")
+    sent = asked(COMPACTION, user("more"), instructions="A")
     tape.exchange(sent, response("r3", said("sure")))
-    path = tmp_path / "tape.yaml"
     views = await views_of(tape, tmp_path)
-    assert len(views["tape"]) == 3
-    assert [alike(*pair) for pair in zip(views["tape"], sent_in(path), strict=True)] == [True] * 3
+    assert len(views) == 3
+    assert all(map(alike, views, sent_in(tmp_path / "tape.yaml")))
     (done,) = of_type(items_in(tape), CompactionItem)
-    assert (done.messages, done.kept_from, done.line) == ((compaction,), None, 3)
-
-
-async def test_a_compaction_in_an_answer_is_one_when_what_was_before_is_gone(
-    tmp_path: Path,
-) -> None:
-    compaction = {"id": "cmp_1", "type": "compaction", "encrypted_content": "sealed"}
-    tape = Tape(RESPONSES)
-    tape.exchange(asked(user("go")), response("r1", compaction, said("hi")))
-    tape.exchange(asked(compaction, said("hi"), user("more")), response("r2", said("sure")))
-    views = await views_of(tape, tmp_path)
-    assert views["tape"] == [[user("go")], [compaction, said("hi"), user("more")]]
+    assert (done.messages, done.kept_from, done.line) == ((COMPACTION,), None, 3)
+    tape, later = Tape(RESPONSES), [COMPACTION, said("hi"), user("more")]
+    tape.exchange(asked(user("go")), response("r1", COMPACTION, said("hi")))
+    tape.exchange(asked(*later), response("r2", said("sure")))
+    assert await views_of(tape, tmp_path) == [[user("go")], later]
     assert of_type(items_in(tape), CompactionItem)[0].kept_from == 1
-
-
-# -- imports ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["tape.yaml", "tape.json", "tape.txt"])
 async def test_a_cassette_is_recognised_in_yaml_and_json(name: str, tmp_path: Path) -> None:
-    path = tmp_path / name
-    path.write_bytes(talk().json() if name.endswith("json") else talk().yaml())
+    path = put(tmp_path / name, talk().json() if name.endswith("json") else talk().yaml())
     store = MemoryStore()
     (summary,) = await import_file(store, path)
     assert (summary.format, summary.messages, summary.calls) == ("cassette", 5, 2)
@@ -332,8 +272,7 @@ async def test_an_exchange_that_is_recorded_later_is_added(tmp_path: Path) -> No
     whole = list(tape.rows)
     for count in range(1, len(whole) + 1):
         tape.rows = whole[:count]
-        path.write_bytes(tape.yaml())
-        await import_file(store, path, salt=salt)
+        await import_file(store, put(path, tape.yaml()), salt=salt)
     await import_file(other, path, salt=salt)
     for name in ("tape", "tape-2"):
         one, two = story(await records(store, name)), story(await records(other, name))
@@ -341,8 +280,6 @@ async def test_an_exchange_that_is_recorded_later_is_added(tmp_path: Path) -> No
         # The part without the exchanges is written at the end of each import.
         assert sorted(one[1].split(b"\n")) == sorted(two[1].split(b"\n"))
 
-
-# -- recorded sessions -----------------------------------------------------------------------------
 
 FILES = {
     # messages, model calls and compactions of each session
@@ -361,13 +298,16 @@ async def test_recorded_exchanges_are_what_was_sent_and_answered(
     name: str, recorded_sessions: Path
 ) -> None:
     path = recorded_sessions / "provider" / name
-    store = MemoryStore()
-    found = await import_file(store, path, complete=True)
+    found = await import_file(MemoryStore(), path, complete=True)
     assert [(one.messages, one.calls, one.compactions) for one in found] == FILES[name]
     assert all((one.unknown, one.warned, one.waiting) == ({}, 0, ()) for one in found)
-    shown = [view for views in (await views_in(path)).values() for view in views]
+    bodies: list[Any] = []
+    shown = [view for views in (await views_in(path, bodies)).values() for view in views]
     sent = sent_in(path)
     assert len(shown) == len(sent)
     for one in sent:
         match = next(view for view in shown if alike(view, one))
         shown.remove(match)
+    if name.endswith(("redacted.yaml", "[ag_ui-0_1_13].yaml", "[anthropic].yaml")):
+        # All of these are known as they were sent.
+        assert bodies == [one.sent for one in exchanges_of(read_cassette(read_lines(path), name))]

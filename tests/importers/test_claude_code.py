@@ -1,41 +1,37 @@
-"""Claude Code's format, trap by trap (reference/formats.md 3.1 and 4), and what it queued."""
+"""Claude Code's files and its stream, trap by trap (reference/formats.md 3.1 and 4)."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
 from eventctx.importers.formats.claude_code import parse
+from eventctx.importers.formats.claude_stream import parse as parse_stream
+from eventctx.importers.load import import_file
 from eventctx.importers.source.items import (
+    CallEnded,
     CompactionItem,
     Item,
+    Linked,
     MessageItem,
     ModelCall,
     Raw,
     Session,
     TurnBegan,
+    TurnEnded,
+    Undone,
     Waiting,
     Warned,
 )
 from eventctx.stores.memory import MemoryStore
-from tests.importers.given import (
-    SESSION,
-    ClaudeCode,
-    as_lines,
-    call,
-    items_of,
-    load,
-    messages,
-    of_type,
-    raw_kinds,
-    roles,
-    text,
-    texts,
-    thinking,
-)
+from tests.importers.given import SESSION, ClaudeCode, call, put, text, thinking
+from tests.importers.items import always, as_lines, items_of, of_type, raw_kinds, roles, texts
+from tests.importers.outputs import ClaudeStream
+from tests.importers.taken import load, messages
 
 
 def test_a_part_of_what_was_cached_lives_an_hour() -> None:
@@ -73,69 +69,58 @@ def test_the_files_name_tells_a_session_from_the_one_that_its_first_lines_name(
     assert len(texts(found)) >= 4
 
 
-def test_the_first_lines_wait_for_the_files_own_session() -> None:
+def test_a_session_is_named_by_its_own_lines_as_soon_as_there_is_one() -> None:
     rows = as_lines(begun_with(1))[:1]
-    assert of_type(list(parse(rows, f"{OWN}.jsonl")), Waiting, Session) == [
-        Waiting(1, "no line names the file's own session yet")
-    ]
-    (session,) = of_type(list(parse(rows, f"{OWN}.jsonl", lambda: True)), Session)
+    (waiting,) = of_type(list(parse(rows, f"{OWN}.jsonl")), Waiting, Session)
+    assert waiting == Waiting(1, "no line names the file's own session yet")
+    (session,) = of_type(list(parse(rows, f"{OWN}.jsonl", always)), Session)
     assert session.session_id == SESSION
+    snapshot = b'{"type":"file-history-snapshot","messageId":"m","snapshot":{}}\n'
+    assert [type(i) for i in items_of(parse, snapshot)] == [Waiting]
+    (session,) = of_type(items_of(parse, snapshot, always)[:1], Session)
+    assert session.session_id == "file"
 
 
-def test_harness_text_in_the_users_role_begins_no_turn() -> None:
-    log = ClaudeCode().user("real")
-    harness = (
-        "<command-name>/ide</command-name>",
-        "<command-message>x</command-message>",
-        "<local-command-stdout>ok</local-command-stdout>",
-        "<task-notification>x</task-notification>",
-        "<system-reminder>x</system-reminder>",
-        "[Request interrupted by user]",
-    )
-    for words in harness:
-        log.user(words)
+def test_words_of_the_harness_and_results_begin_no_turn_and_images_do() -> None:
+    log = ClaudeCode().user("real").user("[Request interrupted by user]")
+    for kind in ("command-name", "command-message", "local-command-stdout"):
+        log.user(f"<{kind}>x</{kind}>")
+    log.user("<task-notification>x").user("<system-reminder>x</system-reminder>")
     log.user("Base directory for this skill", isMeta=True)
-    log.user([text("[Request interrupted by user for tool use]")])
+    log.user([text("[Request interrupted by user for tool use]")]).result("t0")
+    log.user([{"type": "image", "source": {"type": "base64", "data": "AAAA"}}]).user("")
     found = items_of(parse, log.data())
-    assert len(of_type(found, TurnBegan)) == 1
-    assert len(texts(found)) == 9
+    assert [item.line for item in of_type(found, TurnBegan)] == [1, 11]
+    assert len(texts(found)) == 12
 
 
-def test_results_begin_no_turn_and_images_do() -> None:
-    image = {"type": "image", "source": {"type": "base64", "data": "AAAA"}}
-    log = ClaudeCode().result("t0").user([image]).user("")
-    assert [item.line for item in of_type(items_of(parse, log.data()), TurnBegan)] == [2]
-
-
-def test_synthetic_model_lines_are_no_calls() -> None:
+def test_synthetic_lines_titles_and_lines_without_a_message_are_no_calls() -> None:
     log = ClaudeCode().user("go")
     log.answer("s1", text("No response requested."), model="<synthetic>")
-    log.line(
-        "assistant",
-        message={"role": "assistant", "model": "<synthetic>", "content": [text("API Error")]},
-        isApiErrorMessage=True,
-    )
-    found = items_of(parse, log.data())
+    error = {"role": "assistant", "model": "<synthetic>", "content": [text("API Error")]}
+    found = items_of(parse, log.line("assistant", message=error, isApiErrorMessage=True).data())
     assert of_type(found, ModelCall) == []
     assert roles(found) == ["user", "assistant"]
     assert "assistant.api_error" in raw_kinds(found)
-
-
-def test_summary_lines_are_titles_and_no_compaction() -> None:
-    rows = [{"type": "summary", "summary": "Title", "leafUuid": "x"}]
-    log = ClaudeCode().user("go")
-    log.rows = rows + log.rows
+    log = ClaudeCode().line("user", message=...).line("assistant", message="text").user("go")
+    log.rows.insert(0, {"type": "summary", "summary": "Title", "leafUuid": "x"})
     found = items_of(parse, log.data())
-    assert of_type(found, CompactionItem) == []
-    assert raw_kinds(found) == ["summary", "user.envelope"]
     assert of_type(found, Session)[0] is found[0]
+    assert of_type(found, CompactionItem) == []
+    kept = [(raw.kind, raw.understood) for raw in of_type(found, Raw)]
+    odd = [("user", False), ("assistant", False)]
+    assert (kept, roles(found)) == ([("summary", True), *odd, ("user.envelope", True)], ["user"])
 
 
-def test_a_rest_is_kept_whatever_the_spacing_of_the_line() -> None:
-    log = ClaudeCode().user("go")
-    spaced = json.dumps(log.rows[0]).encode() + b"\n"
-    raw = of_type(items_of(parse, spaced), Raw)[0]
-    assert json.loads(raw.data) == {**log.rows[0], "message": None}
+def test_a_rest_is_kept_whatever_the_line_is_like() -> None:
+    (row,) = ClaudeCode().user("go").rows
+    raw = of_type(items_of(parse, json.dumps(row).encode() + b"\n"), Raw)[0]
+    assert json.loads(raw.data) == {**row, "message": None}
+    data = ClaudeCode().user("cut HERE").data().replace(b"HERE", b"\\ud83d")
+    found = items_of(parse, data)
+    assert texts(found)[0]["content"] == "cut �"
+    assert raw_kinds(found) == ["user.repaired"]
+    assert len(of_type(found, Warned)) == 1
 
 
 def test_an_answer_is_complete_at_the_end_of_its_turn_or_with_a_final_stop_reason() -> None:
@@ -155,50 +140,25 @@ def test_an_answer_is_complete_at_the_end_of_its_turn_or_with_a_final_stop_reaso
         assert roles(items_of(parse, open_.data())) == ["user"]
 
 
-def test_half_of_a_character_pair_is_replaced_and_the_line_kept() -> None:
-    data = ClaudeCode().user("cut HERE").data().replace(b"HERE", b"\\ud83d")
-    found = items_of(parse, data)
-    assert texts(found)[0]["content"] == "cut �"
-    assert raw_kinds(found) == ["user.repaired"]
-    assert len(of_type(found, Warned)) == 1
-
-
-def test_a_line_without_a_message_is_kept_and_not_understood() -> None:
-    log = ClaudeCode().line("user", message=...).line("assistant", message="text").user("go")
-    found = items_of(parse, log.data())
-    assert [i.kind for i in of_type(found, Raw) if not i.understood] == ["user", "assistant"]
-    assert roles(found) == ["user"]
-
-
-def test_a_file_that_names_no_session_yet_waits() -> None:
-    snapshot = b'{"type":"file-history-snapshot","messageId":"m","snapshot":{}}\n'
-    assert [type(i) for i in items_of(parse, snapshot)] == [Waiting]
-    named = items_of(parse, snapshot, lambda: True)
-    assert isinstance(named[0], Session)
-    assert named[0].session_id == "file"
-
-
 # -- queued messages, where the model saw them -----------------------------------------------------
 
 NOTICE = "<task-notification>\n<status>completed</status>\n</task-notification>"
 
 
 class Queue(ClaudeCode):
-    def queue(self, operation: str, **fields: Any) -> Queue:
-        self.line("queue-operation", operation=operation, uuid=..., isSidechain=..., **fields)
-        return self
+    def queue(self, operation: str, **fields: Any) -> Self:
+        fields |= {"operation": operation, "uuid": ..., "isSidechain": ...}
+        return self.line("queue-operation", **fields)
 
-    def enqueue(self, words: str) -> Queue:
+    def enqueue(self, words: str) -> Self:
         return self.queue("enqueue", content=words)
 
-    def absorbed(self, words: Any, mode: str = "prompt", **fields: Any) -> Queue:
+    def absorbed(self, words: Any, mode: str = "prompt", **fields: Any) -> Self:
         attachment = {"type": "queued_command", "prompt": words, "commandMode": mode, **fields}
-        self.line("attachment", attachment=attachment)
-        return self
+        return self.line("attachment", attachment=attachment)
 
-    def at_work(self) -> Queue:
-        self.user("go").answer("m1", call("t1"))
-        return self
+    def at_work(self) -> Self:
+        return self.user("go").answer("m1", call("t1"))
 
     def answered(self) -> list[Item]:
         """The items when the call has its result and the model its next answer."""
@@ -225,30 +185,11 @@ WITH_IT = ["turn", "go", "request", "tool_use", "tool_result", "no", "request", 
 WITHOUT = [one for one in WITH_IT if one != "no"]
 
 
-def test_a_message_of_mid_turn_is_after_the_results_and_before_the_answer_to_it() -> None:
-    log = Queue().at_work().enqueue("no").queue("remove")
-    assert told(log.answered()) == WITH_IT
-
-
 def test_a_line_of_the_same_answer_after_the_remove_is_still_before_the_message() -> None:
     log = Queue().user("go").answer("m1", text("I will"))
-    assert isinstance(log, Queue)
-    log.enqueue("no").queue("remove").answer("m1", call("t1"))
-    found = log.answered()
+    found = log.enqueue("no").queue("remove").answer("m1", call("t1")).answered()
     assert told(found) == ["turn", "go", "request", "text", "tool_result", "no", "request", "text"]
     assert of_type(found, MessageItem)[3].time == of_type(found, MessageItem)[0].time + 3 * 10**9
-
-
-@pytest.mark.parametrize("reason", [None, "absorbed_mid_turn"])
-@pytest.mark.parametrize("first", ["remove", "attachment"])
-def test_a_remove_and_an_attachment_are_one_message(first: str, reason: str | None) -> None:
-    log = Queue().at_work().enqueue("no")
-    for one in (first, "remove" if first == "attachment" else "attachment"):
-        if one == "attachment":
-            log.absorbed("no", origin={"kind": "human"})
-        else:
-            log.queue("remove", content="no", **({"reason": reason} if reason else {}))
-    assert told(log.answered()) == WITH_IT
 
 
 def test_blocks_of_a_queued_message_are_kept_and_it_is_known_by_its_uuid() -> None:
@@ -261,87 +202,141 @@ def test_blocks_of_a_queued_message_are_kept_and_it_is_known_by_its_uuid() -> No
     assert len(found) == 5
 
 
+GONE = {"content": "no", "reason": "absorbed_mid_turn"}
+HUMAN = {"kind": "human"}
+Fate = Callable[[Queue], object]
+SEEN: list[Fate] = [
+    lambda log: log.queue("remove"),
+    lambda log: log.queue("remove", content="no").absorbed("no", origin=HUMAN),
+    lambda log: log.absorbed("no", origin=HUMAN).queue("remove", content="no"),
+    lambda log: log.queue("remove", **GONE).absorbed("no"),
+    lambda log: log.absorbed("no").queue("remove", **GONE),
+]
+NEVER_SEEN: list[Fate] = [
+    lambda log: log.queue("popAll"),
+    lambda log: log.queue("popAll", content="no"),
+    lambda log: log.queue("dequeue"),
+    lambda log: log.queue("remove", content="no", reason="delivered_to_agent"),
+    lambda log: log.queue("horoscope"),
+    lambda log: log,
+]
+
+
 @pytest.mark.parametrize(
-    "fate",
-    [
-        lambda log: log.queue("popAll"),
-        lambda log: log.queue("popAll", content="no"),
-        lambda log: log.queue("dequeue"),
-        lambda log: log.queue("remove", content="no", reason="delivered_to_agent"),
-        lambda log: log.queue("horoscope"),
-        lambda log: log,
-    ],
-    ids=["taken back", "taken back by its words", "interrupted", "elsewhere", "unknown", "waiting"],
+    ("happens", "expected"),
+    [*((one, WITH_IT) for one in SEEN), *((one, WITHOUT) for one in NEVER_SEEN)],
 )
-def test_a_message_that_the_model_never_saw_is_not_there(fate: Any) -> None:
+def test_a_queued_message_is_there_once_where_the_model_saw_it(
+    happens: Fate, expected: list[str]
+) -> None:
     log = Queue().at_work().enqueue("no")
-    fate(log)
-    assert told(log.answered()) == WITHOUT
+    happens(log)
+    assert told(log.answered()) == expected
 
 
-def test_a_user_line_with_the_words_of_a_message_that_waits_is_that_message() -> None:
+def test_a_user_line_with_the_words_of_a_queued_message_is_that_message() -> None:
     log = Queue().at_work().enqueue("no").queue("remove")
     log.result("t1").user([text("no")]).answer("m2", text("ok"), stop_reason="end_turn")
     assert told(items_of(parse, log.data())).count("no") == 0
     assert len(of_type(items_of(parse, log.data()), TurnBegan)) == 2
-
-
-def test_two_messages_of_the_same_words_are_two() -> None:
-    log = Queue().at_work()
-    for _ in range(2):
-        log.enqueue("no").queue("remove", content="no").absorbed("no")
-    assert told(log.answered()).count("no") == 2
-
-
-def test_a_message_of_the_next_turn_is_its_user_line_alone() -> None:
     log = Queue().at_work().enqueue("no")
     log.answered()
     log.queue("dequeue").user("no").answer("m3", text("ok"), stop_reason="end_turn")
     assert told(items_of(parse, log.data())) == [*WITHOUT, "turn", "no", "request", "text"]
 
 
-def test_a_person_is_served_before_a_notification_that_waits() -> None:
+def test_two_queued_messages_of_the_same_words_are_two() -> None:
+    log = Queue().at_work()
+    for _ in range(2):
+        log.enqueue("no").queue("remove", content="no").absorbed("no")
+    assert told(log.answered()).count("no") == 2
+    log = Queue().at_work().enqueue("more")
+    log.queue("remove", content="more", reason="absorbed_mid_turn").answered()
+    log.user("again").answer("m3", call("t2")).absorbed("more").result("t2")
+    log.answer("m4", text("done again"), stop_reason="end_turn")
+    assert told(items_of(parse, log.data())).count("more") == 2
+
+
+def test_a_person_is_served_before_notifications_which_are_no_persons_words() -> None:
     log = Queue().at_work().enqueue(NOTICE).enqueue("no").queue("remove")
     assert told(log.answered()) == WITH_IT
-
-
-def test_a_notification_that_left_without_a_line_leaves_nothing_behind() -> None:
     log = Queue().at_work().enqueue(NOTICE).user(NOTICE).enqueue("no").queue("remove")
     assert told(log.answered()).count("no") == 1
-
-
-def test_a_notification_in_mid_turn_is_there_and_no_persons() -> None:
     log = Queue().at_work().absorbed("done: b0", "task-notification").absorbed("hi", isMeta=True)
-    log.absorbed("a peer", origin={"kind": "peer"})
-    assert told(log.answered()).count("notice") == 3
+    assert told(log.absorbed("a peer", origin={"kind": "peer"}).answered()).count("notice") == 3
 
 
 async def test_a_message_that_no_request_has_sent_yet_waits(tmp_path: Path) -> None:
     log = Queue().user("go").answer("m1", text("x"), stop_reason="end_turn")
-    assert isinstance(log, Queue)
     log.enqueue("no").queue("remove")
     found = items_of(parse, log.data())
-    assert [one.reason for one in of_type(found, Waiting)]
+    assert of_type(found, Waiting)[0].reason
     assert "no" not in told(found)
-    assert told(items_of(parse, log.data(), lambda: True))[-1] == "no"
-    store, path = MemoryStore(), tmp_path / "file.jsonl"
-    path.write_bytes(log.data())
-    summary = await load(store, path)
-    path.write_bytes(log.answer("m2", text("y")).user("next").data())
+    assert told(items_of(parse, log.data(), always))[-1] == "no"
+    store, path = MemoryStore(), put(tmp_path / "file.jsonl", log.data())
     await load(store, path)
-    assert [m["content"] for m in await messages(store, summary.session or "")][2] == "no"
+    await load(store, put(path, log.answer("m2", text("y")).user("next").data()))
+    assert [m["content"] for m in await messages(store, SESSION)][2] == "no"
 
 
-def test_what_one_turn_absorbed_completes_nothing_in_the_next() -> None:
-    log = (
-        Queue()
-        .at_work()
-        .enqueue("more")
-        .queue("remove", content="more", reason="absorbed_mid_turn")
-    )
-    log.result("t1").answer("m2", text("done"), stop_reason="end_turn")
-    log.user("again").answer("m3", call("t2")).absorbed("more").result("t2")
-    log.answer("m4", text("done again"), stop_reason="end_turn")
-    items = [one for one in items_of(parse, log.data()) if isinstance(one, MessageItem)]
-    said = [one.message["content"] for one in items]
-    assert said.count("more") == 2
+# -- the output of ``claude -p --output-format stream-json`` ---------------------------------------
+
+
+def streamed(log: ClaudeStream) -> list[Any]:
+    return items_of(parse_stream, log.data(), always)
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "error"),
+    [
+        ({}, "ok", None),
+        ({"subtype": "error_max_turns", "errors": ["too many"]}, "error", "too many"),
+        ({"subtype": "error_during_execution", "result": None}, "error", "error_during_execution"),
+        ({"is_error": True, "result": "API Error: 529"}, "error", "API Error: 529"),
+        ({"terminal_reason": "aborted_streaming"}, "cancelled", None),
+    ],
+)
+def test_a_result_says_how_the_turn_ended(
+    fields: dict[str, Any], status: str, error: str | None
+) -> None:
+    (ended,) = of_type(streamed(ClaudeStream().answer("m", text("a")).over(**fields)), TurnEnded)
+    assert (ended.status, ended.error) == (status, error)
+
+
+def test_retracted_answers_are_taken_back_and_an_error_of_the_api_is_none() -> None:
+    log = ClaudeStream().user("go").answer("m", text("refused"))
+    log.system("model_refusal_fallback", retracted_message_uuids=["u3"]).answer("n", text("b"))
+    log.answer("o", text("API Error"), error="rate_limit")
+    log.rows[-1]["message"]["model"] = "<synthetic>"
+    items = streamed(log)
+    assert [one.places for one in of_type(items, Undone)] == [{1}]
+    assert roles(items) == ["user", "assistant", "assistant"]
+    assert len(of_type(items, CallEnded)) == 2
+
+
+async def test_lines_of_a_subagent_are_a_session_of_its_own(tmp_path: Path) -> None:
+    log = ClaudeStream().user("go").answer("m", call("t1", "Task"))
+    log.user("look", "t1").answer("a", call("t9"), agent="t1").result("t9", agent="t1")
+    log.answer("b", text("seen"), agent="t1", agent_id="task-7")
+    log.result("t1", "seen").answer("n", text("end")).over()
+    path = put(tmp_path / "run.jsonl", log.data())
+    done = await import_file(MemoryStore(), path, complete=True)
+    counts = [(one.session, one.messages, one.calls) for one in done]
+    assert counts == [("run", 4, 2), ("run.agent-t1", 3, 1), ("run.agent-task-7", 1, 1)]
+    assert done[0].links == ("run.agent-t1", "run.agent-task-7")
+    (first, _) = of_type(streamed(log), Linked)
+    assert first.call_id == "t1"
+
+
+async def test_a_list_of_lines_is_read_as_they_are_named_after_its_file(tmp_path: Path) -> None:
+    """As a resumed session has its id again."""
+    log = ClaudeStream().answer("m", call("t1")).user("look", "t1").result("t1")
+    log.answer("n", text("end")).over()
+    store = MemoryStore()
+    for name, data in (
+        ("a.jsonl", log.data()),
+        ("b.json", json.dumps(log.rows, indent=1).encode()),
+    ):
+        done = await import_file(store, put(tmp_path / name, data), complete=True)
+        assert [one.messages for one in done] == [3, 1]
+        assert (done[0].session, done[0].format) == (name[0], "claude-stream")

@@ -14,32 +14,17 @@ import eventctx
 from eventctx.errors import LogCorrupted
 from eventctx.importers.load import ImportSummary, import_file
 from eventctx.log import wire
-from eventctx.log.codec import raw_of
 from eventctx.log.wire import WireForm
 from eventctx.queries.key_frames import timeline_at
 from eventctx.queries.requests import RequestView, request_at
-from eventctx.queries.sent import addresses_of, sent_form, sources_of
+from eventctx.queries.sent import SentForm, addresses_of, sent_form, sources_of
 from eventctx.stores.memory import MemoryStore
 from eventctx.stores.sqlite import SqliteStore
-from tests.importers.claude_requests import (
-    REMINDER,
-    SYSTEM,
-    TOOLS,
-    Recording,
-    hash_of,
-    message_hash,
-)
-from tests.importers.given import NOW, SESSION, call, text
+from tests.importers.claude_requests import TOOLS, Recording, ask, hash_of, message_hash, said
+from tests.importers.given import NOW, SESSION, call, put, raw_bytes, text
+from tests.importers.taken import records
 
 EXACT = "claude-code-exact/session.jsonl"
-
-
-def said(content: Any, role: str = "user") -> dict[str, Any]:
-    return {"role": role, "content": content}
-
-
-def ask(words: str = "Say three steps") -> dict[str, Any]:
-    return said([REMINDER, {"type": "text", "text": words}])
 
 
 def outcome(call_id: str, words: str) -> dict[str, Any]:
@@ -48,17 +33,20 @@ def outcome(call_id: str, words: str) -> dict[str, Any]:
 
 def two_requests() -> Recording:
     log = Recording().user("Say three steps")
-    assert isinstance(log, Recording)
     log.sends(ask()).answers("m1", text("On it."), call("t1")).result("t1", "one")
     asked = said([text("On it."), call("t1")], "assistant")
     log.sends(ask(), asked, outcome("t1", "one\n\n<system-reminder>9 left</system-reminder>"))
     return log.answers("m2", text("Done."), stop_reason="end_turn")
 
 
+def one_request(words: str, sent: dict[str, Any], **about: Any) -> Recording:
+    log = Recording().user(words).sends(sent, **about)
+    return log.answers("m1", text("Done."), stop_reason="end_turn")
+
+
 async def imported(log: Recording, tmp_path: Path, store: Any = None) -> tuple[Any, ImportSummary]:
     store = MemoryStore() if store is None else store
-    path = tmp_path / "session.jsonl"
-    path.write_bytes(log.data())
+    path = put(tmp_path / "session.jsonl", log.data())
     return store, (await import_file(store, path, clock=lambda: NOW))[0]
 
 
@@ -67,7 +55,22 @@ async def requests_of(store: Any) -> list[RequestView]:
     return [await request_at(store, SESSION, row.position) for row in rows]
 
 
-async def test_a_recorded_request_is_observed_and_rebuilt_as_it_was_sent(tmp_path: Path) -> None:
+async def last_sent(log: Recording, tmp_path: Path) -> tuple[Any, SentForm]:
+    """The store, and the last request of an imported session, as it was sent."""
+    store, _ = await imported(log, tmp_path)
+    view = (await requests_of(store))[-1]
+    assert view.verified
+    assert view.sent is not None
+    return store, view.sent
+
+
+async def raw_parts(store: Any) -> bytes:
+    found = await records(store, SESSION)
+    assert "import:raw" in {one.type for one in found}
+    return raw_bytes(found)
+
+
+async def test_a_request_is_rebuilt_as_it_was_sent_with_what_was_put_in(tmp_path: Path) -> None:
     log = two_requests()
     store, _ = await imported(log, tmp_path)
     views = await requests_of(store)
@@ -76,49 +79,33 @@ async def test_a_recorded_request_is_observed_and_rebuilt_as_it_was_sent(tmp_pat
     assert [view.sent and view.sent.body() for view in views] == log.sent
     assert [view.messages for view in views] == [one["messages"] for one in log.sent]
     assert [view.tools for view in views] == [TOOLS, TOOLS]
-
-
-async def test_what_the_program_put_in_has_its_place(tmp_path: Path) -> None:
-    store, _ = await imported(two_requests(), tmp_path)
-    sent = (await requests_of(store))[1].sent
+    sent = views[1].sent
     assert sent is not None
     assert [one.numbers for one in sent.messages] == [(0,), (1,), (2,)]
-    reminder = sent.messages[0].injected[0]
+    reminder, note = sent.messages[0].injected[0], sent.messages[2].injected[0]
     assert (reminder.place, reminder.start) == (("content", 0, "text"), 0)
-    note = sent.messages[2].injected[0]
     content = (sent.messages[2].message or {})["content"][0]["content"]
     assert content[note.start : note.end] == "\n\n<system-reminder>9 left</system-reminder>"
 
 
-async def test_a_second_import_adds_nothing_and_a_grown_file_its_new_request(
-    tmp_path: Path,
-) -> None:
+async def test_a_second_import_adds_only_the_new_request_of_a_grown_file(tmp_path: Path) -> None:
     log = two_requests()
     store, _ = await imported(log, tmp_path)
-    _, again = await imported(log, tmp_path, store)
-    assert again.added == 0
-    log.user("And now?")
-    answered = said([{"type": "text", "text": "Done."}], "assistant")
-    log.sends(*log.sent[-1]["messages"], answered, ask("And now?"))
-    log.answers("m3", text("Nothing."), stop_reason="end_turn")
-    await imported(log, tmp_path, store)
+    assert (await imported(log, tmp_path, store))[1].added == 0
+    answered = said([text("Done.")], "assistant")
+    log.user("And now?").sends(*log.sent[-1]["messages"], answered, ask("And now?"))
+    await imported(log.answers("m3", text("No."), stop_reason="end_turn"), tmp_path, store)
     views = await requests_of(store)
     assert [view.verified for view in views] == [True] * 3
-    assert views[2].sent is not None
-    assert views[2].sent.body() == log.sent[2]
+    assert views[2].sent and views[2].sent.body() == log.sent[2]
 
 
 async def test_cache_marks_stand_where_they_stood(tmp_path: Path) -> None:
-    log = Recording().user("Say three steps")
-    assert isinstance(log, Recording)
-    log.sends(said("Say three steps"), mark=("messages", 0, "content", 0))
-    log.answers("m1", text("Done."), stop_reason="end_turn")
-    store, _ = await imported(log, tmp_path)
-    sent = (await requests_of(store))[0].sent
-    assert sent is not None
-    marked = {"type": "text", "text": "Say three steps", "cache_control": {"type": "ephemeral"}}
+    log = one_request("Say", said("Say"), mark=("messages", 0, "content", 0))
+    _, sent = await last_sent(log, tmp_path)
+    marked = {**text("Say"), "cache_control": {"type": "ephemeral"}}
     assert sent.body()["messages"] == [said([marked])]
-    assert sent.body()["system"] == SYSTEM
+    assert sent.body()["system"] == log.sent[0]["system"]
 
 
 @pytest.mark.parametrize(
@@ -148,13 +135,10 @@ async def test_a_record_that_is_not_as_expected_leaves_its_requests_reconstructe
     for key in [key for key, value in change.items() if value is ...]:
         del changed[key]
     store, summary = await imported(log, tmp_path)
-    views = await requests_of(store)
-    assert views[0].known == "reconstructed"
-    assert not views[0].verified
-    assert views[0].consistent
+    first = (await requests_of(store))[0]
+    assert (first.known, first.verified, first.consistent) == ("reconstructed", False, True)
     assert summary.messages == 4
-    _, again = await imported(log, tmp_path, store)
-    assert again.added == 0
+    assert (await imported(log, tmp_path, store))[1].added == 0
 
 
 @pytest.mark.parametrize(
@@ -174,91 +158,72 @@ async def test_why_a_request_stays_reconstructed_is_said(
     assert f"the request request-0 stays reconstructed: {reason}" in summary.warnings[0]
 
 
-async def test_a_message_that_was_sent_as_it_was_said_has_no_record_of_its_own(
-    tmp_path: Path,
-) -> None:
-    log = two_requests()
-    log.user("Stop hook feedback: go on", isMeta=True)
-    done = said([text("Done.")], "assistant")
-    log.sends(*log.sent[-1]["messages"], done, said("Stop hook feedback: go on"))
+async def test_a_message_sent_as_it_was_said_has_no_record_of_its_own(tmp_path: Path) -> None:
+    log, hook = two_requests(), "Stop hook feedback: go on"
+    log.user(hook, isMeta=True)
+    log.sends(*log.sent[-1]["messages"], said([text("Done.")], "assistant"), said(hook))
     log.rows.remove([row for row in log.rows if row["type"] == "api-request-blob"][-1])
-    log.answers("m3", text("Further."), stop_reason="end_turn")
-    store, _ = await imported(log, tmp_path)
-    last = (await requests_of(store))[-1]
-    assert last.verified
-    assert last.sent is not None
-    assert last.sent.body() == log.sent[-1]
-    assert last.sent.messages[-1].numbers == (4,)
+    store, sent = await last_sent(log.answers("m3", text("On."), stop_reason="end_turn"), tmp_path)
+    assert sent.body() == log.sent[-1]
+    assert sent.messages[-1].numbers == (4,)
     await eventctx.Engine(store).erase(SESSION, [4])
-    hashed = message_hash(said("Stop hook feedback: go on")).encode()
-    raw = [raw_of(one) async for one in store.read(SESSION) if one.type == "import:raw"]
-    assert not any(hashed in (one or b"") for one in raw)
+    assert message_hash(said(hook)).encode() not in await raw_parts(store)
 
 
-async def test_a_message_that_is_written_anew_still_carries_a_person_s_words(
-    tmp_path: Path,
-) -> None:
-    log = Recording().user("go")
-    assert isinstance(log, Recording)
-    log.sends(ask("go")).answers("m1", text("Done."), stop_reason="end_turn").user("on")
-    other = {"type": "text", "text": "<system-reminder>\nBe quick.\n</system-reminder>"}
-    anew = said([other, {"type": "text", "text": "go"}])
+async def test_a_message_written_anew_still_carries_a_persons_words(tmp_path: Path) -> None:
+    log = one_request("go", ask("go")).user("on")
+    anew = said([text("<system-reminder>\nBe quick.\n</system-reminder>"), text("go")])
     log.sends(anew, said([text("Done.")], "assistant"), said("on"))
-    log.answers("m2", text("Fine."), stop_reason="end_turn")
-    store, _ = await imported(log, tmp_path)
-    last = (await requests_of(store))[-1]
-    assert last.verified
-    assert last.sent is not None
-    assert [one.numbers for one in last.sent.messages] == [(0,), (1,), (2,)]
-    assert len(last.sent.messages[0].injected) == 1
+    _, sent = await last_sent(log.answers("m2", text("Fine."), stop_reason="end_turn"), tmp_path)
+    assert [one.numbers for one in sent.messages] == [(0,), (1,), (2,)]
+    assert len(sent.messages[0].injected) == 1
 
 
 async def test_of_messages_that_are_the_same_each_has_its_own_number(tmp_path: Path) -> None:
-    log = Recording().user("one")
-    assert isinstance(log, Recording)
-    fine = said([text("Fine.")], "assistant")
-    log.sends(said("one")).answers("m1", text("Fine."), stop_reason="end_turn").user("two")
-    log.sends(said("one"), fine, said("two")).answers("m2", text("Fine."), stop_reason="end_turn")
-    log.user("three")
+    done = said([text("Done.")], "assistant")
+    log = one_request("one", said("one")).user("two").sends(said("one"), done, said("two"))
+    log.answers("m2", text("Done."), stop_reason="end_turn").user("three")
     # Another run of the program begins its first request with nothing.
-    messages = [said("one"), fine, said("two"), fine, said("three")]
+    messages = [said("one"), done, said("two"), done, said("three")]
     log.sends(*messages, base=None, keep=0, tail=[message_hash(one) for one in messages])
-    log.answers("m3", text("Fine."), stop_reason="end_turn")
-    store, _ = await imported(log, tmp_path)
-    last = (await requests_of(store))[-1]
-    assert last.verified
-    assert last.sent is not None
-    assert [one.numbers for one in last.sent.messages] == [(0,), (1,), (2,), (3,), (4,)]
+    _, sent = await last_sent(log.answers("m3", text("Done."), stop_reason="end_turn"), tmp_path)
+    assert [one.numbers for one in sent.messages] == [(0,), (1,), (2,), (3,), (4,)]
 
 
 async def test_a_request_that_failed_and_was_sent_again_is_one_call(tmp_path: Path) -> None:
-    log = Recording().user("Say three steps")
-    assert isinstance(log, Recording)
-    log.sends(ask()).sends(ask()).answers("m1", text("Done."), stop_reason="end_turn")
+    log = Recording().user("Say three steps").sends(ask()).sends(ask())
+    log.answers("m1", text("Done."), stop_reason="end_turn")
     store, summary = await imported(log, tmp_path)
     assert (summary.calls, summary.observed, summary.unanswered) == (1, 1, 1)
     assert [view.verified for view in await requests_of(store)] == [True]
 
 
-@pytest.mark.parametrize("words", ["yes", "Say three steps, and say them slowly and clearly"])
+@pytest.mark.parametrize(
+    ("words", "sent"),
+    [
+        ("yes", said("yes")),
+        (
+            "Say three steps, and slowly and clearly",
+            said("Say three steps, and slowly and clearly"),
+        ),
+        ("no", ask("no")),  # the copy holds more than the message
+    ],
+)
 async def test_an_erased_message_takes_its_sent_copy_and_its_hash_along(
-    words: str, tmp_path: Path
+    words: str, sent: dict[str, Any], tmp_path: Path
 ) -> None:
-    log = Recording().user(words)
-    assert isinstance(log, Recording)
-    log.sends(said(words)).answers("m1", text("Done."), stop_reason="end_turn")
-    store, _ = await imported(log, tmp_path)
+    store, _ = await last_sent(one_request(words, sent), tmp_path)
     await eventctx.Engine(store).erase(SESSION, [0])
     (view,) = await requests_of(store)
-    assert view.sent is not None
-    assert view.sent.messages[0].message is None
+    assert view.sent and view.sent.messages[0].message is None
     assert view.sent.erased
     assert view.verified
     left = [record async for record in store.read(SESSION)]
-    hashed = message_hash(said(words)).encode()
-    kept = [raw_of(one) if one.type == "import:raw" else None for one in left]
-    assert not any(hashed in (raw or b"") for raw in kept)
+    hashed = message_hash(sent).encode()
+    assert hashed not in await raw_parts(store)
     assert not any(hashed in record.payload for record in left)
+    copies = [one.bodies[0].data for one in left if one.type == "context:request_content"]
+    assert copies.count(None) == 1
 
 
 async def test_a_request_with_another_digest_than_the_recorded_one_does_not_verify() -> None:
@@ -287,9 +252,7 @@ async def edited(folder: Path, kind: bytes, **columns: bytes) -> SqliteStore:
     return await SqliteStore.open(folder / "s.db")
 
 
-async def test_a_sent_content_that_was_edited_is_shown_as_damage_and_not_verified(
-    tmp_path: Path,
-) -> None:
+async def test_a_sent_content_that_was_edited_is_shown_as_damage(tmp_path: Path) -> None:
     store = await edited(tmp_path, b'"kind":"tools"', data=b'[{"name":"another"}]')
     at = (await eventctx.Engine(store).audit(SESSION)).requests[1].position
     with pytest.raises(LogCorrupted):
@@ -316,9 +279,7 @@ def test_a_request_that_was_edited_to_begin_with_itself_has_an_end() -> None:
     assert addresses_of({7: later, 9: itself}, itself)[-2:] == [(1, 0), (2, 0)]
 
 
-async def test_the_program_s_own_requests_equal_what_its_server_received(
-    recorded_sessions: Path,
-) -> None:
+async def test_the_requests_equal_what_the_server_received(recorded_sessions: Path) -> None:
     path = recorded_sessions / EXACT
     lines = path.with_name("requests.jsonl").read_text().splitlines()
     received = [json.loads(line)["body"] for line in lines]
@@ -336,23 +297,6 @@ async def test_the_program_s_own_requests_equal_what_its_server_received(
         assert rebuilt == body
 
 
-async def test_an_erasure_takes_the_hash_of_a_copy_that_holds_more_than_the_message(
-    tmp_path: Path,
-) -> None:
-    log = Recording().user("no")
-    assert isinstance(log, Recording)
-    log.sends(ask("no")).answers("m1", text("Fine."), stop_reason="end_turn")
-    store, _ = await imported(log, tmp_path)
-    await eventctx.Engine(store).erase(SESSION, [0])
-    left = [record async for record in store.read(SESSION)]
-    kept = [raw_of(one) or b"" for one in left if one.type == "import:raw"]
-    hashed = message_hash(ask("no")).encode()
-    assert kept
-    assert not any(hashed in raw for raw in kept)
-    copies = [one.bodies[0].data for one in left if one.type == "context:request_content"]
-    assert copies.count(None) == 1
-
-
 def test_the_digest_of_a_request_covers_each_part_of_it_and_their_order() -> None:
     one, two = wire.hash_of([b"a" * 32, b"b" * 32]), wire.hash_of([b"b" * 32, b"a" * 32])
     parts = [None, b"s" * 32, b"t" * 32]
@@ -364,6 +308,6 @@ def test_the_digest_of_a_request_covers_each_part_of_it_and_their_order() -> Non
         for parameters in parts
     }
     assert len(digests) == 2 * 3**3
-    assert wire.request_digest(one, None, None, None) == wire.request_digest(
-        wire.hash_of([b"b" * 32], wire.hash_of([b"a" * 32])), None, None, None
-    )
+    in_steps = wire.hash_of([b"b" * 32], wire.hash_of([b"a" * 32]))
+    nothing = (None, None, None)
+    assert wire.request_digest(one, *nothing) == wire.request_digest(in_steps, *nothing)

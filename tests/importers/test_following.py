@@ -17,25 +17,13 @@ from eventctx.importers.following import Follower
 from eventctx.importers.format_table import known_folders
 from eventctx.importers.known_files import SUFFIX, KnownFiles
 from eventctx.importers.load import ImportSummary
-from eventctx.importers.many import FilePassedOver, ImportedPaths, Told
+from eventctx.importers.many import FilePassedOver, ImportedPaths
 from eventctx.log.store import EventStore, Expected
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import AmplifierLog, openhands_talk
-from tests.importers.given import (
-    SESSION,
-    ClaudeCode,
-    call,
-    jsonl,
-    load,
-    messages,
-    records,
-    story,
-    text,
-)
-from tests.importers.test_bad_input import FullStore
-from tests.importers.test_many import draft
+from tests.importers.given import CHAT, SESSION, ClaudeCode, Rows, call, jsonl, put, story, text
+from tests.importers.taken import FullStore, draft, events, load, messages, records
 
-CHAT = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
 PATIENCE = 60.0
 """Seconds that a test waits for what takes a fraction of one, on a busy machine."""
 
@@ -45,39 +33,30 @@ class Running:
 
     def __init__(self, store: EventStore, *paths: Path, known: Path | None, **options: Any) -> None:
         self.told: list[ImportSummary | FilePassedOver] = []
-        self.news = asyncio.Event()
-        self.stop = asyncio.Event()
-        tell: Told = self._tell
-        self.follower = Follower(store, paths, known=KnownFiles(known), told=tell, **options)
+        self.stop, index = asyncio.Event(), KnownFiles(known)
+        self.follower = Follower(store, paths, known=index, told=self.told.append, **options)
         self.task = asyncio.create_task(self.follower.run(self.stop))
 
-    def _tell(self, result: ImportSummary | FilePassedOver) -> None:
-        self.told.append(result)
-        self.news.set()
+    @property
+    def passed_over(self) -> list[FilePassedOver]:
+        return [one for one in self.told if isinstance(one, FilePassedOver)]
 
     async def until(self, true: Callable[[], bool]) -> None:
+        """Wait until something is so; a follower that failed says why."""
         async with asyncio.timeout(PATIENCE):
             while not true():
-                self.news.clear()
-                told = asyncio.ensure_future(self.news.wait())
-                await asyncio.wait({told, self.task}, return_when=asyncio.FIRST_COMPLETED)
-                told.cancel()
+                await asyncio.sleep(0.02)
                 if self.task.done():
                     self.task.result()
 
-    async def see(self, true: Callable[[], bool]) -> None:
-        """Wait until something is so that is not told."""
-        async with asyncio.timeout(PATIENCE):
-            while not true():  # noqa: ASYNC110 - no event says it
-                await asyncio.sleep(0.02)
+    async def has(self, messages: int, session: str = SESSION) -> None:
+        """Wait until the last import of this session told of so many messages."""
 
-    @property
-    def all(self) -> list[Any]:
-        return list(self.follower._followed.values())
+        def told() -> int:
+            found = [one for one in self.told if isinstance(one, ImportSummary)]
+            return next((one.messages for one in reversed(found) if one.session == session), 0)
 
-    def messages(self, session: str) -> int:
-        found = [one for one in self.told if isinstance(one, ImportSummary)]
-        return next((one.messages for one in reversed(found) if one.session == session), 0)
+        await self.until(lambda: told() == messages)
 
     async def end(self) -> ImportedPaths:
         self.stop.set()
@@ -121,168 +100,129 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def add(path: Path, data: bytes) -> None:
+def grow(path: Path, log: Rows) -> None:
+    """Append the lines of a log that its file has not yet."""
     with path.open("ab") as file:
-        file.write(data)
+        file.write(log.data()[file.tell() :])
 
 
-async def test_a_session_appears_and_grows(folder: Path) -> None:
-    store = MemoryStore()
-    log = ClaudeCode().user("one")
-    path = folder / "session.jsonl"
+async def test_sessions_subagents_and_new_folders_appear_linked_and_grow(folder: Path) -> None:
+    store, path, child = MemoryStore(), folder / "main.jsonl", f"{SESSION}.agent-a1"
+    agent = ClaudeCode(agentId="a1", isSidechain=True).user("look")
+    log = ClaudeCode().user("go").answer("m1", call("t1")).progress(agentId="a1")
     async with following(store, folder.parent) as running:
-        path.write_bytes(log.data())
-        await running.until(lambda: running.messages(SESSION) == 1)
-        before = len(log.data())
-        add(path, log.answer("m", text("yes"), stop_reason="end_turn").data()[before:])
-        await running.until(lambda: running.messages(SESSION) == 2)
-        assert len(await messages(store, SESSION)) == 2
+        grow(path, log)
+        await running.has(1)
+        own = put(folder / "main" / "subagents" / "agent-a1.jsonl", agent.data())
+        await running.has(1, child)
+        grow(own, agent.user("and there"))
+        await running.has(2, child)
+        put(folder / "deep" / "er" / "other.jsonl", jsonl(CHAT))
+        await running.has(2, "other")
+        grow(path, log.result("t1").answer("m2", text("yes"), stop_reason="end_turn"))
+        await running.has(4)
+        assert len(await messages(store, SESSION)) == 4
         result = await running.end()
-    assert (result.total.sessions, result.total.messages) == (1, 2)
-    assert result.total.added == len(await records(store, SESSION))
-    await same_as_import(store, path)
-
-
-async def test_subagents_and_new_folders_appear_linked(folder: Path) -> None:
-    store = MemoryStore()
-    log = ClaudeCode().user("go").answer("m1", call("t1"))
-    path = folder / "main.jsonl"
-    child = f"{SESSION}.agent-a1"
-    async with following(store, folder.parent) as running:
-        path.write_bytes(log.progress(agentId="a1").data())
-        await running.until(lambda: running.messages(SESSION) == 1)
-        agents = folder / "main" / "subagents"
-        agents.mkdir(parents=True)
-        agent = ClaudeCode(agentId="a1", isSidechain=True).user("look")
-        (agents / "agent-a1.jsonl").write_bytes(agent.data())
-        await running.until(lambda: running.messages(child) == 1)
-        before = len(agent.data())
-        add(agents / "agent-a1.jsonl", agent.user("and there").data()[before:])
-        await running.until(lambda: running.messages(child) == 2)
-        (folder / "deep" / "er").mkdir(parents=True)
-        (folder / "deep" / "er" / "other.jsonl").write_bytes(jsonl(CHAT))
-        await running.until(lambda: running.messages("other") == 2)
-    links = [r for r in await records(store, SESSION) if r.type == "session:linked"]
-    assert len(links) == 1
+    assert (result.total.sessions, result.total.messages) == (3, 8)
+    added = [len(await records(store, name)) for name in (SESSION, child, "other")]
+    assert result.total.added == sum(added)
+    assert len(await events(store, SESSION, "session:linked")) == 1
     await same_as_import(store, path)
 
 
 async def test_what_did_not_change_is_not_read_again(folder: Path, tmp_path: Path) -> None:
-    store = MemoryStore()
-    (folder / "a.jsonl").write_bytes(jsonl(CHAT))
-    (folder / "b.jsonl").write_bytes(jsonl(CHAT))
-    (folder / "settings.json").write_text('{"theme": "dark"}')
-    (folder / "broken.json").write_bytes(b"[" * 100_000)
-    known = tmp_path / "store.db"
+    store, known = MemoryStore(), tmp_path / "store.db"
+    put(folder / "a.jsonl", jsonl(CHAT))
+    put(folder / "b.jsonl", jsonl(CHAT))
+    put(folder / "settings.json", b'{"theme": "dark"}')
+    put(folder / "broken.json", b"[" * 100_000)
     async with following(store, folder, known=known) as running:
-        await running.until(lambda: running.messages("a") == running.messages("b") == 2)
-        await running.see(lambda: len(running.follower.result.passed_over) == 2)
-    add(folder / "b.jsonl", jsonl(CHAT))
-    (folder / "c.jsonl").write_bytes(jsonl(CHAT))
+        await running.has(2, "a")
+        await running.has(2, "b")
+        await running.until(lambda: len(running.follower.result.passed_over) == 2)
+    put(folder / "b.jsonl", jsonl([*CHAT, *CHAT]))
+    put(folder / "c.jsonl", jsonl(CHAT))
     async with following(store, folder, known=known, patience=0.0) as running:
-        await running.until(lambda: running.messages("b") == 4 and running.messages("c") == 2)
+        await running.has(4, "b")
+        await running.has(2, "c")
         result = await running.end()
     assert running.follower.unchanged == 3
     assert [one.session for one in running.told if isinstance(one, ImportSummary)] != ["a"]
     # What was passed over is said again, and that it is without reading it.
     assert {one.path.name for one in result.passed_over} == {"settings.json", "broken.json"}
-    assert [one.path.name for one in running.told if isinstance(one, FilePassedOver)] == [
-        "broken.json"
-    ]
+    assert [one.path.name for one in running.passed_over] == ["broken.json"]
     # Another store at the same place knows nothing.
     async with following(MemoryStore(), folder, known=known) as running:
-        await running.until(lambda: running.messages("a") == 2)
+        await running.has(2, "a")
 
 
 async def test_without_what_is_known_of_files_all_are_read_and_nothing_is_doubled(
     folder: Path, tmp_path: Path
 ) -> None:
-    store = MemoryStore()
-    path = folder / "a.jsonl"
-    path.write_bytes(jsonl(CHAT))
-    known = tmp_path / "store.db"
-    beside = known.with_name(known.name + SUFFIX)
+    store, path = MemoryStore(), put(folder / "a.jsonl", jsonl(CHAT))
+    known, beside = tmp_path / "store.db", tmp_path / f"store.db{SUFFIX}"
     for torn in (None, b"", b'{"eventctx_imported":1,"lib', b'{"eventctx_imported":9}'):
         if torn is not None:
             beside.write_bytes(torn)
         async with following(store, folder, known=known) as running:
-            await running.see(lambda: bool(running.follower.result.sessions))
+            await running.until(lambda: bool(running.follower.result.sessions))
         assert json.loads(beside.read_bytes())["imported"].keys() == {str(path)}
         assert beside.stat().st_mode & 0o777 == 0o600
     await same_as_import(store, path, "a")
-
-
-async def test_somebody_elses_file_of_that_name_is_left_alone(folder: Path, tmp_path: Path) -> None:
-    (folder / "a.jsonl").write_bytes(jsonl(CHAT))
-    beside = tmp_path / f"store.db{SUFFIX}"
+    # Somebody else's file of that name is left alone.
     beside.write_bytes(b'["mine"]')
-    async with following(MemoryStore(), folder, known=tmp_path / "store.db") as running:
-        await running.until(lambda: running.messages("a") == 2)
+    async with following(MemoryStore(), folder, known=known) as running:
+        await running.has(2, "a")
     assert beside.read_bytes() == b'["mine"]'
 
 
-async def test_a_file_that_cannot_be_read_is_said_once_and_the_rest_followed(
-    folder: Path,
-) -> None:
-    bad = folder / "bad.jsonl"
-    bad.write_bytes(b"[" * 100_000)
-    store = MemoryStore()
-    async with following(store, folder, patience=0.1) as running:
+async def test_a_file_that_cannot_be_read_is_said_once_and_the_rest_followed(folder: Path) -> None:
+    bad = put(folder / "bad.jsonl", b"[" * 100_000)
+    async with following(MemoryStore(), folder, patience=0.1) as running:
         await running.until(lambda: len(running.told) == 1)
-        (folder / "good.jsonl").write_bytes(jsonl(CHAT))
-        await running.until(lambda: running.messages("good") == 2)
+        put(folder / "good.jsonl", jsonl(CHAT))
+        await running.has(2, "good")
         result = await running.end()
-    assert [one.path for one in running.told if isinstance(one, FilePassedOver)] == [bad]
+    assert [one.path for one in running.passed_over] == [bad]
     assert result.total.failed == 1
 
 
-async def test_a_file_whose_first_line_is_half_written_is_not_said_to_be_broken(
-    folder: Path,
-) -> None:
-    data, path = ClaudeCode().user("one").data(), folder / "a.jsonl"
+async def test_half_a_first_line_is_not_said_to_be_broken(folder: Path) -> None:
+    log, path = ClaudeCode().user("one"), folder / "a.jsonl"
     async with following(MemoryStore(), folder) as running:
-        path.write_bytes(b"")
-        path.write_bytes(data[:30])
-        await running.see(lambda: bool(running.follower.result.passed_over))
-        add(path, data[30:])
-        await running.until(lambda: running.messages(SESSION) == 1)
+        put(path, b"")
+        put(path, log.data()[:30])
+        await running.until(lambda: bool(running.follower.result.passed_over))
+        grow(path, log)
+        await running.has(1)
         result = await running.end()
     assert result.passed_over == ()
-    assert all(isinstance(one, ImportSummary) for one in running.told)
+    assert running.passed_over == []
 
 
 async def test_a_file_that_is_cut_is_passed_over_until_it_is_whole_again(folder: Path) -> None:
-    path = folder / "a.jsonl"
     log = ClaudeCode().user("one").user("two")
-    data = log.data()
-    path.write_bytes(data)
-    store = MemoryStore()
-    async with following(store, folder, patience=0.0) as running:
-        await running.until(lambda: running.messages(SESSION) == 2)
-        path.write_bytes(data[: data.index(b"\n") + 1])
+    path = put(folder / "a.jsonl", log.data())
+    async with following(MemoryStore(), folder, patience=0.0) as running:
+        await running.has(2)
+        put(path, log.data().splitlines(keepends=True)[0])
         await running.until(lambda: len(running.told) == 2)
-        cut = running.told[1]
-        assert isinstance(cut, FilePassedOver)
-        assert cut.error == "SourceChanged"
-        path.write_bytes(log.user("three").data())
-        await running.until(lambda: running.messages(SESSION) == 3)
-        result = await running.end()
-    assert result.passed_over == ()
+        assert [one.error for one in running.passed_over] == ["SourceChanged"]
+        put(path, log.user("three").data())
+        await running.has(3)
+        assert (await running.end()).passed_over == ()
 
 
 async def test_a_document_and_a_folder_of_events_are_read_anew(folder: Path) -> None:
-    store = MemoryStore()
-    path = folder / "chat.json"
-    log = openhands_talk()
+    store, path, log = MemoryStore(), folder / "chat.json", openhands_talk()
     async with following(store, folder) as running:
-        path.write_text(json.dumps(CHAT))
-        await running.until(lambda: running.messages("chat") == 2)
-        path.write_text(json.dumps([*CHAT, *CHAT]))
-        await running.until(lambda: running.messages("chat") == 4)
+        for chat in (CHAT, [*CHAT, *CHAT]):
+            path.write_text(json.dumps(chat))
+            await running.has(len(chat), "chat")
         log.folder(folder / "run" / "events")
-        await running.until(lambda: running.messages("run") == 5)
+        await running.has(5, "run")
         log.user("more").says("sure").folder(folder / "run" / "events")
-        await running.until(lambda: running.messages("run") == 7)
+        await running.has(7, "run")
     await same_as_import(store, path, "chat")
 
 
@@ -290,19 +230,15 @@ async def test_a_document_and_a_folder_of_events_are_read_anew(folder: Path) -> 
 async def test_amplifiers_files_of_a_session_are_followed_as_one(
     folder: Path, *, named: bool
 ) -> None:
-    store = MemoryStore()
-    session = folder / "amp-1"
-    session.mkdir()
+    store, session = MemoryStore(), folder / "amp-1"
     log = AmplifierLog().prompt("go").request().response(text("done"))
-    events = session / "events.jsonl"
-    events.write_bytes(log.data())
-    (session / "metadata.json").write_text("{}")
-    (session / "transcript.jsonl").write_bytes(jsonl(CHAT))
+    events = put(session / "events.jsonl", log.data())
+    put(session / "metadata.json", b"{}")
+    put(session / "transcript.jsonl", jsonl(CHAT))
     async with following(store, session if named else folder) as running:
         await running.until(lambda: len(running.told) == 1)
-        before = len(log.data())
-        add(events, log.prompt("more").request().response(text("sure")).data()[before:])
-        (session / "transcript.jsonl").write_bytes(jsonl([*CHAT, *CHAT]))
+        grow(events, log.prompt("more").request().response(text("sure")))
+        put(session / "transcript.jsonl", jsonl([*CHAT, *CHAT]))
         await running.until(lambda: len(running.told) == 2)
         result = await running.end()
     assert len([info async for info in store.streams()]) == result.total.sessions == 1
@@ -311,25 +247,22 @@ async def test_amplifiers_files_of_a_session_are_followed_as_one(
 
 
 async def test_an_open_import_is_closed_when_its_file_stands_still(folder: Path) -> None:
-    store = MemoryStore()
-    path = folder / "a.jsonl"
-    log = ClaudeCode().user("one").progress()
+    store, path, log = MemoryStore(), folder / "a.jsonl", ClaudeCode().user("one").progress()
     async with following(store, folder, quiet=0.2) as running:
-        path.write_bytes(log.data())
-        await running.until(lambda: running.messages(SESSION) == 1)
+        grow(path, log)
+        await running.has(1)
         # What is kept verbatim is written at the end of an import.
-        assert [r.type for r in await records(store, SESSION)][-1] != "import:raw"
-        await running.see(lambda: running.follower._followed[path].task is None)
-        assert [r.type for r in await records(store, SESSION)][-1] == "import:raw"
-        before = len(log.data())
-        add(path, log.user("two").data()[before:])
-        await running.until(lambda: running.messages(SESSION) == 2)
+        assert (await records(store, SESSION))[-1].type != "import:raw"
+        await running.until(lambda: running.follower._followed[path].task is None)
+        assert (await records(store, SESSION))[-1].type == "import:raw"
+        grow(path, log.user("two"))
+        await running.has(2)
     await same_as_import(store, path)
 
 
 async def test_a_store_that_fails_ends_it(folder: Path) -> None:
-    (folder / "a.jsonl").write_bytes(jsonl(CHAT))
-    (folder / "b.jsonl").write_bytes(jsonl(CHAT))
+    for name in ("a", "b"):
+        put(folder / f"{name}.jsonl", jsonl(CHAT))
     async with following(FullStore(), folder) as running:
         with pytest.raises(StoreFull):
             await running.until(lambda: False)
@@ -352,16 +285,13 @@ class WrittenByAnother(MemoryStore):
 async def test_a_subagents_session_that_another_process_writes_is_taken_up(folder: Path) -> None:
     child = f"{SESSION}.agent-a1"
     store = WrittenByAnother(child)
-    agents = folder / "main" / "subagents"
-    agents.mkdir(parents=True)
     agent = ClaudeCode(agentId="a1", isSidechain=True).user("look")
-    (agents / "agent-a1.jsonl").write_bytes(agent.data())
-    path = folder / "main.jsonl"
-    path.write_bytes(ClaudeCode().user("go").answer("m1", call("t1")).progress(agentId="a1").data())
+    put(folder / "main" / "subagents" / "agent-a1.jsonl", agent.data())
+    log = ClaudeCode().user("go").answer("m1", call("t1")).progress(agentId="a1")
+    path = put(folder / "main.jsonl", log.data())
     async with following(store, folder) as running:
-        await running.until(lambda: running.messages(child) == 1)
-        result = await running.end()
-    assert result.passed_over == ()
+        await running.has(1, child)
+        assert (await running.end()).passed_over == ()
     await same_as_import(store, path, child)
 
 
@@ -370,15 +300,14 @@ async def test_a_session_that_was_closed_to_its_file_is_imported_into_another_st
 ) -> None:
     store, other = MemoryStore(), MemoryStore()
     for name in ("deleted", "taken-over"):
-        path = folder / f"{name}.jsonl"
-        path.write_bytes(ClaudeCode(name).user("one").data())
+        path = put(folder / f"{name}.jsonl", ClaudeCode(name).user("one").data())
         await load(store, path, take_over=name == "taken-over")
     last = (await records(store, "deleted"))[-1]
     await store.delete("deleted", draft("session:deleted"), last.position)
     for known in (0, 2):
         async with following(store, folder, known=tmp_path / "s.db") as running:
-            await running.see(lambda: len(running.follower.result.passed_over) == 2)
-            await running.see(lambda: all(one.task is None for one in running.all))
+            await running.until(lambda: len(running.follower.result.passed_over) == 2)
+            await running.until(lambda: running.follower._followed[path].task is None)
             result = await running.end()
         assert running.follower.unchanged == known
         assert [one.error for one in result.passed_over] == [None, None]
@@ -394,18 +323,15 @@ def test_the_known_folders_are_those_of_the_programs(tmp_path: Path) -> None:
     assert found["Amplifier"] == tmp_path / ".amplifier" / "projects"
     assert found["opencode"] == tmp_path / ".local" / "share" / "opencode"
     moved = {"CODEX_HOME": "/elsewhere", "CLAUDE_CONFIG_DIR": "/other", "XDG_DATA_HOME": "/data"}
-    found = {one.program: one.path for one in known_folders(tmp_path, moved)}
-    assert found["Codex"] == Path("/elsewhere/sessions")
-    assert found["Claude Code"] == Path("/other/projects")
-    assert found["opencode"] == Path("/data/opencode")
-
-
-def test_further_folders_of_a_program_are_known_where_they_exist(tmp_path: Path) -> None:
+    told = {one.program: str(one.path) for one in known_folders(tmp_path, moved)}
+    assert (told["Codex"], told["Claude Code"]) == ("/elsewhere/sessions", "/other/projects")
+    assert told["opencode"] == "/data/opencode"
+    # Further ones are known where they exist.
+    assert "Roo Code" not in found
     storage = tmp_path / ".config" / "Code" / "User" / "globalStorage"
     tasks = storage / "rooveterinaryinc.roo-cline" / "tasks"
-    assert "Roo Code" not in {one.program for one in known_folders(tmp_path, {})}
-    tasks.mkdir(parents=True)
-    (tmp_path / ".cline" / "data" / "tasks").mkdir(parents=True)
-    found = known_folders(tmp_path, {})
-    assert ("Roo Code", tasks) in {(one.program, one.path) for one in found}
-    assert [one.path.name for one in found if one.program == "Cline"] == ["sessions", "tasks"]
+    for path in (tasks, tmp_path / ".cline" / "data" / "tasks"):
+        path.mkdir(parents=True)
+    there = [(one.program, one.path) for one in known_folders(tmp_path, {})]
+    assert ("Roo Code", tasks) in there
+    assert [path.name for program, path in there if program == "Cline"] == ["sessions", "tasks"]

@@ -20,14 +20,13 @@ from eventctx.importers.found import find
 from eventctx.importers.known_files import KnownFiles
 from eventctx.importers.load import ImportSummary, import_file
 from eventctx.importers.many import FilePassedOver, ImportedPaths, import_paths
-from eventctx.log.record import Draft
 from eventctx.log.store import NO_STREAM, EventStore
 from eventctx.stores.memory import MemoryStore
+from tests.importers import in_workers
 from tests.importers.agents import openhands_talk
-from tests.importers.given import NOW, ClaudeCode, jsonl, load, records, text
-from tests.importers.test_bad_input import FullStore
+from tests.importers.given import CHAT, NOW, ClaudeCode, jsonl, put, text
+from tests.importers.taken import FullStore, draft, load, records
 
-CHAT = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
 DEEP = b"[" * 100_000 + b"]" * 100_000
 GOOD = "zz-good.jsonl"
 """The last name, so that all that cannot be read comes before it."""
@@ -35,28 +34,16 @@ GOOD = "zz-good.jsonl"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "transcripts"
-    folder.mkdir()
-    (folder / GOOD).write_bytes(jsonl(CHAT))
-    return folder
+    return put(tmp_path / "transcripts" / GOOD, jsonl(CHAT)).parent
 
 
 async def imported(*paths: Path, store: MemoryStore | None = None) -> ImportedPaths:
     return await import_paths(store or MemoryStore(), paths)
 
 
-def draft(kind: str) -> Draft:
-    return Draft(kind.encode().ljust(16)[:16], kind, 1, NOW, b"{}")
-
-
-def sparse(path: Path) -> None:
+def long_line(path: Path, begin: bytes = jsonl(CHAT) + b'{"role":"user","content":"') -> None:
     with path.open("wb") as file:
-        file.truncate(2 << 30)
-
-
-def long_line(path: Path) -> None:
-    with path.open("wb") as file:
-        file.write(jsonl(CHAT) + b'{"role":"user","content":"')
+        file.write(begin)
         file.truncate(2 << 30)
 
 
@@ -86,7 +73,7 @@ BAD: dict[str, tuple[Callable[[Path], Any], str, str]] = {
     "half a line": (lambda p: p.write_bytes(b'{"role": "us'), "UnknownFormat", "neither"),
     "no UTF-8": (lambda p: p.write_bytes(b"\xff\xfe\x80\n\x81"), "UnknownFormat", "neither"),
     "NUL bytes": (lambda p: p.write_bytes(b"\0" * 99), "UnknownFormat", "binary"),
-    "2 GB of nothing": (sparse, "UnknownFormat", "binary"),
+    "2 GB of nothing": (lambda p: long_line(p, b""), "UnknownFormat", "binary"),
     "a line of 2 GB": (long_line, "UnknownFormat", "binary"),
     "a link to nowhere": (lambda p: p.symlink_to("/nowhere"), "UnreadableFile", "No such file"),
     "a link to itself": (lambda p: p.symlink_to(p), "UnreadableFile", "symbolic links"),
@@ -112,34 +99,17 @@ async def test_a_file_that_cannot_be_read_is_passed_over_and_the_rest_imported(
     assert (done.total.sessions, done.total.passed_over, done.total.failed) == (1, 1, 1)
 
 
-async def test_json_that_is_no_transcript_is_named_and_no_error(folder: Path) -> None:
-    (folder / "settings.json").write_text('{"theme": "dark"}')
+async def test_what_is_no_transcript_or_none_yet_is_named_and_no_error(folder: Path) -> None:
+    put(folder / "settings.json", b'{"theme": "dark"}')
+    put(folder / "title.jsonl", jsonl([{"type": "summary", "summary": "Title", "leafUuid": "x"}]))
     done = await imported(folder)
-    (other,) = done.passed_over
+    other, waiting = done.passed_over
     assert (other.reason, other.error) == ("no transcript: an object with the keys theme", None)
+    assert (waiting.reason, waiting.error) == ("line 1: no line names the session yet", None)
     assert done.total.failed == 0
     # Somebody who names the file says that it is one.
     (named,) = (await imported(folder / "settings.json")).passed_over
     assert named.error == "NotATranscript"
-
-
-async def test_a_file_with_nothing_to_import_yet_is_named_and_no_error(folder: Path) -> None:
-    title = {"type": "summary", "summary": "Title", "leafUuid": "x"}
-    (folder / "title.jsonl").write_bytes(jsonl([title]))
-    (waiting,) = (await imported(folder)).passed_over
-    assert (waiting.reason, waiting.error) == ("line 1: no line names the session yet", None)
-
-
-async def test_a_file_that_was_cut_after_its_import_is_passed_over(folder: Path) -> None:
-    store = MemoryStore()
-    path = folder / "cut.jsonl"
-    path.write_bytes(jsonl([*CHAT, *CHAT]))
-    await imported(folder, store=store)
-    path.write_bytes(jsonl(CHAT))
-    done = await imported(folder, store=store)
-    (cut,) = done.passed_over
-    assert (cut.path, cut.error) == (path, "SourceChanged")
-    assert [one.added for one in done.sessions] == [0]
 
 
 async def test_a_deleted_session_is_passed_over(folder: Path) -> None:
@@ -147,76 +117,68 @@ async def test_a_deleted_session_is_passed_over(folder: Path) -> None:
     await imported(folder, store=store)
     last = (await records(store, "zz-good"))[-1]
     await store.delete("zz-good", draft("session:deleted"), last.position)
-    (folder / "other.jsonl").write_bytes(jsonl(CHAT))
+    put(folder / "other.jsonl", jsonl(CHAT))
     done = await imported(folder, store=store)
     assert [one.session for one in done.sessions] == ["other"]
     # It is gone on purpose: nothing is wrong with the folder, unless its file is asked for by name.
-    assert [one.error for one in done.passed_over] == [None]
-    assert "deleted on purpose" in done.passed_over[0].reason
-    named = await imported(folder / done.passed_over[0].path.name, store=store)
-    assert [one.error for one in named.passed_over] == ["SessionWasDeleted"]
+    (gone,) = done.passed_over
+    assert (gone.error, "deleted on purpose" in gone.reason) == (None, True)
+    (named,) = (await imported(folder / GOOD, store=store)).passed_over
+    assert named.error == "SessionWasDeleted"
 
 
-async def test_two_files_of_one_session_count_once(folder: Path) -> None:
-    data = ClaudeCode().user("x").answer("m", text("y")).data()
-    (folder / "a.jsonl").write_bytes(data)
-    (folder / "b.jsonl").write_bytes(data)
+async def test_two_files_of_a_session_count_once_and_a_cut_one_is_passed_over(folder: Path) -> None:
+    for name in ("a", "b"):
+        put(folder / f"{name}.jsonl", ClaudeCode().user("x").answer("m", text("y")).data())
     done = await imported(folder)
     assert [one.added > 0 for one in done.sessions] == [True, False, True]
     assert (done.total.sessions, done.total.messages, done.total.turns) == (2, 3, 2)
+    store, path = MemoryStore(), put(folder / "cut.jsonl", jsonl([*CHAT, *CHAT]))
+    await imported(folder, store=store)
+    put(path, jsonl(CHAT))
+    done = await imported(folder, store=store)
+    assert [(one.path, one.error) for one in done.passed_over] == [(path, "SourceChanged")]
+    assert [one.added for one in done.sessions] == [0, 0, 0]
 
 
 async def test_a_file_that_vanishes_before_its_turn_is_passed_over(folder: Path) -> None:
-    (folder / "vanishing.jsonl").write_bytes(jsonl(CHAT))
-    (folder / "a.jsonl").write_bytes(jsonl(CHAT))
-    store = MemoryStore()
+    vanishing = put(folder / "vanishing.jsonl", jsonl(CHAT))
+    put(folder / "a.jsonl", jsonl(CHAT))
 
     async def importing(store: EventStore, path: Path, **_: Any) -> list[ImportSummary]:
-        (folder / "vanishing.jsonl").unlink(missing_ok=True)
+        vanishing.unlink(missing_ok=True)
         return await import_file(store, path)
 
-    done = await import_paths(store, [folder], importing=importing)
+    done = await import_paths(MemoryStore(), [folder], importing=importing)
     assert [one.session for one in done.sessions] == ["a", "zz-good"]
     assert [one.error for one in done.passed_over] == ["UnreadableFile"]
 
 
 async def test_a_subagents_file_that_cannot_be_read_is_passed_over(folder: Path) -> None:
-    log = ClaudeCode().user("x").answer("m", text("y"))
-    (folder / "main.jsonl").write_bytes(log.data())
-    agents = folder / "main" / "subagents"
-    agents.mkdir(parents=True)
-    (agents / "agent-a1.jsonl").write_bytes(b"x" * 100)
-    (agents / "agent-a2.jsonl").symlink_to("/nowhere")
+    put(folder / "main.jsonl", ClaudeCode().user("x").answer("m", text("y")).data())
+    bad = put(folder / "main" / "subagents" / "agent-a1.jsonl", b"x" * 100)
+    bad.with_name("agent-a2.jsonl").symlink_to("/nowhere")
     done = await imported(folder)
     assert [one.format for one in done.sessions] == ["claude-code", "messages"]
     assert {one.path.name for one in done.passed_over} == {"agent-a1.jsonl", "agent-a2.jsonl"}
     assert next(one.error for one in done.passed_over if "a2" in one.path.name) == "UnreadableFile"
 
 
-async def test_the_stores_error_ends_the_import_and_what_was_imported_stays(folder: Path) -> None:
-    (folder / "a.jsonl").write_bytes(jsonl(CHAT))
-    (folder / "b.jsonl").write_bytes(jsonl(CHAT))
-    store = FullStore()
-    told: list[ImportSummary | FilePassedOver] = []
+async def test_an_error_of_the_store_or_of_ours_ends_the_import(folder: Path) -> None:
+    for name in ("a", "b"):
+        put(folder / f"{name}.jsonl", jsonl(CHAT))
+    store, told = FullStore(), list[ImportSummary | FilePassedOver]()
     with pytest.raises(StoreFull):
         await import_paths(store, [folder], told=told.append)
     assert [getattr(one, "session", None) for one in told] == ["a"]
     assert [info.stream async for info in store.streams()] == ["a"]
-
-
-async def test_a_programming_error_ends_the_import(folder: Path) -> None:
-    async def importing(store: EventStore, path: Path, **_: Any) -> list[ImportSummary]:
-        raise KeyError("a bug")
-
     with pytest.raises(KeyError):
-        await import_paths(MemoryStore(), [folder], importing=importing)
+        await import_paths(MemoryStore(), [folder], importing=in_workers.fail)
 
 
-async def test_a_foreign_writer_of_the_same_session_is_no_error_of_the_others(
-    folder: Path,
-) -> None:
+async def test_a_foreign_writer_of_the_same_session_is_no_error_of_the_others(folder: Path) -> None:
     store = MemoryStore()
-    (folder / "a.jsonl").write_bytes(jsonl(CHAT))
+    put(folder / "a.jsonl", jsonl(CHAT))
 
     async def importing(_: EventStore, path: Path, **__: Any) -> list[ImportSummary]:
         if path.name == "a.jsonl":
@@ -234,20 +196,14 @@ class Imports:
 
     def __init__(self, folder: Path) -> None:
         self.store = MemoryStore()
-        self.read: list[str] = []
         self._folder = folder
 
-    async def run(self, folder: Path | None = None, *, read_again: bool = False) -> ImportedPaths:
+    async def run(self, folder: Path | None = None, **options: Any) -> ImportedPaths:
         """Import the folder; ``read`` are then the names of the files that were read for it."""
-        self.read = []
-        index = KnownFiles(self._folder.with_suffix(".db"))
-        done = await import_paths(
-            self.store,
-            [folder or self._folder],
-            importing=self._import,
-            index=index,
-            read_again=read_again,
-        )
+        self.read: list[str] = []
+        index, paths = KnownFiles(self._folder.with_suffix(".db")), [folder or self._folder]
+        options |= {"importing": self._import, "index": index}
+        done = await import_paths(self.store, paths, **options)
         index.save()
         return done
 
@@ -257,19 +213,21 @@ class Imports:
 
 
 async def test_a_file_that_has_not_changed_is_told_of_and_not_read_again(folder: Path) -> None:
-    (folder / "a.jsonl").write_bytes(jsonl(CHAT) + b"no JSON\n")
+    path = put(folder / "a.jsonl", jsonl(CHAT) + b"no JSON\n")
     imports = Imports(folder)
     first = await imports.run()
     assert imports.read == ["a.jsonl", GOOD]
     again = await imports.run()
     assert imports.read == []
-    assert [one.added for one in again.sessions] == [0, 0]
     assert again.sessions == tuple([structs.replace(one, added=0) for one in first.sessions])
     assert again.sessions[0].warned == 1
-    with (folder / "a.jsonl").open("ab") as file:
-        file.write(jsonl(CHAT))
+    put(path, path.read_bytes() + jsonl(CHAT))
     assert [one.session for one in (await imports.run()).sessions] == ["a", "zz-good"]
     assert imports.read == ["a.jsonl"]
+    # Options read a file again, and say nothing of an import without them.
+    for read_again, read in [(True, 2), (False, 2), (False, 0)]:
+        await imports.run(read_again=read_again)
+        assert len(imports.read) == read
 
 
 async def test_a_file_is_known_however_its_path_is_typed_and_told_of_by_that_path(
@@ -283,28 +241,23 @@ async def test_a_file_is_known_however_its_path_is_typed_and_told_of_by_that_pat
     link.symlink_to(folder)
     for typed in (folder, link, Path("..") / folder.name, Path(GOOD), folder / GOOD):
         (again,) = (await imports.run(typed)).sessions
-        assert imports.read == []
+        assert (imports.read, again.session) == ([], first.session)
         assert again.path == (typed if typed.name == GOOD else typed / GOOD)
-        assert again.session == first.session
-    copy = folder / "copy"
-    copy.write_bytes((folder / GOOD).read_bytes())
-    copy.replace(GOOD)
+    put(folder / "copy", (folder / GOOD).read_bytes()).replace(GOOD)
     for typed in (link, Path()):
         await imports.run(typed)
         assert imports.read == []
 
 
 async def test_a_file_that_was_only_touched_or_copied_is_known_by_its_digest(folder: Path) -> None:
-    good, copy = folder / GOOD, folder / "copy"
-    imports = Imports(folder)
+    good, imports = folder / GOOD, Imports(folder)
     await imports.run()
     os.utime(good, ns=(NOW, NOW))
     await imports.run()
-    copy.write_bytes(good.read_bytes())
-    copy.replace(good)
+    put(folder / "copy", good.read_bytes()).replace(good)
     await imports.run()
     assert imports.read == []
-    good.write_bytes(good.read_bytes().replace(b'"x"', b'"z"'))
+    put(good, good.read_bytes().replace(b'"x"', b'"z"'))
     (changed,) = (await imports.run()).passed_over
     assert (changed.error, imports.read) == ("SourceChanged", [GOOD])
 
@@ -325,26 +278,12 @@ async def test_a_file_is_read_again_when_its_session_changed(folder: Path) -> No
     assert (await imports.run()).total.added > 0
 
 
-async def test_options_read_a_file_again_and_say_nothing_of_an_import_without_them(
-    folder: Path,
-) -> None:
-    imports = Imports(folder)
-    for read_again, read in [(False, 1), (True, 1), (False, 1), (False, 0)]:
-        await imports.run(read_again=read_again)
-        assert len(imports.read) == read
-
-
-def test_a_search_finds_each_transcript_once_and_follows_no_link_to_a_folder(
-    folder: Path,
-) -> None:
+def test_a_search_finds_each_transcript_once_and_follows_no_link_to_a_folder(folder: Path) -> None:
     openhands_talk().folder(folder / "run" / "events")
-    (folder / "named.jsonl").mkdir()
-    (folder / "named.jsonl" / "inner.json").write_text("[]")
-    (folder / "again").symlink_to(folder)
-    (folder / "again.jsonl").symlink_to(folder)
-    (folder / "main" / "subagents").mkdir(parents=True)
-    (folder / "main" / "subagents" / "agent-1.jsonl").write_text("")
-    (folder / "readme.txt").write_text("")
+    for name in ("named.jsonl/inner.json", "main/subagents/agent-1.jsonl", "readme.txt"):
+        put(folder / name, b"[]")
+    for name in ("again", "again.jsonl"):
+        (folder / name).symlink_to(folder)
     found = [one.path.relative_to(folder) for one in find(folder)]
     assert found == [Path("named.jsonl/inner.json"), Path("run/events"), Path(GOOD)]
 
@@ -352,11 +291,9 @@ def test_a_search_finds_each_transcript_once_and_follows_no_link_to_a_folder(
 @pytest.mark.skipif(os.name != "posix", reason="rights are those of POSIX")
 def test_what_may_not_be_read_is_passed_over(folder: Path) -> None:
     """As root may read everything, a process without rights does the search."""
-    (folder / "secret.jsonl").write_bytes(jsonl(CHAT))
-    (folder / "closed").mkdir()
-    (folder / "closed" / "x.jsonl").write_bytes(jsonl(CHAT))
-    (folder / "secret.jsonl").chmod(0)
-    (folder / "closed").chmod(0)
+    put(folder / "secret.jsonl", jsonl(CHAT)).chmod(0)
+    closed = put(folder / "closed" / "x.jsonl", jsonl(CHAT)).parent
+    closed.chmod(0)
     program = (
         "import asyncio, json, os\n"
         "from eventctx.importers.many import import_paths\n"
@@ -370,7 +307,7 @@ def test_what_may_not_be_read_is_passed_over(folder: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False
     )
-    (folder / "closed").chmod(0o700)
+    closed.chmod(0o700)
     assert done.returncode == 0, done.stderr
     passed, sessions = done.stdout.splitlines()
     assert json.loads(passed) == [["closed", "UnreadableFile"], ["secret.jsonl", "UnreadableFile"]]
@@ -380,20 +317,17 @@ def test_what_may_not_be_read_is_passed_over(folder: Path) -> None:
 # -- files of one name ---------------------------------------------------------------------------
 
 
-def run_of(folder: Path, model: str, said: str, *between: str) -> Path:
-    path = folder.joinpath(model, *between, "lamp-7", "lamp-7.traj")
-    path.parent.mkdir(parents=True)
-    rows = [
-        {"role": "user", "content": "The lamp flickers."},
-        {"role": "assistant", "content": said},
-    ]
-    path.write_text(json.dumps({"history": rows, "trajectory": [], "info": {}}))
-    return path
+def run_of(folder: Path, model: str, *said: str, between: tuple[str, ...] = ()) -> Path:
+    rows = [{"role": "user", "content": "The lamp flickers."}]
+    rows += [{"role": "assistant", "content": one} for one in said]
+    data = json.dumps({"history": rows, "trajectory": [], "info": {}}).encode()
+    return put(folder.joinpath(model, *between, "lamp-7", "lamp-7.traj"), data)
 
 
 async def test_runs_of_one_name_are_sessions_of_their_own(tmp_path: Path) -> None:
     for number in range(9):
-        run_of(tmp_path, f"model-{number}", f"answer {number}", *("today",) * (number % 2))
+        day = ("today",) * (number % 2)
+        run_of(tmp_path, f"model-{number}", f"answer {number}", between=day)
     store = MemoryStore()
     done = await imported(tmp_path, store=store)
     names = [one.session for one in done.sessions]
@@ -403,6 +337,18 @@ async def test_runs_of_one_name_are_sessions_of_their_own(tmp_path: Path) -> Non
     assert [(one.session, one.added) for one in again.sessions] == [(name, 0) for name in names]
 
 
+async def test_runs_that_are_imported_one_by_one_are_sessions_of_their_own(tmp_path: Path) -> None:
+    store, paths = MemoryStore(), [run_of(tmp_path, f"model-{n}", f"{n}") for n in range(9)]
+    names = [(await import_file(store, path))[0].session for path in paths]
+    assert names == ["lamp-7", *(f"model-{number}.lamp-7" for number in range(1, 9))]
+    again = [(await import_file(store, path))[0] for path in reversed(paths)]
+    assert [(one.session, one.added) for one in again] == [(name, 0) for name in reversed(names)]
+    # One that was written anew in its place is no other one.
+    paths[0].write_text(paths[0].read_text().replace('"0"', '"9"'))
+    with pytest.raises(SourceChanged):
+        await import_file(store, paths[0])
+
+
 async def test_runs_keep_their_names_when_others_come(tmp_path: Path) -> None:
     store = MemoryStore()
     run_of(tmp_path, "model-b", "b")
@@ -410,51 +356,20 @@ async def test_runs_keep_their_names_when_others_come(tmp_path: Path) -> None:
     await imported(tmp_path, store=store)
     run_of(tmp_path, "model-a", "a")
     done = await imported(tmp_path, store=store)
-    found = {one.path.parts[-3]: (one.session, one.added > 0) for one in done.sessions}
-    assert found == {
-        "model-a": ("model-a.lamp-7", True),
-        "model-b": ("lamp-7", False),
-        "model-c": ("model-c.lamp-7", False),
-    }
+    found = [(one.path.parts[-3][-1], one.session, one.added > 0) for one in done.sessions]
+    kept = [("b", "lamp-7", False), ("c", "model-c.lamp-7", False)]
+    assert sorted(found) == [("a", "model-a.lamp-7", True), *kept]
 
 
-async def test_a_run_that_ended_early_is_not_mixed_with_a_longer_one(tmp_path: Path) -> None:
-    run_of(tmp_path, "model-b", "b")
-    short = run_of(tmp_path, "model-a", "")
-    rows = [{"role": "user", "content": "The lamp flickers."}]
-    short.write_text(json.dumps({"history": rows, "trajectory": []}))
-    done = await imported(tmp_path)
-    assert [(one.session, one.messages) for one in done.sessions] == [
-        ("lamp-7", 1),
-        ("model-b.lamp-7", 2),
-    ]
-
-
-async def test_a_copy_in_another_folder_is_the_same_session(tmp_path: Path) -> None:
-    for folder in ("a", "b"):
-        run_of(tmp_path, folder, "the same")
-    assert (await imported(tmp_path)).total.sessions == 1
-
-
-async def test_runs_that_are_imported_one_by_one_are_sessions_of_their_own(tmp_path: Path) -> None:
-    store = MemoryStore()
-    paths = [run_of(tmp_path, f"model-{number}", f"answer {number}") for number in range(9)]
-    names = [(await import_file(store, path))[0].session for path in paths]
-    assert names == ["lamp-7", *(f"model-{number}.lamp-7" for number in range(1, 9))]
-    again = [(await import_file(store, path))[0] for path in reversed(paths)]
-    assert [(one.session, one.added) for one in again] == [(name, 0) for name in reversed(names)]
-
-
-async def test_a_run_that_was_written_anew_in_its_place_is_no_other_one(tmp_path: Path) -> None:
-    store = MemoryStore()
-    path = run_of(tmp_path, "model-a", "first")
-    await import_file(store, path)
-    path.write_text(path.read_text().replace("first", "other"))
-    with pytest.raises(SourceChanged):
-        await import_file(store, path)
-
-
-async def test_a_run_of_a_name_that_was_taken_over_is_another_session(tmp_path: Path) -> None:
+async def test_a_copy_is_the_same_session_and_another_run_is_another(tmp_path: Path) -> None:
+    for model in ("a", "b"):
+        run_of(tmp_path / "copies", model, "the same")
+    assert (await imported(tmp_path / "copies")).total.sessions == 1
+    run_of(tmp_path / "runs", "model-a")
+    run_of(tmp_path / "runs", "model-b", "b")
+    done = await imported(tmp_path / "runs")
+    found = [(one.session, one.messages) for one in done.sessions]
+    assert found == [("lamp-7", 1), ("model-b.lamp-7", 2)]
     store = MemoryStore()
     await import_file(store, run_of(tmp_path, "model-a", "a"), take_over=True)
     (other,) = await import_file(store, run_of(tmp_path, "model-b", "b"))

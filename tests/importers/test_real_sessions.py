@@ -15,23 +15,17 @@ from eventctx.log.record import Record
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.facts import decode_facts
 from eventctx.projections.trace import semconv
+from eventctx.projections.trace.spans import Span
 from eventctx.queries.spans import spans
 from eventctx.stores.memory import MemoryStore
-from tests.importers.given import NOW, records
+from tests.importers.given import NOW
+from tests.importers.taken import records
 
 SPOTTER = "claude-code/spotter-258c7280/258c7280-ae70-4798-800f-63464d01a85d.jsonl"
 AGENT = SPOTTER.removesuffix(".jsonl") + "/subagents/agent-a881341.jsonl"
-COMPACT = SPOTTER.removesuffix(".jsonl") + "/subagents/agent-acompact-fffbd0.jsonl"
 ENTIRE = "claude-code/entire-26dcd5518fea.jsonl"
 CODEMIE = "claude-code/codemie-session-9eda1058.jsonl"
-CODEX = "codex/rollout-2026-05-11T11-26-55-019e1625-789d-76c0-80ab-3724b5ddb799.jsonl"
-SWE = "swe-agent/marshmallow-1867__function_calling__install-1.traj"
-MINI_2 = "mini-swe-agent/deepseek-chat__marshmallow-code__marshmallow-1343.traj.json"
-MINI_1 = "mini-swe-agent/gemini-3-pro__django__django-16560.traj.json"
 PI = "pi/large-session.jsonl"
-OPENHANDS = "openhands/cli447_case_a"
-OPENHANDS_LIST = "openhands/openagentsafety-traj_safety-metrics.json"
-OPENHANDS_LOG = "openhands/llm-log-fncall-sonnet4.json"
 AMPLIFIER = "amplifier/c37652eb-ec4c-4cb5-9d3e-f0b1445ac643/transcript.jsonl"
 AMPLIFIER_LOG = "amplifier/c37652eb-ec4c-4cb5-9d3e-f0b1445ac643/context-intelligence/events.jsonl"
 
@@ -41,40 +35,29 @@ QUEUED = {
 }
 """What a person said while the model was at work, and no ``user`` line has."""
 
-# How our count of messages differs from the manifest's, and why.
-MESSAGES = {
-    SPOTTER: +1,  # two were queued; the compaction summary is an insertion, not a message
-    ENTIRE: +1,  # one was queued
-    CODEMIE: 0,
-    AGENT: 0,
-    COMPACT: 0,
-    CODEX: +1,  # session_meta.base_instructions is the system message
-    SWE: 0,
-    MINI_2: -1,  # the row in role "exit" is no message
-    MINI_1: 0,
-    PI: -14,  # answers that were broken off before their first words
-    OPENHANDS: 0,
-    OPENHANDS_LIST: -1,  # two calls of one answer are one message
-    OPENHANDS_LOG: 0,
-    AMPLIFIER: 0,
-    AMPLIFIER_LOG: +1,  # the system prompt of the requests
-}
-TURNS = {
-    SPOTTER: 2,  # task notifications and the interruption are the harness's
-    ENTIRE: 18,  # one is a prompt command with its arguments
-    CODEMIE: 3,
-    AGENT: 1,
-    COMPACT: 1,
-    CODEX: 2,
-    SWE: 1,
-    MINI_2: 1,
-    MINI_1: 1,  # observations and the submission are in role user too
-    PI: 88,
-    OPENHANDS: 1,  # three more are a critic's, in the role of the person
-    OPENHANDS_LIST: 0,  # the task is not in the file
-    OPENHANDS_LOG: 1,
-    AMPLIFIER: 1,
-    AMPLIFIER_LOG: 1,
+# How our count of messages differs from the manifest's, and the number of turns; and why.
+COUNTS = {
+    # Two were queued; the summary is an insertion, not a message. Task notifications and the
+    # interruption are the harness's.
+    SPOTTER: (+1, 2),
+    ENTIRE: (+1, 18),  # one was queued; one turn is a prompt command with its arguments
+    CODEMIE: (0, 3),
+    AGENT: (0, 1),
+    AGENT.replace("agent-a881341", "agent-acompact-fffbd0"): (0, 1),
+    # session_meta.base_instructions is the system message
+    "codex/rollout-2026-05-11T11-26-55-019e1625-789d-76c0-80ab-3724b5ddb799.jsonl": (+1, 2),
+    "swe-agent/marshmallow-1867__function_calling__install-1.traj": (0, 1),
+    # The row in role "exit" is no message.
+    "mini-swe-agent/deepseek-chat__marshmallow-code__marshmallow-1343.traj.json": (-1, 1),
+    # Observations and the submission are in role user, too.
+    "mini-swe-agent/gemini-3-pro__django__django-16560.traj.json": (0, 1),
+    PI: (-14, 88),  # answers that were broken off before their first words
+    "openhands/cli447_case_a": (0, 1),  # three more turns are a critic's, in the person's role
+    # Two calls of one answer are one message; the task is not in the file.
+    "openhands/openagentsafety-traj_safety-metrics.json": (-1, 0),
+    "openhands/llm-log-fncall-sonnet4.json": (0, 1),
+    AMPLIFIER: (0, 1),
+    AMPLIFIER_LOG: (+1, 1),  # the system prompt of the requests
 }
 
 
@@ -124,12 +107,10 @@ async def take(root: Path, name: str) -> Imported:
         # By itself; without the format's name, the log next to it would be read in its place.
         options = {"complete": True, "format": "amplifier" if name == AMPLIFIER else None}
         store = MemoryStore()
-        summaries = await import_file(store, root / name, clock=lambda: NOW, **options)
+        done = await import_file(store, root / name, clock=lambda: NOW, **options)
         again = await import_file(store, root / name, clock=lambda: NOW, **options)
         assert sum(summary.added for summary in again) == 0
-        _taken[name] = Imported(
-            store, summaries, await records(store, summaries[0].session or ""), entry
-        )
+        _taken[name] = Imported(store, done, await records(store, done[0].session or ""), entry)
     return _taken[name]
 
 
@@ -137,22 +118,25 @@ def rows_of(root: Path, name: str) -> list[Any]:
     return [json.loads(line) for line in (root / name).read_bytes().splitlines()]
 
 
-@pytest.mark.parametrize("name", MESSAGES, ids=[n.split("/")[-1][:24] for n in MESSAGES])
-async def test_counts_are_those_of_the_manifest(name: str, recorded_sessions: Path) -> None:
+def each(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+@pytest.mark.parametrize("name", COUNTS, ids=[n.split("/")[-1][:24] for n in COUNTS])
+async def test_counts_are_those_of_the_manifest_and_every_span_is_inside_its_turn(
+    name: str, recorded_sessions: Path
+) -> None:
     got = await take(recorded_sessions, name)
     entry, summary = got.entry, got.summaries[0]
-    assert summary.messages == entry["messages"] + MESSAGES[name]
-    assert summary.turns == TURNS[name]
+    more, turns = COUNTS[name]
+    assert (summary.messages, summary.turns) == (entry["messages"] + more, turns)
     assert summary.compactions == entry["compactions"]
-    assert summary.unknown == {}
-    assert summary.warned == 0
-    assert summary.waiting == ()
+    assert (summary.unknown, summary.warned, summary.waiting) == ({}, 0, ())
     usage = got.events("usage:reported")
     assert len(usage) == entry["calls_with_usage"]
     assert max((event.prompt for event in usage), default=0) == entry["max_prompt_tokens"]
-    facts = [
-        decode_facts(r.bodies[0].facts) for r in got.records if r.type == "context:message_added"
-    ]
+    added = [r for r in got.records if r.type == "context:message_added"]
+    facts = [decode_facts(r.bodies[0].facts) for r in added]
     # The manifest counts searches that the provider runs as answered calls; they are one item
     # each, without an id and without an output.
     searches = entry["record_types"].get("response_item/web_search_call", 0)
@@ -161,76 +145,62 @@ async def test_counts_are_those_of_the_manifest(name: str, recorded_sessions: Pa
     ended = got.events("tool:post") + got.events("tool:error")
     assert len(ended) == entry["tool_results"] - entry["results_without_call"] - searches
     assert len(got.events("tool:error")) == entry["tool_errors"]
-
-
-@pytest.mark.parametrize("name", MESSAGES, ids=[n.split("/")[-1][:24] for n in MESSAGES])
-async def test_every_span_is_valid_and_inside_its_turn(name: str, recorded_sessions: Path) -> None:
-    got = await take(recorded_sessions, name)
     for summary in got.summaries:
-        assert summary.session is not None
-        found = [span async for span in spans(got.store, summary.session)]
-        turns = {
-            span.attributes[semconv.TURN_ID]: span
-            for span in found
-            if span.attributes[semconv.OPERATION] == semconv.INVOKE_AGENT
-        }
-        for span in found:
-            assert span.start < span.end
-            turn = turns.get(span.attributes.get(semconv.TURN_ID, ""))
-            if turn is not None:
-                # A span without a length gets a nanosecond.
-                assert turn.start <= span.start < span.end <= turn.end + 1
+        check_spans([span async for span in spans(got.store, summary.session or "")])
 
 
-async def test_a_subagent_links_to_its_call_and_a_summarizer_to_the_compaction(
-    recorded_sessions: Path,
-) -> None:
+def check_spans(found: list[Span]) -> None:
+    turns = {
+        span.attributes[semconv.TURN_ID]: span
+        for span in found
+        if span.attributes[semconv.OPERATION] == semconv.INVOKE_AGENT
+    }
+    for span in found:
+        assert span.start < span.end
+        turn = turns.get(span.attributes.get(semconv.TURN_ID, ""))
+        if turn is not None:
+            # A span without a length gets a nanosecond.
+            assert turn.start <= span.start < span.end <= turn.end + 1
+
+
+async def test_a_subagent_links_to_its_call_or_compaction(recorded_sessions: Path) -> None:
     store = (await take(recorded_sessions, SPOTTER)).store
     main = "258c7280-ae70-4798-800f-63464d01a85d"
-    named, links = {}, {}
-    async for info in store.streams():
-        found = [one async for one in spans(store, info.stream)]
-        named |= {(one.trace_id, one.span_id): one.name for one in found}
-        links[info.stream] = [
-            (link.trace_id, link.span_id)
-            for one in found
+    found = {
+        info.stream: [one async for one in spans(store, info.stream)]
+        async for info in store.streams()
+    }
+    named = {(one.trace_id, one.span_id): one.name for every in found.values() for one in every}
+    links = {
+        stream: [
+            named[link.trace_id, link.span_id]
+            for one in every
             for link in one.links
             if link.attributes.get("eventctx.link.session") == main
         ]
-    assert [named[link] for link in links[f"{main}.agent-a881341"]] == ["execute_tool Task"]
-    assert [named[link] for link in links[f"{main}.agent-acompact-fffbd0"]] == ["compact imported"]
+        for stream, every in found.items()
+    }
+    assert links[f"{main}.agent-a881341"] == ["execute_tool Task"]
+    assert links[f"{main}.agent-acompact-fffbd0"] == ["compact imported"]
     assert links[main] == []
 
 
 @pytest.mark.parametrize("name", [SPOTTER, ENTIRE, CODEMIE, AGENT])
-async def test_every_block_of_every_line_is_in_the_transcript_or_the_summary(
-    name: str, recorded_sessions: Path
-) -> None:
-    got = await take(recorded_sessions, name)
-    rows = rows_of(recorded_sessions, name)
-    file: list[str] = []
-    for row in rows:
-        if row.get("type") in ("user", "assistant") and not row.get("isCompactSummary"):
-            content = row["message"]["content"]
-            file += map(json.dumps, content if isinstance(content, list) else [content])
-    file += map(json.dumps, QUEUED.get(name, ()))
-    ours: list[str] = []
-    for message in got.messages():
-        content = message["content"]
-        ours += map(json.dumps, content if isinstance(content, list) else [content])
-    # Results between the lines of an answer are after it now.
-    assert sorted(ours) == sorted(file)
-
-
-@pytest.mark.parametrize("name", [SPOTTER, ENTIRE, CODEMIE])
 async def test_raw_parts_and_messages_together_are_the_whole_file(
     name: str, recorded_sessions: Path
 ) -> None:
-    got = await take(recorded_sessions, name)
+    got, rows = await take(recorded_sessions, name), rows_of(recorded_sessions, name)
+    said = [row.get("type") in ("user", "assistant") for row in rows]
+    told = [row for row, one in zip(rows, said, strict=True) if one]
+    lines = [row["message"]["content"] for row in told if not row.get("isCompactSummary")]
+    file = [json.dumps(block) for content in lines for block in each(content)]
+    file += map(json.dumps, QUEUED.get(name, ()))
+    ours = [json.dumps(block) for one in got.messages() for block in each(one["content"])]
+    # Results between the lines of an answer are after it now.
+    assert sorted(ours) == sorted(file)
     rests = [rest for rest in got.raw() if rest.get("type", "message") != "message"]
-    rows = rows_of(recorded_sessions, name)
-    said = ("user", "assistant")
-    assert rests == [{**row, "message": None} if row.get("type") in said else row for row in rows]
+    without = [{**row, "message": None} for row in rows]
+    assert rests == [a if one else b for a, b, one in zip(without, rows, said, strict=True)]
 
 
 def pieces(value: Any) -> list[str]:
@@ -249,34 +219,20 @@ def pieces(value: Any) -> list[str]:
     return ([answered] if answered else []) + pieces(value.get("content"))
 
 
-async def test_every_block_of_a_pi_session_is_in_the_transcript(
-    recorded_sessions: Path,
-) -> None:
-    got = await take(recorded_sessions, PI)
-    rows = rows_of(recorded_sessions, PI)
+async def test_every_block_and_the_rest_of_a_pi_session_is_kept(recorded_sessions: Path) -> None:
+    got, rows = await take(recorded_sessions, PI), rows_of(recorded_sessions, PI)
     assert pieces(got.messages()) == pieces([row.get("message") for row in rows])
-
-
-async def test_pi_lines_without_their_content_are_kept(
-    recorded_sessions: Path,
-) -> None:
-    got = await take(recorded_sessions, PI)
-    rows = rows_of(recorded_sessions, PI)
     for row in rows:
         if row.get("message", {}).get("content"):
             del row["message"]["content"]
     assert got.raw() == rows
 
 
-async def test_an_amplifier_log_is_kept_without_what_its_requests_repeat(
-    recorded_sessions: Path,
-) -> None:
+async def test_a_log_is_kept_without_what_its_requests_repeat(recorded_sessions: Path) -> None:
     got = await take(recorded_sessions, AMPLIFIER_LOG)
     parts, rows = got.raw(), rows_of(recorded_sessions, AMPLIFIER_LOG)
     assert len(parts) == len(rows)
-    kept = sum(
-        [len(raw_of(record) or b"") for record in got.records if record.type == "import:raw"]
-    )
+    kept = sum(len(json.dumps(part)) for part in parts)
     assert kept < (recorded_sessions / AMPLIFIER_LOG).stat().st_size / 2
     sent: dict[int, dict[str, Any]] = {}
     for number, (part, row) in enumerate(zip(parts, rows, strict=True), 1):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
+import subprocess
+import sys
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,25 +14,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventctx.importers.formats.claude.conversation import RESENT
+from eventctx.importers.recording import spilled
 from eventctx.importers.recording.carried import find_carried
 from eventctx.log.codec import decode_event
 from eventctx.log.events import CATALOGUE
 from eventctx.log.record import Record
-from eventctx.messages.encoding import decode_body
 from eventctx.projections.view import request_view
 from eventctx.queries.audit import audit_session
 from eventctx.queries.requests import fold
-from eventctx.stores.memory import MemoryStore
-from tests.importers.given import (
-    ClaudeCode,
-    Codex,
-    call,
-    events,
-    imported,
-    load,
-    records,
-    text,
-)
+from tests.benchmarks.importing import MEGABYTE, write_transcript
+from tests.importers.given import ClaudeCode, Codex, call, jsonl, text
+from tests.importers.growing import FILES
+from tests.importers.taken import events, imported, records
+from tests.importers.taken import views as views_of
 
 
 def tool_loop() -> ClaudeCode:
@@ -39,28 +35,11 @@ def tool_loop() -> ClaudeCode:
     return log.user("again").answer("m3", text("sure")).system("turn_duration")
 
 
-async def test_a_call_is_request_answer_response_usage_and_tools_in_order(tmp_path: Path) -> None:
+async def test_the_spans_of_a_call_are_inside_each_other(tmp_path: Path) -> None:
+    """In which order its records come, the samples say."""
     store, session = await imported(tmp_path, tool_loop().data())
-    found = [r for r in await records(store, session) if r.type != "import:raw"]
-    assert [r.type for r in found][1:16] == [
-        "prompt:submit",
-        "context:message_added",
-        "context:request_prepared",
-        "provider:request",
-        "context:message_added",
-        "provider:response",
-        "usage:reported",
-        "tool:pre",
-        "tool:pre",
-        "tool:post",
-        "context:message_added",
-        "tool:error",
-        "context:message_added",
-        "context:request_prepared",
-        "provider:request",
-    ]
     by_type: dict[str, list[Record]] = {}
-    for record in found:
+    for record in await records(store, session):
         by_type.setdefault(record.type, []).append(record)
     turn, request = by_type["prompt:submit"][0], by_type["provider:request"][0]
     pre = by_type["tool:pre"]
@@ -69,55 +48,45 @@ async def test_a_call_is_request_answer_response_usage_and_tools_in_order(tmp_pa
     assert pre[0].span_id != pre[1].span_id
     assert by_type["tool:post"][0].span_id == pre[0].span_id
     assert by_type["tool:error"][0].span_id == pre[1].span_id
-    prepared = by_type["context:request_prepared"][0]
-    usage = decode_event(by_type["usage:reported"][0])
-    assert usage.prepared == prepared.position == decode_event(request).prepared  # type: ignore[union-attr]
-    assert all(len(r.span_id or "0" * 16) == 16 for r in found)
-    assert {r.type for r in found} <= set(CATALOGUE)
-
-
-async def test_a_turn_ends_before_the_next_and_the_last_one_stays_open(tmp_path: Path) -> None:
-    store, session = await imported(tmp_path, tool_loop().data())
-    assert len(await events(store, session, "prompt:complete")) == 1
-    store, session = await imported(tmp_path, tool_loop().data(), complete=True)
-    assert len(await events(store, session, "prompt:complete")) == 2
+    prepared = by_type["context:request_prepared"][0].position
+    events: list[Any] = [decode_event(one) for one in (by_type["usage:reported"][0], request)]
+    assert [event.prepared for event in events] == [prepared, prepared]
+    assert all(len(r.span_id or "0" * 16) == 16 for found in by_type.values() for r in found)
+    assert by_type.keys() <= set(CATALOGUE)
 
 
 async def test_the_view_after_a_boundary_starts_with_the_summary(tmp_path: Path) -> None:
     log = tool_loop().system("compact_boundary", compactMetadata={"trigger": "manual"})
     log.user("In short: …", isCompactSummary=True).user("go on").answer("m4", text("ok"))
     store, session = await imported(tmp_path, log.data(), complete=True)
-    state = request_view.initial()
-    views = []
+    state, views = request_view.initial(), []
     for record in await records(store, session):
         if record.type == "context:request_prepared":
-            views.append((state, decode_event(record)))
+            views.append((state.layout, decode_event(record)))
         state = request_view.evolve(state, record)
-    view, prepared = views[-1]
-    entries = view.layout.entries()
-    assert [entry.kind for entry in entries] == ["insertion", "message"]
-    assert prepared.digest == view.layout.measure()[0]  # type: ignore[union-attr]
-    post = (await events(store, session, "context:post_compact"))[0]
+    layout, prepared = views[-1]
+    assert [entry.kind for entry in layout.entries()] == ["insertion", "message"]
+    assert prepared.digest == layout.measure()[0]  # type: ignore[union-attr]
+    assert (await views_of(store, session))[-1][0]["content"] == "In short: …"
+    (post,) = await events(store, session, "context:post_compact")
     assert (post.outcome, post.trigger, post.strategy) == ("applied", "imported", "imported")
     assert post.requested_by == "claude-code:manual"
-    assert [tuple(run)[:3] for run in map(_plain, post.plan.runs)] == [(0, 6, "summarised")]
+    assert runs_of(post) == [(0, 6, "summarised")]
     assert post.plan.insertions[0].stands_for == ((0, 6),)
     assert post.messages_after == 1
-    body = next(r for r in await records(store, session) if r.type == "context:post_compact")
-    assert decode_body(body.bodies[0].data or b"")["content"] == "In short: …"
 
 
-def _plain(run: Any) -> tuple[int, int, str]:
-    return run.first, run.last, run.disposition
+def runs_of(post: Any) -> list[tuple[int, int, str]]:
+    return [(run.first, run.last, run.disposition) for run in post.plan.runs]
 
 
 async def test_a_system_prompt_outlives_a_replacement_history(tmp_path: Path) -> None:
-    user = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "u"}]}
+    user = Codex().says("user", "u").payloads()
     log = Codex().says("developer", "rules").says("user", "x").says("assistant", "y")
-    log.line("compacted", message="", replacement_history=[user, user])
+    log.line("compacted", message="", replacement_history=user * 2)
     store, session = await imported(tmp_path, log.says("assistant", "z").data())
-    post = (await events(store, session, "context:post_compact"))[0]
-    assert [_plain(run) for run in post.plan.runs] == [(0, 1, "kept"), (2, 3, "summarised")]
+    (post,) = await events(store, session, "context:post_compact")
+    assert runs_of(post) == [(0, 1, "kept"), (2, 3, "summarised")]
     assert [i.body for i in post.plan.insertions] == [0, 1]
 
 
@@ -125,16 +94,12 @@ async def test_large_files_are_cut_into_many_raw_records(tmp_path: Path) -> None
     log = ClaudeCode().user("go")
     for _ in range(40):
         log.progress(output="x" * 10_000)
-    store, session = await imported(tmp_path, log.data())
-    found = await events(store, session, "import:raw")
-    assert len(found) == 4
-    ranges = [event.lines for event in found]
-    assert all(a[1] < b[0] for a, b in itertools.pairwise(ranges))
+    ranges = [event.lines for event in await events(*await imported(tmp_path, log.data()), RAW)]
+    assert len(ranges) == 4
+    assert all(a[1] < b[0] for a, b in pairwise(ranges))
 
 
-async def test_a_compaction_is_estimated_as_the_requests_around_it_and_keeps_the_files_size(
-    tmp_path: Path,
-) -> None:
+async def test_a_compaction_is_estimated_as_the_requests_around_it(tmp_path: Path) -> None:
     meta = {"trigger": "auto", "preTokens": 167_000}
     log = ClaudeCode().user("go").answer("m1", text("a")).user("on").answer("m2", text("b"))
     log.system("compact_boundary", compactMetadata=meta)
@@ -161,8 +126,11 @@ async def test_a_compaction_is_estimated_as_the_requests_around_it_and_keeps_the
 WORDS = st.text("ab \n", min_size=1, max_size=12)
 
 
-def user(*texts: str) -> dict[str, Any]:
-    return {"role": "user", "content": [{"type": "text", "text": text} for text in texts]}
+RAW = "import:raw"
+
+
+def user(*words: str) -> dict[str, Any]:
+    return {"role": "user", "content": [text(word) for word in words]}
 
 
 def result(call: str, content: Any) -> dict[str, Any]:
@@ -207,23 +175,15 @@ def test_every_character_is_carried_or_injected_and_never_both(
         spans = [s for s in found.injected if s.place == ("content", index, "text")]
         assert all(0 <= s.start < s.end <= len(one) for s in spans)
         assert all(a.end <= b.start for a, b in pairwise(spans))
-        kept = "".join(
-            one[a:b]
-            for a, b in zip(
-                [0, *[s.end for s in spans]], [*[s.start for s in spans], len(one)], strict=True
-            )
-        )
-        assert not kept or any(
-            piece in kept for number in found.messages for piece in messages[number]
-        )
+        begins, ends = [0, *[s.end for s in spans]], [*[s.start for s in spans], len(one)]
+        kept = "".join(one[a:b] for a, b in zip(begins, ends, strict=True))
+        carried = [piece for number in found.messages for piece in messages[number]]
+        assert not kept or any(piece in kept for piece in carried)
 
 
-def test_a_word_inside_of_a_reminder_is_not_a_person_s_message() -> None:
-    found = find_carried(user("<reminder>is it ok now?</reminder>"), [user("ok")])
-    assert found.messages == ()
-
-
-def test_an_image_is_carried_though_it_has_no_text() -> None:
+def test_an_image_is_carried_and_a_word_inside_of_a_reminder_is_not() -> None:
+    reminder = user("<reminder>is it ok now?</reminder>")
+    assert find_carried(reminder, [user("ok")]).messages == ()
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "x"}}
     marked = {**image, "cache_control": {"type": "ephemeral"}}
     messages = [{"role": "user", "content": [image]}, result("t1", [image])]
@@ -254,14 +214,9 @@ def compacted(log: ClaudeCode) -> None:
 
 
 async def expected(tmp_path: Path, log: ClaudeCode) -> list[Any]:
-    path = tmp_path / "file.jsonl"
-    path.write_bytes(log.data())
-    store = MemoryStore()
-    summary = await load(store, path, complete=True)
-    assert summary.session is not None
-    state = await fold(store, summary.session, request_view)
-    assert state.calibration.compacted > 0
-    return await events(store, summary.session, "context:request_prepared")
+    store, session = await imported(tmp_path, log.data(), complete=True)
+    assert (await fold(store, session, request_view)).calibration.compacted > 0
+    return await events(store, session, "context:request_prepared")
 
 
 # About 1,600 tokens a round are counted. The first prompt holds one round already.
@@ -279,7 +234,9 @@ async def test_however_wrong_the_growth_was_what_was_sent_with_it_is_known(
     assert behind.tokens == pytest.approx(BESIDE + each + RESENT, rel=0.03)
 
 
-async def test_the_second_compaction_is_judged_by_the_first(tmp_path: Path) -> None:
+async def test_a_second_compaction_and_what_is_sent_again_are_judged_by_the_first(
+    tmp_path: Path,
+) -> None:
     log = ClaudeCode().user("go")
     working(log, "a", 40, BESIDE, 1_600)
     compacted(log)
@@ -289,9 +246,6 @@ async def test_the_second_compaction_is_judged_by_the_first(tmp_path: Path) -> N
     requests = await expected(tmp_path, log)
     *_, behind = [one for one in requests if "compaction" in one.breaks]
     assert behind.tokens == pytest.approx(51_600, rel=0.05)
-
-
-async def test_what_is_sent_again_counts_until_a_prompt_was_reported(tmp_path: Path) -> None:
     log = ClaudeCode().user("go")
     working(log, "a", 10, BESIDE, 1_600)
     compacted(log)
@@ -300,3 +254,42 @@ async def test_what_is_sent_again_counts_until_a_prompt_was_reported(tmp_path: P
     requests = await expected(tmp_path, log)
     first, second = requests[-2:]
     assert second.reserve == first.reserve > BESIDE + RESENT * 0.9
+
+
+def write_chat(path: Path, size: int) -> None:
+    """A list of short messages, since each costs the view the same whatever its length."""
+    with path.open("wb") as file:
+        for number in range(size // 1000):
+            role = "assistant" if number % 2 else "user"
+            file.write(jsonl([{"role": role, "content": f"{number} " + "word " * 190}]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("write", [write_transcript, write_chat])
+def test_an_import_of_a_file_three_times_as_long_takes_no_more_memory(
+    write: Callable[[Path, int], None], tmp_path: Path
+) -> None:
+    peaks = []
+    for megabytes in (2, 6):
+        path = tmp_path / f"{megabytes}.jsonl"
+        write(path, megabytes * MEGABYTE)
+        program = [
+            sys.executable,
+            "-m",
+            "tests.benchmarks.importing",
+            path,
+            path.with_suffix(".db"),
+        ]
+        ran = subprocess.run(program, capture_output=True, text=True, check=True)
+        peaks.append(float(ran.stdout.split()[-1]))
+    # What a process takes varies by one MiB; an import that held its file would take four more.
+    assert peaks[1] - peaks[0] < 3, peaks
+
+
+@pytest.mark.parametrize("name", ["claude-code", "codex", "pi", "copilot"])
+async def test_an_import_is_the_same_with_its_view_on_disk(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_memory = await records(*await imported(tmp_path, FILES[name], complete=True))
+    monkeypatch.setattr(spilled, "CHUNK", 2)
+    assert await records(*await imported(tmp_path, FILES[name], complete=True)) == in_memory

@@ -18,8 +18,9 @@ from eventctx.importers.load import ImportSummary
 from eventctx.log.codec import raw_of
 from eventctx.log.record import Record
 from eventctx.stores.memory import MemoryStore
-from tests.importers.given import jsonl, load, records
+from tests.importers.given import jsonl
 from tests.importers.growing import FILES, SESSIONS, rows_of
+from tests.importers.taken import load, records
 
 SAMPLES = Path(__file__).with_name("samples")
 START = 1_767_261_600_000_000_000

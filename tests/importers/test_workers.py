@@ -18,6 +18,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from eventctx.cli.main import cli
 from eventctx.errors import InvalidSetting, StoreFull
@@ -31,12 +32,12 @@ from eventctx.stores.memory import MemoryStore
 from eventctx.stores.sqlite import SqliteStore
 from tests.how_much import some
 from tests.importers import in_workers
-from tests.importers.given import ClaudeCode, jsonl, text
-from tests.importers.test_bad_input import FullStore
+from tests.importers.given import CHAT, ClaudeCode, put, text
+from tests.importers.taken import FullStore
 
 pytestmark = pytest.mark.slow
 
-CHAT = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
+
 NAMES = ("a", "b", "c", "d", "e")
 
 
@@ -52,69 +53,62 @@ async def alone(store: EventStore, folder: Path, **options: Any) -> ImportedPath
 
 async def contents(store: EventStore) -> dict[str, list[Any]]:
     """All records by their streams, without their places among those of other streams."""
+    found = {info.stream: store.read(info.stream) async for info in store.streams()}
     return {
-        info.stream: [
-            (one.position, one.id, one.type, one.version, one.time, one.payload, one.bodies,
-             one.turn_id, one.span_id, one.parent_span_id, one.iteration, one.digest)
-            async for one in store.read(info.stream)
-        ]
-        async for info in store.streams()
-    }  # fmt: skip
+        stream: [structs.replace(record, global_position=0) async for record in read]
+        for stream, read in found.items()
+    }
 
 
-def claude(session: str, turns: int, size: int = 10) -> bytes:
-    log = ClaudeCode(session)
+def claude(session: str, turns: int, size: int = 10, **common: Any) -> bytes:
+    log = ClaudeCode(session, **common)
     for turn in range(turns):
         log.user(f"question {turn}").answer(f"m{turn}", text("word " * size))
     return log.data()
+
+
+def write(folder: Path, *names: str, turns: int = 3, size: int = 10) -> None:
+    """A session of its own in a file of each of these names."""
+    for name in names:
+        put(folder / f"{name}.jsonl", claude(name, turns, size))
 
 
 # -- the same as without them --------------------------------------------------------------------
 
 
 def write_claude(folder: Path, name: str, turns: int) -> None:
-    (folder / f"{name}.jsonl").write_bytes(claude(name, turns, 400))
+    write(folder, name, turns=turns, size=400)
 
 
 def write_the_same_session(folder: Path, name: str, turns: int) -> None:
     """Files of one session: of some, another one is the beginning."""
-    (folder / f"{name}.jsonl").write_bytes(claude("shared", turns))
+    put(folder / f"{name}.jsonl", claude("shared", turns))
 
 
 def write_with_subagents(folder: Path, name: str, turns: int) -> None:
     write_claude(folder, name, turns)
-    agents = folder / name / "subagents"
-    agents.mkdir(parents=True, exist_ok=True)
     for number in range(turns % 3):
-        rows = [{**row, "agentId": f"{number}"} for row in json_lines(claude(name, turns))]
-        (agents / f"agent-{number}.jsonl").write_bytes(jsonl(rows))
+        data = claude(name, turns, agentId=f"{number}")
+        put(folder / name / "subagents" / f"agent-{number}.jsonl", data)
 
 
 def write_runs_of_one_name(folder: Path, name: str, turns: int) -> None:
     """A list of messages in a folder of its own, called as those in other folders."""
-    (folder / name).mkdir(exist_ok=True)
-    (folder / name / "run.json").write_bytes(json.dumps([*CHAT * turns]).encode())
+    put(folder / name / "run.json", json.dumps([*CHAT * turns]).encode())
 
 
 def write_broken(folder: Path, name: str, turns: int) -> None:
-    (folder / f"{name}.jsonl").write_bytes(claude(name, turns)[: 40 * turns] + b"\n{half")
+    put(folder / f"{name}.jsonl", claude(name, turns)[: 40 * turns] + b"\n{half")
 
 
 def write_no_transcript(folder: Path, name: str, turns: int) -> None:
-    (folder / f"{name}.json").write_bytes(b"" if turns % 2 else b'{"settings": {}}')
+    put(folder / f"{name}.json", b"" if turns % 2 else b'{"settings": {}}')
 
 
-def json_lines(data: bytes) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in data.splitlines()]
-
-
-WRITERS: Sequence[Callable[[Path, str, int], None]] = (
-    write_claude,
-    write_the_same_session,
-    write_with_subagents,
-    write_runs_of_one_name,
-    write_broken,
-    write_no_transcript,
+Writer = Callable[[Path, str, int], None]
+WRITERS: Sequence[Writer] = (
+    *(write_claude, write_the_same_session, write_with_subagents),
+    *(write_runs_of_one_name, write_broken, write_no_transcript),
 )
 FOLDERS = st.dictionaries(
     st.sampled_from(NAMES),
@@ -126,52 +120,46 @@ FOLDERS = st.dictionaries(
 @settings(max_examples=some(3, 20), deadline=None)
 @given(FOLDERS, st.integers(2, 3))
 def test_workers_give_the_results_and_the_records_of_one_process(
-    files: dict[str, list[tuple[Callable[[Path, str, int], None], int]]], workers: int
+    files: dict[str, list[tuple[Writer, int]]], workers: int
 ) -> None:
     async def compare(folder: Path) -> None:
         one, several = MemoryStore(), MemoryStore()
         for grown in (False, True):
             for name, written in files.items():
-                for write, turns in written:
-                    write(folder, name, turns + 5 * grown)
-            assert await by_workers(several, folder, workers=workers) == await alone(one, folder)
-            assert await contents(several) == await contents(one)
+                for write_it, turns in written:
+                    write_it(folder, name, turns + 5 * grown)
+            await check_same(one, several, folder, workers)
 
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(compare(Path(folder)))
 
 
-async def test_a_session_in_two_files_has_the_records_of_the_first_one_first(
-    tmp_path: Path,
-) -> None:
-    """The first file is long, so that the others would overtake it."""
-    (tmp_path / "a.jsonl").write_bytes(claude("shared", 100, 500))
-    for name in ("b", "c"):
-        (tmp_path / f"{name}.jsonl").write_bytes(claude("shared", 100, 500) + claude("shared", 3))
-    one, several = MemoryStore(), MemoryStore()
-    assert await by_workers(several, tmp_path, workers=3) == await alone(one, tmp_path)
+async def check_same(one: MemoryStore, several: MemoryStore, folder: Path, workers: int) -> None:
+    assert await by_workers(several, folder, workers=workers) == await alone(one, folder)
     assert await contents(several) == await contents(one)
 
 
-async def test_a_file_that_another_one_overtook_is_read_again_when_all_are_done(
-    tmp_path: Path,
-) -> None:
-    for name in (*NAMES, "late"):
-        write_claude(tmp_path, name, 3)
+async def test_a_session_in_two_files_has_the_first_files_records_first(tmp_path: Path) -> None:
+    """The first file is long, so that the others would overtake it."""
+    long = claude("shared", 100, 500)
+    put(tmp_path / "a.jsonl", long)
+    for name in ("b", "c"):
+        put(tmp_path / f"{name}.jsonl", long + claude("shared", 3))
+    await check_same(MemoryStore(), MemoryStore(), tmp_path, 3)
+
+
+async def test_a_file_that_was_overtaken_is_read_again_when_all_are_done(tmp_path: Path) -> None:
+    write(tmp_path, *NAMES, "late")
     found = await by_workers(MemoryStore(), tmp_path, importing=in_workers.be_overtaken)
     assert [one.session for one in found.sessions] == sorted([*NAMES, "late"])
     assert found.passed_over == ()
 
 
 async def test_a_database_gets_what_workers_read_and_verifies(tmp_path: Path) -> None:
-    folder = tmp_path / "sessions"
-    folder.mkdir()
-    for name in NAMES:
-        write_claude(folder, name, 60)
-    memory = MemoryStore()
+    folder, memory, receipts = tmp_path / "sessions", MemoryStore(), list[Receipt]()
+    write(folder, *NAMES, turns=60, size=400)
     await alone(memory, folder)
     store = await SqliteStore.open(tmp_path / "store.db")
-    receipts: list[Receipt] = []
     try:
         await by_workers(store, folder, noted=receipts.append)
         assert await contents(store) == await contents(memory)
@@ -183,18 +171,15 @@ async def test_a_database_gets_what_workers_read_and_verifies(tmp_path: Path) ->
 
 
 async def test_what_the_index_knows_is_not_read_again(tmp_path: Path) -> None:
-    folder = tmp_path / "sessions"
-    folder.mkdir()
-    for name in NAMES:
-        write_claude(folder, name, 3)
-    store, options = MemoryStore(), {"importing": in_workers.tell_the_process}
+    folder, store = tmp_path / "sessions", MemoryStore()
+    write(folder, *NAMES)
     index = KnownFiles(tmp_path / "store.db")
-    first = await by_workers(store, folder, index=index, **options)
+    options = {"index": index, "importing": in_workers.tell_the_process}
+    first = await by_workers(store, folder, **options)
     for path in folder.glob("*.pid"):
         path.unlink()
-    write_claude(folder, "b", 5)
-    write_claude(folder, "d", 5)
-    again = await by_workers(store, folder, index=index, **options)
+    write(folder, "b", "d", turns=5)
+    again = await by_workers(store, folder, **options)
     assert sorted(path.stem for path in folder.glob("*.pid")) == ["b", "d"]
     assert [one.session for one in again.sessions] == [one.session for one in first.sessions]
     assert [one.added > 0 for one in again.sessions] == [name in ("b", "d") for name in NAMES]
@@ -203,60 +188,49 @@ async def test_what_the_index_knows_is_not_read_again(tmp_path: Path) -> None:
 # -- which process reads -------------------------------------------------------------------------
 
 
-def readers(folder: Path) -> list[int]:
-    """The processes that read the files of a folder."""
-    return [int(path.read_text()) for path in sorted(folder.glob("*.pid"))]
-
-
 @pytest.mark.parametrize(
-    ("options", "elsewhere"),
+    ("names", "options", "elsewhere"),
     [
-        ({}, True),
-        ({"workers": 1}, False),
-        ({"workers_from": 1_000_000}, False),
+        ("ab", {}, True),
+        ("ab", {"workers": 1}, False),
+        ("ab", {"workers_from": 1_000_000}, False),
+        ("a", {}, False),
     ],
 )
 async def test_a_caller_says_whether_other_processes_read(
-    tmp_path: Path, options: dict[str, int], elsewhere: bool
+    tmp_path: Path, names: str, options: dict[str, int], elsewhere: bool
 ) -> None:
-    for name in ("a", "b"):
-        write_claude(tmp_path, name, 3)
+    write(tmp_path, *names)
     await by_workers(MemoryStore(), tmp_path, importing=in_workers.tell_the_process, **options)
-    assert [one != os.getpid() for one in readers(tmp_path)] == [elsewhere] * 2
+    assert [one != os.getpid() for one in readers(tmp_path)] == [elsewhere] * len(names)
 
 
-async def test_one_file_is_read_in_this_process(tmp_path: Path) -> None:
-    write_claude(tmp_path, "a", 3)
-    await by_workers(MemoryStore(), tmp_path, importing=in_workers.tell_the_process)
-    assert readers(tmp_path) == [os.getpid()]
+def readers(folder: Path) -> list[int]:
+    """The processes that read the files of a folder."""
+    return [int(path.read_text()) for path in folder.glob("*.pid")]
 
 
 async def test_where_no_process_can_be_started_this_one_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in NAMES:
-        write_claude(tmp_path, name, 3)
+    write(tmp_path, *NAMES)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "nowhere"))
     done = await by_workers(MemoryStore(), tmp_path)
     assert [one.session for one in done.sessions] == list(NAMES)
 
 
-async def test_a_function_that_no_other_process_can_import_is_refused(tmp_path: Path) -> None:
+async def test_workers_that_there_cannot_be_are_refused(tmp_path: Path) -> None:
     async def importing(*_: Any, **__: Any) -> list[ImportSummary]:
         return []
 
     with pytest.raises(InvalidSetting, match="expected a function of a module"):
         await by_workers(MemoryStore(), tmp_path, importing=importing)
-
-
-async def test_a_number_of_workers_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidSetting, match="workers: expected an int from 0"):
         await by_workers(MemoryStore(), tmp_path, workers=-1)
 
 
 def test_a_script_needs_no_guard_of_its_main_module(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        write_claude(tmp_path, name, 3)
+    write(tmp_path, "a", "b")
     script = tmp_path / "script.py"
     script.write_text(
         "import asyncio, sys\n"
@@ -266,10 +240,9 @@ def test_a_script_needs_no_guard_of_its_main_module(tmp_path: Path) -> None:
         "done = asyncio.run(import_paths(MemoryStore(), ['.'], workers=2, workers_from=0))\n"
         "print([one.session for one in done.sessions])\n"
     )
-    ran = subprocess.run(
-        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=False,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-    )  # fmt: skip
+    there = {"cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}}
+    command = [sys.executable, str(script)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, **there)  # type: ignore[call-overload]
     assert (ran.stdout, ran.stderr) == ("begun\n['a', 'b']\n", "")
 
 
@@ -290,8 +263,7 @@ class CountingStore(MemoryStore):
 
 
 async def test_workers_do_not_run_ahead_of_a_slow_store(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        (tmp_path / f"{name}.jsonl").write_bytes(claude(name, 250))
+    write(tmp_path, "a", "b", turns=250)
     store = CountingStore()
     await by_workers(store, tmp_path)
     assert 1 < store.most <= 6  # a track has two batches under way, and a third one comes
@@ -300,15 +272,8 @@ async def test_workers_do_not_run_ahead_of_a_slow_store(tmp_path: Path) -> None:
 # -- when something fails ------------------------------------------------------------------------
 
 
-def write_dying(folder: Path) -> None:
-    for name in ("a", "dies", "z"):
-        (folder / f"{name}.jsonl").write_bytes(claude(name, 250))
-
-
-async def test_a_killed_worker_is_an_error_of_its_file_and_the_next_import_completes_it(
-    tmp_path: Path,
-) -> None:
-    write_dying(tmp_path)
+async def test_a_killed_workers_file_is_completed_by_the_next_import(tmp_path: Path) -> None:
+    write(tmp_path, "a", "dies", "z", turns=250)
     one, several = MemoryStore(), MemoryStore()
     done = await by_workers(several, tmp_path, importing=in_workers.die_in_the_middle)
     assert [one.path.stem for one in done.sessions] == ["a", "z"]
@@ -324,32 +289,23 @@ async def test_a_killed_worker_is_an_error_of_its_file_and_the_next_import_compl
 
 
 async def test_a_worker_without_memory_is_an_error_of_its_file(tmp_path: Path) -> None:
-    for name in ("a", "dies", "z"):
-        write_claude(tmp_path, name, 3)
+    write(tmp_path, "a", "dies", "z")
     done = await by_workers(MemoryStore(), tmp_path, importing=in_workers.run_out_of_memory)
     assert [one.session for one in done.sessions] == ["a", "z"]
     assert [one.error for one in done.passed_over] == ["WorkerEnded"]
     assert "no more memory" in done.passed_over[0].reason
 
 
-async def test_the_stores_error_ends_the_import_in_workers_too(tmp_path: Path) -> None:
-    for name in ("a", "b", "c"):
-        write_claude(tmp_path, name, 3)
+async def test_an_error_of_the_store_or_of_ours_ends_the_import(tmp_path: Path) -> None:
+    write(tmp_path, "a", "b", "c")
     told: list[ImportSummary | FilePassedOver] = []
     with pytest.raises(StoreFull):
         await by_workers(FullStore(), tmp_path, told=told.append)
     # Which of two files is the first to be appended is not said.
     assert [getattr(one, "session", None) for one in told] in ([], ["a"])
-
-
-async def test_a_programming_error_in_a_worker_ends_the_import(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        write_claude(tmp_path, name, 3)
     with pytest.raises(KeyError, match="a bug"):
         await by_workers(MemoryStore(), tmp_path, importing=in_workers.fail)
 
-
-# -- the program ---------------------------------------------------------------------------------
 
 CHILDREN = "/proc/{0}/task/{0}/children"
 SLOWLY = """
@@ -386,17 +342,13 @@ def wait_until(holds: Callable[[], bool], seconds: float = 300) -> None:
 def test_no_worker_outlives_the_program_and_the_next_import_completes(
     tmp_path: Path, number: signal.Signals
 ) -> None:
-    folder = tmp_path / "sessions"
-    folder.mkdir()
-    for place in range(4):
-        (folder / f"{place}.jsonl").write_bytes(claude(f"session {place}", 200))
-    store = tmp_path / "store.db"
-    importing = ["import", str(folder), "--store", str(store)]
+    write(tmp_path / "sessions", *"0123", turns=200)
+    store, wal = str(tmp_path / "store.db"), tmp_path / "store.db-wal"
+    importing = ["import", str(tmp_path / "sessions"), "--store", store]
     command = [sys.executable, "-c", SLOWLY, *importing, "--workers", "2"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
     ) as program:
-        wal = tmp_path / "store.db-wal"
         wait_until(lambda: wal.exists() and wal.stat().st_size > 100_000)
         workers = children_of(program.pid)
         assert len(workers) == 2
@@ -410,4 +362,4 @@ def test_no_worker_outlives_the_program_and_the_next_import_completes(
     assert total["added"] > 0
     counted = 4 * (400 - 1)  # without the last answer of each, which may go on
     assert (total["sessions"], total["failed"], total["messages"]) == (4, 0, counted)
-    assert CliRunner().invoke(cli, ["verify", "--store", str(store)]).exit_code == 0
+    assert CliRunner().invoke(cli, ["verify", "--store", store]).exit_code == 0

@@ -11,6 +11,7 @@ from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting, StreamNotFound
 from eventctx.queries.key_frames import KEY_FRAME
 from eventctx.stores.memory import MemoryStore
+from tests.sessions import model, user
 
 
 async def asked(engine: Engine, rounds: int, session: str = "s") -> None:
@@ -18,9 +19,9 @@ async def asked(engine: Engine, rounds: int, session: str = "s") -> None:
     ctx = await engine.session(session, max_tokens=2_000, policy="ladder")
     for number in range(rounds):
         async with ctx.turn():
-            await ctx.add_message({"role": "user", "content": f"zirconium {number} " * 60})
+            await ctx.add_message(user(f"zirconium {number} " * 60))
             await ctx.get_messages_for_request()
-            await ctx.add_message({"role": "assistant", "content": "a palace " * 60})
+            await ctx.add_message(model("a palace " * 60))
 
 
 def columns(document: dict[str, Any], table: str) -> dict[str, list[Any]]:
@@ -61,28 +62,22 @@ async def test_documents_that_continue_each_other_add_up_to_the_whole_one() -> N
     assert not any(columns(nothing, "messages").values())
 
 
-async def test_a_position_at_which_no_document_ends_is_refused() -> None:
+async def test_a_forks_documents_begin_at_its_own_first_record_and_end_at_its_last() -> None:
     async with eventctx.open("memory://") as engine:
-        await asked(engine, 2)
+        await asked(engine, 6)
         head = (await engine.timeline("s"))["head"]
         for after in (head + 1, -1):
             with pytest.raises(InvalidSetting, match="after"):
                 await engine.timeline("s", after=after)
         with pytest.raises(StreamNotFound):
             await engine.timeline("another")
-
-
-async def test_a_forks_documents_begin_at_its_own_first_record() -> None:
-    async with eventctx.open("memory://") as engine:
-        await asked(engine, 6)
-        at = (await engine.timeline("s"))["head"] - 3
-        await engine.fork("s", at, "f")
+        await engine.fork("s", head - 3, "f")
         first = await engine.timeline("f")
         await asked(engine, 2, "f")
         whole = await engine.timeline("f")
         later = await engine.timeline("f", after=first["head"])
-        with pytest.raises(InvalidSetting, match=f"expected a position from {at + 1} to"):
-            await engine.timeline("f", after=at)
+        with pytest.raises(InvalidSetting, match=f"expected a position from {head - 2} to"):
+            await engine.timeline("f", after=head - 3)
     joined = first["requests"]["position"] + later["requests"]["position"]
     assert joined == whole["requests"]["position"]
     assert len(joined) == 2
@@ -92,7 +87,7 @@ async def test_a_kept_audit_has_what_came_since_and_not_what_a_caller_did_to_it(
     engine = Engine(MemoryStore())
     ctx = await engine.session("s")
     for number in range(KEY_FRAME):
-        await ctx.add_message({"role": "user", "content": f"{number}"})
+        await ctx.add_message(user(f"{number}"))
     first = await engine.audit("s")
     first.usage["nobody's model"] = None  # type: ignore[assignment]
     again = await engine.audit("s")

@@ -30,7 +30,6 @@ from eventctx.adapters.agent_framework.rows import instructions_of, rows_of
 from eventctx.engine import Engine
 from eventctx.orchestrators.protocol import ToolRequest
 from eventctx.testing import Reply, ScriptedAgent
-from tests.adapters.logs import types_of
 
 NOT_SHOWN = ("hosted", "exception")
 
@@ -241,11 +240,6 @@ def reads(page: int) -> Reply:
     return Reply(calls=[ToolRequest(f"call_{page}", "read", {"page": page})])
 
 
-async def count(engine: Engine, *types: str, session: str = "s") -> list[int]:
-    made = await types_of(engine, session)
-    return [made.count(one) for one in types]
-
-
 async def texts(engine: Engine, session: str = "s") -> list[str]:
     rows = [one.message for one in await engine.transcript(session)]
     return [str(row["content"][0].get("text", row["content"][0]["type"])) for row in rows]
@@ -255,11 +249,17 @@ def sent(client: ScriptedChat) -> list[list[str]]:
     return [[one.text or one.role for one in messages] for messages, _ in client.seen]
 
 
-async def ask(agent: Agent[Any], text: str, session: AgentSession, stream: bool) -> str:
-    if stream:
-        running = agent.run(text, session=session, stream=True)
-        return (await running.get_final_response()).text
-    return (await agent.run(text, session=session)).text
+async def talk(
+    agent: Agent[Any], *texts: Any, session: AgentSession | None = None, stream: bool = False
+) -> AgentSession:
+    """Ask the agent in one session, named ``s`` unless it is given."""
+    session = session or AgentSession(session_id="s")
+    for text in texts:
+        if stream:
+            await agent.run(text, session=session, stream=True).get_final_response()
+        else:
+            await agent.run(text, session=session)
+    return session
 
 
 HOW = pytest.mark.parametrize("stream", [False, True], ids=["run", "stream"])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import agents
+import pytest
 from agents import (
     Agent,
     ModelRetrySettings,
@@ -57,12 +59,7 @@ class AgentsDriver:
             agent = self._scripted
             self._session = await AgentsSession.open(self._engine, agent.session, **agent.settings)
         options = self._session.options(run_config=self._config())
-        if not stream:
-            return str((await Runner.run(self._agent, text, **options)).final_output)
-        streamed = Runner.run_streamed(self._agent, text, **options)
-        async for _ in streamed.stream_events():
-            pass
-        return str(streamed.final_output)
+        return str(await run(self._agent, text, stream, **options))
 
     def _config(self) -> RunConfig | None:
         keep = self._scripted.keep_last
@@ -105,3 +102,46 @@ def step(reply: Reply | Exception) -> Any:
         requests=1, input_tokens=used.prompt, output_tokens=used.output, total_tokens=total
     )
     return ModelStep(output=output, usage=usage)
+
+
+# -- agents that no contract asks for -------------------------------------------------------------
+
+
+def agent_of(*script: str | list[Any], tools: Sequence[Any] = (), **more: Any) -> Agent[Any]:
+    """An agent whose model answers with these texts and items."""
+    steps = [[assistant_message(one)] if isinstance(one, str) else one for one in script]
+    given = {"name": "a", "instructions": "Be brief.", "tools": [*tools], **more}
+    return Agent(model=ScriptedModel(steps), **given)
+
+
+def calls(agent: Agent[Any]) -> list[Any]:
+    model = agent.model
+    assert isinstance(model, ScriptedModel)
+    return list(model.calls)
+
+
+async def run(agent: Agent[Any], text: str = "hi", stream: bool = False, **options: Any) -> Any:
+    if not stream:
+        return (await Runner.run(agent, text, **options)).final_output
+    streamed = Runner.run_streamed(agent, text, **options)
+    async for _ in streamed.stream_events():
+        pass
+    return streamed.final_output
+
+
+@function_tool(needs_approval=True)
+def erase() -> str:
+    """Erase it."""
+    return "erased"
+
+
+async def approved(agent: Agent[Any], session: AgentsSession) -> str:
+    """Let it erase, when a person has been asked."""
+    asked = await Runner.run(agent, "Erase it.", **session.options(agent))
+    state = asked.to_state()
+    for one in asked.interruptions:
+        state.approve(one)
+    return str((await Runner.run(agent, state, **session.options(agent))).final_output)
+
+
+HOW = pytest.mark.parametrize("stream", [False, True], ids=["run", "stream"])

@@ -63,13 +63,18 @@ class LangChainDriver:
         return "".join(map(str, last))
 
     def received(self) -> list[list[Any]]:
-        return [[self.shown(row_of(one)) for one in request] for request in self._model.seen]
+        return received(self._model)
 
     def shown(self, row: dict[str, Any]) -> Any:
-        return row["role"], row["content"], row.get("tool_calls") or [], row.get("tool_call_id")
+        return shown(row)
 
     async def close(self) -> None:
         pass
+
+
+def shown(row: dict[str, Any]) -> Any:
+    """What a model is shown of a row."""
+    return row["role"], row["content"], row.get("tool_calls") or [], row.get("tool_call_id")
 
 
 class SavingDriver(LangChainDriver):
@@ -155,6 +160,10 @@ def answer(reply: Reply) -> AIMessage:
     said = {"id": reply.response_id, "finish_reason": reply.finish_reason}
     known: Any = {name: value for name, value in said.items() if value is not None}
     return AIMessage(reply.text, tool_calls=calls, usage_metadata=usage, response_metadata=known)
+
+
+def received(model: ScriptedChat) -> list[list[Any]]:
+    return [[shown(row_of(one)) for one in request] for request in model.seen]
 
 
 class SaverInFile(InMemorySaver):

@@ -7,7 +7,7 @@ import math
 import os
 import signal
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import date
 from pathlib import Path
@@ -35,6 +35,7 @@ from eventctx.errors import InvalidSetting
 from eventctx.log.codec import decode_known
 from eventctx.messages.encoding import MAX_DEPTH, decode_body, encode_message
 from eventctx.stores.memory import MemoryStore
+from tests.adapters.logs import records_of
 
 ENDS = ("prompt:complete", "provider:response", "provider:error", "tool:post", "tool:error")
 
@@ -79,15 +80,9 @@ class Host:
 
     def ends(self) -> list[tuple[str, str]]:
         """The ends in the log, each with its status."""
-
-        async def found() -> list[tuple[str, str]]:
-            return [
-                (one.type, str(getattr(decode_known(one), "status", "ok")))
-                async for one in self.given.engine.records("s")
-                if one.type in ENDS
-            ]
-
-        return self.given.wait(found())
+        records = self.given.wait(records_of(self.given.engine))
+        ends = [(one.type, decode_known(one)) for one in records if one.type in ENDS]
+        return [(kind, str(getattr(event, "status", "ok"))) for kind, event in ends]
 
 
 @pytest.fixture
@@ -98,17 +93,25 @@ def host(tmp_path: Path) -> Iterator[Host]:
 
 
 async def test_a_step_ends_with_the_result_that_it_was_given(host: Host) -> None:
+    asked = ToolAround("s", "c1", "s")
     async with host.turn() as turn:
         async with host.call() as call:
             assert call.begun == [{"role": "user", "content": "Go."}]
             call.ends_with("Done.")
-        async with host.run.tool("look", "c1") as tool:
+        async with host.run.tool("look", "c1", asked) as tool:
+            assert tool_around() == asked
             tool.ends_with(ToolEnd("seen"))
+        assert tool_around() is None
         async with host.run.tool("look", "c2") as tool:
             tool.ends_with(ToolEnd("no", failure="LookupError"))
+        with suppress(Waits):
+            async with host.run.tool("ask", "c3", waits=(Waits,)):
+                raise Waits
         turn.ends_with("ok")
-    types = [kind for kind, _ in host.ends()]
-    assert types == ["provider:response", "tool:post", "tool:error", "prompt:complete"]
+    assert host.ends() == [
+        *[("provider:response", "ok"), ("tool:post", "ok"), ("tool:error", "error")],
+        *[("tool:error", "cancelled"), ("prompt:complete", "ok")],
+    ]
 
 
 def test_a_host_without_a_loop_reports_by_plain_blocks(host: Host) -> None:
@@ -137,34 +140,19 @@ async def test_a_step_that_an_exception_leaves_has_failed_or_was_cancelled(
     ]
 
 
-async def test_a_tool_that_waits_for_a_person_has_not_failed(host: Host) -> None:
-    async with host.turn() as turn:
-        with suppress(Waits):
-            async with host.run.tool("ask", "c1", waits=(Waits,)):
-                raise Waits
-        turn.ends_with("ok")
-    assert host.ends()[0] == ("tool:error", "cancelled")
-
-
-async def test_what_runs_in_the_block_of_a_tool_is_inside_that_call(host: Host) -> None:
-    call = ToolAround("s", "c1", "s")
-    async with host.turn() as turn:
-        async with host.run.tool("look", "c1", call) as tool:
-            assert tool_around() == call
-            tool.ends_with(ToolEnd())
-        assert tool_around() is None
-        turn.ends_with("ok")
-
-
 # -- sessions that are held open, and failures in one form ----------------------------------------
 
 
 class Held:
-    def __init__(self, name: str) -> None:
-        self.name, self.closed = name, False
+    closed = False
 
     def close(self) -> None:
         self.closed = True
+
+
+async def opens() -> Held:
+    await asyncio.sleep(0)
+    return Held()
 
 
 async def test_the_session_that_was_used_least_recently_is_closed(
@@ -172,20 +160,38 @@ async def test_the_session_that_was_used_least_recently_is_closed(
 ) -> None:
     monkeypatch.setattr(given_engine, "MAX_SESSIONS", 2)
     sessions: OpenSessions[Held] = OpenSessions()
-
-    def opener(name: str) -> Callable[[], asyncio.Future[Held]]:
-        return lambda: asyncio.ensure_future(asyncio.to_thread(Held, name))
-
-    first, second = [await sessions.of(name, opener(name)) for name in ("a", "b")]
-    await sessions.of("a", opener("a"))
-    third = await sessions.of("c", opener("c"))
+    first, second, again, third = [await sessions.of(name, opens) for name in "abac"]
+    assert again is first
     assert [first.closed, second.closed, third.closed] == [False, True, False]
-    assert await sessions.of("b", opener("b")) is not second
+    assert await sessions.of("b", opens) is not second
 
 
-async def ends(engine: Engine, error: BaseException) -> dict[str, bytes]:
-    """What is recorded of a call, a tool and a turn that ``error`` ended, by type."""
-    host = HostSession(await engine.session("s"))
+async def test_a_session_is_made_once_also_where_two_calls_ask_for_it_at_once() -> None:
+    made: list[Held] = []
+
+    async def opened() -> Held:
+        made.append(await opens())
+        return made[-1]
+
+    sessions: OpenSessions[Held] = OpenSessions()
+    one, other = await asyncio.gather(sessions.of("s", opened), sessions.of("s", opened))
+    assert one is other is await sessions.of("s", opened)
+    assert [each.closed for each in made] == [each is not one for each in made]
+
+
+@pytest.mark.parametrize(
+    ("kind", "gave_up"),
+    [
+        (ValueError, False),
+        (asyncio.CancelledError, True),
+        (KeyboardInterrupt, True),
+        (GeneratorExit, True),
+    ],
+)
+async def test_what_somebody_gave_up_is_recorded_as_cancelled_and_else_as_failed(
+    engine: Engine, kind: type[BaseException], gave_up: bool
+) -> None:
+    host, error = HostSession(await engine.session("s")), kind("unplugged")
     for end in ("call", "tool"):
         await host.turns.turn_began()
         await host.mirror([{"role": "user", "content": "Go."}])
@@ -199,24 +205,7 @@ async def ends(engine: Engine, error: BaseException) -> dict[str, bytes]:
             await tool_failed(host.turns, "call_1", error)
         await turn_failed(host.turns, error)
     types = ("provider:error", "tool:error", "prompt:complete")
-    return {one.type: one.payload async for one in engine.records("s") if one.type in types}
-
-
-@pytest.mark.parametrize(
-    ("error", "gave_up"),
-    [
-        (ValueError("unplugged"), False),
-        (asyncio.CancelledError("unplugged"), True),
-        (KeyboardInterrupt("unplugged"), True),
-        (GeneratorExit("unplugged"), True),
-    ],
-    ids=repr,
-)
-async def test_what_somebody_gave_up_is_recorded_as_cancelled_and_else_as_failed(
-    engine: Engine, error: BaseException, gave_up: bool
-) -> None:
-    found = await ends(engine, error)
-    assert len(found) == 3
+    found = {one.type: one.payload for one in await records_of(engine) if one.type in types}
     assert [b'"status":"cancelled"' in one for one in found.values()] == [gave_up] * 3
     assert [b"unplugged" in one for one in found.values()].count(True) == (2 if gave_up else 3)
 
@@ -246,23 +235,22 @@ def test_what_is_no_json_stands_as_a_text_and_all_else_as_it_was() -> None:
     assert decode_body(encode_message(told)) == told
 
 
+def test_what_is_nested_too_deeply_stands_as_a_text() -> None:
+    deep: Any = "bottom"
+    for _ in range(2 * MAX_DEPTH):
+        deep = [deep]
+    told = recordable({"role": "user", "content": deep})
+    assert "bottom" in encode_message(told).decode()
+
+
 # -- a process that was forked off -----------------------------------------------------------------
-
-
-async def work() -> None:
-    """Do nothing."""
-
-
-def refused(call: Callable[[], object]) -> bool:
-    try:
-        call()
-    except InvalidSetting as error:
-        return "inherited by a fork" in str(error)
-    return False
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 async def test_a_forked_process_is_told_so_and_does_not_wait_for_ever() -> None:
+    async def work() -> None:
+        """Do nothing."""
+
     _, loop = engine_in_loop(Engine(MemoryStore()), "test")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of a fork next to threads
@@ -271,33 +259,13 @@ async def test_a_forked_process_is_told_so_and_does_not_wait_for_ever() -> None:
         signal.alarm(60)  # it is ended, should it wait for ever
         asyncio.set_event_loop(None)
         asyncio._set_running_loop(None)
-        told = [
-            refused(lambda: asyncio.run(run_in(loop, work()))),
-            refused(lambda: wait_in(loop, work())),
-        ]
-        os._exit(0 if all(told) else 1)
+        told = 0
+        for call in (lambda: asyncio.run(run_in(loop, work())), lambda: wait_in(loop, work())):
+            try:
+                call()
+            except InvalidSetting as error:
+                told += "inherited by a fork" in str(error)
+        os._exit(0 if told == 2 else 1)
     _, status = await asyncio.to_thread(os.waitpid, child, 0)
     assert status == 0
     await asyncio.to_thread(lambda: asyncio.run(run_in(loop, work())))
-
-
-async def test_a_session_is_made_once_also_where_two_calls_ask_for_it_at_once() -> None:
-    made: list[Held] = []
-
-    async def opened() -> Held:
-        await asyncio.sleep(0)
-        made.append(Held("s"))
-        return made[-1]
-
-    sessions: OpenSessions[Held] = OpenSessions()
-    one, other = await asyncio.gather(sessions.of("s", opened), sessions.of("s", opened))
-    assert one is other is await sessions.of("s", opened)
-    assert [each.closed for each in made] == [each is not one for each in made]
-
-
-def test_what_is_nested_too_deeply_stands_as_a_text() -> None:
-    deep: Any = "bottom"
-    for _ in range(2 * MAX_DEPTH):
-        deep = [deep]
-    told = recordable({"role": "user", "content": deep})
-    assert "bottom" in encode_message(told).decode()

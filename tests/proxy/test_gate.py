@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import socket
@@ -28,7 +29,7 @@ from eventctx.proxy.program import Upstreams
 from eventctx.proxy.relay import Relay
 from eventctx.proxy.tapes import Tapes
 from tests.proxy.recorded import sent_bodies
-from tests.proxy.test_wire import OK, listening, server_of
+from tests.proxy.test_wire import OK, listening, relayed, server_of
 
 LINUX = Path("/proc/net/tcp").exists()
 NOBODY = 65_534
@@ -38,15 +39,11 @@ SENT = b"POST %s/anthropic/v1/messages HTTP/1.1\r\nhost: %s\r\ncontent-length: 2
 @asynccontextmanager
 async def guarded(gate: Gate | None = None) -> AsyncIterator[tuple[Relay, list[SeenCall]]]:
     """A relay before a server that answers, and the calls that it has passed on."""
-    seen: list[SeenCall] = []
-    async with listening(server_of([], [OK])) as port, asyncio.timeout(60):
-        upstreams = Upstreams.of({"ANTHROPIC_BASE_URL": f"http://127.0.0.1:{port}"})
-        relay = Relay(upstreams.choose(), seen.append, gate=gate)
-        await relay.start()
-        try:
-            yield relay, seen
-        finally:
-            await relay.close()
+    async with (
+        listening(server_of([], [OK])) as port,
+        relayed(f"http://127.0.0.1:{port}", gate) as made,
+    ):
+        yield made
 
 
 async def answer(relay: Relay, sent: bytes) -> bytes:
@@ -74,40 +71,35 @@ async def test_the_program_with_the_address_is_answered() -> None:
     assert [call.path for call in seen] == ["/v1/messages"] * 3
 
 
-@pytest.mark.parametrize("path", ["", "/x", "/" + "x" * 32, "/%F0%9F"])
-async def test_a_request_without_the_token_of_this_run_goes_nowhere(path: str) -> None:
-    async with guarded() as (relay, seen):
-        assert b" 403 " in await answer(relay, sent_by(relay, path))
-    assert seen == []
-
-
 @pytest.mark.parametrize(
-    "more",
-    [b"origin: http://evil.example\r\n", b"sec-fetch-site: cross-site\r\n", b"host: again\r\n"],
+    ("asked", "refused"),
+    [
+        # Without the token of this run.
+        *(({"path": path}, b" 403 ") for path in ("", "/x", "/" + "x" * 32, "/%F0%9F")),
+        # From a page of another origin.
+        ({"more": b"origin: http://evil.example\r\n"}, b" 403 "),
+        ({"more": b"sec-fetch-site: cross-site\r\n"}, b" 403 "),
+        ({"more": b"host: again\r\n"}, b" 400 "),
+        # By a name that was pointed at us.
+        *(({"host": host}, b" 403 ") for host in ("evil.example", "evil.example:{port}")),
+        *(({"host": host}, b" 403 ") for host in ("127.0.0.1", "127.0.0.1:1")),
+    ],
 )
-async def test_a_page_of_another_origin_goes_nowhere(more: bytes) -> None:
+async def test_a_request_that_is_not_the_programs_goes_nowhere(
+    asked: dict[str, Any], refused: bytes
+) -> None:
     async with guarded() as (relay, seen):
-        assert b" 40" in await answer(relay, sent_by(relay, more=more))
-    assert seen == []
-
-
-@pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1"]
-)
-async def test_a_name_that_was_pointed_at_us_goes_nowhere(host: str) -> None:
-    async with guarded() as (relay, seen):
-        named = host.format(port=relay.port)
-        assert b" 403 " in await answer(relay, sent_by(relay, host=named))
+        host = asked.get("host", "").format(port=relay.port)
+        assert refused in await answer(relay, sent_by(relay, **{**asked, "host": host}))
     assert seen == []
 
 
 @pytest.mark.parametrize("step", ["..", "%2e%2E", ".%2e", "%252e%252e", "a/..%5C..", "..%2fadmin"])
 async def test_a_path_that_climbs_is_refused(step: str) -> None:
     async with guarded() as (relay, seen):
-        path = f"{urlsplit(relay.url).path}/anthropic/{step}"
-        assert b" 400 " in await answer(relay, sent_by(relay, path))
-        path = f"{urlsplit(relay.url).path}/anthropic/a..b/...?q=../"
-        assert b" 200 " in await answer(relay, sent_by(relay, path))
+        for path, status in ((step, b" 400 "), ("a..b/...?q=../", b" 200 ")):
+            whole = f"{urlsplit(relay.url).path}/anthropic/{path}"
+            assert status in await answer(relay, sent_by(relay, whole))
     assert len(seen) == 1
 
 
@@ -167,30 +159,23 @@ def test_the_account_is_read_beside_the_addresses_and_not_guessed(tmp_path: Path
     assert owner_of([table, tmp_path / "none"], *ends) is None
 
 
-async def half(relay: Relay) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
-    writer.write(b"POST /half")
-    return reader, writer
-
-
-async def test_connections_that_send_no_request_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connections_that_send_no_request_are_few_and_do_not_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(gate, "MOST_WAITING", 2)
-    async with guarded() as (relay, _):
-        halves = [await half(relay) for _ in range(3)]
-        ended = {asyncio.create_task(reader.read()) for reader, _ in halves}
-        done, _ = await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
-        assert [one.result() for one in done] == [b""]
-        for _, writer in halves:
-            writer.close()
-        await asyncio.gather(*ended)
-
-
-async def test_connections_that_send_no_request_do_not_stay() -> None:
-    async with guarded(Gate(seconds=0.2)) as (relay, _):
-        reader, writer = await half(relay)
-        assert await reader.read() == b""
-        writer.close()
-        assert b" 200 " in await answer(relay, sent_by(relay))
+    for most, seconds in ((1, 60), (3, 0.2)):
+        async with guarded(Gate(seconds=seconds)) as (relay, _):
+            halves = [await asyncio.open_connection("127.0.0.1", relay.port) for _ in range(3)]
+            for _, writer in halves:
+                writer.write(b"POST /half")
+            ended = {asyncio.create_task(reader.read()) for reader, _ in halves}
+            ending = asyncio.FIRST_COMPLETED if most == 1 else asyncio.ALL_COMPLETED
+            done, _ = await asyncio.wait(ended, return_when=ending)
+            assert [one.result() for one in done] == [b""] * most
+            for _, writer in halves:
+                writer.close()
+            await asyncio.gather(*ended)
+            assert b" 200 " in await answer(relay, sent_by(relay))
 
 
 # -- WebSockets ------------------------------------------------------------------------------------
@@ -223,13 +208,10 @@ def events(number: int) -> list[Body]:
 
 async def model(socket: Any) -> None:
     """Answers each request; fails the one that says so."""
-    number = 0
+    failed = [{"type": "error", "status": 400, "error": {"type": "invalid_request"}}]
+    numbers = itertools.count(1)
     async for message in socket:
-        number += 1
-        answer = events(number)
-        if "fail" in message:
-            answer = [{"type": "error", "status": 400, "error": {"type": "invalid_request"}}]
-        for event in answer:
+        for event in failed if "fail" in message else events(next(numbers)):
             await socket.send(json.dumps(event))
 
 
@@ -246,11 +228,10 @@ async def connected(folder: Path, packed: str | None) -> AsyncIterator[tuple[Any
         relay = Relay(Upstreams.of({"OPENAI_BASE_URL": url}).choose(), tapes.put)
         await relay.start()
         to = f"{relay.url.replace('http', 'ws', 1)}/openai/responses"
-        headers = {"session-id": "s1", "authorization": "Bearer secret"}
+        given: Any = {"compression": packed, "proxy": None}
+        given["additional_headers"] = {"session-id": "s1", "authorization": "Bearer secret"}
         try:
-            async with connect(
-                to, compression=packed, additional_headers=headers, proxy=None
-            ) as client:
+            async with connect(to, **given) as client:
                 yield client, relay, tapes
         finally:
             await relay.close()
@@ -269,15 +250,12 @@ async def answered(client: Any, body: Body) -> Body:
 @pytest.mark.parametrize("packed", [None, "deflate"])
 async def test_the_calls_of_a_websocket_are_observed(tmp_path: Path, packed: str | None) -> None:
     said = events(1)[1]["item"]
-    bodies = [
-        created(person("one " * 400)),
-        created(person("one " * 400), said, person("two")),
-        created(person("three"), previous_response_id="r2"),
-    ]
+    one = person("one " * 400)
+    bodies = [created(one), created(one, said, person("two"))]
+    bodies.append(created(person("three"), previous_response_id="r2"))
     async with connected(tmp_path, packed) as (client, relay, tapes):
         for number, body in enumerate(bodies, 1):
-            event = await answered(client, body)
-            assert event == events(number)[-1]
+            assert await answered(client, body) == events(number)[-1]
     assert relay.unread == 0
     (path,) = tapes.paths
     assert "secret" not in path.read_text()

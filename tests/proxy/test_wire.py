@@ -16,11 +16,11 @@ pytest.importorskip("h11", reason="an extra: eventctx[record]")
 
 from eventctx.errors import InvalidSetting
 from eventctx.proxy.call_copy import SeenCall
+from eventctx.proxy.gate import Gate
 from eventctx.proxy.program import Upstreams
 from eventctx.proxy.relay import Relay
 from tests.proxy.recorded import to
 
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 POST = b"POST /anthropic/v1/messages HTTP/1.1\r\nhost: relay\r\n"
@@ -44,10 +44,13 @@ async def listening(handler: Handler, secure: ssl.SSLContext | None = None) -> A
 
 
 @asynccontextmanager
-async def relayed(url: str, **environment: str) -> AsyncIterator[tuple[Relay, list[SeenCall]]]:
+async def relayed(
+    url: str, gate: Gate | None = None, **environment: str
+) -> AsyncIterator[tuple[Relay, list[SeenCall]]]:
     """A relay in front of the server at ``url``, and the calls that it has seen."""
     seen: list[SeenCall] = []
-    relay = Relay(Upstreams.of({"ANTHROPIC_BASE_URL": url}).choose(), seen.append, environment)
+    upstreams = Upstreams.of({"ANTHROPIC_BASE_URL": url})
+    relay = Relay(upstreams.choose(), seen.append, environment, gate)
     await relay.start()
     try:
         async with asyncio.timeout(60):
@@ -57,14 +60,22 @@ async def relayed(url: str, **environment: str) -> AsyncIterator[tuple[Relay, li
 
 
 @asynccontextmanager
-async def asked(relay: Relay, sent: bytes) -> AsyncIterator[Streams]:
-    """A connection to the relay that has sent this."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
-    writer.write(to(relay, sent))
-    try:
-        yield reader, writer
-    finally:
-        writer.close()
+async def asking(
+    handler: Handler, sent: bytes = POST + b"\r\n", url: str = "", **environment: str
+) -> AsyncIterator[tuple[Relay, list[SeenCall], asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A relay, the calls that it has seen, and a connection that asks its server.
+
+    ``url`` is the server's if the handler is a proxy, whose port ``environment`` may name.
+    """
+    async with listening(handler) as port:
+        named = {name: value.format(port=port) for name, value in environment.items()}
+        async with relayed(url or f"http://127.0.0.1:{port}", **named) as (relay, seen):
+            reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+            writer.write(to(relay, sent))
+            try:
+                yield relay, seen, reader, writer
+            finally:
+                writer.close()
 
 
 def server_of(heads: list[bytes], answers: list[bytes]) -> Handler:
@@ -84,13 +95,10 @@ def server_of(heads: list[bytes], answers: list[bytes]) -> Handler:
 async def test_requests_that_come_before_their_answers_are_answered_in_order() -> None:
     heads: list[bytes] = []
     answers = [OK, b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nall"]
-    async with (
-        listening(server_of(heads, answers)) as port,
-        relayed(f"http://127.0.0.1:{port}") as (relay, seen),
-        asked(relay, (POST + b"content-length: 2\r\n\r\n{}") * 2) as (reader, _),
-    ):
-        assert await reader.readexactly(len(answers[0])) == answers[0]
-        assert await reader.readexactly(len(answers[1])) == answers[1]
+    sent = (POST + b"content-length: 2\r\n\r\n{}") * 2
+    async with asking(server_of(heads, answers), sent) as (_, seen, reader, _):
+        for answer in answers:
+            assert await reader.readexactly(len(answer)) == answer
     assert [call.answered for call in seen] == [b"ok", b"all"]
     assert len(heads) == 2
 
@@ -98,11 +106,7 @@ async def test_requests_that_come_before_their_answers_are_answered_in_order() -
 async def test_trailers_of_a_chunked_answer_are_passed_on() -> None:
     answer = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x-sum\r\n\r\n"
     answer += b"2\r\nok\r\n0\r\nx-sum: 7\r\n\r\n"
-    async with (
-        listening(server_of([], [answer, OK])) as port,
-        relayed(f"http://127.0.0.1:{port}") as (relay, seen),
-        asked(relay, POST + b"\r\n") as (reader, writer),
-    ):
+    async with asking(server_of([], [answer, OK])) as (relay, seen, reader, writer):
         assert await reader.readexactly(len(answer)) == answer
         writer.write(to(relay, POST + b"\r\n"))
         assert await reader.readexactly(len(OK)) == OK  # on the same connection
@@ -110,36 +114,23 @@ async def test_trailers_of_a_chunked_answer_are_passed_on() -> None:
 
 
 async def test_a_client_that_waits_to_send_its_body_is_told_to_go_on() -> None:
-    bodies = []
-
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        bodies.append(await reader.readexactly(2))
+        assert await reader.readexactly(2) == b"{}"
         writer.write(OK)
 
-    async with (
-        listening(handler) as port,
-        relayed(f"http://127.0.0.1:{port}") as (relay, seen),
-        asked(relay, POST + b"expect: 100-continue\r\ncontent-length: 2\r\n\r\n") as (
-            reader,
-            writer,
-        ),
-    ):
+    sent = POST + b"expect: 100-continue\r\ncontent-length: 2\r\n\r\n"
+    async with asking(handler, sent) as (_, seen, reader, writer):
         assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         writer.write(b"{}")
         assert await reader.readexactly(len(OK)) == OK
-    assert bodies == [b"{}"]
     assert [(call.sent, call.answered) for call in seen] == [(b"{}", b"ok")]
 
 
 async def test_a_server_that_dies_in_an_answer_leaves_what_came() -> None:
     half = b"HTTP/1.1 200 OK\r\ncontent-length: 900\r\n\r\nhalf of it"
-    async with (
-        listening(server_of([], [half])) as port,
-        relayed(f"http://127.0.0.1:{port}") as (relay, seen),
-        asked(relay, POST + b"\r\n") as (reader, _),
-    ):
+    async with asking(server_of([], [half])) as (_, seen, reader, _):
         assert await reader.read() == half
     assert [(call.answered, call.whole) for call in seen] == [(b"half of it", False)]
 
@@ -153,11 +144,7 @@ async def test_an_answer_that_our_end_cuts_is_seen_as_far_as_it_came() -> None:
         await reader.read()
         ended.set()
 
-    async with (
-        listening(handler) as port,
-        relayed(f"http://127.0.0.1:{port}") as (relay, seen),
-        asked(relay, POST + b"\r\n") as (reader, _),
-    ):
+    async with asking(handler) as (relay, seen, reader, _):
         await reader.readuntil(b"half\r\n")
         await relay.close()
         assert await reader.read() == b""
@@ -168,10 +155,8 @@ async def test_an_answer_that_our_end_cuts_is_seen_as_far_as_it_came() -> None:
 async def test_a_server_that_cannot_be_reached_is_named() -> None:
     async with listening(server_of([], [])) as port:
         pass
-    async with (
-        relayed(f"http://127.0.0.1:{port}") as (relay, seen),
-        asked(relay, POST + b"\r\n") as (reader, _),
-    ):
+    url = f"http://127.0.0.1:{port}"
+    async with asking(server_of([], []), url=url) as (_, seen, reader, _):
         answer = await reader.read()
     assert answer.startswith(b"HTTP/1.1 502 ")
     assert b"127.0.0.1 cannot be reached" in answer
@@ -180,13 +165,9 @@ async def test_a_server_that_cannot_be_reached_is_named() -> None:
 
 async def test_plain_http_goes_through_the_proxy_that_the_environment_names() -> None:
     heads: list[bytes] = []
-    async with (
-        listening(server_of(heads, [OK])) as port,
-        relayed(
-            "http://model.example:8080/base", http_proxy=f"http://me:p%40ss@127.0.0.1:{port}"
-        ) as (relay, _),
-        asked(relay, POST + b"\r\n") as (reader, _),
-    ):
+    named = {"http_proxy": "http://me:p%40ss@127.0.0.1:{port}"}
+    asked = asking(server_of(heads, [OK]), url="http://model.example:8080/base", **named)
+    async with asked as (_, _, reader, _):
         assert await reader.readexactly(len(OK)) == OK
     first, *rest = heads[0].split(b"\r\n")
     assert first == b"POST http://model.example:8080/base/v1/messages HTTP/1.1"
@@ -197,13 +178,9 @@ async def test_plain_http_goes_through_the_proxy_that_the_environment_names() ->
 @pytest.mark.parametrize("without", ["*", "example", "127.0.0.1,model.example", ".model.example"])
 async def test_a_server_that_no_proxy_names_is_asked_directly(without: str) -> None:
     heads: list[bytes] = []
-    async with (
-        listening(server_of(heads, [OK])) as port,
-        relayed(
-            "http://model.example", HTTP_PROXY=f"http://127.0.0.1:{port}", NO_PROXY=without
-        ) as (relay, _),
-        asked(relay, POST + b"\r\n") as (reader, _),
-    ):
+    named = {"HTTP_PROXY": "http://127.0.0.1:{port}", "NO_PROXY": without}
+    asked = asking(server_of(heads, [OK]), url="http://model.example", **named)
+    async with asked as (_, _, reader, _):
         assert (await reader.read()).startswith(b"HTTP/1.1 502 ")  # there is no such server
     assert heads == []
 
@@ -226,14 +203,9 @@ def certificate(folder: Path) -> Path:
         .sign(key, hashes.SHA256())
     )
     file = folder / "server.pem"
-    file.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-        + made.public_bytes(serialization.Encoding.PEM)
-    )
+    pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+    own = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain)
+    file.write_bytes(own + made.public_bytes(pem))
     return file
 
 
@@ -263,16 +235,11 @@ async def test_https_goes_through_a_tunnel_and_trusts_the_named_authority(
     secure = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     secure.load_cert_chain(file)
     tunnels: list[bytes] = []
-    async with (
-        listening(server_of([], [OK]), secure) as port,
-        listening(proxy_to(port, tunnels)) as proxy,
-        relayed(
-            "https://model.example",
-            **{"HTTPS_PROXY": f"127.0.0.1:{proxy}", variable: str(file)},
-        ) as (relay, seen),
-        asked(relay, POST + b"\r\n") as (reader, _),
-    ):
-        assert await reader.readexactly(len(OK)) == OK
+    named = {"HTTPS_PROXY": "127.0.0.1:{port}", variable: str(file)}
+    async with listening(server_of([], [OK]), secure) as port:
+        asked = asking(proxy_to(port, tunnels), url="https://model.example", **named)
+        async with asked as (_, seen, reader, _):
+            assert await reader.readexactly(len(OK)) == OK
     assert tunnels == [b"CONNECT model.example:443 HTTP/1.1"]
     assert [call.host for call in seen] == ["model.example"]
 

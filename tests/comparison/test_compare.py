@@ -6,80 +6,76 @@ from typing import Any
 
 import pytest
 
+from eventctx.comparison.compare import Comparison
 from eventctx.comparison.contenders import budgets_of, contenders
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting, StreamNotFound
 from eventctx.policies.named import policy_named
-from eventctx.policies.policy import Budget, PolicyState, Proposal, Visible
+from eventctx.policies.policy import Proposal, Visible
 from eventctx.policies.proposals import keep_only
 from eventctx.stores.memory import MemoryStore
 from eventctx.testing import compare_policies
-from tests.comparison.given import session, user
+from tests.comparison.given import proposing, session, user
 from tests.policies.advisers import Scripted
 
+Rows = list[dict[str, Any]]
 
-async def store_of(*sessions: list[dict[str, Any]], budget: int = 1_000_000) -> Engine:
+
+async def store_of(*sessions: Rows, budget: int = 1_000_000) -> Engine:
     engine = Engine(MemoryStore())
     for place, messages in enumerate(sessions):
-        ctx = await engine.session(f"s{place}", max_tokens=budget)
-        await ctx.add_messages(messages)
+        await (await engine.session(f"s{place}", max_tokens=budget)).add_messages(messages)
     return engine
 
 
+async def compared(sessions: list[Rows], *policies: Any, **more: Any) -> Comparison:
+    engine = await store_of(*sessions)
+    names = [f"s{place}" for place in range(len(sessions))]
+    return await engine.compare(names, policies=policies, **{"budgets": [6_000], **more})
+
+
 async def test_rows_are_without_compaction_then_all_policies_and_hindsight_by_budget() -> None:
-    engine = await store_of(session(), session(14))
-    found = await engine.compare(["s0", "s1"], policies=["simple", "random"], budgets=["6k", 9_000])
+    found = await compared([session(), session(14)], "simple", "random", budgets=["6k", 9_000])
     assert [(row.policy, row.budget) for row in found.rows] == [
         ("whole", None),
         *[(name, 9_000) for name in ("simple", "random", "hindsight")],
         *[(name, 6_000) for name in ("simple", "random", "hindsight")],
     ]
     whole, hindsight = found.row("whole"), found.row("hindsight", 6_000)
+    simple = found.row("simple", 6_000)
     assert (whole.evidence.value, whole.demands, whole.compactions) == (1, 1, 0)
-    assert hindsight.evidence.value == 1
-    assert found.row("simple", 6_000).evidence.value == 0
-    assert found.row("simple", 6_000).tokens < whole.tokens
+    assert (hindsight.evidence.value, simple.evidence.value) == (1, 0)
+    assert simple.tokens < whole.tokens
     assert [one.session for one in found.sessions] == ["s0", "s1"]
 
 
 async def test_a_difference_is_to_the_first_policy_with_the_same_budget() -> None:
-    engine = await store_of(*[session(rounds) for rounds in range(10, 16)])
-    found = await engine.compare(
-        [f"s{place}" for place in range(6)],
-        policies=["simple", "hindsight", "ladder"],
-        budgets=[6_000],
-    )
-    assert found.row("simple").evidence.difference is None
-    assert found.row("hindsight").evidence.difference is None
-    difference = found.row("ladder").evidence.difference
-    assert difference is not None
-    assert difference.value == found.row("ladder").evidence.value
+    sessions = [session(rounds) for rounds in range(10, 16)]
+    found = await compared(sessions, "simple", "hindsight", "ladder")
+    simple, hindsight, ladder = [
+        found.row(name).evidence for name in ("simple", "hindsight", "ladder")
+    ]
+    assert (simple.difference, hindsight.difference) == (None, None)
+    assert ladder.difference and ladder.difference.value == ladder.value
 
 
-class Keeper:
-    """Keeps the first round, which is needed at the end, and the last four messages."""
+def keeping(first: int) -> Any:
+    """Keeps so many messages of the start, of which the first round is needed at the end."""
 
-    name, version, max_messages = "keeper", 1, None
-
-    def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
+    def propose(visible: Visible) -> Proposal:
         numbers = [ref.number for ref in visible.messages]
-        return keep_only(visible, {*numbers[:3], *numbers[-4:]})
+        return keep_only(visible, {*numbers[:first], *numbers[-4:]})
+
+    return proposing("keeper", propose)
 
 
 @pytest.mark.parametrize(("sessions", "noise"), [(2, True), (5, True), (6, False)])
 async def test_a_few_sessions_that_point_the_same_way_may_do_so_by_chance(
     sessions: int, noise: bool
 ) -> None:
-    engine = await store_of(*[session()] * sessions)
-    found = await engine.compare(
-        [f"s{place}" for place in range(sessions)],
-        policies=["recency", Keeper()],
-        budgets=[6_000],
-    )
+    found = await compared([session()] * sessions, "recency", keeping(3))
     difference = found.row("keeper").evidence.difference
-    assert difference is not None
-    assert difference.interval is not None
-    assert not difference.interval.holds_zero
+    assert difference and difference.interval and not difference.interval.holds_zero
     assert difference.within_noise is noise
 
 
@@ -164,46 +160,34 @@ def test_budgets_are_tokens_and_may_be_short() -> None:
 # -- functions of the user's ---------------------------------------------------------------------
 
 
+ASKS = ["summarize", "ladder"]
+
+
 async def test_a_policy_that_asks_gets_the_users_own_function() -> None:
     scripted = Scripted()
-    found = await compare_policies(
-        [session(14)], ["summarize", "ladder"], budgets=[6_000], summarizer=scripted
-    )
-    assert scripted.requests
-    assert scripted.requests[0].messages[0] == session(14)[scripted.requests[0].numbers[0]]
-    assert found.row("summarize").fallbacks == 0
-    assert found.row("summarize").compactions > 0
+    found = await compare_policies([session(14)], ASKS, budgets=[6_000], summarizer=scripted)
+    first = scripted.requests[0]
+    assert first.messages[0] == session(14)[first.numbers[0]]
+    row = found.row("summarize")
+    assert (row.fallbacks, row.compactions > 0) == (0, True)
 
 
 async def test_a_function_that_fails_leaves_the_decision_to_the_ladder() -> None:
     failing = Scripted(*[RuntimeError("down")] * 99)
-    found = await compare_policies(
-        [session(14)], ["summarize", "ladder"], budgets=[6_000], summarizer=failing
-    )
+    found = await compare_policies([session(14)], ASKS, budgets=[6_000], summarizer=failing)
     row, ladder = found.row("summarize"), found.row("ladder")
     assert row.fallbacks == row.compactions > 0
     assert row.tokens == ladder.tokens
 
 
-# -- in a test of a user's own -------------------------------------------------------------------
-
-
-class Latest:
-    """A policy of a user's: the last four messages."""
-
-    name, version, max_messages = "latest", 1, None
-
-    def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
-        return keep_only(visible, [ref.number for ref in visible.messages[-4:]])
-
-
 async def test_a_users_own_policy_is_measured_over_transcripts() -> None:
-    found = await compare_policies([session(), session(14)], ["ladder", Latest()], budgets=[6_000])
-    own = found.row("latest")
+    sessions = [session(), session(14)]
+    found = await compare_policies(sessions, ["ladder", keeping(0)], budgets=[6_000])
+    own = found.row("keeper")
     assert own.evidence.value == 0
     assert own.evidence.difference is not None
     assert own.tokens < found.row("ladder").tokens
-    with pytest.raises(InvalidSetting, match=r"found latest at 1$"):
-        found.row("latest", 1)
+    with pytest.raises(InvalidSetting, match=r"found keeper at 1$"):
+        found.row("keeper", 1)
     with pytest.raises(InvalidSetting, match="transcript 2: expected an answer"):
         await compare_policies([session(), [user("?")]], ["ladder"])

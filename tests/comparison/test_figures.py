@@ -29,9 +29,9 @@ from eventctx.comparison.statistics import (
     pooled,
 )
 from eventctx.policies.named import policy_named
-from eventctx.policies.policy import Budget, PolicyState, Proposal, Visible
+from eventctx.policies.policy import Proposal, Visible
 from eventctx.policies.proposals import drop
-from tests.comparison.given import NAMES, session
+from tests.comparison.given import NAMES, proposing, session
 
 
 def run(name: str, budget: int | None, messages: Any = None) -> tuple[Recording, Played]:
@@ -47,16 +47,13 @@ def test_without_compaction_nothing_is_lost_and_every_request_begins_with_the_on
     recording, played = run("ladder", None)
     found = summed(recording, played)
     assert (found.recall, found.demand_recall, found.starving) == (1, 1, 0)
-    for before, after in zip(played.requests, played.requests[1:], strict=False):
+    for before, after in pairwise(played.requests):
         assert after.prefix == before.tokens
     assert found.tokens - found.cached == played.requests[-1].tokens
     assert (found.compactions, found.floors, found.fallbacks) == (0, 0, 0)
-
-
-def test_there_is_a_request_before_every_answer_of_the_model() -> None:
-    recording, played = run("ladder", None)
-    assert [one.before for one in played.requests] == [*range(1, 22, 2), 23]
-    assert [one.before for one in played.requests] == [need.before for need in recording.needs]
+    answers = [*range(1, 22, 2), 23]  # of the model: there is a request before each
+    assert [one.before for one in played.requests] == answers
+    assert [need.before for need in recording.needs] == answers
 
 
 def test_what_a_compaction_drops_is_lost_to_the_request_that_needs_it() -> None:
@@ -68,8 +65,7 @@ def test_what_a_compaction_drops_is_lost_to_the_request_that_needs_it() -> None:
     (loss,) = needed_again("simple", 6_000, recording, played)
     assert (loss.message, loss.behind, loss.request, loss.requests) == (2, 20, 11, 1)
     assert (loss.disposition, loss.reason, loss.session) == ("dropped", "older", "s")
-    assert NAMES[0] in loss.text
-    assert loss.weight == 1
+    assert NAMES[0] in loss.text and loss.weight == 1
     (rule,) = by_rule([loss])
     assert (rule.disposition, rule.reason, rule.share) == ("dropped", "older", 1)
 
@@ -100,33 +96,23 @@ def test_a_message_number_is_that_of_the_session_that_was_played() -> None:
 
 
 def test_a_failing_policy_leaves_the_decision_to_the_ladder_and_is_counted() -> None:
-    class Broken:
-        name, version, max_messages = "broken", 1, None
-
-        def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
-            raise RuntimeError("no idea")
+    def fails(visible: Visible) -> Proposal:
+        raise RuntimeError("no idea")
 
     recording = Recording(session())
-    played = play(recording, Broken(), 6_000)
-    assert [one.fallback for one in played.compactions] == ["RuntimeError: no idea"] * len(
-        played.compactions
-    )
+    played = play(recording, proposing("broken", fails), 6_000)
+    assert {one.fallback for one in played.compactions} == {"RuntimeError: no idea"}
     same = play(recording, policy_named("ladder"), 6_000)
     assert [one.tokens for one in played.requests] == [one.tokens for one in same.requests]
-    assert summed(recording, played).fallbacks == len(played.compactions) > 0
+    assert summed(recording, played).fallbacks == len(played.compactions)
 
 
 def test_a_compaction_that_drops_the_start_leaves_no_prefix_after_it() -> None:
-    class DropsTheOldest:
-        name, version, max_messages = "oldest", 1, None
-
-        def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
-            return drop(visible, [ref.number for ref in visible.messages][:8])
-
-    played = play(Recording([*session(4), *session(9)]), DropsTheOldest(), 6_000)
+    oldest = proposing("oldest", lambda seen: drop(seen, [one.number for one in seen.messages][:8]))
+    played = play(Recording([*session(4), *session(9)]), oldest, 6_000)
     compacted = {one.before for one in played.compactions}
     assert compacted
-    for before, after in zip(played.requests, played.requests[1:], strict=False):
+    for before, after in pairwise(played.requests):
         assert (after.prefix == before.tokens) == (after.before not in compacted)
 
 
@@ -163,11 +149,8 @@ def test_chance_is_the_same_for_one_seed_and_another_for_another() -> None:
 
 def test_baselines_come_down_to_the_target() -> None:
     recording = Recording(session(20))
-    for policy in (
-        contenders.recency(),
-        contenders.chance(),
-        contenders.hindsight(recording.needs),
-    ):
+    hindsight = contenders.hindsight(recording.needs)
+    for policy in (contenders.recency(), contenders.chance(), hindsight):
         for one in play(recording, policy, 8_000).compactions:
             assert one.tokens_after <= 4_000
 
@@ -177,28 +160,22 @@ def test_baselines_come_down_to_the_target() -> None:
 
 def test_numbers_are_a_set_of_whole_numbers() -> None:
     numbers = NumberSet.of([0, 3, 200])
-    assert list(numbers) == [0, 3, 200]
-    assert len(numbers) == 3
+    assert (list(numbers), len(numbers)) == ([0, 3, 200], 3)
     assert numbers == {0, 3, 200}
-    assert 3 in numbers
-    assert -1 not in numbers
-    assert "3" not in numbers
-    assert numbers.isdisjoint((1, 2))
-    assert not numbers.isdisjoint((1, 200))
+    assert [one in numbers for one in (3, -1, "3")] == [True, False, False]
+    assert [numbers.isdisjoint(one) for one in ((1, 2), (1, 200))] == [True, False]
 
 
 @pytest.mark.parametrize("name", ["workset", "ladder", "simple"])
 def test_a_compaction_gives_up_what_the_next_request_does_not_begin_with(name: str) -> None:
     recording, played = run(name, 6_000, session(20))
-    found, costs = summed(recording, played), compaction_costs(played)
-    assert costs
-    requests = played.requests
+    found = summed(recording, played)
     breaks = [
-        (before.tokens - after.prefix)
-        for before, after in pairwise(requests)
+        before.tokens - after.prefix
+        for before, after in pairwise(played.requests)
         if after.compactions > before.compactions
     ]
-    assert [one.given_up for one in costs] == breaks
+    assert [one.given_up for one in compaction_costs(played)] == breaks != []
     assert found.given_up == sum(breaks)
     assert 0 <= found.rewritten <= found.tokens - found.cached
     assert 0 <= found.rewriting() < found.cost()
@@ -207,10 +184,9 @@ def test_a_compaction_gives_up_what_the_next_request_does_not_begin_with(name: s
 def test_a_session_that_grows_evenly_is_compacted_again_when_it_was_expected() -> None:
     recording, played = run("simple", 12_000, session(20, size=2_000) * 3)
     found = summed(recording, played)
-    assert found.followed >= 1
-    assert found.requests_expected is not None
-    assert found.requests_lasted is not None
-    assert abs(found.requests_expected - found.requests_lasted) <= 1
+    expected, lasted = found.requests_expected, found.requests_lasted
+    assert found.followed >= 1 and expected is not None and lasted is not None
+    assert abs(expected - lasted) <= 1
 
 
 # -- statistics ------------------------------------------------------------------------------------
@@ -227,60 +203,44 @@ def test_a_share_is_over_all_requests_of_all_sessions() -> None:
 
 
 def test_the_same_sessions_are_drawn_every_time() -> None:
-    assert draws(5) == draws(5)
-    assert draws(5) != draws(5, seed=1)
-    assert len(draws(5)) == 1_000
-    assert {len(one) for one in draws(5)} == {5}
+    assert draws(5) == draws(5) != draws(5, seed=1)
+    assert [len(one) for one in draws(5)] == [5] * 1_000
 
 
 def test_an_interval_holds_the_share_and_has_no_width_where_sessions_are_alike() -> None:
-    found = interval(MIXED, draws(12))
-    share = pooled(MIXED)
-    assert found is not None
-    assert share is not None
-    assert found.low < share < found.high
+    found, share = interval(MIXED, draws(12)), pooled(MIXED)
+    assert found and share and found.low < share < found.high
     # Twelve sessions with a standard deviation of 0.25: about two standard errors to each side.
     assert found.high - found.low == pytest.approx(4 * 0.25 / 12**0.5, rel=0.2)
     alike = interval(ALIKE, draws(12))
-    assert alike is not None
-    assert (alike.low, alike.high) == (0.8, 0.8)
+    assert alike and (alike.low, alike.high) == (0.8, 0.8)
 
 
-def test_a_small_difference_in_every_session_is_no_noise_however_unlike_the_sessions_are() -> None:
+def test_a_small_difference_in_every_session_is_no_noise_but_one_that_hangs_on_some_is() -> None:
+    """However unlike the sessions are."""
     better = [(held + 0.2, count) for held, count in MIXED]
     between = interval_of_difference(better, MIXED, draws(12))
-    assert between is not None
-    assert between.low == pytest.approx(0.02)
+    assert between and between.low == pytest.approx(0.02)
     assert not between.holds_zero
-
-
-def test_a_difference_that_hangs_on_some_sessions_is_noise() -> None:
     other = [(held + (1 if place % 2 else -1), 10.0) for place, (held, _) in enumerate(MIXED)]
     between = interval_of_difference(other, MIXED, draws(12))
-    assert between is not None
-    assert between.holds_zero
+    assert between and between.holds_zero
 
 
 def test_between_two_budgets_lies_a_straight_line_and_nothing_outside() -> None:
     curve = [(30.0, 0.9), (10.0, 0.5)]
-    assert at_cost(curve, 10) == 0.5
-    assert at_cost(curve, 15) == pytest.approx(0.6)
-    assert at_cost(curve, 30) == 0.9
-    assert at_cost(curve, 9.9) is None
-    assert at_cost(curve, 31) is None
+    for cost, value in ((10, 0.5), (15, 0.6), (30, 0.9)):
+        assert at_cost(curve, cost) == pytest.approx(value)
+    assert (at_cost(curve, 9.9), at_cost(curve, 31)) == (None, None)
     assert at_cost([(10.0, 0.5)], 10) is None
 
 
 def test_a_policy_that_is_as_good_for_less_is_better_at_equal_cost() -> None:
-    cheap = Curve(MIXED, [10.0] * 12)
-    dear = Curve(MIXED, [20.0] * 12)
+    cheap, dear = Curve(MIXED, [10.0] * 12), Curve(MIXED, [20.0] * 12)
     poor = Curve([(held / 2, count) for held, count in MIXED], [5.0] * 12)
-    found = at_equal_cost(cheap, [poor, dear], draws(12))
-    assert found is not None
+    found, share = at_equal_cost(cheap, [poor, dear], draws(12)), pooled(MIXED)
+    assert found and share
     by, between = found
-    share = pooled(MIXED)
-    assert share is not None
     assert by == pytest.approx(share - share * (0.5 + 0.5 / 3))
-    assert between is not None
-    assert between.low > 0
+    assert between and between.low > 0
     assert at_equal_cost(dear, [poor, cheap], draws(12)) is None

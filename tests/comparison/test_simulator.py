@@ -68,13 +68,8 @@ async def live(
 ) -> tuple[list[list[Message]], Audit]:
     """The requests of a session that really runs, one before every answer of the model."""
     engine = Engine(MemoryStore())
-    ctx = await engine.session(
-        "live",
-        policy=chosen(policy),
-        max_tokens=budget,
-        on_overflow="send_floor",
-        summarizer=summary,
-    )
+    settings: Any = {"on_overflow": "send_floor", "summarizer": summary}
+    ctx = await engine.session("live", policy=chosen(policy), max_tokens=budget, **settings)
     requests = Recording(messages).requests
     views = []
     for number, message in enumerate(messages):
@@ -84,29 +79,21 @@ async def live(
     return views, await engine.audit("live")
 
 
-def driven(
-    messages: list[Message], policy: str, budget: int, model: str | None = None
-) -> tuple[list[list[Message]], Played]:
-    views: list[list[Message]] = []
-    run = play(messages, chosen(policy), budget, model=model, watch=views.append)
-    return views, run
-
-
 async def check_equal(
     messages: list[Message], policy: str, budget: int, model: str | None = None
-) -> None:
+) -> Played:
     expected, audit = await live(messages, policy, budget, model)
-    views, run = driven(messages, policy, budget, model)
+    views: list[list[Message]] = []
+    run = play(messages, chosen(policy), budget, model=model, watch=views.append)
     assert views == expected
     assert [one.tokens for one in run.requests] == [row.tokens for row in audit.requests]
     assert [one.floor for one in run.requests] == [row.floor_sent for row in audit.requests]
     applied = [row for row in audit.compactions if row.outcome == "applied"]
-    assert [(one.trigger, one.tokens_before, one.tokens_after) for one in run.compactions] == [
-        (row.trigger, row.tokens_before, row.tokens_after) for row in applied
-    ]
-    assert [one.fallback is None for one in run.compactions] == [
-        row.fallback is None for row in applied
-    ]
+    for made, row in zip(run.compactions, applied, strict=True):
+        for field in ("trigger", "tokens_before", "tokens_after"):
+            assert getattr(made, field) == getattr(row, field)
+        assert (made.fallback is None) == (row.fallback is None)
+    return run
 
 
 BUDGETS = (50_000, 16_000, 4_000)
@@ -128,8 +115,7 @@ async def test_words_that_are_said_again_are_played_as_the_engine_would_have() -
     answers = [{"role": "assistant", "content": f"{number} " + "x" * 900} for number in range(6)]
     rows = [{"role": "user", "content": text} for text in said]
     messages = [row for pair in zip(rows, answers, strict=True) for row in pair]
-    assert driven(messages, "simple", 1_000)[1].compactions
-    await check_equal(messages, "simple", 1_000)
+    assert (await check_equal(messages, "simple", 1_000)).compactions
 
 
 @settings(max_examples=some(10, 60))

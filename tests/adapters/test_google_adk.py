@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,28 +12,19 @@ import pytest
 pytest.importorskip("google.adk", reason="an extra that is not in dev: eventctx[google-adk]")
 
 from google.adk.agents import LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
-from google.adk.apps import App
-from google.adk.runners import Runner
-from google.adk.sessions import InMemorySessionService
 from google.adk.tools.agent_tool import AgentTool
 from google.genai import types
 
 import eventctx
 from eventctx.adapters.google_adk import EventctxPlugin
 from eventctx.adapters.google_adk.plugin import provider_of
-from eventctx.adapters.google_adk.rows import (
-    CallIds,
-    contents_of,
-    identity,
-    named,
-    rows_of,
-)
+from eventctx.adapters.google_adk.rows import CallIds, contents_of, identity, named, rows_of
 from eventctx.engine import Engine
-from eventctx.log.codec import decode_event
-from eventctx.log.events import SessionLinked
 from eventctx.orchestrators.protocol import ToolRequest
 from eventctx.testing import AdapterContract, Reply, check_dialect
-from tests.adapters.drivers.google_adk import GoogleAdkDriver, Scripted
+from tests.adapters.conftest import engine as engine
+from tests.adapters.drivers.google_adk import GoogleAdkDriver, Scripted, ask, content, runner_of
+from tests.adapters.logs import audited, count, links, names, views
 from tests.adapters.test_pages import KNOWN
 
 
@@ -58,34 +49,20 @@ class Genai:
 
 def test_parts_of_genai_are_a_dialect() -> None:
     page, near = "A page. " * 60, "near " * 60
-    call = types.FunctionCall(name="look", args={"at": near})
-    answer = types.FunctionResponse(name="look", response={"result": page})
-    signed = types.Part(text="Where?", thought=True, thought_signature=b"signed")
+    signed = {"text": "Where?", "thought": True, "thought_signature": b"signed"}
     said = [
-        types.Content(role="user", parts=[types.Part(text="What is there?")]),
-        types.Content(role="model", parts=[signed, types.Part(function_call=call)]),
-        types.Content(role="user", parts=[types.Part(function_response=answer)]),
-        types.Content(role="model", parts=[types.Part(text=page)]),
+        content("user", {"text": "What is there?"}),
+        content("model", signed, {"function_call": {"name": "look", "args": {"at": near}}}),
+        content("user", {"function_response": {"name": "look", "response": {"result": page}}}),
+        content("model", {"text": page}),
     ]
     check_dialect(Genai(), said, ["What is there?", "Where?", near, page])
 
 
-@pytest.fixture
-async def engine() -> AsyncIterator[Engine]:
-    async with eventctx.open("memory://") as opened:
-        yield opened
-
-
 async def run(agent: Any, plugin: EventctxPlugin, *texts: str, user: str = "user") -> None:
-    runner = Runner(
-        app=App(name="tests", root_agent=agent, plugins=[plugin]),
-        session_service=InMemorySessionService(),
-        auto_create_session=True,
-    )
+    runner = runner_of(agent, plugin)
     for text in texts:
-        message = types.Content(role="user", parts=[types.Part(text=text)])
-        async for _ in runner.run_async(user_id=user, session_id="s", new_message=message):
-            pass
+        await ask(runner, text, user)
 
 
 async def test_each_agent_of_a_session_has_a_session_of_its_own(engine: Engine) -> None:
@@ -95,11 +72,10 @@ async def test_each_agent_of_a_session_has_a_session_of_its_own(engine: Engine) 
     helper = LlmAgent(name="helper", model=helps, description="Helps.")
     root = LlmAgent(name="root", model=leads, sub_agents=[helper])
     await run(root, EventctxPlugin(engine), "Help.", "More.")
-    assert [one.stream for one in await engine.sessions()] == ["s", "s.helper"]
+    assert await names(engine) == ["s", "s.helper"]
     for session, model in (("s", leads), ("s.helper", helps)):
         await check_requests(engine, session, model)
-    linked = [one.type async for one in engine.records("s.helper")].count("session:linked")
-    assert linked == 1
+    assert await count(engine, "session:linked", session="s.helper") == [1]
 
 
 @pytest.mark.filterwarnings("ignore:The `plugins` argument")  # ADK warns of its own tool
@@ -112,27 +88,16 @@ async def test_an_agent_that_is_a_tool_has_a_session_that_is_linked_to_the_call(
     helper = LlmAgent(name="helper", model=helps, description="Helps.")
     root = LlmAgent(name="root", model=leads, tools=[AgentTool(helper)])
     await run(root, EventctxPlugin(engine), "Help.")
-    linked = [one async for one in engine.records("s") if one.type == "session:linked"]
-    children = [decode_event(one) for one in linked]
-    assert {"s", *[one.session for one in children if isinstance(one, SessionLinked)]} == {
-        one.stream for one in await engine.sessions()
-    }
-    assert len(linked) == 2
-    types_of_root = [one.type async for one in engine.records("s")]
-    assert types_of_root.count("tool:post") == 2
+    linked = [session for session, _ in await links(engine, "s")]
+    assert sorted(["s", *linked]) == await names(engine)
+    assert await count(engine, "session:linked", "tool:post") == [2, 2]
 
 
 async def check_requests(engine: Engine, session: str, model: Scripted) -> None:
     """As many verified views as requests, each as long as what the model received."""
-    requests = [
-        await engine.request_view(session, position=one.position)
-        async for one in engine.records(session)
-        if one.type == "context:request_prepared"
-    ]
-    assert all(one.verified for one in requests)
-    lengths = [len(one.messages) - (one.messages[0]["role"] == "system") for one in requests]
-    assert lengths == [len(one.contents) for one in model.seen]
-    assert model.seen
+    shown = await views(engine, session)
+    lengths = [len(one) - (one[0]["role"] == "system") for one in shown]
+    assert lengths == [len(one.contents) for one in model.seen] != []
 
 
 async def test_agents_in_parallel_and_in_a_loop_are_each_recorded(engine: Engine) -> None:
@@ -158,20 +123,18 @@ async def test_users_whose_sessions_have_one_id_can_be_told_apart(engine: Engine
     plugin = EventctxPlugin(engine, session_name=lambda one: f"{one.user_id}-{one.id}")
     for user in ("ann", "ben"):
         await run(LlmAgent(name="a", model=model), plugin, f"I am {user}.", user=user)
-    assert [one.stream for one in await engine.sessions()] == ["ann-s", "ben-s"]
+    assert await names(engine) == ["ann-s", "ben-s"]
     assert [len(await engine.transcript(f"{user}-s")) for user in ("ann", "ben")] == [2, 2]
 
 
 def test_it_opens_a_store_of_its_own_for_a_path(tmp_path: Path) -> None:
-    path = tmp_path / "agents.db"
-
     async def talk() -> None:
-        plugin = EventctxPlugin(path)
+        plugin = EventctxPlugin(tmp_path / "agents.db")
         agent = LlmAgent(name="a", model=Scripted(model="m", script=[Reply("Yes.")]))
         await run(agent, plugin, "There?")
         await plugin.close()
-        async with eventctx.open(path) as engine:
-            assert len((await engine.audit("s")).requests) == 1
+        async with eventctx.open(tmp_path / "agents.db") as engine:
+            assert len(await audited(engine)) == 1
 
     asyncio.run(talk())
 
@@ -188,10 +151,6 @@ def test_the_example_of_the_page_runs(
 
 
 # -- contents ------------------------------------------------------------------------------------
-
-
-def content(role: str, *parts: Any) -> types.Content:
-    return types.Content(role=role, parts=[types.Part(**one) for one in parts])
 
 
 EVERY = [
@@ -214,10 +173,11 @@ EVERY = [
 
 
 def test_every_content_comes_back_whole_from_its_row() -> None:
-    back = contents_of(named(rows_of(EVERY)), [], [])
-    assert [one.model_dump(exclude_none=True) for one in back] == [
-        one.model_dump(exclude_none=True) for one in EVERY
+    back, given = [
+        [one.model_dump(exclude_none=True) for one in each]
+        for each in (contents_of(named(rows_of(EVERY)), [], []), EVERY)
     ]
+    assert back == given
 
 
 @pytest.mark.parametrize("calls_before", [0, 3])
@@ -245,6 +205,12 @@ def test_calls_without_ids_are_paired_with_their_results_in_order() -> None:
     assert [one["tool_use_id"] for one in results] == made
     later = ids.named(rows_of(EVERY)[1])["content"]
     assert not {one["id"] for one in later if one["type"] == "tool_use"} & set(made[:2])
+    # A result is that of the last answer's call.
+    call = content("model", {"function_call": {"name": "f", "args": {}}})
+    result = content("user", {"function_response": {"name": "f", "response": {"result": "one"}}})
+    ids = CallIds([])
+    _, second, answered = [ids.named(row)["content"] for row in rows_of([call, call, result])]
+    assert answered[0]["tool_use_id"] == second[0]["id"]
 
 
 async def test_calls_of_another_process_have_other_ids(engine: Engine) -> None:
@@ -256,7 +222,7 @@ async def test_calls_of_another_process_have_other_ids(engine: Engine) -> None:
         calls = [Reply(calls=[ToolRequest("c", "look", {"place": place})]), Reply("Seen.")]
         agent = LlmAgent(name="a", model=Scripted(model="m", script=calls), tools=[look])
         await run(agent, EventctxPlugin(engine), f"Look {place}.")
-    rows = [one.message for one in await engine.transcript("s") if one.message is not None]
+    rows = [one.message for one in await engine.transcript("s")]
     blocks = [block for row in rows for block in row["content"]]
     made = [block["id"] for block in blocks if block["type"] == "tool_use"]
     assert len(made) == len(set(made)) == 2
@@ -280,11 +246,3 @@ def test_the_provider_of_a_model_is_known_by_its_name(
 ) -> None:
     monkeypatch.setenv("GOOGLE_GENAI_USE_VERTEXAI", cloud)
     assert provider_of(model) == provider
-
-
-def test_a_result_is_that_of_the_last_answers_call() -> None:
-    call = content("model", {"function_call": {"name": "f", "args": {}}})
-    result = content("user", {"function_response": {"name": "f", "response": {"result": "one"}}})
-    ids = CallIds([])
-    _, second, answered = [ids.named(row) for row in rows_of([call, call, result])]
-    assert answered["content"][0]["tool_use_id"] == second["content"][0]["id"]

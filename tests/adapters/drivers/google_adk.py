@@ -46,11 +46,7 @@ class GoogleAdkDriver:
             disallow_transfer_to_parent=True,
             disallow_transfer_to_peers=True,
         )
-        self._runner = Runner(
-            app=App(name="tests", root_agent=root, plugins=[*plugins, self._ours]),
-            session_service=SessionsInFile(folder / "sessions"),
-            auto_create_session=True,
-        )
+        self._runner = runner_of(root, *plugins, self._ours, sessions=SessionsInFile(folder))
 
     async def ask(self, text: str, *, stream: bool = False) -> str:
         mode = StreamingMode.SSE if stream else StreamingMode.NONE
@@ -160,9 +156,9 @@ def answer(reply: Reply) -> LlmResponse:
 class SessionsInFile(InMemorySessionService):
     """Sessions that outlive a process that is killed."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, folder: Path) -> None:
         super().__init__()
-        self._path = path
+        self._path = folder / "sessions"
         self._loaded = False
 
     async def get_session(self, **named: Any) -> Any:
@@ -170,9 +166,8 @@ class SessionsInFile(InMemorySessionService):
             self._loaded = True
             from google.adk.events.event import Event
 
-            found = await super().create_session(
-                app_name=named["app_name"], user_id=named["user_id"], session_id=named["session_id"]
-            )
+            keys = ("app_name", "user_id", "session_id")
+            found = await super().create_session(**{key: named[key] for key in keys})
             for line in self._path.read_text().splitlines():
                 await super().append_event(found, Event.model_validate_json(line))
         self._loaded = True
@@ -186,3 +181,25 @@ class SessionsInFile(InMemorySessionService):
                 file.flush()
                 os.fsync(file.fileno())
         return made
+
+
+# -- agents that no contract asks for -------------------------------------------------------------
+
+
+def content(role: str, *parts: Any) -> types.Content:
+    return types.Content(role=role, parts=[types.Part(**one) for one in parts])
+
+
+def runner_of(root: Any, *plugins: Any, sessions: Any = None) -> Runner:
+    return Runner(
+        app=App(name="tests", root_agent=root, plugins=[*plugins]),
+        session_service=InMemorySessionService() if sessions is None else sessions,
+        auto_create_session=True,
+    )
+
+
+async def ask(runner: Runner, text: str, user: str = USER) -> None:
+    """Ask in session ``s``."""
+    said = content("user", {"text": text})
+    async for _ in runner.run_async(user_id=user, session_id="s", new_message=said):
+        pass

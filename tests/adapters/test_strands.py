@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +23,7 @@ from eventctx.adapters.strands.agent_session import usage_of
 from eventctx.engine import Engine
 from eventctx.log.usage import Usage
 from eventctx.testing import AdapterContract, Reply
+from tests.adapters.conftest import engine as engine
 from tests.adapters.drivers.strands import (
     Scripted,
     StrandsDriver,
@@ -30,21 +31,14 @@ from tests.adapters.drivers.strands import (
     calls,
     check_requests,
     look,
-    payload,
-    types,
 )
+from tests.adapters.logs import audited, count, links, names, payloads, types_of
 from tests.adapters.test_pages import KNOWN
 
 
 class TestTheContract(AdapterContract):
     driver = StrandsDriver
     knows = KNOWN["Strands Agents"]
-
-
-@pytest.fixture
-async def engine() -> AsyncIterator[Engine]:
-    async with eventctx.open("memory://") as opened:
-        yield opened
 
 
 # -- ways to call an agent -----------------------------------------------------------------------
@@ -59,7 +53,7 @@ def test_a_synchronous_call_is_recorded_in_a_store_of_the_plugins_own(tmp_path: 
     async def check() -> None:
         async with eventctx.open(tmp_path / "agents.db") as engine:
             await check_requests(engine, "s", talks.model)
-            assert (await types(engine, "s"))[-1] == "prompt:complete"
+            assert (await types_of(engine))[-1] == "prompt:complete"
 
     asyncio.run(check())
 
@@ -67,7 +61,7 @@ def test_a_synchronous_call_is_recorded_in_a_store_of_the_plugins_own(tmp_path: 
 async def test_a_session_is_named_by_the_agent_where_the_plugin_does_not(engine: Engine) -> None:
     talks = agent(EventctxAgentPlugin(engine), Reply("Yes."))
     await talks.invoke_async("There?")
-    assert [one.stream for one in await engine.sessions()] == [talks.session_id]
+    assert await names(engine) == [talks.session_id]
 
 
 async def test_an_output_of_a_given_form_is_a_tool_and_its_prompt_no_persons(
@@ -100,21 +94,19 @@ async def test_an_agent_as_a_tool_has_a_linked_session_of_its_own(engine: Engine
     leads.tool_registry.process_tools([helps.as_tool(name="helper")])
     for text in ("Help.", "Again."):
         await leads.invoke_async(text)
-    assert [one.stream for one in await engine.sessions()] == ["s", "s.the_helper"]
+    assert await names(engine) == ["s", "s.the_helper"]
     await check_requests(engine, "s", leads.model)
     await check_requests(engine, "s.the_helper", helps.model)
-    assert (await types(engine, "s.the_helper")).count("session:linked") == 1
-    assert (await payload(engine, "s.the_helper", "session:linked"))["call_id"] == "call_1"
+    assert await links(engine, "s.the_helper") == [("s", "call_1")]
     told = await engine.transcript("s.the_helper")
     assert "first?" not in str([one.message for one in told])  # it begins anew for each call
-    assert (await types(engine, "s.the_helper")).count("context:messages_set") == 1
+    assert await count(engine, "context:messages_set", session="s.the_helper") == [1]
     elsewhere = EventctxAgentPlugin(engine, "s")
     leads = agent(elsewhere, calls("helper", "call_3", input="third?"), Reply("So."))
-    leads.tool_registry.process_tools(
-        [agent(elsewhere, Reply("Three."), name="the helper").as_tool(name="helper")]
-    )
+    helps = agent(elsewhere, Reply("Three."), name="the helper")
+    leads.tool_registry.process_tools([helps.as_tool(name="helper")])
     await leads.invoke_async("Once more.")
-    assert (await types(engine, "s.the_helper")).count("session:linked") == 1
+    assert await links(engine, "s.the_helper") == [("s", "call_1")]
 
 
 # -- what is recorded with the messages --------------------------------------------------------
@@ -137,7 +129,7 @@ async def test_a_run_that_was_cancelled_is_a_cancelled_turn(engine: Engine) -> N
     plugin = EventctxAgentPlugin(engine, "s")
     talks = agent(plugin, Reply("Yes."), watch=cancel, seam=BeforeModelCallEvent)
     assert (await talks.invoke_async("There?")).stop_reason == "cancelled"
-    assert (await payload(engine, "s", "prompt:complete"))["status"] == "cancelled"
+    assert [one["status"] for one in await payloads(engine, "prompt:complete")] == ["cancelled"]
 
 
 async def test_a_model_that_says_nothing_of_itself_is_asked_all_the_same(engine: Engine) -> None:
@@ -146,7 +138,8 @@ async def test_a_model_that_says_nothing_of_itself_is_asked_all_the_same(engine:
 
     talks = agent(EventctxAgentPlugin(engine, "s"), model=Silent([Reply("Yes.")]))
     assert str(await talks.invoke_async("There?")) == "Yes.\n"
-    assert "model" not in await payload(engine, "s", "provider:request")
+    (asked,) = await payloads(engine, "provider:request")
+    assert "model" not in asked
 
 
 # -- conversations that others change, too --------------------------------------------------------
@@ -160,13 +153,10 @@ async def test_what_a_sliding_window_takes_out_is_recorded(engine: Engine) -> No
         await talks.invoke_async(f"Question {number}?")
     await check_requests(engine, "s", talks.model)
     assert len(await engine.transcript("s")) == len(talks.messages) == 2
-    assert (await types(engine, "s")).count("context:messages_set") == 2
-    before = await engine.transcript("s", at=await first_set(engine) - 1)
+    assert await count(engine, "context:messages_set") == [2]
+    first_set = (await types_of(engine)).index("context:messages_set")
+    before = await engine.transcript("s", at=first_set - 1)
     assert "Question 0?" in str([one.message for one in before])
-
-
-async def first_set(engine: Engine) -> int:
-    return (await types(engine, "s")).index("context:messages_set")
 
 
 async def test_a_summary_of_strands_is_recorded_and_the_repeated_call_sends_it(
@@ -183,12 +173,11 @@ async def test_a_summary_of_strands_is_recorded_and_the_repeated_call_sends_it(
     )
     for number in range(5):
         await talks.invoke_async(f"Question {number}?")
-    sent = [str(one) for _, one, _ in talks.model.seen]
-    assert "In short: questions." in sent[-1]
-    assert "Question 0?" not in sent[-1]
-    made = await types(engine, "s")
-    assert [made.count(one) for one in ("provider:request", "provider:error")] == [6, 1]
-    assert made.count("context:messages_set") == 1
+    *_, (_, sent, _) = talks.model.seen
+    assert "In short: questions." in str(sent)
+    assert "Question 0?" not in str(sent)
+    made = await count(engine, "provider:request", "provider:error", "context:messages_set")
+    assert made == [6, 1, 1]
     last = await engine.request_view("s", 5)
     assert last.verified
     assert "In short: questions." in str(last.messages)
@@ -198,19 +187,15 @@ async def test_what_an_injector_puts_behind_the_last_message_is_sent_with_the_vi
     engine: Engine,
 ) -> None:
     pages = [calls("look", f"call_{n}", place="x" * 3_000) for n in range(8)]
-    talks = agent(
-        EventctxAgentPlugin(engine, "s", max_tokens=4_000, reserve_tokens=0),
-        *(*pages, Reply("Seen.")),
-        tools=[look],
-        before=[ContextInjector(lambda context: "It rains.", trigger="everyTurn")],
-    )
+    ours = EventctxAgentPlugin(engine, "s", max_tokens=4_000, reserve_tokens=0)
+    rains = ContextInjector(lambda context: "It rains.", trigger="everyTurn")
+    talks = agent(ours, *pages, Reply("Seen."), tools=[look], before=[rains])
     await talks.invoke_async("Look.")
-    assert "context:post_compact" in await types(engine, "s")
+    assert await count(engine, "context:post_compact") != [0]
     last = [sent[-1]["content"][-1]["text"] for _, sent, _ in talks.model.seen]
     assert {one.strip() for one in last} == {"It rains."}
     assert len(talks.model.seen[-1][1]) < len(talks.messages)
-    rows = (await engine.audit("s")).requests
-    assert {(row.additions, row.missing) for row in rows} == {(1, 1)}
+    assert set(await audited(engine)) == {(1, 1)}
 
 
 async def test_a_message_that_was_changed_in_its_place_is_recorded(engine: Engine) -> None:
@@ -219,7 +204,7 @@ async def test_a_message_that_was_changed_in_its_place_is_recorded(engine: Engin
     talks.messages[0]["content"][0]["text"] = "[redacted]"
     await talks.invoke_async("Still?")
     await check_requests(engine, "s", talks.model)
-    assert "context:messages_set" in await types(engine, "s")
+    assert await count(engine, "context:messages_set") != [0]
 
 
 async def test_a_conversation_that_a_server_keeps_is_recorded_whole_and_never_compacted(
@@ -235,9 +220,8 @@ async def test_a_conversation_that_a_server_keeps_is_recorded_whole_and_never_co
         await talks.invoke_async(text)
     assert [len(sent) for _, sent, _ in model.seen] == [1, 1, 1]
     assert len(await engine.transcript("s")) == 6
-    rows = (await engine.audit("s")).requests
-    assert [(row.additions, row.missing) for row in rows] == [(0, 0), (0, 2), (0, 4)]
-    assert "context:post_compact" not in await types(engine, "s")
+    assert await audited(engine) == [(0, 0), (2, 0), (4, 0)]
+    assert await count(engine, "context:post_compact") == [0]
 
 
 # -- tools that fail, are refused, or ask a person -------------------------------------------------
@@ -248,19 +232,13 @@ async def test_a_tool_that_failed_and_one_that_was_refused(engine: Engine) -> No
         if event.tool_use["input"]["place"] == "here":
             event.cancel_tool = "not here"
 
-    talks = agent(
-        EventctxAgentPlugin(engine, "s"),
-        *(calls("look", place="nowhere"), calls("look", "call_2", place="here"), Reply("Well.")),
-        tools=[look],
-        watch=refuse,
-        seam=BeforeToolCallEvent,
-    )
+    script = (calls("look", place="nowhere"), calls("look", "call_2", place="here"), Reply("Well."))
+    watched: Any = {"tools": [look], "watch": refuse, "seam": BeforeToolCallEvent}
+    talks = agent(EventctxAgentPlugin(engine, "s"), *script, **watched)
     await talks.invoke_async("Look.")
     await check_requests(engine, "s", talks.model)
-    made = await types(engine, "s")
-    assert [made.count(one) for one in ("tool:pre", "tool:post", "tool:error")] == [1, 0, 1]
-    failed = await payload(engine, "s", "tool:error")
-    assert failed["error_type"] == "LookupError"
+    assert await count(engine, "tool:pre", "tool:post", "tool:error") == [1, 0, 1]
+    assert [one["error_type"] for one in await payloads(engine, "tool:error")] == ["LookupError"]
     assert "not here" in str([one.message for one in await engine.transcript("s")])
 
 
@@ -268,20 +246,14 @@ async def test_a_run_that_waits_for_a_person_goes_on_with_the_answer(engine: Eng
     def ask(event: BeforeToolCallEvent) -> None:
         event.interrupt("may-i", reason="really?")
 
-    talks = agent(
-        EventctxAgentPlugin(engine, "s"),
-        *(calls("look", place="here"), Reply("Seen.")),
-        tools=[look],
-        watch=ask,
-        seam=BeforeToolCallEvent,
-    )
-    result = await talks.invoke_async("Look.")
-    (asked,) = result.interrupts
+    script = (calls("look", place="here"), Reply("Seen."))
+    watched: Any = {"tools": [look], "watch": ask, "seam": BeforeToolCallEvent}
+    talks = agent(EventctxAgentPlugin(engine, "s"), *script, **watched)
+    (asked,) = (await talks.invoke_async("Look.")).interrupts
     answer = {"interruptResponse": {"interruptId": asked.id, "response": "y"}}
     assert str(await talks.invoke_async([answer])) == "Seen.\n"
     await check_requests(engine, "s", talks.model)
-    made = await types(engine, "s")
-    assert [made.count(one) for one in ("prompt:submit", "prompt:complete")] == [2, 2]
+    assert await count(engine, "prompt:submit", "prompt:complete") == [2, 2]
 
 
 async def test_a_tool_that_asks_a_person_is_called_again_with_the_answer(engine: Engine) -> None:
@@ -290,16 +262,11 @@ async def test_a_tool_that_asks_a_person_is_called_again_with_the_answer(engine:
         """Ask the person."""
         return f"said {tool_context.interrupt('asked', reason=question)}"
 
-    talks = agent(
-        EventctxAgentPlugin(engine, "s"),
-        *(calls("ask", question="really?"), Reply("Good.")),
-        tools=[ask],
-    )
+    script = (calls("ask", question="really?"), Reply("Good."))
+    talks = agent(EventctxAgentPlugin(engine, "s"), *script, tools=[ask])
     (asked,) = (await talks.invoke_async("Ask.")).interrupts
-    waits = await payload(engine, "s", "tool:error")
-    assert waits["status"] == "cancelled"
+    assert [one["status"] for one in await payloads(engine, "tool:error")] == ["cancelled"]
     answer = {"interruptResponse": {"interruptId": asked.id, "response": "y"}}
     assert str(await talks.invoke_async([answer])) == "Good.\n"
     await check_requests(engine, "s", talks.model)
-    made = await types(engine, "s")
-    assert [made.count(one) for one in ("tool:pre", "tool:post", "tool:error")] == [2, 1, 1]
+    assert await count(engine, "tool:pre", "tool:post", "tool:error") == [2, 1, 1]

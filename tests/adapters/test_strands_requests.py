@@ -27,28 +27,10 @@ from eventctx.messages.parts import read_parts
 from eventctx.orchestrators.protocol import ToolRequest
 from eventctx.testing import Reply, check_dialect
 from eventctx.testing.strict_provider import violations
-from tests.adapters.drivers.strands import Scripted, agent, check_requests, types
+from tests.adapters.drivers.strands import Scripted, agent, check_requests
+from tests.adapters.logs import count
 from tests.adapters.long_talks import NAMES, TURNS, interrupted_at, settings_for
 from tests.adapters.test_dialects import ROUNDS, Round, called, texts_of
-
-
-class Tools:
-    """A tool that reads, fails, or is interrupted."""
-
-    def __init__(self) -> None:
-        self.waits = asyncio.Event()
-
-        @tool
-        async def read(page: int, how: str) -> str:
-            """Read a page."""
-            if how == "fails":
-                raise LookupError(f"page {page} is torn")
-            if how == "waits":
-                self.waits.set()
-                await asyncio.Event().wait()
-            return "" if how == "empty" else f"page {page}: " + "words " * 200
-
-        self.read = read
 
 
 class Answers(Scripted):
@@ -59,9 +41,6 @@ class Answers(Scripted):
         self.draw = draw
         self.number = 0
         self.rounds = 0
-
-    def next_turn(self) -> None:
-        self.rounds = self.draw.choice([0, 1, 1, 2])
 
     async def stream(self, *given: Any, **named: Any) -> Any:
         self.number += 1
@@ -82,21 +61,26 @@ class Answers(Scripted):
 
 
 async def talk(engine: Any, seed: int, settings: dict[str, Any]) -> Answers:
-    draw = random.Random(seed)  # noqa: S311
-    model, tools = Answers(draw), Tools()
-    ours = EventctxAgentPlugin(engine, "s", **settings)
-    host = agent(
-        ours,
-        model=model,
-        tools=[tools.read],
-        system_prompt="Be brief.",
-        conversation_manager=NullConversationManager(),
-    )
+    draw, waits = random.Random(seed), asyncio.Event()  # noqa: S311
+    model, ours = Answers(draw), EventctxAgentPlugin(engine, "s", **settings)
+
+    @tool
+    async def read(page: int, how: str) -> str:
+        """Read a page."""
+        if how == "fails":
+            raise LookupError(f"page {page} is torn")
+        if how == "waits":
+            waits.set()
+            await asyncio.Event().wait()
+        return "" if how == "empty" else f"page {page}: " + "words " * 200
+
+    given = {"system_prompt": "Be brief.", "conversation_manager": NullConversationManager()}
+    host = agent(ours, model=model, tools=[read], **given)
     for turn in range(TURNS):
-        model.next_turn()
-        tools.waits.clear()
+        model.rounds = draw.choice([0, 1, 1, 2])
+        waits.clear()
         work = host.invoke_async(f"Read page {turn}, please.")
-        await interrupted_at(tools.waits, work, lambda: draw.choice([0, 3, 30]))
+        await interrupted_at(waits, work, lambda: draw.choice([0, 3, 30]))
     return model
 
 
@@ -114,26 +98,21 @@ async def test_bedrock_accepts_every_request_of_a_long_session_at_a_small_budget
         assert not refused, f"{len(refused)} of {len(model.seen)} requests: {refused[:3]}"
         assert (await engine.audit("s")).compactions
         assert (await engine.verify("s")).ok
-        assert (await types(engine, "s")).count("context:messages_set") == 0
+        assert await count(engine, "context:messages_set") == [0]
         await check_requests(engine, "s", model)
 
 
-CONTENT = {
-    "user": st.sampled_from(
-        [{"text": "Read."}, {"text": " "}, {"toolResult": {"toolUseId": "a", "content": []}}]
-    ),
-    "assistant": st.sampled_from(
-        [
-            {"text": "Read."},
-            {"text": ""},
-            {"reasoningContent": {"reasoningText": {"text": "Hm.", "signature": "s"}}},
-            {"toolUse": {"toolUseId": "a", "name": "read", "input": {}}},
-        ]
-    ),
+CONTENT: dict[str, list[dict[str, Any]]] = {
+    "user": [{"text": "Read."}, {"text": " "}, {"toolResult": {"toolUseId": "a", "content": []}}],
+    "assistant": [
+        *({"text": "Read."}, {"text": ""}),
+        {"reasoningContent": {"reasoningText": {"text": "Hm.", "signature": "s"}}},
+        {"toolUse": {"toolUseId": "a", "name": "read", "input": {}}},
+    ],
 }
 MESSAGES = st.sampled_from(["user", "assistant"]).flatmap(
     lambda role: st.fixed_dictionaries(
-        {"role": st.just(role), "content": st.lists(CONTENT[role], max_size=3)}
+        {"role": st.just(role), "content": st.lists(st.sampled_from(CONTENT[role]), max_size=3)}
     )
 )
 PAIRS = ("bedrock/calls-answered", "bedrock/results-have-calls", "bedrock/call-ids-unique")
@@ -248,22 +227,15 @@ def test_a_block_comes_back_whole(block: Row) -> None:
 
 
 @pytest.mark.parametrize(
-    ("block", "kind"),
+    ("place", "kind"),
     [
-        (BLOCKS[2], "image"),
-        (BLOCKS[4], "document"),
-        (BLOCKS[9], "text"),
-        (BLOCKS[10], "thinking"),
-        (BLOCKS[11], "thinking"),
-        (BLOCKS[12], "text"),
-        (BLOCKS[14], "call"),
-        (BLOCKS[17], "result"),
+        *((2, "image"), (4, "document"), (9, "text"), (10, "thinking"), (11, "thinking")),
+        *((12, "text"), (14, "call"), (17, "result")),
     ],
 )
-def test_the_engine_reads_a_block_as_what_it_is(block: Row, kind: str) -> None:
-    (part,) = read_parts(rows.row_of(said("assistant", block)))
-    assert part.kind == kind
-    assert part.failed is (block == BLOCKS[17])
+def test_the_engine_reads_a_block_as_what_it_is(place: int, kind: str) -> None:
+    (part,) = read_parts(rows.row_of(said("assistant", BLOCKS[place])))
+    assert (part.kind, part.failed) == (kind, place == 17)
 
 
 def test_values_of_a_program_that_are_no_json_become_texts() -> None:
@@ -291,11 +263,8 @@ def test_a_request_that_shows_a_message_whole_has_that_very_message() -> None:
 
 
 def test_a_system_prompt_of_blocks_is_its_texts() -> None:
-    blocks: list[Row] = [
-        {"text": "Be brief."},
-        {"cachePoint": {"type": "default"}},
-        {"text": "So."},
-    ]
+    cached: Row = {"cachePoint": {"type": "default"}}
+    blocks: list[Row] = [{"text": "Be brief."}, cached, {"text": "So."}]
     assert rows.instructions_of(blocks) == "Be brief.\nSo."
     assert rows.instructions_of([blocks[1]]) is rows.instructions_of(None) is None
 

@@ -1,37 +1,48 @@
-"""The OpenAI Agents SDK on our sessions, with the SDK's own scripted model."""
+"""The OpenAI Agents SDK on our sessions: what it stores, how runs fail, agents that are tools."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-agents = pytest.importorskip("agents", reason="an extra: eventctx[openai-agents]")
+pytest.importorskip("agents", reason="an extra: eventctx[openai-agents]")
 
-from agents import (  # noqa: E402
+import agents
+from agents import (
     Agent,
+    GuardrailFunctionOutput,
     ModelProvider,
+    ModelSettings,
     OpenAIProvider,
     RunConfig,
     RunHooks,
     Runner,
+    ToolInputGuardrailTripwireTriggered,
     function_tool,
     handoff,
+    input_guardrail,
 )
-from agents.memory import SessionSettings  # noqa: E402
-from agents.testing import ScriptedModel, function_call  # noqa: E402
+from agents.extensions.memory import EncryptedSession
+from agents.memory import SessionSettings
+from agents.run import AgentRunner, get_default_agent_runner, set_default_agent_runner
+from agents.testing import ScriptedModel, assistant_message, function_call
+from agents.tool_guardrails import ToolGuardrailFunctionOutput, tool_input_guardrail
+from openai.types.responses import ResponseReasoningItem
 
-import eventctx  # noqa: E402
-import eventctx.sync  # noqa: E402
-from eventctx.adapters.openai_agents import AgentsSession  # noqa: E402
-from eventctx.adapters.openai_agents.session import asked_of  # noqa: E402
-from eventctx.engine import Engine  # noqa: E402
-from eventctx.errors import InvalidSetting  # noqa: E402
-from eventctx.testing import AdapterContract  # noqa: E402
-from tests.adapters.drivers.openai_agents import (  # noqa: E402
+import eventctx
+import eventctx.sync
+from eventctx.adapters.openai_agents import AgentsSession
+from eventctx.adapters.openai_agents.session import asked_of
+from eventctx.engine import Engine
+from eventctx.errors import InvalidMessage, InvalidSetting
+from eventctx.log.codec import decode_known
+from eventctx.testing import AdapterContract
+from tests.adapters.drivers.openai_agents import (
     HOW,
     AgentsDriver,
     agent_of,
@@ -40,8 +51,8 @@ from tests.adapters.drivers.openai_agents import (  # noqa: E402
     erase,
     run,
 )
-from tests.adapters.logs import count, payloads, records_of, types_of, views  # noqa: E402
-from tests.adapters.test_pages import KNOWN  # noqa: E402
+from tests.adapters.logs import audited, count, links, names, payloads, records_of, types_of, views
+from tests.adapters.test_pages import KNOWN
 
 
 class TestTheContract(AdapterContract):
@@ -230,3 +241,262 @@ def test_the_provider_is_the_one_that_the_sdk_takes_for_the_name_of_a_model(
 ) -> None:
     asked = asked_of(Agent("a", model=model), config, streams=True)
     assert (asked.provider, asked.settings.stream) == (provider, True)
+
+
+ENDS = ("provider:response", "provider:error", "tool:post", "tool:error", "prompt:complete")
+OK = ("provider:response", "ok", None)
+OVER = ("prompt:complete", "ok", None)
+
+
+async def burn() -> str:
+    """Raise."""
+    raise ValueError("disk on fire")
+
+
+async def wait() -> str:
+    """Wait until the run is over."""
+    await asyncio.Event().wait()
+    return "never"
+
+
+TOOLS = [
+    function_tool(burn, failure_error_function=None),
+    function_tool(burn, name_override="smoke"),  # of whose error the SDK makes a text
+    function_tool(wait),
+    function_tool(wait, name_override="sleep", timeout=0.01),
+    function_tool(
+        wait, name_override="sleep_for_ever", timeout=0.01, timeout_behavior="raise_exception"
+    ),
+]
+
+
+def call(name: str, call_id: str = "c1", **arguments: Any) -> Any:
+    return function_call(name, arguments, call_id=call_id)
+
+
+async def ran(engine: Engine, agent: Agent[Any], stream: bool) -> str | None:
+    """Run the agent in session ``s``; the class of the exception that the caller got."""
+    session = await AgentsSession.open(engine, "s")
+    try:
+        await run(agent, "hi", stream, **session.options(agent))
+    except Exception as error:
+        return type(error).__name__
+    return None
+
+
+async def ends(engine: Engine) -> list[tuple[str, str, str | None]]:
+    """How each call, tool and turn of the session ended, and the type of its error."""
+    found: list[tuple[str, str, str | None]] = []
+    for one in await records_of(engine):
+        if one.type in ENDS:
+            event: Any = decode_known(one)
+            kind = getattr(event, "error_type", None) or getattr(event, "error", None)
+            kind = kind and str(kind).partition(":")[0]
+            found.append((one.type, getattr(event, "status", "ok"), kind))
+    return found
+
+
+@HOW
+@pytest.mark.parametrize(
+    ("tool", "raised", "kind"),
+    [("burn", "UserError", "ValueError"), ("sleep_for_ever", "ToolTimeoutError", None)],
+)
+async def test_a_tool_that_ends_the_run_is_an_error_and_those_next_to_it_are_cancelled(
+    engine: Engine, stream: bool, tool: str, raised: str, kind: str | None
+) -> None:
+    agent = agent_of([call("wait", "c0"), call(tool)], tools=TOOLS)
+    assert await ran(engine, agent, stream) == raised
+    answered, *tools, last = await ends(engine)
+    assert (answered, last) == (OK, ("prompt:complete", "error", raised))
+    assert sorted(tools) == [
+        ("tool:error", "cancelled", "CancelledError"),
+        ("tool:error", "error", kind or raised),
+    ]
+
+
+@HOW
+@pytest.mark.parametrize(("tool", "kind"), [("smoke", "ValueError"), ("sleep", "ToolTimeoutError")])
+async def test_a_tool_whose_failure_the_model_is_told_is_an_error_in_a_turn_that_goes_on(
+    engine: Engine, stream: bool, tool: str, kind: str
+) -> None:
+    assert await ran(engine, agent_of([call(tool)], "done", tools=TOOLS), stream) is None
+    assert await ends(engine) == [OK, ("tool:error", "error", kind), OK, OVER]
+
+
+@HOW
+@pytest.mark.parametrize("parallel", [False, True])
+async def test_a_guardrail_that_refused_the_input_fails_the_turn(
+    engine: Engine, stream: bool, parallel: bool
+) -> None:
+    @input_guardrail(run_in_parallel=parallel)
+    async def never(context: Any, agent: Any, given: Any) -> GuardrailFunctionOutput:
+        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=True)
+
+    refused = await ran(engine, agent_of("done", input_guardrails=[never]), stream)
+    assert refused == "InputGuardrailTripwireTriggered"
+    *before, last = await ends(engine)
+    assert last == ("prompt:complete", "error", refused)
+    assert {status for _, status, _ in before} <= {"ok", "cancelled"}
+
+
+async def test_a_reader_that_stops_reading_did_not_fail_the_run(engine: Engine) -> None:
+    session = await AgentsSession.open(engine, "s")
+    agent = agent_of("done")
+    events = Runner.run_streamed(agent, "hi", **session.options(agent)).stream_events()
+    async for _ in events:
+        break
+    await events.aclose()  # type: ignore[attr-defined]
+    assert await ends(engine) == [OK, OVER]
+
+
+async def test_a_runner_that_somebody_else_has_set_stays(engine: Engine) -> None:
+    before, theirs = get_default_agent_runner(), type("Theirs", (AgentRunner,), {})()
+    set_default_agent_runner(theirs)
+    try:
+        assert await ran(engine, agent_of("done"), False) is None
+        assert get_default_agent_runner() is theirs
+    finally:
+        set_default_agent_runner(before)
+
+
+# -- agents that are tools have linked sessions ---------------------------------------------------
+
+
+@function_tool
+def look() -> str:
+    """Look it up."""
+    return "word " * 400
+
+
+def asking(sub: Agent[Any], *answers: list[Any]) -> Agent[Any]:
+    """An agent whose tool is another one."""
+    return agent_of(*answers, "It is 4.", name="main", tools=[sub.as_tool("ask", "Ask.")])
+
+
+async def said_in(engine: Engine, session: str) -> list[list[Any]]:
+    """What the verified views of a session show behind the system prompt."""
+    seen = await views(engine, session)
+    return [[one for one in view if one.get("role") != "system"] for view in seen]
+
+
+async def test_runs_that_calls_of_one_answer_begin_are_sessions_that_these_are_linked_to(
+    engine: Engine,
+) -> None:
+    looks = [[call("look", f"k{n}")] for n in range(2)]
+    sub = agent_of(*looks, "one", "two", name="sub", tools=[look])
+    main = asking(sub, [call("ask", "c1", input="first?"), call("ask", "c2", input="second?")])
+    session = await AgentsSession.open(engine, "s")
+    await run(main, "Sum it up.", **session.options(main))
+    assert await names(engine) == ["s", "s.c1", "s.c2"]
+    assert sorted(await links(engine, "s")) == [("s.c1", "c1"), ("s.c2", "c2")]
+    assert await said_in(engine, "s") == [one.input for one in calls(main)]
+    inside = [await said_in(engine, child) for child in ("s.c1", "s.c2")]
+    assert [len(one) for one in inside] == [2, 2]
+    assert sorted(map(str, inside[0] + inside[1])) == sorted(str(one.input) for one in calls(sub))
+    asked = [one[-1][0] for one in inside]
+    assert asked == [{"role": "user", "content": one} for one in ("first?", "second?")]
+    assert await count(engine, "tool:error", "context:request_sent") == [0, 0]
+    assert (await types_of(engine, "s.c1"))[-1] == "prompt:complete"
+
+
+async def test_the_same_agent_inside_itself_is_told_from_the_one_outside(engine: Engine) -> None:
+    main = agent_of([call("ask", input="Sum it up.")], "four", "It is 4.", name="main")
+    main.tools.append(main.as_tool("ask", "Ask yourself."))
+    session = await AgentsSession.open(engine, "s")
+    await run(main, "Sum it up.", **session.options(main))
+    assert [len((await engine.audit(name)).requests) for name in ("s", "s.c1")] == [2, 1]
+
+
+async def test_a_run_that_a_person_lets_go_on_inside_its_tool_is_still_the_sessions_own(
+    engine: Engine,
+) -> None:
+    sub = agent_of([call("erase", "e")], "Done.", name="sub", tools=[erase])
+    main = asking(sub, [call("ask", input="2+2?")])
+    session = await AgentsSession.open(engine, "s")
+    assert await approved(main, session) == "It is 4."
+    assert await said_in(engine, "s") == [one.input for one in calls(main)]
+
+
+# -- what the SDK stores, in cases of its own tests ------------------------------------------------
+
+
+async def test_it_keeps_what_an_encrypting_session_stores_in_it(engine: Engine) -> None:
+    plain = await AgentsSession.open(engine, "s")
+    sealed = EncryptedSession("s", plain, encryption_key="a key of one's own")
+    for text in ("Read one.", "yes"):
+        await run(agent_of("Sealed."), text, session=sealed)
+    texts = [item.get("content") for item in await sealed.get_items()]
+    assert texts[::2] == ["Read one.", "yes"]
+    assert all("__enc__" in item and "type" not in item for item in await plain.get_items())
+    assert "Sealed." in json.dumps(await sealed.pop_item())
+    assert len(await sealed.get_items()) == 3
+
+
+async def test_an_item_that_json_cannot_hold_is_refused_and_the_session_goes_on(
+    engine: Engine,
+) -> None:
+    session = await AgentsSession.open(engine, "s")
+    said: Any = {"role": "user", "content": "\U0001f600 \u202e" + "x" * 1_000_000}
+    with pytest.raises(InvalidMessage, match=r"\$\.content: expected .* found a object"):
+        await session.add_items([{**said, "content": object()}])
+    session.options(Agent(name="a"))
+    odd: Any
+    for odd in ([[]], [3], [None], [said, 3]):
+        with pytest.raises(InvalidMessage):
+            await session.add_items(odd)
+    assert await session.get_items() == []
+    await session.add_items([said])
+    assert await session.get_items() == [said]
+
+
+def thought(name: str) -> ResponseReasoningItem:
+    return ResponseReasoningItem(id=name, type="reasoning", summary=[])
+
+
+async def test_reasoning_without_words_is_told_by_its_id(engine: Engine) -> None:
+    """A call that a guardrail refused is not stored, nor the reasoning before it."""
+
+    noted = asyncio.Event()
+
+    class Hooks(RunHooks[Any]):
+        async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
+            noted.set()
+
+    @tool_input_guardrail
+    async def refuse(data: Any) -> ToolGuardrailFunctionOutput:
+        await noted.wait()
+        return ToolGuardrailFunctionOutput.raise_exception()
+
+    @function_tool(tool_input_guardrails=[refuse])
+    def send() -> str:
+        """Send it."""
+        raise AssertionError("the guardrail refused it")
+
+    @function_tool
+    def note() -> str:
+        """Note it."""
+        return "noted"
+
+    answer = [thought("rs_send"), call("send", "c1"), thought("rs_note"), call("note", "c2")]
+    session, plain = await AgentsSession.open(engine, "s"), agents.SQLiteSession("plain")
+    for options in ({"session": plain, "hooks": Hooks()}, session.options(hooks=Hooks())):
+        noted.clear()
+        required = ModelSettings(tool_choice="required")
+        with pytest.raises(ToolInputGuardrailTripwireTriggered):
+            await run(agent_of(answer, tools=[send, note], model_settings=required), **options)
+    assert await session.get_items() == await plain.get_items()
+    assert "rs_note" in json.dumps(await plain.get_items())
+
+
+async def test_ids_of_reasoning_that_the_sdk_drops_are_not_sent(engine: Engine) -> None:
+    session = await AgentsSession.open(engine, "s")
+    agent = agent_of([thought("rs_1"), assistant_message("Hm.")], "yes")
+    await run(agent, "Think.", **session.options())
+    omit = RunConfig(reasoning_item_id_policy="omit")
+    await run(agent, "Again.", **session.options(run_config=omit))
+    (sent,) = [one for one in calls(agent)[1].input if one.get("type") == "reasoning"]
+    assert "id" not in sent
+    kept = cast("list[dict[str, Any]]", await session.get_items())
+    assert [one["id"] for one in kept if one.get("type") == "reasoning"] == ["rs_1"]
+    assert (await engine.request_view("s", turn=2)).verified
+    assert (await audited(engine))[-1] == (1, 1)

@@ -101,8 +101,9 @@ async def test_a_batch_whose_append_was_cancelled_is_kept_once_when_it_comes_aga
         assert len(ids) == len(set(ids)) == 1 + 6 * len(rows())
 
 
-async def test_sessions_and_subagents_are_listed_by_project(engine: Engine) -> None:
+async def test_sessions_are_listed_by_project_until_they_are_deleted(engine: Engine) -> None:
     store = EventctxSessionStore(engine, clock=lambda: 1_900_000_000_123_456_789)
+    await store.delete(MAIN)
     await store.append(MAIN, rows())
     await store.append(AGENT, rows())
     await store.append({**MAIN, "project_key": "another/path"}, rows())
@@ -110,12 +111,6 @@ async def test_sessions_and_subagents_are_listed_by_project(engine: Engine) -> N
     assert await store.list_sessions("-work-parser") == listed
     assert await store.list_sessions("nowhere") == []
     assert await store.list_subkeys(MAIN) == ["subagents/agent-a1"]
-
-
-async def test_deleted_lines_are_gone_and_stay_gone(store: EventctxSessionStore) -> None:
-    await store.delete(MAIN)
-    await store.append(MAIN, rows())
-    await store.append(AGENT, rows())
     await store.delete(MAIN)
     assert [await store.load(one) for one in (MAIN, AGENT)] == [None, None]
     assert await store.list_sessions("-work-parser") == []

@@ -218,12 +218,9 @@ async def test_what_somebody_gave_up_is_recorded_as_cancelled_and_else_as_failed
 # -- rows that the log could not hold as they are --------------------------------------------------
 
 
-def test_a_row_that_the_log_can_hold_is_the_row_itself() -> None:
+def test_what_is_no_json_or_nested_too_deeply_stands_as_a_text_and_all_else_as_it_was() -> None:
     row = {"role": "user", "content": [{"type": "text", "text": "zażółć"}], "n": 1.5, "no": None}
     assert recordable(row) is row
-
-
-def test_what_is_no_json_stands_as_a_text_and_all_else_as_it_was() -> None:
     given: dict[Any, Any] = {
         "role": "user",
         "content": "half \ud800 of a pair",
@@ -238,9 +235,6 @@ def test_what_is_no_json_stands_as_a_text_and_all_else_as_it_was() -> None:
         "parts": [{"data": "b'\\xff'"}, [1, True, None, "inf"]],
     }
     assert decode_body(encode_message(told)) == told
-
-
-def test_what_is_nested_too_deeply_stands_as_a_text() -> None:
     deep: Any = "bottom"
     for _ in range(2 * MAX_DEPTH):
         deep = [deep]
@@ -367,9 +361,9 @@ def by_name(row: Mapping[str, Any]) -> Hashable:
 
 @given(st.text(), st.text())
 def test_messages_that_say_different_things_are_different(one: str, other: str) -> None:
-    same = plain_identity(in_another_form(said(one))) == plain_identity(said(other))
-    assert same == (one == other)
-    assert plain_identity(said(one)) != plain_identity(said(one, "assistant"))
+    again, plain = plain_identity(in_another_form(said(one))), plain_identity(said(other))
+    assert (again == plain) == (one == other)
+    assert plain != plain_identity(said(other, "assistant"))
 
 
 def test_in_a_list_that_was_cut_a_call_under_way_is_known() -> None:
@@ -429,22 +423,18 @@ async def test_a_hosts_list_is_in_the_log_once_whatever_is_asked_behind_it(
     assert await host.context.get_messages() == rows
 
 
-async def test_a_request_that_overflows_has_brought_its_messages_once() -> None:
+async def test_a_refused_message_is_dropped_and_one_that_overflows_is_brought_once() -> None:
     _, host = await opened(max_tokens=1_000)
-    long = said("word " * 3_000)
-    for _ in range(2):
-        await host.take([said("begin"), long])
-        with pytest.raises(ContextOverflow):
-            await host.prepare()
-    assert await host.context.get_messages() == [said("begin"), long]
-    await host.add([long])
-    assert await host.messages() == [said("begin"), long]
-
-
-async def test_a_message_that_the_log_refuses_is_dropped_and_the_session_goes_on() -> None:
-    _, host = await opened()
-    await host.mirror([said("begin"), {"role": "user", "content": object()}], with_request=True)
+    begin, long, on = said("begin"), said("word " * 3_000), said("go on")
+    await host.mirror([begin, {"role": "user", "content": object()}], with_request=True)
     with pytest.raises(InvalidMessage):
         await host.prepare()
-    await host.mirror([said("begin"), said("go on")], with_request=True)
-    assert await host.prepare() == [said("begin"), said("go on")]
+    await host.mirror([begin, on], with_request=True)
+    assert await host.prepare() == [begin, on]
+    for _ in range(2):
+        await host.take([begin, on, long])
+        with pytest.raises(ContextOverflow):
+            await host.prepare()
+    assert await host.context.get_messages() == [begin, on, long]
+    await host.add([long])
+    assert await host.messages() == [begin, on, long]

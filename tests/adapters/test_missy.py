@@ -61,6 +61,9 @@ def test_the_worked_example_of_the_specification() -> None:
     assert (enriched, messages[-1]) == ("You are Missy.", user("Hello"))
     assert numbers(messages[:-1]) == list(range(12, 41))
     assert [m is h for m, h in zip(messages, history[11:], strict=False)] == [True] * 29
+    tight = TokenBudget(10, 0, 0, 0, 0, 0)  # another estimate may be given
+    _, messages = build_messages("", "new", numbered(40, 9), budget=tight, estimate=lambda m: 1)
+    assert len(messages) == 10
 
 
 def test_what_takes_more_than_its_reserve_is_taken_from_the_history() -> None:
@@ -83,10 +86,8 @@ def test_any_history_becomes_a_request_that_a_provider_accepts_with_all_that_fit
     story: Story, total: int, tail: int, memory: list[str]
 ) -> None:
     budget = TokenBudget(total, total // 10, total // 10, 0.15, 0.05, tail)
-    history = story.messages
-    enriched, messages = build_messages(
-        "s", "new", history, budget=budget, memory_results=memory, opening="[…]"
-    )
+    history, options = story.messages, {"memory_results": memory, "opening": "[…]"}
+    enriched, messages = build_messages("s", "new", history, budget=budget, **options)
     assert refusal(messages) is None
     shown = [m for m in messages if m not in (user("new"), user("[…]"))]
     assert all(m in history for m in shown)
@@ -110,14 +111,11 @@ def last(history: list[Row], count: int) -> list[Row]:
     return found
 
 
-def test_memory_beyond_its_share_is_cut_after_a_word() -> None:
+def test_memory_beyond_its_share_is_cut_and_learnings_are_shown_if_all_five_fit() -> None:
     enriched, _ = build_messages("s", "m", [], memory_results=["elephant " * 9_000, "more"])
     text = enriched.removeprefix("s\n\n## Relevant Memory\n")
     assert set(text.split()) == {"elephant", "…"}
     assert 3_890 <= len(text) // 4 <= 3_900
-
-
-def test_at_most_five_learnings_are_shown_and_only_if_all_of_them_fit() -> None:
     enriched, _ = build_messages("", "m", [], learnings=[f"lesson {n}" for n in range(9)])
     assert enriched == "## Past Learnings\n" + "\n".join(f"- lesson {n}" for n in range(5))
     fits = ["y" * 1_037] * 5  # with "- " and line ends 5,199 characters: 1,299 tokens
@@ -137,21 +135,13 @@ def test_summaries_stand_before_the_history_and_one_that_does_not_fit_is_skipped
         made,
     ]
     _, messages = build_messages("", "new", numbered(24, 100), summaries=summaries)
+    covers = "depth 2, 45 messages, covers 2024-01-15 to 2024-01-16"
     assert messages[:3] == [
-        user(
-            "[Summary: depth 2, 45 messages, covers 2024-01-15 to 2024-01-16]\n"
-            "They are setting up Kubernetes."
-        ),
+        user(f"[Summary: {covers}]\nThey are setting up Kubernetes."),
         user("[Summary: depth 1, 9 messages]\nThen they wrote tests."),
         user("[Summary: depth 1, 3 messages]\nThey met."),
     ]
     assert numbers(messages[3:-1]) == list(range(1, 25))
-
-
-def test_another_estimate_may_be_given() -> None:
-    tight = TokenBudget(10, 0, 0, 0, 0, 0)
-    _, messages = build_messages("", "new", numbered(40, 9), budget=tight, estimate=lambda m: 1)
-    assert len(messages) == 10
 
 
 def test_a_message_without_a_role_and_a_budget_of_another_class_are_refused() -> None:

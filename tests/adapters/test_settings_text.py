@@ -54,10 +54,11 @@ def test_a_part_of_json_comes_and_goes_and_leaves_every_byte(text: str, part: Js
     comes_and_goes(text, part)
 
 
-def test_a_file_that_is_not_there_or_blank_becomes_one() -> None:
-    wanted = '{\n  "a": {\n    "b": 1\n  }\n}\n'
-    part = JsonPart(("a", "b"), 1)
+def test_a_file_that_is_not_there_becomes_one_and_comments_stay_on_their_lines() -> None:
+    wanted, part = '{\n  "a": {\n    "b": 1\n  }\n}\n', JsonPart(("a", "b"), 1)
     assert put(None, part) == put("", part) == put(" \n", part) == wanted
+    done = put('{\n  "a": 1 // one\n}\n', JsonPart(("b",), 2))
+    assert done == '{\n  "a": 1, // one\n  "b": 2\n}\n'
 
 
 VALUES = st.recursive(
@@ -136,12 +137,14 @@ def test_a_table_comes_and_goes(text: str) -> None:
     assert taken is not None and taken.rstrip() == text.rstrip()
 
 
-def test_what_another_program_added_to_a_table_of_ours_goes_with_it() -> None:
+def test_what_another_program_added_to_a_table_of_ours_goes_with_it_if_it_is_one() -> None:
     done = put("a = 1\n", TABLE)
     done += '\n# trusted\n[projects."/x"]\ntrust_level = "trusted"\n'
     done += '\n[mcp_servers.eventctx.tools.recall]\napproval_mode = "approve"\n'
     left = 'a = 1\n\n# trusted\n[projects."/x"]\ntrust_level = "trusted"\n'
     assert take_out(done, TABLE, "a = 1\n") == left
+    with pytest.raises(InvalidSetting, match=r"expected \[mcp_servers.eventctx\] as a table"):
+        take_out("mcp_servers = {eventctx = {command = 'x'}}\n", TABLE, None)  # nor torn out
 
 
 def test_a_file_of_ours_is_never_put_over_another() -> None:
@@ -155,21 +158,11 @@ def test_a_file_of_ours_is_never_put_over_another() -> None:
             take_out(text, own, None)
 
 
-def test_a_comment_stays_on_the_line_that_it_is_about() -> None:
-    done = put('{\n  "a": 1 // one\n}\n', JsonPart(("b",), 2))
-    assert done == '{\n  "a": 1, // one\n  "b": 2\n}\n'
-
-
 def test_with_a_hook_go_its_changes_and_the_containers_that_were_made_for_it_alone() -> None:
     for base in ('{"hooks": {"Stop": []}}', '{"hooks": {}}', "{}", '{"a": 1}'):
         done = put(base, HOOK)
         changed = done.replace("hook codex", "hook codex --store x")
         assert take_out(done, HOOK, base) == take_out(changed, HOOK, base) == base
-
-
-def test_a_table_that_was_moved_into_another_form_is_not_torn_out() -> None:
-    with pytest.raises(InvalidSetting, match=r"expected \[mcp_servers.eventctx\] as a table"):
-        take_out("mcp_servers = {eventctx = {command = 'x'}}\n", TABLE, None)
 
 
 def test_equal_parts_are_shown_once() -> None:

@@ -140,18 +140,15 @@ async def test_a_session_without_an_answer_is_passed_over_and_an_error_if_alone(
 # -- policies and budgets ------------------------------------------------------------------------
 
 
-def test_a_policy_may_have_settings_of_its_own_and_of_the_session() -> None:
+def test_a_policy_may_have_settings_and_every_one_is_compared_that_needs_no_function() -> None:
     (one,) = contenders(["simple:keep_recent=3:target_usage=0.3"])
     assert (one.label, one.target) == ("simple:keep_recent=3:target_usage=0.3", 0.3)
     assert one.make(()) == policy_named("simple", {"keep_recent": 3})
     (custom,) = contenders(["custom:function=eventctx.policies.proposals:keep_only"])
     assert custom.make(()) is not None
-
-
-def test_without_a_list_every_policy_is_compared_that_needs_no_function() -> None:
-    labels = [one.label for one in contenders(None)]
-    assert {"ladder", "simple", "truncate", "importance", "token-budget"} <= set(labels)
-    assert not {"custom", "summarize"} & set(labels)
+    labels = {one.label for one in contenders(None)}
+    assert labels >= {"ladder", "simple", "truncate", "importance", "token-budget"}
+    assert not {"custom", "summarize"} & labels
 
 
 @pytest.mark.parametrize(
@@ -189,21 +186,18 @@ def test_budgets_are_tokens_and_may_be_short() -> None:
 ASKS = ["summarize", "ladder"]
 
 
-async def test_a_policy_that_asks_gets_the_users_own_function() -> None:
-    scripted = Scripted()
-    found = await compare_policies([session(14)], ASKS, budgets=[6_000], summarizer=scripted)
-    first = scripted.requests[0]
+async def test_a_policy_that_asks_gets_the_users_function_and_the_ladder_where_it_fails() -> None:
+    scripted, failing = Scripted(), Scripted(*[RuntimeError("down")] * 99)
+    found, ladder = [
+        await compare_policies([session(14)], ASKS, budgets=[6_000], summarizer=one)
+        for one in (scripted, failing)
+    ]
+    first, row = scripted.requests[0], found.row("summarize")
     assert first.messages[0] == session(14)[first.numbers[0]]
-    row = found.row("summarize")
     assert (row.fallbacks, row.compactions > 0) == (0, True)
-
-
-async def test_a_function_that_fails_leaves_the_decision_to_the_ladder() -> None:
-    failing = Scripted(*[RuntimeError("down")] * 99)
-    found = await compare_policies([session(14)], ASKS, budgets=[6_000], summarizer=failing)
-    row, ladder = found.row("summarize"), found.row("ladder")
+    row = ladder.row("summarize")
     assert row.fallbacks == row.compactions > 0
-    assert row.tokens == ladder.tokens
+    assert row.tokens == ladder.row("ladder").tokens
 
 
 async def test_a_users_own_policy_is_measured_over_transcripts() -> None:
@@ -253,16 +247,20 @@ def test_what_a_compaction_drops_is_lost_to_the_request_that_needs_it() -> None:
     assert NAMES[0] in loss.text and loss.weight == 1
     (rule,) = by_rule([loss])
     assert (rule.disposition, rule.reason, rule.share) == ("dropped", "older", 1)
+    numbers = [number + 100 for number in range(len(session()))]  # of the session that is played
+    recording = Recording(session(), name="s", numbers=numbers)
+    played = play(recording, policy_named("simple"), 6_000)
+    (loss,) = needed_again("simple", 6_000, recording, played)
+    assert (loss.message, loss.behind) == (102, 120)
 
 
-def test_a_shortened_text_counts_as_far_as_it_is_still_there() -> None:
+def test_a_shortened_text_counts_as_far_as_it_is_there_and_is_lost_by_the_rule_that_cut() -> (
+    None
+):
     recording, played = run("ladder", 6_000, session(4, size=6_000))
     assert played.compactions[-1].dispositions[2] == ("shortened", "old_result")
     assert 2 not in played.requests[-2].whole
     assert summed(recording, played).recall == 1
-
-
-def test_a_text_that_was_cut_out_is_lost_by_the_rule_that_cut_it() -> None:
     messages = session(4, size=6_000)
     name, filler = messages[2]["content"].split("\n")
     middle = len(filler) // 2
@@ -270,14 +268,6 @@ def test_a_text_that_was_cut_out_is_lost_by_the_rule_that_cut_it() -> None:
     recording, played = run("ladder", 6_000, messages)
     (loss,) = needed_again("ladder", 6_000, recording, played)
     assert (loss.message, loss.disposition, loss.reason) == (2, "shortened", "old_result")
-
-
-def test_a_message_number_is_that_of_the_session_that_was_played() -> None:
-    numbers = [number + 100 for number in range(len(session()))]
-    recording = Recording(session(), name="s", numbers=numbers)
-    played = play(recording, policy_named("simple"), 6_000)
-    (loss,) = needed_again("simple", 6_000, recording, played)
-    assert (loss.message, loss.behind) == (102, 120)
 
 
 def test_a_failing_policy_leaves_the_decision_to_the_ladder_and_is_counted() -> None:
@@ -310,16 +300,18 @@ def test_cached_tokens_cost_a_tenth_and_all_others_a_quarter_more(cached: int, c
 # -- baselines -----------------------------------------------------------------------------------
 
 
-def held_at_the_end(policy: Any, recording: Recording) -> set[int]:
-    return set(play(recording, policy, 6_000).requests[-2].whole)
-
-
 def test_recency_keeps_the_newest_rounds_and_hindsight_the_one_that_is_needed() -> None:
     recording = Recording(session())
-    recent = held_at_the_end(recency(), recording)
-    assert 2 not in recent
-    assert {17, 18, 19, 20} <= recent
-    assert 2 in held_at_the_end(hindsight(recording.needs), recording)
+    recent, best = [
+        set(play(recording, policy, 6_000).requests[-2].whole)
+        for policy in (recency(), hindsight(recording.needs))
+    ]
+    assert 2 not in recent and {17, 18, 19, 20} <= recent
+    assert 2 in best
+    recording = Recording(session(20))
+    for policy in (recency(), chance(), hindsight(recording.needs)):  # down to the target
+        for one in play(recording, policy, 8_000).compactions:
+            assert one.tokens_after <= 4_000
 
 
 def test_chance_is_the_same_for_one_seed_and_another_for_another() -> None:
@@ -330,13 +322,6 @@ def test_chance_is_the_same_for_one_seed_and_another_for_another() -> None:
     )
     assert first == again
     assert first != other
-
-
-def test_baselines_come_down_to_the_target() -> None:
-    recording = Recording(session(20))
-    for policy in (recency(), chance(), hindsight(recording.needs)):
-        for one in play(recording, policy, 8_000).compactions:
-            assert one.tokens_after <= 4_000
 
 
 # -- sets of numbers -----------------------------------------------------------------------------
@@ -384,9 +369,7 @@ def test_a_share_is_over_all_requests_of_all_sessions() -> None:
     assert pooled([(1, 1), (0, 3)]) == 0.25
     assert pooled([(1, 1), (0, 3)], [0, 0, 1]) == 0.4
     assert pooled([(0, 0)]) is None
-
-
-def test_the_same_sessions_are_drawn_every_time() -> None:
+    # The same sessions are drawn every time.
     assert draws(5) == draws(5) != draws(5, seed=1)
     assert [len(one) for one in draws(5)] == [5] * 1_000
 

@@ -67,8 +67,12 @@ def read(page: int) -> str:
     return f"page {page}: " + "x" * 1_500
 
 
+def call(name: str, call_id: str = "c1", **arguments: Any) -> Any:
+    return function_call(name, arguments, call_id=call_id)
+
+
 def reads(*pages: int) -> list[Any]:
-    return [function_call("read", {"page": page}, call_id=f"call_{page}") for page in pages]
+    return [call("read", f"call_{page}", page=page) for page in pages]
 
 
 LONG = [*[reads(page, page + 100) for page in range(8)], "All read."]
@@ -82,7 +86,7 @@ def received(agent: Agent[Any]) -> list[list[Any]]:
 
 async def test_a_call_that_waits_for_approval_is_stored_once(engine: Engine) -> None:
     session = await AgentsSession.open(engine, "s")
-    agent = agent_of([function_call("erase", {}, call_id="call_e")], "Erased.", tools=[erase])
+    agent = agent_of([call("erase")], "Erased.", tools=[erase])
     assert await approved(agent, session) == "Erased."
     kinds = [one.get("type") or one.get("role") for one in await session.get_items()]
     assert kinds == ["user", "function_call", "function_call_output", "message"]
@@ -90,8 +94,8 @@ async def test_a_call_that_waits_for_approval_is_stored_once(engine: Engine) -> 
 
 
 async def test_another_agent_takes_over_in_the_same_turn(engine: Engine) -> None:
-    to_clerk = function_call("transfer_to_clerk", {}, call_id="call_t")
-    agent = agent_of([to_clerk], handoffs=[handoff(agent_of("Filed.", name="clerk"))])
+    clerk = agent_of("Filed.", name="clerk")
+    agent = agent_of([call("transfer_to_clerk")], handoffs=[handoff(clerk)])
     session = await AgentsSession.open(engine, "s")
     assert await run(agent, "File it.", **session.options()) == "Filed."
     assert await count(engine, "prompt:submit") == [1]
@@ -198,8 +202,7 @@ async def test_as_storage_alone_it_holds_what_the_sdks_own_session_holds(
     assert await ours.pop_item() == await plain.pop_item()
     assert await ours.get_items() == await plain.get_items()
     await ours.clear_session()
-    assert await ours.get_items() == []
-    assert await ours.pop_item() is None
+    assert (await ours.get_items(), await ours.pop_item()) == ([], None)
 
 
 async def test_a_limit_of_items_holds_for_the_sdk_and_leaves_the_log_whole(engine: Engine) -> None:
@@ -214,13 +217,8 @@ async def test_a_limit_of_items_holds_for_the_sdk_and_leaves_the_log_whole(engin
 # -- who is asked --------------------------------------------------------------------------------
 
 
-class Elsewhere(OpenAIProvider):
-    """A provider of models under names of its own."""
-
-
-class Unknown(ModelProvider):
-    def get_model(self, model_name: str | None) -> Any:
-        raise NotImplementedError
+OWN_NAMES = type("Elsewhere", (OpenAIProvider,), {})()
+UNKNOWN = type("Unknown", (ModelProvider,), {"get_model": None})()
 
 
 @pytest.mark.parametrize(
@@ -231,8 +229,8 @@ class Unknown(ModelProvider):
         ("openai/gpt-5.2", RunConfig(), "openai"),
         ("litellm/anthropic/claude-opus-5-5", RunConfig(), "anthropic"),
         ("any-llm/openrouter/openai/gpt-5.2", RunConfig(), "openrouter"),
-        ("gpt-5.2", RunConfig(model_provider=Elsewhere()), "openai"),
-        ("gpt-5.2", RunConfig(model_provider=Unknown()), None),
+        ("gpt-5.2", RunConfig(model_provider=OWN_NAMES), "openai"),
+        ("gpt-5.2", RunConfig(model_provider=UNKNOWN), None),
         (ScriptedModel([]), RunConfig(), None),
     ],
 )
@@ -268,10 +266,6 @@ TOOLS = [
         wait, name_override="sleep_for_ever", timeout=0.01, timeout_behavior="raise_exception"
     ),
 ]
-
-
-def call(name: str, call_id: str = "c1", **arguments: Any) -> Any:
-    return function_call(name, arguments, call_id=call_id)
 
 
 async def ran(engine: Engine, agent: Agent[Any], stream: bool) -> str | None:
@@ -362,8 +356,7 @@ async def test_a_runner_that_somebody_else_has_set_stays(engine: Engine) -> None
 # -- agents that are tools have linked sessions ---------------------------------------------------
 
 
-@function_tool
-def look() -> str:
+def look_up() -> str:
     """Look it up."""
     return "word " * 400
 
@@ -382,7 +375,7 @@ async def said_in(engine: Engine, session: str) -> list[list[Any]]:
 async def test_runs_that_calls_of_one_answer_begin_are_sessions_that_these_are_linked_to(
     engine: Engine,
 ) -> None:
-    looks = [[call("look", f"k{n}")] for n in range(2)]
+    looks, look = [[call("look_up", f"k{n}")] for n in range(2)], function_tool(look_up)
     sub = agent_of(*looks, "one", "two", name="sub", tools=[look])
     main = asking(sub, [call("ask", "c1", input="first?"), call("ask", "c2", input="second?")])
     session = await AgentsSession.open(engine, "s")
@@ -467,16 +460,8 @@ async def test_reasoning_without_words_is_told_by_its_id(engine: Engine) -> None
         await noted.wait()
         return ToolGuardrailFunctionOutput.raise_exception()
 
-    @function_tool(tool_input_guardrails=[refuse])
-    def send() -> str:
-        """Send it."""
-        raise AssertionError("the guardrail refused it")
-
-    @function_tool
-    def note() -> str:
-        """Note it."""
-        return "noted"
-
+    send = function_tool(burn, name_override="send", tool_input_guardrails=[refuse])
+    note = function_tool(look_up, name_override="note")
     answer = [thought("rs_send"), call("send", "c1"), thought("rs_note"), call("note", "c2")]
     session, plain = await AgentsSession.open(engine, "s"), agents.SQLiteSession("plain")
     for options in ({"session": plain, "hooks": Hooks()}, session.options(hooks=Hooks())):

@@ -44,7 +44,7 @@ from eventctx.engine import Engine
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.parts import read_parts
 from eventctx.testing import AdapterContract
-from tests.adapters.drivers.pydantic_ai import PydanticDriver
+from tests.adapters.drivers.pydantic_ai import PASSING, PydanticDriver
 from tests.adapters.logs import audited, count, links, names, types_of, views
 from tests.adapters.test_pages import KNOWN
 
@@ -71,9 +71,8 @@ class Scripted:
     """A model that answers by a script, and keeps what it received."""
 
     def __init__(self, *script: ModelResponse) -> None:
-        self.script = list(script)
+        self.script, self.tools = list(script), list[str]()
         self.seen: list[list[ModelMessage]] = []
-        self.tools: list[str] = []
         self.model = FunctionModel(self._answer)
 
     def _answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -93,13 +92,12 @@ def shown(rows: list[dict[str, Any]]) -> list[Any]:
     """What a model is shown of rows: neighbours of a role are one message for every provider."""
     found: list[Any] = []
     for row in rows:
-        content = row["content"]
+        content, kinds = row["content"], {"system": "system-prompt", "assistant": "text"}
         if isinstance(content, str):
-            kind = {"system": "system-prompt", "assistant": "text"}.get(row["role"], "user-prompt")
+            kind = kinds.get(row["role"], "user-prompt")
             content = [{"type": "text", "text": content, "part_kind": kind}]
-        passing = ("timestamp", "metadata", "is_error", "item_id", "outcome")
         for one in content:
-            block = {name: one[name] for name in one if name not in passing}
+            block = {name: one[name] for name in one if name not in (*PASSING, "item_id")}
             found.append((row["role"], json.dumps(block, sort_keys=True)))
     return found
 
@@ -207,61 +205,41 @@ async def test_a_tool_that_asks_for_another_try_and_an_output_that_is_refused(
 
 # -- messages ------------------------------------------------------------------------------------
 
+PICTURES = [BinaryImage(b"abc", media_type="image/png"), ImageUrl("http://x/y.png")]
+SHOWN = UserPromptPart(["hi", TextContent("there", metadata={"a": 1}), *PICTURES])
+ANSWERED = [
+    *(ThinkingPart("t", signature="g", provider_name="p"), TextPart("x", id="item_1")),
+    *(ToolCallPart("f", {"a": None}, "c1", id="item_2"), ToolCallPart("f", '{"a":2}', "c2")),
+]
+RETURNED = [
+    ToolReturnPart("f", {"r": [1, 2]}, "c1", metadata={"z": 1}),
+    ToolReturnPart("f", ["text", {"d": 1}], "c2", outcome="failed"),
+    *(UserPromptPart("more"), UserPromptPart(["one"])),
+]
 EVERY: list[ModelMessage] = [
-    ModelRequest(
-        [
-            SystemPromptPart("s"),
-            UserPromptPart(
-                [
-                    "hi",
-                    TextContent("there", metadata={"a": 1}),
-                    BinaryImage(b"abc", media_type="image/png"),
-                    ImageUrl("http://x/y.png"),
-                ]
-            ),
-        ],
-        instructions="i",
-        metadata={"b": 2},
-    ),
-    ModelResponse(
-        [
-            ThinkingPart("t", signature="g", provider_name="p"),
-            TextPart("x", id="item_1"),
-            ToolCallPart("f", {"a": None}, "c1", id="item_2"),
-            ToolCallPart("f", '{"a":2}', "c2"),
-        ],
-        usage=RequestUsage(input_tokens=3),
-        model_name="m",
-    ),
-    ModelRequest(
-        [
-            ToolReturnPart("f", {"r": [1, 2]}, "c1", metadata={"z": 1}),
-            ToolReturnPart("f", ["text", {"d": 1}], "c2", outcome="failed"),
-            UserPromptPart("more"),
-            UserPromptPart(["one"]),
-        ]
-    ),
+    ModelRequest([SystemPromptPart("s"), SHOWN], instructions="i", metadata={"b": 2}),
+    ModelResponse(ANSWERED, usage=RequestUsage(input_tokens=3), model_name="m"),
+    ModelRequest(RETURNED),
     ModelResponse([TextPart("y")]),
     ModelRequest([RetryFeedbackPart("again", retry=RetryInfo(cause="model_retry"))]),
 ]
 
 
-def known_rows() -> tuple[MessageRows, list[Any]]:
-    """What knows every message, and their rows as they come back from the log."""
-    known = MessageRows()
-    return known, json.loads(json.dumps(known.of(EVERY)))
+def logged(rows: Any) -> Any:
+    return json.loads(json.dumps(rows))
 
 
 def test_every_message_comes_back_whole_and_as_the_same_object_where_it_is_known() -> None:
     rows = [row for one in rows_of(EVERY, whole=True) for row in one]
-    assert messages_of(json.loads(json.dumps(rows))) == EVERY
-    known, shown_whole = known_rows()
-    back = known.messages_of(shown_whole)
+    assert messages_of(logged(rows)) == EVERY
+    known = MessageRows()
+    back = known.messages_of(logged(known.of(EVERY)))
     assert all(one is other for one, other in zip(back, EVERY, strict=True))
 
 
-def test_what_a_view_shortened_and_inserted_goes_back_as_messages() -> None:
-    known, rows = known_rows()
+def test_what_a_view_shortened_inserted_and_left_out_goes_back_as_messages() -> None:
+    known = MessageRows()
+    rows = logged(known.of(EVERY))
     answered = next(at for at, row in enumerate(rows) if row["content"][0]["type"] == "tool_result")
     rows[answered]["content"][1]["content"] = "te…"
     rows.insert(answered, {"role": "user", "content": "A note."})
@@ -271,23 +249,20 @@ def test_what_a_view_shortened_and_inserted_goes_back_as_messages() -> None:
     assert [type(one) for one in results.parts] == [type(one) for one in EVERY[2].parts]
     shortened: Any = results.parts[1]
     assert (shortened.content, shortened.outcome) == ("te…", "failed")
-
-
-def test_an_answer_whose_reasoning_the_view_leaves_out_goes_without_the_ids_of_its_items() -> None:
-    known, rows = known_rows()
+    # An answer without its reasoning goes without the ids of its items.
+    rows = logged(known.of(EVERY))
     answer = next(row for row in rows if row["role"] == "assistant")
     assert answer["content"].pop(0)["type"] == "thinking"
     back = known.messages_of(rows)
     (made,) = [one for one in back if isinstance(one, ModelResponse) and len(one.parts) == 3]
-    assert [getattr(part, "id", None) for part in made.parts] == [None] * 3
-    assert [getattr(part, "tool_call_id", None) for part in made.parts] == [None, "c1", "c2"]
+    ids = [[getattr(part, name, None) for part in made.parts] for name in ("id", "tool_call_id")]
+    assert ids == [[None] * 3, [None, "c1", "c2"]]
 
 
 def test_what_the_framework_says_is_no_persons_and_a_failed_result_is_one() -> None:
     rows = [row for one in rows_of(EVERY) for row in one]
-    facts = [read_facts(row) for row in rows]
-    assert [one.human for one in facts].count(True) == 2
-    assert not facts[-1].human
+    human = [read_facts(row).human for row in rows]
+    assert (human.count(True), human[-1]) == (2, False)
     results = [part for row in rows for part in read_parts(row) if part.kind == "result"]
     assert [one.failed for one in results] == [False, True]
 

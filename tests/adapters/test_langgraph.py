@@ -89,6 +89,20 @@ def contents(store: str) -> list[bytes]:
     return [zlib.decompress(one) if one[:1] == b"x" else one for one in bodies if one]
 
 
+@contextmanager
+def reopened(
+    store: str, saver: EventctxSaver, change: Callable[[Any], Any] = lambda engine: None
+) -> Iterator[EventctxSaver]:
+    """Another saver, after an engine has made this change."""
+    saver.close()
+    with eventctx.sync.open(store) as engine:
+        change(engine)
+        assert engine.verify("t").ok
+    again = EventctxSaver(store)
+    yield again
+    again.close()
+
+
 # -- as other savers -----------------------------------------------------------------------------
 
 
@@ -108,9 +122,9 @@ def test_a_loop_that_ends_while_writes_wait_leaves_no_work_that_never_began(
         config = run_of("t")["configurable"] | {"checkpoint_ns": "", "checkpoint_id": "1"}
         await saver.aput_writes({"configurable": config}, [("messages", HumanMessage("hi"))], "1")
 
+    seconds = "eventctx.adapters.langgraph.saver.WAIT_SECONDS"
     for number in range(100):  # one of these waits ends between the loop's last steps
-        wait = number / 100_000
-        monkeypatch.setattr("eventctx.adapters.langgraph.saver.WAIT_SECONDS", wait)
+        monkeypatch.setattr(seconds, number / 100_000)
         asyncio.run(one_write())
     gc.collect()  # such work is told when it is freed, and fails the test
 
@@ -134,9 +148,8 @@ CONFIG: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
 
 def put(saver: EventctxSaver, messages: list[BaseMessage]) -> Any:
     checkpoint: Any = {**empty_checkpoint(), "channel_values": {"messages": messages}}
-    version = str(len(messages))
-    checkpoint["channel_versions"] = {"messages": version}
-    return saver.put(CONFIG, checkpoint, {}, {"messages": version})
+    checkpoint["channel_versions"] = versions = {"messages": str(len(messages))}
+    return saver.put(CONFIG, checkpoint, {}, versions)
 
 
 def write_rows(store: str, *messages: BaseMessage) -> None:
@@ -157,10 +170,8 @@ def test_what_only_langchain_knows_comes_back_of_a_message_that_the_log_had(
     saved = put(saver, listed)
     write_rows(store, later)
     saver.put_writes(saved, [("messages", [later])], "task")
-    saver.close()
-    again = EventctxSaver(store)
-    back = again.get_tuple(CONFIG)
-    again.close()
+    with reopened(store, saver) as again:
+        back = again.get_tuple(CONFIG)
     assert back and back.checkpoint["channel_values"]["messages"] == listed
     assert back.pending_writes == [("task", "messages", [later])]
 
@@ -168,18 +179,26 @@ def test_what_only_langchain_knows_comes_back_of_a_message_that_the_log_had(
 # -- in the log ----------------------------------------------------------------------------------
 
 
-def test_each_message_is_one_event_and_its_words_are_stored_once(
+def test_each_message_is_one_event_where_its_tool_ends_and_its_words_are_stored_once(
     store: str, saver: EventctxSaver
 ) -> None:
-    agent = agent_with(saver, words="unmistakable words of a model")
-    said = [agent.invoke(asks("hi"), run_of("t")) for _ in range(4)][-1]["messages"]
-    saver.close()
+    def add(a: int, b: int) -> int:
+        """Add two numbers, of which the second comes first."""
+        time.sleep(0.1 * (1 - b))
+        return a + b
+
+    model = graphs.Counting(rounds=2, words="unmistakable words of a model")
+    agent = graphs.create_agent(model, [add], checkpointer=saver)
+    said = [agent.invoke(asks("hi"), run_of("t")) for _ in range(2)][-1]["messages"]
+    assert [one.tool_call_id for one in said if one.type == "tool"][:2] == ["ai-0-0", "ai-0-1"]
+    with reopened(store, saver) as again:
+        assert values_of(agent_with(again))["messages"] == said
+    results = [one for one in transcript(store) if one["role"] == "tool"]
+    assert [one["tool_call_id"] for one in results[:2]] == ["ai-0-1", "ai-0-0"]
     types = [one.type for one in records_of(store)]
     assert types.count("context:message_added") == len(said)
     assert "context:messages_set" not in types
-    assert sum(b"unmistakable words of a model 2" in one for one in contents(store)) == 1
-    with eventctx.sync.open(store) as engine:
-        assert engine.verify("t").ok
+    assert sum(b"unmistakable words of a model 1" in one for one in contents(store)) == 1
 
 
 @pytest.mark.parametrize("steps", [(1, 2, 4, 5), (2, 5), (5,)])
@@ -199,28 +218,10 @@ def test_a_step_that_is_saved_after_messages_of_later_steps_takes_none_of_them_o
         put(saver, listed[:count])
     back = saver.get_tuple(CONFIG)
     assert back and back.checkpoint["channel_values"]["messages"] == listed
-    saver.close()
     types = [one.type for one in records_of(store)]
     assert types.count("context:message_added") == len(listed)
     assert "context:messages_set" not in types
     assert [one["id"] for one in transcript(store)] == ["0", "1", "3", "2", "4"]
-
-
-def test_results_of_slow_parallel_tools_are_events_in_the_order_in_which_they_end(
-    store: str, saver: EventctxSaver
-) -> None:
-    def add(a: int, b: int) -> int:
-        """Add two numbers."""
-        time.sleep(0.3 * (1 - b))
-        return a + b
-
-    agent = graphs.create_agent(graphs.Counting(rounds=2), [add], checkpointer=saver)
-    said = agent.invoke(asks("hi"), run_of("t"))["messages"]
-    assert [one.tool_call_id for one in said if one.type == "tool"][:2] == ["ai-0-0", "ai-0-1"]
-    assert values_of(agent)["messages"] == said
-    results = [one for one in transcript(store) if one["role"] == "tool"]
-    assert [one["tool_call_id"] for one in results[:2]] == ["ai-0-1", "ai-0-0"]
-    assert not any(one.type == "context:messages_set" for one in records_of(store))
 
 
 def test_a_message_that_a_program_edits_in_place_is_another_event(saver: EventctxSaver) -> None:
@@ -236,15 +237,12 @@ def test_a_message_that_a_program_edits_in_place_is_another_event(saver: Eventct
 
 def test_a_fork_of_a_session_is_a_thread(store: str, saver: EventctxSaver) -> None:
     said = agent_with(saver).invoke(asks("hi"), run_of("t"))["messages"]
-    saver.close()
-    with eventctx.sync.open(store) as engine:
-        engine.fork("t", len(records_of(store)) - 1, "tried")
-    again = EventctxSaver(store)
-    agent = agent_with(again)
-    assert values_of(agent, "tried")["messages"] == said
-    assert len(agent.invoke(asks("else?"), run_of("tried"))["messages"]) == 2 * len(said)
-    assert values_of(agent)["messages"] == said
-    again.close()
+    last = len(records_of(store)) - 1
+    with reopened(store, saver, lambda engine: engine.fork("t", last, "tried")) as again:
+        agent = agent_with(again)
+        assert values_of(agent, "tried")["messages"] == said
+        assert len(agent.invoke(asks("else?"), run_of("tried"))["messages"]) == 2 * len(said)
+        assert values_of(agent)["messages"] == said
 
 
 def test_a_list_and_a_dict_that_grow_take_what_is_added_to_them(
@@ -271,12 +269,6 @@ def test_a_list_and_a_dict_that_grow_take_what_is_added_to_them(
     assert grown < 3 * whole, "each is in its task's writes, and in the state"
 
 
-def test_a_serializer_that_encrypts_is_refused(store: str) -> None:
-    cipher: Any = object()
-    with pytest.raises(InvalidSetting, match="expected a serializer that does not encrypt"):
-        EventctxSaver(store, serde=EncryptedSerializer(cipher))
-
-
 # -- LangGraph's own suite for checkpoint savers ---------------------------------------------------
 
 
@@ -291,10 +283,9 @@ async def test_langgraphs_suite_passes_whole(store: str) -> None:
 
     report = await suite.validate(saver)
     assert report.passed_all(), report.to_dict()
-    assert {name for name, one in report.results.items() if one.passed} == {
-        *("put", "put_writes", "get_tuple", "list", "delete_thread"),
-        *("delete_for_runs", "copy_thread", "prune"),
-    }
+    passed = {name for name, one in report.results.items() if one.passed}
+    threads = {"delete_thread", "delete_for_runs", "copy_thread", "prune"}
+    assert passed == {"put", "put_writes", "get_tuple", "list", *threads}
 
 
 # -- what befalls a thread: pruning, copying, deleting, erasing ------------------------------------
@@ -318,6 +309,9 @@ def test_pruning_frees_what_older_checkpoints_took(store: str, saver: EventctxSa
     assert saver.get_tuple(run_of("t")) is None
     with pytest.raises(InvalidSetting, match="expected 'keep_latest' or 'delete', found 'old'"):
         saver.prune(["t"], strategy="old")
+    cipher: Any = object()
+    with pytest.raises(InvalidSetting, match="expected a serializer that does not encrypt"):
+        EventctxSaver(store, serde=EncryptedSerializer(cipher))
 
 
 class Deltas(TypedDict):
@@ -353,24 +347,12 @@ def test_a_deleted_thread_leaves_no_content_and_its_name_is_free(
         assert [one.stream for one in engine.each_session() if not one.deleted] == ["t~3"]
 
 
-@contextmanager
-def erased(store: str, saver: EventctxSaver, *numbers: int) -> Iterator[EventctxSaver]:
-    """Another saver, after these messages were erased."""
-    saver.close()
-    with eventctx.sync.open(store) as engine:
-        engine.erase("t", numbers)
-        assert engine.verify("t").ok
-    again = EventctxSaver(store)
-    yield again
-    again.close()
-
-
 @BOTH
 def test_an_erased_message_is_gone_from_every_checkpoint(store: str, saver: EventctxSaver) -> None:
     agent = agent_with(saver)
     agent.invoke(asks(WORDS, "the-secret"), run_of("t"))
     agent.invoke(asks("and now?"), run_of("t"))
-    with erased(store, saver, 0) as again:
+    with reopened(store, saver, lambda engine: engine.erase("t", [0])) as again:
         assert not any(WORDS.encode() in one for one in contents(store))
         agent = agent_with(again)
         states = [one.values.get("messages", []) for one in agent.get_state_history(run_of("t"))]
@@ -389,7 +371,7 @@ def test_what_else_tells_the_words_of_an_erased_message_goes_too(
     told = ToolMessage("short", id="b", tool_call_id="c", artifact={b"k": "one\ntwo\n" + WORDS})
     say: Any = {"say": lambda state: {"messages": [said, told], "log": ["hunter2!", "kept"]}}
     graph_of(saver, **say).invoke(asks(WORDS, "q"), run_of("t"))
-    with erased(store, saver, 0, 1) as again:
+    with reopened(store, saver, lambda engine: engine.erase("t", [0, 1])) as again:
         left = b"\n".join(contents(store))
         assert [one in left for one in (b"hunter2", b"er2", WORDS.encode())] == [False] * 3
         messages = values_of(graph_of(again, **say))["messages"]
@@ -401,7 +383,7 @@ def test_an_erased_tool_round_still_has_a_call_for_each_result(
     store: str, saver: EventctxSaver
 ) -> None:
     agent_with(saver, rounds=1, words=WORDS).invoke(asks("go"), run_of("t"))
-    with erased(store, saver, 1) as again:
+    with reopened(store, saver, lambda engine: engine.erase("t", [1])) as again:
         _, call, *results, _ = values_of(agent_with(again))["messages"]
         assert isinstance(call, AIMessage)
         assert [one["id"] for one in call.tool_calls] == [one.tool_call_id for one in results]

@@ -8,7 +8,6 @@ import itertools
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from eventctx.engine import open_engine
 from eventctx.messages.facts_reader import read_facts
 from eventctx.orchestrators.protocol import ToolRequest
 from eventctx.testing import AdapterDriver, Reply, ScriptedAgent
+from eventctx.testing.adapter_contract.failing import asked_until, interrupt
 from eventctx.testing.adapter_contract.running import (
     DriverRun,
     questions,
@@ -50,24 +50,15 @@ Make = Callable[..., Any]
 @pytest.fixture(params=DRIVERS)
 def make(request: pytest.FixtureRequest) -> Make:
     module, name, package = DRIVERS[request.param]
-    try:
-        found = find_spec(package)
-    except ModuleNotFoundError:
-        found = None
-    if found is None:
-        pytest.skip(f"an extra: eventctx[{request.param}]")
+    pytest.importorskip(package, reason=f"an extra: eventctx[{request.param}]")
     driver: Make = getattr(import_module(f"tests.adapters.drivers.{module}"), name)
     return driver
 
 
 def share(one: Any, other: Any) -> None:
     """Give both drivers one storage of their host, as two servers have one database."""
-    for holder, storage in (
-        ("_agent", "checkpointer"),
-        ("_agent", "messages"),
-        ("_runner", "session_service"),
-        ("_host", "messages"),
-    ):
+    agents = [("_agent", "checkpointer"), ("_agent", "messages")]
+    for holder, storage in (*agents, ("_runner", "session_service"), ("_host", "messages")):
         if hasattr(getattr(one, holder, None), storage):
             setattr(getattr(other, holder), storage, getattr(getattr(one, holder), storage))
     if hasattr(one, "_rows"):
@@ -93,15 +84,13 @@ async def test_two_adapters_serve_the_turns_of_one_session_by_turns(
         for turn, (question, answer) in enumerate(talk):
             assert await drivers[turn % 2].ask(question) == answer
         run = DriverRun(first, drivers[0])
-        pages = [f"page-{turn}: " for turn in range(len(talk))]
-        await run.check_transcript(
-            *itertools.chain(*[(q, page, a) for (q, a), page in zip(talk, pages, strict=True)])
-        )
+        turns = [(asked, f"page-{turn}: ", said) for turn, (asked, said) in enumerate(talk)]
+        await run.check_transcript(*itertools.chain(*turns))
         received = [iter(one.received()) for one in drivers]
         sent = [next(received[turn % 2]) for turn in range(len(talk)) for _ in range(2)]
         assert await run.views() == sent
         assert await run.count("context:messages_set") == [0]
-        rows = [one.message for one in await first.transcript(SESSION) if one.message is not None]
+        rows = [one.message for one in await first.transcript(SESSION)]
         calls = [call for row in rows for call in read_facts(row).calls]
         assert len(set(calls)) == len(calls) == len(talk)
 
@@ -125,15 +114,10 @@ async def test_a_run_that_was_interrupted_goes_on_with_another_adapter_and_then_
             make(second, tmp_path, ScriptedAgent([Reply("second.")], [wait])),
         ]
         share(*drivers)
-        asking = asyncio.ensure_future(drivers[0].ask("wait."))
-        beginning = asyncio.ensure_future(begun.wait())
-        await asyncio.wait((asking, beginning), return_when=asyncio.FIRST_COMPLETED)
-        asking.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asking
+        run = DriverRun(first, drivers[0])
+        await interrupt(await asked_until(begun, run, "wait."))
         assert await drivers[1].ask("goes-on?") == "second."
         assert await drivers[0].ask("and-here?") == "third."
-        run = DriverRun(first, drivers[0])
         await run.check_transcript("wait.", "goes-on?", "second.", "and-here?", "third.")
         (one, three), (two,) = [each.received() for each in drivers]
         assert await run.views() == [one, two, three]

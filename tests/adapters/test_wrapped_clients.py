@@ -69,23 +69,10 @@ def azure_client(server: ScriptedHTTP) -> Any:
     return openai.AsyncAzureOpenAI(api_key="k", http_client=http(openai), **where)
 
 
-def foundry_client(server: ScriptedHTTP) -> Any:
-    return anthropic.AsyncAnthropicFoundry(
-        api_key="k", base_url=f"{server.url}/anthropic", http_client=http(anthropic)
-    )
-
-
-def vertex_client(server: ScriptedHTTP) -> Any:
-    where = {"region": "europe-west6", "project_id": "p", "access_token": "t"}
-    return anthropic.AsyncAnthropicVertex(
-        base_url=f"{server.url}/v1", http_client=http(anthropic), **where
-    )
-
-
-def bedrock_client(server: ScriptedHTTP) -> Any:
-    return anthropic.AsyncAnthropicBedrock(
-        aws_region="eu-central-2", api_key="k", base_url=server.url, http_client=http(anthropic)
-    )
+def of_anthropic(kind: str, path: str = "", **given: Any) -> Callable[[ScriptedHTTP], Any]:
+    """A kind of client of Anthropic's SDK."""
+    made = getattr(anthropic, kind)
+    return lambda server: made(base_url=f"{server.url}{path}", http_client=http(anthropic), **given)
 
 
 async def calls_of(engine: Engine) -> list[str]:
@@ -96,6 +83,11 @@ async def calls_of(engine: Engine) -> list[str]:
 async def rows_of(engine: Engine) -> list[Body]:
     return await (await engine.session("s")).get_messages()
 
+
+ON_VERTEX = {"region": "europe-west6", "project_id": "p", "access_token": "t"}
+vertex_client = of_anthropic("AsyncAnthropicVertex", "/v1", **ON_VERTEX)
+foundry_client = of_anthropic("AsyncAnthropicFoundry", "/anthropic", api_key="k")
+bedrock_client = of_anthropic("AsyncAnthropicBedrock", aws_region="eu-central-2", api_key="k")
 
 CALLS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Awaitable[Any]]]] = {
     "azure": (azure_client, lambda one: one.chat.completions.create(**CHAT)),
@@ -203,17 +195,14 @@ async def test_a_conversation_that_the_provider_keeps_is_never_compacted(
     failing, says = [False, True, False], server.answer
     error = json_reply({}, 500, retry_after_ms="1")
     server.answer = lambda request: error if failing.pop(0) else says(request)
-    of_claude = state == "thread"
-    made, first, field = (
-        (claude_of, CLAUDE, "messages") if of_claude else (gpt_of, RESPONSE, "input")
-    )
-    kept = {"type": "continue", "previous_message_id": "m"} if of_claude else "resp_1"
+    api, first, field, kept = APIS["responses"], RESPONSE, "input", "resp_1"
+    if state == "thread":
+        api, first, field = APIS["messages"], CLAUDE, "messages"
+        kept = {"type": "continue", "previous_message_id": "m"}
     more = {**first, field: [{"role": "user", "content": "And c.py?"}]}
-    async with eventctx.wrap(made(server), engine, "s", compact=True) as client:
-        again = client.with_options(max_retries=1)
-        await (client.messages if of_claude else client.responses).create(**first)
-        calls = again.messages if of_claude else again.responses
-        await calls.create(**more, extra_body={state: kept})
+    async with eventctx.wrap(api.client(server.url), engine, "s", compact=True) as client:
+        await api.methods(client).create(**first)
+        await api.methods(client).create(**more, extra_body={state: kept})
     assert server.received[1:] == [{**more, state: kept}] * 2
     views = [await engine.request_view("s", turn=turn) for turn in (1, 2)]
     assert [one.known for one in views] == ["prepared", "observed"]
@@ -326,23 +315,18 @@ async def test_an_answer_that_a_hook_of_the_callers_client_has_read_is_the_calle
     assert "Both check" in json.dumps(await rows_of(engine))
 
 
-async def test_a_fault_of_ours_costs_no_answer_and_is_counted(server: ScriptedHTTP) -> None:
+async def test_a_call_beside_another_and_a_fault_of_ours_cost_no_answer_and_are_counted(
+    server: ScriptedHTTP,
+) -> None:
     engine = await eventctx.open("memory://")
     async with eventctx.wrap(claude_of(server), engine, "s") as client:
-        await engine.close()
-        answer = await client.messages.create(**CLAUDE)
-    assert answer.content[0].text == "Both check a path."
-    assert engine.hooks.stats().errors == {HOOK: 1}
-
-
-async def test_a_call_beside_another_is_passed_on_and_counted(
-    engine: Engine, server: ScriptedHTTP
-) -> None:
-    async with eventctx.wrap(claude_of(server), engine, "s") as client:
         answers = await asyncio.gather(*(client.messages.create(**CLAUDE) for _ in range(2)))
-    assert [one.content[0].text for one in answers] == ["Both check a path."] * 2
-    assert engine.hooks.stats().dropped == {HOOK: 1}
-    assert (await calls_of(engine)).count("provider:response") == 1
+        assert engine.hooks.stats().dropped == {HOOK: 1}
+        assert (await calls_of(engine)).count("provider:response") == 1
+        await engine.close()
+        answers.append(await client.messages.create(**CLAUDE))
+    assert [one.content[0].text for one in answers] == ["Both check a path."] * 3
+    assert engine.hooks.stats().errors == {HOOK: 1}
 
 
 # -- without async, and clients and engines of different loops and threads -------------------------

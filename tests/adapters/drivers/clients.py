@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import eventctx
 from eventctx.engine import Engine
 from eventctx.testing import Reply, ScriptedAgent
+from tests.adapters.drivers.base import Driver, calls_of
 from tests.api_answers import Body, Said, chat, claude, response
 from tests.orchestrators.providers.server import (
     ReceivedRequest,
@@ -28,7 +29,7 @@ Call = tuple[str, str, Body]
 """Id, name and arguments."""
 
 
-class ClientDriver:
+class ClientDriver(Driver):
     """An agent as a user of an SDK writes it: a list of messages in a file, and a loop."""
 
     answer: ClassVar[Callable[[int, str, Said], tuple[Body, list[Body]]]]
@@ -63,9 +64,6 @@ class ClientDriver:
 
     def received(self) -> list[list[Any]]:
         return [self._shown(one) for one in self._bodies]
-
-    def shown(self, row: Body) -> Any:
-        return row
 
     async def close(self) -> None:
         if self._client is not None:
@@ -125,9 +123,7 @@ class ClientDriver:
 
 def _said(reply: Reply) -> Said:
     used = None if reply.usage is None else (reply.usage.prompt, reply.usage.output)
-    calls = [
-        (one.id, one.name, dict(one.arguments)) for one in reply.calls if not isinstance(one, tuple)
-    ]
+    calls = [(one.id, one.name, dict(one.arguments)) for one in calls_of(reply)]
     return Said(reply.text, calls, used=used)
 
 

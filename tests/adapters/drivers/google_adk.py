@@ -24,12 +24,13 @@ from eventctx.adapters.google_adk import EventctxPlugin
 from eventctx.adapters.google_adk.rows import contents_of, instructions_of, joined, rows_of
 from eventctx.engine import Engine
 from eventctx.testing import Reply, ScriptedAgent
+from tests.adapters.drivers.base import Driver, calls_of
 
 USER = "user"
 PASSING = ("id", "tool_use_id", "native_id", "name")
 
 
-class GoogleAdkDriver:
+class GoogleAdkDriver(Driver):
     def __init__(self, engine: Engine, folder: Path, agent: ScriptedAgent) -> None:
         self._session = agent.session
         self._model = Scripted(model="gemini-scripted", script=list(agent.script))
@@ -66,13 +67,8 @@ class GoogleAdkDriver:
         return said
 
     def received(self) -> list[list[Any]]:
-        return [
-            [
-                self.shown({"role": "system", "content": instructions_of(one.config)}),
-                *[self.shown(row) for row in rows_of(one.contents)],
-            ]
-            for one in self._model.seen
-        ]
+        seen = self._model.seen
+        return [self.request(instructions_of(one.config), rows_of(one.contents)) for one in seen]
 
     def shown(self, row: dict[str, Any]) -> Any:
         if row["role"] == "system":
@@ -138,10 +134,9 @@ class AsksAgain(BasePlugin):
 def answer(reply: Reply) -> LlmResponse:
     """A reply of a script as a response."""
     parts = [types.Part(text=reply.text)] if reply.text else []
-    for one in reply.calls:
-        if not isinstance(one, tuple):
-            call = types.FunctionCall(name=one.name, args=one.arguments)
-            parts.append(types.Part(function_call=call))
+    for one in calls_of(reply):
+        call = types.FunctionCall(name=one.name, args=one.arguments)
+        parts.append(types.Part(function_call=call))
     used = reply.usage
     return LlmResponse(
         content=types.Content(role="model", parts=parts),

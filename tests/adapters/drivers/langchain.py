@@ -22,9 +22,10 @@ from eventctx.adapters.langchain import EventctxMiddleware
 from eventctx.adapters.langgraph.rows import row_of
 from eventctx.engine import Engine
 from eventctx.testing import Reply, ScriptedAgent
+from tests.adapters.drivers.base import Driver, calls_of
 
 
-class LangChainDriver:
+class LangChainDriver(Driver):
     def __init__(self, engine: Engine, folder: Path, agent: ScriptedAgent) -> None:
         self._run: Any = {"configurable": {"thread_id": agent.session}, "recursion_limit": 100}
         self._model = ScriptedChat(script=list(agent.script))
@@ -67,9 +68,6 @@ class LangChainDriver:
 
     def shown(self, row: dict[str, Any]) -> Any:
         return shown(row)
-
-    async def close(self) -> None:
-        pass
 
 
 def shown(row: dict[str, Any]) -> Any:
@@ -148,8 +146,7 @@ def answer(reply: Reply) -> AIMessage:
     """A reply of a script as a message."""
     calls = [
         {"name": one.name, "args": one.arguments, "id": one.id, "type": "tool_call"}
-        for one in reply.calls
-        if not isinstance(one, tuple)
+        for one in calls_of(reply)
     ]
     used = reply.usage
     usage: Any = used and {

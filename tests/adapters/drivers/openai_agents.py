@@ -25,6 +25,7 @@ from agents.usage import Usage
 from eventctx.adapters.openai_agents import AgentsSession
 from eventctx.engine import Engine
 from eventctx.testing import Reply, ScriptedAgent
+from tests.adapters.drivers.base import Driver, calls_of
 
 agents.set_tracing_disabled(True)
 
@@ -38,7 +39,7 @@ class Scripted(ScriptedModel, OpenAIResponsesModel):
         self._client: Any = SimpleNamespace(base_url="https://api.example.org/v1")
 
 
-class AgentsDriver:
+class AgentsDriver(Driver):
     def __init__(self, engine: Engine, folder: Path, agent: ScriptedAgent) -> None:
         self._engine, self._scripted = engine, agent
         self._session: AgentsSession | None = None
@@ -72,16 +73,7 @@ class AgentsDriver:
         return RunConfig(call_model_input_filter=cut)
 
     def received(self) -> list[list[Any]]:
-        system = {"role": "system"}
-        return [
-            [system | {"content": one.system_instructions}, *one.input] for one in self._model.calls
-        ]
-
-    def shown(self, row: dict[str, Any]) -> Any:
-        return row
-
-    async def close(self) -> None:
-        pass
+        return [self.request(one.system_instructions, one.input) for one in self._model.calls]
 
 
 def step(reply: Reply | Exception) -> Any:
@@ -89,11 +81,7 @@ def step(reply: Reply | Exception) -> Any:
     if isinstance(reply, Exception):
         return ModelStep(error=reply)
     output: list[Any] = [assistant_message(reply.text)] if reply.text else []
-    output += [
-        function_call(one.name, one.arguments, call_id=one.id)
-        for one in reply.calls
-        if not isinstance(one, tuple)
-    ]
+    output += [function_call(one.name, one.arguments, call_id=one.id) for one in calls_of(reply)]
     used = reply.usage
     if used is None:
         return ModelStep(output=output, response_id=reply.response_id)

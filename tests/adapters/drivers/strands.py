@@ -20,10 +20,11 @@ from eventctx.adapters.strands.rows import message_of, row_of, sendable
 from eventctx.engine import Engine
 from eventctx.orchestrators.protocol import ToolRequest
 from eventctx.testing import Reply, ScriptedAgent
+from tests.adapters.drivers.base import Driver, calls_of
 from tests.adapters.logs import views
 
 
-class StrandsDriver:
+class StrandsDriver(Driver):
     def __init__(self, engine: Engine, folder: Path, agent: ScriptedAgent) -> None:
         self._model = Scripted(list(agent.script))
         self._ours = EventctxAgentPlugin(engine, agent.session, **agent.settings)
@@ -58,13 +59,8 @@ class StrandsDriver:
         return said
 
     def received(self) -> list[list[Any]]:
-        return [
-            [
-                self.shown({"role": "system", "content": system}),
-                *[self.shown(row_of(one)) for one in sent],
-            ]
-            for system, sent, _ in self._model.seen
-        ]
+        seen = self._model.seen
+        return [self.request(system, map(row_of, sent)) for system, sent, _ in seen]
 
     def shown(self, row: dict[str, Any]) -> Any:
         return shown(row)
@@ -145,7 +141,7 @@ def events_of(reply: Reply) -> list[dict[str, Any]]:
         block({}, *[{"reasoningContent": one} for one in thought])
     if reply.text:
         block({}, {"text": reply.text[:1]}, {"text": reply.text[1:]})
-    calls = [one for one in reply.calls if not isinstance(one, tuple)]
+    calls = calls_of(reply)
     for one in calls:
         begun = {"toolUse": {"name": one.name, "toolUseId": one.id}}
         block(begun, {"toolUse": {"input": json.dumps(one.arguments)}})

@@ -70,9 +70,7 @@ async def test_the_history_of_the_framework_stays_its_own(engine: Engine) -> Non
     assert await audited(engine) == [(0, 0)] * 3
 
 
-async def test_runs_that_failed_are_forgotten_as_the_framework_forgets_them(
-    engine: Engine,
-) -> None:
+async def test_runs_that_failed_are_forgotten_as_the_framework_does(engine: Engine) -> None:
     session, unplugged = AgentSession(session_id="s"), OSError("unplugged")
     client = script(unplugged, "One.", reads(1), unplugged, "Three.", "Four.")
     agent = agent_of(client, EventctxAgents(engine), tools=[read])
@@ -181,9 +179,7 @@ async def test_a_stream_that_nobody_reads_to_its_end_is_a_cancelled_turn(engine:
 # -- the ways in ---------------------------------------------------------------------------------
 
 
-def test_one_bundle_keeps_all_runs_in_one_named_session_of_a_store_of_its_own(
-    tmp_path: Path,
-) -> None:
+def test_one_bundle_keeps_all_runs_in_one_session_of_its_store(tmp_path: Path) -> None:
     async def asked() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the framework calls the class experimental
@@ -256,9 +252,7 @@ async def test_a_list_that_a_middleware_changed_is_no_conversation_that_went_bac
 
 
 @HOW
-async def test_a_compaction_of_the_framework_is_recorded_not_fought(
-    engine: Engine, stream: bool
-) -> None:
+async def test_the_frameworks_compaction_is_recorded_as_it_is(engine: Engine, stream: bool) -> None:
     client, window = script("One.", "Two.", "Three."), SlidingWindowStrategy(keep_last_groups=1)
     agent = agent_of(client, EventctxAgents(engine), compaction_strategy=window)
     await talk(agent, "a?", "b?", "c?", stream=stream)
@@ -269,9 +263,7 @@ async def test_a_compaction_of_the_framework_is_recorded_not_fought(
 
 
 @HOW
-async def test_a_conversation_on_a_server_is_observed_and_never_compacted(
-    engine: Engine, stream: bool
-) -> None:
+async def test_a_conversation_on_a_server_is_never_compacted(engine: Engine, stream: bool) -> None:
     client = script(reads(1), "One.", "Two.")
     client.conversation = "conversation_1"
     ours = EventctxAgents(engine, max_tokens=500, reserve_tokens=0)

@@ -82,9 +82,7 @@ async def test_a_batch_that_comes_again_is_kept_once_and_what_another_store_appe
     assert await another.load(AGENT) == rows()
 
 
-async def test_a_batch_whose_append_was_cancelled_is_kept_once_when_it_comes_again(
-    tmp_path: Path,
-) -> None:
+async def test_a_batch_whose_append_was_cancelled_is_kept_once(tmp_path: Path) -> None:
     async with eventctx.open(tmp_path / "a.db") as engine:
         store = EventctxSessionStore(engine)
         await store.append(MAIN, rows()[:1])
@@ -118,9 +116,7 @@ async def test_sessions_are_listed_by_project_until_they_are_deleted(engine: Eng
         await store.append(MAIN, rows())
 
 
-async def test_what_json_cannot_hold_is_refused_and_loses_nothing(
-    store: EventctxSessionStore,
-) -> None:
+async def test_what_is_no_json_is_refused_and_loses_nothing(store: EventctxSessionStore) -> None:
     await store.append(MAIN, rows()[:1])
     for value in (object(), float("nan")):
         bad: Any = [{"type": "x"}, {"type": "x", "uuid": "bad", "value": value}]

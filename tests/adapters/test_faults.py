@@ -95,9 +95,7 @@ async def test_two_adapters_serve_the_turns_of_one_session_by_turns(
         assert len(set(calls)) == len(calls) == len(talk)
 
 
-async def test_a_run_that_was_interrupted_goes_on_with_another_adapter_and_then_with_the_first(
-    make: Make, tmp_path: Path
-) -> None:
+async def test_an_interrupted_run_goes_on_with_another_adapter(make: Make, tmp_path: Path) -> None:
     begun = asyncio.Event()
 
     async def wait(reason: str) -> str:
@@ -161,9 +159,7 @@ async def cancelled_after(make: Make, folder: Path, steps: int) -> bool:
         return ended
 
 
-async def test_a_conversation_goes_on_behind_arguments_that_are_no_json(
-    make: Make, tmp_path: Path
-) -> None:
+async def test_a_conversation_goes_on_behind_calls_of_no_json(make: Make, tmp_path: Path) -> None:
     call = ToolRequest("call_n", "read", {"page": float("nan")})
     replies = [Reply(calls=[call]), *[Reply(f"done-{place}.") for place in range(3)]]
     async with running(make, tmp_path, ScriptedAgent(replies, [read])) as run:
@@ -183,9 +179,7 @@ async def test_a_conversation_goes_on_behind_arguments_that_are_no_json(
         ("agents", "openai_agents", "AgentsSession"),
     ],
 )
-async def test_a_copy_of_an_agent_records_with_the_same_adapter(
-    package: str, module: str, name: str
-) -> None:
+async def test_a_copied_agent_has_the_same_adapter(package: str, module: str, name: str) -> None:
     pytest.importorskip(package, reason="an extra")
     adapter = getattr(import_module(f"eventctx.adapters.{module}"), name)
     async with open_engine("memory://") as engine:

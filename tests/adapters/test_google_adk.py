@@ -79,9 +79,7 @@ async def test_each_agent_of_a_session_has_a_session_of_its_own(engine: Engine) 
 
 
 @pytest.mark.filterwarnings("ignore:The `plugins` argument")  # ADK warns of its own tool
-async def test_an_agent_that_is_a_tool_has_a_session_that_is_linked_to_the_call(
-    engine: Engine,
-) -> None:
+async def test_an_agent_that_is_a_tool_has_a_session_linked_to_the_call(engine: Engine) -> None:
     asks = [ToolRequest(one, "helper", {"request": f"{one}?"}) for one in ("a", "b")]
     helps = Scripted(model="helps", script=[Reply("One."), Reply("Two.")])
     leads = Scripted(model="leads", script=[Reply(calls=asks), Reply("Done.")])

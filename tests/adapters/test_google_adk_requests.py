@@ -81,9 +81,7 @@ async def talk(engine: Engine, seed: int, settings: dict[str, Any]) -> Reads:
 
 
 @pytest.mark.parametrize("policy", NAMES)
-async def test_gemini_accepts_every_request_of_a_long_session_at_a_small_budget(
-    policy: str,
-) -> None:
+async def test_gemini_accepts_every_request_of_a_long_session(policy: str) -> None:
     async with open_engine("memory://") as engine:
         model = await talk(engine, len(policy), settings_for(policy))
         for number, contents in enumerate(model.seen):
@@ -223,9 +221,7 @@ ANEW = pytest.mark.parametrize("anew", [False, True], ids=["same engine", "anoth
 
 
 @ANEW
-async def test_runs_that_are_cancelled_at_any_step_are_followed_by_sound_ones(
-    anew: bool, tmp_path: Path
-) -> None:
+async def test_runs_cancelled_at_any_step_go_on_as_sound_ones(anew: bool, tmp_path: Path) -> None:
     steps, ended = 0, False
     while not ended:
         storage, where = Storage(tmp_path / str(steps)), f"after {steps} steps"

@@ -160,9 +160,7 @@ async def opens() -> Held:
     return Held()
 
 
-async def test_the_session_that_was_used_least_recently_is_closed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_the_session_least_recently_used_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(given_engine, "MAX_SESSIONS", 2)
     sessions: OpenSessions[Held] = OpenSessions()
     first, second, again, third = [await sessions.of(name, opens) for name in "abac"]
@@ -300,9 +298,7 @@ def test_what_stands_behind_the_transcript_is_new_and_what_the_host_left_out_is_
 
 
 @pytest.mark.parametrize("interrupted", [0, 1])
-def test_words_of_an_earlier_turn_are_new_where_the_host_shows_no_earlier_turn(
-    interrupted: int,
-) -> None:
+def test_words_said_before_are_new_where_the_host_shows_no_earlier_turn(interrupted: int) -> None:
     calls = {"role": "assistant", "content": [tool_use("read", "1")]}
     turn = [said("go"), calls, {"role": "user", "content": [tool_result("1")]}]
     before = [*turn, said("done", "assistant")][: len(turn) + 1 - interrupted]
@@ -389,9 +385,7 @@ STEPS = st.sampled_from(("grow", "take", "prepare", "full", "pop", "clear", "mes
 
 @settings(max_examples=60)
 @given(st.lists(STEPS, max_size=12))
-async def test_a_hosts_list_is_in_the_log_once_whatever_is_asked_behind_it(
-    steps: list[str],
-) -> None:
+async def test_a_hosts_list_is_in_the_log_once_whatever_is_asked(steps: list[str]) -> None:
     """The host keeps a list and mirrors it; ``full`` is a request while the disk is full."""
     store, host = await opened()
     rows = [said("begin")]

@@ -161,9 +161,7 @@ async def test_who_goes_back_in_time_goes_on_from_there(engine: Engine) -> None:
     assert await shown_views(engine) == received(model)
 
 
-async def test_a_list_that_another_middleware_edited_under_the_same_ids_is_sent_as_it_is(
-    engine: Engine,
-) -> None:
+async def test_a_list_that_another_middleware_edited_is_sent_as_it_is(engine: Engine) -> None:
     """``ContextEditingMiddleware`` clears old results in copies that keep their ids."""
     model = scripted(*map(reads, range(8)), "All read.")
     clears = ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=1_500, keep=1)])
@@ -218,9 +216,7 @@ def test_messages_shown_whole_go_back_as_the_same_objects_if_nobody_changed_them
     assert [row["tool_calls"][0]["args"] for row in (before, after)] == [{"page": 1}, {"page": 2}]
 
 
-async def test_an_answer_of_calls_alone_whose_content_the_view_leaves_out_goes_back(
-    engine: Engine,
-) -> None:
+async def test_an_answer_of_calls_without_their_content_goes_back(engine: Engine) -> None:
     """ChatAnthropic holds a call in the content, too; a view keeps it once."""
     block = {"type": "tool_use", "id": "c1", "name": "read", "input": {"page": 1}}
     call = {"name": "read", "args": {"page": 1}, "id": "c1", "type": "tool_call"}
@@ -236,9 +232,7 @@ async def test_an_answer_of_calls_alone_whose_content_the_view_leaves_out_goes_b
 # -- agents that tools run -------------------------------------------------------------------------
 
 
-async def test_an_agent_inside_an_agent_inside_an_agent_is_three_linked_sessions(
-    engine: Engine,
-) -> None:
+async def test_agents_in_agents_in_agents_are_three_linked_sessions(engine: Engine) -> None:
     ours = EventctxMiddleware(engine, max_tokens=9_000)
     inmost, inner = scripted("four"), scripted(calls("ask", "k"), "It is four.")
     outer = scripted(calls("ask", "c"), "Four.")

@@ -113,9 +113,7 @@ def test_a_graph_does_the_same_as_with_langgraphs_own_saver(
     assert story(saver) == story(InMemorySaver())
 
 
-def test_a_loop_that_ends_while_writes_wait_leaves_no_work_that_never_began(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_loop_that_ends_while_writes_wait_leaves_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     async def one_write() -> None:
         saver = EventctxSaver(eventctx.Engine(MemoryStore()))
         await saver.aput(run_of("t"), empty_checkpoint(), {}, {})
@@ -160,9 +158,7 @@ def write_rows(store: str, *messages: BaseMessage) -> None:
             context.add_message(row_of(one))
 
 
-def test_what_only_langchain_knows_comes_back_of_a_message_that_the_log_had(
-    store: str, saver: EventctxSaver
-) -> None:
+def test_it_comes_back_of_a_message_that_the_log_had(store: str, saver: EventctxSaver) -> None:
     known: Any = {"response_metadata": {"model_name": "m"}}
     said, later = AIMessage("b", id="2", **known), AIMessage("b", id="3", **known)
     listed: list[BaseMessage] = [HumanMessage("a", id="1"), said]
@@ -245,9 +241,7 @@ def test_a_fork_of_a_session_is_a_thread(store: str, saver: EventctxSaver) -> No
         assert values_of(agent)["messages"] == said
 
 
-def test_a_list_and_a_dict_that_grow_take_what_is_added_to_them(
-    store: str, saver: EventctxSaver
-) -> None:
+def test_what_grows_takes_what_is_added_to_it(store: str, saver: EventctxSaver) -> None:
     def work(state: Any) -> Any:
         number = state.get("rounds", 0)
         files = {**state.get("files", {}), f"f{number}": f"{number} " * 1_000}
@@ -331,9 +325,7 @@ def test_pruning_keeps_what_a_delta_channel_is_made_of(saver: EventctxSaver) -> 
 
 
 @BOTH
-def test_a_deleted_thread_leaves_no_content_and_its_name_is_free(
-    store: str, saver: EventctxSaver
-) -> None:
+def test_a_deleted_thread_leaves_no_content(store: str, saver: EventctxSaver) -> None:
     agent = agent_with(saver, words=WORDS)
     for _ in range(2):
         agent.invoke(asks(WORDS), run_of("t"))
@@ -363,9 +355,7 @@ def test_an_erased_message_is_gone_from_every_checkpoint(store: str, saver: Even
 
 
 @BOTH
-def test_what_else_tells_the_words_of_an_erased_message_goes_too(
-    store: str, saver: EventctxSaver
-) -> None:
+def test_what_else_tells_erased_words_goes_too(store: str, saver: EventctxSaver) -> None:
     tokens = [{"token": one} for one in ("hunt", "er2", "!")]
     said = AIMessage("hunter2!", id="a", response_metadata={"logprobs": tokens, "model": "m"})
     told = ToolMessage("short", id="b", tool_call_id="c", artifact={b"k": "one\ntwo\n" + WORDS})
@@ -379,9 +369,7 @@ def test_what_else_tells_the_words_of_an_erased_message_goes_too(
 
 
 @BOTH
-def test_an_erased_tool_round_still_has_a_call_for_each_result(
-    store: str, saver: EventctxSaver
-) -> None:
+def test_an_erased_round_has_a_call_for_each_result(store: str, saver: EventctxSaver) -> None:
     agent_with(saver, rounds=1, words=WORDS).invoke(asks("go"), run_of("t"))
     with reopened(store, saver, lambda engine: engine.erase("t", [1])) as again:
         _, call, *results, _ = values_of(agent_with(again))["messages"]
@@ -449,9 +437,7 @@ def before_the_step_that_was_cut(messages: list[Any]) -> list[Any]:
 
 @pytest.mark.parametrize("mode", ["alone", "ours"])
 @pytest.mark.parametrize("seed", range(some(1, 2)))
-def test_a_killed_thread_goes_on_at_its_last_saved_step(
-    mode: str, seed: int, tmp_path: Path
-) -> None:
+def test_a_killed_thread_goes_on_at_its_last_step(mode: str, seed: int, tmp_path: Path) -> None:
     store, chance = tmp_path / "threads.db", random.Random(f"{mode}{seed}")  # noqa: S311
     for _ in range(some(2, 3)):  # the same thread is killed again and again
         last, count = kill_after(store, mode, chance.randint(1, 40), chance.uniform(0, 0.01))

@@ -189,9 +189,7 @@ def test_where_it_finds_no_loop_or_no_async_engine_it_says_what_to_do(
 
 
 @HOW
-async def test_as_storage_alone_it_holds_what_the_sdks_own_session_holds(
-    engine: Engine, stream: bool
-) -> None:
+async def test_as_storage_it_holds_what_the_sdks_own_holds(engine: Engine, stream: bool) -> None:
     plain, ours = agents.SQLiteSession("plain"), await AgentsSession.open(engine, "s")
     for session in (plain, ours):
         agent = agent_of(*LONG, "yes", tools=[read])
@@ -372,9 +370,7 @@ async def said_in(engine: Engine, session: str) -> list[list[Any]]:
     return [[one for one in view if one.get("role") != "system"] for view in seen]
 
 
-async def test_runs_that_calls_of_one_answer_begin_are_sessions_that_these_are_linked_to(
-    engine: Engine,
-) -> None:
+async def test_runs_that_calls_of_one_answer_begin_are_linked_sessions(engine: Engine) -> None:
     looks, look = [[call("look_up", f"k{n}")] for n in range(2)], function_tool(look_up)
     sub = agent_of(*looks, "one", "two", name="sub", tools=[look])
     main = asking(sub, [call("ask", "c1", input="first?"), call("ask", "c2", input="second?")])
@@ -400,9 +396,7 @@ async def test_the_same_agent_inside_itself_is_told_from_the_one_outside(engine:
     assert [len((await engine.audit(name)).requests) for name in ("s", "s.c1")] == [2, 1]
 
 
-async def test_a_run_that_a_person_lets_go_on_inside_its_tool_is_still_the_sessions_own(
-    engine: Engine,
-) -> None:
+async def test_a_run_that_goes_on_inside_its_tool_is_the_sessions_own(engine: Engine) -> None:
     sub = agent_of([call("erase", "e")], "Done.", name="sub", tools=[erase])
     main = asking(sub, [call("ask", input="2+2?")])
     session = await AgentsSession.open(engine, "s")
@@ -425,9 +419,7 @@ async def test_it_keeps_what_an_encrypting_session_stores_in_it(engine: Engine) 
     assert len(await sealed.get_items()) == 3
 
 
-async def test_an_item_that_json_cannot_hold_is_refused_and_the_session_goes_on(
-    engine: Engine,
-) -> None:
+async def test_an_item_that_is_no_json_is_refused_and_loses_nothing(engine: Engine) -> None:
     session = await AgentsSession.open(engine, "s")
     said: Any = {"role": "user", "content": "\U0001f600 \u202e" + "x" * 1_000_000}
     with pytest.raises(InvalidMessage, match=r"\$\.content: expected .* found a object"):

@@ -163,9 +163,7 @@ async def test_a_compaction_that_the_caller_asks_for_is_known(engine: Engine) ->
 
 
 @pytest.mark.parametrize("api", ["claude", "openai"])
-async def test_our_provider_sends_a_summary_back_with_what_its_api_asks_for(
-    engine: Engine, api: str
-) -> None:
+async def test_our_provider_sends_a_summary_back_as_its_api_asks(engine: Engine, api: str) -> None:
     ctx, of_claude = await engine.session("s"), api == "claude"
     async with strict_provider(SCRIPT) as server, client_of(api, server) as client:
         provider: Any = AnthropicProvider if of_claude else OpenAIResponsesProvider
@@ -261,9 +259,7 @@ async def test_why_names_the_results_that_the_api_cleared(
     assert await told_by(engine) == await told_by(engine, turn=1) == cleared
 
 
-async def test_what_is_sent_stays_whole_and_the_next_request_is_cleared_anew(
-    engine: Engine,
-) -> None:
+async def test_what_is_sent_stays_whole_and_is_cleared_anew(engine: Engine) -> None:
     async with strict_provider(["Done.", "Again."]) as server:
         await ask(server, engine, rounds(FILES[:4]), clearing())
         more = [*rounds(FILES[:4]), {"role": "assistant", "content": "Done."}]

@@ -176,9 +176,7 @@ async def test_what_a_history_processor_removes_is_an_event(engine: Engine) -> N
 # -- what goes wrong -----------------------------------------------------------------------------
 
 
-async def test_a_tool_that_asks_for_another_try_and_an_output_that_is_refused(
-    engine: Engine,
-) -> None:
+async def test_a_tool_that_asks_for_another_try_and_a_refused_output(engine: Engine) -> None:
     def picky(page: int) -> str:
         if page < 2:
             raise ModelRetry("Pages begin at 2.")
@@ -333,9 +331,7 @@ async def test_a_conversation_comes_back_whole(store: ConversationStore) -> None
     assert said(await store.load("c", limit=1)) == ["again"]
 
 
-async def test_a_conversation_branches_and_the_branch_it_left_stays(
-    store: ConversationStore,
-) -> None:
+async def test_a_conversation_branches_and_the_branch_left_stays(store: ConversationStore) -> None:
     first = talk("a", "b")
     entries = await store.save(first)
     branched = await store.branch("c", at=1, expected_revision=first.revision)

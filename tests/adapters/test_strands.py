@@ -64,9 +64,7 @@ async def test_a_session_is_named_by_the_agent_where_the_plugin_does_not(engine:
     assert await names(engine) == [talks.session_id]
 
 
-async def test_an_output_of_a_given_form_is_a_tool_and_its_prompt_no_persons(
-    engine: Engine,
-) -> None:
+async def test_an_output_in_a_form_is_a_tool_and_its_prompt_no_persons(engine: Engine) -> None:
     class Found(BaseModel):
         """What was found."""
 
@@ -159,9 +157,7 @@ async def test_what_a_sliding_window_takes_out_is_recorded(engine: Engine) -> No
     assert "Question 0?" in str([one.message for one in before])
 
 
-async def test_a_summary_of_strands_is_recorded_and_the_repeated_call_sends_it(
-    engine: Engine,
-) -> None:
+async def test_a_summary_of_strands_is_recorded_and_sent_again(engine: Engine) -> None:
     talks = agent(
         EventctxAgentPlugin(engine, "s"),
         *[Reply(f"Answer {number}.") for number in range(4)],
@@ -183,9 +179,7 @@ async def test_a_summary_of_strands_is_recorded_and_the_repeated_call_sends_it(
     assert "In short: questions." in str(last.messages)
 
 
-async def test_what_an_injector_puts_behind_the_last_message_is_sent_with_the_view(
-    engine: Engine,
-) -> None:
+async def test_what_an_injector_adds_is_sent_with_the_view(engine: Engine) -> None:
     pages = [calls("look", f"call_{n}", place="x" * 3_000) for n in range(8)]
     ours = EventctxAgentPlugin(engine, "s", max_tokens=4_000, reserve_tokens=0)
     rains = ContextInjector(lambda context: "It rains.", trigger="everyTurn")
@@ -207,9 +201,7 @@ async def test_a_message_that_was_changed_in_its_place_is_recorded(engine: Engin
     assert await count(engine, "context:messages_set") != [0]
 
 
-async def test_a_conversation_that_a_server_keeps_is_recorded_whole_and_never_compacted(
-    engine: Engine,
-) -> None:
+async def test_a_conversation_on_a_server_is_recorded_and_never_compacted(engine: Engine) -> None:
     class Kept(Scripted):
         stateful = True
 

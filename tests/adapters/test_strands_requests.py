@@ -85,9 +85,7 @@ async def talk(engine: Any, seed: int, settings: dict[str, Any]) -> Answers:
 
 
 @pytest.mark.parametrize("policy", NAMES)
-async def test_bedrock_accepts_every_request_of_a_long_session_at_a_small_budget(
-    policy: str,
-) -> None:
+async def test_bedrock_accepts_every_request_of_a_long_session(policy: str) -> None:
     async with open_engine("memory://") as engine:
         model = await talk(engine, len(policy), settings_for(policy))
         refused = [
@@ -119,9 +117,7 @@ PAIRS = ("bedrock/calls-answered", "bedrock/results-have-calls", "bedrock/call-i
 
 
 @given(st.lists(MESSAGES, max_size=8))
-def test_what_is_sent_loses_no_words_and_keeps_the_rules_of_bedrock(
-    messages: list[dict[str, Any]],
-) -> None:
+def test_what_is_sent_loses_nothing_and_keeps_the_rules(messages: list[dict[str, Any]]) -> None:
     messages = [{"role": "user", "content": [{"text": "Begin."}]}, *messages]
     before = deepcopy(messages)
     sent = sendable(messages)

@@ -167,9 +167,7 @@ async def test_an_answer_that_pauses_its_turn_does_not_end_it(engine: Engine) ->
 
 
 @pytest.mark.parametrize("name", APIS)
-async def test_a_request_that_outgrows_its_budget_is_sent_and_observed(
-    engine: Engine, name: str
-) -> None:
+async def test_a_request_over_its_budget_is_sent_and_observed(engine: Engine, name: str) -> None:
     api = APIS[name]
     long = [{"role": "user", "content": "Say why. " * 900}]
     given = {key: long if value is ROWS else value for key, value in api.given.items()}

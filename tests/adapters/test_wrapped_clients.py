@@ -114,9 +114,7 @@ async def test_a_call_is_observed_as_it_was_sent(engine: Engine, way: str) -> No
     assert engine.hooks.stats().errors == {}
 
 
-async def test_counting_tokens_on_vertex_is_no_call_of_a_model(
-    engine: Engine, server: ScriptedHTTP
-) -> None:
+async def test_counting_tokens_on_vertex_is_no_call(engine: Engine, server: ScriptedHTTP) -> None:
     async with eventctx.wrap(vertex_client(server), engine, "s") as client:
         await client.messages.create(**CLAUDE)
         await client.messages.count_tokens(model="m-1", messages=ROWS)
@@ -124,9 +122,7 @@ async def test_counting_tokens_on_vertex_is_no_call_of_a_model(
     assert await calls_of(engine) == ["provider:request", "provider:response"]
 
 
-async def test_what_cannot_be_wrapped_is_refused_with_what_to_give(
-    engine: Engine, server: ScriptedHTTP
-) -> None:
+async def test_what_cannot_be_wrapped_is_refused(engine: Engine, server: ScriptedHTTP) -> None:
     inner: Any = claude_of(server)
     async with eventctx.wrap(claude_of(server), engine, "s") as client:
         twice = client.with_options(timeout=3)
@@ -169,9 +165,7 @@ def test_a_stream_in_frames_is_read_as_far_as_it_came() -> None:
     assert answered(b"\0" * 40).rows == []
 
 
-async def test_a_signed_request_is_recorded_and_never_replaced(
-    engine: Engine, server: ScriptedHTTP
-) -> None:
+async def test_a_signed_request_is_never_replaced(engine: Engine, server: ScriptedHTTP) -> None:
     class Signed(anthropic.AsyncAnthropic):  # type: ignore[misc,name-defined]
         async def _prepare_request(self, request: Any) -> None:
             request.headers["authorization"] = "AWS4-HMAC-SHA256 Credential=…"
@@ -283,9 +277,7 @@ async def test_an_attempt_after_one_that_failed_is_a_call_of_the_same_turn(engin
 # -- next to what a caller has --------------------------------------------------------------------
 
 
-async def test_a_message_that_stays_keeps_its_cache_mark(
-    engine: Engine, server: ScriptedHTTP
-) -> None:
+async def test_a_message_that_stays_keeps_its_mark(engine: Engine, server: ScriptedHTTP) -> None:
     def marked(text: str, **mark: Any) -> Body:
         return {"role": "user", "content": [{"type": "text", "text": text, **mark}]}
 
@@ -343,9 +335,7 @@ def answers_in(engine: Any, session: str) -> int:
     return [one.type for one in engine.records(session)].count("provider:response")
 
 
-def test_each_thread_has_a_conversation_of_its_own(
-    blocking_engine: Any, server: ScriptedHTTP
-) -> None:
+def test_each_thread_has_its_own_conversation(blocking_engine: Any, server: ScriptedHTTP) -> None:
     def work(name: str) -> None:
         client = eventctx.wrap(inner, blocking_engine, name)
         for _ in range(3):
@@ -361,9 +351,7 @@ def test_each_thread_has_a_conversation_of_its_own(
     assert blocking_engine.hooks.stats().dropped == {}
 
 
-def test_a_client_whose_engine_has_another_loop_that_ended_gets_its_answer(
-    server: ScriptedHTTP,
-) -> None:
+def test_a_client_whose_engines_loop_has_ended_gets_its_answer(server: ScriptedHTTP) -> None:
     async def opened() -> tuple[Any, Any]:
         engine = await eventctx.open("memory://")
         client = eventctx.wrap(claude_of(server), engine, "s")

@@ -188,9 +188,7 @@ def test_an_answer_without_async_is_seen_as_without_the_wrapper(
 @pytest.mark.parametrize("api", APIS)
 @given(cuts=st.lists(st.integers(1, 400), max_size=12), packs=st.booleans())
 @settings(max_examples=some(6, 15), deadline=None)
-def test_bytes_cut_anywhere_are_seen_as_without_the_wrapper(
-    api: str, cuts: list[int], packs: bool
-) -> None:
+def test_bytes_cut_anywhere_are_seen_as_they_are(api: str, cuts: list[int], packs: bool) -> None:
     """Also in the middle of a character, of a line's end, and of a packed block."""
 
     def cut(reply: Reply, attempt: int) -> Reply:

@@ -96,9 +96,7 @@ def keeping(first: int) -> Any:
 
 
 @pytest.mark.parametrize(("sessions", "noise"), [(2, True), (5, True), (6, False)])
-async def test_a_few_sessions_that_point_the_same_way_may_do_so_by_chance(
-    sessions: int, noise: bool
-) -> None:
+async def test_a_few_sessions_may_point_the_same_way_by_chance(sessions: int, noise: bool) -> None:
     found = await compared([session()] * sessions, "recency", keeping(3))
     difference = found.row("keeper").evidence.difference
     assert difference and difference.interval and not difference.interval.holds_zero
@@ -254,9 +252,7 @@ def test_what_a_compaction_drops_is_lost_to_the_request_that_needs_it() -> None:
     assert (loss.message, loss.behind) == (102, 120)
 
 
-def test_a_shortened_text_counts_as_far_as_it_is_there_and_is_lost_by_the_rule_that_cut() -> (
-    None
-):
+def test_a_shortened_text_counts_as_far_as_it_is_there_and_is_lost_by_the_rule_that_cut() -> None:
     recording, played = run("ladder", 6_000, session(4, size=6_000))
     assert played.compactions[-1].dispositions[2] == ("shortened", "old_result")
     assert 2 not in played.requests[-2].whole

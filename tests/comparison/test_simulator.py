@@ -120,7 +120,5 @@ async def test_words_that_are_said_again_are_played_as_the_engine_would_have() -
 
 @settings(max_examples=some(10, 60))
 @given(story=stories(), policy=st.sampled_from(FREE), budget=st.sampled_from([400, 1_500, 6_000]))
-async def test_any_session_is_played_as_the_engine_would_have(
-    story: Any, policy: str, budget: int
-) -> None:
+async def test_any_session_is_played_as_a_live_one(story: Any, policy: str, budget: int) -> None:
     await check_equal(story.messages, policy, budget)

@@ -85,9 +85,7 @@ async def test_the_program_with_the_address_is_answered() -> None:
         *(({"host": host}, b" 403 ") for host in ("127.0.0.1", "127.0.0.1:1")),
     ],
 )
-async def test_a_request_that_is_not_the_programs_goes_nowhere(
-    asked: dict[str, Any], refused: bytes
-) -> None:
+async def test_a_request_of_others_goes_nowhere(asked: dict[str, Any], refused: bytes) -> None:
     async with guarded() as (relay, seen):
         host = asked.get("host", "").format(port=relay.port)
         assert refused in await answer(relay, sent_by(relay, **{**asked, "host": host}))

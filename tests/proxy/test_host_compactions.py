@@ -89,9 +89,7 @@ def claude() -> list[tuple[Body, Body]]:
     ]
 
 
-async def test_all_that_left_went_by_the_compaction_and_its_summary_stands_for_it(
-    tmp_path: Path, engine: Engine
-) -> None:
+async def test_all_that_left_went_by_the_compaction(tmp_path: Path, engine: Engine) -> None:
     session = await recorded(engine, tmp_path, claude())
     assert await count(engine, "prompt:submit", session=session) == [3]  # its prompt is no turn
     assert await runs(engine, session) == [
@@ -105,9 +103,7 @@ async def test_all_that_left_went_by_the_compaction_and_its_summary_stands_for_i
     assert (await engine.verify(session)).ok
 
 
-async def test_a_line_that_only_the_api_reads_changes_no_system_prompt(
-    tmp_path: Path, engine: Engine
-) -> None:
+async def test_a_line_for_the_api_changes_no_system_prompt(tmp_path: Path, engine: Engine) -> None:
     def prompt(version: int) -> list[Body]:
         line = f"x-anthropic-billing-header: cc_version={version};"
         return [{"type": "text", "text": line}, {"type": "text", "text": "Be brief."}]
@@ -125,9 +121,7 @@ def item(role: str, text: str, id_: str) -> Body:
     return {"type": "message", "role": role, "content": content, "id": id_, **noted}
 
 
-async def test_codexs_sealed_record_keeps_a_persons_words_and_drops_the_rest(
-    tmp_path: Path, engine: Engine
-) -> None:
+async def test_codexs_sealed_record_keeps_a_persons_words(tmp_path: Path, engine: Engine) -> None:
     rules, world = item("developer", "Rules.", "d1"), item("user", "<environment_context>x", "e1")
     first = item("user", "Never touch main.py. Read a.py.", "u1")
     call = {"type": "custom_tool_call", "call_id": "c1", "name": "exec", "input": "cat a.py"}
@@ -164,9 +158,7 @@ async def test_codexs_sealed_record_keeps_a_persons_words_and_drops_the_rest(
     assert types == ["message", "message", "message", "compaction", "message"]
 
 
-async def test_the_oldest_messages_of_a_window_that_slides_were_dropped(
-    tmp_path: Path, engine: Engine
-) -> None:
+async def test_a_sliding_window_drops_the_oldest_messages(tmp_path: Path, engine: Engine) -> None:
     rows = [FIRST, said("1"), user("two"), said("2"), user("three"), said("3"), user("four")]
     shown = [rows[:1], rows[:3], rows[:5], rows[2:]]
     calls = [(request(*one), answer(f"{number}")) for number, one in enumerate(shown, 1)]
@@ -190,9 +182,7 @@ async def test_who_asks_again_or_goes_back_did_not_compact(
     assert await last_view(engine, session) == calls[-1][0]["messages"]
 
 
-async def test_a_second_compaction_stands_for_what_the_first_summary_stood_for(
-    tmp_path: Path, engine: Engine
-) -> None:
+async def test_a_second_summary_stands_for_the_first(tmp_path: Path, engine: Engine) -> None:
     calls = claude()
     later = user("This session is being continued: a.py, b.py and c.py were read.")
     rows = [*calls[4][0]["messages"], said("Done."), user(COMPACT)]
@@ -205,9 +195,7 @@ async def test_a_second_compaction_stands_for_what_the_first_summary_stood_for(
     assert (await last_view(engine, session))[1:] == [later, user("And d.py.")]
 
 
-async def test_a_text_and_a_block_of_this_text_are_told_apart_in_what_was_sent(
-    tmp_path: Path, engine: Engine
-) -> None:
+async def test_a_text_and_its_block_are_told_apart(tmp_path: Path, engine: Engine) -> None:
     plain = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "1"}]
     rows = [user("one"), said("1"), user("two"), said("2"), user("three")]
     shown = [rows[:1], [*plain, user("two")], rows]

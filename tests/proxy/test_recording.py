@@ -112,9 +112,7 @@ async def test_a_call_beside_the_conversation_and_an_agent_have_sessions_of_thei
     assert main.encode() in linked.payload
 
 
-async def test_codex_says_which_calls_are_its_conversation_and_which_thread_is_an_agent(
-    tmp_path: Path, engine: Engine
-) -> None:
+async def test_codex_says_what_is_its_conversation(tmp_path: Path, engine: Engine) -> None:
     def codex(kind: str, thread: str = SESSION) -> dict[str, str]:
         turn = json.dumps({"turn_id": "t", "request_kind": kind})
         return {"session-id": SESSION, "thread-id": thread, "x-codex-turn-metadata": turn}
@@ -250,9 +248,7 @@ def test_a_program_that_is_there_or_serve_is_expected(
 
 
 @pytest.mark.slow
-async def test_serve_records_several_programs_until_it_is_stopped_in_an_answer(
-    tmp_path: Path,
-) -> None:
+async def test_serve_records_programs_until_it_is_stopped_in_an_answer(tmp_path: Path) -> None:
     """SIGTERM ends it cleanly: what had come of the answer is recorded, too."""
     store = str(tmp_path / "s.db")
     async with serving(Server(lambda _: None)) as server:

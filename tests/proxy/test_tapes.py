@@ -107,9 +107,7 @@ async def test_a_call_that_does_not_fit_on_the_disk_spoils_none_behind_it(tmp_pa
         assert len(last["messages"]) == 5
 
 
-async def test_a_call_that_is_asked_again_after_an_error_is_one_conversation(
-    tmp_path: Path,
-) -> None:
+async def test_a_call_asked_again_after_an_error_is_one_conversation(tmp_path: Path) -> None:
     attempts = [call(user("one"), status=status) for status in (429, 529, 200)]
     path = put(tmp_path, *attempts, call(user("one"), said("1"), user("two"), reply="2"))
     async with eventctx.open("memory://") as engine:
@@ -206,9 +204,7 @@ def machine(recorded: tuple[Machine, Path]) -> Machine:
 @pytest.mark.parametrize(
     "command", [["erase", SESSION, "0"], ["delete", SESSION], ["prune", "--older-than", "0h"]]
 )
-def test_what_is_erased_is_in_no_file_of_the_users_folders(
-    machine: Machine, command: list[str]
-) -> None:
+def test_what_is_erased_is_in_no_file_of_the_user(machine: Machine, command: list[str]) -> None:
     machine.run("search", SESSION, "SECRETWORDS")
     machine.run("audit", SESSION)
     export = machine.home / "out.jsonl"

@@ -228,9 +228,7 @@ def proxy_to(port: int, asked_for: list[bytes]) -> Handler:
 
 
 @pytest.mark.parametrize("variable", ["NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE"])
-async def test_https_goes_through_a_tunnel_and_trusts_the_named_authority(
-    tmp_path: Path, variable: str
-) -> None:
+async def test_https_tunnels_and_trusts_the_named_authority(tmp_path: Path, variable: str) -> None:
     file = certificate(tmp_path)
     secure = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     secure.load_cert_chain(file)

@@ -25,6 +25,7 @@ from eventctx.testing import AdapterContract, Reply, check_dialect
 from tests.adapters.conftest import engine as engine
 from tests.adapters.drivers.google_adk import GoogleAdkDriver, Scripted, ask, content, runner_of
 from tests.adapters.logs import audited, count, links, names, views
+from tests.adapters.test_dialects import Dialect
 from tests.adapters.test_pages import KNOWN
 
 
@@ -34,17 +35,10 @@ class TestTheContract(AdapterContract):
     retries = "one call"
 
 
-class Genai:
-    """The plugin's dialect, with a log that names each call."""
-
-    def rows_of(self, messages: Sequence[types.Content]) -> list[dict[str, Any]]:
-        ids = CallIds([])
-        return [ids.named(row) for row in rows_of(messages)]
-
-    def messages_of(self, rows: Sequence[dict[str, Any]]) -> list[types.Content]:
-        return contents_of(rows, [], [])
-
-    identity = staticmethod(identity)
+def rows_in_log(messages: Sequence[types.Content]) -> list[dict[str, Any]]:
+    """The plugin's rows, with a log that names each call."""
+    ids = CallIds([])
+    return [ids.named(row) for row in rows_of(messages)]
 
 
 def test_parts_of_genai_are_a_dialect() -> None:
@@ -56,7 +50,8 @@ def test_parts_of_genai_are_a_dialect() -> None:
         content("user", {"function_response": {"name": "look", "response": {"result": page}}}),
         content("model", {"text": page}),
     ]
-    check_dialect(Genai(), said, ["What is there?", "Where?", near, page])
+    genai = Dialect(list, rows_in_log, lambda rows: contents_of(rows, [], []), identity)
+    check_dialect(genai, said, ["What is there?", "Where?", near, page])
 
 
 async def run(agent: Any, plugin: EventctxPlugin, *texts: str, user: str = "user") -> None:
@@ -171,11 +166,10 @@ EVERY = [
 
 
 def test_every_content_comes_back_whole_from_its_row() -> None:
-    back, given = [
-        [one.model_dump(exclude_none=True) for one in each]
-        for each in (contents_of(named(rows_of(EVERY)), [], []), EVERY)
+    back = contents_of(named(rows_of(EVERY)), [], [])
+    assert [one.model_dump(exclude_none=True) for one in back] == [
+        one.model_dump(exclude_none=True) for one in EVERY
     ]
-    assert back == given
 
 
 @pytest.mark.parametrize("calls_before", [0, 3])
@@ -206,8 +200,7 @@ def test_calls_without_ids_are_paired_with_their_results_in_order() -> None:
     # A result is that of the last answer's call.
     call = content("model", {"function_call": {"name": "f", "args": {}}})
     result = content("user", {"function_response": {"name": "f", "response": {"result": "one"}}})
-    ids = CallIds([])
-    _, second, answered = [ids.named(row)["content"] for row in rows_of([call, call, result])]
+    _, second, answered = [row["content"] for row in rows_in_log([call, call, result])]
     assert answered[0]["tool_use_id"] == second[0]["id"]
 
 

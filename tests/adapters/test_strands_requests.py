@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 import random
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -30,7 +30,7 @@ from eventctx.testing.strict_provider import violations
 from tests.adapters.drivers.strands import Scripted, agent, check_requests
 from tests.adapters.logs import count
 from tests.adapters.long_talks import NAMES, TURNS, interrupted_at, settings_for
-from tests.adapters.test_dialects import ROUNDS, Round, called, texts_of
+from tests.adapters.test_dialects import ROUNDS, Dialect, Round, called, texts_of
 
 
 class Answers(Scripted):
@@ -135,30 +135,20 @@ def test_what_is_sent_loses_nothing_and_keeps_the_rules(messages: list[dict[str,
 Row = dict[str, Any]
 
 
-class Strands:
-    def rows_of(self, messages: Sequence[Row]) -> list[Row]:
-        return [rows.row_of(one) for one in messages]
-
-    def messages_of(self, given: Sequence[Row]) -> list[Row]:
-        return rows.messages_of(given, [], [])
-
-    def identity(self, row: Mapping[str, Any]) -> Hashable:
-        return rows.identity(row)
-
-    def native(self, rounds: Sequence[Round]) -> list[Row]:
-        found: list[Row] = []
-        for one, calls in called(rounds):
-            found.append(said("user", {"text": one.question}))
-            asked = [
-                {"toolUse": {"toolUseId": call_id, "name": "look", "input": {"at": at}}}
-                for call_id, at, _ in calls
-            ]
-            results = [
-                result(call_id, *answers(at, text)) for at, (call_id, _, text) in enumerate(calls)
-            ]
-            found += [said("assistant", *asked), said("user", *results)] if calls else []
-            found.append(said("assistant", {"text": one.answer}))
-        return found
+def native(rounds: Sequence[Round]) -> list[Row]:
+    found: list[Row] = []
+    for one, calls in called(rounds):
+        found.append(said("user", {"text": one.question}))
+        asked = [
+            {"toolUse": {"toolUseId": call_id, "name": "look", "input": {"at": at}}}
+            for call_id, at, _ in calls
+        ]
+        results = [
+            result(call_id, *answers(at, text)) for at, (call_id, _, text) in enumerate(calls)
+        ]
+        found += [said("assistant", *asked), said("user", *results)] if calls else []
+        found.append(said("assistant", {"text": one.answer}))
+    return found
 
 
 def said(role: str, *content: Row) -> Row:
@@ -182,7 +172,13 @@ def test_it_is_a_dialect(rounds: list[Round]) -> None:
         json.dumps(one, ensure_ascii=False)[1:-1] if one in data else one
         for one in texts_of(rounds)
     ]
-    check_dialect(Strands(), Strands().native(rounds), texts)
+    dialect = Dialect(
+        native,
+        lambda messages: [rows.row_of(one) for one in messages],
+        lambda given: rows.messages_of(given, [], []),
+        rows.identity,
+    )
+    check_dialect(dialect, native(rounds), texts)
 
 
 PICTURE = base64.b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
@@ -240,9 +236,7 @@ def test_values_of_a_program_that_are_no_json_become_texts() -> None:
     row = through_the_log(rows.row_of(message))
     assert row["content"][0]["input"]["at"] == [1, "inf"]
     assert rows.message_of(row)["content"][0]["toolUse"]["input"]["3"] == b"a"
-
-
-def test_data_that_was_shortened_becomes_a_text() -> None:
+    # So does data that was shortened.
     row = rows.row_of(said("user", result("c", {"json": {"long": "x" * 99}})))
     row["content"][0]["content"][0]["text"] = '{"long": "x…'
     back = rows.message_of(row)["content"][0]["toolResult"]["content"]
@@ -258,14 +252,11 @@ def test_a_request_that_shows_a_message_whole_has_that_very_message() -> None:
     assert last is sent[2]
 
 
-def test_a_system_prompt_of_blocks_is_its_texts() -> None:
+def test_a_system_prompt_of_blocks_is_its_texts_and_tools_are_defined() -> None:
     cached: Row = {"cachePoint": {"type": "default"}}
     blocks: list[Row] = [{"text": "Be brief."}, cached, {"text": "So."}]
     assert rows.instructions_of(blocks) == "Be brief.\nSo."
     assert rows.instructions_of([blocks[1]]) is rows.instructions_of(None) is None
-
-
-def test_the_definition_of_a_tool() -> None:
     schema = {"type": "object", "properties": {"at": {"type": "string"}}}
     spec = {"name": "look", "description": "Look.", "inputSchema": {"json": schema}}
     assert rows.tool_definitions([spec]) == [

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 import eventctx
+from tests.api_answers import Said, claude, response
 from tests.orchestrators.providers.server import streamed
 from tests.proxy.recorded import sent_bodies
 from tests.scripted_http import environment as environment_of_sdks
@@ -29,45 +30,6 @@ PROGRAMS = {
     "EVENTCTX_CLAUDE": ["-p", "capital of Switzerland"],
     "EVENTCTX_CODEX": ["exec", "--skip-git-repo-check", "capital of Switzerland"],
 }
-
-USAGE = {"input_tokens": 9, "output_tokens": 3, "total_tokens": 12}
-TEXT = {"type": "text", "text": ""}
-MESSAGE = {"type": "message", "role": "assistant", "content": [], "stop_reason": None}
-
-
-def claudes(body: dict[str, Any], number: int) -> list[dict[str, Any]]:
-    """The events of an answer of Anthropic's API."""
-    begun = {**MESSAGE, "id": f"msg_{number}", "model": body["model"], "usage": USAGE}
-    delta = {"type": "text_delta", "text": "Bern."}
-    return [
-        {"type": "message_start", "message": begun},
-        {"type": "content_block_start", "index": 0, "content_block": TEXT},
-        {"type": "content_block_delta", "index": 0, "delta": delta},
-        {"type": "content_block_stop", "index": 0},
-        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": USAGE},
-        {"type": "message_stop"},
-    ]
-
-
-ITEM = {
-    "type": "message",
-    "id": "m_1",
-    "role": "assistant",
-    "status": "completed",
-    "content": [{"type": "output_text", "text": "Bern.", "annotations": []}],
-}
-RESPONSE = {"id": "r_1", "object": "response", "status": "completed"}
-
-
-def codexes() -> list[dict[str, Any]]:
-    """The events of an answer of the Responses API."""
-    begun = RESPONSE | {"status": "in_progress", "output": []}
-    return [
-        {"type": "response.created", "response": begun},
-        {"type": "response.output_item.added", "output_index": 0, "item": ITEM},
-        {"type": "response.output_item.done", "output_index": 0, "item": ITEM},
-        {"type": "response.completed", "response": RESPONSE | {"output": [ITEM], "usage": USAGE}},
-    ]
 
 
 @contextmanager
@@ -81,8 +43,8 @@ def serving(received: list[dict[str, Any]]) -> Iterator[str]:
             content = b"{}"
             if path.endswith(("/messages", "/responses")):
                 received.append(json.loads(body))
-                claude = "messages" in path
-                events = claudes(received[-1], len(received)) if claude else codexes()
+                form = claude if "messages" in path else response
+                _, events = form(len(received), received[-1]["model"], Said("Bern."))
                 content = b"".join(streamed(events).pieces)
             self.send_response(200)
             self.send_header("content-type", "text/event-stream")

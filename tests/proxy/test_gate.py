@@ -25,11 +25,11 @@ from eventctx.importers.load import import_file
 from eventctx.proxy import gate
 from eventctx.proxy.call_copy import SeenCall
 from eventctx.proxy.gate import Gate, owner_of
-from eventctx.proxy.program import Upstreams
 from eventctx.proxy.relay import Relay
 from eventctx.proxy.tapes import Tapes
-from tests.proxy.recorded import sent_bodies
-from tests.proxy.test_wire import OK, listening, relayed, server_of
+from tests.api_answers import Said, response
+from tests.proxy.recorded import relaying, sent_bodies
+from tests.proxy.test_wire import OK, listening, server_of
 
 LINUX = Path("/proc/net/tcp").exists()
 NOBODY = 65_534
@@ -39,11 +39,11 @@ SENT = b"POST %s/anthropic/v1/messages HTTP/1.1\r\nhost: %s\r\ncontent-length: 2
 @asynccontextmanager
 async def guarded(gate: Gate | None = None) -> AsyncIterator[tuple[Relay, list[SeenCall]]]:
     """A relay before a server that answers, and the calls that it has passed on."""
-    async with (
-        listening(server_of([], [OK])) as port,
-        relayed(f"http://127.0.0.1:{port}", gate) as made,
-    ):
-        yield made
+    seen: list[SeenCall] = []
+    async with listening(server_of([], [OK])) as port:
+        servers = {"ANTHROPIC_BASE_URL": f"http://127.0.0.1:{port}"}
+        async with relaying(servers, seen.append, gate=gate) as relay:
+            yield relay, seen
 
 
 async def answer(relay: Relay, sent: bytes) -> bytes:
@@ -145,16 +145,15 @@ def test_the_account_is_read_beside_the_addresses_and_not_guessed(tmp_path: Path
     table, rest = tmp_path / "tcp", " 01 0:0 00:0 00000000 {uid} 0 {inode} 1 0 20\n"
     ends = ("127.0.0.1", 0x1F90), ("127.0.0.1", 0x50)
     ours = "0: 0100007F:0050 0100007F:1F90" + rest.format(uid=7, inode=5)
-    for row, owner in (
-        (rest.format(uid=1000, inode=9), 1000),
-        (rest.format(uid=0, inode=0), -1),  # sent and closed: such a socket is shown as root's
+    theirs = f"{ours}1: 0100007F:1F90 0100007F:0050{rest}"
+    for shown, owner in (
+        (theirs.format(uid=1000, inode=9), 1000),
+        (theirs.format(uid=0, inode=0), -1),  # sent and closed: it is shown as root's
+        (ours, -1),
+        ("nothing of ours\n", None),
     ):
-        table.write_text(f"{ours}1: 0100007F:1F90 0100007F:0050{row}")
-        assert owner_of([table], *ends) == owner
-    table.write_text(ours)
-    assert owner_of([table], *ends) == -1
-    table.write_text("nothing of ours\n")
-    assert owner_of([table, tmp_path / "none"], *ends) is None
+        table.write_text(shown)
+        assert owner_of([table, tmp_path / "none"], *ends) == owner
 
 
 async def test_connections_that_send_no_request_are_few_and_do_not_stay(
@@ -194,14 +193,7 @@ def person(text: str) -> Body:
 
 def events(number: int) -> list[Body]:
     """The events of a response that says its number."""
-    text = {"type": "output_text", "text": f"answer {number}", "annotations": []}
-    item = {"type": "message", "id": f"m{number}", "role": "assistant", "content": [text]}
-    response = {"id": f"r{number}", "object": "response", "status": "completed"}
-    return [
-        {"type": "response.created", "response": {**response, "output": []}},
-        {"type": "response.output_item.done", "output_index": 0, "item": item},
-        {"type": "response.completed", "response": {**response, "output": [item]}},
-    ]
+    return response(number, "g", Said(f"answer {number}"))[1]
 
 
 async def model(socket: Any) -> None:
@@ -220,20 +212,15 @@ async def connected(folder: Path, packed: str | None) -> AsyncIterator[tuple[Any
     from websockets.asyncio.server import serve
 
     tapes = Tapes(folder, "run", print)
-    async with serve(model, "127.0.0.1", 0, compression=packed) as server, asyncio.timeout(60):
-        port = server.sockets[0].getsockname()[1]
-        url = f"http://127.0.0.1:{port}/v1"
-        relay = Relay(Upstreams.of({"OPENAI_BASE_URL": url}).choose(), tapes.put)
-        await relay.start()
-        to = f"{relay.url.replace('http', 'ws', 1)}/openai/responses"
-        given: Any = {"compression": packed, "proxy": None}
-        given["additional_headers"] = {"session-id": "s1", "authorization": "Bearer secret"}
-        try:
+    given: Any = {"compression": packed, "proxy": None}
+    given["additional_headers"] = {"session-id": "s1", "authorization": "Bearer secret"}
+    async with serve(model, "127.0.0.1", 0, compression=packed) as server:
+        servers = {"OPENAI_BASE_URL": f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"}
+        async with relaying(servers, tapes.put) as relay:
+            to = f"{relay.url.replace('http', 'ws', 1)}/openai/responses"
             async with connect(to, **given) as client:
                 yield client, relay, tapes
-        finally:
-            await relay.close()
-            await asyncio.to_thread(tapes.close)
+    await asyncio.to_thread(tapes.close)
 
 
 async def answered(client: Any, body: Body) -> Body:
@@ -247,10 +234,10 @@ async def answered(client: Any, body: Body) -> Body:
 
 @pytest.mark.parametrize("packed", [None, "deflate"])
 async def test_the_calls_of_a_websocket_are_observed(tmp_path: Path, packed: str | None) -> None:
-    said = events(1)[1]["item"]
+    (said,) = events(1)[-1]["response"]["output"]
     one = person("one " * 400)
     bodies = [created(one), created(one, said, person("two"))]
-    bodies.append(created(person("three"), previous_response_id="r2"))
+    bodies.append(created(person("three"), previous_response_id="resp_2"))
     async with connected(tmp_path, packed) as (client, relay, tapes):
         for number, body in enumerate(bodies, 1):
             assert await answered(client, body) == events(number)[-1]
@@ -266,21 +253,17 @@ async def test_the_calls_of_a_websocket_are_observed(tmp_path: Path, packed: str
     assert len(last.derived) == 5
 
 
-async def test_a_call_that_fails_ends_there(tmp_path: Path) -> None:
-    async with connected(tmp_path, None) as (client, _, tapes):
+async def test_a_call_that_fails_ends_there_and_one_that_is_cut_is_recorded(tmp_path: Path) -> None:
+    async with connected(tmp_path, None) as (client, relay, tapes):
         await answered(client, created(person("fail")))
         await answered(client, created(person("again")))
-    (path,) = tapes.paths
-    rows = [json.loads(line) for line in path.read_text().splitlines()[1:]]
-    assert [(row["status"], row["whole"]) for row in rows] == [(400, True), (200, True)]
-
-
-async def test_an_answer_that_is_cut_is_recorded_as_far_as_it_came(tmp_path: Path) -> None:
-    async with connected(tmp_path, None) as (client, relay, tapes):
         await client.send(json.dumps(created(person("one"))))
         await client.recv()
         await relay.close()
-    assert tapes.calls == 1
+    (path,) = tapes.paths
+    rows = [json.loads(line) for line in path.read_text().splitlines()[1:]]
+    assert [(row["status"], row["whole"]) for row in rows[:2]] == [(400, True), (200, True)]
+    assert len(rows) == 3
 
 
 async def test_a_websocket_of_another_kind_is_passed_on_and_counted(tmp_path: Path) -> None:

@@ -16,10 +16,9 @@ pytest.importorskip("h11", reason="an extra: eventctx[record]")
 
 from eventctx.errors import InvalidSetting
 from eventctx.proxy.call_copy import SeenCall
-from eventctx.proxy.gate import Gate
 from eventctx.proxy.program import Upstreams
 from eventctx.proxy.relay import Relay
-from tests.proxy.recorded import to
+from tests.proxy.recorded import relaying, to
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -44,22 +43,6 @@ async def listening(handler: Handler, secure: ssl.SSLContext | None = None) -> A
 
 
 @asynccontextmanager
-async def relayed(
-    url: str, gate: Gate | None = None, **environment: str
-) -> AsyncIterator[tuple[Relay, list[SeenCall]]]:
-    """A relay in front of the server at ``url``, and the calls that it has seen."""
-    seen: list[SeenCall] = []
-    upstreams = Upstreams.of({"ANTHROPIC_BASE_URL": url})
-    relay = Relay(upstreams.choose(), seen.append, environment, gate)
-    await relay.start()
-    try:
-        async with asyncio.timeout(60):
-            yield relay, seen
-    finally:
-        await relay.close()
-
-
-@asynccontextmanager
 async def asking(
     handler: Handler, sent: bytes = POST + b"\r\n", url: str = "", **environment: str
 ) -> AsyncIterator[tuple[Relay, list[SeenCall], asyncio.StreamReader, asyncio.StreamWriter]]:
@@ -67,9 +50,11 @@ async def asking(
 
     ``url`` is the server's if the handler is a proxy, whose port ``environment`` may name.
     """
+    seen: list[SeenCall] = []
     async with listening(handler) as port:
         named = {name: value.format(port=port) for name, value in environment.items()}
-        async with relayed(url or f"http://127.0.0.1:{port}", **named) as (relay, seen):
+        servers = {"ANTHROPIC_BASE_URL": url or f"http://127.0.0.1:{port}"}
+        async with relaying(servers, seen.append, environment=named) as relay:
             reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
             writer.write(to(relay, sent))
             try:

@@ -24,13 +24,10 @@ from eventctx.adapters.kit import (
     OpenSessions,
     ToolAround,
     ToolEnd,
-    call_failed,
     given_engine,
     held_against,
     plain_identity,
     tool_around,
-    tool_failed,
-    turn_failed,
 )
 from eventctx.adapters.kit.loops import engine_in_loop, run_in, wait_in
 from eventctx.adapters.kit.recordable import recordable
@@ -128,21 +125,25 @@ def test_a_host_without_a_loop_reports_by_plain_blocks(host: Host) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "status"), [(ValueError("torn"), "error"), (asyncio.CancelledError(), "cancelled")]
+    "kind", [ValueError, asyncio.CancelledError, KeyboardInterrupt, GeneratorExit]
 )
 async def test_a_step_that_an_exception_leaves_has_failed_or_was_cancelled(
-    host: Host, error: BaseException, status: str
+    host: Host, kind: type[BaseException]
 ) -> None:
-    with suppress(type(error)):
-        async with host.turn(), host.call():
-            raise error
-    with suppress(type(error)):
-        async with host.turn(), host.run.tool("look", "c1"):
-            raise error
+    """What somebody gave up was cancelled."""
+    for step in (host.call, lambda: host.run.tool("look", "c1")):
+        with suppress(kind):
+            async with host.turn(), step():
+                raise kind("unplugged")
+    status = "error" if kind is ValueError else "cancelled"
     assert [one for one in host.ends() if one[1] != "ok"] == [
         *[("provider:error", status), ("prompt:complete", status)],
         *[("tool:error", status), ("prompt:complete", status)],
     ]
+    records = host.given.wait(records_of(host.given.engine))
+    told = [one.type for one in records if one.type in ENDS and b"unplugged" in one.payload]
+    assert set(told) - {"prompt:complete"} == {"provider:error", "tool:error"}
+    assert ("prompt:complete" in told) == (kind is ValueError)
 
 
 # -- sessions that are held open, and failures in one form ----------------------------------------
@@ -180,37 +181,6 @@ async def test_a_session_is_made_once_also_where_two_calls_ask_for_it_at_once() 
     one, other = await asyncio.gather(sessions.of("s", opened), sessions.of("s", opened))
     assert one is other is await sessions.of("s", opened)
     assert [each.closed for each in made] == [each is not one for each in made]
-
-
-@pytest.mark.parametrize(
-    ("kind", "gave_up"),
-    [
-        (ValueError, False),
-        (asyncio.CancelledError, True),
-        (KeyboardInterrupt, True),
-        (GeneratorExit, True),
-    ],
-)
-async def test_what_somebody_gave_up_is_recorded_as_cancelled_and_else_as_failed(
-    engine: Engine, kind: type[BaseException], gave_up: bool
-) -> None:
-    host, error = HostSession(await engine.session("s")), kind("unplugged")
-    for end in ("call", "tool"):
-        await host.turns.turn_began()
-        await host.mirror([{"role": "user", "content": "Go."}])
-        await host.turns.iteration_began(model="m")
-        await host.prepare()
-        if end == "call":
-            await call_failed(host.turns, error)
-        else:
-            await host.turns.model_answered()
-            await host.turns.tool_began("look", "call_1", "call_1")
-            await tool_failed(host.turns, "call_1", error)
-        await turn_failed(host.turns, error)
-    types = ("provider:error", "tool:error", "prompt:complete")
-    found = {one.type: one.payload for one in await records_of(engine) if one.type in types}
-    assert [b'"status":"cancelled"' in one for one in found.values()] == [gave_up] * 3
-    assert [b"unplugged" in one for one in found.values()].count(True) == (2 if gave_up else 3)
 
 
 # -- rows that the log could not hold as they are --------------------------------------------------

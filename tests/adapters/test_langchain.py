@@ -40,16 +40,7 @@ from tests.adapters.drivers.langchain import (
     received,
     shown,
 )
-from tests.adapters.logs import (
-    audited,
-    count,
-    links,
-    names,
-    payloads,
-    records_of,
-    types_of,
-    views,
-)
+from tests.adapters.logs import audited, count, links, names, payloads, records_of, types_of, views
 from tests.adapters.test_pages import KNOWN
 
 

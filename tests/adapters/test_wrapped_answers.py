@@ -91,10 +91,7 @@ class Case(NamedTuple):
 
 
 NO_CHOICE = {"id": "c", "object": "chat.completion", "created": 1, "model": "m-1", "choices": []}
-CHOICES = [
-    chunk(choice({"content": "Other"}, index=1), choice(HI)),
-    chunk(choice({}, "stop", 1)),
-]
+CHOICES = [chunk(choice({"content": "Other"}, index=1), choice(HI)), chunk(choice({}, "stop", 1))]
 AZURE = {**chunk(prompt_filter_results=[{"prompt_index": 0}]), "id": "", "model": ""}
 REFUSAL = [{"role": "assistant", "content": None, "refusal": "N"}, {"refusal": "o"}]
 NUMBERED_ALIKE = chat_stream({"tool_calls": [call(0, "a"), call(0, "b")]}, finish="tool_calls")

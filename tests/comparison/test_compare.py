@@ -8,21 +8,9 @@ from typing import Any
 import pytest
 
 from eventctx.comparison.compare import Comparison
-from eventctx.comparison.contenders import (
-    budgets_of,
-    chance,
-    contenders,
-    hindsight,
-    recency,
-)
+from eventctx.comparison.contenders import budgets_of, chance, contenders, hindsight, recency
 from eventctx.comparison.defaults import Prices
-from eventctx.comparison.figures import (
-    RunFigures,
-    by_rule,
-    compaction_costs,
-    figures,
-    needed_again,
-)
+from eventctx.comparison.figures import RunFigures, by_rule, compaction_costs, figures, needed_again
 from eventctx.comparison.played import NumberSet, Played
 from eventctx.comparison.recording import Recording
 from eventctx.comparison.simulator import play
@@ -104,11 +92,8 @@ async def test_a_few_sessions_may_point_the_same_way_by_chance(sessions: int, no
 
 
 async def test_losses_say_what_to_ask_next() -> None:
-    engine = await store_of(session())
-    found = await engine.compare(["s0"], policies=["simple"], budgets=[6_000], losses=1)
-    (loss,) = found.losses
+    (loss,) = (await compared([session()], "simple", losses=1)).losses
     assert (loss.policy, loss.budget, loss.session, loss.message) == ("simple", 6_000, "s0", 2)
-    assert (await engine.why(loss.session, loss.message)).number == 2
 
 
 async def test_a_session_is_used_up_to_its_first_compaction() -> None:
@@ -211,18 +196,16 @@ async def test_a_users_own_policy_is_measured_over_transcripts() -> None:
         await compare_policies([session(), [user("?")]], ["ladder"])
 
 
-def run(name: str, budget: int | None, messages: Any = None) -> tuple[Recording, Played]:
-    recording = Recording(session() if messages is None else messages, name="s")
-    return recording, play(recording, policy_named(name), budget)
-
-
-def summed(recording: Recording, played: Played) -> RunFigures:
-    return figures(played, recording.needs, recording.demands)
+def run(policy: Any, budget: int | None, messages: Any = None) -> tuple[Played, RunFigures, Any]:
+    """A session that was played, its figures, and what was lost of what it needed."""
+    recording = Recording(messages or session(), name="s")
+    played = play(recording, policy_named(policy) if isinstance(policy, str) else policy, budget)
+    lost = needed_again("policy", budget or 0, recording, played)
+    return played, figures(played, recording.needs, recording.demands), lost
 
 
 def test_without_compaction_nothing_is_lost_and_every_request_begins_with_the_one_before() -> None:
-    recording, played = run("ladder", None)
-    found = summed(recording, played)
+    played, found, _ = run("ladder", None)
     assert (found.recall, found.demand_recall, found.starving) == (1, 1, 0)
     for before, after in pairwise(played.requests):
         assert after.prefix == before.tokens
@@ -230,16 +213,13 @@ def test_without_compaction_nothing_is_lost_and_every_request_begins_with_the_on
     assert (found.compactions, found.floors, found.fallbacks) == (0, 0, 0)
     answers = [*range(1, 22, 2), 23]  # of the model: there is a request before each
     assert [one.before for one in played.requests] == answers
-    assert [need.before for need in recording.needs] == answers
+    assert [need.before for need in Recording(session()).needs] == answers
 
 
 def test_what_a_compaction_drops_is_lost_to_the_request_that_needs_it() -> None:
-    recording, played = run("simple", 6_000)
+    played, found, (loss,) = run("simple", 6_000)
     assert played.compactions
-    found = summed(recording, played)
-    assert found.judged == 1
-    assert (found.recall, found.recall_of_names, found.starving) == (0, 0, 1)
-    (loss,) = needed_again("simple", 6_000, recording, played)
+    assert (found.judged, found.recall, found.recall_of_names, found.starving) == (1, 0, 0, 1)
     assert (loss.message, loss.behind, loss.request, loss.requests) == (2, 20, 11, 1)
     assert (loss.disposition, loss.reason, loss.session) == ("dropped", "older", "s")
     assert NAMES[0] in loss.text and loss.weight == 1
@@ -253,16 +233,15 @@ def test_what_a_compaction_drops_is_lost_to_the_request_that_needs_it() -> None:
 
 
 def test_a_shortened_text_counts_as_far_as_it_is_there_and_is_lost_by_the_rule_that_cut() -> None:
-    recording, played = run("ladder", 6_000, session(4, size=6_000))
+    played, found, _ = run("ladder", 6_000, session(4, size=6_000))
     assert played.compactions[-1].dispositions[2] == ("shortened", "old_result")
     assert 2 not in played.requests[-2].whole
-    assert summed(recording, played).recall == 1
+    assert found.recall == 1
     messages = session(4, size=6_000)
     name, filler = messages[2]["content"].split("\n")
     middle = len(filler) // 2
     messages[2]["content"] = f"{filler[:middle]}\n{name}\n{filler[middle:]}"
-    recording, played = run("ladder", 6_000, messages)
-    (loss,) = needed_again("ladder", 6_000, recording, played)
+    *_, (loss,) = run("ladder", 6_000, messages)
     assert (loss.message, loss.disposition, loss.reason) == (2, "shortened", "old_result")
 
 
@@ -270,17 +249,16 @@ def test_a_failing_policy_leaves_the_decision_to_the_ladder_and_is_counted() -> 
     def fails(visible: Visible) -> Proposal:
         raise RuntimeError("no idea")
 
-    recording = Recording(session())
-    played = play(recording, proposing("broken", fails), 6_000)
+    played, found, _ = run(proposing("broken", fails), 6_000)
     assert {one.fallback for one in played.compactions} == {"RuntimeError: no idea"}
-    same = play(recording, policy_named("ladder"), 6_000)
+    same, *_ = run("ladder", 6_000)
     assert [one.tokens for one in played.requests] == [one.tokens for one in same.requests]
-    assert summed(recording, played).fallbacks == len(played.compactions)
+    assert found.fallbacks == len(played.compactions)
 
 
 def test_a_compaction_that_drops_the_start_leaves_no_prefix_after_it() -> None:
     oldest = proposing("oldest", lambda seen: drop(seen, [one.number for one in seen.messages][:8]))
-    played = play(Recording([*session(4), *session(9)]), oldest, 6_000)
+    played, *_ = run(oldest, 6_000, [*session(4), *session(9)])
     compacted = {one.before for one in played.compactions}
     assert compacted
     for before, after in pairwise(played.requests):
@@ -296,28 +274,22 @@ def test_cached_tokens_cost_a_tenth_and_all_others_a_quarter_more(cached: int, c
 # -- baselines -----------------------------------------------------------------------------------
 
 
-def test_recency_keeps_the_newest_rounds_and_hindsight_the_one_that_is_needed() -> None:
-    recording = Recording(session())
+def test_recency_keeps_the_newest_rounds_hindsight_what_is_needed_and_chance_some() -> None:
+    needs = Recording(session()).needs
     recent, best = [
-        set(play(recording, policy, 6_000).requests[-2].whole)
-        for policy in (recency(), hindsight(recording.needs))
+        set(run(policy, 6_000)[0].requests[-2].whole) for policy in (recency(), hindsight(needs))
     ]
     assert 2 not in recent and {17, 18, 19, 20} <= recent
     assert 2 in best
-    recording = Recording(session(20))
-    for policy in (recency(), chance(), hindsight(recording.needs)):  # down to the target
-        for one in play(recording, policy, 8_000).compactions:
-            assert one.tokens_after <= 4_000
-
-
-def test_chance_is_the_same_for_one_seed_and_another_for_another() -> None:
-    recording = Recording([*session(10), *session(10)])
+    long = session(20)
+    for policy in (recency(), chance(), hindsight(Recording(long).needs)):  # down to the target
+        played, *_ = run(policy, 8_000, long)
+        assert {one.tokens_after <= 4_000 for one in played.compactions} == {True}
     first, again, other = (
-        [set(one.whole) for one in play(recording, chance(seed), 6_000).requests]
+        [set(one.whole) for one in run(chance(seed), 6_000, session(10) * 2)[0].requests]
         for seed in (1, 1, 2)
     )
-    assert first == again
-    assert first != other
+    assert first == again != other
 
 
 # -- sets of numbers -----------------------------------------------------------------------------
@@ -333,8 +305,7 @@ def test_numbers_are_a_set_of_whole_numbers() -> None:
 
 @pytest.mark.parametrize("name", ["workset", "ladder", "simple"])
 def test_a_compaction_gives_up_what_the_next_request_does_not_begin_with(name: str) -> None:
-    recording, played = run(name, 6_000, session(20))
-    found = summed(recording, played)
+    played, found, _ = run(name, 6_000, session(20))
     breaks = [
         before.tokens - after.prefix
         for before, after in pairwise(played.requests)
@@ -347,8 +318,7 @@ def test_a_compaction_gives_up_what_the_next_request_does_not_begin_with(name: s
 
 
 def test_a_session_that_grows_evenly_is_compacted_again_when_it_was_expected() -> None:
-    recording, played = run("simple", 12_000, session(20, size=2_000) * 3)
-    found = summed(recording, played)
+    _, found, _ = run("simple", 12_000, session(20, size=2_000) * 3)
     expected, lasted = found.requests_expected, found.requests_lasted
     assert found.followed >= 1 and expected is not None and lasted is not None
     assert abs(expected - lasted) <= 1

@@ -54,12 +54,17 @@ async def each(answers: Any) -> list[Any]:
     return [one async for one in answers] if hasattr(answers, "__aiter__") else list(answers)
 
 
+def opened(path: Path) -> Any:
+    """A store, through the API of the present test."""
+    opening: Any = eventctx.open if Through.awaited else eventctx.sync.open
+    return opening(path, receipts=False)
+
+
 @pytest.fixture(params=["async", "sync"])
 async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Any]:
     Through.awaited = request.param == "async"
-    opening: Any = eventctx.open if Through.awaited else eventctx.sync.open
-    async with entered(opening(tmp_path / "s.db", receipts=False)) as opened:
-        yield opened
+    async with entered(opened(tmp_path / "s.db")) as one:
+        yield one
 
 
 async def test_a_loop_is_recorded_inside_its_turn(engine: Any) -> None:
@@ -89,17 +94,24 @@ async def test_a_loop_is_recorded_inside_its_turn(engine: Any) -> None:
 
 async def test_messages_are_pinned_compacted_asked_for_and_found(engine: Any) -> None:
     ctx = await got(engine.session("s", policy="truncate", keep_recent=2))
-    for number in range(6):
-        role = "assistant" if number else "user"
-        await got(ctx.add_message({"role": role, "content": f"word{number}"}))
-    await got(ctx.pin(1))
-    result = await got(ctx.compact(force=True))
-    assert result.outcome == "applied"
+    await got(ctx.add_message({"role": "user", "content": "Never edit the tests."}))
+    for number in range(1, 6):
+        await got(ctx.add_message({"role": "assistant", "content": f"word{number}"}))
+    for pinned in (1, 2):
+        await got(ctx.pin(pinned))
+    await got(ctx.unpin(2))
+    would = await got(engine.dry_run("s", force=True))
+    assert (would.outcome, would.dry_run) == ("applied", True)
+    assert (await got(ctx.compact(force=True))).outcome == "applied"
     assert "word1" in str(await got(ctx.get_messages_for_request()))
     assert (await got(engine.why("s", 3))).in_view is False
     assert [one.number for one in await got(engine.recall("word3"))] == [3]
-    tool = ctx.recall_tool()
-    assert "word3" in await got(tool({"query": "word3"}))
+    assert "word3" in await got(ctx.recall_tool()({"query": "word3"}))
+    assert (await got(engine.instructions("s"))).taken_back == 0
+    await got(ctx.withdraw_instruction(0))
+    assert (await got(engine.instructions("s"))).taken_back == 1
+    assert await got(ctx.restore(2)) == (2,)
+    assert (await got(engine.lost("s"))).messages.total == 6
     assert (await got(engine.verify("s"))).ok
     assert [one.stream for one in await each(engine.each_session())] == ["s"]
     assert engine.receipts_path is None
@@ -117,12 +129,6 @@ async def test_errors_are_the_same_and_have_the_whole_traceback(engine: Any) -> 
             raise ValueError("mine")
     last = (await each(engine.records("s")))[-1]
     assert last.type == "prompt:complete"
-
-
-def opened_beside(path: Path) -> Any:
-    """A second store, through the API of the present test."""
-    opening: Any = eventctx.open if Through.awaited else eventctx.sync.open
-    return opening(path, receipts=False)
 
 
 async def test_a_transcript_is_set_resumed_and_cleared_and_hooks_hear_of_it(engine: Any) -> None:
@@ -177,23 +183,6 @@ async def test_what_stands_before_the_messages_is_told_and_sent(engine: Any) -> 
     assert last == "plan:start"
 
 
-async def test_a_demand_is_withdrawn_and_a_pin_too(engine: Any) -> None:
-    ctx = await got(engine.session("s", policy="truncate", keep_recent=1))
-    await got(ctx.add_message({"role": "user", "content": "Never edit the tests."}))
-    for number in range(4):
-        await got(ctx.add_message({"role": "assistant", "content": f"word{number}"}))
-    await got(ctx.pin(1))
-    await got(ctx.unpin(1))
-    assert (await got(engine.instructions("s"))).taken_back == 0
-    await got(ctx.withdraw_instruction(0))
-    assert (await got(engine.instructions("s"))).taken_back == 1
-    would = await got(engine.dry_run("s", force=True))
-    assert (would.outcome, would.dry_run) == ("applied", True)
-    await got(ctx.compact(force=True))
-    assert await got(ctx.restore(2)) == (2,)
-    assert (await got(engine.lost("s"))).messages.total == 5
-
-
 async def test_requests_are_read_again_compared_and_explained(engine: Any) -> None:
     ctx = await got(engine.session("s"))
     for _ in range(2):
@@ -243,7 +232,7 @@ async def test_a_store_is_signed_verified_backed_up_and_copied(engine: Any, tmp_
     assert [one.stream for one in await each(engine.verifications())] == ["s"]
     assert (await got(engine.backup(tmp_path / "copy.db"))).ok
     assert (await got(engine.export_atif("s", tmp_path / "s.json"))).completeness.steps == 1
-    async with entered(opened_beside(tmp_path / "other.db")) as other:
+    async with entered(opened(tmp_path / "other.db")) as other:
         assert (await got(engine.copy_to(other))).copied == 1
     assert await got(engine.hook_failures()) == ()
     assert len(await got(engine.recaller().search("hello", "s"))) == 1
@@ -352,22 +341,15 @@ if sys.argv[2] == "compact":
 def test_a_program_that_ends_leaves_the_store_whole_and_unlocked(how: str, tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     work = "compact" if how == "interrupted" else "nothing"
-    with subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", PROGRAM, str(path), work],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as child:
+    command = [sys.executable, "-W", "error", "-c", PROGRAM, str(path), work]
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as child:
         if how == "interrupted":
-            assert child.stdout is not None
-            assert child.stdout.readline() == "asked\n"
+            assert child.stdout and child.stdout.readline() == "asked\n"
             child.send_signal(signal.SIGINT)
         _, error = child.communicate(timeout=60)
-    if how == "interrupted":
-        assert child.returncode != 0
-        assert "KeyboardInterrupt" in error
-    else:
-        assert (child.returncode, error) == (0, "")
+    ended = (child.returncode != 0, "KeyboardInterrupt" in error, error == "")
+    assert ended == ((True, True, False) if how == "interrupted" else (False, False, True))
     with eventctx.sync.open(path, lock_timeout=0.2, receipts=False) as engine:
         types = [record.type for record in engine.records("s")]
         assert types.count("context:message_added") == 20
@@ -383,10 +365,7 @@ def test_the_stub_is_that_of_the_async_classes(tmp_path: Path) -> None:
     fresh.write_text(made(), encoding="utf-8")
     for command in (["check", "--select", "I", "--fix", "-q"], ["format", "-q"]):
         config = ["--config", str(STUB.parents[2] / "pyproject.toml")]
-        subprocess.run(
-            [sys.executable, "-m", "ruff", command[0], *config, *command[1:], str(fresh)],
-            check=True,
-        )
-    assert STUB.read_text(encoding="utf-8") == fresh.read_text(encoding="utf-8"), (
-        "run `python -m tests.sync_stub`"
-    )
+        ruff = [sys.executable, "-m", "ruff", command[0], *config, *command[1:], str(fresh)]
+        subprocess.run(ruff, check=True)
+    told = "run `python -m tests.sync_stub`"
+    assert STUB.read_text(encoding="utf-8") == fresh.read_text(encoding="utf-8"), told

@@ -178,9 +178,6 @@ class RepeatsNothing(PlainDriver):
         super().__init__(engine, folder, msgspec.structs.replace(agent, retries=0))
 
 
-# -- a host that says an answer again ------------------------------------------------------------
-
-
 class SaysItAgain(PlainDriver):
     """Its agent answers by a tool: the call and its result hold the same text."""
 

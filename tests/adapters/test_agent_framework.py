@@ -56,9 +56,6 @@ class TestTheContract(AdapterContract):
     knows = KNOWN["Microsoft Agent Framework"]
 
 
-# -- the framework's own history -----------------------------------------------------------------
-
-
 async def test_runs_that_failed_are_forgotten_as_the_framework_does(engine: Engine) -> None:
     session, unplugged = AgentSession(session_id="s"), OSError("unplugged")
     client = script(unplugged, "One.", reads(1), unplugged, "Three.", "Four.")
@@ -74,9 +71,6 @@ async def test_runs_that_failed_are_forgotten_as_the_framework_does(engine: Engi
     assert (sent(client)[:2], sent(client)[-1]) == ([["Anybody?"], ["First?"]], whole[:-1])
     assert not any("agent_framework" in one.message for one in await engine.transcript("s"))
     assert await count(engine, "context:messages_set", "context:request_sent") == [2, 0]
-
-
-# -- subagents -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -164,9 +158,6 @@ async def test_a_stream_that_nobody_reads_to_its_end_is_a_cancelled_turn(engine:
     await running.close()
     assert closed == ["closed"]
     assert [one["status"] for one in await payloads(engine, "prompt:complete")] == ["cancelled"]
-
-
-# -- the ways in ---------------------------------------------------------------------------------
 
 
 def test_one_bundle_keeps_all_runs_in_one_session_of_its_store(tmp_path: Path) -> None:

@@ -48,9 +48,6 @@ def called(rounds: Sequence[Round]) -> list[tuple[Round, list[tuple[str, str, st
     ]
 
 
-# -- the dialects --------------------------------------------------------------------------------
-
-
 class Dialect(NamedTuple):
     """A host's dialect, and its own messages of a conversation."""
 

@@ -210,9 +210,6 @@ def test_what_is_no_json_or_nested_too_deeply_stands_as_a_text_and_all_else_as_i
     assert "bottom" in encode_message(told).decode()
 
 
-# -- a process that was forked off -----------------------------------------------------------------
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 async def test_a_forked_process_is_told_so_and_does_not_wait_for_ever() -> None:
     async def work() -> None:

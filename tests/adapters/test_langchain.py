@@ -220,9 +220,6 @@ async def test_an_answer_of_calls_without_their_content_goes_back(engine: Engine
     assert getattr(made[1], "tool_calls", None) == [call]
 
 
-# -- agents that tools run -------------------------------------------------------------------------
-
-
 async def test_agents_in_agents_in_agents_are_three_linked_sessions(engine: Engine) -> None:
     ours = EventctxMiddleware(engine, max_tokens=9_000)
     inmost, inner = scripted("four"), scripted(calls("ask", "k"), "It is four.")

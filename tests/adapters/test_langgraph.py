@@ -263,9 +263,6 @@ def test_what_grows_takes_what_is_added_to_it(store: str, saver: EventctxSaver) 
     assert grown < 3 * whole, "each is in its task's writes, and in the state"
 
 
-# -- LangGraph's own suite for checkpoint savers ---------------------------------------------------
-
-
 @pytest.mark.parametrize("store", ["memory", "sqlite", "postgres"], indirect=True)
 async def test_langgraphs_suite_passes_whole(store: str) -> None:
     suite = pytest.importorskip("langgraph.checkpoint.conformance", reason="a package of its own")

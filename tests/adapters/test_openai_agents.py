@@ -185,9 +185,6 @@ def test_where_it_finds_no_loop_or_no_async_engine_it_says_what_to_do(
                 loop.run(AgentsSession.open(given, "s"))
 
 
-# -- as storage alone ----------------------------------------------------------------------------
-
-
 @HOW
 async def test_as_storage_it_holds_what_the_sdks_own_holds(engine: Engine, stream: bool) -> None:
     plain, ours = agents.SQLiteSession("plain"), await AgentsSession.open(engine, "s")
@@ -210,9 +207,6 @@ async def test_a_limit_of_items_holds_for_the_sdk_and_leaves_the_log_whole(engin
         await run(agent, text, **session.options(run_config=limited))
     assert [len(one.input) for one in calls(agent)] == [1, 3, 3, 3]
     assert len(await session.get_items()) == 8
-
-
-# -- who is asked --------------------------------------------------------------------------------
 
 
 OWN_NAMES = type("Elsewhere", (OpenAIProvider,), {})()

@@ -158,9 +158,6 @@ def test_it_serves_agents_that_are_called_synchronously(tmp_path: Path) -> None:
     asyncio.run(look())
 
 
-# -- what the host does to its messages ----------------------------------------------------------
-
-
 async def test_what_a_history_processor_removes_is_an_event(engine: Engine) -> None:
     scripted, cuts = Scripted(*map(says, "ABC")), ProcessHistory[None](lambda all_: all_[-3:])
     agent = agent_of(scripted, Eventctx(engine, "s"), cuts)
@@ -171,9 +168,6 @@ async def test_what_a_history_processor_removes_is_an_event(engine: Engine) -> N
     assert await shown_views(engine) == received(scripted)
     assert await count(engine, "context:messages_set") == [1]
     assert [missing for missing, _ in await audited(engine)] == [0, 0, 0]
-
-
-# -- what goes wrong -----------------------------------------------------------------------------
 
 
 async def test_a_tool_that_asks_for_another_try_and_a_refused_output(engine: Engine) -> None:
@@ -263,9 +257,6 @@ def test_what_the_framework_says_is_no_persons_and_a_failed_result_is_one() -> N
     assert (human.count(True), human[-1]) == (2, False)
     results = [part for row in rows for part in read_parts(row) if part.kind == "result"]
     assert [one.failed for one in results] == [False, True]
-
-
-# -- agents that tools run -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

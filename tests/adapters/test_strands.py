@@ -58,10 +58,17 @@ def test_a_synchronous_call_is_recorded_in_a_store_of_the_plugins_own(tmp_path: 
     asyncio.run(check())
 
 
-async def test_a_session_is_named_by_the_agent_where_the_plugin_does_not(engine: Engine) -> None:
-    talks = agent(EventctxAgentPlugin(engine), Reply("Yes."))
-    await talks.invoke_async("There?")
+async def test_a_session_is_named_by_the_agent_and_a_model_may_say_nothing_of_itself(
+    engine: Engine,
+) -> None:
+    class Silent(Scripted):
+        get_config = None
+
+    talks = agent(EventctxAgentPlugin(engine), model=Silent([Reply("Yes.")]))
+    assert str(await talks.invoke_async("There?")) == "Yes.\n"
     assert await names(engine) == [talks.session_id]
+    (asked,) = await payloads(engine, "provider:request", talks.session_id)
+    assert "model" not in asked
 
 
 async def test_an_output_in_a_form_is_a_tool_and_its_prompt_no_persons(engine: Engine) -> None:
@@ -78,16 +85,10 @@ async def test_an_output_in_a_form_is_a_tool_and_its_prompt_no_persons(engine: E
     assert [row.get("metadata") for row in rows] == [None, None, {"source": "hook"}, None, None]
 
 
-# -- several agents ------------------------------------------------------------------------------
-
-
 async def test_an_agent_as_a_tool_has_a_linked_session_of_its_own(engine: Engine) -> None:
     plugin = EventctxAgentPlugin(engine, "s")
-    leads = agent(
-        plugin,
-        *(calls("helper", input="first?"), Reply("So.")),
-        *(calls("helper", "call_2", input="second?"), Reply("So again.")),
-    )
+    first, second = calls("helper", input="first?"), calls("helper", "call_2", input="second?")
+    leads = agent(plugin, first, Reply("So."), second, Reply("So again."))
     helps = agent(plugin, Reply("One."), Reply("Two."), name="the helper")
     leads.tool_registry.process_tools([helps.as_tool(name="helper")])
     for text in ("Help.", "Again."):
@@ -105,9 +106,6 @@ async def test_an_agent_as_a_tool_has_a_linked_session_of_its_own(engine: Engine
     leads.tool_registry.process_tools([helps.as_tool(name="helper")])
     await leads.invoke_async("Once more.")
     assert await links(engine, "s.the_helper") == [("s", "call_1")]
-
-
-# -- what is recorded with the messages --------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -130,16 +128,6 @@ async def test_a_run_that_was_cancelled_is_a_cancelled_turn(engine: Engine) -> N
     assert [one["status"] for one in await payloads(engine, "prompt:complete")] == ["cancelled"]
 
 
-async def test_a_model_that_says_nothing_of_itself_is_asked_all_the_same(engine: Engine) -> None:
-    class Silent(Scripted):
-        get_config = None
-
-    talks = agent(EventctxAgentPlugin(engine, "s"), model=Silent([Reply("Yes.")]))
-    assert str(await talks.invoke_async("There?")) == "Yes.\n"
-    (asked,) = await payloads(engine, "provider:request")
-    assert "model" not in asked
-
-
 # -- conversations that others change, too --------------------------------------------------------
 
 
@@ -158,15 +146,11 @@ async def test_what_a_sliding_window_takes_out_is_recorded(engine: Engine) -> No
 
 
 async def test_a_summary_of_strands_is_recorded_and_sent_again(engine: Engine) -> None:
-    talks = agent(
-        EventctxAgentPlugin(engine, "s"),
-        *[Reply(f"Answer {number}.") for number in range(4)],
-        ContextWindowOverflowException("too long"),
-        *(Reply("In short: questions."), Reply("Answer 4.")),
-        conversation_manager=SummarizingConversationManager(
-            summary_ratio=0.5, preserve_recent_messages=2
-        ),
-    )
+    manager = SummarizingConversationManager(summary_ratio=0.5, preserve_recent_messages=2)
+    script: list[Any] = [Reply(f"Answer {number}.") for number in range(4)]
+    script += [ContextWindowOverflowException("too long"), Reply("In short: questions.")]
+    ours = EventctxAgentPlugin(engine, "s")
+    talks = agent(ours, *script, Reply("Answer 4."), conversation_manager=manager)
     for number in range(5):
         await talks.invoke_async(f"Question {number}?")
     *_, (_, sent, _) = talks.model.seen

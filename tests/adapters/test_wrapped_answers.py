@@ -183,9 +183,6 @@ async def test_a_request_over_its_budget_is_sent_and_observed(engine: Engine, na
     assert engine.hooks.stats().errors == {HOOK: 2}
 
 
-# -- the contract of adapters, API by API ----------------------------------------------------------
-
-
 class OfAClient(AdapterContract):
     knows = KNOWN["Clients of Anthropic's and OpenAI's SDKs"]
     trims = False  # the caller's list is the conversation

@@ -163,9 +163,6 @@ def test_budgets_are_tokens_and_may_be_short() -> None:
             budgets_of([wrong])  # type: ignore[list-item]
 
 
-# -- functions of the user's ---------------------------------------------------------------------
-
-
 ASKS = ["summarize", "ladder"]
 
 
@@ -271,9 +268,6 @@ def test_cached_tokens_cost_a_tenth_and_all_others_a_quarter_more(cached: int, c
     assert RunFigures(tokens=100, cached=cached).cost(Prices(0, 2)) == 2 * (100 - cached)
 
 
-# -- baselines -----------------------------------------------------------------------------------
-
-
 def test_recency_keeps_the_newest_rounds_hindsight_what_is_needed_and_chance_some() -> None:
     needs = Recording(session()).needs
     recent, best = [
@@ -290,9 +284,6 @@ def test_recency_keeps_the_newest_rounds_hindsight_what_is_needed_and_chance_som
         for seed in (1, 1, 2)
     )
     assert first == again != other
-
-
-# -- sets of numbers -----------------------------------------------------------------------------
 
 
 def test_numbers_are_a_set_of_whole_numbers() -> None:

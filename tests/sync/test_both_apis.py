@@ -357,9 +357,6 @@ def test_a_program_that_ends_leaves_the_store_whole_and_unlocked(how: str, tmp_p
         assert engine.verify("s").ok
 
 
-# -- its types -------------------------------------------------------------------------------------
-
-
 def test_the_stub_is_that_of_the_async_classes(tmp_path: Path) -> None:
     fresh = tmp_path / "fresh.pyi"
     fresh.write_text(made(), encoding="utf-8")

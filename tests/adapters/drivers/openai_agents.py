@@ -92,9 +92,6 @@ def step(reply: Reply | Exception) -> Any:
     return ModelStep(output=output, usage=usage)
 
 
-# -- agents that no contract asks for -------------------------------------------------------------
-
-
 def agent_of(*script: str | list[Any], tools: Sequence[Any] = (), **more: Any) -> Agent[Any]:
     """An agent whose model answers with these texts and items."""
     steps = [[assistant_message(one)] if isinstance(one, str) else one for one in script]

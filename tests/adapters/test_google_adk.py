@@ -150,16 +150,13 @@ EVERY = [
     content("user", {"text": "hi"}, {"inline_data": {"data": b"abc", "mime_type": "image/png"}}),
     content(
         "model",
-        {"text": "hm", "thought": True},
-        {"text": "x", "thought_signature": b"sig"},
-        {"function_call": {"name": "f", "args": {"a": 1}}},
-        {"function_call": {"name": "f", "args": {"a": 2}}},
+        *({"text": "hm", "thought": True}, {"text": "x", "thought_signature": b"sig"}),
+        *({"function_call": {"name": "f", "args": {"a": number}}} for number in (1, 2)),
         {"function_call": {"id": "native", "name": "g", "args": {}}},
     ),
     content(
         "user",
-        {"function_response": {"name": "f", "response": {"result": "one"}}},
-        {"function_response": {"name": "f", "response": {"result": "two"}}},
+        *({"function_response": {"name": "f", "response": {"result": one}}} for one in "ab"),
         {"function_response": {"id": "native", "name": "g", "response": {"r": [1]}}},
     ),
 ]
@@ -213,8 +210,7 @@ async def test_calls_of_another_process_have_other_ids(engine: Engine) -> None:
         calls = [Reply(calls=[ToolRequest("c", "look", {"place": place})]), Reply("Seen.")]
         agent = LlmAgent(name="a", model=Scripted(model="m", script=calls), tools=[look])
         await run(agent, EventctxPlugin(engine), f"Look {place}.")
-    rows = [one.message for one in await engine.transcript("s")]
-    blocks = [block for row in rows for block in row["content"]]
+    blocks = [block for one in await engine.transcript("s") for block in one.message["content"]]
     made = [block["id"] for block in blocks if block["type"] == "tool_use"]
     assert len(made) == len(set(made)) == 2
     assert [one["tool_use_id"] for one in blocks if one["type"] == "tool_result"] == made

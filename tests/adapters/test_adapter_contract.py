@@ -271,9 +271,7 @@ async def test_what_is_wrong_fails_the_test_of_its_rule_and_is_told_what_to_do(
         ({"driver": type("Local", (), {"__qualname__": "f.<locals>.L"})}, "top of its module"),
     ],
 )
-def test_a_contract_with_wrong_traits_says_so_once_for_all_tests(
-    traits: dict[str, Any], says: str
-) -> None:
+def test_a_contract_with_wrong_traits_says_so_once(traits: dict[str, Any], says: str) -> None:
     contract: Any = type("Contract", (AdapterContract,), traits)
     with pytest.raises(pytest.fail.Exception, match=says):
         contract().check_traits()

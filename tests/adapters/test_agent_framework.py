@@ -74,9 +74,7 @@ async def test_runs_that_failed_are_forgotten_as_the_framework_does(engine: Engi
 
 
 @pytest.mark.parametrize("shared", [False, True])
-async def test_an_agent_as_a_tool_has_a_linked_session_for_each_call_of_an_answer(
-    engine: Engine, shared: bool
-) -> None:
+async def test_an_agent_as_a_tool_has_a_linked_session_a_call(engine: Engine, shared: bool) -> None:
     ours = EventctxAgents(engine)
     helper = agent_of(script("Helped.", "Again."), ours, name="helper")
     asks = [ToolRequest(f"c{n}", "helper", {"task": f"Help {n}."}) for n in (1, 2)]

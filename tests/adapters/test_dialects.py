@@ -160,9 +160,7 @@ def agent_framework() -> Dialect:
 
 
 @pytest.mark.parametrize("made", [openai_agents, langchain, pydantic_ai, agent_framework])
-def test_a_dialect_keeps_what_is_said_on_its_way_into_the_log_and_back(
-    made: Callable[[], Dialect],
-) -> None:
+def test_a_dialect_keeps_what_is_said_into_the_log_and_back(made: Callable[[], Dialect]) -> None:
     dialect = made()
 
     @settings(max_examples=some(8, 25), deadline=None)

@@ -66,9 +66,7 @@ def share(one: Any, other: Any) -> None:
 
 
 @pytest.mark.parametrize("engines", [1, 2], ids=["one engine", "two engines"])
-async def test_two_adapters_serve_the_turns_of_one_session_by_turns(
-    make: Make, engines: int, tmp_path: Path
-) -> None:
+async def test_two_adapters_serve_one_session(make: Make, engines: int, tmp_path: Path) -> None:
     talk = questions(5)
     scripts: list[list[Reply]] = [[], []]
     for turn, (_, answer) in enumerate(talk):

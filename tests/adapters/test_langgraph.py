@@ -175,9 +175,7 @@ def test_it_comes_back_of_a_message_that_the_log_had(store: str, saver: Eventctx
 # -- in the log ----------------------------------------------------------------------------------
 
 
-def test_each_message_is_one_event_where_its_tool_ends_and_its_words_are_stored_once(
-    store: str, saver: EventctxSaver
-) -> None:
+def test_each_message_is_one_event_and_is_stored_once(store: str, saver: EventctxSaver) -> None:
     def add(a: int, b: int) -> int:
         """Add two numbers, of which the second comes first."""
         time.sleep(0.1 * (1 - b))

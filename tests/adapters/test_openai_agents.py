@@ -311,9 +311,7 @@ async def test_a_tool_whose_failure_the_model_is_told_is_an_error_in_a_turn_that
 
 @HOW
 @pytest.mark.parametrize("parallel", [False, True])
-async def test_a_guardrail_that_refused_the_input_fails_the_turn(
-    engine: Engine, stream: bool, parallel: bool
-) -> None:
+async def test_a_refused_input_fails_the_turn(engine: Engine, stream: bool, parallel: bool) -> None:
     @input_guardrail(run_in_parallel=parallel)
     async def never(context: Any, agent: Any, given: Any) -> GuardrailFunctionOutput:
         return GuardrailFunctionOutput(output_info=None, tripwire_triggered=True)

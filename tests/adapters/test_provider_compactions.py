@@ -240,9 +240,7 @@ async def told_by(engine: Engine, turn: int | None = None) -> set[str]:
     ],
 )
 @pytest.mark.parametrize("options", [{}, {"compact": True, "policy": "workset"}])
-async def test_why_names_the_results_that_the_api_cleared(
-    engine: Engine, managed: Any, options: Any
-) -> None:
+async def test_why_names_what_the_api_cleared(engine: Engine, managed: Any, options: Any) -> None:
     gone = cleared_by(await cleared(engine, (rounds(), managed), **options))
     assert await told_by(engine) == await told_by(engine, turn=1) == gone != set()
 

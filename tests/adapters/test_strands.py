@@ -76,9 +76,7 @@ def test_a_synchronous_call_is_recorded_in_a_store_of_the_plugins_own(tmp_path: 
     asyncio.run(check())
 
 
-async def test_a_session_is_named_by_the_agent_and_a_model_may_say_nothing_of_itself(
-    engine: Engine,
-) -> None:
+async def test_an_agent_names_its_session_and_its_model_may_be_silent(engine: Engine) -> None:
     class Silent(Scripted):
         get_config = None
 

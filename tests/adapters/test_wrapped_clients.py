@@ -230,9 +230,7 @@ LEFT_AND_ASKED_AGAIN = [
 ]
 
 
-async def test_what_was_received_of_a_stream_that_was_left_is_in_the_transcript(
-    engine: Engine, server: ScriptedHTTP
-) -> None:
+async def test_what_came_of_a_left_stream_is_kept(engine: Engine, server: ScriptedHTTP) -> None:
     async with eventctx.wrap(claude_of(server), engine, "s") as client:
         async with await client.messages.create(**CLAUDE, stream=True) as stream:
             for _ in range(4):

@@ -151,9 +151,7 @@ def some_of(
 
 
 @pytest.mark.parametrize(("api", "way", "sends", "answered"), some_of(SHOWN, 3))
-async def test_an_answer_is_seen_as_without_the_wrapper(
-    api: str, way: str, sends: str, answered: bool
-) -> None:
+async def test_an_answer_is_seen_as_it_is(api: str, way: str, sends: str, answered: bool) -> None:
     called = APIS[api]
     sent = {**ANSWERED, **NOT_ANSWERED}[sends]
     with scripted(called, sent) as (script, server):
@@ -171,9 +169,7 @@ async def test_an_answer_is_seen_as_without_the_wrapper(
 @pytest.mark.parametrize(
     ("api", "way", "sends", "answered"), some_of([one for one in SHOWN if one[0] in BLOCKING], 3)
 )
-def test_an_answer_without_async_is_seen_as_without_the_wrapper(
-    api: str, way: str, sends: str, answered: bool
-) -> None:
+def test_a_blocking_answer_is_seen_as_it_is(api: str, way: str, sends: str, answered: bool) -> None:
     called = APIS[api]
     sent = {**ANSWERED, **NOT_ANSWERED}[sends]
     with scripted(called, sent) as (script, server), eventctx.sync.open("memory://") as engine:

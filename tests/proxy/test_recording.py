@@ -42,9 +42,7 @@ FIRST = request(user("one"))
 SECOND = request(user("one"), said("1"), user("two"))
 
 
-async def test_a_call_is_passed_on_as_it_is_and_becomes_an_observed_request(
-    tmp_path: Path, engine: Engine
-) -> None:
+async def test_a_call_is_passed_on_as_it_is_and_observed(tmp_path: Path, engine: Engine) -> None:
     body = request(user("Good morning."), system="Be brief.")
     async with recording(tmp_path) as made:
         raw = await made.ask({"events": []}, json_reply({}), path="/anthropic/api/event_logging")
@@ -92,9 +90,7 @@ async def test_packed_bodies_are_read(tmp_path: Path, engine: Engine) -> None:
     assert len(await engine.transcript(summary.session)) == 4
 
 
-async def test_a_call_beside_the_conversation_and_an_agent_have_sessions_of_their_own(
-    tmp_path: Path, engine: Engine
-) -> None:
+async def test_calls_beside_it_and_agents_have_own_sessions(tmp_path: Path, engine: Engine) -> None:
     title = {"model": "m-small", "max_tokens": 9, "messages": [user("A title, please.")]}
     agent = {**CLAUDE, "x-claude-code-agent-id": "a1"}
     async with recording(tmp_path) as made:
@@ -207,9 +203,7 @@ sys.exit(3)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("store", ["made.db", "no-store.txt"])
-def test_a_program_gets_its_answer_and_its_exit_code_whatever_the_store_does(
-    tmp_path: Path, store: str
-) -> None:
+def test_a_program_gets_its_answer_whatever_the_store_does(tmp_path: Path, store: str) -> None:
     path, tapes, out = tmp_path / store, tmp_path / "tapes", tmp_path / "out.txt"
     if store == "no-store.txt":
         path.write_text("not a store")
@@ -239,9 +233,7 @@ def test_a_program_gets_its_answer_and_its_exit_code_whatever_the_store_does(
         (["--", "no-such-program"], "no-such-program: No such file or directory"),
     ],
 )
-def test_a_program_that_is_there_or_serve_is_expected(
-    tmp_path: Path, arguments: list[str], says: str
-) -> None:
+def test_a_program_or_serve_is_expected(tmp_path: Path, arguments: list[str], says: str) -> None:
     command = ["--store", str(tmp_path / "s.db"), "record", "--tapes", str(tmp_path / "tapes")]
     result = CliRunner().invoke(cli, [*command, *arguments])
     assert (result.exit_code, says in result.stderr) == (2, True)

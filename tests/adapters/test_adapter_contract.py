@@ -1,8 +1,12 @@
-"""The contract of adapters: a sound adapter passes it, and each wrong one fails it."""
+"""The contract of adapters: a sound adapter passes it, and each wrong one fails it; its pages."""
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import re
+import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +16,7 @@ import pytest
 
 from eventctx.log.usage import Usage
 from eventctx.testing import AdapterContract, ScriptedAgent
+from tests.adapters.drivers.base import ALL, KNOWN
 from tests.adapters.drivers.plain import Adapter, PlainDriver, Row, Seams
 
 
@@ -275,3 +280,49 @@ def test_a_contract_with_wrong_traits_says_so_once(traits: dict[str, Any], says:
     contract: Any = type("Contract", (AdapterContract,), traits)
     with pytest.raises(pytest.fail.Exception, match=says):
         contract().check_traits()
+
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def test_the_page_shows_the_attributes_that_each_contract_holds() -> None:
+    page = (DOCS / "reference" / "adapters.md").read_text(encoding="utf-8")
+    table = page.partition("## What the span of a model call says")[2]
+    head, _, *rows = re.findall(r"^\|(.+)\|$", table.partition("\n## ")[0], re.MULTILINE)
+    names = re.findall(r"`([^`]+)`", head)
+    shown = {}
+    for row in rows:
+        adapter, *marks = [one.strip() for one in row.split("|")]
+        shown[adapter] = {name for name, mark in zip(names, marks, strict=True) if mark == "✓"}
+    assert set(names) == ALL
+    assert shown == KNOWN
+
+
+# -- the how-to's adapter passes the contract, as for a reader who copied it ----------------------
+
+
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def written() -> Any:
+    """The page's code as a module of a folder of its own, which another process can import."""
+    page = DOCS / "how-to" / "write-an-adapter.md"
+    blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
+    (Path(FOLDER.name) / "written_adapter.py").write_text("\n".join(blocks), encoding="utf-8")
+    sys.path.append(FOLDER.name)
+    return importlib.import_module("written_adapter")
+
+
+FOLDER = tempfile.TemporaryDirectory(prefix="written-adapter-")
+module = written()
+
+
+class TestTheHowTo(AdapterContract):
+    driver = module.HostDriver
+    streams = module.TestHost.streams
+    retries = module.TestHost.retries
+
+
+def test_the_page_s_own_test_class_is_a_contract() -> None:
+    assert issubclass(module.TestHost, AdapterContract)
+    assert module.TestHost.driver is module.HostDriver

@@ -47,8 +47,8 @@ from tests.adapters.drivers.agent_framework import (
     talk,
     texts,
 )
+from tests.adapters.drivers.base import KNOWN
 from tests.adapters.logs import audited, count, links, names, payloads
-from tests.adapters.test_pages import KNOWN
 
 
 class TestTheContract(AdapterContract):

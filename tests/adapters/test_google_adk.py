@@ -23,10 +23,10 @@ from eventctx.engine import Engine
 from eventctx.orchestrators.protocol import ToolRequest
 from eventctx.testing import AdapterContract, Reply, check_dialect
 from tests.adapters.conftest import engine as engine
+from tests.adapters.drivers.base import KNOWN
 from tests.adapters.drivers.google_adk import GoogleAdkDriver, Scripted, ask, content, runner_of
 from tests.adapters.logs import audited, count, links, names, views
 from tests.adapters.test_dialects import Dialect
-from tests.adapters.test_pages import KNOWN
 
 
 class TestTheContract(AdapterContract):

@@ -33,6 +33,7 @@ from eventctx.log.codec import decode_event
 from eventctx.log.events import PromptSubmit
 from eventctx.orchestrators.protocol import ToolRequest
 from eventctx.testing import AdapterContract, Reply
+from tests.adapters.drivers.base import KNOWN
 from tests.adapters.drivers.langchain import (
     LangChainDriver,
     SavingDriver,
@@ -41,7 +42,6 @@ from tests.adapters.drivers.langchain import (
     shown,
 )
 from tests.adapters.logs import audited, count, links, names, payloads, records_of, types_of, views
-from tests.adapters.test_pages import KNOWN
 
 
 class TestTheContract(AdapterContract):

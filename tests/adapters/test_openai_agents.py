@@ -42,6 +42,7 @@ from eventctx.engine import Engine
 from eventctx.errors import InvalidMessage, InvalidSetting
 from eventctx.log.codec import decode_known
 from eventctx.testing import AdapterContract
+from tests.adapters.drivers.base import KNOWN
 from tests.adapters.drivers.openai_agents import (
     HOW,
     AgentsDriver,
@@ -52,7 +53,6 @@ from tests.adapters.drivers.openai_agents import (
     run,
 )
 from tests.adapters.logs import audited, count, links, names, payloads, records_of, types_of, views
-from tests.adapters.test_pages import KNOWN
 
 
 class TestTheContract(AdapterContract):

@@ -44,9 +44,9 @@ from eventctx.engine import Engine
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.parts import read_parts
 from eventctx.testing import AdapterContract
+from tests.adapters.drivers.base import KNOWN
 from tests.adapters.drivers.pydantic_ai import PASSING, PydanticDriver
 from tests.adapters.logs import audited, count, links, names, types_of, views
-from tests.adapters.test_pages import KNOWN
 
 
 class TestTheContract(AdapterContract):

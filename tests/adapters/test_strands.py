@@ -40,6 +40,7 @@ from eventctx.orchestrators.protocol import ToolRequest
 from eventctx.testing import AdapterContract, Reply, check_dialect
 from eventctx.testing.strict_provider import violations
 from tests.adapters.conftest import engine as engine
+from tests.adapters.drivers.base import KNOWN
 from tests.adapters.drivers.strands import (
     Scripted,
     StrandsDriver,
@@ -51,7 +52,6 @@ from tests.adapters.drivers.strands import (
 from tests.adapters.logs import audited, count, links, names, payloads, types_of
 from tests.adapters.long_talks import NAMES, TURNS, interrupted_at, settings_for
 from tests.adapters.test_dialects import ROUNDS, Dialect, Round, called, texts_of
-from tests.adapters.test_pages import KNOWN
 
 
 class TestTheContract(AdapterContract):

@@ -18,9 +18,9 @@ from eventctx import Engine
 from eventctx.adapters.clients.exchange import asked, provider_of, with_rows
 from eventctx.log.turn_recorder import read_settings
 from eventctx.testing import AdapterContract
+from tests.adapters.drivers.base import KNOWN
 from tests.adapters.drivers.clients import ChatDriver, MessagesDriver, ResponsesDriver
 from tests.adapters.logs import count, records_of
-from tests.adapters.test_pages import KNOWN
 from tests.adapters.wrapped_apis import APIS, ROWS, scripted, seen_by
 from tests.api_answers import Body, Said, response
 from tests.orchestrators.providers.server import Reply, json_reply, streamed

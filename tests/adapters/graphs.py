@@ -30,23 +30,15 @@ class Counting(BaseChatModel):
     def _generate(
         self, messages: Any, stop: Any = None, run_manager: Any = None, **more: Any
     ) -> ChatResult:
-        said = [one for one in messages if one.type == "ai"]
+        number = sum(one.type == "ai" for one in messages)
         human = max(at for at, one in enumerate(messages) if one.type == "human")
-        done = sum(one.type == "ai" for one in messages[human:])
-        name = f"ai-{len(said)}"
-        if done >= self.rounds:
-            answer = AIMessage(f"done {len(said)}", id=name)
-        else:
-            answer = AIMessage(
-                f"{self.words} {len(said)}",
-                id=name,
-                tool_calls=[
-                    {"name": "add", "args": {"a": len(said), "b": b}, "id": f"{name}-{b}"}
-                    for b in range(2)
-                ],
-                usage_metadata={"input_tokens": 3, "output_tokens": 4, "total_tokens": 7},
-                response_metadata={"model_name": "counting", "finish_reason": "tool_calls"},
-            )
+        name, answer = f"ai-{number}", AIMessage(f"done {number}", id=f"ai-{number}")
+        if sum(one.type == "ai" for one in messages[human:]) < self.rounds:
+            given = [{"a": number, "b": b} for b in range(2)]
+            calls = [{"name": "add", "args": one, "id": f"{name}-{one['b']}"} for one in given]
+            answer = AIMessage(f"{self.words} {number}", id=name, tool_calls=calls)
+            answer.usage_metadata = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
+            answer.response_metadata = {"model_name": "counting", "finish_reason": "tool_calls"}
         return ChatResult(generations=[ChatGeneration(message=answer)])
 
 
@@ -168,11 +160,10 @@ def nested_story(saver: Any) -> list[Any]:
     made, run = graph.compile(checkpointer=saver), run_of("nested")
     found = [plain(made.invoke(asks(text), run)) for text in ("one", "two")]
     found.append([told(one) for one in made.get_state_history(run)])
-    spaces = [
-        (one.config["configurable"]["checkpoint_ns"].split(":")[0], plain(one.checkpoint))
-        for one in saver.list(run_of("nested"))
-    ]
-    counts = [
-        (space, len(one["channel_values"].get("messages", []))) for space, one in spaces if space
-    ]
+    counts = []
+    for one in saver.list(run_of("nested")):
+        space = one.config["configurable"]["checkpoint_ns"].split(":")[0]
+        if space:
+            values = plain(one.checkpoint)["channel_values"]
+            counts.append((space, len(values.get("messages", []))))
     return [*found, sorted(counts)]

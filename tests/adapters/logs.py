@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from eventctx.engine import Engine
@@ -16,6 +17,21 @@ async def records_of(engine: Engine, session: str = "s") -> list[Record]:
 
 async def types_of(engine: Engine, session: str = "s") -> list[str]:
     return [one.type for one in await records_of(engine, session)]
+
+
+async def count(engine: Engine, *types: str, session: str = "s") -> list[int]:
+    made = await types_of(engine, session)
+    return [made.count(one) for one in types]
+
+
+async def payloads(engine: Engine, kind: str, session: str = "s") -> list[Any]:
+    records = await records_of(engine, session)
+    return [json.loads(one.payload) for one in records if one.type == kind]
+
+
+async def audited(engine: Engine, session: str = "s") -> list[tuple[int, int]]:
+    """How many messages of the transcript each request is without, and how many it has beside."""
+    return [(one.missing, one.additions) for one in (await engine.audit(session)).requests]
 
 
 async def views(engine: Engine, session: str = "s") -> list[list[dict[str, Any]]]:

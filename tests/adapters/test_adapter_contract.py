@@ -1,9 +1,13 @@
-"""The contract of adapters: a sound adapter passes it, and each wrong one fails it."""
+"""The contract of adapters: a sound adapter passes it, and each wrong one fails it; its pages."""
 
 from __future__ import annotations
 
+import importlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,7 @@ import pytest
 
 from eventctx.log.usage import Usage
 from eventctx.testing import AdapterContract, ScriptedAgent
+from tests.adapters.drivers.base import ALL, KNOWN
 from tests.adapters.drivers.plain import Adapter, PlainDriver, Row, Seams
 
 
@@ -155,63 +160,6 @@ class LosesResultsOfParallelTools(Adapter):
         return [one for one in rows if one not in results[1:]]
 
 
-OUTGROWS = "test_a_run_that_outgrows_its_budget_is_compacted_while_it_goes_on"
-CUT = "test_a_list_that_the_host_cut_is_sent_as_it_is_and_recorded"
-INTERRUPTED = "test_a_run_that_was_interrupted_in_a_tool"
-AFTERWARDS = "test_rounds_of_parallel_tools_after_a_run_that_was_interrupted_in_a_tool"
-TALK = "test_turns_of_talk"
-PARALLEL = "test_tools_in_parallel_whose_results_come_in_another_order"
-TURN = "test_a_run_is_a_turn_with_its_calls_usage_and_tools"
-
-WRONG: Mapping[type[Seams], tuple[str, str]] = {
-    SendsTheHostsList: (OUTGROWS, "the host's own list was sent"),
-    SendsItsViewWhereTheHostCut: (CUT, "as the host cut them"),
-    SaysNotWhatTheHostCut: (CUT, r"give sent\(\) what prepare\(\) returned"),
-    TakesACutListForTheConversation: (CUT, "expected 0 of context:messages_set, found 6"),
-    LeavesOutTheSystemPrompt: (TALK, "the view has another system prompt"),
-    AddsTheQuestionTwice: (TALK, "question-0.'] more than once|was not known again"),
-    AddsARoundAgainWhereACallIsOpen: (AFTERWARDS, "more than once"),
-    LosesResultsOfParallelTools: (PARALLEL, "the host sent less than the conversation"),
-    EndsTheTurnOfTheNextRun: ("test_every_turn_has_requests_of_its_own", "once. A stream"),
-    ChangesWhatIsSent: (TALK, "message by message"),
-    RecordsAnAnswerWithItsResults: (INTERRUPTED, "answered"),
-    TakesAttemptsForOneCall: ("test_a_call_that_failed_and_was_repeated", "found 3"),
-    SaysNotWhyACallFailed: ("test_a_run_whose_call_failed", "the words of the error"),
-    TakesAFailedToolForACancelledOne: (
-        "test_a_tool_that_failed",
-        "tool:error with status 'error' of ValueError, found 'cancelled' of NotTold",
-    ),
-    TakesAFailedRunForACancelledOne: (
-        "test_a_run_whose_call_failed",
-        "prompt:complete with status 'error', found 'cancelled'",
-    ),
-    HidesAFailedCall: ("test_a_run_whose_call_failed", "expected 1 of provider:error, found 0"),
-    KnowsNoUsage: (TURN, "model_known"),
-    SeesNoTools: (TURN, "expected 2 of tool:pre, found 0: HostSession.turns.tool_began"),
-    SeesNoTurns: ("test_every_turn_has_requests_of_its_own", "found 0: .*turn_began"),
-    PreparesNothing: (TALK, "call HostSession.prepare"),
-}
-
-
-@pytest.mark.parametrize("wrong", WRONG, ids=lambda one: one.__name__)
-async def test_a_wrong_adapter_fails_the_test_of_its_rule_and_is_told_what_to_do(
-    wrong: type[Seams], tmp_path: Path
-) -> None:
-    class Driver(PlainDriver):
-        adapter = wrong  # type: ignore[assignment]
-
-    await fails(Driver, *WRONG[wrong], tmp_path)
-
-
-async def fails(made: Any, name: str, says: str, folder: Path, **traits: Any) -> None:
-    contract: Any = type("Contract", (AdapterContract,), {"driver": made, **traits})
-    test: Callable[..., Any] = getattr(contract(), name)
-    ways = {"stream", "resumed"} & inspect.signature(test).parameters.keys()
-    given = dict.fromkeys(ways, False)
-    with pytest.raises(AssertionError, match=says):
-        await test(tmp_path=folder, **given)
-
-
 # -- drivers that are wrong ----------------------------------------------------------------------
 
 
@@ -235,41 +183,6 @@ class RepeatsNothing(PlainDriver):
         super().__init__(engine, folder, msgspec.structs.replace(agent, retries=0))
 
 
-@pytest.mark.parametrize(
-    ("wrong", "test", "says"),
-    [
-        (LeavesOutThePromptOfRequests, TALK, "begins each request with its system prompt"),
-        (ReceivesNothing, TALK, "the model received nothing"),
-        (ForgetsTheSettings, OUTGROWS, "settings"),
-        (RepeatsNothing, "test_a_call_that_failed_and_was_repeated", "did not repeat the call"),
-    ],
-    ids=lambda one: one.__name__ if isinstance(one, type) else "",
-)
-async def test_a_wrong_driver_is_told_what_to_do(
-    wrong: type[PlainDriver], test: str, says: str, tmp_path: Path
-) -> None:
-    await fails(wrong, test, says, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("traits", "says"),
-    [
-        ({}, "names no driver"),
-        ({"driver": PlainDriver, "retries": "never"}, "expected one of"),
-        ({"driver": type("Local", (), {"__qualname__": "f.<locals>.L"})}, "top of its module"),
-    ],
-)
-def test_a_contract_with_wrong_traits_says_so_once_for_all_tests(
-    traits: dict[str, Any], says: str
-) -> None:
-    contract: Any = type("Contract", (AdapterContract,), traits)
-    with pytest.raises(pytest.fail.Exception, match=says):
-        contract().check_traits()
-
-
-# -- a host that says an answer again ------------------------------------------------------------
-
-
 class SaysItAgain(PlainDriver):
     """Its agent answers by a tool: the call and its result hold the same text."""
 
@@ -289,14 +202,127 @@ class TestAHostThatSaysAnAnswerAgain(AdapterContract):
         """Another process would ask the same host as ``TestAPlainHost``."""
 
 
-async def test_a_text_that_is_said_again_has_to_be_allowed(tmp_path: Path) -> None:
-    await fails(SaysItAgain, TALK, "set says_again = True", tmp_path)
+# -- what the tests say of them ------------------------------------------------------------------
 
 
-async def test_a_message_that_was_added_twice_is_found_also_where_texts_are_said_again(
-    tmp_path: Path,
+OUTGROWS = "test_a_run_that_outgrows_its_budget_is_compacted_while_it_goes_on"
+CUT = "test_a_list_that_the_host_cut_is_sent_as_it_is_and_recorded"
+INTERRUPTED = "test_a_run_that_was_interrupted_in_a_tool"
+AFTERWARDS = "test_rounds_of_parallel_tools_after_a_run_that_was_interrupted_in_a_tool"
+TALK = "test_turns_of_talk"
+PARALLEL = "test_tools_in_parallel_whose_results_come_in_another_order"
+TURN = "test_a_run_is_a_turn_with_its_calls_usage_and_tools"
+OWN = "test_every_turn_has_requests_of_its_own"
+REPEATED = "test_a_call_that_failed_and_was_repeated"
+FAILED = "test_a_run_whose_call_failed"
+CANCELLED = "tool:error with status 'error' of ValueError, found 'cancelled' of NotTold"
+
+WRONG: list[tuple[type[Seams | PlainDriver], str, str]] = [
+    (SendsTheHostsList, OUTGROWS, "the host's own list was sent"),
+    (SendsItsViewWhereTheHostCut, CUT, "as the host cut them"),
+    (SaysNotWhatTheHostCut, CUT, r"give sent\(\) what prepare\(\) returned"),
+    (TakesACutListForTheConversation, CUT, "expected 0 of context:messages_set, found 6"),
+    (LeavesOutTheSystemPrompt, TALK, "the view has another system prompt"),
+    (AddsTheQuestionTwice, TALK, "question-0.'] more than once|was not known again"),
+    (AddsARoundAgainWhereACallIsOpen, AFTERWARDS, "more than once"),
+    (LosesResultsOfParallelTools, PARALLEL, "the host sent less than the conversation"),
+    (EndsTheTurnOfTheNextRun, OWN, "once. A stream"),
+    (ChangesWhatIsSent, TALK, "message by message"),
+    (RecordsAnAnswerWithItsResults, INTERRUPTED, "answered"),
+    (TakesAttemptsForOneCall, REPEATED, "found 3"),
+    (SaysNotWhyACallFailed, FAILED, "the words of the error"),
+    (TakesAFailedToolForACancelledOne, "test_a_tool_that_failed", CANCELLED),
+    (
+        TakesAFailedRunForACancelledOne,
+        FAILED,
+        "prompt:complete with status 'error', found 'cancelled'",
+    ),
+    (HidesAFailedCall, FAILED, "expected 1 of provider:error, found 0"),
+    (KnowsNoUsage, TURN, "model_known"),
+    (SeesNoTools, TURN, "expected 2 of tool:pre, found 0: HostSession.turns.tool_began"),
+    (SeesNoTurns, OWN, "found 0: .*turn_began"),
+    (PreparesNothing, TALK, "call HostSession.prepare"),
+    (AnswersTwice, TALK, "more than once"),  # also where texts are said again
+    (LeavesOutThePromptOfRequests, TALK, "begins each request with its system prompt"),
+    (ReceivesNothing, TALK, "the model received nothing"),
+    (ForgetsTheSettings, OUTGROWS, "settings"),
+    (RepeatsNothing, REPEATED, "did not repeat the call"),
+    (SaysItAgain, TALK, "set says_again = True"),
+]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "name", "says"), WRONG, ids=lambda one: getattr(one, "__name__", "")
+)
+async def test_what_is_wrong_fails_the_test_of_its_rule_and_is_told_what_to_do(
+    wrong: type[Any], name: str, says: str, tmp_path: Path
 ) -> None:
-    class Driver(PlainDriver):
-        adapter = AnswersTwice
+    driver = wrong
+    if not issubclass(wrong, PlainDriver):
+        driver = type("Driver", (PlainDriver,), {"adapter": wrong})
+    traits = {"driver": driver, "says_again": wrong is AnswersTwice}
+    contract: Any = type("Contract", (AdapterContract,), traits)
+    test: Callable[..., Any] = getattr(contract(), name)
+    ways = {"stream", "resumed"} & inspect.signature(test).parameters.keys()
+    with pytest.raises(AssertionError, match=says):
+        await test(tmp_path=tmp_path, **dict.fromkeys(ways, False))
 
-    await fails(Driver, TALK, "more than once", tmp_path, says_again=True)
+
+@pytest.mark.parametrize(
+    ("traits", "says"),
+    [
+        ({}, "names no driver"),
+        ({"driver": PlainDriver, "retries": "never"}, "expected one of"),
+        ({"driver": type("Local", (), {"__qualname__": "f.<locals>.L"})}, "top of its module"),
+    ],
+)
+def test_a_contract_with_wrong_traits_says_so_once(traits: dict[str, Any], says: str) -> None:
+    contract: Any = type("Contract", (AdapterContract,), traits)
+    with pytest.raises(pytest.fail.Exception, match=says):
+        contract().check_traits()
+
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def test_the_page_shows_the_attributes_that_each_contract_holds() -> None:
+    page = (DOCS / "reference" / "adapters.md").read_text(encoding="utf-8")
+    table = page.partition("## What the span of a model call says")[2]
+    head, _, *rows = re.findall(r"^\|(.+)\|$", table.partition("\n## ")[0], re.MULTILINE)
+    names = re.findall(r"`([^`]+)`", head)
+    shown = {}
+    for row in rows:
+        adapter, *marks = [one.strip() for one in row.split("|")]
+        shown[adapter] = {name for name, mark in zip(names, marks, strict=True) if mark == "✓"}
+    assert set(names) == ALL
+    assert shown == KNOWN
+
+
+# -- the how-to's adapter passes the contract, as for a reader who copied it ----------------------
+
+
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def written() -> Any:
+    """The page's code as a module of a folder of its own, which another process can import."""
+    page = DOCS / "how-to" / "write-an-adapter.md"
+    blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
+    (Path(FOLDER.name) / "written_adapter.py").write_text("\n".join(blocks), encoding="utf-8")
+    sys.path.append(FOLDER.name)
+    return importlib.import_module("written_adapter")
+
+
+FOLDER = tempfile.TemporaryDirectory(prefix="written-adapter-")
+module = written()
+
+
+class TestTheHowTo(AdapterContract):
+    driver = module.HostDriver
+    streams = module.TestHost.streams
+    retries = module.TestHost.retries
+
+
+def test_the_page_s_own_test_class_is_a_contract() -> None:
+    assert issubclass(module.TestHost, AdapterContract)
+    assert module.TestHost.driver is module.HostDriver

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from eventctx.engine import Engine
 from eventctx.errors import InvalidMessage, SessionWasDeleted
 from eventctx.queries.read_errors import ReadErrors
 from eventctx.queries.session_list import sum_sessions
+from tests.adapters.conftest import engine as engine
 from tests.importers.given import SESSION, ClaudeCode
 
 MAIN: Any = {"project_key": "-work-parser", "session_id": SESSION}
@@ -27,9 +27,8 @@ AGENT: Any = {**MAIN, "subpath": "subagents/agent-a1"}
 
 
 @pytest.fixture
-async def engine() -> AsyncIterator[Engine]:
-    async with eventctx.open("memory://") as opened:
-        yield opened
+def store(engine: Engine) -> EventctxSessionStore:
+    return EventctxSessionStore(engine)
 
 
 def rows() -> list[Any]:
@@ -55,15 +54,12 @@ async def test_the_sdks_own_contracts_hold() -> None:
 
 
 async def test_entries_come_back_equal_in_order_and_from_another_process(tmp_path: Path) -> None:
-    entries: list[Any] = [
-        {"type": "x", "deep": [{"é": 1.5, "n": 2**70}], "text": "a\nb \ud83d"},
-        *rows(),
-    ]
+    odd: Any = {"type": "x", "deep": [{"é": 1.5, "n": 2**70}], "text": "a\nb \ud83d"}
+    entries: list[Any] = [odd, *rows()]
     async with eventctx.open(tmp_path / "a.db") as engine:
         store = EventctxSessionStore(engine)
-        await store.append(MAIN, entries[:2])
-        await store.append(MAIN, [])
-        await store.append(MAIN, entries[2:])
+        for batch in (entries[:2], [], entries[2:]):
+            await store.append(MAIN, batch)
     async with eventctx.open(tmp_path / "a.db") as engine:
         store = EventctxSessionStore(engine)
         assert await store.load(MAIN) == entries
@@ -71,20 +67,22 @@ async def test_entries_come_back_equal_in_order_and_from_another_process(tmp_pat
         assert await store.load(AGENT) is None
 
 
-async def test_a_batch_that_comes_again_is_kept_once(engine: Engine) -> None:
-    store = EventctxSessionStore(engine)
-    await store.append(MAIN, rows())
-    await store.append(MAIN, rows())
-    await EventctxSessionStore(engine).append(MAIN, rows())
-    title: Any = {"type": "custom-title", "customTitle": "same"}
-    await store.append(MAIN, [title])
-    await store.append(MAIN, [title])  # without a uuid nothing says that it is a retry
-    assert await store.load(MAIN) == [*rows(), title, title]
-
-
-async def test_a_batch_whose_append_was_cancelled_is_kept_once_when_it_comes_again(
-    tmp_path: Path,
+async def test_a_batch_that_comes_again_is_kept_once_and_what_another_store_appends(
+    engine: Engine, store: EventctxSessionStore
 ) -> None:
+    for one in (store, store, EventctxSessionStore(engine)):
+        await one.append(MAIN, rows())
+    title: Any = {"type": "custom-title", "customTitle": "same"}
+    for _ in range(2):  # without a uuid nothing says that it is a retry
+        await store.append(MAIN, [title])
+    assert await store.load(MAIN) == [*rows(), title, title]
+    another = EventctxSessionStore(engine)  # two begin one transcript
+    await another.append(AGENT, rows()[:1])
+    await store.append(AGENT, rows()[1:])
+    assert await another.load(AGENT) == rows()
+
+
+async def test_a_batch_whose_append_was_cancelled_is_kept_once(tmp_path: Path) -> None:
     async with eventctx.open(tmp_path / "a.db") as engine:
         store = EventctxSessionStore(engine)
         await store.append(MAIN, rows()[:1])
@@ -101,8 +99,9 @@ async def test_a_batch_whose_append_was_cancelled_is_kept_once_when_it_comes_aga
         assert len(ids) == len(set(ids)) == 1 + 6 * len(rows())
 
 
-async def test_sessions_and_subagents_are_listed_by_project(engine: Engine) -> None:
+async def test_sessions_are_listed_by_project_until_they_are_deleted(engine: Engine) -> None:
     store = EventctxSessionStore(engine, clock=lambda: 1_900_000_000_123_456_789)
+    await store.delete(MAIN)
     await store.append(MAIN, rows())
     await store.append(AGENT, rows())
     await store.append({**MAIN, "project_key": "another/path"}, rows())
@@ -110,40 +109,28 @@ async def test_sessions_and_subagents_are_listed_by_project(engine: Engine) -> N
     assert await store.list_sessions("-work-parser") == listed
     assert await store.list_sessions("nowhere") == []
     assert await store.list_subkeys(MAIN) == ["subagents/agent-a1"]
-
-
-async def test_deleted_lines_are_gone_and_stay_gone(engine: Engine) -> None:
-    store = EventctxSessionStore(engine)
     await store.delete(MAIN)
-    await store.append(MAIN, rows())
-    await store.append(AGENT, rows())
-    await store.delete(MAIN)
-    assert await store.load(MAIN) is None
-    assert await store.load(AGENT) is None
+    assert [await store.load(one) for one in (MAIN, AGENT)] == [None, None]
     assert await store.list_sessions("-work-parser") == []
     with pytest.raises(SessionWasDeleted):
         await store.append(MAIN, rows())
 
 
-async def test_what_json_cannot_hold_is_refused_and_loses_nothing(engine: Engine) -> None:
-    store = EventctxSessionStore(engine)
+async def test_what_is_no_json_is_refused_and_loses_nothing(store: EventctxSessionStore) -> None:
     await store.append(MAIN, rows()[:1])
     for value in (object(), float("nan")):
         bad: Any = [{"type": "x"}, {"type": "x", "uuid": "bad", "value": value}]
-        with pytest.raises(InvalidMessage, match=r"\$\[1\]: expected an entry of plain JSON"):
-            await store.append(MAIN, bad)
-        other: Any = {**MAIN, "session_id": "begun"}
-        with pytest.raises(InvalidMessage):
-            await store.append(other, bad)
+        for key in (MAIN, {**MAIN, "session_id": "begun"}):
+            with pytest.raises(InvalidMessage, match=r"\$\[1\]: expected an entry of plain JSON"):
+                await store.append(key, bad)
     await store.append(MAIN, rows()[1:])
     assert await store.load(MAIN) == rows()
     assert [one["session_id"] for one in await store.list_sessions("-work-parser")] == [SESSION]
 
 
 async def test_a_session_is_imported_with_its_subagents_and_only_what_is_new(
-    engine: Engine,
+    engine: Engine, store: EventctxSessionStore
 ) -> None:
-    store = EventctxSessionStore(engine)
     assert await store.import_session(MAIN) == []
     agent = ClaudeCode(isSidechain=True, agentId="a1").user("Find it.")
     await store.append(MAIN, rows()[:1])
@@ -152,106 +139,74 @@ async def test_a_session_is_imported_with_its_subagents_and_only_what_is_new(
     first = await store.import_session(MAIN)
     assert [one.session for one in first] == [SESSION, f"{SESSION}.agent-a1"]
     await store.append(MAIN, rows()[1:])
-    again = await store.import_session(MAIN)
-    assert again[0].added > 0
-    assert again[1].added == 0
-    assert [one.message["role"] for one in await engine.transcript(SESSION)] == [
-        "user",
-        "assistant",
-        "user",
-    ]
+    assert [one.added > 0 for one in await store.import_session(MAIN)] == [True, False]
+    roles = [one.message["role"] for one in await engine.transcript(SESSION)]
+    assert roles == ["user", "assistant", "user"]
     found = await engine.instructions(SESSION)
     assert [one.text for one in found.instructions] == ["Never touch the file legacy.py."]
+    # The lines belong to the session that is imported from them.
+    sums = [one.sums for one in await sum_sessions(engine.store, ReadErrors())]
+    assert ("", 3) in [(one.belongs_to or "", one.messages) for one in sums]
+    assert {one.belongs_to for one in sums if not one.messages} == {SESSION}
+
+
+# -- hooks, where the SDK is installed -------------------------------------------------------------
+
+
+OF_SESSION = {"session_id": SESSION, "transcript_path": f"/home/-work-parser/{SESSION}.jsonl"}
+
+
+async def happens(store: EventctxSessionStore, event: str, **given: Any) -> Any:
+    """What the hook of an event answers."""
+    pytest.importorskip("claude_agent_sdk", reason="an extra: eventctx[claude-agent-sdk]")
+    hooks: Any = store.hooks()
+    (matcher,) = hooks[event]
+    assert matcher.matcher == ("compact" if event == "SessionStart" else None)
+    (hook,) = matcher.hooks
+    return await hook({"hook_event_name": event, **given} if given else {}, None, {"signal": None})
 
 
 async def test_after_a_compaction_the_hooks_tell_the_model_what_was_demanded(
-    engine: Engine, caplog: pytest.LogCaptureFixture
+    store: EventctxSessionStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    pytest.importorskip("claude_agent_sdk", reason="an extra: eventctx[claude-agent-sdk]")
-    store = EventctxSessionStore(engine)
     await store.append(MAIN, rows())
     await store.import_session(MAIN)
-    (matcher,) = store.hooks()["SessionStart"]  # type: ignore[index]
-    assert matcher.matcher == "compact"
-    (hook,) = matcher.hooks
-    given: Any = {"session_id": SESSION, "hook_event_name": "SessionStart", "source": "compact"}
-    told: Any = (await hook(given, None, {"signal": None}))["hookSpecificOutput"]  # type: ignore[typeddict-item]
+    answered = await happens(store, "SessionStart", session_id=SESSION, source="compact")
+    told = answered["hookSpecificOutput"]
     assert told["hookEventName"] == "SessionStart"
     assert "Never touch the file legacy.py." in told["additionalContext"]
     with caplog.at_level(logging.WARNING):
-        assert await hook({**given, "session_id": "unknown"}, None, {"signal": None}) == {}
+        assert await happens(store, "SessionStart", session_id="unknown", source="compact") == {}
     assert "reminded of nothing" in caplog.text
 
 
-async def test_lines_that_come_behind_the_end_of_a_turn_are_imported(engine: Engine) -> None:
+async def test_lines_that_come_behind_the_end_of_a_turn_are_imported(
+    engine: Engine, store: EventctxSessionStore
+) -> None:
     """Claude Code writes the last ones a tenth of a second after it called the hook."""
-    pytest.importorskip("claude_agent_sdk", reason="an extra: eventctx[claude-agent-sdk]")
-    store = EventctxSessionStore(engine)
-    hooks = store.hooks()
-
-    async def happens(event: str) -> None:
-        given: Any = {
-            "hook_event_name": event,
-            "session_id": SESSION,
-            "transcript_path": f"/home/-work-parser/{SESSION}.jsonl",
-        }
-        (hook,) = hooks[event][0].hooks  # type: ignore[index]
-        assert await hook(given, None, {"signal": None}) == {}
-
-    async def known() -> int:
-        known = await engine.store.head(SESSION) is not None
-        return len(await engine.transcript(SESSION)) if known else 0
-
     said = ClaudeCode()
     said.user("One?").answer("m1", {"type": "text", "text": "Yes."}).user("Two?").user("Three?")
     first, answer, second, third = said.rows
-    await store.append(MAIN, [first])
-    assert await known() == 0
-    await happens("Stop")
-    assert await known() == 1
-    await store.append(MAIN, [answer, second])
-    assert await known() == 3
-    await happens("UserPromptSubmit")
-    await store.append(MAIN, [third])
-    assert await known() == 3
-    await happens("Stop")
-    assert await known() == 4
-
-
-async def test_two_stores_that_begin_one_transcript_keep_each_others_entries(
-    engine: Engine,
-) -> None:
-    one, other = EventctxSessionStore(engine), EventctxSessionStore(engine)
-    await one.append(MAIN, rows()[:1])
-    await other.append(MAIN, rows()[1:])
-    assert await one.load(MAIN) == rows()
-
-
-async def test_the_lines_belong_to_the_session_that_is_imported_from_them(engine: Engine) -> None:
-    store = EventctxSessionStore(engine)
-    await store.append(MAIN, rows())
-    await store.import_session(MAIN)
-    found = await sum_sessions(engine.store, ReadErrors())
-    assert sorted((one.sums.belongs_to or "", one.sums.messages) for one in found) == [
-        ("", 3),
-        (SESSION, 0),
+    steps: list[tuple[Any, int]] = [
+        *[([first], 0), ("Stop", 1), ([answer, second], 3)],
+        *[("UserPromptSubmit", 3), ([third], 3), ("Stop", 4)],
     ]
+    for step, expected in steps:
+        if isinstance(step, str):
+            assert await happens(store, step, **OF_SESSION) == {}
+        else:
+            await store.append(MAIN, step)
+        known = await engine.store.head(SESSION) is not None
+        assert (len(await engine.transcript(SESSION)) if known else 0) == expected
 
 
 async def test_the_hooks_import_and_never_stop_the_agent(
-    engine: Engine, caplog: pytest.LogCaptureFixture
+    engine: Engine, store: EventctxSessionStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    pytest.importorskip("claude_agent_sdk", reason="an extra: eventctx[claude-agent-sdk]")
-    store = EventctxSessionStore(engine)
     await store.append(MAIN, rows())
-    hooks = store.hooks()
-    assert {"PreCompact", "Stop"} <= set(hooks)
-    (hook,) = hooks["PreCompact"][0].hooks
-    empty: Any = {}
-    given: Any = {"session_id": SESSION, "transcript_path": f"/home/-work-parser/{SESSION}.jsonl"}
-    assert await hook(given, None, {"signal": None}) == {}
+    assert await happens(store, "PreCompact", **OF_SESSION) == {}
     assert len(await engine.transcript(SESSION)) == 3
     with caplog.at_level(logging.WARNING):
-        assert await hook({**given, "session_id": "../x"}, None, {"signal": None}) == {}
-        assert await hook(empty, None, {"signal": None}) == {}
+        assert await happens(store, "PreCompact", **{**OF_SESSION, "session_id": "../x"}) == {}
+        assert await happens(store, "PreCompact") == {}
     assert len(caplog.records) == 2

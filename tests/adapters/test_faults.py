@@ -8,7 +8,6 @@ import itertools
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from eventctx.engine import open_engine
 from eventctx.messages.facts_reader import read_facts
 from eventctx.orchestrators.protocol import ToolRequest
 from eventctx.testing import AdapterDriver, Reply, ScriptedAgent
+from eventctx.testing.adapter_contract.failing import asked_until, interrupt
 from eventctx.testing.adapter_contract.running import (
     DriverRun,
     questions,
@@ -50,24 +50,15 @@ Make = Callable[..., Any]
 @pytest.fixture(params=DRIVERS)
 def make(request: pytest.FixtureRequest) -> Make:
     module, name, package = DRIVERS[request.param]
-    try:
-        found = find_spec(package)
-    except ModuleNotFoundError:
-        found = None
-    if found is None:
-        pytest.skip(f"an extra: eventctx[{request.param}]")
+    pytest.importorskip(package, reason=f"an extra: eventctx[{request.param}]")
     driver: Make = getattr(import_module(f"tests.adapters.drivers.{module}"), name)
     return driver
 
 
 def share(one: Any, other: Any) -> None:
     """Give both drivers one storage of their host, as two servers have one database."""
-    for holder, storage in (
-        ("_agent", "checkpointer"),
-        ("_agent", "messages"),
-        ("_runner", "session_service"),
-        ("_host", "messages"),
-    ):
+    agents = [("_agent", "checkpointer"), ("_agent", "messages")]
+    for holder, storage in (*agents, ("_runner", "session_service"), ("_host", "messages")):
         if hasattr(getattr(one, holder, None), storage):
             setattr(getattr(other, holder), storage, getattr(getattr(one, holder), storage))
     if hasattr(one, "_rows"):
@@ -75,9 +66,7 @@ def share(one: Any, other: Any) -> None:
 
 
 @pytest.mark.parametrize("engines", [1, 2], ids=["one engine", "two engines"])
-async def test_two_adapters_serve_the_turns_of_one_session_by_turns(
-    make: Make, engines: int, tmp_path: Path
-) -> None:
+async def test_two_adapters_serve_one_session(make: Make, engines: int, tmp_path: Path) -> None:
     talk = questions(5)
     scripts: list[list[Reply]] = [[], []]
     for turn, (_, answer) in enumerate(talk):
@@ -93,22 +82,18 @@ async def test_two_adapters_serve_the_turns_of_one_session_by_turns(
         for turn, (question, answer) in enumerate(talk):
             assert await drivers[turn % 2].ask(question) == answer
         run = DriverRun(first, drivers[0])
-        pages = [f"page-{turn}: " for turn in range(len(talk))]
-        await run.check_transcript(
-            *itertools.chain(*[(q, page, a) for (q, a), page in zip(talk, pages, strict=True)])
-        )
+        turns = [(asked, f"page-{turn}: ", said) for turn, (asked, said) in enumerate(talk)]
+        await run.check_transcript(*itertools.chain(*turns))
         received = [iter(one.received()) for one in drivers]
         sent = [next(received[turn % 2]) for turn in range(len(talk)) for _ in range(2)]
         assert await run.views() == sent
         assert await run.count("context:messages_set") == [0]
-        rows = [one.message for one in await first.transcript(SESSION) if one.message is not None]
+        rows = [one.message for one in await first.transcript(SESSION)]
         calls = [call for row in rows for call in read_facts(row).calls]
         assert len(set(calls)) == len(calls) == len(talk)
 
 
-async def test_a_run_that_was_interrupted_goes_on_with_another_adapter_and_then_with_the_first(
-    make: Make, tmp_path: Path
-) -> None:
+async def test_an_interrupted_run_goes_on_with_another_adapter(make: Make, tmp_path: Path) -> None:
     begun = asyncio.Event()
 
     async def wait(reason: str) -> str:
@@ -125,15 +110,10 @@ async def test_a_run_that_was_interrupted_goes_on_with_another_adapter_and_then_
             make(second, tmp_path, ScriptedAgent([Reply("second.")], [wait])),
         ]
         share(*drivers)
-        asking = asyncio.ensure_future(drivers[0].ask("wait."))
-        beginning = asyncio.ensure_future(begun.wait())
-        await asyncio.wait((asking, beginning), return_when=asyncio.FIRST_COMPLETED)
-        asking.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asking
+        run = DriverRun(first, drivers[0])
+        await interrupt(await asked_until(begun, run, "wait."))
         assert await drivers[1].ask("goes-on?") == "second."
         assert await drivers[0].ask("and-here?") == "third."
-        run = DriverRun(first, drivers[0])
         await run.check_transcript("wait.", "goes-on?", "second.", "and-here?", "third.")
         (one, three), (two,) = [each.received() for each in drivers]
         assert await run.views() == [one, two, three]
@@ -177,9 +157,7 @@ async def cancelled_after(make: Make, folder: Path, steps: int) -> bool:
         return ended
 
 
-async def test_a_conversation_goes_on_behind_arguments_that_are_no_json(
-    make: Make, tmp_path: Path
-) -> None:
+async def test_a_conversation_goes_on_behind_calls_of_no_json(make: Make, tmp_path: Path) -> None:
     call = ToolRequest("call_n", "read", {"page": float("nan")})
     replies = [Reply(calls=[call]), *[Reply(f"done-{place}.") for place in range(3)]]
     async with running(make, tmp_path, ScriptedAgent(replies, [read])) as run:
@@ -199,9 +177,7 @@ async def test_a_conversation_goes_on_behind_arguments_that_are_no_json(
         ("agents", "openai_agents", "AgentsSession"),
     ],
 )
-async def test_a_copy_of_an_agent_records_with_the_same_adapter(
-    package: str, module: str, name: str
-) -> None:
+async def test_a_copied_agent_has_the_same_adapter(package: str, module: str, name: str) -> None:
     pytest.importorskip(package, reason="an extra")
     adapter = getattr(import_module(f"eventctx.adapters.{module}"), name)
     async with open_engine("memory://") as engine:

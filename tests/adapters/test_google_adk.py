@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,29 +12,21 @@ import pytest
 pytest.importorskip("google.adk", reason="an extra that is not in dev: eventctx[google-adk]")
 
 from google.adk.agents import LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
-from google.adk.apps import App
-from google.adk.runners import Runner
-from google.adk.sessions import InMemorySessionService
 from google.adk.tools.agent_tool import AgentTool
 from google.genai import types
 
 import eventctx
 from eventctx.adapters.google_adk import EventctxPlugin
 from eventctx.adapters.google_adk.plugin import provider_of
-from eventctx.adapters.google_adk.rows import (
-    CallIds,
-    contents_of,
-    identity,
-    named,
-    rows_of,
-)
+from eventctx.adapters.google_adk.rows import CallIds, contents_of, identity, named, rows_of
 from eventctx.engine import Engine
-from eventctx.log.codec import decode_event
-from eventctx.log.events import SessionLinked
 from eventctx.orchestrators.protocol import ToolRequest
 from eventctx.testing import AdapterContract, Reply, check_dialect
-from tests.adapters.drivers.google_adk import GoogleAdkDriver, Scripted
-from tests.adapters.test_pages import KNOWN
+from tests.adapters.conftest import engine as engine
+from tests.adapters.drivers.base import KNOWN
+from tests.adapters.drivers.google_adk import GoogleAdkDriver, Scripted, ask, content, runner_of
+from tests.adapters.logs import audited, count, links, names, views
+from tests.adapters.test_dialects import Dialect
 
 
 class TestTheContract(AdapterContract):
@@ -43,49 +35,29 @@ class TestTheContract(AdapterContract):
     retries = "one call"
 
 
-class Genai:
-    """The plugin's dialect, with a log that names each call."""
-
-    def rows_of(self, messages: Sequence[types.Content]) -> list[dict[str, Any]]:
-        ids = CallIds([])
-        return [ids.named(row) for row in rows_of(messages)]
-
-    def messages_of(self, rows: Sequence[dict[str, Any]]) -> list[types.Content]:
-        return contents_of(rows, [], [])
-
-    identity = staticmethod(identity)
+def rows_in_log(messages: Sequence[types.Content]) -> list[dict[str, Any]]:
+    """The plugin's rows, with a log that names each call."""
+    ids = CallIds([])
+    return [ids.named(row) for row in rows_of(messages)]
 
 
 def test_parts_of_genai_are_a_dialect() -> None:
     page, near = "A page. " * 60, "near " * 60
-    call = types.FunctionCall(name="look", args={"at": near})
-    answer = types.FunctionResponse(name="look", response={"result": page})
-    signed = types.Part(text="Where?", thought=True, thought_signature=b"signed")
+    signed = {"text": "Where?", "thought": True, "thought_signature": b"signed"}
     said = [
-        types.Content(role="user", parts=[types.Part(text="What is there?")]),
-        types.Content(role="model", parts=[signed, types.Part(function_call=call)]),
-        types.Content(role="user", parts=[types.Part(function_response=answer)]),
-        types.Content(role="model", parts=[types.Part(text=page)]),
+        content("user", {"text": "What is there?"}),
+        content("model", signed, {"function_call": {"name": "look", "args": {"at": near}}}),
+        content("user", {"function_response": {"name": "look", "response": {"result": page}}}),
+        content("model", {"text": page}),
     ]
-    check_dialect(Genai(), said, ["What is there?", "Where?", near, page])
-
-
-@pytest.fixture
-async def engine() -> AsyncIterator[Engine]:
-    async with eventctx.open("memory://") as opened:
-        yield opened
+    genai = Dialect(list, rows_in_log, lambda rows: contents_of(rows, [], []), identity)
+    check_dialect(genai, said, ["What is there?", "Where?", near, page])
 
 
 async def run(agent: Any, plugin: EventctxPlugin, *texts: str, user: str = "user") -> None:
-    runner = Runner(
-        app=App(name="tests", root_agent=agent, plugins=[plugin]),
-        session_service=InMemorySessionService(),
-        auto_create_session=True,
-    )
+    runner = runner_of(agent, plugin)
     for text in texts:
-        message = types.Content(role="user", parts=[types.Part(text=text)])
-        async for _ in runner.run_async(user_id=user, session_id="s", new_message=message):
-            pass
+        await ask(runner, text, user)
 
 
 async def test_each_agent_of_a_session_has_a_session_of_its_own(engine: Engine) -> None:
@@ -95,44 +67,30 @@ async def test_each_agent_of_a_session_has_a_session_of_its_own(engine: Engine) 
     helper = LlmAgent(name="helper", model=helps, description="Helps.")
     root = LlmAgent(name="root", model=leads, sub_agents=[helper])
     await run(root, EventctxPlugin(engine), "Help.", "More.")
-    assert [one.stream for one in await engine.sessions()] == ["s", "s.helper"]
+    assert await names(engine) == ["s", "s.helper"]
     for session, model in (("s", leads), ("s.helper", helps)):
         await check_requests(engine, session, model)
-    linked = [one.type async for one in engine.records("s.helper")].count("session:linked")
-    assert linked == 1
+    assert await count(engine, "session:linked", session="s.helper") == [1]
 
 
 @pytest.mark.filterwarnings("ignore:The `plugins` argument")  # ADK warns of its own tool
-async def test_an_agent_that_is_a_tool_has_a_session_that_is_linked_to_the_call(
-    engine: Engine,
-) -> None:
+async def test_an_agent_that_is_a_tool_has_a_session_linked_to_the_call(engine: Engine) -> None:
     asks = [ToolRequest(one, "helper", {"request": f"{one}?"}) for one in ("a", "b")]
     helps = Scripted(model="helps", script=[Reply("One."), Reply("Two.")])
     leads = Scripted(model="leads", script=[Reply(calls=asks), Reply("Done.")])
     helper = LlmAgent(name="helper", model=helps, description="Helps.")
     root = LlmAgent(name="root", model=leads, tools=[AgentTool(helper)])
     await run(root, EventctxPlugin(engine), "Help.")
-    linked = [one async for one in engine.records("s") if one.type == "session:linked"]
-    children = [decode_event(one) for one in linked]
-    assert {"s", *[one.session for one in children if isinstance(one, SessionLinked)]} == {
-        one.stream for one in await engine.sessions()
-    }
-    assert len(linked) == 2
-    types_of_root = [one.type async for one in engine.records("s")]
-    assert types_of_root.count("tool:post") == 2
+    linked = [session for session, _ in await links(engine, "s")]
+    assert sorted(["s", *linked]) == await names(engine)
+    assert await count(engine, "session:linked", "tool:post") == [2, 2]
 
 
 async def check_requests(engine: Engine, session: str, model: Scripted) -> None:
     """As many verified views as requests, each as long as what the model received."""
-    requests = [
-        await engine.request_view(session, position=one.position)
-        async for one in engine.records(session)
-        if one.type == "context:request_prepared"
-    ]
-    assert all(one.verified for one in requests)
-    lengths = [len(one.messages) - (one.messages[0]["role"] == "system") for one in requests]
-    assert lengths == [len(one.contents) for one in model.seen]
-    assert model.seen
+    shown = await views(engine, session)
+    lengths = [len(one) - (one[0]["role"] == "system") for one in shown]
+    assert lengths == [len(one.contents) for one in model.seen] != []
 
 
 async def test_agents_in_parallel_and_in_a_loop_are_each_recorded(engine: Engine) -> None:
@@ -158,20 +116,18 @@ async def test_users_whose_sessions_have_one_id_can_be_told_apart(engine: Engine
     plugin = EventctxPlugin(engine, session_name=lambda one: f"{one.user_id}-{one.id}")
     for user in ("ann", "ben"):
         await run(LlmAgent(name="a", model=model), plugin, f"I am {user}.", user=user)
-    assert [one.stream for one in await engine.sessions()] == ["ann-s", "ben-s"]
+    assert await names(engine) == ["ann-s", "ben-s"]
     assert [len(await engine.transcript(f"{user}-s")) for user in ("ann", "ben")] == [2, 2]
 
 
 def test_it_opens_a_store_of_its_own_for_a_path(tmp_path: Path) -> None:
-    path = tmp_path / "agents.db"
-
     async def talk() -> None:
-        plugin = EventctxPlugin(path)
+        plugin = EventctxPlugin(tmp_path / "agents.db")
         agent = LlmAgent(name="a", model=Scripted(model="m", script=[Reply("Yes.")]))
         await run(agent, plugin, "There?")
         await plugin.close()
-        async with eventctx.open(path) as engine:
-            assert len((await engine.audit("s")).requests) == 1
+        async with eventctx.open(tmp_path / "agents.db") as engine:
+            assert len(await audited(engine)) == 1
 
     asyncio.run(talk())
 
@@ -190,24 +146,17 @@ def test_the_example_of_the_page_runs(
 # -- contents ------------------------------------------------------------------------------------
 
 
-def content(role: str, *parts: Any) -> types.Content:
-    return types.Content(role=role, parts=[types.Part(**one) for one in parts])
-
-
 EVERY = [
     content("user", {"text": "hi"}, {"inline_data": {"data": b"abc", "mime_type": "image/png"}}),
     content(
         "model",
-        {"text": "hm", "thought": True},
-        {"text": "x", "thought_signature": b"sig"},
-        {"function_call": {"name": "f", "args": {"a": 1}}},
-        {"function_call": {"name": "f", "args": {"a": 2}}},
+        *({"text": "hm", "thought": True}, {"text": "x", "thought_signature": b"sig"}),
+        *({"function_call": {"name": "f", "args": {"a": number}}} for number in (1, 2)),
         {"function_call": {"id": "native", "name": "g", "args": {}}},
     ),
     content(
         "user",
-        {"function_response": {"name": "f", "response": {"result": "one"}}},
-        {"function_response": {"name": "f", "response": {"result": "two"}}},
+        *({"function_response": {"name": "f", "response": {"result": one}}} for one in "ab"),
         {"function_response": {"id": "native", "name": "g", "response": {"r": [1]}}},
     ),
 ]
@@ -245,6 +194,11 @@ def test_calls_without_ids_are_paired_with_their_results_in_order() -> None:
     assert [one["tool_use_id"] for one in results] == made
     later = ids.named(rows_of(EVERY)[1])["content"]
     assert not {one["id"] for one in later if one["type"] == "tool_use"} & set(made[:2])
+    # A result is that of the last answer's call.
+    call = content("model", {"function_call": {"name": "f", "args": {}}})
+    result = content("user", {"function_response": {"name": "f", "response": {"result": "one"}}})
+    _, second, answered = [row["content"] for row in rows_in_log([call, call, result])]
+    assert answered[0]["tool_use_id"] == second[0]["id"]
 
 
 async def test_calls_of_another_process_have_other_ids(engine: Engine) -> None:
@@ -256,8 +210,7 @@ async def test_calls_of_another_process_have_other_ids(engine: Engine) -> None:
         calls = [Reply(calls=[ToolRequest("c", "look", {"place": place})]), Reply("Seen.")]
         agent = LlmAgent(name="a", model=Scripted(model="m", script=calls), tools=[look])
         await run(agent, EventctxPlugin(engine), f"Look {place}.")
-    rows = [one.message for one in await engine.transcript("s") if one.message is not None]
-    blocks = [block for row in rows for block in row["content"]]
+    blocks = [block for one in await engine.transcript("s") for block in one.message["content"]]
     made = [block["id"] for block in blocks if block["type"] == "tool_use"]
     assert len(made) == len(set(made)) == 2
     assert [one["tool_use_id"] for one in blocks if one["type"] == "tool_result"] == made
@@ -280,11 +233,3 @@ def test_the_provider_of_a_model_is_known_by_its_name(
 ) -> None:
     monkeypatch.setenv("GOOGLE_GENAI_USE_VERTEXAI", cloud)
     assert provider_of(model) == provider
-
-
-def test_a_result_is_that_of_the_last_answers_call() -> None:
-    call = content("model", {"function_call": {"name": "f", "args": {}}})
-    result = content("user", {"function_response": {"name": "f", "response": {"result": "one"}}})
-    ids = CallIds([])
-    _, second, answered = [ids.named(row) for row in rows_of([call, call, result])]
-    assert answered["content"][0]["tool_use_id"] == second["content"][0]["id"]

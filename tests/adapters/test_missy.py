@@ -40,9 +40,8 @@ def numbers(messages: list[Row]) -> list[int]:
 
 
 def test_the_class_is_made_and_called_as_the_specification_does() -> None:
-    budget = TokenBudget(
-        total=50_000, memory_fraction=0.20, learnings_fraction=0.10, fresh_tail_count=24
-    )
+    shares = {"memory_fraction": 0.20, "learnings_fraction": 0.10}
+    budget = TokenBudget(total=50_000, fresh_tail_count=24, **shares)
     manager = ContextManager(budget)
     history = numbered(60, 3_000)
     enriched, messages = manager.build_messages("You are Missy.", "Hello", history)
@@ -50,51 +49,21 @@ def test_the_class_is_made_and_called_as_the_specification_does() -> None:
     assert numbers(messages[:-1]) == list(range(37, 61)), "the last 24, and no more has room"
     by_name = ContextManager().build_messages(system="s", new_message="Hello", history=[])
     assert by_name == ("s", [user("Hello")])
-    in_order = manager.build_messages("s", "m", [], ["recalled"], ["learnt"], None, None)
-    assert in_order[0] == "s\n\n## Relevant Memory\nrecalled\n\n## Past Learnings\n- learnt"
-
-
-@pytest.mark.parametrize("budget", [30_000, {"total": 30_000}, SimpleNamespace(total=30_000)])
-def test_a_budget_of_another_class_is_refused(budget: Any) -> None:
-    with pytest.raises(InvalidSetting, match="budget: expected a TokenBudget"):
-        ContextManager(budget)
+    in_order = manager.build_messages("s", "m", [], ["so", "too"], ["learnt", "it"], None, None)
+    memory, learnings = "## Relevant Memory\nso\ntoo", "## Past Learnings\n- learnt\n- it"
+    assert in_order[0] == f"s\n\n{memory}\n\n{learnings}"
 
 
 def test_the_worked_example_of_the_specification() -> None:
     # 16 fresh messages of 700 tokens, then 13 of 738: 20,794 of 20,800 with the new one.
     history = [*numbered(24, 738), *numbered(40, 700)[24:]]
     enriched, messages = build_messages("You are Missy.", "Hello", history)
-    assert enriched == "You are Missy."
+    assert (enriched, messages[-1]) == ("You are Missy.", user("Hello"))
     assert numbers(messages[:-1]) == list(range(12, 41))
-    assert messages[-1] == user("Hello")
     assert [m is h for m, h in zip(messages, history[11:], strict=False)] == [True] * 29
-
-
-def test_memory_and_learnings_enrich_the_system_prompt() -> None:
-    enriched, _ = build_messages(
-        "You are Missy.",
-        "Hello",
-        [],
-        memory_results=[
-            "User previously asked about deploying to Kubernetes.",
-            "Last session covered Python asyncio patterns.",
-        ],
-        learnings=[
-            "When editing Python files, always run ruff check after changes",
-            "User prefers YAML configs over JSON",
-            "The workspace uses pytest with coverage threshold 85%",
-        ],
-    )
-    assert enriched == (
-        "You are Missy.\n\n"
-        "## Relevant Memory\n"
-        "User previously asked about deploying to Kubernetes.\n"
-        "Last session covered Python asyncio patterns.\n\n"
-        "## Past Learnings\n"
-        "- When editing Python files, always run ruff check after changes\n"
-        "- User prefers YAML configs over JSON\n"
-        "- The workspace uses pytest with coverage threshold 85%"
-    )
+    tight = TokenBudget(10, 0, 0, 0, 0, 0)  # another estimate may be given
+    _, messages = build_messages("", "new", numbered(40, 9), budget=tight, estimate=lambda m: 1)
+    assert len(messages) == 10
 
 
 def test_what_takes_more_than_its_reserve_is_taken_from_the_history() -> None:
@@ -117,10 +86,8 @@ def test_any_history_becomes_a_request_that_a_provider_accepts_with_all_that_fit
     story: Story, total: int, tail: int, memory: list[str]
 ) -> None:
     budget = TokenBudget(total, total // 10, total // 10, 0.15, 0.05, tail)
-    history = story.messages
-    enriched, messages = build_messages(
-        "s", "new", history, budget=budget, memory_results=memory, opening="[…]"
-    )
+    history, options = story.messages, {"memory_results": memory, "opening": "[…]"}
+    enriched, messages = build_messages("s", "new", history, budget=budget, **options)
     assert refusal(messages) is None
     shown = [m for m in messages if m not in (user("new"), user("[…]"))]
     assert all(m in history for m in shown)
@@ -144,14 +111,11 @@ def last(history: list[Row], count: int) -> list[Row]:
     return found
 
 
-def test_memory_beyond_its_share_is_cut_after_a_word() -> None:
+def test_memory_beyond_its_share_is_cut_and_learnings_are_shown_if_all_five_fit() -> None:
     enriched, _ = build_messages("s", "m", [], memory_results=["elephant " * 9_000, "more"])
     text = enriched.removeprefix("s\n\n## Relevant Memory\n")
     assert set(text.split()) == {"elephant", "…"}
     assert 3_890 <= len(text) // 4 <= 3_900
-
-
-def test_at_most_five_learnings_are_shown_and_only_if_all_of_them_fit() -> None:
     enriched, _ = build_messages("", "m", [], learnings=[f"lesson {n}" for n in range(9)])
     assert enriched == "## Past Learnings\n" + "\n".join(f"- lesson {n}" for n in range(5))
     fits = ["y" * 1_037] * 5  # with "- " and line ends 5,199 characters: 1,299 tokens
@@ -160,45 +124,30 @@ def test_at_most_five_learnings_are_shown_and_only_if_all_of_them_fit() -> None:
 
 
 def test_summaries_stand_before_the_history_and_one_that_does_not_fit_is_skipped() -> None:
+    days = ("2024-01-15", "2024-01-16")
+    # One is a record of Missy's own.
+    made = SimpleNamespace(content="They met.", depth=1, descendant_count=3, source_turn_ids=["t"])
+    made.time_range_start = made.time_range_end = None
     summaries = [
         ConversationSummary("z" * 90_000, 3, 900),
-        ConversationSummary(
-            "The user worked on setting up a Kubernetes deployment...",
-            2,
-            45,
-            "2024-01-15",
-            "2024-01-16",
-        ),
+        ConversationSummary("They are setting up Kubernetes.", 2, 45, *days),
         ConversationSummary("Then they wrote tests.", 1, 9, "2024-01-17"),
+        made,
     ]
     _, messages = build_messages("", "new", numbered(24, 100), summaries=summaries)
-    assert messages[0] == user(
-        "[Summary: depth 2, 45 messages, covers 2024-01-15 to 2024-01-16]\n"
-        "The user worked on setting up a Kubernetes deployment..."
-    )
-    assert messages[1] == user("[Summary: depth 1, 9 messages]\nThen they wrote tests.")
-    assert numbers(messages[2:-1]) == list(range(1, 25))
+    covers = "depth 2, 45 messages, covers 2024-01-15 to 2024-01-16"
+    assert messages[:3] == [
+        user(f"[Summary: {covers}]\nThey are setting up Kubernetes."),
+        user("[Summary: depth 1, 9 messages]\nThen they wrote tests."),
+        user("[Summary: depth 1, 3 messages]\nThey met."),
+    ]
+    assert numbers(messages[3:-1]) == list(range(1, 25))
 
 
-def test_a_record_of_missys_own_is_a_summary() -> None:
-    record = SimpleNamespace(
-        content="They met.",
-        depth=1,
-        descendant_count=3,
-        time_range_start=None,
-        time_range_end=None,
-        source_turn_ids=["t1"],
-    )
-    _, messages = build_messages("", "new", [], summaries=[record])
-    assert messages[0] == user("[Summary: depth 1, 3 messages]\nThey met.")
-
-
-def test_another_estimate_may_be_given() -> None:
-    tight = TokenBudget(10, 0, 0, 0, 0, 0)
-    _, messages = build_messages("", "new", numbered(40, 9), budget=tight, estimate=lambda m: 1)
-    assert len(messages) == 10
-
-
-def test_a_message_without_a_role_is_refused() -> None:
+def test_a_message_without_a_role_and_a_budget_of_another_class_are_refused() -> None:
     with pytest.raises(InvalidMessage, match="role"):
         build_messages("", "new", [{"content": "who?"}])
+    budget: Any
+    for budget in (30_000, {"total": 30_000}, SimpleNamespace(total=30_000)):
+        with pytest.raises(InvalidSetting, match="budget: expected a TokenBudget"):
+            ContextManager(budget)

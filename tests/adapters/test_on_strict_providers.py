@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -12,15 +11,7 @@ for name in ("agents", "pydantic_ai", "openai", "anthropic"):
     pytest.importorskip(name, reason="extras: eventctx[openai-agents], eventctx[pydantic-ai]")
 
 import agents  # noqa: E402
-from agents import (  # noqa: E402
-    Agent as OpenAIAgent,
-)
-from agents import (  # noqa: E402
-    ModelSettings,
-    OpenAIResponsesModel,
-    Runner,
-    function_tool,
-)
+from agents import ModelSettings, OpenAIResponsesModel, Runner, function_tool  # noqa: E402
 from pydantic_ai import Agent, ModelRetry, Tool  # noqa: E402
 from pydantic_ai.messages import repair_messages  # noqa: E402
 from pydantic_ai.models.anthropic import AnthropicModel  # noqa: E402
@@ -49,16 +40,15 @@ def read(page: int) -> str:
     return f"page {page}: " + "words " * 250
 
 
-async def of_openai_agents(engine: Engine, url: str, open_until: AsyncExitStack) -> Ask:
+async def of_openai_agents(engine: Engine, client: Any) -> Ask:
     def fail(page: int) -> str:
         """Fail."""
         raise ValueError("torn")
 
-    client = openai_client(f"{url}/v1")
-    model = OpenAIResponsesModel("gpt-5.2", await open_until.enter_async_context(client))
+    model = OpenAIResponsesModel("gpt-5.2", client)
     settings = ModelSettings(store=False, response_include=["reasoning.encrypted_content"])
     tools: list[Any] = [function_tool(read), function_tool(fail)]
-    agent = OpenAIAgent(name="a", model=model, tools=tools, model_settings=settings)
+    agent = agents.Agent(name="a", model=model, tools=tools, model_settings=settings)
     session = await AgentsSession.open(engine, "s", **SMALL)
     return lambda text: Runner.run(agent, text, **session.options(agent))
 
@@ -78,36 +68,28 @@ def of_pydantic(engine: Engine, model: Any, **settings: Any) -> Ask:
     return ask
 
 
-async def of_pydantic_responses(engine: Engine, url: str, open_until: AsyncExitStack) -> Ask:
-    client = openai_client(f"{url}/v1")
-    await open_until.enter_async_context(client)
-    model = PydanticResponses("gpt-5.2", provider=OpenAIProvider(openai_client=client))
-    return of_pydantic(engine, model)
+async def of_pydantic_responses(engine: Engine, client: Any) -> Ask:
+    provider = OpenAIProvider(openai_client=client)
+    return of_pydantic(engine, PydanticResponses("gpt-5.2", provider=provider))
 
 
-async def of_pydantic_claude(engine: Engine, url: str, open_until: AsyncExitStack) -> Ask:
-    client = claude_client(url)
-    provider = AnthropicProvider(anthropic_client=await open_until.enter_async_context(client))
-    model = AnthropicModel("claude-opus-5-5", provider=provider)
-    thinking = {"type": "adaptive"}
-    return of_pydantic(engine, model, anthropic_thinking=thinking, max_tokens=4_000)
+async def of_pydantic_claude(engine: Engine, client: Any) -> Ask:
+    provider = AnthropicProvider(anthropic_client=client)
+    settings = {"anthropic_thinking": {"type": "adaptive"}, "max_tokens": 4_000}
+    return of_pydantic(engine, AnthropicModel("claude-opus-5-5", provider=provider), **settings)
 
 
 @pytest.mark.parametrize("host", [of_openai_agents, of_pydantic_responses, of_pydantic_claude])
-async def test_no_request_of_a_long_run_is_refused(
-    host: Callable[[Engine, str, AsyncExitStack], Awaitable[Ask]],
-) -> None:
-    model = Model()
+async def test_no_request_of_a_long_run_is_refused(host: Callable[..., Awaitable[Ask]]) -> None:
+    model, of_claude = Model(), host is of_pydantic_claude
     kinds = [KINDS[name] for name in ("loops", "thinks once")]
-    async with (
-        open_engine("memory://") as engine,
-        strict_provider(model) as server,
-        AsyncExitStack() as open_until,
-    ):
-        ask = await host(engine, server.url, open_until)
-        for number in range(TURNS):
-            model.begin(kinds[number % len(kinds)], number)
-            await ask(f"Question {number}: read and tell me. " + "please " * 20)
+    async with open_engine("memory://") as engine, strict_provider(model) as server:
+        url = server.url
+        async with claude_client(url) if of_claude else openai_client(f"{url}/v1") as client:
+            ask = await host(engine, client)
+            for number in range(TURNS):
+                model.begin(kinds[number % len(kinds)], number)
+                await ask(f"Question {number}: read and tell me. " + "please " * 20)
         assert len(server.requests) > 3 * TURNS
         assert server.refusals == []
         assert len((await engine.audit("s")).compactions) > 2
@@ -116,8 +98,6 @@ async def test_no_request_of_a_long_run_is_refused(
             async for one in spans(engine.store, "s")
             if one.name.startswith("chat ") and "eventctx.request.seq" in one.attributes
         ]
-        expected = "anthropic" if host is of_pydantic_claude else "openai"
-        assert {one["gen_ai.provider.name"] for one in chats} == {expected}
-        assert {f"http://{one['server.address']}:{one['server.port']}" for one in chats} == {
-            server.url
-        }
+        providers = {one["gen_ai.provider.name"] for one in chats}
+        assert providers == {"anthropic" if of_claude else "openai"}
+        assert {f"http://{one['server.address']}:{one['server.port']}" for one in chats} == {url}

@@ -42,18 +42,23 @@ LAYOUTS = [
 ]
 
 
-@pytest.mark.parametrize("text", LAYOUTS)
-@pytest.mark.parametrize("part", [SERVER, HOOK])
-def test_a_part_of_json_comes_and_goes_and_leaves_every_byte(text: str, part: JsonPart) -> None:
+def comes_and_goes(text: str, part: JsonPart) -> None:
     done = put(text, part)
     assert has(done, part)
     assert take_out(done, part, text) == text
 
 
-def test_a_file_that_is_not_there_or_blank_becomes_one() -> None:
-    wanted = '{\n  "a": {\n    "b": 1\n  }\n}\n'
-    part = JsonPart(("a", "b"), 1)
+@pytest.mark.parametrize("text", LAYOUTS)
+@pytest.mark.parametrize("part", [SERVER, HOOK])
+def test_a_part_of_json_comes_and_goes_and_leaves_every_byte(text: str, part: JsonPart) -> None:
+    comes_and_goes(text, part)
+
+
+def test_a_file_that_is_not_there_becomes_one_and_comments_stay_on_their_lines() -> None:
+    wanted, part = '{\n  "a": {\n    "b": 1\n  }\n}\n', JsonPart(("a", "b"), 1)
     assert put(None, part) == put("", part) == put(" \n", part) == wanted
+    done = put('{\n  "a": 1 // one\n}\n', JsonPart(("b",), 2))
+    assert done == '{\n  "a": 1, // one\n  "b": 2\n}\n'
 
 
 VALUES = st.recursive(
@@ -78,40 +83,40 @@ def test_any_settings_in_any_layout(
     assert jsonc.read(text).plain == plain
     for part in (SERVER, HOOK):
         if part.keys[0] not in plain:
-            done = put(text, part)
-            assert has(done, part)
-            assert take_out(done, part, text) == text
+            comes_and_goes(text, part)
+
+
+OWN_HOOK = '{"hooks": {"Stop": [{"hooks": [{"command": "/bin/eventctx hook codex"}]}]}}'
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("part", "text", "says"),
     [
-        ("{", "line 1: expected a key"),
-        ('{"a": 1', 'expected "," or "}"'),
-        ('{\n"a" 1}', "line 2"),
-        ("{a: 1}", "expected a key in quotes"),
-        ("{'a': 1}", "expected a key in quotes"),
-        ('{"a": 1, "a": 2}', "'a' once"),
-        ('{"a": 1} {}', "the end of the file"),
-        ('{"a": 01}', "a JSON value"),
-        ('{"a": "\n"}', "a JSON value"),
-        ("/* ", "a JSON value"),
-        ("[" * 300, "200 levels"),
-        ("[]", "expected an object"),
-        ('{"mcpServers": []}', "mcpServers: expected an object"),
-        ('{"mcpServers": {"eventctx": {}}}', "mcpServers.eventctx: expected none yet"),
+        (SERVER, "{", "line 1: expected a key"),
+        (SERVER, '{"a": 1', 'expected "," or "}"'),
+        (SERVER, '{\n"a" 1}', "line 2"),
+        (SERVER, "{a: 1}", "expected a key in quotes"),
+        (SERVER, "{'a': 1}", "expected a key in quotes"),
+        (SERVER, '{"a": 1, "a": 2}', "'a' once"),
+        (SERVER, '{"a": 1} {}', "the end of the file"),
+        (SERVER, '{"a": 01}', "a JSON value"),
+        (SERVER, '{"a": "\n"}', "a JSON value"),
+        (SERVER, "/* ", "a JSON value"),
+        (SERVER, "[" * 300, "200 levels"),
+        (SERVER, "[]", "expected an object"),
+        (SERVER, '{"mcpServers": []}', "mcpServers: expected an object"),
+        (SERVER, '{"mcpServers": {"eventctx": {}}}', "mcpServers.eventctx: expected none yet"),
+        (HOOK, OWN_HOOK, "expected no hook of eventctx"),  # a person's is not doubled
+        (TABLE, "a = ", "expected TOML"),
+        (TABLE, "mcp_servers = {a = {command = 'x'}}\n", "to which a table can be added"),
+        (TABLE, "mcp_servers = 3\n", "to which a table can be added"),
+        (TABLE, "[mcp_servers.eventctx]\n", "mcp_servers.eventctx: expected none yet"),
     ],
 )
-def test_json_that_cannot_be_edited_is_refused(text: str, says: str) -> None:
-    with pytest.raises(InvalidSetting, match=None) as refused:
-        put(text, SERVER)
+def test_what_cannot_be_edited_is_refused(part: Part, text: str, says: str) -> None:
+    with pytest.raises(InvalidSetting) as refused:
+        put(text, part)
     assert says in str(refused.value)
-
-
-def test_a_hook_that_a_person_wrote_is_not_doubled() -> None:
-    own = '{"hooks": {"Stop": [{"hooks": [{"command": "/bin/eventctx hook codex"}]}]}}'
-    with pytest.raises(InvalidSetting, match="expected no hook of eventctx"):
-        put(own, HOOK)
 
 
 TOML = [
@@ -132,28 +137,14 @@ def test_a_table_comes_and_goes(text: str) -> None:
     assert taken is not None and taken.rstrip() == text.rstrip()
 
 
-def test_what_another_program_added_to_a_table_of_ours_goes_with_it() -> None:
+def test_what_another_program_added_to_a_table_of_ours_goes_with_it_if_it_is_one() -> None:
     done = put("a = 1\n", TABLE)
     done += '\n# trusted\n[projects."/x"]\ntrust_level = "trusted"\n'
     done += '\n[mcp_servers.eventctx.tools.recall]\napproval_mode = "approve"\n'
-    assert take_out(done, TABLE, "a = 1\n") == (
-        'a = 1\n\n# trusted\n[projects."/x"]\ntrust_level = "trusted"\n'
-    )
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("a = ", "expected TOML"),
-        ("mcp_servers = {a = {command = 'x'}}\n", "to which a table can be added"),
-        ("mcp_servers = 3\n", "to which a table can be added"),
-        ("[mcp_servers.eventctx]\ncommand = 'y'\n", "mcp_servers.eventctx: expected none yet"),
-    ],
-)
-def test_toml_that_cannot_be_edited_is_refused(text: str, says: str) -> None:
-    with pytest.raises(InvalidSetting) as refused:
-        put(text, TABLE)
-    assert says in str(refused.value)
+    left = 'a = 1\n\n# trusted\n[projects."/x"]\ntrust_level = "trusted"\n'
+    assert take_out(done, TABLE, "a = 1\n") == left
+    with pytest.raises(InvalidSetting, match=r"expected \[mcp_servers.eventctx\] as a table"):
+        take_out("mcp_servers = {eventctx = {command = 'x'}}\n", TABLE, None)  # nor torn out
 
 
 def test_a_file_of_ours_is_never_put_over_another() -> None:
@@ -167,24 +158,11 @@ def test_a_file_of_ours_is_never_put_over_another() -> None:
             take_out(text, own, None)
 
 
-def test_a_comment_stays_on_the_line_that_it_is_about() -> None:
-    done = put('{\n  "a": 1 // one\n}\n', JsonPart(("b",), 2))
-    assert done == '{\n  "a": 1, // one\n  "b": 2\n}\n'
-
-
-def test_a_hook_of_ours_that_a_person_changed_goes_too() -> None:
-    done = put('{"a": 1}', HOOK).replace("hook codex", "hook codex --store x")
-    assert take_out(done, HOOK, '{"a": 1}') == '{"a": 1}'
-
-
-def test_only_containers_that_were_made_for_a_part_go_with_it() -> None:
-    for base in ('{"hooks": {"Stop": []}}', '{"hooks": {}}', "{}"):
-        assert take_out(put(base, HOOK), HOOK, base) == base
-
-
-def test_a_table_that_was_moved_into_another_form_is_not_torn_out() -> None:
-    with pytest.raises(InvalidSetting, match=r"expected \[mcp_servers.eventctx\] as a table"):
-        take_out("mcp_servers = {eventctx = {command = 'x'}}\n", TABLE, None)
+def test_with_a_hook_go_its_changes_and_the_containers_that_were_made_for_it_alone() -> None:
+    for base in ('{"hooks": {"Stop": []}}', '{"hooks": {}}', "{}", '{"a": 1}'):
+        done = put(base, HOOK)
+        changed = done.replace("hook codex", "hook codex --store x")
+        assert take_out(done, HOOK, base) == take_out(changed, HOOK, base) == base
 
 
 def test_equal_parts_are_shown_once() -> None:

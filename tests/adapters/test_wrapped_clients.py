@@ -1,4 +1,4 @@
-"""The SDKs of Anthropic and OpenAI, wrapped: hosts, copies, states, left streams, faults."""
+"""The SDKs of Anthropic and OpenAI, wrapped: hosts, states, left streams, faults, threads."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import asyncio
 import base64
 import json
 import struct
+import threading
 import zlib
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,9 +21,12 @@ openai = pytest.importorskip("openai", reason="an extra: eventctx[openai]")
 from pydantic import BaseModel  # noqa: E402
 
 import eventctx  # noqa: E402
+import eventctx.sync  # noqa: E402
 from eventctx.adapters.clients.exchange import answered  # noqa: E402
 from eventctx.engine import Engine  # noqa: E402
 from eventctx.errors import InvalidSetting  # noqa: E402
+from tests.adapters.logs import count, types_of  # noqa: E402
+from tests.adapters.wrapped_apis import APIS  # noqa: E402
 from tests.api_answers import Body, Said, claude, response  # noqa: E402
 from tests.orchestrators.providers.server import (  # noqa: E402
     ReceivedRequest,
@@ -63,47 +69,34 @@ def azure_client(server: ScriptedHTTP) -> Any:
     return openai.AsyncAzureOpenAI(api_key="k", http_client=http(openai), **where)
 
 
-def foundry_client(server: ScriptedHTTP) -> Any:
-    return anthropic.AsyncAnthropicFoundry(
-        api_key="k", base_url=f"{server.url}/anthropic", http_client=http(anthropic)
-    )
+def of_anthropic(kind: str, path: str = "", **given: Any) -> Callable[[ScriptedHTTP], Any]:
+    """A kind of client of Anthropic's SDK."""
+    made = getattr(anthropic, kind)
+    return lambda server: made(base_url=f"{server.url}{path}", http_client=http(anthropic), **given)
 
 
-def vertex_client(server: ScriptedHTTP) -> Any:
-    where = {"region": "europe-west6", "project_id": "p", "access_token": "t"}
-    return anthropic.AsyncAnthropicVertex(
-        base_url=f"{server.url}/v1", http_client=http(anthropic), **where
-    )
-
-
-def bedrock_client(server: ScriptedHTTP) -> Any:
-    return anthropic.AsyncAnthropicBedrock(
-        aws_region="eu-central-2", api_key="k", base_url=server.url, http_client=http(anthropic)
-    )
-
-
-async def types_of(engine: Engine) -> list[str]:
+async def calls_of(engine: Engine) -> list[str]:
     await engine.close_session("s")  # deferred activity is written
-    return [one.type async for one in engine.records("s")]
+    return [one for one in await types_of(engine) if one.startswith("provider:")]
 
+
+async def rows_of(engine: Engine) -> list[Body]:
+    return await (await engine.session("s")).get_messages()
+
+
+ON_VERTEX = {"region": "europe-west6", "project_id": "p", "access_token": "t"}
+vertex_client = of_anthropic("AsyncAnthropicVertex", "/v1", **ON_VERTEX)
+foundry_client = of_anthropic("AsyncAnthropicFoundry", "/anthropic", api_key="k")
+bedrock_client = of_anthropic("AsyncAnthropicBedrock", aws_region="eu-central-2", api_key="k")
 
 CALLS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Awaitable[Any]]]] = {
-    "azure": (azure_client, lambda client: client.chat.completions.create(**CHAT)),
-    "foundry": (foundry_client, lambda client: client.messages.create(**CLAUDE)),
-    "vertex": (vertex_client, lambda client: client.messages.create(**CLAUDE)),
-    "bedrock": (bedrock_client, lambda client: client.messages.create(**CLAUDE)),
-    "with_options": (
-        claude_of,
-        lambda client: client.with_options(timeout=3).messages.create(**CLAUDE),
-    ),
-    "parsed": (
-        claude_of,
-        lambda client: client.beta.messages.parse(**CLAUDE, output_format=Verdict),
-    ),
-    "response parsed": (
-        gpt_of,
-        lambda client: client.responses.parse(**RESPONSE, text_format=Verdict),
-    ),
+    "azure": (azure_client, lambda one: one.chat.completions.create(**CHAT)),
+    "foundry": (foundry_client, lambda one: one.messages.create(**CLAUDE)),
+    "vertex": (vertex_client, lambda one: one.messages.create(**CLAUDE)),
+    "bedrock": (bedrock_client, lambda one: one.messages.create(**CLAUDE)),
+    "with_options": (claude_of, lambda one: one.with_options(timeout=3).messages.create(**CLAUDE)),
+    "parsed": (claude_of, lambda one: one.beta.messages.parse(**CLAUDE, output_format=Verdict)),
+    "response parsed": (gpt_of, lambda one: one.responses.parse(**RESPONSE, text_format=Verdict)),
 }
 
 
@@ -113,30 +106,39 @@ async def test_a_call_is_observed_as_it_was_sent(engine: Engine, way: str) -> No
     with serving(saying(Said('{"same": true}'))) as server:
         async with eventctx.wrap(made(server), engine, "s") as client:
             assert "same" in str(await call(client))
-    assert (await types_of(engine)).count("provider:response") == 1
+    assert await calls_of(engine) == ["provider:request", "provider:response"]
     view = await engine.request_view("s", turn=1)
-    assert view.verified
-    assert view.sent.body() == server.received[0]
+    assert (view.verified, view.sent.body()) == (True, server.received[0])
     assert (await engine.audit("s")).requests[0].model == "m-1"
-    rows = await (await engine.session("s")).get_messages()
-    assert ["same" in json.dumps(row) for row in rows] == [False, True]
+    assert ["same" in json.dumps(row) for row in await rows_of(engine)] == [False, True]
     assert engine.hooks.stats().errors == {}
 
 
-async def test_counting_tokens_on_vertex_is_no_call_of_a_model(
-    engine: Engine, server: ScriptedHTTP
-) -> None:
+async def test_counting_tokens_on_vertex_is_no_call(engine: Engine, server: ScriptedHTTP) -> None:
     async with eventctx.wrap(vertex_client(server), engine, "s") as client:
         await client.messages.create(**CLAUDE)
         await client.messages.count_tokens(model="m-1", messages=ROWS)
     assert len(server.received) == 2
-    assert (await types_of(engine)).count("provider:request") == 1
+    assert await calls_of(engine) == ["provider:request", "provider:response"]
 
 
-async def test_a_wrapped_client_is_not_wrapped_again(engine: Engine, server: ScriptedHTTP) -> None:
+async def test_what_cannot_be_wrapped_is_refused(engine: Engine, server: ScriptedHTTP) -> None:
+    inner: Any = claude_of(server)
     async with eventctx.wrap(claude_of(server), engine, "s") as client:
-        with pytest.raises(InvalidSetting, match="expected a client that is not wrapped"):
-            eventctx.wrap(client.with_options(timeout=3), engine, "other")
+        twice = client.with_options(timeout=3)
+    with APIS["messages"].client(server.url, blocking=True) as blocking:
+        no_client = "expected a client of the anthropic or openai SDK"
+        no_engine = "expected an engine, or the path of a store"
+        for wrong, where, says in (
+            *((one, engine, no_client) for one in (None, "client", object())),
+            *((inner, one, no_engine) for one in (None, 3, object())),
+            (twice, engine, "expected a client that is not wrapped"),
+            (blocking, engine, r"eventctx\.sync"),
+        ):
+            with pytest.raises(InvalidSetting, match=says):
+                eventctx.wrap(wrong, where, "s")
+    with pytest.raises(InvalidSetting, match=r"found no loop that runs.*eventctx\.sync"):
+        await asyncio.to_thread(eventctx.wrap, inner, engine, "s")
 
 
 # -- bodies that are signed, and come in frames ---------------------------------------------------
@@ -155,18 +157,15 @@ def test_a_stream_in_frames_is_read_as_far_as_it_came() -> None:
     body, events = claude(1, "m-1", Said("Both check a path.", [("t", "read", {"path": "a.py"})]))
     frames = [framed(one) for one in events]
     whole = answered(b"".join(frames))
-    assert whole.finish == body["stop_reason"]
     text = {"type": "text", "text": "Both check a path."}
-    assert whole.rows == [{"role": "assistant", "content": [text, *body["content"][1:]]}]
+    said = [{"role": "assistant", "content": [text, *body["content"][1:]]}]
+    assert (whole.finish, whole.rows) == (body["stop_reason"], said)
     cut = answered(b"".join(frames)[: -len(frames[-1]) - len(frames[-2]) - 3])
-    assert cut.finish is None
-    assert "Both check a path." in json.dumps(cut.rows)
+    assert cut.finish is None and "Both check a path." in json.dumps(cut.rows)
     assert answered(b"\0" * 40).rows == []
 
 
-async def test_a_signed_request_is_recorded_and_never_replaced(
-    engine: Engine, server: ScriptedHTTP
-) -> None:
+async def test_a_signed_request_is_never_replaced(engine: Engine, server: ScriptedHTTP) -> None:
     class Signed(anthropic.AsyncAnthropic):  # type: ignore[misc,name-defined]
         async def _prepare_request(self, request: Any) -> None:
             request.headers["authorization"] = "AWS4-HMAC-SHA256 Credential=…"
@@ -175,8 +174,8 @@ async def test_a_signed_request_is_recorded_and_never_replaced(
     async with eventctx.wrap(inner, engine, "s", compact=True) as client:
         await client.messages.create(**CLAUDE)
     view = await engine.request_view("s", turn=1)
-    assert (view.known, view.verified) == ("observed", True)
-    assert view.sent.body() == server.received[0]
+    sent = server.received[0]
+    assert (view.known, view.verified, view.sent.body()) == ("observed", True, sent)
     assert engine.hooks.stats().dropped == {HOOK: 1}
 
 
@@ -190,79 +189,60 @@ async def test_a_conversation_that_the_provider_keeps_is_never_compacted(
     failing, says = [False, True, False], server.answer
     error = json_reply({}, 500, retry_after_ms="1")
     server.answer = lambda request: error if failing.pop(0) else says(request)
-    made, first = (claude_of, CLAUDE) if state == "thread" else (gpt_of, RESPONSE)
-    field = "messages" if state == "thread" else "input"
-    kept = {"type": "continue", "previous_message_id": "m"} if state == "thread" else "resp_1"
+    api, first, field, kept = APIS["responses"], RESPONSE, "input", "resp_1"
+    if state == "thread":
+        api, first, field = APIS["messages"], CLAUDE, "messages"
+        kept = {"type": "continue", "previous_message_id": "m"}
     more = {**first, field: [{"role": "user", "content": "And c.py?"}]}
-    async with eventctx.wrap(made(server), engine, "s", compact=True) as client:
-        calls = client.messages if state == "thread" else client.responses
-        await calls.create(**first)
-        again = client.with_options(max_retries=1)
-        calls = again.messages if state == "thread" else again.responses
-        await calls.create(**more, extra_body={state: kept})
+    async with eventctx.wrap(api.client(server.url), engine, "s", compact=True) as client:
+        await api.methods(client).create(**first)
+        await api.methods(client).create(**more, extra_body={state: kept})
     assert server.received[1:] == [{**more, state: kept}] * 2
-    assert (await engine.request_view("s", turn=1)).known == "prepared"
-    assert (await engine.request_view("s", turn=2)).known == "observed"
-    rows = await (await engine.session("s")).get_messages()
-    assert [row["role"] for row in rows] == ["user", "assistant", "user", "assistant"]
-    assert "context:messages_set" not in await types_of(engine)
-
-
-def in_background(*later: Reply) -> Callable[[ReceivedRequest], Reply]:
-    """A server whose answer is made later."""
-    whole, _ = response(1, "m-1", Said("Only one writes."))
-    waiting = {**whole, "status": "queued", "output": [], "usage": None}
-    answers = [json_reply(waiting), *later, json_reply(whole)]
-    return lambda request: answers.pop(0)
+    views = [await engine.request_view("s", turn=turn) for turn in (1, 2)]
+    assert [one.known for one in views] == ["prepared", "observed"]
+    assert [row["role"] for row in await rows_of(engine)] == ["user", "assistant"] * 2
+    assert await count(engine, "context:messages_set") == [0]
 
 
 async def test_an_answer_made_in_the_background_is_recorded_when_it_is_asked_for(
-    engine: Engine,
-    server: ScriptedHTTP,
+    engine: Engine, server: ScriptedHTTP
 ) -> None:
-    server.answer = in_background(json_reply({}, 503))
+    whole, _ = response(1, "m-1", Said("Only one writes."))
+    waiting = {**whole, "status": "queued", "output": [], "usage": None}
+    answers = [json_reply(waiting), json_reply({}, 503), json_reply(whole)]
+    server.answer = lambda request: answers.pop(0)
     async with eventctx.wrap(gpt_of(server), engine, "s") as client:
         begun = await client.responses.create(**RESPONSE, background=True)
-        assert (await types_of(engine)).count("provider:response") == 0
+        assert await calls_of(engine) == ["provider:request"]
         with pytest.raises(openai.InternalServerError):
             await client.responses.retrieve(begun.id)
         assert (await client.responses.retrieve(begun.id)).output_text == "Only one writes."
-    types = await types_of(engine)
-    assert types.count("provider:request") == types.count("provider:response") == 1
-    assert "provider:error" not in types
-    assert types.count("prompt:complete") == 1
-    assert "Only one writes." in json.dumps(await (await engine.session("s")).get_messages())
+    assert await calls_of(engine) == ["provider:request", "provider:response"]
+    assert await count(engine, "prompt:complete") == [1]
+    assert "Only one writes." in json.dumps(await rows_of(engine))
 
 
 # -- streams that are left ------------------------------------------------------------------------
 
 
-async def left_after(stream: Any, events: int) -> None:
-    async for _ in stream:
-        events -= 1
-        if not events:
-            break
-    await stream.close()
+LEFT_AND_ASKED_AGAIN = [
+    *("provider:request", "provider:error", "provider:request", "provider:response")
+]
 
 
-async def test_what_was_received_of_a_stream_that_was_left_is_in_the_transcript(
-    engine: Engine,
-    server: ScriptedHTTP,
-) -> None:
+async def test_what_came_of_a_left_stream_is_kept(engine: Engine, server: ScriptedHTTP) -> None:
     async with eventctx.wrap(claude_of(server), engine, "s") as client:
-        await left_after(await client.messages.create(**CLAUDE, stream=True), 4)
-        left = await (await engine.session("s")).get_messages()
+        async with await client.messages.create(**CLAUDE, stream=True) as stream:
+            for _ in range(4):
+                await anext(stream)
+        left = json.dumps(await rows_of(engine))
         await client.messages.create(**CLAUDE)
-    assert "Both check" in json.dumps(left[1])
-    assert "a path." not in json.dumps(left)
-    types = await types_of(engine)
-    assert types.count("prompt:submit") == 1
-    assert [one for one in types if one.startswith("provider:")] == [
-        *("provider:request", "provider:error", "provider:request", "provider:response")
-    ]
-    rows = await (await engine.session("s")).get_messages()
-    assert [row["role"] for row in rows] == ["user", "assistant"]
-    assert "a path." in json.dumps(rows[1])
+    assert "Both check" in left and "a path." not in left
+    assert await calls_of(engine) == LEFT_AND_ASKED_AGAIN
+    assert await count(engine, "prompt:submit") == [1]
+    asked, said = await rows_of(engine)
+    assert (asked["role"], said["role"]) == ("user", "assistant")
+    assert "a path." in json.dumps(said)
 
 
 @pytest.mark.parametrize("more", [0, 1])
@@ -277,10 +257,7 @@ async def test_a_call_that_goes_on_from_a_stream_that_was_left_open_is_recorded(
                 break  # which closes no stream of OpenAI's
             rows = [*ROWS, *ROWS[:more]]
             await client.chat.completions.create(**{**CHAT, "messages": rows})
-    types = await types_of(engine)
-    assert [one for one in types if one.startswith("provider:")] == [
-        *("provider:request", "provider:error", "provider:request", "provider:response")
-    ]
+    assert await calls_of(engine) == LEFT_AND_ASKED_AGAIN
     assert engine.hooks.stats().dropped == {}
 
 
@@ -291,16 +268,14 @@ async def test_an_attempt_after_one_that_failed_is_a_call_of_the_same_turn(engin
                 with pytest.raises(Exception):  # noqa: B017 - the SDK's or its library's
                     async for _ in await client.messages.create(**CLAUDE, stream=True):
                         pass
-    types = await types_of(engine)
-    assert (types.count("prompt:submit"), types.count("provider:error")) == (1, 2)
+    assert await calls_of(engine) == ["provider:request", "provider:error"] * 2
+    assert await count(engine, "prompt:submit") == [1]
 
 
 # -- next to what a caller has --------------------------------------------------------------------
 
 
-async def test_a_message_that_stays_keeps_its_cache_mark(
-    engine: Engine, server: ScriptedHTTP
-) -> None:
+async def test_a_message_that_stays_keeps_its_mark(engine: Engine, server: ScriptedHTTP) -> None:
     def marked(text: str, **mark: Any) -> Body:
         return {"role": "user", "content": [{"type": "text", "text": text, **mark}]}
 
@@ -311,7 +286,7 @@ async def test_a_message_that_stays_keeps_its_cache_mark(
             await client.messages.create(**{**CLAUDE, "messages": rows})
     assert server.received[1]["messages"][2] == marked("two", **mark)
     assert "cache_control" not in json.dumps(server.received[1]["messages"][:2])
-    assert "context:messages_set" not in await types_of(engine)
+    assert await count(engine, "context:messages_set") == [0]
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -327,35 +302,105 @@ async def test_an_answer_that_a_hook_of_the_callers_client_has_read_is_the_calle
         answer = await client.chat.completions.create(**CHAT, stream=stream)
         told = [one async for one in answer] if stream else answer
         assert "path." in str(told)
-    assert "Both check" in json.dumps(await (await engine.session("s")).get_messages())
+    assert "Both check" in json.dumps(await rows_of(engine))
 
 
-async def test_a_fault_of_ours_costs_no_answer_and_is_counted(server: ScriptedHTTP) -> None:
+async def test_a_call_beside_another_and_a_fault_of_ours_cost_no_answer_and_are_counted(
+    server: ScriptedHTTP,
+) -> None:
     engine = await eventctx.open("memory://")
     async with eventctx.wrap(claude_of(server), engine, "s") as client:
+        answers = await asyncio.gather(*(client.messages.create(**CLAUDE) for _ in range(2)))
+        assert engine.hooks.stats().dropped == {HOOK: 1}
+        assert (await calls_of(engine)).count("provider:response") == 1
         await engine.close()
-        answer = await client.messages.create(**CLAUDE)
-    assert answer.content[0].text == "Both check a path."
+        answers.append(await client.messages.create(**CLAUDE))
+    assert [one.content[0].text for one in answers] == ["Both check a path."] * 3
     assert engine.hooks.stats().errors == {HOOK: 1}
 
 
-async def test_a_call_beside_another_is_passed_on_and_counted(
-    engine: Engine, server: ScriptedHTTP
+# -- without async, and clients and engines of different loops and threads -------------------------
+
+
+@pytest.fixture
+def blocking_engine() -> Iterator[Any]:
+    with eventctx.sync.open("memory://") as opened:
+        yield opened
+
+
+def answers_in(engine: Any, session: str) -> int:
+    engine.close_session(session)  # deferred activity is written
+    return [one.type for one in engine.records(session)].count("provider:response")
+
+
+def test_each_thread_has_its_own_conversation(blocking_engine: Any, server: ScriptedHTTP) -> None:
+    def work(name: str) -> None:
+        client = eventctx.wrap(inner, blocking_engine, name)
+        for _ in range(3):
+            client.chat.completions.create(**CHAT)
+
+    with APIS["chat"].client(server.url, blocking=True) as inner:
+        threads = [threading.Thread(target=work, args=(name,)) for name in "abc"]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+    assert [answers_in(blocking_engine, name) for name in "abc"] == [3, 3, 3]
+    assert blocking_engine.hooks.stats().dropped == {}
+
+
+def test_a_client_whose_engines_loop_has_ended_gets_its_answer(server: ScriptedHTTP) -> None:
+    async def opened() -> tuple[Any, Any]:
+        engine = await eventctx.open("memory://")
+        client = eventctx.wrap(claude_of(server), engine, "s")
+        await client.messages.create(**CLAUDE)
+        return engine, client
+
+    async def asked(engine: Any, client: Any) -> Any:
+        answer = await client.messages.create(**CLAUDE)
+        await engine.close()
+        return answer
+
+    def once(request: ReceivedRequest) -> Reply:  # a connection belongs to one loop, too
+        reply = saying()(request)
+        return replace(reply, headers={**reply.headers, "connection": "close"})
+
+    server.answer = once
+    engine, client = asyncio.run(opened())
+    assert "Both check a path." in str(asyncio.run(asked(engine, client)))
+    assert engine.hooks.stats().errors == {HOOK: 1}
+
+
+def test_a_store_is_open_as_long_as_the_client(tmp_path: Path, server: ScriptedHTTP) -> None:
+    path = tmp_path / "wrapped.db"
+
+    async def asked(session: str) -> None:
+        async with eventctx.wrap(claude_of(server), path, session) as client:
+            await client.messages.create(**CLAUDE)
+
+    inner = APIS["messages"].client(server.url, blocking=True)
+    with eventctx.wrap(inner, str(path), "blocking") as client:
+        client.messages.create(**CLAUDE)
+    for session in ("with async", "another loop"):
+        asyncio.run(asked(session))
+    assert "eventctx-wrap" not in [one.name for one in threading.enumerate()]
+    with eventctx.sync.open(path) as engine:
+        names = ["blocking", "with async", "another loop"]
+        assert [answers_in(engine, name) for name in names] == [1, 1, 1]
+
+
+def test_a_stream_that_is_collected_in_the_engines_own_thread_is_a_cancelled_call(
+    blocking_engine: Any, server: ScriptedHTTP
 ) -> None:
-    async with eventctx.wrap(claude_of(server), engine, "s") as client:
-        answers = await asyncio.gather(*(client.messages.create(**CLAUDE) for _ in range(2)))
-    assert [one.content[0].text for one in answers] == ["Both check a path."] * 2
-    assert engine.hooks.stats().dropped == {HOOK: 1}
-    assert (await types_of(engine)).count("provider:response") == 1
-
-
-@pytest.mark.parametrize("client", [None, "client", object()])
-async def test_what_is_no_client_is_refused(engine: Engine, client: Any) -> None:
-    with pytest.raises(InvalidSetting, match="expected a client of the anthropic or openai SDK"):
-        eventctx.wrap(client, engine, "s")
-
-
-async def test_a_client_without_async_refuses_an_engine_of_async(engine: Engine) -> None:
-    blocking = anthropic.Anthropic(api_key="k")
-    with blocking as client, pytest.raises(InvalidSetting, match=r"eventctx\.sync"):
-        eventctx.wrap(client, engine, "s")
+    engine = blocking_engine
+    with eventctx.wrap(APIS["chat"].client(server.url, blocking=True), engine, "s") as client:
+        create = client.chat.completions.with_streaming_response.create
+        with create(**CHAT, stream=True) as answer:
+            pieces = [answer.iter_bytes()]
+            next(pieces[0])
+            engine.on("*", lambda record: pieces.clear())
+            engine.session("other").add_message({"role": "user", "content": "Here."})
+            assert not pieces
+    engine.close_session("s")
+    assert [one.type for one in engine.records("s")].count("provider:error") == 1
+    assert engine.hooks.stats().errors == {}

@@ -39,28 +39,31 @@ TIMEOUT = 0.5
 # -- how a server sends an answer -----------------------------------------------------------------
 
 
+def with_headers(reply: Reply, **headers: str) -> Reply:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return replace(reply, headers={**reply.headers, **named})
+
+
 def of_length(reply: Reply, more: int = 0) -> Reply:
-    length = sum(map(len, reply.pieces)) + more
-    return replace(reply, headers={**reply.headers, "content-length": str(length)})
+    return with_headers(reply, content_length=str(sum(map(len, reply.pieces)) + more))
 
 
 def packed(reply: Reply, encoding: str, pack: Callable[[bytes], bytes]) -> Reply:
     content = pack(b"".join(reply.pieces))
     half = len(content) // 2
-    headers = {**reply.headers, "content-encoding": encoding}
-    return replace(reply, pieces=[content[:half], content[half:]], headers=headers)
+    pieces = [content[:half], content[half:]]
+    return with_headers(replace(reply, pieces=pieces), content_encoding=encoding)
 
 
-def part_of(reply: Reply, ending: str) -> Reply:
+def part_of(reply: Reply, ending: str, *behind: bytes) -> Reply:
     count = (len(reply.pieces) + 1) // 3
     pieces = reply.pieces[:count] if count else [reply.pieces[0][:40]]
-    return replace(reply, pieces=pieces, ending=ending)
+    return replace(reply, pieces=[*pieces, *behind], ending=ending)
 
 
 def with_error(reply: Reply) -> Reply:
     error = {"type": "overloaded_error", "message": "Overloaded", "code": "overloaded"}
-    event = streamed([{"type": "error", "error": error}]).pieces
-    return replace(part_of(reply, "whole"), pieces=[*part_of(reply, "whole").pieces, *event])
+    return part_of(reply, "whole", *streamed([{"type": "error", "error": error}]).pieces)
 
 
 def with_pings(reply: Reply) -> Reply:
@@ -77,29 +80,20 @@ def zipped(content: bytes) -> bytes:
     return gzip.compress(content, mtime=0)
 
 
-def brotli(content: bytes) -> bytes:
-    found: bytes = pytest.importorskip("brotli").compress(content)
-    return found
-
-
 ANSWERED: dict[str, Sends] = {
     "chunked": lambda reply, _: reply,
     "of a length": lambda reply, _: of_length(reply),
-    "until it closes": lambda reply, _: replace(
-        reply, headers={**reply.headers, "connection": "close"}
-    ),
+    "until it closes": lambda reply, _: with_headers(reply, connection="close"),
     "gzip": lambda reply, _: packed(reply, "gzip", zipped),
     "deflate": lambda reply, _: packed(reply, "deflate", zlib.compress),
-    "brotli": lambda reply, _: packed(reply, "br", brotli),
+    "brotli": lambda reply, _: packed(reply, "br", pytest.importorskip("brotli").compress),
     "byte by byte": lambda reply, _: replace(
         reply, pieces=[bytes([one]) for one in b"".join(reply.pieces)]
     ),
     "pings": lambda reply, _: with_pings(reply),
-    "busy at first": lambda reply, attempt: (
-        refused(429, retry_after_ms="1") if attempt == 0 else reply
-    ),
+    "busy at first": lambda reply, attempt: reply if attempt else refused(429, retry_after_ms="1"),
     "broken at first": lambda reply, attempt: (
-        refused(500, retry_after_ms="1") if attempt == 0 else reply
+        reply if attempt else refused(500, retry_after_ms="1")
     ),
 }
 NOT_ANSWERED: dict[str, Sends] = {
@@ -157,9 +151,7 @@ def some_of(
 
 
 @pytest.mark.parametrize(("api", "way", "sends", "answered"), some_of(SHOWN, 3))
-async def test_an_answer_is_seen_as_without_the_wrapper(
-    api: str, way: str, sends: str, answered: bool
-) -> None:
+async def test_an_answer_is_seen_as_it_is(api: str, way: str, sends: str, answered: bool) -> None:
     called = APIS[api]
     sent = {**ANSWERED, **NOT_ANSWERED}[sends]
     with scripted(called, sent) as (script, server):
@@ -171,16 +163,13 @@ async def test_an_answer_is_seen_as_without_the_wrapper(
                 await engine.close_session(name)  # deferred activity is written
                 records = [one async for one in engine.records(name)]
                 hold(records, plain[1], answered and way not in PARTLY)
-            assert engine.hooks.stats().errors == {}
-            assert engine.hooks.stats().dropped == {}
+            assert engine.hooks.stats().errors == engine.hooks.stats().dropped == {}
 
 
 @pytest.mark.parametrize(
     ("api", "way", "sends", "answered"), some_of([one for one in SHOWN if one[0] in BLOCKING], 3)
 )
-def test_an_answer_without_async_is_seen_as_without_the_wrapper(
-    api: str, way: str, sends: str, answered: bool
-) -> None:
+def test_a_blocking_answer_is_seen_as_it_is(api: str, way: str, sends: str, answered: bool) -> None:
     called = APIS[api]
     sent = {**ANSWERED, **NOT_ANSWERED}[sends]
     with scripted(called, sent) as (script, server), eventctx.sync.open("memory://") as engine:
@@ -189,16 +178,13 @@ def test_an_answer_without_async_is_seen_as_without_the_wrapper(
         assert seen_by_blocking(client, called, way, script, server) == plain
         engine.close_session("s")
         hold(list(engine.records("s")), plain[1], answered and way not in PARTLY)
-        assert engine.hooks.stats().errors == {}
-        assert engine.hooks.stats().dropped == {}
+        assert engine.hooks.stats().errors == engine.hooks.stats().dropped == {}
 
 
 @pytest.mark.parametrize("api", APIS)
 @given(cuts=st.lists(st.integers(1, 400), max_size=12), packs=st.booleans())
 @settings(max_examples=some(6, 15), deadline=None)
-def test_bytes_cut_anywhere_are_seen_as_without_the_wrapper(
-    api: str, cuts: list[int], packs: bool
-) -> None:
+def test_bytes_cut_anywhere_are_seen_as_they_are(api: str, cuts: list[int], packs: bool) -> None:
     """Also in the middle of a character, of a line's end, and of a packed block."""
 
     def cut(reply: Reply, attempt: int) -> Reply:
@@ -211,10 +197,9 @@ def test_bytes_cut_anywhere_are_seen_as_without_the_wrapper(
 
     called = APIS[api]
     with scripted(called, cut) as (script, server), eventctx.sync.open("memory://") as engine:
-        plain = seen_by_blocking(
-            called.client(server.url, True), called, "iterated", script, server
-        )
-        client = eventctx.wrap(called.client(server.url, True), engine, "s")
+        inner, other = [called.client(server.url, True) for _ in range(2)]
+        plain = seen_by_blocking(inner, called, "iterated", script, server)
+        client = eventctx.wrap(other, engine, "s")
         assert seen_by_blocking(client, called, "iterated", script, server) == plain
         engine.close_session("s")
         hold(list(engine.records("s")), plain[1], True)

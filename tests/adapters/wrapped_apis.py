@@ -30,9 +30,8 @@ PARTLY = frozenset(("left", "left and closed", "unread", "closed", "given up", "
 
 def failure(error: BaseException) -> Any:
     """What a caller can tell errors apart by."""
-    cause = error.__cause__ or error.__context__
-    body = getattr(error, "body", None)
-    return type(error).__name__, str(error), body, type(cause).__name__
+    cause = type(error.__cause__ or error.__context__).__name__
+    return type(error).__name__, str(error), getattr(error, "body", None), cause
 
 
 def of_response(answer: Any) -> Any:
@@ -55,13 +54,15 @@ async def iterated(methods: Any, given: Given, seen: Seen) -> None:
         seen.append(event.to_dict())
 
 
-async def left(methods: Any, given: Given, seen: Seen) -> None:
-    stream = await methods.create(**given, stream=True)
+async def some_of(stream: Any, seen: Seen) -> None:
     async for event in stream:
         seen.append(event.to_dict())
         if len(seen) == LEFT_AFTER:
             break
-    del stream, event
+
+
+async def left(methods: Any, given: Given, seen: Seen) -> None:
+    await some_of(await methods.create(**given, stream=True), seen)
     gc.collect()
     for _ in range(20):  # the loop closes what was collected
         await asyncio.sleep(0)
@@ -69,16 +70,12 @@ async def left(methods: Any, given: Given, seen: Seen) -> None:
 
 async def left_and_closed(methods: Any, given: Given, seen: Seen) -> None:
     async with await methods.create(**given, stream=True) as stream:
-        async for event in stream:
-            seen.append(event.to_dict())
-            if len(seen) == LEFT_AFTER:
-                break
+        await some_of(stream, seen)
 
 
 async def managed(methods: Any, given: Given, seen: Seen) -> None:
     async with methods.stream(**given) as stream:
-        async for event in stream:
-            seen.append(event.type)
+        seen.extend([event.type async for event in stream])
 
 
 async def with_raw_response(methods: Any, given: Given, seen: Seen) -> None:
@@ -181,20 +178,21 @@ def iterated_blocking(methods: Any, given: Given, seen: Seen) -> None:
     seen.extend(event.to_dict() for event in methods.create(**given, stream=True))
 
 
-def left_blocking(methods: Any, given: Given, seen: Seen) -> None:
-    for event in methods.create(**given, stream=True):
+def some_of_blocking(stream: Any, seen: Seen) -> None:
+    for event in stream:
         seen.append(event.to_dict())
         if len(seen) == LEFT_AFTER:
             break
+
+
+def left_blocking(methods: Any, given: Given, seen: Seen) -> None:
+    some_of_blocking(methods.create(**given, stream=True), seen)
     gc.collect()
 
 
 def left_and_closed_blocking(methods: Any, given: Given, seen: Seen) -> None:
     with methods.create(**given, stream=True) as stream:
-        for event in stream:
-            seen.append(event.to_dict())
-            if len(seen) == LEFT_AFTER:
-                break
+        some_of_blocking(stream, seen)
 
 
 def managed_blocking(methods: Any, given: Given, seen: Seen) -> None:
@@ -270,8 +268,7 @@ class Script:
     """Answers the attempts of one call as ``sends`` says, and the call after it plainly."""
 
     def __init__(self, api: Api, sends: Sends) -> None:
-        self._api, self._sends = api, sends
-        self.attempts = 0
+        self._api, self._sends, self.attempts = api, sends, 0
 
     def __call__(self, request: ReceivedRequest) -> Reply:
         whole, events = self._api.form(1, "m-1", SAID)
@@ -292,6 +289,7 @@ def scripted(api: Api, sends: Sends) -> Iterator[tuple[Script, ScriptedHTTP]]:
 
 def noted(server: ScriptedHTTP, seen: Seen, since: int) -> Seen:
     """What a caller saw, and what the server: requests, and the connections that they took."""
+    assert server.all_closed()
     taken = server.connections[since:]
     requests = [(one.path, sorted(one.headers), one.body) for one in server.requests[since:]]
     return [seen, requests, [sorted(set(taken)).index(one) for one in taken]]
@@ -299,29 +297,25 @@ def noted(server: ScriptedHTTP, seen: Seen, since: int) -> Seen:
 
 async def seen_by(client: Any, api: Api, way: str, script: Script, server: ScriptedHTTP) -> Seen:
     """What the caller sees of a call, and of one after it."""
-    seen: Seen = []
-    script.attempts, since = 0, len(server.requests)
+    script.attempts, since, seen = 0, len(server.requests), Seen()
     async with client:
         methods = api.methods(client)
         try:
             await WAYS[way](methods, {"model": "m-1", **api.given}, seen)
         except Exception as error:
             seen.append(failure(error))
-        seen.append((await methods.create(model="next", **api.given)).to_dict())
-    assert server.all_closed()
+        await whole(methods, {"model": "next", **api.given}, seen)
     return noted(server, seen, since)
 
 
 def seen_by_blocking(client: Any, api: Api, way: str, script: Script, server: ScriptedHTTP) -> Seen:
     """As ``seen_by``, by a client without async."""
-    seen: Seen = []
-    script.attempts, since = 0, len(server.requests)
+    script.attempts, since, seen = 0, len(server.requests), Seen()
     with client:
         methods = api.methods(client)
         try:
             BLOCKING[way](methods, {"model": "m-1", **api.given}, seen)
         except Exception as error:
             seen.append(failure(error))
-        seen.append(methods.create(model="next", **api.given).to_dict())
-    assert server.all_closed()
+        whole_blocking(methods, {"model": "next", **api.given}, seen)
     return noted(server, seen, since)

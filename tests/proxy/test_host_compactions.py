@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,10 @@ import pytest
 
 pytest.importorskip("h11", reason="an extra: eventctx[record]")
 
-import eventctx
 from eventctx.engine import Engine
-from eventctx.log import events
 from eventctx.log.codec import decode_known
+from tests.adapters.conftest import engine as engine
+from tests.adapters.logs import count
 from tests.orchestrators.providers.server import json_reply
 from tests.proxy.recorded import (
     CLAUDE,
@@ -40,12 +39,6 @@ def system(text: str) -> Body:
     return {"role": "system", "content": text}
 
 
-@pytest.fixture
-async def engine() -> AsyncIterator[Engine]:
-    async with eventctx.open("memory://") as opened:
-        yield opened
-
-
 async def recorded(
     engine: Engine,
     folder: Path,
@@ -65,24 +58,19 @@ async def recorded(
     return str(summary.session)
 
 
-async def types(engine: Engine, session: str) -> list[str]:
-    return [one.type async for one in engine.store.read(session)]
-
-
-async def compaction(engine: Engine, session: str) -> events.PostCompact:
-    """The only compaction of a session, which no set hides."""
+async def runs(engine: Engine, session: str) -> list[tuple[int, int, str]]:
+    """The plan of the only compaction of a session, which no set hides."""
+    assert await count(engine, "context:messages_set", session=session) == [0]
     found = [one async for one in engine.store.read(session)]
-    assert "context:messages_set" not in [one.type for one in found]
     (event,) = [decode_known(one) for one in found if one.type == "context:post_compact"]
-    assert isinstance(event, events.PostCompact)
-    return event
+    plan: Any = getattr(event, "plan", None)
+    return [(run.first, run.last, run.disposition) for run in plan.runs]
 
 
 async def last_view(engine: Engine, session: str) -> list[Body]:
     """The messages of the last request, as the transcript and its compactions show them."""
-    found = [one async for one in engine.store.read(session)]
-    last = max(one.position for one in found if one.type == "context:request_prepared")
-    return list((await engine.request_view(session, position=last)).derived)
+    last = (await engine.audit(session)).requests[-1]
+    return list((await engine.request_view(session, position=last.position)).derived)
 
 
 def claude() -> list[tuple[Body, Body]]:
@@ -101,18 +89,11 @@ def claude() -> list[tuple[Body, Body]]:
     ]
 
 
-async def test_all_that_left_went_by_the_compaction_and_its_summary_stands_for_it(
-    tmp_path: Path, engine: Engine
-) -> None:
+async def test_all_that_left_went_by_the_compaction(tmp_path: Path, engine: Engine) -> None:
     session = await recorded(engine, tmp_path, claude())
-    assert (await types(engine, session)).count("prompt:submit") == 3  # its prompt is no turn
-    event = await compaction(engine, session)
-    assert event.plan is not None
-    assert [(run.first, run.last, run.disposition) for run in event.plan.runs] == [
-        (0, 0, "kept"),
-        (1, 4, "summarised"),
-        (5, 5, "kept"),
-        (6, 7, "summarised"),
+    assert await count(engine, "prompt:submit", session=session) == [3]  # its prompt is no turn
+    assert await runs(engine, session) == [
+        *((0, 0, "kept"), (1, 4, "summarised"), (5, 5, "kept"), (6, 7, "summarised"))
     ]
     why = await engine.why(session, 1)
     assert [one.message for one in why.stands_in] == [user(SUMMARY)]
@@ -122,40 +103,25 @@ async def test_all_that_left_went_by_the_compaction_and_its_summary_stands_for_i
     assert (await engine.verify(session)).ok
 
 
-async def test_a_line_that_only_the_api_reads_changes_no_system_prompt(
-    tmp_path: Path, engine: Engine
-) -> None:
+async def test_a_line_for_the_api_changes_no_system_prompt(tmp_path: Path, engine: Engine) -> None:
     def prompt(version: int) -> list[Body]:
         line = f"x-anthropic-billing-header: cc_version={version};"
         return [{"type": "text", "text": line}, {"type": "text", "text": "Be brief."}]
 
     rows = [user("one"), said("1"), user("two")]
-    calls = [
-        (request(*rows[:1], system=prompt(1)), answer("1")),
-        (request(*rows, system=prompt(2)), answer("2")),
-    ]
-    session = await recorded(engine, tmp_path, calls)
-    assert "context:messages_set" not in await types(engine, session)
-
-
-CODEX = {"session-id": SESSION, "thread-id": SESSION}
-
-
-def codex(kind: str) -> dict[str, str]:
-    return {**CODEX, "x-codex-turn-metadata": json.dumps({"request_kind": kind})}
+    bodies = [request(*rows[:1], system=prompt(1)), request(*rows, system=prompt(2))]
+    session = await recorded(engine, tmp_path, [(bodies[0], answer("1")), (bodies[1], answer("2"))])
+    assert await count(engine, "context:messages_set", session=session) == [0]
 
 
 def item(role: str, text: str, id_: str) -> Body:
-    kind = "output_text" if role == "assistant" else "input_text"
-    content = [{"type": kind, "text": text}]
-    noted = {"turn_id": id_}
-    whole = {"type": "message", "role": role, "content": content, "id": id_}
-    return {**whole, "internal_chat_message_metadata_passthrough": noted}
+    """A message as Codex sends it."""
+    content = [{"type": "output_text" if role == "assistant" else "input_text", "text": text}]
+    noted = {"internal_chat_message_metadata_passthrough": {"turn_id": id_}}
+    return {"type": "message", "role": role, "content": content, "id": id_, **noted}
 
 
-async def test_codexs_sealed_record_keeps_a_persons_words_and_drops_the_rest(
-    tmp_path: Path, engine: Engine
-) -> None:
+async def test_codexs_sealed_record_keeps_a_persons_words(tmp_path: Path, engine: Engine) -> None:
     rules, world = item("developer", "Rules.", "d1"), item("user", "<environment_context>x", "e1")
     first = item("user", "Never touch main.py. Read a.py.", "u1")
     call = {"type": "custom_tool_call", "call_id": "c1", "name": "exec", "input": "cat a.py"}
@@ -179,42 +145,26 @@ async def test_codexs_sealed_record_keeps_a_persons_words_and_drops_the_rest(
         (body(*done, {"type": "compaction_trigger"}), reply(sealed)),
         (body(*again), reply(item("assistant", "Done.", "m2"))),
     ]
-    session = await recorded(engine, tmp_path, calls, codex("turn"), "/openai/responses")
-    event = await compaction(engine, session)
-    assert event.plan is not None
-    dispositions = [
-        run.disposition for run in event.plan.runs for _ in range(run.first, run.last + 1)
-    ]
-    assert dispositions == [
-        *("summarised", "summarised", "kept"),
-        *("dropped", "dropped", "dropped", "dropped", "kept"),
+    headers = {"session-id": SESSION, "thread-id": SESSION}
+    headers["x-codex-turn-metadata"] = json.dumps({"request_kind": "turn"})
+    session = await recorded(engine, tmp_path, calls, headers, "/openai/responses")
+    assert await runs(engine, session) == [
+        *((0, 1, "summarised"), (2, 2, "kept"), (3, 6, "dropped"), (7, 7, "kept"))
     ]
     lost = await engine.lost(session)
-    assert {one.text: one.state for one in lost.items if one.kind == "instruction"} == {
-        "Never touch main.py.": "whole",
-        "Read a.py.": "whole",
-        "Now b.py.": "whole",
-    }
-    assert [one.get("type") for one in await last_view(engine, session)] == [
-        *("message", "message", "message", "compaction", "message")
-    ]
+    demands = {one.text: one.state for one in lost.items if one.kind == "instruction"}
+    assert demands == dict.fromkeys(["Never touch main.py.", "Read a.py.", "Now b.py."], "whole")
+    types = [one.get("type") for one in await last_view(engine, session)]
+    assert types == ["message", "message", "message", "compaction", "message"]
 
 
-async def test_the_oldest_messages_of_a_window_that_slides_were_dropped(
-    tmp_path: Path, engine: Engine
-) -> None:
+async def test_a_sliding_window_drops_the_oldest_messages(tmp_path: Path, engine: Engine) -> None:
     rows = [FIRST, said("1"), user("two"), said("2"), user("three"), said("3"), user("four")]
-    calls = [
-        (request(*rows[:1]), answer("1")),
-        (request(*rows[:3]), answer("2")),
-        (request(*rows[:5]), answer("3")),
-        (request(*rows[2:]), answer("4")),
-    ]
+    shown = [rows[:1], rows[:3], rows[:5], rows[2:]]
+    calls = [(request(*one), answer(f"{number}")) for number, one in enumerate(shown, 1)]
     session = await recorded(engine, tmp_path, calls)
-    event = await compaction(engine, session)
-    assert event.plan is not None
-    assert [run.disposition for run in event.plan.runs] == ["dropped", "kept"]
-    assert (await types(engine, session)).count("prompt:submit") == 4
+    assert [how for *_, how in await runs(engine, session)] == ["dropped", "kept"]
+    assert await count(engine, "prompt:submit", session=session) == [4]
 
 
 @pytest.mark.parametrize("then", [[], [user("Rather b.py.")]])
@@ -228,32 +178,27 @@ async def test_who_asks_again_or_goes_back_did_not_compact(
         (request(*(rows if not then else [*rows[:2], *then])), answer("It is short.")),
     ]
     session = await recorded(engine, tmp_path, calls)
-    assert "context:post_compact" not in await types(engine, session)
+    assert await count(engine, "context:post_compact", session=session) == [0]
     assert await last_view(engine, session) == calls[-1][0]["messages"]
 
 
-async def test_a_second_compaction_stands_for_what_the_first_summary_stood_for(
-    tmp_path: Path, engine: Engine
-) -> None:
+async def test_a_second_summary_stands_for_the_first(tmp_path: Path, engine: Engine) -> None:
     calls = claude()
     later = user("This session is being continued: a.py, b.py and c.py were read.")
     rows = [*calls[4][0]["messages"], said("Done."), user(COMPACT)]
     calls.append((request(*rows, system="v1"), answer("a.py, b.py and c.py were read.")))
     calls.append((request(later, user("And d.py."), system="v1"), answer("Read.")))
     session = await recorded(engine, tmp_path, calls)
-    assert (await types(engine, session)).count("context:post_compact") == 2
+    assert await count(engine, "context:post_compact", session=session) == [2]
     why = await engine.why(session, 1)
     assert [one.message for one in why.stands_in] == [later]
     assert (await last_view(engine, session))[1:] == [later, user("And d.py.")]
 
 
-async def test_a_text_and_a_block_of_this_text_are_told_apart_in_what_was_sent(
-    tmp_path: Path, engine: Engine
-) -> None:
-    plain: list[dict[str, Any]] = [{"role": "user", "content": "one"}]
-    calls = [
-        (request(user("one")), answer("1")),
-        (request(*plain, {"role": "assistant", "content": "1"}, user("two")), answer("2")),
-        (request(user("one"), said("1"), user("two"), said("2"), user("three")), answer("3")),
-    ]
-    await recorded(engine, tmp_path, calls)
+async def test_a_text_and_its_block_are_told_apart(tmp_path: Path, engine: Engine) -> None:
+    plain = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "1"}]
+    rows = [user("one"), said("1"), user("two"), said("2"), user("three")]
+    shown = [rows[:1], [*plain, user("two")], rows]
+    await recorded(
+        engine, tmp_path, [(request(*one), answer(f"{at}")) for at, one in enumerate(shown, 1)]
+    )

@@ -21,53 +21,15 @@ from typing import Any
 import pytest
 
 import eventctx
-from eventctx.engine import Engine
+from tests.api_answers import Said, claude, response
 from tests.orchestrators.providers.server import streamed
 from tests.proxy.recorded import sent_bodies
+from tests.scripted_http import environment as environment_of_sdks
 
 PROGRAMS = {
     "EVENTCTX_CLAUDE": ["-p", "capital of Switzerland"],
     "EVENTCTX_CODEX": ["exec", "--skip-git-repo-check", "capital of Switzerland"],
 }
-
-USAGE = {"input_tokens": 9, "output_tokens": 3, "total_tokens": 12}
-TEXT = {"type": "text", "text": ""}
-MESSAGE = {"type": "message", "role": "assistant", "content": [], "stop_reason": None}
-
-
-def claudes(body: dict[str, Any], number: int) -> list[dict[str, Any]]:
-    """The events of an answer of Anthropic's API."""
-    begun = {**MESSAGE, "id": f"msg_{number}", "model": body["model"], "usage": USAGE}
-    delta = {"type": "text_delta", "text": "Bern."}
-    return [
-        {"type": "message_start", "message": begun},
-        {"type": "content_block_start", "index": 0, "content_block": TEXT},
-        {"type": "content_block_delta", "index": 0, "delta": delta},
-        {"type": "content_block_stop", "index": 0},
-        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": USAGE},
-        {"type": "message_stop"},
-    ]
-
-
-ITEM = {
-    "type": "message",
-    "id": "m_1",
-    "role": "assistant",
-    "status": "completed",
-    "content": [{"type": "output_text", "text": "Bern.", "annotations": []}],
-}
-RESPONSE = {"id": "r_1", "object": "response", "status": "completed"}
-
-
-def codexes() -> list[dict[str, Any]]:
-    """The events of an answer of the Responses API."""
-    begun = RESPONSE | {"status": "in_progress", "output": []}
-    return [
-        {"type": "response.created", "response": begun},
-        {"type": "response.output_item.added", "output_index": 0, "item": ITEM},
-        {"type": "response.output_item.done", "output_index": 0, "item": ITEM},
-        {"type": "response.completed", "response": RESPONSE | {"output": [ITEM], "usage": USAGE}},
-    ]
 
 
 @contextmanager
@@ -81,9 +43,8 @@ def serving(received: list[dict[str, Any]]) -> Iterator[str]:
             content = b"{}"
             if path.endswith(("/messages", "/responses")):
                 received.append(json.loads(body))
-                asked = received[-1]
-                claude = "messages" in path
-                events = claudes(asked, len(received)) if claude else codexes()
+                form = claude if "messages" in path else response
+                _, events = form(len(received), received[-1]["model"], Said("Bern."))
                 content = b"".join(streamed(events).pieces)
             self.send_response(200)
             self.send_header("content-type", "text/event-stream")
@@ -106,10 +67,7 @@ def serving(received: list[dict[str, Any]]) -> Iterator[str]:
 def command_in(folder: Path, url: str, program: str) -> tuple[list[str], dict[str, str]]:
     """The command that records a program in a folder, and its environment."""
     environment = {
-        "ANTHROPIC_BASE_URL": url,
-        "ANTHROPIC_API_KEY": "k",
-        "OPENAI_BASE_URL": f"{url}/v1",
-        "OPENAI_API_KEY": "k",
+        **environment_of_sdks(url),
         "HOME": str(folder),
         "PATH": os.environ["PATH"],
         "CODEX_API_KEY": "k",
@@ -121,44 +79,24 @@ def command_in(folder: Path, url: str, program: str) -> tuple[list[str], dict[st
 
 def run(command: list[str], environment: dict[str, str], folder: Path) -> str:
     """What a command prints."""
-    done = subprocess.run(
-        command,
-        env=environment,
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    options: Any = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+    done = subprocess.run(command, env=environment, cwd=folder, timeout=120, **options)
     assert "Bern." in done.stdout, done.stderr
     return done.stdout
 
 
-async def check_observed(engine: Engine, received: list[dict[str, Any]]) -> None:
-    """Each request that the server received is observed, and the view shows the same."""
-    bodies = [
-        body
-        for session in await engine.sessions()
-        for body in await sent_bodies(engine, session.stream)
-    ]
-    found = [json.dumps(body, sort_keys=True) for body in bodies]
-    assert sorted(found) == sorted(json.dumps(one, sort_keys=True) for one in received)
-
-
 @pytest.mark.parametrize("variable", PROGRAMS)
 async def test_the_requests_of_a_real_program_are_observed(tmp_path: Path, variable: str) -> None:
-    program = named(variable)
+    """Each request that the server received is observed, and the view shows the same."""
+    program = os.environ.get(variable)
+    if program is None:
+        pytest.skip(f"{variable} names no program")
     received: list[dict[str, Any]] = []
     with serving(received) as url:
         command, environment = command_in(tmp_path, url, program)
         await asyncio.to_thread(run, [*command, *PROGRAMS[variable]], environment, tmp_path)
     async with eventctx.open(tmp_path / "s.db", read_only=True) as engine:
-        await check_observed(engine, received)
-
-
-def named(variable: str) -> str:
-    """The program that a variable names; else the test is passed over."""
-    program = os.environ.get(variable)
-    if program is None:
-        pytest.skip(f"{variable} names no program")
-    return program
+        sessions = [one.stream for one in await engine.sessions()]
+        bodies = [body for one in sessions for body in await sent_bodies(engine, one)]
+    found = [json.dumps(body, sort_keys=True) for body in bodies]
+    assert sorted(found) == sorted(json.dumps(one, sort_keys=True) for one in received)

@@ -30,12 +30,12 @@ from eventctx.adapters.agent_framework.rows import instructions_of, rows_of
 from eventctx.engine import Engine
 from eventctx.orchestrators.protocol import ToolRequest
 from eventctx.testing import Reply, ScriptedAgent
-from tests.adapters.logs import types_of
+from tests.adapters.drivers.base import Driver, calls_of
 
 NOT_SHOWN = ("hosted", "exception")
 
 
-class AgentFrameworkDriver:
+class AgentFrameworkDriver(Driver):
     def __init__(self, engine: Engine, folder: Path, agent: ScriptedAgent) -> None:
         self._client = ScriptedChat(script=agent.script)
         ours = EventctxAgents(engine, **agent.settings)
@@ -64,18 +64,12 @@ class AgentFrameworkDriver:
 
     def received(self) -> list[list[Any]]:
         return [
-            [
-                self.shown({"role": "system", "content": instructions_of(options)}),
-                *[self.shown(row) for row in rows_of(messages)],
-            ]
+            self.request(instructions_of(options), rows_of(messages))
             for messages, options in self._client.seen
         ]
 
     def shown(self, row: dict[str, Any]) -> Any:
         return json.loads(json.dumps(shown(row)))
-
-    async def close(self) -> None:
-        pass
 
 
 def shown(row: Mapping[str, Any]) -> Any:
@@ -100,14 +94,7 @@ class Scripted(BaseChatClient[Any]):
         self.client = SimpleNamespace(base_url="https://api.example.org/v1")
         self.conversation: str | None = None
 
-    def _inner_get_response(
-        self,
-        *,
-        messages: Sequence[Message],
-        stream: bool,
-        options: Mapping[str, Any],
-        **kwargs: Any,
-    ) -> Awaitable[ChatResponse] | ResponseStream[ChatResponseUpdate, ChatResponse]:
+    def _inner_get_response(self, *, messages: Any, stream: Any, options: Any, **more: Any) -> Any:
         def next_step() -> Reply:
             self.seen.append((list(messages), dict(options)))
             step = self.script.pop(0)
@@ -121,11 +108,10 @@ class Scripted(BaseChatClient[Any]):
         async def pieces() -> AsyncIterator[ChatResponseUpdate]:
             response = self.response(next_step())
             for content in response.messages[0].contents:
-                if content.type == "text" and content.text:
-                    for part in (content.text[:3], content.text[3:]):
-                        yield update(response, Content.from_text(part))
-                else:
-                    yield update(response, content)
+                text = content.text or ""
+                parts = [Content.from_text(one) for one in (text[:3], text[3:])]
+                for part in parts if content.type == "text" else [content]:
+                    yield update(response, part)
             if response.usage_details:
                 yield update(response, Content.from_usage(response.usage_details))
 
@@ -136,17 +122,12 @@ class Scripted(BaseChatClient[Any]):
     def response(self, reply: Reply) -> ChatResponse:
         """A reply of a script as a response."""
         contents = [Content.from_text(reply.text)] if reply.text else []
-        for one in reply.calls:
-            if not isinstance(one, tuple):
-                call = Content.from_function_call(
-                    one.id, one.name, arguments=json.dumps(one.arguments)
-                )
-                contents.append(call)
+        contents += [
+            Content.from_function_call(one.id, one.name, arguments=json.dumps(one.arguments))
+            for one in calls_of(reply)
+        ]
         used = reply.usage
-        usage: Any = used and {
-            "input_token_count": used.prompt,
-            "output_token_count": used.output,
-        }
+        usage: Any = used and {"input_token_count": used.prompt, "output_token_count": used.output}
         return ChatResponse(
             messages=Message("assistant", contents),
             usage_details=usage,
@@ -162,15 +143,10 @@ class ScriptedChat(FunctionInvocationLayer[Any], ChatMiddlewareLayer[Any], Scrip
 
 
 def update(response: ChatResponse, content: Content) -> ChatResponseUpdate:
-    return ChatResponseUpdate(
-        contents=[content],
-        role="assistant",
-        model=response.model,
-        response_id=response.response_id,
-        conversation_id=response.conversation_id,
-        message_id=response.response_id,
-        finish_reason=response.finish_reason,
-    )
+    same = ("model", "response_id", "conversation_id", "finish_reason")
+    given: Any = {name: getattr(response, name) for name in same}
+    number = response.response_id
+    return ChatResponseUpdate(contents=[content], role="assistant", message_id=number, **given)
 
 
 class KeepLast(ChatMiddleware):
@@ -191,34 +167,32 @@ class Retries(ChatMiddleware):
         self._left = number
 
     async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
-        if not context.stream:
-            try:
-                await call_next()
-            except ConnectionError:
-                if not self._left:
-                    raise
-                self._left -= 1
-                await call_next()
-            return
-        await call_next()
-        context.result = ResponseStream(
-            self._again(context.result, context, call_next), finalizer=ChatResponse.from_updates
-        )
+        try:
+            await call_next()
+        except ConnectionError as error:
+            self._try_again_after(error)
+            await call_next()
+        if context.stream:
+            again = self._again(context.result, context, call_next)
+            context.result = ResponseStream(again, finalizer=ChatResponse.from_updates)
+
+    def _try_again_after(self, error: ConnectionError) -> None:
+        if not self._left:
+            raise error
+        self._left -= 1
 
     async def _again(
-        self, first: Any, context: ChatContext, call_next: Callable[[], Awaitable[None]]
+        self, stream: Any, context: ChatContext, call_next: Callable[[], Awaitable[None]]
     ) -> AsyncIterator[ChatResponseUpdate]:
         try:
-            async for one in first:
+            async for one in stream:
                 yield one
             return
-        except ConnectionError:
-            if not self._left:
-                raise
-            self._left -= 1
+        except ConnectionError as error:
+            self._try_again_after(error)
         await call_next()
-        second: Any = context.result
-        async for one in second:
+        stream = context.result
+        async for one in stream:
             yield one
 
 
@@ -241,11 +215,6 @@ def reads(page: int) -> Reply:
     return Reply(calls=[ToolRequest(f"call_{page}", "read", {"page": page})])
 
 
-async def count(engine: Engine, *types: str, session: str = "s") -> list[int]:
-    made = await types_of(engine, session)
-    return [made.count(one) for one in types]
-
-
 async def texts(engine: Engine, session: str = "s") -> list[str]:
     rows = [one.message for one in await engine.transcript(session)]
     return [str(row["content"][0].get("text", row["content"][0]["type"])) for row in rows]
@@ -255,11 +224,17 @@ def sent(client: ScriptedChat) -> list[list[str]]:
     return [[one.text or one.role for one in messages] for messages, _ in client.seen]
 
 
-async def ask(agent: Agent[Any], text: str, session: AgentSession, stream: bool) -> str:
-    if stream:
-        running = agent.run(text, session=session, stream=True)
-        return (await running.get_final_response()).text
-    return (await agent.run(text, session=session)).text
+async def talk(
+    agent: Agent[Any], *texts: Any, session: AgentSession | None = None, stream: bool = False
+) -> AgentSession:
+    """Ask the agent in one session, named ``s`` unless it is given."""
+    session = session or AgentSession(session_id="s")
+    for text in texts:
+        if stream:
+            await agent.run(text, session=session, stream=True).get_final_response()
+        else:
+            await agent.run(text, session=session)
+    return session
 
 
 HOW = pytest.mark.parametrize("stream", [False, True], ids=["run", "stream"])

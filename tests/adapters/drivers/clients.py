@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import eventctx
 from eventctx.engine import Engine
 from eventctx.testing import Reply, ScriptedAgent
+from tests.adapters.drivers.base import Driver, calls_of
 from tests.api_answers import Body, Said, chat, claude, response
 from tests.orchestrators.providers.server import (
     ReceivedRequest,
@@ -28,7 +29,7 @@ Call = tuple[str, str, Body]
 """Id, name and arguments."""
 
 
-class ClientDriver:
+class ClientDriver(Driver):
     """An agent as a user of an SDK writes it: a list of messages in a file, and a loop."""
 
     answer: ClassVar[Callable[[int, str, Said], tuple[Body, list[Body]]]]
@@ -40,9 +41,8 @@ class ClientDriver:
         self._script = list(agent.script)
         self._tools = {one.__name__: one for one in agent.tools}
         self._bodies: list[Body] = []
-        self._rows: list[Body] = self._begun()
-        if self._file.exists():
-            self._rows = json.loads(self._file.read_text())
+        kept = self._file.exists() and json.loads(self._file.read_text())
+        self._rows: list[Body] = kept or self._begun()
         self._client: Any = None
         self._open = ExitStack()
 
@@ -58,14 +58,12 @@ class ClientDriver:
             self._keep(*rows)
             if not calls:
                 return said
-            results = await asyncio.gather(*(self._run(*call) for call in calls))
-            self._keep(*self._results(list(zip([one[0] for one in calls], results, strict=True))))
+            running = [self._tools[name](**given) for _, name, given in calls]
+            results = zip([one[0] for one in calls], await asyncio.gather(*running), strict=True)
+            self._keep(*self._results(list(results)))
 
     def received(self) -> list[list[Any]]:
         return [self._shown(one) for one in self._bodies]
-
-    def shown(self, row: Body) -> Any:
-        return row
 
     async def close(self) -> None:
         if self._client is not None:
@@ -75,9 +73,6 @@ class ClientDriver:
     def _keep(self, *rows: Body) -> None:
         self._rows.extend(rows)
         self._file.write_text(json.dumps(self._rows))
-
-    async def _run(self, call: str, name: str, given: Body) -> str:
-        return await self._tools[name](**given)
 
     def _answered(self, request: ReceivedRequest) -> ServerReply:
         """What the server answers."""
@@ -107,6 +102,19 @@ class ClientDriver:
 
     async def _call(self, stream: bool) -> tuple[list[Body], str, list[Call]]:
         """Ask the model: the rows of its answer, its text and its calls."""
+        calls, final, given = self._asked()
+        if not stream:
+            return self._read(await calls.create(**given))
+        if final == "get_final_completion":
+            given["stream_options"] = {"include_usage": True}
+        async with calls.stream(**given) as events:
+            return self._read(await getattr(events, final)())
+
+    def _asked(self) -> tuple[Any, str, Body]:
+        """The methods of the client, the one that ends its stream, and what they are given."""
+        raise NotImplementedError
+
+    def _read(self, answer: Any) -> tuple[list[Body], str, list[Call]]:
         raise NotImplementedError
 
     def _results(self, results: list[tuple[str, str]]) -> list[Body]:
@@ -115,9 +123,7 @@ class ClientDriver:
 
 def _said(reply: Reply) -> Said:
     used = None if reply.usage is None else (reply.usage.prompt, reply.usage.output)
-    calls = [
-        (one.id, one.name, dict(one.arguments)) for one in reply.calls if not isinstance(one, tuple)
-    ]
+    calls = [(one.id, one.name, dict(one.arguments)) for one in calls_of(reply)]
     return Said(reply.text, calls, used=used)
 
 
@@ -137,22 +143,14 @@ class MessagesDriver(ClientDriver):
     def _shown(self, body: Body) -> list[Any]:
         return [{"role": "system", "content": body["system"]}, *super()._shown(body)]
 
-    async def _call(self, stream: bool) -> tuple[list[Body], str, list[Call]]:
-        given: Body = {
-            "model": "m-1",
-            "max_tokens": 900,
-            "system": self._agent.instructions,
-            "messages": self._rows,
-            "tools": [
-                {"name": one.__name__, "input_schema": _schema(one)} for one in self._agent.tools
-            ],
-        }
-        if stream:
-            async with self._client.messages.stream(**given) as events:
-                message = await events.get_final_message()
-        else:
-            message = await self._client.messages.create(**given)
-        blocks = [one.model_dump(exclude_none=True) for one in message.content]
+    def _asked(self) -> tuple[Any, str, Body]:
+        tools = [{"name": one.__name__, "input_schema": _schema(one)} for one in self._agent.tools]
+        given: Body = {"model": "m-1", "max_tokens": 900, "system": self._agent.instructions}
+        given |= {"messages": self._rows, "tools": tools}
+        return self._client.messages, "get_final_message", given
+
+    def _read(self, answer: Any) -> tuple[list[Body], str, list[Call]]:
+        blocks = [one.model_dump(exclude_none=True) for one in answer.content]
         calls = [
             (one["id"], one["name"], one["input"]) for one in blocks if one["type"] == "tool_use"
         ]
@@ -179,31 +177,26 @@ class ChatDriver(_OpenAIDriver):
     def _begun(self) -> list[Body]:
         return [{"role": "system", "content": self._agent.instructions}]
 
-    async def _call(self, stream: bool) -> tuple[list[Body], str, list[Call]]:
+    def _asked(self) -> tuple[Any, str, Body]:
         tools = [
             {"type": "function", "function": {"name": one.__name__, "parameters": _schema(one)}}
             for one in self._agent.tools
         ]
         given: Body = {"model": "m-1", "messages": self._rows, "max_completion_tokens": 900}
-        if tools:
-            given["tools"] = tools
-        completions = self._client.chat.completions
-        if stream:
-            usage = {"include_usage": True}
-            async with completions.stream(**given, stream_options=usage) as events:
-                completion = await events.get_final_completion()
-        else:
-            completion = await completions.create(**given)
-        message = completion.choices[0].message
+        given |= {"tools": tools} if tools else {}
+        return self._client.chat.completions, "get_final_completion", given
+
+    def _read(self, answer: Any) -> tuple[list[Body], str, list[Call]]:
+        message = answer.choices[0].message
         row: Body = {"role": "assistant", "content": message.content}
         made = [
             (one.id, one.function.name, one.function.arguments) for one in message.tool_calls or []
         ]
-        if made:
-            row["tool_calls"] = [
-                {"id": call, "type": "function", "function": {"name": name, "arguments": text}}
-                for call, name, text in made
-            ]
+        asked = [
+            {"id": call, "type": "function", "function": {"name": name, "arguments": text}}
+            for call, name, text in made
+        ]
+        row |= {"tool_calls": asked} if asked else {}
         calls = [(call, name, json.loads(text)) for call, name, text in made]
         return [row], message.content or "", calls
 
@@ -220,23 +213,16 @@ class ResponsesDriver(_OpenAIDriver):
     def _shown(self, body: Body) -> list[Any]:
         return [{"role": "system", "content": body["instructions"]}, *super()._shown(body)]
 
-    async def _call(self, stream: bool) -> tuple[list[Body], str, list[Call]]:
-        given: Body = {
-            "model": "m-1",
-            "instructions": self._agent.instructions,
-            "input": self._rows,
-            "max_output_tokens": 900,
-            "store": False,
-            "tools": [
-                {"type": "function", "name": one.__name__, "parameters": _schema(one)}
-                for one in self._agent.tools
-            ],
-        }
-        if stream:
-            async with self._client.responses.stream(**given) as events:
-                answer = await events.get_final_response()
-        else:
-            answer = await self._client.responses.create(**given)
+    def _asked(self) -> tuple[Any, str, Body]:
+        tools = [
+            {"type": "function", "name": one.__name__, "parameters": _schema(one)}
+            for one in self._agent.tools
+        ]
+        given: Body = {"model": "m-1", "instructions": self._agent.instructions, "tools": tools}
+        given |= {"input": self._rows, "max_output_tokens": 900, "store": False}
+        return self._client.responses, "get_final_response", given
+
+    def _read(self, answer: Any) -> tuple[list[Body], str, list[Call]]:
         items = [one.to_dict() for one in answer.output]
         for one in items:
             one.pop("parsed_arguments", None)

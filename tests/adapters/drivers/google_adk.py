@@ -24,12 +24,13 @@ from eventctx.adapters.google_adk import EventctxPlugin
 from eventctx.adapters.google_adk.rows import contents_of, instructions_of, joined, rows_of
 from eventctx.engine import Engine
 from eventctx.testing import Reply, ScriptedAgent
+from tests.adapters.drivers.base import Driver, calls_of
 
 USER = "user"
 PASSING = ("id", "tool_use_id", "native_id", "name")
 
 
-class GoogleAdkDriver:
+class GoogleAdkDriver(Driver):
     def __init__(self, engine: Engine, folder: Path, agent: ScriptedAgent) -> None:
         self._session = agent.session
         self._model = Scripted(model="gemini-scripted", script=list(agent.script))
@@ -46,11 +47,7 @@ class GoogleAdkDriver:
             disallow_transfer_to_parent=True,
             disallow_transfer_to_peers=True,
         )
-        self._runner = Runner(
-            app=App(name="tests", root_agent=root, plugins=[*plugins, self._ours]),
-            session_service=SessionsInFile(folder / "sessions"),
-            auto_create_session=True,
-        )
+        self._runner = runner_of(root, *plugins, self._ours, sessions=SessionsInFile(folder))
 
     async def ask(self, text: str, *, stream: bool = False) -> str:
         mode = StreamingMode.SSE if stream else StreamingMode.NONE
@@ -70,13 +67,8 @@ class GoogleAdkDriver:
         return said
 
     def received(self) -> list[list[Any]]:
-        return [
-            [
-                self.shown({"role": "system", "content": instructions_of(one.config)}),
-                *[self.shown(row) for row in rows_of(one.contents)],
-            ]
-            for one in self._model.seen
-        ]
+        seen = self._model.seen
+        return [self.request(instructions_of(one.config), rows_of(one.contents)) for one in seen]
 
     def shown(self, row: dict[str, Any]) -> Any:
         if row["role"] == "system":
@@ -142,10 +134,9 @@ class AsksAgain(BasePlugin):
 def answer(reply: Reply) -> LlmResponse:
     """A reply of a script as a response."""
     parts = [types.Part(text=reply.text)] if reply.text else []
-    for one in reply.calls:
-        if not isinstance(one, tuple):
-            call = types.FunctionCall(name=one.name, args=one.arguments)
-            parts.append(types.Part(function_call=call))
+    for one in calls_of(reply):
+        call = types.FunctionCall(name=one.name, args=one.arguments)
+        parts.append(types.Part(function_call=call))
     used = reply.usage
     return LlmResponse(
         content=types.Content(role="model", parts=parts),
@@ -160,9 +151,9 @@ def answer(reply: Reply) -> LlmResponse:
 class SessionsInFile(InMemorySessionService):
     """Sessions that outlive a process that is killed."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, folder: Path) -> None:
         super().__init__()
-        self._path = path
+        self._path = folder / "sessions"
         self._loaded = False
 
     async def get_session(self, **named: Any) -> Any:
@@ -170,9 +161,8 @@ class SessionsInFile(InMemorySessionService):
             self._loaded = True
             from google.adk.events.event import Event
 
-            found = await super().create_session(
-                app_name=named["app_name"], user_id=named["user_id"], session_id=named["session_id"]
-            )
+            keys = ("app_name", "user_id", "session_id")
+            found = await super().create_session(**{key: named[key] for key in keys})
             for line in self._path.read_text().splitlines():
                 await super().append_event(found, Event.model_validate_json(line))
         self._loaded = True
@@ -186,3 +176,25 @@ class SessionsInFile(InMemorySessionService):
                 file.flush()
                 os.fsync(file.fileno())
         return made
+
+
+# -- agents that no contract asks for -------------------------------------------------------------
+
+
+def content(role: str, *parts: Any) -> types.Content:
+    return types.Content(role=role, parts=[types.Part(**one) for one in parts])
+
+
+def runner_of(root: Any, *plugins: Any, sessions: Any = None) -> Runner:
+    return Runner(
+        app=App(name="tests", root_agent=root, plugins=[*plugins]),
+        session_service=InMemorySessionService() if sessions is None else sessions,
+        auto_create_session=True,
+    )
+
+
+async def ask(runner: Runner, text: str, user: str = USER) -> None:
+    """Ask in session ``s``."""
+    said = content("user", {"text": text})
+    async for _ in runner.run_async(user_id=user, session_id="s", new_message=said):
+        pass

@@ -22,9 +22,10 @@ from eventctx.adapters.langchain import EventctxMiddleware
 from eventctx.adapters.langgraph.rows import row_of
 from eventctx.engine import Engine
 from eventctx.testing import Reply, ScriptedAgent
+from tests.adapters.drivers.base import Driver, calls_of
 
 
-class LangChainDriver:
+class LangChainDriver(Driver):
     def __init__(self, engine: Engine, folder: Path, agent: ScriptedAgent) -> None:
         self._run: Any = {"configurable": {"thread_id": agent.session}, "recursion_limit": 100}
         self._model = ScriptedChat(script=list(agent.script))
@@ -63,13 +64,15 @@ class LangChainDriver:
         return "".join(map(str, last))
 
     def received(self) -> list[list[Any]]:
-        return [[self.shown(row_of(one)) for one in request] for request in self._model.seen]
+        return received(self._model)
 
     def shown(self, row: dict[str, Any]) -> Any:
-        return row["role"], row["content"], row.get("tool_calls") or [], row.get("tool_call_id")
+        return shown(row)
 
-    async def close(self) -> None:
-        pass
+
+def shown(row: dict[str, Any]) -> Any:
+    """What a model is shown of a row."""
+    return row["role"], row["content"], row.get("tool_calls") or [], row.get("tool_call_id")
 
 
 class SavingDriver(LangChainDriver):
@@ -143,8 +146,7 @@ def answer(reply: Reply) -> AIMessage:
     """A reply of a script as a message."""
     calls = [
         {"name": one.name, "args": one.arguments, "id": one.id, "type": "tool_call"}
-        for one in reply.calls
-        if not isinstance(one, tuple)
+        for one in calls_of(reply)
     ]
     used = reply.usage
     usage: Any = used and {
@@ -155,6 +157,10 @@ def answer(reply: Reply) -> AIMessage:
     said = {"id": reply.response_id, "finish_reason": reply.finish_reason}
     known: Any = {name: value for name, value in said.items() if value is not None}
     return AIMessage(reply.text, tool_calls=calls, usage_metadata=usage, response_metadata=known)
+
+
+def received(model: ScriptedChat) -> list[list[Any]]:
+    return [[shown(row_of(one)) for one in request] for request in model.seen]
 
 
 class SaverInFile(InMemorySaver):

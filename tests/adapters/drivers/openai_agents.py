@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import agents
+import pytest
 from agents import (
     Agent,
     ModelRetrySettings,
@@ -23,6 +25,7 @@ from agents.usage import Usage
 from eventctx.adapters.openai_agents import AgentsSession
 from eventctx.engine import Engine
 from eventctx.testing import Reply, ScriptedAgent
+from tests.adapters.drivers.base import Driver, calls_of
 
 agents.set_tracing_disabled(True)
 
@@ -36,7 +39,7 @@ class Scripted(ScriptedModel, OpenAIResponsesModel):
         self._client: Any = SimpleNamespace(base_url="https://api.example.org/v1")
 
 
-class AgentsDriver:
+class AgentsDriver(Driver):
     def __init__(self, engine: Engine, folder: Path, agent: ScriptedAgent) -> None:
         self._engine, self._scripted = engine, agent
         self._session: AgentsSession | None = None
@@ -57,12 +60,7 @@ class AgentsDriver:
             agent = self._scripted
             self._session = await AgentsSession.open(self._engine, agent.session, **agent.settings)
         options = self._session.options(run_config=self._config())
-        if not stream:
-            return str((await Runner.run(self._agent, text, **options)).final_output)
-        streamed = Runner.run_streamed(self._agent, text, **options)
-        async for _ in streamed.stream_events():
-            pass
-        return str(streamed.final_output)
+        return str(await run(self._agent, text, stream, **options))
 
     def _config(self) -> RunConfig | None:
         keep = self._scripted.keep_last
@@ -75,16 +73,7 @@ class AgentsDriver:
         return RunConfig(call_model_input_filter=cut)
 
     def received(self) -> list[list[Any]]:
-        system = {"role": "system"}
-        return [
-            [system | {"content": one.system_instructions}, *one.input] for one in self._model.calls
-        ]
-
-    def shown(self, row: dict[str, Any]) -> Any:
-        return row
-
-    async def close(self) -> None:
-        pass
+        return [self.request(one.system_instructions, one.input) for one in self._model.calls]
 
 
 def step(reply: Reply | Exception) -> Any:
@@ -92,11 +81,7 @@ def step(reply: Reply | Exception) -> Any:
     if isinstance(reply, Exception):
         return ModelStep(error=reply)
     output: list[Any] = [assistant_message(reply.text)] if reply.text else []
-    output += [
-        function_call(one.name, one.arguments, call_id=one.id)
-        for one in reply.calls
-        if not isinstance(one, tuple)
-    ]
+    output += [function_call(one.name, one.arguments, call_id=one.id) for one in calls_of(reply)]
     used = reply.usage
     if used is None:
         return ModelStep(output=output, response_id=reply.response_id)
@@ -105,3 +90,43 @@ def step(reply: Reply | Exception) -> Any:
         requests=1, input_tokens=used.prompt, output_tokens=used.output, total_tokens=total
     )
     return ModelStep(output=output, usage=usage)
+
+
+def agent_of(*script: str | list[Any], tools: Sequence[Any] = (), **more: Any) -> Agent[Any]:
+    """An agent whose model answers with these texts and items."""
+    steps = [[assistant_message(one)] if isinstance(one, str) else one for one in script]
+    given = {"name": "a", "instructions": "Be brief.", "tools": [*tools], **more}
+    return Agent(model=ScriptedModel(steps), **given)
+
+
+def calls(agent: Agent[Any]) -> list[Any]:
+    model = agent.model
+    assert isinstance(model, ScriptedModel)
+    return list(model.calls)
+
+
+async def run(agent: Agent[Any], text: str = "hi", stream: bool = False, **options: Any) -> Any:
+    if not stream:
+        return (await Runner.run(agent, text, **options)).final_output
+    streamed = Runner.run_streamed(agent, text, **options)
+    async for _ in streamed.stream_events():
+        pass
+    return streamed.final_output
+
+
+@function_tool(needs_approval=True)
+def erase() -> str:
+    """Erase it."""
+    return "erased"
+
+
+async def approved(agent: Agent[Any], session: AgentsSession) -> str:
+    """Let it erase, when a person has been asked."""
+    asked = await Runner.run(agent, "Erase it.", **session.options(agent))
+    state = asked.to_state()
+    for one in asked.interruptions:
+        state.approve(one)
+    return str((await Runner.run(agent, state, **session.options(agent))).final_output)
+
+
+HOW = pytest.mark.parametrize("stream", [False, True], ids=["run", "stream"])

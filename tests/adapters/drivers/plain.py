@@ -12,6 +12,7 @@ from eventctx.adapters.kit import HostSession, call_failed, tool_failed, turn_fa
 from eventctx.engine import Engine
 from eventctx.log.usage import Usage
 from eventctx.testing import Reply, ScriptedAgent
+from tests.adapters.drivers.base import Driver, calls_of
 
 Row = dict[str, Any]
 
@@ -98,13 +99,9 @@ class Host:
 
 def message_of(reply: Reply) -> Row:
     calls = [
-        {
-            "id": one.id,
-            "type": "function",
-            "function": {"name": one.name, "arguments": json.dumps(one.arguments)},
-        }
-        for one in reply.calls
-        if not isinstance(one, tuple)
+        {"id": one.id, "type": "function", "function": {"name": one.name, "arguments": given}}
+        for one in calls_of(reply)
+        for given in [json.dumps(one.arguments)]
     ]
     message: Row = {"role": "assistant", "content": reply.text or None}
     return message | {"tool_calls": calls} if calls else message
@@ -155,7 +152,7 @@ class Adapter(Seams):
         await turn_failed(self.turns, error)
 
 
-class PlainDriver:
+class PlainDriver(Driver):
     adapter: Callable[[HostSession, str], Seams] = Adapter
 
     def __init__(self, engine: Engine, folder: Path, agent: ScriptedAgent) -> None:
@@ -173,9 +170,3 @@ class PlainDriver:
 
     def received(self) -> list[list[Any]]:
         return self._host.received
-
-    def shown(self, row: Row) -> Any:
-        return row
-
-    async def close(self) -> None:
-        pass

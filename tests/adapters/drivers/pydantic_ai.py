@@ -25,6 +25,7 @@ from eventctx.adapters.pydantic_ai import Eventctx
 from eventctx.adapters.pydantic_ai.rows import rows_of
 from eventctx.engine import Engine
 from eventctx.testing import Reply, ScriptedAgent
+from tests.adapters.drivers.base import Driver, calls_of
 
 PASSING = ("timestamp", "metadata", "outcome", "is_error")
 
@@ -37,7 +38,7 @@ class Scripted(FunctionModel):
         return "https://api.example.org/v1"
 
 
-class PydanticDriver:
+class PydanticDriver(Driver):
     def __init__(self, engine: Engine, folder: Path, agent: ScriptedAgent) -> None:
         self._session = agent.session
         self._ours = Eventctx(engine, agent.session, recall=False, **agent.settings)
@@ -67,8 +68,7 @@ class PydanticDriver:
 
     def _next(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         rows = [row for one in rows_of(messages) for row in one]
-        first = self.shown({"role": "system", "content": info.instructions})
-        self._seen.append([first, *[self.shown(row) for row in rows]])
+        self._seen.append(self.request(info.instructions, rows))
         step = self._script.pop(0)
         if isinstance(step, Exception):
             raise step
@@ -105,9 +105,6 @@ class PydanticDriver:
             return row["role"], content
         blocks = [{k: v for k, v in one.items() if k not in PASSING} for one in content]
         return row["role"], json.dumps(blocks, sort_keys=True)
-
-    async def close(self) -> None:
-        pass
 
 
 class KeepLast(AbstractCapability[Any]):
@@ -155,11 +152,7 @@ class Retries(AbstractCapability[Any]):
 
 def answer(reply: Reply) -> ModelResponse:
     """A reply of a script as a response."""
-    calls = [
-        ToolCallPart(one.name, one.arguments, one.id)
-        for one in reply.calls
-        if not isinstance(one, tuple)
-    ]
+    calls = [ToolCallPart(one.name, one.arguments, one.id) for one in calls_of(reply)]
     used = reply.usage
     usage = RequestUsage(input_tokens=used.prompt, output_tokens=used.output) if used else None
     texts = [TextPart(reply.text)] if reply.text else []

@@ -20,9 +20,11 @@ from eventctx.adapters.strands.rows import message_of, row_of, sendable
 from eventctx.engine import Engine
 from eventctx.orchestrators.protocol import ToolRequest
 from eventctx.testing import Reply, ScriptedAgent
+from tests.adapters.drivers.base import Driver, calls_of
+from tests.adapters.logs import views
 
 
-class StrandsDriver:
+class StrandsDriver(Driver):
     def __init__(self, engine: Engine, folder: Path, agent: ScriptedAgent) -> None:
         self._model = Scripted(list(agent.script))
         self._ours = EventctxAgentPlugin(engine, agent.session, **agent.settings)
@@ -57,13 +59,8 @@ class StrandsDriver:
         return said
 
     def received(self) -> list[list[Any]]:
-        return [
-            [
-                self.shown({"role": "system", "content": system}),
-                *[self.shown(row_of(one)) for one in sent],
-            ]
-            for system, sent, _ in self._model.seen
-        ]
+        seen = self._model.seen
+        return [self.request(system, map(row_of, sent)) for system, sent, _ in seen]
 
     def shown(self, row: dict[str, Any]) -> Any:
         return shown(row)
@@ -133,23 +130,21 @@ class Scripted(BedrockModel):  # type: ignore[misc]
 def events_of(reply: Reply) -> list[dict[str, Any]]:
     """A reply of a script as a stream."""
     made: list[dict[str, Any]] = [{"messageStart": {"role": "assistant"}}]
+
+    def block(start: dict[str, Any], *deltas: dict[str, Any]) -> None:
+        made.append({"contentBlockStart": {"start": start}})
+        made.extend({"contentBlockDelta": {"delta": one}} for one in deltas)
+        made.append({"contentBlockStop": {}})
+
     if reply.thinking:
-        made.append({"contentBlockStart": {"start": {}}})
         thought = ({"text": reply.thinking}, {"signature": reply.signature})
-        made += [{"contentBlockDelta": {"delta": {"reasoningContent": one}}} for one in thought]
-        made.append({"contentBlockStop": {}})
+        block({}, *[{"reasoningContent": one} for one in thought])
     if reply.text:
-        made.append({"contentBlockStart": {"start": {}}})
-        pieces = (reply.text[:1], reply.text[1:])
-        made += [{"contentBlockDelta": {"delta": {"text": one}}} for one in pieces]
-        made.append({"contentBlockStop": {}})
-    calls = [one for one in reply.calls if not isinstance(one, tuple)]
+        block({}, {"text": reply.text[:1]}, {"text": reply.text[1:]})
+    calls = calls_of(reply)
     for one in calls:
         begun = {"toolUse": {"name": one.name, "toolUseId": one.id}}
-        made.append({"contentBlockStart": {"start": begun}})
-        asked = {"toolUse": {"input": json.dumps(one.arguments)}}
-        made.append({"contentBlockDelta": {"delta": asked}})
-        made.append({"contentBlockStop": {}})
+        block(begun, {"toolUse": {"input": json.dumps(one.arguments)}})
     made.append({"messageStop": {"stopReason": "tool_use" if calls else "end_turn"}})
     if reply.usage is not None:
         prompt, output = reply.usage.prompt, reply.usage.output
@@ -183,24 +178,9 @@ async def look(place: str) -> str:
     return f"seen {place}"
 
 
-async def types(engine: Engine, session: str) -> list[str]:
-    return [one.type async for one in engine.records(session)]
-
-
 async def check_requests(engine: Engine, session: str, model: Scripted) -> None:
     """Each request that the model received is the verified view."""
-    views = [
-        await engine.request_view(session, position=one.position)
-        async for one in engine.records(session)
-        if one.type == "context:request_prepared"
-    ]
-    assert all(one.verified for one in views)
-    bare = [[row for row in one.messages if row["role"] != "system"] for one in views]
+    shown_in = await views(engine, session)
+    bare = [[row for row in one if row["role"] != "system"] for one in shown_in]
     received = [[shown(row_of(one)) for one in sent] for _, sent, _ in model.seen]
     assert [shown_view(one) for one in bare] == received
-
-
-async def payload(engine: Engine, session: str, kind: str) -> Any:
-    """The last payload of a kind."""
-    found = [one.payload async for one in engine.records(session) if one.type == kind]
-    return json.loads(found[-1])

@@ -29,84 +29,59 @@ def test_amplifiers_own_rows_pass_as_they_are() -> None:
 
 CALL = {"type": "tool_call", "id": "c", "name": "n", "input": {"a": 1}}
 CALLS = [{"id": "c", "tool": "n", "arguments": {"a": 1}}]
+THEIRS = [{"id": "c", "function": {"name": "n", "arguments": '{"a": 1}'}}]
+TEXT = {"type": "text", "text": "and?"}
+BYTES = {"type": "base64", "media_type": "image/png", "data": "AAAA"}
 
 
 @pytest.mark.parametrize(
-    ("row", "expected"),
+    ("role", "content", "more", "expected"),
     [
+        ("assistant", None, {"tool_calls": THEIRS}, [{"content": [CALL], "tool_calls": CALLS}]),
         (
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [{"id": "c", "function": {"name": "n", "arguments": '{"a": 1}'}}],
-            },
-            [{"role": "assistant", "content": [CALL], "tool_calls": CALLS}],
+            "assistant",
+            "so",
+            {"tool_calls": THEIRS},
+            [{"content": [{"type": "text", "text": "so"}, CALL], "tool_calls": CALLS}],
         ),
         (
-            {
-                "role": "user",
-                "content": [
-                    {"type": "tool_result", "tool_use_id": "c", "content": "one"},
-                    {"type": "tool_result", "tool_use_id": "d", "content": [{"text": "two"}]},
-                    {"type": "text", "text": "and?"},
-                ],
-            },
+            "user",
+            [
+                {"type": "tool_result", "tool_use_id": "c", "content": "one"},
+                {"type": "tool_result", "tool_use_id": "d", "content": [{"text": "two"}]},
+                TEXT,
+            ],
+            {},
             [
                 {"role": "tool", "tool_call_id": "c", "content": "one"},
                 {"role": "tool", "tool_call_id": "d", "content": "two"},
-                {"role": "user", "content": [{"type": "text", "text": "and?"}]},
+                {"content": [TEXT]},
             ],
         ),
         (
-            {
-                "role": "user",
-                "content": [
-                    {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
-                    {"type": "input_text", "text": "what is it?"},
-                ],
-            },
+            "user",
             [
-                {
-                    "role": "user",
-                    "content": [
-                        {
-                            "type": "image",
-                            "source": {
-                                "type": "base64",
-                                "media_type": "image/png",
-                                "data": "AAAA",
-                            },
-                        },
-                        {"type": "text", "text": "what is it?"},
-                    ],
-                }
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+                {"type": "input_text", "text": "and?"},
             ],
+            {},
+            [{"content": [{"type": "image", "source": BYTES}, TEXT]}],
         ),
+        ("critic", "no", {}, [{"role": "user", "content": "no"}]),
+        ("assistant", None, {}, [{"content": ""}]),
         (
-            {
-                "role": "assistant",
-                "content": "so",
-                "tool_calls": [{"id": "c", "function": {"name": "n", "arguments": '{"a": 1}'}}],
-            },
-            [
-                {
-                    "role": "assistant",
-                    "content": [{"type": "text", "text": "so"}, CALL],
-                    "tool_calls": CALLS,
-                }
-            ],
-        ),
-        ({"role": "critic", "content": "no"}, [{"role": "user", "content": "no"}]),
-        ({"role": "assistant", "content": None}, [{"role": "assistant", "content": ""}]),
-        (
-            {"role": "user", "content": [{"type": "video", "id": 3}]},
-            [{"role": "user", "content": [{"type": "text", "text": '{"type":"video","id":3}'}]}],
+            "user",
+            [{"type": "video", "id": 3}],
+            {},
+            [{"content": [{"type": "text", "text": '{"type":"video","id":3}'}]}],
         ),
     ],
     ids=range(7),
 )
 def test_other_dialects_are_put_into_amplifiers_words(
-    row: dict[str, Any], expected: list[dict[str, Any]]
+    role: str, content: Any, more: dict[str, Any], expected: list[dict[str, Any]]
 ) -> None:
-    made = [one.model_dump(exclude_none=True) for one in as_messages([row])]
-    assert made == expected
+    made = as_messages([{"role": role, "content": content, **more}])
+    assert [one.model_dump(exclude_none=True) for one in made] == [
+        {"role": role, **one} for one in expected
+    ]

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import eventctx
-from eventctx import Context, Engine
+from eventctx import Context
 from eventctx.errors import TurnError
-from eventctx.orchestrators import Chunk, EventsOrchestrator, StreamingOrchestrator
+from eventctx.orchestrators import Chunk, StreamingOrchestrator
 from tests.how_much import some
 from tests.loop_time import LIMIT, hang_past_the_limit, put_forward
 from tests.orchestrators.agents import (
@@ -24,13 +24,13 @@ from tests.orchestrators.agents import (
     Heard,
     Scripted,
     Streaming,
-    Waits,
     calls,
     check_log,
+    contents,
+    go,
     pieces,
     says,
     tool,
-    tools,
 )
 
 
@@ -43,17 +43,14 @@ async def steps(count: int, task: asyncio.Task[Any]) -> bool:
     return not task.done()
 
 
-async def next_turn_works(engine: Engine) -> None:
-    """In the same process and in one that opens the log again."""
-    ctx = await engine.session("s")
-    response = await EventsOrchestrator().execute(
-        "and now?", ctx, {"p": Scripted(calls(("n", "look")), says("works"))}, tools(tool("look"))
-    )
-    assert response.text == "works"
-    await check_log(engine)
+async def next_turn_works(ctx: Context) -> None:
+    script = Scripted(calls(("n", "look")), says("works"))
+    assert (await go(ctx, script, tool("look"))).text == "works"
+    await check_log(ctx)
 
 
-def long_turn() -> tuple[Scripted, dict[str, Doing], Heard]:
+def long_turn(ctx: Context, heard: Heard | None = None) -> Coroutine[Any, Any, Any]:
+    """A turn with a plan, a tool that fails, an unknown one, and a provider that fails once."""
     provider = Scripted(
         says("a plan"),
         calls(("1", "look"), ("2", "fail"), ("3", "none")),
@@ -61,13 +58,8 @@ def long_turn() -> tuple[Scripted, dict[str, Doing], Heard]:
         calls(("4", "look")),
         says("done"),
     )
-    return provider, tools(tool("look"), tool("fail", ValueError("no"))), Heard()
-
-
-def paired_in_any_order(transcript: list[dict[str, Any]]) -> None:
-    """What is stored has a result for each call, so that any context manager can send it."""
-    made = [call["id"] for one in transcript for call in one.get("tool_calls", ())]
-    assert sorted(made) == sorted(o["tool_call_id"] for o in transcript if o["role"] == "tool")
+    given = tool("look"), tool("fail", ValueError("no"))
+    return go(ctx, provider, *given, hooks=heard, planning=True)
 
 
 def whole(heard: Heard) -> None:
@@ -81,31 +73,56 @@ def whole(heard: Heard) -> None:
     assert heard.names[-1:] in (["orchestrator:complete"], [])
 
 
-async def sound(engine: Engine, heard: Heard) -> None:
+async def sound(ctx: Context, heard: Heard) -> None:
     """The log, the transcript and the host's hooks are whole, and the next turn works."""
-    await check_log(engine)
-    paired_in_any_order(await (await engine.session("s")).get_messages())
+    await check_log(ctx)
+    # What is stored has a result for each call, so that any context manager can send it.
+    transcript = await ctx.get_messages()
+    made = [call["id"] for one in transcript for call in one.get("tool_calls", ())]
+    assert sorted(made) == sorted(o["tool_call_id"] for o in transcript if o["role"] == "tool")
     whole(heard)
-    await next_turn_works(engine)
+    await next_turn_works(ctx)
+
+
+Begin = Callable[[Context, Heard], Coroutine[Any, Any, Any]]
+
+
+async def cancelled_at_any_step(begin: Begin, by: int, times: int = 1) -> int:
+    """Cancel a turn after so many steps of the loop, until one ends before; how many it took."""
+    count, runs = 0, True
+    while runs:
+        async with eventctx.open() as engine:
+            ctx, heard = await engine.session("s"), Heard()
+            task = asyncio.create_task(begin(ctx, heard))
+            runs = await steps(count, task)
+            for _ in range(times):
+                task.cancel()
+                await steps(2, task)
+            with suppress(asyncio.CancelledError):
+                await task
+            assert task.cancelled() == runs or times > 1
+            await check_log(ctx)
+            # A second cancellation may hinder the results of calls from being stored.
+            await (sound(ctx, heard) if times == 1 else next_turn_works(ctx))
+        count += by
+    return count
 
 
 @pytest.mark.slow
-async def test_a_turn_that_is_cancelled_at_any_step_leaves_a_whole_log() -> None:
-    count, runs = 0, True
-    while runs:
-        provider, given, heard = long_turn()
-        async with eventctx.open() as engine:
-            ctx = await engine.session("s")
-            agent = EventsOrchestrator(planning=True, sleep=Waits())
-            task = asyncio.create_task(agent.execute("go", ctx, {"p": provider}, given, heard))
-            runs = await steps(count, task)
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-            assert task.cancelled() == runs
-            await sound(engine, heard)
-        count += some(2, 1)
-    assert count > 40
+@pytest.mark.parametrize(("by", "times"), [(some(2, 1), 1), (3, 2)], ids=["once", "twice"])
+async def test_a_turn_that_is_cancelled_at_any_step_leaves_a_whole_log(by: int, times: int) -> None:
+    assert await cancelled_at_any_step(long_turn, by, times) > 40
+
+
+@pytest.mark.slow
+async def test_a_reader_that_is_cancelled_at_any_step_leaves_a_whole_log() -> None:
+    def read(ctx: Context, heard: Heard) -> Coroutine[Any, Any, Any]:
+        called = [Chunk("text", "let me look"), calls(("1", "look"), ("2", "fail"))]
+        given = tool("look"), tool("fail", {"success": False, "error": "no"})
+        provider = Streaming(called, pieces("a", "b", "c"))
+        return go(ctx, provider, *given, hooks=heard, loop=StreamingOrchestrator)
+
+    assert await cancelled_at_any_step(read, some(2, 1)) > 40
 
 
 class CancelledAt:
@@ -139,25 +156,22 @@ class CancelledAt:
 async def test_on_disk_too_a_turn_can_be_cancelled_wherever_it_waits(tmp_path: Path) -> None:
     number, runs = 1, True
     while runs:
-        provider, given, heard = long_turn()
         async with eventctx.open(tmp_path / f"{number}.db") as engine:
-            ctx = await engine.session("s")
-            agent = EventsOrchestrator(planning=True, sleep=Waits())
+            ctx, heard = await engine.session("s"), Heard()
 
             async def turn(work: Coroutine[Any, Any, Any], number: int) -> Any:
                 return await CancelledAt(work, number)
 
-            work = agent.execute("go", ctx, {"p": provider}, given, heard)
-            task = asyncio.create_task(turn(work, number))
+            task = asyncio.create_task(turn(long_turn(ctx, heard), number))
             await asyncio.wait({task})
             runs = task.cancelled()
-            await sound(engine, heard)
+            await sound(ctx, heard)
         number += 1
     assert number > 30
 
 
 async def test_a_tool_that_does_not_end_when_it_is_cancelled_does_not_hold_up_the_turn(
-    engine: Engine, ctx: Context
+    ctx: Context,
 ) -> None:
     freed = asyncio.Event()
 
@@ -168,78 +182,51 @@ async def test_a_tool_that_does_not_end_when_it_is_cancelled_does_not_hold_up_th
                 await freed.wait()
 
     provider = Scripted(calls(("1", "cling")), says("I waited"))
-    agent = EventsOrchestrator(tool_timeout=LIMIT)
-    response = await agent.execute("go", ctx, {"p": provider}, tools(Doing("cling", cling)))
+    response = await go(ctx, provider, Doing("cling", cling), tool_timeout=LIMIT)
     assert response.text == "I waited"
-    assert "longer than 30 s" in (await ctx.get_messages())[2]["content"]
-    await check_log(engine)
+    assert "longer than 30 s" in (await contents(ctx))[2]
     freed.set()
+
+
+async def test_a_tool_that_cancels_itself_is_a_tool_that_failed(ctx: Context) -> None:
+    provider = Scripted(calls(("1", "odd")), says("it broke"))
+    assert (await go(ctx, provider, tool("odd", asyncio.CancelledError()))).text == "it broke"
+    assert "cancelled from inside" in (await contents(ctx))[2]
 
 
 @pytest.mark.parametrize(
     "event", ["tool:error", "provider:error", "prompt:complete", "execution:end"]
 )
 async def test_a_hook_that_hangs_does_not_hold_up_the_end_of_a_turn_that_took_too_long(
-    engine: Engine, ctx: Context, event: str, caplog: pytest.LogCaptureFixture
+    ctx: Context, event: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def hook(said: str, _: dict[str, Any]) -> None:
         if said == event:
             await hang_past_the_limit()
 
-    provider = (
-        Scripted(hang_past_the_limit)
-        if event == "provider:error"
-        else Scripted(calls(("1", "stuck")))
-    )
+    step = hang_past_the_limit if event == "provider:error" else calls(("1", "stuck"))
     stuck = Doing("stuck", hang_past_the_limit)
-    turn = EventsOrchestrator(turn_timeout=LIMIT).execute(
-        "go on", ctx, {"p": provider}, tools(stuck), [hook]
-    )
+    turn = go(ctx, Scripted(step), stuck, hooks=[hook], turn_timeout=LIMIT)
     with pytest.raises(TurnError, match="took longer"):
         await asyncio.wait_for(turn, 10 * LIMIT)
-    await check_log(engine)
-    await next_turn_works(engine)
+    await check_log(ctx)
+    await next_turn_works(ctx)
     assert f"the hooks of {event} took longer" in caplog.text
 
 
 async def test_a_stream_that_is_closed_at_any_piece_leaves_a_whole_log() -> None:
     for count in range(6):
         async with eventctx.open() as engine:
-            ctx = await engine.session("s")
-            heard = Heard()
+            ctx, heard = await engine.session("s"), Heard()
             provider = Streaming(pieces("a", "b", "c"))
             stream = StreamingOrchestrator().stream("go", ctx, {"p": provider}, None, heard)
             for _ in range(count):
                 await anext(stream)
             await stream.aclose()
-            await check_log(engine)
-            whole(heard)
-            await next_turn_works(engine)
+            await sound(ctx, heard)
 
 
-@pytest.mark.slow
-async def test_a_reader_that_is_cancelled_at_any_step_leaves_a_whole_log() -> None:
-    count, runs = 0, True
-    while runs:
-        async with eventctx.open() as engine:
-            ctx = await engine.session("s")
-            heard = Heard()
-            called = [Chunk("text", "let me look"), calls(("1", "look"), ("2", "fail"))]
-            provider = Streaming(called, pieces("a", "b", "c"))
-            given = tools(tool("look"), tool("fail", {"success": False, "error": "no"}))
-            task = asyncio.create_task(
-                StreamingOrchestrator().execute("go", ctx, {"p": provider}, given, heard)
-            )
-            runs = await steps(count, task)
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-            await sound(engine, heard)
-        count += some(2, 1)
-    assert count > 40
-
-
-async def test_a_slow_reader_is_not_the_providers_fault(engine: Engine, ctx: Context) -> None:
+async def test_a_slow_reader_is_not_the_providers_fault(ctx: Context) -> None:
     put_forward(0)
     provider = Streaming(pieces(*"abcdefghijklmnopqrstuvwxyz"))
     agent = StreamingOrchestrator(provider_timeout=LIMIT, max_retries=0)
@@ -250,35 +237,3 @@ async def test_a_slow_reader_is_not_the_providers_fault(engine: Engine, ctx: Con
         put_forward()
         await asyncio.sleep(0)
         assert len([piece async for piece in stream]) == 27
-    await check_log(engine)
-
-
-@pytest.mark.slow
-async def test_a_turn_that_is_cancelled_twice_in_a_row_leaves_a_whole_log() -> None:
-    count, runs = 0, True
-    while runs:
-        provider, given, _ = long_turn()
-        async with eventctx.open() as engine:
-            ctx = await engine.session("s")
-            agent = EventsOrchestrator(planning=True, sleep=Waits())
-            task = asyncio.create_task(agent.execute("go", ctx, {"p": provider}, given))
-            runs = await steps(count, task)
-            task.cancel()
-            await steps(2, task)
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-            await check_log(engine)
-            await next_turn_works(engine)
-        count += 3
-
-
-async def test_a_tool_that_cancels_itself_is_a_tool_that_failed(
-    engine: Engine, ctx: Context
-) -> None:
-    provider = Scripted(calls(("1", "odd")), says("it broke"))
-    given = tools(tool("odd", asyncio.CancelledError()))
-    response = await EventsOrchestrator().execute("go", ctx, {"p": provider}, given)
-    assert response.text == "it broke"
-    assert "cancelled from inside" in (await ctx.get_messages())[2]["content"]
-    await check_log(engine)

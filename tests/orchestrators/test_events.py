@@ -13,11 +13,9 @@ import pytest
 import eventctx
 from eventctx import Context, Engine
 from eventctx.log.ids import agent_in
-from eventctx.log.record import Record
 from eventctx.orchestrators import (
     BasicOrchestrator,
     EventsOrchestrator,
-    Ids,
     OrchestratorSettings,
     Response,
     StreamingOrchestrator,
@@ -31,7 +29,8 @@ from tests.orchestrators.agents import (
     Scripted,
     activity,
     calls,
-    check_log,
+    contents,
+    go,
     records,
     says,
     tool,
@@ -41,69 +40,51 @@ from tests.orchestrators.agents import (
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "orchestrators.md"
 
 
-async def test_a_turn_runs_tools_until_the_model_answers(engine: Engine, ctx: Context) -> None:
+async def test_a_turn_runs_tools_until_the_model_answers(ctx: Context) -> None:
     provider = Scripted(calls(("1", "look")), calls(("2", "look")), says("found"))
     response = await EventsOrchestrator().execute(
         "find it", ctx, {"p": provider}, tools(tool("look", {"at": 3})), turn_id="t1"
     )
     assert response == Response("found", "t1", "answered", 3, Usage(300, 15))
     assert str(response) == "found"
-    assert activity(await records(engine)) == [
+    assert activity(await records(ctx)) == [
         "prompt:submit",
         *["provider:request", "provider:response", "tool:pre", "tool:post"] * 2,
         *["provider:request", "provider:response"],
         "prompt:complete",
     ]
     transcript = await ctx.get_messages()
-    assert [one["role"] for one in transcript] == [
-        *["user", "assistant", "tool", "assistant", "tool", "assistant"]
-    ]
+    assert [one["role"] for one in transcript] == ["user", *["assistant", "tool"] * 2, "assistant"]
     assert transcript[2]["content"] == '{"at": 3}'
     assert provider.requests[2].messages == transcript[:5]
-    await check_log(engine)
 
 
-def spans(
-    found: list[tuple[str, str | None, str | None, int | None]],
-) -> dict[str, list[tuple[str | None, str | None, int | None]]]:
-    by_name: dict[str, list[tuple[str | None, str | None, int | None]]] = {}
-    for name, *ids in found:
-        by_name.setdefault(name, []).append(tuple(ids))  # type: ignore[arg-type]
-    return by_name
-
-
-async def planned(engine: eventctx.Engine, heard: Heard | None = None) -> list[Record]:
-    provider = Scripted(
-        says("first look, then answer"),
-        calls(("1", "look"), ("2", "fail")),
-        says("found"),
-    )
-    given = tools(tool("look"), tool("fail", ValueError("no")))
-    ctx = await engine.session("s")
-    agent = EventsOrchestrator(planning=True)
-    await agent.execute("find it", ctx, {"p": provider}, given, heard)
-    return await records(engine)
+async def planned(ctx: Context) -> Heard:
+    """What hooks hear of a turn with a plan and two tools, of which one fails."""
+    heard = Heard()
+    steps = says("first look, then answer"), calls(("1", "look"), ("2", "fail")), says("found")
+    given = tool("look"), tool("fail", ValueError("no"))
+    await go(ctx, Scripted(*steps), *given, hooks=heard, planning=True)
+    return heard
 
 
 @pytest.mark.parametrize("where", ["records", "payloads"])
 async def test_every_span_has_an_id_of_its_own_under_the_right_parent(
-    engine: Engine, where: str
+    ctx: Context, where: str
 ) -> None:
-    heard = Heard()
-    found = await planned(engine, heard)
+    told = (await planned(ctx)).events
     if where == "records":
-        told = [(one.type, one.span_id, one.parent_span_id, one.iteration) for one in found]
-        turns, sessions = {one.turn_id for one in found[1:]}, {one.stream for one in found}
-    else:
+        fields = "stream", "turn_id", "span_id", "parent_span_id", "iteration"
         told = [
-            (name, data["span_id"], data["parent_span_id"], data["iteration"])
-            for name, data in heard.events
+            (one.type, {field: getattr(one, field) for field in fields})
+            for one in (await records(ctx))[1:]
         ]
-        turns = {data["turn_id"] for _, data in heard.events}
-        sessions = {data["session_id"] for _, data in heard.events}
-    assert len(turns) == 1
-    assert sessions == {"s"}
-    by = spans(told)
+    assert len({data["turn_id"] for _, data in told}) == 1
+    assert {data.get("stream") or data["session_id"] for _, data in told} == {"s"}
+    by: dict[str, list[tuple[str, str | None, int | None]]] = {}
+    for name, data in told:
+        ids = data["span_id"], data["parent_span_id"], data["iteration"]
+        by.setdefault(name, []).append(ids)
     ((turn, above, number),) = by["prompt:submit"]
     assert (above, number) == (None, None)
     assert by["prompt:complete"] == by["prompt:submit"]
@@ -119,11 +100,10 @@ async def test_every_span_has_an_id_of_its_own_under_the_right_parent(
     assert len({turn, plan, first, second, third, look, fail}) == 7
 
 
-async def test_payloads_carry_what_amplifiers_hooks_look_for(engine: Engine) -> None:
-    heard = Heard()
-    await planned(engine, heard)
-    assert heard.of("prompt:submit")[0]["prompt"] == "find it"
-    assert heard.of("execution:start")[0]["prompt"] == "find it"
+async def test_payloads_carry_what_amplifiers_hooks_look_for(ctx: Context) -> None:
+    heard = await planned(ctx)
+    assert heard.of("prompt:submit")[0]["prompt"] == "go"
+    assert heard.of("execution:start")[0]["prompt"] == "go"
     (pre, _), (post,), (error,) = [heard.of(f"tool:{name}") for name in ("pre", "post", "error")]
     assert pre["tool_name"] == post["tool_name"] == "look"
     assert (pre["tool_input"], pre["tool_call_id"]) == ({}, "1")
@@ -137,47 +117,45 @@ async def test_payloads_carry_what_amplifiers_hooks_look_for(engine: Engine) -> 
     assert (complete["response_preview"], complete["status"]) == ("found", "ok")
     assert heard.of("execution:end")[0]["status"] == "completed"
     (whole,) = heard.of("orchestrator:complete")
-    assert (whole["orchestrator"], whole["turn_count"], whole["status"]) == (
-        *("loop-events", 3, "success"),
-    )
+    assert [whole[key] for key in ("orchestrator", "turn_count", "status")] == [
+        *("loop-events", 3, "success")
+    ]
 
 
-async def test_providers_and_tools_are_told_where_they_are_called(
-    engine: Engine, ctx: Context
-) -> None:
-    seen: list[Ids | None] = []
+async def test_a_plan_is_asked_for_in_messages_that_the_log_has(ctx: Context) -> None:
+    await planned(ctx)
+    transcript = await ctx.get_messages()
+    assert [one["role"] for one in transcript[:4]] == ["user", "user", "assistant", "user"]
+    for row in (transcript[1], transcript[3]):
+        assert row["content"].startswith("<system-reminder>")
+    assert transcript[2]["content"] == "first look, then answer"
 
-    async def ask(_: dict[str, Any]) -> str:
+
+async def test_providers_and_tools_are_told_where_they_are_called(ctx: Context) -> None:
+    seen: list[Any] = []
+
+    async def ask(_: dict[str, Any]) -> None:
         seen.append(current_ids())
-        return "ok"
 
     provider = Scripted(calls(("1", "ask")), says("ok"))
-    await EventsOrchestrator().execute("go", ctx, {"p": provider}, tools(Doing("ask", ask)))
-    found = await records(engine)
+    await go(ctx, provider, Doing("ask", ask))
     assert current_ids() is None
-    (pre,) = [one for one in found if one.type == "tool:pre"]
-    (requested, _) = [one for one in found if one.type == "provider:request"]
-    assert seen[0] is not None
-    assert seen[0].span_id == pre.span_id
-    assert seen[0].parent_span_id == requested.span_id
+    (pre,), (requested, _) = [await records(ctx, n) for n in ("tool:pre", "provider:request")]
+    assert (seen[0].span_id, seen[0].parent_span_id) == (pre.span_id, requested.span_id)
     ids = provider.requests[0].ids
     assert (ids.span_id, ids.turn_id) == (requested.span_id, requested.turn_id)
     assert ids.iteration == 1
     assert ids.traceparent() == f"00-{ids.trace_id}-{ids.span_id}-01"
 
 
-async def test_at_the_limit_the_model_is_asked_to_answer_without_tools(
-    engine: Engine, ctx: Context
-) -> None:
+async def test_at_the_limit_the_model_is_asked_to_answer_without_tools(ctx: Context) -> None:
     provider = Scripted(calls(("1", "look")), calls(("2", "look")), says("so far"))
-    agent = EventsOrchestrator(max_iterations=2)
-    response = await agent.execute("go", ctx, {"p": provider}, tools(tool("look")))
+    response = await go(ctx, provider, tool("look"), max_iterations=2)
     assert (response.text, response.finish, response.iterations) == (
         *("so far", "iteration_limit", 3),
     )
     assert [len(one.tools) for one in provider.requests] == [1, 1, 0]
-    assert "without calling tools" in (await ctx.get_messages())[-2]["content"]
-    await check_log(engine)
+    assert "without calling tools" in (await contents(ctx))[-2]
 
 
 class Undefined(Scripted):
@@ -208,24 +186,20 @@ class CannotAsk:
 @pytest.mark.parametrize("coordinator", [None, CannotAsk()])
 @pytest.mark.parametrize("default", ["deny", "allow"])
 async def test_a_call_that_nobody_can_be_asked_about_is_decided_by_the_hooks_default(
-    engine: Engine, ctx: Context, coordinator: Any, default: str
+    ctx: Context, coordinator: Any, default: str
 ) -> None:
     async def hook(event: str, _: dict[str, Any]) -> Asks | None:
         return Asks(default) if event == "tool:pre" else None
 
     provider = Scripted(calls(("1", "look")), says("ok"))
-    await EventsOrchestrator().execute(
-        "go", ctx, {"p": provider}, tools(tool("look")), [hook], coordinator=coordinator
-    )
-    result = (await ctx.get_messages())[2]["content"]
-    ran = "tool:post" in [one.type for one in await records(engine)]
-    assert ran is (default == "allow")
-    assert ("Look?" in result) is (default == "deny")
+    await go(ctx, provider, tool("look"), hooks=[hook], coordinator=coordinator)
+    assert len(await records(ctx, "tool:post")) == (default == "allow")
+    assert ("Look?" in (await contents(ctx))[2]) is (default == "deny")
 
 
 async def test_of_several_hooks_each_sees_what_those_before_it_changed(ctx: Context) -> None:
     seen: list[Any] = []
-    heard: list[str] = []
+    third = Heard()
 
     async def first(event: str, data: dict[str, Any]) -> Said | None:
         return Said("modify", {"tool_input": {"by": "first"}}) if event == "tool:pre" else None
@@ -234,15 +208,11 @@ async def test_of_several_hooks_each_sees_what_those_before_it_changed(ctx: Cont
         seen.append(data.get("tool_input"))
         return Said("deny", reason="enough") if event == "tool:pre" else None
 
-    async def third(event: str, data: dict[str, Any]) -> None:
-        heard.append(event)
-
     provider = Scripted(calls(("1", "look")), says("ok"))
-    hooks = [first, second, third]
-    await EventsOrchestrator().execute("go", ctx, {"p": provider}, tools(tool("look")), hooks)
+    await go(ctx, provider, tool("look"), hooks=[first, second, third.emit])
     assert {"by": "first"} in seen
-    assert "tool:pre" not in heard
-    assert "enough" in (await ctx.get_messages())[2]["content"]
+    assert "tool:pre" not in third.names
+    assert "enough" in (await contents(ctx))[2]
 
 
 @pytest.mark.parametrize(
@@ -259,51 +229,39 @@ async def test_of_several_hooks_each_sees_what_those_before_it_changed(ctx: Cont
     ],
 )
 async def test_what_cannot_run_is_refused_before_anything_is_recorded(
-    engine: Engine, ctx: Context, changed: dict[str, Any], words: str
+    ctx: Context, changed: dict[str, Any], words: str
 ) -> None:
     good = {"prompt": "go", "context": ctx, "providers": {"p": Scripted(says("ok"))}}
     with pytest.raises(eventctx.InvalidSetting, match=words):
         await EventsOrchestrator().execute(**(good | changed))
-    assert len(await records(engine)) == 1
+    assert len(await records(ctx)) == 1
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"max_iterations": 0},
-        {"max_retries": -1},
-        {"tool_timeout": 0},
-        {"sleep": None},
-    ],
-)
-def test_settings_of_the_wrong_kind_are_refused(settings: dict[str, Any]) -> None:
-    (name,) = settings
+WRONG = {"max_iterations": 0, "max_retries": -1, "tool_timeout": 0, "sleep": None}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_settings_of_the_wrong_kind_are_refused(name: str) -> None:
     with pytest.raises(eventctx.InvalidSetting, match=f"{name}: expected"):
-        EventsOrchestrator(**settings)
+        EventsOrchestrator(**{name: WRONG[name]})
 
 
 def test_every_setting_is_in_the_reference() -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", PAGE.read_text(), flags=re.MULTILINE))
+    named = {"sleep": "asyncio.sleep", "jitter": "random.random"}
     for field in msgspec.structs.fields(OrchestratorSettings):
-        shown = field.default if not callable(field.default) else field.name
-        expected = {"sleep": "asyncio.sleep", "jitter": "random.random"}.get(
-            field.name, repr(shown)
-        )
-        assert rows[field.name] == expected, field.name
+        assert rows[field.name] == named.get(field.name, repr(field.default)), field.name
 
 
-async def test_every_field_of_a_payload_is_in_the_reference(engine: Engine) -> None:
+async def test_every_field_of_a_payload_is_in_the_reference(ctx: Context) -> None:
     table = PAGE.read_text().partition("## Payloads for hooks")[2].partition("## When")[0]
     rows = dict(re.findall(r"^\| `([\w:]+)` \| (.+) \|$", table, flags=re.MULTILINE))
     ids = {"session_id", "turn_id", "span_id", "parent_span_id", "iteration"}
-    heard = Heard()
-    await planned(engine, heard)
-    assert {name for name, _ in heard.events} <= rows.keys()
-    for name, data in heard.events:
+    for name, data in (await planned(ctx)).events:
         assert ids <= data.keys(), name
+        known = rows[name] + rows[name.replace("post", "pre").replace("error", "pre")]
+        known += rows.get(name.partition(":")[0] + ":request", "")
         for field in data.keys() - ids:
-            known = rows[name] + rows[name.replace("post", "pre").replace("error", "pre")]
-            known += rows.get(name.partition(":")[0] + ":request", "")
             assert f"`{field}`" in known, f"{name}: {field}"
 
 
@@ -315,49 +273,32 @@ async def test_tools_of_one_answer_run_at_the_same_time(ctx: Context) -> None:
         return "met"
 
     provider = Scripted(calls(("1", "a"), ("2", "b")), says("ok"))
-    given = tools(Doing("a", meet), Doing("b", meet))
-    await EventsOrchestrator().execute("go", ctx, {"p": provider}, given)
-    assert [one["content"] for one in (await ctx.get_messages())[2:4]] == ["met", "met"]
+    await go(ctx, provider, Doing("a", meet), Doing("b", meet))
+    assert (await contents(ctx))[2:4] == ["met", "met"]
 
 
-async def test_an_engines_own_hooks_are_told_nothing_twice(engine: Engine) -> None:
+async def test_an_engines_own_hooks_are_told_nothing_twice(engine: Engine, ctx: Context) -> None:
     names: list[str] = []
     engine.on("*", lambda record: names.append(record.type))
-    ctx = await engine.session("s")
-    await EventsOrchestrator().execute("go", ctx, {"p": Scripted(says("ok"))}, None, engine.hooks)
+    await go(ctx, Scripted(says("ok")), hooks=engine.hooks)
     assert names.count("provider:request") == names.count("prompt:submit") == 1
 
 
 # -- the agent's name ------------------------------------------------------------------------------
 
 
-LOOPS: Any = [BasicOrchestrator, StreamingOrchestrator, EventsOrchestrator]
-
-
-@pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize(
-    ("settings", "name"), [({"agent": "coder"}, "invoke_agent coder"), ({}, "invoke_agent")]
-)
+@pytest.mark.parametrize("loop", [BasicOrchestrator, StreamingOrchestrator, EventsOrchestrator])
+@pytest.mark.parametrize("agent", ["coder", None])
 async def test_a_turn_is_named_after_the_orchestrators_agent_if_it_has_one(
-    engine: Engine, ctx: Context, loop: Any, settings: dict[str, str], name: str
+    ctx: Context, loop: Any, agent: str | None
 ) -> None:
-    await loop(**settings).execute("hi", ctx, {"p": Scripted(says("hello"))})
-    spans = list(fold(await records(engine)))
-    assert spans[-1].name == name
-    assert spans[-1].attributes.get("gen_ai.agent.name") == settings.get("agent")
+    await go(ctx, Scripted(says("hello")), loop=loop, **{"agent": agent} if agent else {})
+    *_, span = fold(await records(ctx))
+    assert span.name == ("invoke_agent coder" if agent else "invoke_agent")
+    assert span.attributes.get("gen_ai.agent.name") == agent
 
 
 def test_the_id_of_a_session_that_amplifier_started_for_an_agent_names_it() -> None:
     assert agent_in("0000000000000000-4f1c2d3e4a5b6c7d_zen-architect") == "zen-architect"
     assert agent_in("0f3a2c1e-0000-4000-8000-000000000001") is None
     assert agent_in("my_session") is None
-
-
-async def test_a_plan_is_asked_for_in_messages_that_the_log_has(engine: Engine) -> None:
-    await planned(engine)
-    ctx = await engine.session("s")
-    transcript = await ctx.get_messages()
-    assert [one["role"] for one in transcript[:4]] == ["user", "user", "assistant", "user"]
-    for row in (transcript[1], transcript[3]):
-        assert row["content"].startswith("<system-reminder>")
-    assert transcript[2]["content"] == "first look, then answer"

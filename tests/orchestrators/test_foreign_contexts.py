@@ -6,19 +6,15 @@ import asyncio
 from typing import Any
 
 import pytest
-from amplifier_core import HookResult, ToolResult
+from amplifier_core import ToolResult
 
 import eventctx
-from eventctx import Context, Engine
 from eventctx.errors import ProviderFailed, StoreUnavailable
 from eventctx.log.codec import decode_event
 from eventctx.log.events import ToolError
 from eventctx.orchestrators import Answer, EventsOrchestrator, StreamingOrchestrator, ToolRequest
 from eventctx.testing import MockContextManager, check_request
-from tests.orchestrators.agents import Heard, Scripted, calls, check_log, records, says, tool, tools
-from tests.orchestrators.test_kernel import Module, Writes, hear, kernel
-from tests.orchestrators.test_kernel import calls as kernel_calls
-from tests.orchestrators.test_kernel import says as answers
+from tests.orchestrators.agents import Heard, Scripted, calls, check_log, go, records, says, tool
 
 TOO_LONG = ProviderFailed("p", "prompt is too long", status=400, too_long=True)
 
@@ -42,9 +38,7 @@ class Slow(MockContextManager):
 
 
 async def cancelled_while_adding(context: Slow, answer: Answer) -> None:
-    turn = asyncio.create_task(
-        EventsOrchestrator().execute("go", context, {"p": Scripted(answer)}, tools(tool("look")))
-    )
+    turn = asyncio.create_task(go(context, Scripted(answer), tool("look")))
     await context.reached.wait()
     turn.cancel()
     await asyncio.sleep(0)
@@ -72,6 +66,12 @@ async def test_a_result_that_is_being_added_is_added() -> None:
     check_request(context.messages)
 
 
+async def test_an_answer_that_could_not_be_added_leaves_no_results_behind() -> None:
+    context = Slow(error=StoreUnavailable("the disk is full"))
+    await cancelled_while_adding(context, calls(("1", "look")))
+    assert [row["role"] for row in context.messages] == ["user"]
+
+
 class Compacting(MockContextManager):
     """Says how much it saved, of whatever budget."""
 
@@ -97,7 +97,7 @@ async def test_a_request_that_cannot_be_made_shorter_is_not_sent_again(
 ) -> None:
     context, provider = kind(), Scripted(TOO_LONG, says("too late"))
     with pytest.raises(ProviderFailed, match="too long"):
-        await EventsOrchestrator().execute("go", context, {"p": provider})
+        await go(context, provider)
     assert (len(provider.requests), context.calls["compact"]) == (1, compactions)
 
 
@@ -138,9 +138,7 @@ class Continues:
 async def test_the_host_is_told_of_each_tool_that_runs_and_that_it_ended() -> None:
     host = Injecting()
     provider = Scripted(calls(("1", "look"), ("2", "look")), says("ok"))
-    await EventsOrchestrator().execute(
-        "go", MockContextManager(), {"p": provider}, tools(tool("look")), coordinator=host
-    )
+    await go(MockContextManager(), provider, tool("look"), coordinator=host)
     assert host.cancellation.seen == [{"1": "look"}, {"1": "look", "2": "look"}]
     assert host.cancellation.running == {}
 
@@ -152,29 +150,43 @@ async def test_an_injection_that_the_store_did_not_take_ends_the_turn_with_whole
     event: str, result: str
 ) -> None:
     context, provider = MockContextManager(), Scripted(calls(("1", "look")), says("ok"))
+    hooks = [lambda _, __: Continues()]
     with pytest.raises(StoreUnavailable):
-        await EventsOrchestrator().execute(
-            "go",
-            context,
-            {"p": provider},
-            tools(tool("look")),
-            [lambda _, __: Continues()],
-            coordinator=Injecting(event),
-        )
+        await go(context, provider, tool("look"), hooks=hooks, coordinator=Injecting(event))
     check_request(context.messages)
     assert context.messages[-1]["content"] == result
+
+
+class TellsItself(MockContextManager):
+    """Says its compactions to the host's hooks, so that nobody else has to."""
+
+    emits_to_host = True
+
+    def on(self, name: str, _: Any) -> Any:
+        raise AssertionError(f"{name} would be heard twice")
+
+
+class Registering(Heard):
+    """Hooks with a ``register`` of their own kind, which is not that of Amplifier's registry."""
+
+    def register(self, handler: Any) -> None:
+        raise AssertionError("expected no call with one argument")
+
+
+async def test_who_tells_or_registers_by_itself_is_told_of_the_turn_all_the_same() -> None:
+    for context, heard in ((TellsItself(), Heard()), (MockContextManager(), Registering())):
+        await go(context, Scripted(says("ok")), hooks=heard)
+        assert heard.names[-1] == "orchestrator:complete"
 
 
 # -- tools that return their failure ---------------------------------------------------------------
 
 
+GONE = {"message": "no such file"}
+FULL = {"type": "OSError", "message": "full"}
 REPORTED = [
-    (ToolResult(success=False, error={"message": "no such file"}), "ToolFailed", "no such file"),
-    (
-        ToolResult(success=False, output="half", error={"type": "OSError", "message": "full"}),
-        "OSError",
-        "full",
-    ),
+    (ToolResult(success=False, error=GONE), "ToolFailed", "no such file"),
+    (ToolResult(success=False, output="half", error=FULL), "OSError", "full"),
     ({"success": False, "output": None, "error": {"message": "gone"}}, "ToolFailed", "gone"),
     ({"success": False, "error": "nope \ud83d"}, "ToolFailed", "nope \\ud83d"),
 ]
@@ -185,9 +197,9 @@ async def ended(value: Any, heard: Heard, loop: type = EventsOrchestrator) -> tu
     provider = Scripted(calls(("c1", "look")), says("ok"))
     async with eventctx.open() as engine:
         ctx = await engine.session("s")
-        await loop().execute("go", ctx, {"p": provider}, tools(tool("look", value)), heard)
-        await check_log(engine)
-        (end,) = [one for one in await records(engine) if one.type in ("tool:post", "tool:error")]
+        await go(ctx, provider, tool("look", value), hooks=heard, loop=loop)
+        await check_log(ctx)
+        (end,) = await records(ctx, "tool:post", "tool:error")
     return decode_event(end), provider.requests[1].messages[-1]["content"]
 
 
@@ -220,61 +232,3 @@ async def test_a_long_reason_is_cut_for_the_log() -> None:
     event, text = await ended(ToolResult(success=False, output="x" * 50_000), Heard())
     assert isinstance(event, ToolError)
     assert (len(event.message), len(text)) == (2_000, 50_000)
-
-
-async def test_a_hook_of_the_kernel_may_change_what_the_model_reads_of_a_failure(
-    engine: Engine,
-    ctx: Context,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    fails = Writes()
-    fails.success = False
-    module = Module(kernel_calls("c1", "write", text="secret"), answers("ok"))
-    async with kernel(monkeypatch, ctx, module, fails) as session:
-        hear(
-            session,
-            "tool:error",
-            lambda data: HookResult(action="modify", data={**data, "result": "hidden"}),
-        )
-        await session.execute("go")
-    assert (await ctx.get_messages())[2]["content"] == "hidden"
-    await check_log(engine)
-
-
-async def test_an_answer_that_could_not_be_added_leaves_no_results_behind() -> None:
-    context = Slow(error=StoreUnavailable("the disk is full"))
-    await cancelled_while_adding(context, calls(("1", "look")))
-    assert [row["role"] for row in context.messages] == ["user"]
-    check_request(context.messages)
-
-
-class TellsItself(MockContextManager):
-    """Says its compactions to the host's hooks, so that nobody else has to."""
-
-    emits_to_host = True
-
-    def on(self, name: str, _: Any) -> Any:
-        raise AssertionError(f"{name} would be heard twice")
-
-
-class Registering(Heard):
-    """Hooks with a ``register`` of their own kind, which is not that of Amplifier's registry."""
-
-    def register(self, handler: Any) -> None:
-        raise AssertionError("expected no call with one argument")
-
-
-async def test_a_context_that_tells_the_host_by_itself_is_not_listened_to() -> None:
-    heard = Heard()
-    await EventsOrchestrator().execute(
-        "go", TellsItself(), {"p": Scripted(says("ok"))}, hooks=heard
-    )
-    assert heard.names[-1] == "orchestrator:complete"
-
-
-async def test_hooks_that_register_in_another_way_are_told_of_the_turn_all_the_same() -> None:
-    heard = Registering()
-    await EventsOrchestrator().execute(
-        "go", MockContextManager(), {"p": Scripted(says("ok"))}, hooks=heard
-    )
-    assert heard.names[-1] == "orchestrator:complete"

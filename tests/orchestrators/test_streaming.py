@@ -12,8 +12,7 @@ import msgspec
 import pytest
 from amplifier_core import HookResult
 
-import eventctx
-from eventctx import Context, Engine
+from eventctx import Context
 from eventctx.errors import ProviderFailed
 from eventctx.orchestrators import (
     BasicOrchestrator,
@@ -30,7 +29,8 @@ from tests.orchestrators.agents import (
     Waits,
     activity,
     calls,
-    check_log,
+    contents,
+    go,
     pieces,
     records,
     says,
@@ -52,35 +52,30 @@ async def test_nothing_is_shown_of_an_answer_that_is_asked_for_again(ctx: Contex
     bad = msgspec.structs.replace(says("wrong"), calls=(ToolRequest("1", "none", {}),))
     agent = StreamingOrchestrator(sleep=Waits())
     stream = agent.stream("go", ctx, {"p": Scripted(bad, says("right"))})
-    shown = [piece async for piece in stream if isinstance(piece, Chunk)]
-    assert [one["content"] for one in await ctx.get_messages()] == ["go", "right"]
-    assert shown == [Chunk("text", "right")]
+    assert [one async for one in stream if isinstance(one, Chunk)] == [Chunk("text", "right")]
+    assert await contents(ctx) == ["go", "right"]
 
 
-async def test_no_scope_of_a_stream_leaks_to_its_reader(engine: Engine, ctx: Context) -> None:
+async def test_no_scope_of_a_stream_leaks_to_its_reader(ctx: Context) -> None:
     stream = StreamingOrchestrator().stream("go", ctx, {"p": Streaming(pieces("a"))})
     async with aclosing(stream):
         await anext(stream)
         await ctx.add_message({"role": "user", "content": "besides"})
-    added = [one for one in await records(engine) if one.type == "context:message_added"]
+    added = await records(ctx, "context:message_added")
     assert [one.turn_id is None for one in added if one.span_id is None] == [True]
 
 
 async def test_the_host_hears_of_each_block_as_it_begins_grows_and_ends(ctx: Context) -> None:
     heard = Heard()
-    provider = Streaming(pieces("one ", "two"))
-    await StreamingOrchestrator().execute("go", ctx, {"p": provider}, None, heard)
+    await go(ctx, Streaming(pieces("one ", "two")), hooks=heard, loop=StreamingOrchestrator)
     blocks = [one for one in heard.events if one[0].startswith("content_block")]
-    assert [name.removeprefix("content_block:") for name, _ in blocks] == [
-        *("start", "delta", "end", "start", "delta", "delta", "end")
-    ]
-    assert [data["delta"] for name, data in blocks if name.endswith("delta")] == [
-        *("hm", "one ", "two")
+    assert [(name.partition(":")[2], data.get("delta")) for name, data in blocks] == [
+        *[("start", None), ("delta", "hm"), ("end", None), ("start", None)],
+        *[("delta", "one "), ("delta", "two"), ("end", None)],
     ]
     assert blocks[-1][1]["block"] == {"type": "text", "text": "one two"}
-    assert {data["span_id"] for _, data in blocks} == {
-        data["span_id"] for data in heard.of("provider:request")
-    }
+    spans = {data["span_id"] for data in heard.of("provider:request")}
+    assert {data["span_id"] for _, data in blocks} == spans
 
 
 async def test_server_sent_events_are_what_a_browser_can_read(ctx: Context) -> None:
@@ -88,13 +83,9 @@ async def test_server_sent_events_are_what_a_browser_can_read(ctx: Context) -> N
     stream = StreamingOrchestrator().stream("go", ctx, {"p": provider}, turn_id="t")
     sent = [event async for event in server_sent_events(stream)]
     events = parsed(b"".join(sent))
-    assert [(one["id"], one["event"]) for one in events] == [
-        ("0", "thinking"),
-        ("1", "text"),
-        ("2", "text"),
-        ("3", "response"),
-        ("4", "message.end"),
-    ]
+    names = ["thinking", "text", "text", "response", "message.end"]
+    assert [one["event"] for one in events] == names
+    assert [one["id"] for one in events] == [*"01234"]
     assert events[1]["data"] == {"text": "line\none", "block": 1}
     assert events[3]["data"]["text"] == "line\none ü"
     assert events[3]["data"]["turn_id"] == "t"
@@ -124,14 +115,13 @@ async def test_a_bug_is_raised_and_its_words_are_not_sent() -> None:
     assert b"secret" not in sent[1]
 
 
-async def test_a_browser_that_goes_away_ends_the_turn(engine: Engine, ctx: Context) -> None:
+async def test_a_browser_that_goes_away_ends_the_turn(ctx: Context) -> None:
     provider = Streaming([Chunk("text", "So "), asyncio.Event()])
     stream = StreamingOrchestrator().stream("go", ctx, {"p": provider})
     async with aclosing(server_sent_events(stream)) as events:
         await anext(events)
-    assert activity(await records(engine))[-2:] == ["provider:error", "prompt:complete"]
-    assert (await ctx.get_messages())[-1]["content"] == "So "
-    await check_log(engine)
+    assert activity(await records(ctx))[-2:] == ["provider:error", "prompt:complete"]
+    assert (await contents(ctx))[-1] == "So "
 
 
 # -- with tools: pieces of every round -------------------------------------------------------------
@@ -144,9 +134,7 @@ def thinking_then(answer: Any) -> list[Any]:
     return [Chunk("text", "let me look"), answer]
 
 
-async def test_pieces_of_every_round_come_as_the_model_writes_them(
-    engine: Engine, ctx: Context
-) -> None:
+async def test_pieces_of_every_round_come_as_the_model_writes_them(ctx: Context) -> None:
     more = asyncio.Event()
     provider = Streaming(
         thinking_then(calls(("c1", "look"), ("c2", "look"))),
@@ -156,61 +144,43 @@ async def test_pieces_of_every_round_come_as_the_model_writes_them(
     async with aclosing(agent.stream("go", ctx, {"p": provider}, LOOK)) as stream:
         assert await anext(stream) == Chunk("text", "let me look", 0)
         assert await anext(stream) == Chunk("text", "It is ", 1)
-        assert activity(await records(engine)).count("tool:post") == 2
+        assert len(await records(ctx, "tool:post")) == 2
         more.set()
         assert await anext(stream) == Chunk("text", "fine", 1)
-        response = await anext(stream)
-    assert isinstance(response, Response)
-    assert (response.text, response.finish) == ("It is fine", "answered")
-    assert response.iterations == 2
+        response: Any = await anext(stream)
+    assert (response.text, response.finish, response.iterations) == ("It is fine", "answered", 2)
     roles = [one["role"] for one in await ctx.get_messages()]
     assert roles == ["user", "assistant", "tool", "tool", "assistant"]
     assert [len(one.tools) for one in provider.requests] == [1, 1]
-    await check_log(engine)
 
 
-async def test_a_later_answer_that_breaks_is_kept_as_far_as_it_was_shown(
-    engine: Engine, ctx: Context
-) -> None:
+async def test_a_later_answer_that_breaks_is_kept_as_far_as_it_was_shown(ctx: Context) -> None:
     provider = Streaming(
         thinking_then(calls(("c1", "look"))),
-        [Chunk("text", "It is "), eventctx.ProviderFailed("p", "gone", retryable=True)],
+        [Chunk("text", "It is "), ProviderFailed("p", "gone", retryable=True)],
     )
-    agent = StreamingOrchestrator(sleep=Waits())
-    with pytest.raises(eventctx.ProviderFailed):
-        await agent.execute("go", ctx, {"p": provider}, LOOK)
-    contents = [one["content"] for one in await ctx.get_messages()]
-    assert contents == ["go", None, "fine", "It is "]
-    await check_log(engine)
+    with pytest.raises(ProviderFailed):
+        await go(ctx, provider, tool("look"), loop=StreamingOrchestrator)
+    assert await contents(ctx) == ["go", None, "fine", "It is "]
 
 
-async def test_a_denied_round_ends_the_stream_with_a_response(engine: Engine, ctx: Context) -> None:
+async def test_a_denied_round_ends_the_stream_with_a_response(ctx: Context) -> None:
     async def deny(event: str, data: dict[str, Any]) -> Any:
         if event == "provider:request" and data["iteration"] == 2:
             return HookResult(action="deny", reason="too dear")
         return None
 
     provider = Streaming(thinking_then(calls(("c1", "look"))))
-    found = [
-        piece
-        async for piece in StreamingOrchestrator().stream("go", ctx, {"p": provider}, LOOK, [deny])
-    ]
-    assert found[0] == Chunk("text", "let me look")
-    assert isinstance(found[1], Response)
-    assert (found[1].finish, found[1].text) == ("denied", "Operation denied: too dear")
-    assert activity(await records(engine))[-3:] == [
-        *("provider:request", "provider:error", "prompt:complete")
-    ]
-    await check_log(engine)
+    stream = StreamingOrchestrator().stream("go", ctx, {"p": provider}, LOOK, [deny])
+    shown, response = [piece async for piece in stream]
+    assert shown == Chunk("text", "let me look") and isinstance(response, Response)
+    assert (response.finish, response.text) == ("denied", "Operation denied: too dear")
+    ends = ["provider:request", "provider:error", "prompt:complete"]
+    assert activity(await records(ctx))[-3:] == ends
 
 
-async def test_the_basic_one_asks_once_and_ignores_tools_where_it_is_told_to(
-    engine: Engine, ctx: Context
-) -> None:
+async def test_the_basic_one_asks_once_and_ignores_tools_where_it_is_told_to(ctx: Context) -> None:
     provider = Scripted(says("hello"))
-    response = await BasicOrchestrator(tools="ignore").execute(
-        "hi", ctx, {"p": provider}, tools(tool("look"))
-    )
+    response = await go(ctx, provider, tool("look"), loop=BasicOrchestrator, tools="ignore")
     assert (response.text, response.iterations) == ("hello", 1)
     assert provider.requests[0].tools == ()
-    await check_log(engine)

@@ -51,47 +51,33 @@ CLAUDE_TEXT: Body = {
         "output_tokens_details": {"thinking_tokens": 3},
     },
 }
+_BEGUN = {**_CLAUDE, "content": [], "stop_reason": None, "stop_sequence": None}
+_BEGUN_USAGE = {**CLAUDE_TEXT["usage"], "output_tokens": 1}
+
+
+def _claude_block(index: int, block: Body, *deltas: Body) -> list[Body]:
+    """The events of one block of an answer in pieces."""
+    return [
+        {"type": "content_block_start", "index": index, "content_block": block},
+        *({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas),
+        {"type": "content_block_stop", "index": index},
+    ]
+
+
 CLAUDE_EVENTS: list[Body | str] = [
-    {
-        "type": "message_start",
-        "message": {
-            **_CLAUDE,
-            "content": [],
-            "stop_reason": None,
-            "stop_sequence": None,
-            "usage": {**CLAUDE_TEXT["usage"], "output_tokens": 1},
-        },
-    },
-    {
-        "type": "content_block_start",
-        "index": 0,
-        "content_block": {"type": "thinking", "thinking": "", "signature": ""},
-    },
+    {"type": "message_start", "message": {**_BEGUN, "usage": _BEGUN_USAGE}},
     {"type": "ping"},
-    *(
-        {
-            "type": "content_block_delta",
-            "index": 0,
-            "delta": {"type": "thinking_delta", "thinking": part},
-        }
-        for part in ("Is it", " fair?")
+    *_claude_block(
+        0,
+        {"type": "thinking", "thinking": "", "signature": ""},
+        *({"type": "thinking_delta", "thinking": part} for part in ("Is it", " fair?")),
+        {"type": "signature_delta", "signature": "sig+/=="},
     ),
-    {
-        "type": "content_block_delta",
-        "index": 0,
-        "delta": {"type": "signature_delta", "signature": "sig+/=="},
-    },
-    {"type": "content_block_stop", "index": 0},
-    {
-        "type": "content_block_start",
-        "index": 1,
-        "content_block": {"type": "text", "text": "", "citations": None},
-    },
-    *(
-        {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": part}}
-        for part in ("Fair", " enough.")
+    *_claude_block(
+        1,
+        {"type": "text", "text": "", "citations": None},
+        *({"type": "text_delta", "text": part} for part in ("Fair", " enough.")),
     ),
-    {"type": "content_block_stop", "index": 1},
     {"type": "message_delta", "delta": _CLAUDE_END, "usage": {"output_tokens": 7}},
     {"type": "message_stop"},
 ]
@@ -102,6 +88,11 @@ CLAUDE_CALL: Body = {
     "usage": {"input_tokens": 5, "output_tokens": 2},
 }
 
+
+def _claude_error(kind: str, text: str) -> Body:
+    return {"type": "error", "error": {"type": kind, "message": text}}
+
+
 ANTHROPIC = Kit(
     "anthropic",
     claude_client,
@@ -109,8 +100,8 @@ ANTHROPIC = Kit(
     CLAUDE_TEXT,
     CLAUDE_EVENTS,
     CLAUDE_CALL,
-    lambda kind, text: {"type": "error", "error": {"type": kind, "message": text}},
-    lambda kind, text: {"type": "error", "error": {"type": kind, "message": text}},
+    _claude_error,
+    _claude_error,
 )
 
 # -- chat completions ----------------------------------------------------------------------------
@@ -123,22 +114,11 @@ _CHAT_USAGE = {
     "prompt_tokens_details": {"cached_tokens": 100},
     "completion_tokens_details": {"reasoning_tokens": 3},
 }
+_CHAT_ANSWER = {"role": "assistant", "content": "Fair enough.", "reasoning_content": "Is it fair?"}
+_CHAT_MESSAGE = {**_CHAT_ANSWER, "refusal": None, "annotations": []}
 CHAT_TEXT: Body = {
     **_CHAT,
-    "choices": [
-        {
-            "index": 0,
-            "finish_reason": "stop",
-            "logprobs": None,
-            "message": {
-                "role": "assistant",
-                "content": "Fair enough.",
-                "reasoning_content": "Is it fair?",
-                "refusal": None,
-                "annotations": [],
-            },
-        }
-    ],
+    "choices": [{"index": 0, "finish_reason": "stop", "logprobs": None, "message": _CHAT_MESSAGE}],
     "usage": _CHAT_USAGE,
 }
 
@@ -161,26 +141,12 @@ CHAT_EVENTS: list[Body | str] = [
     chat_part({"content": " enough."}),
     *CHAT_END,
 ]
+_READ = {"name": "read", "arguments": '{"path": "a.py"}'}
+_CHAT_CALLS = [{"index": 0, "id": "c1", "type": "function", "function": _READ}]
+_CHAT_CALLING = {"role": "assistant", "content": None, "tool_calls": _CHAT_CALLS}
 CHAT_CALL: Body = {
     **_CHAT,
-    "choices": [
-        {
-            "index": 0,
-            "finish_reason": "tool_calls",
-            "message": {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [
-                    {
-                        "index": 0,
-                        "id": "c1",
-                        "type": "function",
-                        "function": {"name": "read", "arguments": '{"path": "a.py"}'},
-                    }
-                ],
-            },
-        }
-    ],
+    "choices": [{"index": 0, "finish_reason": "tool_calls", "message": _CHAT_CALLING}],
     "usage": _CHAT_USAGE,
 }
 
@@ -228,44 +194,24 @@ RESPONSE: Body = {
         "total_tokens": 137,
     },
 }
+_THOUGHT = {"item_id": "rs_1", "output_index": 0, "summary_index": 0}
+_WRITTEN = {"item_id": "msg_1", "output_index": 1, "content_index": 0, "logprobs": []}
 RESPONSE_EVENTS: list[Body | str] = [
     {"type": "response.created", "response": {**RESPONSE, "status": "in_progress", "output": []}},
     *(
-        {
-            "type": "response.reasoning_summary_text.delta",
-            "item_id": "rs_1",
-            "output_index": 0,
-            "summary_index": 0,
-            "delta": part,
-        }
+        {"type": "response.reasoning_summary_text.delta", **_THOUGHT, "delta": part}
         for part in ("Is it", " fair?")
     ),
     *(
-        {
-            "type": "response.output_text.delta",
-            "item_id": "msg_1",
-            "output_index": 1,
-            "content_index": 0,
-            "delta": part,
-            "logprobs": [],
-        }
+        {"type": "response.output_text.delta", **_WRITTEN, "delta": part}
         for part in ("Fair", " enough.")
     ),
     {"type": "response.completed", "response": RESPONSE},
 ]
+_RESPONSE_READ = {"type": "function_call", "id": "fc_1", "call_id": "c1", **_READ}
 RESPONSE_CALL: Body = {
     **RESPONSE,
-    "output": [
-        _REASONING,
-        {
-            "type": "function_call",
-            "id": "fc_1",
-            "call_id": "c1",
-            "name": "read",
-            "arguments": '{"path": "a.py"}',
-            "status": "completed",
-        },
-    ],
+    "output": [_REASONING, {**_RESPONSE_READ, "status": "completed"}],
 }
 
 RESPONSES = Kit(

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-import eventctx
+from eventctx import Context
 from eventctx.orchestrators import EventsOrchestrator, StreamingOrchestrator
 from eventctx.orchestrators.protocol import Answer, Ids, Request, ToolOutcome, ToolRequest
 from eventctx.testing import Reply, ServerCall
 from eventctx.testing.strict_provider import strict_provider
-from tests.orchestrators.providers.conftest import Connect
+from tests.orchestrators.agents import go
+from tests.orchestrators.providers.conftest import Api
 from tests.orchestrators.providers.kits import ANTHROPIC, CLAUDE_CALL, CLAUDE_EVENTS, CLAUDE_TEXT
-from tests.orchestrators.providers.server import Event, Server, json_reply, streamed
 
 HELLO = {"role": "user", "content": "hello"}
 
@@ -22,131 +22,105 @@ def asking(*rows: dict[str, Any]) -> Request:
     return Request(rows, Ids("s"))
 
 
-async def last(provider: Any, request: Request) -> Answer:
-    *_, answer = [piece async for piece in provider.stream(request)]
+def assistant(*blocks: dict[str, Any]) -> dict[str, Any]:
+    return {"role": "assistant", "content": list(blocks)}
+
+
+async def last(provider: Any) -> Answer:
+    *_, answer = [piece async for piece in provider.stream(asking(HELLO))]
     assert isinstance(answer, Answer)
     return answer
 
 
-async def sent(server: Server, provider: Any, *rows: dict[str, Any]) -> dict[str, Any]:
-    server.replies = [json_reply(CLAUDE_TEXT)]
+async def sent(api: Api, provider: Any, *rows: dict[str, Any]) -> dict[str, Any]:
+    api.answers(CLAUDE_TEXT)
     await provider.complete(asking(*rows))
-    return server.requests[-1].body
+    return api.bodies[-1]
 
 
-async def test_system_messages_are_lifted_from_wherever_they_stand(
-    connect: Connect, server: Server
-) -> None:
-    provider = connect(ANTHROPIC)
-    alone = await sent(server, provider, {"role": "system", "content": "Be brief."}, HELLO)
+async def test_system_messages_are_lifted_from_wherever_they_stand(api: Api) -> None:
+    provider = api.connect(ANTHROPIC)
+    alone = await sent(api, provider, {"role": "system", "content": "Be brief."}, HELLO)
     assert alone["system"] == "Be brief." and alone["messages"] == [HELLO]
     cached = {"type": "text", "text": "Long.", "cache_control": {"type": "ephemeral"}}
     several = await sent(
-        server,
-        connect(ANTHROPIC, system="From the program."),
+        api,
+        api.connect(ANTHROPIC, system="From the program."),
         {"role": "system", "content": [cached]},
         HELLO,
         {"role": "developer", "content": "Late."},
         {"role": "system", "content": ""},
     )
-    assert several["system"] == [
-        {"type": "text", "text": "From the program."},
-        cached,
-        {"type": "text", "text": "Late."},
-    ]
+    first, late = [{"type": "text", "text": text} for text in ("From the program.", "Late.")]
+    assert several["system"] == [first, cached, late]
     assert several["messages"] == [HELLO]
-    assert "system" not in await sent(server, provider, HELLO)
+    assert "system" not in await sent(api, provider, HELLO)
 
 
-async def test_the_results_of_parallel_calls_go_in_one_message(
-    connect: Connect, server: Server
-) -> None:
-    provider = connect(ANTHROPIC)
+async def test_the_results_of_parallel_calls_go_in_one_message(api: Api) -> None:
+    provider = api.connect(ANTHROPIC)
     calls = [{"type": "tool_use", "id": one, "name": "read", "input": {}} for one in "ab"]
-    results = [
-        provider.result_message(ToolOutcome(ToolRequest("a", "read", {}), "fine")),
-        provider.result_message(ToolOutcome(ToolRequest("b", "read", {}), "no file", True)),
-    ]
-    assert results[1]["content"][0]["is_error"] is True
-    assert "is_error" not in results[0]["content"][0]
-    rows = [HELLO, {"role": "assistant", "content": calls}, *results]
-    body = await sent(server, provider, *rows, {"role": "user", "content": "Well?"})
+    fine = provider.result_message(ToolOutcome(ToolRequest("a", "read", {}), "fine"))
+    failed = provider.result_message(ToolOutcome(ToolRequest("b", "read", {}), "no file", True))
+    assert failed["content"][0]["is_error"] is True
+    assert "is_error" not in fine["content"][0]
+    well = {"role": "user", "content": "Well?"}
+    body = await sent(api, provider, HELLO, assistant(*calls), fine, failed, well)
     assert body["messages"][2:] == [
-        {"role": "user", "content": [*results[0]["content"], *results[1]["content"]]},
-        {"role": "user", "content": "Well?"},
+        {"role": "user", "content": [*fine["content"], *failed["content"]]},
+        well,
     ]
-    assert len(rows[2]["content"]) == 1, "the caller's rows stay as they are"
+    assert len(fine["content"]) == 1, "the caller's rows stay as they are"
 
 
-async def test_thinking_goes_back_byte_for_byte(connect: Connect, server: Server) -> None:
-    provider = connect(ANTHROPIC)
-    server.replies = [streamed(CLAUDE_EVENTS), json_reply(CLAUDE_TEXT)]
-    answer = await last(provider, asking(HELLO))
+async def test_thinking_goes_back_byte_for_byte(api: Api) -> None:
+    provider = api.connect(ANTHROPIC, CLAUDE_EVENTS)
+    answer = await last(provider)
     sealed = {"type": "redacted_thinking", "data": "EvgF+/=="}
-    rows = [HELLO, {"role": "assistant", "content": [sealed, *answer.message["content"]]}, HELLO]
-    await provider.complete(asking(*rows))
-    assert server.requests[-1].body["messages"][1]["content"] == [
+    body = await sent(api, provider, HELLO, assistant(sealed, *answer.message["content"]), HELLO)
+    assert body["messages"][1]["content"] == [
         sealed,
         {"type": "thinking", "thinking": "Is it fair?", "signature": "sig+/=="},
         {"type": "text", "text": "Fair enough."},
     ]
 
 
-async def test_an_answer_without_words_does_not_spoil_the_next_request(
-    connect: Connect, server: Server
-) -> None:
-    provider = connect(ANTHROPIC)
-    server.replies = [json_reply({**CLAUDE_TEXT, "content": []})]
+async def test_an_answer_without_words_does_not_spoil_the_next_request(api: Api) -> None:
+    provider = api.connect(ANTHROPIC, {**CLAUDE_TEXT, "content": []})
     empty = await provider.complete(asking(HELLO))
-    assert (empty.message, empty.text) == ({"role": "assistant", "content": []}, "")
+    assert (empty.message, empty.text) == (assistant(), "")
     blank = {"type": "text", "text": "\n"}
-    body = await sent(
-        server,
-        provider,
-        HELLO,
-        empty.message,
-        HELLO,
-        {"role": "assistant", "content": " "},
-        HELLO,
-        {"role": "assistant", "content": [blank, *CLAUDE_CALL["content"]]},
-        provider.result_message(ToolOutcome(ToolRequest("c1", "read", {}), "")),
-    )
+    call = assistant(blank, *CLAUDE_CALL["content"])
+    result = provider.result_message(ToolOutcome(ToolRequest("c1", "read", {}), ""))
+    spoken = {"role": "assistant", "content": " "}
+    body = await sent(api, provider, HELLO, empty.message, HELLO, spoken, HELLO, call, result)
     assert [row["role"] for row in body["messages"]] == ["user"] * 3 + ["assistant", "user"]
     assert body["messages"][3]["content"] == CLAUDE_CALL["content"]
 
 
-async def test_thinking_that_reached_its_limit_does_not_spoil_the_next_request(
-    connect: Connect, server: Server
-) -> None:
+async def test_thinking_that_reached_its_limit_does_not_spoil_the_next_request(api: Api) -> None:
     thought = CLAUDE_TEXT["content"][0]
-    provider = connect(ANTHROPIC)
-    server.replies = [
-        json_reply({**CLAUDE_TEXT, "content": [thought], "stop_reason": "max_tokens"})
-    ]
+    limited = {**CLAUDE_TEXT, "content": [thought], "stop_reason": "max_tokens"}
+    provider = api.connect(ANTHROPIC, limited)
     cut = await provider.complete(asking(HELLO))
     assert cut.message["content"] == [thought]
     again = {"role": "user", "content": "Go on."}
-    assert (await sent(server, provider, HELLO, cut.message, again))["messages"] == [HELLO, again]
+    assert (await sent(api, provider, HELLO, cut.message, again))["messages"] == [HELLO, again]
     said_first = {"type": "text", "text": "First"}
-    wordy = {"role": "assistant", "content": [said_first, thought, {"type": "text", "text": ""}]}
-    body = await sent(server, provider, HELLO, wordy, again)
+    wordy = assistant(said_first, thought, {"type": "text", "text": ""})
+    body = await sent(api, provider, HELLO, wordy, again)
     assert body["messages"][1]["content"] == [said_first]
 
 
-def pieces(*parts: str, block: dict[str, Any] | None = None) -> list[Event | str]:
-    """A streamed call whose input comes in these pieces."""
-    started = block or {"type": "tool_use", "id": "c1", "name": "read", "input": {}}
-    deltas = [
-        {
-            "type": "content_block_delta",
-            "index": 0,
-            "delta": {"type": "input_json_delta", "partial_json": part},
-        }
-        for part in parts
-    ]
+def delta(index: int, **fields: Any) -> dict[str, Any]:
+    return {"type": "content_block_delta", "index": index, "delta": fields}
+
+
+def streaming(block: dict[str, Any], *deltas: dict[str, Any]) -> list[Any]:
+    """The events of an answer of one block that comes in these pieces."""
     return [
         CLAUDE_EVENTS[0],
-        {"type": "content_block_start", "index": 0, "content_block": started},
+        {"type": "content_block_start", "index": 0, "content_block": block},
         *deltas,
         {"type": "content_block_stop", "index": 0},
         {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {}},
@@ -154,16 +128,29 @@ def pieces(*parts: str, block: dict[str, Any] | None = None) -> list[Event | str
     ]
 
 
+def pieces(*parts: str) -> list[Any]:
+    """A streamed call whose input comes in these pieces."""
+    call = {"type": "tool_use", "id": "c1", "name": "read", "input": {}}
+    deltas = [delta(0, type="input_json_delta", partial_json=part) for part in parts]
+    return streaming(call, *deltas)
+
+
+@pytest.mark.parametrize(
+    ("parts", "given"),
+    [
+        (["", '{"path": "a', '.py", "deep": [1, {"n": null}]}'], True),
+        ([], False),
+        ([""], False),
+    ],
+)
 async def test_an_input_that_comes_in_pieces_is_put_together(
-    connect: Connect, server: Server
+    api: Api, parts: list[str], given: bool
 ) -> None:
-    server.replies = [streamed(pieces("", '{"path": "a', '.py", "deep": [1, {"n": null}]}'))]
-    answer = await last(connect(ANTHROPIC), asking(HELLO))
-    given = {"path": "a.py", "deep": [1, {"n": None}]}
-    assert answer.calls == (ToolRequest("c1", "read", given),)
-    assert answer.message["content"] == [
-        {"type": "tool_use", "id": "c1", "name": "read", "input": given}
-    ]
+    answer = await last(api.connect(ANTHROPIC, pieces(*parts)))
+    read = {"path": "a.py", "deep": [1, {"n": None}]} if given else {}
+    assert answer.calls == (ToolRequest("c1", "read", read),)
+    (block,) = answer.message["content"]
+    assert block == {"type": "tool_use", "id": "c1", "name": "read", "input": read}
     assert answer.finish_reason == "tool_use"
 
 
@@ -172,64 +159,35 @@ async def test_an_input_that_comes_in_pieces_is_put_together(
     [('{"path": "a', "no JSON"), ("[1]", "no JSON object"), ('"a"', "no JSON object")],
 )
 async def test_an_input_that_cannot_be_used_says_why_and_can_be_sent_back(
-    connect: Connect, server: Server, part: str, problem: str
+    api: Api, part: str, problem: str
 ) -> None:
-    server.replies = [streamed(pieces(part))]
-    provider = connect(ANTHROPIC)
-    answer = await last(provider, asking(HELLO))
+    provider = api.connect(ANTHROPIC, pieces(part))
+    answer = await last(provider)
     (call,) = answer.calls
     assert call.arguments == {} and call.error is not None
     assert problem in call.error and part in call.error
     result = provider.result_message(ToolOutcome(call, call.error, True))
-    body = await sent(server, provider, HELLO, answer.message, result)
+    body = await sent(api, provider, HELLO, answer.message, result)
     assert body["messages"][1]["content"][0]["input"] == {}
 
 
-async def test_citations_and_unknown_deltas_are_kept(connect: Connect, server: Server) -> None:
+async def test_citations_and_unknown_deltas_are_kept(api: Api) -> None:
+    text = {"type": "text", "text": "So.", "citations": None}
     cited = [{"type": "char_location", "cited_text": one, "file_id": None} for one in "ab"]
-    events = pieces(block={"type": "text", "text": "So.", "citations": None})
-    events[2:2] = [
-        {
-            "type": "content_block_delta",
-            "index": 0,
-            "delta": {"type": "citations_delta", "citation": one},
-        }
-        for one in cited
-    ] + [
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "x_delta", "x": one}}
-        for one in ("1", "2")
-    ]
-    server.replies = [streamed(events)]
-    answer = await last(connect(ANTHROPIC), asking(HELLO))
-    assert answer.message["content"] == [
-        {"type": "text", "text": "So.", "citations": cited, "x": "12"}
-    ]
+    deltas = [delta(0, type="citations_delta", citation=one) for one in cited]
+    deltas += [delta(0, type="x_delta", x=one) for one in ("1", "2")]
+    answer = await last(api.connect(ANTHROPIC, streaming(text, *deltas)))
+    assert answer.message["content"] == [{**text, "citations": cited, "x": "12"}]
     assert answer.text == "So."
 
 
 @pytest.mark.parametrize("loop", [EventsOrchestrator, StreamingOrchestrator])
-async def test_an_answer_that_paused_goes_on_in_the_same_turn(loop: Any) -> None:
+async def test_an_answer_that_paused_goes_on_in_the_same_turn(ctx: Context, loop: Any) -> None:
     search = ServerCall("web_search", {"query": "x"}, None, "srvtoolu_1")
     found = ServerCall("web_search", None, [], "srvtoolu_1")
     script = [Reply(server_calls=[search], thinking="hm"), Reply("Found.", server_calls=[found])]
-    async with (
-        strict_provider(script) as server,
-        ANTHROPIC.connect(server.url) as client,
-        eventctx.open() as engine,
-    ):
-        tools = [{"type": "web_search_20250305", "name": "web_search"}]
-        provider = ANTHROPIC.provider(client, tools=tools)
-        ctx = await engine.session("s")
-        response = await loop().execute("Look it up.", ctx, {"p": provider})
+    tools = [{"type": "web_search_20250305", "name": "web_search"}]
+    async with strict_provider(script) as server, ANTHROPIC.connect(server.url) as client:
+        response = await go(ctx, ANTHROPIC.provider(client, tools=tools), loop=loop)
         assert (response.text, response.finish, response.iterations) == ("Found.", "answered", 2)
-        assert server.refusals == []
-        assert len(server.requests) == 2
-
-
-@pytest.mark.parametrize("parts", [(), ("",)])
-async def test_a_call_without_arguments_has_none(
-    connect: Connect, server: Server, parts: tuple[str, ...]
-) -> None:
-    server.replies = [streamed(pieces(*parts))]
-    answer = await last(connect(ANTHROPIC), asking(HELLO))
-    assert answer.calls == (ToolRequest("c1", "read", {}),)
+        assert (server.refusals, len(server.requests)) == ([], 2)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from amplifier_core import AmplifierSession
 from amplifier_core.loader import ModuleLoader
 from amplifier_core.testing import MockCoordinator
 
-from eventctx.adapters.amplifier import mount
+from eventctx.adapters import amplifier
 from eventctx.testing import ScriptedTool
 from tests.amplifier.loops import LOOPS, LikeBasic
 
@@ -62,6 +62,7 @@ async def session(
     loop: str | Any = "basic",
     loop_config: Mapping[str, Any] | None = None,
     context: str = "context-eventctx",
+    store: Path | str = "memory://",
     config: Mapping[str, Any] | None = None,
     hooks: Mapping[str, Callable[[str, dict[str, Any]], Any]] | None = None,
     session_id: str = "session-1",
@@ -90,7 +91,7 @@ async def session(
     plan = {
         "session": {
             "orchestrator": {"module": module, "config": dict(loop_config or {})},
-            "context": {"module": context, "config": dict(config or {"store": "memory://"})},
+            "context": {"module": context, "config": {"store": str(store), **(config or {})}},
         },
         "providers": [{"module": "provider-test"}],
         "tools": [{"module": f"tool-{tool.name}"} for tool in tools],
@@ -118,13 +119,17 @@ class Named(MockCoordinator):
         self.session_id, self.parent_id = session, parent
 
 
+@asynccontextmanager
 async def mounted(
-    config: dict[str, Any], coordinator: Any = None
-) -> tuple[Any, Callable[[], Awaitable[None]]]:
-    """A mounted context under a coordinator that does nothing else, and its cleanup."""
+    config: Mapping[str, Any] | None = None, coordinator: Any = None, module: Any = amplifier
+) -> AsyncIterator[Any]:
+    """A context that is mounted under a coordinator that does nothing else."""
     coordinator = coordinator or MockCoordinator()
-    cleanup = await mount(coordinator, config)
-    return coordinator.get("context"), cleanup
+    cleanup = await module.mount(coordinator, {"store": "memory://", **(config or {})})
+    try:
+        yield coordinator.get("context")
+    finally:
+        await cleanup()
 
 
 def tool(name: str, *script: Any) -> ScriptedTool:
@@ -135,8 +140,3 @@ def tool(name: str, *script: Any) -> ScriptedTool:
 def hook_result(**fields: Any) -> Any:
     """A HookResult of the kernel."""
     return import_module("amplifier_core").HookResult(**fields)
-
-
-def as_text(value: Any) -> str:
-    """JSON with sorted keys, to compare payloads by."""
-    return json.dumps(value, sort_keys=True)

@@ -11,6 +11,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
@@ -35,11 +36,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def read() -> ScriptedTool:
+    return ScriptedTool("read", "text", amplifier=True)
+
+
 async def rows_of_a_turn() -> list[dict[str, Any]]:
     """The messages of a session as Amplifier's loops add them, without system messages."""
     provider = ScriptedAmplifierProvider(Reply(calls=[("read", {"n": 1})], thinking="hm"), "Done.")
-    tool = ScriptedTool("read", "text", amplifier=True)
-    async with session(provider, tool) as host:
+    async with session(provider, read()) as host:
         await host.execute("Read.")
         rows = await host.coordinator.get("context").get_messages()
     return [{**row, "timestamp": STAMP} for row in rows]
@@ -56,17 +60,26 @@ def bare(value: Any) -> Any:
     return [bare(one) for one in value] if isinstance(value, list) else value
 
 
+async def kept_and_left(home: Path, project: str = "-home-me-proj") -> tuple[list[Any], Path]:
+    """What the host's command line kept of a session, and the session's folder with it."""
+    kept = [bare(row) for row in await rows_of_a_turn()]
+    return kept, left(home, project, "transcript.jsonl", kept)
+
+
 def left(home: Path, project: str, file: str, rows: list[dict[str, Any]]) -> Path:
     """A session's folder with what a program left in it."""
     folder = home / ".amplifier" / "projects" / project / "sessions" / SESSION
     folder.mkdir(parents=True, exist_ok=True)
     (folder / file).write_bytes(jsonl(rows))
+    if file == "transcript.jsonl":
+        (folder / "metadata.json").write_text("{}")
     return folder
 
 
-async def imported(*arguments: str) -> str:
+async def imported(*arguments: Path | str) -> str:
     # The command runs a loop of its own.
-    result = await asyncio.to_thread(CliRunner().invoke, cli, ["import", *arguments])
+    given = ["import", *map(str, arguments)]
+    result = await asyncio.to_thread(CliRunner().invoke, cli, given)
     assert result.exit_code == 0, result.output
     return result.output
 
@@ -74,21 +87,21 @@ async def imported(*arguments: str) -> str:
 async def goes_on(path: Path, kept: list[dict[str, Any]]) -> tuple[list[Any], list[Any]]:
     """The transcript and the request of a resumed session, whose host sets what it kept."""
     provider = ScriptedAmplifierProvider("Going on.")
-    tool = ScriptedTool("read", "text", amplifier=True)
-    async with session(provider, tool, config={"store": str(path)}, session_id=SESSION) as host:
+    async with session(provider, read(), store=path, session_id=SESSION) as host:
         context = host.coordinator.get("context")
         await context.set_messages(kept)
         await host.execute("Still there?")
         return await context.get_messages(), provider.messages[0]
 
 
-async def test_a_session_of_context_persistent_goes_on_with_all_its_messages(home: Path) -> None:
+async def test_a_session_of_context_persistent_goes_on_with_all_its_messages(
+    home: Path, path: Path
+) -> None:
     rows = await rows_of_a_turn()
     kept = [bare(row) for row in rows]
     left(home, "-home-me-proj", "transcript.jsonl", kept)
     folder = left(home, "proj-30de1e70", "context-messages.jsonl", [MEMORY, *rows])
-    path = home / "contexts.db"
-    assert "taken over" in await imported("--take-over", str(folder), "--store", str(path))
+    assert "taken over" in await imported("--take-over", folder, "--store", path)
     transcript, sent = await goes_on(path, kept)
     assert transcript[:-2] == [MEMORY, *rows]
     assert sent[0]["content"] == MEMORY["content"]
@@ -98,25 +111,12 @@ async def test_a_session_of_context_persistent_goes_on_with_all_its_messages(hom
     assert "context:messages_set" not in types(records)
 
 
-async def test_a_session_of_context_simple_goes_on_from_the_hosts_transcript(home: Path) -> None:
-    kept = [bare(row) for row in await rows_of_a_turn()]
-    folder = left(home, "-home-me-proj", "transcript.jsonl", kept)
-    (folder / "metadata.json").write_text("{}")
-    path = home / "contexts.db"
-    await imported("--take-over", str(folder), "--store", str(path))
-    transcript, _ = await goes_on(path, kept)
-    assert transcript[:-2] == kept
-    assert "context:messages_set" not in types(await records_of(path, SESSION))
-
-
-async def test_the_error_for_a_mirror_is_the_command_that_makes_it_ours(home: Path) -> None:
-    rows = await rows_of_a_turn()
-    kept = [bare(row) for row in rows]
-    folder = left(home, "-home-me proj", "transcript.jsonl", kept)
-    (folder / "metadata.json").write_text("{}")
-    left(home, "proj-30de1e70", "context-messages.jsonl", [MEMORY, *rows])
-    path = home / "contexts.db"
-    await imported(str(folder), "--store", str(path))
+async def test_a_mirror_of_context_simple_goes_on_after_the_command_that_its_error_names(
+    home: Path, path: Path
+) -> None:
+    kept, folder = await kept_and_left(home, "-home-me proj")
+    left(home, "proj-30de1e70", "context-messages.jsonl", [MEMORY, *kept])
+    await imported(folder, "--store", path)
     with pytest.raises(eventctx.ImportedSession) as raised:
         await goes_on(path, kept)
     command = str(raised.value).partition("for good with `")[2].partition("`")[0]
@@ -126,34 +126,41 @@ async def test_the_error_for_a_mirror_is_the_command_that_makes_it_ours(home: Pa
     await imported(*arguments)
     transcript, _ = await goes_on(path, kept)
     assert transcript[:-2] == kept
+    assert "context:messages_set" not in types(await records_of(path, SESSION))
+
+
+@pytest.mark.parametrize("loop", ["basic", "streaming", "loop-eventctx-events"])
+async def test_a_turn_on_a_mirror_ends_with_the_command_that_makes_it_ours(
+    loop: str,
+    home: Path,
+    path: Path,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    _, folder = await kept_and_left(home, "p")
+    await imported(folder, "--store", path)
+    provider = ScriptedAmplifierProvider("unreached")
+    async with session(provider, loop=loop, store=path, session_id=SESSION) as host:
+        with pytest.raises(RuntimeError, match=f"--take-over {folder} --store {path}"):
+            await host.execute("Still there?")
+    assert provider.messages == []
+    assert "session:end" not in caplog.text + "".join(capfd.readouterr())
 
 
 # -- what rewind took back -------------------------------------------------------------------------
 
 
-CALL = [{"type": "tool_call", "id": "c1", "name": "read", "input": {}}]
-OPEN = {
-    "role": "assistant",
-    "content": CALL,
-    "tool_calls": [{"id": "c1", "tool": "read", "arguments": {}}],
-}
-ROWS = [
+ROWS: list[dict[str, Any]] = [
     {"role": "user", "content": "one"},
     {"role": "assistant", "content": [{"type": "text", "text": "Answer to one"}]},
     {"role": "user", "content": "two"},
-    OPEN,
+    {
+        "role": "assistant",
+        "content": [{"type": "tool_call", "id": "c1", "name": "read", "input": {}}],
+        "tool_calls": [{"id": "c1", "tool": "read", "arguments": {}}],
+    },
 ]
 """A session whose last turn broke off: the call has no result."""
-
-
-class Display:
-    """A host's display, which keeps what the person was shown."""
-
-    def __init__(self) -> None:
-        self.shown: list[tuple[str, str, str]] = []
-
-    def show_message(self, message: str, level: str, source: str = "hook") -> None:
-        self.shown.append((message, level, source))
 
 
 def folder_of(home: Path) -> Path:
@@ -165,7 +172,7 @@ def keep(home: Path, rows: list[dict[str, Any]]) -> Path:
     path = folder_of(home) / "transcript.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.with_name("metadata.json").write_text('{"session_id": "session-1"}')
-    path.write_text("".join([f"{json.dumps(row)}\n" for row in rows]))
+    path.write_bytes(jsonl(rows))
     return path
 
 
@@ -192,24 +199,22 @@ def rewind_by_the_script(home: Path) -> None:
 
 
 async def resumed(
-    tmp_path: Path, kept: list[dict[str, Any]] | None, context: str = "context-eventctx"
-) -> tuple[list[Any], Display, list[dict[str, Any]]]:
+    path: Path, kept: list[dict[str, Any]], context: str = "context-eventctx"
+) -> tuple[list[Any], list[Any], list[dict[str, Any]]]:
     """The contents of the next request after a resume, what was shown, and the transcript."""
-    provider, display = ScriptedAmplifierProvider("Again."), Display()
-    config = {"store": str(tmp_path / "contexts.db")}
-    async with session(provider, context=context, config=config) as host:
+    provider, display = ScriptedAmplifierProvider("Again."), Mock()
+    async with session(provider, context=context, store=path) as host:
         host.coordinator.display_system = display
         ctx = host.coordinator.get("context")
-        if kept:
-            await ctx.set_messages(kept)
+        await ctx.set_messages(kept)
         await host.execute("again")
         rows = await ctx.get_messages()
-    return [message.content for message in provider.requests[-1].messages], display, rows
+    shown = [call.args for call in display.show_message.call_args_list]
+    return [message.content for message in provider.requests[-1].messages], shown, rows
 
 
-async def broken_off(tmp_path: Path, context: str = "context-eventctx") -> None:
-    config = {"store": str(tmp_path / "contexts.db")}
-    async with session(ScriptedAmplifierProvider(), context=context, config=config) as host:
+async def broken_off(path: Path, context: str = "context-eventctx") -> None:
+    async with session(ScriptedAmplifierProvider(), context=context, store=path) as host:
         for row in ROWS:
             await host.coordinator.get("context").add_message(row)
 
@@ -217,9 +222,9 @@ async def broken_off(tmp_path: Path, context: str = "context-eventctx") -> None:
 @pytest.mark.parametrize("context", ["context-eventctx", "context-eventctx-persistent"])
 @pytest.mark.parametrize("by", ["hand", "script"])
 async def test_what_rewind_took_back_is_in_no_request_and_the_person_is_told(
-    by: str, context: str, tmp_path: Path, users_folder: Path
+    by: str, context: str, path: Path, users_folder: Path
 ) -> None:
-    await broken_off(tmp_path, context)
+    await broken_off(path, context)
     if by == "hand":
         rewind_by_hand(users_folder, ROWS[:2])
     else:
@@ -228,59 +233,41 @@ async def test_what_rewind_took_back_is_in_no_request_and_the_person_is_told(
     left = (folder_of(users_folder) / "transcript.jsonl").read_text().splitlines()
     kept = [json.loads(line) for line in left]
     assert kept == ROWS[:2]
-    sent, display, rows = await resumed(tmp_path, kept, context)
-    assert [one if isinstance(one, str) else one[0].text for one in sent] == [
-        *("one", "Answer to one", "again"),
-    ]
+    sent, shown, rows = await resumed(path, kept, context)
+    texts = [one if isinstance(one, str) else one[0].text for one in sent]
+    assert texts == ["one", "Answer to one", "again"]
     assert [row["content"] for row in rows[:2]] == [row["content"] for row in ROWS[:2]]
-    ((text, level, source),) = display.shown
+    ((text, level, source),) = shown
     assert (level, source) == ("warning", "context-eventctx")
     assert "rewind took 2 messages of this session back" in text
-    assert f"eventctx transcript session-1 --at 5 --store {tmp_path / 'contexts.db'}" in text
-    async with eventctx.open(tmp_path / "contexts.db") as engine:
+    assert f"eventctx transcript session-1 --at 5 --store {path}" in text
+    async with eventctx.open(path) as engine:
         before = await engine.transcript("session-1", at=5)
     assert [one.message for one in before] == ROWS
 
 
 async def test_what_was_taken_back_once_is_not_taken_back_again(
-    tmp_path: Path, users_folder: Path
+    path: Path, users_folder: Path
 ) -> None:
-    await broken_off(tmp_path)
+    await broken_off(path)
     rewind_by_hand(users_folder, ROWS[:2], later=0)
-    _, first, rows = await resumed(tmp_path, ROWS[:2])
-    path = folder_of(users_folder)
-    for one in path.glob("*.bak-*"):
-        one.rename(path / "transcript.jsonl.bak-pre-rewind-20260101000000")
-    _, second, again = await resumed(tmp_path, rows)
-    assert (len(first.shown), len(second.shown)) == (1, 0)
+    _, first, rows = await resumed(path, ROWS[:2])
+    folder = folder_of(users_folder)
+    for one in folder.glob("*.bak-*"):
+        one.rename(folder / "transcript.jsonl.bak-pre-rewind-20260101000000")
+    _, second, again = await resumed(path, rows)
+    assert (len(first), len(second)) == (1, 0)
     assert again[: len(rows)] == rows
 
 
 async def test_a_copy_that_only_ends_before_the_log_undoes_nothing_and_the_person_is_told(
-    tmp_path: Path, users_folder: Path
+    path: Path, users_folder: Path
 ) -> None:
-    await broken_off(tmp_path)
+    await broken_off(path)
     keep(users_folder, ROWS[:2])
-    _, display, rows = await resumed(tmp_path, ROWS[:2])
+    _, shown, rows = await resumed(path, ROWS[:2])
     assert rows[:4] == ROWS
-    ((text, _, _),) = display.shown
+    ((text, *_),) = shown
     assert "ends 2 messages before the log does" in text
-    records = await records_of(tmp_path / "contexts.db")
+    records = await records_of(path)
     assert [one.ahead for one in events(records, "context:set_ignored")] == [2]
-
-
-@pytest.mark.parametrize("loop", ["basic", "streaming", "loop-eventctx-events"])
-async def test_a_turn_on_a_mirror_ends_with_the_command_that_makes_it_ours(
-    loop: str, home: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    folder = left(home, "p", "transcript.jsonl", [bare(row) for row in await rows_of_a_turn()])
-    (folder / "metadata.json").write_text("{}")
-    path = home / "contexts.db"
-    await imported(str(folder), "--store", str(path))
-    provider = ScriptedAmplifierProvider("unreached")
-    config = {"store": str(path)}
-    async with session(provider, loop=loop, config=config, session_id=SESSION) as host:
-        with pytest.raises(RuntimeError, match=f"--take-over {folder} --store {path}"):
-            await host.execute("Still there?")
-    assert provider.messages == []
-    assert "session:end" not in caplog.text + "".join(capfd.readouterr())

@@ -6,7 +6,9 @@ import json
 import logging
 import threading
 import tomllib
+from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,10 +21,9 @@ from amplifier_core.validation.structural import ContextStructuralTests
 import eventctx
 from eventctx.adapters.amplifier import mount, persistent, simple
 from eventctx.adapters.amplifier.config import names_of_simple, own_names, read
-from eventctx.errors import InvalidSetting
 from eventctx.testing import Reply, ScriptedAmplifierProvider
 from tests.amplifier.given import records_of
-from tests.amplifier.hosts import LikeBasic, Loader, mounting, session, tool
+from tests.amplifier.hosts import LikeBasic, Loader, mounted, mounting, session, tool
 from tests.services.receiver import Receiver
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,12 +32,10 @@ MODULES = ["context-eventctx", "context-eventctx-simple", "context-eventctx-pers
 
 
 @pytest.fixture
-async def context_module() -> Any:
+async def context_module() -> AsyncIterator[Any]:
     """What the kernel's own contract tests are run against."""
-    coordinator = MockCoordinator()
-    cleanup = await mount(coordinator, {"store": "memory://"})
-    yield coordinator.get("context")
-    await cleanup()
+    async with mounted() as context:
+        yield context
 
 
 class TestTheKernelsBehaviour(ContextBehaviorTests):
@@ -58,19 +57,11 @@ async def test_the_kernels_validator_finds_nothing_wrong(module: str) -> None:
     assert found.passed, [check for check in found.checks if not check.passed]
 
 
-class Source:
-    def __init__(self, place: Path) -> None:
-        self._place = place
-
-    def resolve(self) -> Path:
-        return self._place
-
-
 class FolderResolver:
     """A resolver of the kernel's that finds every context module in one folder."""
 
     def resolve(self, module_id: str, source_hint: Any = None, profile_hint: Any = None) -> Any:
-        return Source(SOURCE)
+        return SimpleNamespace(resolve=lambda: SOURCE)
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -79,7 +70,6 @@ async def test_a_source_folder_is_mounted_twice_and_leaves_one_session(
 ) -> None:
     path = tmp_path / "contexts.db"
     config = {"store": str(path), "read_by_nobody": 1}
-    provider = ScriptedAmplifierProvider("Hi.")
     plan = {
         "session": {
             "orchestrator": "loop-test",
@@ -89,14 +79,13 @@ async def test_a_source_folder_is_mounted_twice_and_leaves_one_session(
     }
     given = {
         "loop-test": mounting("orchestrator", LikeBasic()),
-        "provider-test": mounting("providers", provider, "scripted"),
+        "provider-test": mounting("providers", ScriptedAmplifierProvider("Hi."), "scripted"),
     }
     host = AmplifierSession(plan, session_id="session-1")
     await host.coordinator.mount("module-source-resolver", FolderResolver())
     host.coordinator.loader = Loader(host.coordinator, given)
     await host.initialize()
-    mounts = [one for one in caplog.records if "'read_by_nobody' is unknown" in one.getMessage()]
-    assert len(mounts) == 2
+    assert caplog.text.count("'read_by_nobody' is unknown") == 2
     assert not path.exists(), "nothing is opened before the first turn"
     assert await host.execute("Hello") == "Hi."
     await host.cleanup()
@@ -105,15 +94,17 @@ async def test_a_source_folder_is_mounted_twice_and_leaves_one_session(
 
 
 async def test_a_mount_that_is_taken_back_leaves_nothing(tmp_path: Path) -> None:
-    before = threading.active_count()
-    coordinator = MockCoordinator()
-    handlers = coordinator.hooks.list_handlers()
+    before, coordinator = threading.active_count(), MockCoordinator()
+
+    def handlers() -> dict[str, Any]:
+        return {event: names for event, names in coordinator.hooks.list_handlers().items() if names}
+
+    at_first = handlers()
     cleanup = await mount(coordinator, {"store": str(tmp_path / "no" / "contexts.db")})
-    assert coordinator.hooks.list_handlers() != handlers
+    assert handlers() != at_first
     await cleanup()
     await cleanup()
-    left = {event: names for event, names in coordinator.hooks.list_handlers().items() if names}
-    assert left == {event: names for event, names in handlers.items() if names}
+    assert handlers() == at_first
     assert not (tmp_path / "no").exists()
     assert threading.active_count() == before
 
@@ -177,14 +168,9 @@ async def test_a_relative_store_is_in_the_folder_that_was_current_at_mount(
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
-    stores = (
-        "contexts.db",
-        "./contexts.db",
-        "sqlite:///contexts.db",
-        str(tmp_path / "contexts.db"),
-    )
-    assert len({read({"store": store}, own_names).store for store in stores}) == 1
-    async with session(ScriptedAmplifierProvider("Hi."), config={"store": "contexts.db"}) as host:
+    names = "contexts.db", "./contexts.db", "sqlite:///contexts.db", str(tmp_path / "contexts.db")
+    assert len({read({"store": store}, own_names).store for store in names}) == 1
+    async with session(ScriptedAmplifierProvider("Hi."), store="contexts.db") as host:
         monkeypatch.chdir(tmp_path / "elsewhere")
         await host.execute("Hello")
     assert await records_of(tmp_path / "contexts.db")
@@ -195,64 +181,70 @@ async def test_a_relative_store_is_in_the_folder_that_was_current_at_mount(
 
 def test_every_entry_point_has_a_module_in_the_source_folder() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    points = project["entry-points"]["amplifier.modules"]
-    folders = {f"amplifier_module_{name.replace('-', '_')}" for name in points}
-    assert folders == {place.name for place in SOURCE.iterdir() if place.is_dir()}
+    points = {
+        f"amplifier_module_{name.replace('-', '_')}": point.partition(":")[0]
+        for name, point in project["entry-points"]["amplifier.modules"].items()
+    }
+    assert points.keys() == {place.name for place in SOURCE.iterdir() if place.is_dir()}
     source = tomllib.loads((SOURCE / "pyproject.toml").read_text(encoding="utf-8"))
-    assert set(source["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]) == folders
-    for name, point in points.items():
-        folder = f"amplifier_module_{name.replace('-', '_')}"
+    assert set(source["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]) == points.keys()
+    for folder, module in points.items():
         written = (SOURCE / folder / "__init__.py").read_text(encoding="utf-8")
-        assert f"from {point.partition(':')[0]} import mount" in written
+        assert f"from {module} import mount" in written
 
 
 # -- log and otlp in a mount plan ------------------------------------------------------------------
 
 
-async def run(config: dict[str, Any], **options: Any) -> None:
+async def run(path: Path, session_id: str = "session-1", **config: Any) -> None:
     provider = ScriptedAmplifierProvider(Reply(calls=[("read", {"n": 1})]), "Done.")
-    async with session(provider, tool("read"), config=config, **options) as host:
+    named: Any = {"config": config, "session_id": session_id}
+    async with session(provider, tool("read"), store=path, **named) as host:
         await host.execute("Read.")
 
 
-async def test_a_mount_plan_writes_a_line_for_each_record_to_its_file(tmp_path: Path) -> None:
-    path = tmp_path / "logs" / "eventctx.log"
-    config = {"store": str(tmp_path / "contexts.db")}
-    await run({**config, "log": {"file": str(path), "level": "debug"}})
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    records = await records_of(tmp_path / "contexts.db")
-    assert [line["event"] for line in lines] == [record.type for record in records]
+async def test_a_mount_plan_writes_a_line_for_each_record_to_its_file(
+    tmp_path: Path, path: Path
+) -> None:
+    file = tmp_path / "logs" / "eventctx.log"
+    await run(path, log={"file": str(file), "level": "debug"})
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [line["event"] for line in lines] == [record.type for record in await records_of(path)]
     assert {line["session_id"] for line in lines} == {"session-1"}
-    assert "Read." not in path.read_text()
+    assert "Read." not in file.read_text()
 
 
 @pytest.mark.parametrize("setting", [None, "debug,json"])
 async def test_the_environment_or_the_words_in_the_plan_write_to_standard_error(
     setting: str | None,
-    tmp_path: Path,
+    path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
     if setting is None:
         monkeypatch.setenv("EVENTCTX_LOG", "debug,json")
-    await run({"store": str(tmp_path / "contexts.db"), "log": setting})
+    await run(path, log=setting)
     assert b'"event":"context:request_prepared"' in capfdbinary.readouterr().err
 
 
-async def test_a_mount_plan_sends_the_spans_of_every_session_to_its_collector(
-    tmp_path: Path,
+async def test_a_mount_plan_sends_the_spans_of_every_session_in_a_dialect_to_its_collector(
+    path: Path,
 ) -> None:
     with Receiver() as receiver:
-        config = {"store": str(tmp_path / "contexts.db"), "otlp": receiver.http}
-        await run(config)
-        await run(config, session_id="session-2")
+        await run(path, otlp=receiver.http)
+        await run(path, "session-2", otlp=receiver.http)
         spans = receiver.spans
-    records = await records_of(tmp_path / "contexts.db")
-    turn = [record for record in records if record.type == "prompt:submit"]
-    sent = {span.span_id for span in spans}
-    assert {record.span_id for record in turn} <= sent
-    assert {"read"} <= {str(span.attributes.get("gen_ai.tool.name")) for span in spans}
+    turns = {one.span_id for one in await records_of(path) if one.type == "prompt:submit"}
+    assert turns <= {span.span_id for span in spans}
+    assert "read" in {span.attributes.get("gen_ai.tool.name") for span in spans}
     assert len({span.trace_id for span in spans}) == 2
+    with Receiver() as receiver:
+        await run(path, "session-3", otlp={"url": receiver.http, "dialect": "openinference"})
+        kinds = {span.attributes["openinference.span.kind"] for span in receiver.spans}
+    assert kinds == {"AGENT", "LLM", "TOOL"}
+
+
+NO_DIALECT = {"otlp": {"url": "http://x:1", "dialect": "y"}}
 
 
 @pytest.mark.parametrize(
@@ -262,22 +254,10 @@ async def test_a_mount_plan_sends_the_spans_of_every_session_to_its_collector(
         ({"log": {"file": 3}}, "log.file: expected a text, found 3"),
         ({"otlp": 4318}, "otlp: expected a collector's URL, found 4318"),
         ({"otlp": {"dialect": "openinference"}}, "with url and dialect, found one with dialect"),
-        (
-            {"otlp": {"url": "http://x:1", "dialect": "y"}},
-            "dialect: expected one of genai, openinference, found 'y'",
-        ),
+        (NO_DIALECT, "dialect: expected one of genai, openinference, found 'y'"),
         ({"otlp": "localhost"}, "OTLP: expected http://HOST:4318"),
     ],
 )
 def test_a_wrong_setting_is_told_at_mount(config: dict[str, Any], problem: str) -> None:
-    with pytest.raises(InvalidSetting, match=problem):
+    with pytest.raises(eventctx.InvalidSetting, match=problem):
         read(config, own_names)
-
-
-async def test_a_mount_plan_names_the_dialect_of_its_spans(tmp_path: Path) -> None:
-    with Receiver() as receiver:
-        otlp = {"url": receiver.http, "dialect": "openinference"}
-        await run({"store": str(tmp_path / "contexts.db"), "otlp": otlp})
-        spans = receiver.spans
-    kinds = {span.attributes["openinference.span.kind"] for span in spans}
-    assert kinds == {"AGENT", "LLM", "TOOL"}

@@ -19,36 +19,21 @@ PREPARED: list[dict[str, Any]] = [
 ]
 
 
-def additions(sent: list[dict[str, Any]]) -> list[tuple[int, str, str]]:
-    return [(behind, one.role, one.text) for behind, one in compare(PREPARED, sent).additions]
+def text(said: str) -> dict[str, str]:
+    return {"type": "text", "text": said}
 
 
 def test_the_same_messages_in_another_dialect_differ_in_nothing() -> None:
-    wire = messages_of(
-        {
-            "raw": {
-                "system": [{"type": "text", "text": "Be brief."}],
-                "messages": [
-                    {"role": "user", "content": [{"type": "text", "text": "Read a."}]},
-                    {"role": "assistant", "content": [{"type": "tool_use", "id": "c"}]},
-                    {
-                        "role": "user",
-                        "content": [
-                            {
-                                "type": "tool_result",
-                                "tool_use_id": "c",
-                                "content": [{"type": "text", "text": "text of a"}],
-                            }
-                        ],
-                    },
-                ],
-            }
-        }
-    )
+    result = {"type": "tool_result", "tool_use_id": "c", "content": [text("text of a")]}
+    rows = [
+        {"role": "user", "content": [text("Read a.")]},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "c"}]},
+        {"role": "user", "content": [result]},
+    ]
+    wire = messages_of({"raw": {"system": [text("Be brief.")], "messages": rows}})
     assert wire is not None
     found = compare(PREPARED, wire)
-    assert found.additions == ()
-    assert found.missing == 0
+    assert (found.additions, found.missing) == ((), 0)
 
 
 LINES = st.text("ab \n\t\r", max_size=8)
@@ -65,9 +50,8 @@ def test_of_any_text_with_any_reminder_behind_it_the_reminder_alone_is_the_addit
     at %= len(sent)
     sent[at] = {**sent[at], "content": f"{texts[at]}\n\n{reminder}"}
     found = compare(prepared, sent)
-    assert [one for _, one in found.additions] == [
-        ("tool", one) for one in [reminder.strip()] if one
-    ]
+    added = [("tool", one) for one in [reminder.strip()] if one]
+    assert [one for _, one in found.additions] == added
     assert found.missing == 0
 
 

@@ -11,49 +11,37 @@ import pytest
 import eventctx
 from eventctx.orchestrators.protocol import Usage
 from eventctx.projections.view.entries import CALL_NOT_ENDED
-from eventctx.testing import EventRecorder, Hang, Reply, ScriptedAmplifierProvider, ScriptedTool
-from tests.amplifier.given import events, records_of, spans, types, unended
+from eventctx.testing import EventRecorder, Hang, Reply, ScriptedAmplifierProvider
+from tests.amplifier.given import events, records_of, spans, types
 from tests.amplifier.hosts import hook_result, session, tool
 
 LOOPS = pytest.mark.parametrize("loop", ["basic", "streaming"])
 
 
+BOTH = Reply(calls=[("read", {"path": "a"}), ("read", {"path": "b"})], thinking="hm")
+
+
 @LOOPS
 async def test_a_turn_with_parallel_tools_is_recorded_with_its_ids(loop: str, path: Path) -> None:
-    provider = ScriptedAmplifierProvider(
-        Reply(calls=[("read", {"path": "a"}), ("read", {"path": "b"})]), "Done."
-    )
-    async with session(
-        provider, tool("read", "aa", "bb"), loop=loop, config={"store": str(path)}
-    ) as host:
+    provider = ScriptedAmplifierProvider(BOTH, "Done.")
+    async with session(provider, tool("read", "aa", "bb"), loop=loop, store=path) as host:
         assert await host.execute("Read both.") == "Done."
     records = await records_of(path)
     told = [one for one in types(records) if one != "context:request_sent"]
     assert [one.untold for one in events(records, "context:request_sent")] == [0, 0]
     # The two calls run side by side: which one begins or ends first is nobody's promise.
     told[4:8] = sorted(told[4:8], reverse=True)
-    assert told == [
-        "prompt:submit",
-        "context:request_prepared",
-        "provider:request",
-        "provider:response",
-        "tool:pre",
-        "tool:pre",
-        "tool:post",
-        "tool:post",
-        "context:request_prepared",
-        "provider:request",
-        "provider:response",
-        "prompt:complete",
-        "session:end",
-    ]
-    assert unended(records) == []
+    asking = ["context:request_prepared", "provider:request", "provider:response"]
+    ran = ["tool:pre", "tool:pre", "tool:post", "tool:post"]
+    assert told == ["prompt:submit", *asking, *ran, *asking, "prompt:complete", "session:end"]
     (turn,) = spans(records, "prompt:submit")
     in_turn = [one for one in records if one.type not in ("session:start", "session:end")]
     assert {one.turn_id for one in in_turn} == {turn.turn_id}
     asked = spans(records, "provider:request")
-    assert [one.parent_span_id for one in asked] == [turn.span_id] * 2
-    assert [one.iteration for one in asked] == [1, 2]
+    assert [(one.parent_span_id, one.iteration) for one in asked] == [
+        (turn.span_id, 1),
+        (turn.span_id, 2),
+    ]
     calls = spans(records, "tool:pre")
     assert [one.parent_span_id for one in calls] == [asked[0].span_id] * 2
     assert len({one.span_id for one in (turn, *asked, *calls)}) == 5
@@ -81,7 +69,7 @@ async def test_what_a_provider_counted_is_recorded_for_the_request_that_it_answe
 ) -> None:
     replies = [Reply("One.", usage=Usage(700, 8)), Reply("Two.", usage=Usage(900, 9))]
     provider = Answering(*replies)
-    async with session(provider, loop=loop, config={"store": str(path)}) as host:
+    async with session(provider, loop=loop, store=path) as host:
         provider.hooks = host.coordinator.hooks
         await host.execute("First.")
         await host.execute("Second.")
@@ -93,10 +81,9 @@ async def test_what_a_provider_counted_is_recorded_for_the_request_that_it_answe
 
 @LOOPS
 async def test_what_the_provider_got_is_what_the_audit_shows(loop: str, path: Path) -> None:
-    provider = ScriptedAmplifierProvider(
-        Reply("Let me look.", calls=[("read", {"n": 1})], thinking="hm"), "Done.", "And again."
-    )
-    async with session(provider, tool("read"), loop=loop, config={"store": str(path)}) as host:
+    looks = Reply("Let me look.", calls=[("read", {"n": 1})], thinking="hm")
+    provider = ScriptedAmplifierProvider(looks, "Done.", "And again.")
+    async with session(provider, tool("read"), loop=loop, store=path) as host:
         await host.execute("Read.")
         await host.execute("Again.")
     async with eventctx.open(path) as engine:
@@ -106,31 +93,22 @@ async def test_what_the_provider_got_is_what_the_audit_shows(loop: str, path: Pa
             view = await engine.request_view("session-1", position=row.position)
             assert view.verified
             assert [one["role"] for one in view.messages] == [one["role"] for one in got]
-        thinking = provider.messages[1][1]["content"][0]
-        assert thinking["type"] == "thinking"
-        assert thinking["signature"] == "c2lnbmVk"
+    thinking = provider.messages[1][1]["content"][0]
+    assert (thinking["type"], thinking["signature"]) == ("thinking", "c2lnbmVk")
 
 
 @LOOPS
 async def test_an_injection_between_a_call_and_its_result_moves_behind_it_in_the_view(
     loop: str, path: Path
 ) -> None:
-
     def remind(event: str, data: dict[str, Any]) -> Any:
         return hook_result(
             action="inject_context", context_injection="Mind the tabs.", suppress_output=True
         )
 
-    provider = ScriptedAmplifierProvider(
-        Reply(calls=[("read", {"p": 1}), ("read", {"p": 2})]), "Done."
-    )
-    async with session(
-        provider,
-        tool("read"),
-        loop=loop,
-        hooks={"tool:post": remind},
-        config={"store": str(path)},
-    ) as host:
+    provider = ScriptedAmplifierProvider(BOTH, "Done.")
+    hooks = {"tool:post": remind}
+    async with session(provider, tool("read"), loop=loop, hooks=hooks, store=path) as host:
         await host.execute("Read.")
         stored = [row["role"] for row in await host.coordinator.get("context").get_messages()]
     assert stored == ["user", "assistant", "system", "system", "tool", "tool", "assistant"]
@@ -141,7 +119,7 @@ async def test_an_injection_between_a_call_and_its_result_moves_behind_it_in_the
 async def test_a_host_that_kills_its_task_leaves_a_log_whose_next_turn_works(path: Path) -> None:
     hang = Hang()
     provider = ScriptedAmplifierProvider(Reply(calls=[("wait", {"n": 1})]), "Back.")
-    async with session(provider, tool("wait", hang), config={"store": str(path)}) as host:
+    async with session(provider, tool("wait", hang), store=path) as host:
         running = asyncio.ensure_future(host.execute("Wait."))
         await hang.reached()
         running.cancel()
@@ -151,22 +129,19 @@ async def test_a_host_that_kills_its_task_leaves_a_log_whose_next_turn_works(pat
     rows = provider.messages[1]
     assert [row["role"] for row in rows] == ["user", "assistant", "tool", "user"]
     assert rows[2]["content"] == CALL_NOT_ENDED
-    records = await records_of(path)
-    assert unended(records) == []
+    await records_of(path)
 
 
 async def test_a_session_of_an_id_that_cannot_name_one_is_recorded_whole(path: Path) -> None:
     provider = ScriptedAmplifierProvider("Hi.")
-    async with session(provider, config={"store": str(path)}, session_id="team/one") as host:
+    async with session(provider, store=path, session_id="team/one") as host:
         await host.execute("Hello")
-    records = await records_of(path, "team%2Fone")
-    assert types(records)[0] == "prompt:submit"
-    assert types(records)[-1] == "session:end"
-    assert unended(records) == []
+    found = types(await records_of(path, "team%2Fone"))
+    assert (found[0], found[-1]) == ("prompt:submit", "session:end")
 
 
 async def test_a_call_whose_arguments_are_text_is_known_by_them(path: Path) -> None:
-    async with session(ScriptedAmplifierProvider("Hi."), config={"store": str(path)}) as host:
+    async with session(ScriptedAmplifierProvider("Hi."), store=path) as host:
         emit = host.coordinator.hooks.emit
         await emit("prompt:submit", {})
         called = [
@@ -185,40 +160,25 @@ async def test_a_call_whose_arguments_are_text_is_known_by_them(path: Path) -> N
 async def test_a_child_session_is_linked_to_its_parent_and_keeps_turns_of_its_own(
     path: Path,
 ) -> None:
-    config = {"store": str(path)}
-
-    class Delegate:
-        name = "delegate"
-        description = "Starts a child."
-        input_schema: dict[str, Any] = {"type": "object", "properties": {}}  # noqa: RUF012
-
-        async def execute(self, given: dict[str, Any]) -> Any:
-            child = ScriptedAmplifierProvider("From the child.")
-            async with session(
-                child, config=config, session_id="child", parent_id="session-1"
-            ) as host:
-                await host.coordinator.get("context").set_messages(
-                    [{"role": "user", "content": "what the parent said"}]
-                )
-                text = await host.execute("Child, work.")
-            from amplifier_core import ToolResult
-
-            return ToolResult(success=True, output=text)
+    async def delegate(_: Any) -> str:
+        child = ScriptedAmplifierProvider("From the child.")
+        named = {"session_id": "child", "parent_id": "session-1"}
+        async with session(child, store=path, **named) as host:
+            said = [{"role": "user", "content": "what the parent said"}]
+            await host.coordinator.get("context").set_messages(said)
+            return str(await host.execute("Child, work."))
 
     provider = ScriptedAmplifierProvider(Reply(calls=[("delegate", {"n": 1})]), "Done.")
-    async with session(provider, Delegate(), config=config) as host:
+    async with session(provider, tool("delegate", delegate), store=path) as host:
         await host.execute("Delegate.")
     parent, child = await records_of(path), await records_of(path, "child")
-    assert unended(parent) == []
-    assert unended(child) == []
     (to_child,) = events(parent, "session:linked")
     (to_parent,) = events(child, "session:linked")
     assert (to_child.session, to_child.relation) == ("child", "child")
     assert (to_parent.session, to_parent.relation) == ("session-1", "parent")
-    turns = {spans(one, "prompt:submit")[0].turn_id for one in (parent, child)}
-    assert len(turns) == 2
-    (added,) = spans(parent, "tool:post")
-    assert added.turn_id == spans(parent, "prompt:submit")[0].turn_id
+    turns = [spans(one, "prompt:submit")[0].turn_id for one in (parent, child)]
+    assert turns[0] != turns[1]
+    assert [one.turn_id for one in spans(parent, "tool:post")] == turns[:1]
 
 
 # -- the agent's name ------------------------------------------------------------------------------
@@ -227,28 +187,24 @@ async def test_a_child_session_is_linked_to_its_parent_and_keeps_turns_of_its_ow
 CHILD = "0000000000000000-4f1c2d3e4a5b6c7d_explorer"
 
 
+async def agents(path: Path, name: str) -> list[str | None]:
+    return [one.agent for one in events(await records_of(path, name), "prompt:submit")]
+
+
 @pytest.mark.parametrize("loop", ["basic", "loop-eventctx-events"])
 async def test_a_session_that_was_started_for_an_agent_has_its_name(loop: str, path: Path) -> None:
     provider = ScriptedAmplifierProvider("Found it.")
-    config = {"store": str(path)}
-    async with session(provider, loop=loop, config=config, session_id=CHILD) as host:
+    async with session(provider, loop=loop, store=path, session_id=CHILD) as host:
         assert await host.execute("Look.") == "Found it."
     assert await agents(path, CHILD) == ["explorer"]
 
 
 async def test_what_the_host_tells_goes_before_it_and_others_have_none(path: Path) -> None:
-    config = {"store": str(path)}
     for name, data in ((CHILD, {"agent": "coder"}), ("session-1", {})):
-        provider = ScriptedAmplifierProvider()
-        async with session(provider, config=config, session_id=name) as host:
+        async with session(ScriptedAmplifierProvider(), store=path, session_id=name) as host:
             await host.coordinator.hooks.emit("prompt:submit", data)
             await host.coordinator.hooks.emit("orchestrator:complete", {})
-    assert await agents(path, CHILD) == ["coder"]
-    assert await agents(path, "session-1") == [None]
-
-
-async def agents(path: Path, name: str) -> list[str | None]:
-    return [one.agent for one in events(await records_of(path, name), "prompt:submit")]
+        assert await agents(path, name) == [data.get("agent")]
 
 
 # -- our orchestrators -----------------------------------------------------------------------------
@@ -263,30 +219,19 @@ NAMES = [
 
 async def test_a_turn_is_recorded_once_by_the_one_who_runs_it(path: Path) -> None:
     heard = EventRecorder()
-    provider = ScriptedAmplifierProvider(
-        Reply(calls=[("read", {"path": "a"}), ("read", {"path": "b"})], thinking="hm"), "Done."
-    )
-    tool = ScriptedTool("read", "aa", "bb", amplifier=True)
-    async with session(
-        provider,
-        tool,
-        loop="loop-eventctx-events",
-        hooks=dict.fromkeys(NAMES, heard),
-        config={"store": str(path)},
-    ) as host:
+    provider = ScriptedAmplifierProvider(BOTH, "Done.")
+    own: Any = {"loop": "loop-eventctx-events", "hooks": dict.fromkeys(NAMES, heard)}
+    async with session(provider, tool("read", "aa", "bb"), store=path, **own) as host:
         assert await host.execute("Read both.") == "Done."
     records = await records_of(path)
-    assert unended(records) == []
     recorded = [one for one in types(records) if one in NAMES]
     assert sorted(recorded) == sorted(name for name, _ in heard.events)
-    assert recorded.count("prompt:submit") == 1
+    (turn,) = spans(records, "prompt:submit")
     spans_of = {(one.type, one.span_id) for one in records}
     for name, data in heard.events:
         assert (name, data["span_id"]) in spans_of
-        assert data["turn_id"] == spans(records, "prompt:submit")[0].turn_id
-        assert data["session_id"] == "session-1"
-    signatures = [row["content"][0]["signature"] for row in provider.messages[1][1:2]]
-    assert signatures == ["c2lnbmVk"]
+        assert (data["turn_id"], data["session_id"]) == (turn.turn_id, "session-1")
+    assert provider.messages[1][1]["content"][0]["signature"] == "c2lnbmVk"
 
 
 @LOOPS
@@ -294,14 +239,12 @@ async def test_a_provider_that_fails_ends_the_turn_and_the_next_one_works(
     loop: str, path: Path
 ) -> None:
     provider = ScriptedAmplifierProvider(ConnectionError("unplugged"), "Here again.")
-    async with session(provider, loop=loop, config={"store": str(path)}) as host:
+    async with session(provider, loop=loop, store=path) as host:
         with pytest.raises(RuntimeError, match="unplugged"):
             await host.execute("Hello?")
         assert await host.execute("Hello?") == "Here again."
     records = await records_of(path)
-    assert unended(records) == []
-    (failed,) = events(records, "provider:error")
-    assert failed.message == "unplugged"
+    assert [one.message for one in events(records, "provider:error")] == ["unplugged"]
     first, second = events(records, "prompt:complete")
     assert (first.status, second.status) == ("error", "ok")
     assert "unplugged" in first.error

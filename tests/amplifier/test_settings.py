@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from amplifier_core.testing import MockCoordinator
 from hypothesis import HealthCheck, given
 from hypothesis import settings as checks
 from hypothesis import strategies as st
 
-from eventctx.adapters.amplifier import mount, persistent, simple
+from eventctx.adapters import amplifier
+from eventctx.adapters.amplifier import persistent, simple
 from eventctx.adapters.amplifier.config import (
     ADAPTER,
     READ_BY_NOBODY,
@@ -26,7 +26,7 @@ from eventctx.adapters.amplifier.config import (
 from eventctx.adapters.amplifier.leniency import CONVERTED
 from eventctx.testing import ScriptedAmplifierProvider
 from tests.amplifier.given import events, records_of
-from tests.amplifier.hosts import session
+from tests.amplifier.hosts import mounted, session
 from tests.how_much import some
 
 LOG = "eventctx.adapters.amplifier"
@@ -46,6 +46,17 @@ DOCUMENTED = {
     *("compaction_strategy", "export_on_compact"),
 }
 """Settings that their documents name, and that no release of 2026 reads."""
+
+
+def taken(names: Any, config: dict[str, Any]) -> dict[str, Any]:
+    """The values that settings and policy have for these names, in the adapter's own words."""
+    made = read(config, names)
+    own = {"compaction_threshold": "compact_threshold", "target": "target_usage"}
+    found = {}
+    for name in config:
+        word = own.get(name, name)
+        found[name] = getattr(made.settings if hasattr(made.settings, word) else made.policy, word)
+    return found
 
 
 # -- what is used instead ------------------------------------------------------------------------
@@ -85,12 +96,8 @@ def test_a_value_that_they_accept_is_converted_with_a_warning(
     name: str, value: Any, used: Any, names: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, LOG):
-        made = read({name: value}, names)
-    own = {"compaction_threshold": "compact_threshold", "target": "target_usage"}.get(name, name)
-    holder = made.settings if hasattr(made.settings, own) else made.policy
-    found = getattr(holder, own)
-    assert found == used
-    assert type(found) is type(used)
+        found = taken(names, {name: value})[name]
+    assert (found, type(found)) == (used, type(used))
     (line,) = [one for one in caplog.messages if f"setting {name!r}: " in one]
     assert "was given" in line and "is used: " in line
 
@@ -110,12 +117,8 @@ def test_a_value_that_works_is_used_as_it_is_and_in_silence(
         "truncate_chars": 0,
     }
     with caplog.at_level(logging.WARNING, LOG):
-        made = read(given, names)
-    for name, value in given.items():
-        holder = made.settings if hasattr(made.settings, name) else made.policy
-        assert getattr(holder, name) == value
-    assert caplog.messages == []
-    assert read({"max_tokens": None}, names).settings.max_tokens is None
+        assert taken(names, given) == given
+        assert taken(names, {"max_tokens": None}) == {"max_tokens": None}
     assert caplog.messages == []
 
 
@@ -168,9 +171,9 @@ def test_a_setting_without_a_counterpart_is_told_with_its_reason(
 
 
 async def test_a_session_of_simple_is_sent_system_messages_and_the_last_ten(path: Path) -> None:
-    config = {"store": str(path), "max_tokens": 3_000, "transcript_path": False}
     provider = ScriptedAmplifierProvider(*[f"answer {n} " * 140 for n in range(9)])
-    async with session(provider, context="context-eventctx-simple", config=config) as host:
+    limited: Any = {"config": {"max_tokens": 3_000, "transcript_path": False}}
+    async with session(provider, context="context-eventctx-simple", store=path, **limited) as host:
         context = host.coordinator.get("context")
         await context.add_message({"role": "system", "content": "Be brief."})
         for number in range(9):
@@ -214,24 +217,15 @@ ANY_NAME = sorted(
 )
 @given(config=st.dictionaries(st.sampled_from(ANY_NAME), ODD, max_size=6))
 def test_any_configuration_of_theirs_mounts_and_serves_a_request(config: dict[str, Any]) -> None:
-    nowhere = {"store": "memory://", "transcript_path": False, "stamp_messages": False}
+    nowhere = {"transcript_path": False, "stamp_messages": False}
 
     async def served(module: Any) -> list[dict[str, Any]]:
-        coordinator = MockCoordinator()
-        cleanup = await module.mount(coordinator, {**config, **nowhere})
-        context = coordinator.get("context")
-        await context.add_message({"role": "user", "content": "Hello"})
-        rows: list[dict[str, Any]] = await context.get_messages_for_request()
-        await cleanup()
-        return rows
+        async with mounted({**config, **nowhere}, module=module) as context:
+            await context.add_message({"role": "user", "content": "Hello"})
+            return list(await context.get_messages_for_request())
 
-    for module in (simple, persistent, Own):
-        rows = asyncio.run(served(module))
-        assert rows == [{"role": "user", "content": "Hello"}]
-
-
-class Own:
-    mount = staticmethod(mount)
+    for module in (amplifier, simple, persistent):
+        assert asyncio.run(served(module)) == [{"role": "user", "content": "Hello"}]
 
 
 # -- the page ------------------------------------------------------------------------------------

@@ -14,16 +14,16 @@ import pytest
 from tests.amplifier.conversations import (
     CONVERSATIONS,
     Conversation,
-    Held,
     find_real_module,
     held,
     side_by_side,
 )
-from tests.amplifier.given import events, records_of, unended
+from tests.amplifier.given import events, records_of
 
 LOOPS = ["basic", "streaming", "loop-basic", "loop-streaming", "loop-events"]
 
 Ends = dict[str | None, tuple[str, str | None]]
+RETURNED: tuple[str, str | None] = ("ok", None)
 
 
 @pytest.fixture(params=LOOPS)
@@ -33,44 +33,47 @@ def loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return str(request.param)
 
 
-async def ends_of(conversation: Conversation, loop: str, path: Path) -> Ends:
-    """Status and message of each call, by call id, as the log says after the conversation."""
-    await held(conversation, loop=loop, config={"store": str(path)})
+async def ends_in(path: Path) -> Ends:
+    """Status and message of each call, by call id, as the log says after a conversation."""
     records = await records_of(path)
-    assert unended(records) == []
-    ends: Ends = {one.call_id: ("ok", None) for one in events(records, "tool:post")}
+    ends: Ends = {one.call_id: RETURNED for one in events(records, "tool:post")}
     failed = events(records, "tool:error")
     return ends | {one.call_id: (one.status, one.message) for one in failed}
 
 
-@pytest.mark.parametrize("name", ["a text as output", "a dict as output", "no output"])
-async def test_a_tool_that_returned_has_returned(name: str, loop: str, path: Path) -> None:
-    assert await ends_of(CONVERSATIONS[name], loop, path) == {"call_1": ("ok", None)}
-
-
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("name", "first", "second"),
     [
-        ("failed with an error", "gone"),
-        ("failed with both", "died"),
-        ("raised", "went wrong"),
-        ("failed", "the tool gave no reason"),
+        ("a text as output", RETURNED, None),
+        ("a dict as output", RETURNED, None),
+        ("no output", RETURNED, None),
+        ("failed with an error", ("error", "gone"), None),
+        ("failed with both", ("error", "died"), None),
+        ("raised", ("error", "went wrong"), None),
+        ("failed", ("error", "the tool gave no reason"), None),
+        ("denied", ("error", "Denied by hook: not allowed"), None),
+        ("killed", ("cancelled", "the host did not say how it ended"), None),
+        ("side by side, the second raises", RETURNED, ("error", "went wrong")),
+        ("side by side, the second raises last", RETURNED, ("error", "went wrong")),
+        ("side by side, both raise", ("error", "first"), ("error", "second")),
     ],
 )
-async def test_a_tool_that_says_it_failed_has_failed(
-    name: str, message: str, loop: str, path: Path
+async def test_each_call_ended_as_its_tool_did(
+    name: str, first: Any, second: Any, loop: str, path: Path
 ) -> None:
-    assert await ends_of(CONVERSATIONS[name], loop, path) == {"call_1": ("error", message)}
-
-
-@pytest.mark.parametrize(
-    "name", ["side by side, the second raises", "side by side, the second raises last"]
-)
-async def test_of_two_calls_the_one_has_failed_that_did(name: str, loop: str, path: Path) -> None:
     if loop == "loop-events":
-        pytest.skip("loop-events runs one tool after the other")
-    ends = await ends_of(CONVERSATIONS[name], loop, path)
-    assert ends == {"call_1": ("ok", None), "call_2": ("error", "went wrong")}
+        if second:
+            pytest.skip("loop-events runs one tool after the other")
+        first = (first[0], first[1] and first[1].removeprefix("Denied by hook: "))
+    await held(CONVERSATIONS[name], loop=loop, store=path)
+    expected = {"call_1": first} | ({"call_2": second} if second else {})
+    assert await ends_in(path) == expected
+
+
+async def test_a_tool_that_is_not_there_has_failed(loop: str, path: Path) -> None:
+    await held(CONVERSATIONS["an unknown tool"], loop=loop, store=path)
+    ((status, message),) = (await ends_in(path)).values()
+    assert status == "error" and "not found" in str(message)
 
 
 @pytest.mark.parametrize("order", ["ab", "ba"])
@@ -88,33 +91,13 @@ async def test_of_identical_calls_the_one_has_failed_that_did(
         raise ValueError("went wrong")
 
     conversation = side_by_side({"path": "a"}, {"path": "a"})
-    changed = Conversation(conversation.script, does)
-    seen = await held(changed, loop=loop, config={"store": str(path)})
-    records = await records_of(path)
-    failed = {one.call_id for one in events(records, "tool:error")}
-    returned = {one.call_id for one in events(records, "tool:post")}
+    seen = await held(Conversation(conversation.script, does), loop=loop, store=path)
+    ends = {call: status for call, (status, _) in (await ends_in(path)).items()}
     results = {row["tool_call_id"]: row["content"] for row in seen.rows if row["role"] == "tool"}
-    assert failed == {call for call, text in results.items() if "went wrong" in text}
-    assert returned == set(results) - failed
-    assert len(failed) == len(returned) == 1
-
-
-async def test_a_call_that_a_hook_denied_has_failed(loop: str, path: Path) -> None:
-    ends = await ends_of(CONVERSATIONS["denied"], loop, path)
-    denied = "not allowed" if loop == "loop-events" else "Denied by hook: not allowed"
-    assert ends == {"call_1": ("error", denied)}
-
-
-async def test_a_tool_that_is_not_there_has_failed(loop: str, path: Path) -> None:
-    ends = await ends_of(CONVERSATIONS["an unknown tool"], loop, path)
-    ((status, message),) = ends.values()
-    assert status == "error"
-    assert "not found" in str(message)
-
-
-async def test_a_call_that_was_broken_off_was_cancelled(loop: str, path: Path) -> None:
-    ends = await ends_of(CONVERSATIONS["killed"], loop, path)
-    assert ends == {"call_1": ("cancelled", "the host did not say how it ended")}
+    assert ends == {
+        call: "error" if "went wrong" in text else "ok" for call, text in results.items()
+    }
+    assert sorted(ends.values()) == ["error", "ok"]
 
 
 # -- the doubles against the real loops ------------------------------------------------------------
@@ -125,7 +108,7 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:\+00:00|Z)")
 
 @pytest.fixture(params=["basic", "streaming"])
 def real_loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name of a double whose real real_loop can be loaded."""
+    """The name of a double whose real loop can be loaded."""
     find_real_module(f"loop-{request.param}", monkeypatch)
     return str(request.param)
 
@@ -142,18 +125,11 @@ def without_times(value: Any) -> Any:
 async def test_a_double_emits_stores_and_sends_what_the_real_loop_does(
     name: str, real_loop: str
 ) -> None:
-    double: Held = await held(CONVERSATIONS[name], real_loop=real_loop)
-    real: Held = await held(CONVERSATIONS[name], real_loop=f"loop-{real_loop}")
+    double = await held(CONVERSATIONS[name], loop=real_loop)
+    real = await held(CONVERSATIONS[name], loop=f"loop-{real_loop}")
     assert double.result == real.result
     assert [event for event, _ in double.events] == [event for event, _ in real.events]
     for mine, theirs in zip(double.events, real.events, strict=True):
         assert mine == theirs
     assert without_times(double.rows) == without_times(real.rows)
     assert without_times(double.requests) == without_times(real.requests)
-
-
-async def test_of_two_failures_each_call_has_its_own(loop: str, path: Path) -> None:
-    if loop == "loop-events":
-        pytest.skip("loop-events runs one tool after the other")
-    ends = await ends_of(CONVERSATIONS["side by side, both raise"], loop, path)
-    assert ends == {"call_1": ("error", "first"), "call_2": ("error", "second")}

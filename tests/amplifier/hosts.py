@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +26,11 @@ class Loader(ModuleLoader):
         self._given = given
 
     async def load(  # type: ignore[override]
-        self,
-        module_id: str,
-        config: dict[str, Any] | None = None,
-        source_hint: Any = None,
-        profile_hint: Any = None,
-        coordinator: Any = None,
+        self, module_id: str, config: dict[str, Any] | None = None, *more: Any, **named: Any
     ) -> Any:
         """A test's mount function as the kernel would call it, else the loader's own way."""
         if module_id not in self._given:
-            return await super().load(
-                module_id, config, source_hint=source_hint, coordinator=coordinator
-            )
+            return await super().load(module_id, config, *more, **named)
 
         async def mount(host: Any) -> Any:
             return await self._given[module_id](host, config or {})
@@ -71,8 +63,8 @@ async def session(
 ) -> AsyncIterator[AmplifierSession]:
     """A session of the real kernel, initialised; cleaned up at the end.
 
-    ``loop`` is a name of ``LOOPS``, an orchestrator, or the id of a module that is installed;
-    ``modules`` are mount functions by name.
+    A provider that has ``hooks`` gets the session's. ``loop`` is a name of ``LOOPS``, an
+    orchestrator, or the id of a module that is installed; ``modules`` are mount functions by name.
     """
     module = loop if isinstance(loop, str) and loop not in LOOPS else "loop-test"
     orchestrator = LOOPS.get(loop, LikeBasic)() if isinstance(loop, str) else loop
@@ -100,6 +92,8 @@ async def session(
     made = AmplifierSession(plan, session_id=session_id, parent_id=parent_id)
     made.coordinator.loader = Loader(made.coordinator, given)
     await made.initialize()
+    if hasattr(provider, "hooks"):
+        provider.hooks = made.coordinator.hooks
     try:
         yield made
     finally:
@@ -135,8 +129,3 @@ async def mounted(
 def tool(name: str, *script: Any) -> ScriptedTool:
     """A tool that hosts of Amplifier take."""
     return ScriptedTool(name, *script, amplifier=True)
-
-
-def hook_result(**fields: Any) -> Any:
-    """A HookResult of the kernel."""
-    return import_module("amplifier_core").HookResult(**fields)

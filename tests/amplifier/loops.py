@@ -2,7 +2,7 @@
 
 The kernel is on the package index, its orchestrators are not. These emit the same events with the
 same payloads, in the same order, and store the same rows as loop-basic and loop-streaming.
-``test_tool_ends.py`` holds the conversations of ``conversations.py`` on both and compares them,
+``test_told.py`` holds the conversations of ``conversations.py`` on both and compares them,
 where the real ones are at hand.
 
 Left out: limits on iterations, goals, steering, rate limits, providers with ``stream``, and the
@@ -82,18 +82,13 @@ class Loop:
 
     # -- requests --------------------------------------------------------------------------------
 
-    async def _asked(self, turn: Turn) -> Any:
-        """The answer to the next request; a text if a hook denied it."""
+    async def _prepared(self, turn: Turn) -> ChatRequest | str:
+        """The next request; a text if a hook denied it."""
         payload = {"provider": turn.provider_name, "iteration": turn.iteration}
         answer = await turn.told("provider:request", payload)
         if answer.action == "deny":
             return f"Operation denied: {answer.reason}"
-        request = self._request(turn, await self._rows(turn, answer))
-        try:
-            return await turn.provider.complete(request)
-        except Exception as error:
-            await turn.failed(error)
-            raise
+        return self._request(turn, await self._rows(turn, answer))
 
     async def _rows(self, turn: Turn, answer: Any) -> list[dict[str, Any]]:
         """The prepared messages, with what hooks add to this one request."""
@@ -242,10 +237,14 @@ class LikeBasic(Loop):
                 await self._tell_cancelled(turn)
                 await self._complete(turn, "cancelled")
                 return ""
-            response = await self._asked(turn)
-            if isinstance(response, str):
-                return response
-            text = await self._round(turn, response)
+            request = await self._prepared(turn)
+            if isinstance(request, str):
+                return request
+            try:
+                text = await self._round(turn, request)
+            except Exception as error:
+                await turn.failed(error)
+                raise
             if cancellation.is_immediate:
                 return ""
         ended = {"response_preview": text[:200], "length": len(text)}
@@ -253,8 +252,9 @@ class LikeBasic(Loop):
         await self._complete(turn, "success" if text else "incomplete")
         return text
 
-    async def _round(self, turn: Turn, response: Any) -> str | None:
-        """An answer with its tools; the final text, or None while the turn goes on."""
+    async def _round(self, turn: Turn, request: ChatRequest) -> str | None:
+        """A model call with its tools; the final text, or None while the turn goes on."""
+        response = await turn.provider.complete(request)
         if turn.coordinator.cancellation.is_immediate:
             return await self._broken_off(turn)
         calls = response.tool_calls or []
@@ -327,13 +327,15 @@ class LikeStreaming(Loop):
                 turn.iteration = 0
                 return ""
             turn.iteration += 1
+            request = await self._prepared(turn)
+            if isinstance(request, str):
+                return request
             try:
-                response = await self._asked(turn)
-            except Exception:
+                response = await turn.provider.complete(request)
+            except Exception as error:
+                await turn.failed(error)
                 turn.iteration = 0
                 raise
-            if isinstance(response, str):
-                return response
             await self._tell_blocks(turn, response)
             calls = turn.provider.parse_tool_calls(response)
             await turn.context.add_message(self._answer_row(response, calls))

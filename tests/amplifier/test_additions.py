@@ -1,4 +1,4 @@
-"""What a host adds to requests and does not tell, and what newer loops tell of it."""
+"""What a host adds to requests and does not tell, what newer loops tell of it, how it is found."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from amplifier_core import HookResult
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
 import eventctx
+from eventctx.adapters.amplifier.event_listener import error_of
+from eventctx.adapters.amplifier.sent import compare, messages_of
 from eventctx.cli.main import cli
+from eventctx.log.usage import Usage, read_host_usage
 from eventctx.messages.encoding import decode_body
-from eventctx.orchestrators.protocol import Usage
 from eventctx.testing import Reply, ScriptedAmplifierProvider
 from tests.amplifier.given import events, records_of, spans
-from tests.amplifier.hosts import LikeBasic, hook_result, session, tool
+from tests.amplifier.hosts import LikeBasic, session, tool
 
 
 class Counting(ScriptedAmplifierProvider):
@@ -44,7 +49,7 @@ class Telling(Counting):
 
 
 def reminder(event: str, data: dict[str, Any]) -> Any:
-    return hook_result(
+    return HookResult(
         action="inject_context",
         context_injection=f"<system-reminder>Iteration {data['iteration'] // 2}.</system-reminder>",
         context_injection_role="user",
@@ -64,7 +69,6 @@ async def shown(*arguments: str) -> str:
 async def run(path: Path, provider: Any, *tools: Any, **host: Any) -> list[Any]:
     """The records of a session of one prompt, with their bodies."""
     async with session(provider, *tools or [tool("read")], store=path, **host) as running:
-        provider.hooks = running.coordinator.hooks
         await running.execute("Read.")
     return await records_of(path, bodies=True)
 
@@ -79,7 +83,7 @@ def script(rounds: int = 1) -> list[Any]:
 
 @pytest.mark.parametrize("loop", ["basic", "streaming"])
 @pytest.mark.parametrize("adds", [True, False])
-async def test_a_count_alone_tells_that_messages_were_added_and_not_which(
+async def test_a_count_tells_that_messages_were_added_not_which(
     adds: bool, loop: str, path: Path
 ) -> None:
     records = await run(path, Counting(*script()), hooks=REMINDING if adds else {}, loop=loop)
@@ -209,8 +213,8 @@ class Measuring(Counting):
 async def test_a_reminder_that_is_gone_is_no_suspected_loss(path: Path) -> None:
     def once(event: str, data: dict[str, Any]) -> Any:
         text = "Mind the tabs. " * 2_000
-        adds = hook_result(action="inject_context", context_injection=text, ephemeral=True)
-        return adds if data["iteration"] == 3 else hook_result(action="continue")
+        adds = HookResult(action="inject_context", context_injection=text, ephemeral=True)
+        return adds if data["iteration"] == 3 else HookResult(action="continue")
 
     records = await run(path, Measuring(*script(6)), hooks={"provider:request": once})
     told = events(records, "context:request_sent")
@@ -236,7 +240,7 @@ async def test_ephemeral_additions_are_recorded_once_each(path: Path) -> None:
 
 
 @pytest.mark.parametrize("loop", ["basic", "streaming", "loop-eventctx-events"])
-async def test_what_a_tool_or_a_hook_asks_a_model_is_no_request_of_the_session(
+async def test_what_a_tool_or_a_hook_asks_a_model_is_no_request_of_ours(
     loop: str, path: Path
 ) -> None:
     provider = Telling(Reply(calls=[("name", {"n": 1})]), "Done.")
@@ -266,7 +270,6 @@ async def test_what_a_host_writes_into_the_prepared_messages_is_an_addition(path
     provider = Telling("Hi.", "Hi again.")
     provider.system = ""
     async with session(provider, loop=Appending(), store=path) as host:
-        provider.hooks = host.coordinator.hooks
         context = host.coordinator.get("context")
         await context.add_message({"role": "user", "content": "Hello"})
         block = {"type": "text", "text": "Hello yourself."}
@@ -305,3 +308,98 @@ async def test_an_answer_is_to_the_request_that_was_prepared_last(path: Path) ->
     async with eventctx.open(path) as engine:
         rows = (await engine.audit("session-1")).requests
     assert {row.position: row.reported for row in rows} == {first: None, last: 70}
+
+
+# -- what was sent, compared with what was prepared ------------------------------------------------
+
+
+PREPARED: list[dict[str, Any]] = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "Read a."},
+    {"role": "assistant", "content": [{"type": "tool_call", "id": "c", "name": "r", "input": {}}]},
+    {"role": "tool", "tool_call_id": "c", "content": "text of a"},
+]
+
+
+def text(said: str) -> dict[str, str]:
+    return {"type": "text", "text": said}
+
+
+def test_the_same_messages_in_another_dialect_differ_in_nothing() -> None:
+    result = {"type": "tool_result", "tool_use_id": "c", "content": [text("text of a")]}
+    rows = [
+        {"role": "user", "content": [text("Read a.")]},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "c"}]},
+        {"role": "user", "content": [result]},
+    ]
+    wire = messages_of({"raw": {"system": [text("Be brief.")], "messages": rows}})
+    assert wire is not None
+    found = compare(PREPARED, wire)
+    assert (found.additions, found.missing) == ((), 0)
+
+
+LINES = st.text("ab \n\t\r", max_size=8)
+
+
+@given(texts=st.lists(LINES, min_size=1, max_size=6), at=st.integers(0, 5), reminder=LINES)
+def test_of_any_text_with_any_reminder_behind_it_the_reminder_alone_is_the_addition(
+    texts: list[str], at: int, reminder: str
+) -> None:
+    prepared = [
+        {"role": "tool", "tool_call_id": str(n), "content": text} for n, text in enumerate(texts)
+    ]
+    sent = list(prepared)
+    at %= len(sent)
+    sent[at] = {**sent[at], "content": f"{texts[at]}\n\n{reminder}"}
+    found = compare(prepared, sent)
+    added = [("tool", one) for one in [reminder.strip()] if one]
+    assert [one for _, one in found.additions] == added
+    assert found.missing == 0
+
+
+def test_an_addition_is_recorded_as_it_was_sent_whatever_words_of_it_were_said_before() -> None:
+    prepared = [{"role": "user", "content": "a"}, {"role": "user", "content": "go on"}]
+    reminder = {"role": "user", "content": "Mind a tab:\n\n  go on."}
+    found = compare(prepared, [prepared[0], reminder])
+    assert found.additions == ((1, ("user", "Mind a tab:\n\n  go on.")),)
+    assert found.missing == 1
+
+
+def test_a_reminder_between_two_messages_that_a_provider_joins_is_the_addition_alone() -> None:
+    prepared = [{"role": "user", "content": "one\ntwo"}, {"role": "user", "content": "one"}]
+    joined = {"role": "user", "content": "one\ntwo\n\nMind the tabs.\nAll.\n\none"}
+    found = compare(prepared, [joined])
+    assert found.additions == ((2, ("user", "Mind the tabs.\nAll.")),)
+    assert found.missing == 0
+
+
+def test_the_requests_of_a_responses_api_are_read_too() -> None:
+    item = {"type": "function_call_output", "call_id": "c", "output": "text of a"}
+    found = messages_of({"raw": {"instructions": "Be brief.", "input": [item, "odd"]}})
+    assert found == [{"role": "system", "content": "Be brief."}, item]
+    assert compare(PREPARED, found).additions == ()
+
+
+def test_a_payload_without_messages_says_nothing() -> None:
+    assert messages_of({"provider": "p", "message_count": 3}) is None
+    assert messages_of({"raw": "redacted"}) is None
+    assert messages_of({"messages": "none"}) is None
+
+
+def test_usage_is_read_in_the_forms_in_which_hosts_tell_it() -> None:
+    kernel = {"input_tokens": 100, "output_tokens": 5, "cache_read_tokens": 60}
+    assert read_host_usage({**kernel, "cache_write_tokens": 30}) == Usage(130, 5, 60, 30)
+    assert read_host_usage({"input": 7, "output": 1, "cache_write": 3}) == Usage(10, 1, 0, 3)
+    wire = {"input_tokens": 10, "cache_read_input_tokens": 60, "cache_creation_input_tokens": 30}
+    assert read_host_usage(wire) == Usage(100, 0, 60, 30)
+    text = "input_tokens=100 output_tokens=5 total_tokens=105 cache_read_tokens=60 cost_usd=None"
+    assert read_host_usage(text) == Usage(100, 5, 60)
+    for nothing in (None, "no usage", "", {}, {"input_tokens": True}, {"input": -4}):
+        assert read_host_usage(nothing) is None
+
+
+def test_errors_are_read_in_the_forms_in_which_hosts_tell_them() -> None:
+    assert error_of({"type": "ValueError", "msg": "bad"}, {}) == ("ValueError", "bad")
+    assert error_of(None, {"error_type": "T", "error_message": "slow"}) == ("T", "slow")
+    assert error_of("broken", {}) == ("Error", "broken")
+    assert error_of(None, {}) == ("Error", "")

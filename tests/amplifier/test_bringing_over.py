@@ -94,7 +94,7 @@ async def goes_on(path: Path, kept: list[dict[str, Any]]) -> tuple[list[Any], li
         return await context.get_messages(), provider.messages[0]
 
 
-async def test_a_session_of_context_persistent_goes_on_with_all_its_messages(
+async def test_a_session_of_context_persistent_goes_on_with_every_row(
     home: Path, path: Path
 ) -> None:
     rows = await rows_of_a_turn()
@@ -246,9 +246,7 @@ async def test_what_rewind_took_back_is_in_no_request_and_the_person_is_told(
     assert [one.message for one in before] == ROWS
 
 
-async def test_what_was_taken_back_once_is_not_taken_back_again(
-    path: Path, users_folder: Path
-) -> None:
+async def test_what_was_taken_back_once_is_not_taken_again(path: Path, users_folder: Path) -> None:
     await broken_off(path)
     rewind_by_hand(users_folder, ROWS[:2], later=0)
     _, first, rows = await resumed(path, ROWS[:2])

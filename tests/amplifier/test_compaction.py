@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from amplifier_core import ProviderInfo
+from amplifier_core import HookResult, ProviderInfo
 from amplifier_core.message_models import ChatResponse, ToolCall, Usage
 from amplifier_core.models import ToolResult
 
@@ -18,7 +18,7 @@ from eventctx.testing import EventRecorder, Reply, ScriptedAmplifierProvider, Sc
 from eventctx.testing.strict_provider import strict_provider
 from tests.amplifier.conversations import Gate, Tool, find_real_module
 from tests.amplifier.given import events, records_of, spans
-from tests.amplifier.hosts import hook_result, session
+from tests.amplifier.hosts import session
 from tests.how_much import some
 from tests.long_run import KINDS, PAGE, Model
 from tests.orchestrators.providers.server import claude_client
@@ -45,9 +45,7 @@ async def talked(path: Path, hook: Any) -> list[Record]:
     return await records_of(path)
 
 
-async def test_a_compaction_is_told_before_and_after_with_both_spellings_and_five_ids(
-    path: Path,
-) -> None:
+async def test_a_compaction_is_told_before_and_after_in_both_spellings_with_ids(path: Path) -> None:
     recorder = EventRecorder()
     records = await talked(path, recorder)
     heard = [(name, data) for name, data in recorder.events]
@@ -87,7 +85,7 @@ async def test_a_compaction_is_told_before_and_after_with_both_spellings_and_fiv
 async def test_a_denial_of_the_host_is_a_veto_that_the_budget_overrules(path: Path) -> None:
     def deny(event: str, data: dict[str, Any]) -> Any:
         denies = event == "context:pre_compact"
-        return hook_result(action="deny", reason="not now") if denies else hook_result()
+        return HookResult(action="deny", reason="not now") if denies else HookResult()
 
     records = await talked(path, deny)
     begun = events(records, "context:pre_compact")
@@ -171,7 +169,7 @@ def came(block: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("model", THINKING)
 @pytest.mark.parametrize("loop", ["basic", "streaming", "loop-basic", "loop-streaming"])
-async def test_no_request_of_a_long_run_is_refused(
+async def test_a_long_run_is_not_refused(
     loop: str, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("anthropic", reason="extra: eventctx[anthropic]")

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -22,6 +22,7 @@ from eventctx.testing import Reply, ScriptedAmplifierProvider, ScriptedTool, big
 from tests.amplifier.given import events, records_of, types
 from tests.amplifier.hosts import Named, mounted, session
 from tests.how_much import some
+from tests.orchestrators.agents import CancelledAt
 
 QUESTION = {"role": "user", "content": "a"}
 
@@ -190,47 +191,14 @@ async def test_an_older_host_finds_what_it_calls() -> None:
 # -- cancellations at every await ------------------------------------------------------------------
 
 
-class Steps:
-    """Awaits something in a task that is cancelled at its ``at``-th step."""
-
-    def __init__(self, inner: Awaitable[Any], at: int) -> None:
-        self._inner = inner
-        self._at = at
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        steps = self._inner.__await__()
-        taken = 0
-        waited = next(steps)
-        while True:
-            taken += 1
-            task = asyncio.current_task()
-            if taken == self._at and task is not None:
-                task.cancel()
-            try:
-                sent = yield waited
-            except BaseException as error:
-                waited = steps.throw(error)
-            else:
-                try:
-                    waited = steps.send(sent)
-                except StopIteration as end:
-                    return end.value
-
-
 async def survives(work: Awaitable[Any], at: int) -> bool:
     """Whether the work ended before the step at which it was to be cancelled."""
-
-    async def run() -> None:
-        await Steps(work, at)
-
-    (came,) = await asyncio.gather(asyncio.ensure_future(run()), return_exceptions=True)
+    (came,) = await asyncio.gather(CancelledAt(work, at).task(), return_exceptions=True)
     assert came is None or isinstance(came, asyncio.CancelledError), came
     return came is None
 
 
-async def test_a_child_whose_beginning_is_cancelled_is_linked_to_its_parent_all_the_same(
-    path: Path,
-) -> None:
+async def test_a_child_whose_beginning_is_cancelled_is_linked_to_its_parent(path: Path) -> None:
     engines, at, done = len(ENGINES._shared), 0, False
     while not done:
         at += 1
@@ -268,9 +236,7 @@ async def test_a_session_survives_a_cancellation_at_every_await(path: Path) -> N
     await records_of(path, "test-session")
 
 
-async def test_a_cleanup_that_is_cancelled_at_any_await_lets_go_all_the_same(
-    tmp_path: Path,
-) -> None:
+async def test_a_cleanup_that_is_cancelled_at_any_await_lets_go(tmp_path: Path) -> None:
     at, done = 0, False
     while not done:
         at += 1

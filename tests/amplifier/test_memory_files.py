@@ -8,13 +8,14 @@ from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
+from amplifier_core import HookResult
 from amplifier_core.testing import MockCoordinator
 
 import eventctx
 from eventctx.adapters.amplifier import persistent
 from eventctx.testing import Reply, ScriptedAmplifierProvider
 from tests.amplifier.given import events, records_of
-from tests.amplifier.hosts import hook_result, mounted, session, tool
+from tests.amplifier.hosts import mounted, session, tool
 
 MODULES = ["context-eventctx", "context-eventctx-simple", "context-eventctx-persistent"]
 
@@ -49,9 +50,7 @@ async def request_rows(folder: Path, files: Any, **config: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("module", MODULES)
-async def test_each_file_is_a_system_row_before_the_messages_of_every_request(
-    module: str, folder: Path
-) -> None:
+async def test_each_file_is_a_system_row_first_in_every_request(module: str, folder: Path) -> None:
     (folder / "AGENTS.md").write_text("Use tabs.\n")
     (folder / "home" / "AGENTS.md").write_text("Speak German.\n")
     config = {"store": "contexts.db", "memory_files": ["./AGENTS.md", "~/AGENTS.md"]}
@@ -67,9 +66,7 @@ async def test_each_file_is_a_system_row_before_the_messages_of_every_request(
     assert len(events(await records_of(folder / "contexts.db"), PROMPT)) == 1
 
 
-async def test_a_resumed_session_has_no_file_twice_and_a_changed_file_is_recorded(
-    folder: Path,
-) -> None:
+async def test_a_resumed_session_has_no_file_twice_and_records_a_changed_one(folder: Path) -> None:
     config = {"store": "contexts.db", "memory_files": ["AGENTS.md"]}
     kept: list[dict[str, Any]] = []
     for text in ("Use tabs.", "Use tabs.", "Use spaces."):
@@ -106,9 +103,7 @@ async def test_a_session_resumed_without_its_file_keeps_the_recorded_text(
     assert len(events(await records_of(folder / "contexts.db", "test-session"), PROMPT)) == 1
 
 
-async def test_what_is_no_readable_text_is_skipped_with_a_warning(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_what_is_no_text_is_skipped(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     (folder / "good.md").write_text("Use tabs.")
     (folder / "blank.md").write_text(" \n")
     (folder / "latin.md").write_bytes("Grüße".encode("latin-1"))
@@ -122,15 +117,13 @@ async def test_what_is_no_readable_text_is_skipped_with_a_warning(
     assert "blank.md" not in caplog.text
 
 
-async def test_a_path_that_names_no_file_is_skipped(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_path_of_no_file_is_skipped(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert await request_rows(folder, ["", "a\0b", "~nobody-of-this-name/a"]) == ["Hello"]
     assert caplog.text.count("names no file and is skipped") == 3
 
 
 @pytest.mark.parametrize("given", ["AGENTS.md", {"AGENTS.md": None}, ["AGENTS.md", "AGENTS.md"]])
-async def test_a_path_a_mapping_and_a_repeated_path_are_read_as_text_files_are(
+async def test_a_path_a_mapping_and_a_repeated_path_are_read_as_text(
     given: Any, folder: Path
 ) -> None:
     (folder / "AGENTS.md").write_bytes(b"a\r\nb\rc\n")
@@ -164,14 +157,12 @@ async def test_files_are_measured_in_characters_and_not_in_bytes(folder: Path) -
 # -- a factory of the system prompt ----------------------------------------------------------------
 
 
-async def test_the_factorys_text_takes_the_place_of_stored_system_messages_but_a_hooks(
-    path: Path,
-) -> None:
+async def test_the_factorys_text_replaces_stored_system_messages_but_a_hooks(path: Path) -> None:
     async def factory() -> str:
         return "You help."
 
     def inject(event: str, data: dict[str, Any]) -> Any:
-        return hook_result(
+        return HookResult(
             action="inject_context", context_injection="Mind the tabs.", suppress_output=True
         )
 

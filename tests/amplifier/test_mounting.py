@@ -134,29 +134,18 @@ def test_unknown_settings_are_logged_and_ignored(caplog: pytest.LogCaptureFixtur
     assert "setting 1 is unknown" in caplog.text
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        {"on_overflow": "ignore"},
-        {"reserve_tokens": "many"},
-        {"memory_files": 5},
-        {"transcript_path": 5},
-        {"store": ""},
-        {"store": "mysql://here"},
-        {"store": "postgresql://here", "durability": "full"},
-        {"store": "a\0b"},
-        {"store": "~nobody-of-this-name/contexts.db"},
-        {"policy": {"name": "ladder"}},
-        {"durability": "maybe"},
-        {"record_sent": 1},
-        {"adviser": 5},
-        {"policy": "smart", "scorer": "somebody"},
-        {"policy": "best"},
-        {"storage_path": 3},
-        ["max_tokens"],
-        "memory://",
-    ],
-)
+STORES = "", "mysql://here", "a\0b", "~nobody-of-this-name/contexts.db"
+WRONG: list[Any] = [
+    *({"store": one} for one in STORES),
+    *({"on_overflow": "ignore"}, {"reserve_tokens": "many"}, {"memory_files": 5}),
+    *({"transcript_path": 5}, {"policy": {"name": "ladder"}}, {"policy": "best"}),
+    *({"durability": "maybe"}, {"store": "postgresql://here", "durability": "full"}),
+    *({"record_sent": 1}, {"adviser": 5}, {"policy": "smart", "scorer": "somebody"}),
+    *({"storage_path": 3}, ["max_tokens"], "memory://"),
+]
+
+
+@pytest.mark.parametrize("config", WRONG)
 async def test_a_setting_of_a_wrong_type_is_a_clear_error_at_mount(config: Any) -> None:
     for module in (mount, simple.mount, persistent.mount):
         with pytest.raises(eventctx.InvalidSetting, match="expected"):
@@ -203,9 +192,7 @@ async def run(path: Path, session_id: str = "session-1", **config: Any) -> None:
         await host.execute("Read.")
 
 
-async def test_a_mount_plan_writes_a_line_for_each_record_to_its_file(
-    tmp_path: Path, path: Path
-) -> None:
+async def test_a_mount_plan_writes_each_record_to_its_log_file(tmp_path: Path, path: Path) -> None:
     file = tmp_path / "logs" / "eventctx.log"
     await run(path, log={"file": str(file), "level": "debug"})
     lines = [json.loads(line) for line in file.read_text().splitlines()]
@@ -227,9 +214,7 @@ async def test_the_environment_or_the_words_in_the_plan_write_to_standard_error(
     assert b'"event":"context:request_prepared"' in capfdbinary.readouterr().err
 
 
-async def test_a_mount_plan_sends_the_spans_of_every_session_in_a_dialect_to_its_collector(
-    path: Path,
-) -> None:
+async def test_a_mount_plan_sends_spans_of_every_session_in_its_dialect(path: Path) -> None:
     with Receiver() as receiver:
         await run(path, otlp=receiver.http)
         await run(path, "session-2", otlp=receiver.http)

@@ -100,7 +100,6 @@ async def held(
     async with session(provider, loop=loop, store=path, config=config) as host:
         for name, one in (also or {}).items():
             await host.coordinator.mount("providers", one, name=name)
-        provider.hooks = host.coordinator.hooks
         for number in range(turns):
             await host.execute(f"What is on page {number}?")
         return list(await host.coordinator.get("context").get_messages())
@@ -114,9 +113,7 @@ async def compactions(path: Path) -> list[Any]:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-async def test_the_plans_provider_writes_the_summary_in_a_span_of_the_compaction(
-    loop: str, path: Path
-) -> None:
+async def test_the_plans_provider_summarises_in_the_compactions_span(loop: str, path: Path) -> None:
     provider = Planned()
     rows = await held(provider, path, loop=loop, compaction_strategy="summarize")
     assert [row["role"] for row in rows] == ["user", "assistant"] * 12, "nothing is lost"
@@ -154,7 +151,7 @@ def judged(question: str) -> str:
 
 
 @pytest.mark.parametrize("named", [{"compaction_strategy": "smart"}, {"policy": "smart"}])
-async def test_under_smart_the_plans_provider_judges_what_stays(
+async def test_under_smart_the_provider_judges_what_stays(
     named: dict[str, Any], path: Path
 ) -> None:
     provider = Planned(judged)
@@ -238,7 +235,7 @@ NOBODY: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("config", "said"), NOBODY)
-async def test_without_a_provider_the_ladder_decides(
+async def test_with_nobody_the_ladder_decides(
     config: dict[str, Any], said: str, path: Path
 ) -> None:
     given: Any = {"max_tokens": 3_000, "policy": "summarize", "prepare_at": None, **config}

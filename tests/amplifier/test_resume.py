@@ -79,9 +79,7 @@ async def test_a_session_goes_on_after_kill_nine_with_open_calls(path: Path) -> 
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-async def test_what_a_tool_answered_beside_the_one_that_killed_the_host_is_shown(
-    path: Path, loop: str
-) -> None:
+async def test_what_a_tool_answered_beside_one_that_killed_is_shown(path: Path, loop: str) -> None:
     die(BESIDE_A_TOOL, path, loop)
     provider = ScriptedAmplifierProvider("Alive.")
     async with session(provider, loop=loop, store=path) as host:
@@ -135,9 +133,7 @@ async def test_a_host_that_was_killed_before_its_save_rolls_nothing_back(path: P
 
 
 @pytest.mark.parametrize("before", ["a set", "a turn", "a message", "a request", "nothing"])
-async def test_a_beginning_of_the_transcript_that_is_set_later_is_an_undo(
-    before: str, path: Path
-) -> None:
+async def test_a_beginning_of_the_transcript_set_later_is_an_undo(before: str, path: Path) -> None:
     async with session(ScriptedAmplifierProvider("One.", "Two."), store=path) as host:
         await host.execute("First.")
         await host.execute("Second.")

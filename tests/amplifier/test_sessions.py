@@ -7,27 +7,43 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from amplifier_core import HookResult
 
 import eventctx
 from eventctx.orchestrators.protocol import Usage
 from eventctx.projections.view.entries import CALL_NOT_ENDED
 from eventctx.testing import EventRecorder, Hang, Reply, ScriptedAmplifierProvider
 from tests.amplifier.given import events, records_of, spans, types
-from tests.amplifier.hosts import hook_result, session, tool
+from tests.amplifier.hosts import session, tool
 
 LOOPS = pytest.mark.parametrize("loop", ["basic", "streaming"])
 
 
-BOTH = Reply(calls=[("read", {"path": "a"}), ("read", {"path": "b"})], thinking="hm")
+CALLS = [("read", {"path": "a"}), ("read", {"path": "b"})]
+BOTH = Reply(calls=CALLS, thinking="hm", usage=Usage(700, 8))
+
+
+class Answering(ScriptedAmplifierProvider):
+    """A provider that reports its answers, as Amplifier's do; loop-streaming leaves it to them."""
+
+    hooks: Any = None
+
+    async def complete(self, request: Any, **options: Any) -> Any:
+        response = await super().complete(request, **options)
+        counted = {"input": response.usage.input_tokens, "output": response.usage.output_tokens}
+        told = {"provider": self.name, "model": self.model, "usage": counted, "status": "ok"}
+        await self.hooks.emit("llm:response", told)
+        return response
 
 
 @LOOPS
 async def test_a_turn_with_parallel_tools_is_recorded_with_its_ids(loop: str, path: Path) -> None:
-    provider = ScriptedAmplifierProvider(BOTH, "Done.")
+    provider = Answering(BOTH, Reply("Done.", usage=Usage(900, 9)))
     async with session(provider, tool("read", "aa", "bb"), loop=loop, store=path) as host:
         assert await host.execute("Read both.") == "Done."
     records = await records_of(path)
-    told = [one for one in types(records) if one != "context:request_sent"]
+    besides = ("context:request_sent", "usage:reported")
+    told = [one for one in types(records) if one not in besides]
     assert [one.untold for one in events(records, "context:request_sent")] == [0, 0]
     # The two calls run side by side: which one begins or ends first is nobody's promise.
     told[4:8] = sorted(told[4:8], reverse=True)
@@ -48,35 +64,8 @@ async def test_a_turn_with_parallel_tools_is_recorded_with_its_ids(loop: str, pa
     assert {one.call_id for one in events(records, "tool:pre")} == {"call_1", "call_2"}
     prepared = [one.position for one in spans(records, "context:request_prepared")]
     assert [one.prepared for one in events(records, "provider:request")] == prepared
-
-
-class Answering(ScriptedAmplifierProvider):
-    """A provider that reports its answers, as Amplifier's do; loop-streaming leaves it to them."""
-
-    hooks: Any = None
-
-    async def complete(self, request: Any, **options: Any) -> Any:
-        response = await super().complete(request, **options)
-        counted = {"input": response.usage.input_tokens, "output": response.usage.output_tokens}
-        told = {"provider": self.name, "model": self.model, "usage": counted, "status": "ok"}
-        await self.hooks.emit("llm:response", told)
-        return response
-
-
-@LOOPS
-async def test_what_a_provider_counted_is_recorded_for_the_request_that_it_answered(
-    loop: str, path: Path
-) -> None:
-    replies = [Reply("One.", usage=Usage(700, 8)), Reply("Two.", usage=Usage(900, 9))]
-    provider = Answering(*replies)
-    async with session(provider, loop=loop, store=path) as host:
-        provider.hooks = host.coordinator.hooks
-        await host.execute("First.")
-        await host.execute("Second.")
-    records = await records_of(path)
-    prepared = [one.position for one in spans(records, "context:request_prepared")]
-    told = [(one.prompt, one.output, one.prepared) for one in events(records, "usage:reported")]
-    assert told == [(700, 8, prepared[0]), (900, 9, prepared[1])]
+    used = [(one.prompt, one.output, one.prepared) for one in events(records, "usage:reported")]
+    assert used == [(700, 8, prepared[0]), (900, 9, prepared[1])]
 
 
 @LOOPS
@@ -102,7 +91,7 @@ async def test_an_injection_between_a_call_and_its_result_moves_behind_it_in_the
     loop: str, path: Path
 ) -> None:
     def remind(event: str, data: dict[str, Any]) -> Any:
-        return hook_result(
+        return HookResult(
             action="inject_context", context_injection="Mind the tabs.", suppress_output=True
         )
 
@@ -157,9 +146,7 @@ async def test_a_call_whose_arguments_are_text_is_known_by_them(path: Path) -> N
     assert [one.call_id for one in began] == ["c1", "c2", "c0"]
 
 
-async def test_a_child_session_is_linked_to_its_parent_and_keeps_turns_of_its_own(
-    path: Path,
-) -> None:
+async def test_a_child_session_is_linked_to_its_parent_and_has_own_turns(path: Path) -> None:
     async def delegate(_: Any) -> str:
         child = ScriptedAmplifierProvider("From the child.")
         named = {"session_id": "child", "parent_id": "session-1"}
@@ -235,7 +222,7 @@ async def test_a_turn_is_recorded_once_by_the_one_who_runs_it(path: Path) -> Non
 
 
 @LOOPS
-async def test_a_provider_that_fails_ends_the_turn_and_the_next_one_works(
+async def test_a_provider_that_fails_ends_the_turn_and_the_next_works(
     loop: str, path: Path
 ) -> None:
     provider = ScriptedAmplifierProvider(ConnectionError("unplugged"), "Here again.")

@@ -62,60 +62,44 @@ def taken(names: Any, config: dict[str, Any]) -> dict[str, Any]:
 # -- what is used instead ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "used"),
-    [
-        ("max_tokens", 200_000.0, 200_000),
-        ("max_tokens", "200000", 200_000),
-        ("max_tokens", 1_500.7, 1_500),
-        ("max_tokens", 0, None),
-        ("max_tokens", True, None),
-        ("max_tokens", float("inf"), 10**12),
-        ("max_tokens_fallback", None, 200_000),
-        ("compact_threshold", 1.5, 1.0),
-        ("compact_threshold", "0.8", 0.8),
-        ("compact_threshold", 0, 0.92),
-        ("compact_threshold", "high", 0.92),
-        ("compact_threshold", 1e-300, 0.001),
-        ("compaction_threshold", 1.5, 1.0),
-        ("target_usage", 0, 0.5),
-        ("target_usage", 0.92, 0.5),
-        ("target", 2, 0.5),
-        ("auto_compact", "yes", True),
-        ("auto_compact", 0, False),
-        ("export_on_compact", "true", True),
-        ("protected_recent", 30, 1.0),
-        ("protected_recent", -0.1, 0.0),
-        ("protected_tool_results", -3, 0),
-        ("protected_tool_results", 4.0, 4),
-        ("truncate_chars", -1, 0),
-    ],
-)
+TOKENS = [(2e5, 200_000), ("200000", 200_000), (1_500.7, 1_500), (float("inf"), 10**12)]
+USED: dict[str, list[tuple[Any, Any]]] = {
+    "max_tokens": [*TOKENS, (0, None), (True, None)],
+    "max_tokens_fallback": [(None, 200_000)],
+    "compact_threshold": [(1.5, 1.0), ("0.8", 0.8), (0, 0.92), ("high", 0.92), (1e-300, 0.001)],
+    "compaction_threshold": [(1.5, 1.0)],
+    "target_usage": [(0, 0.5), (0.92, 0.5)],
+    "target": [(2, 0.5)],
+    "auto_compact": [("yes", True), (0, False)],
+    "export_on_compact": [("true", True)],
+    "protected_recent": [(30, 1.0), (-0.1, 0.0)],
+    "protected_tool_results": [(-3, 0), (4.0, 4)],
+    "truncate_chars": [(-1, 0)],
+}
+"""What is used in the place of values that those modules accept, by setting."""
+
+
+@pytest.mark.parametrize("name", USED)
 @pytest.mark.parametrize("names", NAMES)
 def test_a_value_that_they_accept_is_converted_with_a_warning(
-    name: str, value: Any, used: Any, names: Any, caplog: pytest.LogCaptureFixture
+    name: str, names: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING, LOG):
-        found = taken(names, {name: value})[name]
-    assert (found, type(found)) == (used, type(used))
-    (line,) = [one for one in caplog.messages if f"setting {name!r}: " in one]
-    assert "was given" in line and "is used: " in line
+    for value, used in USED[name]:
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, LOG):
+            found = taken(names, {name: value})[name]
+        assert (found, type(found)) == (used, type(used)), value
+        (line,) = [one for one in caplog.messages if f"setting {name!r}: " in one]
+        assert "was given" in line and "is used: " in line
 
 
 @pytest.mark.parametrize("names", NAMES)
-def test_a_value_that_works_is_used_as_it_is_and_in_silence(
+def test_a_value_that_works_is_used_in_silence(
     names: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    given = {
-        "max_tokens": 150_000,
-        "max_tokens_fallback": 100_000,
-        "compact_threshold": 1,
-        "target_usage": 0.45,
-        "auto_compact": False,
-        "protected_recent": 0,
-        "protected_tool_results": 0,
-        "truncate_chars": 0,
-    }
+    given = {"max_tokens": 150_000, "max_tokens_fallback": 100_000, "compact_threshold": 1}
+    given |= {"target_usage": 0.45, "auto_compact": False, "protected_recent": 0}
+    given |= {"protected_tool_results": 0, "truncate_chars": 0}
     with caplog.at_level(logging.WARNING, LOG):
         assert taken(names, given) == given
         assert taken(names, {"max_tokens": None}) == {"max_tokens": None}
@@ -161,9 +145,7 @@ def test_a_strategy_of_theirs_never_keeps_a_session_from_beginning(
         assert read(config, names).policy.name == (default if policy is None else policy)
 
 
-def test_a_setting_without_a_counterpart_is_told_with_its_reason(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_setting_without_a_counterpart_is_told_why(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, LOG):
         read(dict.fromkeys(READ_BY_NOBODY, "x"), own_names)
     for name, why in READ_BY_NOBODY.items():

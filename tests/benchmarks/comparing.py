@@ -105,8 +105,7 @@ def _figures(row: Row, what: What) -> list[float]:
 
 def _figure(sample: Sample, what: What) -> float | None:
     if what == "ratio":
-        has_both = sample.value is not None and sample.floor
-        return sample.value / sample.floor if has_both else None  # type: ignore[operator]
+        return sample.value / sample.floor if sample.value is not None and sample.floor else None
     return sample.value if what == "value" else sample.cpu
 
 

@@ -71,14 +71,9 @@ async def _cycles(
     modules = {}
     if name == SIMPLE and not SIMPLE_IS_HERE:
         modules[name] = hosts.mounting("context", _LikeSimple())
-    async with hosts.session(
-        _Provider(),
-        loop=loop,
-        context=name,
-        config={"durability": "full", **(config or {})},
-        modules=modules,
-        session_id=session,
-    ) as host:
+    settings = {"durability": "full", **(config or {})}
+    named: Any = {"loop": loop, "context": name, "config": settings, "session_id": session}
+    async with hosts.session(_Provider(), modules=modules, **named) as host:
         await host.coordinator.get("context").set_messages(tool_rounds(length))
         await host.execute(str(WARM_UP))
         loop.samples = samples
@@ -92,10 +87,8 @@ async def _appends(
     share = max(1, round(len(records) / (BLOCK * APPENDS_OF_A_CYCLE)))
     shares = [records[at : at + share] for at in range(0, len(records), share)]
     for first in range(0, BLOCK * APPENDS_OF_A_CYCLE, APPENDS_OF_A_CYCLE):
-        drafts = [
-            [as_draft(record) for record in one]
-            for one in shares[first : first + APPENDS_OF_A_CYCLE]
-        ]
+        cycle = shares[first : first + APPENDS_OF_A_CYCLE]
+        drafts = [[as_draft(record) for record in one] for one in cycle]
         with samples.step(APPENDS):
             for one in drafts:
                 await store.append(stream, one, ANY)
@@ -128,11 +121,8 @@ class _Cycles:
         for number in range(int(prompt)):
             answer, result = tool_round(f"measured-{time.monotonic_ns()}")
             (call,) = answer["tool_calls"]
-            tool = {
-                "tool_name": "read",
-                "tool_input": call["arguments"],
-                "tool_call_id": call["id"],
-            }
+            given, call_id = call["arguments"], call["id"]
+            tool = {"tool_name": "read", "tool_input": given, "tool_call_id": call_id}
             done = {"result": {"success": True, "output": result["content"], "error": None}}
             model = {"provider": "measured", "model": "a-model"}
             usage = {"input": 100_000 + number, "output": 5}
@@ -175,9 +165,6 @@ class _LikeSimple:
 
     async def set_messages(self, messages: list[Message]) -> None:
         self._messages = list(messages)
-
-    async def clear(self) -> None:
-        self._messages = []
 
     def _estimate(self) -> int:
         return sum([len(str(message)) // 4 for message in self._messages])

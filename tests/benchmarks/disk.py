@@ -21,10 +21,7 @@ PER_MESSAGE_BYTE: Final = 1.3
 PER_RECORD: Final = 400
 
 _PATTERNS: Final = (
-    "claude-code/**/*.jsonl",
-    "codex/*.jsonl",
-    "swe-agent/*.traj",
-    "mini-swe-agent/*.json",
+    *("claude-code/**/*.jsonl", "codex/*.jsonl", "swe-agent/*.traj", "mini-swe-agent/*.json"),
 )
 
 

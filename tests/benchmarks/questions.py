@@ -61,9 +61,7 @@ async def measure(place: Place) -> list[Row]:
     return [
         target("first question", samples.seconds(_FOLD), note=f"why; {of}"),
         target(
-            "with frames",
-            samples.seconds("why"),
-            note="why, in a fresh engine; the frames are of a question before",
+            "with frames", samples.seconds("why"), note="why; a question before left the frames"
         ),
         target("first search", samples.seconds(_SEARCH), note=of),
         target("views", samples.seconds(slowest), note=note),

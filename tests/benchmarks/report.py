@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -26,31 +27,20 @@ _PACKAGES = (
 
 def table(rows: Iterable[Row]) -> Table:
     made = Table(title="eventctx benchmark", title_justify="left")
-    headings = ("figure", "name", "measured", "cpu", "against", "ratio", "wanted", "holds", "note")
-    for heading in headings:
+    for heading in ("figure", "name", "measured", "cpu", "against", "ratio", "wanted", "holds"):
         right = heading in ("measured", "cpu", "ratio", "wanted")
         made.add_column(heading, justify="right" if right else "left", overflow="fold")
-    last = ""
-    for row in rows:
-        if last and row.figure != last:
-            made.add_section()
-        against = row.against
-        if row.floor is not None:
-            against = f"{row.against}: {amount(row.floor, row.unit)}"
-        ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
-        met = {None: "", True: "[green]yes[/]", False: "[red]no[/]"}[row.met]
-        made.add_row(
-            row.figure if row.figure != last else "",
-            row.name,
-            "" if row.value is None else amount(row.value, row.unit),
-            processor(row),
-            against,
-            ratio,
-            row.target,
-            met,
-            row.note,
-        )
-        last = row.figure
+    made.add_column("note", overflow="fold")
+    met = {None: "", True: "[green]yes[/]", False: "[red]no[/]"}
+    for figure, group in groupby(rows, lambda row: row.figure):
+        for place, row in enumerate(group):
+            measured = "" if row.value is None else amount(row.value, row.unit)
+            floor = "" if row.floor is None else f": {amount(row.floor, row.unit)}"
+            ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
+            name = "" if place else figure
+            cells = (measured, processor(row), f"{row.against}{floor}", ratio, row.target)
+            made.add_row(name, row.name, *cells, met[row.met], row.note)
+        made.add_section()
     return made
 
 
@@ -72,21 +62,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 def document(rows: Sequence[Row], quick: bool, repeats: int = 1) -> dict[str, Any]:
     """Everything of a run, for a file."""
-    return {
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "quick": quick,
-        "repeats": repeats,
-        "machine": machine(),
-        "rows": [
-            {
-                **msgspec.to_builtins(row),
-                "ratio": row.ratio,
-                "target": row.target,
-                "met": row.met,
-            }
-            for row in rows
-        ],
-    }
+    judged = [{"ratio": row.ratio, "target": row.target, "met": row.met} for row in rows]
+    written = [msgspec.to_builtins(row) | more for row, more in zip(rows, judged, strict=True)]
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    facts = {"at": at, "quick": quick, "repeats": repeats, "machine": machine()}
+    return {**facts, "rows": written}
 
 
 def machine() -> dict[str, Any]:

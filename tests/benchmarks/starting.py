@@ -61,7 +61,7 @@ def _slowest_help(times: int) -> Row:
     for words in _commands(cli):
         took = [ran("-c", EVENTCTX, *words, "--help").processor for _ in range(times)]
         found[" ".join(words)] = statistics.median(took) * 1e3
-    slowest = max(found, key=lambda name: found[name])
+    slowest = max(found, key=found.__getitem__)
     middle = statistics.median(found.values())
     return target("help", found[slowest], note=f"{slowest}; half of {len(found)}: {middle:.0f} ms")
 

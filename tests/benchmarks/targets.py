@@ -56,17 +56,8 @@ _TARGETS: Final = {
 def target(key: str, value: float, floor: float | None = None, note: str = "") -> Row:
     """The row of a target; ``floor`` is what its ``against`` takes, in the same unit."""
     of = _TARGETS[key]
-    return Row(
-        figure=FIGURE,
-        name=of.name,
-        value=value,
-        unit=of.unit,
-        against=of.against,
-        floor=floor,
-        limit=of.limit,
-        better=of.better,
-        note=note,
-    )
+    fields = of._asdict()
+    return Row(figure=FIGURE, value=value, floor=floor, note=note, **fields)
 
 
 def unmeasured(key: str, why: str) -> Row:

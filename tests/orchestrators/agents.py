@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
+from functools import partial
 from typing import Any
 
 from eventctx import Context
@@ -138,6 +139,39 @@ class Heard:
 
     def of(self, name: str) -> list[dict[str, Any]]:
         return [data for event, data in self.events if event == name]
+
+
+class CancelledAt:
+    """Work in a task that is cancelled when it waits for the nth time."""
+
+    def __init__(self, work: Awaitable[Any], number: int) -> None:
+        self._work = work
+        self._left = number
+
+    def task(self) -> asyncio.Task[Any]:
+        async def run() -> Any:
+            return await self
+
+        return asyncio.create_task(run())
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        task = asyncio.current_task()
+        assert task is not None
+        waits = self._work.__await__()
+        send: Callable[[], Any] = partial(waits.send, None)
+        while True:
+            try:
+                waited = send()
+            except StopIteration as done:
+                return done.value
+            self._left -= 1
+            if self._left == 0:
+                asyncio.get_running_loop().call_soon(task.cancel)
+            try:
+                yield waited
+                send = partial(waits.send, None)
+            except BaseException as error:
+                send = partial(waits.throw, error)
 
 
 class Waits:

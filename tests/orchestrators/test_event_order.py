@@ -182,7 +182,7 @@ async def test_the_other_loops_differ_in_nothing_but_plans_and_pieces(loop: str,
     assert await case.run(MockContextManager()) == [*FIRST, *promised()[name], *LAST]
 
 
-async def test_a_denied_model_call_leaves_its_record_with_the_reason(
+async def test_a_denied_model_call_is_recorded_with_the_reason(
     engine: Engine, ctx: Context
 ) -> None:
     told: list[Record] = []

@@ -69,9 +69,7 @@ async def planned(ctx: Context) -> Heard:
 
 
 @pytest.mark.parametrize("where", ["records", "payloads"])
-async def test_every_span_has_an_id_of_its_own_under_the_right_parent(
-    ctx: Context, where: str
-) -> None:
+async def test_every_span_has_its_own_id_under_the_right_parent(ctx: Context, where: str) -> None:
     told = (await planned(ctx)).events
     if where == "records":
         fields = "stream", "turn_id", "span_id", "parent_span_id", "iteration"
@@ -100,7 +98,7 @@ async def test_every_span_has_an_id_of_its_own_under_the_right_parent(
     assert len({turn, plan, first, second, third, look, fail}) == 7
 
 
-async def test_payloads_carry_what_amplifiers_hooks_look_for(ctx: Context) -> None:
+async def test_a_plan_and_payloads_are_what_amplifiers_hooks_look_for(ctx: Context) -> None:
     heard = await planned(ctx)
     assert heard.of("prompt:submit")[0]["prompt"] == "go"
     assert heard.of("execution:start")[0]["prompt"] == "go"
@@ -120,15 +118,12 @@ async def test_payloads_carry_what_amplifiers_hooks_look_for(ctx: Context) -> No
     assert [whole[key] for key in ("orchestrator", "turn_count", "status")] == [
         *("loop-events", 3, "success")
     ]
-
-
-async def test_a_plan_is_asked_for_in_messages_that_the_log_has(ctx: Context) -> None:
-    await planned(ctx)
-    transcript = await ctx.get_messages()
-    assert [one["role"] for one in transcript[:4]] == ["user", "user", "assistant", "user"]
-    for row in (transcript[1], transcript[3]):
+    # The plan is asked for in messages that the log has.
+    asked, reminded, plan, again, *_ = await ctx.get_messages()
+    assert (asked["content"], plan["content"]) == ("go", "first look, then answer")
+    assert [one["role"] for one in (reminded, plan, again)] == ["user", "assistant", "user"]
+    for row in (reminded, again):
         assert row["content"].startswith("<system-reminder>")
-    assert transcript[2]["content"] == "first look, then answer"
 
 
 async def test_providers_and_tools_are_told_where_they_are_called(ctx: Context) -> None:

@@ -125,9 +125,7 @@ CALLING = calls(("1", "look"))
     ],
     ids=range(14),
 )
-async def test_garbage_is_asked_for_again_once_and_never_enters_the_context(
-    ctx: Context, garbage: Any
-) -> None:
+async def test_garbage_is_asked_for_again_and_never_gets_in(ctx: Context, garbage: Any) -> None:
     assert (await go(ctx, Scripted(garbage, says("better")), tool("look"))).text == "better"
     with pytest.raises(ProviderFailed):
         await go(ctx, Scripted(garbage, garbage), tool("look"))
@@ -168,9 +166,7 @@ class Unspeakable(Exception):
     ],
     ids=range(8),
 )
-async def test_whatever_a_tool_returns_or_raises_the_model_is_told(
-    ctx: Context, result: Any, content: str
-) -> None:
+async def test_what_a_tool_gives_the_model_is_told(ctx: Context, result: Any, content: str) -> None:
     await go(ctx, Scripted(calls(("1", "odd")), says("ok")), tool("odd", result), hooks=Heard())
     assert (await contents(ctx))[2] == content
 

@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 from amplifier_core import ToolResult
 
-import eventctx
+from eventctx import Context
 from eventctx.errors import ProviderFailed, StoreUnavailable
 from eventctx.log.codec import decode_event
 from eventctx.log.events import ToolError
 from eventctx.orchestrators import Answer, EventsOrchestrator, StreamingOrchestrator, ToolRequest
 from eventctx.testing import MockContextManager, check_request
-from tests.orchestrators.agents import Heard, Scripted, calls, check_log, go, records, says, tool
+from tests.orchestrators.agents import Heard, Scripted, calls, contents, go, records, says, tool
 
+LOOKS = calls(("1", "look"))
 TOO_LONG = ProviderFailed("p", "prompt is too long", status=400, too_long=True)
 
 
@@ -61,14 +62,14 @@ async def test_an_answer_that_is_being_added_is_added_whole_and_its_calls_get_re
 
 async def test_a_result_that_is_being_added_is_added() -> None:
     context = Slow("tool")
-    await cancelled_while_adding(context, calls(("1", "look")))
+    await cancelled_while_adding(context, LOOKS)
     assert context.messages[-1]["content"] == "fine"
     check_request(context.messages)
 
 
 async def test_an_answer_that_could_not_be_added_leaves_no_results_behind() -> None:
     context = Slow(error=StoreUnavailable("the disk is full"))
-    await cancelled_while_adding(context, calls(("1", "look")))
+    await cancelled_while_adding(context, LOOKS)
     assert [row["role"] for row in context.messages] == ["user"]
 
 
@@ -149,7 +150,7 @@ async def test_the_host_is_told_of_each_tool_that_runs_and_that_it_ended() -> No
 async def test_an_injection_that_the_store_did_not_take_ends_the_turn_with_whole_calls(
     event: str, result: str
 ) -> None:
-    context, provider = MockContextManager(), Scripted(calls(("1", "look")), says("ok"))
+    context, provider = MockContextManager(), Scripted(LOOKS, says("ok"))
     hooks = [lambda _, __: Continues()]
     with pytest.raises(StoreUnavailable):
         await go(context, provider, tool("look"), hooks=hooks, coordinator=Injecting(event))
@@ -192,43 +193,35 @@ REPORTED = [
 ]
 
 
-async def ended(value: Any, heard: Heard, loop: type = EventsOrchestrator) -> tuple[Any, str]:
-    """The last record of a call that returned ``value``, and what the model was told."""
-    provider = Scripted(calls(("c1", "look")), says("ok"))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        await go(ctx, provider, tool("look", value), hooks=heard, loop=loop)
-        await check_log(ctx)
-        (end,) = await records(ctx, "tool:post", "tool:error")
-    return decode_event(end), provider.requests[1].messages[-1]["content"]
-
-
 @pytest.mark.parametrize("loop", [EventsOrchestrator, StreamingOrchestrator])
 @pytest.mark.parametrize(("value", "kind", "message"), REPORTED)
-async def test_a_returned_failure_ends_as_an_error(
-    value: Any, kind: str, message: str, loop: type
+async def test_a_returned_failure_is_an_error(
+    ctx: Context, value: Any, kind: str, message: str, loop: type
 ) -> None:
     heard = Heard()
-    event, _ = await ended(value, heard, loop)
+    await go(ctx, Scripted(LOOKS, says("ok")), tool("look", value), hooks=heard, loop=loop)
+    (event,) = [decode_event(one) for one in await records(ctx, "tool:error")]
     assert isinstance(event, ToolError)
     assert (event.error_type, event.message, event.status) == (kind, message, "error")
     assert heard.of("tool:post") == []
     (told,) = heard.of("tool:error")
     assert told["error"] == {"type": kind, "msg": message}
-    assert (told["status"], told["tool_call_id"]) == ("error", "c1")
+    assert (told["status"], told["tool_call_id"]) == ("error", "1")
     assert told["result"]["success"] is False
 
 
 @pytest.mark.parametrize(
     "value", [ToolResult(output="Error: a line"), {"success": 0}, {"error": "x"}, "Failed", None]
 )
-async def test_anything_else_is_a_success(value: Any) -> None:
+async def test_anything_else_is_a_success(ctx: Context, value: Any) -> None:
     heard = Heard()
-    await ended(value, heard)
+    await go(ctx, Scripted(LOOKS, says("ok")), tool("look", value), hooks=heard)
     assert len(heard.of("tool:post")) == 1
 
 
-async def test_a_long_reason_is_cut_for_the_log() -> None:
-    event, text = await ended(ToolResult(success=False, output="x" * 50_000), Heard())
+async def test_a_long_reason_is_cut_for_the_log(ctx: Context) -> None:
+    long = tool("look", ToolResult(success=False, output="x" * 50_000))
+    await go(ctx, Scripted(LOOKS, says("ok")), long)
+    (event,) = [decode_event(one) for one in await records(ctx, "tool:error")]
     assert isinstance(event, ToolError)
-    assert (len(event.message), len(text)) == (2_000, 50_000)
+    assert (len(event.message), len((await contents(ctx))[2])) == (2_000, 50_000)

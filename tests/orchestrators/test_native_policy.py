@@ -79,7 +79,7 @@ async def talked(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("api", ["claude", "openai"])
-async def test_the_api_writes_the_summary_and_reads_it_in_every_later_request(
+async def test_the_api_writes_the_summary_and_reads_it_from_then_on(
     engine: Engine, api: str
 ) -> None:
     async with talked(engine, api, None) as requests:
@@ -108,9 +108,7 @@ async def test_the_api_writes_the_summary_and_reads_it_in_every_later_request(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("api", ["claude", "openai"])
-async def test_the_api_accepts_the_requests_that_go_on_while_it_summarises(
-    engine: Engine, api: str
-) -> None:
+async def test_the_api_accepts_requests_while_it_summarises(engine: Engine, api: str) -> None:
     async with talked(engine, api, 0.75) as requests:
         (one, *_) = asked_in(requests)
         # One went on without the summary, and a later one begins with it.
@@ -120,9 +118,7 @@ async def test_the_api_accepts_the_requests_that_go_on_while_it_summarises(
     assert {(one.outcome, one.fallback) for one in await ended(engine)} == {("applied", None)}
 
 
-async def test_a_model_that_cannot_read_the_summary_is_shown_the_log_s_own_view(
-    engine: Engine,
-) -> None:
+async def test_a_model_that_cannot_read_the_summary_is_shown_the_logs_view(engine: Engine) -> None:
     async with strict_provider(model) as server, provider_of("claude", server) as provider:
         ctx = await opened(engine, provider)
         await talk(ctx, provider, 7)
@@ -140,7 +136,7 @@ async def test_a_model_that_cannot_read_the_summary_is_shown_the_log_s_own_view(
     assert (await engine.request_view("s", turn=8)).verified
 
 
-async def test_where_the_api_writes_no_summary_the_ladder_decides_and_the_log_says_why(
+async def test_where_the_api_gives_no_summary_the_ladder_decides_and_says_so(
     engine: Engine,
 ) -> None:
     def refuses(request: ApiRequest) -> Reply:

@@ -12,7 +12,7 @@ from eventctx import Context
 from eventctx.errors import ProviderFailed
 from eventctx.log.codec import decode_event
 from eventctx.log.events import RequestPrepared
-from eventctx.orchestrators import Ids, Request, StreamingOrchestrator, ToolDefinition
+from eventctx.orchestrators import StreamingOrchestrator
 from tests.amplifier.hosts import mounting, session
 from tests.orchestrators.agents import (
     Scripted,
@@ -45,9 +45,7 @@ async def digests(ctx: Context) -> list[str | None]:
     return [one.tools_digest for one in prepared if isinstance(one, RequestPrepared)]
 
 
-async def test_a_plan_and_the_answer_at_the_limit_are_asked_for_with_the_tools(
-    ctx: Context,
-) -> None:
+async def test_a_plan_and_the_answer_at_the_limit_are_asked_with_the_tools(ctx: Context) -> None:
     provider = Choosing(says("first"), calls(("c1", "look")), says("done"))
     await go(ctx, provider, LOOK, planning=True, max_iterations=2)
     assert sent(provider) == [(1, "none"), (1, None), (1, "none")]
@@ -104,31 +102,6 @@ async def test_the_streaming_one_asks_with_the_tools_at_its_limit() -> None:
     assert sent(provider) == [(1, None), (1, "none")]
 
 
-def test_each_sdk_is_told_in_its_own_words() -> None:
-    anthropic = pytest.importorskip("anthropic")
-    openai = pytest.importorskip("openai")
-    from eventctx.orchestrators import (
-        AnthropicProvider,
-        OpenAIChatProvider,
-        OpenAIResponsesProvider,
-    )
-
-    theirs = openai.AsyncOpenAI(api_key="k")
-    providers = {
-        AnthropicProvider(anthropic.AsyncAnthropic(api_key="k"), "m"): {"type": "none"},
-        OpenAIChatProvider(theirs, "m"): "none",
-        OpenAIResponsesProvider(theirs, "m"): "none",
-    }
-    look = ToolDefinition("look", "looks", {"type": "object", "properties": {}})
-    rows = [{"role": "user", "content": "hi"}]
-    for provider, expected in providers.items():
-        chosen = provider._arguments(Request(rows, Ids("s"), (look,), "none"))
-        assert chosen["tool_choice"] == expected
-        free = provider._arguments(Request(rows, Ids("s"), (look,)))
-        assert "tool_choice" not in free
-        assert free["tools"] == chosen["tools"]
-
-
 # -- what the kernel shows of our loops when they are mounted --------------------------------------
 
 
@@ -148,9 +121,7 @@ async def test_basic_mounts_where_the_plan_says_to_ignore_them() -> None:
     assert module.requests[0].tool_choice == "none"
 
 
-async def test_tools_that_the_plan_does_not_name_are_refused_at_the_first_execute(
-    ctx: Context,
-) -> None:
+async def test_tools_that_the_plan_does_not_name_are_refused_by_execute(ctx: Context) -> None:
     brought = {
         "context-test": mounting("context", ctx),
         "hooks-test": mounting("tools", Writes(), "write"),
@@ -176,9 +147,7 @@ async def test_an_id_that_the_app_leaves_names_the_next_turn_and_no_other(ctx: C
 
 
 @pytest.mark.parametrize("wrong", ["", 7, "x" * 257, "a\nb"])
-async def test_an_id_that_is_none_is_refused_before_the_turn_and_forgotten(
-    ctx: Context, wrong: Any
-) -> None:
+async def test_an_id_that_is_none_is_refused_and_forgotten(ctx: Context, wrong: Any) -> None:
     async with kernel(ctx, Module(answers("a"))) as host:
         host.coordinator.session_state["turn_id"] = wrong
         with pytest.raises(RuntimeError, match="turn_id: expected"):

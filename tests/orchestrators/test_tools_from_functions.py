@@ -100,9 +100,7 @@ async def test_what_the_model_sends_becomes_the_types_of_the_function() -> None:
         ({"place": {"city": "Ulm"}, "unit": "kelvin"}, "kelvin"),
     ],
 )
-async def test_arguments_that_do_not_fit_are_told_to_the_model(
-    sent: dict[str, Any], named: str
-) -> None:
+async def test_arguments_that_do_not_fit_are_told_of(sent: dict[str, Any], named: str) -> None:
     with pytest.raises(eventctx.InvalidSetting, match=f"^arguments of weather: .*{named}"):
         await tool(weather).execute(sent)
 
@@ -256,9 +254,7 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["place", "days", "unit", "x"]), JSON))
-def test_whatever_a_model_sends_the_function_runs_or_the_model_is_told(
-    sent: dict[str, Any],
-) -> None:
+def test_whatever_a_model_sends_the_function_runs_or_it_is_told(sent: dict[str, Any]) -> None:
     try:
         said = asyncio.run(tool(weather).execute(sent))
     except eventctx.InvalidSetting as error:

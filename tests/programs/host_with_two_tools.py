@@ -13,31 +13,23 @@ import sys
 from typing import Any
 
 import eventctx
-from eventctx.testing import Reply, ScriptedAmplifierProvider, ScriptedTool
-from tests.amplifier.hosts import session
-
-
-async def until_the_other_tool_ended(store: str) -> None:
-    # Only the store says what is on disk; no event of the host does.
-    async with eventctx.open(store, receipts=False) as engine:
-        while "tool:post" not in [one.type async for one in engine.records("session-1")]:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+from eventctx.testing import Reply, ScriptedAmplifierProvider
+from tests.amplifier.hosts import session, tool
 
 
 async def main(store: str, loop: str) -> None:
     async def die(given: Any) -> str:
-        await until_the_other_tool_ended(store)
+        # Only the store says what is on disk; no event of the host does.
+        async with eventctx.open(store, receipts=False) as engine:
+            while "tool:post" not in [one.type async for one in engine.records("session-1")]:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
         os.kill(os.getpid(), signal.SIGKILL)
         return "unreached"
 
-    provider = ScriptedAmplifierProvider(
-        Reply(calls=[("read", {"path": "a"}), ("die", {"of": "b"})]), "unreached"
-    )
-    tools = [
-        ScriptedTool("read", "the text of read", amplifier=True),
-        ScriptedTool("die", die, amplifier=True),
-    ]
-    async with session(provider, *tools, loop=loop, config={"store": store}) as host:
+    both = Reply(calls=[("read", {"path": "a"}), ("die", {"of": "b"})])
+    tools = tool("read", "the text of read"), tool("die", die)
+    provider = ScriptedAmplifierProvider(both, "unreached")
+    async with session(provider, *tools, loop=loop, store=store) as host:
         await host.execute("Read and die.")
 
 

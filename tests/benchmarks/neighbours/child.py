@@ -14,13 +14,14 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import version
+from inspect import isawaitable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 Message = dict[str, Any]
 
@@ -28,28 +29,25 @@ MOST_SECONDS = 1.0
 """No further step is begun after this long in one turn: some take a second each."""
 
 
-class Neighbour(Protocol):
+class Neighbour(NamedTuple):
     """A session of so many messages on the disk, and the three things that are measured.
 
     A module of this folder has ``opened(folder, messages)``, which makes one in an empty folder,
     its ``PACKAGE``, and ``WHAT`` each step calls. What is timed gets what was made ready for it: a
-    message in the neighbour's own form, and an object that has not seen the session.
+    message as ``item`` makes it, or a ``fresh`` object that has not seen the session. The process
+    ends without closing that one. An append is durable when it ends.
     """
 
-    def item(self, message: Message) -> Any:
-        """The message in the neighbour's form."""
+    item: Callable[[Message], Any]
+    append: Callable[[Any], Any]
+    fresh: Callable[[], Any]
+    load: Callable[[Any], Any]
+    prepare: Callable[[], Any]
 
-    async def append(self, item: Any) -> None:
-        """One more message, durable when the step ends."""
 
-    async def fresh(self) -> Any:
-        """An object that has not seen the session. The process ends without closing it."""
-
-    async def load(self, fresh: Any) -> None:
-        """The whole session."""
-
-    async def prepare(self) -> None:
-        """What is done with the session before each model call."""
+async def _ended(made: Any) -> Any:
+    """What a call of a neighbour gave, with async or without."""
+    return await made if isawaitable(made) else made
 
 
 @contextmanager
@@ -87,9 +85,9 @@ async def serve(module: str, folder: Path, length: int) -> None:
             if name == "append":
                 given = (neighbour.item(next(coming)),)
             elif name == "load":
-                given = (await neighbour.fresh(),)
+                given = (await _ended(neighbour.fresh()),)
             spent, began = time.process_time(), time.perf_counter()
-            await getattr(neighbour, name)(*given)
+            await _ended(getattr(neighbour, name)(*given))
             took["wall"].append(time.perf_counter() - began)
             took["processor"].append(time.process_time() - spent)
         answer(took)

@@ -14,7 +14,7 @@ from langchain_core.messages import convert_to_messages, convert_to_openai_messa
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from tests.benchmarks.neighbours.child import Message
+from tests.benchmarks.neighbours.child import Message, Neighbour
 
 PACKAGE = "langgraph-checkpoint-sqlite"
 WHAT = {
@@ -25,42 +25,29 @@ WHAT = {
 _THREAD: Any = {"configurable": {"thread_id": "one", "checkpoint_ns": ""}}
 
 
-async def opened(folder: Path, messages: list[Message]) -> LangGraph:
-    made = LangGraph(folder / "langgraph.db", convert_to_messages(messages))
-    made.put()
-    return made
+async def opened(folder: Path, messages: list[Message]) -> Neighbour:
+    path = folder / "langgraph.db"
+    saver, config, step = SqliteSaver(_connected(path)), _THREAD, 0
+    state: list[Any] = []
 
-
-class LangGraph:
-    def __init__(self, path: Path, state: list[Any]) -> None:
-        self._path = path
-        self._state = state
-        self._saver = SqliteSaver(_connected(path))
-        self._config = _THREAD
-        self._step = 0
-
-    def put(self) -> None:
-        self._step += 1
+    def put(more: list[Any]) -> None:
+        nonlocal config, step
+        state.extend(more)
+        step += 1
         checkpoint = empty_checkpoint()
-        checkpoint["channel_values"] = {"messages": self._state}
-        checkpoint["channel_versions"] = {"messages": self._step}
-        step: Any = {"source": "loop", "step": self._step, "parents": {}}
-        self._config = self._saver.put(self._config, checkpoint, step, {"messages": self._step})
+        checkpoint["channel_values"] = {"messages": state}
+        checkpoint["channel_versions"] = {"messages": step}
+        facts: Any = {"source": "loop", "step": step, "parents": {}}
+        config = saver.put(config, checkpoint, facts, {"messages": step})
 
-    def item(self, message: Message) -> None:
-        self._state += convert_to_messages([message])
-
-    async def append(self, item: None) -> None:
-        self.put()
-
-    async def fresh(self) -> SqliteSaver:
-        return SqliteSaver(_connected(self._path))
-
-    async def load(self, fresh: SqliteSaver) -> None:
-        fresh.get_tuple(_THREAD)
-
-    async def prepare(self) -> None:
-        convert_to_openai_messages(self._state)
+    put(convert_to_messages(messages))
+    return Neighbour(
+        item=lambda message: convert_to_messages([message]),
+        append=put,
+        fresh=lambda: SqliteSaver(_connected(path)),
+        load=lambda fresh: fresh.get_tuple(_THREAD),
+        prepare=lambda: convert_to_openai_messages(state),
+    )
 
 
 def _connected(path: Path) -> sqlite3.Connection:

@@ -8,7 +8,7 @@ from typing import Any
 from agents import SQLiteSession
 from agents.run_internal.session_persistence import prepare_input_with_session
 
-from tests.benchmarks.neighbours.child import Message
+from tests.benchmarks.neighbours.child import Message, Neighbour
 
 PACKAGE = "openai-agents"
 WHAT = {
@@ -18,34 +18,19 @@ WHAT = {
 }
 
 
-async def opened(folder: Path, messages: list[Message]) -> OpenAIAgents:
+async def opened(folder: Path, messages: list[Message]) -> Neighbour:
     path = folder / "openai-agents.db"
     session = SQLiteSession("one", path)
     items: list[Any] = [item for one in messages for item in _items(one)]
     for first in range(0, len(items), 500):
         await session.add_items(items[first : first + 500])
-    return OpenAIAgents(path, session)
-
-
-class OpenAIAgents:
-    def __init__(self, path: Path, session: SQLiteSession) -> None:
-        self._path = path
-        self._session = session
-
-    def item(self, message: Message) -> Any:
-        return _items(message)[:1]
-
-    async def append(self, item: Any) -> None:
-        await self._session.add_items(item)
-
-    async def fresh(self) -> SQLiteSession:
-        return SQLiteSession("one", self._path)
-
-    async def load(self, fresh: SQLiteSession) -> None:
-        await fresh.get_items()
-
-    async def prepare(self) -> None:
-        await prepare_input_with_session("Go on.", self._session, None)
+    return Neighbour(
+        item=lambda message: _items(message)[:1],
+        append=session.add_items,
+        fresh=lambda: SQLiteSession("one", path),
+        load=lambda fresh: fresh.get_items(),
+        prepare=lambda: prepare_input_with_session("Go on.", session, None),
+    )
 
 
 def _items(made: Message) -> list[Message]:

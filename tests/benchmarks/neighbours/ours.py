@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import eventctx
-from tests.benchmarks.neighbours.child import Message
+from tests.benchmarks.neighbours.child import Message, Neighbour
 from tests.benchmarks.workload import draft
 
 PACKAGE = "eventctx"
@@ -19,7 +19,7 @@ ROOMY = 10**9
 """Tokens of a budget that holds everything."""
 
 
-async def opened(folder: Path, messages: list[Message]) -> Ours:
+async def opened(folder: Path, messages: list[Message]) -> Neighbour:
     path = folder / "ours.db"
     # It stays open, as a host's does; the process ends without closing it.
     engine = await eventctx.open(path)
@@ -28,26 +28,14 @@ async def opened(folder: Path, messages: list[Message]) -> Ours:
         batch = [draft(one) for one in messages[first : first + 500]]
         await engine.store.append(SESSION, batch, first)
     await context.get_messages_for_request()
-    return Ours(path, context)
 
+    async def load(fresh: eventctx.Engine) -> None:
+        await (await fresh.session(SESSION, max_tokens=ROOMY)).get_messages()
 
-class Ours:
-    def __init__(self, path: Path, context: eventctx.Context) -> None:
-        self._path = path
-        self._context = context
-
-    def item(self, message: Message) -> Message:
-        return message
-
-    async def append(self, item: Message) -> None:
-        await self._context.add_message(item)
-
-    async def fresh(self) -> eventctx.Engine:
-        return await eventctx.open(self._path)
-
-    async def load(self, fresh: eventctx.Engine) -> None:
-        context = await fresh.session(SESSION, max_tokens=ROOMY)
-        await context.get_messages()
-
-    async def prepare(self) -> None:
-        await self._context.get_messages_for_request()
+    return Neighbour(
+        item=lambda message: message,
+        append=context.add_message,
+        fresh=lambda: eventctx.open(path),
+        load=load,
+        prepare=context.get_messages_for_request,
+    )

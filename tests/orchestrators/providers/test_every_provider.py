@@ -71,6 +71,17 @@ async def test_options_about_tools_go_into_requests_with_tools_alone(kit: Kit, a
     assert with_tools["tools"] == [*provider.definitions([READ]), search]
 
 
+async def test_that_no_tool_may_be_called_is_told_in_each_apis_own_words(
+    kit: Kit, api: Api
+) -> None:
+    provider = api.connect(kit, kit.text, kit.text)
+    await provider.complete(Request([HELLO], IDS, (READ,), "none"))
+    await provider.complete(hello(READ))
+    chosen, free = api.bodies
+    assert chosen["tool_choice"] == ({"type": "none"} if kit is ANTHROPIC else "none")
+    assert "tool_choice" not in free and free["tools"] == chosen["tools"]
+
+
 async def test_a_call_goes_back_with_its_result(ctx: Context, kit: Kit, api: Api) -> None:
     provider = api.connect(kit, kit.call, kit.text)
     await ctx.add_message(HELLO)
@@ -97,7 +108,7 @@ async def test_the_span_goes_along_as_a_header(kit: Kit, api: Api) -> None:
     assert "traceparent" not in second and "traceparent" not in third
 
 
-async def test_an_option_goes_into_every_request_and_none_leaves_it_out(kit: Kit, api: Api) -> None:
+async def test_an_option_goes_into_every_request_and_none_out_of_it(kit: Kit, api: Api) -> None:
     options: Any = {"metadata": {"user_id": "u"}, "service_tier": None}
     provider = api.connect(kit, kit.text, kit.text_events, **options)
     theirs = {"metadata": {"_seq": 1}, "timestamp": "2026-01-01", "_stubbed": True}
@@ -109,9 +120,7 @@ async def test_an_option_goes_into_every_request_and_none_leaves_it_out(kit: Kit
     assert not any(word in str(api.bodies) for word in ("_seq", "timestamp", "_stubbed"))
 
 
-async def test_an_option_that_the_sdk_does_not_know_is_a_setting_to_correct(
-    kit: Kit, api: Api
-) -> None:
+async def test_an_option_that_the_sdk_does_not_know_is_to_correct(kit: Kit, api: Api) -> None:
     with pytest.raises(eventctx.InvalidSetting, match="fantasy"):
         await api.connect(kit, fantasy=1).complete(hello())
     assert api.requests == []
@@ -161,7 +170,7 @@ async def test_an_agent_runs_on_each_api(ctx: Context, kit: Kit, api: Api) -> No
     assert len(await records(ctx, "tool:post")) == 1
 
 
-async def test_each_api_is_streamed_to_the_reader(
+async def test_each_api_streams_to_a_reader(
     engine: Engine, ctx: Context, kit: Kit, api: Api
 ) -> None:
     providers = {"p": api.connect(kit, kit.text_events, kit.text)}

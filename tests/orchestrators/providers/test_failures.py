@@ -79,9 +79,7 @@ LATER = "Wed, 21 Oct 2015 07:28:30 GMT"
         ({"retry-after": "inf"}, None),
     ],
 )
-def test_the_wait_is_seconds_milliseconds_or_a_date(
-    headers: dict[str, str], seconds: float | None
-) -> None:
+def test_the_wait_is_a_number_or_a_date(headers: dict[str, str], seconds: float | None) -> None:
     assert retry_after(headers) == seconds
 
 
@@ -137,9 +135,7 @@ async def test_a_response_that_failed_is_a_failed_call(api: Api) -> None:
 
 
 @pytest.mark.parametrize("ending", ["cut", "whole"])
-async def test_a_stream_that_ends_too_soon_may_be_tried_again(
-    kit: Kit, api: Api, ending: str
-) -> None:
+async def test_a_stream_that_ends_too_soon_is_retryable(kit: Kit, api: Api, ending: str) -> None:
     # A chat completion has ended with its reason to finish, two parts before the stream's end.
     part = streamed(kit.text_events[: -4 if kit is CHAT else -1], ending)
     pieces: list[Chunk | Answer] = []
@@ -158,9 +154,7 @@ async def test_a_server_that_stalls_is_given_up(kit: Kit, api: Api) -> None:
 
 
 @pytest.mark.parametrize("status", [200, 502])
-async def test_a_page_in_the_place_of_an_answer_is_shown_in_part(
-    kit: Kit, api: Api, status: int
-) -> None:
+async def test_a_page_in_place_of_an_answer_is_quoted(kit: Kit, api: Api, status: int) -> None:
     page = b"<html>\n<h1>Bad gateway</h1>" + b"x" * 10_000
     answer = Reply([page], status, {"content-type": "text/html"})
     error = await failed(api.connect(kit, answer), "complete")
@@ -180,9 +174,7 @@ async def test_a_page_in_the_place_of_an_answer_is_shown_in_part(
         {"choices": [{"message": {"tool_calls": 3}}], "content": {}, "output": {}},
     ],
 )
-async def test_json_that_is_no_answer_is_not_asked_for_again(
-    kit: Kit, api: Api, body: object
-) -> None:
+async def test_json_that_is_no_answer_is_not_retryable(kit: Kit, api: Api, body: object) -> None:
     error = await failed(api.connect(kit, body), "complete")
     assert not error.retryable and "base_url" in error.problem
 
@@ -197,7 +189,7 @@ async def test_a_stream_of_something_else_is_a_failed_call(kit: Kit, api: Api, e
 @pytest.mark.parametrize(
     ("code", "retryable"), [(502, True), (429, True), (402, False), ("x", True)]
 )
-async def test_an_error_that_a_router_answers_under_status_200(
+async def test_an_error_of_a_router_under_status_200(
     api: Api, code: object, retryable: bool
 ) -> None:
     broken = {"error": {"code": code, "message": "Upstream said no."}}

@@ -35,6 +35,14 @@ async def records_of(
     return records
 
 
+def bare(value: Any) -> Any:
+    """A row, or a part of one, as Amplifier's command line saves it: without nulls and more."""
+    if isinstance(value, dict):
+        kept = [key for key in value if value[key] is not None and key != "thinking_block"]
+        return {key: bare(value[key]) for key in kept}
+    return [bare(one) for one in value] if isinstance(value, list) else value
+
+
 def types(records: list[Record]) -> list[str]:
     """The types of records in order, without the session's start and messages."""
     left_out = ("session:start", "context:message_added")

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 import eventctx
 from eventctx.cli.main import cli
 from eventctx.testing import Reply, ScriptedAmplifierProvider, ScriptedTool
-from tests.amplifier.given import events, records_of, types
+from tests.amplifier.given import bare, events, records_of, types
 from tests.amplifier.hosts import session
 from tests.importers.given import jsonl
 
@@ -28,12 +28,6 @@ pytestmark = pytest.mark.slow
 SESSION = "0f3a2c1e-0000-4000-8000-000000000001"
 STAMP = "2026-01-01T10:00:00.000+00:00"
 MEMORY = {"role": "system", "content": "[Context from MEM.md]\n\nUse tabs.", "timestamp": STAMP}
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    return tmp_path
 
 
 def read() -> ScriptedTool:
@@ -47,17 +41,6 @@ async def rows_of_a_turn() -> list[dict[str, Any]]:
         await host.execute("Read.")
         rows = await host.coordinator.get("context").get_messages()
     return [{**row, "timestamp": STAMP} for row in rows]
-
-
-def bare(value: Any) -> Any:
-    """A row as Amplifier's command line saves it: without nulls and the thinking block."""
-    if isinstance(value, dict):
-        return {
-            key: bare(inner)
-            for key, inner in value.items()
-            if inner is not None and key != "thinking_block"
-        }
-    return [bare(one) for one in value] if isinstance(value, list) else value
 
 
 async def kept_and_left(home: Path, project: str = "-home-me-proj") -> tuple[list[Any], Path]:
@@ -222,15 +205,15 @@ async def broken_off(path: Path, context: str = "context-eventctx") -> None:
 @pytest.mark.parametrize("context", ["context-eventctx", "context-eventctx-persistent"])
 @pytest.mark.parametrize("by", ["hand", "script"])
 async def test_what_rewind_took_back_is_in_no_request_and_the_person_is_told(
-    by: str, context: str, path: Path, users_folder: Path
+    by: str, context: str, path: Path, home: Path
 ) -> None:
     await broken_off(path, context)
     if by == "hand":
-        rewind_by_hand(users_folder, ROWS[:2])
+        rewind_by_hand(home, ROWS[:2])
     else:
-        keep(users_folder, ROWS)
-        rewind_by_the_script(users_folder)
-    left = (folder_of(users_folder) / "transcript.jsonl").read_text().splitlines()
+        keep(home, ROWS)
+        rewind_by_the_script(home)
+    left = (folder_of(home) / "transcript.jsonl").read_text().splitlines()
     kept = [json.loads(line) for line in left]
     assert kept == ROWS[:2]
     sent, shown, rows = await resumed(path, kept, context)
@@ -246,11 +229,11 @@ async def test_what_rewind_took_back_is_in_no_request_and_the_person_is_told(
     assert [one.message for one in before] == ROWS
 
 
-async def test_what_was_taken_back_once_is_not_taken_again(path: Path, users_folder: Path) -> None:
+async def test_what_was_taken_back_once_is_not_taken_again(path: Path, home: Path) -> None:
     await broken_off(path)
-    rewind_by_hand(users_folder, ROWS[:2], later=0)
+    rewind_by_hand(home, ROWS[:2], later=0)
     _, first, rows = await resumed(path, ROWS[:2])
-    folder = folder_of(users_folder)
+    folder = folder_of(home)
     for one in folder.glob("*.bak-*"):
         one.rename(folder / "transcript.jsonl.bak-pre-rewind-20260101000000")
     _, second, again = await resumed(path, rows)
@@ -259,10 +242,10 @@ async def test_what_was_taken_back_once_is_not_taken_again(path: Path, users_fol
 
 
 async def test_a_copy_that_only_ends_before_the_log_undoes_nothing_and_the_person_is_told(
-    path: Path, users_folder: Path
+    path: Path, home: Path
 ) -> None:
     await broken_off(path)
-    keep(users_folder, ROWS[:2])
+    keep(home, ROWS[:2])
     _, shown, rows = await resumed(path, ROWS[:2])
     assert rows[:4] == ROWS
     ((text, *_),) = shown

@@ -14,7 +14,7 @@ import pytest
 import eventctx
 from eventctx.projections.view.entries import ANSWER_KEPT, CALL_NOT_ENDED
 from eventctx.testing import Reply, ScriptedAmplifierProvider
-from tests.amplifier.given import events, records_of, types
+from tests.amplifier.given import bare, events, records_of, types
 from tests.amplifier.hosts import LOOPS, session, tool
 
 pytestmark = pytest.mark.slow
@@ -51,11 +51,6 @@ def die(*program: Any) -> None:
 
 def kept(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """As a host's storage keeps a transcript: no system rows, no nulls, a time for each."""
-
-    def bare(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: bare(inner) for key, inner in value.items() if inner is not None}
-        return [bare(one) for one in value] if isinstance(value, list) else value
 
     return [
         {**bare(row), "timestamp": "2026-01-01T00:00:00.000+00:00"}

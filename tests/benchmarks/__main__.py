@@ -12,10 +12,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks import comparing, page, report
-from tests.benchmarks.place import Place
-from tests.benchmarks.rows import Row, combined, missing
-from tests.benchmarks.targets import in_order
+from tests.benchmarks import report
+from tests.benchmarks.rows import Row, combined, in_order, missing
+from tests.benchmarks.timing import Place
 
 MODULES = (
     *("starting", "appending", "cycle", "observing", "adapting", "questions", "inspecting"),
@@ -28,10 +27,12 @@ def main() -> int:
     options = _options()
     if options.compare:
         before, after = map(report.read, options.compare)
-        comparing.show(comparing.compare(before, after))
+        report.show_comparison(report.compare(before, after))
         return 0
     if options.page:
-        page.PAGE.write_text(page.with_table(page.PAGE.read_text(), report.read(options.page)))
+        report.PAGE.write_text(
+            report.with_table(report.PAGE.read_text(), report.read(options.page))
+        )
         return 0
     # Repeat by repeat and not module by module: what else the machine does then falls on all.
     repeats = []

@@ -31,10 +31,8 @@ import eventctx
 from eventctx.log.store import NO_STREAM
 from eventctx.orchestrators.protocol import ToolRequest
 from eventctx.testing import Reply, ScriptedAgent
-from tests.benchmarks.place import Place
-from tests.benchmarks.rows import Row
-from tests.benchmarks.targets import target, unmeasured
-from tests.benchmarks.timing import Samples
+from tests.benchmarks.rows import Row, target, unmeasured
+from tests.benchmarks.timing import Place, Samples
 from tests.benchmarks.workload import draft, message
 
 ALLOWED: Final = 1_000.0

@@ -19,10 +19,8 @@ import msgspec
 import eventctx
 from eventctx.log.store import NO_STREAM
 from eventctx.stores.sqlite_rows import INSERT_RECORD
-from tests.benchmarks.place import Place
-from tests.benchmarks.rows import Row
-from tests.benchmarks.targets import target, unmeasured
-from tests.benchmarks.timing import Samples, tail
+from tests.benchmarks.rows import Row, target, unmeasured
+from tests.benchmarks.timing import Place, Samples, tail
 from tests.benchmarks.workload import draft, message
 
 FIGURE: Final = "one append"

@@ -19,10 +19,8 @@ import eventctx
 from eventctx.log.record import Record
 from eventctx.log.store import ANY, EventStore
 from tests.amplifier import hosts
-from tests.benchmarks.place import Place
-from tests.benchmarks.rows import Row
-from tests.benchmarks.targets import target, unmeasured
-from tests.benchmarks.timing import Samples
+from tests.benchmarks.rows import Row, target, unmeasured
+from tests.benchmarks.timing import Place, Samples
 from tests.benchmarks.workload import as_draft
 
 LENGTHS: Final = (20, 100)

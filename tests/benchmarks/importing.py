@@ -18,10 +18,8 @@ import msgspec
 
 import eventctx
 from eventctx.importers.load import import_file
-from tests.benchmarks.place import Place
-from tests.benchmarks.rows import Row
-from tests.benchmarks.targets import target
-from tests.benchmarks.timing import EVENTCTX, Ran, ran
+from tests.benchmarks.rows import Row, target
+from tests.benchmarks.timing import EVENTCTX, Place, Ran, ran
 from tests.benchmarks.workload import text
 from tests.importers.recorded_http import Tape, request, user
 from tests.importers.recorded_http import message as answer

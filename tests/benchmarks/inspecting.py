@@ -8,12 +8,10 @@ from statistics import median
 from typing import Any
 
 import eventctx
-from tests.benchmarks.long_session import SESSION
-from tests.benchmarks.place import Place
 from tests.benchmarks.questions import long_store
-from tests.benchmarks.rows import Row
-from tests.benchmarks.targets import target, unmeasured
-from tests.benchmarks.timing import EVENTCTX, Samples, ran
+from tests.benchmarks.rows import Row, target, unmeasured
+from tests.benchmarks.timing import EVENTCTX, Place, Samples, ran
+from tests.benchmarks.workload import SESSION
 
 HUGE = 50_000_000
 

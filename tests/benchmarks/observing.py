@@ -27,16 +27,15 @@ from eventctx.hooks.trace import TraceSink
 from eventctx.log.record import Record
 from eventctx.projections.trace.fold import fold
 from eventctx.projections.trace.spans import Span
-from tests.benchmarks import long_session
-from tests.benchmarks.place import Place
-from tests.benchmarks.rows import Row
-from tests.benchmarks.targets import target
+from tests.benchmarks import workload
+from tests.benchmarks.rows import Row, target
+from tests.benchmarks.timing import Place
 
 _KINDS = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
 
 
 async def measure(place: Place) -> list[Row]:
-    records = await long_session.recorded(place.count(400, 80))
+    records = await workload.recorded(place.count(400, 80))
     spans = [DEFAULT.span(span) for span in fold(records)]
     written = [(level_of(line), line.pop("event"), line) for line in lines(records)]
     out = io.BytesIO()

@@ -16,10 +16,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tests.benchmarks.neighbours import child
-from tests.benchmarks.place import Place
-from tests.benchmarks.rows import Row, missing
-from tests.benchmarks.targets import target, unmeasured
-from tests.benchmarks.timing import Samples
+from tests.benchmarks.rows import Row, missing, target, unmeasured
+from tests.benchmarks.timing import Place, Samples
 from tests.benchmarks.workload import messages
 
 FIGURE: Final = "peers"

@@ -13,9 +13,8 @@ from functools import partial
 from typing import Final
 
 import eventctx
-from tests.benchmarks.place import Place
 from tests.benchmarks.rows import Row, missing
-from tests.benchmarks.timing import Samples, tail
+from tests.benchmarks.timing import Place, Samples, tail
 from tests.benchmarks.workload import Message, message, messages
 from tests.services import nats_server
 from tests.services.postgres_binaries import PostgresMissing

@@ -13,10 +13,8 @@ from typing import Final
 import click
 
 from eventctx.cli.main import cli
-from tests.benchmarks.place import Place
-from tests.benchmarks.rows import Row
-from tests.benchmarks.targets import target
-from tests.benchmarks.timing import EVENTCTX, ran
+from tests.benchmarks.rows import Row, target
+from tests.benchmarks.timing import EVENTCTX, Place, ran
 
 FIGURE = "start"
 

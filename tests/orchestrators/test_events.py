@@ -203,10 +203,16 @@ async def test_of_several_hooks_each_sees_what_those_before_it_changed(ctx: Cont
         seen.append(data.get("tool_input"))
         return Said("deny", reason="enough") if event == "tool:pre" else None
 
+    ran: list[Any] = []
+
+    async def look(given: dict[str, Any]) -> None:
+        ran.append(given)
+
     provider = Scripted(calls(("1", "look")), says("ok"))
-    await go(ctx, provider, tool("look"), hooks=[first, second, third.emit])
+    await go(ctx, provider, Doing("look", look), hooks=[first, second, third.emit])
     assert {"by": "first"} in seen
     assert "tool:pre" not in third.names
+    assert (third.of("tool:error")[0]["error"]["type"], ran) == ("ToolFailed", [])
     assert "enough" in (await contents(ctx))[2]
 
 

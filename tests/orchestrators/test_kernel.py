@@ -76,17 +76,6 @@ async def test_amplifier_tools_run_and_thinking_goes_back_as_it_came(ctx: Contex
     assert [one["iteration"] for one in requested] == [1, 2]
 
 
-async def test_a_hook_of_the_kernel_may_deny_a_tool_call(ctx: Context) -> None:
-    tool, module = Writes(), Module(calls("c1", "write"), says("then not"))
-    async with kernel(ctx, module, tool) as session:
-        hear(session, "tool:pre", HookResult(action="deny", reason="read only"))
-        errors = hear(session, "tool:error")
-        assert await session.execute("go") == "then not"
-    assert tool.inputs == []
-    assert "read only" in (await ctx.get_messages())[2]["content"]
-    assert errors[0]["error"]["type"] == "ToolFailed"
-
-
 @pytest.mark.parametrize(("success", "end"), [(True, "tool:post"), (False, "tool:error")])
 async def test_a_hook_of_the_kernel_may_change_a_tools_input_and_result(
     ctx: Context, success: bool, end: str

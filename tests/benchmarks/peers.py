@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tests.benchmarks.neighbours import child
+from tests.benchmarks import neighbours
 from tests.benchmarks.rows import Row, missing, target, unmeasured
 from tests.benchmarks.timing import Place, Samples
 from tests.benchmarks.workload import messages
@@ -32,7 +32,7 @@ ROOT: Final = Path(__file__).parents[2]
 
 
 class Peer(NamedTuple):
-    """A neighbour: its name, and its module in ``neighbours``."""
+    """A neighbour: its name, and its function in ``neighbours``."""
 
     name: str
     module: str
@@ -145,7 +145,7 @@ async def started(place: Place, peer: Peer, length: int) -> AsyncIterator[Proces
     interpreter = os.environ.get(peer.variable, sys.executable)
     with errors.open("w") as said:
         process = await asyncio.create_subprocess_exec(
-            *(interpreter, "-m", child.__name__, peer.module, str(folder), str(length)),
+            *(interpreter, "-m", neighbours.__name__, peer.module, str(folder), str(length)),
             cwd=ROOT,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,

@@ -12,7 +12,7 @@ from amplifier_core.loader import ModuleLoader
 from amplifier_core.testing import MockCoordinator
 
 from eventctx.adapters import amplifier
-from eventctx.testing import ScriptedTool
+from eventctx.testing import ScriptedAmplifierProvider, ScriptedTool
 from tests.amplifier.loops import LOOPS, LikeBasic
 
 Mount = Callable[[Any, Any], Awaitable[Any]]
@@ -98,6 +98,38 @@ async def session(
         yield made
     finally:
         await made.cleanup()
+
+
+class Telling(ScriptedAmplifierProvider):
+    """A provider that tells the hooks of its calls, as Amplifier's own modules do.
+
+    Of a request it tells what it sends, as when it is asked for raw payloads.
+    """
+
+    hooks: Any = None
+
+    def asked(self, request: Any) -> dict[str, Any] | None:
+        """What is told of a request."""
+        rows = [message.model_dump(exclude_none=True) for message in request.messages]
+        return {"raw": {"messages": rows}}
+
+    async def complete(self, request: Any, **options: Any) -> Any:
+        if (asked := self.asked(request)) is not None:
+            await self._tell("llm:request", **asked)
+        try:
+            response = await super().complete(request, **options)
+        except Exception as error:
+            await self._tell("llm:response", status="error", error=str(error))
+            await self._tell("provider:error", error={"type": "RateLimitError", "msg": "no"})
+            raise
+        counted = {"input": response.usage.input_tokens, "output": response.usage.output_tokens}
+        await self._tell("llm:response", usage=counted, status="ok")
+        return response
+
+    async def _tell(self, event: str, **data: Any) -> None:
+        if self.hooks is not None:
+            told = {"provider": self.name, "model": self.model, **data}
+            await self.hooks.emit(event, told)
 
 
 class Named(MockCoordinator):

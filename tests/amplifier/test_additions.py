@@ -21,31 +21,22 @@ from eventctx.log.usage import Usage, read_host_usage
 from eventctx.messages.encoding import decode_body
 from eventctx.testing import Reply, ScriptedAmplifierProvider
 from tests.amplifier.given import events, records_of, spans
-from tests.amplifier.hosts import LikeBasic, session, tool
+from tests.amplifier.hosts import LikeBasic, Telling, session, tool
 
 
-class Counting(ScriptedAmplifierProvider):
+class Counting(Telling):
     """A provider that says how many messages it sends, as Amplifier's do without raw payloads."""
 
-    hooks: Any = None
-
-    def _told(self, request: Any) -> dict[str, Any]:
+    def asked(self, request: Any) -> dict[str, Any]:
         return {"message_count": len(request.messages), "has_instructions": False}
 
-    async def complete(self, request: Any, **options: Any) -> Any:
-        told = {"provider": self.name, "model": self.model, **self._told(request)}
-        await self.hooks.emit("llm:request", told)
-        return await super().complete(request, **options)
 
+class Prompting(Telling):
+    """A provider with a system prompt of its own."""
 
-class Telling(Counting):
-    """A provider that says what it sends, as Amplifier's do when asked for raw payloads."""
-
-    system = "Be brief."
-
-    def _told(self, request: Any) -> dict[str, Any]:
-        rows = [message.model_dump(exclude_none=True) for message in request.messages]
-        return {"raw": {"model": self.model, "messages": rows, "system": self.system}}
+    def asked(self, request: Any) -> dict[str, Any]:
+        told = super().asked(request) or {}
+        return {"raw": {**told["raw"], "system": "Be brief."}}
 
 
 def reminder(event: str, data: dict[str, Any]) -> Any:
@@ -111,10 +102,10 @@ async def test_audit_and_view_say_what_is_not_known_of_the_hosts_additions(path:
     assert "the host added at least 1 message" in said
 
 
-@pytest.mark.parametrize("provider", [Telling, Counting, ScriptedAmplifierProvider])
+@pytest.mark.parametrize("provider", [Prompting, Counting, ScriptedAmplifierProvider])
 async def test_what_is_known_has_no_such_mark(provider: type[Any], path: Path) -> None:
     """Raw payloads tell everything, and our own loops record what they add."""
-    loop = "basic" if provider is Telling else "loop-eventctx-events"
+    loop = "basic" if provider is Prompting else "loop-eventctx-events"
     records = await run(path, provider(*script()), hooks=REMINDING, loop=loop)
     assert {one.untold for one in events(records, "context:request_sent")} == {None}
     assert "is not known" not in await shown("audit", "session-1", "--store", str(path))
@@ -143,7 +134,7 @@ class Newer(LikeBasic):
         return super()._answer_row(response, calls)
 
 
-@pytest.mark.parametrize("provider", [Counting, ScriptedAmplifierProvider, Telling])
+@pytest.mark.parametrize("provider", [Counting, ScriptedAmplifierProvider, Prompting])
 async def test_a_final_request_tells_the_texts_that_were_added_without_raw_payloads(
     provider: type[Any], path: Path
 ) -> None:
@@ -156,7 +147,7 @@ async def test_a_final_request_tells_the_texts_that_were_added_without_raw_paylo
     assert len([text for text in texts if "Iteration" in text]) == 1
     assert len(texts) == len(set(texts))
     # Raw payloads tell the provider's system prompt besides.
-    assert ("Be brief." in texts) is (provider is Telling)
+    assert ("Be brief." in texts) is (provider is Prompting)
 
 
 async def worked(context: Any, *first: dict[str, Any]) -> None:
@@ -231,7 +222,7 @@ async def test_a_reminder_that_is_gone_is_no_suspected_loss(path: Path) -> None:
 
 
 async def test_ephemeral_additions_are_recorded_once_each(path: Path) -> None:
-    records = await run(path, Telling(*script(3)), hooks=REMINDING)
+    records = await run(path, Prompting(*script(3)), hooks=REMINDING)
     told = events(records, "context:request_sent")
     assert [(len(one.additions), one.missing) for one in told] == [(2, 0)] * 4
     # The prompt with the messages and two different reminders: three bodies for eight additions.
@@ -244,7 +235,6 @@ async def test_what_a_tool_or_a_hook_asks_a_model_is_no_request_of_ours(
     loop: str, path: Path
 ) -> None:
     provider = Telling(Reply(calls=[("name", {"n": 1})]), "Done.")
-    provider.system = ""
 
     async def ask(*_: Any) -> Any:
         raw = {"messages": [{"role": "user", "content": "Name this conversation."}]}
@@ -268,7 +258,6 @@ async def test_what_a_host_writes_into_the_prepared_messages_is_an_addition(path
                 rows[1]["content"][0]["text"] += "\n\nMind the gap."
 
     provider = Telling("Hi.", "Hi again.")
-    provider.system = ""
     async with session(provider, loop=Appending(), store=path) as host:
         context = host.coordinator.get("context")
         await context.add_message({"role": "user", "content": "Hello"})

@@ -27,9 +27,9 @@ from eventctx.log.usage import Usage
 from eventctx.policies.advisers import SummaryRequest
 from eventctx.policies.policy import AskScores, Budget, PolicyState, Scores, Visible
 from eventctx.policies.proposals import keep_only
-from eventctx.testing import Reply, ScriptedAmplifierProvider
+from eventctx.testing import Reply
 from tests.amplifier.given import events, records_of, spans
-from tests.amplifier.hosts import mounted, session
+from tests.amplifier.hosts import Telling, mounted, session
 from tests.how_much import some
 from tests.loop_time import LIMIT, hang_past_the_limit
 from tests.transcripts import Story, stories
@@ -43,13 +43,8 @@ def is_question(request: Any) -> bool:
     return str(request.messages[-1].content).startswith(MATERIAL)
 
 
-class Planned(ScriptedAmplifierProvider):
-    """A provider that answers prompts with pages of text, and a compaction's questions.
-
-    It tells the hooks of every call, as Amplifier's own modules do.
-    """
-
-    hooks: Any = None
+class Planned(Telling):
+    """A provider that answers prompts with pages of text, and a compaction's questions."""
 
     def __init__(self, advice: Answer | Any = SUMMARY, **options: Any) -> None:
         super().__init__(*[self._step] * 60, **options)
@@ -68,23 +63,6 @@ class Planned(ScriptedAmplifierProvider):
             return Reply(self.advice, usage=Usage(prompt=77, output=5))
         found = self.advice(self.questions[-1])
         return await found if asyncio.iscoroutine(found) else found
-
-    async def complete(self, request: Any, **options: Any) -> Any:
-        rows = [one.model_dump(exclude_none=True) for one in request.messages]
-        await self._tell("llm:request", raw={"messages": rows})
-        try:
-            response = await super().complete(request, **options)
-        except Exception as error:
-            await self._tell("llm:response", status="error", error=str(error))
-            await self._tell("provider:error", error={"type": "RateLimitError", "msg": "no"})
-            raise
-        counted = {"input": response.usage.input_tokens, "output": response.usage.output_tokens}
-        await self._tell("llm:response", model=self.model, usage=counted, status="ok")
-        return response
-
-    async def _tell(self, event: str, **data: Any) -> None:
-        if self.hooks is not None:
-            await self.hooks.emit(event, {"provider": self.name, **data})
 
 
 async def held(

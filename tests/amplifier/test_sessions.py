@@ -23,7 +23,7 @@ from eventctx.testing import EventRecorder, Hang, Reply, ScriptedAmplifierProvid
 from eventctx.testing.strict_provider import strict_provider
 from tests.amplifier.conversations import Gate, Tool, find_real_module
 from tests.amplifier.given import events, records_of, spans, types
-from tests.amplifier.hosts import session, tool
+from tests.amplifier.hosts import Telling, session, tool
 from tests.how_much import some
 from tests.long_run import KINDS, PAGE, Model
 from tests.orchestrators.providers.server import claude_client
@@ -35,17 +35,11 @@ CALLS = [("read", {"path": "a"}), ("read", {"path": "b"})]
 BOTH = Reply(calls=CALLS, thinking="hm", usage=Usage(700, 8))
 
 
-class Answering(ScriptedAmplifierProvider):
-    """A provider that reports its answers, as Amplifier's do; loop-streaming leaves it to them."""
+class Answering(Telling):
+    """A provider that tells of its answers alone; loop-streaming leaves usage to them."""
 
-    hooks: Any = None
-
-    async def complete(self, request: Any, **options: Any) -> Any:
-        response = await super().complete(request, **options)
-        counted = {"input": response.usage.input_tokens, "output": response.usage.output_tokens}
-        told = {"provider": self.name, "model": self.model, "usage": counted, "status": "ok"}
-        await self.hooks.emit("llm:response", told)
-        return response
+    def asked(self, request: Any) -> None:
+        return None
 
 
 @LOOPS

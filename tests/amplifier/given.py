@@ -57,3 +57,12 @@ def spans(records: list[Record], name: str) -> list[Record]:
 def events(records: list[Record], name: str) -> list[Any]:
     """The decoded events of one type."""
     return [decode_event(record) for record in spans(records, name)]
+
+
+async def audited(path: Path) -> Any:
+    """The audit of the session, each of whose requests is made anew as it was sent."""
+    async with eventctx.open(path) as engine:
+        audit = await engine.audit("session-1")
+        for row in audit.requests:
+            assert (await engine.request_view("session-1", position=row.position)).verified
+    return audit

@@ -13,14 +13,13 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-import eventctx
 from eventctx.adapters.amplifier.event_listener import error_of
 from eventctx.adapters.amplifier.sent import compare, messages_of
 from eventctx.cli.main import cli
 from eventctx.log.usage import Usage, read_host_usage
 from eventctx.messages.encoding import decode_body
 from eventctx.testing import Reply, ScriptedAmplifierProvider
-from tests.amplifier.given import events, records_of, spans
+from tests.amplifier.given import audited, events, records_of, spans
 from tests.amplifier.hosts import LikeBasic, Telling, session, tool
 
 
@@ -84,8 +83,7 @@ async def test_a_count_tells_that_messages_were_added_not_which(
     assert [(one.messages, one.untold) for one in told] == expected
     # What comes with every request is a part of what usage teaches.
     assert [one.difference for one in told] == [0, 0]
-    async with eventctx.open(path) as engine:
-        rows = (await engine.audit("session-1")).requests
+    rows = (await audited(path)).requests
     assert [(row.additions, row.untold) for row in rows] == [(0, int(adds))] * 2
 
 
@@ -214,8 +212,7 @@ async def test_a_reminder_that_is_gone_is_no_suspected_loss(path: Path) -> None:
     prompts = [one.prompt for one in events(records, "usage:reported")]
     assert prompts[4] < prompts[3] - 5_000
     assert events(records, "context:loss_suspected") == []
-    async with eventctx.open(path) as engine:
-        assert (await engine.audit("session-1")).losses == ()
+    assert (await audited(path)).losses == ()
 
 
 # -- what providers, hooks and hosts tell of it ----------------------------------------------------
@@ -294,8 +291,7 @@ async def test_an_answer_is_to_the_request_that_was_prepared_last(path: Path) ->
     assert (usage.prompt, usage.prepared) == (70, last)
     told = events(records, "context:request_sent")
     assert [(one.prepared, one.untold) for one in told] == [(last, 0)]
-    async with eventctx.open(path) as engine:
-        rows = (await engine.audit("session-1")).requests
+    rows = (await audited(path)).requests
     assert {row.position: row.reported for row in rows} == {first: None, last: 70}
 
 

@@ -14,7 +14,7 @@ from amplifier_core.testing import MockCoordinator
 import eventctx
 from eventctx.adapters.amplifier import persistent
 from eventctx.testing import Reply, ScriptedAmplifierProvider
-from tests.amplifier.given import events, records_of
+from tests.amplifier.given import audited, events, records_of
 from tests.amplifier.hosts import mounted, session, tool
 
 MODULES = ["context-eventctx", "context-eventctx-simple", "context-eventctx-persistent"]
@@ -81,11 +81,8 @@ async def test_a_resumed_session_has_no_file_twice_and_records_a_changed_one(fol
         system = [content for role, content in sent_by(provider) if role == "system"]
         assert system == [row_of("AGENTS.md", text)]
     assert len(events(await records_of(folder / "contexts.db"), PROMPT)) == 2
-    async with eventctx.open("contexts.db") as engine:
-        requests = (await engine.audit("session-1")).requests
-        assert [one.breaks for one in requests] == [(), (), ("insertion",)]
-        for one in requests:
-            assert (await engine.request_view("session-1", position=one.position)).verified
+    requests = (await audited(folder / "contexts.db")).requests
+    assert [one.breaks for one in requests] == [(), (), ("insertion",)]
 
 
 async def test_a_session_resumed_without_its_file_keeps_the_recorded_text(
@@ -179,9 +176,7 @@ async def test_the_factorys_text_replaces_stored_system_messages_but_a_hooks(pat
     assert before == ["stored", "Mind the tabs.", "Hello"]
     assert after[:3] == ["You help.", "Mind the tabs.", "Hello"]
     assert "stored" not in after
-    async with eventctx.open(path) as engine:
-        for row in (await engine.audit("session-1")).requests:
-            assert (await engine.request_view("session-1", position=row.position)).verified
+    await audited(path)
 
 
 async def test_a_factory_that_fails_leaves_the_last_prompt_and_a_word_in_the_log(

@@ -13,7 +13,6 @@ from amplifier_core.llm_errors import RateLimitError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import eventctx
 from eventctx.adapters.amplifier.config import own_names, read
 from eventctx.adapters.amplifier.plan_adviser import (
     JUDGE,
@@ -28,7 +27,7 @@ from eventctx.policies.advisers import SummaryRequest
 from eventctx.policies.policy import AskScores, Budget, PolicyState, Scores, Visible
 from eventctx.policies.proposals import keep_only
 from eventctx.testing import Reply
-from tests.amplifier.given import events, records_of, spans
+from tests.amplifier.given import audited, events, records_of, spans
 from tests.amplifier.hosts import Telling, mounted, session
 from tests.how_much import some
 from tests.loop_time import LIMIT, hang_past_the_limit
@@ -201,9 +200,8 @@ async def test_without_a_usable_answer_the_ladder_decides_and_the_turn_goes_on(
     failed = spans(records, "provider:error")
     assert {one.parent_span_id for one in failed} <= began, "no call of the turn has failed"
     assert len(spans(records, "provider:response")) + len(failed) == 12 + len(found)
-    async with eventctx.open(path) as engine:
-        for row in (await engine.audit("session-1")).requests:
-            assert row.budget is not None and row.tokens <= row.budget
+    for row in (await audited(path)).requests:
+        assert row.budget is not None and row.tokens <= row.budget
 
 
 NOBODY: list[tuple[dict[str, Any], str]] = [

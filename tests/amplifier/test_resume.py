@@ -21,7 +21,7 @@ import eventctx
 from eventctx.cli.main import cli
 from eventctx.projections.view.entries import ANSWER_KEPT, CALL_NOT_ENDED
 from eventctx.testing import Reply, ScriptedAmplifierProvider, ScriptedTool
-from tests.amplifier.given import bare, events, records_of, types
+from tests.amplifier.given import audited, bare, events, records_of, types
 from tests.amplifier.hosts import LOOPS, session, tool
 from tests.importers.given import jsonl
 
@@ -169,8 +169,7 @@ async def test_a_repaired_transcript_takes_effect_before_the_next_turn(path: Pat
         await host.execute("Second.")
     shown = [row["content"] for row in provider.messages[1]]
     assert shown == ["Be brief.", "First.", "Mended.", "Second."]
-    async with eventctx.open(path) as engine:
-        assert (await engine.request_view("session-1", turn=1)).verified
+    await audited(path)
 
 
 class Silent:

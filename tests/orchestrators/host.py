@@ -44,13 +44,13 @@ class Module:
         return step
 
 
-def says(text: str) -> ChatResponse:
+def replies(text: str) -> ChatResponse:
     cached = {"cache_read_tokens": 60, "cache_write_tokens": 20}
     usage = Usage(input_tokens=100, output_tokens=5, total_tokens=105, **cached)
     return ChatResponse(content=[TextBlock(text=text)], usage=usage, finish_reason="end_turn")
 
 
-def calls(call_id: str, name: str, **arguments: Any) -> ChatResponse:
+def uses(call_id: str, name: str, **arguments: Any) -> ChatResponse:
     thought = ThinkingBlock(thinking="let me see", signature="sig==")
     return ChatResponse(
         content=[thought, ToolCallBlock(id=call_id, name=name, input=arguments)],

@@ -48,9 +48,7 @@ from tests.orchestrators.agents import (
     tool,
     tools,
 )
-from tests.orchestrators.host import Module, Writes, hear, kernel
-from tests.orchestrators.host import calls as uses
-from tests.orchestrators.host import says as replies
+from tests.orchestrators.host import Module, Writes, hear, kernel, replies, uses
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "orchestrators.md"
 

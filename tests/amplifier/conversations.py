@@ -96,8 +96,6 @@ class Conversation:
 
 @dataclass(frozen=True)
 class Held:
-    """A conversation as it was seen."""
-
     events: list[tuple[str, dict[str, Any]]]
     rows: list[dict[str, Any]]
     result: str

@@ -55,7 +55,6 @@ def spans(records: list[Record], name: str) -> list[Record]:
 
 
 def events(records: list[Record], name: str) -> list[Any]:
-    """The decoded events of one type."""
     return [decode_event(record) for record in spans(records, name)]
 
 

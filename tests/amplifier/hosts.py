@@ -39,8 +39,6 @@ class Loader(ModuleLoader):
 
 
 def mounting(point: str, module: Any, name: str | None = None) -> Mount:
-    """A mount function that mounts ``module``."""
-
     async def mount(coordinator: Any, config: Any) -> None:
         await coordinator.mount(point, module, name=name)
 
@@ -159,5 +157,4 @@ async def mounted(
 
 
 def tool(name: str, *script: Any) -> ScriptedTool:
-    """A tool that hosts of Amplifier take."""
     return ScriptedTool(name, *script, amplifier=True)

@@ -43,7 +43,6 @@ class Turn:
         return await self.coordinator.process_hook_result(answer, event, about)
 
     async def failed(self, error: Exception) -> None:
-        """Emit the error of a model call."""
         problem = _problem(type(error).__name__, str(error))
         payload: dict[str, Any] = {"provider": self.provider_name, **problem}
         if isinstance(error, LLMError):
@@ -52,8 +51,6 @@ class Turn:
 
 
 class Loop:
-    """The common part of both loops."""
-
     name = ""
     names_in_rows = False
     """Whether the rows of results hold the tool's name."""
@@ -387,7 +384,6 @@ LOOPS: dict[str, type[Loop]] = {"basic": LikeBasic, "streaming": LikeStreaming}
 
 
 def _problem(kind: str, message: str) -> dict[str, Any]:
-    """An error in the payload of an event."""
     return {"error": {"type": kind, "msg": message}}
 
 

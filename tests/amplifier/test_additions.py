@@ -247,8 +247,6 @@ async def test_what_a_tool_or_a_hook_asks_a_model_is_no_request_of_ours(
 
 async def test_what_a_host_writes_into_the_prepared_messages_is_an_addition(path: Path) -> None:
     class Appending(LikeBasic):
-        """Appends to the messages that it was given, in place."""
-
         async def _sending(self, rows: list[dict[str, Any]]) -> None:
             rows[0]["content"] += "\n\nMind the tabs."
             if isinstance(rows[1]["content"], list):

@@ -58,8 +58,6 @@ class TestTheKernelsBehaviour(ContextBehaviorTests):
 
 
 class TestTheKernelsStructure(ContextStructuralTests):
-    """The kernel's structural tests of context modules."""
-
     @pytest.fixture
     def module_path(self) -> Path:
         return SOURCE / "amplifier_module_context_eventctx"

@@ -29,31 +29,13 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 
-CRASHING = """
-import asyncio, os, signal, sys
-from eventctx.testing import Reply, ScriptedAmplifierProvider
-from tests.amplifier.hosts import session, tool
-
-def die(given):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-async def main():
-    calls = Reply(calls=[("read", {"n": 1}), ("die", {"n": 1})])
-    provider = ScriptedAmplifierProvider("Hello.", calls, "unreached")
-    async with session(provider, tool("read"), tool("die", die), store=sys.argv[1]) as host:
-        context = host.coordinator.get("context")
-        await context.add_message({"role": "system", "content": "Be brief."})
-        await host.execute("Hello?")
-        await host.execute("Die.")
-
-asyncio.run(main())
-"""
 BESIDE_A_TOOL = ROOT / "tests" / "programs" / "host_with_two_tools.py"
 
 
-def die(*program: Any) -> None:
+def die(path: Path, loop: str = "basic") -> None:
+    program = [sys.executable, str(BESIDE_A_TOOL), str(path), loop]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    run = subprocess.run([sys.executable, *program], env=env, capture_output=True, text=True)
+    run = subprocess.run(program, env=env, capture_output=True, text=True)
     assert run.returncode == -signal.SIGKILL, run.stderr
 
 
@@ -67,32 +49,24 @@ def kept(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-async def test_a_session_goes_on_after_kill_nine_with_open_calls(path: Path) -> None:
-    die("-c", CRASHING, path)
-    provider = ScriptedAmplifierProvider("Alive.")
-    async with session(provider, store=path) as host:
-        assert await host.execute("Still there?") == "Alive."
-    rows = provider.messages[0]
-    roles = ["system", "user", "assistant", "user", "assistant", "tool", "tool", "user"]
-    assert [row["role"] for row in rows] == roles
-    made = [row["content"] for row in rows if row["role"] == "tool"]
-    assert made[1] == CALL_NOT_ENDED  # of ``read`` it depends on what was on disk
-    records = await records_of(path)
-    assert [one.number for one in events(records, "prompt:submit")] == [1, 2, 3]
-
-
 @pytest.mark.parametrize("loop", LOOPS)
-async def test_what_a_tool_answered_beside_one_that_killed_is_shown(path: Path, loop: str) -> None:
-    die(BESIDE_A_TOOL, path, loop)
+async def test_a_session_goes_on_after_kill_nine_and_shows_what_a_tool_had_answered(
+    path: Path, loop: str
+) -> None:
+    die(path, loop)
     provider = ScriptedAmplifierProvider("Alive.")
     async with session(provider, loop=loop, store=path) as host:
-        await host.execute("Still there?")
-    made = [row["content"] for row in provider.messages[0] if row["role"] == "tool"]
+        assert await host.execute("Still there?") == "Alive."
+    rows = provider.messages[0]
+    turn = ["user", "assistant"]
+    assert [row["role"] for row in rows] == ["system", *turn, *turn, "tool", "tool", "user"]
+    made = [row["content"] for row in rows if row["role"] == "tool"]
     assert made == [f"{ANSWER_KEPT}the text of read", CALL_NOT_ENDED]
     records = await records_of(path)
     (lost,) = events(records, "tool:error")
     assert (lost.name, lost.status) == ("die", "lost")
-    assert [one.status for one in events(records, "prompt:complete")] == ["lost", "ok"]
+    assert [one.status for one in events(records, "prompt:complete")] == ["ok", "lost", "ok"]
+    assert [one.number for one in events(records, "prompt:submit")] == [1, 2, 3]
 
 
 async def test_a_transcript_that_the_host_kept_is_ignored_and_loses_nothing(path: Path) -> None:
@@ -119,7 +93,7 @@ async def test_a_transcript_that_the_host_kept_is_ignored_and_loses_nothing(path
 
 
 async def test_a_host_that_was_killed_before_its_save_rolls_nothing_back(path: Path) -> None:
-    die("-c", CRASHING, path)
+    die(path)
     provider = ScriptedAmplifierProvider("Alive.")
     async with session(provider, store=path) as host:
         context = host.coordinator.get("context")
@@ -173,8 +147,6 @@ async def test_a_repaired_transcript_takes_effect_before_the_next_turn(path: Pat
 
 
 class Silent:
-    """An orchestrator that tells nothing."""
-
     async def execute(self, prompt: str, context: Any, providers: Any, *_: Any, **__: Any) -> str:
         await context.add_message({"role": "user", "content": prompt})
         await context.get_messages_for_request()

@@ -35,7 +35,6 @@ ASKED: list[Told] = [("prompt:submit", {}), ("provider:request", {"provider": "p
 
 
 async def recorded(path: Path, told: Iterable[Told]) -> list[Record]:
-    """The records of a session whose host tells this."""
     async with session(ScriptedAmplifierProvider(), store=path) as host:
         for name, data in told:
             await host.coordinator.hooks.emit(name, data)

@@ -112,7 +112,6 @@ class Taken(msgspec.Struct):
 
     @property
     def allowed(self) -> float:
-        """What the adapter may take."""
         return 2 * self.append + ALLOWED
 
     def __str__(self) -> str:

@@ -169,7 +169,6 @@ class _LikeSimple:
 
 
 async def _records(path: Path, session: str) -> list[Record]:
-    """What the counted cycles of a session recorded."""
     async with eventctx.open(path) as engine:
         records = [record async for record in engine.store.read(session)]
     prompt = max(one.position for one in records if one.type == "prompt:submit")
@@ -187,7 +186,6 @@ def tool_rounds(count: int) -> list[Message]:
 
 
 def tool_round(call_id: str) -> tuple[Message, Message]:
-    """An answer that calls a tool, and the tool's result."""
     path = {"path": "src/" + "a" * 200}
     blocks = [
         {"type": "text", "text": "Let me look. " * 3, "visibility": None},

@@ -49,7 +49,6 @@ class Neighbour(NamedTuple):
 
 
 async def ours(folder: Path, messages: list[Message]) -> Neighbour:
-    """This library, by the same steps as its neighbours."""
     import eventctx
     from tests.benchmarks.workload import draft
 

@@ -63,7 +63,6 @@ class Process:
         self.samples = Samples()
 
     async def begun(self) -> None:
-        """Wait until its session is built."""
         self.hello = await self._answer()
 
     async def take(self, step: str, count: int = 1) -> int:

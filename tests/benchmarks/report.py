@@ -54,8 +54,6 @@ def processor(row: Row) -> str:
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that was written to a file."""
-
     at: str
     quick: bool
     machine: dict[str, Any]
@@ -64,7 +62,6 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def document(rows: Sequence[Row], quick: bool, repeats: int = 1) -> dict[str, Any]:
-    """Everything of a run, for a file."""
     judged = [{"ratio": row.ratio, "target": row.target, "met": row.met} for row in rows]
     written = [msgspec.to_builtins(row) | more for row, more in zip(rows, judged, strict=True)]
     at = datetime.now(UTC).isoformat(timespec="seconds")
@@ -206,8 +203,6 @@ class Change(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """All that is the same and all that differs of two runs."""
-
     changes: Sequence[Change]
     only_before: Sequence[Row]
     only_after: Sequence[Row]
@@ -238,7 +233,6 @@ def _changes(old: Row, new: Row) -> Iterator[Change]:
 
 
 def _figures(row: Row, what: What) -> list[float]:
-    """That figure of each repeat that has it."""
     found = [_figure(one, what) for one in samples_of(row)]
     return [figure for figure in found if figure is not None]
 

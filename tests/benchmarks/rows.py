@@ -53,7 +53,6 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ratio(self) -> float | None:
-        """``value`` over ``floor``."""
         return self.value / self.floor if self.value is not None and self.floor else None
 
     @property
@@ -76,7 +75,6 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def missing(figure: str, name: str, why: str) -> Row:
-    """A row for what could not be measured here."""
     return Row(figure=figure, name=name, note=why)
 
 
@@ -101,7 +99,6 @@ class Key(NamedTuple):
 
 
 def keyed(rows: Iterable[Row]) -> dict[Key, Row]:
-    """Rows by their key, in their order."""
     found: dict[Key, Row] = {}
     for row in rows:
         key = Key(row.figure, row.name, 0)
@@ -196,7 +193,6 @@ def target(key: str, value: float, floor: float | None = None, note: str = "") -
 
 
 def unmeasured(key: str, why: str) -> Row:
-    """The row of a target that cannot be measured here."""
     return missing(FIGURE, _TARGETS[key].name, why)
 
 
@@ -209,5 +205,4 @@ def in_order(rows: Iterable[Row]) -> list[Row]:
 
 
 def name_of(key: str) -> str:
-    """The name of a target's row."""
     return _TARGETS[key].name

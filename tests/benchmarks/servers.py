@@ -106,7 +106,6 @@ async def _added(context: eventctx.Context, work: Sequence[Message]) -> None:
 
 @contextmanager
 def _postgres() -> Iterator[Server]:
-    """One PostgreSQL server, which nothing replicates."""
     server = Server(settings=SETTINGS)
     server.create()
     server.binaries.run("pg_resetwal", f"--wal-segsize={SEGMENT}", f"--pgdata={server.data}")

@@ -65,7 +65,6 @@ def _slowest_help(times: int) -> Row:
 
 
 def _commands(group: click.Group, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The words of every command."""
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)

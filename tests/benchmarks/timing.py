@@ -71,8 +71,8 @@ class Place:
 class Samples:
     """Durations in seconds, by name, in the order in which they were taken.
 
-    ``by_name`` holds time on the wall, ``processor`` the processor time of the same steps, of all
-    threads of this process.
+    ``by_name`` holds time on the wall, of which ``median``, ``milli`` and ``micro`` are medians;
+    ``processor`` the processor time of the same steps, of all threads of this process.
     """
 
     def __init__(self) -> None:
@@ -87,19 +87,16 @@ class Samples:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Time a block."""
         spent, began = time.process_time(), time.perf_counter()
         yield
         took = time.perf_counter() - began
         self.add(name, took, time.process_time() - spent)
 
     async def time(self, name: str, work: Callable[[], Awaitable[Any]]) -> Any:
-        """Time an awaitable, and return what it gave."""
         with self.step(name):
             return await work()
 
     def time_call(self, name: str, work: Callable[[], Any]) -> Any:
-        """Time a plain call, and return what it gave."""
         with self.step(name):
             return work()
 
@@ -116,15 +113,12 @@ class Samples:
         return statistics.median(self.processor[name])
 
     def median(self, name: str) -> float:
-        """The median in seconds, on the wall."""
         return statistics.median(self.by_name[name])
 
     def micro(self, name: str) -> float:
-        """The median in microseconds, on the wall."""
         return self.median(name) * 1e6
 
     def milli(self, name: str) -> float:
-        """The median in milliseconds, on the wall."""
         return self.median(name) * 1e3
 
 

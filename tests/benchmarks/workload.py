@@ -65,7 +65,6 @@ def message(number: int) -> Message:
 
 
 def messages(count: int, first: int = 0) -> list[Message]:
-    """``count`` messages from number ``first`` on."""
     return [message(number) for number in range(first, first + count)]
 
 
@@ -77,7 +76,6 @@ def draft(message: Message) -> Draft:
 
 
 def as_draft(record: Record) -> Draft:
-    """What a record says, as a new event."""
     fields = [getattr(record, name) for name in Draft.__struct_fields__[1:]]
     return Draft(os.urandom(16), *fields)
 

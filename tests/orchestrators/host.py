@@ -59,8 +59,6 @@ def uses(call_id: str, name: str, **arguments: Any) -> ChatResponse:
 
 
 class Writes:
-    """An Amplifier tool module."""
-
     name = "write"
     description = "writes"
     input_schema = {"type": "object", "properties": {"text": {"type": "string"}}}  # noqa: RUF012

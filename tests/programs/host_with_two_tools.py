@@ -1,4 +1,6 @@
-"""A session of the real kernel that kills itself in one of two tools, after the other has answered.
+"""A session of the real kernel that kills itself in its second turn, in one of two tools.
+
+The other tool has answered then.
 
 ``python host_with_two_tools.py STORE LOOP``; the loop is one of ``tests.amplifier.hosts.LOOPS``, or
 the id of a module that is installed.
@@ -28,9 +30,12 @@ async def main(store: str, loop: str) -> None:
 
     both = Reply(calls=[("read", {"path": "a"}), ("die", {"of": "b"})])
     tools = tool("read", "the text of read"), tool("die", die)
-    provider = ScriptedAmplifierProvider(both, "unreached")
+    provider = ScriptedAmplifierProvider("Hello.", both, "unreached")
     async with session(provider, *tools, loop=loop, store=store) as host:
-        await host.execute("Read and die.")
+        context = host.coordinator.get("context")
+        await context.add_message({"role": "system", "content": "Be brief."})
+        await host.execute("Hello?")
+        await host.execute("Die.")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,9 @@ import re
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import msgspec
 import pytest
@@ -171,30 +173,18 @@ class Odd(Scripted):
     model = 3  # type: ignore[assignment]
 
 
-class Said(msgspec.Struct):
-    action: str
-    data: dict[str, Any] | None = None
-    reason: str | None = None
+NO_SCREEN = AsyncMock(side_effect=ConnectionError("the user's screen is gone"))
 
 
-class Asks(msgspec.Struct):
-    approval_default: str
-    action: str = "ask_user"
-    approval_prompt: str = "Look?"
-
-
-class CannotAsk:
-    async def process_hook_result(self, *_: Any) -> Any:
-        raise ConnectionError("the user's screen is gone")
-
-
-@pytest.mark.parametrize("coordinator", [None, CannotAsk()])
+@pytest.mark.parametrize("coordinator", [None, SimpleNamespace(process_hook_result=NO_SCREEN)])
 @pytest.mark.parametrize("default", ["deny", "allow"])
 async def test_a_call_that_nobody_can_be_asked_about_is_decided_by_the_hooks_default(
     ctx: Context, coordinator: Any, default: str
 ) -> None:
-    async def hook(event: str, _: dict[str, Any]) -> Asks | None:
-        return Asks(default) if event == "tool:pre" else None
+    asks = HookResult(action="ask_user", approval_prompt="Look?", approval_default=default)
+
+    async def hook(event: str, _: dict[str, Any]) -> HookResult | None:
+        return asks if event == "tool:pre" else None
 
     provider = Scripted(calls(("1", "look")), says("ok"))
     await go(ctx, provider, tool("look"), hooks=[hook], coordinator=coordinator)
@@ -206,12 +196,13 @@ async def test_of_several_hooks_each_sees_what_those_before_it_changed(ctx: Cont
     seen: list[Any] = []
     third = Heard()
 
-    async def first(event: str, data: dict[str, Any]) -> Said | None:
-        return Said("modify", {"tool_input": {"by": "first"}}) if event == "tool:pre" else None
+    async def first(event: str, data: dict[str, Any]) -> HookResult | None:
+        changed = HookResult(action="modify", data={"tool_input": {"by": "first"}})
+        return changed if event == "tool:pre" else None
 
-    async def second(event: str, data: dict[str, Any]) -> Said | None:
+    async def second(event: str, data: dict[str, Any]) -> HookResult | None:
         seen.append(data.get("tool_input"))
-        return Said("deny", reason="enough") if event == "tool:pre" else None
+        return HookResult(action="deny", reason="enough") if event == "tool:pre" else None
 
     ran: list[Any] = []
 

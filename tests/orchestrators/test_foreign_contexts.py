@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock, call
 
 import pytest
 from amplifier_core import ToolResult
@@ -74,16 +76,14 @@ async def test_an_answer_that_could_not_be_added_leaves_no_results_behind() -> N
 
 
 class Compacting(MockContextManager):
-    """Says how much it saved, of whatever budget."""
-
-    saves = 0
+    """Says that it saved nothing, of whatever budget."""
 
     async def get_token_count(self) -> int:
         return 1_000
 
     async def compact(self, budget: int | None = None, reason: str = "") -> int:
         self.calls["compact"] += 1
-        return self.saves
+        return 0
 
 
 class CompactingBlindly(Compacting):
@@ -102,46 +102,26 @@ async def test_a_request_that_cannot_be_made_shorter_is_not_sent_again(
     assert (len(provider.requests), context.calls["compact"]) == (1, compactions)
 
 
-class Token:
-    """A host's cancellation token that keeps a list of the tools that run."""
+def host(fails_at: str = "") -> SimpleNamespace:
+    """A coordinator that cannot write what hooks inject at an event."""
 
-    is_cancelled = is_immediate = False
-
-    def __init__(self) -> None:
-        self.running: dict[str, str] = {}
-        self.seen: list[dict[str, str]] = []
-
-    def register_tool_start(self, call_id: str, name: str) -> None:
-        self.running[call_id] = name
-        self.seen.append(dict(self.running))
-
-    def register_tool_complete(self, call_id: str) -> None:
-        del self.running[call_id]
-
-
-class Injecting:
-    """A coordinator whose injections cannot be written."""
-
-    def __init__(self, at: str = "tool:post") -> None:
-        self.cancellation = Token()
-        self.at = at
-
-    async def process_hook_result(self, result: Any, event: str, _: str) -> Any:
-        if event == self.at:
+    async def process_hook_result(result: Any, event: str, _: str) -> Any:
+        if event == fails_at:
             raise StoreUnavailable("the disk is full")
         return result
 
-
-class Continues:
-    action = "continue"
+    names = ["is_cancelled", "is_immediate", "register_tool_start", "register_tool_complete"]
+    token = Mock(spec=names, is_cancelled=False, is_immediate=False)
+    return SimpleNamespace(cancellation=token, process_hook_result=process_hook_result)
 
 
 async def test_the_host_is_told_of_each_tool_that_runs_and_that_it_ended() -> None:
-    host = Injecting()
+    coordinator = host()
     provider = Scripted(calls(("1", "look"), ("2", "look")), says("ok"))
-    await go(MockContextManager(), provider, tool("look"), coordinator=host)
-    assert host.cancellation.seen == [{"1": "look"}, {"1": "look", "2": "look"}]
-    assert host.cancellation.running == {}
+    await go(MockContextManager(), provider, tool("look"), coordinator=coordinator)
+    began, again, *ended = coordinator.cancellation.method_calls
+    assert [began, again] == [call.register_tool_start(one, "look") for one in "12"]
+    assert ended in ([call.register_tool_complete(one) for one in order] for order in ("12", "21"))
 
 
 @pytest.mark.parametrize(
@@ -151,9 +131,9 @@ async def test_an_injection_that_the_store_did_not_take_ends_the_turn_with_whole
     event: str, result: str
 ) -> None:
     context, provider = MockContextManager(), Scripted(LOOKS, says("ok"))
-    hooks = [lambda _, __: Continues()]
+    hooks = [lambda _, __: SimpleNamespace(action="continue")]
     with pytest.raises(StoreUnavailable):
-        await go(context, provider, tool("look"), hooks=hooks, coordinator=Injecting(event))
+        await go(context, provider, tool("look"), hooks=hooks, coordinator=host(event))
     check_request(context.messages)
     assert context.messages[-1]["content"] == result
 

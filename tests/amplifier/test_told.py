@@ -45,10 +45,8 @@ async def test_what_another_session_tells_on_the_registry_is_left_alone(path: Pa
     other = {"session_id": "another"}
     told = [*ASKED, ("prompt:submit", other), ("tool:pre", {**other, "tool_name": "read"})]
     records = await recorded(path, [*told, ("session:end", other), ("orchestrator:complete", {})])
-    assert types(records) == [
-        *("prompt:submit", "provider:request", "provider:response", "prompt:complete"),
-        "session:end",
-    ]
+    ends = ["provider:response", "prompt:complete", "session:end"]
+    assert types(records) == ["prompt:submit", "provider:request", *ends]
 
 
 @pytest.mark.parametrize("name", ["prompt:complete", "orchestrator:complete", "execution:end"])
@@ -63,15 +61,13 @@ async def test_a_turn_ends_by_any_of_the_events_that_hosts_have_for_it(
 
 
 async def test_what_a_provider_says_of_its_answer_is_recorded_with_it(path: Path) -> None:
-    answer = {
-        "model": "m-1",
-        "usage": {"input": 70, "output": 5, "cache_write": 30},
-        "raw": {"id": "resp-1", "stop_reason": "end_turn"},
-    }
+    used = {"input": 70, "output": 5, "cache_write": 30}
+    raw = {"id": "resp-1", "stop_reason": "end_turn"}
+    answer = {"model": "m-1", "usage": used, "raw": raw}
     told = [*ASKED, ("llm:response", answer), ("orchestrator:complete", {})]
     records = await recorded(path, told)
-    (used,) = events(records, "usage:reported")
-    assert (used.prompt, used.output, used.cache_write, used.model) == (100, 5, 30, "m-1")
+    (one,) = events(records, "usage:reported")
+    assert (one.prompt, one.output, one.cache_write, one.model) == (100, 5, 30, "m-1")
     (answered,) = events(records, "provider:response")
     assert (answered.response_id, answered.finish_reason) == ("resp-1", "end_turn")
 
@@ -98,11 +94,7 @@ async def test_an_event_that_cannot_be_recorded_is_a_word_in_the_log_and_no_erro
 
 READ = {"tool_name": "read"}
 BROKEN = {**READ, "error": {"type": "ValueError", "msg": "went wrong"}}
-BEGAN: list[Told] = [
-    *ASKED,
-    ("tool:pre", {**READ, "tool_input": {"path": "a"}}),
-    ("tool:pre", {**READ, "tool_input": {"path": "b"}}),
-]
+BEGAN: list[Told] = [("tool:pre", {**READ, "tool_input": {"path": one}}) for one in "ab"]
 
 
 def calls_and_ends(records: list[Record]) -> list[tuple[str, str]]:
@@ -117,11 +109,9 @@ def calls_and_ends(records: list[Record]) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("first", ["tool:error", "tool:post"])
 async def test_a_failure_without_arguments_is_of_the_call_left_open(first: str, path: Path) -> None:
-    ends: list[Told] = [
-        ("tool:error", BROKEN),
-        ("tool:post", {**READ, "tool_input": {"path": "a"}, "result": "text"}),
-    ]
-    told = [*BEGAN, *(ends if first == "tool:error" else reversed(ends))]
+    returned = ("tool:post", {**READ, "tool_input": {"path": "a"}, "result": "text"})
+    ends = [("tool:error", BROKEN), returned]
+    told = [*ASKED, *BEGAN, *(ends if first == "tool:error" else ends[::-1])]
     records = await recorded(path, [*told, ("provider:request", {"provider": "p"})])
     assert calls_and_ends(records) == [("tool:post", ""), ("tool:error", "went wrong")]
     # It belongs to the iteration of its call, not to the one that made it known.
@@ -132,7 +122,7 @@ async def test_a_failure_without_arguments_is_of_the_call_left_open(first: str, 
 async def test_where_the_host_does_not_say_which_failed_none_is_blamed(
     end: str, path: Path
 ) -> None:
-    records = await recorded(path, [*BEGAN, ("tool:error", BROKEN), (end, {})])
+    records = await recorded(path, [*ASKED, *BEGAN, ("tool:error", BROKEN), (end, {})])
     known = "the host did not say how it ended (of 2 calls of 'read', 1 failed: ValueError: "
     ends = events(records, "tool:error")
     assert [one.status for one in ends] == ["cancelled", "cancelled"]

@@ -307,22 +307,12 @@ async def test_a_context_that_emits_the_two_itself_is_left_to_it() -> None:
     assert "turn_id" not in one(events, PRE)
 
 
-@pytest.mark.parametrize(
-    ("told", "expected"),
-    [
-        ([], []),
-        ([(WHOLE, {**FROM_SIMPLE, "after_tokens": 900, "after_messages": 20})], []),
-        ([(WHOLE, {**FROM_SIMPLE, "session_id": "a child"})], []),
-        ([(WHOLE, FROM_SIMPLE), ("context:compact", FROM_SIMPLE)], [PRE, POST]),
-    ],
-    ids=["nothing", "a compaction of nothing", "another session's", "one under two names"],
-)
-async def test_a_compaction_of_this_session_is_told_once(
-    told: list[tuple[str, Mapping[str, Any]]], expected: list[str]
-) -> None:
-    assert specified(await heard(*told)) == expected
-
-
-async def test_counts_that_nobody_told_are_left_out() -> None:
+async def test_a_compaction_of_this_session_is_told_once_with_the_counts_that_are_known() -> None:
+    same = {**FROM_SIMPLE, "after_tokens": 900, "after_messages": 20}
+    assert specified(await heard()) == []
+    assert specified(await heard((WHOLE, same))) == []
+    assert specified(await heard((WHOLE, {**FROM_SIMPLE, "session_id": "a child"}))) == []
+    two_names = await heard((WHOLE, FROM_SIMPLE), ("context:compact", FROM_SIMPLE))
+    assert specified(two_names) == [PRE, POST]
     after = one(await heard((BEGAN, {}), (ENDED, {"outcome": "completed"})), POST)
     assert not [name for name in after if "tokens" in name or "messages" in name]

@@ -81,25 +81,22 @@ async def test_what_the_model_sends_becomes_the_types_of_the_function() -> None:
     def loose(value, other=None):  # type: ignore[no-untyped-def]
         return value, other
 
-    ulm = {"city": "Ulm"}
-    sent = {"place": ulm, "days": 3, "unit": "fahrenheit"}
+    sent = {**ULM, "days": 3, "unit": "fahrenheit"}
     assert await tool(weather).execute(sent) == "Ulm, DE: 3 F"
-    assert await tool(weather).execute({"place": ulm}) == "Ulm, DE: 1 C"
+    assert await tool(weather).execute(ULM) == "Ulm, DE: 1 C"
     read = await tool(due).execute({"day": "2026-11-22", "kind": "tax"})
     assert read == (datetime.date(2026, 11, 22), "tax", None)
     assert await tool(loose).execute({"value": [1, {"a": None}]}) == ([1, {"a": None}], None)
 
 
-@pytest.mark.parametrize(
-    ("sent", "named"),
-    [
-        ({"place": "Ulm"}, "place"),
-        ({"place": {"city": "Ulm"}, "days": 9}, "days"),
-        ({}, "place"),
-        ({"place": {"city": "Ulm"}, "hour": 3}, "hour"),
-        ({"place": {"city": "Ulm"}, "unit": "kelvin"}, "kelvin"),
-    ],
-)
+ULM = {"place": {"city": "Ulm"}}
+UNFIT: list[tuple[dict[str, Any], str]] = [
+    *(({"place": "Ulm"}, "place"), ({**ULM, "days": 9}, "days"), ({}, "place")),
+    *(({**ULM, "hour": 3}, "hour"), ({**ULM, "unit": "kelvin"}, "kelvin")),
+]
+
+
+@pytest.mark.parametrize(("sent", "named"), UNFIT)
 async def test_arguments_that_do_not_fit_are_told_of(sent: dict[str, Any], named: str) -> None:
     with pytest.raises(eventctx.InvalidSetting, match=f"^arguments of weather: .*{named}"):
         await tool(weather).execute(sent)
@@ -194,12 +191,8 @@ class Module:
 
 @pytest.mark.parametrize("name", ["", "a b", "é", "a.b", "x" * 65, "new\n", None, 3])
 def test_a_name_that_the_apis_refuse_is_refused_first(name: Any) -> None:
-    class Named(Module):
-        pass
-
-    Named.name = name
     with pytest.raises(eventctx.InvalidSetting, match="1 to 64"):
-        as_tools([Named()])
+        as_tools([type("Named", (Module,), {"name": name})()])
 
 
 def yields() -> Any:
@@ -307,7 +300,7 @@ async def test_a_function_may_be_a_method_a_partial_or_an_object() -> None:
     assert await tool(desk.room).execute({"books": 4}) == 6
     assert await tool(desk, name="pens").execute({"pens": 3}) == 7
     half = functools.partial(weather, days=2)
-    assert await tool(half, name="half").execute({"place": {"city": "Ulm"}}) == "Ulm, DE: 2 C"
+    assert await tool(half, name="half").execute(ULM) == "Ulm, DE: 2 C"
     late = tool(lambda: desk(1), name="late")
     assert await late.execute({}) == 9
 
@@ -323,9 +316,6 @@ async def test_functions_tools_and_modules_go_together() -> None:
 
 def test_a_schema_of_another_kind_is_kept_and_completed() -> None:
     schema = {"properties": {"a": {}}, "required": ["a"]}
-
-    class Typed(Module):
-        input_schema = schema
-
-    assert definition_of(Typed()).parameters == {**schema, "type": "object"}
+    typed = type("Typed", (Module,), {"input_schema": schema})()
+    assert definition_of(typed).parameters == {**schema, "type": "object"}
     assert definition_of(Module()).parameters == {"type": "object", "properties": {}}

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import appending, comparing, page, peers, report, targets
-from tests.benchmarks.place import Place
+from tests.benchmarks import appending, peers, report
 from tests.benchmarks.report import Run
-from tests.benchmarks.rows import Better, Row, combined
-from tests.benchmarks.timing import Samples
+from tests.benchmarks.rows import Better, Row, combined, in_order, target
+from tests.benchmarks.timing import Place, Samples
 
 
 def test_a_timed_step_notes_the_wall_and_the_processor() -> None:
@@ -85,7 +84,7 @@ def test_rows_of_one_name_are_told_apart_by_their_order() -> None:
 def test_a_change_is_beyond_noise_where_no_repeats_of_both_runs_overlap(
     tmp_path: Path, old: tuple[float, ...], new: tuple[float, ...], verdict: str
 ) -> None:
-    (change,) = comparing.compare(
+    (change,) = report.compare(
         _written(tmp_path, _runs(*old)), _written(tmp_path, _runs(*new))
     ).changes
     assert change.beyond_noise == verdict
@@ -98,13 +97,13 @@ def test_a_shift_is_a_share_of_the_median_before(
     tmp_path: Path, old: float, new: float, shift: str
 ) -> None:
     before, after = _written(tmp_path, _runs(old)), _written(tmp_path, _runs(new))
-    assert [one.shift for one in comparing.compare(before, after).changes] == [shift]
+    assert [one.shift for one in report.compare(before, after).changes] == [shift]
 
 
 def test_a_row_with_a_floor_is_compared_by_its_ratio(tmp_path: Path) -> None:
     before = _written(tmp_path, _runs(100, 101, 99, 100, floor=50))
     after = _written(tmp_path, _runs(200, 202, 198, 200, floor=100))
-    (change,) = comparing.compare(before, after).changes
+    (change,) = report.compare(before, after).changes
     assert change.what == "ratio"
     assert change.before == change.after == [2.0, 2.02, 1.98, 2.0]
 
@@ -112,14 +111,14 @@ def test_a_row_with_a_floor_is_compared_by_its_ratio(tmp_path: Path) -> None:
 def test_the_processor_time_is_compared_with_the_value(tmp_path: Path) -> None:
     rows = [[Row(figure="f", name="n", value=1.0, cpu=cpu)] for cpu in (5.0, 6.0)]
     run = _written(tmp_path, rows)
-    assert [one.what for one in comparing.compare(run, run).changes] == ["value", "processor time"]
+    assert [one.what for one in report.compare(run, run).changes] == ["value", "processor time"]
 
 
 def test_rows_of_one_run_and_what_the_runs_differ_in_are_said(tmp_path: Path) -> None:
     before = _written(tmp_path, _runs(1, name="gone"))
     after = _written(tmp_path, _runs(1, name="new"), quick=True)
     after.machine["python"] = "4.0"
-    found = comparing.compare(before, after)
+    found = report.compare(before, after)
     assert [row.name for row in found.only_before] == ["gone"]
     assert [row.name for row in found.only_after] == ["new"]
     assert any("quick" in one for one in found.remarks)
@@ -131,8 +130,8 @@ def test_another_machine_is_said_where_its_own_floors_moved(tmp_path: Path) -> N
         return [[Row(figure=appending.MACHINE, name=appending.LOOP, value=one)] for one in values]
 
     before, after = _written(tmp_path, of(1, 2, 3, 4)), _written(tmp_path, of(11, 12, 13, 14))
-    assert any("The machine differs" in one for one in comparing.compare(before, after).remarks)
-    assert comparing.compare(before, before).remarks == []
+    assert any("The machine differs" in one for one in report.compare(before, after).remarks)
+    assert report.compare(before, before).remarks == []
 
 
 @pytest.mark.parametrize(
@@ -154,7 +153,7 @@ def test_a_figure_is_slower_by_more_than_a_tenth_unless_that_is_noise(
         rows = [[Row(figure="f", name="n", value=one, better=better)] for one in values]
         return _written(tmp_path, rows)
 
-    (change,) = comparing.compare(of(old), of(new)).changes
+    (change,) = report.compare(of(old), of(new)).changes
     assert change.is_slower is is_slower
 
 
@@ -164,11 +163,11 @@ def test_a_figure_is_slower_by_more_than_a_tenth_unless_that_is_noise(
 def test_targets_come_first_and_in_their_own_order() -> None:
     rows = [
         Row(figure="disk", name="d"),
-        targets.target("mcp", 1.0),
+        target("mcp", 1.0),
         Row(figure="start", name="s"),
-        targets.target("cycle 20", 3.0, 2.0),
+        target("cycle 20", 3.0, 2.0),
     ]
-    ordered = targets.in_order(rows)
+    ordered = in_order(rows)
     assert [row.name for row in ordered[2:]] == ["d", "s"]
     cycle, mcp = ordered[:2]
     assert (cycle.target, cycle.met) == ("≤ 1.6 ×", True)
@@ -176,14 +175,14 @@ def test_targets_come_first_and_in_their_own_order() -> None:
 
 
 def test_the_table_of_the_page_has_a_dash_for_what_was_not_measured(tmp_path: Path) -> None:
-    run = _written(tmp_path, [[targets.target("import", 40.0)]])
-    lines = page.table(run).splitlines()
+    run = _written(tmp_path, [[target("import", 40.0)]])
+    lines = report.page_table(run).splitlines()
     assert len(lines) == 12
     assert {len(line.split(" | ")) for line in lines} == {len(peers.PEERS) + 2}
     assert [line for line in lines if "40 ms/MB" in line] != []
     assert sum("–" in line for line in lines) == 9
     text = "# A page\n\n| old |\n| --- |\n\nWords.\n\n| another |\n"
-    assert page.with_table(text, run) == text.replace("| old |\n| --- |", page.table(run))
+    assert report.with_table(text, run) == text.replace("| old |\n| --- |", report.page_table(run))
 
 
 # -- neighbours ------------------------------------------------------------------------------------

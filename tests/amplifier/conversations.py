@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from amplifier_core import AmplifierSession
+from amplifier_core import AmplifierSession, HookResult
 from amplifier_core.events import ALL_EVENTS
 from amplifier_core.models import ToolResult
 
 from eventctx.testing import Reply, ScriptedAmplifierProvider
-from tests.amplifier.hosts import hook_result, session
+from tests.amplifier.hosts import session
 
 Hook = Callable[[str, dict[str, Any]], Any]
 Drive = Callable[[AmplifierSession, "Gate"], Awaitable[Any]]
@@ -96,15 +96,10 @@ class Conversation:
 
 @dataclass(frozen=True)
 class Held:
-    """A conversation as it was seen."""
-
     events: list[tuple[str, dict[str, Any]]]
     rows: list[dict[str, Any]]
     result: str
     requests: list[list[dict[str, Any]]]
-
-    def named(self, name: str) -> list[dict[str, Any]]:
-        return [data for event, data in self.events if event == name]
 
 
 async def held(conversation: Conversation, **host: Any) -> Held:
@@ -114,7 +109,7 @@ async def held(conversation: Conversation, **host: Any) -> Held:
     def listen(event: str, data: dict[str, Any]) -> Any:
         seen.append((event, {key: VOLATILE.get(key, value) for key, value in data.items()}))
         hook = conversation.hooks.get(event)
-        return hook_result() if hook is None else hook(event, data)
+        return HookResult() if hook is None else hook(event, data)
 
     provider = ScriptedAmplifierProvider(*conversation.script, strict=False)
     gate = Gate()
@@ -201,18 +196,18 @@ def side_by_side(*calls: dict[str, Any], order: str = "") -> Conversation:
 
 async def _put(ended: asyncio.Queue[str], event: str) -> Any:
     ended.put_nowait(event)
-    return hook_result()
+    return HookResult()
 
 
 # -- who interferes ------------------------------------------------------------------------------
 
 
 def denying(event: str, data: dict[str, Any]) -> Any:
-    return hook_result(action="deny", reason="not allowed")
+    return HookResult(action="deny", reason="not allowed")
 
 
 def injecting(event: str, data: dict[str, Any], **fields: Any) -> Any:
-    return hook_result(
+    return HookResult(
         action="inject_context",
         context_injection="<system-reminder>Mind the tabs.</system-reminder>",
         suppress_output=True,
@@ -221,7 +216,7 @@ def injecting(event: str, data: dict[str, Any], **fields: Any) -> Any:
 
 
 def replacing(event: str, data: dict[str, Any]) -> Any:
-    return hook_result(action="modify", data={**data, "result": {"replaced": True}})
+    return HookResult(action="modify", data={**data, "result": {"replaced": True}})
 
 
 async def cancelled_between(host: AmplifierSession, gate: Gate, immediate: bool = False) -> Any:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from amplifier_core import AmplifierSession
 from amplifier_core.loader import ModuleLoader
 from amplifier_core.testing import MockCoordinator
 
-from eventctx.adapters.amplifier import mount
-from eventctx.testing import ScriptedTool
+from eventctx.adapters import amplifier
+from eventctx.testing import ScriptedAmplifierProvider, ScriptedTool
 from tests.amplifier.loops import LOOPS, LikeBasic
 
 Mount = Callable[[Any, Any], Awaitable[Any]]
@@ -27,18 +26,11 @@ class Loader(ModuleLoader):
         self._given = given
 
     async def load(  # type: ignore[override]
-        self,
-        module_id: str,
-        config: dict[str, Any] | None = None,
-        source_hint: Any = None,
-        profile_hint: Any = None,
-        coordinator: Any = None,
+        self, module_id: str, config: dict[str, Any] | None = None, *more: Any, **named: Any
     ) -> Any:
         """A test's mount function as the kernel would call it, else the loader's own way."""
         if module_id not in self._given:
-            return await super().load(
-                module_id, config, source_hint=source_hint, coordinator=coordinator
-            )
+            return await super().load(module_id, config, *more, **named)
 
         async def mount(host: Any) -> Any:
             return await self._given[module_id](host, config or {})
@@ -47,8 +39,6 @@ class Loader(ModuleLoader):
 
 
 def mounting(point: str, module: Any, name: str | None = None) -> Mount:
-    """A mount function that mounts ``module``."""
-
     async def mount(coordinator: Any, config: Any) -> None:
         await coordinator.mount(point, module, name=name)
 
@@ -62,6 +52,7 @@ async def session(
     loop: str | Any = "basic",
     loop_config: Mapping[str, Any] | None = None,
     context: str = "context-eventctx",
+    store: Path | str = "memory://",
     config: Mapping[str, Any] | None = None,
     hooks: Mapping[str, Callable[[str, dict[str, Any]], Any]] | None = None,
     session_id: str = "session-1",
@@ -70,8 +61,8 @@ async def session(
 ) -> AsyncIterator[AmplifierSession]:
     """A session of the real kernel, initialised; cleaned up at the end.
 
-    ``loop`` is a name of ``LOOPS``, an orchestrator, or the id of a module that is installed;
-    ``modules`` are mount functions by name.
+    A provider that has ``hooks`` gets the session's. ``loop`` is a name of ``LOOPS``, an
+    orchestrator, or the id of a module that is installed; ``modules`` are mount functions by name.
     """
     module = loop if isinstance(loop, str) and loop not in LOOPS else "loop-test"
     orchestrator = LOOPS.get(loop, LikeBasic)() if isinstance(loop, str) else loop
@@ -90,7 +81,7 @@ async def session(
     plan = {
         "session": {
             "orchestrator": {"module": module, "config": dict(loop_config or {})},
-            "context": {"module": context, "config": dict(config or {"store": "memory://"})},
+            "context": {"module": context, "config": {"store": str(store), **(config or {})}},
         },
         "providers": [{"module": "provider-test"}],
         "tools": [{"module": f"tool-{tool.name}"} for tool in tools],
@@ -99,10 +90,44 @@ async def session(
     made = AmplifierSession(plan, session_id=session_id, parent_id=parent_id)
     made.coordinator.loader = Loader(made.coordinator, given)
     await made.initialize()
+    if hasattr(provider, "hooks"):
+        provider.hooks = made.coordinator.hooks
     try:
         yield made
     finally:
         await made.cleanup()
+
+
+class Telling(ScriptedAmplifierProvider):
+    """A provider that tells the hooks of its calls, as Amplifier's own modules do.
+
+    Of a request it tells what it sends, as when it is asked for raw payloads.
+    """
+
+    hooks: Any = None
+
+    def asked(self, request: Any) -> dict[str, Any] | None:
+        """What is told of a request."""
+        rows = [message.model_dump(exclude_none=True) for message in request.messages]
+        return {"raw": {"messages": rows}}
+
+    async def complete(self, request: Any, **options: Any) -> Any:
+        if (asked := self.asked(request)) is not None:
+            await self._tell("llm:request", **asked)
+        try:
+            response = await super().complete(request, **options)
+        except Exception as error:
+            await self._tell("llm:response", status="error", error=str(error))
+            await self._tell("provider:error", error={"type": "RateLimitError", "msg": "no"})
+            raise
+        counted = {"input": response.usage.input_tokens, "output": response.usage.output_tokens}
+        await self._tell("llm:response", usage=counted, status="ok")
+        return response
+
+    async def _tell(self, event: str, **data: Any) -> None:
+        if self.hooks is not None:
+            told = {"provider": self.name, "model": self.model, **data}
+            await self.hooks.emit(event, told)
 
 
 class Named(MockCoordinator):
@@ -118,25 +143,18 @@ class Named(MockCoordinator):
         self.session_id, self.parent_id = session, parent
 
 
+@asynccontextmanager
 async def mounted(
-    config: dict[str, Any], coordinator: Any = None
-) -> tuple[Any, Callable[[], Awaitable[None]]]:
-    """A mounted context under a coordinator that does nothing else, and its cleanup."""
+    config: Mapping[str, Any] | None = None, coordinator: Any = None, module: Any = amplifier
+) -> AsyncIterator[Any]:
+    """A context that is mounted under a coordinator that does nothing else."""
     coordinator = coordinator or MockCoordinator()
-    cleanup = await mount(coordinator, config)
-    return coordinator.get("context"), cleanup
+    cleanup = await module.mount(coordinator, {"store": "memory://", **(config or {})})
+    try:
+        yield coordinator.get("context")
+    finally:
+        await cleanup()
 
 
 def tool(name: str, *script: Any) -> ScriptedTool:
-    """A tool that hosts of Amplifier take."""
     return ScriptedTool(name, *script, amplifier=True)
-
-
-def hook_result(**fields: Any) -> Any:
-    """A HookResult of the kernel."""
-    return import_module("amplifier_core").HookResult(**fields)
-
-
-def as_text(value: Any) -> str:
-    """JSON with sorted keys, to compare payloads by."""
-    return json.dumps(value, sort_keys=True)

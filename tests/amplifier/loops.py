@@ -2,7 +2,7 @@
 
 The kernel is on the package index, its orchestrators are not. These emit the same events with the
 same payloads, in the same order, and store the same rows as loop-basic and loop-streaming.
-``test_real_loops.py`` holds the conversations of ``conversations.py`` on both and compares them,
+``test_told.py`` holds the conversations of ``conversations.py`` on both and compares them,
 where the real ones are at hand.
 
 Left out: limits on iterations, goals, steering, rate limits, providers with ``stream``, and the
@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from amplifier_core.llm_errors import LLMError
@@ -24,24 +24,18 @@ from amplifier_core.models import ToolResult
 CLOSING = "The previous operation was cancelled. Results from completed tools have been preserved."
 
 
+@dataclass
 class Turn:
     """What ``execute`` was given, for the steps of one turn."""
 
-    def __init__(
-        self,
-        context: Any,
-        providers: dict[str, Any],
-        tools: dict[str, Any],
-        hooks: Any,
-        coordinator: Any,
-    ) -> None:
-        self.context = context
-        self.provider_name, self.provider = next(iter(providers.items()))
-        self.tools = tools
-        self.hooks = hooks
-        self.coordinator = coordinator
-        self.iteration = 0
-        self.cancel_told = False
+    context: Any
+    provider_name: str
+    provider: Any
+    tools: dict[str, Any]
+    hooks: Any
+    coordinator: Any
+    iteration: int = 0
+    cancel_told: bool = False
 
     async def told(self, event: str, data: dict[str, Any], about: str = "orchestrator") -> Any:
         """Emit an event and let the coordinator act on the hooks' answer."""
@@ -49,7 +43,6 @@ class Turn:
         return await self.coordinator.process_hook_result(answer, event, about)
 
     async def failed(self, error: Exception) -> None:
-        """Emit the error of a model call."""
         problem = _problem(type(error).__name__, str(error))
         payload: dict[str, Any] = {"provider": self.provider_name, **problem}
         if isinstance(error, LLMError):
@@ -58,16 +51,41 @@ class Turn:
 
 
 class Loop:
-    """The common part of both loops."""
-
     name = ""
     names_in_rows = False
     """Whether the rows of results hold the tool's name."""
 
-    def __init__(self, config: Mapping[str, Any] | None = None) -> None:
+    failed = ""
+    """What a result says before the error of a tool."""
+
+    def __init__(self) -> None:
         self._pending: list[Any] = []
 
+    async def execute(
+        self,
+        prompt: str,
+        context: Any,
+        providers: dict[str, Any],
+        tools: dict[str, Any],
+        hooks: Any,
+        coordinator: Any = None,
+        **_: Any,
+    ) -> str:
+        name, provider = next(iter(providers.items()))
+        return await self._turn(Turn(context, name, provider, tools, hooks, coordinator), prompt)
+
+    async def _turn(self, turn: Turn, prompt: str) -> str:
+        raise NotImplementedError
+
     # -- requests --------------------------------------------------------------------------------
+
+    async def _prepared(self, turn: Turn) -> ChatRequest | str:
+        """The next request; a text if a hook denied it."""
+        payload = {"provider": turn.provider_name, "iteration": turn.iteration}
+        answer = await turn.told("provider:request", payload)
+        if answer.action == "deny":
+            return f"Operation denied: {answer.reason}"
+        return self._request(turn, await self._rows(turn, answer))
 
     async def _rows(self, turn: Turn, answer: Any) -> list[dict[str, Any]]:
         """The prepared messages, with what hooks add to this one request."""
@@ -95,10 +113,8 @@ class Loop:
         return ChatRequest(messages=[Message(**row) for row in rows], tools=specs or None)
 
     def _answer_row(self, response: Any, calls: list[Any]) -> dict[str, Any]:
-        row: dict[str, Any] = {
-            "role": "assistant",
-            "content": [block.model_dump() for block in response.content],
-        }
+        blocks = [block.model_dump() for block in response.content]
+        row: dict[str, Any] = {"role": "assistant", "content": blocks}
         if calls:
             row["tool_calls"] = [
                 {"id": call.id, "tool": call.name, "arguments": self._arguments(call)}
@@ -130,7 +146,35 @@ class Loop:
             raise
 
     async def _run(self, turn: Turn, call: Any, group: str) -> str:
-        raise NotImplementedError
+        known = {"tool_name": call.name, "parallel_group_id": group, **self._ids(call)}
+        facts = {**known, "tool_input": call.arguments}
+        try:
+            answer = await turn.told("tool:pre", facts, call.name)
+            if answer.action == "deny":
+                return f"Denied by hook: {answer.reason}"
+            tool = turn.tools.get(call.name)
+            if tool is None:
+                missing = f"Error: Tool '{call.name}' not found"
+                await turn.hooks.emit("tool:error", known | _problem("RuntimeError", missing))
+                return missing
+            value = await self._executed(turn, tool, call)
+            payload = facts | {"result": self._as_told(value)}
+            return await self._told_of_result(turn, call, payload, value)
+        except Exception as error:
+            problem = _problem(type(error).__name__, str(error))
+            await turn.hooks.emit("tool:error", known | problem)
+            return f"{self.failed}: {error}"
+
+    async def _executed(self, turn: Turn, tool: Any, call: Any) -> Any:
+        return await tool.execute(call.arguments)
+
+    def _ids(self, call: Any) -> dict[str, Any]:
+        """What the events of a tool say of its call, besides the tool's name."""
+        return {}
+
+    def _as_told(self, value: Any) -> Any:
+        """A result in the payload of an event."""
+        return value
 
     async def _told_of_result(
         self, turn: Turn, call: Any, payload: dict[str, Any], value: Any
@@ -176,66 +220,53 @@ class LikeBasic(Loop):
     """
 
     name = "loop-basic"
+    failed = "Error executing tool"
 
-    async def execute(
-        self,
-        prompt: str,
-        context: Any,
-        providers: dict[str, Any],
-        tools: dict[str, Any],
-        hooks: Any,
-        coordinator: Any = None,
-        **_: Any,
-    ) -> str:
-        turn = Turn(context, providers, tools, hooks, coordinator)
+    async def _turn(self, turn: Turn, prompt: str) -> str:
         answer = await turn.told("prompt:submit", {"prompt": prompt})
         if answer.action == "deny":
             return f"Operation denied: {answer.reason}"
-        await context.add_message({"role": "user", "content": prompt})
+        await turn.context.add_message({"role": "user", "content": prompt})
+        cancellation = turn.coordinator.cancellation
         text: str | None = None
         while text is None:
-            if coordinator.cancellation.is_cancelled:
+            if cancellation.is_cancelled:
                 await self._tell_cancelled(turn)
                 await self._complete(turn, "cancelled")
                 return ""
-            payload = {"provider": turn.provider_name, "iteration": turn.iteration}
-            answer = await turn.told("provider:request", payload)
-            if answer.action == "deny":
-                return f"Operation denied: {answer.reason}"
-            request = self._request(turn, await self._rows(turn, answer))
+            request = await self._prepared(turn)
+            if isinstance(request, str):
+                return request
             try:
                 text = await self._round(turn, request)
             except Exception as error:
                 await turn.failed(error)
                 raise
-            if coordinator.cancellation.is_immediate:
+            if cancellation.is_immediate:
                 return ""
-        await hooks.emit("prompt:complete", {"response_preview": text[:200], "length": len(text)})
+        ended = {"response_preview": text[:200], "length": len(text)}
+        await turn.hooks.emit("prompt:complete", ended)
         await self._complete(turn, "success" if text else "incomplete")
         return text
 
     async def _round(self, turn: Turn, request: ChatRequest) -> str | None:
-        """One model call with its tools; the final text, or None while the turn goes on."""
+        """A model call with its tools; the final text, or None while the turn goes on."""
         response = await turn.provider.complete(request)
         if turn.coordinator.cancellation.is_immediate:
             return await self._broken_off(turn)
         calls = response.tool_calls or []
         payload = {"provider": turn.provider_name, "usage": response.usage}
         await turn.hooks.emit("provider:response", payload | {"tool_calls": bool(calls)})
-        if not calls:
-            text = "\n\n".join([one.text for one in response.content if one.type == "text"])
-            if response.content:
-                await turn.context.add_message(self._answer_row(response, []))
-                return text
-            turn.iteration += 1
-            return None
-        await turn.context.add_message(self._answer_row(response, calls))
-        results = await self._results(turn, calls)
-        await self._add_results(turn, calls, results)
-        if turn.coordinator.cancellation.is_immediate:
-            await self._broken_off(turn)
-            await turn.context.add_message({"role": "assistant", "content": CLOSING})
-            return None
+        if not calls and response.content:
+            await turn.context.add_message(self._answer_row(response, []))
+            return _text_of(response)
+        if calls:
+            await turn.context.add_message(self._answer_row(response, calls))
+            await self._add_results(turn, calls, await self._results(turn, calls))
+            if turn.coordinator.cancellation.is_immediate:
+                await self._broken_off(turn)
+                await turn.context.add_message({"role": "assistant", "content": CLOSING})
+                return None
         turn.iteration += 1
         return None
 
@@ -250,23 +281,8 @@ class LikeBasic(Loop):
     async def _run(self, turn: Turn, call: Any, group: str) -> str:
         cancellation = turn.coordinator.cancellation
         cancellation.register_tool_start(call.id, call.name)
-        facts = {"tool_name": call.name, "tool_input": call.arguments, "parallel_group_id": group}
-        known = {"tool_name": call.name, "parallel_group_id": group}
         try:
-            answer = await turn.told("tool:pre", facts, call.name)
-            if answer.action == "deny":
-                return f"Denied by hook: {answer.reason}"
-            tool = turn.tools.get(call.name)
-            if tool is None:
-                missing = f"Error: Tool '{call.name}' not found"
-                await turn.hooks.emit("tool:error", known | _problem("RuntimeError", missing))
-                return missing
-            value = await tool.execute(call.arguments)
-            return await self._told_of_result(turn, call, facts | {"result": value}, value)
-        except Exception as error:
-            problem = _problem(type(error).__name__, str(error))
-            await turn.hooks.emit("tool:error", known | problem)
-            return f"Error executing tool: {error}"
+            return await super()._run(turn, call, group)
         finally:
             cancellation.register_tool_complete(call.id)
 
@@ -279,31 +295,22 @@ class LikeStreaming(Loop):
 
     name = "loop-streaming"
     names_in_rows = True
+    failed = "Internal error executing tool"
 
-    async def execute(
-        self,
-        prompt: str,
-        context: Any,
-        providers: dict[str, Any],
-        tools: dict[str, Any],
-        hooks: Any,
-        coordinator: Any = None,
-        **_: Any,
-    ) -> str:
-        turn = Turn(context, providers, tools, hooks, coordinator)
+    async def _turn(self, turn: Turn, prompt: str) -> str:
         goal = {"goal_turn": None, "goal_final": True, "continuations": None}
         try:
-            text = await self._turn(turn, prompt)
+            text = await self._rounds(turn, prompt)
         except Exception:
             await self._complete(turn, "error", **goal)
             raise
         status = "success" if text else "incomplete"
-        if coordinator.cancellation.is_cancelled:
+        if turn.coordinator.cancellation.is_cancelled:
             status = "cancelled"
         await self._complete(turn, status, **goal)
         return text
 
-    async def _turn(self, turn: Turn, prompt: str) -> str:
+    async def _rounds(self, turn: Turn, prompt: str) -> str:
         answer = await turn.told("prompt:submit", {"prompt": prompt})
         if answer.action == "deny":
             return f"Operation denied: {answer.reason}"
@@ -311,36 +318,32 @@ class LikeStreaming(Loop):
             self._pending.append(answer)
         await turn.hooks.emit("execution:start", {"prompt": prompt})
         await turn.context.add_message({"role": "user", "content": prompt})
-        reported = 0
         while True:
             if turn.coordinator.cancellation.is_cancelled:
                 await self._tell_cancelled(turn)
-                turn.iteration = reported
+                turn.iteration = 0
                 return ""
             turn.iteration += 1
-            payload = {"provider": turn.provider_name, "iteration": turn.iteration}
-            answer = await turn.told("provider:request", payload)
-            if answer.action == "deny":
-                return f"Operation denied: {answer.reason}"
-            request = self._request(turn, await self._rows(turn, answer))
+            request = await self._prepared(turn)
+            if isinstance(request, str):
+                return request
             try:
                 response = await turn.provider.complete(request)
             except Exception as error:
                 await turn.failed(error)
-                turn.iteration = reported
+                turn.iteration = 0
                 raise
             await self._tell_blocks(turn, response)
             calls = turn.provider.parse_tool_calls(response)
             await turn.context.add_message(self._answer_row(response, calls))
             if not calls:
                 await turn.hooks.emit("execution:end", {})
-                return "\n\n".join([one.text for one in response.content if one.type == "text"])
-            results = await self._results(turn, calls)
-            await self._add_results(turn, calls, results)
+                return _text_of(response)
+            await self._add_results(turn, calls, await self._results(turn, calls))
             if turn.coordinator.cancellation.is_cancelled:
                 await self._tell_cancelled(turn)
                 await turn.context.add_message({"role": "assistant", "content": CLOSING})
-                turn.iteration = reported
+                turn.iteration = 0
                 return ""
 
     async def _tell_blocks(self, turn: Turn, response: Any) -> None:
@@ -360,25 +363,11 @@ class LikeStreaming(Loop):
             row["thinking_block"] = thinking.model_dump()
         return row
 
-    async def _run(self, turn: Turn, call: Any, group: str) -> str:
-        known = {"tool_name": call.name, "tool_call_id": call.id, "parallel_group_id": group}
-        facts = {**known, "tool_input": call.arguments}
-        try:
-            answer = await turn.told("tool:pre", facts, call.name)
-            if answer.action == "deny":
-                return f"Denied by hook: {answer.reason}"
-            tool = turn.tools.get(call.name)
-            if tool is None:
-                missing = f"Error: Tool '{call.name}' not found"
-                await turn.hooks.emit("tool:error", known | _problem("RuntimeError", missing))
-                return missing
-            value = await self._executed(turn, tool, call)
-            fields = value.model_dump() if hasattr(value, "model_dump") else str(value)
-            return await self._told_of_result(turn, call, facts | {"result": fields}, value)
-        except Exception as error:
-            problem = _problem(type(error).__name__, str(error))
-            await turn.hooks.emit("tool:error", known | problem)
-            return f"Internal error executing tool: {error}"
+    def _ids(self, call: Any) -> dict[str, Any]:
+        return {"tool_call_id": call.id}
+
+    def _as_told(self, value: Any) -> Any:
+        return value.model_dump() if hasattr(value, "model_dump") else str(value)
 
     async def _executed(self, turn: Turn, tool: Any, call: Any) -> Any:
         cancellation = turn.coordinator.cancellation
@@ -395,8 +384,11 @@ LOOPS: dict[str, type[Loop]] = {"basic": LikeBasic, "streaming": LikeStreaming}
 
 
 def _problem(kind: str, message: str) -> dict[str, Any]:
-    """An error in the payload of an event."""
     return {"error": {"type": kind, "msg": message}}
+
+
+def _text_of(response: Any) -> str:
+    return "\n\n".join([one.text for one in response.content if one.type == "text"])
 
 
 def _is_ephemeral(answer: Any) -> bool:

@@ -5,17 +5,23 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
+from amplifier_core import HookResult
 from amplifier_core.testing import MockCoordinator
 
 import eventctx
 from eventctx.adapters.amplifier import persistent
-from eventctx.testing import Reply, ScriptedAmplifierProvider, ScriptedTool
-from tests.amplifier.given import events, records_of
-from tests.amplifier.hosts import hook_result, mounted, session
+from eventctx.testing import Reply, ScriptedAmplifierProvider
+from tests.amplifier.given import audited, events, records_of
+from tests.amplifier.hosts import mounted, session, tool
 
 MODULES = ["context-eventctx", "context-eventctx-simple", "context-eventctx-persistent"]
+
+
+PROMPT = "context:system_prompt_set"
+HELLO = {"role": "user", "content": "Hello"}
 
 
 def row_of(name: str, text: str) -> str:
@@ -37,46 +43,32 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def request_rows(folder: Path, files: Any, **config: Any) -> list[str]:
     """The contents of the first request of a session with these memory files."""
-    coordinator = MockCoordinator()
     config = {"store": str(folder / "contexts.db"), "memory_files": files, **config}
-    cleanup = await persistent.mount(coordinator, config)
-    context = coordinator.get("context")
-    await context.add_message({"role": "user", "content": "Hello"})
-    rows = await context.get_messages_for_request()
-    await cleanup()
-    return [row["content"] for row in rows]
+    async with mounted(config, module=persistent) as context:
+        await context.add_message(HELLO)
+        return [row["content"] for row in await context.get_messages_for_request()]
 
 
 @pytest.mark.parametrize("module", MODULES)
-async def test_each_file_is_a_system_row_before_the_messages_of_every_request(
-    module: str, folder: Path
-) -> None:
+async def test_each_file_is_a_system_row_first_in_every_request(module: str, folder: Path) -> None:
     (folder / "AGENTS.md").write_text("Use tabs.\n")
     (folder / "home" / "AGENTS.md").write_text("Speak German.\n")
     config = {"store": "contexts.db", "memory_files": ["./AGENTS.md", "~/AGENTS.md"]}
     provider = ScriptedAmplifierProvider(Reply(calls=[("read", {"page": 1})]), "Done.")
-    read = ScriptedTool("read", lambda given: "page", amplifier=True)
-    async with session(provider, read, context=module, config=config) as host:
+    async with session(provider, tool("read", "page"), context=module, config=config) as host:
         await host.execute("Hello")
         transcript = await host.coordinator.get("context").get_messages()
-    memory = [
-        ("system", row_of("AGENTS.md", "Use tabs.\n")),
-        ("system", row_of("AGENTS.md", "Speak German.\n")),
-    ]
+    memory = [row_of("AGENTS.md", text) for text in ("Use tabs.\n", "Speak German.\n")]
     for number in (0, 1):
-        assert sent_by(provider, number)[:3] == [*memory, ("user", "Hello")]
+        expected = [*[("system", one) for one in memory], ("user", "Hello")]
+        assert sent_by(provider, number)[:3] == expected
     assert [row["role"] for row in transcript] == ["user", "assistant", "tool", "assistant"]
-    records = await records_of(folder / "contexts.db")
-    assert len(events(records, "context:system_prompt_set")) == 1
+    assert len(events(await records_of(folder / "contexts.db"), PROMPT)) == 1
 
 
-async def test_a_resumed_session_has_no_file_twice_and_a_changed_file_is_recorded(
-    folder: Path,
-) -> None:
-    (folder / "AGENTS.md").write_text("Use tabs.")
+async def test_a_resumed_session_has_no_file_twice_and_records_a_changed_one(folder: Path) -> None:
     config = {"store": "contexts.db", "memory_files": ["AGENTS.md"]}
     kept: list[dict[str, Any]] = []
-    sent = []
     for text in ("Use tabs.", "Use tabs.", "Use spaces."):
         (folder / "AGENTS.md").write_text(text)
         provider = ScriptedAmplifierProvider("Hi.")
@@ -86,19 +78,11 @@ async def test_a_resumed_session_has_no_file_twice_and_a_changed_file_is_recorde
                 await context.set_messages(kept)
             await host.execute("Hello")
             kept = await context.get_messages()
-        sent.append([one for one in sent_by(provider) if one[0] == "system"])
-    assert sent == [
-        [("system", row_of("AGENTS.md", "Use tabs."))],
-        [("system", row_of("AGENTS.md", "Use tabs."))],
-        [("system", row_of("AGENTS.md", "Use spaces."))],
-    ]
-    records = await records_of(folder / "contexts.db")
-    assert len(events(records, "context:system_prompt_set")) == 2
-    async with eventctx.open("contexts.db") as engine:
-        requests = (await engine.audit("session-1")).requests
-        assert [one.breaks for one in requests] == [(), (), ("insertion",)]
-        for one in requests:
-            assert (await engine.request_view("session-1", position=one.position)).verified
+        system = [content for role, content in sent_by(provider) if role == "system"]
+        assert system == [row_of("AGENTS.md", text)]
+    assert len(events(await records_of(folder / "contexts.db"), PROMPT)) == 2
+    requests = (await audited(folder / "contexts.db")).requests
+    assert [one.breaks for one in requests] == [(), (), ("insertion",)]
 
 
 async def test_a_session_resumed_without_its_file_keeps_the_recorded_text(
@@ -110,24 +94,13 @@ async def test_a_session_resumed_without_its_file_keeps_the_recorded_text(
     before = await request_rows(folder, files)
     (folder / "home" / "AGENTS.md").unlink()
     after = await request_rows(folder, files)
-    assert (
-        after[:2]
-        == before[:2]
-        == [
-            row_of("AGENTS.md", "Use tabs."),
-            row_of("AGENTS.md", "Speak German."),
-        ]
-    )
+    memory = [row_of("AGENTS.md", text) for text in ("Use tabs.", "Speak German.")]
+    assert after[:2] == before[:2] == memory
     assert "home/AGENTS.md cannot be read and stays as it was recorded" in caplog.text
     assert len(events(await records_of(folder / "contexts.db", "test-session"), PROMPT)) == 1
 
 
-PROMPT = "context:system_prompt_set"
-
-
-async def test_what_is_no_readable_text_is_skipped_with_a_warning(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_what_is_no_text_is_skipped(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     (folder / "good.md").write_text("Use tabs.")
     (folder / "blank.md").write_text(" \n")
     (folder / "latin.md").write_bytes("Grüße".encode("latin-1"))
@@ -141,89 +114,32 @@ async def test_what_is_no_readable_text_is_skipped_with_a_warning(
     assert "blank.md" not in caplog.text
 
 
-async def test_files_that_fill_the_budget_are_refused_at_mount_by_name(folder: Path) -> None:
-    (folder / "AGENTS.md").write_text("x" * 5_000)
-    (folder / "PROJECT.md").write_text("x" * 4_000)
-    config = {"store": "memory://", "memory_files": ["AGENTS.md", "PROJECT.md"]}
-    with pytest.raises(eventctx.InvalidSetting, match=r"AGENTS\.md \(~1,250\).*PROJECT\.md"):
-        await persistent.mount(MockCoordinator(), {**config, "max_tokens": 2_000})
-    await (await persistent.mount(MockCoordinator(), {**config, "max_tokens": 3_000}))()
-
-
-# -- a factory of the system prompt ----------------------------------------------------------------
-
-
-QUESTION = {"role": "user", "content": "a"}
-
-
-async def test_the_factorys_text_takes_the_place_of_stored_system_messages_but_a_hooks(
-    path: Path,
-) -> None:
-
-    async def factory() -> str:
-        return "You help."
-
-    def inject(event: str, data: dict[str, Any]) -> Any:
-        return hook_result(
-            action="inject_context", context_injection="Mind the tabs.", suppress_output=True
-        )
-
-    provider = ScriptedAmplifierProvider("a", "b")
-    hooks = {"prompt:submit": inject}
-    async with session(provider, config={"store": str(path)}, hooks=hooks) as host:
-        context = host.coordinator.get("context")
-        await context.add_message({"role": "system", "content": "stored"})
-        await host.execute("Hello")
-        await context.set_system_prompt_factory(factory)
-        await host.execute("Hello")
-        transcript = [row["content"] for row in await context.get_messages()]
-    assert transcript[:2] == ["stored", "Mind the tabs."]
-    before, after = ([row["content"] for row in rows] for rows in provider.messages)
-    assert before == ["stored", "Mind the tabs.", "Hello"]
-    assert after[:3] == ["You help.", "Mind the tabs.", "Hello"]
-    assert "stored" not in after
-    async with eventctx.open(path) as engine:
-        for row in (await engine.audit("session-1")).requests:
-            assert (await engine.request_view("session-1", position=row.position)).verified
-
-
-async def test_a_factory_that_fails_leaves_the_last_prompt_and_a_word_in_the_log(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    given: list[Any] = ["You help.", ValueError("no file"), 7, None]
-
-    async def factory() -> Any:
-        found = given.pop(0)
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-    context, cleanup = await mounted({"store": "memory://"})
-    await context.set_system_prompt_factory(factory)
-    await context.add_message(QUESTION)
-    for _ in range(4):
-        rows = await context.get_messages_for_request()
-        assert [row["content"] for row in rows] == ["You help.", "a"]
-    assert "no file" in caplog.text
-    assert "expected a text" in caplog.text
-    with pytest.raises(eventctx.InvalidSetting):
-        await context.set_system_prompt_factory("You help.")
-    await cleanup()
+async def test_a_path_of_no_file_is_skipped(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert await request_rows(folder, ["", "a\0b", "~nobody-of-this-name/a"]) == ["Hello"]
+    assert caplog.text.count("names no file and is skipped") == 3
 
 
 @pytest.mark.parametrize("given", ["AGENTS.md", {"AGENTS.md": None}, ["AGENTS.md", "AGENTS.md"]])
-async def test_one_path_a_mapping_and_a_repeated_path_are_understood(
+async def test_a_path_a_mapping_and_a_repeated_path_are_read_as_text(
     given: Any, folder: Path
 ) -> None:
-    (folder / "AGENTS.md").write_text("Use tabs.")
-    assert await request_rows(folder, given) == [row_of("AGENTS.md", "Use tabs."), "Hello"]
+    (folder / "AGENTS.md").write_bytes(b"a\r\nb\rc\n")
+    assert await request_rows(folder, given) == [row_of("AGENTS.md", "a\nb\nc\n"), "Hello"]
 
 
-async def test_a_file_larger_than_the_budget_is_not_called_as_large_as_it(folder: Path) -> None:
+async def test_files_that_fill_the_budget_are_refused_at_mount_by_name(folder: Path) -> None:
+    async def mount(*files: str, max_tokens: int) -> None:
+        config = {"memory_files": files, "max_tokens": max_tokens}
+        await (await persistent.mount(MockCoordinator(), {"store": "memory://", **config}))()
+
+    (folder / "AGENTS.md").write_text("x" * 5_000)
+    (folder / "PROJECT.md").write_text("x" * 4_000)
+    with pytest.raises(eventctx.InvalidSetting, match=r"AGENTS\.md \(~1,250\).*PROJECT\.md"):
+        await mount("AGENTS.md", "PROJECT.md", max_tokens=2_000)
+    await mount("AGENTS.md", "PROJECT.md", max_tokens=3_000)
     (folder / "AGENTS.md").write_text("x" * 50_000)
-    config = {"store": "memory://", "memory_files": ["AGENTS.md"], "max_tokens": 2_000}
     with pytest.raises(eventctx.InvalidSetting, match=r"AGENTS\.md \(more than ~2,000\)"):
-        await persistent.mount(MockCoordinator(), config)
+        await mount("AGENTS.md", max_tokens=2_000)
 
 
 async def test_files_are_measured_in_characters_and_not_in_bytes(folder: Path) -> None:
@@ -235,13 +151,45 @@ async def test_files_are_measured_in_characters_and_not_in_bytes(folder: Path) -
         await request_rows(folder, ["AGENTS.md"], max_tokens=1_000)
 
 
-async def test_a_path_that_names_no_file_is_skipped(
-    folder: Path, caplog: pytest.LogCaptureFixture
+# -- a factory of the system prompt ----------------------------------------------------------------
+
+
+async def test_the_factorys_text_replaces_stored_system_messages_but_a_hooks(path: Path) -> None:
+    async def factory() -> str:
+        return "You help."
+
+    def inject(event: str, data: dict[str, Any]) -> Any:
+        return HookResult(
+            action="inject_context", context_injection="Mind the tabs.", suppress_output=True
+        )
+
+    provider = ScriptedAmplifierProvider("a", "b")
+    async with session(provider, store=path, hooks={"prompt:submit": inject}) as host:
+        context = host.coordinator.get("context")
+        await context.add_message({"role": "system", "content": "stored"})
+        await host.execute("Hello")
+        await context.set_system_prompt_factory(factory)
+        await host.execute("Hello")
+        transcript = [row["content"] for row in await context.get_messages()]
+    assert transcript[:2] == ["stored", "Mind the tabs."]
+    before, after = ([row["content"] for row in rows] for rows in provider.messages)
+    assert before == ["stored", "Mind the tabs.", "Hello"]
+    assert after[:3] == ["You help.", "Mind the tabs.", "Hello"]
+    assert "stored" not in after
+    await audited(path)
+
+
+async def test_a_factory_that_fails_leaves_the_last_prompt_and_a_word_in_the_log(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    assert await request_rows(folder, ["", "a\0b", "~nobody-of-this-name/a"]) == ["Hello"]
-    assert caplog.text.count("names no file and is skipped") == 3
-
-
-async def test_line_ends_are_read_as_a_text_files(folder: Path) -> None:
-    (folder / "AGENTS.md").write_bytes(b"a\r\nb\rc\n")
-    assert (await request_rows(folder, ["AGENTS.md"]))[0] == row_of("AGENTS.md", "a\nb\nc\n")
+    factory = AsyncMock(side_effect=["You help.", ValueError("no file"), 7, None])
+    async with mounted() as context:
+        await context.set_system_prompt_factory(factory)
+        await context.add_message(HELLO)
+        for _ in range(4):
+            rows = await context.get_messages_for_request()
+            assert [row["content"] for row in rows] == ["You help.", "Hello"]
+        assert "no file" in caplog.text
+        assert "expected a text" in caplog.text
+        with pytest.raises(eventctx.InvalidSetting):
+            await context.set_system_prompt_factory("You help.")

@@ -12,23 +12,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks import comparing, page, report
-from tests.benchmarks.place import Place
-from tests.benchmarks.rows import Row, combined, missing
-from tests.benchmarks.targets import in_order
+from tests.benchmarks import report
+from tests.benchmarks.rows import Row, combined, in_order, missing
+from tests.benchmarks.timing import Place
 
 MODULES = (
-    "starting",
-    "appending",
-    "cycle",
-    "observing",
-    "adapting",
-    "questions",
-    "inspecting",
-    "importing",
-    "peers",
-    "servers",
-    "disk",
+    *("starting", "appending", "cycle", "observing", "adapting", "questions", "inspecting"),
+    *("importing", "peers", "servers", "disk"),
 )
 FAILED = "failed"
 
@@ -37,10 +27,12 @@ def main() -> int:
     options = _options()
     if options.compare:
         before, after = map(report.read, options.compare)
-        comparing.show(comparing.compare(before, after))
+        report.show_comparison(report.compare(before, after))
         return 0
     if options.page:
-        page.PAGE.write_text(page.with_table(page.PAGE.read_text(), report.read(options.page)))
+        report.PAGE.write_text(
+            report.with_table(report.PAGE.read_text(), report.read(options.page))
+        )
         return 0
     # Repeat by repeat and not module by module: what else the machine does then falls on all.
     repeats = []
@@ -77,31 +69,16 @@ def _rows(name: str, run: Place) -> list[Row]:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks")
-    parser.add_argument("--quick", action="store_true", help="less of everything: some minutes")
-    parser.add_argument(
-        "--only",
-        action="append",
-        choices=MODULES,
-        metavar="NAME",
-        help=", ".join(MODULES),
-    )
-    parser.add_argument("--json", type=Path, help="where to write the result (bench-results/…)")
-    parser.add_argument(
-        "--dir", type=Path, default=Path.cwd(), help="whose disk to measure (the working directory)"
-    )
-    parser.add_argument(
-        "--repeat", type=int, default=1, metavar="N", help="run it all N times and take medians"
-    )
-    parser.add_argument(
-        "--compare",
-        nargs=2,
-        type=Path,
-        metavar=("A.json", "B.json"),
-        help="run nothing, and say what changed between two runs",
-    )
-    parser.add_argument(
-        "--page", type=Path, metavar="A.json", help="run nothing; write a run's table to the docs"
-    )
+    add = parser.add_argument
+    add("--quick", action="store_true", help="less of everything: some minutes")
+    add("--only", action="append", choices=MODULES, metavar="NAME", help=", ".join(MODULES))
+    add("--json", type=Path, help="where to write the result (bench-results/…)")
+    add("--dir", type=Path, default=Path.cwd(), help="whose disk to measure (the current one's)")
+    add("--repeat", type=int, default=1, metavar="N", help="run it all N times and take medians")
+    two = "run nothing, and say what changed between two runs"
+    add("--compare", nargs=2, type=Path, metavar=("A.json", "B.json"), help=two)
+    one = "run nothing; write a run's table to the docs"
+    add("--page", type=Path, metavar="A.json", help=one)
     options = parser.parse_args()
     if options.repeat < 1:
         parser.error(f"--repeat: expected 1 or more, found {options.repeat}")

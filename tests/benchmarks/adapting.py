@@ -31,10 +31,8 @@ import eventctx
 from eventctx.log.store import NO_STREAM
 from eventctx.orchestrators.protocol import ToolRequest
 from eventctx.testing import Reply, ScriptedAgent
-from tests.benchmarks.place import Place
-from tests.benchmarks.rows import Row
-from tests.benchmarks.targets import target, unmeasured
-from tests.benchmarks.timing import Samples
+from tests.benchmarks.rows import Row, target, unmeasured
+from tests.benchmarks.timing import Place, Samples
 from tests.benchmarks.workload import draft, message
 
 ALLOWED: Final = 1_000.0
@@ -90,16 +88,14 @@ def _client() -> Any:
 
 _LANGCHAIN: Final = _made_of("langchain.agents.middleware", "AgentMiddleware")
 _ADK: Final = _made_of("google.adk.plugins.base_plugin", "BasePlugin", name="nothing")
+_FRAMEWORK: Final = "agent_framework.AgentFrameworkDriver"
+_ADK_PYTHON: Final = "EVENTCTX_GOOGLE_ADK_PYTHON"
 _HOSTS: Final = {
     "OpenAI Agents": _Host("openai_agents.AgentsDriver", "AgentsSession", lambda: _NoSession),
     "LangChain": _Host("langchain.LangChainDriver", "EventctxMiddleware", _LANGCHAIN),
     "Pydantic AI": _Host("pydantic_ai.PydanticDriver", "Eventctx", _pydantic_ai),
-    "Agent Framework": _Host(
-        "agent_framework.AgentFrameworkDriver", "EventctxAgents", _agent_framework
-    ),
-    "Google ADK": _Host(
-        "google_adk.GoogleAdkDriver", "EventctxPlugin", _ADK, "EVENTCTX_GOOGLE_ADK_PYTHON"
-    ),
+    "Agent Framework": _Host(_FRAMEWORK, "EventctxAgents", _agent_framework),
+    "Google ADK": _Host("google_adk.GoogleAdkDriver", "EventctxPlugin", _ADK, _ADK_PYTHON),
     "Anthropic's client": _Host("clients.MessagesDriver", "eventctx", _client),
     "OpenAI's client": _Host("clients.ChatDriver", "eventctx", _client),
 }
@@ -116,25 +112,21 @@ class Taken(msgspec.Struct):
 
     @property
     def allowed(self) -> float:
-        """What the adapter may take."""
         return 2 * self.append + ALLOWED
+
+    def __str__(self) -> str:
+        taken = f"{self.beyond:,.0f} (processor {self.cpu:,.0f}, framework {self.alone:,.0f})"
+        return self.missing or taken
 
 
 async def measure(place: Place) -> list[Row]:
     found = {name: _measured(place, name) for name in _HOSTS}
     there = [one for one in found.values() if not one.missing]
-    words = [
-        f"{name}: "
-        + (
-            one.missing
-            or f"{one.beyond:,.0f} (processor {one.cpu:,.0f}, framework {one.alone:,.0f})"
-        )
-        for name, one in found.items()
-    ]
+    note = "; ".join([f"{name}: {one}" for name, one in found.items()])
     if not there:
-        return [unmeasured("model call", "; ".join(words))]
+        return [unmeasured("model call", note)]
     slowest = max(there, key=lambda one: one.beyond / one.allowed)
-    return [target("model call", slowest.beyond, slowest.allowed, "; ".join(words))]
+    return [target("model call", slowest.beyond, slowest.allowed, note)]
 
 
 def _measured(place: Place, name: str) -> Taken:
@@ -185,11 +177,9 @@ def _agent(session: str) -> ScriptedAgent:
         """Read a page."""
         return f"page {page}: " + "x" * 1_000
 
-    script = []
+    script: list[Any] = []
     for turn in range(TURNS):
-        calls = [
-            ToolRequest(f"call_{turn}_{page}", "read", {"page": page}) for page in range(ROUNDS)
-        ]
+        calls = [ToolRequest(f"call_{turn}_{n}", "read", {"page": n}) for n in range(ROUNDS)]
         script += [*[Reply(calls=[call]) for call in calls], Reply("All read.")]
     return ScriptedAgent(script, [read], settings={"max_tokens": 10**7}, session=session)
 

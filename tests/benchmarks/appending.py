@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import apsw
+import msgspec
 
 import eventctx
 from eventctx.log.store import NO_STREAM
 from eventctx.stores.sqlite_rows import INSERT_RECORD
-from tests.benchmarks.place import Place
-from tests.benchmarks.rows import Row
-from tests.benchmarks.targets import target, unmeasured
-from tests.benchmarks.timing import Samples, tail
+from tests.benchmarks.rows import Row, target, unmeasured
+from tests.benchmarks.timing import Place, Samples, tail
 from tests.benchmarks.workload import draft, message
 
 FIGURE: Final = "one append"
@@ -79,18 +78,9 @@ def _floor(samples: Samples, name: str) -> Row:
 
 
 def _append(samples: Samples, name: str, limit: float) -> Row:
-    return Row(
-        figure=FIGURE,
-        name=name,
-        value=samples.micro(name),
-        unit="µs",
-        against=BARE,
-        floor=samples.micro(BARE),
-        limit=limit,
-        cpu=samples.cpu(name),
-        floor_cpu=samples.cpu(BARE),
-        note=tail(samples, name),
-    )
+    floor = {"against": BARE, "floor": samples.micro(BARE), "floor_cpu": samples.cpu(BARE)}
+    made = msgspec.structs.replace(_floor(samples, name), figure=FIGURE, limit=limit, **floor)
+    return msgspec.structs.replace(made, note=tail(samples, name))
 
 
 def stored(path: Path) -> tuple[list[str], Rows]:

@@ -19,10 +19,8 @@ import eventctx
 from eventctx.log.record import Record
 from eventctx.log.store import ANY, EventStore
 from tests.amplifier import hosts
-from tests.benchmarks.place import Place
-from tests.benchmarks.rows import Row
-from tests.benchmarks.targets import target, unmeasured
-from tests.benchmarks.timing import Samples
+from tests.benchmarks.rows import Row, target, unmeasured
+from tests.benchmarks.timing import Place, Samples
 from tests.benchmarks.workload import as_draft
 
 LENGTHS: Final = (20, 100)
@@ -71,14 +69,9 @@ async def _cycles(
     modules = {}
     if name == SIMPLE and not SIMPLE_IS_HERE:
         modules[name] = hosts.mounting("context", _LikeSimple())
-    async with hosts.session(
-        _Provider(),
-        loop=loop,
-        context=name,
-        config={"durability": "full", **(config or {})},
-        modules=modules,
-        session_id=session,
-    ) as host:
+    settings = {"durability": "full", **(config or {})}
+    named: Any = {"loop": loop, "context": name, "config": settings, "session_id": session}
+    async with hosts.session(_Provider(), modules=modules, **named) as host:
         await host.coordinator.get("context").set_messages(tool_rounds(length))
         await host.execute(str(WARM_UP))
         loop.samples = samples
@@ -92,10 +85,8 @@ async def _appends(
     share = max(1, round(len(records) / (BLOCK * APPENDS_OF_A_CYCLE)))
     shares = [records[at : at + share] for at in range(0, len(records), share)]
     for first in range(0, BLOCK * APPENDS_OF_A_CYCLE, APPENDS_OF_A_CYCLE):
-        drafts = [
-            [as_draft(record) for record in one]
-            for one in shares[first : first + APPENDS_OF_A_CYCLE]
-        ]
+        cycle = shares[first : first + APPENDS_OF_A_CYCLE]
+        drafts = [[as_draft(record) for record in one] for one in cycle]
         with samples.step(APPENDS):
             for one in drafts:
                 await store.append(stream, one, ANY)
@@ -128,11 +119,8 @@ class _Cycles:
         for number in range(int(prompt)):
             answer, result = tool_round(f"measured-{time.monotonic_ns()}")
             (call,) = answer["tool_calls"]
-            tool = {
-                "tool_name": "read",
-                "tool_input": call["arguments"],
-                "tool_call_id": call["id"],
-            }
+            given, call_id = call["arguments"], call["id"]
+            tool = {"tool_name": "read", "tool_input": given, "tool_call_id": call_id}
             done = {"result": {"success": True, "output": result["content"], "error": None}}
             model = {"provider": "measured", "model": "a-model"}
             usage = {"input": 100_000 + number, "output": 5}
@@ -176,15 +164,11 @@ class _LikeSimple:
     async def set_messages(self, messages: list[Message]) -> None:
         self._messages = list(messages)
 
-    async def clear(self) -> None:
-        self._messages = []
-
     def _estimate(self) -> int:
         return sum([len(str(message)) // 4 for message in self._messages])
 
 
 async def _records(path: Path, session: str) -> list[Record]:
-    """What the counted cycles of a session recorded."""
     async with eventctx.open(path) as engine:
         records = [record async for record in engine.store.read(session)]
     prompt = max(one.position for one in records if one.type == "prompt:submit")
@@ -202,7 +186,6 @@ def tool_rounds(count: int) -> list[Message]:
 
 
 def tool_round(call_id: str) -> tuple[Message, Message]:
-    """An answer that calls a tool, and the tool's result."""
     path = {"path": "src/" + "a" * 200}
     blocks = [
         {"type": "text", "text": "Let me look. " * 3, "visibility": None},

@@ -9,11 +9,10 @@ import msgspec
 
 import eventctx
 from eventctx.importers.load import import_file
-from tests.benchmarks.long_session import SESSION
-from tests.benchmarks.place import Place
 from tests.benchmarks.questions import long_store
 from tests.benchmarks.rows import Row, missing
-from tests.benchmarks.workload import message
+from tests.benchmarks.timing import Place
+from tests.benchmarks.workload import SESSION, message
 
 FIGURE: Final = "disk"
 SESSIONS: Final = Path(__file__).parents[2].parent / "shared" / "sessions"
@@ -21,10 +20,7 @@ PER_MESSAGE_BYTE: Final = 1.3
 PER_RECORD: Final = 400
 
 _PATTERNS: Final = (
-    "claude-code/**/*.jsonl",
-    "codex/*.jsonl",
-    "swe-agent/*.traj",
-    "mini-swe-agent/*.json",
+    *("claude-code/**/*.jsonl", "codex/*.jsonl", "swe-agent/*.traj", "mini-swe-agent/*.json"),
 )
 
 

@@ -18,10 +18,8 @@ import msgspec
 
 import eventctx
 from eventctx.importers.load import import_file
-from tests.benchmarks.place import Place
-from tests.benchmarks.rows import Row
-from tests.benchmarks.targets import target
-from tests.benchmarks.timing import EVENTCTX, Ran, ran
+from tests.benchmarks.rows import Row, target
+from tests.benchmarks.timing import EVENTCTX, Place, Ran, ran
 from tests.benchmarks.workload import text
 from tests.importers.recorded_http import Tape, request, user
 from tests.importers.recorded_http import message as answer
@@ -133,31 +131,24 @@ def write_transcript(path: Path, size: int, session: int = 0) -> None:
 
     Sessions of other numbers have other names and other texts.
     """
-    number = 0
-    name = f"00000000-0000-4000-8000-{session:012d}"
+    number = written = 0
+    constant = {
+        "isSidechain": False,
+        "userType": "external",
+        "cwd": "/work/project",
+        "sessionId": f"00000000-0000-4000-8000-{session:012d}",
+        "version": "2.1.29",
+        "gitBranch": "main",
+    }
     parent: str | None = None
-    written = 0
     with path.open("wb") as file:
         while written < size:
             for row in _rows(number + session * 10_000):
                 uuid = f"00000000-0000-4000-{session:04d}-{number:012d}"
                 stamp = f"2026-01-{1 + number // 86_400:02d}T{number // 3600 % 24:02d}:"
                 stamp += f"{number // 60 % 60:02d}:{number % 60:02d}.000Z"
-                record = {
-                    "parentUuid": parent,
-                    "isSidechain": False,
-                    "userType": "external",
-                    "cwd": "/work/project",
-                    "sessionId": name,
-                    "version": "2.1.29",
-                    "gitBranch": "main",
-                    **row,
-                    "uuid": uuid,
-                    "timestamp": stamp,
-                }
-                line = msgspec.json.encode(record) + b"\n"
-                file.write(line)
-                written += len(line)
+                record = {"parentUuid": parent, **constant, **row, "uuid": uuid, "timestamp": stamp}
+                written += file.write(msgspec.json.encode(record) + b"\n")
                 parent = uuid
                 number += 1
 
@@ -182,24 +173,17 @@ def _user(content: Any) -> dict[str, Any]:
 
 
 def _assistant(number: int, content: list[dict[str, Any]], stop: str) -> dict[str, Any]:
-    return {
-        "type": "assistant",
-        "requestId": f"req_{number:024d}",
-        "message": {
-            "id": f"msg_{number:024d}",
-            "type": "message",
-            "role": "assistant",
-            "model": "claude-sonnet-4-5",
-            "content": content,
-            "stop_reason": stop,
-            "usage": {
-                "input_tokens": 4,
-                "cache_creation_input_tokens": 900,
-                "cache_read_input_tokens": 40_000,
-                "output_tokens": 180,
-            },
-        },
+    cached = {"cache_creation_input_tokens": 900, "cache_read_input_tokens": 40_000}
+    message = {
+        "id": f"msg_{number:024d}",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-sonnet-4-5",
+        "content": content,
+        "stop_reason": stop,
+        "usage": {"input_tokens": 4, **cached, "output_tokens": 180},
     }
+    return {"type": "assistant", "requestId": f"req_{number:024d}", "message": message}
 
 
 if __name__ == "__main__":

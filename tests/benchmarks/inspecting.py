@@ -8,12 +8,10 @@ from statistics import median
 from typing import Any
 
 import eventctx
-from tests.benchmarks.long_session import SESSION
-from tests.benchmarks.place import Place
 from tests.benchmarks.questions import long_store
-from tests.benchmarks.rows import Row
-from tests.benchmarks.targets import target, unmeasured
-from tests.benchmarks.timing import EVENTCTX, Samples, ran
+from tests.benchmarks.rows import Row, target, unmeasured
+from tests.benchmarks.timing import EVENTCTX, Place, Samples, ran
+from tests.benchmarks.workload import SESSION
 
 HUGE = 50_000_000
 
@@ -72,19 +70,15 @@ async def _mcp(place: Place) -> Row:
         context = await engine.session("huge", max_tokens=10**9)
         line, use = "a line of a large result\n", {"id": "call_1", "name": "read", "input": {}}
         result = {"tool_use_id": "call_1", "content": line * (HUGE // len(line))}
-        for role, block in (
-            ("user", {"type": "text", "text": "Read it."}),
-            ("assistant", {"type": "tool_use", **use}),
-            ("user", {"type": "tool_result", **result}),
+        for message in (
+            {"role": "user", "content": "Read it."},
+            {"role": "assistant", "content": [{"type": "tool_use", **use}]},
+            {"role": "user", "content": [{"type": "tool_result", **result}]},
         ):
-            await context.add_message({"role": role, "content": [block]})
+            await context.add_message(message)
         await context.get_messages_for_request()
-        calls: dict[str, dict[str, Any]] = {
-            "recall": {"message": number},
-            "why": {"message": number},
-            "view": {},
-            "lost": {},
-        }
+        one: dict[str, Any] = {"message": number}
+        calls: dict[str, dict[str, Any]] = {"recall": one, "why": one, "view": {}, "lost": {}}
         server = mcp_server(lambda: nullcontext(engine), project=place.folder)
         async with Client(server) as client:
             for name, arguments in calls.items():

@@ -27,16 +27,15 @@ from eventctx.hooks.trace import TraceSink
 from eventctx.log.record import Record
 from eventctx.projections.trace.fold import fold
 from eventctx.projections.trace.spans import Span
-from tests.benchmarks import long_session
-from tests.benchmarks.place import Place
-from tests.benchmarks.rows import Row
-from tests.benchmarks.targets import target
+from tests.benchmarks import workload
+from tests.benchmarks.rows import Row, target
+from tests.benchmarks.timing import Place
 
 _KINDS = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
 
 
 async def measure(place: Place) -> list[Row]:
-    records = await long_session.recorded(place.count(400, 80))
+    records = await workload.recorded(place.count(400, 80))
     spans = [DEFAULT.span(span) for span in fold(records)]
     written = [(level_of(line), line.pop("event"), line) for line in lines(records)]
     out = io.BytesIO()
@@ -61,12 +60,11 @@ async def measure(place: Place) -> list[Row]:
     structlog.reset_defaults()
     count, ended = len(records), len(spans)
     micro = {name: median(found) * 1e6 for name, found in taken.items()}
+    log, trace = micro["log"] - micro["nobody"], micro["trace"] - micro["nobody"]
     note = f"{count / ended:.1f} events a span"
     return [
-        target("log sink", (micro["log"] - micro["nobody"]) / count, micro["line"] / count),
-        target(
-            "span sink", (micro["trace"] - micro["nobody"]) / ended, micro["span"] / ended, note
-        ),
+        target("log sink", log / count, micro["line"] / count),
+        target("span sink", trace / ended, micro["span"] / ended, note),
     ]
 
 
@@ -90,26 +88,17 @@ def _publishing(records: list[Record], sink: Any = None) -> Callable[[], None]:
 def _send(tracer: Any, spans: Sequence[Span]) -> None:
     """Spans by the SDK alone."""
     for span in spans:
-        _send_one(tracer, span)
-
-
-def _send_one(tracer: Any, span: Span) -> None:
-    links = [
-        Link(SpanContext(int(one.trace_id, 16), int(one.span_id, 16), False), one.attributes)
-        for one in span.links
-    ]
-    sent = tracer.start_span(
-        span.name,
-        kind=_KINDS[span.kind],
-        attributes=span.attributes,
-        links=links,
-        start_time=span.start,
-    )
-    for event in span.events:
-        sent.add_event(event.name, event.attributes, event.time)
-    if span.status == "error":
-        sent.set_status(Status(StatusCode.ERROR, span.message))
-    sent.end(span.end)
+        links = [
+            Link(SpanContext(int(one.trace_id, 16), int(one.span_id, 16), False), one.attributes)
+            for one in span.links
+        ]
+        said: Any = {"kind": _KINDS[span.kind], "attributes": span.attributes, "links": links}
+        sent = tracer.start_span(span.name, start_time=span.start, **said)
+        for event in span.events:
+            sent.add_event(event.name, event.attributes, event.time)
+        if span.status == "error":
+            sent.set_status(Status(StatusCode.ERROR, span.message))
+        sent.end(span.end)
 
 
 def _spent(work: Callable[[], Any]) -> float:

@@ -15,11 +15,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tests.benchmarks.neighbours import child
-from tests.benchmarks.place import Place
-from tests.benchmarks.rows import Row, missing
-from tests.benchmarks.targets import target, unmeasured
-from tests.benchmarks.timing import Samples
+from tests.benchmarks import neighbours
+from tests.benchmarks.rows import Row, missing, target, unmeasured
+from tests.benchmarks.timing import Place, Samples
 from tests.benchmarks.workload import messages
 
 FIGURE: Final = "peers"
@@ -34,7 +32,7 @@ ROOT: Final = Path(__file__).parents[2]
 
 
 class Peer(NamedTuple):
-    """A neighbour: its name, and its module in ``neighbours``."""
+    """A neighbour: its name, and its function in ``neighbours``."""
 
     name: str
     module: str
@@ -47,11 +45,8 @@ class Peer(NamedTuple):
 
 OURS: Final = Peer("eventctx", "ours")
 OPENAI: Final = Peer("openai-agents SQLiteSession", "openai_agents")
-PEERS: Final = (
-    OPENAI,
-    Peer("langgraph-checkpoint-sqlite", "langgraph"),
-    Peer("google-adk SqliteSessionService", "google_adk"),
-)
+LANGGRAPH: Final = Peer("langgraph-checkpoint-sqlite", "langgraph")
+PEERS: Final = (OPENAI, LANGGRAPH, Peer("google-adk SqliteSessionService", "google_adk"))
 
 
 class Process:
@@ -61,34 +56,30 @@ class Process:
     """
 
     def __init__(self, process: asyncio.subprocess.Process, errors: Path) -> None:
-        self._process = process
-        self._errors = errors
+        assert process.stdin is not None and process.stdout is not None
+        self._input, self._output, self._errors = process.stdin, process.stdout, errors
         self.hello: dict[str, Any] = {}
         self.missing = ""
         self.samples = Samples()
 
     async def begun(self) -> None:
-        """Wait until its session is built."""
         self.hello = await self._answer()
 
     async def take(self, step: str, count: int = 1) -> int:
         """So many steps, or fewer if they take long; how many were taken."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{step} {count}\n".encode())
+        self._input.write(f"{step} {count}\n".encode())
         found = await self._answer()
         for wall, processor in zip(found.get("wall", ()), found.get("processor", ()), strict=True):
             self.samples.add(step, wall, processor)
         return len(found.get("wall", ()))
 
     async def _answer(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        line = await self._process.stdout.readline()
-        found: dict[str, Any] = json.loads(line) if line else {"missing": self._last_words()}
+        line = await self._output.readline()
+        words = "" if line else self._errors.read_text().strip().rpartition("\n")[2]
+        missing = {"missing": words or "its process ended"}
+        found: dict[str, Any] = json.loads(line) if line else missing
         self.missing = found.get("missing", "")
         return found
-
-    def _last_words(self) -> str:
-        return self._errors.read_text().strip().rpartition("\n")[2] or "its process ended"
 
 
 async def measure(place: Place) -> list[Row]:
@@ -107,26 +98,24 @@ async def measure(place: Place) -> list[Row]:
                     if not process.missing:
                         await process.take(key, TAKEN[key])
     own = processes[OURS]
-    rows = [
-        _target(key, own.samples, processes[OPENAI], f"messages: {length:,}")
-        for key in ("load", "append")
-    ]
+    rows = []
+    for key in ("load", "append"):
+        other = processes[OPENAI]
+        if other.missing:
+            rows.append(unmeasured(key, other.missing))
+        else:
+            rates = [1 / one.samples.median(key) for one in (own, other)]
+            rows.append(target(key, *rates, note=f"messages: {length:,}"))
     for peer, process in processes.items():
         if process.missing:
             note = f"{process.missing}; {peer.variable} may name an interpreter that has it"
             rows.append(missing(FIGURE, f"{peer.name} at {length:,}", note))
         else:
-            rows += _rows(peer, process, None if peer == OURS else own, length)
+            rows += _rows(peer, process, None if peer == OURS else own.samples, length)
     return rows
 
 
-def _target(key: str, own: Samples, other: Process, note: str) -> Row:
-    if other.missing:
-        return unmeasured(key, other.missing)
-    return target(key, 1 / own.median(key), 1 / other.samples.median(key), note)
-
-
-def _rows(peer: Peer, process: Process, own: Process | None, length: int) -> Sequence[Row]:
+def _rows(peer: Peer, process: Process, own: Samples | None, length: int) -> Sequence[Row]:
     samples, version = process.samples, process.hello["version"]
     return [
         Row(
@@ -135,9 +124,9 @@ def _rows(peer: Peer, process: Process, own: Process | None, length: int) -> Seq
             value=samples.milli(key),
             unit="ms",
             against="eventctx" if own else "",
-            floor=own.samples.milli(key) if own else None,
+            floor=own.milli(key) if own else None,
             cpu=samples.cpu(key),
-            floor_cpu=own.samples.cpu(key) if own else None,
+            floor_cpu=own.cpu(key) if own else None,
             note=process.hello["what"][key] + (f"; {version}" if key == "append" else ""),
         )
         for key in KEYS
@@ -155,7 +144,7 @@ async def started(place: Place, peer: Peer, length: int) -> AsyncIterator[Proces
     interpreter = os.environ.get(peer.variable, sys.executable)
     with errors.open("w") as said:
         process = await asyncio.create_subprocess_exec(
-            *(interpreter, "-m", child.__name__, peer.module, str(folder), str(length)),
+            *(interpreter, "-m", neighbours.__name__, peer.module, str(folder), str(length)),
             cwd=ROOT,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,

@@ -13,12 +13,10 @@ from typing import Any, Final
 
 import eventctx
 from eventctx.engine import Engine
-from tests.benchmarks import long_session
-from tests.benchmarks.long_session import SESSION
-from tests.benchmarks.place import Place
-from tests.benchmarks.rows import Row
-from tests.benchmarks.targets import target
-from tests.benchmarks.timing import Samples
+from tests.benchmarks import workload
+from tests.benchmarks.rows import Row, target
+from tests.benchmarks.timing import Place, Samples
+from tests.benchmarks.workload import SESSION
 
 LENGTH: Final = 100_000
 _FOLD, _SEARCH, _VERIFY = "fold", "search", "verify"
@@ -30,7 +28,7 @@ async def long_store(place: Place) -> Path:
     """A copy of the run's long session, without anything that a question leaves next to it."""
 
     async def make(path: Path) -> None:
-        await long_session.make(path, place.count(LENGTH))
+        await workload.make(path, place.count(LENGTH))
 
     made, path = await place.shared("long.db", make), place.path("long.db")
     shutil.copy(made, path)  # with its rights
@@ -42,7 +40,7 @@ async def measure(place: Place) -> list[Row]:
     async with eventctx.open(store, receipts=False) as engine:
         head = await engine.store.head(SESSION)
     assert head is not None
-    records, past = head.head + 1, length // long_session.MESSAGES_OF_A_TURN // 2
+    records, past = head.head + 1, length // workload.MESSAGES_OF_A_TURN // 2
     views: dict[str, Question] = {
         "why": lambda engine: engine.why(SESSION, length // 4, turn=past),
         "past view": lambda engine: engine.request_view(SESSION, past, 1),
@@ -61,9 +59,7 @@ async def measure(place: Place) -> list[Row]:
     return [
         target("first question", samples.seconds(_FOLD), note=f"why; {of}"),
         target(
-            "with frames",
-            samples.seconds("why"),
-            note="why, in a fresh engine; the frames are of a question before",
+            "with frames", samples.seconds("why"), note="why; a question before left the frames"
         ),
         target("first search", samples.seconds(_SEARCH), note=of),
         target("views", samples.seconds(slowest), note=note),
@@ -80,14 +76,14 @@ async def _ask(store: Path, samples: Samples, name: str, question: Question) -> 
 async def _take_up(place: Place) -> Row:
     """Opening a session in a fresh engine, and its next request."""
     samples, store, length = Samples(), place.path("up.db"), place.count(LENGTH // 10)
-    await long_session.make(store, length)
+    await workload.make(store, length)
     # One engine stays open, as the others of a host would: the last to close tidies the file up.
     async with eventctx.open(store, receipts=False):
         for number in range(place.count(30, 5) + 1):
             async with eventctx.open(store, receipts=False) as engine:
                 # The first folds the whole log, and leaves a snapshot.
                 with samples.step("both" if number else "first"):
-                    context = await long_session.open_in(engine)
+                    context = await workload.open_in(engine)
                     shown = await context.get_messages_for_request()
                 # The session goes on, so that the next opening finds another tail to read.
                 await context.add_message({"role": "user", "content": f"Go on with {number}."})

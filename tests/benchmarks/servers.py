@@ -13,9 +13,8 @@ from functools import partial
 from typing import Final
 
 import eventctx
-from tests.benchmarks.place import Place
 from tests.benchmarks.rows import Row, missing
-from tests.benchmarks.timing import Samples, tail
+from tests.benchmarks.timing import Place, Samples, tail
 from tests.benchmarks.workload import Message, message, messages
 from tests.services import nats_server
 from tests.services.postgres_binaries import PostgresMissing
@@ -26,9 +25,9 @@ SESSIONS: Final = 100
 
 SETTINGS: Final = {
     "shared_buffers": "256MB",
+    "max_connections": "300",
     "max_wal_size": "2GB",
     "min_wal_size": "256MB",
-    "max_connections": "300",
 }
 """As an installation has them; tests start their servers small. All else is the default."""
 
@@ -68,35 +67,31 @@ async def _measured(place: Place, figure: str, url: str) -> list[Row]:
                 await samples.time(name, partial(context.add_message, message(number)))
         for number in range(place.count(3, 2)):
             for name, engine in engines.items():
-                opened = [
-                    await engine.session(f"{number}-{one}", max_tokens=10**9)
-                    for one in range(SESSIONS)
-                ]
+                names = [f"{number}-{one}" for one in range(SESSIONS)]
+                opened = [await engine.session(one, max_tokens=10**9) for one in names]
                 work = [messages(each, each * one) for one in range(SESSIONS)]
                 with samples.step(f"{name}, many"):
                     await asyncio.gather(*map(_added, opened, work))
     count = SESSIONS * each
+    many, file_many = "server, many", "file, many"
+    row = partial(Row, figure=figure, against="a file of SQLite")
     return [
-        Row(
-            figure=figure,
+        row(
             name="ctx.add_message",
             value=samples.micro("server"),
             unit="µs",
-            against="a file of SQLite",
             floor=samples.micro("file"),
             cpu=samples.cpu("server"),
             floor_cpu=samples.cpu("file"),
             note=tail(samples, "server"),
         ),
-        Row(
-            figure=figure,
+        row(
             name=f"{SESSIONS} sessions, ctx.add_message",
-            value=count / samples.median("server, many"),
+            value=count / samples.median(many),
             unit="messages/s",
-            against="a file of SQLite",
-            floor=count / samples.median("file, many"),
-            cpu=samples.cpu("server, many", count),
-            floor_cpu=samples.cpu("file, many", count),
+            floor=count / samples.median(file_many),
+            cpu=samples.cpu(many, count),
+            floor_cpu=samples.cpu(file_many, count),
         ),
     ]
 
@@ -111,7 +106,6 @@ async def _added(context: eventctx.Context, work: Sequence[Message]) -> None:
 
 @contextmanager
 def _postgres() -> Iterator[Server]:
-    """One PostgreSQL server, which nothing replicates."""
     server = Server(settings=SETTINGS)
     server.create()
     server.binaries.run("pg_resetwal", f"--wal-segsize={SEGMENT}", f"--pgdata={server.data}")

@@ -13,10 +13,8 @@ from typing import Final
 import click
 
 from eventctx.cli.main import cli
-from tests.benchmarks.place import Place
-from tests.benchmarks.rows import Row
-from tests.benchmarks.targets import target
-from tests.benchmarks.timing import EVENTCTX, ran
+from tests.benchmarks.rows import Row, target
+from tests.benchmarks.timing import EVENTCTX, Place, ran
 
 FIGURE = "start"
 
@@ -61,13 +59,12 @@ def _slowest_help(times: int) -> Row:
     for words in _commands(cli):
         took = [ran("-c", EVENTCTX, *words, "--help").processor for _ in range(times)]
         found[" ".join(words)] = statistics.median(took) * 1e3
-    slowest = max(found, key=lambda name: found[name])
+    slowest = max(found, key=found.__getitem__)
     middle = statistics.median(found.values())
     return target("help", found[slowest], note=f"{slowest}; half of {len(found)}: {middle:.0f} ms")
 
 
 def _commands(group: click.Group, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The words of every command."""
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)

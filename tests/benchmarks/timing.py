@@ -1,24 +1,78 @@
-"""Clocks and medians. A floor and its subject are always measured in turns, in one loop."""
+"""Where the files of a run go, and how much of the work is done; clocks and medians."""
 
 from __future__ import annotations
 
 import os
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
+
+
+class Place:
+    """A folder of its own below ``parent``, removed at the end. ``quick`` does a tenth of the work.
+
+    All files of a run lie in it, so that a floor and its subject use the same disk.
+    """
+
+    def __init__(self, parent: Path, quick: bool) -> None:
+        self.quick = quick
+        self.folder = Path(tempfile.mkdtemp(prefix="eventctx-bench-", dir=parent))
+        self._made = 0
+        self._run: Place | None = None
+
+    def inner(self) -> Place:
+        """The place of one module, which ends before the run's."""
+        made = Place(self.folder, self.quick)
+        made._run = self
+        return made
+
+    def path(self, name: str) -> Path:
+        """A path that no other call got."""
+        self._made += 1
+        return self.folder / f"{self._made}-{name}"
+
+    async def shared(self, name: str, make: Callable[[Path], Awaitable[Any]]) -> Path:
+        """A file that takes long to make: the first module that asks makes it, for the whole run.
+
+        Others only read it, or copy it.
+        """
+        path = (self._run or self).folder / name
+        if not path.exists():
+            part = path.with_name(f"part of {name}")
+            await make(part)
+            part.rename(path)
+        return path
+
+    def count(self, full: int, quick: int | None = None) -> int:
+        """How often to do something: ``full``, or a tenth of it (or ``quick``) in a quick run."""
+        if not self.quick:
+            return full
+        return quick if quick is not None else max(1, full // 10)
+
+    def __enter__(self) -> Place:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+# -- clocks: a floor and its subject are always measured in turns, in one loop ---------------------
 
 
 class Samples:
     """Durations in seconds, by name, in the order in which they were taken.
 
-    ``by_name`` holds time on the wall, ``processor`` the processor time of the same steps, of all
-    threads of this process.
+    ``by_name`` holds time on the wall, of which ``median``, ``milli`` and ``micro`` are medians;
+    ``processor`` the processor time of the same steps, of all threads of this process.
     """
 
     def __init__(self) -> None:
@@ -33,19 +87,16 @@ class Samples:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Time a block."""
         spent, began = time.process_time(), time.perf_counter()
         yield
         took = time.perf_counter() - began
         self.add(name, took, time.process_time() - spent)
 
     async def time(self, name: str, work: Callable[[], Awaitable[Any]]) -> Any:
-        """Time an awaitable, and return what it gave."""
         with self.step(name):
             return await work()
 
     def time_call(self, name: str, work: Callable[[], Any]) -> Any:
-        """Time a plain call, and return what it gave."""
         with self.step(name):
             return work()
 
@@ -62,15 +113,12 @@ class Samples:
         return statistics.median(self.processor[name])
 
     def median(self, name: str) -> float:
-        """The median in seconds, on the wall."""
         return statistics.median(self.by_name[name])
 
     def micro(self, name: str) -> float:
-        """The median in microseconds, on the wall."""
         return self.median(name) * 1e6
 
     def milli(self, name: str) -> float:
-        """The median in milliseconds, on the wall."""
         return self.median(name) * 1e3
 
 

@@ -38,7 +38,6 @@ class Spread(NamedTuple):
 
 
 def spread(errors: Iterable[float]) -> Spread | None:
-    """The spread of relative errors; None of none."""
     found = sorted(100 * error for error in errors)
     if not found:
         return None
@@ -48,7 +47,6 @@ def spread(errors: Iterable[float]) -> Spread | None:
 
 
 def growth(session: Session, rates: Estimator) -> Iterator[float]:
-    """Errors of the growth of a session's messages."""
     for step, first in _grown(session):
         counted = step.sums.tokens(rates) - first.sums.tokens(rates)
         yield counted / (step.prompt - first.prompt) - 1

@@ -10,6 +10,7 @@ Files fall into two parts by their content: the first byte of its SHA-256 is eve
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -58,14 +59,14 @@ class Sums(NamedTuple):
             beside += CALL_BESIDE_WEIGHT * self.calls
             return self.weight / 100 + self.thinking * 10 / rates.thinking + beside
         beside += rates.per_call * self.calls
-        characters = (
-            self.prose * 10 / rates.prose
-            + self.arguments * 10 / rates.arguments
-            + self.outcome * 10 / rates.outcome
-            + self.thinking * 10 / rates.thinking
-        )
+        kinds = ("prose", "arguments", "outcome", "thinking")
+        characters = sum(getattr(self, kind) * 10 / getattr(rates, kind) for kind in kinds)
         dense = self.digits * rates.digit + self.wide * rates.wide - self.spaces * rates.spaces
         return characters + dense / 100 + beside
+
+
+COUNTED: Final = (*Sums._fields[:4], "digits", "wide", "spaces", "weight")
+"""The sums that a message's facts hold under the same names."""
 
 
 class Step(NamedTuple):
@@ -165,24 +166,15 @@ async def _steps(engine: Engine, session: str) -> list[Step]:
 
 
 def _sums(layout: Layout, estimator: Estimator) -> Sums:
-    prose = arguments = outcome = thinking = calls = messages = digits = wide = spaces = other = (
-        weight
-    ) = 0
+    sums: Counter[str] = Counter()
     for entry in layout.entries():
         if entry.kind not in ("message", "insertion") or entry.ref is None:
-            other += entry.tokens
+            sums["other"] += entry.tokens
             continue
         facts = entry.ref.facts
-        prose += facts.prose
-        arguments += facts.arguments
-        outcome += facts.outcome
-        thinking += facts.thinking
-        calls += len(facts.calls)
-        messages += 1
-        digits += facts.digits
-        wide += facts.wide
-        spaces += facts.spaces
-        weight += facts.weight
-        other += facts.images + estimator.tokens_of_media(facts)
-    characters = (prose, arguments, outcome, thinking)
-    return Sums(*characters, calls, messages, digits, wide, spaces, other, weight)
+        sums["messages"] += 1
+        sums["calls"] += len(facts.calls)
+        sums["other"] += facts.images + estimator.tokens_of_media(facts)
+        for name in COUNTED:
+            sums[name] += getattr(facts, name)
+    return Sums(**sums)

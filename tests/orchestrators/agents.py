@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
+from functools import partial
 from typing import Any
 
-from eventctx.engine import Engine
+from eventctx import Context
 from eventctx.log.record import Record
 from eventctx.orchestrators import (
     Answer,
     Chunk,
+    EventsOrchestrator,
     Request,
+    Response,
     ToolDefinition,
     ToolOutcome,
     ToolRequest,
     Usage,
 )
+from eventctx.queries.verify import verify
+from eventctx.testing import check_request
 
 Step = Any
 """An Answer, an exception to raise, anything else to return as it is, or a function of these."""
@@ -73,13 +78,10 @@ def says(text: str, usage: Usage | None = Usage(100, 5)) -> Answer:  # noqa: B00
 def calls(*wanted: tuple[str, str], arguments: dict[str, Any] | None = None) -> Answer:
     """An answer that calls tools: pairs of call id and tool name."""
     given = arguments or {}
+    functions = [{"name": name, "arguments": json.dumps(given)} for _, name in wanted]
     rows = [
-        {
-            "id": call_id,
-            "type": "function",
-            "function": {"name": name, "arguments": json.dumps(given)},
-        }
-        for call_id, name in wanted
+        {"id": call_id, "type": "function", "function": function}
+        for (call_id, _), function in zip(wanted, functions, strict=True)
     ]
     requests = tuple([ToolRequest(call_id, name, dict(given)) for call_id, name in wanted])
     message = {"role": "assistant", "content": None, "tool_calls": rows}
@@ -88,12 +90,8 @@ def calls(*wanted: tuple[str, str], arguments: dict[str, Any] | None = None) -> 
 
 def pieces(*texts: str) -> list[Any]:
     """A streamed answer: a thought, the texts, and the whole of it."""
-    whole = "".join(texts)
-    return [
-        Chunk("thinking", "hm"),
-        *[Chunk("text", text, 1) for text in texts],
-        says(whole),
-    ]
+    said = [Chunk("text", text, 1) for text in texts]
+    return [Chunk("thinking", "hm"), *said, says("".join(texts))]
 
 
 class Doing:
@@ -143,6 +141,39 @@ class Heard:
         return [data for event, data in self.events if event == name]
 
 
+class CancelledAt:
+    """Work in a task that is cancelled when it waits for the nth time."""
+
+    def __init__(self, work: Awaitable[Any], number: int) -> None:
+        self._work = work
+        self._left = number
+
+    def task(self) -> asyncio.Task[Any]:
+        async def run() -> Any:
+            return await self
+
+        return asyncio.create_task(run())
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        task = asyncio.current_task()
+        assert task is not None
+        waits = self._work.__await__()
+        send: Callable[[], Any] = partial(waits.send, None)
+        while True:
+            try:
+                waited = send()
+            except StopIteration as done:
+                return done.value
+            self._left -= 1
+            if self._left == 0:
+                asyncio.get_running_loop().call_soon(task.cancel)
+            try:
+                yield waited
+                send = partial(waits.send, None)
+            except BaseException as error:
+                send = partial(waits.throw, error)
+
+
 class Waits:
     """A sleep that takes no time and keeps the requested seconds."""
 
@@ -154,13 +185,33 @@ class Waits:
         await asyncio.sleep(0)
 
 
+async def go(
+    context: Any,
+    provider: Any,
+    *given: Doing,
+    hooks: Any = None,
+    coordinator: Any = None,
+    loop: Any = EventsOrchestrator,
+    **settings: Any,
+) -> Response:
+    """A turn of an agent with these tools that does not wait between its attempts."""
+    agent = loop(**{"sleep": Waits(), **settings})
+    found: Response = await agent.execute(
+        "go", context, {"p": provider}, tools(*given), hooks, coordinator=coordinator
+    )
+    return found
+
+
+async def contents(context: Any) -> list[Any]:
+    return [one["content"] for one in await context.get_messages()]
+
+
 ENDS = {
     "provider:request": ("provider:response", "provider:error"),
     "tool:pre": ("tool:post", "tool:error"),
     "plan:start": ("plan:end",),
     "prompt:submit": ("prompt:complete",),
 }
-
 
 HOOK_ENDS = ENDS | {
     "execution:start": ("execution:end",),
@@ -169,8 +220,10 @@ HOOK_ENDS = ENDS | {
 """The events of which hooks alone hear, too."""
 
 
-async def records(engine: Engine, session: str = "s") -> list[Record]:
-    return [record async for record in engine.records(session)]
+async def records(ctx: Context, *types: str) -> list[Record]:
+    """All of the session, or those of some types."""
+    found = [one async for one in ctx._session.store.read(ctx.session_id)]
+    return [one for one in found if one.type in types] if types else found
 
 
 def activity(found: Sequence[Record]) -> list[str]:
@@ -180,27 +233,13 @@ def activity(found: Sequence[Record]) -> list[str]:
     ]
 
 
-async def check_log(engine: Engine, session: str = "s") -> None:
+async def check_log(ctx: Context) -> None:
     """The log verifies, every span that began ended once, and its view keeps calls and results."""
-    context = await engine.session(session)
-    await context.close()
-    assert (await engine.verify(session)).problems == ()
-    found = await records(engine, session)
+    await ctx.close()
+    assert (await verify(ctx._session.store, ctx.session_id)).problems == ()
+    found = await records(ctx)
     for begin, ends in ENDS.items():
         began = [one.span_id for one in found if one.type == begin]
         ended = [one.span_id for one in found if one.type in ends]
         assert sorted(map(str, began)) == sorted(map(str, ended)), begin
-    paired(await context.get_messages_for_request())
-
-
-def paired(messages: Sequence[dict[str, Any]]) -> None:
-    """Assert that every call of these chat messages has one result directly behind it."""
-    waiting: set[str] = set()
-    for one in messages:
-        if one["role"] == "tool":
-            assert one["tool_call_id"] in waiting
-            waiting.discard(one["tool_call_id"])
-            continue
-        assert not waiting, f"{waiting} have no result"
-        waiting |= {call["id"] for call in one.get("tool_calls") or ()}
-    assert not waiting
+    check_request(await ctx.get_messages_for_request())

@@ -8,6 +8,7 @@ import pytest
 
 import eventctx
 from eventctx import Context, Engine
+from tests.orchestrators.agents import check_log
 
 
 @pytest.fixture
@@ -17,5 +18,8 @@ async def engine() -> AsyncIterator[Engine]:
 
 
 @pytest.fixture
-async def ctx(engine: Engine) -> Context:
-    return await engine.session("s")
+async def ctx(engine: Engine) -> AsyncIterator[Context]:
+    """A session whose log is whole when the test ends."""
+    made = await engine.session("s")
+    yield made
+    await check_log(made)

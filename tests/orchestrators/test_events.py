@@ -1,23 +1,32 @@
-"""The events orchestrator: a tool loop in which every step is an event."""
+"""The events orchestrator, in which every step is an event, and the order that the kernel hears."""
 
 from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import msgspec
 import pytest
+from amplifier_core import HookResult
+from amplifier_core.events import ALL_EVENTS
+from amplifier_core.llm_errors import InvalidRequestError, RateLimitError
+from amplifier_core.testing import MockContextManager
 
 import eventctx
 from eventctx import Context, Engine
+from eventctx.log.codec import decode_event
 from eventctx.log.ids import agent_in
 from eventctx.log.record import Record
 from eventctx.orchestrators import (
     BasicOrchestrator,
+    Chunk,
     EventsOrchestrator,
-    Ids,
     OrchestratorSettings,
     Response,
     StreamingOrchestrator,
@@ -26,84 +35,66 @@ from eventctx.orchestrators import (
 )
 from eventctx.projections.trace.fold import fold
 from tests.orchestrators.agents import (
+    HOOK_ENDS,
     Doing,
     Heard,
     Scripted,
+    Streaming,
+    Waits,
     activity,
     calls,
-    check_log,
+    contents,
+    go,
     records,
     says,
     tool,
     tools,
 )
+from tests.orchestrators.host import Module, Writes, hear, kernel, replies, uses
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "orchestrators.md"
 
 
-async def test_a_turn_runs_tools_until_the_model_answers(engine: Engine, ctx: Context) -> None:
+async def test_a_turn_runs_tools_until_the_model_answers(ctx: Context) -> None:
     provider = Scripted(calls(("1", "look")), calls(("2", "look")), says("found"))
     response = await EventsOrchestrator().execute(
         "find it", ctx, {"p": provider}, tools(tool("look", {"at": 3})), turn_id="t1"
     )
     assert response == Response("found", "t1", "answered", 3, Usage(300, 15))
     assert str(response) == "found"
-    assert activity(await records(engine)) == [
-        "prompt:submit",
-        *["provider:request", "provider:response", "tool:pre", "tool:post"] * 2,
-        *["provider:request", "provider:response"],
-        "prompt:complete",
-    ]
+    asks, runs = ["provider:request", "provider:response"], ["tool:pre", "tool:post"]
+    expected = ["prompt:submit", *[*asks, *runs] * 2, *asks, "prompt:complete"]
+    assert activity(await records(ctx)) == expected
     transcript = await ctx.get_messages()
-    assert [one["role"] for one in transcript] == [
-        *["user", "assistant", "tool", "assistant", "tool", "assistant"]
-    ]
+    assert [one["role"] for one in transcript] == ["user", *["assistant", "tool"] * 2, "assistant"]
     assert transcript[2]["content"] == '{"at": 3}'
     assert provider.requests[2].messages == transcript[:5]
-    await check_log(engine)
 
 
-def spans(
-    found: list[tuple[str, str | None, str | None, int | None]],
-) -> dict[str, list[tuple[str | None, str | None, int | None]]]:
-    by_name: dict[str, list[tuple[str | None, str | None, int | None]]] = {}
-    for name, *ids in found:
-        by_name.setdefault(name, []).append(tuple(ids))  # type: ignore[arg-type]
-    return by_name
-
-
-async def planned(engine: eventctx.Engine, heard: Heard | None = None) -> list[Record]:
-    provider = Scripted(
-        says("first look, then answer"),
-        calls(("1", "look"), ("2", "fail")),
-        says("found"),
-    )
-    given = tools(tool("look"), tool("fail", ValueError("no")))
-    ctx = await engine.session("s")
-    agent = EventsOrchestrator(planning=True)
-    await agent.execute("find it", ctx, {"p": provider}, given, heard)
-    return await records(engine)
+async def planned(ctx: Context) -> Heard:
+    """What hooks hear of a turn with a plan and two tools, of which one fails."""
+    heard = Heard()
+    steps = says("first look, then answer"), calls(("1", "look"), ("2", "fail")), says("found")
+    given = tool("look"), tool("fail", ValueError("no"))
+    await go(ctx, Scripted(*steps), *given, hooks=heard, planning=True)
+    return heard
 
 
 @pytest.mark.parametrize("where", ["records", "payloads"])
-async def test_every_span_has_an_id_of_its_own_under_the_right_parent(
-    engine: Engine, where: str
-) -> None:
-    heard = Heard()
-    found = await planned(engine, heard)
+async def test_every_span_has_its_own_id_under_the_right_parent(ctx: Context, where: str) -> None:
+    told = (await planned(ctx)).events
     if where == "records":
-        told = [(one.type, one.span_id, one.parent_span_id, one.iteration) for one in found]
-        turns, sessions = {one.turn_id for one in found[1:]}, {one.stream for one in found}
-    else:
+        fields = "stream", "turn_id", "span_id", "parent_span_id", "iteration"
         told = [
-            (name, data["span_id"], data["parent_span_id"], data["iteration"])
-            for name, data in heard.events
+            (one.type, {field: getattr(one, field) for field in fields})
+            for one in (await records(ctx))[1:]
         ]
-        turns = {data["turn_id"] for _, data in heard.events}
-        sessions = {data["session_id"] for _, data in heard.events}
-    assert len(turns) == 1
-    assert sessions == {"s"}
-    by = spans(told)
+    assert len({data["turn_id"] for _, data in told}) == 1
+    assert {data.get("stream") or data["session_id"] for _, data in told} == {"s"}
+    by: dict[str, list[tuple[str, str | None, int | None]]] = {}
+    for name, data in told:
+        ids = data["span_id"], data["parent_span_id"], data["iteration"]
+        by.setdefault(name, []).append(ids)
     ((turn, above, number),) = by["prompt:submit"]
     assert (above, number) == (None, None)
     assert by["prompt:complete"] == by["prompt:submit"]
@@ -119,11 +110,10 @@ async def test_every_span_has_an_id_of_its_own_under_the_right_parent(
     assert len({turn, plan, first, second, third, look, fail}) == 7
 
 
-async def test_payloads_carry_what_amplifiers_hooks_look_for(engine: Engine) -> None:
-    heard = Heard()
-    await planned(engine, heard)
-    assert heard.of("prompt:submit")[0]["prompt"] == "find it"
-    assert heard.of("execution:start")[0]["prompt"] == "find it"
+async def test_a_plan_and_payloads_are_what_amplifiers_hooks_look_for(ctx: Context) -> None:
+    heard = await planned(ctx)
+    assert heard.of("prompt:submit")[0]["prompt"] == "go"
+    assert heard.of("execution:start")[0]["prompt"] == "go"
     (pre, _), (post,), (error,) = [heard.of(f"tool:{name}") for name in ("pre", "post", "error")]
     assert pre["tool_name"] == post["tool_name"] == "look"
     assert (pre["tool_input"], pre["tool_call_id"]) == ({}, "1")
@@ -137,47 +127,42 @@ async def test_payloads_carry_what_amplifiers_hooks_look_for(engine: Engine) -> 
     assert (complete["response_preview"], complete["status"]) == ("found", "ok")
     assert heard.of("execution:end")[0]["status"] == "completed"
     (whole,) = heard.of("orchestrator:complete")
-    assert (whole["orchestrator"], whole["turn_count"], whole["status"]) == (
-        *("loop-events", 3, "success"),
-    )
+    assert [whole[key] for key in ("orchestrator", "turn_count", "status")] == [
+        *("loop-events", 3, "success")
+    ]
+    # The plan is asked for in messages that the log has.
+    asked, reminded, plan, again, *_ = await ctx.get_messages()
+    assert (asked["content"], plan["content"]) == ("go", "first look, then answer")
+    assert [one["role"] for one in (reminded, plan, again)] == ["user", "assistant", "user"]
+    for row in (reminded, again):
+        assert row["content"].startswith("<system-reminder>")
 
 
-async def test_providers_and_tools_are_told_where_they_are_called(
-    engine: Engine, ctx: Context
-) -> None:
-    seen: list[Ids | None] = []
+async def test_providers_and_tools_are_told_where_they_are_called(ctx: Context) -> None:
+    seen: list[Any] = []
 
-    async def ask(_: dict[str, Any]) -> str:
+    async def ask(_: dict[str, Any]) -> None:
         seen.append(current_ids())
-        return "ok"
 
     provider = Scripted(calls(("1", "ask")), says("ok"))
-    await EventsOrchestrator().execute("go", ctx, {"p": provider}, tools(Doing("ask", ask)))
-    found = await records(engine)
+    await go(ctx, provider, Doing("ask", ask))
     assert current_ids() is None
-    (pre,) = [one for one in found if one.type == "tool:pre"]
-    (requested, _) = [one for one in found if one.type == "provider:request"]
-    assert seen[0] is not None
-    assert seen[0].span_id == pre.span_id
-    assert seen[0].parent_span_id == requested.span_id
+    (pre,), (requested, _) = [await records(ctx, n) for n in ("tool:pre", "provider:request")]
+    assert (seen[0].span_id, seen[0].parent_span_id) == (pre.span_id, requested.span_id)
     ids = provider.requests[0].ids
     assert (ids.span_id, ids.turn_id) == (requested.span_id, requested.turn_id)
     assert ids.iteration == 1
     assert ids.traceparent() == f"00-{ids.trace_id}-{ids.span_id}-01"
 
 
-async def test_at_the_limit_the_model_is_asked_to_answer_without_tools(
-    engine: Engine, ctx: Context
-) -> None:
+async def test_at_the_limit_the_model_is_asked_to_answer_without_tools(ctx: Context) -> None:
     provider = Scripted(calls(("1", "look")), calls(("2", "look")), says("so far"))
-    agent = EventsOrchestrator(max_iterations=2)
-    response = await agent.execute("go", ctx, {"p": provider}, tools(tool("look")))
+    response = await go(ctx, provider, tool("look"), max_iterations=2)
     assert (response.text, response.finish, response.iterations) == (
         *("so far", "iteration_limit", 3),
     )
     assert [len(one.tools) for one in provider.requests] == [1, 1, 0]
-    assert "without calling tools" in (await ctx.get_messages())[-2]["content"]
-    await check_log(engine)
+    assert "without calling tools" in (await contents(ctx))[-2]
 
 
 class Undefined(Scripted):
@@ -188,61 +173,48 @@ class Odd(Scripted):
     model = 3  # type: ignore[assignment]
 
 
-class Said(msgspec.Struct):
-    action: str
-    data: dict[str, Any] | None = None
-    reason: str | None = None
+NO_SCREEN = AsyncMock(side_effect=ConnectionError("the user's screen is gone"))
 
 
-class Asks(msgspec.Struct):
-    approval_default: str
-    action: str = "ask_user"
-    approval_prompt: str = "Look?"
-
-
-class CannotAsk:
-    async def process_hook_result(self, *_: Any) -> Any:
-        raise ConnectionError("the user's screen is gone")
-
-
-@pytest.mark.parametrize("coordinator", [None, CannotAsk()])
+@pytest.mark.parametrize("coordinator", [None, SimpleNamespace(process_hook_result=NO_SCREEN)])
 @pytest.mark.parametrize("default", ["deny", "allow"])
 async def test_a_call_that_nobody_can_be_asked_about_is_decided_by_the_hooks_default(
-    engine: Engine, ctx: Context, coordinator: Any, default: str
+    ctx: Context, coordinator: Any, default: str
 ) -> None:
-    async def hook(event: str, _: dict[str, Any]) -> Asks | None:
-        return Asks(default) if event == "tool:pre" else None
+    asks = HookResult(action="ask_user", approval_prompt="Look?", approval_default=default)
+
+    async def hook(event: str, _: dict[str, Any]) -> HookResult | None:
+        return asks if event == "tool:pre" else None
 
     provider = Scripted(calls(("1", "look")), says("ok"))
-    await EventsOrchestrator().execute(
-        "go", ctx, {"p": provider}, tools(tool("look")), [hook], coordinator=coordinator
-    )
-    result = (await ctx.get_messages())[2]["content"]
-    ran = "tool:post" in [one.type for one in await records(engine)]
-    assert ran is (default == "allow")
-    assert ("Look?" in result) is (default == "deny")
+    await go(ctx, provider, tool("look"), hooks=[hook], coordinator=coordinator)
+    assert len(await records(ctx, "tool:post")) == (default == "allow")
+    assert ("Look?" in (await contents(ctx))[2]) is (default == "deny")
 
 
 async def test_of_several_hooks_each_sees_what_those_before_it_changed(ctx: Context) -> None:
     seen: list[Any] = []
-    heard: list[str] = []
+    third = Heard()
 
-    async def first(event: str, data: dict[str, Any]) -> Said | None:
-        return Said("modify", {"tool_input": {"by": "first"}}) if event == "tool:pre" else None
+    async def first(event: str, data: dict[str, Any]) -> HookResult | None:
+        changed = HookResult(action="modify", data={"tool_input": {"by": "first"}})
+        return changed if event == "tool:pre" else None
 
-    async def second(event: str, data: dict[str, Any]) -> Said | None:
+    async def second(event: str, data: dict[str, Any]) -> HookResult | None:
         seen.append(data.get("tool_input"))
-        return Said("deny", reason="enough") if event == "tool:pre" else None
+        return HookResult(action="deny", reason="enough") if event == "tool:pre" else None
 
-    async def third(event: str, data: dict[str, Any]) -> None:
-        heard.append(event)
+    ran: list[Any] = []
+
+    async def look(given: dict[str, Any]) -> None:
+        ran.append(given)
 
     provider = Scripted(calls(("1", "look")), says("ok"))
-    hooks = [first, second, third]
-    await EventsOrchestrator().execute("go", ctx, {"p": provider}, tools(tool("look")), hooks)
+    await go(ctx, provider, Doing("look", look), hooks=[first, second, third.emit])
     assert {"by": "first"} in seen
-    assert "tool:pre" not in heard
-    assert "enough" in (await ctx.get_messages())[2]["content"]
+    assert "tool:pre" not in third.names
+    assert (third.of("tool:error")[0]["error"]["type"], ran) == ("ToolFailed", [])
+    assert "enough" in (await contents(ctx))[2]
 
 
 @pytest.mark.parametrize(
@@ -259,51 +231,39 @@ async def test_of_several_hooks_each_sees_what_those_before_it_changed(ctx: Cont
     ],
 )
 async def test_what_cannot_run_is_refused_before_anything_is_recorded(
-    engine: Engine, ctx: Context, changed: dict[str, Any], words: str
+    ctx: Context, changed: dict[str, Any], words: str
 ) -> None:
     good = {"prompt": "go", "context": ctx, "providers": {"p": Scripted(says("ok"))}}
     with pytest.raises(eventctx.InvalidSetting, match=words):
         await EventsOrchestrator().execute(**(good | changed))
-    assert len(await records(engine)) == 1
+    assert len(await records(ctx)) == 1
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"max_iterations": 0},
-        {"max_retries": -1},
-        {"tool_timeout": 0},
-        {"sleep": None},
-    ],
-)
-def test_settings_of_the_wrong_kind_are_refused(settings: dict[str, Any]) -> None:
-    (name,) = settings
+WRONG = {"max_iterations": 0, "max_retries": -1, "tool_timeout": 0, "sleep": None}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_settings_of_the_wrong_kind_are_refused(name: str) -> None:
     with pytest.raises(eventctx.InvalidSetting, match=f"{name}: expected"):
-        EventsOrchestrator(**settings)
+        EventsOrchestrator(**{name: WRONG[name]})
 
 
 def test_every_setting_is_in_the_reference() -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", PAGE.read_text(), flags=re.MULTILINE))
+    named = {"sleep": "asyncio.sleep", "jitter": "random.random"}
     for field in msgspec.structs.fields(OrchestratorSettings):
-        shown = field.default if not callable(field.default) else field.name
-        expected = {"sleep": "asyncio.sleep", "jitter": "random.random"}.get(
-            field.name, repr(shown)
-        )
-        assert rows[field.name] == expected, field.name
+        assert rows[field.name] == named.get(field.name, repr(field.default)), field.name
 
 
-async def test_every_field_of_a_payload_is_in_the_reference(engine: Engine) -> None:
+async def test_every_field_of_a_payload_is_in_the_reference(ctx: Context) -> None:
     table = PAGE.read_text().partition("## Payloads for hooks")[2].partition("## When")[0]
     rows = dict(re.findall(r"^\| `([\w:]+)` \| (.+) \|$", table, flags=re.MULTILINE))
     ids = {"session_id", "turn_id", "span_id", "parent_span_id", "iteration"}
-    heard = Heard()
-    await planned(engine, heard)
-    assert {name for name, _ in heard.events} <= rows.keys()
-    for name, data in heard.events:
+    for name, data in (await planned(ctx)).events:
         assert ids <= data.keys(), name
+        known = rows[name] + rows[name.replace("post", "pre").replace("error", "pre")]
+        known += rows.get(name.partition(":")[0] + ":request", "")
         for field in data.keys() - ids:
-            known = rows[name] + rows[name.replace("post", "pre").replace("error", "pre")]
-            known += rows.get(name.partition(":")[0] + ":request", "")
             assert f"`{field}`" in known, f"{name}: {field}"
 
 
@@ -315,36 +275,29 @@ async def test_tools_of_one_answer_run_at_the_same_time(ctx: Context) -> None:
         return "met"
 
     provider = Scripted(calls(("1", "a"), ("2", "b")), says("ok"))
-    given = tools(Doing("a", meet), Doing("b", meet))
-    await EventsOrchestrator().execute("go", ctx, {"p": provider}, given)
-    assert [one["content"] for one in (await ctx.get_messages())[2:4]] == ["met", "met"]
+    await go(ctx, provider, Doing("a", meet), Doing("b", meet))
+    assert (await contents(ctx))[2:4] == ["met", "met"]
 
 
-async def test_an_engines_own_hooks_are_told_nothing_twice(engine: Engine) -> None:
+async def test_an_engines_own_hooks_are_told_nothing_twice(engine: Engine, ctx: Context) -> None:
     names: list[str] = []
     engine.on("*", lambda record: names.append(record.type))
-    ctx = await engine.session("s")
-    await EventsOrchestrator().execute("go", ctx, {"p": Scripted(says("ok"))}, None, engine.hooks)
+    await go(ctx, Scripted(says("ok")), hooks=engine.hooks)
     assert names.count("provider:request") == names.count("prompt:submit") == 1
 
 
 # -- the agent's name ------------------------------------------------------------------------------
 
 
-LOOPS: Any = [BasicOrchestrator, StreamingOrchestrator, EventsOrchestrator]
-
-
-@pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize(
-    ("settings", "name"), [({"agent": "coder"}, "invoke_agent coder"), ({}, "invoke_agent")]
-)
+@pytest.mark.parametrize("loop", [BasicOrchestrator, StreamingOrchestrator, EventsOrchestrator])
+@pytest.mark.parametrize("agent", ["coder", None])
 async def test_a_turn_is_named_after_the_orchestrators_agent_if_it_has_one(
-    engine: Engine, ctx: Context, loop: Any, settings: dict[str, str], name: str
+    ctx: Context, loop: Any, agent: str | None
 ) -> None:
-    await loop(**settings).execute("hi", ctx, {"p": Scripted(says("hello"))})
-    spans = list(fold(await records(engine)))
-    assert spans[-1].name == name
-    assert spans[-1].attributes.get("gen_ai.agent.name") == settings.get("agent")
+    await go(ctx, Scripted(says("hello")), loop=loop, **{"agent": agent} if agent else {})
+    *_, span = fold(await records(ctx))
+    assert span.name == ("invoke_agent coder" if agent else "invoke_agent")
+    assert span.attributes.get("gen_ai.agent.name") == agent
 
 
 def test_the_id_of_a_session_that_amplifier_started_for_an_agent_names_it() -> None:
@@ -353,11 +306,183 @@ def test_the_id_of_a_session_that_amplifier_started_for_an_agent_names_it() -> N
     assert agent_in("my_session") is None
 
 
-async def test_a_plan_is_asked_for_in_messages_that_the_log_has(engine: Engine) -> None:
-    await planned(engine)
-    ctx = await engine.session("s")
-    transcript = await ctx.get_messages()
-    assert [one["role"] for one in transcript[:4]] == ["user", "user", "assistant", "user"]
-    for row in (transcript[1], transcript[3]):
-        assert row["content"].startswith("<system-reminder>")
-    assert transcript[2]["content"] == "first look, then answer"
+# -- the order of a turn's events in Amplifier's kernel, as its page promises it -------------------
+
+
+FIRST = ["prompt:submit", "execution:start"]
+LAST = ["prompt:complete", "execution:end", "orchestrator:complete"]
+KERNELS_OWN = ("session:", "cancel:", "module:")
+"""Events that the kernel emits by itself, around turns."""
+
+UNRECORDED = ("execution:", "content_block:", "orchestrator:")
+"""Events for hooks alone."""
+
+
+def promised() -> dict[str, list[str]]:
+    """The rows of the page's table of orders: the events between the first and the last ones."""
+    section = PAGE.read_text().partition("\n## Order\n")[2].partition("\n## ")[0]
+    short = re.findall(r"^- (\*\w+\*): (.+)$", section, flags=re.MULTILINE)
+    rows = re.findall(r"^\| ([^|`]+) \| ([`*].+) \|$", section, flags=re.MULTILINE)
+    found = {}
+    for names, events in rows:
+        for word, stands_for in short:
+            events = events.replace(word, stands_for)
+        assert "*" not in events, f"{events}: a word that the page does not explain"
+        found |= {name: re.findall(r"`([\w:]+)`", events) for name in names.split("; ")}
+    return found
+
+
+class Pieces(Streaming):
+    """Streams two pieces and the answer, or fails behind the pieces."""
+
+    priority = 100
+
+    def __init__(self, last: Any) -> None:
+        super().__init__([Chunk("text", "he"), Chunk("text", "llo"), last])
+
+
+class Fails(Writes):
+    async def execute(self, input: dict[str, Any]) -> Any:  # noqa: A002
+        raise OSError("no space")
+
+
+class Hangs(Writes):
+    async def execute(self, input: dict[str, Any]) -> Any:  # noqa: A002
+        self.then()
+        await asyncio.Event().wait()
+
+
+class Stopped(Module):
+    """A provider during whose answer the host asks to stop."""
+
+    then = staticmethod(lambda: None)
+
+    async def complete(self, request: Any, **_: Any) -> Any:
+        self.then()
+        await asyncio.Event().wait()
+
+
+class Case:
+    """A turn on the kernel: its loop, its script, its tool, and what its host does."""
+
+    def __init__(
+        self,
+        *steps: Any,
+        loop: str = "events",
+        module: Any = None,
+        tool: Writes | None = None,
+        deny: str = "",
+        stop: str = "",
+        fails: bool = False,
+        **config: Any,
+    ) -> None:
+        self.module, self.tool = module or Module(*steps), tool or Writes()
+        self.loop, self.deny, self.stop, self.fails = loop, deny, stop, fails
+        self.config = config
+
+    async def run(self, context: Any) -> list[str]:
+        heard: list[str] = []
+
+        def handler(event: str, _: dict[str, Any]) -> HookResult:
+            heard.append(event)
+            if event == self.deny:
+                return HookResult(action="deny", reason="not today")
+            return HookResult(action="continue")
+
+        async with kernel(context, self.module, self.tool, loop=self.loop, **self.config) as host:
+            agent = host.coordinator.get("orchestrator")._orchestrator
+            soon = {"sleep": Waits(), "jitter": lambda: 0.0}
+            agent.settings = msgspec.structs.replace(agent.settings, **soon)
+            for name in ALL_EVENTS:
+                host.coordinator.hooks.register(name, handler)
+            if self.stop:
+                self.tool.then = getattr(host.coordinator.cancellation, self.stop)
+                self.module.then = self.tool.then
+            with pytest.raises(RuntimeError) if self.fails else nullcontext():
+                self.said = await host.execute("go")
+        return [name for name in heard if not name.startswith(KERNELS_OWN)]
+
+
+FAILED = InvalidRequestError("no such model")
+BUSY = RateLimitError("busy", retry_after=0.0)
+CALLS = uses("c1", "write")
+AT_ONCE = "request_immediate"
+
+CASES: dict[str, Callable[[], Case]] = {
+    "an answer": lambda: Case(replies("hello")),
+    "an answer, streamed": lambda: Case(loop="streaming", module=Pieces(says("hello"))),
+    "a stream that breaks": lambda: Case(loop="streaming", module=Pieces(FAILED), fails=True),
+    "a tool, then the answer": lambda: Case(CALLS, replies("done")),
+    "a tool that fails": lambda: Case(CALLS, replies("done"), tool=Fails()),
+    "a tool that a hook denies": lambda: Case(CALLS, replies("done"), deny="tool:pre"),
+    "a plan, then the answer": lambda: Case(replies("first"), replies("done"), planning=True),
+    "the limit is reached": lambda: Case(CALLS, replies("done"), max_iterations=1),
+    "a second attempt": lambda: Case(BUSY, replies("done")),
+    "the provider fails": lambda: Case(FAILED, fails=True),
+    "a hook denies the model call": lambda: Case(deny="provider:request"),
+    "a hook denies the plan's model call": lambda: Case(deny="provider:request", planning=True),
+    "a stop at once while the model answers": lambda: Case(module=Stopped(), stop=AT_ONCE),
+    "a graceful stop while a tool runs": lambda: Case(CALLS, stop="request_graceful"),
+    "a stop at once while a tool runs": lambda: Case(CALLS, tool=Hangs(), stop=AT_ONCE),
+}
+
+
+def test_every_order_of_the_page_is_tried() -> None:
+    assert sorted(promised()) == sorted(CASES)
+
+
+@pytest.mark.parametrize("recorded", [True, False], ids=["our context", "another context"])
+@pytest.mark.parametrize("name", CASES)
+async def test_the_kernel_hears_the_events_in_the_order_of_the_page(
+    ctx: Context, name: str, recorded: bool
+) -> None:
+    heard = await CASES[name]().run(ctx if recorded else MockContextManager())
+    assert heard == [*FIRST, *promised()[name], *LAST]
+    for begin, ends in HOOK_ENDS.items():
+        assert heard.count(begin) == sum(heard.count(end) for end in ends), begin
+    if recorded:
+        names = [one for one in heard if not one.startswith(UNRECORDED)]
+        assert activity(await records(ctx)) == names
+
+
+ONE_CALL = (
+    *("an answer", "a second attempt", "the provider fails", "a hook denies the model call"),
+    "a stop at once while the model answers",
+)
+OTHER_LOOPS = [("basic", name) for name in ONE_CALL] + [
+    ("streaming", name) for name in CASES if "stream" not in name and "plan" not in name
+]
+
+
+@pytest.mark.parametrize(("loop", "name"), OTHER_LOOPS)
+async def test_the_other_loops_differ_in_nothing_but_plans_and_pieces(loop: str, name: str) -> None:
+    case = CASES[name]()
+    case.loop = loop
+    if loop == "basic":
+        case.config["tools"] = "ignore"
+    assert await case.run(MockContextManager()) == [*FIRST, *promised()[name], *LAST]
+
+
+async def test_a_denied_model_call_is_recorded_with_the_reason(
+    engine: Engine, ctx: Context
+) -> None:
+    told: list[Record] = []
+    engine.on("provider:error", told.append)
+    async with kernel(ctx, Module()) as host:
+        hear(host, "provider:request", HookResult(action="deny", reason="too dear"))
+        errors, ends = hear(host, "provider:error"), hear(host, "prompt:complete")
+        assert await host.execute("go") == "Operation denied: too dear"
+    event: Any = decode_event((await records(ctx, "provider:error"))[0])
+    assert (event.status, event.error_type) == ("cancelled", "Denied")
+    assert event.message == "denied by a hook: too dear"
+    assert errors[0]["error"] == {"type": "Denied", "msg": "denied by a hook: too dear"}
+    assert [errors[0]["span_id"]] == [one.span_id for one in told]
+    assert (ends[0]["status"], ends[0]["finish"]) == ("ok", "denied")
+
+
+async def test_a_denied_prompt_begins_no_execution_and_ends_none(ctx: Context) -> None:
+    case = Case(deny="prompt:submit")
+    assert await case.run(ctx) == ["prompt:submit", "prompt:complete", "orchestrator:complete"]
+    assert case.said == "Operation denied: not today"
+    assert await ctx.get_messages() == []
+    assert activity(await records(ctx)) == ["prompt:submit", "prompt:complete"]

@@ -37,11 +37,12 @@ from tests.orchestrators.agents import (
     activity,
     calls,
     check_log,
+    contents,
+    go,
     pieces,
     records,
     says,
     tool,
-    tools,
 )
 
 
@@ -52,29 +53,26 @@ class Limited(Exception):
     retry_after = 3.0
 
 
-async def test_errors_that_may_pass_are_tried_again_each_in_a_span_of_its_own(
-    engine: Engine, ctx: Context
-) -> None:
+async def test_errors_that_may_pass_are_tried_again_each_in_a_span_of_its_own(ctx: Context) -> None:
     waits = Waits()
-    steps = [
-        ConnectionError("reset"),
-        Limited("slow down"),
-        ProviderFailed("p", "overloaded", status=529, retryable=True, retry_after=1_000),
-        TimeoutError(),
-        says("ok"),
-    ]
+    overloaded = ProviderFailed("p", "overloaded", status=529, retryable=True, retry_after=1_000)
+    steps = [ConnectionError("reset"), Limited("slow down"), overloaded, TimeoutError(), says("ok")]
     provider = Scripted(*steps)
-    agent = EventsOrchestrator(sleep=waits, jitter=lambda: 0.5)
-    assert (await agent.execute("go", ctx, {"p": provider})).text == "ok"
-    found = await records(engine)
-    assert activity(found).count("provider:error") == 4
-    requested = [one for one in found if one.type == "provider:request"]
+    assert (await go(ctx, provider, sleep=waits, jitter=lambda: 0.5)).text == "ok"
+    assert len(await records(ctx, "provider:error")) == 4
+    requested = await records(ctx, "provider:request")
     assert len({one.span_id for one in requested}) == 5
-    assert {one.parent_span_id for one in requested} == {found[1].span_id}
+    assert {one.parent_span_id for one in requested} == {(await records(ctx))[1].span_id}
     assert all(one.messages == provider.requests[0].messages for one in provider.requests)
-    await check_log(engine)
     # Half of 1, 2, 4 and 8 seconds, or what the provider asks for, if that is not too long.
     assert waits.seconds == [0.5, 3.0, 120.0, 4.0]
+
+
+async def test_waits_are_capped(ctx: Context) -> None:
+    waits = Waits()
+    provider = Scripted(*[ConnectionError()] * 10, says("ok"))
+    await go(ctx, provider, sleep=waits, jitter=lambda: 1.0, max_retries=10)
+    assert waits.seconds == [1, 2, 4, 8, 16, 30, 30, 30, 30, 30]
 
 
 @pytest.mark.parametrize(
@@ -89,21 +87,18 @@ async def test_errors_that_may_pass_are_tried_again_each_in_a_span_of_its_own(
     ],
 )
 async def test_an_error_that_stays_ends_the_turn_as_provider_failed(
-    engine: Engine, ctx: Context, error: Exception, attempts: int
+    ctx: Context, error: Exception, attempts: int
 ) -> None:
     provider = Scripted(*[error] * attempts)
-    agent = EventsOrchestrator(sleep=Waits(), max_retries=2)
     with pytest.raises(ProviderFailed) as raised:
-        await agent.execute("go", ctx, {"p": provider})
+        await go(ctx, provider, max_retries=2)
     assert len(provider.requests) == attempts
     if not isinstance(error, ProviderFailed):
         assert raised.value.__cause__ is error
         assert type(error).__name__ in str(raised.value)
-    last = (await records(engine))[-1]
-    assert decode_event(last).status == "error"  # type: ignore[union-attr]
-    await check_log(engine)
-    response = await agent.execute("again", ctx, {"p": Scripted(says("works"))})
-    assert response.text == "works"
+    assert decode_event((await records(ctx))[-1]).status == "error"  # type: ignore[union-attr]
+    await check_log(ctx)
+    assert (await go(ctx, Scripted(says("works")))).text == "works"
 
 
 MESSAGE = {"role": "assistant", "content": "x"}
@@ -130,17 +125,17 @@ CALLING = calls(("1", "look"))
     ],
     ids=range(14),
 )
-async def test_garbage_is_asked_for_again_once_and_never_enters_the_context(
-    engine: Engine, ctx: Context, garbage: Any
-) -> None:
-    agent = EventsOrchestrator(sleep=Waits())
-    provider = Scripted(garbage, says("better"))
-    assert (await agent.execute("go", ctx, {"p": provider}, tools(tool("look")))).text == ("better")
+async def test_garbage_is_asked_for_again_and_never_gets_in(ctx: Context, garbage: Any) -> None:
+    assert (await go(ctx, Scripted(garbage, says("better")), tool("look"))).text == "better"
     with pytest.raises(ProviderFailed):
-        await agent.execute("go", ctx, {"p": Scripted(garbage, garbage)}, tools(tool("look")))
-    roles = [one["role"] for one in await ctx.get_messages()]
-    assert roles == ["user", "assistant", "user"]
-    await check_log(engine)
+        await go(ctx, Scripted(garbage, garbage), tool("look"))
+    assert [one["role"] for one in await ctx.get_messages()] == ["user", "assistant", "user"]
+
+
+@pytest.mark.parametrize("kind", [BasicOrchestrator, StreamingOrchestrator])
+async def test_calls_where_no_tools_were_offered_are_garbage(ctx: Context, kind: Any) -> None:
+    with pytest.raises(ProviderFailed, match="calls tools"):
+        await go(ctx, Scripted(CALLING, CALLING), loop=kind)
 
 
 class Row(msgspec.Struct):
@@ -171,91 +166,80 @@ class Unspeakable(Exception):
     ],
     ids=range(8),
 )
-async def test_whatever_a_tool_returns_or_raises_the_model_is_told(
-    engine: Engine, ctx: Context, result: Any, content: str
-) -> None:
-    provider = Scripted(calls(("1", "odd")), says("ok"))
-
-    async def listen(_: str, __: dict[str, Any]) -> None: ...
-
-    await EventsOrchestrator().execute(
-        "go", ctx, {"p": provider}, tools(tool("odd", result)), [listen]
-    )
-    assert (await ctx.get_messages())[2]["content"] == content
-    await check_log(engine)
+async def test_what_a_tool_gives_the_model_is_told(ctx: Context, result: Any, content: str) -> None:
+    await go(ctx, Scripted(calls(("1", "odd")), says("ok")), tool("odd", result), hooks=Heard())
+    assert (await contents(ctx))[2] == content
 
 
-def test_the_repr_of_what_json_cannot_hold_is_bounded() -> None:
+def test_what_json_cannot_hold_has_a_bounded_text() -> None:
     text = text_of({(1,): "x" * 1_000_000}).text
-    assert len(text) < 20_100
-    assert text.endswith("characters more)")
+    assert len(text) < 20_100 and text.endswith("characters more)")
+    itself: list[Any] = []
+    itself.append(itself)
+    assert text_of(itself).text == "[[...]]"
 
 
-async def test_an_unknown_tool_and_unusable_arguments_are_told_to_the_model(
-    engine: Engine, ctx: Context
-) -> None:
-    unusable = calls(("2", "look"))
-    unusable = msgspec.structs.replace(
-        unusable, calls=(ToolRequest("2", "look", {}, "it is no JSON"),)
-    )
-    provider = Scripted(calls(("1", "nope")), unusable, says("ok"))
-    await EventsOrchestrator().execute("go", ctx, {"p": provider}, tools(tool("look")))
-    transcript = await ctx.get_messages()
-    assert "no such tool; the tools are: look" in transcript[2]["content"]
-    assert "cannot be used: it is no JSON" in transcript[4]["content"]
-    errors = [decode_event(one) for one in await records(engine) if one.type == "tool:error"]
-    assert {one.error_type for one in errors} == {"ToolFailed"}  # type: ignore[union-attr]
-    await check_log(engine)
+async def test_an_unknown_tool_and_unusable_arguments_are_told_to_the_model(ctx: Context) -> None:
+    broken = (ToolRequest("2", "look", {}, "it is no JSON"),)
+    unusable = msgspec.structs.replace(calls(("2", "look")), calls=broken)
+    await go(ctx, Scripted(calls(("1", "nope")), unusable, says("ok")), tool("look"))
+    told = await contents(ctx)
+    assert "no such tool; the tools are: look" in told[2]
+    assert "cannot be used: it is no JSON" in told[4]
+    errors = [decode_event(one) for one in await records(ctx, "tool:error")]
+    assert [one.error_type for one in errors] == ["ToolFailed"] * 2  # type: ignore[union-attr]
 
 
-async def test_a_tool_that_hangs_is_ended_and_the_model_is_told(
-    engine: Engine, ctx: Context
-) -> None:
-    provider = Scripted(calls(("1", "hang"), ("2", "look")), says("ok"))
-    agent = EventsOrchestrator(tool_timeout=LIMIT)
-    given = tools(Doing("hang", hang_past_the_limit), tool("look", "seen"))
-    assert (await agent.execute("go", ctx, {"p": provider}, given)).text == "ok"
-    contents = {one["content"] for one in (await ctx.get_messages())[2:4]}
-    assert contents == {"seen", "TimeoutError: it took longer than 30 s and was ended"}
-    await check_log(engine)
+async def test_a_tool_and_a_provider_that_hang_are_ended_and_the_turn_goes_on(ctx: Context) -> None:
+    given = Doing("hang", hang_past_the_limit), tool("look", "seen")
+    script = Scripted(calls(("1", "hang"), ("2", "look")), hang_past_the_limit, says("ok"))
+    response = await go(ctx, script, *given, tool_timeout=LIMIT, provider_timeout=LIMIT)
+    assert response.text == "ok" and len(await records(ctx, "provider:error")) == 1
+    ended = "TimeoutError: it took longer than 30 s and was ended"
+    assert set((await contents(ctx))[2:4]) == {"seen", ended}
 
 
-async def test_an_answer_that_cannot_be_used_was_paid_for_all_the_same(
-    engine: Engine, ctx: Context
-) -> None:
+async def test_an_answer_that_cannot_be_used_was_paid_for_all_the_same(ctx: Context) -> None:
     bad = msgspec.structs.replace(says("x", Usage(100, 5)), calls=(ToolRequest("1", "none", {}),))
     worse = msgspec.structs.replace(bad, usage=Usage(-1))
-    agent = EventsOrchestrator(sleep=Waits())
-    response = await agent.execute("go", ctx, {"p": Scripted(bad, says("ok", Usage(90, 1)))})
+    response = await go(ctx, Scripted(bad, says("ok", Usage(90, 1))))
     with pytest.raises(ProviderFailed):
-        await agent.execute("go", ctx, {"p": Scripted(worse, worse)})
-    reported = [one for one in await records(engine) if one.type == "usage:reported"]
-    requests = [one for one in await records(engine) if one.type == "provider:request"]
+        await go(ctx, Scripted(worse, worse))
+    reported, requests = [await records(ctx, n) for n in ("usage:reported", "provider:request")]
     assert (response.usage.prompt, response.usage.output) == (190, 6)
     assert [one.span_id for one in reported] == [one.span_id for one in requests[:2]]
 
 
-async def test_a_stream_that_stands_still_is_ended(engine: Engine, ctx: Context) -> None:
-    provider = Streaming([Chunk("text", "So "), hang_past_the_limit])
-    agent = StreamingOrchestrator(provider_timeout=LIMIT, sleep=Waits())
-    with pytest.raises(ProviderFailed, match="its next piece"):
-        await agent.execute("go", ctx, {"p": provider})
+async def test_a_stream_that_fails_is_tried_again_if_nothing_was_shown(ctx: Context) -> None:
+    failing = Streaming([ConnectionError("reset")], pieces("all ", "well"))
+    assert (await go(ctx, failing, loop=StreamingOrchestrator)).text == "all well"
+    assert await contents(ctx) == ["go", "all well"]
     # What was shown is kept, and not asked for again: the person would read it twice.
+    provider = Streaming([Chunk("text", "So "), hang_past_the_limit])
+    with pytest.raises(ProviderFailed, match="its next piece"):
+        await go(ctx, provider, loop=StreamingOrchestrator, provider_timeout=LIMIT)
     assert (await ctx.get_messages())[-1] == {"role": "assistant", "content": "So "}
     assert len(provider.requests) == 1
-    await check_log(engine)
 
 
 async def test_a_context_that_raises_ends_the_turn_with_its_own_error(engine: Engine) -> None:
     ctx = await engine.session("s", max_tokens=50)
     await ctx.add_message({"role": "system", "content": "x" * 2_000})
     with pytest.raises(eventctx.ContextOverflow):
-        await EventsOrchestrator().execute("go", ctx, {"p": Scripted()})
-    assert activity(await records(engine)) == ["prompt:submit", "prompt:complete"]
+        await go(ctx, Scripted())
     with pytest.raises(eventctx.InvalidMessage):
         await EventsOrchestrator().execute("\ud800", ctx, {"p": Scripted()})
-    found = await records(engine)
-    assert activity(found)[-1] == "prompt:complete"
+    assert activity(await records(ctx)) == ["prompt:submit", "prompt:complete"] * 2
+
+
+async def test_a_tool_that_changes_its_input_changes_nobody_elses(ctx: Context) -> None:
+    async def change(given: dict[str, Any]) -> None:
+        given["path"].append("changed")
+
+    heard = Heard()
+    provider = Scripted(calls(("1", "change"), arguments={"path": ["a"]}), says("ok"))
+    await go(ctx, provider, Doing("change", change), hooks=heard)
+    assert heard.of("tool:post")[0]["tool_input"] == {"path": ["a"]}
 
 
 # -- any script ----------------------------------------------------------------------------------
@@ -263,12 +247,11 @@ async def test_a_context_that_raises_ends_the_turn_with_its_own_error(engine: En
 OUTCOMES = st.sampled_from(
     ["fine", "x" * 5_000, {"a": 1}, b"\x00", math.inf, ValueError("no"), Unspeakable(), Odd()]
 )
+PROBLEMS = ConnectionError("x"), Limited("y"), ProviderFailed("p", "no"), ValueError("bug"), None, 3
 ANSWERS = st.one_of(
     st.builds(says, st.text(st.characters(codec="utf-8"), max_size=20)),
     st.lists(st.sampled_from(["a", "b", "none", "hang"]), min_size=1, max_size=3),
-    st.sampled_from(
-        [ConnectionError("x"), Limited("y"), ProviderFailed("p", "no"), ValueError("bug"), None, 3]
-    ),
+    st.sampled_from(PROBLEMS),
 )
 
 
@@ -290,84 +273,22 @@ def test_whatever_happens_the_log_is_whole_and_the_next_turn_works(
         else one
         for number, one in enumerate(script)
     ]
+    given = tool("a", first), tool("b", second), Doing("hang", hang_past_the_limit)
+    limits: Any = {"max_retries": 2, "max_iterations": 3, "tool_timeout": LIMIT}
 
     async def turn() -> None:
         async with eventctx.open() as engine:
             ctx = await engine.session("s", max_tokens=1_000 if small else 100_000)
-            agent = EventsOrchestrator(
-                planning=planning,
-                sleep=Waits(),
-                max_retries=2,
-                max_iterations=3,
-                tool_timeout=LIMIT,
-            )
-            given = tools(tool("a", first), tool("b", second), Doing("hang", hang_past_the_limit))
-            task = asyncio.create_task(
-                agent.execute("go", ctx, {"p": Scripted(*steps, ValueError("over"))}, given)
-            )
+            provider = Scripted(*steps, ValueError("over"))
+            task = asyncio.create_task(go(ctx, provider, *given, planning=planning, **limits))
             if cancel is not None:
                 for _ in range(cancel):
                     await asyncio.sleep(0)
                 task.cancel()
             with suppress(asyncio.CancelledError, ProviderFailed):
                 await task
-            await check_log(engine)
-            again = await EventsOrchestrator().execute("go", ctx, {"p": Scripted(says("works"))})
-            assert again.text == "works"
-            await check_log(engine)
+            await check_log(await engine.session("s"))
+            assert (await go(ctx, Scripted(says("works")))).text == "works"
+            await check_log(await engine.session("s"))
 
     asyncio.run(turn())
-
-
-async def test_waits_are_capped(ctx: Context) -> None:
-    waits = Waits()
-    provider = Scripted(*[ConnectionError()] * 10, says("ok"))
-    agent = EventsOrchestrator(sleep=waits, jitter=lambda: 1.0, max_retries=10)
-    await agent.execute("go", ctx, {"p": provider})
-    assert waits.seconds == [1, 2, 4, 8, 16, 30, 30, 30, 30, 30]
-
-
-@pytest.mark.parametrize("kind", [BasicOrchestrator, StreamingOrchestrator])
-async def test_calls_where_no_tools_were_offered_are_garbage(
-    engine: Engine, ctx: Context, kind: Any
-) -> None:
-    answer = calls(("1", "look"))
-    with pytest.raises(ProviderFailed, match="calls tools"):
-        await kind(sleep=Waits()).execute("go", ctx, {"p": Scripted(answer, answer)})
-    await check_log(engine)
-
-
-def test_a_value_that_holds_itself_has_a_text() -> None:
-    itself: list[Any] = []
-    itself.append(itself)
-    assert text_of(itself).text == "[[...]]"
-
-
-async def test_a_tool_that_changes_its_input_changes_nobody_elses(ctx: Context) -> None:
-    async def change(given: dict[str, Any]) -> str:
-        given["path"].append("changed")
-        return "ok"
-
-    heard = Heard()
-    provider = Scripted(calls(("1", "change"), arguments={"path": ["a"]}), says("ok"))
-    await EventsOrchestrator().execute(
-        "go", ctx, {"p": provider}, tools(Doing("change", change)), heard
-    )
-    assert heard.of("tool:post")[0]["tool_input"] == {"path": ["a"]}
-
-
-async def test_a_provider_that_hangs_is_asked_again(engine: Engine, ctx: Context) -> None:
-    provider = Scripted(hang_past_the_limit, says("ok"))
-    agent = EventsOrchestrator(provider_timeout=LIMIT, sleep=Waits())
-    assert (await agent.execute("go", ctx, {"p": provider})).text == "ok"
-    await check_log(engine)
-
-
-async def test_a_stream_that_fails_before_its_first_piece_is_tried_again(
-    engine: Engine, ctx: Context
-) -> None:
-    provider = Streaming([ConnectionError("reset")], pieces("all ", "well"))
-    agent = StreamingOrchestrator(sleep=Waits())
-    assert (await agent.execute("go", ctx, {"p": provider})).text == "all well"
-    assert [one["content"] for one in await ctx.get_messages()] == ["go", "all well"]
-    await check_log(engine)

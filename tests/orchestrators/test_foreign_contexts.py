@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock, call
 
 import pytest
-from amplifier_core import HookResult, ToolResult
+from amplifier_core import ToolResult
 
-import eventctx
-from eventctx import Context, Engine
+from eventctx import Context
 from eventctx.errors import ProviderFailed, StoreUnavailable
 from eventctx.log.codec import decode_event
 from eventctx.log.events import ToolError
 from eventctx.orchestrators import Answer, EventsOrchestrator, StreamingOrchestrator, ToolRequest
 from eventctx.testing import MockContextManager, check_request
-from tests.orchestrators.agents import Heard, Scripted, calls, check_log, records, says, tool, tools
-from tests.orchestrators.test_kernel import Module, Writes, hear, kernel
-from tests.orchestrators.test_kernel import calls as kernel_calls
-from tests.orchestrators.test_kernel import says as answers
+from tests.orchestrators.agents import Heard, Scripted, calls, contents, go, records, says, tool
 
+LOOKS = calls(("1", "look"))
 TOO_LONG = ProviderFailed("p", "prompt is too long", status=400, too_long=True)
 
 
@@ -42,9 +41,7 @@ class Slow(MockContextManager):
 
 
 async def cancelled_while_adding(context: Slow, answer: Answer) -> None:
-    turn = asyncio.create_task(
-        EventsOrchestrator().execute("go", context, {"p": Scripted(answer)}, tools(tool("look")))
-    )
+    turn = asyncio.create_task(go(context, Scripted(answer), tool("look")))
     await context.reached.wait()
     turn.cancel()
     await asyncio.sleep(0)
@@ -67,22 +64,26 @@ async def test_an_answer_that_is_being_added_is_added_whole_and_its_calls_get_re
 
 async def test_a_result_that_is_being_added_is_added() -> None:
     context = Slow("tool")
-    await cancelled_while_adding(context, calls(("1", "look")))
+    await cancelled_while_adding(context, LOOKS)
     assert context.messages[-1]["content"] == "fine"
     check_request(context.messages)
 
 
-class Compacting(MockContextManager):
-    """Says how much it saved, of whatever budget."""
+async def test_an_answer_that_could_not_be_added_leaves_no_results_behind() -> None:
+    context = Slow(error=StoreUnavailable("the disk is full"))
+    await cancelled_while_adding(context, LOOKS)
+    assert [row["role"] for row in context.messages] == ["user"]
 
-    saves = 0
+
+class Compacting(MockContextManager):
+    """Says that it saved nothing, of whatever budget."""
 
     async def get_token_count(self) -> int:
         return 1_000
 
     async def compact(self, budget: int | None = None, reason: str = "") -> int:
         self.calls["compact"] += 1
-        return self.saves
+        return 0
 
 
 class CompactingBlindly(Compacting):
@@ -97,52 +98,30 @@ async def test_a_request_that_cannot_be_made_shorter_is_not_sent_again(
 ) -> None:
     context, provider = kind(), Scripted(TOO_LONG, says("too late"))
     with pytest.raises(ProviderFailed, match="too long"):
-        await EventsOrchestrator().execute("go", context, {"p": provider})
+        await go(context, provider)
     assert (len(provider.requests), context.calls["compact"]) == (1, compactions)
 
 
-class Token:
-    """A host's cancellation token that keeps a list of the tools that run."""
+def host(fails_at: str = "") -> SimpleNamespace:
+    """A coordinator that cannot write what hooks inject at an event."""
 
-    is_cancelled = is_immediate = False
-
-    def __init__(self) -> None:
-        self.running: dict[str, str] = {}
-        self.seen: list[dict[str, str]] = []
-
-    def register_tool_start(self, call_id: str, name: str) -> None:
-        self.running[call_id] = name
-        self.seen.append(dict(self.running))
-
-    def register_tool_complete(self, call_id: str) -> None:
-        del self.running[call_id]
-
-
-class Injecting:
-    """A coordinator whose injections cannot be written."""
-
-    def __init__(self, at: str = "tool:post") -> None:
-        self.cancellation = Token()
-        self.at = at
-
-    async def process_hook_result(self, result: Any, event: str, _: str) -> Any:
-        if event == self.at:
+    async def process_hook_result(result: Any, event: str, _: str) -> Any:
+        if event == fails_at:
             raise StoreUnavailable("the disk is full")
         return result
 
-
-class Continues:
-    action = "continue"
+    names = ["is_cancelled", "is_immediate", "register_tool_start", "register_tool_complete"]
+    token = Mock(spec=names, is_cancelled=False, is_immediate=False)
+    return SimpleNamespace(cancellation=token, process_hook_result=process_hook_result)
 
 
 async def test_the_host_is_told_of_each_tool_that_runs_and_that_it_ended() -> None:
-    host = Injecting()
+    coordinator = host()
     provider = Scripted(calls(("1", "look"), ("2", "look")), says("ok"))
-    await EventsOrchestrator().execute(
-        "go", MockContextManager(), {"p": provider}, tools(tool("look")), coordinator=host
-    )
-    assert host.cancellation.seen == [{"1": "look"}, {"1": "look", "2": "look"}]
-    assert host.cancellation.running == {}
+    await go(MockContextManager(), provider, tool("look"), coordinator=coordinator)
+    began, again, *ended = coordinator.cancellation.method_calls
+    assert [began, again] == [call.register_tool_start(one, "look") for one in "12"]
+    assert ended in ([call.register_tool_complete(one) for one in order] for order in ("12", "21"))
 
 
 @pytest.mark.parametrize(
@@ -151,101 +130,12 @@ async def test_the_host_is_told_of_each_tool_that_runs_and_that_it_ended() -> No
 async def test_an_injection_that_the_store_did_not_take_ends_the_turn_with_whole_calls(
     event: str, result: str
 ) -> None:
-    context, provider = MockContextManager(), Scripted(calls(("1", "look")), says("ok"))
+    context, provider = MockContextManager(), Scripted(LOOKS, says("ok"))
+    hooks = [lambda _, __: SimpleNamespace(action="continue")]
     with pytest.raises(StoreUnavailable):
-        await EventsOrchestrator().execute(
-            "go",
-            context,
-            {"p": provider},
-            tools(tool("look")),
-            [lambda _, __: Continues()],
-            coordinator=Injecting(event),
-        )
+        await go(context, provider, tool("look"), hooks=hooks, coordinator=host(event))
     check_request(context.messages)
     assert context.messages[-1]["content"] == result
-
-
-# -- tools that return their failure ---------------------------------------------------------------
-
-
-REPORTED = [
-    (ToolResult(success=False, error={"message": "no such file"}), "ToolFailed", "no such file"),
-    (
-        ToolResult(success=False, output="half", error={"type": "OSError", "message": "full"}),
-        "OSError",
-        "full",
-    ),
-    ({"success": False, "output": None, "error": {"message": "gone"}}, "ToolFailed", "gone"),
-    ({"success": False, "error": "nope \ud83d"}, "ToolFailed", "nope \\ud83d"),
-]
-
-
-async def ended(value: Any, heard: Heard, loop: type = EventsOrchestrator) -> tuple[Any, str]:
-    """The last record of a call that returned ``value``, and what the model was told."""
-    provider = Scripted(calls(("c1", "look")), says("ok"))
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        await loop().execute("go", ctx, {"p": provider}, tools(tool("look", value)), heard)
-        await check_log(engine)
-        (end,) = [one for one in await records(engine) if one.type in ("tool:post", "tool:error")]
-    return decode_event(end), provider.requests[1].messages[-1]["content"]
-
-
-@pytest.mark.parametrize("loop", [EventsOrchestrator, StreamingOrchestrator])
-@pytest.mark.parametrize(("value", "kind", "message"), REPORTED)
-async def test_a_returned_failure_ends_as_an_error(
-    value: Any, kind: str, message: str, loop: type
-) -> None:
-    heard = Heard()
-    event, _ = await ended(value, heard, loop)
-    assert isinstance(event, ToolError)
-    assert (event.error_type, event.message, event.status) == (kind, message, "error")
-    assert heard.of("tool:post") == []
-    (told,) = heard.of("tool:error")
-    assert told["error"] == {"type": kind, "msg": message}
-    assert (told["status"], told["tool_call_id"]) == ("error", "c1")
-    assert told["result"]["success"] is False
-
-
-@pytest.mark.parametrize(
-    "value", [ToolResult(output="Error: a line"), {"success": 0}, {"error": "x"}, "Failed", None]
-)
-async def test_anything_else_is_a_success(value: Any) -> None:
-    heard = Heard()
-    await ended(value, heard)
-    assert len(heard.of("tool:post")) == 1
-
-
-async def test_a_long_reason_is_cut_for_the_log() -> None:
-    event, text = await ended(ToolResult(success=False, output="x" * 50_000), Heard())
-    assert isinstance(event, ToolError)
-    assert (len(event.message), len(text)) == (2_000, 50_000)
-
-
-async def test_a_hook_of_the_kernel_may_change_what_the_model_reads_of_a_failure(
-    engine: Engine,
-    ctx: Context,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    fails = Writes()
-    fails.success = False
-    module = Module(kernel_calls("c1", "write", text="secret"), answers("ok"))
-    async with kernel(monkeypatch, ctx, module, fails) as session:
-        hear(
-            session,
-            "tool:error",
-            lambda data: HookResult(action="modify", data={**data, "result": "hidden"}),
-        )
-        await session.execute("go")
-    assert (await ctx.get_messages())[2]["content"] == "hidden"
-    await check_log(engine)
-
-
-async def test_an_answer_that_could_not_be_added_leaves_no_results_behind() -> None:
-    context = Slow(error=StoreUnavailable("the disk is full"))
-    await cancelled_while_adding(context, calls(("1", "look")))
-    assert [row["role"] for row in context.messages] == ["user"]
-    check_request(context.messages)
 
 
 class TellsItself(MockContextManager):
@@ -264,17 +154,54 @@ class Registering(Heard):
         raise AssertionError("expected no call with one argument")
 
 
-async def test_a_context_that_tells_the_host_by_itself_is_not_listened_to() -> None:
+async def test_who_tells_or_registers_by_itself_is_told_of_the_turn_all_the_same() -> None:
+    for context, heard in ((TellsItself(), Heard()), (MockContextManager(), Registering())):
+        await go(context, Scripted(says("ok")), hooks=heard)
+        assert heard.names[-1] == "orchestrator:complete"
+
+
+# -- tools that return their failure ---------------------------------------------------------------
+
+
+GONE = {"message": "no such file"}
+FULL = {"type": "OSError", "message": "full"}
+REPORTED = [
+    (ToolResult(success=False, error=GONE), "ToolFailed", "no such file"),
+    (ToolResult(success=False, output="half", error=FULL), "OSError", "full"),
+    ({"success": False, "output": None, "error": {"message": "gone"}}, "ToolFailed", "gone"),
+    ({"success": False, "error": "nope \ud83d"}, "ToolFailed", "nope \\ud83d"),
+]
+
+
+@pytest.mark.parametrize("loop", [EventsOrchestrator, StreamingOrchestrator])
+@pytest.mark.parametrize(("value", "kind", "message"), REPORTED)
+async def test_a_returned_failure_is_an_error(
+    ctx: Context, value: Any, kind: str, message: str, loop: type
+) -> None:
     heard = Heard()
-    await EventsOrchestrator().execute(
-        "go", TellsItself(), {"p": Scripted(says("ok"))}, hooks=heard
-    )
-    assert heard.names[-1] == "orchestrator:complete"
+    await go(ctx, Scripted(LOOKS, says("ok")), tool("look", value), hooks=heard, loop=loop)
+    (event,) = [decode_event(one) for one in await records(ctx, "tool:error")]
+    assert isinstance(event, ToolError)
+    assert (event.error_type, event.message, event.status) == (kind, message, "error")
+    assert heard.of("tool:post") == []
+    (told,) = heard.of("tool:error")
+    assert told["error"] == {"type": kind, "msg": message}
+    assert (told["status"], told["tool_call_id"]) == ("error", "1")
+    assert told["result"]["success"] is False
 
 
-async def test_hooks_that_register_in_another_way_are_told_of_the_turn_all_the_same() -> None:
-    heard = Registering()
-    await EventsOrchestrator().execute(
-        "go", MockContextManager(), {"p": Scripted(says("ok"))}, hooks=heard
-    )
-    assert heard.names[-1] == "orchestrator:complete"
+@pytest.mark.parametrize(
+    "value", [ToolResult(output="Error: a line"), {"success": 0}, {"error": "x"}, "Failed", None]
+)
+async def test_anything_else_is_a_success(ctx: Context, value: Any) -> None:
+    heard = Heard()
+    await go(ctx, Scripted(LOOKS, says("ok")), tool("look", value), hooks=heard)
+    assert len(heard.of("tool:post")) == 1
+
+
+async def test_a_long_reason_is_cut_for_the_log(ctx: Context) -> None:
+    long = tool("look", ToolResult(success=False, output="x" * 50_000))
+    await go(ctx, Scripted(LOOKS, says("ok")), long)
+    (event,) = [decode_event(one) for one in await records(ctx, "tool:error")]
+    assert isinstance(event, ToolError)
+    assert (len(event.message), len((await contents(ctx))[2])) == (2_000, 50_000)

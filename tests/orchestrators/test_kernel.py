@@ -1,337 +1,142 @@
-"""The orchestrators mounted in Amplifier's own kernel, with its providers, tools and hooks."""
+"""The orchestrators in Amplifier's own kernel; requests in which the model may call no tool."""
 
 from __future__ import annotations
 
-import asyncio
-import importlib.metadata
-import sys
 import tomllib
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
-from amplifier_core import AmplifierSession, HookResult, ToolResult
-from amplifier_core.llm_errors import ContextLengthError, RateLimitError
-from amplifier_core.message_models import (
-    ChatRequest,
-    ChatResponse,
-    TextBlock,
-    ThinkingBlock,
-    ToolCall,
-    ToolCallBlock,
-    Usage,
-)
+from amplifier_core import HookResult
+from amplifier_core.llm_errors import ContextLengthError, InvalidRequestError, RateLimitError
+from amplifier_core.message_models import Message
 from amplifier_core.testing import EventRecorder, MockContextManager, MockTool
 from amplifier_core.validation import OrchestratorValidator
 
-import eventctx
 from eventctx import Context, Engine
+from eventctx.errors import ProviderFailed
 from eventctx.log.codec import decode_event
-from eventctx.log.record import Body
+from eventctx.log.events import RequestPrepared
 from eventctx.orchestrators import BasicOrchestrator, EventsOrchestrator, StreamingOrchestrator
 from eventctx.orchestrators.loops.mounting import MountedOrchestrator
+from eventctx.orchestrators.providers.amplifier import as_messages
 from eventctx.session.settings import UnknownSetting
-from tests.orchestrators.agents import Waits, activity, check_log, records
+from tests.amplifier.hosts import mounting, session
+from tests.orchestrators.agents import (
+    Scripted,
+    Streaming,
+    Waits,
+    activity,
+    calls,
+    go,
+    pieces,
+    records,
+    says,
+    tool,
+)
+from tests.orchestrators.host import Module, Writes, hear, kernel, replies, uses
 
-ROOT = Path(__file__).resolve().parents[2]
-POINTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"][
-    "amplifier.modules"
-]
-OURS = {name: target for name, target in POINTS.items() if name.startswith("loop-eventctx-")}
-
-
-class Module:
-    """A provider module of Amplifier that answers by a script."""
-
-    name = "scripted"
-
-    def __init__(self, *steps: Any, priority: int = 100) -> None:
-        self.steps = list(steps)
-        self.priority = priority
-        self.requests: list[ChatRequest] = []
-
-    def get_info(self) -> Any:
-        return None
-
-    async def complete(self, request: ChatRequest, **_: Any) -> Any:
-        self.requests.append(request)
-        step = self.steps.pop(0)
-        if callable(step):
-            step = await step()
-        if isinstance(step, BaseException):
-            raise step
-        return step
-
-
-def says(text: str) -> ChatResponse:
-    usage = Usage(
-        input_tokens=100,
-        output_tokens=5,
-        total_tokens=105,
-        cache_read_tokens=60,
-        cache_write_tokens=20,
-    )
-    return ChatResponse(content=[TextBlock(text=text)], usage=usage, finish_reason="end_turn")
-
-
-def calls(call_id: str, name: str, **arguments: Any) -> ChatResponse:
-    return ChatResponse(
-        content=[
-            ThinkingBlock(thinking="let me see", signature="sig=="),
-            ToolCallBlock(id=call_id, name=name, input=arguments),
-        ],
-        tool_calls=[ToolCall(id=call_id, name=name, arguments=arguments)],
-    )
-
-
-class Writes:
-    """An Amplifier tool module."""
-
-    name = "write"
-    description = "writes"
-    input_schema = {"type": "object", "properties": {"text": {"type": "string"}}}  # noqa: RUF012
-
-    def __init__(self) -> None:
-        self.inputs: list[dict[str, Any]] = []
-        self.success = True
-        self.then: Callable[[], Any] = lambda: None
-
-    async def execute(self, input: dict[str, Any]) -> ToolResult:  # noqa: A002
-        self.inputs.append(input)
-        self.then()
-        await asyncio.sleep(0)
-        return ToolResult(success=self.success, output={"wrote": input.get("text")})
-
-
-@asynccontextmanager
-async def kernel(
-    monkeypatch: pytest.MonkeyPatch,
-    context: Any,
-    module: Module,
-    tool: Any = None,
-    loop: str = "events",
-    plan: dict[str, Any] | None = None,
-    **config: Any,
-) -> AsyncIterator[AmplifierSession]:
-    """A session of the kernel with our loop from its entry point, and these mounted next to it.
-
-    ``plan`` replaces parts of the mount plan, ``config`` is the loop's.
-    """
-    points = [
-        importlib.metadata.EntryPoint(name, target, "amplifier.modules")
-        for name, target in POINTS.items()
-    ]
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **_: points)
-
-    def mounting(place: str, thing: Any, name: str | None = None) -> ModuleType:
-        async def mount(coordinator: Any, _: Any = None) -> None:
-            await coordinator.mount(place, thing, name=name)
-
-        made = ModuleType(place)
-        made.mount = mount  # type: ignore[attr-defined]
-        return made
-
-    given = tool or Writes()
-    mounted: dict[str, Any] = {"module": "context-test"}
-    if isinstance(context, tuple):
-        mounted = {"module": context[0], "config": context[1]}
-    for name, made in {
-        "context_test": mounting("context", context),
-        "provider_test": mounting("providers", module, "scripted"),
-        "tool_test": mounting("tools", given, given.name),
-    }.items():
-        monkeypatch.setitem(sys.modules, f"amplifier_module_{name}", made)
-    session = AmplifierSession(
-        {
-            "session": {
-                "orchestrator": {"module": f"loop-eventctx-{loop}", "config": config},
-                "context": mounted,
-            },
-            "providers": [{"module": "provider-test"}],
-            "tools": [{"module": "tool-test"}],
-            **(plan or {}),
-        },
-        session_id="s",
-    )
-    await session.initialize()
-    try:
-        yield session
-    finally:
-        await session.cleanup()
-
-
-def hear(session: AmplifierSession, name: str, answer: Any = None) -> list[dict[str, Any]]:
-    heard: list[dict[str, Any]] = []
-
-    async def handler(_: str, data: dict[str, Any]) -> HookResult:
-        heard.append(data)
-        return answer(data) if callable(answer) else answer or HookResult(action="continue")
-
-    session.coordinator.hooks.register(name, handler)
-    return heard
+PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+POINTS = PROJECT["entry-points"]["amplifier.modules"]
 
 
 @pytest.mark.parametrize("loop", ["basic", "streaming", "events"])
-async def test_the_kernel_runs_a_turn_of_each(
-    engine: Engine, ctx: Context, loop: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    module = Module(says("hello"))
+async def test_the_kernel_runs_a_turn_of_each(ctx: Context, loop: str) -> None:
+    module = Module(replies("hello"))
     config = {"tools": "ignore"} if loop == "basic" else {}
-    async with kernel(monkeypatch, ctx, module, loop=loop, **config) as session:
+    async with kernel(ctx, module, loop=loop, **config) as session:
         submitted, completed = hear(session, "prompt:submit"), hear(session, "prompt:complete")
         blocks = hear(session, "content_block:end")
         assert await session.execute("hi") == "hello"
-    assert activity(await records(engine)) == [
+    found = await records(ctx)
+    assert activity(found) == [
         *("prompt:submit", "provider:request", "provider:response", "prompt:complete")
     ]
     (began,), (ended,) = submitted, completed
     assert began["session_id"] == ended["session_id"] == "s"
     assert began["turn_id"] == ended["turn_id"]
-    assert began["span_id"] == (await records(engine))[1].span_id
+    assert began["span_id"] == found[1].span_id
     assert [one["block"]["text"] for one in blocks] == ["hello"]
-    asked = module.requests[0]
-    assert asked.metadata is not None
-    assert asked.metadata["turn_id"] == began["turn_id"]
-    assert len(asked.metadata["span_id"]) == 16
-    used = [one for one in await records(engine) if one.type == "usage:reported"]
+    asked = module.requests[0].metadata
+    assert asked and asked["turn_id"] == began["turn_id"] and len(asked["span_id"]) == 16
     # Amplifier's input has what was read from the cache and not what was written to it.
-    assert [decode_event(one).prompt for one in used] == [120]  # type: ignore[union-attr]
+    used = [decode_event(one) for one in await records(ctx, "usage:reported")]
+    assert [one.prompt for one in used] == [120]  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("name", sorted(OURS))
+@pytest.mark.parametrize("name", [name for name in sorted(POINTS) if "loop-" in name])
 async def test_amplifiers_validator_accepts_each(name: str) -> None:
-    module = OURS[name].partition(":")[0]
-    result = await OrchestratorValidator().validate(module)
+    result = await OrchestratorValidator().validate(POINTS[name].partition(":")[0])
     assert result.passed, [one.message for one in result.checks if not one.passed]
 
 
-async def test_amplifier_tools_run_and_thinking_goes_back_as_it_came(
-    engine: Engine,
-    ctx: Context,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    tool, module = Writes(), Module(calls("c1", "write", text="x"), says("done"))
-    async with kernel(monkeypatch, ctx, module, tool) as session:
+async def test_amplifier_tools_run_and_thinking_goes_back_as_it_came(ctx: Context) -> None:
+    tool, module = Writes(), Module(uses("c1", "write", text="x"), replies("done"))
+    async with kernel(ctx, module, tool) as session:
         pre, post = hear(session, "tool:pre"), hear(session, "tool:post")
         requested = hear(session, "provider:request")
         assert await session.execute("go") == "done"
-    transcript = await ctx.get_messages()
-    assert transcript[1]["content"][0]["signature"] == "sig=="
-    assert transcript[1]["tool_calls"] == [
-        {"id": "c1", "tool": "write", "arguments": {"text": "x"}}
-    ]
-    assert transcript[2] == {
-        "role": "tool",
-        "tool_call_id": "c1",
-        "name": "write",
-        "content": '{"wrote": "x"}',
-    }
-    sent = module.requests[1].messages[1].content
-    assert sent[0].model_dump() == transcript[1]["content"][0]
+    _, answer, result, _ = await ctx.get_messages()
+    assert answer["content"][0]["signature"] == "sig=="
+    assert answer["tool_calls"] == [{"id": "c1", "tool": "write", "arguments": {"text": "x"}}]
+    named = {"role": "tool", "tool_call_id": "c1", "name": "write"}
+    assert result == {**named, "content": '{"wrote": "x"}'}
+    assert module.requests[1].messages[1].content[0].model_dump() == answer["content"][0]
     assert module.requests[0].tools[0].parameters == tool.input_schema
     assert pre[0]["tool_input"] == {"text": "x"}
     assert post[0]["result"]["output"] == {"wrote": "x"}
     assert pre[0]["parent_span_id"] == requested[0]["span_id"]
     assert pre[0]["tool_call_id"] == "c1"
     assert [one["iteration"] for one in requested] == [1, 2]
-    await check_log(engine)
 
 
-async def test_a_hook_of_the_kernel_may_deny_a_prompt(
-    engine: Engine, ctx: Context, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with kernel(monkeypatch, ctx, Module()) as session:
-        hear(session, "prompt:submit", HookResult(action="deny", reason="not now"))
-        assert await session.execute("go") == "Operation denied: not now"
-    assert await ctx.get_messages() == []
-    assert activity(await records(engine)) == ["prompt:submit", "prompt:complete"]
-
-
-async def test_a_hook_of_the_kernel_may_deny_a_tool_call(
-    engine: Engine, ctx: Context, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tool, module = Writes(), Module(calls("c1", "write"), says("then not"))
-    async with kernel(monkeypatch, ctx, module, tool) as session:
-        hear(session, "tool:pre", HookResult(action="deny", reason="read only"))
-        errors = hear(session, "tool:error")
-        assert await session.execute("go") == "then not"
-    assert tool.inputs == []
-    assert "read only" in (await ctx.get_messages())[2]["content"]
-    assert errors[0]["error"]["type"] == "ToolFailed"
-    await check_log(engine)
-
-
+@pytest.mark.parametrize(("success", "end"), [(True, "tool:post"), (False, "tool:error")])
 async def test_a_hook_of_the_kernel_may_change_a_tools_input_and_result(
-    ctx: Context,
-    monkeypatch: pytest.MonkeyPatch,
+    ctx: Context, success: bool, end: str
 ) -> None:
-    tool, module = Writes(), Module(calls("c1", "write", text="secret"), says("ok"))
-    async with kernel(monkeypatch, ctx, module, tool) as session:
-        hear(
-            session,
-            "tool:pre",
-            lambda data: HookResult(action="modify", data={**data, "tool_input": {"text": "…"}}),
-        )
-        hear(
-            session,
-            "tool:post",
-            lambda data: HookResult(action="modify", data={**data, "result": "hidden"}),
-        )
+    def changing(field: str, value: Any) -> Any:
+        return lambda data: HookResult(action="modify", data={**data, field: value})
+
+    tool, module = Writes(), Module(uses("c1", "write", text="secret"), replies("ok"))
+    tool.success = success
+    async with kernel(ctx, module, tool) as session:
+        hear(session, "tool:pre", changing("tool_input", {"text": "…"}))
+        hear(session, end, changing("result", "hidden"))
         await session.execute("go")
     assert tool.inputs == [{"text": "…"}]
     assert (await ctx.get_messages())[2]["content"] == "hidden"
 
 
-async def test_what_a_hook_of_the_kernel_injects_is_stored_or_sent_once(
-    ctx: Context,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    module = Module(says("ok"))
-    async with kernel(monkeypatch, ctx, module) as session:
-        hear(
-            session,
-            "prompt:submit",
-            HookResult(action="inject_context", context_injection="stays"),
-        )
-        hear(
-            session,
-            "provider:request",
-            HookResult(
-                action="inject_context",
-                context_injection="goes",
-                ephemeral=True,
-                context_injection_role="user",
-            ),
-        )
+async def test_what_a_hook_of_the_kernel_injects_is_stored_or_sent_once(ctx: Context) -> None:
+    module = Module(replies("ok"))
+    stays = HookResult(action="inject_context", context_injection="stays")
+    goes = HookResult(
+        action="inject_context",
+        context_injection="goes",
+        ephemeral=True,
+        context_injection_role="user",
+    )
+    async with kernel(ctx, module) as session:
+        hear(session, "prompt:submit", stays)
+        hear(session, "provider:request", goes)
         await session.execute("go")
-    sent = [one.content for one in module.requests[0].messages]
-    assert sent == ["stays", "go", "goes"]
+    assert [one.content for one in module.requests[0].messages] == ["stays", "go", "goes"]
     assert [one["content"] for one in await ctx.get_messages()][:2] == ["stays", "go"]
 
 
 async def test_what_hooks_inject_after_a_tool_is_sent_with_the_next_request_alone(
-    engine: Engine,
-    ctx: Context,
-    monkeypatch: pytest.MonkeyPatch,
+    engine: Engine, ctx: Context
 ) -> None:
     busy = RateLimitError("busy", retry_after=0.0)
-    module = Module(calls("c1", "write"), busy, calls("c2", "write"), says("ok"))
-    first = HookResult(action="inject_context", context_injection="look", ephemeral=True)
-    second = HookResult(
-        action="inject_context",
-        context_injection="mind the gap",
-        ephemeral=True,
-        append_to_last_tool_result=True,
-    )
-    results = [first, second]
+    module = Module(uses("c1", "write"), busy, uses("c2", "write"), replies("ok"))
+    once: Any = {"action": "inject_context", "ephemeral": True}
+    first = HookResult(**once, context_injection="look")
+    second = HookResult(**once, context_injection="mind the gap", append_to_last_tool_result=True)
     agent = MountedOrchestrator(EventsOrchestrator(sleep=Waits()))
-    async with kernel(monkeypatch, ctx, module) as session:
+    async with kernel(ctx, module) as session:
         await session.coordinator.mount("orchestrator", agent)
         nothing = HookResult(action="continue")
-        answers = iter([*results, nothing, nothing])
+        answers = iter([first, second, nothing, nothing])
         hear(session, "tool:post", lambda _: next(answers))
         hear(session, "tool:post", lambda _: next(answers))
         assert await session.execute("go") == "ok"
@@ -341,35 +146,22 @@ async def test_what_hooks_inject_after_a_tool_is_sent_with_the_next_request_alon
         assert request[-2].endswith("\n\nmind the gap")
     assert not any("look" in text or "gap" in text for text in sent[3])
     # What was sent besides is in the log, for each of the two attempts.
-    found = [decode_event(one) for one in await records(engine) if "request_sent" in one.type]
-    assert [(one.messages, one.missing) for one in found] == [(4, 1)] * 2  # type: ignore[union-attr]
-    bodies = [
-        [body.data async for body in _bodies(engine, position)]
-        for position in [
-            one.position for one in await records(engine) if "request_sent" in one.type
-        ]
-    ]
-    assert b'"look"' in b"".join(bodies[0])
-    assert bodies[1] == []  # the same texts, by reference
+    found = [one async for one in engine.records("s", bodies=True) if "request_sent" in one.type]
+    events: list[Any] = [decode_event(one) for one in found]
+    assert [(one.messages, one.missing) for one in events] == [(4, 1)] * 2
+    first_bodies, second_bodies = [[body.data for body in one.bodies] for one in found]
+    assert b'"look"' in b"".join(first_bodies)
+    assert second_bodies == []  # the same texts, by reference
     assert len(await ctx.get_messages()) == 6
 
 
-async def _bodies(engine: eventctx.Engine, position: int) -> AsyncIterator[Body]:
-    async for record in engine.records("s", position, position, bodies=True):
-        for body in record.bodies:
-            yield body
-
-
-async def test_a_request_that_amplifier_calls_too_long_is_compacted_once(
-    engine: Engine, ctx: Context
-) -> None:
-    module = Module(ContextLengthError("too many tokens"), says("ok"))
+async def test_a_request_that_amplifier_calls_too_long_is_compacted_once(ctx: Context) -> None:
+    module = Module(ContextLengthError("too many tokens"), replies("ok"))
     for number in range(40):
         await ctx.add_message({"role": "user", "content": f"{number} " + "x" * 400})
         await ctx.add_message({"role": "assistant", "content": "y" * 400})
     recorder = EventRecorder()
-    agent = EventsOrchestrator(sleep=Waits())
-    assert (await agent.execute("go", ctx, {"p": module}, None, recorder)).text == "ok"
+    assert (await go(ctx, module, hooks=recorder)).text == "ok"
     first, second = [len(one.messages) for one in module.requests]
     assert second < first
     ((_, pre),) = recorder.get_events("context:pre_compact")
@@ -377,18 +169,16 @@ async def test_a_request_that_amplifier_calls_too_long_is_compacted_once(
     assert pre["span_id"] == post["span_id"]
     assert post["removed_tokens"] == post["before_tokens"] - post["after_tokens"] > 0
     assert pre["turn_id"] == recorder.get_events("prompt:submit")[0][1]["turn_id"]
-    await check_log(engine)
 
 
 @pytest.mark.parametrize("kind", [BasicOrchestrator, StreamingOrchestrator, EventsOrchestrator])
 async def test_each_runs_without_the_kernel_on_a_context_that_records_nothing(kind: Any) -> None:
     context, recorder = MockContextManager(), EventRecorder()
     basic = kind is BasicOrchestrator
-    steps = [] if basic else [calls("c1", "mock_tool")]
-    module = Module(*steps, says("ok"))
-    response = await kind(**{"tools": "ignore"} if basic else {}).execute(
-        "go", context, {"p": module}, {"mock_tool": MockTool()}, recorder
-    )
+    steps = [] if basic else [uses("c1", "mock_tool")]
+    module = Module(*steps, replies("ok"))
+    settings = {"tools": "ignore"} if basic else {}
+    response = await go(context, module, MockTool(), hooks=recorder, loop=kind, **settings)
     assert response.text == "ok"
     roles = [one["role"] for one in context.messages]
     assert roles == (["user", "assistant", "tool", "assistant"] if steps else ["user", "assistant"])
@@ -397,25 +187,235 @@ async def test_each_runs_without_the_kernel_on_a_context_that_records_nothing(ki
     assert {data["turn_id"] for _, data in recorder.events} == {response.turn_id}
 
 
-async def test_the_provider_of_the_lowest_priority_number_is_asked_or_the_one_that_is_named() -> (
-    None
-):
-    first, second = Module(says("a"), says("a"), priority=50), Module(says("b"), priority=60)
+async def test_the_provider_of_the_lowest_priority_is_asked_or_the_one_that_is_named() -> None:
+    first, second = (
+        Module(replies("a"), replies("a"), priority=50),
+        Module(replies("b"), priority=60),
+    )
     providers = {"second": second, "first": first}
-    context = MockContextManager()
-    assert (await BasicOrchestrator().execute("go", context, providers)).text == "a"
-    named = BasicOrchestrator(provider="second")
-    assert (await named.execute("go", context, providers)).text == "b"
+    for settings, text in (({}, "a"), ({"provider": "second"}, "b")):
+        agent = BasicOrchestrator(**settings)
+        assert (await agent.execute("go", MockContextManager(), providers)).text == text
 
 
-async def test_settings_of_a_mount_plan_are_checked(
-    ctx: Context, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_settings_of_a_mount_plan_are_checked(ctx: Context) -> None:
     with pytest.raises(RuntimeError, match="max_iterations: expected an int from 1"):
-        async with kernel(monkeypatch, ctx, Module(), max_iterations="many"):
+        async with kernel(ctx, Module(), max_iterations="many"):
             pass
     with pytest.warns(UnknownSetting, match="extended_thinking"):
         async with kernel(
-            monkeypatch, ctx, Module(says("ok")), max_iterations=-1, extended_thinking=True
+            ctx, Module(replies("ok")), max_iterations=-1, extended_thinking=True
         ) as session:
             assert await session.execute("go") == "ok"
+
+
+# -- rows of any dialect become messages that Amplifier's providers accept -------------------------
+
+
+AMPLIFIER: list[dict[str, Any]] = [
+    {"role": "user", "content": "hi", "metadata": {"timestamp": "x"}},
+    {
+        "role": "assistant",
+        "content": [
+            {"type": "thinking", "thinking": "hm", "signature": "sig==", "visibility": None},
+            {"type": "tool_call", "id": "c", "name": "n", "input": {}, "visibility": None},
+        ],
+        "tool_calls": [{"id": "c", "tool": "n", "arguments": {}}],
+    },
+    {"role": "tool", "tool_call_id": "c", "name": "n", "content": "done"},
+]
+
+
+def test_amplifiers_own_rows_pass_as_they_are() -> None:
+    assert as_messages(AMPLIFIER) == [Message(**row) for row in AMPLIFIER]
+
+
+CALL = {"type": "tool_call", "id": "c", "name": "n", "input": {"a": 1}}
+CALLS = [{"id": "c", "tool": "n", "arguments": {"a": 1}}]
+THEIRS = [{"id": "c", "function": {"name": "n", "arguments": '{"a": 1}'}}]
+TEXT = {"type": "text", "text": "and?"}
+BYTES = {"type": "base64", "media_type": "image/png", "data": "AAAA"}
+
+
+@pytest.mark.parametrize(
+    ("role", "content", "more", "expected"),
+    [
+        ("assistant", None, {"tool_calls": THEIRS}, [{"content": [CALL], "tool_calls": CALLS}]),
+        (
+            "assistant",
+            "so",
+            {"tool_calls": THEIRS},
+            [{"content": [{"type": "text", "text": "so"}, CALL], "tool_calls": CALLS}],
+        ),
+        (
+            "user",
+            [
+                {"type": "tool_result", "tool_use_id": "c", "content": "one"},
+                {"type": "tool_result", "tool_use_id": "d", "content": [{"text": "two"}]},
+                TEXT,
+            ],
+            {},
+            [
+                {"role": "tool", "tool_call_id": "c", "content": "one"},
+                {"role": "tool", "tool_call_id": "d", "content": "two"},
+                {"content": [TEXT]},
+            ],
+        ),
+        (
+            "user",
+            [
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+                {"type": "input_text", "text": "and?"},
+            ],
+            {},
+            [{"content": [{"type": "image", "source": BYTES}, TEXT]}],
+        ),
+        ("critic", "no", {}, [{"role": "user", "content": "no"}]),
+        ("assistant", None, {}, [{"content": ""}]),
+        (
+            "user",
+            [{"type": "video", "id": 3}],
+            {},
+            [{"content": [{"type": "text", "text": '{"type":"video","id":3}'}]}],
+        ),
+    ],
+    ids=range(7),
+)
+def test_other_dialects_are_put_into_amplifiers_words(
+    role: str, content: Any, more: dict[str, Any], expected: list[dict[str, Any]]
+) -> None:
+    made = as_messages([{"role": role, "content": content, **more}])
+    assert [one.model_dump(exclude_none=True) for one in made] == [
+        {"role": role, **one} for one in expected
+    ]
+
+
+# -- requests in which the model may call no tool --------------------------------------------------
+
+
+LOOK = tool("look")
+
+
+class Choosing(Scripted):
+    takes_tool_choice = True
+
+
+def sent(provider: Scripted) -> list[tuple[int, str | None]]:
+    """Of each request the number of tools, and the choice."""
+    return [(len(one.tools), one.tool_choice) for one in provider.requests]
+
+
+async def digests(ctx: Context) -> list[str | None]:
+    prepared = [decode_event(one) for one in await records(ctx)]
+    return [one.tools_digest for one in prepared if isinstance(one, RequestPrepared)]
+
+
+async def test_a_plan_and_the_answer_at_the_limit_are_asked_with_the_tools(ctx: Context) -> None:
+    provider = Choosing(says("first"), calls(("c1", "look")), says("done"))
+    await go(ctx, provider, LOOK, planning=True, max_iterations=2)
+    assert sent(provider) == [(1, "none"), (1, None), (1, "none")]
+    (digest,) = set(await digests(ctx))
+    assert digest is not None
+
+
+async def test_a_choice_needs_tools_and_a_provider_that_takes_it() -> None:
+    provider: Scripted = Choosing(says("first"), says("done"))
+    await go(MockContextManager(), provider, planning=True)
+    assert sent(provider) == [(0, None), (0, None)]
+    provider = Scripted(says("first"), says("done"))
+    await go(MockContextManager(), provider, LOOK, planning=True)
+    assert sent(provider) == [(0, None), (1, None)]
+
+
+REFUSED = ProviderFailed("p", "Unknown parameter: 'tool_choice'.", status=400)
+
+
+@pytest.mark.parametrize("retries", [0, 4])
+@pytest.mark.parametrize(
+    "first", [calls(("c1", "look")), REFUSED], ids=["it calls all the same", "the API refuses it"]
+)
+async def test_where_the_choice_does_not_work_the_tools_are_withheld_for_the_turn(
+    ctx: Context, first: Any, retries: int
+) -> None:
+    provider = Choosing(first, says("plan"), calls(("c1", "look")), says("done"))
+    limits = {"max_iterations": 2, "max_retries": retries}
+    response = await go(ctx, provider, LOOK, planning=True, **limits)
+    assert (response.text, response.finish) == ("done", "iteration_limit")
+    assert sent(provider) == [(1, "none"), (0, None), (1, None), (0, None)]
+    assert activity(await records(ctx))[:7] == [
+        *("prompt:submit", "plan:start", "provider:request", "provider:error"),
+        *("provider:request", "provider:response", "plan:end"),
+    ]
+    assert [one is not None for one in await digests(ctx)] == [True, False, True, False]
+
+
+async def test_a_provider_of_amplifier_gets_the_choice() -> None:
+    module = Module(InvalidRequestError("tool_choice is not supported"), replies("a"), replies("b"))
+    await go(MockContextManager(), module, LOOK, planning=True)
+    asked = [(one.tool_choice, len(one.tools or ())) for one in module.requests]
+    assert asked == [("none", 1), (None, 0), (None, 1)]
+
+
+async def test_the_streaming_one_asks_with_the_tools_at_its_limit() -> None:
+    class ChoosingStream(Streaming):
+        takes_tool_choice = True
+
+    provider = ChoosingStream([calls(("c1", "look"))], pieces("done"))
+    limit: Any = {"loop": StreamingOrchestrator, "max_iterations": 1}
+    response = await go(MockContextManager(), provider, LOOK, **limit)
+    assert (response.text, response.finish) == ("done", "iteration_limit")
+    assert sent(provider) == [(1, None), (1, "none")]
+
+
+# -- what the kernel shows of our loops when they are mounted --------------------------------------
+
+
+async def test_basic_does_not_mount_in_a_plan_that_names_tools() -> None:
+    words = r"Cannot initialize without orchestrator: .*found tool-write: .*tools: ignore"
+    with pytest.raises(RuntimeError, match=words):
+        async with kernel(MockContextManager(), Module(), loop="basic"):
+            pass
+
+
+async def test_basic_mounts_where_the_plan_says_to_ignore_them() -> None:
+    module, tool = Module(replies("hello")), Writes()
+    async with kernel(MockContextManager(), module, tool, loop="basic", tools="ignore") as host:
+        assert await host.execute("hi") == "hello"
+    assert tool.inputs == []
+    assert [one.name for one in module.requests[0].tools or ()] == ["write"]
+    assert module.requests[0].tool_choice == "none"
+
+
+async def test_tools_that_the_plan_does_not_name_are_refused_by_execute(ctx: Context) -> None:
+    brought = {
+        "context-test": mounting("context", ctx),
+        "hooks-test": mounting("tools", Writes(), "write"),
+    }
+    plan: Any = {"loop": "loop-eventctx-basic", "context": "context-test", "modules": brought}
+    async with session(Module(), **plan) as host:
+        with pytest.raises(RuntimeError, match=r"InvalidSetting.*found write: "):
+            await host.execute("hi")
+    assert activity(await records(ctx)) == []
+
+
+async def test_an_id_that_the_app_leaves_names_the_next_turn_and_no_other(ctx: Context) -> None:
+    module = Module(replies("a"), replies("b"))
+    async with kernel(ctx, module) as host:
+        submitted = hear(host, "prompt:submit")
+        host.coordinator.session_state["turn_id"] = "order-17-1"
+        await host.execute("first")
+        await host.execute("second")
+    first, second = [one["turn_id"] for one in submitted]
+    assert first == "order-17-1" and second not in (None, "order-17-1")
+    assert [one.turn_id for one in await records(ctx, "prompt:submit")] == [first, second]
+    assert module.requests[0].metadata["turn_id"] == "order-17-1"  # type: ignore[index]
+
+
+@pytest.mark.parametrize("wrong", ["", 7, "x" * 257, "a\nb"])
+async def test_an_id_that_is_none_is_refused_and_forgotten(ctx: Context, wrong: Any) -> None:
+    async with kernel(ctx, Module(replies("a"))) as host:
+        host.coordinator.session_state["turn_id"] = wrong
+        with pytest.raises(RuntimeError, match="turn_id: expected"):
+            await host.execute("go")
+        assert activity(await records(ctx)) == []
+        assert await host.execute("go") == "a"

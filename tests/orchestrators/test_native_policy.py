@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from eventctx.log.codec import decode_known
 from eventctx.orchestrators import AnthropicProvider, OpenAIResponsesProvider, StreamingOrchestrator
 from eventctx.testing import EventRecorder, MockContextManager, Reply, ScriptedAmplifierProvider
 from eventctx.testing.strict_provider import ApiRequest, StrictServer, strict_provider
-from tests.amplifier.hosts import session
+from tests.amplifier.hosts import mounting, session
 from tests.orchestrators.providers.server import claude_client, openai_client
 
 SUMMARY = "The fault is in none of the parts that were read; the kite is blue."
@@ -58,33 +58,44 @@ def rows_of(request: ApiRequest) -> list[dict[str, Any]]:
     return request.body.get("messages") or request.body["input"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("api", ["claude", "openai"])
-async def test_the_api_writes_the_summary_and_reads_it_in_every_later_request(
-    engine: Engine, api: str
-) -> None:
+def asked_in(requests: list[ApiRequest]) -> list[int]:
+    """The places of the requests that ask the API for a summary."""
+    return [at for at, one in enumerate(requests) if one.compacts or "compaction" in one.body]
+
+
+@asynccontextmanager
+async def talked(
+    engine: Engine, api: str, prepare_at: float | None
+) -> AsyncIterator[list[ApiRequest]]:
+    """The requests of 14 turns, which the API accepted, with thinking where it may be asked for."""
     thinking = {"thinking": {"type": "adaptive"}} if api == "claude" else {}
     async with strict_provider(model) as server, provider_of(api, server, **thinking) as provider:
-        ctx = await opened(engine, provider)
-        await talk(ctx, provider, 14)
+        await talk(await opened(engine, provider, prepare_at=prepare_at), provider, 14)
         assert server.refusals == []
-        requests = server.requests
+        yield server.requests
+    assert (await engine.request_view("s", turn=14)).verified
+    assert (await engine.verify("s")).ok
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("api", ["claude", "openai"])
+async def test_the_api_writes_the_summary_and_reads_it_from_then_on(
+    engine: Engine, api: str
+) -> None:
+    async with talked(engine, api, None) as requests:
+        first, second = asked_in(requests)
     compactions = await ended(engine)
-    assert [(one.outcome, one.strategy, one.fallback) for one in compactions] == [
-        ("applied", "native", None)
-    ] * 2
-    asked = [at for at, one in enumerate(requests) if one.compacts or "compaction" in one.body]
-    assert len(asked) == 2
+    outcomes = [(one.outcome, one.strategy, one.fallback) for one in compactions]
+    assert outcomes == [("applied", "native", None)] * 2
     (insertion,) = compactions[0].plan.insertions
-    rows = rows_of(requests[asked[0]])
-    after = rows_of(requests[asked[0] + 1])
+    rows, after = rows_of(requests[first]), rows_of(requests[first + 1])
     if api == "claude":
         [block] = after[0]["content"]
         assert (block["type"], block["content"]) == ("compaction", SUMMARY)
         assert insertion.before is None
         # What a person said stays, after the block; nobody else's words of before do.
         assert [one["role"] for one in after[1:]] == ["user"] * (len(rows) // 2 + 1)
-        assert rows_of(requests[asked[1]])[0] == after[0]
+        assert rows_of(requests[second])[0] == after[0]
     else:
         kinds = [one.get("type") or one["role"] for one in after]
         assert kinds == [*["user"] * (len(rows) // 2), "compaction", "user"]
@@ -92,35 +103,22 @@ async def test_the_api_writes_the_summary_and_reads_it_in_every_later_request(
     (stands_in,) = why.stands_in
     assert (why.standing, stands_in.kind) == ("summarised", "summary")
     assert "compaction" in str(stands_in.message)
-    assert (await engine.request_view("s", turn=14)).verified
-    assert (await engine.verify("s")).ok
-    assert len(await ctx.get_messages()) == 28
+    assert len(await (await engine.session("s")).get_messages()) == 28
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("api", ["claude", "openai"])
-async def test_the_api_accepts_the_requests_that_go_on_while_it_summarises(
-    engine: Engine, api: str
-) -> None:
-    thinking = {"thinking": {"type": "adaptive"}} if api == "claude" else {}
-    async with strict_provider(model) as server, provider_of(api, server, **thinking) as provider:
-        ctx = await opened(engine, provider, prepare_at=0.75)
-        await talk(ctx, provider, 14)
-        assert server.refusals == []
-        (one, *_) = [at for at, one in enumerate(server.requests)
-                     if one.compacts or "compaction" in one.body]  # fmt: skip
+async def test_the_api_accepts_requests_while_it_summarises(engine: Engine, api: str) -> None:
+    async with talked(engine, api, 0.75) as requests:
+        (one, *_) = asked_in(requests)
         # One went on without the summary, and a later one begins with it.
-        after = ["compaction" in str(rows_of(one)) for one in server.requests[one + 1 : one + 4]]
+        after = ["compaction" in str(rows_of(one)) for one in requests[one + 1 : one + 4]]
         assert after == sorted(after)
         assert after[-1]
     assert {(one.outcome, one.fallback) for one in await ended(engine)} == {("applied", None)}
-    assert (await engine.request_view("s", turn=14)).verified
-    assert (await engine.verify("s")).ok
 
 
-async def test_a_model_that_cannot_read_the_summary_is_shown_the_log_s_own_view(
-    engine: Engine,
-) -> None:
+async def test_a_model_that_cannot_read_the_summary_is_shown_the_logs_view(engine: Engine) -> None:
     async with strict_provider(model) as server, provider_of("claude", server) as provider:
         ctx = await opened(engine, provider)
         await talk(ctx, provider, 7)
@@ -130,15 +128,15 @@ async def test_a_model_that_cannot_read_the_summary_is_shown_the_log_s_own_view(
         last = rows_of(server.requests[-1])
     assert "compaction" not in str(last)
     assert SAID.strip() in str(last)
-    ways = [(one.trigger, one.strategy, one.fallback) for one in await ended(engine)]
-    assert ways[0][1:] == ("native", None)
-    assert ways[1] == ("manual", "native", None)
-    asked = (await ended(engine))[1].requested_by
+    first, second = await ended(engine)
+    assert (first.strategy, first.fallback) == ("native", None)
+    assert (second.trigger, second.strategy, second.fallback) == ("manual", "native", None)
+    asked = second.requested_by
     assert asked == "a request to claude-haiku-4-5, which cannot read the provider's summary"
     assert (await engine.request_view("s", turn=8)).verified
 
 
-async def test_where_the_api_writes_no_summary_the_ladder_decides_and_the_log_says_why(
+async def test_where_the_api_gives_no_summary_the_ladder_decides_and_says_so(
     engine: Engine,
 ) -> None:
     def refuses(request: ApiRequest) -> Reply:
@@ -154,10 +152,6 @@ async def test_where_the_api_writes_no_summary_the_ladder_decides_and_the_log_sa
     assert "stop_reason 'refusal'" in first.error
 
 
-def told(part: int) -> dict[str, Any]:
-    return {"role": "user", "content": f"Look for the fault in part {part}."}
-
-
 @pytest.mark.parametrize("prepare_at", [None, 0.75])
 @pytest.mark.parametrize("api", ["claude", "openai"])
 async def test_a_wrapped_client_asks_its_own_api_and_sends_the_summary(
@@ -165,11 +159,10 @@ async def test_a_wrapped_client_asks_its_own_api_and_sends_the_summary(
 ) -> None:
     sent: list[dict[str, Any]] = []
     async with strict_provider(model) as server, provider_of(api, server) as provider:
-        given: Any = {"compact": True, "policy": "native", "max_tokens": 3_000}
-        given["prepare_at"] = prepare_at
-        client = eventctx.wrap(provider._client.sdk, engine, "s", **given)
+        given: Any = {"policy": "native", "max_tokens": 3_000, "prepare_at": prepare_at}
+        client = eventctx.wrap(provider._client.sdk, engine, "s", compact=True, **given)
         for part in range(9):
-            sent.append(told(part))
+            sent.append({"role": "user", "content": f"Look for the fault in part {part}."})
             if api == "claude":
                 answer = await client.messages.create(
                     model="claude-opus-5-5", max_tokens=900, system="You help.", messages=sent
@@ -182,7 +175,7 @@ async def test_a_wrapped_client_asks_its_own_api_and_sends_the_summary(
                 sent += response.to_dict()["output"]
         assert server.refusals == []
         requests = server.requests
-    (asked,) = [at for at, one in enumerate(requests) if one.compacts or "compaction" in one.body]
+    (asked,) = asked_in(requests)
     assert requests[asked].body.get("system", requests[asked].body.get("instructions"))
     assert "compaction" in str(rows_of(requests[asked + (1 if prepare_at is None else 2)]))
     assert [(one.strategy, one.fallback) for one in await ended(engine)] == [("native", None)]
@@ -210,14 +203,8 @@ WHOLE = "context:compaction"
 BEGAN, ENDED = "context:compaction_started", "context:compaction_finished"
 ALL = (PRE, POST, WHOLE, "context:compact", BEGAN, ENDED, "provider:request", "prompt:submit")
 
-FROM_SIMPLE = {
-    "before_tokens": 900,
-    "after_tokens": 400,
-    "before_messages": 20,
-    "after_messages": 8,
-    "strategy_level": 3,
-    "budget": 1_000,
-}
+COUNTS = {"before_tokens": 900, "after_tokens": 400, "before_messages": 20, "after_messages": 8}
+FROM_SIMPLE = {**COUNTS, "strategy_level": 3, "budget": 1_000}
 
 Told = Sequence[tuple[str, Mapping[str, Any]]]
 
@@ -228,8 +215,7 @@ class Compacting(MockContextManager):
     def __init__(self, told: Told, error: Exception | None = None) -> None:
         super().__init__()
         self.hooks: Any = None
-        self._told = told
-        self._error = error
+        self._told, self._error = told, error
 
     async def get_messages_for_request(self, *args: Any, **named: Any) -> list[dict[str, Any]]:
         for event, data in self._told:
@@ -240,29 +226,20 @@ class Compacting(MockContextManager):
 
 
 async def heard(
-    *told: tuple[str, Mapping[str, Any]],
-    loop: str = "loop-eventctx-events",
-    error: Exception | None = None,
+    *told: tuple[str, Mapping[str, Any]], loop: str = "events", error: Exception | None = None
 ) -> list[tuple[str, dict[str, Any]]]:
     """What the host's hooks hear in a turn of one request under such a context."""
     recorder, context = EventRecorder(), Compacting(told, error)
-
-    async def mount(coordinator: Any, config: Any) -> None:
-        context.hooks = coordinator.hooks
-        await coordinator.mount("context", context)
-
     async with session(
         ScriptedAmplifierProvider("Done."),
-        loop=loop,
+        loop=f"loop-eventctx-{loop}",
         context="context-foreign",
         hooks=dict.fromkeys(ALL, recorder),
-        modules={"context-foreign": mount},
+        modules={"context-foreign": mounting("context", context)},
     ) as host:
-        if error is None:
+        context.hooks = host.coordinator.hooks
+        with pytest.raises(type(error)) if error else nullcontext():
             assert await host.execute("go") == "Done."
-        else:
-            with pytest.raises(type(error)):
-                await host.execute("go")
     return list(recorder.events)
 
 
@@ -275,11 +252,12 @@ def one(events: Sequence[tuple[str, dict[str, Any]]], name: str) -> dict[str, An
     return data
 
 
-@pytest.mark.parametrize("kind", ["basic", "streaming", "events"])
-async def test_a_compaction_reaches_the_host_under_the_specified_names(kind: str) -> None:
-    events = await heard((WHOLE, FROM_SIMPLE), loop=f"loop-eventctx-{kind}")
+@pytest.mark.parametrize("loop", ["basic", "streaming", "events"])
+async def test_a_compaction_reaches_the_host_under_the_specified_names(loop: str) -> None:
+    events = await heard((WHOLE, FROM_SIMPLE), loop=loop)
     assert specified(events) == [PRE, POST]
     before, after = one(events, PRE), one(events, POST)
+    assert before["told_after"] is True
     assert before["token_count"] == before["before_tokens"] == before["tokens_before"] == 900
     assert before["message_count"] == before["before_messages"] == before["messages_before"] == 20
     assert after["token_count"] == after["after_tokens"] == after["tokens_after"] == 400
@@ -303,24 +281,16 @@ async def test_a_compaction_is_a_span_of_its_own_in_the_turn_that_asked_for_it()
 
 async def test_a_beginning_is_told_at_once_where_the_context_tells_of_it() -> None:
     began = {"semantic_input_tokens": 900, "revision": 3}
-    ended = {
-        "outcome": "fallback",
-        "input_tokens_before": 910,
-        "input_tokens_after": 400,
-        "elapsed_ms": 12,
-        "method": "semantic",
-    }
+    tokens = {"input_tokens_before": 910, "input_tokens_after": 400}
+    ended = {**tokens, "outcome": "fallback", "elapsed_ms": 12, "method": "semantic"}
     events = await heard((BEGAN, began), (ENDED, ended))
     names = [event for event, _ in events]
     assert names.index(PRE) < names.index(ENDED) < names.index(POST)
     before, after = one(events, PRE), one(events, POST)
     assert "told_after" not in before
     assert (before["token_count"], after["before_tokens"], after["after_tokens"]) == (900, 910, 400)
-    assert (after["outcome"], after["duration_ms"], after["strategy"]) == (
-        "fallback",
-        12,
-        "semantic",
-    )
+    shown = [after[key] for key in ("outcome", "duration_ms", "strategy")]
+    assert shown == ["fallback", 12, "semantic"]
     assert before["span_id"] == after["span_id"]
 
 
@@ -337,27 +307,12 @@ async def test_a_context_that_emits_the_two_itself_is_left_to_it() -> None:
     assert "turn_id" not in one(events, PRE)
 
 
-async def test_nothing_is_told_where_nothing_was_compacted() -> None:
+async def test_a_compaction_of_this_session_is_told_once_with_the_counts_that_are_known() -> None:
     same = {**FROM_SIMPLE, "after_tokens": 900, "after_messages": 20}
-    assert specified(await heard((WHOLE, same))) == []
     assert specified(await heard()) == []
-
-
-async def test_compactions_of_other_sessions_are_theirs() -> None:
+    assert specified(await heard((WHOLE, same))) == []
     assert specified(await heard((WHOLE, {**FROM_SIMPLE, "session_id": "a child"}))) == []
-
-
-async def test_a_beginning_that_is_told_late_says_so() -> None:
-    assert one(await heard((WHOLE, FROM_SIMPLE)), PRE)["told_after"] is True
-
-
-async def test_counts_that_nobody_told_are_left_out() -> None:
+    two_names = await heard((WHOLE, FROM_SIMPLE), ("context:compact", FROM_SIMPLE))
+    assert specified(two_names) == [PRE, POST]
     after = one(await heard((BEGAN, {}), (ENDED, {"outcome": "completed"})), POST)
     assert not [name for name in after if "tokens" in name or "messages" in name]
-
-
-async def test_a_compaction_under_two_names_is_told_once() -> None:
-    assert specified(await heard((WHOLE, FROM_SIMPLE), ("context:compact", FROM_SIMPLE))) == [
-        PRE,
-        POST,
-    ]

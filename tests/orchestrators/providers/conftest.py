@@ -1,17 +1,40 @@
-"""A server that checks requests as the real APIs do, and clients that are closed."""
+"""A server that checks requests as the real APIs do, and providers with clients for it."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from eventctx.orchestrators.protocol import StreamingProvider
 from tests.orchestrators.providers.kits import KITS, Kit
-from tests.orchestrators.providers.server import Server, refused, serving
+from tests.orchestrators.providers.server import Reply, Server, json_reply, refused, serving
+from tests.orchestrators.providers.server import streamed as events
 
-Connect = Callable[..., StreamingProvider]
+
+class Api(Server):
+    """The server, its providers, and the bodies that it received."""
+
+    def __init__(self) -> None:
+        super().__init__(refused)
+        self.clients: list[Any] = []
+
+    def connect(self, kit: Kit, *answers: Any, **options: Any) -> StreamingProvider:
+        """The kit's provider, whose next requests get these answers."""
+        self.clients.append(kit.connect(self.url))
+        self.answers(*answers)
+        return kit.provider(self.clients[-1], **options)
+
+    def answers(self, *answers: Any) -> None:
+        """Replies, bodies (or whatever is JSON), and lists of a stream's events."""
+        for one in answers:
+            made = one if isinstance(one, Reply) else json_reply(one)
+            self.replies.append(events(one) if isinstance(one, list) else made)
+
+    @property
+    def bodies(self) -> list[dict[str, Any]]:
+        return [one.body for one in self.requests]
 
 
 @pytest.fixture(params=KITS, ids=lambda kit: kit.name)
@@ -21,20 +44,8 @@ def kit(request: pytest.FixtureRequest) -> Kit:
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[Server]:
-    async with serving(Server(refused)) as made:
+async def api() -> AsyncIterator[Api]:
+    async with serving(Api()) as made:
         yield made
-
-
-@pytest.fixture
-async def connect(server: Server) -> AsyncIterator[Connect]:
-    """``connect(kit, **options)``: its provider, with a client for the server."""
-    clients: list[Any] = []
-
-    def provider(kit: Kit, **options: Any) -> StreamingProvider:
-        clients.append(kit.connect(server.url))
-        return kit.provider(clients[-1], **options)
-
-    yield provider
-    for client in clients:
-        await client.close()
+        for client in made.clients:
+            await client.close()

@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from eventctx.testing.strict_provider import Api, violations
 
@@ -157,8 +157,11 @@ async def _read(reader: asyncio.StreamReader) -> ReceivedRequest:
     return ReceivedRequest(first.split(" ")[1], headers, json.loads(content))
 
 
+AnyServer = TypeVar("AnyServer", bound=Server)
+
+
 @asynccontextmanager
-async def serving(server: Server) -> AsyncIterator[Server]:
+async def serving(server: AnyServer) -> AsyncIterator[AnyServer]:
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
     try:

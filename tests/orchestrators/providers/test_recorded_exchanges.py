@@ -14,16 +14,9 @@ import pytest
 import yaml
 
 from eventctx import Context
-from eventctx.orchestrators.protocol import (
-    Answer,
-    Ids,
-    Request,
-    ToolDefinition,
-    ToolOutcome,
-)
-from tests.orchestrators.providers.conftest import Connect
+from eventctx.orchestrators.protocol import Answer, Ids, Request, ToolDefinition, ToolOutcome
+from tests.orchestrators.providers.conftest import Api
 from tests.orchestrators.providers.kits import ANTHROPIC, CHAT, RESPONSES, Kit
-from tests.orchestrators.providers.server import Server, json_reply
 
 Body = dict[str, Any]
 IDS = Ids("s")
@@ -101,42 +94,28 @@ def _plain_row(row: Body) -> Body:
     return {**said, "content": blocks} if blocks else said
 
 
-STEPS = [
-    ("test_anthropic_model_thinking_part_redacted.yaml", 0),
-    ("test_anthropic_thinking_roundtrip_wire_stable[ag_ui-0_1_13].yaml", 0),
-    ("test_model_sees_multiple_images[anthropic].yaml", 0),
-    ("test_multiple_parallel_tool_calls.yaml", 0),
-    ("test_deepseek_deferred_capability_with_thinking.yaml", 0),
-    ("test_deepseek_deferred_capability_with_thinking.yaml", 1),
-    ("test_tool_search_eval[openai-chat].yaml", 0),
-    ("test_tool_search_eval[openai-chat].yaml", 1),
-    ("test_tool_search_eval[openai-chat].yaml", 3),
-    ("test_tool_search_eval[openai-chat].yaml", 4),
-    ("test_openai_responses_compact_messages.yaml", 0),
-]
+STEPS = [(file, 0) for file in FILES]
+STEPS += [("test_deepseek_deferred_capability_with_thinking.yaml", 1)]
+STEPS += [("test_tool_search_eval[openai-chat].yaml", place) for place in (1, 3, 4)]
 """Exchanges that another one follows, by the place of the first."""
 
 
 @pytest.mark.parametrize(("file", "place"), STEPS)
 async def test_a_context_brings_forth_the_recorded_following_request(
-    ctx: Context, recorded_sessions: Path, connect: Connect, server: Server, file: str, place: int
+    ctx: Context, recorded_sessions: Path, api: Api, file: str, place: int
 ) -> None:
     kit = FILES[file]
     (sent, answered), (following, last) = exchanges(recorded_sessions, file)[place : place + 2]
-    server.replies = [json_reply(answered), json_reply(last)]
-    provider = connect(kit, **options_of(kit, sent))
-    for row in rows_of(kit, sent):
-        await ctx.add_message(row)
+    provider = api.connect(kit, answered, last, **options_of(kit, sent))
+    await ctx.add_messages(rows_of(kit, sent))
     view = await ctx.get_messages_for_request(provider=provider)
     answer = await provider.complete(Request(view, IDS, tools_of(sent)))
-    for message in (answer.message, *answer.more):
-        await ctx.add_message(message)
+    await ctx.add_messages([answer.message, *answer.more])
     for row in rows_of(kit, following)[len(rows_of(kit, sent)) + 1 :]:
-        for message in _as_added(provider, answer, row):
-            await ctx.add_message(message)
+        await ctx.add_messages(_as_added(provider, answer, row))
     view = await ctx.get_messages_for_request(provider=provider)
     await provider.complete(Request(view, IDS, tools_of(following)))
-    first, second = (one.body for one in server.requests)
+    first, second = api.bodies
     assert plain(kit, first) == plain(kit, sent)
     assert plain(kit, second) == plain(kit, following)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -15,7 +15,6 @@ from opentelemetry.sdk.trace.export import (
     SpanExporter,
     SpanExportResult,
 )
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import TraceFlags
 
@@ -25,6 +24,7 @@ from eventctx.hooks.otlp import exporter_for
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.trace import TraceSink
 from eventctx.hooks.tracer import span_context
+from eventctx.projections.trace.fold import fold
 from tests.hooks.given import Session, whole_turn
 from tests.hooks.observing import receiver as receiver
 from tests.services.receiver import Partial, Receiver, Refuse
@@ -43,8 +43,7 @@ class Answering(SpanExporter):
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         assert self.free.wait(60)
-        if isinstance(self.answer, Exception):
-            raise self.answer
+        self.shutdown()
         self.got.extend(span.name for span in spans)
         result: SpanExportResult = self.answer
         return result
@@ -61,20 +60,21 @@ def traced(hooks: Hooks, sink: TraceSink, turns: int = 1) -> int:
     for number in range(turns):
         for record in whole_turn(Session(f"s{number}")):
             hooks.publish(record)
-    plain = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(plain))
-    beside = TraceSink(provider)
-    for record in whole_turn(Session("s0")):
-        beside(record)
-    beside.flush()
-    return len(plain.get_finished_spans())
+    return sum(1 for _ in fold(whole_turn(Session("s0"))))
 
 
 @pytest.fixture
-def providers() -> Iterator[list[TracerProvider]]:
+def sink_of() -> Iterator[Callable[..., TraceSink]]:
+    """Makes a sink whose exporter is counted; its provider is shut down at the end."""
     made: list[TracerProvider] = []
-    yield made
+
+    def make(exporter: SpanExporter, kind: Any = SimpleSpanProcessor, **options: Any) -> TraceSink:
+        counting = CountingExporter(exporter)
+        made.append(TracerProvider())
+        made[-1].add_span_processor(kind(counting, **options))
+        return TraceSink(made[-1], exporter=counting)
+
+    yield make
     for provider in made:
         provider.shutdown()
 
@@ -84,45 +84,35 @@ def providers() -> Iterator[list[TracerProvider]]:
 )
 @pytest.mark.parametrize("processor", [BatchSpanProcessor, SimpleSpanProcessor])
 def test_spans_of_a_failed_export_are_counted(
-    answer: Any, processor: Any, providers: list[TracerProvider]
+    answer: Any, processor: Any, sink_of: Callable[..., TraceSink]
 ) -> None:
-    counting = CountingExporter(Answering(answer))
-    providers.append(TracerProvider())
-    providers[0].add_span_processor(processor(counting))
-    hooks, sink = Hooks(), TraceSink(providers[0], exporter=counting)
+    hooks, sink = Hooks(), sink_of(Answering(answer), processor)
     spans = traced(hooks, sink)
     sink.detach(hooks)
     assert spans > 3
-    assert hooks.stats().dropped == {NAME: spans}
-    assert hooks.stats().errors == {}
+    assert (hooks.stats().dropped, hooks.stats().errors) == ({NAME: spans}, {})
 
 
-def test_nothing_is_counted_when_all_arrives_and_results_are_passed_on() -> None:
+def test_nothing_is_counted_when_all_arrives_and_results_are_passed_on(
+    sink_of: Callable[..., TraceSink],
+) -> None:
     exporter = Answering()
-    counting = CountingExporter(exporter)
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(counting))
-    hooks, sink = Hooks(), TraceSink(provider, exporter=counting)
+    hooks, sink, counting = Hooks(), sink_of(exporter), CountingExporter(exporter)
     spans = traced(hooks, sink)
     sink.detach(hooks)
     assert len(exporter.got) == spans
     assert hooks.stats().dropped == {}
-    assert counting.export([]) is SpanExportResult.SUCCESS
-    exporter.answer = SpanExportResult.FAILURE
-    assert counting.export([]) is SpanExportResult.FAILURE
+    for answer in (SpanExportResult.SUCCESS, SpanExportResult.FAILURE):
+        exporter.answer = answer
+        assert counting.export([]) is answer
     exporter.answer = ValueError("a bug")
     assert counting.export([]) is SpanExportResult.FAILURE
     counting.shutdown()
 
 
-def test_what_a_full_queue_throws_away_is_counted(providers: list[TracerProvider]) -> None:
-    exporter = Answering()
-    counting = CountingExporter(exporter)
-    providers.append(TracerProvider())
-    providers[0].add_span_processor(
-        BatchSpanProcessor(counting, max_queue_size=16, max_export_batch_size=8)
-    )
-    hooks, sink = Hooks(), TraceSink(providers[0], exporter=counting)
+def test_what_a_full_queue_throws_away_is_counted(sink_of: Callable[..., TraceSink]) -> None:
+    exporter, hooks = Answering(), Hooks()
+    sink = sink_of(exporter, BatchSpanProcessor, max_queue_size=16, max_export_batch_size=8)
     exporter.free.clear()
     spans = traced(hooks, sink, turns=20) * 20
     exporter.free.set()
@@ -132,28 +122,20 @@ def test_what_a_full_queue_throws_away_is_counted(providers: list[TracerProvider
 
 
 def test_what_arrives_after_it_was_given_up_is_not_counted_again(
-    providers: list[TracerProvider], monkeypatch: pytest.MonkeyPatch
+    sink_of: Callable[..., TraceSink], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("eventctx.hooks.trace.FLUSH_TIMEOUT", 0.2)
     exporter = Answering(SpanExportResult.FAILURE)
-    counting = CountingExporter(exporter)
-    providers.append(TracerProvider())
-    providers[0].add_span_processor(BatchSpanProcessor(counting))
-    hooks, sink = Hooks(), TraceSink(providers[0], exporter=counting)
+    hooks, later, sink = Hooks(), Hooks(), sink_of(exporter, BatchSpanProcessor)
     exporter.free.clear()
     spans = traced(hooks, sink)
     sink.detach(hooks)
     assert hooks.stats().dropped == {NAME: spans}
     exporter.free.set()
-    providers[0].force_flush()
+    sink._tracer._provider.force_flush()  # type: ignore[union-attr]
     assert hooks.stats().dropped == {NAME: spans}
-    later = Hooks()
-    counting.attach(later)
+    sink.attach(later)
     assert later.stats().dropped == {}
-
-
-def told(receiver: Receiver, protocol: str) -> str:
-    return receiver.http if protocol == "http" else receiver.grpc.replace("http:", "grpc:")
 
 
 @pytest.mark.parametrize("protocol", ["grpc", "http"])
@@ -161,7 +143,8 @@ def test_spans_that_a_collector_rejects_of_a_batch_are_counted_with_its_reason(
     receiver: Receiver, protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     receiver.always(Partial(2, "too old"))
-    hooks, sink = Hooks(), configure_tracing(told(receiver, protocol))
+    url = receiver.http if protocol == "http" else receiver.grpc.replace("http:", "grpc:")
+    hooks, sink = Hooks(), configure_tracing(url)
     spans = traced(hooks, sink)
     sink.detach(hooks)
     assert hooks.stats().dropped == {NAME: 2 * len(receiver.exports)}
@@ -188,15 +171,12 @@ def test_lost_spans_of_other_libraries_are_not_counted_but_logged(
 
 
 def test_spans_of_others_and_spans_that_are_not_sampled_are_not_ours_to_count() -> None:
-    counting = CountingExporter(Answering(SpanExportResult.FAILURE))
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(counting))
-    hooks = Hooks()
+    counting, hooks = CountingExporter(Answering(SpanExportResult.FAILURE)), Hooks()
+    provider, unsampled = TracerProvider(), TracerProvider(sampler=ALWAYS_OFF)
+    for one in (provider, unsampled):
+        one.add_span_processor(SimpleSpanProcessor(counting))
     counting.attach(hooks)
-    with provider.get_tracer("http").start_as_current_span("GET"):
-        pass
-    unsampled = TracerProvider(sampler=ALWAYS_OFF)
-    unsampled.add_span_processor(SimpleSpanProcessor(counting))
+    provider.get_tracer("http").start_span("GET").end()
     sink = TraceSink(unsampled, exporter=counting)
     traced(hooks, sink)
     sink.detach(hooks)
@@ -223,14 +203,12 @@ def test_more_spans_under_way_than_any_queue_holds_are_counted_while_it_runs(
     assert hooks.stats().dropped == {NAME: 5}
 
 
-def test_losses_before_an_engine_is_open_are_told_to_the_first_one() -> None:
-    counting = CountingExporter(Answering(SpanExportResult.FAILURE))
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(counting))
-    sink = TraceSink(provider, exporter=counting)
+def test_losses_before_an_engine_is_open_are_told_to_the_first_one(
+    sink_of: Callable[..., TraceSink],
+) -> None:
+    hooks, sink = Hooks(), sink_of(Answering(SpanExportResult.FAILURE))
     for record in whole_turn(Session("s")):
         sink(record)
     sink.flush()
-    hooks = Hooks()
-    counting.attach(hooks)
+    sink.attach(hooks)
     assert hooks.stats().dropped[NAME] > 3

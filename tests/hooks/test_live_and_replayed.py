@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 import structlog
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace import ReadableSpan
 
 import eventctx
 from eventctx.hooks.log import LogSink, lines
@@ -18,13 +16,14 @@ from eventctx.hooks.metrics import MetricsSink
 from eventctx.hooks.redact import DEFAULT
 from eventctx.hooks.trace import TraceSink
 from eventctx.log.record import Record
-from eventctx.projections.metrics.fold import fold
 from eventctx.projections.metrics.fold import fold as measured
 from eventctx.projections.trace.fold import SessionTrace
 from eventctx.projections.trace.spans import Span
 from eventctx.projections.view import request_view
 from eventctx.projections.view.state import ViewState
-from tests.hooks.measured import OPERATIONAL, Gathered, summed
+from tests.hooks.given import recorded
+from tests.hooks.measured import OPERATIONAL, Gathered, exporting, summed
+from tests.sessions import tool_round, user
 
 SECRET = "sk-ant-api03-" + "a1B2" * 12
 
@@ -33,14 +32,10 @@ class Watched:
     """The three sinks, and what came out of them."""
 
     def __init__(self, *, content: bool) -> None:
-        self.content = content
-        self.exporter = InMemorySpanExporter()
-        self.provider = TracerProvider(shutdown_on_exit=False)
-        self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
-        self.gathered = Gathered()
+        (provider, self.exporter), self.gathered = exporting(), Gathered()
         self.sinks = [
             LogSink(content=content),
-            TraceSink(self.provider, content=content),
+            TraceSink(provider, content=content),
             MetricsSink(self.gathered.provider),
         ]
 
@@ -95,23 +90,21 @@ async def worked(ctx: eventctx.Context, first: int, turns: int) -> None:
     """Turns with compactions, parallel tools of which one fails, and secrets in what is said."""
     for number in range(first, first + turns):
         async with ctx.turn(f"turn-{number}", agent="coder") as turn:
-            await ctx.add_message({"role": "user", "content": f"Task {number}: {SECRET}"})
+            await ctx.add_message(user(f"Task {number}: {SECRET}"))
             for step in range(4):
                 async with turn.iteration() as cycle:
                     await ctx.get_messages_for_request(model="m")
                     async with cycle.provider_call("m", "acme") as call:
                         if step % 2:
                             await call.usage(900 + step, 20, cache_read=100)
-                    keys = [f"{number}.{step}.{at}" for at in range(3)]
-                    uses = [{"type": "tool_use", "id": k, "name": "r", "input": {}} for k in keys]
+                    rounds = [tool_round(100 * number + 10 * step + at, 300) for at in range(3)]
+                    uses, results = (
+                        [m["content"][0] for m in two] for two in zip(*rounds, strict=True)
+                    )
                     await ctx.add_message({"role": "assistant", "content": uses})
                     await asyncio.gather(
-                        *[used(cycle, key) for key in keys], return_exceptions=True
+                        *[used(cycle, use["id"]) for use in uses], return_exceptions=True
                     )
-                    results = [
-                        {"type": "tool_result", "tool_use_id": k, "content": "z" * 300}
-                        for k in keys
-                    ]
                     await ctx.add_message({"role": "user", "content": results})
 
 
@@ -147,45 +140,37 @@ async def test_lines_spans_and_metrics_equal_those_of_the_log_also_behind_a_rest
             await worked(ctx, 2, 2)
             info = await engine.store.head("s")
             await engine.fork("s", info.head, "child")
-            child = await engine.session("child", max_tokens=1_500)
-            await worked(child, 4, 1)
+            await worked(await engine.session("child", max_tokens=1_500), 4, 1)
     async with eventctx.open(store, create=False) as engine:
-        logs = {
-            name: [record async for record in engine.records(name, bodies=True)]
-            for name in ("s", "child")
-        }
-    own = [record for record in logs["child"] if record.position > info.head]
+        log, childs = await recorded(engine, "s"), await recorded(engine, "child")
+    own = [record for record in childs if record.position > info.head]
 
     for entry in captured:
         entry.pop("log_level")
-    for name, records in (("s", logs["s"]), ("child", own)):
+    for name, records in (("s", log), ("child", own)):
         written = [entry for entry in captured if entry["session_id"] == name]
         assert written == list(lines(records, content=content))
     assert SECRET not in str(captured)
 
-    whole = folded(logs["s"], content=content)
-    live = first.spans("s") | second.spans("s")
-    assert live == whole
-    assert second.spans("child") == folded(logs["child"], content=content)
-    sent = [*live.values(), *second.spans("child").values()]
-    named = {entry["trace_id"] for entry in captured}
-    assert named == {None, *(span["trace"] for span in sent)}
-    assert {span["attributes"]["eventctx.outcome"] for span in whole.values()} >= {
-        "ok", "error", "cancelled",
-    }  # fmt: skip
+    whole = folded(log, content=content)
+    live, child = first.spans("s") | second.spans("s"), second.spans("child")
+    assert (live, child) == (whole, folded(childs, content=content))
+    sent = [*live.values(), *child.values()]
+    assert {entry["trace_id"] for entry in captured} == {None, *(one["trace"] for one in sent)}
+    attributes = [span["attributes"] for span in whole.values()]
+    assert {one["eventctx.outcome"] for one in attributes} >= {"ok", "error", "cancelled"}
     assert sum(span["name"] == "compact workset" for span in whole.values()) >= 3
-    assert any("gen_ai.input.messages" in span["attributes"] for span in whole.values()) is content
+    assert any("gen_ai.input.messages" in one for one in attributes) is content
     assert SECRET not in str(whole)
 
     points = [watched.gathered.points() for watched in (first, second)]
-    expected = summed([*measured(logs["s"]), *measured(logs["child"])])
+    expected = summed([*measured(log), *measured(childs)])
     for key, point in expected.items():
         both = [one[key] for one in points if key in one]
         assert sum(one["sum"] for one in both) == pytest.approx(point["sum"])
         if "buckets" in point:
-            assert [sum(x) for x in zip(*[one["buckets"] for one in both], strict=True)] == list(
-                point["buckets"]
-            )
+            counts = zip(*[one["buckets"] for one in both], strict=True)
+            assert tuple(map(sum, counts)) == point["buckets"]
     told = {key for one in points for key in one if key[0] not in OPERATIONAL}
     assert told == expected.keys()
 
@@ -194,28 +179,25 @@ MODELS = ("claude-sonnet-4", "gpt-5", None)
 
 
 class Borrower:
-    """A sink that keeps the views it was lent, by their positions."""
+    """A sink that keeps the entries of the views it was lent, by their positions."""
 
     def __init__(self) -> None:
-        self.views: dict[int, ViewState] = {}
+        self.lent: dict[int, Any] = {}
 
     def __call__(self, record: Any) -> None: ...
 
     def lend(self, session_id: str, view: ViewState) -> None:
-        self.views[view.position] = view
+        self.lent[view.position] = view.layout.entries
 
 
 async def played(ctx: eventctx.Context) -> None:
     """Requests of two families of models, in one append with their call or not; compactions."""
     for number in range(12):
         async with ctx.turn(f"turn-{number}") as turn, turn.iteration() as cycle:
-            await ctx.add_message({"role": "user", "content": f"go {number} " + "word " * 90})
-            model = MODELS[number % 3]
+            await ctx.add_message(user(f"go {number} " + "word " * 90))
             call = cycle.provider_call(MODELS[number % 2])
-            if number % 4 < 2:
-                await ctx.get_messages_for_request(model=model, call=call)
-            else:
-                await ctx.get_messages_for_request(model=model)
+            at_once: Any = {"call": call} if number % 4 < 2 else {}
+            await ctx.get_messages_for_request(model=MODELS[number % 3], **at_once)
             async with call:
                 await call.usage(100, 20)
             await ctx.add_message({"role": "assistant", "content": "done"})
@@ -228,18 +210,17 @@ async def test_measurements_by_lent_views_are_those_of_the_log() -> None:
     async with eventctx.open(sinks=[MetricsSink(gathered.provider), borrower]) as engine:
         await played(await engine.session("s", max_tokens=800))
         records = [record async for record in engine.records("s")]
-    expected = summed(fold(records))
+    expected = summed(measured(records))
     assert {key[0] for key in expected} >= {
         "eventctx.request.prefix.reused",
         "eventctx.compactions",
     }
     points = gathered.points()
     assert {key: one for key, one in points.items() if key[0] not in OPERATIONAL} == expected
-    view = request_view.initial()
-    folded = {}
+    view, folded = request_view.initial(), {}
     for record in records:
         view = request_view.evolve(view, record)
         folded[record.position] = view.layout.entries()
-    assert borrower.views
-    for position, lent in borrower.views.items():
-        assert lent.layout.entries() == folded[position]
+    assert borrower.lent
+    for position, entries in borrower.lent.items():
+        assert entries() == folded[position]

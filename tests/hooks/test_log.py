@@ -23,11 +23,16 @@ from eventctx.log.ids import derive_trace_id
 from eventctx.log.record import Body, Record
 from eventctx.projections.trace.fold import fold as fold_spans
 from tests.hooks.given import (
+    ANSWER,
+    ASK,
+    DONE,
     HOST_SPAN,
     HOST_TRACE,
     PRE,
     SECOND,
     START,
+    SUBMIT,
+    USE,
     Session,
     body,
     compacted,
@@ -47,64 +52,51 @@ def _structlog_as_it_was():
     structlog.reset_defaults()
 
 
-def live(session: Session) -> list[dict]:
+def live(session: Session, **options: Any) -> list[dict[str, Any]]:
+    """The lines that a sink writes of the session."""
     with capture_logs() as captured:
-        publish(session, LogSink())
+        publish(session, LogSink(**options))
+    for entry in captured:
+        del entry["log_level"]
     return captured
 
 
 def test_every_line_carries_the_records_five_ids_position_and_trace():
     session = Session()
     whole_turn(session)
-    captured = live(session)
-    assert len(captured) == len(session.records)
-    for entry, record in zip(captured, session.records, strict=True):
+    for entry, record in zip(live(session), session.records, strict=True):
         assert [entry[name] for name in IDS] == [getattr(record, name) for name in IDS]
-        assert entry["position"] == record.position
-        assert entry["event"] == record.type
+        assert (entry["position"], entry["event"]) == (record.position, record.type)
         assert entry["trace_id"] == derive_trace_id("s1", "t1")
 
 
 def test_a_plan_is_counts_a_body_is_a_size_and_no_content_leaves():
-    session = Session()
-    fields = line(session.add(compacted(), span(1), bodies=(body("secret"), body("text"))))
-    assert fields["plan_dropped"] == 6
-    assert fields["plan_kept"] == 4
-    assert fields["plan_insertions"] == 0
-    assert (fields["bodies"], fields["body_bytes"]) == (2, 10)
+    fields = line(Session().add(compacted(), span(1), bodies=(body("secret"), body("text"))))
+    counts = {"plan_dropped": 6, "plan_kept": 4, "plan_insertions": 0, "bodies": 2}
+    assert (counts | {"body_bytes": 10}).items() <= fields.items()
     assert "secret" not in json.dumps(fields)
     assert all(isinstance(value, str | int | float | None) for value in fields.values())
 
 
 @pytest.mark.parametrize(
-    ("event", "level"),
+    ("level", "events"),
     [
-        (ev.PromptSubmit(number=1), "info"),
-        (ev.PromptComplete(), "info"),
-        (ev.PromptComplete(status="error"), "warning"),
-        (ev.PromptComplete(status="lost"), "warning"),
-        (PRE, "info"),
-        (compacted("applied"), "info"),
-        (compacted("skipped"), "info"),
-        (compacted("cancelled"), "info"),
-        (compacted("failed"), "warning"),
-        (ev.ToolError(name="x", error_type="E"), "warning"),
-        (ev.ProviderError(error_type="E"), "warning"),
-        (ev.MessageAdded(), "debug"),
-        (prepared(), "debug"),
+        ("info", [SUBMIT, DONE, PRE, *map(compacted, ("applied", "skipped", "cancelled"))]),
+        ("warning", [ev.PromptComplete(status="error"), ev.PromptComplete(status="lost")]),
+        ("warning", [compacted("failed"), ev.ToolError(name="x", error_type="E")]),
+        ("warning", [ev.ProviderError(error_type="E")]),
+        ("debug", [ev.MessageAdded(), prepared()]),
     ],
 )
-def test_levels(event: ev.Event, level: str):
-    assert level_of(line(Session().add(event))) == level
+def test_levels(level: str, events: list[ev.Event]):
+    assert {level_of(line(Session().add(event))) for event in events} == {level}
 
 
 def test_the_time_is_the_records_own_to_the_nanosecond():
     session = Session()
-    record = session.add(ev.MessageAdded())
-    assert record.time == START
-    assert line(record)["time"] == "2026-09-21T14:13:20.000000000Z"
-    assert line(session.add(ev.MessageAdded()))["time"].endswith(":21.000000000Z")
-    assert SECOND == 10**9
+    assert line(session.add(ev.MessageAdded()))["time"] == "2026-09-21T14:13:20.000000000Z"
+    later = session.add(ev.MessageAdded(), at=START + SECOND + 7)
+    assert line(later)["time"].endswith(":21.000000007Z")
 
 
 def test_unknown_types_and_broken_payloads_are_tolerated():
@@ -117,25 +109,16 @@ def test_unknown_types_and_broken_payloads_are_tolerated():
 
 
 def test_a_line_names_the_trace_of_a_span_and_none_where_no_span_has_one():
-    session = Session()
-    session.add(ev.SessionStart(library="l"), turn=None)
-    session.add(ev.MessageAdded(), turn=None)
-    session.add(prepared(), span(9), turn=None)
+    session, added = Session(), ev.MessageAdded()
+    session.tell((ev.SessionStart(library="l"),), (added,), (prepared(), 9), turn=None)
     session.add(PRE, span(2), HOST_SPAN, turn=None)
-    session.add(ev.ProviderRequest(model="m"), span(3), span(2), turn=None)
-    session.add(ev.MessageAdded(), span(3), span(2), turn=None)
-    session.add(ev.ProviderResponse(model="m"), span(3), span(2), turn=None)
-    session.add(ev.UsageReported(prompt=1, output=1), span(3), span(2), turn=None)
-    session.add(ev.Pinned(numbers=(1,)), span(8), span(2), turn=None)
+    usage, pinned = ev.UsageReported(prompt=1, output=1), ev.Pinned(numbers=(1,))
+    rows = [(one, 3, 2) for one in (ASK, added, ANSWER, usage)]
+    session.tell(*rows, (pinned, 8, 2), turn=None)
     session.add(compacted(), span(2), HOST_SPAN, turn=None)
-    session.add(compacted(), turn=None)
-    session.add(ev.Unpinned(numbers=(1,)), span(7), span(6), turn=None)
-    session.add(ev.PromptSubmit(number=1), span(4))
-    session.add(ev.MessageAdded())
-    session.add(ev.PromptComplete(), span(4))
-    session.add(ev.SessionEnd(), turn=None)
-    captured = live(session)
-    named = [entry["trace_id"] for entry in captured]
+    session.tell((compacted(),), (ev.Unpinned(numbers=(1,)), 7, 6), turn=None)
+    session.tell((SUBMIT, 4), (added,), (DONE, 4)).tell((ev.SessionEnd(),), turn=None)
+    named = [entry["trace_id"] for entry in live(session)]
     assert named == [entry["trace_id"] for entry in lines(session.records)]
     at_session = [at for at, trace_id in enumerate(named) if trace_id is None]
     assert at_session == [0, 1, 2, 11, 15]
@@ -150,37 +133,26 @@ def test_an_ambient_trace_is_known_even_when_only_warnings_are_kept():
         [lambda _logger, _name, fields: ((), fields)],
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
     )
-    session, sink = Session(), LogSink(logger)
-    session.add(ev.PromptSubmit(number=1, trace_id=HOST_TRACE), span(1))
-    session.add(ev.ToolPre(name="x"), span(2), span(1))
-    session.add(ev.ToolError(name="x", error_type="E"), span(2), span(1))
-    for record in session.records:
-        sink(record)
+    session = Session().tell((ev.PromptSubmit(number=1, trace_id=HOST_TRACE), 1), (USE, 2, 1))
+    publish(session.tell((ev.ToolError(name="x", error_type="E"), 2, 1)), LogSink(logger))
     (call,) = out.calls
     assert call.kwargs["trace_id"] == HOST_TRACE
 
 
 def test_configured_json_is_one_object_a_line_with_our_ids():
-    out = io.BytesIO()
+    out, session = io.BytesIO(), Session()
     configure_logging(json=True, level="info", file=out)
-    session, sink = Session(), LogSink()
-    for record in whole_turn(session):
-        sink(record)
+    whole_turn(session)
+    publish(session, LogSink())
     written = [json.loads(text) for text in out.getvalue().splitlines()]
-    assert [one["event"] for one in written] == [
-        "prompt:submit",
-        "context:pre_compact",
-        "context:post_compact",
-        "tool:error",
-        "prompt:complete",
+    assert [(one["event"], one["level"]) for one in written] == [
+        ("prompt:submit", "info"),
+        ("context:pre_compact", "info"),
+        ("context:post_compact", "info"),
+        ("tool:error", "warning"),
+        ("prompt:complete", "info"),
     ]
-    assert written[3]["level"] == "warning"
     assert {one["trace_id"] for one in written} == {derive_trace_id("s1", "t1")}
-
-
-def test_a_sink_configures_nothing():
-    LogSink()
-    assert not structlog.is_configured()
 
 
 # -- redaction and contents ----------------------------------------------------------------------
@@ -188,28 +160,17 @@ def test_a_sink_configures_nothing():
 KEY = "sk-" + "aB3dE6gH9jK2" * 4
 
 
-def telling(session: Session) -> list[Record]:
-    session.add(ev.PromptSubmit(number=1, agent="ann@example.org"), span(1))
+def telling() -> Session:
+    session = Session().tell((ev.PromptSubmit(number=1, agent="ann@example.org"), 1))
     added = body(f'{{"role":"user","content":"use {KEY}"}}')
     session.add(ev.MessageAdded(), span(1), bodies=(added,))
-    session.add(ev.ToolPre(name=f"run {KEY}"), span(2), span(1))
     message = f"GET https://bob:hunter2@example.org failed with {KEY}"
-    session.add(ev.ToolError(name="run", error_type="OSError", message=message), span(2), span(1))
-    return session.records
+    failed = ev.ToolError(name="run", error_type="OSError", message=message)
+    return session.tell((ev.ToolPre(name=f"run {KEY}"), 2, 1), (failed, 2, 1))
 
 
-def written(sink: LogSink, records: list[Record]) -> list[dict]:
-    with capture_logs() as captured:
-        for record in records:
-            sink(record)
-    for entry in captured:
-        del entry["log_level"]
-    return captured
-
-
-def test_secrets_do_not_leave_in_a_line_by_default():
-    session = Session()
-    entries = written(LogSink(), telling(session))
+def test_secrets_do_not_leave_in_a_line_by_default_but_without_a_redactor():
+    entries = live(telling())
     assert KEY not in repr(entries)
     assert "hunter2" not in repr(entries)
     assert entries[0]["agent"] == "[redacted:email]"
@@ -217,25 +178,19 @@ def test_secrets_do_not_leave_in_a_line_by_default():
     assert entries[3]["tool_message"] == (
         "GET https://bob:[redacted:password]@example.org failed with [redacted:api-key]"
     )
-
-
-def test_without_a_redactor_lines_say_what_the_records_say():
-    entries = written(LogSink(redactor=None), telling(Session()))
-    assert entries[0]["agent"] == "ann@example.org"
-    assert entries[2]["tool_name"] == f"run {KEY}"
+    entries = live(telling(), redactor=None)
+    assert (entries[0]["agent"], entries[2]["tool_name"]) == ("ann@example.org", f"run {KEY}")
     assert "content" not in entries[1]
 
 
 def test_contents_are_in_a_line_only_where_asked_for_and_redacted():
-    session = Session()
-    records = telling(session)
-    assert not any("content" in fields for fields in lines(records))
-    entries = written(LogSink(content=True), records)
+    session = telling()
+    assert not any("content" in fields for fields in lines(session.records))
+    entries = live(session, content=True)
     assert ["content" in entry for entry in entries] == [False, True, False, False]
     assert entries[1]["content"] == '{"role":"user","content":"use [redacted:api-key]"}'
-    assert entries[1]["body_bytes"] == len(records[1].bodies[0].data or b"")
-    (whole,) = written(LogSink(content=True, redactor=None), [records[1]])
-    assert KEY in whole["content"]
+    assert entries[1]["body_bytes"] == len(session.records[1].bodies[0].data or b"")
+    assert KEY in live(session, content=True, redactor=None)[1]["content"]
 
 
 def test_contents_that_were_not_read_erased_or_packed_are_not_shown():
@@ -249,12 +204,10 @@ def test_contents_that_were_not_read_erased_or_packed_are_not_shown():
 
 @pytest.mark.parametrize("redactor", [DEFAULT, None])
 def test_a_line_of_a_megabyte_is_cut_and_keeps_the_size(redactor: Redactor | None):
-    long = "é" * 1_000_000
-    session = Session()
+    long, session = "é" * 1_000_000, Session()
     added = session.add(ev.MessageAdded(), bodies=(body(long), body(long)))
     fields = line(added, content=True, redactor=redactor)
-    assert len(fields["content"]) == MAX_CONTENT
-    assert fields["content"].endswith("é…")
+    assert (len(fields["content"]), fields["content"][-2:]) == (MAX_CONTENT, "é…")
     assert fields["body_bytes"] == 4_000_000
     error = session.add(ev.ToolError(name=long, error_type=long, message=long))
     found = line(error, redactor=redactor)
@@ -301,16 +254,13 @@ def standard():
 
 def test_a_logger_of_the_standard_library_gets_a_message_and_the_fields(standard):
     logger, handler = standard
-    session = Session()
-    sink = LogSink(logger)
-    for record in telling(session):
-        sink(record)
+    session = telling()
+    publish(session, LogSink(logger))
     assert [one.levelname for one in handler.records] == ["INFO", "DEBUG", "DEBUG", "WARNING"]
     for sent, fields in zip(handler.records, lines(session.records), strict=True):
         assert {name: getattr(sent, name) for name in fields} == fields
-    assert handler.texts[0] == (
-        "prompt:submit session_id=s1 position=0 number=1 agent=[redacted:email]"
-    )
+    shown = "prompt:submit session_id=s1 position=0 number=1 agent=[redacted:email]"
+    assert handler.texts[0] == shown
     assert KEY not in repr(handler.texts)
 
 
@@ -320,14 +270,9 @@ CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200b\u202e\U000e0041]")
 
 def injected() -> Record:
     """A record whose every text is that of somebody who wants a line of their own."""
-    session = Session()
-    session.add(ev.PromptSubmit(number=1), span(1))
-    return session.add(
-        ev.ToolError(name=INJECTED, error_type="E", message=INJECTED),
-        span(2),
-        span(1),
-        bodies=(body(INJECTED),),
-    )
+    failed = ev.ToolError(name=INJECTED, error_type="E", message=INJECTED)
+    session = Session().tell((SUBMIT, 1))
+    return session.add(failed, span(2), span(1), bodies=(body(INJECTED),))
 
 
 def test_no_field_of_a_standard_logger_holds_a_line_end_or_an_escape_sequence(standard):
@@ -357,24 +302,6 @@ def test_no_field_of_any_event_is_one_that_logging_has_itself():
         assert not (fields & own) - log_lines._TAKEN, row.name
 
 
-def test_a_level_that_is_switched_off_costs_no_line(standard):
-    logger, handler = standard
-    logger.setLevel(logging.WARNING)
-    through = structlog.wrap_logger(
-        logger,
-        [structlog.stdlib.render_to_log_kwargs],
-        wrapper_class=structlog.stdlib.BoundLogger,
-    )
-    session = Session()
-    whole_turn(session)
-    counting = CountingRedactor()
-    for sink in (LogSink(logger, redactor=counting), LogSink(through, redactor=counting)):
-        for record in session.records:
-            sink(record)
-    assert [one.event for one in handler.records if hasattr(one, "event")] == ["tool:error"]
-    assert counting.lines == 2
-
-
 class CountingRedactor(Redactor):
     """Counts the lines that it redacts."""
 
@@ -385,54 +312,58 @@ class CountingRedactor(Redactor):
         return super().fields(fields, limit=limit)
 
 
+def test_a_level_that_is_switched_off_costs_no_line(standard):
+    logger, handler = standard
+    logger.setLevel(logging.WARNING)
+    render, kind = [structlog.stdlib.render_to_log_kwargs], structlog.stdlib.BoundLogger
+    session, counting = Session(), CountingRedactor()
+    whole_turn(session)
+    for out in (logger, structlog.wrap_logger(logger, render, wrapper_class=kind)):
+        publish(session, LogSink(out, redactor=counting))
+    assert [one.event for one in handler.records if hasattr(one, "event")] == ["tool:error"]
+    assert counting.lines == 2
+
+
 @pytest.mark.parametrize(
     "kind",
     [structlog.BoundLogger, structlog.stdlib.BoundLogger, structlog.stdlib.AsyncBoundLogger],
 )
 async def test_a_logger_that_cannot_say_its_level_gets_every_line(kind: Any):
     plain = structlog.PrintLogger(file := io.StringIO())
-    render = structlog.processors.LogfmtRenderer()
-    sink = LogSink(structlog.wrap_logger(plain, [render], wrapper_class=kind))
-    session = Session()
-    for record in whole_turn(session):
-        sink(record)
+    render, session = [structlog.processors.LogfmtRenderer()], Session()
+    whole_turn(session)
+    publish(session, LogSink(structlog.wrap_logger(plain, render, wrapper_class=kind)))
     assert len(file.getvalue().splitlines()) == len(session.records)
 
 
 def test_the_hosts_processors_and_wrapper_are_used_and_nothing_is_configured():
-    out = CapturingLogger()
-
-    def mark(_logger: Any, _method: str, fields: dict) -> dict:
-        return {**fields, "host": "h1"}
-
+    LogSink()
+    assert not structlog.is_configured()
+    out, session = CapturingLogger(), Session()
     structlog.configure(
-        processors=[mark, structlog.processors.KeyValueRenderer()],
+        processors=[
+            lambda _logger, _method, fields: {**fields, "host": "h1"},
+            structlog.processors.KeyValueRenderer(),
+        ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=lambda *_: out,
     )
     before = structlog.get_config()
-    sink, session = LogSink(), Session()
-    for record in whole_turn(session):
-        sink(record)
+    whole_turn(session)
+    publish(session, LogSink())
     assert structlog.get_config() == before
-    assert len(out.calls) == 5
-    assert all("host='h1'" in call.args[0] for call in out.calls)
+    assert ["host='h1'" in call.args[0] for call in out.calls] == [True] * 5
 
 
 def test_a_record_of_a_turn_that_was_forked_in_is_in_the_trace_of_its_span_not_in_the_hosts():
-    parent, child = Session("parent"), Session("child", at=1)
-    parent.add(ev.PromptSubmit(number=1, trace_id=HOST_TRACE), span(1))
-    child.add(ev.SessionFork(parent="parent", at=0), turn=None)
-    child.add(compacted("failed", error="left open"), span(2), span(1))
+    parent = Session("parent").tell((ev.PromptSubmit(number=1, trace_id=HOST_TRACE), 1))
+    child = Session("child", at=1).tell((ev.SessionFork(parent="parent", at=0),), turn=None)
+    child.tell((compacted("failed", error="left open"), 2, 1))
     records = [*parent.records, *child.records]
-    with capture_logs() as captured:
-        sink = LogSink()
-        for record in child.records:
-            sink(record)
     (traced,) = fold_spans(records)
-    replayed = list(lines(records))
-    assert replayed[-1]["trace_id"] == captured[-1]["trace_id"] == traced.trace_id
-    assert replayed[0]["trace_id"] == HOST_TRACE
+    first, *_, last = lines(records)
+    assert last["trace_id"] == live(child)[-1]["trace_id"] == traced.trace_id
+    assert first["trace_id"] == HOST_TRACE
 
 
 def test_an_adapter_of_a_logger_adds_its_own_fields(standard):

@@ -7,17 +7,19 @@ import json
 import logging
 import re
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import structlog
+from msgspec.json import encode
 
 import eventctx
 from eventctx.errors import InvalidSetting
 from eventctx.hooks.log import LogSink, configure_logging
-from eventctx.hooks.registry import Hooks
 from eventctx.hooks.trace import TraceSink
-from tests.hooks.given import Session, whole_turn
+from tests.hooks.given import Session, call_model, publish, recorded, whole_turn
+from tests.sessions import user
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -29,47 +31,38 @@ def _unconfigured() -> Iterator[None]:
     structlog.reset_defaults()
 
 
-async def a_turn(out: Any = None) -> None:
+async def a_turn() -> None:
     name = "a-session-with-a-name-that-goes-on-and-on-" + "x" * 120
     async with eventctx.open(sinks=[LogSink()]) as engine:
         ctx = await engine.session(name, max_tokens=3_000)
         async with ctx.turn() as turn, turn.iteration() as cycle:
             for number in range(9):
-                await ctx.add_message({"role": "user", "content": f"{number} " + "word " * 300})
+                await ctx.add_message(user(f"{number} " + "word " * 300))
             await ctx.get_messages_for_request()
-            async with cycle.provider_call("a-model-" + "y" * 90, "anthropic") as call:
-                await call.usage(10, 2)
+            await call_model(cycle, "a-model-" + "y" * 90)
 
 
-async def printed(monkeypatch: pytest.MonkeyPatch, chosen: str) -> list[str]:
+async def printed(monkeypatch: pytest.MonkeyPatch, chosen: str, **options: Any) -> list[str]:
     monkeypatch.setenv("EVENTCTX_LOG", chosen)
     out = io.BytesIO()
-    configure_logging(file=out)
+    configure_logging(file=out, **options)
     await a_turn()
     return out.getvalue().decode().splitlines()
 
 
-async def test_the_environment_chooses_level_and_format(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_environment_chooses_level_and_format_but_what_the_program_says_goes_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert all(json.loads(text)["level"] == "info" for text in await printed(monkeypatch, "json"))
     debug = [json.loads(text) for text in await printed(monkeypatch, "debug,json")]
     assert {"debug", "info"} <= {one["level"] for one in debug}
     assert len(debug[-1]["span_id"]) == 16
     assert "context:message_added" in str(await printed(monkeypatch, "Console, DEBUG"))
     assert await printed(monkeypatch, "error") == []
-
-
-async def test_what_the_program_says_goes_before_the_environment(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("EVENTCTX_LOG", "debug,console")
-    out = io.BytesIO()
-    configure_logging(json=True, level="error", file=out)
-    await a_turn()
-    assert out.getvalue() == b""
-    monkeypatch.setenv("EVENTCTX_LOG", "loud")
-    configure_logging(json=True, level="error", file=out)
+    for chosen in ("debug,console", "loud"):
+        assert await printed(monkeypatch, chosen, json=True, level="error") == []
     with pytest.raises(InvalidSetting, match=r"EVENTCTX_LOG: expected debug, .*console.*'loud'"):
-        configure_logging(file=out)
+        configure_logging(file=io.BytesIO())
 
 
 async def test_a_record_is_one_line_of_a_console_with_short_ids(
@@ -85,57 +78,18 @@ async def test_a_record_is_one_line_of_a_console_with_short_ids(
 SINK = "eventctx.hooks.log.LogSink"
 
 
-async def turn(ctx: eventctx.Context, text: str = "go") -> None:
-    async with ctx.turn() as turn, turn.iteration() as cycle:
-        await ctx.add_message({"role": "user", "content": text})
-        assert await ctx.get_messages_for_request()
-        async with cycle.provider_call("m") as call:
-            await call.usage(10, 2)
-
-
-def configured(file: io.BytesIO, cached: bool) -> None:
-    structlog.configure(
-        processors=[structlog.processors.JSONRenderer(serializer=_json)],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
-        logger_factory=structlog.BytesLoggerFactory(file=file),
-        cache_logger_on_first_use=cached,
-    )
-
-
-def _json(value: Any, **_: Any) -> bytes:
-    return json.dumps(value).encode()
-
-
-def written(file: io.BytesIO) -> list[str]:
-    return [json.loads(text)["event"] for text in file.getvalue().splitlines()]
-
-
-async def records(engine: eventctx.Engine) -> list[eventctx.Record]:
-    return [record async for record in engine.records("s")]
-
-
-class Refuses:
-    """A structlog output that raises at every line."""
-
-    def msg(self, *_: Any, **__: Any) -> None:
-        raise ConnectionResetError("the collector is gone")
-
-    debug = info = warning = msg
-
-
-class Raises(logging.Handler):
-    """A handler that does not catch its own errors."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        raise ConnectionResetError("the collector is gone")
+def refuses(*_: Any, **__: Any) -> None:
+    raise ConnectionResetError("the collector is gone")
 
 
 def refusing(kind: str) -> Any:
-    if kind == "standard":
-        logger = logging.Logger("a.host", logging.DEBUG)
-        logger.addHandler(Raises())
-        return logger
-    return structlog.wrap_logger(Refuses(), [structlog.processors.KeyValueRenderer()])
+    if kind == "structlog":
+        out = SimpleNamespace(debug=refuses, info=refuses, warning=refuses)
+        return structlog.wrap_logger(out, [structlog.processors.KeyValueRenderer()])
+    logger, handler = logging.Logger("a.host", logging.DEBUG), logging.Handler()
+    handler.emit = refuses  # type: ignore[method-assign]
+    logger.addHandler(handler)
+    return logger
 
 
 @pytest.mark.parametrize("kind", ["structlog", "standard"])
@@ -148,27 +102,33 @@ async def test_a_logger_that_raises_is_counted_once_a_record_and_others_still_he
         engine.on("*", lambda record: heard.append(record.position))
         engine.on("*", TraceSink())
         ctx = await engine.session("s")
-        await turn(ctx)
+        async with ctx.turn() as turn, turn.iteration() as cycle:
+            await ctx.add_message(user("go"))
+            await call_model(cycle)
         await ctx.close()
-        positions = [record.position for record in await records(engine)]
+        positions = [record.position for record in await recorded(engine)]
         assert heard == positions
-        assert engine.hooks.stats().errors == {SINK: len(positions)}
+        assert engine.hooks.stats().errors == {"eventctx.hooks.log.LogSink": len(positions)}
         assert (await engine.verify("s")).problems == ()
+
+
+def written(file: io.BytesIO) -> list[str]:
+    return [json.loads(text)["event"] for text in file.getvalue().splitlines()]
 
 
 @pytest.mark.parametrize("cached", [True, False])
 def test_a_reconfiguration_may_change_the_level_and_the_processors(cached: bool) -> None:
-    file = io.BytesIO()
-    configured(file, cached)
-    session, hooks = Session(), Hooks()
-    hooks.on("*", LogSink())
-    for record in whole_turn(session):
-        hooks.publish(record)
-    every = len(written(file))
-    louder = io.BytesIO()
+    file, louder = io.BytesIO(), io.BytesIO()
+    structlog.configure(
+        processors=[structlog.processors.JSONRenderer(lambda fields, **_: encode(fields))],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
+        logger_factory=structlog.BytesLoggerFactory(file=file),
+        cache_logger_on_first_use=cached,
+    )
+    session, sink = Session(), LogSink()
+    whole_turn(session)
+    publish(session, sink)
     configure_logging(json=True, level="warning", file=louder)
-    for record in session.records:
-        hooks.publish(record)
-    assert every == len(session.records) == len(written(file))
+    publish(session, sink)
+    assert len(session.records) == len(written(file))
     assert written(louder) == ["tool:error"]
-    assert not hooks.stats().errors

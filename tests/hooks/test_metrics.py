@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,8 +15,23 @@ from eventctx.hooks.registry import Hooks
 from eventctx.log import events as ev
 from eventctx.projections.metrics import names
 from eventctx.projections.metrics.fold import MAX_CALLS, evolve, fold, initial
-from tests.hooks.given import SECOND, Session, compacted, prepared, publish, span, whole_turn
+from tests.hooks.given import (
+    ANSWER,
+    ASK,
+    DONE,
+    SECOND,
+    SUBMIT,
+    Session,
+    compacted,
+    prepared,
+    publish,
+    span,
+    whole_turn,
+)
 from tests.hooks.measured import Gathered, by_position, summed
+
+REUSED, CALLS = "eventctx.request.prefix.reused", "gen_ai.client.operation.duration"
+CHAT = {"gen_ai.operation.name": "chat"}
 
 
 def measured(session: Session, name: str) -> list[tuple[float, dict[str, str]]]:
@@ -28,40 +44,23 @@ def measured(session: Session, name: str) -> list[tuple[float, dict[str, str]]]:
 
 
 def test_only_an_applied_compaction_has_tokens_before_and_after_and_each_a_duration():
-    session = Session()
-    session.add(compacted())
-    session.add(compacted("skipped"))
+    imported = msgspec.structs.replace(compacted(), trigger="imported", duration=0)
+    session = Session().tell((compacted(),), (compacted("skipped"),), (imported,))
     by = {"eventctx.compaction.trigger": "threshold", "eventctx.compaction.strategy": "sliding"}
-    assert measured(session, "eventctx.compaction.estimated_tokens.before") == [(1000, by)]
-    assert measured(session, "eventctx.compaction.estimated_tokens.after") == [(400, by)]
-    assert [
-        (value, by["eventctx.compaction.outcome"])
-        for value, by in measured(session, "eventctx.compaction.duration")
-    ] == [(0.5, "applied"), (0.5, "skipped")]
-
-
-def test_how_long_an_imported_compaction_took_is_not_known():
-    session = Session()
-    session.add(msgspec.structs.replace(compacted(), trigger="imported", duration=0))
-    assert measured(session, "eventctx.compaction.duration") == []
-    sizes = measured(session, "eventctx.compaction.estimated_tokens.after")
-    assert [value for value, _ in sizes] == [400]
+    both = [by, by | {"eventctx.compaction.trigger": "imported"}]
+    for name, count in (("before", 1000), ("after", 400)):
+        found = measured(session, f"eventctx.compaction.estimated_tokens.{name}")
+        assert found == [(count, by) for by in both]
+    durations = measured(session, "eventctx.compaction.duration")  # an imported one's is unknown
+    assert [(value, by["eventctx.compaction.outcome"]) for value, by in durations] == [
+        (0.5, "applied"),
+        (0.5, "skipped"),
+    ]
 
 
 def test_a_request_is_measured_against_its_budget():
-    session = Session()
-    session.add(
-        ev.RequestPrepared(
-            renderer=1,
-            last_message=3,
-            messages=4,
-            tokens=400,
-            digest="",
-            budget=320,
-            model="m",
-            breaks=("compaction", "set"),
-        )
-    )
+    broken = {"budget": 320, "model": "m", "breaks": ("compaction", "set")}
+    session = Session().tell((msgspec.structs.replace(prepared(), **broken),))
     model = {"gen_ai.request.model": "m"}
     assert measured(session, "eventctx.request.estimated_tokens") == [(400, model)]
     assert measured(session, "eventctx.request.budget.used") == [(1.25, model)]
@@ -72,103 +71,83 @@ def test_a_request_is_measured_against_its_budget():
 
 
 def test_the_first_request_reuses_nothing_and_one_without_a_break_all_of_the_one_before():
-    session = Session()
-    session.add(prepared())
-    assert measured(session, "eventctx.request.prefix.reused") == []
-    session.add(prepared())
-    assert measured(session, "eventctx.request.prefix.reused") == [(1.0, {})]
+    session = Session().tell((prepared(),))
+    assert measured(session, REUSED) == []
+    assert measured(session.tell((prepared(),)), REUSED) == [(1.0, {})]
 
 
 def test_a_call_lasts_from_its_request_to_its_answer_and_says_how_it_failed():
-    session = Session()
-    session.add(ev.ProviderRequest(model="m1", provider="p"), span(1))
-    session.add(ev.ProviderRequest(model="m2"), span(2))
-    session.add(ev.ProviderResponse(model="m1-2026"), span(1))
-    session.add(ev.ProviderError(error_type="RateLimited", message="secret"), span(2))
-    chat = {"gen_ai.operation.name": "chat"}
-    assert measured(session, "gen_ai.client.operation.duration") == [
-        (2.0, chat | {"gen_ai.request.model": "m1", "gen_ai.provider.name": "p"}),
-        (2.0, chat | {"gen_ai.request.model": "m2", "error.type": "RateLimited"}),
+    failed = ev.ProviderError(error_type="RateLimited", message="secret")
+    session = Session().tell((ev.ProviderRequest(model="m1", provider="p"), 1))
+    session.tell((ev.ProviderRequest(model="m2"), 2), (ANSWER, 1), (failed, 2))
+    assert measured(session, CALLS) == [
+        (2.0, CHAT | {"gen_ai.request.model": "m1", "gen_ai.provider.name": "p"}),
+        (2.0, CHAT | {"gen_ai.request.model": "m2", "error.type": "RateLimited"}),
     ]
 
 
-def test_a_call_is_measured_once_and_one_that_never_began_or_ended_not_at_all():
-    session = Session()
-    session.add(ev.ProviderResponse(), span(1))
-    session.add(ev.ProviderRequest(), span(2))
-    session.add(ev.ProviderRequest(), None)
-    session.add(ev.ProviderResponse(), None)
-    session.add(ev.ProviderRequest(), span(3))
-    session.add(ev.ProviderResponse(), span(3))
-    session.add(ev.ProviderError(error_type="Late"), span(3))
-    assert [value for value, _ in measured(session, "gen_ai.client.operation.duration")] == [1.0]
+LATE = ev.ProviderError(error_type="Late")
+LOST = ev.ProviderError(error_type="ProcessEnded", status="lost")
 
 
-def test_a_call_that_is_presumed_lost_is_measured_when_its_own_end_comes():
-    session = Session()
-    session.add(ev.ProviderRequest(), span(1))
-    session.add(ev.ProviderError(error_type="ProcessEnded", status="lost"), span(1))
-    assert measured(session, "gen_ai.client.operation.duration") == []
-    session.add(ev.ProviderResponse(), span(1))
-    assert [value for value, _ in measured(session, "gen_ai.client.operation.duration")] == [2.0]
+@pytest.mark.parametrize(
+    ("rows", "durations"),
+    [
+        ([(ANSWER, 1), (ASK, 2), (ASK, None), (ANSWER, None)], []),
+        ([(ASK, 3), (ANSWER, 3), (LATE, 3)], [1.0]),
+        ([(ASK, 1), (LOST, 1)], []),
+        ([(ASK, 1), (LOST, 1), (ANSWER, 1)], [2.0]),  # presumed lost
+    ],
+)
+def test_a_call_is_measured_once_and_one_that_never_began_or_ended_not_at_all(
+    rows: list[Any], durations: list[float]
+):
+    assert [value for value, _ in measured(Session().tell(*rows), CALLS)] == durations
 
 
 def test_usage_is_measured_for_its_call_whether_before_or_after_the_answer():
-    session = Session()
-    for own, late in ((1, False), (2, True)):
-        session.add(ev.ProviderRequest(model="m", provider="p"), span(own))
-        if late:
-            session.add(ev.ProviderResponse(), span(own))
-        session.add(ev.UsageReported(prompt=80, output=own, cache_read=20), span(own))
+    session, asked = Session(), ev.ProviderRequest(model="m", provider="p")
+    usage = ev.UsageReported(prompt=80, output=1, cache_read=20)
+    session.tell((asked, 1), (usage, 1), (asked, 2), (ANSWER, 2))
+    session.tell((msgspec.structs.replace(usage, output=2), 2))
     call = {"gen_ai.provider.name": "p", "gen_ai.request.model": "m"}
-    chat = call | {"gen_ai.operation.name": "chat"}
+    read, written = ({"gen_ai.token.type": kind} for kind in ("input", "output"))
+    chat = call | CHAT
     assert measured(session, "gen_ai.client.token.usage") == [
-        (80, chat | {"gen_ai.token.type": "input"}),
-        (1, chat | {"gen_ai.token.type": "output"}),
-        (80, chat | {"gen_ai.token.type": "input"}),
-        (2, chat | {"gen_ai.token.type": "output"}),
-    ]
+        (80, chat | read), (1, chat | written), (80, chat | read), (2, chat | written)
+    ]  # fmt: skip
     assert measured(session, "eventctx.prompt.cached") == [(0.25, call)] * 2
 
 
 def test_tokens_are_counted_and_measured_by_call_in_the_newest_names():
-    session = Session()
-    session.add(ev.ProviderRequest(model="m", provider="p"), span(1))
-    session.add(ev.ProviderResponse(model="m-1"), span(1))
+    session = Session().tell((ev.ProviderRequest(model="m", provider="p"), 1))
     usage = ev.UsageReported(prompt=80, output=7, cache_read=20, cache_write=30, reasoning=3)
-    session.add(usage, span(1))
-    call = {
-        "gen_ai.operation.name": "chat",
-        "gen_ai.provider.name": "p",
-        "gen_ai.request.model": "m",
-        "gen_ai.response.model": "m-1",
+    session.tell((ev.ProviderResponse(model="m-1"), 1), (usage, 1))
+    models = {"gen_ai.request.model": "m", "gen_ai.response.model": "m-1"}
+    call = CHAT | {"gen_ai.provider.name": "p"} | models
+    lead = "gen_ai.client.inference"
+    counts = {
+        "input_tokens": 80,
+        "output_tokens": 7,
+        "cache_read.input_tokens": 20,
+        "cache_write.input_tokens": 30,
+        "reasoning.output_tokens": 3,
     }
-    by_modality = call | {"gen_ai.token.modality": "unknown"}
-    for name, count in (
-        ("input_tokens", 80),
-        ("output_tokens", 7),
-        ("cache_read.input_tokens", 20),
-        ("cache_write.input_tokens", 30),
-        ("reasoning.output_tokens", 3),
-    ):
-        found = measured(session, f"gen_ai.client.inference.usage.{name}")
-        assert found == [(count, by_modality)]
-    for name, count in (("input_tokens", 80), ("output_tokens", 7)):
-        found = measured(session, f"gen_ai.client.inference.operation.{name}")
-        assert found == [(count, call)]
-    assert measured(session, "gen_ai.client.inference.duration") == [(1.0, call)]
+    for name, count in counts.items():
+        by_modality = call | {"gen_ai.token.modality": "unknown"}
+        assert measured(session, f"{lead}.usage.{name}") == [(count, by_modality)]
+    for name in ("input_tokens", "output_tokens"):
+        assert measured(session, f"{lead}.operation.{name}") == [(counts[name], call)]
+    assert measured(session, f"{lead}.duration") == [(1.0, call)]
 
 
 def test_a_turn_and_its_tools_are_measured_with_the_name_of_their_agent():
-    session = Session()
-    session.add(ev.PromptSubmit(number=1, agent="coder"), span(1))
-    session.add(ev.ToolPre(name="read", call_id="c"), span(2), span(1))
-    session.add(ev.ToolPre(name="grep"), span(3), span(1))
-    session.add(ev.ToolPost(name="read", call_id="c"), span(2), span(1))
-    session.add(ev.ToolError(name="grep", error_type="OSError", message="a secret"), span(3))
-    session.add(ev.PromptComplete(status="error", error="OSError: a secret"), span(1))
-    session.add(ev.PromptSubmit(number=2), span(4), turn="t2")
-    session.add(ev.PromptComplete(), span(4), turn="t2")
+    failed = ev.ToolError(name="grep", error_type="OSError", message="a secret")
+    ended = ev.PromptComplete(status="error", error="OSError: a secret")
+    session = Session().tell((ev.PromptSubmit(number=1, agent="coder"), 1))
+    session.tell((ev.ToolPre(name="read"), 2, 1), (ev.ToolPre(name="grep"), 3, 1))
+    session.tell((ev.ToolPost(name="read"), 2, 1), (failed, 3), (ended, 1))
+    session.tell((SUBMIT, 4), (DONE, 4), turn="t2")
     tool = {"gen_ai.tool.type": "function", "gen_ai.agent.name": "coder"}
     assert measured(session, "gen_ai.execute_tool.duration") == [
         (2.0, tool | {"gen_ai.tool.name": "read"}),
@@ -182,51 +161,40 @@ def test_a_turn_and_its_tools_are_measured_with_the_name_of_their_agent():
 
 
 def test_usage_that_a_provider_left_out_or_a_format_does_not_hold_is_not_measured():
-    session = Session()
-    session.add(ev.UsageReported(prompt=0, output=0))
-    session.add(ev.UsageReported(prompt=10, output=1, output_exact=False))
-    session.add(ev.UsageReported(prompt=10, cache_read=11))
-    assert [
-        (value, by["gen_ai.token.type"])
-        for value, by in measured(session, "gen_ai.client.token.usage")
-    ] == [(10, "input"), (10, "input")]
+    inexact = ev.UsageReported(prompt=10, output=1, output_exact=False)
+    beyond = ev.UsageReported(prompt=10, cache_read=11)
+    session = Session().tell((ev.UsageReported(prompt=0, output=0),), (inexact,), (beyond,))
+    found = measured(session, "gen_ai.client.token.usage")
+    assert [(value, by["gen_ai.token.type"]) for value, by in found] == [(10, "input")] * 2
     assert [value for value, _ in measured(session, "eventctx.prompt.cached")] == [0.0]
 
 
 def test_unknown_types_and_broken_payloads_measure_nothing_and_hurt_nothing():
-    session = Session()
-    session.add(prepared())
+    session = Session().tell((prepared(),))
     for kind in ("context:message_added", "context:post_compact", "usage:reported", "later:event"):
         session.raw(kind, b"junk", span(1))
     session.raw("context:post_compact", b"{}", version=9)
-    session.add(ev.ProviderRequest(), span(1))
-    session.raw("provider:response", b"[]", span(1))
-    session.add(prepared())
-    assert [one.instrument.name for one in fold(session.records)] == [
-        "eventctx.request.estimated_tokens",
-        "eventctx.request.estimated_tokens",
-        "eventctx.request.prefix.reused",
-    ]
+    session.tell((ASK, 1)).raw("provider:response", b"[]", span(1))
+    session.tell((prepared(),))
+    tokens = "eventctx.request.estimated_tokens"
+    assert [one.instrument.name for one in fold(session.records)] == [tokens, tokens, REUSED]
 
 
 @pytest.mark.parametrize("kind", ["context:request_prepared", "context:erased"])
 def test_where_it_cannot_be_read_what_was_sent_the_next_request_has_none_before(kind: str):
-    session = Session()
-    session.add(prepared())
+    session = Session().tell((prepared(),))
     session.raw(kind, b"junk")
-    session.add(prepared())
-    session.add(prepared())
-    assert by_position(session.records, "eventctx.request.prefix.reused") == {3: 1.0}
+    session.tell((prepared(),), (prepared(),))
+    assert by_position(session.records, REUSED) == {3: 1.0}
 
 
 def test_values_that_no_instrument_takes_are_left_out():
-    session = Session()
-    session.add(ev.RequestPrepared(renderer=1, last_message=0, messages=0, tokens=-5, digest=""))
-    session.add(ev.UsageReported(prompt=-5, output=-1, cache_read=-9))
-    wrong = msgspec.structs.replace(
-        compacted(), strategy="s" * 200, tokens_before=-1, tokens_after=0, duration=-SECOND
+    wrong = {"strategy": "s" * 200, "tokens_before": -1, "tokens_after": 0, "duration": -SECOND}
+    session = Session().tell(
+        (ev.RequestPrepared(renderer=1, last_message=0, messages=0, tokens=-5, digest=""),),
+        (ev.UsageReported(prompt=-5, output=-1, cache_read=-9),),
+        (msgspec.structs.replace(compacted(), **wrong),),
     )
-    session.add(wrong)
     found = list(fold(session.records))
     assert [(one.instrument.name, one.value) for one in found] == [
         ("eventctx.compactions", 1),
@@ -236,10 +204,7 @@ def test_values_that_no_instrument_takes_are_left_out():
 
 
 def test_a_record_at_position_0_begins_a_stream_whatever_was_folded_before():
-    first, again = Session(), Session()
-    first.add(ev.ProviderRequest(), span(1))
-    again.add(ev.PromptSubmit(number=1), span(2))
-    again.add(ev.ProviderResponse(), span(1))
+    first, again = Session().tell((ASK, 1)), Session().tell((SUBMIT, 2), (ANSWER, 1))
     assert list(fold([*first.records, *again.records])) == []
 
 
@@ -291,9 +256,7 @@ def test_parallel_sessions_do_not_mix():
     out = Gathered()
     sink = MetricsSink(out.provider)
     sessions = [Session(f"s{number}") for number in range(10)]
-    for session in sessions:
-        whole_turn(session)
-    for row in zip(*[session.records for session in sessions], strict=True):
+    for row in zip(*map(whole_turn, sessions), strict=True):
         for record in row:
             sink(record)
     assert out.points() == summed(one for each in sessions for one in fold(each.records))
@@ -308,7 +271,7 @@ def test_a_sink_holds_a_bounded_number_of_sessions(monkeypatch: pytest.MonkeyPat
         sink(Session(f"s{number}").add(prepared()))
     assert len(sink._states) == 3
     sink(first.add(prepared()))
-    assert ("eventctx.request.prefix.reused", frozenset()) not in out.points()
+    assert (REUSED, frozenset()) not in out.points()
     assert out.points()["eventctx.request.estimated_tokens", frozenset()]["count"] == 12
 
 
@@ -321,21 +284,12 @@ def test_appends_are_measured_from_any_thread():
     for thread in threads:
         thread.join()
     point = out.points()["eventctx.append.duration", frozenset()]
-    assert (point["count"], point["max"], point["bounds"]) == (
-        8,
-        0.002,
-        names.APPEND_DURATION.boundaries,
-    )
+    bounds = names.APPEND_DURATION.boundaries
+    assert (point["count"], point["max"], point["bounds"]) == (8, 0.002, bounds)
 
 
 def failing(record: object) -> None:
     raise ValueError("a bug")
-
-
-def hooked() -> Hooks:
-    hooks = Hooks()
-    hooks.on("*", failing)
-    return hooks
 
 
 FAILING = frozenset({("eventctx.hook.handler", f"{__name__}.failing")})
@@ -353,11 +307,11 @@ async def test_errors_and_drops_of_hooks_are_reported_by_handler():
     hooks.on("*", slow)
     for _ in range(5):
         hooks.publish(session.add(ev.MessageAdded()))
-    assert out.points()["eventctx.hook.errors", FAILING] == {"sum": 5}
-    ((dropped, point),) = [
-        (by, point) for (name, by), point in out.points().items() if name == "eventctx.hook.drops"
-    ]
+    points = out.points()
+    assert points["eventctx.hook.errors", FAILING] == {"sum": 5}
+    (dropped,) = [by for name, by in points if name == "eventctx.hook.drops"]
     assert "slow" in dict(dropped)["eventctx.hook.handler"]
+    point = points["eventctx.hook.drops", dropped]
     assert point == {"sum": sum(hooks.stats().dropped.values())}
     assert 0 < point["sum"] < 5
     await hooks.close()
@@ -366,21 +320,24 @@ async def test_errors_and_drops_of_hooks_are_reported_by_handler():
 
 
 def test_sinks_of_one_provider_add_up_and_counts_stay_when_one_is_closed():
-    out, one, other = Gathered(), hooked(), hooked()
-    first, second = MetricsSink(out.provider), MetricsSink(out.provider)
-    first.attach(one)
-    second.attach(other)
-    record = Session().add(ev.MessageAdded())
-    one.publish(record)
-    other.publish(record)
-    assert out.points()["eventctx.hook.errors", FAILING] == {"sum": 2}
-    first.close()
-    first.close()
-    one.publish(record)
-    other.publish(record)
-    assert out.points()["eventctx.hook.errors", FAILING] == {"sum": 3}
-    first.attach(one)
-    assert out.points()["eventctx.hook.errors", FAILING] == {"sum": 4}
+    out, record, registries = Gathered(), Session().add(ev.MessageAdded()), [Hooks(), Hooks()]
+    sinks = [MetricsSink(out.provider) for _ in registries]
+
+    def errors() -> Any:
+        return out.points()["eventctx.hook.errors", FAILING]["sum"]
+
+    for sink, hooks in zip(sinks, registries, strict=True):
+        hooks.on("*", failing)
+        sink.attach(hooks)
+        hooks.publish(record)
+    assert errors() == 2
+    sinks[0].close()
+    sinks[0].close()
+    for hooks in registries:
+        hooks.publish(record)
+    assert errors() == 3
+    sinks[0].attach(registries[0])
+    assert errors() == 4
 
 
 class Refusing(otel.MeterProvider):
@@ -405,33 +362,28 @@ def test_a_provider_that_fails_is_told_of_once_and_harms_nobody(
         sink(session.add(prepared()))
         sink.close()
     assert provider.requests == 1
-    assert [one.message for one in caplog.records] == [
-        "metrics: no meters today; further ones are logged at DEBUG"
-    ]
+    assert caplog.messages == ["metrics: no meters today; further ones are logged at DEBUG"]
 
 
-def test_secrets_in_the_names_of_models_providers_and_errors_stay_out_unless_asked_for():
+@pytest.mark.parametrize(("redactor", "there"), [(DEFAULT, False), (None, True)])
+def test_secrets_in_the_names_of_models_providers_and_errors_stay_out_unless_asked_for(
+    redactor: Any, there: bool
+):
     key = "sk-ant-api03-" + "a1B2" * 12
-    session = Session()
-    session.add(ev.ProviderRequest(model=f"m?key={key}", provider="ann@example.org"), span(1))
-    session.add(ev.ProviderError(error_type=key), span(1))
-    for redactor, there in ((DEFAULT, False), (None, True)):
-        gathered = Gathered()
-        sink = MetricsSink(gathered.provider, redactor=redactor)
-        for record in session.records:
-            sink(record)
-        output = repr(gathered.points())
-        assert "gen_ai.client.operation.duration" in output
-        assert (key in output, "ann@example.org" in output) == (there, there)
+    asked = ev.ProviderRequest(model=f"m?key={key}", provider="ann@example.org")
+    session, out = Session().tell((asked, 1), (ev.ProviderError(error_type=key), 1)), Gathered()
+    publish(session, MetricsSink(out.provider, redactor=redactor))
+    output = repr(out.points())
+    assert "gen_ai.client.operation.duration" in output
+    assert (key in output, "ann@example.org" in output) == (there, there)
 
 
 def test_a_closed_sink_has_forgotten_its_sessions_and_can_be_used_again():
-    out, session = Gathered(), Session()
+    out, session = Gathered(), Session().tell((prepared(),), (prepared(),))
     sink = MetricsSink(out.provider)
-    for record in (session.add(prepared()), session.add(prepared())):
-        sink(record)
+    publish(session, sink)
     sink.close()
     sink(session.add(prepared()))
     points = out.points()
     assert points["eventctx.request.estimated_tokens", frozenset()]["count"] == 3
-    assert points["eventctx.request.prefix.reused", frozenset()]["count"] == 1
+    assert points[REUSED, frozenset()]["count"] == 1

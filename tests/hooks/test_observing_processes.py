@@ -2,44 +2,48 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.util._once import Once
 
+import eventctx
+from eventctx.errors import InvalidSetting
+from eventctx.hooks.counting import configure_tracing
+from eventctx.hooks.trace import TraceSink
 from tests.children import started
+from tests.hooks.given import call_model
+from tests.hooks.measured import exporting
 from tests.hooks.observing import receiver as receiver
 from tests.hooks.observing import shown
-from tests.services.receiver import (
-    Receiver,
-)
+from tests.services.receiver import Receiver
 
 pytestmark = pytest.mark.slow
 
 
-def program(text: str, *arguments: object, timeout: float = 120) -> str:
+def program(text: str, *arguments: object) -> str:
     """Run a program of the test's; returns what it printed."""
-    run = subprocess.run(
-        [sys.executable, "-c", text, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-    )
+    command = [sys.executable, "-c", text, *map(str, arguments)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (run.returncode, run.stderr) == (0, "")
     return run.stdout
 
 
 _KILLED = """
-import asyncio, sys
+import asyncio, logging, sys
 import eventctx
 
 def raises(record):
     raise RuntimeError("a handler's bug")
 
 async def main():
-    import logging
     logging.disable()
     engine = await eventctx.open(sys.argv[1])
     engine.on("context:message_added", raises)
@@ -68,76 +72,52 @@ def test_what_was_lost_is_shown_while_the_process_runs_and_after_it_was_killed(
     assert shown(store) == expected
 
 
-_PROVIDERS = """
-import asyncio, sys
-import eventctx
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.util._once import Once
-from eventctx.hooks.trace import TraceSink
+@pytest.fixture
+def no_provider(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Makes it as if no provider had been set in this process."""
 
-def another():
-    exporter, provider = InMemorySpanExporter(), TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    trace._TRACER_PROVIDER_SET_ONCE = Once()
-    trace.set_tracer_provider(provider)
-    return exporter
+    def forget() -> None:
+        monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
+        monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", Once())
 
-async def turn(ctx):
-    async with ctx.turn() as turn, turn.iteration() as cycle:
-        await ctx.add_message({"role": "user", "content": "go"})
-        assert await ctx.get_messages_for_request()
-        async with cycle.provider_call("m"):
-            pass
-    await heard.wait()
-    heard.clear()
+    forget()
+    return forget
 
-heard = asyncio.Event()
 
-async def main():
+async def test_a_tracer_provider_that_is_set_and_replaced_in_mid_run_gets_what_comes_after(
+    no_provider: Callable[[], None],
+) -> None:
+    heard, exporters = asyncio.Event(), []
     async with eventctx.open(sinks=[TraceSink()]) as engine:
         engine.on("prompt:complete", lambda record: heard.set(), priority=9)
         ctx = await engine.session("s")
-        await turn(ctx)
-        one = another()
-        await turn(ctx)
-        other = another()
-        await turn(ctx)
-        await ctx.close()
-        assert (await engine.verify("s")).problems == ()
-        print(engine.hooks.stats().errors, engine.hooks.stats().dropped)
-    for exporter in (one, other):
-        print(*(span.name for span in exporter.get_finished_spans()))
-
-asyncio.run(main())
-"""
-
-
-def test_a_tracer_provider_that_is_set_and_replaced_in_mid_run_gets_what_comes_after() -> None:
-    names = "chat m invoke_agent"
-    assert program(_PROVIDERS).splitlines() == ["{} {}", names, names]
+        for _ in range(3):
+            async with ctx.turn() as turn, turn.iteration() as cycle:
+                await call_model(cycle)
+            await heard.wait()
+            heard.clear()
+            provider, exporter = exporting()
+            no_provider()
+            trace.set_tracer_provider(provider)
+            exporters.append(exporter)
+        assert engine.hooks.stats().errors == engine.hooks.stats().dropped == {}
+    sent = [[span.name for span in exporter.get_finished_spans()] for exporter in exporters]
+    assert sent == [["chat m", "invoke_agent"]] * 2 + [[]]
 
 
+@pytest.mark.usefixtures("no_provider")
 def test_configured_tracing_leaves_a_hosts_provider_alone() -> None:
-    text = (
-        "from opentelemetry import trace\n"
-        "from opentelemetry.sdk.trace import TracerProvider\n"
-        "from eventctx.errors import InvalidSetting\n"
-        "from eventctx.hooks.counting import configure_tracing\n"
-        "proxy = trace.get_tracer_provider()\n"
-        "configure_tracing()\n"
-        "assert trace.get_tracer_provider() is proxy\n"
-        "configure_tracing(set_global=True)\n"
-        "ours = trace.get_tracer_provider()\n"
-        "print(type(ours).__name__)\n"
-        "configure_tracing()\n"
-        "try: configure_tracing(set_global=True)\n"
-        "except InvalidSetting as error: print('refused')\n"
-        "assert trace.get_tracer_provider() is ours\n"
-    )
-    assert program(text).split() == ["TracerProvider", "refused"]
+    proxy = trace.get_tracer_provider()
+    configure_tracing()
+    assert trace.get_tracer_provider() is proxy
+    configure_tracing(set_global=True)
+    ours = trace.get_tracer_provider()
+    assert isinstance(ours, TracerProvider)
+    configure_tracing()
+    with pytest.raises(InvalidSetting):
+        configure_tracing(set_global=True)
+    assert trace.get_tracer_provider() is ours
+    ours.shutdown()
 
 
 def test_a_program_that_forgets_to_close_ends_in_time_and_sends_what_it_has(
@@ -249,11 +229,9 @@ def test_after_a_fork_parent_and_child_go_on_with_the_same_sinks(
     receiver: Receiver, tmp_path: Path
 ) -> None:
     assert program(_FORKS, tmp_path, receiver.http).splitlines() == ["child ended with 0", "{} {}"]
-    names = [span.name for span in receiver.spans]
     # Nobody's spans are sent twice, and nobody sends the other's.
-    assert sorted(names) == sorted(
-        ["chat before", "chat after", "chat child", *["invoke_agent"] * 4]
-    )
+    chats = ["chat after", "chat before", "chat child"]
+    assert sorted(span.name for span in receiver.spans) == [*chats, *["invoke_agent"] * 4]
     assert shown(tmp_path / "parent.db") == {}
     assert shown(tmp_path / "child.db") == {("__main__.alone.<locals>.raises", "error"): 1}
     lines = (tmp_path / "log").read_text().splitlines()

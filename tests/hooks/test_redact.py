@@ -17,7 +17,7 @@ from eventctx.hooks.redact import DEFAULT, EXEMPT, Redactor
 from eventctx.log import events as ev
 from eventctx.projections.flat import MAX_TEXT
 from eventctx.projections.trace.fold import fold
-from tests.hooks.given import Session, span
+from tests.hooks.given import USE, Session
 from tests.how_much import some
 
 LETTERS = "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7" * 3
@@ -114,20 +114,24 @@ INNOCENT = [
 ]
 
 
-def test_a_key_block_without_its_end_goes_as_far_as_it_was_cut() -> None:
-    begun = BLOCK.format("BEGIN")
-    assert DEFAULT.text(f"x {begun}\nMIIEow\nIBAA") == "x [redacted:private-key]"
-    assert DEFAULT.text(f"{begun}\\nMIIEow\\nIB") == "[redacted:private-key]"
-    assert DEFAULT.text(f"private_key={begun}\nMIIE") == "private_key=[redacted:private-key]"
+BEGUN, ENDED = BLOCK.format("BEGIN"), BLOCK.format("END")
 
 
-def test_a_key_block_without_its_beginning_goes_from_where_it_was_cut() -> None:
-    ended = BLOCK.format("END")
-    assert DEFAULT.text(f"head\n[…]\nIBAA\nMIIEow==\n{ended}\n.") == (
-        "head\n[…][redacted:private-key]\n."
-    )
-    assert DEFAULT.text(f"[…]\\nIBAA==\\n{ended}.") == "[…][redacted:private-key]."
-    assert DEFAULT.text(f"of {ended}") == "[redacted:private-key]"
+@pytest.mark.parametrize(
+    ("cut", "found"),
+    [
+        (f"x {BEGUN}\nMIIEow\nIBAA", "x [redacted:private-key]"),
+        (f"{BEGUN}\\nMIIEow\\nIB", "[redacted:private-key]"),
+        (f"private_key={BEGUN}\nMIIE", "private_key=[redacted:private-key]"),
+        (f"head\n[…]\nIBAA\nMIIEow==\n{ENDED}\n.", "head\n[…][redacted:private-key]\n."),
+        (f"[…]\\nIBAA==\\n{ENDED}.", "[…][redacted:private-key]."),
+        (f"of {ENDED}", "[redacted:private-key]"),
+    ],
+)
+def test_a_key_block_without_its_end_or_beginning_goes_as_far_as_it_was_cut(
+    cut: str, found: str
+) -> None:
+    assert DEFAULT.text(cut) == found
 
 
 @pytest.mark.parametrize("secret", ["sk-" + LETTERS[:5], "ghp_ab", "ann@exam", "AKIAAB"])
@@ -136,21 +140,17 @@ def test_what_a_cut_left_of_a_secret_goes_too(secret: str) -> None:
 
 
 def test_a_document_is_redacted_at_every_depth_and_keeps_the_names_that_are_addresses() -> None:
+    ann, key = "ann@example.org", "[redacted:api-key]"
     document = {
-        "session": "ann@example.org",
-        "rows": [
-            {"message": {"input": {"api_key": "0123", "n": 1}, "text": "by bob@example.org."}}
-        ],
-        "by": {"ann@example.org": None, "bob@example.org": True},
+        "session": ann,
+        "rows": [{"input": {"api_key": "0123", "n": 1}, "text": "by bob@example.org."}],
+        "by": {ann: None, "bob@example.org": True},
     }
-    assert DEFAULT.document(document, frozenset(("ann@example.org",))) == {
-        "session": "ann@example.org",
-        "rows": [
-            {"message": {"input": {"api_key": "[redacted:api-key]", "n": 1},
-                         "text": "by [redacted:email]."}}
-        ],
-        "by": {"ann@example.org": None, "[redacted:email]": True},
-    }  # fmt: skip
+    assert DEFAULT.document(document, frozenset((ann,))) == {
+        "session": ann,
+        "rows": [{"input": {"api_key": key, "n": 1}, "text": "by [redacted:email]."}],
+        "by": {ann: None, "[redacted:email]": True},
+    }
 
 
 def test_each_family_can_be_switched_off() -> None:
@@ -164,16 +164,13 @@ def test_each_family_can_be_switched_off() -> None:
 # -- patterns of one's own -----------------------------------------------------------------------
 
 
-def test_patterns_of_ones_own_are_replaced_whole_or_by_their_group() -> None:
-    redactor = Redactor([r"ACME-\d+", re.compile(r"customer (?P<secret>\w+)", re.IGNORECASE)])
+def test_patterns_of_ones_own_are_replaced_whole_or_by_their_group_over_what_was_redacted() -> None:
+    named = re.compile(r"customer (?P<secret>\w+)", re.IGNORECASE)
+    redactor = Redactor([r"ACME-\d+", named, "internal: .*"])
     assert redactor.text("see ACME-12") == "see [redacted:pattern]"
     assert redactor.text("Customer Bob") == "Customer [redacted:pattern]"
-    assert redactor.patterns[0] == r"ACME-\d+"
-
-
-def test_a_pattern_may_reach_over_what_was_redacted_before_it() -> None:
-    redactor = Redactor((r"internal: .*",))
     assert redactor.text("internal: ann@example.org said x") == "[redacted:pattern]"
+    assert redactor.patterns[0] == r"ACME-\d+"
 
 
 @pytest.mark.parametrize(
@@ -197,30 +194,30 @@ def test_a_pattern_that_cannot_work_is_refused(pattern: Any, found: str) -> None
 
 
 def test_fields_are_redacted_by_form_and_by_name_and_numbers_stay() -> None:
-    fields = {
-        "error": "no access with password=hunter2",
-        "api_key": "abc",
+    same = {
         "tokens_before": 4096,
         "token": 7,
         "done": True,
         "nothing": None,
+        "client-certificate-data": "x",
+    }
+    fields = {
+        **same,
+        "error": "no access with password=hunter2",
+        "api_key": "abc",
+        "client-key-data": "LS0t",
         "stop": ("ann@example.org", "end"),
         "input": {"auth_token": "abc", "list": ["x", {"password": "p"}], "n": 1, "a@b.org": "x"},
     }
+    passwords = ["x", {"password": "[redacted:password]"}]
+    inner = {"auth_token": "[redacted:token]", "list": passwords, "n": 1, "[redacted:email]": "x"}
     assert DEFAULT.fields(fields) == {
+        **same,
         "error": "no access with password=[redacted:password]",
         "api_key": "[redacted:api-key]",
-        "tokens_before": 4096,
-        "token": 7,
-        "done": True,
-        "nothing": None,
+        "client-key-data": "[redacted:private-key]",
         "stop": ("[redacted:email]", "end"),
-        "input": {
-            "auth_token": "[redacted:token]",
-            "list": ["x", {"password": "[redacted:password]"}],
-            "n": 1,
-            "[redacted:email]": "x",
-        },
+        "input": inner,
     }
     assert fields["api_key"] == "abc"
 
@@ -233,19 +230,20 @@ def test_ids_that_lines_and_spans_are_joined_by_stay() -> None:
 
 
 def test_a_span_is_redacted_in_name_message_attributes_and_events() -> None:
-    session = Session("ann@example.org")
     key = "sk-" + LETTERS[:40]
-    session.add(ev.PromptSubmit(number=1), span(1))
-    session.add(ev.ToolPre(name=f"call {key}"), span(2), span(1))
-    session.add(ev.SessionLinked(session="s2", relation="child", kind=key), span(2), span(1))
-    error = ev.ToolError(name=f"call {key}", error_type="OSError", message=f"bad {key}")
-    session.add(error, span(2), span(1))
-    raw = next(fold(session.records))
+    session = Session("ann@example.org").tell(
+        (ev.ToolPre(name=f"call {key}"), 2),
+        (ev.SessionLinked(session="s2", relation="child", kind=key), 2),
+        (ev.ToolError(name=f"call {key}", error_type="OSError", message=f"bad {key}"), 2),
+    )
+    (raw,) = fold(session.records)
     found = DEFAULT.span(raw)
     assert key in repr(raw)
     assert key not in repr(found)
-    assert found.name == "execute_tool call [redacted:api-key]"
-    assert found.message == "bad [redacted:api-key]"
+    assert (found.name, found.message) == (
+        "execute_tool call [redacted:api-key]",
+        "bad [redacted:api-key]",
+    )
     assert found.attributes["gen_ai.tool.name"] == "call [redacted:api-key]"
     assert found.attributes["session.id"] == "ann@example.org"
     assert found.events[0].attributes["eventctx.kind"] == "[redacted:api-key]"
@@ -268,9 +266,7 @@ def test_a_cut_leaves_no_part_of_a_secret(at: int) -> None:
 @pytest.mark.parametrize(
     ("begins", "redactor"),
     [
-        ("postgres://bob:", DEFAULT),
-        ("hvs.", DEFAULT),
-        ("dckr_pat_", DEFAULT),
+        *((begins, DEFAULT) for begins in ("postgres://bob:", "hvs.", "dckr_pat_")),
         ("acme", Redactor([r"acme\w{40}"])),
     ],
 )
@@ -279,13 +275,10 @@ def test_a_span_that_was_cut_before_it_is_redacted_has_no_part_of_a_secret_eithe
 ) -> None:
     for room in range(len(begins), len(begins) + 40):
         message = "x " * ((MAX_TEXT - room) // 2) + begins + LETTERS[:40] + "@db and so on"
-        session = Session()
-        session.add(ev.ToolPre(name="x"), span(2))
-        session.add(ev.ToolError(name="x", error_type="E", message=message), span(2))
-        (found,) = fold(session.records)
-        assert found.message is not None
-        assert found.message.endswith("…")
+        failed = ev.ToolError(name="x", error_type="E", message=message)
+        (found,) = fold(Session().tell((USE, 2), (failed, 2)).records)
         clean = redactor.span(found)
+        assert str(found.message).endswith("…")
         assert LETTERS[:3] not in repr(clean), room
         assert "x x x" in str(clean.message)
         assert redactor.span(clean) == clean

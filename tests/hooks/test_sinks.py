@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import eventctx
@@ -19,41 +17,20 @@ from eventctx.hooks.trace import TraceSink
 from eventctx.projections.metrics.fold import fold as measured
 from eventctx.projections.trace.fold import fold as fold_spans
 from eventctx.projections.trace.semconv import CONTENT
-from tests.hooks.measured import OPERATIONAL, Gathered, summed
-
-
-async def played(engine: eventctx.Engine) -> None:
-    ctx = await engine.session("s", max_tokens=1_200)
-    for number in range(2):
-        async with ctx.turn(f"turn-{number}", agent="coder") as turn:
-            await ctx.add_message({"role": "user", "content": f"go {number}"})
-            for step in range(6):
-                async with turn.iteration() as cycle:
-                    await ctx.get_messages_for_request()
-                    async with cycle.provider_call("model-1", "acme") as call:
-                        await call.usage(900, 20)
-                    key = f"c{number}.{step}"
-                    block = {"type": "tool_use", "id": key, "name": "read", "input": {}}
-                    await ctx.add_message({"role": "assistant", "content": [block]})
-                    async with cycle.tool_call("read", key):
-                        pass
-                    done = {"type": "tool_result", "tool_use_id": key, "content": "z" * 500}
-                    await ctx.add_message({"role": "user", "content": [done]})
+from tests.hooks.given import call_model
+from tests.hooks.measured import OPERATIONAL, Gathered, exporting, summed
+from tests.sessions import user
 
 
 async def test_a_turn_joins_the_hosts_trace_and_foreign_spans_nest_in_a_provider_call() -> None:
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    tracer = provider.get_tracer("host")
-    sink = TraceSink(provider)
+    provider, exporter = exporting()
+    tracer, sink = provider.get_tracer("host"), TraceSink(provider)
     async with eventctx.open(current_span=sink) as engine:
         engine.on("*", sink)
         ctx = await engine.session("s")
         with tracer.start_as_current_span("request"):
             async with ctx.turn() as turn, turn.iteration() as cycle, cycle.provider_call("m"):
-                with tracer.start_as_current_span("http"):
-                    pass
+                tracer.start_span("http").end()
         await ctx.close()
         await engine.hooks.drain()
     spans: dict[str, Any] = {span.name: span for span in exporter.get_finished_spans()}
@@ -63,53 +40,48 @@ async def test_a_turn_joins_the_hosts_trace_and_foreign_spans_nest_in_a_provider
 
 
 async def test_sessions_of_one_name_in_two_stores_are_told_apart_by_the_sinks_they_share() -> None:
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    gathered = Gathered()
+    (provider, exporter), gathered = exporting(), Gathered()
     sinks = [TraceSink(provider, content=True), MetricsSink(gathered.provider)]
 
-    async def work(engine: eventctx.Engine, customer: str) -> None:
+    async def work(engine: eventctx.Engine, customer: str) -> list[eventctx.Record]:
         ctx = await engine.session("main", max_tokens=1_500)
         for number in range(3):
             async with ctx.turn(f"{customer}-{number}") as turn, turn.iteration() as cycle:
                 text = f"I am {customer}. " * (5 if customer == "ann" else 250)
-                await ctx.add_message({"role": "user", "content": text})
+                await ctx.add_message(user(text))
                 await ctx.get_messages_for_request(model=customer)
                 await asyncio.sleep(0.001)
                 async with cycle.provider_call(customer):
                     await asyncio.sleep(0.001)
+        return [record async for record in engine.records("main")]
 
     async with eventctx.open(sinks=sinks) as one, eventctx.open(sinks=sinks) as other:
-        await asyncio.gather(work(one, "ann"), work(other, "bob"))
-        logs = {
-            "ann": [record async for record in one.records("main")],
-            "bob": [record async for record in other.records("main")],
-        }
+        logs = await asyncio.gather(work(one, "ann"), work(other, "bob"))
     sent = {f"{one.context.span_id:016x}": one for one in exporter.get_finished_spans()}
-    folded = {span.span_id: span for records in logs.values() for span in fold_spans(records)}
     assert {
         key: {name: value for name, value in one.attributes.items() if name not in CONTENT}
         for key, one in sent.items()
-    } == {key: span.attributes for key, span in folded.items()}
+    } == {span.span_id: span.attributes for records in logs for span in fold_spans(records)}
     assert any(one.name.startswith("compact") for one in sent.values())
     for customer, stranger in (("ann", "bob"), ("bob", "ann")):
-        mine = [one for one in sent.values() if one.name == f"chat {customer}"]
-        assert len(mine) == 3
-        assert all(f"I am {customer}" in str(one.attributes) for one in mine)
-        assert not any(f"I am {stranger}" in str(one.attributes) for one in mine)
-    expected = summed([*measured(logs["ann"]), *measured(logs["bob"])])
-    assert {
-        key: point for key, point in gathered.points().items() if key[0] not in OPERATIONAL
-    } == expected
+        mine = [str(one.attributes) for one in sent.values() if one.name == f"chat {customer}"]
+        assert [f"I am {customer}" in text for text in mine] == [True] * 3
+        assert not any(f"I am {stranger}" in text for text in mine)
+    expected = summed([one for records in logs for one in measured(records)])
+    points = gathered.points()
+    assert {key: one for key, one in points.items() if key[0] not in OPERATIONAL} == expected
+
+
+def outcomes(exporter: InMemorySpanExporter) -> list[tuple[str, str]]:
+    """Of every span that was sent, its turn and outcome."""
+    sent = [dict(span.attributes or {}) for span in exporter.get_finished_spans()]
+    return [(str(one["eventctx.turn.id"]), str(one["eventctx.outcome"])) for one in sent]
 
 
 async def test_an_engine_that_closes_sends_what_waits_but_no_open_turn_though_others_go_on() -> (
     None
 ):
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    provider, exporter = exporting()
     sink = TraceSink(provider)
     async with eventctx.open(sinks=[sink]) as stays:
         ctx = await stays.session("s")
@@ -117,25 +89,20 @@ async def test_an_engine_that_closes_sends_what_waits_but_no_open_turn_though_ot
             async with eventctx.open(sinks=[sink]) as goes:
                 left = (await goes.session("s")).turn("goes")
                 turn = await left.__aenter__()
-                async with turn.iteration() as cycle, cycle.provider_call("m"):
-                    pass  # its usage may still come
+                async with turn.iteration() as cycle:
+                    await call_model(cycle)  # its usage may still come
                 assert not exporter.get_finished_spans()
             (gone,) = exporter.get_finished_spans()
-            assert (gone.name, gone.attributes["eventctx.outcome"]) == ("chat m", "ok")
+            assert (gone.name, outcomes(exporter)) == ("chat m", [("goes", "ok")])
             await left.__aexit__(None, None, None)
-    assert [
-        (one.attributes["eventctx.turn.id"], one.attributes["eventctx.outcome"])
-        for one in exporter.get_finished_spans()
-    ] == [("goes", "ok"), ("stays", "ok")]
+    assert outcomes(exporter) == [("goes", "ok"), ("stays", "ok")]
 
 
 @pytest.mark.slow
 async def test_a_turn_that_one_engine_leaves_open_and_the_next_one_ends_has_one_root(
     tmp_path: Path,
 ) -> None:
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    provider, exporter = exporting()
 
     async def until_closed() -> None:
         async with eventctx.open(tmp_path / "s.db", sinks=[TraceSink(provider)]) as engine:
@@ -147,10 +114,7 @@ async def test_a_turn_that_one_engine_leaves_open_and_the_next_one_ends_has_one_
         ctx = await engine.session("s")
         async with ctx.turn("next"):
             pass
-    assert [
-        (one.attributes["eventctx.turn.id"], one.attributes["eventctx.outcome"])
-        for one in exporter.get_finished_spans()
-    ] == [("left", "lost"), ("next", "ok")]
+    assert outcomes(exporter) == [("left", "lost"), ("next", "ok")]
 
 
 class CatchingUp:
@@ -172,15 +136,14 @@ class CatchingUp:
 async def test_a_session_that_many_tasks_open_at_once_is_caught_up_with_once(
     tmp_path: Path,
 ) -> None:
-    async with eventctx.open(tmp_path / "s.db") as engine:
-        await played(engine)
-    sink = CatchingUp()
-
     async def work(engine: eventctx.Engine) -> eventctx.Context:
         ctx = await engine.session("s")
-        await ctx.add_message({"role": "user", "content": "x"})
+        await ctx.add_message(user("x"))
         return ctx
 
+    async with eventctx.open(tmp_path / "s.db") as engine:
+        await work(engine)
+    sink = CatchingUp()
     async with eventctx.open(tmp_path / "s.db", sinks=[sink]) as engine:
         first, given_up, *rest = [asyncio.create_task(work(engine)) for _ in range(5)]
         await asyncio.sleep(0)
@@ -221,18 +184,12 @@ async def test_a_sink_hears_how_long_each_append_took_that_somebody_waited_for()
 async def test_a_turn_that_another_process_is_in_is_not_sent_by_one_that_only_looked_in(
     tmp_path: Path,
 ) -> None:
-    providers = []
-    for _ in range(2):
-        exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
-        provider.add_span_processor(SimpleSpanProcessor(exporter))
-        providers.append((exporter, provider))
-    (one, ours), (other, theirs) = providers
+    (ours, one), (theirs, other) = exporting(), exporting()
     async with eventctx.open(tmp_path / "s.db", sinks=[TraceSink(ours)]) as engine:
         ctx = await engine.session("s")
         other_engine = eventctx.open(tmp_path / "s.db", sinks=[TraceSink(theirs)])
         async with ctx.turn(), other_engine as second:
-            looked = await second.session("s")
-            await looked.add_message({"role": "user", "content": "hello"})
+            await (await second.session("s")).add_message(user("hello"))
     sent = [[span.name for span in seen.get_finished_spans()] for seen in (one, other)]
     assert sent == [["invoke_agent"], []]
 
@@ -240,23 +197,18 @@ async def test_a_turn_that_another_process_is_in_is_not_sent_by_one_that_only_lo
 # -- states by session and registry ----------------------------------------------------------------
 
 
-def calling(number: int) -> None:
-    CALLING.number = number
-
-
-def test_a_state_that_nobody_kept_is_everybodys_until_one_keeps_its_own() -> None:
+def test_a_state_that_nobody_kept_is_everybodys_until_one_keeps_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     states, (one, two) = PerSession[str](4), (new_number(), new_number())
-    try:
-        assert states.keep("s", "history") is None
-        for number in (one, two):
-            calling(number)
-            assert states.get("s") == "history"
-        states.keep("s", "two's")
-        assert states.get("s") == "two's"
-        calling(one)
-        assert states.get("s") is None
-    finally:
-        calling(0)
+    assert states.keep("s", "history") is None
+    for number in (one, two):
+        monkeypatch.setattr(CALLING, "number", number)
+        assert states.get("s") == "history"
+    states.keep("s", "two's")
+    assert states.get("s") == "two's"
+    monkeypatch.setattr(CALLING, "number", one)
+    assert states.get("s") is None
 
 
 def test_the_least_recently_kept_goes_first_and_is_returned() -> None:

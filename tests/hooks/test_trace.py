@@ -4,13 +4,14 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections import Counter
+from itertools import cycle
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from opentelemetry import trace as otel
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.sdk.trace.sampling import (
     ALWAYS_OFF,
     ALWAYS_ON,
@@ -26,41 +27,47 @@ from eventctx.hooks.registry import Hooks
 from eventctx.hooks.trace import TraceSink
 from eventctx.log import events as ev
 from eventctx.log.ids import derive_trace_id
-from tests.hooks.given import Session, publish, span, whole_turn
+from tests.hooks.given import (
+    DONE,
+    SUBMIT,
+    USE,
+    USED,
+    Session,
+    publish,
+    span,
+    whole_turn,
+)
+from tests.hooks.measured import exporting
 
 
 class Exported:
     """A provider with an in-memory exporter, and what came out of it."""
 
     def __init__(self, sampler: Sampler = ALWAYS_ON) -> None:
-        self.exporter = InMemorySpanExporter()
-        self.provider = TracerProvider(
-            sampler=sampler, resource=Resource({"service.name": "host"}), shutdown_on_exit=False
-        )
-        self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
+        self.provider, self.exporter = exporting(sampler=sampler)
 
     @property
     def spans(self) -> tuple[ReadableSpan, ...]:
         return self.exporter.get_finished_spans()
 
     @property
-    def trace_ids(self) -> set[str]:
-        return {otel.format_trace_id(one.context.trace_id) for one in self.spans}
+    def by_trace(self) -> Counter[int]:
+        """How many spans of each trace there are."""
+        return Counter(one.context.trace_id for one in self.spans)
 
 
 def test_the_hosts_generator_and_other_tracers_stay_as_they_are():
     out, session = Exported(), Session()
     generator, sampler = out.provider.id_generator, out.provider.sampler
     whole_turn(session)
-    publish(session, TraceSink(out.provider))
-    publish(session, TraceSink(out.provider))
-    assert out.provider.id_generator is generator
-    assert out.provider.sampler is sampler
-    before = len(out.spans)
+    for _ in range(2):
+        publish(session, TraceSink(out.provider))
+    assert (out.provider.id_generator, out.provider.sampler) == (generator, sampler)
+    ours = {one.context.span_id for one in out.spans}
+    out.exporter.clear()
     for name in ("host", "eventctx"):
         out.provider.get_tracer(name).start_span("other").end()
-    ours = {one.context.span_id for one in out.spans[:before]}
-    assert not ours & {one.context.span_id for one in out.spans[before:]}
+    assert not ours & {one.context.span_id for one in out.spans}
 
 
 async def test_parallel_tasks_each_have_their_own_current_span():
@@ -93,33 +100,24 @@ def test_a_trace_is_sent_as_a_whole_or_not_at_all(parent_based: bool, enter_firs
         if enter_first:
             sink.exit(sink.enter(session.name, derive_trace_id(session.name, "t1"), span(0x100)))
         publish(session, sink)
-    by_trace: dict[int, int] = {}
-    for one in out.spans:
-        by_trace[one.context.trace_id] = by_trace.get(one.context.trace_id, 0) + 1
-    assert set(by_trace.values()) == {6}
-    assert 10 < len(by_trace) < 50
+    assert set(out.by_trace.values()) == {6}
+    assert 10 < len(out.by_trace) < 50
 
 
 def test_a_sampler_that_never_agrees_twice_still_yields_whole_traces():
-    class Flipping(Sampler):
-        calls = 0
+    answers = cycle([Decision.RECORD_AND_SAMPLE, Decision.DROP])
 
-        def should_sample(self, parent_context, trace_id, name, kind=None, attributes=None, links=None, trace_state=None):  # fmt: skip  # noqa: E501
-            self.calls += 1
-            keep = Decision.RECORD_AND_SAMPLE if self.calls % 2 else Decision.DROP
-            return SamplingResult(keep, {**(attributes or {}), "sampled.by": "host"})
+    def sample(*_: Any, attributes: Any = None, **__: Any) -> SamplingResult:
+        return SamplingResult(next(answers), {**(attributes or {}), "sampled.by": "host"})
 
-        def get_description(self) -> str:
-            return "flipping"
-
-    out = Exported(Flipping())
+    flipping: Any = SimpleNamespace(should_sample=sample, get_description=lambda: "flipping")
+    out = Exported(flipping)
     sink = TraceSink(out.provider)
     for number in range(10):
         session = Session(f"s{number}")
         whole_turn(session)
         publish(session, sink)
-    assert len(out.trace_ids) == 5
-    assert len(out.spans) == 30
+    assert list(out.by_trace.values()) == [6] * 5
     assert {one.attributes["sampled.by"] for one in out.spans} == {"host"}
 
 
@@ -137,48 +135,38 @@ def test_nothing_is_sent_where_the_host_samples_nothing(sampler: Sampler):
 
 def test_a_turn_inside_a_hosts_unsampled_span_is_not_sent():
     out, session = Exported(ParentBased(ALWAYS_ON)), Session()
-    sink, hooks = TraceSink(out.provider), Hooks()
-    hooks.on("*", sink)
+    sink = TraceSink(out.provider)
     context = otel.SpanContext(5, 6, is_remote=True, trace_flags=otel.TraceFlags(0))
     with otel.use_span(otel.NonRecordingSpan(context)):
         trace_id, parent = sink.ambient() or ("", "")
-        session.add(ev.PromptSubmit(number=1, trace_id=trace_id), span(1), parent)
-        hooks.publish(session.records[0])
-    session.records.clear()
-    session.add(ev.ToolPre(name="x"), span(2), span(1))
-    session.add(ev.ToolPost(name="x"), span(2), span(1))
-    session.add(ev.PromptComplete(), span(1), parent)
-    for record in session.records:
-        hooks.publish(record)
+        sink(session.add(ev.PromptSubmit(number=1, trace_id=trace_id), span(1), parent))
+    for event, own, above in ((USE, 2, span(1)), (USED, 2, span(1)), (DONE, 1, parent)):
+        sink(session.add(event, span(own), above))
     assert out.spans == ()
 
 
 def test_the_open_spans_of_a_session_that_is_forgotten_for_another_count_as_lost(monkeypatch):
     monkeypatch.setattr(sinks, "MAX_SESSIONS", 2)
-    out, hooks = Exported(), Hooks()
-    sink = TraceSink(out.provider)
+    hooks, sink, lost = Hooks(), TraceSink(Exported().provider), []
     sink.attach(hooks)
     hooks.on("*", sink)
-    idle, busy, *rest = [Session(name) for name in ("idle", "busy", "a", "b")]
-    hooks.publish(idle.add(ev.SessionStart(library="1"), turn=None))
-    hooks.publish(busy.add(ev.PromptSubmit(number=1), span(1)))
-    hooks.publish(busy.add(ev.ToolPre(name="x"), span(2), span(1)))
-    lost = []
-    for session in rest:
-        hooks.publish(session.add(ev.SessionStart(library="1"), turn=None))
+    start = ev.SessionStart(library="1")
+    busy = Session("busy").tell((SUBMIT, 1), (USE, 2, 1))
+    others = [Session(name).tell((start,), turn=None) for name in ("idle", "a", "b")]
+    for session in (others[0], busy, *others[1:]):
+        for record in session.records:
+            hooks.publish(record)
         lost.append(sum(hooks.stats().dropped.values()))
-    assert lost == [0, 2]
+    assert lost == [0, 0, 0, 2]
 
 
 # -- history, ends, other set-ups ----------------------------------------------------------------
 
 
 def test_flush_sends_what_is_unfinished_once():
-    out, session = Exported(), Session()
-    session.add(ev.PromptSubmit(number=1), span(1))
-    session.add(ev.ToolPre(name="x"), span(2), span(1))
+    out = Exported()
     sink = TraceSink(out.provider)
-    publish(session, sink)
+    publish(Session().tell((SUBMIT, 1), (USE, 2, 1)), sink)
     sink.flush("s1")
     sink.flush()
     assert [one.name for one in out.spans] == ["execute_tool x", "invoke_agent"]
@@ -186,22 +174,17 @@ def test_flush_sends_what_is_unfinished_once():
 
 
 def test_a_provider_that_is_not_the_sdks_gets_spans_of_its_own_ids():
-    class Foreign(otel.TracerProvider):
-        def __init__(self, inner: TracerProvider) -> None:
-            self.inner = inner
-
-        def get_tracer(self, *args, **kwargs):
-            tracer = self.inner.get_tracer(*args, **kwargs)
-
-            class Wrapper(otel.Tracer):
-                start_span = staticmethod(tracer.start_span)
-                start_as_current_span = staticmethod(tracer.start_as_current_span)
-
-            return Wrapper()
-
     out, session = Exported(), Session()
+
+    def tracer(*args: Any, **options: Any) -> Any:
+        inner = out.provider.get_tracer(*args, **options)
+        return SimpleNamespace(
+            start_span=inner.start_span, start_as_current_span=inner.start_as_current_span
+        )
+
     whole_turn(session)
-    publish(session, TraceSink(Foreign(out.provider)))
+    foreign: Any = SimpleNamespace(get_tracer=tracer)
+    publish(session, TraceSink(foreign))
     assert len(out.spans) == 6
 
 
@@ -230,12 +213,8 @@ assert not otel.get_current_span().get_span_context().is_valid
 sink.exit(token)
 assert sink.ambient() is None
 hooks._errors["failing"] = 1
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from tests.hooks.measured import Gathered
-exporter, provider, gathered = InMemorySpanExporter(), TracerProvider(), Gathered()
-provider.add_span_processor(SimpleSpanProcessor(exporter))
+from tests.hooks.measured import Gathered, exporting
+(provider, exporter), gathered = exporting(), Gathered()
 otel.set_tracer_provider(provider)
 metrics.set_meter_provider(gathered.provider)
 for record in whole_turn(session, "t2", 0x200):
@@ -252,16 +231,12 @@ print(len(exporter.get_finished_spans()), named, "eventctx.hook.errors" in found
     ("disabled", "sent"), [("false", "6 True True"), ("true", "0 False False")]
 )
 def test_without_an_sdk_nothing_happens_until_one_is_set_up(disabled: str, sent: str):
+    env = os.environ | {"OTEL_SDK_DISABLED": disabled}
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"OTEL_SDK_DISABLED": disabled},
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False, env=env
     )
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.strip().splitlines()[-1] == sent
-    assert done.stderr == ""
 
 
 # -- what could tell a finished span from one that is started and ended ----------------------------
@@ -272,14 +247,10 @@ def test_a_processor_of_the_hosts_that_adds_to_spans_adds_to_ours_also_when_it_c
         def on_start(self, span, parent_context=None) -> None:
             span.set_attribute("tenant", "acme")
 
-    out, sink, session = Exported(), None, Session()
+    out, session = Exported(), Session()
     sink = TraceSink(out.provider)
-    whole_turn(session)
-    publish(session, sink)
-    before = len(out.spans)
-    out.provider.add_span_processor(Enriching())
-    session.records.clear()
-    whole_turn(session, "t2", 0x200)
-    publish(session, sink)
-    assert before == 6
+    for name, base in (("t1", 0x100), ("t2", 0x200)):
+        for record in whole_turn(session, name, base):
+            sink(record)
+        out.provider.add_span_processor(Enriching())
     assert [one.attributes.get("tenant") for one in out.spans] == [None] * 6 + ["acme"] * 6

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 from threading import Thread
 from typing import Any
@@ -30,28 +29,27 @@ class Counted:
             self.done += 1
 
 
-def in_threads(count: int, work: Callable[[], None]) -> None:
-    threads = [Thread(target=work) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert not any(thread.is_alive() for thread in threads)
-
-
 def test_tasks_of_several_loops_hold_a_name_one_after_the_other() -> None:
     lock, counted = KeyedLock(), Counted()
 
     async def many() -> None:
         await asyncio.gather(*[counted.run(lock, "name") for _ in range(ROUNDS)])
 
-    in_threads(4, lambda: asyncio.run(many()))
+    threads = [Thread(target=lambda: asyncio.run(many())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
     assert (counted.most, counted.done) == (1, 4 * ROUNDS)
     assert lock._held == {}
 
 
-async def test_different_names_do_not_wait_for_each_other() -> None:
+async def test_different_names_do_not_wait_for_each_other_and_an_error_releases_one() -> None:
     lock = KeyedLock()
+    with pytest.raises(ValueError, match="broken"):
+        async with lock("one"):
+            raise ValueError("broken")
     async with lock("one"), asyncio.timeout(60), lock("another"):
         pass
 
@@ -99,12 +97,3 @@ async def test_a_release_in_another_thread_between_a_look_and_a_wait_is_not_miss
     async with asyncio.timeout(60), lock("name"):
         pass
     assert lock._held == {}
-
-
-async def test_an_error_in_the_block_releases_it() -> None:
-    lock = KeyedLock()
-    with pytest.raises(ValueError, match="broken"):
-        async with lock("name"):
-            raise ValueError("broken")
-    async with asyncio.timeout(60), lock("name"):
-        pass

@@ -10,13 +10,13 @@ import asyncio
 from functools import cache
 from itertools import pairwise
 from statistics import median
-from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eventctx.messages.facts import Facts
 from eventctx.messages.facts_reader import read_facts, weigh
 from eventctx.messages.text_weight import MOST, MOST_NARROW, USUAL
 from eventctx.messages.tokens import FAMILIES, family_of
@@ -65,13 +65,12 @@ def test_what_messages_grow_by_is_known_before_anything_is_reported(name: str) -
 
 @recorded_only
 def test_each_step_of_a_gpt_session_is_known_but_for_what_its_provider_searched() -> None:
-    steps = recorded("rollout-2026").steps
     rates = FAMILIES["gpt"]
-    grown = [after.prompt - before.prompt for before, after in pairwise(steps)]
-    counted = [
-        after.sums.tokens(rates) - before.sums.tokens(rates) for before, after in pairwise(steps)
+    grown = [
+        (after.prompt - before.prompt, after.sums.tokens(rates) - before.sums.tokens(rates))
+        for before, after in pairwise(recorded("rollout-2026").steps)
     ]
-    known = [(g, c) for g, c in zip(grown, counted, strict=True) if g - c < 2_000]
+    known = [(real, counted) for real, counted in grown if real - counted < 2_000]
     assert len(grown) - len(known) == 3
     assert sum(c for _, c in known) == pytest.approx(sum(g for g, _ in known), rel=0.02)
 
@@ -133,10 +132,9 @@ def test_no_part_of_a_text_weighs_more_than_its_length_and_what_is_dense_allow(
 @settings(max_examples=some(25, 100))
 @given(st.lists(TEXTS.filter(lambda text: "  " not in text), max_size=5))
 def test_lines_weigh_together_what_each_weighs(lines: list[str]) -> None:
-    ends = len(lines) * weight_of("\n")
     text = "".join([line + "\n" for line in lines])
     if "  " not in text:
-        assert weight_of(text) == sum(map(weight_of, lines)) + ends
+        assert weight_of(text) == sum(map(weight_of, lines)) + len(lines) * weight_of("\n")
 
 
 def test_a_long_text_weighs_in_proportion() -> None:
@@ -154,27 +152,20 @@ def test_what_an_older_reader_stored_counts_as_it_did() -> None:
 # -- sealed thinking -----------------------------------------------------------------------------
 
 
-def thought(text: str, signature: str) -> dict[str, Any]:
+def thought(text: str, signature: str) -> Facts:
     block = {"type": "thinking", "thinking": text, "signature": signature}
-    return {"role": "assistant", "content": [block, {"type": "text", "text": "ok"}]}
+    return read_facts({"role": "assistant", "content": [block, {"type": "text", "text": "ok"}]})
 
 
-def test_signed_thinking_without_text_counts_by_its_signature() -> None:
-    rates = FAMILIES["claude-4.7"]
-    bare = rates.tokens(read_facts(thought("", "")))
-    sealed = rates.tokens(read_facts(thought("", "s" * 2_800)))
-    # 2,800 characters of base64 are 2,100 bytes, of which some 200 are no text.
-    assert sealed - bare == pytest.approx(1_900 / 2.7, abs=2)
-    assert rates.tokens(read_facts(thought("", "s" * 5_600))) > 2 * sealed
-
-
-def test_signed_thinking_with_text_counts_by_its_text() -> None:
+def test_signed_thinking_counts_by_its_text_or_else_by_its_signature_if_that_is_long() -> None:
     for signature in ("", "s" * 20, "s" * 4_000):
-        assert read_facts(thought("x" * 3_000, signature)).thinking == 3_000
-
-
-def test_a_short_signature_counts_nothing() -> None:
-    assert read_facts(thought("", "s" * 200)).thinking == 0
+        assert thought("x" * 3_000, signature).thinking == 3_000
+    assert thought("", "s" * 200).thinking == 0
+    rates = FAMILIES["claude-4.7"]
+    sealed = rates.tokens(thought("", "s" * 2_800))
+    # 2,800 characters of base64 are 2,100 bytes, of which some 200 are no text.
+    assert sealed - rates.tokens(thought("", "")) == pytest.approx(1_900 / 2.7, abs=2)
+    assert rates.tokens(thought("", "s" * 5_600)) > 2 * sealed
 
 
 @pytest.mark.parametrize(("characters", "reported"), [(1_036, 17), (1_336, 62), (1_720, 127)])

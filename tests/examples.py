@@ -59,17 +59,7 @@ def main(extras: list[str]) -> int:
 
 
 def _wheel(folder: Path) -> Path:
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "-q",
-        "--no-deps",
-        "-w",
-        str(folder),
-        str(ROOT),
-    ]
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, ROOT]
     subprocess.run(command, check=True)
     (wheel,) = folder.glob("*.whl")
     return wheel
@@ -103,21 +93,18 @@ def _problem(wheel: Path, extra: str, folder: Path) -> str | None:
 
 def _environment(folder: Path) -> dict[str, str]:
     """A person's, who has nothing of this repository."""
-    return {
-        "PATH": os.pathsep.join((str(folder / "bin"), os.environ["PATH"])),
-        "HOME": str(folder),
-        "LANG": "C.UTF-8",
-    }
+    path = os.pathsep.join((str(folder / "bin"), os.environ["PATH"]))
+    return {"PATH": path, "HOME": str(folder), "LANG": "C.UTF-8"}
 
 
 def _models(extra: str, stack: contextlib.ExitStack) -> dict[str, str]:
-    if extra == "claude-agent-sdk":
-        return {
-            "ANTHROPIC_BASE_URL": stack.enter_context(serving([])),
-            "ANTHROPIC_API_KEY": "k",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        }
-    return stack.enter_context(answering())
+    if extra != "claude-agent-sdk":
+        return stack.enter_context(answering())
+    return {
+        "ANTHROPIC_BASE_URL": stack.enter_context(serving([])),
+        "ANTHROPIC_API_KEY": "k",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    }
 
 
 if __name__ == "__main__":

@@ -100,8 +100,7 @@ def items(*, whole: bool) -> list[Item]:
 @cache
 def without_roles() -> dict[str, Item]:
     """An example of every item without a role, by type."""
-    every = [fields(owner, whole=True) for owner in item_classes().values()]
-    return {one["type"]: one for one in every if "role" not in one}
+    return {one["type"]: one for one in items(whole=True) if "role" not in one}
 
 
 def pairs() -> dict[str, str]:

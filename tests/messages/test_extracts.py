@@ -85,10 +85,16 @@ def test_an_action_in_a_models_text_is_a_call(text: str, files: Any, command: st
     assert (call.files, call.command) == (files, command)
 
 
+def called(name: str, arguments: dict[str, Any]) -> CallExtract:
+    """What is extracted of a model's call."""
+    block = {"type": "tool_use", "id": "c", "name": name, "input": arguments}
+    (call,) = extract({"role": "assistant", "content": [block]}, ALL).calls
+    return call
+
+
 @pytest.mark.parametrize("key", ["file_path", "filePath", "path", "absolutePath"])
 def test_the_path_of_a_file_is_found_under_the_names_of_every_program(key: str) -> None:
-    (call,) = extract(called("read", {key: "src/a.py"}), ALL).calls
-    assert call.files == (("src/a.py", "read"),)
+    assert called("read", {key: "src/a.py"}).files == (("src/a.py", "read"),)
 
 
 @pytest.mark.parametrize(
@@ -100,14 +106,16 @@ def test_the_path_of_a_file_is_found_under_the_names_of_every_program(key: str) 
     ],
 )
 def test_an_edit_tells_the_lines_that_it_takes_out_and_puts_in(arguments: dict[str, Any]) -> None:
-    (call,) = extract(called("edit", arguments), ALL).calls
+    call = called("edit", arguments)
     assert (call.removed, call.added) == ({"x = 1"}, {"y = 2", "z = 3"})
 
 
-def test_a_patch_tells_the_lines_that_it_takes_out_and_puts_in() -> None:
-    patch = "*** Begin Patch\n*** Update File: a.py\n-x = 1\n+z = 3\n y = 2\n*** End Patch"
-    (call,) = extract(called("apply_patch", {"input": patch}), ALL).calls
+def test_a_patch_tells_the_lines_that_it_takes_out_and_puts_in_and_the_files_it_deletes() -> None:
+    patch = "*** Begin Patch\n*** {} File: a.py{}\n*** End Patch"
+    call = called("apply_patch", {"input": patch.format("Update", "\n-x = 1\n+z = 3\n y = 2")})
     assert (call.removed, call.added) == ({"x = 1"}, {"z = 3"})
+    call = called("apply_patch", {"input": patch.format("Delete", "")})
+    assert (call.files, call.deleted) == ((("a.py", "edited"),), ("a.py",))
 
 
 @pytest.mark.parametrize(
@@ -124,19 +132,12 @@ def test_a_patch_tells_the_lines_that_it_takes_out_and_puts_in() -> None:
 def test_a_command_tells_the_files_that_are_gone_after_it(
     command: str, deleted: tuple[str, ...]
 ) -> None:
-    (call,) = extract(called("bash", {"command": command}), ALL).calls
-    assert call.deleted == deleted
-
-
-def test_a_patch_tells_the_files_that_it_deletes() -> None:
-    patch = "*** Begin Patch\n*** Delete File: a.py\n*** End Patch"
-    (call,) = extract(called("apply_patch", {"input": patch}), ALL).calls
-    assert (call.files, call.deleted) == ((("a.py", "edited"),), ("a.py",))
+    assert called("bash", {"command": command}).deleted == deleted
 
 
 def test_a_call_of_no_known_effect_is_told_by_its_short_arguments() -> None:
     arguments = {"pattern": "class Shop", "multiline": True, "n": 4, "body": "x" * 200}
-    (call,) = extract(called("Grep", arguments), ALL).calls
+    call = called("Grep", arguments)
     assert (call.told, call.source) == ("class Shop 4", "Grep")
 
 
@@ -144,39 +145,33 @@ def test_a_poll_names_the_process_that_an_earlier_result_told() -> None:
     text = "Chunk ID: 60a5a7\nProcess running with session ID 58192\nOutput:\n"
     found = extract(result("openai", "c", text), ALL)
     assert (dict(found.running), found.lines) == ({"c": "58192"}, ())
-    (call,) = extract(called("write_stdin", {"session_id": 58192, "chars": ""}), ALL).calls
-    assert call.process == "58192"
-
-
-def called(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    block = {"type": "tool_use", "id": "c", "name": name, "input": arguments}
-    return {"role": "assistant", "content": [block]}
+    assert called("write_stdin", {"session_id": 58192, "chars": ""}).process == "58192"
 
 
 @pytest.mark.parametrize("message", [MODEL, human("anthropic", ASKED), result("openai", "c", "x")])
 def test_what_is_not_wanted_is_not_there(message: dict[str, Any]) -> None:
     bare = extract(message, ())
     assert bare == MessageExtracts(0, bare.speaker)
-    files = extract(MODEL, ("file",)).calls
-    assert [(one.files, one.command) for one in files] == [
-        ((("core/view.py", "read"),), None),
-        ((), None),
-    ]
+    read, run = extract(MODEL, ("file",)).calls
+    assert (read.files, run.files) == ((("core/view.py", "read"),), ())
+    assert (read.command, run.command) == (None, None)
 
 
 def test_a_text_is_asked_for_every_kind_in_one_way() -> None:
-    summary = Mentions(
-        ["Do not touch main.py; `make test` fails: ValueError: no port. See core/view.py."]
-    )
-    assert summary.holds("instruction", "Never touch main.py.") is False
-    assert summary.holds("instruction", "do not touch main.py.")
-    assert summary.holds("command", "cd x && make test")
-    assert summary.holds("failure", "ValueError: no port")
-    assert summary.holds("file", "/a/core/view.py")
-    assert summary.holds("file_alone", "/other/view.py")
-    assert not summary.holds("file", "/other/view.py")
-    assert summary.holds("name", "core/view.py")
-    assert not summary.holds("line", "no such line")
+    text = "Do not touch main.py; `make test` fails: ValueError: no port. See core/view.py."
+    summary = Mentions([text])
+    held: dict[tuple[Any, str], bool] = {
+        ("instruction", "Never touch main.py."): False,
+        ("instruction", "do not touch main.py."): True,
+        ("command", "cd x && make test"): True,
+        ("failure", "ValueError: no port"): True,
+        ("file", "/a/core/view.py"): True,
+        ("file_alone", "/other/view.py"): True,
+        ("file", "/other/view.py"): False,
+        ("name", "core/view.py"): True,
+        ("line", "no such line"): False,
+    }
+    assert {asked: summary.holds(*asked) for asked in held} == held
 
 
 # -- copies of a text ------------------------------------------------------------------------------
@@ -201,47 +196,44 @@ def test_any_part_of_the_least_length_is_found_wherever_it_stands(
     assert Overlap([text]).shares(f"{around}{part}{around}")
 
 
+TOKEN = "k" + "0123456789abcdef" * 3
+
+
 @pytest.mark.parametrize(
-    "other",
-    [WORDS.upper(), WORDS.replace(" ", "\n  "), f"He said: {WORDS}!", WORDS[10:50]],
+    ("text", "other", "shared"),
+    [
+        # Case, white space and what stands around do not matter.
+        *((WORDS, other, True) for other in (WORDS.upper(), WORDS.replace(" ", "\n  "))),
+        *((WORDS, other, True) for other in (f"He said: {WORDS}!", WORDS[10:50])),
+        # What shares too little is no copy.
+        *((WORDS, other, False) for other in ("", "the launch code is", WORDS[:23])),
+        (WORDS, "something else " * 50, False),
+        # A short text and a token are only found as a whole.
+        ("my pin: 4711", "My PIN: 4711", True),
+        ("src/a.py", "open src/a.py and read it", False),
+        ("ok", "ok", False),
+        (TOKEN, f"curl -H 'X-Key: {TOKEN}' somewhere", True),
+        (TOKEN, TOKEN[:-1], False),
+    ],
 )
-def test_case_white_space_and_what_stands_around_do_not_matter(other: str) -> None:
-    assert Overlap([WORDS]).shares(other)
-
-
-@pytest.mark.parametrize("other", ["", "the launch code is", "something else " * 50, WORDS[:23]])
-def test_what_shares_too_little_is_no_copy(other: str) -> None:
-    assert not Overlap([WORDS]).shares(other)
-
-
-def test_a_short_text_is_only_found_as_a_whole() -> None:
-    words = Overlap(["my pin: 4711", "src/a.py", "ok"])
-    assert words.shares("My PIN: 4711")
-    assert words.holds(" my pin:  4711 ")
-    assert not words.shares("open src/a.py and read it")
-    assert not words.holds("open src/a.py and read it")
-    assert not words.shares("ok")
+def test_a_text_shares_what_is_long_enough_to_be_a_copy(
+    text: str, other: str, shared: bool
+) -> None:
+    assert Overlap([text]).shares(other) is shared
 
 
 def test_a_repeated_text_is_one_that_holds_it_as_a_whole() -> None:
     assert Overlap([WORDS]).holds(f"She wrote: {WORDS}")
     assert not Overlap([WORDS]).holds(WORDS[:-3])
+    short = Overlap(["my pin: 4711", "src/a.py", "ok"])
+    assert short.holds(" my pin:  4711 ")
+    assert not short.holds("open src/a.py and read it")
 
 
-def test_a_token_is_found_as_a_whole_wherever_it_stands() -> None:
-    key = "k" + "0123456789abcdef" * 3
-    assert Overlap([key]).shares(f"curl -H 'X-Key: {key}' somewhere")
-    assert not Overlap([key]).shares(key[:-1])
-
-
-def test_what_was_said_is_looked_for_and_the_names_of_files_are_not() -> None:
+def test_what_was_said_is_looked_for_and_the_names_of_files_ids_and_types_are_not() -> None:
     call = {"path": "/home/somebody/projects/thing/lib/a.py", "tier": "standard", "key": "x" * 40}
     blocks = [{"type": "text", "text": "hi"}, {"type": "tool_use", "name": "read", "input": call}]
     assert list(words_in({"role": "assistant", "content": blocks})) == ["hi", "x" * 40]
     assert list(words_in({"role": "user", "content": "hunter2"})) == ["hunter2"]
-
-
-def test_ids_and_types_of_a_message_are_no_texts() -> None:
-    call = {"type": "tool_use", "id": "toolu_1", "name": "read", "input": {"path": "a.py", "id": 3}}
-    message = {"role": "assistant", "content": [{"type": "text", "text": "hi"}, call]}
-    assert list(texts_in(message)) == ["hi", "a.py"]
+    use = {"type": "tool_use", "id": "toolu_1", "name": "read", "input": {"path": "a.py", "id": 3}}
+    assert list(texts_in({"role": "assistant", "content": [blocks[0], use]})) == ["hi", "a.py"]

@@ -37,8 +37,8 @@ def pdf(pages: int, filling: bytes = b"", *, packed: bool = False) -> bytes:
         objects = b"3 0 obj <</Type /ObjStm /Filter /FlateDecode /Length %d>> stream\n" % len(text)
         objects += text + b"\nendstream endobj\n"
     else:
-        numbered = [b"%d 0 obj %s endobj\n" % (n + 3, kid) for n, kid in enumerate(kids)]
-        objects = b"2 0 obj " + tree + b" endobj\n" + b"".join(numbered)
+        numbered = enumerate([tree, *kids], 2)
+        objects = b"".join(b"%d 0 obj %s endobj\n" % (n, one) for n, one in numbered)
     return head + objects + b"9 0 obj <<>> stream\n" + filling + b"\nendstream endobj\n%%EOF"
 
 
@@ -65,8 +65,7 @@ def documents(data: bytes) -> list[Block]:
     source = {"type": "base64", "media_type": "application/pdf", "data": encoded}
     return [
         {"type": "document", "source": source},
-        {"type": "file", "file": {"filename": "a.pdf", "file_data": url}},
-        {"type": "file", "file": {"filename": "a.pdf", "file_data": encoded}},
+        *({"type": "file", "file": {"filename": "a.pdf", "file_data": d}} for d in (url, encoded)),
         {"type": "input_file", "filename": "a.pdf", "file_data": url},
         {"type": "file", "mime_type": "application/pdf", "data": encoded},
         {"type": "resource", "resource": {"mimeType": "application/pdf", "blob": encoded}},
@@ -79,32 +78,25 @@ def facts_of(*blocks: Block) -> Facts:
     return read_facts({"role": "user", "content": list(blocks)})
 
 
-@pytest.mark.parametrize("form", range(8))
-def test_a_megabyte_of_pdf_counts_by_its_pages_in_every_form(form: int) -> None:
-    facts = facts_of(documents(pdf(12, b"\x93" * 1_000_000))[form])
-    assert facts.media == (Medium("pages", 12),)
-    assert facts.prose == 0
+@pytest.mark.parametrize("block", documents(pdf(12, b"\x93" * 1_000_000)), ids=range(8))
+def test_a_megabyte_of_pdf_counts_by_its_pages_in_every_form(block: Block) -> None:
+    facts = facts_of(block)
+    assert (facts.media, facts.prose) == ((Medium("pages", 12),), 0)
     for family, rates in FAMILIES.items():
         most = 4_500 if family != "gpt-4o-mini" else 40_000
         assert 12 * 250 < rates.tokens(facts) < 12 * most, family
     assert decode_facts(encode_facts(facts)) == facts
 
 
-@given(
-    pages=st.integers(1, 40),
-    filling=st.integers(0, 200_000),
-    packed=st.booleans(),
-    family=st.sampled_from(sorted(FAMILIES)),
-)
+@given(st.integers(1, 40), st.integers(0, 200_000), st.booleans(), st.sampled_from([*FAMILIES]))
 def test_what_a_file_weighs_beside_its_pages_counts_nothing(
     pages: int, filling: int, packed: bool, family: str
 ) -> None:
-    light, heavy = (
-        facts_of(documents(pdf(pages, b"\xfe" * size, packed=packed))[0]) for size in (0, filling)
+    light, heavy, longer = (
+        FAMILIES[family].tokens(facts_of(documents(pdf(count, b"\xfe" * size, packed=packed))[0]))
+        for count, size in ((pages, 0), (pages, filling), (pages + 1, 0))
     )
-    assert FAMILIES[family].tokens(light) == FAMILIES[family].tokens(heavy)
-    more = facts_of(documents(pdf(pages + 1, packed=packed))[0])
-    assert FAMILIES[family].tokens(more) > FAMILIES[family].tokens(light)
+    assert light == heavy < longer
 
 
 @given(data=st.binary(max_size=3_000), cut=st.integers(0, 3_000))
@@ -126,12 +118,9 @@ def test_a_pdf_that_lies_about_its_pages_or_cannot_be_read_is_bounded() -> None:
     assert pdf_pages(b"%PDF-1.4" + b"\x80" * 5_000_000) == MOST_GUESSED
     bomb = zlib.compress(bytes(20_000_000))
     assert pdf_pages(b"%PDF-1.5 1 0 obj <</Type /ObjStm>> stream\n" + bomb + b"endstream") >= 1
-
-
-def test_a_page_of_an_older_version_of_the_file_is_not_counted_twice() -> None:
-    first = pdf(4)
+    # A page of an older version of the file is not counted twice.
     second = b"1 0 obj <</Type /Page>> endobj 2 0 obj <</Type /Pages /Count 4>> endobj"
-    assert pdf_pages(first + second) == 4
+    assert pdf_pages(pdf(4) + second) == 4
 
 
 @pytest.mark.parametrize(
@@ -152,8 +141,7 @@ def test_the_text_of_a_document_counts_as_text() -> None:
     blocks = {"type": "content", "content": [{"type": "text", "text": text}]}
     for block in (plain, {"type": "document", "source": blocks}):
         facts = facts_of(block)
-        assert facts.media == ()
-        assert len(text) <= facts.prose <= len(text) + 8
+        assert facts.media == () and len(text) <= facts.prose <= len(text) + 8
     csv = {"type": "input_file", "filename": "a.csv", "file_data": b64(text.encode())}
     assert facts_of(csv).prose == len(text)
     shorter = shorten({"role": "user", "content": [plain]}, 7, Limit(prose=300))
@@ -174,10 +162,9 @@ def test_a_document_that_is_elsewhere_counts_as_a_few_pages(block: Block) -> Non
 
 
 def test_a_document_in_a_result_counts_by_its_pages_and_a_listing_as_text() -> None:
-    document = documents(pdf(3, bytes(50_000)))[0]
     listing = {"type": "file", "name": "a.py", "url": "https://example.org/a.py", "size": 77}
-    result = {"type": "tool_result", "tool_use_id": "c", "content": [document, listing]}
-    facts = facts_of(result)
+    content = [documents(pdf(3, bytes(50_000)))[0], listing]
+    facts = facts_of({"type": "tool_result", "tool_use_id": "c", "content": content})
     assert facts.media == (Medium("pages", 3),)
     assert 60 < facts.outcome < 90
 
@@ -222,11 +209,7 @@ def test_an_image_counts_by_the_rule_of_the_model_that_sees_it(
     assert found == tokens
 
 
-@given(
-    width=st.integers(1, 5_000),
-    height=st.integers(1, 5_000),
-    family=st.sampled_from(sorted(FAMILIES)),
-)
+@given(st.integers(1, 5_000), st.integers(1, 5_000), st.sampled_from([*FAMILIES]))
 def test_a_larger_image_never_counts_less_by_much(width: int, height: int, family: str) -> None:
     rates = FAMILIES[family].media
     small = rates.tokens(Medium("image", width, height))

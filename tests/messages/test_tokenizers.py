@@ -8,12 +8,11 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.messages import vocabulary
@@ -24,7 +23,7 @@ from eventctx.queries.requests import fold
 from eventctx.stores.memory import MemoryStore
 from tests.messages.token_texts import CODE, LANGUAGES
 from tests.policies.given import one_session
-from tests.sessions import USER, tool_round
+from tests.sessions import filled, user
 
 
 def words(text: str) -> int:
@@ -55,15 +54,12 @@ async def test_a_tokenizer_counts_the_text_of_a_document_and_its_pages_count_bes
 
 async def test_what_a_tokenizer_counted_is_counted_again_without_it() -> None:
     store = MemoryStore()
-    ctx = await Engine(store).session("s", tokenizer=words, max_tokens=3_000)
-    await ctx.add_message(USER)
-    for number in range(40):
-        await ctx.add_messages(tool_round(number, 2_000))
-        await ctx.get_messages_for_request()
-    state = await fold(store, "s", request_view)
-    assert await ctx.get_token_count() == state.layout.tokens
+    ctx = await filled(Engine(store), 40, tokenizer=words, max_tokens=3_000)
+    await ctx.get_messages_for_request()
+    size = (await fold(store, "s", request_view)).layout.tokens
     engine = Engine(store)
-    assert await (await engine.session("s")).get_token_count() == state.layout.tokens
+    again = await engine.session("s")
+    assert await ctx.get_token_count() == await again.get_token_count() == size
     assert (await engine.verify("s")).ok
 
 
@@ -74,31 +70,24 @@ async def test_a_tokenizer_that_fails_leaves_the_estimate(answer: Any) -> None:
             raise answer
         return answer
 
-    async with eventctx.open() as engine:
-        plain = await engine.session("plain")
-        odd = await engine.session("odd", tokenizer=broken)
+    async with one_session() as (_, plain), one_session(tokenizer=broken) as (_, odd):
         for ctx in (plain, odd):
-            await ctx.add_message({"role": "user", "content": "word " * 500})
+            await ctx.add_message(user("word " * 500))
         assert await odd.get_token_count() == await plain.get_token_count()
 
 
-def test_without_the_package_the_error_says_what_to_install(
+def test_a_package_a_model_or_a_vocabulary_that_is_not_there_is_a_typed_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "tiktoken", None)
     with pytest.raises(InvalidSetting, match=r"install eventctx\[tiktoken\]"):
         tiktoken_tokenizer("gpt-5")
-
-
-def test_a_model_or_a_vocabulary_that_is_not_there_is_a_typed_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    package = ModuleType("tiktoken")
+    package: Any = ModuleType("tiktoken")
 
     def encoding_for_model(model: str) -> Any:
         raise KeyError(model) if model == "llama" else OSError("no network")
 
-    package.encoding_for_model = encoding_for_model  # type: ignore[attr-defined]
+    package.encoding_for_model = encoding_for_model
     monkeypatch.setitem(sys.modules, "tiktoken", package)
     with pytest.raises(InvalidSetting, match="knows no model 'llama'"):
         tiktoken_tokenizer("llama")
@@ -109,19 +98,12 @@ def test_a_model_or_a_vocabulary_that_is_not_there_is_a_typed_error(
 # -- OpenAI's vocabulary ---------------------------------------------------------------------------
 
 
-MESSAGE = {"role": "user", "content": "one two three " * 100}
+MESSAGE = user("one two three " * 100)
 OVERHEAD = 4
 
 
-class Words:
-    """An encoding whose tokens are words."""
-
-    def encode_ordinary(self, text: str) -> list[str]:
-        return text.split()
-
-
 class Package(ModuleType):
-    """What is used of tiktoken, with the encodings that were asked for."""
+    """What is used of tiktoken: encodings whose tokens are words. Notes those asked for."""
 
     def __init__(self) -> None:
         super().__init__("tiktoken")
@@ -129,7 +111,7 @@ class Package(ModuleType):
 
     def get_encoding(self, name: str) -> Any:
         self.asked.append(name)
-        return Words()
+        return SimpleNamespace(encode_ordinary=str.split)
 
 
 def forget() -> None:
@@ -170,16 +152,12 @@ async def size(store: MemoryStore, *models: str | None) -> int:
 
 
 @pytest.mark.usefixtures("kept")
-async def test_texts_for_a_model_of_openai_count_exactly() -> None:
-    assert await size(MemoryStore(), "gpt-5.2", "gpt-5.2") == 300 + OVERHEAD
-
-
-@pytest.mark.usefixtures("kept")
-async def test_exact_counts_stay_on_a_machine_without_the_package(
+async def test_texts_for_a_model_of_openai_count_exactly_also_without_the_package_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store = MemoryStore()
     counted = await size(store, "gpt-5.2", "gpt-5.2")
+    assert counted == 300 + OVERHEAD
     monkeypatch.setitem(sys.modules, "tiktoken", None)
     forget()
     engine = Engine(store)
@@ -201,22 +179,19 @@ async def test_without_the_vocabulary_texts_are_estimated_and_that_is_said_once(
     with caplog.at_level(logging.WARNING, "eventctx"):
         estimated = [await size(MemoryStore(), "gpt-5.2", "gpt-5.2") for _ in range(3)]
     assert package.asked == []
-    assert set(estimated) == {estimated[0]}
+    assert estimated == [estimated[0]] * 3
     assert estimated[0] > 200
-    (said,) = [record.getMessage() for record in caplog.records]
+    (said,) = caplog.messages
     assert "tiktoken.get_encoding('o200k_base')" in said
 
 
-def test_a_damaged_vocabulary_is_not_loaded(package: Package, tmp_path: Path) -> None:
+def test_a_damaged_vocabulary_is_not_loaded_and_a_cache_that_is_off_keeps_nothing(
+    package: Package, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / NEWER.file).write_bytes(b"half a file")
     assert vocabulary_of("gpt", "gpt-5") is None
-    assert package.asked == []
-
-
-def test_a_cache_that_is_switched_off_keeps_nothing(
-    package: Package, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "")
+    forget()
     assert vocabulary_of("gpt", "gpt-5") is None
     assert package.asked == []
 
@@ -235,11 +210,10 @@ def test_older_models_have_their_own_vocabulary(
     assert package.asked == ["cl100k_base"] * older
 
 
-def test_a_very_long_text_counts_like_its_beginning(kept: Package) -> None:
+@pytest.mark.usefixtures("kept")
+def test_a_very_long_text_counts_like_its_beginning() -> None:
     count = vocabulary_of("gpt", "gpt-5")
-    assert count is not None
-    assert count("") == 0
-    assert count("word " * 600_000) == 600_000
+    assert count and (count(""), count("word " * 600_000)) == (0, 600_000)
 
 
 def test_the_kept_counts_of_the_texts_are_those_of_the_real_package(

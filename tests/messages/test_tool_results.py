@@ -45,26 +45,23 @@ def test_a_success_is_none_in_every_form(result: ToolResult) -> None:
 
 
 @pytest.mark.parametrize(("result", "kind", "message"), FAILURES)
-def test_a_failure_is_one_with_its_type_and_reason_as_value_and_as_fields(
+def test_a_failure_is_one_with_its_type_and_reason_as_value_as_fields_and_as_a_loops_row(
     result: ToolResult, kind: str, message: str
 ) -> None:
-    expected = ToolFailure(kind, message)
-    assert failure_of(result) == expected
-    assert failure_of(result.model_dump()) == expected
-    assert failure_of_copy(result.model_dump()) == expected
-    assert failure_of_copy(json.dumps(result.model_dump())) == expected
+    fields = result.model_dump()
+    copies = [failure_of_copy(copy) for copy in (fields, json.dumps(fields))]
+    whole = [failure_of(result), failure_of(fields), failure_of_row(json.dumps(fields))]
+    assert [*copies, *whole] == [ToolFailure(kind, message)] * 5
+    assert failure_of_row(str(result)) is not None
 
 
-def test_a_dict_that_says_it_failed_is_a_failure_also_as_text() -> None:
+def test_a_dict_that_says_it_failed_is_a_failure_also_as_text_but_a_tools_text_is_none() -> None:
     plain = {"success": False, "error": "nope"}
     assert failure_of(plain) == ToolFailure(KIND, "nope")
     assert failure_of_copy(str(plain)) == ToolFailure(KIND, str(plain))
     assert failure_of_copy(str({"error": "nope", "success": False})) is not None
-
-
-@pytest.mark.parametrize("text", ["Error: in line 3", "Failed", '{"success": false}'])
-def test_a_text_that_a_tool_returns_is_content_and_no_failure(text: str) -> None:
-    assert failure_of(text) is None
+    for text in ("Error: in line 3", "Failed", '{"success": false}'):
+        assert failure_of(text) is None
 
 
 @pytest.mark.parametrize(
@@ -90,14 +87,6 @@ def test_an_object_with_odd_fields_is_read_all_the_same() -> None:
     assert failure_of(SimpleNamespace(error="nope")) is None
 
 
-@pytest.mark.parametrize(("result", "kind", "message"), FAILURES)
-def test_a_row_that_a_loop_made_of_a_failure_tells_it(
-    result: ToolResult, kind: str, message: str
-) -> None:
-    assert failure_of_row(str(result)) is not None
-    assert failure_of_row(json.dumps(result.model_dump())) == ToolFailure(kind, message)
-
-
 @pytest.mark.parametrize(
     ("row", "message"),
     [
@@ -105,19 +94,14 @@ def test_a_row_that_a_loop_made_of_a_failure_tells_it(
         ("Internal error executing tool: x", "x"),
         ("Error executing tool: ", NO_REASON),
         ("Denied by hook: x", "Denied by hook: x"),
+        *((row, None) for row in ("fine", '{"success": true, "output": 1}', "{", "")),
+        ('{"success": false, "tests": 3}', None),
     ],
 )
-def test_the_words_of_loops_for_a_call_without_a_result_tell_a_failure(
-    row: str, message: str
+def test_the_words_of_loops_for_a_call_without_a_result_tell_a_failure_and_others_none(
+    row: str, message: str | None
 ) -> None:
-    assert failure_of_row(row) == ToolFailure(KIND, message)
-
-
-@pytest.mark.parametrize(
-    "row", ["fine", '{"success": true, "output": 1}', '{"success": false, "tests": 3}', "{", ""]
-)
-def test_a_row_with_other_text_tells_none(row: str) -> None:
-    assert failure_of_row(row) is None
+    assert failure_of_row(row) == (None if message is None else ToolFailure(KIND, message))
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from eventctx.messages.facts import encode_facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.queries import key_frames
 from eventctx.queries.key_frames import KeyFrames
+from eventctx.queries.transfer import export_lines
 
 Message = dict[str, Any]
 
@@ -90,3 +91,10 @@ async def erase(ctx: eventctx.Context, event: Erased) -> None:
 
 async def names(engine: Engine, session: str = "s") -> list[str]:
     return [record.type async for record in engine.records(session)]
+
+
+async def exported(engine: Engine, session: str = "s") -> list[bytes]:
+    """The lines of an export of the session."""
+    info = await engine.store.head(session)
+    assert info is not None
+    return [line async for line in export_lines(engine.store, info)]

@@ -159,9 +159,7 @@ def test_targets_come_first_and_in_their_own_order() -> None:
     assert (mcp.target, mcp.met) == ("≤ 0.5 s", False)
 
 
-def test_the_table_of_the_page_has_a_dash_for_what_was_not_measured(
-    written: Callable[..., Run],
-) -> None:
+def test_the_pages_table_has_a_dash_for_what_was_not_measured(written: Callable[..., Run]) -> None:
     run = written([[targets.target("import", 40.0)]])
     lines = page.table(run).splitlines()
     assert len(lines) == 12
@@ -184,9 +182,7 @@ async def test_a_neighbour_takes_steps_in_a_process_of_its_own(tmp_path: Path) -
     assert [len(process.samples.processor[step]) for step in peers.KEYS] == [3, 1, 1]
 
 
-async def test_a_neighbour_that_cannot_be_imported_is_missing_with_the_reason(
-    tmp_path: Path,
-) -> None:
+async def test_a_neighbour_that_cannot_be_imported_is_missing_and_says_why(tmp_path: Path) -> None:
     nobody = peers.Peer("a library that nobody has", "nobody")
     with Place(tmp_path, quick=True) as place:
         async with peers.started(place, nobody, length=10) as process:

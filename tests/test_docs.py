@@ -473,9 +473,7 @@ def test_code_of_a_page_is_not_taken_for_links(tmp_path: Path) -> None:
         assert fences == re.findall(r"^```.*?^```$", staged, re.M | re.S), page
 
 
-def test_a_dead_link_a_missing_heading_and_another_server_are_complained_of(
-    tmp_path: Path,
-) -> None:
+def test_a_dead_link_a_missing_heading_and_another_server_are_told(tmp_path: Path) -> None:
     (tmp_path / "one.html").write_text(
         '<h2 id="here"></h2><a href="#here"></a><a href="#there"></a><a href="two.html"></a>'
         '<a href="https://example.org/"></a><script src="https://example.org/x.js"></script>'

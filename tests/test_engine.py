@@ -30,9 +30,9 @@ from eventctx.log.store import Address, Receipt
 from eventctx.messages.facts import decode_facts, encode_facts, outline_facts
 from eventctx.projections import audit, numbering, transcript, usage
 from eventctx.projections.view import request_view
-from eventctx.queries.transfer import export_lines, import_drafts, looks_like_export, read_drafts
+from eventctx.queries.transfer import import_drafts, looks_like_export, read_drafts
 from eventctx.stores.memory import MemoryStore
-from tests.sessions import user
+from tests.sessions import exported, user
 from tests.transcripts import Story, stories
 
 
@@ -148,12 +148,6 @@ async def test_a_view_that_shows_an_erased_message_still_verifies(engine: Engine
 # -- moving --------------------------------------------------------------------------------------
 
 
-async def exported(engine: Engine, session: str = "s") -> list[bytes]:
-    info = await engine.store.head(session)
-    assert info is not None
-    return [line async for line in export_lines(engine.store, info)]
-
-
 async def moved_in(to: Engine, lines: list[bytes], session: str = "s") -> int:
     """Import an export; how many records came."""
     return await import_drafts(to.store, session, read_drafts(lines[1:]))
@@ -204,9 +198,7 @@ async def test_a_longer_export_adds_the_rest_and_a_different_one_is_refused() ->
         await moved_in(other, await exported(strange))
 
 
-async def test_an_edited_or_broken_export_is_refused_before_anything_is_written(
-    engine: Engine,
-) -> None:
+async def test_an_edited_or_broken_export_is_refused_before_it_is_written(engine: Engine) -> None:
     *before, edited = (await exported(engine))[1:4]
     assert b"turn 0" in edited
     torn = edited[: len(edited) // 2]
@@ -274,7 +266,7 @@ def _comparable(state: Any) -> Any:
     return state
 
 
-async def test_a_relative_and_an_absolute_url_name_the_file(
+async def test_relative_and_absolute_urls_name_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

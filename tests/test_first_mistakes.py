@@ -235,9 +235,7 @@ async def test_without_a_turn_the_last_request_is_meant() -> None:
             await engine.request_view("s", 2, position=last.position)
 
 
-async def test_a_copy_goes_to_an_engine_a_key_is_a_signer_and_an_ended_turn_has_no_iterations() -> (
-    None
-):
+async def test_a_copy_needs_an_engine_a_key_a_signer_and_an_iteration_an_open_turn() -> None:
     async with one_session() as (engine, ctx):
         with pytest.raises(InvalidSetting, match="expected an engine"):
             await engine.copy_to("x.db")  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Text that is safe to show, whatever is in it, and patterns that are compiled when they are used."""
+"""Text that is safe to show, whatever is in it, and patterns that are compiled late."""
 
 from __future__ import annotations
 

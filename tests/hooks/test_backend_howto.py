@@ -25,9 +25,7 @@ from tests.hooks.observing import agent
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "send-traces-and-logs-to-a-backend.md"
 
 
-async def test_the_collector_finds_in_every_line_what_it_reads_and_every_span_has_its_lines() -> (
-    None
-):
+async def test_the_collector_finds_what_it_reads_in_every_line_and_spans_have_lines() -> None:
     shown = re.search(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert shown is not None
     operators = yaml.safe_load(shown[1])["receivers"]["filelog"]["operators"]
@@ -108,7 +106,7 @@ def _named() -> set[tuple[str, str | None]]:
 
 
 @pytest.mark.slow
-def test_the_message_that_the_page_asks_about_is_named_by_the_second_compaction(
+def test_the_message_that_the_page_asks_about_is_in_the_second_compaction(
     spans: list[Span],
 ) -> None:
     (asked,) = re.findall(r"(?m)^\$ eventctx why demo (\d+)$", GUIDE.read_text("utf-8"))

@@ -96,9 +96,7 @@ def test_counts_are_summed_by_handler_and_kind_and_the_last_time_stays(place: Pa
 # -- when it is written --------------------------------------------------------------------------
 
 
-async def test_what_is_not_written_yet_is_written_at_the_end_and_nothing_after_it(
-    place: Path | None,
-) -> None:
+async def test_what_is_not_written_yet_is_at_the_end_and_nothing_later(place: Path | None) -> None:
     hooks = Hooks()
     failures = of(place, hooks)
     failures.note("an.interceptor", "error")
@@ -282,9 +280,7 @@ asyncio.run(main())
 
 
 @pytest.mark.slow
-def test_what_was_lost_is_shown_while_the_process_runs_and_after_it_was_killed(
-    tmp_path: Path,
-) -> None:
+def test_what_was_lost_is_shown_while_a_process_runs_and_after_a_kill(tmp_path: Path) -> None:
     store = tmp_path / "s.db"
     expected = {("__main__.raises", "error"): 7}
     with started([sys.executable, "-c", _KILLED, store], stdout=subprocess.PIPE) as process:
@@ -348,9 +344,7 @@ def test_configured_tracing_leaves_a_hosts_provider_alone() -> None:
 
 
 @pytest.mark.slow
-def test_a_program_that_forgets_to_close_ends_in_time_and_sends_what_it_has(
-    receiver: Receiver,
-) -> None:
+def test_a_program_that_forgets_to_close_ends_and_sends_what_it_has(receiver: Receiver) -> None:
     text = (
         "import asyncio, sys, eventctx\n"
         "from eventctx.hooks.counting import configure_tracing\n"
@@ -454,9 +448,7 @@ asyncio.run(parent())
 
 
 @pytest.mark.slow
-def test_after_a_fork_parent_and_child_go_on_with_the_same_sinks(
-    receiver: Receiver, tmp_path: Path
-) -> None:
+def test_after_a_fork_both_go_on_with_the_same_sinks(receiver: Receiver, tmp_path: Path) -> None:
     assert printed_by(_FORKS, tmp_path, receiver.http).splitlines() == [
         "child ended with 0",
         "{} {}",

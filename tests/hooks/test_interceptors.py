@@ -104,9 +104,7 @@ NONSENSE: list[Any] = ["yes", Verdict(pins=(999,)), Verdict(pins=(True,)), Value
 
 
 @pytest.mark.parametrize("answer", [*NONSENSE, Verdict(veto=5), "never"])  # type: ignore[arg-type]
-async def test_an_interceptor_that_fails_talks_nonsense_or_never_answers_has_no_say(
-    answer: Any,
-) -> None:
+async def test_an_interceptor_that_fails_or_never_answers_has_no_say(answer: Any) -> None:
     async def wrong(compaction: CompactionAsked) -> Any:
         if answer == "never":
             await hang_past_the_limit()

@@ -293,9 +293,7 @@ def outcomes(exporter: InMemorySpanExporter) -> list[tuple[str, str]]:
     return [(str(one["eventctx.turn.id"]), str(one["eventctx.outcome"])) for one in sent]
 
 
-async def test_an_engine_that_closes_sends_what_waits_but_no_open_turn_though_others_go_on() -> (
-    None
-):
+async def test_an_engine_that_closes_sends_what_waits_but_no_open_turn_of_others() -> None:
     provider, exporter = exporting()
     sink = TraceSink(provider)
     async with eventctx.open(sinks=[sink]) as stays:
@@ -314,9 +312,7 @@ async def test_an_engine_that_closes_sends_what_waits_but_no_open_turn_though_ot
 
 
 @pytest.mark.slow
-async def test_a_turn_that_one_engine_leaves_open_and_the_next_one_ends_has_one_root(
-    tmp_path: Path,
-) -> None:
+async def test_a_turn_that_one_engine_leaves_and_the_next_one_ends_is_one(tmp_path: Path) -> None:
     provider, exporter = exporting()
 
     async def until_closed() -> None:
@@ -348,9 +344,7 @@ class CatchingUp:
         self.called.append("resume")
 
 
-async def test_a_session_that_many_tasks_open_at_once_is_caught_up_with_once(
-    tmp_path: Path,
-) -> None:
+async def test_a_session_that_many_tasks_open_is_caught_up_with_once(tmp_path: Path) -> None:
     async def work(engine: eventctx.Engine) -> eventctx.Context:
         ctx = await engine.session("s")
         await ctx.add_message(user("x"))
@@ -396,9 +390,7 @@ async def test_a_sink_hears_how_long_each_append_took_that_somebody_waited_for()
     assert list(errors.values()) == [len(sink.appends)]
 
 
-async def test_a_turn_that_another_process_is_in_is_not_sent_by_one_that_only_looked_in(
-    tmp_path: Path,
-) -> None:
+async def test_a_turn_of_another_process_is_not_sent_by_one_that_looked_in(tmp_path: Path) -> None:
     (ours, one), (theirs, other) = exporting(), exporting()
     async with eventctx.open(tmp_path / "s.db", sinks=[TraceSink(ours)]) as engine:
         ctx = await engine.session("s")
@@ -412,9 +404,7 @@ async def test_a_turn_that_another_process_is_in_is_not_sent_by_one_that_only_lo
 # -- states by session and registry ----------------------------------------------------------------
 
 
-def test_a_state_that_nobody_kept_is_everybodys_until_one_keeps_its_own(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_state_that_nobody_kept_is_everybodys_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
     states, (one, two) = PerSession[str](4), (new_number(), new_number())
     assert states.keep("s", "history") is None
     for number in (one, two):

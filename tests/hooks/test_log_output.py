@@ -65,9 +65,7 @@ async def test_the_environment_chooses_level_and_format_but_what_the_program_say
         configure_logging(file=io.BytesIO())
 
 
-async def test_a_record_is_one_line_of_a_console_with_short_ids(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_record_is_one_console_line_with_short_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [_COLOURS.sub("", text) for text in await printed(monkeypatch, "debug,console")]
     assert len(lines) > 12
     assert max(map(len, lines)) < 160
@@ -93,9 +91,7 @@ def refusing(kind: str) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["structlog", "standard"])
-async def test_a_logger_that_raises_is_counted_once_a_record_and_others_still_hear(
-    kind: str,
-) -> None:
+async def test_a_logger_that_raises_is_counted_once_a_record_and_others_hear(kind: str) -> None:
     heard: list[int] = []
     async with eventctx.open() as engine:
         engine.on("*", LogSink(refusing(kind)))

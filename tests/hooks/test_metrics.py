@@ -99,9 +99,7 @@ LOST = ev.ProviderError(error_type="ProcessEnded", status="lost")
         ([(ASK, 1), (LOST, 1), (ANSWER, 1)], [2.0]),  # presumed lost
     ],
 )
-def test_a_call_is_measured_once_and_one_that_never_began_or_ended_not_at_all(
-    rows: list[Any], durations: list[float]
-):
+def test_a_call_that_began_and_ended_is_measured_once(rows: list[Any], durations: list[float]):
     assert [value for value, _ in measured(Session().tell(*rows), CALLS)] == durations
 
 
@@ -350,9 +348,7 @@ class Refusing(otel.MeterProvider):
         raise RuntimeError("no meters today")
 
 
-def test_a_provider_that_fails_is_told_of_once_and_harms_nobody(
-    caplog: pytest.LogCaptureFixture,
-):
+def test_a_provider_that_fails_is_told_of_once_and_harms_nobody(caplog: pytest.LogCaptureFixture):
     provider, session = Refusing(), Session()
     sink = MetricsSink(provider)
     with caplog.at_level(logging.INFO, "eventctx.hooks"):
@@ -366,9 +362,7 @@ def test_a_provider_that_fails_is_told_of_once_and_harms_nobody(
 
 
 @pytest.mark.parametrize(("redactor", "there"), [(DEFAULT, False), (None, True)])
-def test_secrets_in_the_names_of_models_providers_and_errors_stay_out_unless_asked_for(
-    redactor: Any, there: bool
-):
+def test_secrets_in_names_of_models_providers_and_errors_stay_out(redactor: Any, there: bool):
     key = "sk-ant-api03-" + "a1B2" * 12
     asked = ev.ProviderRequest(model=f"m?key={key}", provider="ann@example.org")
     session, out = Session().tell((asked, 1), (ev.ProviderError(error_type=key), 1)), Gathered()

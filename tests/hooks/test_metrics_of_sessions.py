@@ -113,9 +113,7 @@ def test_the_measured_share_is_that_of_the_bytes_that_were_sent(
 
 @examples
 @given(story=stories(), data=st.data())
-def test_a_set_or_a_clear_is_never_said_to_share_more_than_its_bytes_do(
-    story: Story, data: st.DataObject
-) -> None:
+def test_a_set_never_shares_more_than_its_bytes_do(story: Story, data: st.DataObject) -> None:
     rows = st.lists(st.sampled_from(story.messages), max_size=len(story.messages))
 
     async def play() -> None:

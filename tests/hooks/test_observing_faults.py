@@ -83,9 +83,7 @@ async def test_a_collector_that_is_down_errs_or_hangs_is_not_noticed_and_its_spa
     assert receiver.spans == ()
 
 
-async def test_the_loop_turns_while_the_last_spans_are_on_their_way(
-    case: Case, receiver: Receiver
-) -> None:
+async def test_the_loop_turns_while_the_last_spans_are_sent(case: Case, receiver: Receiver) -> None:
     """Only the loop lets go of the collector, so it has to turn for the spans to arrive."""
     receiver.always(Hang(60))
 
@@ -161,7 +159,7 @@ async def hangs(record: eventctx.Record) -> None:
 @pytest.mark.parametrize(
     "handler", [raises, cancels, raises_later, cancels_later, is_cancelled, hangs]
 )
-async def test_a_handler_that_raises_hangs_or_is_cancelled_is_counted_and_others_hear_all(
+async def test_a_handler_that_fails_or_hangs_is_counted_and_others_hear_all(
     case: Case, handler: Any
 ) -> None:
     heard: list[str] = []

@@ -114,9 +114,7 @@ BEGUN, ENDED = BLOCK.format("BEGIN"), BLOCK.format("END")
         (f"of {ENDED}", "[redacted:private-key]"),
     ],
 )
-def test_a_key_block_without_its_end_or_beginning_goes_as_far_as_it_was_cut(
-    cut: str, found: str
-) -> None:
+def test_a_key_block_without_its_end_or_beginning_goes_as_far_as_cut(cut: str, found: str) -> None:
     assert DEFAULT.text(cut) == found
 
 
@@ -298,7 +296,7 @@ def test_redacting_twice_is_the_same_as_once(text: str, own: tuple[str, ...]) ->
 
 @settings(max_examples=some(60, 200))
 @given(st.sampled_from(KNOWN), st.text(max_size=30), st.text(max_size=30))
-def test_a_secret_between_any_texts_does_not_leave(
+def test_a_secret_between_texts_does_not_go(
     known: tuple[str, str], before: str, after: str
 ) -> None:
     assert known[0] not in DEFAULT.text(f"{before} {known[0]} {after}")

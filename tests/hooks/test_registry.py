@@ -83,7 +83,7 @@ def test_lower_priority_numbers_run_first_then_the_order_of_registration():
         ("provider:responce", "provider:response"),
     ],
 )
-def test_a_misspelt_name_is_refused_with_the_right_one_and_so_is_what_cannot_be_called(
+def test_a_misspelt_name_is_refused_with_the_right_one_and_so_is_no_function(
     wrong: str, right: str
 ):
     with pytest.raises(UnknownEventName, match=right.replace("*", r"\*")):

@@ -328,7 +328,5 @@ def test_a_form_takes_time_in_proportion_to_any_text(form: Form) -> None:
 
 
 @pytest.mark.parametrize("make", HARD.values(), ids=HARD)
-def test_redaction_as_a_whole_takes_time_in_proportion_to_any_text(
-    make: Callable[[int], str],
-) -> None:
+def test_redaction_as_a_whole_takes_time_in_proportion_to_texts(make: Callable[[int], str]) -> None:
     assert grows(make, DEFAULT.text) < LINEAR

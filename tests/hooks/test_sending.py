@@ -100,16 +100,14 @@ async def test_nothing_of_a_burst_of_spans_is_dropped(receiver: Receiver) -> Non
     assert len({one.span_id for one in receiver.spans}) == count
 
 
-def test_a_collector_that_refuses_for_a_moment_gets_everything_in_the_end(
-    receiver: Receiver,
-) -> None:
+def test_a_collector_that_refuses_for_a_moment_gets_all_in_the_end(receiver: Receiver) -> None:
     receiver.answer(Refuse(503, retry_after=0), Refuse(429, retry_after=0))
     assert delivered(receiver.http, [SPAN]) == 1
     assert [one.span_id for one in receiver.spans] == [SPAN.span_id]
 
 
 @pytest.mark.parametrize("scheme", ["grpc", "http"])
-def test_where_nobody_listens_at_first_is_said_without_a_retry(
+def test_where_nobody_listens_is_said_without_a_retry(
     scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("eventctx.hooks.delivery.time.monotonic", lambda: 0.0)  # no time goes by
@@ -250,9 +248,7 @@ def test_one_who_wants_to_be_asked_too_late_or_without_a_pause_is_not_asked_for_
     assert len(receiver.exports) == asked
 
 
-def test_the_first_error_is_told_before_the_last_one_and_how_much_arrived(
-    receiver: Receiver,
-) -> None:
+def test_the_first_error_is_told_before_the_last_and_how_much_arrived(receiver: Receiver) -> None:
     receiver.answer(Accept(), Say(503, b"full", "text/plain", (("Retry-After", "0"),)))
     receiver.always(Say(401, b"and now no key", "text/plain"))
     with pytest.raises(ExportFailed, match="5 spans had arrived before") as failed:
@@ -281,7 +277,7 @@ def test_ctrl_c_ends_it_while_a_collector_hangs_and_says_how_much_arrived(
 # -- sizes ---------------------------------------------------------------------------------------
 
 
-def test_a_batch_goes_in_requests_that_a_receiver_takes_by_default(
+def test_a_batch_goes_in_requests_that_receivers_take_by_default(
     receiver: Receiver, url: str
 ) -> None:
     delivered(url, spans(100, attributes=LONG))  # gRPC's own server refuses more than 4 MiB
@@ -289,9 +285,7 @@ def test_a_batch_goes_in_requests_that_a_receiver_takes_by_default(
     assert [one.span_id for one in receiver.spans] == [one.span_id for one in spans(100)]
 
 
-def test_a_receiver_with_a_lower_limit_gets_everything_in_smaller_requests(
-    receiver: Receiver, url: str
-) -> None:
+def test_a_receiver_with_a_lower_limit_gets_smaller_requests(receiver: Receiver, url: str) -> None:
     receiver.take_at_most(1_000_000)
     batches = [spans(30, first=first, attributes=LONG) for first in (0, 30)]
     assert delivered(url, *batches) == len({one.span_id for one in receiver.spans}) == 60
@@ -299,7 +293,7 @@ def test_a_receiver_with_a_lower_limit_gets_everything_in_smaller_requests(
     assert len(refused) <= 2, "what it takes is learnt from the first batch"
 
 
-def test_a_span_that_is_too_large_by_itself_is_named_and_the_others_arrive(
+def test_a_span_that_is_too_large_is_named_and_the_others_arrive(
     receiver: Receiver, url: str
 ) -> None:
     giant = replace(SPAN, name="giant", attributes={"text": "x" * 5_000_000})
@@ -311,9 +305,7 @@ def test_a_span_that_is_too_large_by_itself_is_named_and_the_others_arrive(
     assert len(receiver.spans) == failed.value.arrived == 6
 
 
-def test_a_receiver_to_which_everything_is_too_large_is_not_asked_for_every_span(
-    receiver: Receiver, url: str
-) -> None:
+def test_a_receiver_to_which_all_is_too_large_is_asked_once(receiver: Receiver, url: str) -> None:
     receiver.take_at_most(10)
     with pytest.raises(ExportFailed):
         Sender(url).send(spans(500))
@@ -323,7 +315,7 @@ def test_a_receiver_to_which_everything_is_too_large_is_not_asked_for_every_span
 # -- OpenTelemetry's environment variables -------------------------------------------------------
 
 
-def test_headers_are_those_of_the_environment(
+def test_headers_are_the_environments(
     receiver: Receiver, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=all")
@@ -385,7 +377,7 @@ def test_what_is_no_collectors_url_is_refused_with_an_example(url: Any) -> None:
         Sender(url)
 
 
-def test_files_appear_whole_and_only_when_all_went_well(
+def test_files_appear_whole_if_all_went_well(
     store: Path, tmp_path: Path, receiver: Receiver
 ) -> None:
     jaeger, otlp = tmp_path / "t.json", tmp_path / "t.jsonl"
@@ -451,7 +443,7 @@ def test_an_error_shows_what_was_given_without_the_password_of_a_url(
     assert "--no=" in arguments[1] or "bob:[redacted:password]@h" in done.err
 
 
-def test_a_collector_that_refuses_for_good_is_an_error_that_says_so(
+def test_a_collector_that_refuses_for_good_is_an_error_of_its_own(
     receiver: Receiver, url: str
 ) -> None:
     receiver.always(Refuse(400))

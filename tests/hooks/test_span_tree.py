@@ -83,9 +83,7 @@ def test_the_calls_that_are_remembered_are_bounded_and_the_latest_stay():
 
 
 @pytest.mark.parametrize("imported_at", [None, 5])
-def test_imported_spans_end_before_the_next_one_begins_since_both_are_at_the_time_of_one_line(
-    imported_at: int | None,
-):
+def test_imported_spans_end_before_the_next_one_that_begins_at_one_time(imported_at: int | None):
     session = Session().tell((ev.SessionStart(library="x", imported_at=imported_at),), turn=None)
     session.tell((SUBMIT, 1), *call(2))
     one = session.records[-1].time
@@ -155,7 +153,7 @@ async def worked(engine: eventctx.Engine, name: str) -> int:
     return info.head
 
 
-async def test_the_link_of_a_fork_leads_to_a_span_of_its_parent_also_if_that_is_a_fork(
+async def test_the_link_of_a_fork_leads_to_its_parent_also_if_that_is_a_fork(
     tmp_path: Path,
 ) -> None:
     async with eventctx.open(tmp_path / "s.db") as engine:
@@ -171,7 +169,7 @@ async def test_the_link_of_a_fork_leads_to_a_span_of_its_parent_also_if_that_is_
 
 
 @pytest.mark.parametrize("call_id", ["c1", None, "another"])
-async def test_a_subagents_turn_links_to_the_call_that_started_it_if_that_is_known(
+async def test_a_subagents_turn_links_to_the_call_that_started_it_if_known(
     call_id: str | None,
 ) -> None:
     async with eventctx.open() as engine:
@@ -271,9 +269,7 @@ def test_the_type_is_the_recorded_one_or_the_one_that_the_message_names(
 
 
 @given(st.text(max_size=300), st.text(max_size=300))
-def test_a_type_is_short_and_has_no_space_whatever_was_recorded(
-    recorded: str, message: str
-) -> None:
+def test_a_type_is_short_without_a_space_whatever_was_recorded(recorded: str, message: str) -> None:
     kind, words = error_of(recorded, message)
     assert 0 < len(kind) <= 128
     assert not any(one.isspace() for one in kind)

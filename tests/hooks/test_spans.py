@@ -266,7 +266,7 @@ def test_a_compaction_outside_a_turn_is_a_trace_of_its_own_with_its_chat_and_too
 
 
 @pytest.mark.parametrize(("behind", "later"), [([(ev.MessageAdded(), 1)], 0), ([], 1)])
-def test_what_no_record_ended_is_unfinished_as_of_when_it_was_last_heard_of(
+def test_what_no_record_ended_is_unfinished_when_it_was_last_heard_of(
     behind: list[Any], later: int
 ):
     session = Session().tell((SUBMIT, 1), (USE, 2, 1), *behind)

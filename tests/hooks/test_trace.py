@@ -452,7 +452,7 @@ def test_more_spans_under_way_than_any_queue_holds_are_counted_while_it_runs(
     assert hooks.stats().dropped == {NAME: 5}
 
 
-def test_losses_before_an_engine_is_open_are_told_to_the_first_one(
+def test_losses_before_an_engine_is_open_are_the_first_ones(
     sink_of: Callable[..., TraceSink],
 ) -> None:
     hooks, sink = Hooks(), sink_of(Answering(SpanExportResult.FAILURE))

@@ -52,9 +52,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize(("text", "demands"), TEXTS.items(), ids=range(len(TEXTS)))
-def test_a_sentence_with_a_cue_is_a_demand_and_what_was_not_typed_is_none(
-    text: str, demands: list[str]
-) -> None:
+def test_a_typed_sentence_with_a_cue_is_a_demand_as_it_is(text: str, demands: list[str]) -> None:
     assert list(demands_of(text)) == demands
 
 

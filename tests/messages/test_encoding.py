@@ -36,12 +36,12 @@ from eventctx.messages.encoding import (
 from eventctx.messages.facts import encode_facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.orchestrators.providers.sdk_calling import read_arguments
-from eventctx.queries.transfer import export_lines, import_drafts, read_drafts, read_header
+from eventctx.queries.transfer import import_drafts, read_drafts, read_header
 from eventctx.session.context import Context
 from eventctx.stores.memory import MemoryStore
 from tests.how_much import some
 from tests.policies.given import one_session
-from tests.sessions import append_event, model, user
+from tests.sessions import append_event, exported, model, user
 
 DEEPER = (MAX_DEPTH + 1, 1_000, 100_000)
 REFUSED = rf"at \$\..*: expected at most {MAX_DEPTH} levels, found deeper nesting"
@@ -63,12 +63,6 @@ def messages(levels: int, *, objects: bool) -> list[dict[str, Any]]:
         {"role": "user", "content": [{**result, "content": nested(1, deep, objects=objects)}]},
         {"role": "user", "content": nested(3, deep, objects=objects)},
     ]
-
-
-async def exported(engine: Engine) -> list[bytes]:
-    info = await engine.store.head("s")
-    assert info is not None
-    return [line async for line in export_lines(engine.store, info)]
 
 
 async def filled_up(context: Context) -> None:
@@ -173,9 +167,7 @@ async def test_what_a_model_or_a_host_sends_may_be_nested_without_end(levels: in
 
 
 @pytest.mark.parametrize("levels", [MAX_READ_DEPTH + 1, 900, 100_000])
-async def test_a_stored_body_that_is_too_deep_is_one_typed_error(
-    tmp_path: Path, levels: int
-) -> None:
+async def test_a_stored_body_that_is_too_deep_is_a_typed_error(tmp_path: Path, levels: int) -> None:
     data = b'{"role":"user","content":' + b"[" * levels + b"]" * levels + b"}"
     for read in (decode_body, lambda body: decode_bodies([body])):
         with pytest.raises(NotJson, match=f"at most {MAX_READ_DEPTH} levels"):
@@ -333,7 +325,7 @@ def test_the_order_of_keys_changes_no_digest(value: dict[str, Any], random: Any)
 
 @few
 @given(st.text(), st.dictionaries(st.sampled_from(["id", "model", "usage"]), VALUES))
-def test_a_text_and_its_one_block_are_one_message_whatever_stands_beside(
+def test_a_text_and_its_block_are_one_message_whatever_is_beside(
     words: str, beside: dict[str, Any]
 ) -> None:
     block = {"type": "text", "text": words, "cache_control": {"type": "ephemeral"}}

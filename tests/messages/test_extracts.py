@@ -141,9 +141,7 @@ def test_a_patch_tells_the_lines_that_it_takes_out_and_puts_in_and_the_files_it_
         ("cat <<'EOF' > a.sh\nrm b.py\nEOF", ()),
     ],
 )
-def test_a_command_tells_the_files_that_are_gone_after_it(
-    command: str, deleted: tuple[str, ...]
-) -> None:
+def test_a_command_tells_the_files_that_it_removes(command: str, deleted: tuple[str, ...]) -> None:
     assert called("bash", {"command": command}).deleted == deleted
 
 
@@ -197,9 +195,7 @@ WORDS = "the launch code is 0042 alpha zulu tango foxtrot and nobody may ever kn
     start=st.integers(0, 300),
     around=st.text("XYZ", max_size=50),
 )
-def test_any_part_of_the_least_length_is_found_wherever_it_stands(
-    text: str, start: int, around: str
-) -> None:
+def test_any_part_of_the_least_length_is_found_anywhere(text: str, start: int, around: str) -> None:
     text = " ".join(text.split())
     start = min(start, max(0, len(text) - LEAST_SHARED))
     part = text[start : start + LEAST_SHARED]
@@ -228,9 +224,7 @@ TOKEN = "k" + "0123456789abcdef" * 3
         (TOKEN, TOKEN[:-1], False),
     ],
 )
-def test_a_text_shares_what_is_long_enough_to_be_a_copy(
-    text: str, other: str, shared: bool
-) -> None:
+def test_a_text_shares_what_is_long_enough_for_a_copy(text: str, other: str, shared: bool) -> None:
     assert Overlap([text]).shares(other) is shared
 
 

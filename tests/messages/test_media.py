@@ -100,7 +100,7 @@ def test_what_a_file_weighs_beside_its_pages_counts_nothing(
 
 
 @given(data=st.binary(max_size=3_000), cut=st.integers(0, 3_000))
-def test_no_bytes_make_the_pages_of_a_pdf_or_the_length_of_a_sound_fail(
+def test_no_bytes_make_the_pages_of_a_pdf_or_the_tenths_of_a_sound_fail(
     data: bytes, cut: int
 ) -> None:
     whole = pdf(3, data, packed=True)

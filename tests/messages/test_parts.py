@@ -245,9 +245,7 @@ def test_facts_count_the_characters_of_every_part(given_: tuple[Message, Marks])
 
 @thorough
 @given(marked_messages())
-def test_screens_traces_search_and_summarizers_see_every_part(
-    given_: tuple[Message, Marks],
-) -> None:
+def test_screens_traces_search_and_summarizers_see_all_parts(given_: tuple[Message, Marks]) -> None:
     message, marks = given_
     screen = "\n".join(part.text for part in shown_parts(message))
     assert found_by(marks, screen) == marks
@@ -263,9 +261,7 @@ def test_screens_traces_search_and_summarizers_see_every_part(
 
 @thorough
 @given(marked_messages())
-def test_shortening_finds_every_text_call_and_result_and_leaves_thinking(
-    given_: tuple[Message, Marks],
-) -> None:
+def test_shortening_finds_all_but_thinking_and_documents(given_: tuple[Message, Marks]) -> None:
     message, marks = given_
     short = json.dumps(shorten(copy.deepcopy(message), 1, Limit(0, 0, 0)))
     for mark, kind in marks.items():
@@ -276,9 +272,7 @@ def test_shortening_finds_every_text_call_and_result_and_leaves_thinking(
 
 @thorough
 @given(marked_messages())
-def test_a_user_is_shown_words_refusals_and_documents_and_nothing_else(
-    given_: tuple[Message, Marks],
-) -> None:
+def test_a_user_is_shown_words_refusals_and_documents_alone(given_: tuple[Message, Marks]) -> None:
     message, marks = given_
     shown = json.dumps(eventctx.for_audience([message], "user"))
     assert set(found_by(marks, shown).values()) <= {"text", "refusal", "document"}

@@ -76,9 +76,7 @@ def answerable(item: Item) -> bool:
 
 
 @pytest.mark.parametrize("item", [*EVERY, *UNKNOWN], ids=lambda one: str(one.get("type")))
-async def test_every_item_is_stored_read_back_and_if_it_waits_for_nothing_sent_as_it_came(
-    item: Item,
-) -> None:
+async def test_every_item_is_kept_and_sent_as_it_came_if_it_waits_for_nothing(item: Item) -> None:
     async with one_session(max_tokens=100_000) as (engine, ctx):
         await ctx.add_messages([ASK, item])
         await ctx.set_messages([ASK, item, SAID, ASK])
@@ -107,9 +105,7 @@ def test_the_calls_that_a_client_answers_are_found_by_reflection() -> None:
 
 
 @pytest.mark.parametrize(("call", "answer"), PAIRS)
-async def test_a_call_and_its_answer_pair_and_a_row_between_moves_behind(
-    call: str, answer: str
-) -> None:
+async def test_a_call_pairs_with_its_answer_and_a_row_between_moves(call: str, answer: str) -> None:
     first, second = types_.pair(call, answer, 1)
     assert read_facts(first).calls == read_facts(second).results == ("call_1",)
     note = {"role": "user", "content": "and this"}
@@ -127,9 +123,7 @@ async def test_a_call_and_its_answer_pair_and_a_row_between_moves_behind(
         if tried(place, 0, choice, choices=len(POLICIES))
     ],
 )
-async def test_pairs_and_parallel_groups_hold_under_compaction(
-    call: str, answer: str, policy: str
-) -> None:
+async def test_pairs_and_groups_hold_under_compaction(call: str, answer: str, policy: str) -> None:
     async with eventctx.open() as engine:
         with_frames(engine.store)
         ctx = await engine.session("s", policy=policy, max_tokens=4_000, on_overflow="send_floor")
@@ -233,7 +227,7 @@ def test_a_view_that_grows_and_one_that_is_built_at_once_are_the_same(rows: list
 
 @pytest.mark.parametrize(("call", "answer"), PAIRS)
 @pytest.mark.parametrize("characters", [0, 50, 1_000])
-def test_a_shortened_item_is_of_its_type_and_as_short_as_promised(
+def test_a_shortened_item_has_its_type_and_is_short(
     call: str, answer: str, characters: int
 ) -> None:
     for item in types_.pair(call, answer, 1):

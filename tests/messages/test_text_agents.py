@@ -91,7 +91,7 @@ async def origin_of(engine: Engine, action: str, text: str, **options: Any) -> s
 
 
 @pytest.mark.parametrize(("action", "text"), OBSERVATIONS)
-async def test_a_programs_answer_to_an_action_in_text_is_an_observation(
+async def test_a_programs_answer_to_an_action_is_an_observation(
     action: str, text: str, engine: Engine
 ) -> None:
     assert await origin_of(engine, action, text) == "observation"
@@ -108,15 +108,13 @@ async def test_a_programs_answer_to_an_action_in_text_is_an_observation(
         *("The last command did not work", '{"name": "a"}'),
     ],
 )
-async def test_what_a_person_pastes_or_types_behind_a_block_of_code_stays_a_persons(
+async def test_what_a_person_pastes_or_types_behind_code_stays_a_persons(
     text: str, engine: Engine
 ) -> None:
     assert await origin_of(engine, ACTION, text) is None
 
 
-async def test_nothing_is_an_observation_without_an_action_directly_before_it(
-    engine: Engine,
-) -> None:
+async def test_nothing_is_an_observation_without_an_action_just_before_it(engine: Engine) -> None:
     ctx = await engine.session("s")
     call = {"id": "c", "type": "function", "function": {"name": "run", "arguments": "{}"}}
     rows = [

@@ -95,7 +95,7 @@ async def test_a_tokenizer_that_fails_leaves_the_estimate(answer: Any) -> None:
         assert await odd.get_token_count() == await plain.get_token_count()
 
 
-def test_a_package_a_model_or_a_vocabulary_that_is_not_there_is_a_typed_error(
+def test_a_missing_package_model_or_vocabulary_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "tiktoken", None)
@@ -235,9 +235,7 @@ def test_a_very_long_text_counts_like_its_beginning() -> None:
     assert count and (count(""), count("word " * 600_000)) == (0, 600_000)
 
 
-def test_the_kept_counts_of_the_texts_are_those_of_the_real_package(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_kept_counts_of_texts_are_the_real_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("tiktoken", reason="an extra: eventctx[tiktoken]")
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", os.environ["TESTS_TIKTOKEN"])
     forget()
@@ -346,7 +344,7 @@ def test_the_same_words_count_the_same_in_a_result_and_in_arguments() -> None:
 
 
 @given(TEXTS, TEXTS)
-def test_no_part_of_a_text_weighs_more_than_its_length_and_what_is_dense_allow(
+def test_no_part_of_a_text_weighs_more_than_its_length_and_density_say(
     text: str, more: str
 ) -> None:
     whole = text + more
@@ -395,7 +393,7 @@ def test_signed_thinking_counts_by_its_text_or_else_by_its_signature_if_that_is_
 
 
 @pytest.mark.parametrize(("characters", "reported"), [(1_036, 17), (1_336, 62), (1_720, 127)])
-def test_encrypted_reasoning_counts_what_a_provider_reported_for_it(
+def test_encrypted_reasoning_counts_what_a_provider_reported(
     characters: int, reported: int
 ) -> None:
     item = {"type": "reasoning", "summary": [], "encrypted_content": "g" * characters}

@@ -17,12 +17,7 @@ from hypothesis import strategies as st
 
 import eventctx
 from eventctx.engine import Engine
-from eventctx.errors import (
-    InvalidSetting,
-    MalformedTranscript,
-    StreamExists,
-    StreamNotFound,
-)
+from eventctx.errors import InvalidSetting, MalformedTranscript, StreamExists, StreamNotFound
 from eventctx.log import events
 from eventctx.log.codec import encode_event
 from eventctx.log.record import Draft

@@ -325,8 +325,7 @@ def test_a_level_that_is_switched_off_costs_no_line(standard):
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [structlog.BoundLogger, structlog.stdlib.BoundLogger, structlog.stdlib.AsyncBoundLogger],
+    "kind", [structlog.BoundLogger, structlog.stdlib.BoundLogger, structlog.stdlib.AsyncBoundLogger]
 )
 async def test_a_logger_that_cannot_say_its_level_gets_every_line(kind: Any):
     plain = structlog.PrintLogger(file := io.StringIO())

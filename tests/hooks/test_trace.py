@@ -44,16 +44,7 @@ from eventctx.hooks.tracer import span_context
 from eventctx.log import events as ev
 from eventctx.log.ids import derive_trace_id
 from eventctx.projections.trace.fold import fold
-from tests.hooks.given import (
-    DONE,
-    SUBMIT,
-    USE,
-    USED,
-    Session,
-    publish,
-    span,
-    whole_turn,
-)
+from tests.hooks.given import DONE, SUBMIT, USE, USED, Session, publish, span, whole_turn
 from tests.hooks.measured import exporting
 from tests.hooks.observing import receiver as receiver
 from tests.services.receiver import Partial, Receiver, Refuse

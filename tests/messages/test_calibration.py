@@ -313,10 +313,7 @@ async def one_round(
 
 @pytest.mark.parametrize(
     ("sends", "prompt"),
-    [
-        (lambda view: [user("old " + "x " * 20_000), *view], 16_000),
-        (lambda view: view[-1:], 60),
-    ],
+    [(lambda view: [user("old " + "x " * 20_000), *view], 16_000), (lambda view: view[-1:], 60)],
 )
 async def test_usage_of_another_list_that_a_host_sent_teaches_nothing_of_the_view(
     sends: Callable[[list[Any]], list[Any]], prompt: int

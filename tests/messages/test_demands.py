@@ -33,7 +33,7 @@ TEXTS = {
     # A sentence with a cue, as it stands; a list's mark is no part of it.
     "It is broken. NEVER touch `main.py`, please! It fails.": ["NEVER touch `main.py`, please!"],
     "- Use tabs, not spaces.\n2. Don’t rename files.": [
-        *("Use tabs, not spaces.", "Don’t rename files."),
+        *("Use tabs, not spaces.", "Don’t rename files.")
     ],
     "Look.\n```\nyou must not read this\n```\nYou must read that.": ["You must read that."],
     f"Fix it, but keep the tests.\n{NOTE}": ["Fix it, but keep the tests."],
@@ -43,10 +43,10 @@ TEXTS = {
         "Stop at once now",
     ],
     "it works now. never touch main.py again. use v1.2 e.g. for the tests. is it done?": [
-        *("never touch main.py again.", "use v1.2 e.g. for the tests."),
+        *("never touch main.py again.", "use v1.2 e.g. for the tests.")
     ],
     f"Never push this.\n\n{PASTED}\n\nIt must stay small.": [
-        *("Never push this.", "It must stay small."),
+        *("Never push this.", "It must stay small.")
     ],
 }
 

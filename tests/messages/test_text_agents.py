@@ -151,8 +151,7 @@ async def test_a_host_can_say_what_is_an_observation(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "expected"),
-    [("by_form", None), ("after_actions", "observation"), ("never", None)],
+    ("setting", "expected"), [("by_form", None), ("after_actions", "observation"), ("never", None)]
 )
 async def test_a_setting_takes_every_answer_to_an_action_as_an_observation(
     setting: Any, expected: str | None, engine: Engine

@@ -95,9 +95,7 @@ async def test_a_tokenizer_that_fails_leaves_the_estimate(answer: Any) -> None:
         assert await odd.get_token_count() == await plain.get_token_count()
 
 
-def test_a_missing_package_model_or_vocabulary_is_an_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_missing_package_model_or_vocabulary_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tiktoken", None)
     with pytest.raises(InvalidSetting, match=r"install eventctx\[tiktoken\]"):
         tiktoken_tokenizer("gpt-5")

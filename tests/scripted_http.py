@@ -152,9 +152,5 @@ def done(form: Form) -> list[str]:
 
 def environment(url: str) -> dict[str, str]:
     """The environment in which the SDKs ask the server at ``url``."""
-    return {
-        "ANTHROPIC_BASE_URL": url,
-        "ANTHROPIC_API_KEY": "k",
-        "OPENAI_BASE_URL": f"{url}/v1",
-        "OPENAI_API_KEY": "k",
-    }
+    keys = {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k"}
+    return {"ANTHROPIC_BASE_URL": url, "OPENAI_BASE_URL": f"{url}/v1", **keys}

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import sys
 from contextlib import suppress
 from threading import Thread
 from typing import Any
@@ -122,18 +123,12 @@ async def test_a_task_that_ignores_its_cancellation_is_left_to_itself() -> None:
     await task
 
 
-async def test_a_function_in_its_own_thread_has_the_context_variables_of_its_caller() -> None:
+async def test_a_function_in_its_own_thread_has_its_callers_context_and_ends_nothing() -> None:
     name: contextvars.ContextVar[str] = contextvars.ContextVar("name")
     name.set("here")
     assert await in_own_thread(name.get, "reads") == "here"
-
-
-async def test_a_function_in_its_own_thread_cannot_end_the_program() -> None:
-    def leave() -> None:
-        raise SystemExit(3)
-
     with pytest.raises(RuntimeError, match="SystemExit: 3"):
-        await in_own_thread(leave, "leaves")
+        await in_own_thread(lambda: sys.exit(3), "leaves")
 
 
 # -- a lock per name -------------------------------------------------------------------------------
@@ -182,7 +177,7 @@ async def test_different_names_do_not_wait_for_each_other_and_an_error_releases_
         pass
 
 
-async def test_callers_get_it_in_the_order_in_which_they_came() -> None:
+async def test_callers_get_it_in_the_order_in_which_they_came_but_for_one_that_gave_up() -> None:
     lock, order = KeyedLock(), list[int]()
 
     async def take(number: int) -> None:
@@ -190,22 +185,13 @@ async def test_callers_get_it_in_the_order_in_which_they_came() -> None:
             order.append(number)
 
     async with lock("name"):
-        waiting = [asyncio.create_task(take(number)) for number in range(3)]
+        given_up, *waiting = [asyncio.create_task(take(number)) for number in range(4)]
         await asyncio.sleep(0)
-    await asyncio.gather(*waiting)
-    assert order == [0, 1, 2]
-
-
-async def test_a_waiter_that_gives_up_leaves_it_to_the_others() -> None:
-    lock, counted = KeyedLock(), Counted()
-    async with lock("name"):
-        first, second = [asyncio.create_task(counted.run(lock, "name")) for _ in range(2)]
-        await asyncio.sleep(0)
-        first.cancel()
+        given_up.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await first
-    await asyncio.wait_for(second, 60)
-    assert counted.done == 1
+            await given_up
+    await asyncio.wait_for(asyncio.gather(*waiting), 60)
+    assert order == [1, 2, 3]
 
 
 async def test_a_release_in_another_thread_between_a_look_and_a_wait_is_not_missed() -> None:

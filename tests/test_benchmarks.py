@@ -110,10 +110,8 @@ def test_rows_of_one_run_and_what_the_runs_differ_in_are_said(written: Callable[
     before, after = written(_runs(1, name="gone")), written(_runs(1, name="new"), quick=True)
     after.machine["python"] = "4.0"
     found = comparing.compare(before, after)
-    assert [[row.name for row in rows] for rows in (found.only_before, found.only_after)] == [
-        ["gone"],
-        ["new"],
-    ]
+    assert [row.name for row in found.only_before] == ["gone"]
+    assert [row.name for row in found.only_after] == ["new"]
     assert any("quick" in one for one in found.remarks)
     assert any(one.startswith("Another python") for one in found.remarks)
 

@@ -58,10 +58,6 @@ def _name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-def _installed(extra: str) -> bool:
-    return extra not in NOT_IN_DEV
-
-
 def _in_this_process(arguments: list[str]) -> tuple[int, str]:
     """To start the program for each command would take minutes."""
     result = CliRunner().invoke(cli, arguments)
@@ -87,7 +83,7 @@ def test_the_code_of_a_page_runs(
                 for name, value in stack.enter_context(answering()).items():
                     monkeypatch.setenv(name, value)
             runner = stack.enter_context(asyncio.Runner())
-            Reader(page, runner, _in_this_process, _installed).follow()
+            Reader(page, runner, _in_this_process, lambda extra: extra not in NOT_IN_DEV).follow()
     finally:
         structlog.reset_defaults()
 
@@ -105,7 +101,9 @@ def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
         target = (page.parent / path).resolve() if path else page
         assert target.exists(), f"{_name(page)}: {link}"
         if anchor:
-            assert anchor in _anchors(target), f"{_name(page)}: {link}"
+            titles = re.findall(r"(?m)^#+ (.+)$", target.read_text(encoding="utf-8").lower())
+            names = {re.sub(r"[^\w\- ]", "", title).replace(" ", "-") for title in titles}
+            assert anchor in names, f"{_name(page)}: {link}"
 
 
 _PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
@@ -138,24 +136,17 @@ def test_every_page_is_in_the_index_and_the_readme_leads_there() -> None:
     linked = {(DOCS / link).resolve() for link in _LINK.findall(index.read_text(encoding="utf-8"))}
     assert [_name(page) for page in PAGES if page.resolve() not in {index, *linked}] == []
     assert "docs/index.md" in _LINK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+    places = set(re.findall(r"'([^']+\.md)'", str(site.navigation())))
+    assert {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")} <= places
 
 
-@pytest.mark.parametrize(("page", "words"), [("README.md", 700), ("CONTRIBUTING.md", 900)])
-def test_a_newcomer_reads_the_first_pages_in_three_minutes(page: str, words: int) -> None:
-    assert len((ROOT / page).read_text(encoding="utf-8").split()) <= words
-
-
-def test_the_decisions_are_few_and_short() -> None:
-    """Only what a newcomer would otherwise undo; what is history is in git."""
-    pages = (DOCS / "decisions").glob("*.md")
-    words = {page.name: len(page.read_text(encoding="utf-8").split()) for page in pages}
-    assert len(words) <= 25, "merge related decisions, or remove one that nobody would undo"
-    assert {name: count for name, count in words.items() if count > 150} == {}
-
-
-def _anchors(page: Path) -> set[str]:
-    headings = re.findall(r"(?m)^#+ (.+)$", page.read_text(encoding="utf-8"))
-    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in headings}
+def test_a_newcomer_reads_the_first_pages_in_three_minutes_and_few_and_short_decisions() -> None:
+    """Of decisions only what a newcomer would otherwise undo; what is history is in git."""
+    decisions = [*(DOCS / "decisions").glob("*.md")]
+    assert len(decisions) <= 25, "merge related decisions, or remove one that nobody would undo"
+    most = {"README.md": 700, "CONTRIBUTING.md": 900}
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *decisions):
+        assert len(page.read_text(encoding="utf-8").split()) <= most.get(page.name, 150), page
 
 
 def reference(name: str) -> str:
@@ -233,15 +224,12 @@ def _in_code(name: str) -> bool:
     return (ROOT / name).exists() or (ROOT / "eventctx" / name).exists()
 
 
-@pytest.mark.parametrize("page", [ARCHITECTURE, ROOT / "CONTRIBUTING.md"], ids=_name)
-def test_every_file_that_a_page_names_is_there(page: Path) -> None:
+def test_every_file_that_a_page_names_is_there_and_has_the_function_of_a_step() -> None:
     """Words in capitals stand for a name of the reader's: ``stores/NAME.py``."""
-    paths = set(re.findall(r"`([a-z_]+/[a-z_/.]+)`", page.read_text(encoding="utf-8")))
-    assert paths
-    assert [path for path in sorted(paths) if not _in_code(path)] == []
-
-
-def test_every_step_of_a_message_names_a_function_of_its_file() -> None:
+    for page in (ARCHITECTURE, ROOT / "CONTRIBUTING.md"):
+        paths = set(re.findall(r"`([a-z_]+/[a-z_/.]+)`", page.read_text(encoding="utf-8")))
+        assert paths
+        assert [path for path in sorted(paths) if not _in_code(path)] == []
     step = r"(?m)^\d+\. `([\w/]+\.py)`, `(?:\w+\.)?(\w+)`"
     steps = re.findall(step, ARCHITECTURE.read_text())
     assert len(steps) > 10
@@ -451,22 +439,14 @@ def test_the_documentation_builds_without_a_complaint(tmp_path: Path) -> None:
     assert "source/tests" not in found, "sources of tests are not what a reader searches for"
 
 
-def test_the_navigation_has_every_page() -> None:
-    places = re.findall(r"'([^']+\.md)'", str(site.navigation()))
-    expected = {page.relative_to(DOCS).as_posix() for page in PAGES if page.is_relative_to(DOCS)}
-    assert expected <= set(places)
-
-
-def test_a_link_to_a_file_of_the_repository_leads_to_a_page_of_it(tmp_path: Path) -> None:
+def test_a_link_to_a_file_of_the_repository_leads_to_its_page_but_not_in_code(
+    tmp_path: Path,
+) -> None:
     site.stage(tmp_path)
+    file = "tests/faults/test_processes.py"
     page = tmp_path / "explanation" / "what-is-tested.md"
-    assert "](../source/tests/faults/test_processes.py.md)" in page.read_text(encoding="utf-8")
-    source = tmp_path / "source" / "tests" / "faults" / "test_processes.py.md"
-    assert "# tests/faults/test_processes.py\n" in source.read_text(encoding="utf-8")
-
-
-def test_code_of_a_page_is_not_taken_for_links(tmp_path: Path) -> None:
-    site.stage(tmp_path)
+    assert f"](../source/{file}.md)" in page.read_text(encoding="utf-8")
+    assert f"# {file}\n" in (tmp_path / "source" / f"{file}.md").read_text(encoding="utf-8")
     for page in DOCS.rglob("*.md"):
         staged = (tmp_path / page.relative_to(DOCS)).read_text(encoding="utf-8")
         fences = re.findall(r"^```.*?^```$", page.read_text(encoding="utf-8"), re.M | re.S)

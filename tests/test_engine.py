@@ -243,9 +243,8 @@ def test_the_transcript_read_in_runs_equals_the_fold(steps: list[str]) -> None:
         async for record in engine.records("s"):
             state = transcript.evolve(state, record)
             found = await engine.transcript("s", at=record.position)
-            assert [(m.number, m.position) for m in found] == [
-                (line.number, line.position) for line in state.lines
-            ]
+            lines = [(line.number, line.position) for line in state.lines]
+            assert [(m.number, m.position) for m in found] == lines
 
     asyncio.run(play())
 

@@ -49,14 +49,6 @@ async def test_an_async_function_is_no_policy_and_the_error_says_why() -> None:
             pass
 
 
-def summed_up(request: eventctx.SummaryRequest) -> str:
-    return f"{len(request.numbers)} messages about files"
-
-
-def scored(request: eventctx.ScoreRequest) -> list[float]:
-    return [0.5] * len(request.numbers)
-
-
 class Summing:
     model = "small"
 
@@ -75,10 +67,10 @@ def broken(request: eventctx.SummaryRequest) -> str:
 @pytest.mark.parametrize(
     "options",
     [
-        {"policy": "summarize", "summarizer": summed_up},
+        {"policy": "summarize", "summarizer": lambda request: "messages about files"},
         {"policy": "summarize", "summarizer": Summing()},
         {"policy": "summarize", "summarizer": lambda request: later(request)},
-        {"policy": "importance", "scorer": scored},
+        {"policy": "importance", "scorer": lambda request: [0.5] * len(request.numbers)},
         {"policy": "summarize", "summarizer": broken},
     ],
     ids=["function", "object", "lambda of a coroutine", "scorer", "one that raises"],
@@ -235,7 +227,7 @@ async def test_without_a_turn_the_last_request_is_meant() -> None:
             await engine.request_view("s", 2, position=last.position)
 
 
-async def test_a_copy_needs_an_engine_a_key_a_signer_and_an_iteration_an_open_turn() -> None:
+async def test_a_copy_needs_an_engine_a_key_a_signer_an_iteration_a_turn() -> None:
     async with one_session() as (engine, ctx):
         with pytest.raises(InvalidSetting, match="expected an engine"):
             await engine.copy_to("x.db")  # type: ignore[arg-type]

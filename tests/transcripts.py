@@ -56,10 +56,8 @@ def calls(dialect: str, ids: list[str], thinking: str, size: int) -> list[Messag
         again = [{"id": one, "tool": "read", "arguments": dict(given)} for one in ids]
         first = {**thought, "signature": "s", "visibility": None}
         return [{"role": "assistant", "content": [first, *rows], "tool_calls": again}]
-    functions = [
-        {"id": one, "type": "function", "function": {"name": "read", "arguments": text}}
-        for one in ids
-    ]
+    called = {"type": "function", "function": {"name": "read", "arguments": text}}
+    functions = [{"id": one, **called} for one in ids]
     return [{"role": "assistant", "content": None, "tool_calls": functions}]
 
 

@@ -41,11 +41,8 @@ class Watched:
 
     def __init__(self, *, content: bool) -> None:
         (provider, self.exporter), self.gathered = exporting(), Gathered()
-        self.sinks = [
-            LogSink(content=content),
-            TraceSink(provider, content=content),
-            MetricsSink(self.gathered.provider),
-        ]
+        metrics = MetricsSink(self.gathered.provider)
+        self.sinks = [LogSink(content=content), TraceSink(provider, content=content), metrics]
 
     def spans(self, session: str) -> dict[str, dict[str, Any]]:
         return {
@@ -219,10 +216,8 @@ async def test_measurements_by_lent_views_are_those_of_the_log() -> None:
         await played(await engine.session("s", max_tokens=800))
         records = [record async for record in engine.records("s")]
     expected = summed(measured(records))
-    assert {key[0] for key in expected} >= {
-        "eventctx.request.prefix.reused",
-        "eventctx.compactions",
-    }
+    names = {"eventctx.request.prefix.reused", "eventctx.compactions"}
+    assert {key[0] for key in expected} >= names
     points = gathered.points()
     assert {key: one for key, one in points.items() if key[0] not in OPERATIONAL} == expected
     view, folded = request_view.initial(), {}

@@ -20,7 +20,7 @@ from eventctx.hooks.redact import DEFAULT, Redactor
 from eventctx.log import events as ev
 from eventctx.log.events import CATALOGUE
 from eventctx.log.ids import derive_trace_id
-from eventctx.log.record import Body, Record
+from eventctx.log.record import Body
 from eventctx.projections.trace.fold import fold as fold_spans
 from tests.hooks.given import (
     ANSWER,
@@ -268,17 +268,14 @@ INJECTED = "x\nINFO forged\r\n\tline \x1b[31mred \x9b2J \u2028 \u202e \u200b \x7
 CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200b\u202e\U000e0041]")
 
 
-def injected() -> Record:
-    """A record whose every text is that of somebody who wants a line of their own."""
+def test_no_field_of_a_standard_logger_holds_a_line_end_or_an_escape_sequence(standard):
+    """Whatever somebody writes who wants a line of their own."""
+    logger, handler = standard
     failed = ev.ToolError(name=INJECTED, error_type="E", message=INJECTED)
     session = Session().tell((SUBMIT, 1))
-    return session.add(failed, span(2), span(1), bodies=(body(INJECTED),))
-
-
-def test_no_field_of_a_standard_logger_holds_a_line_end_or_an_escape_sequence(standard):
-    logger, handler = standard
-    LogSink(logger, content=True)(injected())
-    LogSink(logger)(Session().raw("later:event", json.dumps({INJECTED: [INJECTED]}).encode()))
+    session.add(failed, span(2), span(1), bodies=(body(INJECTED),))
+    session.raw("later:event", json.dumps({INJECTED: [INJECTED]}).encode())
+    publish(session, LogSink(logger, content=True))
     texts = [*handler.texts, *_texts([vars(sent) for sent in handler.records])]
     assert any("forged" in text for text in texts)
     assert [text for text in texts if CONTROLS.search(text)] == []

@@ -27,6 +27,7 @@ from tests.hooks.observing import receiver as receiver
 from tests.how_much import some
 from tests.services.certificates import make_certificates
 from tests.services.receiver import Accept, Answer, Hang, Partial, Receiver, Refuse, Say
+from tests.sessions import user
 
 SPAN = Span("n", "internal", "a" * 32, "b" * 16, None, 1, 2, "unset", None, {"k": 1}, ())
 LONG = {"text": "x" * 100_000}
@@ -352,13 +353,10 @@ def test_certificates_are_those_of_the_environment(
         url = url_of(receiver, protocol).replace("http:", "https:").replace("grpc:", "grpcs:")
         with pytest.raises(ExportFailed):
             Sender(url, timeout=2).send([SPAN])
-        files = {
-            "CERTIFICATE": "ca.pem",
-            "CLIENT_CERTIFICATE": "server.pem",
-            "CLIENT_KEY": "server-key.pem",
-        }
-        for name, file in files.items():
-            monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{name}", str(tmp_path / file))
+        files = {"": "ca.pem", "CLIENT_": "server.pem"}
+        for whose, file in files.items():
+            monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{whose}CERTIFICATE", str(tmp_path / file))
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_CLIENT_KEY", str(tmp_path / "server-key.pem"))
         delivered(url, [SPAN])
         assert len(receiver.spans) == 1
 
@@ -398,25 +396,20 @@ def test_files_appear_whole_if_all_went_well(
     assert sorted(path.name for path in tmp_path.iterdir() if "part" in path.name) == []
 
 
-def test_secrets_in_what_tools_said_are_sent_only_when_asked(tmp_path: Path) -> None:
+async def test_secrets_in_what_tools_said_are_sent_only_when_asked(tmp_path: Path) -> None:
     path, secret = tmp_path / "s.db", "sk-ant-api03-" + "a1B2" * 12
-    asyncio.run(_told(path, secret))
-    for options, there in (([], False), (["--content"], False), (["--no-redact"], True)):
-        done = run("trace", "s", "--json", *options, "--store", path)
-        assert done.code == 0, done.err
-        assert (secret in done.out) is there
-    assert "my key is" in run("trace", "s", "--json", "--content", "--store", path).out
-    assert "my key is" not in run("trace", "s", "--json", "--store", path).out
-
-
-async def _told(path: Path, secret: str) -> None:
     async with eventctx.open(path) as engine:
         ctx = await engine.session("s")
         with pytest.raises(ValueError, match="denied"):
             async with ctx.turn() as turn, turn.iteration() as cycle:
-                await ctx.add_message({"role": "user", "content": f"my key is {secret}"})
+                await ctx.add_message(user(f"my key is {secret}"))
                 async with cycle.tool_call("login", "c1"):
                     raise ValueError(f"denied for {secret}")
+    for options, there in (([], False), (["--content"], False), (["--no-redact"], True)):
+        done = await asyncio.to_thread(run, "trace", "s", "--json", *options, "--store", path)
+        assert done.code == 0, done.err
+        assert (secret in done.out) is there
+        assert ("my key is" in done.out) is (options == ["--content"])
 
 
 # -- passwords in the URLs of our own messages ---------------------------------------------------

@@ -84,15 +84,18 @@ def test_a_row_without_a_role_is_refused_with_what_was_expected(message: dict[st
         read_facts(message)
 
 
-def test_facts_survive_their_stored_form() -> None:
-    facts = _row(role="tool", tool_call_id="c", content="é" * 10)
-    assert decode_facts(encode_facts(facts)) == facts
-    assert facts.outcome == 10
-
-
 def test_a_person_who_speaks_between_results_is_heard() -> None:
     facts = _row(role="user", content=[ANSWER, {"type": "text", "text": "stop that"}])
     assert (facts.human, facts.kind) == (True, "result")
+
+
+def test_facts_survive_their_stored_form_and_count_near_three_characters_a_token() -> None:
+    facts = _row(role="tool", tool_call_id="c", content="é" * 10)
+    assert decode_facts(encode_facts(facts)) == facts
+    assert facts.outcome == 10
+    assert BY_KIND.tokens(_row(role="user", content="x" * 33_000)) == 10_000 + 4
+    call = {"id": "c", "function": {"name": "", "arguments": ""}}
+    assert BY_KIND.tokens(_row(role="assistant", tool_calls=[call])) == 95 + 4
 
 
 @pytest.mark.parametrize(
@@ -126,21 +129,11 @@ def test_a_result_belongs_to_the_latest_open_call_with_its_id() -> None:
 
 
 def test_items_of_one_answer_of_the_responses_api_are_one_round() -> None:
-    rows = [
-        _row(type="reasoning", summary=[]),
-        _row(type="function_call", call_id="a", name="f", arguments="{}"),
-        _row(type="function_call", call_id="b", name="f", arguments="{}"),
-        _row(type="function_call_output", call_id="b", output="1"),
-        _row(type="function_call_output", call_id="a", output="2"),
-        _row(type="reasoning", summary=[]),
-    ]
+    thought = _row(type="reasoning", summary=[])
+    asks = [_row(type="function_call", call_id=i, name="f", arguments="{}") for i in "ab"]
+    tells = [_row(type="function_call_output", call_id=i, output="1") for i in "ba"]
+    rows = [thought, *asks, *tells, thought]
     assert [group.rows for group in group_rows(rows)] == [(0, 1, 2, 3, 4), (5,)]
-
-
-def test_estimates_are_near_three_characters_a_token_and_95_for_a_call() -> None:
-    assert BY_KIND.tokens(_row(role="user", content="x" * 33_000)) == 10_000 + 4
-    call = {"id": "c", "function": {"name": "", "arguments": ""}}
-    assert BY_KIND.tokens(_row(role="assistant", tool_calls=[call])) == 95 + 4
 
 
 NOTICE = (

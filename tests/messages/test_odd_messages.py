@@ -56,11 +56,8 @@ block = some_of(
     named("id tool_use_id tool_call_id"),
     fields("text name input content output thinking signature data source image_url"),
 )
-call = some_of(
-    named("id"),
-    fields("type tool arguments"),
-    {"function": odd | some_of(fields("name arguments"))},
-)
+function = {"function": odd | some_of(fields("name arguments"))}
+call = some_of(named("id"), fields("type tool arguments"), function)
 message = some_of(
     {"content": st.lists(block | odd, max_size=4) | odd},
     {"tool_calls": st.lists(call | odd, max_size=3) | odd, "function_call": call | odd},

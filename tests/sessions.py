@@ -40,7 +40,6 @@ def tool_round(number: int, size: int = 400) -> list[dict[str, Any]]:
 
 
 def body_of(message: Message, random: Callable[[int], bytes] = os.urandom) -> Body:
-    """The body that a session makes of a message."""
     facts = encode_facts(read_facts(message))
     return make_body(encode_message(message), facts, random)
 
@@ -94,7 +93,6 @@ async def names(engine: Engine, session: str = "s") -> list[str]:
 
 
 async def exported(engine: Engine, session: str = "s") -> list[bytes]:
-    """The lines of an export of the session."""
     info = await engine.store.head(session)
     assert info is not None
     return [line async for line in export_lines(engine.store, info)]

@@ -101,7 +101,6 @@ def stage(folder: Path) -> None:
 
 
 def navigation() -> list[dict[str, object]]:
-    """The headings of docs/index.md with the pages below each, as the tool wants them."""
     sections: list[dict[str, object]] = [{"Start": INDEX.name}]
     for entry in _ENTRY.finditer(INDEX.read_text(encoding="utf-8")):
         if entry["section"]:

@@ -89,7 +89,6 @@ def _attributes(init: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, ast.s
 
 
 def made() -> str:
-    """The stub's text, before the formatter."""
     imports: dict[str, str] = {"Any": "from typing import Any"}
     classes: list[str] = []
     known: dict[str, ast.ClassDef] = {}

@@ -138,8 +138,6 @@ ROUNDS = 40
 
 
 class Counted:
-    """A block that notes how many are in it at the same time."""
-
     def __init__(self) -> None:
         self.inside = self.most = self.done = 0
 

@@ -44,8 +44,6 @@ def _runs(*values: float, name: str = "n", **options: Any) -> list[list[Row]]:
 
 @pytest.fixture
 def written(tmp_path: Path) -> Callable[..., Run]:
-    """Makes the run of some repeats as a file holds it."""
-
     def make(repeats: list[list[Row]], quick: bool = False) -> Run:
         path = tmp_path / "run.json"
         report.write(path, report.document(combined(repeats), quick, len(repeats)))

@@ -159,7 +159,6 @@ _BEGIN, _END = "<!-- begin: generated -->\n", "<!-- end: generated -->\n"
 
 
 def events_reference() -> str:
-    """The generated part of ``docs/reference/events.md``."""
     rows = [
         f"- [`{row.name}`](#{row.name.replace(':', '')}){', durable' if row.durable else ''}"
         f"{', to emit' if row.emitted else ''}: {row.promise}"
@@ -255,7 +254,6 @@ _SENT_WITH = {True: " *Opt-in.*", False: " *Until the opt-in.*"}
 
 
 def metrics_reference() -> str:
-    """The generated part of ``docs/reference/metrics.md``."""
     rows = []
     for one in INSTRUMENTS:
         by = ", ".join([f"`{name}`" for name in one.attributes])
@@ -266,7 +264,6 @@ def metrics_reference() -> str:
 
 
 def provider_rules_reference() -> str:
-    """The generated part of ``docs/reference/provider-rules.md``."""
     lines: list[str] = []
     for api in dict.fromkeys(rule.api for rule in RULES):
         lines += [f"## {_APIS[api]}", ""]
@@ -392,7 +389,6 @@ def test_the_signatures_of_the_api_reference_are_those_of_the_code() -> None:
 
 
 def _signatures(stub: ast.ClassDef) -> dict[str, str]:
-    """Arguments by the name of the method."""
     return {
         node.name: ast.unparse(node.args).replace("self, ", "").replace("cls, ", "")
         for node in stub.body

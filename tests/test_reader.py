@@ -42,8 +42,6 @@ def contents(folder: Path) -> dict[str, tuple[str, int]]:
 
 
 class Noting:
-    """A reader that notes which of its questions are asked."""
-
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
         self.asked: set[str] = set()
@@ -54,7 +52,6 @@ class Noting:
 
 
 async def ask_all(reader: Any, folder: Path) -> None:
-    """Ask every question once."""
     session = "work"
     (info,) = await reader.sessions()
     assert [one async for one in reader.each_session()] == [info]

@@ -23,21 +23,17 @@ OPERATIONAL = frozenset(one.name for one in INSTRUMENTS if one.operational)
 
 
 def exporting(**options: Any) -> tuple[TracerProvider, InMemorySpanExporter]:
-    """A provider that has its spans in memory."""
     provider, exporter = TracerProvider(shutdown_on_exit=False, **options), InMemorySpanExporter()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     return provider, exporter
 
 
 class Gathered:
-    """A provider with a reader in memory."""
-
     def __init__(self) -> None:
         self.reader = InMemoryMetricReader()
         self.provider = MeterProvider([self.reader], shutdown_on_exit=False)
 
     def metrics(self) -> dict[str, Any]:
-        """The SDK's own objects, by name."""
         data = self.reader.get_metrics_data()
         resources = data.resource_metrics if data else ()
         scopes = [scope for resource in resources for scope in resource.scope_metrics]
@@ -88,7 +84,6 @@ def _point(instrument: Any, values: list[float]) -> Point:
 
 
 def by_position(records: Iterable[Record], name: str) -> dict[int, float]:
-    """The value of an instrument by position of the record that it was measured at."""
     state, found = initial(), {}
     for record in records:
         state = evolve(state, record)

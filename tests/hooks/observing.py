@@ -102,7 +102,7 @@ class Case:
 
     def __init__(self, store: Path, expected: tuple[list[Any], list[Any]]) -> None:
         self.store = store
-        self._expected = expected
+        self.expected = expected
 
     async def __call__(
         self,
@@ -115,8 +115,8 @@ class Case:
         async with turning(), eventctx.open(self.store, sinks=sinks, hooks=hooks) as engine:
             prepare(engine)
             ctx = await engine.session("s", max_tokens=2_000)
-            assert await agent(ctx) == self._expected[0]
-            assert await logged(engine) == self._expected[1]
+            assert await agent(ctx) == self.expected[0]
+            assert await logged(engine) == self.expected[1]
             assert (await engine.verify("s")).problems == ()
         # In a thread, because the command runs an event loop of its own.
         assert await asyncio.to_thread(shown, self.store) == lost(hooks)

@@ -249,7 +249,6 @@ def test_a_full_disk_is_told_and_spoils_nothing(store: Path) -> None:
 
 
 def printed_by(text: str, *arguments: object) -> str:
-    """Run a program of the test's; returns what it printed."""
     command = [sys.executable, "-c", text, *map(str, arguments)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (run.returncode, run.stderr) == (0, "")

@@ -37,8 +37,6 @@ SECRET = "sk-ant-api03-" + "a1B2" * 12
 
 
 class Watched:
-    """The three sinks, and what came out of them."""
-
     def __init__(self, *, content: bool) -> None:
         (provider, self.exporter), self.gathered = exporting(), Gathered()
         metrics = MetricsSink(self.gathered.provider)
@@ -283,7 +281,6 @@ async def test_sessions_of_one_name_in_two_stores_are_told_apart_by_the_sinks_th
 
 
 def outcomes(exporter: InMemorySpanExporter) -> list[tuple[str, str]]:
-    """Of every span that was sent, its turn and outcome."""
     sent = [dict(span.attributes or {}) for span in exporter.get_finished_spans()]
     return [(str(one["eventctx.turn.id"]), str(one["eventctx.outcome"])) for one in sent]
 

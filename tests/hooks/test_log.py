@@ -53,7 +53,6 @@ def _structlog_as_it_was():
 
 
 def live(session: Session, **options: Any) -> list[dict[str, Any]]:
-    """The lines that a sink writes of the session."""
     with capture_logs() as captured:
         publish(session, LogSink(**options))
     for entry in captured:
@@ -233,8 +232,6 @@ def test_any_texts_make_a_line_that_is_short_flat_and_the_same_again(texts: list
 
 
 class Kept(logging.Handler):
-    """Keeps what it is handed, and the text that a formatter would write."""
-
     def __init__(self) -> None:
         super().__init__()
         self.records: list[Any] = []
@@ -282,7 +279,6 @@ def test_no_field_of_a_standard_logger_holds_a_line_end_or_an_escape_sequence(st
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """The texts in a value, and in what it holds."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -300,8 +296,6 @@ def test_no_field_of_any_event_is_one_that_logging_has_itself():
 
 
 class CountingRedactor(Redactor):
-    """Counts the lines that it redacts."""
-
     lines = 0
 
     def fields(self, fields: Any, *, limit: int | None = None) -> dict[str, Any]:

@@ -62,7 +62,6 @@ def share(before: RequestView, after: RequestView) -> float:
 
 
 async def check(engine: Engine, exact: bool = True) -> None:
-    """Compare every measured share with the bytes of the requests."""
     records = [record async for record in engine.records("s")]
     measured = by_position(records, REUSED)
     places = [one.position for one in records if one.type == "context:request_prepared"]

@@ -116,11 +116,20 @@ async def test_a_processor_that_raises_is_counted_for_every_span(case: Case) -> 
     assert found == {(TRACE, "error"): spans + 1, (COUNTING, "dropped"): spans}  # + the flush
 
 
-async def test_a_provider_that_raises_does_not_keep_a_session_from_opening(case: Case) -> None:
-    provider = TracerProvider()
-    provider.get_tracer = bug  # type: ignore[method-assign]
-    assert (await case(TraceSink(provider))).keys() == {(TRACE, "error")}
-    async with eventctx.open(case.store, sinks=[TraceSink(provider)]) as engine:
+async def test_a_sampler_or_a_provider_that_raises_is_counted_and_keeps_no_session_from_opening(
+    case: Case, tmp_path: Path
+) -> None:
+    sampler: Any = SimpleNamespace(should_sample=bug, get_description=lambda: "bad")
+    provider, exporter = exporting(sampler=sampler)
+    found = await case(TraceSink(provider))
+    assert found.keys() == {(TRACE, "error")}
+    assert found[TRACE, "error"] >= SPANS
+    assert exporter.get_finished_spans() == ()
+    bad: Any = SimpleNamespace(get_tracer=bug, get_meter=bug)
+    other = Case(tmp_path / "other.db", case.expected)
+    found = await other(TraceSink(bad), MetricsSink(bad))
+    assert found.keys() == {(TRACE, "error"), ("eventctx.hooks.metrics.MetricsSink", "error")}
+    async with eventctx.open(other.store, sinks=[TraceSink(bad)]) as engine:
         ctx = await engine.session("s", max_tokens=2_000)  # asks the sinks what they need
         await ctx.add_message({"role": "user", "content": "again"})
 
@@ -299,20 +308,3 @@ async def test_values_of_a_megabyte_cost_no_loss_and_are_cut_in_what_leaves(
         assert len(line) < limit
     for span in receiver.spans:
         assert len(span.name) + sum(len(str(value)) for value in span.attributes.values()) < limit
-
-
-async def test_a_sampler_that_raises_is_counted(case: Case) -> None:
-    sampler: Any = SimpleNamespace(should_sample=bug, get_description=lambda: "bad")
-    provider, exporter = exporting(sampler=sampler)
-    found = await case(TraceSink(provider))
-    assert found.keys() == {(TRACE, "error")}
-    assert found[TRACE, "error"] >= SPANS
-    assert exporter.get_finished_spans() == ()
-
-
-async def test_a_meter_provider_that_raises_is_counted(case: Case) -> None:
-    provider = MeterProvider(shutdown_on_exit=False)
-    provider.get_meter = bug  # type: ignore[method-assign]
-    found = await case(MetricsSink(provider))
-    assert found.keys() <= {("eventctx.hooks.metrics.MetricsSink", "error")}
-    assert sum(found.values()) >= 1

@@ -55,7 +55,6 @@ def url_of(receiver: Receiver, protocol: str) -> str:
 
 
 def spans(count: int, first: int = 0, attributes: dict[str, Any] | None = None) -> list[Span]:
-    """Spans with the ids ``first`` and after."""
     return [
         replace(SPAN, span_id=f"{number + 1:016x}", attributes=attributes or {})
         for number in range(first, first + count)

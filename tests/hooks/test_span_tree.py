@@ -236,9 +236,8 @@ def test_the_rest_of_a_turn_whose_own_span_is_the_parents_is_sent_from_a_fork():
 # -- types of errors -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("recorded", "message", "found"),
-    [
+def test_the_type_is_the_recorded_one_or_the_one_that_the_message_names() -> None:
+    for recorded, message, found in [
         ("OSError", "no disk", ("OSError", "no disk")),
         ("OSError", "OSError: no disk", ("OSError", "no disk")),
         ("429", "slow down", ("429", "slow down")),
@@ -258,12 +257,8 @@ def test_the_rest_of_a_turn_whose_own_span_is_the_parents_is_sent_from_a_fork():
         (None, "the tool raised ValueError: no", ("_OTHER", "the tool raised ValueError: no")),
         (None, None, ("_OTHER", None)),
         ("x" * 129, "", ("_OTHER", "x" * 129)),
-    ],
-)
-def test_the_type_is_the_recorded_one_or_the_one_that_the_message_names(
-    recorded: str | None, message: str | None, found: tuple[str, str | None]
-) -> None:
-    assert error_of(recorded, message) == found
+    ]:
+        assert error_of(recorded, message) == found
 
 
 @given(st.text(max_size=300), st.text(max_size=300))
@@ -274,22 +269,19 @@ def test_a_type_is_short_without_a_space_whatever_was_recorded(recorded: str, me
     assert words is None or words in message or words == recorded
 
 
-@pytest.mark.parametrize(
-    ("begins", "ends"),
-    [
+def test_a_failed_span_tells_type_and_words_once() -> None:
+    for begins, ends in [
         (USE, ev.ToolError(name="x", error_type="OSError", message="no disk")),
         (ASK, ev.ProviderError(error_type="Error", message="OSError: no disk")),
         (SUBMIT, ev.PromptComplete(status="error", error="OSError: no disk")),
         (ev.PlanStart(), ev.PlanEnd(status="error", error="OSError: no disk")),
         (PRE, compacted("failed", error="OSError: no disk")),
-    ],
-)
-def test_a_failed_span_tells_type_and_words_once(begins: ev.Event, ends: ev.Event) -> None:
-    (one,) = fold(Session().tell((begins, 1), (ends, 1)).records)
-    failed = ("error", "OSError", "no disk")
-    assert (one.status, one.attributes["error.type"], one.message) == failed
-    found: list[Any] = [one.message, *one.attributes.values()]
-    for event in one.events:
-        found += event.attributes.values()
-    for word in ("no disk", "OSError"):
-        assert [text for text in found if isinstance(text, str) and word in text] == [word]
+    ]:
+        (one,) = fold(Session().tell((begins, 1), (ends, 1)).records)
+        failed = ("error", "OSError", "no disk")
+        assert (one.status, one.attributes["error.type"], one.message) == failed
+        found: list[Any] = [one.message, *one.attributes.values()]
+        for event in one.events:
+            found += event.attributes.values()
+        for word in ("no disk", "OSError"):
+            assert [text for text in found if isinstance(text, str) and word in text] == [word]

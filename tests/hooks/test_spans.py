@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -262,19 +260,17 @@ def test_a_compaction_outside_a_turn_is_a_trace_of_its_own_with_its_chat_and_too
     assert {one.trace_id for one in found.values()} == {derive_trace_id("s1", span(1))}
 
 
-@pytest.mark.parametrize(("behind", "later"), [([(ev.MessageAdded(), 1)], 0), ([], 1)])
-def test_what_no_record_ended_is_unfinished_when_it_was_last_heard_of(
-    behind: list[Any], later: int
-):
-    session = Session().tell((SUBMIT, 1), (USE, 2, 1), *behind)
-    heard = session.records[-1].time + later  # every span has a length
-    for name, own in (("t2", 20), ("t3", 30)):
-        session.tell((SUBMIT, own), (DONE, own), turn=name)
-    found = list(fold(session.records))
-    assert [one.span_id for one in found] == [span(own) for own in (20, 30, 2, 1)]
-    for one in found[2:]:
-        assert (one.status, one.attributes["eventctx.outcome"]) == ("unset", "unfinished")
-        assert one.end == heard
+def test_what_no_record_ended_is_unfinished_when_it_was_last_heard_of():
+    for behind, later in [([(ev.MessageAdded(), 1)], 0), ([], 1)]:
+        session = Session().tell((SUBMIT, 1), (USE, 2, 1), *behind)
+        heard = session.records[-1].time + later  # every span has a length
+        for name, own in (("t2", 20), ("t3", 30)):
+            session.tell((SUBMIT, own), (DONE, own), turn=name)
+        found = list(fold(session.records))
+        assert [one.span_id for one in found] == [span(own) for own in (20, 30, 2, 1)]
+        for one in found[2:]:
+            assert (one.status, one.attributes["eventctx.outcome"]) == ("unset", "unfinished")
+            assert one.end == heard
 
 
 def test_ends_without_a_beginning_of_another_operation_and_second_beginnings_make_no_spans():
@@ -351,9 +347,8 @@ def test_the_derived_trace_id_is_fixed_for_all_time():
     assert derive_trace_id("session", "turn") == "2b437e014114f9f8e752f97bce207c39"
 
 
-@pytest.mark.parametrize(
-    ("said", "name"),
-    [
+def test_a_provider_has_the_name_of_the_conventions_or_its_own() -> None:
+    for said, name in [
         ("openai", "openai"),
         ("amazon_bedrock", "aws.bedrock"),
         ("google-gla", "gcp.gemini"),
@@ -362,12 +357,10 @@ def test_the_derived_trace_id_is_fixed_for_all_time():
         ("mistralai", "mistral_ai"),
         ("xai", "x_ai"),
         ("My_House", "My_House"),
-    ],
-)
-def test_a_provider_has_the_name_of_the_conventions_or_its_own(said: str, name: str) -> None:
-    session = Session().tell((ev.ProviderRequest(model="m", provider=said), 1))
-    session.tell((ev.ProviderResponse(model="m", provider=said), 1), (ev.SessionEnd(),))
-    assert only(session).attributes["gen_ai.provider.name"] == name
+    ]:
+        session = Session().tell((ev.ProviderRequest(model="m", provider=said), 1))
+        session.tell((ev.ProviderResponse(model="m", provider=said), 1), (ev.SessionEnd(),))
+        assert only(session).attributes["gen_ai.provider.name"] == name
 
 
 def test_a_planning_phase_is_named_after_its_agent_and_a_failed_call_has_a_reason() -> None:

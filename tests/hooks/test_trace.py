@@ -51,8 +51,6 @@ from tests.services.receiver import Partial, Receiver, Refuse
 
 
 class Exported:
-    """A provider with an in-memory exporter, and what came out of it."""
-
     def __init__(self, sampler: Sampler = ALWAYS_ON) -> None:
         self.provider, self.exporter = exporting(sampler=sampler)
 
@@ -62,7 +60,6 @@ class Exported:
 
     @property
     def by_trace(self) -> Counter[int]:
-        """How many spans of each trace there are."""
         return Counter(one.context.trace_id for one in self.spans)
 
 
@@ -131,6 +128,24 @@ def test_a_sampler_that_never_agrees_twice_still_yields_whole_traces():
     assert {one.attributes["sampled.by"] for one in out.spans} == {"host"}
 
 
+def test_the_open_spans_of_a_session_that_is_forgotten_for_another_count_as_lost(monkeypatch):
+    monkeypatch.setattr(sinks, "MAX_SESSIONS", 2)
+    hooks, sink, lost = Hooks(), TraceSink(Exported().provider), []
+    sink.attach(hooks)
+    hooks.on("*", sink)
+    start = ev.SessionStart(library="1")
+    busy = Session("busy").tell((SUBMIT, 1), (USE, 2, 1))
+    others = [Session(name).tell((start,), turn=None) for name in ("idle", "a", "b")]
+    for session in (others[0], busy, *others[1:]):
+        for record in session.records:
+            hooks.publish(record)
+        lost.append(sum(hooks.stats().dropped.values()))
+    assert lost == [0, 0, 0, 2]
+
+
+# -- history, ends, other set-ups ----------------------------------------------------------------
+
+
 @pytest.mark.parametrize("sampler", [ALWAYS_OFF, ParentBased(ALWAYS_OFF)])
 def test_nothing_is_sent_where_the_host_samples_nothing(sampler: Sampler):
     out, session = Exported(sampler), Session()
@@ -153,24 +168,6 @@ def test_a_turn_inside_a_hosts_unsampled_span_is_not_sent():
     for event, own, above in ((USE, 2, span(1)), (USED, 2, span(1)), (DONE, 1, parent)):
         sink(session.add(event, span(own), above))
     assert out.spans == ()
-
-
-def test_the_open_spans_of_a_session_that_is_forgotten_for_another_count_as_lost(monkeypatch):
-    monkeypatch.setattr(sinks, "MAX_SESSIONS", 2)
-    hooks, sink, lost = Hooks(), TraceSink(Exported().provider), []
-    sink.attach(hooks)
-    hooks.on("*", sink)
-    start = ev.SessionStart(library="1")
-    busy = Session("busy").tell((SUBMIT, 1), (USE, 2, 1))
-    others = [Session(name).tell((start,), turn=None) for name in ("idle", "a", "b")]
-    for session in (others[0], busy, *others[1:]):
-        for record in session.records:
-            hooks.publish(record)
-        lost.append(sum(hooks.stats().dropped.values()))
-    assert lost == [0, 0, 0, 2]
-
-
-# -- history, ends, other set-ups ----------------------------------------------------------------
 
 
 def test_flush_sends_what_is_unfinished_once():
@@ -392,17 +389,20 @@ def test_spans_that_a_collector_rejects_of_a_batch_are_counted_with_its_reason(
     assert caplog.messages == [f"2 not delivered, hook {NAME}: too old"]
 
 
-def test_lost_spans_of_other_libraries_are_not_counted_but_logged(
+def test_lost_spans_of_other_libraries_or_not_sampled_are_not_counted_but_logged(
     receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
     receiver.always(Refuse(400))
     counting, hooks = CountingExporter(exporter_for(receiver.http)), Hooks()
-    counting.attach(hooks)
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(counting))
+    provider, unsampled = TracerProvider(), TracerProvider(sampler=ALWAYS_OFF)
+    for one in (provider, unsampled):
+        one.add_span_processor(SimpleSpanProcessor(counting))
+    sink = TraceSink(unsampled, exporter=counting)
+    traced(hooks, sink)
     caplog.set_level(logging.DEBUG, "eventctx.hooks")
     for _ in range(2):
         provider.get_tracer("http").start_span("GET").end()
+    sink.detach(hooks)
     provider.shutdown()
     assert hooks.stats().dropped == {}
     logged = [(one.levelname, one.getMessage()) for one in caplog.records if "eventctx" in one.name]
@@ -410,37 +410,19 @@ def test_lost_spans_of_other_libraries_are_not_counted_but_logged(
     assert logged == [("WARNING", why), ("DEBUG", why)]
 
 
-def test_spans_of_others_and_spans_that_are_not_sampled_are_not_ours_to_count() -> None:
-    counting, hooks = CountingExporter(Answering(SpanExportResult.FAILURE)), Hooks()
-    provider, unsampled = TracerProvider(), TracerProvider(sampler=ALWAYS_OFF)
-    for one in (provider, unsampled):
-        one.add_span_processor(SimpleSpanProcessor(counting))
-    counting.attach(hooks)
-    provider.get_tracer("http").start_span("GET").end()
-    sink = TraceSink(unsampled, exporter=counting)
-    traced(hooks, sink)
-    sink.detach(hooks)
-    assert hooks.stats().dropped == {}
-
-
-def test_an_exporter_that_raises_at_its_flush_or_end_is_counted_as_an_error() -> None:
-    counting, hooks = CountingExporter(Answering(OSError("no"))), Hooks()
-    counting.attach(hooks)
-    counting.shutdown()
-    assert hooks.stats().errors == {NAME: 1}
-
-
-def test_more_spans_under_way_than_any_queue_holds_are_counted_while_it_runs(
+def test_more_spans_under_way_than_a_queue_holds_are_counted_while_it_runs_and_an_error_at_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "MAX_AWAITED", 2)
-    counting, hooks = CountingExporter(Answering()), Hooks()
+    counting, hooks = CountingExporter(Answering(OSError("no"))), Hooks()
     counting.attach(hooks)
     for span_id in range(1, 6):
         counting.expect(span_context("a" * 32, f"{span_id:016x}", TraceFlags(1)))
     assert hooks.stats().dropped == {NAME: 3}
     counting.settle(counting.under_way())
-    assert hooks.stats().dropped == {NAME: 5}
+    assert (hooks.stats().dropped, hooks.stats().errors) == ({NAME: 5}, {})
+    counting.shutdown()
+    assert hooks.stats().errors == {NAME: 1}
 
 
 def test_losses_before_an_engine_is_open_are_the_first_ones(

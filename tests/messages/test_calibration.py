@@ -49,13 +49,11 @@ def reported(
     growing: bool = True,
     budget: int | None = None,
 ) -> Calibration:
-    """The calibration after a request of this size, and its prompt as the provider reports it."""
     state = calibration.note_prepared(state, RequestSize(position, size, growing, budget))
     return calibration.note_reported(state, position, prompt, model)
 
 
 def told(steps: list[tuple[int, int]], budget: int | None = 200_000) -> Calibration:
-    """The calibration after requests of these sizes, each with its reported prompt."""
     state = calibration.note_called(UNCALIBRATED, OPUS)
     for position, (size, prompt) in enumerate(steps):
         state = reported(state, position, size, prompt, budget=budget)

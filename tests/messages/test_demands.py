@@ -61,9 +61,8 @@ def test_what_a_harness_wrote_into_a_message_is_nobodys_demand() -> None:
     assert demands_in(user(NOTE)) == ()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_other_texts_are_no_demands() -> None:
+    for text in [
         # Too few words, too many, and code.
         *("Never push.", "must " * 61, "x = keep(use, only);"),
         # A question, a report, a quote, and a request for an answer.
@@ -73,15 +72,12 @@ def test_what_a_harness_wrote_into_a_message_is_nobodys_demand() -> None:
         *("> You must never do that again.", "2026-01-02T10:00:00 ERROR you must never do that"),
         *("src/parse.py:14: you must use a list here", "No tests were found in the folder."),
         *("Warum muss das so lange dauern?", "为什么不能保存？"),
-    ],
-)
-def test_other_texts_are_no_demands(text: str) -> None:
-    assert demands_of(text) == ()
+    ]:
+        assert demands_of(text) == ()
 
 
-@pytest.mark.parametrize(
-    "rule",
-    [
+def test_a_rule_in_another_language_a_command_and_a_wish_are_demands() -> None:
+    for rule in [
         "Fass die Datei config/secrets.yaml niemals an.",
         "Die Tests darf niemand löschen, du musst sie behalten.",
         "Ne touche pas au fichier de configuration.",
@@ -102,11 +98,9 @@ def test_other_texts_are_no_demands(text: str) -> None:
         "Write each number as a word.",
         *("no new dependencies here!", "important not to push before the review"),
         "i basically want one file per command",
-    ],
-)
-def test_a_rule_in_another_language_a_command_and_a_wish_are_demands(rule: str) -> None:
-    assert demands_of(rule) == (rule,)
-    assert read_facts(user(rule)).demands == 1
+    ]:
+        assert demands_of(rule) == (rule,)
+        assert read_facts(user(rule)).demands == 1
 
 
 def test_of_too_many_the_strong_ones_are_taken_in_their_order() -> None:
@@ -155,20 +149,16 @@ def test_a_long_block_between_typed_words_is_pasted(block: str) -> None:
     assert text[span.start : span.stop].strip() == block.strip()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_what_a_person_typed_is_not_pasted() -> None:
+    for text in [
         TYPED,
         "\n\n".join([TYPED] * 60),
         "so it went on and on " * 200,
         f"{TYPED}\n\n```\n{'x = 1;' * 200}\n```\n\n" + "\n\n".join([TYPED] * 20),
         "\n\n".join([f"- {TYPED}\n  - and {TYPED}" for _ in range(20)]),
         "\n\n".join(["これは人が書いた文章です。" * 20] * 20),
-    ],
-    ids=["short", "many paragraphs", "a long one", "a short fence", "a list", "Japanese"],
-)
-def test_what_a_person_typed_is_not_pasted(text: str) -> None:
-    assert pasted_spans(text) == []
+    ]:
+        assert pasted_spans(text) == []
 
 
 def test_what_a_harness_wrote_in_front_of_words_is_not_typed() -> None:

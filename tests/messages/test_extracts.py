@@ -84,21 +84,17 @@ OPENHANDS_EDIT = (
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "files", "command"),
-    [
+def test_an_action_in_a_models_text_is_a_call() -> None:
+    for text, files, command in [
         ("THOUGHT: look\n```bash\ncat src/a.py\n```", (("src/a.py", "read"),), None),
         ("```mswea_bash_command\nmake test\n```", (), "make test"),
         (OPENHANDS_EDIT, (("b.py", "edited"),), None),
-    ],
-)
-def test_an_action_in_a_models_text_is_a_call(text: str, files: Any, command: str | None) -> None:
-    (call,) = extract({"role": "assistant", "content": text}, ALL).calls
-    assert (call.files, call.command) == (files, command)
+    ]:
+        (call,) = extract({"role": "assistant", "content": text}, ALL).calls
+        assert (call.files, call.command) == (files, command)
 
 
 def called(name: str, arguments: dict[str, Any]) -> CallExtract:
-    """What is extracted of a model's call."""
     block = {"type": "tool_use", "id": "c", "name": name, "input": arguments}
     (call,) = extract({"role": "assistant", "content": [block]}, ALL).calls
     return call
@@ -109,17 +105,15 @@ def test_the_path_of_a_file_is_found_under_the_names_of_every_program(key: str) 
     assert called("read", {key: "src/a.py"}).files == (("src/a.py", "read"),)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
+def test_an_edit_tells_the_lines_that_it_takes_out_and_puts_in() -> None:
+    edits: list[dict[str, Any]] = [
         {"path": "a.py", "old_string": "x = 1\n  y = 2", "new_string": "y = 2\nz = 3"},
         {"filePath": "a.py", "oldString": "x = 1\ny = 2", "newString": "y = 2\nz = 3"},
         {"path": "a.py", "edits": [{"oldText": "x = 1\ny = 2", "newText": "y = 2\nz = 3"}]},
-    ],
-)
-def test_an_edit_tells_the_lines_that_it_takes_out_and_puts_in(arguments: dict[str, Any]) -> None:
-    call = called("edit", arguments)
-    assert (call.removed, call.added) == ({"x = 1"}, {"y = 2", "z = 3"})
+    ]
+    for arguments in edits:
+        call = called("edit", arguments)
+        assert (call.removed, call.added) == ({"x = 1"}, {"y = 2", "z = 3"})
 
 
 def test_a_patch_tells_the_lines_that_it_takes_out_and_puts_in_and_the_files_it_deletes() -> None:
@@ -130,19 +124,16 @@ def test_a_patch_tells_the_lines_that_it_takes_out_and_puts_in_and_the_files_it_
     assert (call.files, call.deleted) == ((("a.py", "edited"),), ("a.py",))
 
 
-@pytest.mark.parametrize(
-    ("command", "deleted"),
-    [
+def test_a_command_tells_the_files_that_it_removes() -> None:
+    for command, deleted in [
         ("rm ~/.pi/nord.json && ls", ("~/.pi/nord.json",)),
         ("cd /r; git rm -q a.py b.py", ("a.py", "b.py")),
         ("mv old.py new.py", ("old.py",)),
         ("rm -rf build/ dist/*", ("build",)),
         ("npm run rm", ()),
         ("cat <<'EOF' > a.sh\nrm b.py\nEOF", ()),
-    ],
-)
-def test_a_command_tells_the_files_that_it_removes(command: str, deleted: tuple[str, ...]) -> None:
-    assert called("bash", {"command": command}).deleted == deleted
+    ]:
+        assert called("bash", {"command": command}).deleted == deleted
 
 
 def test_a_call_of_no_known_effect_is_told_by_its_short_arguments() -> None:
@@ -207,9 +198,8 @@ def test_any_part_of_the_least_length_is_found_anywhere(text: str, start: int, a
 TOKEN = "k" + "0123456789abcdef" * 3
 
 
-@pytest.mark.parametrize(
-    ("text", "other", "shared"),
-    [
+def test_a_text_shares_what_is_long_enough_for_a_copy() -> None:
+    for text, other, shared in [
         # Case, white space and what stands around do not matter.
         *((WORDS, other, True) for other in (WORDS.upper(), WORDS.replace(" ", "\n  "))),
         *((WORDS, other, True) for other in (f"He said: {WORDS}!", WORDS[10:50])),
@@ -222,10 +212,8 @@ TOKEN = "k" + "0123456789abcdef" * 3
         ("ok", "ok", False),
         (TOKEN, f"curl -H 'X-Key: {TOKEN}' somewhere", True),
         (TOKEN, TOKEN[:-1], False),
-    ],
-)
-def test_a_text_shares_what_is_long_enough_for_a_copy(text: str, other: str, shared: bool) -> None:
-    assert Overlap([text]).shares(other) is shared
+    ]:
+        assert Overlap([text]).shares(other) is shared
 
 
 def test_a_repeated_text_is_one_that_holds_it_as_a_whole() -> None:
@@ -273,15 +261,13 @@ def test_a_success_is_none_in_every_form(result: ToolResult) -> None:
         assert failure_of_copy(copy) is None
 
 
-@pytest.mark.parametrize(("result", "kind", "message"), FAILURES)
-def test_a_failure_is_one_with_its_type_and_reason_as_value_as_fields_and_as_a_loops_row(
-    result: ToolResult, kind: str, message: str
-) -> None:
-    fields = result.model_dump()
-    copies = [failure_of_copy(copy) for copy in (fields, json.dumps(fields))]
-    whole = [failure_of(result), failure_of(fields), failure_of_row(json.dumps(fields))]
-    assert [*copies, *whole] == [ToolFailure(kind, message)] * 5
-    assert failure_of_row(str(result)) is not None
+def test_a_failure_is_one_with_its_type_and_reason_as_value_as_fields_and_as_a_loops_row() -> None:
+    for told, kind, message in FAILURES:
+        fields = told.model_dump()
+        copies = [failure_of_copy(copy) for copy in (fields, json.dumps(fields))]
+        whole = [failure_of(told), failure_of(fields), failure_of_row(json.dumps(fields))]
+        assert [*copies, *whole] == [ToolFailure(kind, message)] * 5
+        assert failure_of_row(str(told)) is not None
 
 
 def test_a_dict_that_says_it_failed_is_a_failure_also_as_text_but_a_tools_text_is_none() -> None:
@@ -293,18 +279,15 @@ def test_a_dict_that_says_it_failed_is_a_failure_also_as_text_but_a_tools_text_i
         assert failure_of(text) is None
 
 
-@pytest.mark.parametrize(
-    "copy",
-    [
+def test_anything_else_reports_no_failure() -> None:
+    for copy in [
         *(None, True, 0, 1.5, b"Error: x", [], [{"success": False}], {}, {"success": 0}),
         *({"success": "false"}, {"output": {"success": False}}, {"error": "nope"}),
         *("", "error: x", "Errors: 3", "Failed: 3 tests", "Failed\n", "{", '{"success": false'),
         *('{"output": {"success": false}}', "{'output': {'success': False}}"),
         '{"success": ' + "[" * 100_000,
-    ],
-)
-def test_anything_else_reports_no_failure(copy: Any) -> None:
-    assert failure_of_copy(copy) is None
+    ]:
+        assert failure_of_copy(copy) is None
 
 
 def test_an_object_with_odd_fields_is_read_all_the_same() -> None:
@@ -316,26 +299,20 @@ def test_an_object_with_odd_fields_is_read_all_the_same() -> None:
     assert failure_of(SimpleNamespace(error="nope")) is None
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
+def test_the_words_of_loops_for_a_call_without_a_result_tell_a_failure_and_others_none() -> None:
+    for row, message in [
         ("Error executing tool: x", "x"),
         ("Internal error executing tool: x", "x"),
         ("Error executing tool: ", NO_REASON),
         ("Denied by hook: x", "Denied by hook: x"),
         *((row, None) for row in ("fine", '{"success": true, "output": 1}', "{", "")),
         ('{"success": false, "tests": 3}', None),
-    ],
-)
-def test_the_words_of_loops_for_a_call_without_a_result_tell_a_failure_and_others_none(
-    row: str, message: str | None
-) -> None:
-    assert failure_of_row(row) == (None if message is None else ToolFailure(KIND, message))
+    ]:
+        assert failure_of_row(row) == (None if message is None else ToolFailure(KIND, message))
 
 
-@pytest.mark.parametrize(
-    ("copy", "answer"),
-    [
+def test_the_answer_of_a_tool_is_the_text_of_its_output() -> None:
+    answers: list[tuple[Any, str | None]] = [
         ("text", "text"),
         (None, None),
         ({"success": True, "output": "text", "error": None}, "text"),
@@ -344,7 +321,6 @@ def test_the_words_of_loops_for_a_call_without_a_result_tell_a_failure_and_other
         ({"files": ["a"]}, '{"files": ["a"]}'),
         ([1, 2], "[1, 2]"),
         ({"odd": {1}}, None),
-    ],
-)
-def test_the_answer_of_a_tool_is_the_text_of_its_output(copy: Any, answer: str | None) -> None:
-    assert answer_of_copy(copy) == answer
+    ]
+    for copy, answer in answers:
+        assert answer_of_copy(copy) == answer

@@ -123,16 +123,17 @@ def test_a_pdf_that_lies_about_its_pages_or_cannot_be_read_is_bounded() -> None:
     assert pdf_pages(pdf(4) + second) == 4
 
 
-@pytest.mark.parametrize(
-    ("data", "form", "tenths"),
-    [(wav(2.5), "wav", 25), (mp3(12), "mp3", 120), (bytes(96_000), "pcm16", 20)],
-)
-def test_sound_counts_by_its_seconds(data: bytes, form: str, tenths: int) -> None:
-    block = {"type": "input_audio", "input_audio": {"data": b64(data), "format": form}}
-    facts = facts_of(block)
-    assert facts.media[0].amount == pytest.approx(tenths, abs=1)
-    assert FAMILIES["gpt"].tokens(facts) == facts.media[0].amount + 4
-    assert FAMILIES["gemini"].tokens(facts) == -(-facts.media[0].amount * 32 // 10) + 6
+def test_sound_counts_by_its_seconds() -> None:
+    for data, form, tenths in [
+        (wav(2.5), "wav", 25),
+        (mp3(12), "mp3", 120),
+        (bytes(96_000), "pcm16", 20),
+    ]:
+        block = {"type": "input_audio", "input_audio": {"data": b64(data), "format": form}}
+        facts = facts_of(block)
+        assert facts.media[0].amount == pytest.approx(tenths, abs=1)
+        assert FAMILIES["gpt"].tokens(facts) == facts.media[0].amount + 4
+        assert FAMILIES["gemini"].tokens(facts) == -(-facts.media[0].amount * 32 // 10) + 6
 
 
 def test_the_text_of_a_document_counts_as_text() -> None:
@@ -148,17 +149,15 @@ def test_the_text_of_a_document_counts_as_text() -> None:
     assert read_facts(shorter).prose < 400
 
 
-@pytest.mark.parametrize(
-    "block",
-    [
+def test_a_document_that_is_elsewhere_counts_as_a_few_pages() -> None:
+    elsewhere: list[Block] = [
         {"type": "document", "source": {"type": "url", "url": "https://example.org/a.pdf"}},
         {"type": "document", "source": {"type": "file", "file_id": "file_1"}},
         {"type": "file", "file": {"file_id": "file-1"}},
         {"type": "input_file", "file_url": "https://example.org/a.pdf"},
-    ],
-)
-def test_a_document_that_is_elsewhere_counts_as_a_few_pages(block: Block) -> None:
-    assert facts_of(block).media == (Medium("pages", UNKNOWN_PAGES),)
+    ]
+    for block in elsewhere:
+        assert facts_of(block).media == (Medium("pages", UNKNOWN_PAGES),)
 
 
 def test_a_document_in_a_result_counts_by_its_pages_and_a_listing_as_text() -> None:
@@ -178,9 +177,8 @@ def image(width: int, height: int, detail: str | None = None) -> Block:
     return {"type": "image_url", "image_url": url if detail is None else {**url, "detail": detail}}
 
 
-@pytest.mark.parametrize(
-    ("model", "size", "detail", "tokens"),
-    [
+def test_an_image_counts_by_the_rule_of_the_model_that_sees_it() -> None:
+    for model, size, detail, tokens in [
         # OpenAI's examples: https://platform.openai.com/docs/guides/images-vision
         ("gpt-4o", (1024, 1024), "high", 765),
         ("gpt-4o", (1024, 1024), None, 765),
@@ -199,14 +197,10 @@ def image(width: int, height: int, detail: str | None = None) -> Block:
         ("gemini-2.5-pro", (300, 300), None, 258),
         ("gemini-2.5-pro", (960, 540), None, 516),
         ("gemini-3-pro", (4032, 3024), None, 1_120),
-    ],
-)
-def test_an_image_counts_by_the_rule_of_the_model_that_sees_it(
-    model: str, size: tuple[int, int], detail: str | None, tokens: int
-) -> None:
-    rates = FAMILIES[family_of(model)]
-    found = rates.tokens(facts_of(image(*size, detail))) - rates.per_message
-    assert found == tokens
+    ]:
+        rates = FAMILIES[family_of(model)]
+        found = rates.tokens(facts_of(image(*size, detail))) - rates.per_message
+        assert found == tokens
 
 
 @given(st.integers(1, 5_000), st.integers(1, 5_000), st.sampled_from([*FAMILIES]))

@@ -46,7 +46,6 @@ def one_of(words: str) -> Any:
 
 
 def some_of(*optional: dict[str, Any], **always: Any) -> Any:
-    """Some of the optional fields, and what is always there."""
     given = {name: value for one in optional for name, value in one.items()}
     return st.fixed_dictionaries(always, optional=given)
 

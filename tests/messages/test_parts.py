@@ -51,7 +51,6 @@ class Writer:
         return {"type": "text", "text": self.text(kind)}
 
     def path(self) -> str:
-        """The arguments of a call as JSON."""
         return json.dumps({"path": self.text("call")})
 
     def call_id(self) -> str:

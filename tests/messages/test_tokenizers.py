@@ -132,7 +132,6 @@ class Package(ModuleType):
 
 
 def forget() -> None:
-    """Forget what was loaded and said in this process."""
     vocabulary._tokenizer_of.cache_clear()
     vocabulary._say_missing.cache_clear()
 

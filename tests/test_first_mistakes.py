@@ -142,11 +142,11 @@ async def test_a_session_that_was_not_awaited_says_what_to_write() -> None:
                 await ctx.add_message({"role": "user", "content": "hello"})
             del ctx
             gc.collect()
-        opened = await asyncio.gather(
+        tasks = [
             asyncio.create_task(engine.session("s")),
             asyncio.wait_for(engine.session("s"), 60),
-            engine.session("s"),
-        )
+        ]
+        opened = await asyncio.gather(*tasks, engine.session("s"))
         assert len(set(opened)) == 1
 
 

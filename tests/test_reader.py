@@ -34,11 +34,9 @@ async def path(tmp_path: Path) -> Path:
 
 
 def contents(folder: Path) -> dict[str, tuple[str, int]]:
-    return {
-        one.name: (hashlib.sha256(one.read_bytes()).hexdigest(), one.stat().st_mtime_ns)
-        for one in folder.iterdir()
-        if one.name not in SQLITES_HELPERS
-    }
+    files = [one for one in folder.iterdir() if one.name not in SQLITES_HELPERS]
+    digests = {one.name: hashlib.sha256(one.read_bytes()).hexdigest() for one in files}
+    return {one.name: (digests[one.name], one.stat().st_mtime_ns) for one in files}
 
 
 class Noting:

@@ -71,11 +71,8 @@ def result(dialect: str, call_id: str, text: str) -> Message:
 
 
 def hook_row(text: str) -> Message:
-    return {
-        "role": "user",
-        "content": f"<system-reminder>{text}</system-reminder>",
-        "metadata": {"source": "hook", "ephemeral": False},
-    }
+    metadata = {"source": "hook", "ephemeral": False}
+    return {**human("", f"<system-reminder>{text}</system-reminder>"), "metadata": metadata}
 
 
 # -- stories -------------------------------------------------------------------------------------

@@ -50,10 +50,8 @@ async def agent(ctx: eventctx.Context) -> list[Any]:
 
 
 async def logged(engine: eventctx.Engine) -> list[tuple[str, list[bytes | None]]]:
-    return [
-        (record.type, [body.data for body in record.bodies])
-        async for record in engine.records("s", bodies=True)
-    ]
+    records = engine.records("s", bodies=True)
+    return [(one.type, [body.data for body in one.bodies]) async for one in records]
 
 
 @asynccontextmanager

@@ -43,15 +43,13 @@ class Watched:
         self.sinks = [LogSink(content=content), TraceSink(provider, content=content), metrics]
 
     def spans(self, session: str) -> dict[str, dict[str, Any]]:
-        return {
-            f"{one.context.span_id:016x}": as_sent(one)
-            for one in self.exporter.get_finished_spans()
-            if one.attributes["session.id"] == session
-        }
+        spans = [as_sent(one) for one in self.exporter.get_finished_spans()]
+        return {one.pop("id"): one for one in spans if one["attributes"]["session.id"] == session}
 
 
 def as_sent(one: ReadableSpan) -> dict[str, Any]:
     return {
+        "id": f"{one.context.span_id:016x}",
         "name": one.name,
         "trace": f"{one.context.trace_id:032x}",
         "parent": None if one.parent is None else f"{one.parent.span_id:016x}",

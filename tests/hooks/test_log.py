@@ -127,11 +127,8 @@ def test_a_line_names_the_trace_of_a_span_and_none_where_no_span_has_one():
 
 def test_an_ambient_trace_is_known_even_when_only_warnings_are_kept():
     out = CapturingLogger()
-    logger = structlog.wrap_logger(
-        out,
-        [lambda _logger, _name, fields: ((), fields)],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
-    )
+    kind = structlog.make_filtering_bound_logger(logging.WARNING)
+    logger = structlog.wrap_logger(out, [lambda *args: ((), args[2])], wrapper_class=kind)
     session = Session().tell((ev.PromptSubmit(number=1, trace_id=HOST_TRACE), 1), (USE, 2, 1))
     publish(session.tell((ev.ToolError(name="x", error_type="E"), 2, 1)), LogSink(logger))
     (call,) = out.calls
@@ -144,13 +141,11 @@ def test_configured_json_is_one_object_a_line_with_our_ids():
     whole_turn(session)
     publish(session, LogSink())
     written = [json.loads(text) for text in out.getvalue().splitlines()]
-    assert [(one["event"], one["level"]) for one in written] == [
-        ("prompt:submit", "info"),
-        ("context:pre_compact", "info"),
-        ("context:post_compact", "info"),
-        ("tool:error", "warning"),
-        ("prompt:complete", "info"),
+    assert [one["event"] for one in written] == [
+        *("prompt:submit", "context:pre_compact", "context:post_compact"),
+        *("tool:error", "prompt:complete"),
     ]
+    assert [one["level"] for one in written] == ["info"] * 3 + ["warning", "info"]
     assert {one["trace_id"] for one in written} == {derive_trace_id("s1", "t1")}
 
 
@@ -330,11 +325,9 @@ def test_the_hosts_processors_and_wrapper_are_used_and_nothing_is_configured():
     LogSink()
     assert not structlog.is_configured()
     out, session = CapturingLogger(), Session()
+    render = structlog.processors.KeyValueRenderer()
     structlog.configure(
-        processors=[
-            lambda _logger, _method, fields: {**fields, "host": "h1"},
-            structlog.processors.KeyValueRenderer(),
-        ],
+        processors=[lambda _logger, _method, fields: {**fields, "host": "h1"}, render],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=lambda *_: out,
     )

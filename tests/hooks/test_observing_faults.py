@@ -284,12 +284,11 @@ async def test_values_of_a_megabyte_cost_no_loss_and_are_cut_in_what_leaves(
     configure_logging(json=True, level="debug", file=file)
     provider, counting = TracerProvider(), CountingExporter(InMemorySpanExporter())
     provider.add_span_processor(SimpleSpanProcessor(counting))
-    sinks = [
-        LogSink(content=content),
-        MetricsSink(MeterProvider()),
+    traces = [
         TraceSink(provider, content=content, exporter=counting),
         configure_tracing(receiver.http),
     ]
+    sinks = [LogSink(content=content), MetricsSink(MeterProvider()), *traces]
     async with turning(), eventctx.open(store, sinks=sinks, hooks=hooks) as engine:
         engine.intercept("context:pre_compact", lambda _: eventctx.Verdict(veto=BIG))
         ctx = await engine.session("s", max_tokens=1_000_000)

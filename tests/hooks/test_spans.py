@@ -73,10 +73,8 @@ def test_usage_goes_to_its_chat_and_is_summed_on_the_turn_whether_before_or_afte
         rows = [(ANSWER, own, 1), (ev.UsageReported(prompt=10, output=own), own, 1)]
         session.tell((ASK, own, 1), *(rows if own == 3 else reversed(rows)), iteration=own)
     found = spans(session.tell((DONE, 1)))
-    usage = [
-        [one.attributes.get(f"gen_ai.usage.{name}_tokens") for name in ("input", "output")]
-        for one in found.values()
-    ]
+    lead, names = "gen_ai.usage.", ("input_tokens", "output_tokens")
+    usage = [[one.attributes.get(lead + name) for name in names] for one in found.values()]
     assert usage == [[10, 2], [10, 3], [20, 5]]
     assert found[span(3)].attributes["gen_ai.usage.cache_read.input_tokens"] == 0
     assert found[span(3)].end == START + 5 * SECOND
@@ -104,10 +102,8 @@ def test_errors_cancellation_and_skipping_are_told_apart():
     for number, (begin, end, _) in enumerate(ends, 2):
         session.tell((begin, number, 1), (end, number, 1))
     session.tell((ev.PromptComplete(status="cancelled"), 1))
-    shown = [
-        (one.status, one.attributes["eventctx.outcome"], one.attributes.get("error.type"))
-        for one in fold(session.records)
-    ]
+    names = ("eventctx.outcome", "error.type")
+    shown = [(o.status, *[o.attributes.get(n) for n in names]) for o in fold(session.records)]
     assert shown == [*[told for _, _, told in ends], ("unset", "cancelled", "cancelled")]
 
 
@@ -171,13 +167,9 @@ def test_a_compaction_has_googles_names_for_what_is_true_of_it_and_no_others():
     run = Run(2, 5, "merged", "duplicate")
     plan = replace(compacted().plan, runs=(Run(0, 1, "dropped", "older"), run))
     record = session.add(replace(compacted(), threshold=900, plan=plan), span(2))
-    assert as_adk(only(session)) == {
-        "trigger": "threshold",
-        "token_threshold": 900,
-        "event_retention_size": 4,
-        "event_count": 6,
-        "result_event_id": record.id.hex(),
-    }
+    told = {"trigger": "threshold", "token_threshold": 900, "event_retention_size": 4}
+    told |= {"event_count": 6, "result_event_id": record.id.hex()}
+    assert as_adk(only(session)) == told
 
 
 def test_the_policy_is_named_as_the_summarizer_where_it_put_in_a_new_summary():

@@ -28,12 +28,9 @@ from tests.how_much import some
 from tests.policies.given import one_session
 from tests.sessions import USER, tool_round, user
 
-scales = st.builds(
-    Scale,
-    st.floats(0.5, 2.0).map(lambda x: round(x, 4)),
-    st.integers(-50_000, 50_000),
-    st.floats(0.1, 0.5).map(lambda x: round(x, 4)),
-)
+factors = st.floats(0.5, 2.0), st.floats(0.1, 0.5)
+first, least = (one.map(lambda x: round(x, 4)) for one in factors)
+scales = st.builds(Scale, first, st.integers(-50_000, 50_000), least)
 
 
 OPUS, HAIKU = "claude-opus-4-5", "claude-haiku-4-5"

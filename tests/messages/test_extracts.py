@@ -237,9 +237,7 @@ def test_what_was_said_is_looked_for_and_the_names_of_files_ids_and_types_are_no
 
 
 SUCCESSES: list[ToolResult] = [
-    ToolResult(),
-    ToolResult(output="fine"),
-    ToolResult(output={"stdout": "x", "returncode": 1}),
+    *(ToolResult(), ToolResult(output="fine"), ToolResult(output={"stdout": "x", "returncode": 1})),
     ToolResult(output="fine", error={"message": "a warning"}),
     ToolResult(output=["Error: a line of a file"]),
 ]

@@ -127,10 +127,8 @@ def chat(draw: st.DrawFn, writer: Writer) -> Message:
     if called == "tool_calls":
         function = {"name": "read", "arguments": writer.path()}
         custom = {"name": "patch", "input": writer.text("call")}
-        message[called] = [
-            {"id": "a", "type": "function", "function": function},
-            {"id": "b", "type": "custom", "custom": custom},
-        ]
+        calls = {"function": function, "custom": custom}
+        message[called] = [{"id": kind, "type": kind, kind: one} for kind, one in calls.items()]
     elif called == "function_call":
         message[called] = {"name": "read", "arguments": writer.path()}
     return message

@@ -117,16 +117,10 @@ async def test_what_a_person_pastes_or_types_behind_code_stays_a_persons(
 async def test_nothing_is_an_observation_without_an_action_just_before_it(engine: Engine) -> None:
     ctx = await engine.session("s")
     call = {"id": "c", "type": "function", "function": {"name": "run", "arguments": "{}"}}
-    rows = [
-        says("user", OUTPUT),
-        says("assistant", "What is this?"),
-        says("user", OUTPUT),
-        {"role": "assistant", "content": ACTION, "tool_calls": [call]},
-        says("user", OUTPUT),
-        says("assistant", ACTION),
-        says("user", "wait"),
-        says("user", OUTPUT),
-    ]
+    asked, acted = says("assistant", "What is this?"), says("assistant", ACTION)
+    output = says("user", OUTPUT)
+    rows = [output, asked, output, {**acted, "tool_calls": [call]}, output]
+    rows += [acted, says("user", "wait"), output]
     await ctx.add_messages(rows)
     assert set(await origins(engine)) == {None}
 

@@ -84,22 +84,16 @@ async def test_an_emit_that_is_cancelled_before_it_appended_is_made_again() -> N
     assert appended == [1]
 
 
-async def test_a_task_that_takes_too_long_is_cancelled() -> None:
+async def test_a_task_that_takes_too_long_or_whose_check_raises_is_cancelled() -> None:
     task = asyncio.ensure_future(asyncio.Event().wait())
     with pytest.raises(TimeoutError, match="longer than"):
         await end_within(task, 0.2, grace=60)
     assert task.cancelled()
-
-
-async def test_a_check_that_raises_ends_the_task() -> None:
     check: Any = ["first", "second"].pop  # the third time, nothing is left
     task = asyncio.ensure_future(asyncio.Event().wait())
     with pytest.raises(IndexError):
         await end_within(task, None, check, grace=60)
     assert task.cancelled()
-
-
-async def test_how_a_task_ends_in_time_is_its_own_affair() -> None:
     task = asyncio.ensure_future(asyncio.wait_for(asyncio.Event().wait(), 0))
     await end_within(task, 60, grace=60)
     assert isinstance(task.exception(), TimeoutError)

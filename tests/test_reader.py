@@ -103,14 +103,7 @@ async def test_no_question_changes_or_makes_a_file_and_each_reads_one_that_nobod
     assert contents(tmp_path) == before
 
 
-async def test_it_sees_what_a_writer_at_work_appends(path):
-    async with eventctx.open(path) as engine, eventctx.read(path) as reader:
-        await (await engine.session("work")).add_message(user("And the beacon."))
-        assert [line.number for line in await reader.transcript("work")] == [0, 1, 2]
-        assert [one.number for one in await reader.recall("beacon")] == [2]
-
-
-async def test_an_open_store_is_read_and_left_open_without_an_index(path, tmp_path):
+async def test_an_open_store_is_read_without_an_index_with_what_is_appended(path, tmp_path):
     async with eventctx.open(path) as engine:
         before = set(contents(tmp_path))
         async with eventctx.read(engine.store) as reader:
@@ -121,6 +114,10 @@ async def test_an_open_store_is_read_and_left_open_without_an_index(path, tmp_pa
         assert set(contents(tmp_path)) == before
         await (await engine.session("work")).add_message(user("again"))
         assert len(await engine.transcript("work")) == 3
+    async with eventctx.open(path) as engine, eventctx.read(path) as reader:
+        await (await engine.session("work")).add_message(user("And the beacon."))
+        assert [line.number for line in await reader.transcript("work")] == [0, 1, 2, 3]
+        assert [one.number for one in await reader.recall("beacon")] == [3]
 
 
 async def test_before_it_is_awaited_and_after_close_every_question_is_refused(path):

@@ -1,3 +1,5 @@
+"""Log lines: what they say and never say, by which logger, level and format; a log that fails."""
+
 from __future__ import annotations
 
 import io
@@ -5,6 +7,7 @@ import json
 import logging
 import re
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -12,11 +15,15 @@ import pytest
 import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.json import encode
 from structlog.testing import CapturingLogger, capture_logs
 
+import eventctx
+from eventctx.errors import InvalidSetting
 from eventctx.hooks import log as log_lines
 from eventctx.hooks.log import MAX_CONTENT, LogSink, configure_logging, level_of, line, lines
 from eventctx.hooks.redact import DEFAULT, Redactor
+from eventctx.hooks.trace import TraceSink
 from eventctx.log import events as ev
 from eventctx.log.events import CATALOGUE
 from eventctx.log.ids import derive_trace_id
@@ -35,19 +42,23 @@ from tests.hooks.given import (
     USE,
     Session,
     body,
+    call_model,
     compacted,
     prepared,
     publish,
+    recorded,
     span,
     whole_turn,
 )
 from tests.how_much import some
+from tests.sessions import user
 
 IDS = ("session_id", "turn_id", "span_id", "parent_span_id", "iteration")
 
 
 @pytest.fixture(autouse=True)
-def _structlog_as_it_was():
+def _unconfigured() -> Iterator[None]:
+    structlog.reset_defaults()
     yield
     structlog.reset_defaults()
 
@@ -69,12 +80,18 @@ def test_every_line_carries_the_records_five_ids_position_and_trace():
         assert entry["trace_id"] == derive_trace_id("s1", "t1")
 
 
-def test_a_plan_is_counts_a_body_is_a_size_and_no_content_leaves():
+def test_a_plan_is_counts_and_a_body_a_size_and_no_erased_or_packed_content_leaves():
     fields = line(Session().add(compacted(), span(1), bodies=(body("secret"), body("text"))))
     counts = {"plan_dropped": 6, "plan_kept": 4, "plan_insertions": 0, "bodies": 2}
     assert (counts | {"body_bytes": 10}).items() <= fields.items()
     assert "secret" not in json.dumps(fields)
     assert all(isinstance(value, str | int | float | None) for value in fields.values())
+    session = Session()
+    erased = Body(bytes(32), b"", None, None, True)
+    assert "content" not in line(session.add(ev.MessageAdded(), bodies=(erased,)), content=True)
+    packed = ev.ImportRaw(source="x", lines=(1, 2), kinds={}, imported_at=0, encoding="zlib")
+    fields = line(session.add(packed, bodies=(body("zz"),)), content=True)
+    assert (fields["body_bytes"], "content" in fields) == (2, False)
 
 
 @pytest.mark.parametrize(
@@ -185,15 +202,6 @@ def test_contents_are_in_a_line_only_where_asked_for_and_redacted():
     assert entries[1]["content"] == '{"role":"user","content":"use [redacted:api-key]"}'
     assert entries[1]["body_bytes"] == len(session.records[1].bodies[0].data or b"")
     assert KEY in live(session, content=True, redactor=None)[1]["content"]
-
-
-def test_contents_that_were_not_read_erased_or_packed_are_not_shown():
-    session = Session()
-    erased = Body(bytes(32), b"", None, None, True)
-    assert "content" not in line(session.add(ev.MessageAdded(), bodies=(erased,)), content=True)
-    packed = ev.ImportRaw(source="x", lines=(1, 2), kinds={}, imported_at=0, encoding="zlib")
-    fields = line(session.add(packed, bodies=(body("zz"),)), content=True)
-    assert (fields["body_bytes"], "content" in fields) == (2, False)
 
 
 @pytest.mark.parametrize("redactor", [DEFAULT, None])
@@ -363,3 +371,108 @@ def test_a_single_line_of_the_session_names_no_trace():
     assert line(start)["trace_id"] is None
     assert line(start, HOST_TRACE)["trace_id"] == HOST_TRACE
     assert line(session.add(ev.Pinned(numbers=(1,))))["trace_id"] == derive_trace_id("s1", "t1")
+
+
+# -- levels and formats by environment, and a log that fails ---------------------------------------
+
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+async def a_turn() -> None:
+    name = "a-session-with-a-name-that-goes-on-and-on-" + "x" * 120
+    async with eventctx.open(sinks=[LogSink()]) as engine:
+        ctx = await engine.session(name, max_tokens=3_000)
+        async with ctx.turn() as turn, turn.iteration() as cycle:
+            for number in range(9):
+                await ctx.add_message(user(f"{number} " + "word " * 300))
+            await ctx.get_messages_for_request()
+            await call_model(cycle, "a-model-" + "y" * 90)
+
+
+async def printed(monkeypatch: pytest.MonkeyPatch, chosen: str, **options: Any) -> list[str]:
+    monkeypatch.setenv("EVENTCTX_LOG", chosen)
+    out = io.BytesIO()
+    configure_logging(file=out, **options)
+    await a_turn()
+    return out.getvalue().decode().splitlines()
+
+
+async def test_the_environment_chooses_level_and_format_but_what_the_program_says_goes_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert all(json.loads(text)["level"] == "info" for text in await printed(monkeypatch, "json"))
+    debug = [json.loads(text) for text in await printed(monkeypatch, "debug,json")]
+    assert {"debug", "info"} <= {one["level"] for one in debug}
+    assert len(debug[-1]["span_id"]) == 16
+    assert "context:message_added" in str(await printed(monkeypatch, "Console, DEBUG"))
+    assert await printed(monkeypatch, "error") == []
+    for chosen in ("debug,console", "loud"):
+        assert await printed(monkeypatch, chosen, json=True, level="error") == []
+    with pytest.raises(InvalidSetting, match=r"EVENTCTX_LOG: expected debug, .*console.*'loud'"):
+        configure_logging(file=io.BytesIO())
+
+
+async def test_a_record_is_one_console_line_with_short_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [_COLOURS.sub("", text) for text in await printed(monkeypatch, "debug,console")]
+    assert len(lines) > 12
+    assert max(map(len, lines)) < 160
+    assert not any(re.search(r"\b[0-9a-f]{16,}\b", text) for text in lines)
+    assert all(re.search(r"span_id=[0-9a-f]{8}\b", text) for text in lines if "provider" in text)
+
+
+SINK = "eventctx.hooks.log.LogSink"
+
+
+def refuses(*_: Any, **__: Any) -> None:
+    raise ConnectionResetError("the collector is gone")
+
+
+def refusing(kind: str) -> Any:
+    if kind == "structlog":
+        out = SimpleNamespace(debug=refuses, info=refuses, warning=refuses)
+        return structlog.wrap_logger(out, [structlog.processors.KeyValueRenderer()])
+    logger, handler = logging.Logger("a.host", logging.DEBUG), logging.Handler()
+    handler.emit = refuses  # type: ignore[method-assign]
+    logger.addHandler(handler)
+    return logger
+
+
+@pytest.mark.parametrize("kind", ["structlog", "standard"])
+async def test_a_logger_that_raises_is_counted_once_a_record_and_others_hear(kind: str) -> None:
+    heard: list[int] = []
+    async with eventctx.open() as engine:
+        engine.on("*", LogSink(refusing(kind)))
+        engine.on("*", lambda record: heard.append(record.position))
+        engine.on("*", TraceSink())
+        ctx = await engine.session("s")
+        async with ctx.turn() as turn, turn.iteration() as cycle:
+            await ctx.add_message(user("go"))
+            await call_model(cycle)
+        await ctx.close()
+        positions = [record.position for record in await recorded(engine)]
+        assert heard == positions
+        assert engine.hooks.stats().errors == {"eventctx.hooks.log.LogSink": len(positions)}
+        assert (await engine.verify("s")).problems == ()
+
+
+def written(file: io.BytesIO) -> list[str]:
+    return [json.loads(text)["event"] for text in file.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_a_reconfiguration_may_change_the_level_and_the_processors(cached: bool) -> None:
+    file, louder = io.BytesIO(), io.BytesIO()
+    structlog.configure(
+        processors=[structlog.processors.JSONRenderer(lambda fields, **_: encode(fields))],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
+        logger_factory=structlog.BytesLoggerFactory(file=file),
+        cache_logger_on_first_use=cached,
+    )
+    session, sink = Session(), LogSink()
+    whole_turn(session)
+    publish(session, sink)
+    configure_logging(json=True, level="warning", file=louder)
+    publish(session, sink)
+    assert len(session.records) == len(written(file))
+    assert written(louder) == ["tool:error"]

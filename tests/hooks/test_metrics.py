@@ -156,17 +156,6 @@ def test_usage_that_a_provider_left_out_or_a_format_does_not_hold_is_not_measure
     assert [value for value, _ in measured(session, "eventctx.prompt.cached")] == [0.0]
 
 
-def test_unknown_types_and_broken_payloads_measure_nothing_and_hurt_nothing():
-    session = Session().tell((prepared(),))
-    for kind in ("context:message_added", "context:post_compact", "usage:reported", "later:event"):
-        session.raw(kind, b"junk", span(1))
-    session.raw("context:post_compact", b"{}", version=9)
-    session.tell((ASK, 1)).raw("provider:response", b"[]", span(1))
-    session.tell((prepared(),))
-    tokens = "eventctx.request.estimated_tokens"
-    assert [one.instrument.name for one in fold(session.records)] == [tokens, tokens, REUSED]
-
-
 @pytest.mark.parametrize("kind", ["context:request_prepared", "context:erased"])
 def test_where_it_cannot_be_read_what_was_sent_the_next_request_has_none_before(kind: str):
     session = Session().tell((prepared(),))
@@ -188,9 +177,17 @@ def test_values_that_no_instrument_takes_are_left_out():
     assert found[0].attributes["eventctx.compaction.strategy"] == "_OTHER"
 
 
-def test_a_record_at_position_0_begins_a_stream_whatever_was_folded_before():
+def test_a_stream_begins_at_position_0_and_unknown_types_and_broken_payloads_measure_nothing():
     first, again = Session().tell((ASK, 1)), Session().tell((SUBMIT, 2), (ANSWER, 1))
     assert list(fold([*first.records, *again.records])) == []
+    session = Session().tell((prepared(),))
+    for kind in ("context:message_added", "context:post_compact", "usage:reported", "later:event"):
+        session.raw(kind, b"junk", span(1))
+    session.raw("context:post_compact", b"{}", version=9)
+    session.tell((ASK, 1)).raw("provider:response", b"[]", span(1))
+    session.tell((prepared(),))
+    tokens = "eventctx.request.estimated_tokens"
+    assert [one.instrument.name for one in fold(session.records)] == [tokens, tokens, REUSED]
 
 
 def test_a_fold_remembers_a_bounded_number_of_calls():

@@ -139,24 +139,21 @@ def test_a_document_is_redacted_at_every_depth_and_keeps_the_names_that_are_addr
     }
 
 
-def test_each_family_can_be_switched_off() -> None:
+def test_families_can_be_switched_off_and_own_patterns_are_replaced_by_their_group() -> None:
     text, email, password = "ann@example.org password=hunter2", "[redacted:email]", "hunter2"
     assert Redactor(keys=False).text(text) == f"{email} password={password}"
     assert Redactor(emails=False).text(text) == "ann@example.org password=[redacted:password]"
     assert Redactor(keys=False, emails=False).text(text) == text
     assert Redactor(keys=False).fields({"password": "x"}) == {"password": "x"}
-
-
-# -- patterns of one's own -----------------------------------------------------------------------
-
-
-def test_patterns_of_ones_own_are_replaced_whole_or_by_their_group_over_what_was_redacted() -> None:
     named = re.compile(r"customer (?P<secret>\w+)", re.IGNORECASE)
     redactor = Redactor([r"ACME-\d+", named, "internal: .*"])
     assert redactor.text("see ACME-12") == "see [redacted:pattern]"
     assert redactor.text("Customer Bob") == "Customer [redacted:pattern]"
     assert redactor.text("internal: ann@example.org said x") == "[redacted:pattern]"
     assert redactor.patterns[0] == r"ACME-\d+"
+
+
+# -- patterns of one's own -----------------------------------------------------------------------
 
 
 def test_a_pattern_that_cannot_work_is_refused() -> None:

@@ -56,19 +56,16 @@ def test_a_tool_hangs_beside_the_call_that_asked_for_it_and_names_it_and_links_t
         assert (found[own].links, LOGGED in found[own].attributes) == ((), False)
 
 
-def test_a_tool_of_a_call_outside_a_turn_stands_beside_it_in_its_trace():
-    found = spans(Session().tell(*call(2, None), *tool(3, 2), turn=None))
-    assert (found[TOOL].parent_span_id, found[CALL].parent_span_id) == (None, None)
-    assert found[TOOL].attributes[LOGGED] == CALL
-    assert found[TOOL].trace_id == found[CALL].trace_id
-
-
-def test_a_tool_of_a_call_in_a_plan_or_a_compaction_hangs_in_that():
+def test_a_tool_of_a_call_in_a_plan_or_compaction_hangs_in_that_and_outside_a_turn_beside_it():
     session = Session().tell((SUBMIT, 1))
     for begin, end in ((ev.PlanStart(), ev.PlanEnd()), (PRE, compacted())):
         session.tell((begin, 4, 1), *call(2, 4), *tool(3, 2), (end, 4, 1))
     found = list(fold(session.records))
     assert [one.parent_span_id for one in found if one.span_id == TOOL] == [OTHER, OTHER]
+    found = spans(Session().tell(*call(2, None), *tool(3, 2), turn=None))
+    assert (found[TOOL].parent_span_id, found[CALL].parent_span_id) == (None, None)
+    assert found[TOOL].attributes[LOGGED] == CALL
+    assert found[TOOL].trace_id == found[CALL].trace_id
 
 
 def test_the_calls_that_are_remembered_are_bounded_and_the_latest_stay():
@@ -207,30 +204,24 @@ def test_nothing_of_the_last_turn_is_sent_while_it_has_no_end():
     assert sent(session) == (list(fold(session.records)), 0)
 
 
-def test_a_turn_that_a_crash_left_open_is_sent_once_another_has_begun():
+def test_what_a_crash_left_open_ends_late_is_in_no_turn_or_the_rest_of_one_is_sent():
     session = Session()
     begun(session, "t1", 0x100)
     whole_turn(session, "t2", 0x200)
     assert ids(sent(session)[0]) == ids(fold(session.records))
     assert sent(session)[1] == 0
-
-
-def test_a_tool_that_ends_behind_its_turn_is_sent_and_so_is_what_is_in_no_turn():
     session = Session()
     begun(session, "t1", 0x100)
     session.tell((DONE, 0x100), (ev.ToolPost(name="slow"), 0x102, 0x101))
     session.tell((ASK, 0x300), turn=None)
     assert ids(sent(session)[0]) == ids(fold(session.records))
+    session = Session().tell((SUBMIT, 1))
+    session.tell((ev.SessionFork(parent="mother", at=0),), turn=None).tell(*tool(2, 1))
+    assert [one.span_id for one in sent(session)[0]] == [span(2)]
 
 
 def ids(found: Iterable[Span]) -> set[str]:
     return {one.span_id for one in found}
-
-
-def test_the_rest_of_a_turn_whose_own_span_is_the_parents_is_sent_from_a_fork():
-    session = Session().tell((SUBMIT, 1))
-    session.tell((ev.SessionFork(parent="mother", at=0),), turn=None).tell(*tool(2, 1))
-    assert [one.span_id for one in sent(session)[0]] == [span(2)]
 
 
 # -- types of errors -------------------------------------------------------------------------------

@@ -245,13 +245,6 @@ def test_parallel_tools_and_parallel_chats_never_mix():
         assert told.items() <= found[span(n)].attributes.items()
 
 
-def test_a_compaction_outside_a_turn_is_a_trace_of_its_own_with_its_chat_and_tool_in_it():
-    session = Session().tell((PRE, 1), (ASK, 2, 1), (USE, 3, 2), (USED, 3, 2), turn=None)
-    found = spans(session.tell((ANSWER, 2, 1), (compacted(), 1), turn=None))
-    assert len(found) == 3
-    assert {one.trace_id for one in found.values()} == {derive_trace_id("s1", span(1))}
-
-
 def test_what_no_record_ended_is_unfinished_when_it_was_last_heard_of():
     for behind, later in [([(ev.MessageAdded(), 1)], 0), ([], 1)]:
         session = Session().tell((SUBMIT, 1), (USE, 2, 1), *behind)
@@ -263,14 +256,6 @@ def test_what_no_record_ended_is_unfinished_when_it_was_last_heard_of():
         for one in found[2:]:
             assert (one.status, one.attributes["eventctx.outcome"]) == ("unset", "unfinished")
             assert one.end == heard
-
-
-def test_ends_without_a_beginning_of_another_operation_and_second_beginnings_make_no_spans():
-    session = Session().tell((USED, 2, 1), (DONE, 1), (SUBMIT, 3), (SUBMIT, 3))
-    assert only(session.tell((USED, 3), (DONE, 3))).span_id == span(3)
-    found = only(Session().tell((USE, 2), (ANSWER, 2), (USED, 2)))
-    assert "gen_ai.response.model" not in found.attributes
-    assert [event.name for event in found.events] == ["provider:response"]
 
 
 def test_a_span_has_a_bounded_number_of_events_but_none_is_dropped_for_added_messages():
@@ -297,12 +282,17 @@ def test_open_spans_are_bounded_and_the_oldest_is_given_up():
     assert len(state.open) == MAX_OPEN
 
 
-def test_unknown_types_and_broken_payloads_are_events_on_the_span_they_name():
+def test_unknown_types_and_ends_of_others_are_events_and_second_beginnings_make_no_spans():
     session = Session().tell((SUBMIT, 1))
     session.raw("later:event", b"junk", span(1), None, "t1")
     session.raw("tool:pre", b"{}", span(2), span(1), "t1")
     one = only(session.tell((DONE, 1)))
     assert [tick.name for tick in one.events] == ["later:event", "tool:pre"]
+    session = Session().tell((USED, 2, 1), (DONE, 1), (SUBMIT, 3), (SUBMIT, 3))
+    assert only(session.tell((USED, 3), (DONE, 3))).span_id == span(3)
+    found = only(Session().tell((USE, 2), (ANSWER, 2), (USED, 2)))
+    assert "gen_ai.response.model" not in found.attributes
+    assert [event.name for event in found.events] == ["provider:response"]
 
 
 EVENTS = st.sampled_from(
@@ -366,10 +356,14 @@ def test_a_planning_phase_is_named_after_its_agent_and_a_failed_call_has_a_reaso
     assert chat.attributes["gen_ai.response.finish_reasons"] == ("error",)
 
 
-def test_a_compaction_begins_when_it_was_begun_but_not_before_its_turn():
+def test_a_compaction_begins_when_it_was_begun_in_its_turn_or_else_in_a_trace_of_its_own():
     session = Session().tell((SUBMIT, 1), (PRE, 2, 1), (compacted(), 2, 1))
     session.tell((replace(compacted(), duration=60 * SECOND), 3, 1))
     first, second, *_ = fold(session.records)
     turn, pre, *_ = session.records
     assert first.start == pre.time
     assert (second.start < turn.time, second.span_id) == (False, span(3))
+    session = Session().tell((PRE, 1), (ASK, 2, 1), (USE, 3, 2), (USED, 3, 2), turn=None)
+    found = spans(session.tell((ANSWER, 2, 1), (compacted(), 1), turn=None))
+    assert len(found) == 3
+    assert {one.trace_id for one in found.values()} == {derive_trace_id("s1", span(1))}

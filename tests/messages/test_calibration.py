@@ -80,9 +80,13 @@ def test_a_report_that_can_be_a_whole_prompt_tells_how_much_is_sent_beside_the_m
     assert calibration.scale(told(steps), 700) == Scale(1.0, beside)
 
 
-def test_the_scale_is_exact_at_the_last_report_whatever_came_before() -> None:
+def test_the_scale_is_exact_at_the_last_report_and_no_small_view_is_free() -> None:
     steps = [(1_000, 20_000), (9_000, 31_000), (30_000, 52_000), (36_000, 58_500)]
     assert calibration.scale(told(steps)).tokens(36_000) in (58_500, 58_501)
+    scale = calibration.scale(told([(50_000, 40_000)]))
+    assert scale.tokens(50_000) == 40_000
+    assert scale.tokens(55_000) == 45_000
+    assert scale.tokens(1_000) == 800
 
 
 @settings(max_examples=some(15, 100))
@@ -99,17 +103,12 @@ def test_the_factor_of_a_model_is_learnt_from_growth(factor: float, beside: int,
     assert found.factor == pytest.approx(factor, rel=0.08)
 
 
-def test_a_prompt_smaller_than_its_messages_does_not_make_a_small_view_free() -> None:
-    scale = calibration.scale(told([(50_000, 40_000)]))
-    assert scale.tokens(50_000) == 40_000
-    assert scale.tokens(55_000) == 45_000
-    assert scale.tokens(1_000) == 800
-
-
-def test_models_are_learnt_apart() -> None:
+def test_models_are_learnt_apart_and_growth_across_a_compaction_teaches_nothing() -> None:
     state = reported(told([(10_000, 12_000)]), 7, 10_000, 25_000, HAIKU)
     assert calibration.scale(state).reserve == 15_000
     assert calibration.scale(calibration.note_called(state, OPUS)).reserve == 2_000
+    state = reported(told([(50_000, 60_000)]), 1, 20_000, 22_000, HAIKU, growing=False)
+    assert calibration.scale(reported(state, 2, 70_000, 118_000)).factor == 1.0
 
 
 OF_FAMILIES = {
@@ -209,11 +208,6 @@ def test_a_report_that_comes_twice_teaches_once_and_a_list_told_later_takes_it_b
         assert calibration.note_reported(state, position, prompt, OPUS) == state
     assert calibration.scale(calibration.note_sent(state, 1, None)) == Scale(1.0, 0)
     assert calibration.note_sent(state, 0, None).readings == state.readings
-
-
-def test_growth_across_a_compaction_teaches_nothing_even_between_other_models() -> None:
-    state = reported(told([(50_000, 60_000)]), 1, 20_000, 22_000, HAIKU, growing=False)
-    assert calibration.scale(reported(state, 2, 70_000, 118_000)).factor == 1.0
 
 
 async def test_tool_definitions_count_until_a_provider_told_the_whole() -> None:

@@ -161,13 +161,10 @@ def test_what_a_person_typed_is_not_pasted() -> None:
         assert pasted_spans(text) == []
 
 
-def test_what_a_harness_wrote_in_front_of_words_is_not_typed() -> None:
+def test_what_a_harness_wrote_is_not_typed_and_pasted_blocks_are_counted_as_a_result() -> None:
     text = f"<system-reminder>{'word ' * 900}</system-reminder>\n{TYPED}"
     (span,) = pasted_spans(text)
     assert text[span.stop :].strip() == TYPED
-
-
-def test_pasted_blocks_are_counted_as_a_result_and_the_rest_as_words() -> None:
     facts = read_facts(user(f"{TYPED}\n\n{LOG}"))
     assert facts.human and facts.prose == len(TYPED) + 2
     assert facts.outcome == len(LOG)

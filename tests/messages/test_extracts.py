@@ -136,17 +136,14 @@ def test_a_command_tells_the_files_that_it_removes() -> None:
         assert called("bash", {"command": command}).deleted == deleted
 
 
-def test_a_call_of_no_known_effect_is_told_by_its_short_arguments() -> None:
-    arguments = {"pattern": "class Shop", "multiline": True, "n": 4, "body": "x" * 200}
-    call = called("Grep", arguments)
-    assert (call.told, call.source) == ("class Shop 4", "Grep")
-
-
-def test_a_poll_names_the_process_that_an_earlier_result_told() -> None:
+def test_a_poll_names_the_process_that_a_result_told_and_others_short_arguments() -> None:
     text = "Chunk ID: 60a5a7\nProcess running with session ID 58192\nOutput:\n"
     found = extract(result("openai", "c", text), ALL)
     assert (dict(found.running), found.lines) == ({"c": "58192"}, ())
     assert called("write_stdin", {"session_id": 58192, "chars": ""}).process == "58192"
+    arguments = {"pattern": "class Shop", "multiline": True, "n": 4, "body": "x" * 200}
+    call = called("Grep", arguments)
+    assert (call.told, call.source) == ("class Shop 4", "Grep")
 
 
 @pytest.mark.parametrize("message", [MODEL, human("anthropic", ASKED), result("openai", "c", "x")])
@@ -268,13 +265,19 @@ def test_a_failure_is_one_with_its_type_and_reason_as_value_as_fields_and_as_a_l
         assert failure_of_row(str(told)) is not None
 
 
-def test_a_dict_that_says_it_failed_is_a_failure_also_as_text_but_a_tools_text_is_none() -> None:
+def test_a_dict_or_object_that_says_it_failed_is_a_failure_but_a_tools_text_is_none() -> None:
     plain = {"success": False, "error": "nope"}
     assert failure_of(plain) == ToolFailure(KIND, "nope")
     assert failure_of_copy(str(plain)) == ToolFailure(KIND, str(plain))
     assert failure_of_copy(str({"error": "nope", "success": False})) is not None
     for text in ("Error: in line 3", "Failed", '{"success": false}'):
         assert failure_of(text) is None
+    endless: list[Any] = []
+    endless.append(endless)
+    odd = SimpleNamespace(success=False, error=endless, output=7)
+    assert failure_of(odd) == ToolFailure(KIND, "7")
+    assert failure_of(SimpleNamespace(success=False)) == ToolFailure(KIND, NO_REASON)
+    assert failure_of(SimpleNamespace(error="nope")) is None
 
 
 def test_anything_else_reports_no_failure() -> None:
@@ -286,15 +289,6 @@ def test_anything_else_reports_no_failure() -> None:
         '{"success": ' + "[" * 100_000,
     ]:
         assert failure_of_copy(copy) is None
-
-
-def test_an_object_with_odd_fields_is_read_all_the_same() -> None:
-    endless: list[Any] = []
-    endless.append(endless)
-    odd = SimpleNamespace(success=False, error=endless, output=7)
-    assert failure_of(odd) == ToolFailure(KIND, "7")
-    assert failure_of(SimpleNamespace(success=False)) == ToolFailure(KIND, NO_REASON)
-    assert failure_of(SimpleNamespace(error="nope")) is None
 
 
 def test_the_words_of_loops_for_a_call_without_a_result_tell_a_failure_and_others_none() -> None:

@@ -176,16 +176,13 @@ def test_an_observation_is_one_round_with_the_action_and_in_progress_while_it_is
     assert group_rows([facts[0], facts[3]]) == [Group((0,)), Group((1,))]
 
 
-def test_an_observation_asks_for_nothing_however_its_facts_were_read() -> None:
+def test_an_observation_asks_for_nothing_and_is_cut_and_counted_as_a_result() -> None:
     text = "<output>\nYou should never call this without a lock, always.\n</output>"
     facts = read_facts(says("user", text))
     assert (facts.demands, facts.demand_characters > 0) == (1, True)
     told = as_observation(facts)
     assert told == read_facts(says("user", text), by_harness=True, observation=True)
     assert (told.demands, told.demand_characters) == (0, 0)
-
-
-def test_an_observation_is_cut_as_a_result_and_counts_as_its_facts_say() -> None:
     blocks = [{"type": "text", "text": "a" * 3_000}, {"type": "text", "text": "b" * 3_000}]
     for content in (OUTPUT, blocks):
         message = {"role": "user", "content": content}

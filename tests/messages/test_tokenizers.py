@@ -358,12 +358,9 @@ def test_lines_weigh_together_what_each_weighs(lines: list[str]) -> None:
         assert weight_of(text) == sum(map(weight_of, lines)) + len(lines) * weight_of("\n")
 
 
-def test_a_long_text_weighs_in_proportion() -> None:
+def test_a_long_text_weighs_in_proportion_and_what_an_older_reader_stored_as_it_did() -> None:
     for unit in ("word ", "漢字", "🙂", "7"):
         assert weight_of(unit * 40_000) == 40_000 * weight_of(unit)
-
-
-def test_what_an_older_reader_stored_counts_as_it_did() -> None:
     facts = read_facts({"role": "user", "content": LANGUAGES["Russian"][1]})
     old = msgspec.structs.replace(facts, reader=8, weight=0, dense=0)
     characters, wide = facts.prose, facts.wide

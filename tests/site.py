@@ -40,12 +40,8 @@ SETTINGS: dict[str, object] = {
     "theme": {
         "font": False,  # the tool's default asks a server of somebody else for its fonts
         "features": [
-            "content.code.copy",
-            "navigation.footer",
-            "navigation.tabs",
-            "navigation.top",
-            "search.highlight",
-            "toc.follow",
+            *("content.code.copy", "navigation.footer", "navigation.tabs", "navigation.top"),
+            *("search.highlight", "toc.follow"),
         ],
         "palette": [
             {

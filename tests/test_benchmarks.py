@@ -65,46 +65,31 @@ def test_a_repeated_row_is_the_median_of_those_and_keeps_what_each_repeat_measur
     assert [row.value for row in combined([[*first, *second], [*first, *second]])] == [1.0, 2.0]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "verdict"),
-    [
+def test_a_change_is_beyond_noise_where_no_repeats_of_both_runs_overlap(
+    written: Callable[..., Run],
+) -> None:
+    for old, new, verdict in [
         ((100, 101, 99, 102), (90, 91, 89, 98), "yes"),
         ((90, 91, 89, 98), (100, 101, 99, 102), "yes"),
         ((100, 120, 90, 110), (98, 118, 92, 105), "no"),
         ((100, 101, 99, 102), (90, 91, 89, 99), "no"),
         ((100, 101, 102), (10, 11, 12), "too few repeats"),
         ((100,), (10,), "too few repeats"),
-    ],
-)
-def test_a_change_is_beyond_noise_where_no_repeats_of_both_runs_overlap(
-    written: Callable[..., Run], old: tuple[float, ...], new: tuple[float, ...], verdict: str
-) -> None:
-    (change,) = comparing.compare(written(_runs(*old)), written(_runs(*new))).changes
-    assert change.beyond_noise == verdict
+    ]:
+        (change,) = comparing.compare(written(_runs(*old)), written(_runs(*new))).changes
+        assert change.beyond_noise == verdict
+    for before, after, shift in [(100, 90, "-10.0%"), (-4, 4, "+200.0%"), (0, 4, "+4 µs")]:
+        (change,) = comparing.compare(written(_runs(before)), written(_runs(after))).changes
+        assert change.shift == shift, "a share of the median before"
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "shift"), [(100, 90, "-10.0%"), (-4, 4, "+200.0%"), (0, 4, "+4 µs")]
-)
-def test_a_shift_is_a_share_of_the_median_before(
-    written: Callable[..., Run], old: float, new: float, shift: str
-) -> None:
-    found = comparing.compare(written(_runs(old)), written(_runs(new)))
-    assert [one.shift for one in found.changes] == [shift]
-
-
-def test_a_row_with_a_floor_is_compared_by_its_ratio_and_a_value_with_its_processor_time(
-    written: Callable[..., Run],
-) -> None:
+def test_rows_are_compared_and_what_runs_differ_in_is_said(written: Callable[..., Run]) -> None:
     before = written(_runs(100, 101, 99, 100, floor=50))
     (change,) = comparing.compare(before, written(_runs(200, 202, 198, 200, floor=100))).changes
     assert (change.what, change.before) == ("ratio", [2.0, 2.02, 1.98, 2.0])
     assert change.before == change.after
     run = written([*_runs(1.0, cpu=5.0), *_runs(1.0, cpu=6.0)])
     assert [one.what for one in comparing.compare(run, run).changes] == ["value", "processor time"]
-
-
-def test_rows_of_one_run_and_what_the_runs_differ_in_are_said(written: Callable[..., Run]) -> None:
     before, after = written(_runs(1, name="gone")), written(_runs(1, name="new"), quick=True)
     after.machine["python"] = "4.0"
     found = comparing.compare(before, after)
@@ -123,9 +108,10 @@ def test_another_machine_is_said_where_its_own_floors_moved(written: Callable[..
     assert comparing.compare(before, before).remarks == []
 
 
-@pytest.mark.parametrize(
-    ("better", "old", "new", "is_slower"),
-    [
+def test_a_figure_is_slower_by_more_than_a_tenth_unless_that_is_noise(
+    written: Callable[..., Run],
+) -> None:
+    cases: list[tuple[Better, Any, Any, bool]] = [
         ("less", (100,) * 4, (111,) * 4, True),
         ("less", (100,) * 4, (109,) * 4, False),
         ("less", (100,) * 4, (50,) * 4, False),
@@ -133,14 +119,11 @@ def test_another_machine_is_said_where_its_own_floors_moved(written: Callable[..
         ("more", (100,) * 4, (200,) * 4, False),
         ("less", (100, 100, 100, 130), (120, 120, 120, 120), False),
         ("less", (100,), (120,), True),
-    ],
-)
-def test_a_figure_is_slower_by_more_than_a_tenth_unless_that_is_noise(
-    written: Callable[..., Run], better: Better, old: Any, new: Any, is_slower: bool
-) -> None:
-    runs = [written(_runs(*values, better=better)) for values in (old, new)]
-    (change,) = comparing.compare(*runs).changes
-    assert change.is_slower is is_slower
+    ]
+    for better, old, new, is_slower in cases:
+        runs = [written(_runs(*values, better=better)) for values in (old, new)]
+        (change,) = comparing.compare(*runs).changes
+        assert change.is_slower is is_slower
 
 
 # -- the table -------------------------------------------------------------------------------------
@@ -170,19 +153,15 @@ def test_the_pages_table_has_a_dash_for_what_was_not_measured(written: Callable[
 
 
 @pytest.mark.slow
-async def test_a_neighbour_takes_steps_in_a_process_of_its_own(tmp_path: Path) -> None:
+async def test_a_neighbour_takes_steps_in_its_own_process_or_says_why_not(tmp_path: Path) -> None:
+    nobody = peers.Peer("a library that nobody has", "nobody")
     with Place(tmp_path, quick=True) as place:
         async with peers.started(place, peers.OURS, length=10) as process:
             assert await process.take("append", 3) == 3
             assert await process.take("load") == await process.take("prepare") == 1
+        async with peers.started(place, nobody, length=10) as missing:
+            assert "nobody" in missing.missing
     assert [len(process.samples.processor[step]) for step in peers.KEYS] == [3, 1, 1]
-
-
-async def test_a_neighbour_that_cannot_be_imported_is_missing_and_says_why(tmp_path: Path) -> None:
-    nobody = peers.Peer("a library that nobody has", "nobody")
-    with Place(tmp_path, quick=True) as place:
-        async with peers.started(place, nobody, length=10) as process:
-            assert "nobody" in process.missing
 
 
 @pytest.mark.parametrize("found", [None, b"", b'{"rows": [', b"[]", b'{"rows": 5}'])

@@ -304,7 +304,7 @@ def test_a_generated_reference_is_that_of_the_code(name: str) -> None:
     assert generated == GENERATED[name]() + "\n", "run `python tests/test_docs.py`"
 
 
-def test_every_error_is_in_the_error_reference() -> None:
+def test_every_error_setting_and_public_name_is_in_its_reference() -> None:
     text = reference("errors")
     tree = (errors.__doc__ or "").partition("\n\n")[2].partition("\n\n")[0]
     assert tree in text, "the tree is the one in the docstring of eventctx/errors.py"
@@ -315,9 +315,6 @@ def test_every_error_is_in_the_error_reference() -> None:
             made = inspect.signature(kind).parameters if "__init__" in vars(kind) else {}
             for attribute in set(made) - {"problem"}:
                 assert f"`{attribute}`" in row[0], f"{name}.{attribute}"
-
-
-def test_every_setting_is_in_the_settings_reference() -> None:
     text = reference("settings")
     for field in msgspec.structs.fields(Settings):
         assert f"| `{field.name}` | `{field.default!r}` |" in text, field.name
@@ -326,6 +323,11 @@ def test_every_setting_is_in_the_settings_reference() -> None:
     for other, own in named.ALIASES.items():
         assert f"`{other}` is" in text and f"`{own}`" in text, other
     assert f"`{named.DEFAULT}` by default" in text
+    """Errors have a page of their own, where a test wants every one of them."""
+    text = reference("python-api")
+    for name in eventctx.__all__:
+        if not hasattr(errors, name):
+            assert f"`{name}`" in text or re.search(rf"(\bclass|\bdef|->) {name}\b", text), name
 
 
 COMPATIBILITY = ("importance", "simple", "token-budget", "truncate")
@@ -350,14 +352,6 @@ def test_every_reason_code_is_in_the_reference_and_every_newer_policy_can_be_cho
     text = (DOCS / "how-to" / "choose-a-policy.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"(?m)^\| `([\w-]+)`", text))
     assert listed == named.POLICIES.keys() - set(COMPATIBILITY)
-
-
-def test_every_public_name_is_in_the_api_reference() -> None:
-    """Errors have a page of their own, where a test wants every one of them."""
-    text = reference("python-api")
-    for name in eventctx.__all__:
-        if not hasattr(errors, name):
-            assert f"`{name}`" in text or re.search(rf"(\bclass|\bdef|->) {name}\b", text), name
 
 
 def test_the_signatures_of_the_api_reference_are_those_of_the_code() -> None:

@@ -52,7 +52,9 @@ async def engine() -> AsyncIterator[Engine]:
         yield engine
 
 
-async def test_the_transcript_at_a_turn_ends_where_the_turn_ended(engine: Engine) -> None:
+async def test_a_transcript_ends_with_a_turn_and_an_audit_joins_usage_to_requests(
+    engine: Engine,
+) -> None:
     seen = await engine.transcript("s", turn=2)
     said = [m.message["content"][:8] for m in seen if m.message]
     assert said == ["turn 0 x", "answer 0", "turn 1 x", "answer 1"]
@@ -61,9 +63,6 @@ async def test_the_transcript_at_a_turn_ends_where_the_turn_ended(engine: Engine
         await engine.transcript("s", at=1, turn=1)
     with pytest.raises(InvalidSetting, match="found -1"):
         await engine.transcript("s", at=-1)
-
-
-async def test_the_audit_joins_requests_turns_and_reported_usage(engine: Engine) -> None:
     found = await engine.audit("s")
     assert [(row.turn, row.iteration) for row in found.requests] == [(1, 1), (2, 1), (3, 1)]
     assert [turn.number for turn in found.turns] == [1, 2, 3]
@@ -73,7 +72,14 @@ async def test_the_audit_joins_requests_turns_and_reported_usage(engine: Engine)
         assert sum(row.counts) == 2 * (row.turn or 0) - 1
 
 
-async def test_a_fork_shares_the_past_and_has_its_own_future(engine: Engine) -> None:
+async def test_a_fork_shares_the_past_of_its_session_and_has_its_own_future(engine: Engine) -> None:
+    for at in (-1, 10_000):
+        with pytest.raises(InvalidSetting, match=str(at)):
+            await engine.fork("s", at, "branch")
+    with pytest.raises(StreamExists):
+        await engine.fork("s", 3, "s")
+    with pytest.raises(StreamNotFound):
+        await engine.fork("nobody", 3, "branch")
     at = (await engine.transcript("s", turn=2))[-1].position
     assert (await engine.fork("s", at, "branch")).position == at + 1
     ctx = await engine.session("branch", max_tokens=3_000)
@@ -87,20 +93,10 @@ async def test_a_fork_shares_the_past_and_has_its_own_future(engine: Engine) -> 
         assert turn.number == 3
 
 
-async def test_a_fork_outside_the_session_is_refused(engine: Engine) -> None:
-    for at in (-1, 10_000):
-        with pytest.raises(InvalidSetting, match=str(at)):
-            await engine.fork("s", at, "branch")
-    with pytest.raises(StreamExists):
-        await engine.fork("s", 3, "s")
-    with pytest.raises(StreamNotFound):
-        await engine.fork("nobody", 3, "branch")
-
-
 # -- verification --------------------------------------------------------------------------------
 
 
-async def test_a_rewritten_history_shows_only_against_a_receipt(engine: Engine) -> None:
+async def test_a_rewritten_history_shows_against_a_receipt_which_reads_back(engine: Engine) -> None:
     real = (await engine.verify("s")).receipt
     forged, short = Engine(MemoryStore()), Engine(MemoryStore())
     await told(forged)
@@ -111,9 +107,6 @@ async def test_a_rewritten_history_shows_only_against_a_receipt(engine: Engine) 
     ctx = await engine.session("s", max_tokens=3_000)
     await ctx.add_message(user("later"))
     assert (await engine.verify("s", real)).ok
-
-
-def test_a_receipt_reads_back_from_its_text() -> None:
     receipt = Receipt("with@sign", 7, bytes(range(32)))
     assert Receipt.parse(str(receipt)) == receipt
     for bad in ("", "s@7", "s@x:" + "0" * 64, "@7:" + "0" * 64, "s@7:zz"):
@@ -170,18 +163,8 @@ def test_an_export_imports_back_equal_to_the_last_byte(story: Story) -> None:
     asyncio.run(play())
 
 
-async def test_a_fork_is_exported_whole_and_verifies_alone(engine: Engine) -> None:
-    await engine.fork("s", 9, "branch")
-    other = Engine(MemoryStore())
-    await moved_in(other, await exported(engine, "branch"), "alone")
-    assert (await other.verify("alone")).ok
-    assert (await other.audit("alone")).requests == ()
-    assert await other.transcript("alone") == await engine.transcript("branch")
-
-
-async def test_a_longer_export_adds_the_rest_and_a_different_one_is_refused() -> None:
-    engine, other, strange = (Engine(MemoryStore()) for _ in range(3))
-    await told(engine, turns=1)
+async def test_a_longer_export_adds_the_rest_and_a_forks_is_whole(engine: Engine) -> None:
+    other, strange, alone = (Engine(MemoryStore()) for _ in range(3))
     early = await exported(engine)
     await told(engine, turns=1)
     late = await exported(engine)
@@ -191,6 +174,11 @@ async def test_a_longer_export_adds_the_rest_and_a_different_one_is_refused() ->
     await told(strange, turns=1)
     with pytest.raises(StreamExists):
         await moved_in(other, await exported(strange))
+    await engine.fork("s", 9, "branch")
+    await moved_in(alone, await exported(engine, "branch"), "alone")
+    assert (await alone.verify("alone")).ok
+    assert (await alone.audit("alone")).requests == ()
+    assert await alone.transcript("alone") == await engine.transcript("branch")
 
 
 async def test_an_edited_or_broken_export_is_refused_before_it_is_written(engine: Engine) -> None:

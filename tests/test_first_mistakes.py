@@ -31,7 +31,7 @@ def files_in(folder: Path) -> set[str]:
 # -- functions where an object or a coroutine was asked for --------------------------------------
 
 
-async def test_a_plain_function_is_a_policy() -> None:
+async def test_a_plain_function_is_a_policy_but_for_an_async_one_and_the_error_says_why() -> None:
     async with one_session(policy=newest, max_tokens=3_000) as (engine, ctx):
         for _ in range(9):
             await ctx.add_message(user("x" * 2_000))
@@ -41,9 +41,6 @@ async def test_a_plain_function_is_a_policy() -> None:
         assert result.fallback is None
         assert (await engine.dry_run("s", policy=newest)).strategy == "custom"
         assert [one.label for one in contenders([newest])] == ["custom"]
-
-
-async def test_an_async_function_is_no_policy_and_the_error_says_why() -> None:
     with pytest.raises(InvalidSetting, match="which is async; a policy is pure"):
         async with one_session(policy=later):
             pass
@@ -93,14 +90,12 @@ async def test_a_summarizer_or_scorer_may_be_a_plain_function_and_is_a_failed_on
 # -- roles -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("role", "near"),
-    [("assitant", "assistant"), ("User", "user"), ("usr", "user"), ("sytem", "system")],
-)
-async def test_a_misspelt_role_is_refused_with_the_nearest(role: str, near: str) -> None:
+async def test_a_misspelt_role_is_refused_with_the_nearest() -> None:
+    nearest = {"assitant": "assistant", "User": "user", "usr": "user", "sytem": "system"}
     async with one_session() as (_, ctx):
-        with pytest.raises(InvalidMessage, match=rf"\$\.role.*did you mean '{near}'\?"):
-            await ctx.add_message({"role": role, "content": "hello"})
+        for role, near in nearest.items():
+            with pytest.raises(InvalidMessage, match=rf"\$\.role.*did you mean '{near}'\?"):
+                await ctx.add_message({"role": role, "content": "hello"})
         assert await ctx.get_messages() == []
 
 
@@ -121,7 +116,7 @@ async def test_a_role_of_another_program_is_taken_and_one_of_no_known_one_warned
 # -- opening ---------------------------------------------------------------------------------------
 
 
-async def test_an_engine_that_was_not_awaited_says_what_to_write() -> None:
+async def test_an_engine_or_a_message_that_was_not_awaited_says_what_to_write() -> None:
     engine: Any = eventctx.open()
     with pytest.raises(NotOpened, match=r"async with eventctx\.open.*await eventctx"):
         engine.session("s")
@@ -130,6 +125,12 @@ async def test_an_engine_that_was_not_awaited_says_what_to_write() -> None:
     assert not hasattr(engine, "hooks")
     async with engine as opened:
         await opened.session("s")
+    async with one_session() as (_, ctx):
+        pending: Any = ctx.get_messages()
+        with pytest.raises(InvalidMessage, match="was not awaited"):
+            await ctx.add_message(pending)
+        await pending
+        assert await ctx.add_message(USER)
 
 
 @pytest.mark.slow
@@ -150,26 +151,24 @@ async def test_a_session_that_was_not_awaited_says_what_to_write() -> None:
         assert len(set(opened)) == 1
 
 
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
-        (None, "expected a path, sqlite:///PATH, memory://"),
-        (3, "expected a path"),
-        ("", "expected a path"),
-        ("memory:", "expected memory://, found 'memory:'"),
-        ("memory:/", "expected memory://"),
-        ("sqlite:contexts.db", "expected sqlite:///PATH, found 'sqlite:contexts.db'"),
-        ("postgresql:host/db", "expected postgresql://HOST/…"),
-        ("nats:4222", "expected nats://HOST/…"),
-    ],
-)
 async def test_a_store_that_is_none_is_refused_with_the_form(
-    url: Any, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InvalidSetting) as caught:
-        await eventctx.open(url)
-    assert expected in str(caught.value)
+    wrong: dict[Any, str] = {
+        None: "expected a path, sqlite:///PATH, memory://",
+        3: "expected a path",
+        "": "expected a path",
+        "memory:": "expected memory://, found 'memory:'",
+        "memory:/": "expected memory://",
+        "sqlite:contexts.db": "expected sqlite:///PATH, found 'sqlite:contexts.db'",
+        "postgresql:host/db": "expected postgresql://HOST/…",
+        "nats:4222": "expected nats://HOST/…",
+    }
+    for url, expected in wrong.items():
+        with pytest.raises(InvalidSetting) as caught:
+            await eventctx.open(url)
+        assert expected in str(caught.value)
     assert files_in(tmp_path) == set()
 
 
@@ -201,15 +200,6 @@ async def test_a_tilde_is_the_home_of_the_user(
     with pytest.raises(InvalidSetting, match="folder of a user of this machine"):
         await eventctx.open("~nobody-of-that-name/s.db")
     assert location(str(form)) == str(form).replace("~", str(tmp_path))
-
-
-async def test_a_message_that_was_not_awaited_is_said_so() -> None:
-    async with one_session() as (_, ctx):
-        pending: Any = ctx.get_messages()
-        with pytest.raises(InvalidMessage, match="was not awaited"):
-            await ctx.add_message(pending)
-        await pending
-        assert await ctx.add_message(USER)
 
 
 async def test_without_a_turn_the_last_request_is_meant() -> None:

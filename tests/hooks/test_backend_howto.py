@@ -5,9 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -38,7 +36,7 @@ async def test_the_collector_finds_what_it_reads_in_every_line_and_spans_have_li
         structlog.reset_defaults()
     lines = [json.loads(line) for line in file.getvalue().splitlines()]
 
-    read = {name.removeprefix("attributes.") for name in _sources(operators)}
+    read = set(re.findall(r"\b(?:parse_from|from): attributes\.(\w+)", shown[1]))
     assert read == {"time", "level", "trace_id", "span_id", "event"}
     assert all(read <= line.keys() for line in lines)
     assert operators[0]["timestamp"]["layout"] == "2006-01-02T15:04:05.999999999Z07:00"
@@ -48,20 +46,6 @@ async def test_the_collector_finds_what_it_reads_in_every_line_and_spans_have_li
     spans = [span.context for span in exporter.get_finished_spans() if span.context]
     assert told == {f"{one.span_id:016x}": f"{one.trace_id:032x}" for one in spans}
     assert len(spans) > 3
-
-
-def _sources(value: Any) -> Iterator[str]:
-    """The attributes that operators take something from."""
-    match value:
-        case dict():
-            for name, one in value.items():
-                if name in ("parse_from", "from"):
-                    yield one
-                else:
-                    yield from _sources(one)
-        case list():
-            for one in value:
-                yield from _sources(one)
 
 
 # -- traces in Jaeger ------------------------------------------------------------------------------
@@ -75,52 +59,17 @@ _TAG = re.compile(
 )
 _SHORT = re.compile(r"`(\.[a-z_]+)`")
 
-Span = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def spans(tmp_path_factory: pytest.TempPathFactory) -> list[Span]:
-    """All spans of the shipped demonstration, as ``eventctx trace demo --json`` has them."""
-    store = tmp_path_factory.mktemp("howto") / "demo.db"
-    _printed("demo", "--store", store)
-    lines = _printed("trace", "demo", "--json", "--store", store).splitlines()
-    return [msgspec.json.decode(line) for line in lines]
-
-
-def _printed(*words: object) -> str:
-    done = CliRunner().invoke(cli, [str(word) for word in words])
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
-def _named() -> set[tuple[str, str | None]]:
-    """The tags that the page's tables tell a reader to search for, and their values, if any."""
-    named: set[tuple[str, str | None]] = set()
-    for line in GUIDE.read_text(encoding="utf-8").splitlines():
-        if line.startswith("|"):
-            tags = _TAG.findall(line)
-            named |= {(key, value or None) for key, value in tags}
-            folder = tags[-1][0].rpartition(".")[0] if tags else ""
-            named |= {(folder + short, None) for short in _SHORT.findall(line)}
-    return named
-
 
 @pytest.mark.slow
-def test_the_message_that_the_page_asks_about_is_in_the_second_compaction(
-    spans: list[Span],
+def test_the_tags_of_the_page_and_the_message_that_it_asks_about_are_in_the_demonstration(
+    tmp_path: Path,
 ) -> None:
-    (asked,) = re.findall(r"(?m)^\$ eventctx why demo (\d+)$", GUIDE.read_text("utf-8"))
-    (turn,) = [one for one in spans if one["attributes"].get("eventctx.turn.number") == SHOWN_TURN]
-    named = [one for one in spans if one["name"] == "compact workset"]
-    found = [one for one in named if one["trace_id"] == turn["trace_id"]]
-    tags = sorted(found, key=lambda one: one["start"])[1]["attributes"]
-    assert tags["compaction"].startswith("over budget: ")
-    assert re.search(rf"#{asked}\b", tags["compaction"])
-    assert asked in re.split("[,-]", tags["eventctx.compaction.dropped.numbers"])
-
-
-@pytest.mark.slow
-def test_every_tag_of_the_page_is_on_a_span_of_the_demonstration(spans: list[Span]) -> None:
+    printed = [
+        CliRunner().invoke(cli, [*command, "--store", str(tmp_path / "demo.db")])
+        for command in (["demo"], ["trace", "demo", "--json"])
+    ]
+    assert [done.exit_code for done in printed] == [0, 0], printed
+    spans = [msgspec.json.decode(line) for line in printed[1].stdout.splitlines()]
     on_spans = {
         (key, str(value).lower() if isinstance(value, bool) else str(value))
         for span in spans
@@ -133,3 +82,24 @@ def test_every_tag_of_the_page_is_on_a_span_of_the_demonstration(spans: list[Spa
             assert any(f"{one}.".startswith(f"{key}.") for one, _ in on_spans), key
         else:
             assert (key, value) in on_spans, f"{key}={value}"
+
+    (asked,) = re.findall(r"(?m)^\$ eventctx why demo (\d+)$", GUIDE.read_text("utf-8"))
+    (turn,) = [one for one in spans if one["attributes"].get("eventctx.turn.number") == SHOWN_TURN]
+    compactions = [one for one in spans if one["name"] == "compact workset"]
+    found = [one for one in compactions if one["trace_id"] == turn["trace_id"]]
+    tags = sorted(found, key=lambda one: one["start"])[1]["attributes"]
+    assert tags["compaction"].startswith("over budget: ")
+    assert re.search(rf"#{asked}\b", tags["compaction"])
+    assert asked in re.split("[,-]", tags["eventctx.compaction.dropped.numbers"])
+
+
+def _named() -> set[tuple[str, str | None]]:
+    """The tags that the page's tables tell a reader to search for, and their values, if any."""
+    named: set[tuple[str, str | None]] = set()
+    for line in GUIDE.read_text(encoding="utf-8").splitlines():
+        if line.startswith("|"):
+            tags = _TAG.findall(line)
+            named |= {(key, value or None) for key, value in tags}
+            folder = tags[-1][0].rpartition(".")[0] if tags else ""
+            named |= {(folder + short, None) for short in _SHORT.findall(line)}
+    return named

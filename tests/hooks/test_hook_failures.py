@@ -101,13 +101,24 @@ async def test_what_is_not_written_yet_is_at_the_end_and_nothing_later(place: Pa
     assert counts(failures) == [("an.interceptor", "error", 1)]
 
 
-async def test_while_nothing_is_lost_there_is_neither_a_file_nor_a_thread(store: Path) -> None:
+async def test_without_a_loss_there_is_no_file_and_no_thread_and_then_a_private_file(
+    store: Path,
+) -> None:
     before = set(threading.enumerate())
     failures = of(store)
     assert failures.read() == ()
     assert "eventctx-losses" not in {one.name for one in set(threading.enumerate()) - before}
     await failures.close()
     assert list(store.parent.iterdir()) == [store]
+    failures = of(store)
+    failures.note("a", "error")
+    failures.read()
+    assert stat.S_IMODE(beside(store).stat().st_mode) == 0o640
+    assert set(store.parent.iterdir()) == {store, beside(store)}
+    beside(store).unlink()
+    assert failures.read() == ()
+    failures.note("a", "error")
+    assert counts(failures) == [("a", "error", 1)], "the counts begin anew"
 
 
 async def test_what_cannot_be_written_is_said_once_and_tried_again(
@@ -166,18 +177,6 @@ def test_processes_that_write_at_once_lose_no_count(store: Path) -> None:
 
 
 # -- files that are not as they should be --------------------------------------------------------
-
-
-def test_the_file_is_as_private_as_the_store_and_is_all_there_is(store: Path) -> None:
-    failures = of(store)
-    failures.note("a", "error")
-    failures.read()
-    assert stat.S_IMODE(beside(store).stat().st_mode) == 0o640
-    assert set(store.parent.iterdir()) == {store, beside(store)}
-    beside(store).unlink()
-    assert failures.read() == ()
-    failures.note("a", "error")
-    assert counts(failures) == [("a", "error", 1)], "the counts begin anew"
 
 
 def test_a_torn_line_is_passed_over_and_the_next_one_is_not_lost_with_it(store: Path) -> None:
@@ -354,11 +353,12 @@ def test_a_program_that_forgets_to_close_ends_and_sends_what_it_has(receiver: Re
 
 
 _FORKS = """
-import asyncio, contextvars, logging, os, sys, threading, traceback, warnings
+import asyncio, contextlib, contextvars, logging, os, sys, threading, traceback, warnings
 import eventctx
 from eventctx.hooks.counting import configure_tracing
 from eventctx.hooks.log import LogSink
 from eventctx.hooks.metrics import MetricsSink
+from tests.hooks.given import call_model
 
 folder, url = sys.argv[1:]
 log = logging.getLogger("program")
@@ -372,8 +372,7 @@ async def agent(ctx, text):
     async with ctx.turn(text) as turn, turn.iteration() as cycle:
         await ctx.add_message({"role": "user", "content": text})
         assert await ctx.get_messages_for_request()
-        async with cycle.provider_call(text):
-            pass
+        await call_model(cycle, text)
 
 async def alone(name):
     async with eventctx.open(f"{folder}/{name}.db", sinks=sinks) as engine:
@@ -390,20 +389,18 @@ def fork_holding():
     locks += [engine.hooks._lock, engine.hooks._lanes._lock, engine._failures._lock]
     held, go = threading.Event(), threading.Event()
     def hold():
-        for lock in locks:
-            lock.acquire()
-        held.set()
-        go.wait()
-        for lock in locks:
-            lock.release()
+        with contextlib.ExitStack() as stack:
+            for lock in locks:
+                stack.enter_context(lock)
+            held.set()
+            go.wait()
     holder = threading.Thread(target=hold)
     holder.start()
     held.wait()
     child = os.fork()
-    if not child:
-        return 0
-    go.set()
-    holder.join()
+    if child:
+        go.set()
+        holder.join()
     return child
 
 engine = None
@@ -425,15 +422,13 @@ async def parent():
         print(engine.hooks.stats().errors, engine.hooks.stats().dropped)
 
 def in_child():
-    code = 1
     try:
         contextvars.Context().run(asyncio.run, alone("child"))
-        code = 0
+        os._exit(0)
     except BaseException:
         traceback.print_exc()
-    finally:
         sys.stderr.flush()
-        os._exit(code)
+        os._exit(1)
 
 warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads, from Python 3.12
 asyncio.run(parent())

@@ -394,7 +394,9 @@ async def test_a_turn_of_another_process_is_not_sent_by_one_that_looked_in(tmp_p
 # -- states by session and registry ----------------------------------------------------------------
 
 
-def test_a_state_that_nobody_kept_is_everybodys_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_is_everybodys_at_first_and_the_oldest_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     states, (one, two) = PerSession[str](4), (new_number(), new_number())
     assert states.keep("s", "history") is None
     for number in (one, two):
@@ -404,9 +406,6 @@ def test_a_state_that_nobody_kept_is_everybodys_at_first(monkeypatch: pytest.Mon
     assert states.get("s") == "two's"
     monkeypatch.setattr(CALLING, "number", one)
     assert states.get("s") is None
-
-
-def test_the_least_recently_kept_goes_first_and_is_returned() -> None:
     states = PerSession[str](2)
     assert [states.keep(name, name) for name in ("a", "b", "a")] == [None, None, None]
     assert states.keep("c", "c") == "b"

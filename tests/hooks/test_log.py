@@ -140,6 +140,11 @@ def test_a_line_names_the_trace_of_a_span_and_none_where_no_span_has_one():
     assert at_session == [0, 1, 2, 11, 15]
     assert set(named) - {None} == {one.trace_id for one in fold_spans(session.records)}
     assert len(set(named[3:10])) == 1
+    session = Session()
+    start = session.add(ev.SessionStart(library="l"), turn=None)
+    assert line(start)["trace_id"] is None
+    assert line(start, HOST_TRACE)["trace_id"] == HOST_TRACE
+    assert line(session.add(ev.Pinned(numbers=(1,))))["trace_id"] == derive_trace_id("s1", "t1")
 
 
 def test_an_ambient_trace_is_known_even_when_only_warnings_are_kept():
@@ -180,7 +185,7 @@ def telling() -> Session:
     return session.tell((ev.ToolPre(name=f"run {KEY}"), 2, 1), (failed, 2, 1))
 
 
-def test_secrets_do_not_leave_in_a_line_by_default_but_without_a_redactor():
+def test_secrets_leave_in_no_line_by_default_and_contents_only_where_asked_for():
     entries = live(telling())
     assert KEY not in repr(entries)
     assert "hunter2" not in repr(entries)
@@ -192,9 +197,6 @@ def test_secrets_do_not_leave_in_a_line_by_default_but_without_a_redactor():
     entries = live(telling(), redactor=None)
     assert (entries[0]["agent"], entries[2]["tool_name"]) == ("ann@example.org", f"run {KEY}")
     assert "content" not in entries[1]
-
-
-def test_contents_are_in_a_line_only_where_asked_for_and_redacted():
     session = telling()
     assert not any("content" in fields for fields in lines(session.records))
     entries = live(session, content=True)
@@ -252,7 +254,7 @@ def standard():
     return logger, handler
 
 
-def test_a_logger_of_the_standard_library_gets_a_message_and_the_fields(standard):
+def test_a_logger_of_the_standard_library_gets_message_and_fields_with_an_adapters(standard):
     logger, handler = standard
     session = telling()
     publish(session, LogSink(logger))
@@ -262,6 +264,11 @@ def test_a_logger_of_the_standard_library_gets_a_message_and_the_fields(standard
     shown = "prompt:submit session_id=s1 position=0 number=1 agent=[redacted:email]"
     assert handler.texts[0] == shown
     assert KEY not in repr(handler.texts)
+    logger, handler = standard
+    adapter = logging.LoggerAdapter(logging.LoggerAdapter(logger, {"inner": 1}), {"app": "x"})
+    LogSink(adapter)(Session().add(ev.PromptSubmit(number=1)))
+    *_, sent = handler.records
+    assert (sent.app, sent.inner, sent.session_id, sent.number) == ("x", 1, "s1", 1)
 
 
 INJECTED = "x\nINFO forged\r\n\tline \x1b[31mred \x9b2J \u2028 \u202e \u200b \x7f \U000e0041"
@@ -355,22 +362,6 @@ def test_a_record_of_a_turn_that_was_forked_in_is_in_the_trace_of_its_span_not_i
     first, *_, last = lines(records)
     assert last["trace_id"] == live(child)[-1]["trace_id"] == traced.trace_id
     assert first["trace_id"] == HOST_TRACE
-
-
-def test_an_adapter_of_a_logger_adds_its_own_fields(standard):
-    logger, handler = standard
-    adapter = logging.LoggerAdapter(logging.LoggerAdapter(logger, {"inner": 1}), {"app": "x"})
-    LogSink(adapter)(Session().add(ev.PromptSubmit(number=1)))
-    (sent,) = handler.records
-    assert (sent.app, sent.inner, sent.session_id, sent.number) == ("x", 1, "s1", 1)
-
-
-def test_a_single_line_of_the_session_names_no_trace():
-    session = Session()
-    start = session.add(ev.SessionStart(library="l"), turn=None)
-    assert line(start)["trace_id"] is None
-    assert line(start, HOST_TRACE)["trace_id"] == HOST_TRACE
-    assert line(session.add(ev.Pinned(numbers=(1,))))["trace_id"] == derive_trace_id("s1", "t1")
 
 
 # -- levels and formats by environment, and a log that fails ---------------------------------------

@@ -56,7 +56,7 @@ def test_only_an_applied_compaction_has_tokens_before_and_after_and_each_a_durat
     assert outcomes == [(0.5, "applied"), (0.5, "skipped")]
 
 
-def test_a_request_is_measured_against_its_budget():
+def test_a_request_is_measured_against_its_budget_and_by_what_it_reuses_of_the_one_before():
     broken = {"budget": 320, "model": "m", "breaks": ("compaction", "set")}
     session = Session().tell((msgspec.structs.replace(prepared(), **broken),))
     model = {"gen_ai.request.model": "m"}
@@ -64,9 +64,6 @@ def test_a_request_is_measured_against_its_budget():
     assert measured(session, "eventctx.request.budget.used") == [(1.25, model)]
     breaks = measured(session, "eventctx.request.breaks")
     assert breaks == [(1, {"eventctx.request.break": why}) for why in ("compaction", "set")]
-
-
-def test_the_first_request_reuses_nothing_and_one_without_a_break_all_of_the_one_before():
     session = Session().tell((prepared(),))
     assert measured(session, REUSED) == []
     assert measured(session.tell((prepared(),)), REUSED) == [(1.0, {})]
@@ -147,24 +144,13 @@ def test_a_turn_and_its_tools_are_measured_with_the_name_of_their_agent():
     assert measured(session, "gen_ai.invoke_agent.duration") == [(5.0, failed), (1.0, turn)]
 
 
-def test_usage_that_a_provider_left_out_or_a_format_does_not_hold_is_not_measured():
+def test_usage_that_was_left_out_and_values_that_no_instrument_takes_are_not_measured():
     inexact = ev.UsageReported(prompt=10, output=1, output_exact=False)
     beyond = ev.UsageReported(prompt=10, cache_read=11)
     session = Session().tell((ev.UsageReported(prompt=0, output=0),), (inexact,), (beyond,))
     found = measured(session, "gen_ai.client.token.usage")
     assert [(value, by["gen_ai.token.type"]) for value, by in found] == [(10, "input")] * 2
     assert [value for value, _ in measured(session, "eventctx.prompt.cached")] == [0.0]
-
-
-@pytest.mark.parametrize("kind", ["context:request_prepared", "context:erased"])
-def test_where_it_cannot_be_read_what_was_sent_the_next_request_has_none_before(kind: str):
-    session = Session().tell((prepared(),))
-    session.raw(kind, b"junk")
-    session.tell((prepared(),), (prepared(),))
-    assert by_position(session.records, REUSED) == {3: 1.0}
-
-
-def test_values_that_no_instrument_takes_are_left_out():
     wrong = {"strategy": "s" * 200, "tokens_before": -1, "tokens_after": 0, "duration": -SECOND}
     session = Session().tell(
         (ev.RequestPrepared(renderer=1, last_message=0, messages=0, tokens=-5, digest=""),),
@@ -175,6 +161,14 @@ def test_values_that_no_instrument_takes_are_left_out():
     values = [(one.instrument.name.removeprefix("eventctx.compaction"), one.value) for one in found]
     assert values == [("s", 1), (".estimated_tokens.after", 0)]
     assert found[0].attributes["eventctx.compaction.strategy"] == "_OTHER"
+
+
+@pytest.mark.parametrize("kind", ["context:request_prepared", "context:erased"])
+def test_where_it_cannot_be_read_what_was_sent_the_next_request_has_none_before(kind: str):
+    session = Session().tell((prepared(),))
+    session.raw(kind, b"junk")
+    session.tell((prepared(),), (prepared(),))
+    assert by_position(session.records, REUSED) == {3: 1.0}
 
 
 def test_a_stream_begins_at_position_0_and_unknown_types_and_broken_payloads_measure_nothing():
@@ -209,27 +203,20 @@ def test_a_fold_remembers_a_bounded_number_of_calls():
 OLDER = {"gen_ai.client.operation.duration", "gen_ai.client.token.usage"}
 
 
-@pytest.mark.parametrize(
-    ("chosen", "latest"),
-    [
-        ("", False),
-        ("http", False),
-        ("gen_ai_latest_experimental", True),
-        ("http, gen_ai_latest_experimental ", True),
-    ],
-)
 def test_who_opts_in_to_the_newest_conventions_gets_their_names_and_not_the_older_ones(
-    monkeypatch: pytest.MonkeyPatch, chosen: str, latest: bool
+    monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setenv("OTEL_SEMCONV_STABILITY_OPT_IN", chosen)
-    out, session = Gathered(), Session()
-    whole_turn(session)
-    publish(session, MetricsSink(out.provider))
-    assert out.points() == summed(fold(session.records), latest=latest)
-    sent = set(out.metrics())
-    assert OLDER & sent == (set() if latest else OLDER)
-    assert any(name.startswith("gen_ai.client.inference.") for name in sent) == latest
-    assert {"gen_ai.invoke_agent.duration", "gen_ai.execute_tool.duration"} <= sent
+    newest = "gen_ai_latest_experimental"
+    for chosen, latest in (("", 0), ("http", 0), (newest, 1), (f"http, {newest} ", 1)):
+        monkeypatch.setenv("OTEL_SEMCONV_STABILITY_OPT_IN", chosen)
+        out, session = Gathered(), Session()
+        whole_turn(session)
+        publish(session, MetricsSink(out.provider))
+        assert out.points() == summed(fold(session.records), latest=bool(latest))
+        sent = set(out.metrics())
+        assert OLDER & sent == (set() if latest else OLDER)
+        assert any(name.startswith("gen_ai.client.inference.") for name in sent) == latest
+        assert {"gen_ai.invoke_agent.duration", "gen_ai.execute_tool.duration"} <= sent
 
 
 def test_parallel_sessions_do_not_mix():
@@ -242,7 +229,7 @@ def test_parallel_sessions_do_not_mix():
     assert out.points() == summed(one for each in sessions for one in fold(each.records))
 
 
-def test_a_sink_holds_a_bounded_number_of_sessions(monkeypatch: pytest.MonkeyPatch):
+def test_a_sink_holds_few_sessions_and_none_when_closed(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sinks, "MAX_SESSIONS", 3)
     out = Gathered()
     sink, first = MetricsSink(out.provider), Session("first")
@@ -253,6 +240,14 @@ def test_a_sink_holds_a_bounded_number_of_sessions(monkeypatch: pytest.MonkeyPat
     sink(first.add(prepared()))
     assert (REUSED, frozenset()) not in out.points()
     assert out.points()["eventctx.request.estimated_tokens", frozenset()]["count"] == 12
+    out, session = Gathered(), Session().tell((prepared(),), (prepared(),))
+    sink = MetricsSink(out.provider)
+    publish(session, sink)
+    sink.close()
+    sink(session.add(prepared()))
+    points = out.points()
+    assert points["eventctx.request.estimated_tokens", frozenset()]["count"] == 3
+    assert points[REUSED, frozenset()]["count"] == 1
 
 
 def test_appends_are_measured_from_any_thread():
@@ -342,14 +337,3 @@ def test_secrets_in_names_of_models_providers_and_errors_stay_out(redactor: Any,
     output = repr(out.points())
     assert "gen_ai.client.operation.duration" in output
     assert (key in output, "ann@example.org" in output) == (there, there)
-
-
-def test_a_closed_sink_has_forgotten_its_sessions_and_can_be_used_again():
-    out, session = Gathered(), Session().tell((prepared(),), (prepared(),))
-    sink = MetricsSink(out.provider)
-    publish(session, sink)
-    sink.close()
-    sink(session.add(prepared()))
-    points = out.points()
-    assert points["eventctx.request.estimated_tokens", frozenset()]["count"] == 3
-    assert points[REUSED, frozenset()]["count"] == 1

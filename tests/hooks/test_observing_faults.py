@@ -104,19 +104,7 @@ def bug(*_: Any, **__: Any) -> Any:
     raise ZeroDivisionError("a bug of the host's")
 
 
-async def test_a_processor_that_raises_is_counted_for_every_span(case: Case) -> None:
-    provider, counting = TracerProvider(), CountingExporter(InMemorySpanExporter())
-    bad = SpanProcessor()
-    bad.on_end = bad.force_flush = bug  # type: ignore[method-assign]
-    provider.add_span_processor(bad)
-    provider.add_span_processor(SimpleSpanProcessor(counting))
-    found = await case(TraceSink(provider, exporter=counting))
-    spans = found[COUNTING, "dropped"]
-    assert spans >= SPANS
-    assert found == {(TRACE, "error"): spans + 1, (COUNTING, "dropped"): spans}  # + the flush
-
-
-async def test_a_sampler_or_a_provider_that_raises_is_counted_and_keeps_no_session_from_opening(
+async def test_a_sampler_a_provider_or_a_processor_that_raises_is_counted(
     case: Case, tmp_path: Path
 ) -> None:
     sampler: Any = SimpleNamespace(should_sample=bug, get_description=lambda: "bad")
@@ -132,6 +120,16 @@ async def test_a_sampler_or_a_provider_that_raises_is_counted_and_keeps_no_sessi
     async with eventctx.open(other.store, sinks=[TraceSink(bad)]) as engine:
         ctx = await engine.session("s", max_tokens=2_000)  # asks the sinks what they need
         await ctx.add_message({"role": "user", "content": "again"})
+    provider, counting = TracerProvider(), CountingExporter(InMemorySpanExporter())
+    bad = SpanProcessor()
+    bad.on_end = bad.force_flush = bug
+    provider.add_span_processor(bad)
+    provider.add_span_processor(SimpleSpanProcessor(counting))
+    third = Case(tmp_path / "third.db", case.expected)
+    found = await third(TraceSink(provider, exporter=counting))
+    spans = found[COUNTING, "dropped"]
+    assert spans >= SPANS
+    assert found == {(TRACE, "error"): spans + 1, (COUNTING, "dropped"): spans}  # + the flush
 
 
 # -- handlers ------------------------------------------------------------------------------------

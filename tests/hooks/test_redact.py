@@ -102,7 +102,7 @@ INNOCENT = [
 BEGUN, ENDED = BLOCK.format("BEGIN"), BLOCK.format("END")
 
 
-def test_a_key_block_without_its_end_or_beginning_goes_as_far_as_cut() -> None:
+def test_what_a_cut_left_of_a_key_block_or_a_secret_goes_too() -> None:
     for cut, found in [
         (f"x {BEGUN}\nMIIEow\nIBAA", "x [redacted:private-key]"),
         (f"{BEGUN}\\nMIIEow\\nIB", "[redacted:private-key]"),
@@ -112,9 +112,6 @@ def test_a_key_block_without_its_end_or_beginning_goes_as_far_as_cut() -> None:
         (f"of {ENDED}", "[redacted:private-key]"),
     ]:
         assert DEFAULT.text(cut) == found
-
-
-def test_what_a_cut_left_of_a_secret_goes_too() -> None:
     for secret in ("sk-" + LETTERS[:5], "ghp_ab", "ann@exam", "AKIAAB"):
         assert secret not in DEFAULT.text(f"{'x ' * 400}{secret}…")
     key = "sk-" + LETTERS[:60]
@@ -173,7 +170,11 @@ def test_a_pattern_that_cannot_work_is_refused() -> None:
 # -- fields and spans ----------------------------------------------------------------------------
 
 
-def test_fields_are_redacted_by_form_and_by_name_and_numbers_stay() -> None:
+def test_fields_are_redacted_by_form_and_by_name_and_ids_and_numbers_stay() -> None:
+    ids = dict.fromkeys(sorted(EXEMPT), "ann@example.org")
+    assert DEFAULT.fields(ids) == ids
+    named = "session.id gen_ai.conversation.id eventctx.turn.id trace_id verify.record"
+    assert {*named.split(), "verify.view_before"} <= EXEMPT
     same = {"tokens_before": 4096, "token": 7, "done": True, "nothing": None}
     same["client-certificate-data"] = "x"
     fields = {
@@ -195,13 +196,6 @@ def test_fields_are_redacted_by_form_and_by_name_and_numbers_stay() -> None:
         "input": inner,
     }
     assert fields["api_key"] == "abc"
-
-
-def test_ids_that_lines_and_spans_are_joined_by_stay() -> None:
-    ids = dict.fromkeys(sorted(EXEMPT), "ann@example.org")
-    assert DEFAULT.fields(ids) == ids
-    named = "session.id gen_ai.conversation.id eventctx.turn.id trace_id verify.record"
-    assert {*named.split(), "verify.view_before"} <= EXEMPT
 
 
 def test_a_span_is_redacted_in_name_message_attributes_and_events() -> None:

@@ -261,22 +261,6 @@ async def test_handlers_run_without_the_publishers_context_variables():
     assert heard == ["none"]
 
 
-def test_without_a_loop_async_handlers_run_in_order_on_a_thread_of_ours():
-    hooks, heard = Hooks(), []
-
-    @hooks.on("*")
-    async def handler(record: Record) -> None:
-        await asyncio.sleep(0)
-        heard.append((record.position, threading.current_thread().name))
-
-    for record in records(50):
-        hooks.publish(record)
-    assert asyncio.run(hooks.drain(5))
-    asyncio.run(hooks.close())
-    assert heard == [(n, "eventctx-hooks") for n in range(50)]
-    assert not [one for one in threading.enumerate() if one.name == "eventctx-hooks"]
-
-
 def test_what_a_loop_leaves_behind_is_counted_and_the_next_loop_goes_on():
     hooks, heard = Hooks(), []
     hooks.on("*", later(heard))
@@ -295,12 +279,14 @@ def test_what_a_loop_leaves_behind_is_counted_and_the_next_loop_goes_on():
     gc.collect()
 
 
-def test_threads_may_publish_at_the_same_time():
-    hooks, heard = Hooks(queue_limit=100_000), defaultdict(list)
+def test_threads_may_publish_at_once_and_without_a_loop_handlers_run_in_order_on_a_thread_of_ours():
+    hooks, heard, names = Hooks(queue_limit=100_000), defaultdict(list), set()
 
     @hooks.on("*")
     async def handler(record: Record) -> None:
+        await asyncio.sleep(0)
         heard[record.stream].append(record.position)
+        names.add(threading.current_thread().name)
 
     def run(name: str) -> None:
         for record in records(300, name):
@@ -314,6 +300,8 @@ def test_threads_may_publish_at_the_same_time():
     assert asyncio.run(hooks.drain(10))
     asyncio.run(hooks.close())
     assert heard == {f"s{n}": list(range(300)) for n in range(6)}
+    assert names == {"eventctx-hooks"}
+    assert names.isdisjoint(one.name for one in threading.enumerate())
 
 
 def test_hooks_alone_load_none_of_the_three_libraries():
@@ -407,9 +395,14 @@ async def test_interceptors_are_asked_by_priority_and_the_first_veto_counts() ->
 
     async with eventctx.open() as engine:
         engine.intercept(PRE, says("late", True), priority=5)
-        engine.intercept(PRE, says("early", True), priority=-1)
+
+        @engine.intercept(PRE, priority=-1)
+        async def early(compaction: CompactionAsked) -> Any:
+            return says("early", True)(compaction)
+
+        assert asyncio.iscoroutinefunction(early), "a decorator leaves the function as it is"
         stop = engine.intercept(PRE, says("gone", True))
-        engine.intercept(PRE, says("none", False))
+        engine.intercept(PRE)(says("none", False))
         stop()
         result = await (await filled(engine)).compact()
         assert order == ["early", "none", "late"]
@@ -444,21 +437,3 @@ def test_only_events_that_can_be_intercepted_are_and_a_misspelt_name_is_refused(
         interceptors.on("tool:pre", lambda compaction: None)
     with pytest.raises(InvalidSetting, match="expected a function"):
         interceptors.on(PRE, "veto")  # type: ignore[arg-type]
-
-
-async def test_intercept_is_a_decorator_too_and_leaves_the_function_as_it_is() -> None:
-    async with eventctx.open() as engine:
-
-        @engine.intercept(PRE, priority=1)
-        async def object_(compaction: CompactionAsked) -> Verdict:
-            return Verdict(veto="later")
-
-        @engine.intercept(PRE)
-        def first(compaction: CompactionAsked) -> Verdict:
-            return Verdict(veto="sooner")
-
-        ctx = await filled(engine)
-        result = await ctx.compact()
-        assert (result.outcome, result.error) == ("skipped", "sooner")
-        assert first(None) == Verdict(veto="sooner")  # type: ignore[arg-type]
-        assert asyncio.iscoroutinefunction(object_)

@@ -26,7 +26,7 @@ from tests.cli.conftest import Outcome, write
 from tests.hooks.observing import receiver as receiver
 from tests.how_much import some
 from tests.services.certificates import make_certificates
-from tests.services.receiver import Accept, Answer, Hang, Partial, Receiver, Refuse, Say
+from tests.services.receiver import Accept, Hang, Partial, Receiver, Refuse, Say
 from tests.sessions import user
 
 SPAN = Span("n", "internal", "a" * 32, "b" * 16, None, 1, 2, "unset", None, {"k": 1}, ())
@@ -70,8 +70,10 @@ def delivered(url: str, *batches: list[Span]) -> int:
 
 
 def test_every_span_arrives_with_the_ids_and_times_of_its_log_and_no_password_is_said(
-    store: Path, receiver: Receiver, url: str
+    store: Path, receiver: Receiver, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=all")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "X-Tenant=agents,x-key=a%20b")
     given = url.replace("://", f"://bob:{GIVEN}@")
     done = run("trace", "work", "--otlp", given, "--store", store)
     told = {one.span_id: one for one in receiver.spans}
@@ -88,6 +90,9 @@ def test_every_span_arrives_with_the_ids_and_times_of_its_log_and_no_password_is
         assert one.attributes.keys() == span["attributes"].keys()
         assert one.resource["service.name"] == "eventctx"
         assert "service.instance.id" not in one.resource
+    for export in receiver.exports:
+        assert (export.headers["x-tenant"], export.headers["x-key"]) == ("agents", "a b")
+        assert export.headers["user-agent"].startswith("eventctx/")
 
 
 @pytest.mark.slow
@@ -177,61 +182,42 @@ def test_an_answer_that_is_no_otlp_answer_is_a_failure_that_shows_it(
     assert "sent" not in done.err.replace("send", "")
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
+def test_every_form_of_an_otlp_answer_is_a_success(receiver: Receiver) -> None:
+    for answer in (
         Say(200, b"{}", "application/json"),
         Say(200, b'{"partialSuccess":{}}', "application/json; charset=utf-8"),
-        Say(200, b"", PROTOBUF),
-        Say(202),
-    ],
-    ids=str,
-)
-def test_every_form_of_an_otlp_answer_is_a_success(receiver: Receiver, answer: Say) -> None:
-    receiver.answer(answer)
-    assert delivered(receiver.http, [SPAN]) == 1
+        *(Say(200, b"", PROTOBUF), Say(202)),
+    ):
+        receiver.answer(answer)
+        assert delivered(receiver.http, [SPAN]) == 1
 
 
 REJECTED = b'{"partialSuccess":{"rejectedSpans":"1","errorMessage":"too old"}}'
 
 
-@pytest.mark.parametrize(
-    ("answers", "batch", "told"),
-    [
-        ([Say(200, REJECTED, "application/json")], spans(3), "1 of 3 spans: too old"),
-        # A remark on one request is not the reason of a rejection by the next.
-        (
-            [Partial(0, "an old schema"), Partial(1, "too long")],
-            spans(60, attributes=LONG),
-            "1 of 60 spans: too long",
-        ),
-    ],
-    ids=["JSON", "remark"],
-)
-def test_rejected_spans_are_told_with_their_own_reason_from_json_too(
-    receiver: Receiver, answers: list[Answer], batch: list[Span], told: str
+def test_rejected_spans_are_told_with_their_own_reason_from_json_too(receiver: Receiver) -> None:
+    receiver.answer(Say(200, REJECTED, "application/json"))
+    with pytest.raises(ExportFailed, match="rejected 1 of 3 spans: too old"):
+        delivered(receiver.http, spans(3))
+    # A remark on one request is not the reason of a rejection by the next.
+    receiver.answer(Partial(0, "an old schema"), Partial(1, "too long"))
+    with pytest.raises(ExportFailed, match="rejected 1 of 60 spans: too long"):
+        delivered(receiver.http, spans(60, attributes=LONG))
+
+
+def test_the_port_of_another_protocol_is_told_at_once(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    receiver.answer(*answers)
-    with pytest.raises(ExportFailed, match=f"rejected {told}"):
-        delivered(receiver.http, batch)
-
-
-@pytest.mark.parametrize(
-    ("protocol", "scheme", "told"),
-    [
+    monkeypatch.setattr("eventctx.hooks.delivery.random.uniform", lambda *_: pytest.fail("retried"))
+    for protocol, scheme, told in (
         ("grpc", "http", "it does not speak HTTP; if that is a port of gRPC, write grpc://"),
         ("http", "grpc", "no gRPC is spoken there; for OTLP by HTTP, write http://"),
         ("http", "https", "no secure connection: "),
         ("grpc", "grpcs", "[Hh]andshake failed"),
-    ],
-)
-def test_the_port_of_another_protocol_is_told_at_once(
-    receiver: Receiver, protocol: str, scheme: str, told: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("eventctx.hooks.delivery.random.uniform", lambda *_: pytest.fail("retried"))
-    address = url_of(receiver, protocol).partition("://")[2].removesuffix("/v1/traces")
-    with pytest.raises(ExportFailed, match=told):
-        Sender(f"{scheme}://{address}").send([SPAN])
+    ):
+        address = url_of(receiver, protocol).partition("://")[2].removesuffix("/v1/traces")
+        with pytest.raises(ExportFailed, match=told):
+            Sender(f"{scheme}://{address}").send([SPAN])
     assert receiver.exports == ()
 
 
@@ -313,17 +299,6 @@ def test_a_receiver_to_which_all_is_too_large_is_asked_once(receiver: Receiver, 
 
 
 # -- OpenTelemetry's environment variables -------------------------------------------------------
-
-
-def test_headers_are_the_environments(
-    receiver: Receiver, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=all")
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "X-Tenant=agents,x-key=a%20b")
-    delivered(url, [SPAN])
-    (export,) = receiver.exports
-    assert (export.headers["x-tenant"], export.headers["x-key"]) == ("agents", "a b")
-    assert export.headers["user-agent"].startswith("eventctx/")
 
 
 @pytest.mark.parametrize(
@@ -414,25 +389,22 @@ async def test_secrets_in_what_tools_said_are_sent_only_when_asked(tmp_path: Pat
 # -- passwords in the URLs of our own messages ---------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
+def test_an_error_shows_what_was_given_without_the_password_of_a_url(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVENTCTX_STORE", str(store))
+    for arguments in (
         ("trace", "work", "--otlp", "ftp://bob:hunter2@h:1"),
         ("trace", "work", "--otlp", "bob:hunter2@h:4317"),
         ("sessions", "--store", "mysql://bob:hunter2@h.example.org/x"),
         ("verify", "no", "postgres://bob:hunter2@h.example.org/x"),
         ("trace", "--no=postgres://bob:hunter2@h.example.org/x"),
         ("export", "postgres://bob:hunter2@h.example.org/x"),
-    ],
-)
-def test_an_error_shows_what_was_given_without_the_password_of_a_url(
-    store: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
-) -> None:
-    monkeypatch.setenv("EVENTCTX_STORE", str(store))
-    done = run(*arguments)
-    assert done.code == 2
-    assert GIVEN not in done.out + done.err
-    assert "--no=" in arguments[1] or "bob:[redacted:password]@h" in done.err
+    ):
+        done = run(*arguments)
+        assert done.code == 2
+        assert GIVEN not in done.out + done.err
+        assert "--no=" in arguments[1] or "bob:[redacted:password]@h" in done.err
 
 
 def test_a_collector_that_refuses_for_good_is_an_error_of_its_own(

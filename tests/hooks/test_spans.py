@@ -55,6 +55,7 @@ def test_a_turn_becomes_one_tree_with_the_records_ids_and_times():
     assert (root.start, root.end) == (records[0].time, records[-1].time)
     assert {one.parent_span_id for one in others} == {root.span_id}
     assert {one.trace_id for one in found.values()} == {derive_trace_id("s1", "t1")}
+    assert derive_trace_id("session", "turn") == "2b437e014114f9f8e752f97bce207c39"
 
 
 @pytest.mark.parametrize("given", [HOST_TRACE, "", "0" * 32, "A" * 32, "abc"])
@@ -171,8 +172,6 @@ def test_a_compaction_has_googles_names_for_what_is_true_of_it_and_no_others():
     told |= {"event_count": 6, "result_event_id": record.id.hex()}
     assert as_adk(only(session)) == told
 
-
-def test_the_policy_is_named_as_the_summarizer_where_it_put_in_a_new_summary():
     def summarizer(at: int | None, **more: object) -> object:
         session = Session()
         plan = replace(compacted().plan, insertions=(Insertion("summary", 0, at),))
@@ -258,7 +257,15 @@ def test_what_no_record_ended_is_unfinished_when_it_was_last_heard_of():
             assert one.end == heard
 
 
-def test_a_span_has_a_bounded_number_of_events_but_none_is_dropped_for_added_messages():
+def test_open_spans_and_events_of_one_are_bounded_but_none_is_dropped_for_added_messages():
+    session = Session().tell(*[(USE, number) for number in range(1, MAX_OPEN + 3)])
+    state = initial()
+    given_up = []
+    for record in session.records:
+        state = evolve(state, record)
+        given_up += state.finished
+    assert [one.span_id for one in given_up] == [span(1), span(2)]
+    assert len(state.open) == MAX_OPEN
     added, pinned = ev.MessageAdded(), ev.Pinned(numbers=(1,))
     session = Session().tell((SUBMIT, 1), (ASK, 2, 1))
     session.tell(*[(added, 1), (added, 2, 1)] * (MAX_EVENTS + 1), (pinned, 2))
@@ -269,17 +276,6 @@ def test_a_span_has_a_bounded_number_of_events_but_none_is_dropped_for_added_mes
     assert {event.name for event in turn.events} == {"context:pinned"}
     assert "eventctx.events.dropped" not in chat.attributes
     assert (len(turn.events), turn.attributes["eventctx.events.dropped"]) == (MAX_EVENTS, 15)
-
-
-def test_open_spans_are_bounded_and_the_oldest_is_given_up():
-    session = Session().tell(*[(USE, number) for number in range(1, MAX_OPEN + 3)])
-    state = initial()
-    given_up = []
-    for record in session.records:
-        state = evolve(state, record)
-        given_up += state.finished
-    assert [one.span_id for one in given_up] == [span(1), span(2)]
-    assert len(state.open) == MAX_OPEN
 
 
 def test_unknown_types_and_ends_of_others_are_events_and_second_beginnings_make_no_spans():
@@ -325,11 +321,15 @@ def test_any_order_of_records_folds_to_sound_spans_without_an_error(records):
         assert all(type(v) in (str, int, float, bool, tuple) for v in one.attributes.values())
 
 
-def test_the_derived_trace_id_is_fixed_for_all_time():
-    assert derive_trace_id("session", "turn") == "2b437e014114f9f8e752f97bce207c39"
-
-
-def test_a_provider_has_the_name_of_the_conventions_or_its_own() -> None:
+def test_a_plan_is_named_by_its_agent_a_provider_by_conventions_and_a_failure_by_reason() -> None:
+    begun, failed = ev.PlanStart(name="outline"), ev.ProviderError(error_type="Overloaded")
+    session = Session().tell((ev.PromptSubmit(number=1, agent="coder"), 1), (begun, 2, 1))
+    session.tell((ASK, 3, 2), (failed, 3, 2), (ev.PlanEnd(), 2, 1), (DONE, 1))
+    chat, plan, _ = fold(session.records)
+    named = {"gen_ai.agent.name": "coder", "eventctx.plan.name": "outline"}
+    assert plan.name == "plan coder"
+    assert named.items() <= plan.attributes.items()
+    assert chat.attributes["gen_ai.response.finish_reasons"] == ("error",)
     for said, name in [
         ("openai", "openai"),
         ("amazon_bedrock", "aws.bedrock"),
@@ -343,17 +343,6 @@ def test_a_provider_has_the_name_of_the_conventions_or_its_own() -> None:
         session = Session().tell((ev.ProviderRequest(model="m", provider=said), 1))
         session.tell((ev.ProviderResponse(model="m", provider=said), 1), (ev.SessionEnd(),))
         assert only(session).attributes["gen_ai.provider.name"] == name
-
-
-def test_a_planning_phase_is_named_after_its_agent_and_a_failed_call_has_a_reason() -> None:
-    begun, failed = ev.PlanStart(name="outline"), ev.ProviderError(error_type="Overloaded")
-    session = Session().tell((ev.PromptSubmit(number=1, agent="coder"), 1), (begun, 2, 1))
-    session.tell((ASK, 3, 2), (failed, 3, 2), (ev.PlanEnd(), 2, 1), (DONE, 1))
-    chat, plan, _ = fold(session.records)
-    named = {"gen_ai.agent.name": "coder", "eventctx.plan.name": "outline"}
-    assert plan.name == "plan coder"
-    assert named.items() <= plan.attributes.items()
-    assert chat.attributes["gen_ai.response.finish_reasons"] == ("error",)
 
 
 def test_a_compaction_begins_when_it_was_begun_in_its_turn_or_else_in_a_trace_of_its_own():

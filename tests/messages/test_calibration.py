@@ -150,19 +150,18 @@ async def talked(engine: Engine, model: str, rounds: int, **options: Any) -> eve
     return ctx
 
 
-async def test_a_budget_holds_for_the_whole_prompt_as_the_provider_counts_it() -> None:
-    async with eventctx.open() as engine:
-        await talked(engine, OPUS, 60, max_tokens=20_000)
-        rows = (await engine.audit("s")).requests
-        assert any(row.breaks == ("compaction",) for row in rows)
-        for row in rows[2:]:
-            assert row.tokens <= 20_000
-            assert row.reported and row.reported <= 20_000 * 1.02
-
-
-async def test_estimates_replay_from_the_log_and_from_a_snapshot() -> None:
+@pytest.mark.parametrize("model", [OPUS, "gpt-5"])
+async def test_a_budget_holds_for_the_prompt_as_a_provider_counts_it_also_replayed(
+    model: str,
+) -> None:
     store = MemoryStore()
-    ctx = await talked(Engine(store), "gpt-5", 20, max_tokens=20_000)
+    engine = Engine(store)
+    ctx = await talked(engine, model, 60, max_tokens=20_000)
+    rows = (await engine.audit("s")).requests
+    assert any(row.breaks == ("compaction",) for row in rows)
+    for row in rows[2:]:
+        assert row.tokens <= 20_000
+        assert row.reported and row.reported <= 20_000 * 1.02
     state, loaded = await state_of(store), await load(store, "s")
     assert loaded and loaded.view.calibration == state.calibration
     scale = calibration.scale(state.calibration)

@@ -100,12 +100,9 @@ def called(name: str, arguments: dict[str, Any]) -> CallExtract:
     return call
 
 
-@pytest.mark.parametrize("key", ["file_path", "filePath", "path", "absolutePath"])
-def test_the_path_of_a_file_is_found_under_the_names_of_every_program(key: str) -> None:
-    assert called("read", {key: "src/a.py"}).files == (("src/a.py", "read"),)
-
-
-def test_an_edit_tells_the_lines_that_it_takes_out_and_puts_in() -> None:
+def test_a_call_tells_its_file_and_an_edit_the_lines_that_it_takes_out_and_puts_in() -> None:
+    for key in ("file_path", "filePath", "path", "absolutePath"):
+        assert called("read", {key: "src/a.py"}).files == (("src/a.py", "read"),)
     edits: list[dict[str, Any]] = [
         {"path": "a.py", "old_string": "x = 1\n  y = 2", "new_string": "y = 2\nz = 3"},
         {"filePath": "a.py", "oldString": "x = 1\ny = 2", "newString": "y = 2\nz = 3"},
@@ -249,11 +246,20 @@ FAILURES: list[tuple[ToolResult, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize("result", SUCCESSES)
-def test_a_success_is_none_in_every_form(result: ToolResult) -> None:
-    assert failure_of(result) is None
-    for copy in (result, result.model_dump(), json.dumps(result.model_dump()), str(result)):
-        assert failure_of_copy(copy) is None
+def test_a_success_is_none_in_every_form_and_anything_else_reports_no_failure() -> None:
+    for told in SUCCESSES:
+        assert failure_of(told) is None
+        for copy in (told, told.model_dump(), json.dumps(told.model_dump()), str(told)):
+            assert failure_of_copy(copy) is None
+    others: list[Any] = [
+        *(None, True, 0, 1.5, b"Error: x", [], [{"success": False}], {}, {"success": 0}),
+        *({"success": "false"}, {"output": {"success": False}}, {"error": "nope"}),
+        *("", "error: x", "Errors: 3", "Failed: 3 tests", "Failed\n", "{", '{"success": false'),
+        *('{"output": {"success": false}}', "{'output': {'success': False}}"),
+        '{"success": ' + "[" * 100_000,
+    ]
+    for other in others:
+        assert failure_of_copy(other) is None
 
 
 def test_a_failure_is_one_with_its_type_and_reason_as_value_as_fields_and_as_a_loops_row() -> None:
@@ -278,17 +284,6 @@ def test_a_dict_or_object_that_says_it_failed_is_a_failure_but_a_tools_text_is_n
     assert failure_of(odd) == ToolFailure(KIND, "7")
     assert failure_of(SimpleNamespace(success=False)) == ToolFailure(KIND, NO_REASON)
     assert failure_of(SimpleNamespace(error="nope")) is None
-
-
-def test_anything_else_reports_no_failure() -> None:
-    for copy in [
-        *(None, True, 0, 1.5, b"Error: x", [], [{"success": False}], {}, {"success": 0}),
-        *({"success": "false"}, {"output": {"success": False}}, {"error": "nope"}),
-        *("", "error: x", "Errors: 3", "Failed: 3 tests", "Failed\n", "{", '{"success": false'),
-        *('{"output": {"success": false}}', "{'output': {'success': False}}"),
-        '{"success": ' + "[" * 100_000,
-    ]:
-        assert failure_of_copy(copy) is None
 
 
 def test_the_words_of_loops_for_a_call_without_a_result_tell_a_failure_and_others_none() -> None:

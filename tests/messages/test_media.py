@@ -136,7 +136,7 @@ def test_sound_counts_by_its_seconds() -> None:
         assert FAMILIES["gemini"].tokens(facts) == -(-facts.media[0].amount * 32 // 10) + 6
 
 
-def test_the_text_of_a_document_counts_as_text() -> None:
+def test_the_text_of_a_document_counts_as_text_and_one_in_a_result_by_its_pages() -> None:
     text = "Dear Sir, " * 500
     plain = {"type": "document", "source": {"type": "text", "data": text}, "title": "A letter"}
     blocks = {"type": "content", "content": [{"type": "text", "text": text}]}
@@ -147,6 +147,11 @@ def test_the_text_of_a_document_counts_as_text() -> None:
     assert facts_of(csv).prose == len(text)
     shorter = shorten({"role": "user", "content": [plain]}, 7, Limit(prose=300))
     assert read_facts(shorter).prose < 400
+    listing = {"type": "file", "name": "a.py", "url": "https://example.org/a.py", "size": 77}
+    content = [documents(pdf(3, bytes(50_000)))[0], listing]
+    facts = facts_of({"type": "tool_result", "tool_use_id": "c", "content": content})
+    assert facts.media == (Medium("pages", 3),)
+    assert 60 < facts.outcome < 90
 
 
 def test_a_document_that_is_elsewhere_counts_as_a_few_pages() -> None:
@@ -158,14 +163,6 @@ def test_a_document_that_is_elsewhere_counts_as_a_few_pages() -> None:
     ]
     for block in elsewhere:
         assert facts_of(block).media == (Medium("pages", UNKNOWN_PAGES),)
-
-
-def test_a_document_in_a_result_counts_by_its_pages_and_a_listing_as_text() -> None:
-    listing = {"type": "file", "name": "a.py", "url": "https://example.org/a.py", "size": 77}
-    content = [documents(pdf(3, bytes(50_000)))[0], listing]
-    facts = facts_of({"type": "tool_result", "tool_use_id": "c", "content": content})
-    assert facts.media == (Medium("pages", 3),)
-    assert 60 < facts.outcome < 90
 
 
 def png(width: int, height: int) -> str:

@@ -16,7 +16,7 @@ from eventctx.messages.tokens import BY_KIND, FAMILIES
 from eventctx.messages.tool_rounds import group_rows
 
 
-def test_anthropic_blocks_are_counted_by_kind() -> None:
+def test_blocks_are_counted_by_kind_and_a_call_that_a_row_holds_twice_once() -> None:
     content = [
         {"type": "thinking", "thinking": "hmm" * 10, "signature": "x" * 500},
         {"type": "text", "text": "I look."},
@@ -27,9 +27,6 @@ def test_anthropic_blocks_are_counted_by_kind() -> None:
     assert (facts.kind, facts.dialect, facts.calls) == ("assistant", "anthropic", ("t1", "t2"))
     assert (facts.thinking, facts.prose) == (30, 7)
     assert facts.arguments == len('{"p":"."}') + len("{}") + 2 * len("ls")
-
-
-def test_an_amplifier_row_that_holds_each_call_twice_counts_it_once() -> None:
     row = {
         "role": "assistant",
         "content": [{"type": "tool_call", "id": "c1", "name": "read", "input": {"a": 1}}],

@@ -210,7 +210,7 @@ def without(marks: Marks, *kinds: PartKind) -> Marks:
 
 @thorough
 @given(marked_messages())
-def test_every_text_is_in_one_part_of_its_kind_and_the_parts_place_leads_to_it(
+def test_every_text_is_counted_and_in_one_part_of_its_kind_to_which_its_place_leads(
     given_: tuple[Message, Marks],
 ) -> None:
     message, marks = given_
@@ -223,12 +223,6 @@ def test_every_text_is_in_one_part_of_its_kind_and_the_parts_place_leads_to_it(
         for mark in found_by(marks, repr(part.value)):
             seen[mark].append(part.kind)
     assert seen == {mark: [kind] for mark, kind in marks.items()}
-
-
-@thorough
-@given(marked_messages())
-def test_facts_count_the_characters_of_every_part(given_: tuple[Message, Marks]) -> None:
-    message, marks = given_
     facts, least = read_facts(message), Counter[str]()
     for mark, kind in marks.items():
         least[kind] += 61 * len(mark) - 1
@@ -242,7 +236,9 @@ def test_facts_count_the_characters_of_every_part(given_: tuple[Message, Marks])
 
 @thorough
 @given(marked_messages())
-def test_screens_traces_search_and_summarizers_see_all_parts(given_: tuple[Message, Marks]) -> None:
+def test_screens_traces_search_and_summarizers_see_all_parts_and_a_user_words_and_documents_alone(
+    given_: tuple[Message, Marks],
+) -> None:
     message, marks = given_
     screen = "\n".join(part.text for part in shown_parts(message))
     assert found_by(marks, screen) == marks
@@ -254,6 +250,9 @@ def test_screens_traces_search_and_summarizers_see_all_parts(given_: tuple[Messa
     assert without(found_by(marks, told), "thinking") == without(marks, "thinking")
     spoken = {mark for mark, kind in marks.items() if kind in ("text", "refusal")}
     assert set(found_by(marks, words_of(message))) == spoken
+    shown = found_by(marks, json.dumps(eventctx.for_audience([message], "user")))
+    assert set(shown.values()) <= {"text", "refusal", "document"}
+    assert spoken <= set(shown)
 
 
 @thorough
@@ -265,16 +264,6 @@ def test_shortening_finds_all_but_thinking_and_documents(given_: tuple[Message, 
         whole = " ".join([mark] * 60) in short
         asked = kind == "hosted" and mark in str(message.get("arguments"))
         assert whole != (asked or kind in ("text", "refusal", "call", "result")), (mark, kind)
-
-
-@thorough
-@given(marked_messages())
-def test_a_user_is_shown_words_refusals_and_documents_alone(given_: tuple[Message, Marks]) -> None:
-    message, marks = given_
-    shown = json.dumps(eventctx.for_audience([message], "user"))
-    assert set(found_by(marks, shown).values()) <= {"text", "refusal", "document"}
-    told = {mark for mark, kind in marks.items() if kind in ("text", "refusal")}
-    assert told <= set(found_by(marks, shown))
 
 
 # -- refusals ------------------------------------------------------------------------------------

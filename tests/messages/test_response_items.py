@@ -169,12 +169,6 @@ async def test_a_call_without_an_answer_gets_one_of_its_type_or_is_left_out(call
         await check_verified(engine)
 
 
-async def test_an_id_that_one_answer_uses_twice_gets_one_made_up_output() -> None:
-    call = {"type": "function_call", "call_id": "c", "name": "read", "arguments": "{}"}
-    sent = await sent_of(ASK, call, {"type": "reasoning", "id": "r", "summary": []}, call, ASK)
-    assert [row.get("type") for row in sent].count("function_call_output") == 1
-
-
 async def test_unknown_items_with_one_call_id_stand_or_fall_together() -> None:
     async with one_session(policy="truncate", max_tokens=900) as (engine, ctx):
         for turn in range(8):
@@ -186,7 +180,7 @@ async def test_unknown_items_with_one_call_id_stand_or_fall_together() -> None:
         assert (await engine.audit("s")).compactions
 
 
-async def test_what_the_provider_keeps_or_searches_by_itself_is_no_open_call() -> None:
+async def test_what_the_provider_keeps_is_no_open_call_and_an_id_used_twice_is_one() -> None:
     reference = {"type": "item_reference", "id": "fc_1"}
     answers = [output("call_1", "42"), output("call_2", "43")]
     rows = [ASK, reference, {"id": "fc_2"}, *answers, ASK]
@@ -196,6 +190,9 @@ async def test_what_the_provider_keeps_or_searches_by_itself_is_no_open_call() -
     found: Item = {"type": "tool_search_output", "id": "tso", "tools": [], **own}
     rows = [ASK, search, found, SAID]
     assert await sent_of(*rows) == rows
+    call = {"type": "function_call", "call_id": "c", "name": "read", "arguments": "{}"}
+    sent = await sent_of(ASK, call, {"type": "reasoning", "id": "r", "summary": []}, call, ASK)
+    assert [row.get("type") for row in sent].count("function_call_output") == 1
 
 
 row_of_items = st.sampled_from(

@@ -80,38 +80,31 @@ OBSERVATIONS = [
 ]
 
 
-async def origin_of(engine: Engine, action: str, text: str, **options: Any) -> str | None:
-    """Of a user's message behind a model's; those before it are nobody's observations."""
-    ctx = await engine.session("s", **options)
-    await ctx.add_messages([says("user", "fix it"), says("assistant", action), says("user", text)])
-    assert (await ctx.get_messages_for_request())[-1] == says("user", text)
-    first, second, third = await origins(engine)
-    assert (first, second) == (None, None)
-    return third
-
-
-@pytest.mark.parametrize(("action", "text"), OBSERVATIONS)
-async def test_a_programs_answer_to_an_action_is_an_observation(
-    action: str, text: str, engine: Engine
-) -> None:
-    assert await origin_of(engine, action, text) == "observation"
+OF_A_PERSON = [
+    "I ran it: <returncode>0</returncode>\n<output>\n</output>",
+    "<returncode>0</returncode>\n<output>\n</output>\nNow what? Never touch main.py.",
+    "```\nTraceback (most recent call last):\nKeyError: 1\n```",
+    *("Observation: the button is red", "diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py"),
+    *("$ ls\na.py\nb.py\n$", "<tool_response>what does this tag mean?"),
+    *("The last command did not work", '{"name": "a"}'),
+]
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("action", "text", "origin", "setting"),
     [
-        "I ran it: <returncode>0</returncode>\n<output>\n</output>",
-        "<returncode>0</returncode>\n<output>\n</output>\nNow what? Never touch main.py.",
-        "```\nTraceback (most recent call last):\nKeyError: 1\n```",
-        *("Observation: the button is red", "diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py"),
-        *("$ ls\na.py\nb.py\n$", "<tool_response>what does this tag mean?"),
-        *("The last command did not work", '{"name": "a"}'),
+        *((action, text, "observation", "by_form") for action, text in OBSERVATIONS),
+        *((ACTION, text, None, "by_form") for text in (*OF_A_PERSON, "a.py b.py")),
+        *((ACTION, "a.py b.py", "observation", "after_actions"), (ACTION, OUTPUT, None, "never")),
     ],
 )
-async def test_what_a_person_pastes_or_types_behind_code_stays_a_persons(
-    text: str, engine: Engine
+async def test_a_programs_answer_to_an_action_is_an_observation_and_a_paste_behind_code_a_persons(
+    action: str, text: str, origin: str | None, setting: Any, engine: Engine
 ) -> None:
-    assert await origin_of(engine, ACTION, text) is None
+    ctx = await engine.session("s", observations=setting)
+    await ctx.add_messages([says("user", "fix it"), says("assistant", action), says("user", text)])
+    assert await origins(engine) == [None, None, origin]
+    assert (await ctx.get_messages_for_request())[-1] == says("user", text)
 
 
 async def test_nothing_is_an_observation_without_an_action_just_before_it(engine: Engine) -> None:
@@ -142,15 +135,6 @@ async def test_a_host_can_say_what_is_an_observation(engine: Engine) -> None:
     await ctx.add_message(says("user", OUTPUT), observation=False)
     assert await origins(engine) == [None, None, "observation", None, None]
     assert (await engine.verify("s")).ok
-
-
-@pytest.mark.parametrize(
-    ("setting", "expected"), [("by_form", None), ("after_actions", "observation"), ("never", None)]
-)
-async def test_a_setting_takes_every_answer_to_an_action_as_an_observation(
-    setting: Any, expected: str | None, engine: Engine
-) -> None:
-    assert await origin_of(engine, ACTION, "a.py b.py", observations=setting) == expected
 
 
 async def test_the_task_stays_whole_while_observations_come_and_go(engine: Engine) -> None:

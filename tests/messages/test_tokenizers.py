@@ -49,7 +49,7 @@ def words(text: str) -> int:
     return len(text.split())
 
 
-async def test_a_tokenizer_counts_words_arguments_and_results_and_not_images() -> None:
+async def test_a_tokenizer_counts_words_arguments_and_documents_and_not_images_and_pages() -> None:
     call = {"type": "tool_use", "id": "c", "name": "read", "input": {"path": "a b c"}}
     image = {"type": "image", "source": {"type": "url", "url": "https://example.org/x.png"}}
     async with one_session(tokenizer=lambda text: 1_000) as (_, ctx):
@@ -58,9 +58,6 @@ async def test_a_tokenizer_counts_words_arguments_and_results_and_not_images() -
         await ctx.add_message({"role": "assistant", "content": [call]})
         assert 1_000 <= await ctx.get_token_count() - plain < 1_200
         assert plain > 1_500
-
-
-async def test_a_tokenizer_counts_the_text_of_a_document_and_its_pages_count_beside() -> None:
     source = {"type": "text", "media_type": "text/plain", "data": "word " * 300}
     page = {"type": "document", "source": {"type": "file", "file_id": "f"}}
     async with one_session(tokenizer=words) as (_, ctx):
@@ -285,7 +282,8 @@ def test_what_messages_grow_by_is_known_before_anything_is_reported(name: str) -
 
 
 @recorded_only
-def test_each_step_of_a_gpt_session_is_known_but_for_what_its_provider_searched() -> None:
+def test_each_step_of_a_gpt_session_is_known_and_a_request_behind_a_compaction_near() -> None:
+    """But for what its provider searched."""
     rates = FAMILIES["gpt"]
     grown = [
         (after.prompt - before.prompt, after.sums.tokens(rates) - before.sums.tokens(rates))
@@ -294,6 +292,8 @@ def test_each_step_of_a_gpt_session_is_known_but_for_what_its_provider_searched(
     known = [(real, counted) for real, counted in grown if real - counted < 2_000]
     assert len(grown) - len(known) == 3
     assert sum(c for _, c in known) == pytest.approx(sum(g for g, _ in known), rel=0.02)
+    (error,) = behind_compactions(recorded("258c7280-ae7"))
+    assert -0.05 < error < 0.25  # 3,387 tokens of 42,603 are in the file
 
 
 @pytest.mark.slow
@@ -303,12 +303,6 @@ def test_the_next_request_is_known_once_a_prompt_was_reported(name: str) -> None
     errors = [100 * error for error in next_requests(recorded(name))]
     assert abs(median(errors)) < 0.5
     assert sum(abs(error) < 6 for error in errors) > 0.9 * len(errors)
-
-
-@recorded_only
-def test_the_first_request_behind_a_compaction_is_near() -> None:
-    (error,) = behind_compactions(recorded("258c7280-ae7"))
-    assert -0.05 < error < 0.25  # 3,387 tokens of 42,603 are in the file
 
 
 # -- weights of texts ------------------------------------------------------------------------------
@@ -386,10 +380,8 @@ def test_signed_thinking_counts_by_its_text_or_else_by_its_signature_if_that_is_
     assert rates.tokens(thought("", "s" * 5_600)) > 2 * sealed
 
 
-@pytest.mark.parametrize(("characters", "reported"), [(1_036, 17), (1_336, 62), (1_720, 127)])
-def test_encrypted_reasoning_counts_what_a_provider_reported(
-    characters: int, reported: int
-) -> None:
-    item = {"type": "reasoning", "summary": [], "encrypted_content": "g" * characters}
-    counted = GPT.tokens(read_facts(item)) - GPT.per_message
-    assert counted == pytest.approx(reported, abs=15)
+def test_encrypted_reasoning_counts_what_a_provider_reported() -> None:
+    for characters, reported in ((1_036, 17), (1_336, 62), (1_720, 127)):
+        item = {"type": "reasoning", "summary": [], "encrypted_content": "g" * characters}
+        counted = GPT.tokens(read_facts(item)) - GPT.per_message
+        assert counted == pytest.approx(reported, abs=15)

@@ -36,7 +36,7 @@ def claude(number: int, model: str, said: Said) -> tuple[Body, list[Body]]:
     cached = {"cache_read_input_tokens": said.cached} if said.cached else {}
     usage = {"input_tokens": asked, "output_tokens": answered, **cached}
     named = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": model}
-    begun = {**named, "content": [], "usage": usage, "stop_reason": None}
+    begun: Body = {**named, "content": [], "usage": usage, "stop_reason": None}
     events: list[Body] = [{"type": "message_start", "message": begun}]
     for index, block in enumerate(blocks):
         events += _claude_events(index, block)

@@ -56,7 +56,7 @@ async def test_the_cancellation_says_what_the_work_raised() -> None:
 
 
 async def test_work_that_takes_longer_than_its_grace_is_cancelled_too() -> None:
-    work = asyncio.ensure_future(asyncio.Event().wait())
+    work: Any = asyncio.ensure_future(asyncio.Event().wait())
     task = asyncio.create_task(finish(work, grace=0.2))
     for _ in range(2):
         await asyncio.sleep(0)

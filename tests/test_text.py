@@ -40,9 +40,8 @@ def test_escaped_json_has_the_same_value(value: object) -> None:
         assert json.loads(escape_json(written)) == value
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
+def test_a_url_is_shown_without_its_password() -> None:
+    for text, shown in [
         ("http://bob:hunter2@host:4318", "http://bob:[redacted:password]@host:4318"),
         ("'redis://:p@ss@host', x", "'redis://:[redacted:password]@host', x"),
         ("a://u:p@h and b://u:q@i", "a://u:[redacted:password]@h and b://u:[redacted:password]@i"),
@@ -59,11 +58,9 @@ def test_escaped_json_has_the_same_value(value: object) -> None:
         ("nats://tok1@h:1,tok2@i:2", "nats://[redacted]@h:1,[redacted]@i:2"),
         ("tls://h?name=A&token=t0k", "tls://h?name=A&token=[redacted:password]"),
         ("postgresql://me@host/db", "postgresql://me@host/db"),
-    ],
-)
-def test_a_url_is_shown_without_its_password(text: str, shown: str) -> None:
-    assert without_password(text) == shown
-    assert without_password(shown) == shown
+    ]:
+        assert without_password(text) == shown
+        assert without_password(shown) == shown
 
 
 # -- patterns that are compiled when they are first used -------------------------------------------

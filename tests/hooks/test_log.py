@@ -94,18 +94,15 @@ def test_a_plan_is_counts_and_a_body_a_size_and_no_erased_or_packed_content_leav
     assert (fields["body_bytes"], "content" in fields) == (2, False)
 
 
-@pytest.mark.parametrize(
-    ("level", "events"),
-    [
+def test_levels():
+    for level, events in [
         ("info", [SUBMIT, DONE, PRE, *map(compacted, ("applied", "skipped", "cancelled"))]),
         ("warning", [ev.PromptComplete(status="error"), ev.PromptComplete(status="lost")]),
         ("warning", [compacted("failed"), ev.ToolError(name="x", error_type="E")]),
         ("warning", [ev.ProviderError(error_type="E")]),
         ("debug", [ev.MessageAdded(), prepared()]),
-    ],
-)
-def test_levels(level: str, events: list[ev.Event]):
-    assert {level_of(line(Session().add(event))) for event in events} == {level}
+    ]:
+        assert {level_of(line(Session().add(event))) for event in events} == {level}
 
 
 def test_the_time_is_the_records_own_to_the_nanosecond():

@@ -83,17 +83,14 @@ LATE = ev.ProviderError(error_type="Late")
 LOST = ev.ProviderError(error_type="ProcessEnded", status="lost")
 
 
-@pytest.mark.parametrize(
-    ("rows", "durations"),
-    [
+def test_a_call_that_began_and_ended_is_measured_once():
+    for rows, durations in [
         ([(ANSWER, 1), (ASK, 2), (ASK, None), (ANSWER, None)], []),
         ([(ASK, 3), (ANSWER, 3), (LATE, 3)], [1.0]),
         ([(ASK, 1), (LOST, 1)], []),
         ([(ASK, 1), (LOST, 1), (ANSWER, 1)], [2.0]),  # presumed lost
-    ],
-)
-def test_a_call_that_began_and_ended_is_measured_once(rows: list[Any], durations: list[float]):
-    assert [value for value, _ in measured(Session().tell(*rows), CALLS)] == durations
+    ]:
+        assert [value for value, _ in measured(Session().tell(*rows), CALLS)] == durations
 
 
 def test_usage_is_measured_for_its_call_whether_before_or_after_the_answer():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from itertools import product
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -154,7 +155,7 @@ def test_families_can_be_switched_off_and_own_patterns_are_replaced_by_their_gro
 
 
 def test_a_pattern_that_cannot_work_is_refused() -> None:
-    for pattern, found in [
+    useless: list[tuple[Any, str]] = [
         ("(", "regular expression"),
         ("a*", "empty string"),
         (r"\b", "empty string"),
@@ -162,7 +163,8 @@ def test_a_pattern_that_cannot_work_is_refused() -> None:
         (b"x", "expected a str"),
         (re.compile(b"x"), "of text"),
         (5, "expected a str"),
-    ]:
+    ]
+    for pattern, found in useless:
         with pytest.raises(InvalidSetting, match=found):
             Redactor((pattern,))
 
@@ -175,7 +177,7 @@ def test_fields_are_redacted_by_form_and_by_name_and_ids_and_numbers_stay() -> N
     assert DEFAULT.fields(ids) == ids
     named = "session.id gen_ai.conversation.id eventctx.turn.id trace_id verify.record"
     assert {*named.split(), "verify.view_before"} <= EXEMPT
-    same = {"tokens_before": 4096, "token": 7, "done": True, "nothing": None}
+    same: dict[str, Any] = {"tokens_before": 4096, "token": 7, "done": True, "nothing": None}
     same["client-certificate-data"] = "x"
     fields = {
         **same,

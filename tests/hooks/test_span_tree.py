@@ -62,10 +62,10 @@ def test_a_tool_of_a_call_in_a_plan_or_compaction_hangs_in_that_and_outside_a_tu
         session.tell((begin, 4, 1), *call(2, 4), *tool(3, 2), (end, 4, 1))
     found = list(fold(session.records))
     assert [one.parent_span_id for one in found if one.span_id == TOOL] == [OTHER, OTHER]
-    found = spans(Session().tell(*call(2, None), *tool(3, 2), turn=None))
-    assert (found[TOOL].parent_span_id, found[CALL].parent_span_id) == (None, None)
-    assert found[TOOL].attributes[LOGGED] == CALL
-    assert found[TOOL].trace_id == found[CALL].trace_id
+    beside = spans(Session().tell(*call(2, None), *tool(3, 2), turn=None))
+    assert (beside[TOOL].parent_span_id, beside[CALL].parent_span_id) == (None, None)
+    assert beside[TOOL].attributes[LOGGED] == CALL
+    assert beside[TOOL].trace_id == beside[CALL].trace_id
 
 
 def test_the_calls_that_are_remembered_are_bounded_and_the_latest_stay():

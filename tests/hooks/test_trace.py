@@ -16,21 +16,12 @@ from typing import Any
 
 import pytest
 from opentelemetry import trace as otel
-from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider, sampling
 from opentelemetry.sdk.trace.export import (
     BatchSpanProcessor,
     SimpleSpanProcessor,
     SpanExporter,
     SpanExportResult,
-)
-from opentelemetry.sdk.trace.sampling import (
-    ALWAYS_OFF,
-    ALWAYS_ON,
-    Decision,
-    ParentBased,
-    Sampler,
-    SamplingResult,
-    TraceIdRatioBased,
 )
 from opentelemetry.trace import TraceFlags
 
@@ -51,7 +42,7 @@ from tests.services.receiver import Partial, Receiver, Refuse
 
 
 class Exported:
-    def __init__(self, sampler: Sampler = ALWAYS_ON) -> None:
+    def __init__(self, sampler: sampling.Sampler = sampling.ALWAYS_ON) -> None:
         self.provider, self.exporter = exporting(sampler=sampler)
 
     @property
@@ -98,8 +89,8 @@ async def test_parallel_tasks_each_have_their_own_current_span():
 @pytest.mark.parametrize("enter_first", [False, True])
 @pytest.mark.parametrize("parent_based", [False, True])
 def test_a_trace_is_sent_as_a_whole_or_not_at_all(parent_based: bool, enter_first: bool):
-    ratio = TraceIdRatioBased(0.5)
-    out = Exported(ParentBased(ratio) if parent_based else ratio)
+    ratio = sampling.TraceIdRatioBased(0.5)
+    out = Exported(sampling.ParentBased(ratio) if parent_based else ratio)
     sink = TraceSink(out.provider)
     for number in range(60):
         session = Session(f"s{number}")
@@ -112,10 +103,10 @@ def test_a_trace_is_sent_as_a_whole_or_not_at_all(parent_based: bool, enter_firs
 
 
 def test_a_sampler_that_never_agrees_twice_still_yields_whole_traces():
-    answers = cycle([Decision.RECORD_AND_SAMPLE, Decision.DROP])
+    answers = cycle([sampling.Decision.RECORD_AND_SAMPLE, sampling.Decision.DROP])
 
-    def sample(*_: Any, attributes: Any = None, **__: Any) -> SamplingResult:
-        return SamplingResult(next(answers), {**(attributes or {}), "sampled.by": "host"})
+    def sample(*_: Any, attributes: Any = None, **__: Any) -> sampling.SamplingResult:
+        return sampling.SamplingResult(next(answers), {**(attributes or {}), "sampled.by": "host"})
 
     flipping: Any = SimpleNamespace(should_sample=sample, get_description=lambda: "flipping")
     out = Exported(flipping)
@@ -146,8 +137,10 @@ def test_the_open_spans_of_a_session_that_is_forgotten_for_another_count_as_lost
 # -- history, ends, other set-ups ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sampler", [ALWAYS_OFF, ParentBased(ALWAYS_OFF)])
-def test_nothing_is_sent_where_the_host_samples_nothing(sampler: Sampler):
+@pytest.mark.parametrize(
+    "sampler", [sampling.ALWAYS_OFF, sampling.ParentBased(sampling.ALWAYS_OFF)]
+)
+def test_nothing_is_sent_where_the_host_samples_nothing(sampler: sampling.Sampler):
     out, session = Exported(sampler), Session()
     whole_turn(session)
     sink = TraceSink(out.provider)
@@ -159,7 +152,7 @@ def test_nothing_is_sent_where_the_host_samples_nothing(sampler: Sampler):
 
 
 def test_a_turn_inside_a_hosts_unsampled_span_is_not_sent():
-    out, session = Exported(ParentBased(ALWAYS_ON)), Session()
+    out, session = Exported(sampling.ParentBased(sampling.ALWAYS_ON)), Session()
     sink = TraceSink(out.provider)
     context = otel.SpanContext(5, 6, is_remote=True, trace_flags=otel.TraceFlags(0))
     with otel.use_span(otel.NonRecordingSpan(context)):
@@ -394,7 +387,7 @@ def test_lost_spans_of_other_libraries_or_not_sampled_are_not_counted_but_logged
 ) -> None:
     receiver.always(Refuse(400))
     counting, hooks = CountingExporter(exporter_for(receiver.http)), Hooks()
-    provider, unsampled = TracerProvider(), TracerProvider(sampler=ALWAYS_OFF)
+    provider, unsampled = TracerProvider(), TracerProvider(sampler=sampling.ALWAYS_OFF)
     for one in (provider, unsampled):
         one.add_span_processor(SimpleSpanProcessor(counting))
     sink = TraceSink(unsampled, exporter=counting)

@@ -21,18 +21,8 @@ from eventctx.engine import Engine
 from eventctx.errors import EventctxError, InvalidMessage
 from eventctx.log.events import MessageAdded
 from eventctx.log.record import make_body
-from eventctx.messages.encoding import (
-    MAX_DEPTH,
-    MAX_READ_DEPTH,
-    NotJson,
-    canonical,
-    decode_bodies,
-    decode_body,
-    digest_of,
-    encode_message,
-    message_digest,
-    plain_message,
-)
+from eventctx.messages import encoding
+from eventctx.messages.encoding import canonical, decode_bodies, decode_body, encode_message
 from eventctx.messages.facts import encode_facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.orchestrators.providers.sdk_calling import read_arguments
@@ -43,8 +33,8 @@ from tests.how_much import some
 from tests.policies.given import one_session
 from tests.sessions import append_event, exported, model, user
 
-DEEPER = (MAX_DEPTH + 1, 1_000, 100_000)
-REFUSED = rf"at \$\..*: expected at most {MAX_DEPTH} levels, found deeper nesting"
+DEEPER = (encoding.MAX_DEPTH + 1, 1_000, 100_000)
+REFUSED = rf"at \$\..*: expected at most {encoding.MAX_DEPTH} levels, found deeper nesting"
 
 
 def nested(levels: int, value: Any = "leaf", *, objects: bool = False) -> Any:
@@ -118,7 +108,7 @@ async def test_the_deepest_message_works_everywhere_however_deep_the_callers_sta
 ) -> None:
     async with eventctx.open(tmp_path / "store.db") as engine:
         context = await engine.session("s", policy="workset", max_tokens=20_000)
-        deepest = messages(MAX_DEPTH, objects=objects)
+        deepest = messages(encoding.MAX_DEPTH, objects=objects)
         await called_below(frames, lambda: context.add_messages(deepest))
         await filled_up(context)
         for question in (
@@ -166,11 +156,11 @@ async def test_what_a_model_or_a_host_sends_may_be_nested_without_end(levels: in
     assert decode_body(encode_message(row)) == row
 
 
-@pytest.mark.parametrize("levels", [MAX_READ_DEPTH + 1, 900, 100_000])
+@pytest.mark.parametrize("levels", [encoding.MAX_READ_DEPTH + 1, 900, 100_000])
 async def test_a_stored_body_that_is_too_deep_is_a_typed_error(tmp_path: Path, levels: int) -> None:
     data = b'{"role":"user","content":' + b"[" * levels + b"]" * levels + b"}"
     for read in (decode_body, lambda body: decode_bodies([body])):
-        with pytest.raises(NotJson, match=f"at most {MAX_READ_DEPTH} levels"):
+        with pytest.raises(encoding.NotJson, match=f"at most {encoding.MAX_READ_DEPTH} levels"):
             read(data)
     async with eventctx.open(tmp_path / "store.db") as engine:
         await engine.session("s")
@@ -193,7 +183,7 @@ async def test_a_stored_body_that_is_too_deep_is_a_typed_error(tmp_path: Path, l
 
 
 def test_the_deepest_that_is_read_is_no_matter_of_the_message_around_it() -> None:
-    deepest = b"[" * MAX_READ_DEPTH + b"]" * MAX_READ_DEPTH
+    deepest = b"[" * encoding.MAX_READ_DEPTH + b"]" * encoding.MAX_READ_DEPTH
     assert decode_bodies([deepest, b"{}"]) == [decode_body(deepest), {}]
     with pytest.raises(msgspec.DecodeError):
         decode_body(b"[" + deepest + b"]")
@@ -246,7 +236,7 @@ async def test_subclasses_of_texts_and_numbers_are_stored_as_plain_ones() -> Non
         assert await ctx.get_messages_for_request() == [kept]
     assert message["level"] is Level.HIGH, "a caller's message is not changed"
     plain = {"role": "user", "content": ["x", 1, 2.5, None, True]}
-    assert plain_message(plain) is plain
+    assert encoding.plain_message(plain) is plain
 
 
 def test_what_json_cannot_hold_is_refused_with_its_path_and_so_are_keys_of_one_text() -> None:
@@ -311,7 +301,7 @@ def test_the_canonical_form_is_json_of_the_same_value_without_cache_marks_in_any
     assert json.loads(canonical(value)) == _unmarked(value)
     keys = list(value)
     random.shuffle(keys)
-    assert digest_of({key: value[key] for key in keys}) == digest_of(value)
+    assert encoding.digest_of({key: value[key] for key in keys}) == encoding.digest_of(value)
 
 
 @few
@@ -321,8 +311,12 @@ def test_a_text_and_its_block_are_one_message_whatever_is_beside(
 ) -> None:
     block = {"type": "text", "text": words, "cache_control": {"type": "ephemeral"}}
     plain = {"role": "user", "content": words}
-    assert message_digest(plain) == message_digest({**beside, "role": "user", "content": [block]})
-    assert message_digest(plain) != message_digest({"role": "user", "content": words + "."})
+    assert encoding.message_digest(plain) == encoding.message_digest(
+        {**beside, "role": "user", "content": [block]}
+    )
+    assert encoding.message_digest(plain) != encoding.message_digest(
+        {"role": "user", "content": words + "."}
+    )
 
 
 def _unmarked(value: Any) -> Any:

@@ -11,16 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventctx.messages import media
 from eventctx.messages.facts import Facts, Medium, decode_facts, encode_facts
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.media import (
-    MOST_GUESSED,
-    MOST_PAGES,
-    MOST_TENTHS,
-    UNKNOWN_PAGES,
-    audio_tenths,
-    pdf_pages,
-)
+from eventctx.messages.media import audio_tenths, pdf_pages
 from eventctx.messages.shorten import Limit, shorten
 from eventctx.messages.tokens import FAMILIES, family_of
 
@@ -105,17 +99,17 @@ def test_no_bytes_make_the_pages_of_a_pdf_or_the_tenths_of_a_sound_fail(
 ) -> None:
     whole = pdf(3, data, packed=True)
     for broken in (data, whole[:cut], whole[:cut] + data):
-        assert 1 <= pdf_pages(broken) <= MOST_PAGES
-        assert 1 <= audio_tenths(broken) <= MOST_TENTHS
-        assert 1 <= audio_tenths(wav(1)[:cut] + data) <= MOST_TENTHS
+        assert 1 <= pdf_pages(broken) <= media.MOST_PAGES
+        assert 1 <= audio_tenths(broken) <= media.MOST_TENTHS
+        assert 1 <= audio_tenths(wav(1)[:cut] + data) <= media.MOST_TENTHS
 
 
 def test_a_pdf_that_lies_about_its_pages_or_cannot_be_read_is_bounded() -> None:
     lie = b"%PDF-1.4 1 0 obj <</Type /Pages /Count 999999999>> endobj"
-    assert pdf_pages(lie) == MOST_PAGES
+    assert pdf_pages(lie) == media.MOST_PAGES
     assert pdf_pages(lie + b"2 0 obj <</Type /Page>> endobj") == 1
     assert pdf_pages(b"%PDF-1.4" + b"\x80" * 100_000) == 6
-    assert pdf_pages(b"%PDF-1.4" + b"\x80" * 5_000_000) == MOST_GUESSED
+    assert pdf_pages(b"%PDF-1.4" + b"\x80" * 5_000_000) == media.MOST_GUESSED
     bomb = zlib.compress(bytes(20_000_000))
     assert pdf_pages(b"%PDF-1.5 1 0 obj <</Type /ObjStm>> stream\n" + bomb + b"endstream") >= 1
     # A page of an older version of the file is not counted twice.
@@ -162,7 +156,7 @@ def test_a_document_that_is_elsewhere_counts_as_a_few_pages() -> None:
         {"type": "input_file", "file_url": "https://example.org/a.pdf"},
     ]
     for block in elsewhere:
-        assert facts_of(block).media == (Medium("pages", UNKNOWN_PAGES),)
+        assert facts_of(block).media == (Medium("pages", media.UNKNOWN_PAGES),)
 
 
 def png(width: int, height: int) -> str:

@@ -45,9 +45,8 @@ def _row(**known: Any) -> Facts:
 ANSWER = {"type": "tool_result", "tool_use_id": "c", "content": "out"}
 
 
-@pytest.mark.parametrize(
-    ("message", "kind", "results"),
-    [
+def test_each_row_has_its_kind() -> None:
+    rows: list[tuple[dict[str, Any], str, Any]] = [
         ({"role": "tool", "tool_call_id": "c", "content": "out"}, "result", ("c",)),
         ({"role": "tool", "tool_call_ids": ["c", "d"], "content": "out"}, "result", ("c", "d")),
         ({"role": "function", "name": "f", "content": "out"}, "result", ("function:f",)),
@@ -55,7 +54,10 @@ ANSWER = {"type": "tool_result", "tool_use_id": "c", "content": "out"}
         ({"role": "user", "content": [ANSWER]}, "result", ("c",)),
         ({"type": "function_call_output", "call_id": "c", "output": "out"}, "result", ("c",)),
         ({"role": "user", "content": "hello"}, "human", ()),
-        *(({"role": "user", "content": content}, "user", ()) for content in ("", None, [])),
+        *(
+            ({"role": "user", "content": content}, "user", ())
+            for content in ("", None, list[Any]())
+        ),
         ({"role": "user", "content": "<system-reminder>x</system-reminder>"}, "user", ()),
         ({"role": "user", "content": "hi", "metadata": {"source": "hook"}}, "user", ()),
         ({"role": "developer", "content": "rules"}, "system", ()),
@@ -63,22 +65,19 @@ ANSWER = {"type": "tool_result", "tool_use_id": "c", "content": "out"}
         ({"role": "exit", "content": "done"}, "other", ()),
         ({"type": "reasoning", "summary": [], "encrypted_content": "gAAA"}, "assistant", ()),
         ({"type": "web_search_call", "status": "completed"}, "assistant", ()),
-    ],
-)
-def test_each_row_has_its_kind(message: dict[str, Any], kind: str, results: Any) -> None:
-    facts = read_facts(message)
-    assert (facts.kind, facts.results) == (kind, results)
+    ]
+    for message, kind, results in rows:
+        facts = read_facts(message)
+        assert (facts.kind, facts.results) == (kind, results)
 
 
-@pytest.mark.parametrize(
-    "message",
-    [{}, {"content": "x"}, {"role": None}, {"role": ""}, {"role": 3}, {"role": 3, "type": "x"}],
-)
-def test_a_row_without_a_role_is_refused_with_what_was_expected(message: dict[str, Any]) -> None:
-    with pytest.raises(InvalidMessage, match="expected a role"):
-        read_facts(message)
-    with pytest.raises(ValueError, match="role"):  # the context contract asks for a ValueError
-        read_facts(message)
+def test_a_row_without_a_role_is_refused_with_what_was_expected() -> None:
+    no_role: list[dict[str, Any]] = [{"role": role} for role in (None, "", 3)]
+    for message in ({}, {"content": "x"}, *no_role, {"role": 3, "type": "x"}):
+        with pytest.raises(InvalidMessage, match="expected a role"):
+            read_facts(message)
+        with pytest.raises(ValueError, match="role"):  # the context contract asks for a ValueError
+            read_facts(message)
 
 
 def test_a_person_who_speaks_between_results_is_heard() -> None:
@@ -95,18 +94,16 @@ def test_facts_survive_their_stored_form_and_count_near_three_characters_a_token
     assert BY_KIND.tokens(_row(role="assistant", tool_calls=[call])) == 95 + 4
 
 
-@pytest.mark.parametrize(
-    "block",
-    [
+def test_an_image_that_cannot_be_read_counts_as_the_largest() -> None:
+    unreadable: list[dict[str, Any]] = [
         {"type": "image", "source": {"type": "url", "url": "https://example.org/x.png"}},
         {"type": "image", "source": {"type": "base64", "data": "not base64 at all"}},
         {"type": "image_url", "image_url": "data:,"},
         {"type": "image"},
-    ],
-)
-def test_an_image_that_cannot_be_read_counts_as_the_largest(block: dict[str, Any]) -> None:
-    assert image_medium(block) == Medium("image")
-    assert BY_KIND.tokens(read_facts({"role": "user", "content": [block]})) == 1_600 + 4
+    ]
+    for block in unreadable:
+        assert image_medium(block) == Medium("image")
+        assert BY_KIND.tokens(read_facts({"role": "user", "content": [block]})) == 1_600 + 4
 
 
 def test_a_result_belongs_to_the_latest_open_call_with_its_id() -> None:

@@ -6,16 +6,15 @@ import re
 from typing import Final
 
 
-def parsed(end: str, texts: str) -> dict[str, tuple[int, str]]:
+def parsed(texts: str) -> dict[str, tuple[int, str]]:
     """Tokens and text by the name, of texts that a line with name and tokens heads."""
     _, *found = re.split(r"(?m)^=== (.+) (\d+)\n", texts)
     heads = zip(found[::3], found[1::3], found[2::3], strict=True)
-    return {name: (int(tokens), text.rstrip() + end) for name, tokens, text in heads}
+    # Words are one line, which ends with its text; code ends with its last line.
+    return {n: (int(k), text if text.count("\n") > 1 else text[:-1]) for n, k, text in heads}
 
 
-LANGUAGES: Final = parsed(
-    "",
-    """
+LANGUAGES: Final = parsed("""
 === English 85
 The night shift found the second pump running although nobody had switched it on. Mara wrote the \
 time into the log, turned the valve back by hand and called the workshop. They decided to keep \
@@ -95,12 +94,9 @@ ustawień, zanim w czwartek nie obejrzy ich inżynierka.
 रजिस्टर में लिखा, वाल्व को हाथ से बंद किया और कार्यशाला को फ़ोन किया। उन्होंने तय किया कि जब तक सेंसर \
 बदला नहीं जाता, पानी का स्तर दो मीटर से नीचे रखा जाएगा और हर घंटे यह जाँचा जाएगा कि मुख्य पाइप में \
 दबाव ठीक है या नहीं। कृपया गुरुवार को इंजीनियर के देखने से पहले सेटिंग न बदलें।
-""",
-)
+""")
 
-CODE: Final = parsed(
-    "\n",
-    '''
+CODE: Final = parsed('''
 === Python 188
 class Reservoir:
     """A tank whose level is read by several sensors."""
@@ -277,5 +273,4 @@ class Tank {
 2026-03-14 02:17:41,004 ERROR [sensor-p17] no answer after 2500 ms, retry 1 of 3
 2026-03-14 02:17:43,507 ERROR [sensor-p17] no answer after 2500 ms, retry 2 of 3
 2026-03-14 02:18:10,220 INFO  [pump-2] stopped, ran 64.9 s at 1450 rpm
-''',
-)
+''')

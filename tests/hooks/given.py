@@ -133,9 +133,14 @@ def compacted(outcome: ev.Outcome = "applied", **more: Any) -> ev.PostCompact:
 PRE = ev.PreCompact(
     trigger="threshold", strategy="sliding", strategy_version=1, tokens=1000, messages=10
 )
-SUBMIT, DONE = ev.PromptSubmit(number=1), ev.PromptComplete()
-ASK, ANSWER = ev.ProviderRequest(model="m"), ev.ProviderResponse(model="m")
-USE, USED = ev.ToolPre(name="x"), ev.ToolPost(name="x")
+
+
+class E:
+    """Events without a word of their own: of a turn, a call of the model, and a tool's."""
+
+    SUBMIT, DONE = ev.PromptSubmit(number=1), ev.PromptComplete()
+    ASK, ANSWER = ev.ProviderRequest(model="m"), ev.ProviderResponse(model="m")
+    USE, USED = ev.ToolPre(name="x"), ev.ToolPost(name="x")
 
 
 def prepared(plan: int | None = None) -> ev.RequestPrepared:
@@ -169,5 +174,5 @@ def whole_turn(session: Session, turn: str = "t1", base: int = 0x100) -> list[Re
     two = add(prepared(plan), iteration=2, parent=None)
     add(ev.ProviderRequest(model="m1", provider="p", prepared=two), 5, iteration=2)
     add(ev.ProviderResponse(model="m1"), 5, iteration=2)
-    add(DONE, parent=None)
+    add(E.DONE, parent=None)
     return session.records[begin:]

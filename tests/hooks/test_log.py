@@ -30,16 +30,12 @@ from eventctx.log.ids import derive_trace_id
 from eventctx.log.record import Body
 from eventctx.projections.trace.fold import fold as fold_spans
 from tests.hooks.given import (
-    ANSWER,
-    ASK,
-    DONE,
     HOST_SPAN,
     HOST_TRACE,
     PRE,
     SECOND,
     START,
-    SUBMIT,
-    USE,
+    E,
     Session,
     body,
     call_model,
@@ -96,7 +92,7 @@ def test_a_plan_is_counts_and_a_body_a_size_and_no_erased_or_packed_content_leav
 
 def test_levels():
     for level, events in [
-        ("info", [SUBMIT, DONE, PRE, *map(compacted, ("applied", "skipped", "cancelled"))]),
+        ("info", [E.SUBMIT, E.DONE, PRE, *map(compacted, ("applied", "skipped", "cancelled"))]),
         ("warning", [ev.PromptComplete(status="error"), ev.PromptComplete(status="lost")]),
         ("warning", [compacted("failed"), ev.ToolError(name="x", error_type="E")]),
         ("warning", [ev.ProviderError(error_type="E")]),
@@ -126,11 +122,11 @@ def test_a_line_names_the_trace_of_a_span_and_none_where_no_span_has_one():
     session.tell((ev.SessionStart(library="l"),), (added,), (prepared(), 9), turn=None)
     session.add(PRE, span(2), HOST_SPAN, turn=None)
     usage, pinned = ev.UsageReported(prompt=1, output=1), ev.Pinned(numbers=(1,))
-    rows = [(one, 3, 2) for one in (ASK, added, ANSWER, usage)]
+    rows = [(one, 3, 2) for one in (E.ASK, added, E.ANSWER, usage)]
     session.tell(*rows, (pinned, 8, 2), turn=None)
     session.add(compacted(), span(2), HOST_SPAN, turn=None)
     session.tell((compacted(),), (ev.Unpinned(numbers=(1,)), 7, 6), turn=None)
-    session.tell((SUBMIT, 4), (added,), (DONE, 4)).tell((ev.SessionEnd(),), turn=None)
+    session.tell((E.SUBMIT, 4), (added,), (E.DONE, 4)).tell((ev.SessionEnd(),), turn=None)
     named = [entry["trace_id"] for entry in live(session)]
     assert named == [entry["trace_id"] for entry in lines(session.records)]
     at_session = [at for at, trace_id in enumerate(named) if trace_id is None]
@@ -148,7 +144,7 @@ def test_an_ambient_trace_is_known_even_when_only_warnings_are_kept():
     out = CapturingLogger()
     kind = structlog.make_filtering_bound_logger(logging.WARNING)
     logger = structlog.wrap_logger(out, [lambda *args: ((), args[2])], wrapper_class=kind)
-    session = Session().tell((ev.PromptSubmit(number=1, trace_id=HOST_TRACE), 1), (USE, 2, 1))
+    session = Session().tell((ev.PromptSubmit(number=1, trace_id=HOST_TRACE), 1), (E.USE, 2, 1))
     publish(session.tell((ev.ToolError(name="x", error_type="E"), 2, 1)), LogSink(logger))
     (call,) = out.calls
     assert call.kwargs["trace_id"] == HOST_TRACE
@@ -276,7 +272,7 @@ def test_no_field_of_a_standard_logger_holds_a_line_end_or_an_escape_sequence(st
     """Whatever somebody writes who wants a line of their own."""
     logger, handler = standard
     failed = ev.ToolError(name=INJECTED, error_type="E", message=INJECTED)
-    session = Session().tell((SUBMIT, 1))
+    session = Session().tell((E.SUBMIT, 1))
     session.add(failed, span(2), span(1), bodies=(body(INJECTED),))
     session.raw("later:event", json.dumps({INJECTED: [INJECTED]}).encode())
     publish(session, LogSink(logger, content=True))

@@ -15,19 +15,7 @@ from eventctx.hooks.registry import Hooks
 from eventctx.log import events as ev
 from eventctx.projections.metrics import names
 from eventctx.projections.metrics.fold import MAX_CALLS, evolve, fold, initial
-from tests.hooks.given import (
-    ANSWER,
-    ASK,
-    DONE,
-    SECOND,
-    SUBMIT,
-    Session,
-    compacted,
-    prepared,
-    publish,
-    span,
-    whole_turn,
-)
+from tests.hooks.given import SECOND, E, Session, compacted, prepared, publish, span, whole_turn
 from tests.hooks.measured import Gathered, by_position, summed
 
 REUSED, CALLS = "eventctx.request.prefix.reused", "gen_ai.client.operation.duration"
@@ -72,7 +60,7 @@ def test_a_request_is_measured_against_its_budget_and_by_what_it_reuses_of_the_o
 def test_a_call_lasts_from_its_request_to_its_answer_and_says_how_it_failed():
     failed = ev.ProviderError(error_type="RateLimited", message="secret")
     session = Session().tell((ev.ProviderRequest(model="m1", provider="p"), 1))
-    session.tell((ev.ProviderRequest(model="m2"), 2), (ANSWER, 1), (failed, 2))
+    session.tell((ev.ProviderRequest(model="m2"), 2), (E.ANSWER, 1), (failed, 2))
     assert measured(session, CALLS) == [
         (2.0, CHAT | {"gen_ai.request.model": "m1", "gen_ai.provider.name": "p"}),
         (2.0, CHAT | {"gen_ai.request.model": "m2", "error.type": "RateLimited"}),
@@ -85,10 +73,10 @@ LOST = ev.ProviderError(error_type="ProcessEnded", status="lost")
 
 def test_a_call_that_began_and_ended_is_measured_once():
     for rows, durations in [
-        ([(ANSWER, 1), (ASK, 2), (ASK, None), (ANSWER, None)], []),
-        ([(ASK, 3), (ANSWER, 3), (LATE, 3)], [1.0]),
-        ([(ASK, 1), (LOST, 1)], []),
-        ([(ASK, 1), (LOST, 1), (ANSWER, 1)], [2.0]),  # presumed lost
+        ([(E.ANSWER, 1), (E.ASK, 2), (E.ASK, None), (E.ANSWER, None)], []),
+        ([(E.ASK, 3), (E.ANSWER, 3), (LATE, 3)], [1.0]),
+        ([(E.ASK, 1), (LOST, 1)], []),
+        ([(E.ASK, 1), (LOST, 1), (E.ANSWER, 1)], [2.0]),  # presumed lost
     ]:
         assert [value for value, _ in measured(Session().tell(*rows), CALLS)] == durations
 
@@ -96,7 +84,7 @@ def test_a_call_that_began_and_ended_is_measured_once():
 def test_usage_is_measured_for_its_call_whether_before_or_after_the_answer():
     session, asked = Session(), ev.ProviderRequest(model="m", provider="p")
     usage = ev.UsageReported(prompt=80, output=1, cache_read=20)
-    session.tell((asked, 1), (usage, 1), (asked, 2), (ANSWER, 2))
+    session.tell((asked, 1), (usage, 1), (asked, 2), (E.ANSWER, 2))
     session.tell((msgspec.structs.replace(usage, output=2), 2))
     call = {"gen_ai.provider.name": "p", "gen_ai.request.model": "m"}
     read, written = ({"gen_ai.token.type": kind} for kind in ("input", "output"))
@@ -130,7 +118,7 @@ def test_a_turn_and_its_tools_are_measured_with_the_name_of_their_agent():
     session = Session().tell((ev.PromptSubmit(number=1, agent="coder"), 1))
     session.tell((ev.ToolPre(name="read"), 2, 1), (ev.ToolPre(name="grep"), 3, 1))
     session.tell((ev.ToolPost(name="read"), 2, 1), (failed, 3), (ended, 1))
-    session.tell((SUBMIT, 4), (DONE, 4), turn="t2")
+    session.tell((E.SUBMIT, 4), (E.DONE, 4), turn="t2")
     tool = {"gen_ai.tool.type": "function", "gen_ai.agent.name": "coder"}
     assert measured(session, "gen_ai.execute_tool.duration") == [
         (2.0, tool | {"gen_ai.tool.name": "read"}),
@@ -169,13 +157,13 @@ def test_where_it_cannot_be_read_what_was_sent_the_next_request_has_none_before(
 
 
 def test_a_stream_begins_at_position_0_and_unknown_types_and_broken_payloads_measure_nothing():
-    first, again = Session().tell((ASK, 1)), Session().tell((SUBMIT, 2), (ANSWER, 1))
+    first, again = Session().tell((E.ASK, 1)), Session().tell((E.SUBMIT, 2), (E.ANSWER, 1))
     assert list(fold([*first.records, *again.records])) == []
     session = Session().tell((prepared(),))
     for kind in ("context:message_added", "context:post_compact", "usage:reported", "later:event"):
         session.raw(kind, b"junk", span(1))
     session.raw("context:post_compact", b"{}", version=9)
-    session.tell((ASK, 1)).raw("provider:response", b"[]", span(1))
+    session.tell((E.ASK, 1)).raw("provider:response", b"[]", span(1))
     session.tell((prepared(),))
     tokens = "eventctx.request.estimated_tokens"
     assert [one.instrument.name for one in fold(session.records)] == [tokens, tokens, REUSED]

@@ -18,7 +18,7 @@ from eventctx.hooks.redact import DEFAULT, EXEMPT, Redactor
 from eventctx.log import events as ev
 from eventctx.projections.flat import MAX_TEXT
 from eventctx.projections.trace.fold import fold
-from tests.hooks.given import USE, Session
+from tests.hooks.given import E, Session
 from tests.how_much import some
 
 LETTERS = "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7" * 3
@@ -230,7 +230,7 @@ def test_a_span_that_was_cut_before_it_is_redacted_has_no_part_of_a_secret_eithe
         for room in range(len(begins), len(begins) + 40):
             message = "x " * ((MAX_TEXT - room) // 2) + begins + LETTERS[:40] + "@db and so on"
             failed = ev.ToolError(name="x", error_type="E", message=message)
-            (found,) = fold(Session().tell((USE, 2), (failed, 2)).records)
+            (found,) = fold(Session().tell((E.USE, 2), (failed, 2)).records)
             clean = redactor.span(found)
             assert str(found.message).endswith("…")
             assert LETTERS[:3] not in repr(clean), room

@@ -18,36 +18,22 @@ from eventctx.projections.trace.fold import OpenTurns, fold
 from eventctx.projections.trace.identity import MAX_CALLS
 from eventctx.projections.trace.spans import Span, SpanLink
 from eventctx.queries import spans as queries
-from tests.hooks.given import (
-    ANSWER,
-    ASK,
-    DONE,
-    PRE,
-    SUBMIT,
-    USE,
-    USED,
-    Session,
-    call_model,
-    compacted,
-    span,
-    spans,
-    whole_turn,
-)
+from tests.hooks.given import PRE, E, Session, call_model, compacted, span, spans, whole_turn
 
 TURN, CALL, TOOL, OTHER = (span(number) for number in range(1, 5))
 LOGGED, KIND = "eventctx.parent_span_id", "eventctx.link.kind"
 
 
 def call(own: int, parent: int | None = 1) -> list[Any]:
-    return [(ASK, own, parent), (ANSWER, own, parent)]
+    return [(E.ASK, own, parent), (E.ANSWER, own, parent)]
 
 
 def tool(own: int, parent: int) -> list[Any]:
-    return [(USE, own, parent), (USED, own, parent)]
+    return [(E.USE, own, parent), (E.USED, own, parent)]
 
 
 def test_a_tool_hangs_beside_the_call_that_asked_for_it_and_names_it_and_links_to_it():
-    session = Session().tell((SUBMIT, 1), *call(2), *tool(3, 2), *tool(4, 1), (DONE, 1))
+    session = Session().tell((E.SUBMIT, 1), *call(2), *tool(3, 2), *tool(4, 1), (E.DONE, 1))
     found = spans(session)
     assert found[TOOL].parent_span_id == found[CALL].parent_span_id == TURN
     assert found[TOOL].attributes[LOGGED] == CALL
@@ -57,7 +43,7 @@ def test_a_tool_hangs_beside_the_call_that_asked_for_it_and_names_it_and_links_t
 
 
 def test_a_tool_of_a_call_in_a_plan_or_compaction_hangs_in_that_and_outside_a_turn_beside_it():
-    session = Session().tell((SUBMIT, 1))
+    session = Session().tell((E.SUBMIT, 1))
     for begin, end in ((ev.PlanStart(), ev.PlanEnd()), (PRE, compacted())):
         session.tell((begin, 4, 1), *call(2, 4), *tool(3, 2), (end, 4, 1))
     found = list(fold(session.records))
@@ -69,7 +55,7 @@ def test_a_tool_of_a_call_in_a_plan_or_compaction_hangs_in_that_and_outside_a_tu
 
 
 def test_the_calls_that_are_remembered_are_bounded_and_the_latest_stay():
-    session = Session().tell((SUBMIT, 1), (ev.PlanStart(), 4, 1))
+    session = Session().tell((E.SUBMIT, 1), (ev.PlanStart(), 4, 1))
     for number in range(MAX_CALLS + 1):
         session.tell(*call(0x100 + number, 4))
     for number in range(MAX_CALLS + 1):
@@ -82,11 +68,11 @@ def test_the_calls_that_are_remembered_are_bounded_and_the_latest_stay():
 @pytest.mark.parametrize("imported_at", [None, 5])
 def test_imported_spans_end_before_the_next_one_that_begins_at_one_time(imported_at: int | None):
     session = Session().tell((ev.SessionStart(library="x", imported_at=imported_at),), turn=None)
-    session.tell((SUBMIT, 1), *call(2))
+    session.tell((E.SUBMIT, 1), *call(2))
     one = session.records[-1].time
-    session.add(USE, TOOL, CALL, at=one)
-    two = session.add(USED, TOOL, CALL).time
-    session.add(DONE, TURN, at=two)
+    session.add(E.USE, TOOL, CALL, at=one)
+    two = session.add(E.USED, TOOL, CALL).time
+    session.add(E.DONE, TURN, at=two)
     earlier = 0 if imported_at is None else 1
     ends = {own: found.end for own, found in spans(session).items()}
     assert ends == {CALL: one - earlier, TOOL: two - earlier, TURN: two}
@@ -94,20 +80,20 @@ def test_imported_spans_end_before_the_next_one_that_begins_at_one_time(imported
 
 @pytest.mark.parametrize("ended", [(), (OTHER, TURN), (TOOL, OTHER, TURN), (TOOL,)])
 def test_no_span_of_no_length_outlasts_the_span_around_it(ended: tuple[str, ...]):
-    session = Session().tell((SUBMIT, 1), (ev.PlanStart(), 4, 1), (USE, 3, 4))
-    began, ends = session.records[-1].time, {TOOL: USED, OTHER: ev.PlanEnd(), TURN: DONE}
+    session = Session().tell((E.SUBMIT, 1), (ev.PlanStart(), 4, 1), (E.USE, 3, 4))
+    began, ends = session.records[-1].time, {TOOL: E.USED, OTHER: ev.PlanEnd(), TURN: E.DONE}
     for own in ended:
         session.add(ends[own], own, at=began)
     assert {one.end for one in spans(session).values()} == {began + 1}
 
 
 def turn(session: Session, name: str, own: int, *calls: int) -> None:
-    session.tell((SUBMIT, own), *[row for one in calls for row in call(one, own)], turn=name)
-    session.tell((DONE, own), turn=name)
+    session.tell((E.SUBMIT, own), *[row for one in calls for row in call(one, own)], turn=name)
+    session.tell((E.DONE, own), turn=name)
 
 
 def test_a_call_links_to_the_compaction_of_its_view_if_that_is_in_another_trace():
-    session = Session().tell((SUBMIT, 1), (PRE, 4, 1), (compacted(), 4, 1), *call(2), (DONE, 1))
+    session = Session().tell((E.SUBMIT, 1), (PRE, 4, 1), (compacted(), 4, 1), *call(2), (E.DONE, 1))
     turn(session, "t2", 9, 10)
     session.tell((ev.Cleared(messages=4),))
     turn(session, "t3", 11, 12)
@@ -189,7 +175,7 @@ def sent(*sessions: Session) -> tuple[list[Span], int]:
 
 
 def begun(session: Session, turn: str, base: int) -> None:
-    rows = [(SUBMIT, base), *call(base + 1, base), (ev.ToolPre(name="slow"), base + 2, base + 1)]
+    rows = [(E.SUBMIT, base), *call(base + 1, base), (ev.ToolPre(name="slow"), base + 2, base + 1)]
     session.tell(*rows, turn=turn)
 
 
@@ -200,7 +186,7 @@ def test_nothing_of_the_last_turn_is_sent_while_it_has_no_end():
     out, left_out = sent(session)
     assert {one.attributes["eventctx.turn.id"] for one in out} == {"t1"}
     assert left_out == 1
-    session.tell((DONE, 0x200), turn="t2")
+    session.tell((E.DONE, 0x200), turn="t2")
     assert sent(session) == (list(fold(session.records)), 0)
 
 
@@ -212,10 +198,10 @@ def test_what_a_crash_left_open_ends_late_is_in_no_turn_or_the_rest_of_one_is_se
     assert sent(session)[1] == 0
     session = Session()
     begun(session, "t1", 0x100)
-    session.tell((DONE, 0x100), (ev.ToolPost(name="slow"), 0x102, 0x101))
-    session.tell((ASK, 0x300), turn=None)
+    session.tell((E.DONE, 0x100), (ev.ToolPost(name="slow"), 0x102, 0x101))
+    session.tell((E.ASK, 0x300), turn=None)
     assert ids(sent(session)[0]) == ids(fold(session.records))
-    session = Session().tell((SUBMIT, 1))
+    session = Session().tell((E.SUBMIT, 1))
     session.tell((ev.SessionFork(parent="mother", at=0),), turn=None).tell(*tool(2, 1))
     assert [one.span_id for one in sent(session)[0]] == [span(2)]
 
@@ -262,9 +248,9 @@ def test_a_type_is_short_without_a_space_whatever_was_recorded(recorded: str, me
 
 def test_a_failed_span_tells_type_and_words_once() -> None:
     for begins, ends in [
-        (USE, ev.ToolError(name="x", error_type="OSError", message="no disk")),
-        (ASK, ev.ProviderError(error_type="Error", message="OSError: no disk")),
-        (SUBMIT, ev.PromptComplete(status="error", error="OSError: no disk")),
+        (E.USE, ev.ToolError(name="x", error_type="OSError", message="no disk")),
+        (E.ASK, ev.ProviderError(error_type="Error", message="OSError: no disk")),
+        (E.SUBMIT, ev.PromptComplete(status="error", error="OSError: no disk")),
         (ev.PlanStart(), ev.PlanEnd(status="error", error="OSError: no disk")),
         (PRE, compacted("failed", error="OSError: no disk")),
     ]:

@@ -12,17 +12,12 @@ from eventctx.projections.trace.fold import evolve, fold, initial, unfinished
 from eventctx.projections.trace.spans import MAX_EVENTS, Span
 from eventctx.projections.trace.steps import MAX_OPEN
 from tests.hooks.given import (
-    ANSWER,
-    ASK,
-    DONE,
     HOST_SPAN,
     HOST_TRACE,
     PRE,
     SECOND,
     START,
-    SUBMIT,
-    USE,
-    USED,
+    E,
     Session,
     compacted,
     prepared,
@@ -62,18 +57,18 @@ def test_a_turn_becomes_one_tree_with_the_records_ids_and_times():
 def test_an_ambient_trace_and_parent_are_kept_but_for_a_trace_id_that_is_none(given: str):
     session = Session()
     session.add(ev.PromptSubmit(number=1, trace_id=given), span(1), HOST_SPAN)
-    found = spans(session.tell((USE, 2, 1), (USED, 2, 1), (DONE, 1)))
+    found = spans(session.tell((E.USE, 2, 1), (E.USED, 2, 1), (E.DONE, 1)))
     taken = given if given == HOST_TRACE else derive_trace_id("s1", "t1")
     assert {one.trace_id for one in found.values()} == {taken}
     assert found[span(1)].parent_span_id == HOST_SPAN
 
 
 def test_usage_goes_to_its_chat_and_is_summed_on_the_turn_whether_before_or_after_the_answer():
-    session = Session().tell((SUBMIT, 1))
+    session = Session().tell((E.SUBMIT, 1))
     for own in (2, 3):
-        rows = [(ANSWER, own, 1), (ev.UsageReported(prompt=10, output=own), own, 1)]
-        session.tell((ASK, own, 1), *(rows if own == 3 else reversed(rows)), iteration=own)
-    found = spans(session.tell((DONE, 1)))
+        rows = [(E.ANSWER, own, 1), (ev.UsageReported(prompt=10, output=own), own, 1)]
+        session.tell((E.ASK, own, 1), *(rows if own == 3 else reversed(rows)), iteration=own)
+    found = spans(session.tell((E.DONE, 1)))
     lead, names = "gen_ai.usage.", ("input_tokens", "output_tokens")
     usage = [[one.attributes.get(lead + name) for name in names] for one in found.values()]
     assert usage == [[10, 2], [10, 3], [20, 5]]
@@ -85,10 +80,10 @@ def test_errors_cancellation_and_skipping_are_told_apart():
     cancelled = ev.ToolError(name="x", error_type="CancelledError", status="cancelled")
     disk = ev.ToolError(name="x", error_type="OSError", message="no disk")
     ends: list[tuple[ev.Event, ev.Event, tuple[str, str, str | None]]] = [
-        (USE, USED, ("unset", "ok", None)),
-        (USE, disk, ("error", "error", "OSError")),
-        (USE, cancelled, ("unset", "cancelled", "CancelledError")),
-        (ASK, ev.ProviderError(error_type="429"), ("error", "error", "429")),
+        (E.USE, E.USED, ("unset", "ok", None)),
+        (E.USE, disk, ("error", "error", "OSError")),
+        (E.USE, cancelled, ("unset", "cancelled", "CancelledError")),
+        (E.ASK, ev.ProviderError(error_type="429"), ("error", "error", "429")),
         (PRE, compacted("applied"), ("unset", "ok", None)),
         (PRE, compacted("skipped"), ("unset", "skipped", None)),
         (PRE, compacted("failed", error="it gave up"), ("error", "failed", "_OTHER")),
@@ -99,7 +94,7 @@ def test_errors_cancellation_and_skipping_are_told_apart():
             ("error", "error", "mine.NoPlan"),
         ),
     ]
-    session = Session().tell((SUBMIT, 1))
+    session = Session().tell((E.SUBMIT, 1))
     for number, (begin, end, _) in enumerate(ends, 2):
         session.tell((begin, number, 1), (end, number, 1))
     session.tell((ev.PromptComplete(status="cancelled"), 1))
@@ -142,7 +137,7 @@ def test_a_compaction_says_what_it_did_on_its_span_and_its_records_are_events_th
 
 
 def test_a_compaction_in_a_list_sorted_by_name_begins_with_its_sentence_and_ends_with_digests():
-    session = Session().tell((SUBMIT, 1), (prepared(None), 1))
+    session = Session().tell((E.SUBMIT, 1), (prepared(None), 1))
     session.tell((PRE, 3, 1), (compacted("failed", error="E: no"), 3, 1), iteration=1)
     one = spans(session)[span(3)]
     # Jaeger and its file have these tags next to the attributes, and sort all by name.
@@ -185,7 +180,7 @@ def test_a_compaction_has_googles_names_for_what_is_true_of_it_and_no_others():
 
 
 def test_compacted_is_true_on_every_chat_under_a_plan_and_never_false():
-    session = Session().tell((SUBMIT, 1))
+    session = Session().tell((E.SUBMIT, 1))
 
     def chat(own: int, *, parent: int = 1, request: int | None = None) -> str:
         asked, failed = ev.ProviderRequest(prepared=request), ev.ProviderError(error_type="E")
@@ -214,10 +209,10 @@ def test_compacted_is_true_on_every_chat_under_a_plan_and_never_false():
 
 def test_a_prepared_request_is_found_by_span_by_iteration_or_shown_on_the_turn():
     request = prepared()
-    session = Session().tell((SUBMIT, 1), (request, 2, 1), (ASK, 2, 1))
-    session.tell((request, None, 1), (ASK, 3, 1), iteration=2)
-    session.tell((ASK, 4, 1), (request, 4, 1))
-    session.tell((request, None, 1), iteration=7).tell((DONE, 1))
+    session = Session().tell((E.SUBMIT, 1), (request, 2, 1), (E.ASK, 2, 1))
+    session.tell((request, None, 1), (E.ASK, 3, 1), iteration=2)
+    session.tell((E.ASK, 4, 1), (request, 4, 1))
+    session.tell((request, None, 1), iteration=7).tell((E.DONE, 1))
     found = spans(session)
     asked = [found[span(own)].attributes["eventctx.request.seq"] for own in (2, 3, 4)]
     assert asked == [1, 3, 6]
@@ -226,7 +221,7 @@ def test_a_prepared_request_is_found_by_span_by_iteration_or_shown_on_the_turn()
 
 def test_parallel_tools_and_parallel_chats_never_mix():
     tools, chats = range(2, 22), (100, 101)
-    session = Session().tell((SUBMIT, 1))
+    session = Session().tell((E.SUBMIT, 1))
     session.tell(*[(ev.ToolPre(name=f"tool{n}", call_id=f"c{n}"), n, 1) for n in tools])
     session.tell(
         *[(ev.ProviderRequest(model=f"m{n}"), n, 1) for n in chats],
@@ -246,10 +241,10 @@ def test_parallel_tools_and_parallel_chats_never_mix():
 
 def test_what_no_record_ended_is_unfinished_when_it_was_last_heard_of():
     for behind, later in [([(ev.MessageAdded(), 1)], 0), ([], 1)]:
-        session = Session().tell((SUBMIT, 1), (USE, 2, 1), *behind)
+        session = Session().tell((E.SUBMIT, 1), (E.USE, 2, 1), *behind)
         heard = session.records[-1].time + later  # every span has a length
         for name, own in (("t2", 20), ("t3", 30)):
-            session.tell((SUBMIT, own), (DONE, own), turn=name)
+            session.tell((E.SUBMIT, own), (E.DONE, own), turn=name)
         found = list(fold(session.records))
         assert [one.span_id for one in found] == [span(own) for own in (20, 30, 2, 1)]
         for one in found[2:]:
@@ -258,7 +253,7 @@ def test_what_no_record_ended_is_unfinished_when_it_was_last_heard_of():
 
 
 def test_open_spans_and_events_of_one_are_bounded_but_none_is_dropped_for_added_messages():
-    session = Session().tell(*[(USE, number) for number in range(1, MAX_OPEN + 3)])
+    session = Session().tell(*[(E.USE, number) for number in range(1, MAX_OPEN + 3)])
     state = initial()
     given_up = []
     for record in session.records:
@@ -267,10 +262,10 @@ def test_open_spans_and_events_of_one_are_bounded_but_none_is_dropped_for_added_
     assert [one.span_id for one in given_up] == [span(1), span(2)]
     assert len(state.open) == MAX_OPEN
     added, pinned = ev.MessageAdded(), ev.Pinned(numbers=(1,))
-    session = Session().tell((SUBMIT, 1), (ASK, 2, 1))
+    session = Session().tell((E.SUBMIT, 1), (E.ASK, 2, 1))
     session.tell(*[(added, 1), (added, 2, 1)] * (MAX_EVENTS + 1), (pinned, 2))
     session.tell((ev.ProviderError(error_type="E"), 2, 1)).tell((added, 3, 2), turn=None)
-    session.tell(*[(pinned, 1)] * (MAX_EVENTS + 15), (DONE, 1))
+    session.tell(*[(pinned, 1)] * (MAX_EVENTS + 15), (E.DONE, 1))
     chat, turn = fold(session.records)
     assert [event.name for event in chat.events] == ["context:pinned"]
     assert {event.name for event in turn.events} == {"context:pinned"}
@@ -279,21 +274,21 @@ def test_open_spans_and_events_of_one_are_bounded_but_none_is_dropped_for_added_
 
 
 def test_unknown_types_and_ends_of_others_are_events_and_second_beginnings_make_no_spans():
-    session = Session().tell((SUBMIT, 1))
+    session = Session().tell((E.SUBMIT, 1))
     session.raw("later:event", b"junk", span(1), None, "t1")
     session.raw("tool:pre", b"{}", span(2), span(1), "t1")
-    one = only(session.tell((DONE, 1)))
+    one = only(session.tell((E.DONE, 1)))
     assert [tick.name for tick in one.events] == ["later:event", "tool:pre"]
-    session = Session().tell((USED, 2, 1), (DONE, 1), (SUBMIT, 3), (SUBMIT, 3))
-    assert only(session.tell((USED, 3), (DONE, 3))).span_id == span(3)
-    found = only(Session().tell((USE, 2), (ANSWER, 2), (USED, 2)))
+    session = Session().tell((E.USED, 2, 1), (E.DONE, 1), (E.SUBMIT, 3), (E.SUBMIT, 3))
+    assert only(session.tell((E.USED, 3), (E.DONE, 3))).span_id == span(3)
+    found = only(Session().tell((E.USE, 2), (E.ANSWER, 2), (E.USED, 2)))
     assert "gen_ai.response.model" not in found.attributes
     assert [event.name for event in found.events] == ["provider:response"]
 
 
 EVENTS = st.sampled_from(
     [
-        *(SUBMIT, DONE, ASK, ANSWER, USE, ev.ToolError(name="x", error_type="E")),
+        *(E.SUBMIT, E.DONE, E.ASK, E.ANSWER, E.USE, ev.ToolError(name="x", error_type="E")),
         *(PRE, compacted(), compacted("failed"), prepared(0), ev.UsageReported(prompt=1)),
         *(ev.MessageAdded(), ev.Cleared(messages=0), ev.SessionEnd()),
     ]
@@ -324,7 +319,7 @@ def test_any_order_of_records_folds_to_sound_spans_without_an_error(records):
 def test_a_plan_is_named_by_its_agent_a_provider_by_conventions_and_a_failure_by_reason() -> None:
     begun, failed = ev.PlanStart(name="outline"), ev.ProviderError(error_type="Overloaded")
     session = Session().tell((ev.PromptSubmit(number=1, agent="coder"), 1), (begun, 2, 1))
-    session.tell((ASK, 3, 2), (failed, 3, 2), (ev.PlanEnd(), 2, 1), (DONE, 1))
+    session.tell((E.ASK, 3, 2), (failed, 3, 2), (ev.PlanEnd(), 2, 1), (E.DONE, 1))
     chat, plan, _ = fold(session.records)
     named = {"gen_ai.agent.name": "coder", "eventctx.plan.name": "outline"}
     assert plan.name == "plan coder"
@@ -346,13 +341,13 @@ def test_a_plan_is_named_by_its_agent_a_provider_by_conventions_and_a_failure_by
 
 
 def test_a_compaction_begins_when_it_was_begun_in_its_turn_or_else_in_a_trace_of_its_own():
-    session = Session().tell((SUBMIT, 1), (PRE, 2, 1), (compacted(), 2, 1))
+    session = Session().tell((E.SUBMIT, 1), (PRE, 2, 1), (compacted(), 2, 1))
     session.tell((replace(compacted(), duration=60 * SECOND), 3, 1))
     first, second, *_ = fold(session.records)
     turn, pre, *_ = session.records
     assert first.start == pre.time
     assert (second.start < turn.time, second.span_id) == (False, span(3))
-    session = Session().tell((PRE, 1), (ASK, 2, 1), (USE, 3, 2), (USED, 3, 2), turn=None)
-    found = spans(session.tell((ANSWER, 2, 1), (compacted(), 1), turn=None))
+    session = Session().tell((PRE, 1), (E.ASK, 2, 1), (E.USE, 3, 2), (E.USED, 3, 2), turn=None)
+    found = spans(session.tell((E.ANSWER, 2, 1), (compacted(), 1), turn=None))
     assert len(found) == 3
     assert {one.trace_id for one in found.values()} == {derive_trace_id("s1", span(1))}

@@ -35,7 +35,7 @@ from eventctx.hooks.tracer import span_context
 from eventctx.log import events as ev
 from eventctx.log.ids import derive_trace_id
 from eventctx.projections.trace.fold import fold
-from tests.hooks.given import DONE, SUBMIT, USE, USED, Session, publish, span, whole_turn
+from tests.hooks.given import E, Session, publish, span, whole_turn
 from tests.hooks.measured import exporting
 from tests.hooks.observing import receiver as receiver
 from tests.services.receiver import Partial, Receiver, Refuse
@@ -125,7 +125,7 @@ def test_the_open_spans_of_a_session_that_is_forgotten_for_another_count_as_lost
     sink.attach(hooks)
     hooks.on("*", sink)
     start = ev.SessionStart(library="1")
-    busy = Session("busy").tell((SUBMIT, 1), (USE, 2, 1))
+    busy = Session("busy").tell((E.SUBMIT, 1), (E.USE, 2, 1))
     others = [Session(name).tell((start,), turn=None) for name in ("idle", "a", "b")]
     for session in (others[0], busy, *others[1:]):
         for record in session.records:
@@ -158,7 +158,7 @@ def test_a_turn_inside_a_hosts_unsampled_span_is_not_sent():
     with otel.use_span(otel.NonRecordingSpan(context)):
         trace_id, parent = sink.ambient() or ("", "")
         sink(session.add(ev.PromptSubmit(number=1, trace_id=trace_id), span(1), parent))
-    for event, own, above in ((USE, 2, span(1)), (USED, 2, span(1)), (DONE, 1, parent)):
+    for event, own, above in ((E.USE, 2, span(1)), (E.USED, 2, span(1)), (E.DONE, 1, parent)):
         sink(session.add(event, span(own), above))
     assert out.spans == ()
 
@@ -166,7 +166,7 @@ def test_a_turn_inside_a_hosts_unsampled_span_is_not_sent():
 def test_flush_sends_what_is_unfinished_once():
     out = Exported()
     sink = TraceSink(out.provider)
-    publish(Session().tell((SUBMIT, 1), (USE, 2, 1)), sink)
+    publish(Session().tell((E.SUBMIT, 1), (E.USE, 2, 1)), sink)
     sink.flush("s1")
     sink.flush()
     assert [one.name for one in out.spans] == ["execute_tool x", "invoke_agent"]

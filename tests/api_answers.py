@@ -86,10 +86,8 @@ def chat(number: int, model: str, said: Said) -> tuple[Body, list[Body]]:
     if said.used is None:
         return answer, events
     usage: Body = {"prompt_tokens": said.used[0], "completion_tokens": said.used[1]}
-    usage |= {
-        "total_tokens": sum(said.used),
-        "prompt_tokens_details": {"cached_tokens": said.cached},
-    }
+    cached = {"prompt_tokens_details": {"cached_tokens": said.cached}}
+    usage |= {"total_tokens": sum(said.used), **cached}
     return {**answer, "usage": usage}, [*events, {**chunk, "choices": [], "usage": usage}]
 
 

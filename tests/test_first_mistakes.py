@@ -143,10 +143,8 @@ async def test_a_session_that_was_not_awaited_says_what_to_write() -> None:
                 await ctx.add_message({"role": "user", "content": "hello"})
             del ctx
             gc.collect()
-        tasks = [
-            asyncio.create_task(engine.session("s")),
-            asyncio.wait_for(engine.session("s"), 60),
-        ]
+        limited = asyncio.wait_for(engine.session("s"), 60)
+        tasks = [asyncio.create_task(engine.session("s")), limited]
         opened = await asyncio.gather(*tasks, engine.session("s"))
         assert len(set(opened)) == 1
 

@@ -295,9 +295,7 @@ def test_a_small_module_has_more_than_one_user() -> None:
 
 def test_a_function_fits_a_screen_and_no_two_public_classes_have_one_name() -> None:
     lines = {name: source_of(path).functions for name, path in MODULES.items()}
-    long = {
-        f"{name}.{one}" for name, found in lines.items() for one in found if found[one] >= SCREEN
-    }
+    long = {f"{name}.{one}" for name, its in lines.items() for one in its if its[one] >= SCREEN}
     assert long == set()
     classes = [word for path in MODULES.values() for word in source_of(path).classes]
     counts = Counter(word for word in classes if not word.startswith("_"))

@@ -39,9 +39,8 @@ def agent(tmp_path: Path) -> Path:
 
 
 def run(*command: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    command = (sys.executable, "-m", *command)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stdout + done.stderr
     return done.stdout
 
@@ -62,9 +61,7 @@ def test_pyright_refuses_what_is_misspelt_and_nothing_else(tmp_path: Path, agent
     config = tmp_path / "pyrightconfig.json"
     options = {"include": [str(USES), str(agent)], "typeCheckingMode": "standard"}
     config.write_text(json.dumps(options), encoding="utf-8")
-    output = run(
-        *("basedpyright", "--outputjson", "--pythonpath", sys.executable, "-p", str(config))
-    )
+    output = run("basedpyright", "--outputjson", "--pythonpath", sys.executable, "-p", str(config))
     found = json.loads(output)["generalDiagnostics"]
     errors = [one for one in found if one["severity"] == "error"]
     lines = {(Path(one["file"]).name, one["range"]["start"]["line"] + 1) for one in errors}

@@ -99,13 +99,11 @@ async def worked(ctx: eventctx.Context, first: int, turns: int) -> None:
                         if step % 2:
                             await call.usage(900 + step, 20, cache_read=100)
                     rounds = [tool_round(100 * number + 10 * step + at, 300) for at in range(3)]
-                    uses, results = (
-                        [m["content"][0] for m in two] for two in zip(*rounds, strict=True)
-                    )
+                    firsts = [[message["content"][0] for message in both] for both in rounds]
+                    uses, results = map(list, zip(*firsts, strict=True))
                     await ctx.add_message({"role": "assistant", "content": uses})
-                    await asyncio.gather(
-                        *[used(cycle, use["id"]) for use in uses], return_exceptions=True
-                    )
+                    work = [used(cycle, use["id"]) for use in uses]
+                    await asyncio.gather(*work, return_exceptions=True)
                     await ctx.add_message({"role": "user", "content": results})
 
 

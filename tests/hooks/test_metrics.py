@@ -23,9 +23,8 @@ CHAT = {"gen_ai.operation.name": "chat"}
 
 
 def measured(session: Session, name: str) -> list[tuple[float, dict[str, str]]]:
-    return [
-        (one.value, one.attributes) for one in fold(session.records) if one.instrument.name == name
-    ]
+    found = [one for one in fold(session.records) if one.instrument.name == name]
+    return [(one.value, one.attributes) for one in found]
 
 
 # -- what records measure ------------------------------------------------------------------------

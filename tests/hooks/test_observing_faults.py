@@ -191,9 +191,8 @@ async def test_a_handler_that_will_not_be_cancelled_is_counted_when_the_engine_c
             with contextlib.suppress(asyncio.CancelledError):
                 await free.wait()
 
-    found = await case(
-        prepare=lambda engine: engine.on("tool:post", clings), hooks=Hooks(handler_timeout=0.2)
-    )
+    hooks = Hooks(handler_timeout=0.2)
+    found = await case(prepare=lambda engine: engine.on("tool:post", clings), hooks=hooks)
     free.set()
     await asyncio.sleep(0)
     name = f"{__name__}.{clings.__qualname__}"
@@ -282,10 +281,8 @@ async def test_values_of_a_megabyte_cost_no_loss_and_are_cut_in_what_leaves(
     configure_logging(json=True, level="debug", file=file)
     provider, counting = TracerProvider(), CountingExporter(InMemorySpanExporter())
     provider.add_span_processor(SimpleSpanProcessor(counting))
-    traces = [
-        TraceSink(provider, content=content, exporter=counting),
-        configure_tracing(receiver.http),
-    ]
+    sent = configure_tracing(receiver.http)
+    traces = [TraceSink(provider, content=content, exporter=counting), sent]
     sinks = [LogSink(content=content), MetricsSink(MeterProvider()), *traces]
     async with turning(), eventctx.open(store, sinks=sinks, hooks=hooks) as engine:
         engine.intercept("context:pre_compact", lambda _: eventctx.Verdict(veto=BIG))

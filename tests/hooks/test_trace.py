@@ -178,9 +178,8 @@ def test_a_provider_that_is_not_the_sdks_gets_spans_of_its_own_ids():
 
     def tracer(*args: Any, **options: Any) -> Any:
         inner = out.provider.get_tracer(*args, **options)
-        return SimpleNamespace(
-            start_span=inner.start_span, start_as_current_span=inner.start_as_current_span
-        )
+        start, current = inner.start_span, inner.start_as_current_span
+        return SimpleNamespace(start_span=start, start_as_current_span=current)
 
     whole_turn(session)
     foreign: Any = SimpleNamespace(get_tracer=tracer)
@@ -232,9 +231,8 @@ print(len(exporter.get_finished_spans()), named, "eventctx.hook.errors" in found
 )
 def test_without_an_sdk_nothing_happens_until_one_is_set_up(disabled: str, sent: str):
     env = os.environ | {"OTEL_SDK_DISABLED": disabled}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False, env=env
-    )
+    command = [sys.executable, "-c", SCRIPT]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.strip().splitlines()[-1] == sent
 

@@ -314,9 +314,8 @@ def test_a_text_and_its_block_are_one_message_whatever_is_beside(
     assert encoding.message_digest(plain) == encoding.message_digest(
         {**beside, "role": "user", "content": [block]}
     )
-    assert encoding.message_digest(plain) != encoding.message_digest(
-        {"role": "user", "content": words + "."}
-    )
+    other = {"role": "user", "content": words + "."}
+    assert encoding.message_digest(plain) != encoding.message_digest(other)
 
 
 def _unmarked(value: Any) -> Any:

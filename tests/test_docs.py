@@ -122,22 +122,19 @@ def test_every_picture_is_made_by_a_script_and_says_what_it_shows() -> None:
     assert shown == made == set(pictures.FOLDER.iterdir())
 
 
-def test_the_page_of_every_adapter_is_among_the_examples() -> None:
-    """``make examples`` runs each with its extra alone."""
-    table = reference("adapters").partition("\n## What holds")[0]
-    linked = {Path(link).name for link in re.findall(r"(?m)^\| \[.+?\]\((.+?)\)", table)}
-    assert linked - set(examples.PAGES.values()) == set()
-    for extra, page in examples.PAGES.items():
-        assert f"[{extra}]" in (DOCS / "how-to" / page).read_text(encoding="utf-8")
-
-
-def test_every_page_is_in_the_index_and_the_readme_leads_there() -> None:
+def test_every_page_is_in_the_index_and_that_of_every_adapter_among_the_examples() -> None:
     index = DOCS / "index.md"
     linked = {(DOCS / link).resolve() for link in _LINK.findall(index.read_text(encoding="utf-8"))}
     assert [_name(page) for page in PAGES if page.resolve() not in {index, *linked}] == []
     assert "docs/index.md" in _LINK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
     places = set(re.findall(r"'([^']+\.md)'", str(site.navigation())))
     assert {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")} <= places
+    """``make examples`` runs each with its extra alone."""
+    table = reference("adapters").partition("\n## What holds")[0]
+    linked = {Path(link).name for link in re.findall(r"(?m)^\| \[.+?\]\((.+?)\)", table)}
+    assert linked - set(examples.PAGES.values()) == set()
+    for extra, page in examples.PAGES.items():
+        assert f"[{extra}]" in (DOCS / "how-to" / page).read_text(encoding="utf-8")
 
 
 def test_a_newcomer_reads_the_first_pages_in_three_minutes_and_few_and_short_decisions() -> None:

@@ -67,13 +67,17 @@ def live(session: Session, **options: Any) -> list[dict[str, Any]]:
     return captured
 
 
-def test_every_line_carries_the_records_five_ids_position_and_trace():
+def test_every_line_carries_the_records_five_ids_position_trace_and_time_to_the_nanosecond():
     session = Session()
     whole_turn(session)
     for entry, record in zip(live(session), session.records, strict=True):
         assert [entry[name] for name in IDS] == [getattr(record, name) for name in IDS]
         assert (entry["position"], entry["event"]) == (record.position, record.type)
         assert entry["trace_id"] == derive_trace_id("s1", "t1")
+    session = Session()
+    assert line(session.add(ev.MessageAdded()))["time"] == "2026-09-21T14:13:20.000000000Z"
+    later = session.add(ev.MessageAdded(), at=START + SECOND + 7)
+    assert line(later)["time"].endswith(":21.000000007Z")
 
 
 def test_a_plan_is_counts_and_a_body_a_size_and_no_erased_or_packed_content_leaves():
@@ -99,13 +103,6 @@ def test_levels():
         ("debug", [ev.MessageAdded(), prepared()]),
     ]:
         assert {level_of(line(Session().add(event))) for event in events} == {level}
-
-
-def test_the_time_is_the_records_own_to_the_nanosecond():
-    session = Session()
-    assert line(session.add(ev.MessageAdded()))["time"] == "2026-09-21T14:13:20.000000000Z"
-    later = session.add(ev.MessageAdded(), at=START + SECOND + 7)
-    assert line(later)["time"].endswith(":21.000000007Z")
 
 
 def test_unknown_types_and_broken_payloads_are_tolerated():

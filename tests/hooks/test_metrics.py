@@ -56,7 +56,7 @@ def test_a_request_is_measured_against_its_budget_and_by_what_it_reuses_of_the_o
     assert measured(session.tell((prepared(),)), REUSED) == [(1.0, {})]
 
 
-def test_a_call_lasts_from_its_request_to_its_answer_and_says_how_it_failed():
+def test_a_call_lasts_once_from_its_request_to_its_answer_and_says_how_it_failed():
     failed = ev.ProviderError(error_type="RateLimited", message="secret")
     session = Session().tell((ev.ProviderRequest(model="m1", provider="p"), 1))
     session.tell((ev.ProviderRequest(model="m2"), 2), (E.ANSWER, 1), (failed, 2))
@@ -64,13 +64,6 @@ def test_a_call_lasts_from_its_request_to_its_answer_and_says_how_it_failed():
         (2.0, CHAT | {"gen_ai.request.model": "m1", "gen_ai.provider.name": "p"}),
         (2.0, CHAT | {"gen_ai.request.model": "m2", "error.type": "RateLimited"}),
     ]
-
-
-LATE = ev.ProviderError(error_type="Late")
-LOST = ev.ProviderError(error_type="ProcessEnded", status="lost")
-
-
-def test_a_call_that_began_and_ended_is_measured_once():
     for rows, durations in [
         ([(E.ANSWER, 1), (E.ASK, 2), (E.ASK, None), (E.ANSWER, None)], []),
         ([(E.ASK, 3), (E.ANSWER, 3), (LATE, 3)], [1.0]),
@@ -80,7 +73,11 @@ def test_a_call_that_began_and_ended_is_measured_once():
         assert [value for value, _ in measured(Session().tell(*rows), CALLS)] == durations
 
 
-def test_usage_is_measured_for_its_call_whether_before_or_after_the_answer():
+LATE = ev.ProviderError(error_type="Late")
+LOST = ev.ProviderError(error_type="ProcessEnded", status="lost")
+
+
+def test_usage_is_measured_for_its_call_before_or_after_the_answer_and_in_the_newest_names():
     session, asked = Session(), ev.ProviderRequest(model="m", provider="p")
     usage = ev.UsageReported(prompt=80, output=1, cache_read=20)
     session.tell((asked, 1), (usage, 1), (asked, 2), (E.ANSWER, 2))
@@ -92,9 +89,6 @@ def test_usage_is_measured_for_its_call_whether_before_or_after_the_answer():
         (80, chat | read), (1, chat | written), (80, chat | read), (2, chat | written)
     ]  # fmt: skip
     assert measured(session, "eventctx.prompt.cached") == [(0.25, call)] * 2
-
-
-def test_tokens_are_counted_and_measured_by_call_in_the_newest_names():
     session = Session().tell((ev.ProviderRequest(model="m", provider="p"), 1))
     usage = ev.UsageReported(prompt=80, output=7, cache_read=20, cache_write=30, reasoning=3)
     session.tell((ev.ProviderResponse(model="m-1"), 1), (usage, 1))

@@ -40,7 +40,7 @@ async def published(hooks: Hooks, count: int = 1) -> None:
     await hooks.drain()
 
 
-def test_wildcards_match_a_family_or_everything_even_what_is_named_like_pyees_own_events():
+def test_wildcards_match_even_pyees_own_names_and_lower_priorities_run_first_in_their_order():
     hooks, family, everything, session = Hooks(), [], [], Session()
     hooks.on("context:*", lambda record: family.append(record.type))
     hooks.on("*", lambda record: everything.append(record.type))
@@ -48,6 +48,17 @@ def test_wildcards_match_a_family_or_everything_even_what_is_named_like_pyees_ow
     for name in names:
         hooks.publish(session.raw(name))
     assert (family, everything) == (["context:message_added", "context:later"], names)
+    hooks, heard = Hooks(), []
+    for name, pattern, priority in (
+        ("third", "*", 0),
+        ("fourth", "context:message_added", 0),
+        ("second", "context:*", -1),
+        ("last", "*", 9),
+        ("first", "context:message_added", -5),
+    ):
+        hooks.on(pattern, lambda _, name=name: heard.append(name), priority=priority)
+    hooks.publish(*records(1))
+    assert heard == ["first", "second", "third", "fourth", "last"]
 
 
 def test_a_function_registered_twice_runs_once_per_record_until_it_is_unsubscribed():
@@ -66,20 +77,6 @@ def test_a_function_registered_twice_runs_once_per_record_until_it_is_unsubscrib
         off()
     hooks.publish(second)
     assert len(heard) == 2
-
-
-def test_lower_priority_numbers_run_first_then_the_order_of_registration():
-    hooks, heard = Hooks(), []
-    for name, pattern, priority in (
-        ("third", "*", 0),
-        ("fourth", "context:message_added", 0),
-        ("second", "context:*", -1),
-        ("last", "*", 9),
-        ("first", "context:message_added", -5),
-    ):
-        hooks.on(pattern, lambda _, name=name: heard.append(name), priority=priority)
-    hooks.publish(*records(1))
-    assert heard == ["first", "second", "third", "fourth", "last"]
 
 
 def test_a_misspelt_name_is_refused_with_the_right_one_and_so_is_no_function():
@@ -212,7 +209,7 @@ async def test_a_full_queue_drops_the_newest_also_of_what_a_sync_handler_returns
     assert (list(stats.dropped.values()), list(stats.delivered.values())) == ([7], [3])
 
 
-async def test_drain_says_when_time_is_up_and_does_not_wait_for_itself():
+async def test_drain_says_when_time_is_up_and_close_cancels_what_hangs_and_ignores_later_records():
     hooks, results = Hooks(), []
 
     @hooks.on("*")
@@ -224,9 +221,6 @@ async def test_drain_says_when_time_is_up_and_does_not_wait_for_itself():
     assert not await hooks.drain(LIMIT)
     assert results == [False]
     await hooks.close(0)
-
-
-async def test_close_cancels_what_hangs_and_later_records_are_ignored():
     hooks, ended = Hooks(handler_timeout=None), []
 
     @hooks.on("*")

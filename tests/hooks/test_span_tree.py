@@ -32,7 +32,7 @@ def tool(own: int, parent: int) -> list[Any]:
     return [(E.USE, own, parent), (E.USED, own, parent)]
 
 
-def test_a_tool_hangs_beside_the_call_that_asked_for_it_and_names_it_and_links_to_it():
+def test_a_tool_hangs_beside_the_call_that_asked_for_it_and_links_to_it_as_long_as_it_is_kept():
     session = Session().tell((E.SUBMIT, 1), *call(2), *tool(3, 2), *tool(4, 1), (E.DONE, 1))
     found = spans(session)
     assert found[TOOL].parent_span_id == found[CALL].parent_span_id == TURN
@@ -40,6 +40,14 @@ def test_a_tool_hangs_beside_the_call_that_asked_for_it_and_names_it_and_links_t
     assert found[TOOL].links == (SpanLink(found[CALL].trace_id, CALL, {KIND: "model_call"}),)
     for own in (TURN, CALL, OTHER):
         assert (found[own].links, LOGGED in found[own].attributes) == ((), False)
+    session = Session().tell((E.SUBMIT, 1), (ev.PlanStart(), 4, 1))
+    for number in range(MAX_CALLS + 1):
+        session.tell(*call(0x100 + number, 4))
+    for number in range(MAX_CALLS + 1):
+        session.tell(*tool(0x200 + number, 0x100 + number))
+    found = spans(session)
+    hung = [found[span(0x200 + number)].parent_span_id for number in range(MAX_CALLS + 1)]
+    assert hung == [TURN, *[OTHER] * MAX_CALLS]
 
 
 def test_a_tool_of_a_call_in_a_plan_or_compaction_hangs_in_that_and_outside_a_turn_beside_it():
@@ -52,17 +60,6 @@ def test_a_tool_of_a_call_in_a_plan_or_compaction_hangs_in_that_and_outside_a_tu
     assert (beside[TOOL].parent_span_id, beside[CALL].parent_span_id) == (None, None)
     assert beside[TOOL].attributes[LOGGED] == CALL
     assert beside[TOOL].trace_id == beside[CALL].trace_id
-
-
-def test_the_calls_that_are_remembered_are_bounded_and_the_latest_stay():
-    session = Session().tell((E.SUBMIT, 1), (ev.PlanStart(), 4, 1))
-    for number in range(MAX_CALLS + 1):
-        session.tell(*call(0x100 + number, 4))
-    for number in range(MAX_CALLS + 1):
-        session.tell(*tool(0x200 + number, 0x100 + number))
-    found = spans(session)
-    hung = [found[span(0x200 + number)].parent_span_id for number in range(MAX_CALLS + 1)]
-    assert hung == [TURN, *[OTHER] * MAX_CALLS]
 
 
 @pytest.mark.parametrize("imported_at", [None, 5])
@@ -92,7 +89,7 @@ def turn(session: Session, name: str, own: int, *calls: int) -> None:
     session.tell((E.DONE, own), turn=name)
 
 
-def test_a_call_links_to_the_compaction_of_its_view_if_that_is_in_another_trace():
+def test_calls_link_to_a_compaction_in_another_trace_and_turns_of_a_fork_to_where_it_left():
     session = Session().tell((E.SUBMIT, 1), (PRE, 4, 1), (compacted(), 4, 1), *call(2), (E.DONE, 1))
     turn(session, "t2", 9, 10)
     session.tell((ev.Cleared(messages=4),))
@@ -100,9 +97,6 @@ def test_a_call_links_to_the_compaction_of_its_view_if_that_is_in_another_trace(
     found = spans(session)
     link = SpanLink(found[OTHER].trace_id, OTHER, {KIND: "compaction", "eventctx.event.seq": 2})
     assert (found[CALL].links, found[span(10)].links, found[span(12)].links) == ((), (link,), ())
-
-
-def test_the_first_span_in_each_turn_of_a_fork_links_to_where_it_left_its_parent():
     session = Session("child")
     turn(session, "t1", 1, 2)
     at = session.records[-1].position

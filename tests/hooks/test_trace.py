@@ -54,7 +54,7 @@ class Exported:
         return Counter(one.context.trace_id for one in self.spans)
 
 
-def test_the_hosts_generator_and_other_tracers_stay_as_they_are():
+def test_the_hosts_generator_and_tracers_stay_as_they_are_and_a_late_processor_adds_to_ours():
     out, session = Exported(), Session()
     generator, sampler = out.provider.id_generator, out.provider.sampler
     whole_turn(session)
@@ -66,6 +66,18 @@ def test_the_hosts_generator_and_other_tracers_stay_as_they_are():
     for name in ("host", "eventctx"):
         out.provider.get_tracer(name).start_span("other").end()
     assert not ours & {one.context.span_id for one in out.spans}
+
+    class Enriching(SpanProcessor):
+        def on_start(self, span, parent_context=None) -> None:
+            span.set_attribute("tenant", "acme")
+
+    out, session = Exported(), Session()
+    sink = TraceSink(out.provider)
+    for name, base in (("t1", 0x100), ("t2", 0x200)):
+        for record in whole_turn(session, name, base):
+            sink(record)
+        out.provider.add_span_processor(Enriching())
+    assert [one.attributes.get("tenant") for one in out.spans] == [None] * 6 + ["acme"] * 6
 
 
 async def test_parallel_tasks_each_have_their_own_current_span():
@@ -238,20 +250,6 @@ def test_without_an_sdk_nothing_happens_until_one_is_set_up(disabled: str, sent:
 
 
 # -- what could tell a finished span from one that is started and ended ----------------------------
-
-
-def test_a_processor_of_the_hosts_that_adds_to_spans_adds_to_ours_also_when_it_comes_late():
-    class Enriching(SpanProcessor):
-        def on_start(self, span, parent_context=None) -> None:
-            span.set_attribute("tenant", "acme")
-
-    out, session = Exported(), Session()
-    sink = TraceSink(out.provider)
-    for name, base in (("t1", 0x100), ("t2", 0x200)):
-        for record in whole_turn(session, name, base):
-            sink(record)
-        out.provider.add_span_processor(Enriching())
-    assert [one.attributes.get("tenant") for one in out.spans] == [None] * 6 + ["acme"] * 6
 
 
 # -- spans that a set-up loses ---------------------------------------------------------------------

@@ -201,12 +201,18 @@ async def test_a_model_named_late_does_not_take_what_came_since_for_part_of_its_
     assert counts[1] == pytest.approx(counts[0], rel=0.01)
 
 
-def test_a_report_that_comes_twice_teaches_once_and_a_list_told_later_takes_it_back() -> None:
+def test_a_report_teaches_once_of_its_own_request_and_a_list_told_later_takes_it_back() -> None:
     state = told([(10_000, 12_000), (12_000, 15_000)])
     for position, prompt in enumerate((12_000, 15_000)):
         assert calibration.note_reported(state, position, prompt, OPUS) == state
     assert calibration.scale(calibration.note_sent(state, 1, None)) == Scale(1.0, 0)
     assert calibration.note_sent(state, 0, None).readings == state.readings
+    state = calibration.note_called(UNCALIBRATED, OPUS)
+    state = calibration.note_prepared(state, RequestSize(0, 10_000, True, None))
+    state = calibration.note_sent(state, 0, 500)
+    state = calibration.note_prepared(state, RequestSize(1, 40_000, True, None))
+    state = calibration.note_reported(state, 0, 14_500, OPUS)
+    assert calibration.scale(state) == Scale(1.0, 4_000)
 
 
 async def test_tool_definitions_count_until_a_provider_told_the_whole() -> None:
@@ -230,7 +236,7 @@ def compacted_at(position: int, *steps: tuple[int, int], budget: int | None = 20
     return calibration.note_compacted(told(list(steps), budget), position)
 
 
-def test_what_stands_beside_few_messages_stands_beside_the_summary_until_the_next_report() -> None:
+def test_what_stands_beside_few_messages_stands_beside_the_summary_but_nothing_older() -> None:
     # Counted 40 % too much on the way: the line through the last report alone is far below 0.
     state = compacted_at(3, (100, 28_000), (100_000, 99_000), (224_000, 154_000))
     assert calibration.scale(state).tokens(3_300) == pytest.approx(30_000, rel=0.05)
@@ -238,9 +244,6 @@ def test_what_stands_beside_few_messages_stands_beside_the_summary_until_the_nex
     state = reported(state, 4, 4_000, 45_000, growing=False)
     assert calibration.scale(state).tokens(4_000) == 45_000
     assert state.readings[-1].base.size == 4_000
-
-
-def test_a_conversation_from_before_the_file_does_not_stay_through_a_compaction() -> None:
     steps = [(100, 114_000), (41_000, 155_000)]
     assert calibration.scale(compacted_at(2, *steps, budget=None)).tokens(3_000) < 70_000
     # A live session's budget bounds it already, and it may have that many tools.
@@ -336,15 +339,6 @@ async def test_what_a_host_adds_to_each_request_is_not_taken_for_the_views() -> 
         for row in (await engine.audit("s")).requests[8:]:
             missing = (row.reported or 0) - len(str(reminder)) // 3
             assert row.tokens == pytest.approx(missing, rel=0.03)
-
-
-def test_usage_that_comes_after_the_next_request_teaches_of_its_own() -> None:
-    state = calibration.note_called(UNCALIBRATED, OPUS)
-    state = calibration.note_prepared(state, RequestSize(0, 10_000, True, None))
-    state = calibration.note_sent(state, 0, 500)
-    state = calibration.note_prepared(state, RequestSize(1, 40_000, True, None))
-    state = calibration.note_reported(state, 0, 14_500, OPUS)
-    assert calibration.scale(state) == Scale(1.0, 4_000)
 
 
 REPORTS = st.one_of(st.none(), st.integers(0, 30), st.integers(0, 30_000), st.just(10**7))

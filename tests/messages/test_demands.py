@@ -56,11 +56,6 @@ def test_a_typed_sentence_with_a_cue_is_a_demand_as_it_is(text: str, demands: li
     assert list(demands_of(text)) == demands
 
 
-def test_what_a_harness_wrote_into_a_message_is_nobodys_demand() -> None:
-    assert demands_in(user(f"{NOTE} Never touch main.py.")) == ("Never touch main.py.",)
-    assert demands_in(user(NOTE)) == ()
-
-
 def test_other_texts_are_no_demands() -> None:
     for text in [
         # Too few words, too many, and code.
@@ -103,11 +98,13 @@ def test_a_rule_in_another_language_a_command_and_a_wish_are_demands() -> None:
         assert read_facts(user(rule)).demands == 1
 
 
-def test_of_too_many_the_strong_ones_are_taken_in_their_order() -> None:
+def test_of_too_many_the_strong_ones_are_taken_in_their_order_and_none_of_a_harness() -> None:
     lines = [f"Please keep file {n} there." for n in range(20)]
     lines[15] = "Never touch file 15 again."
     found = demands_of("\n".join(lines))
     assert found == (*lines[: MOST_DEMANDS - 1], lines[15])
+    assert demands_in(user(f"{NOTE} Never touch main.py.")) == ("Never touch main.py.",)
+    assert demands_in(user(NOTE)) == ()
 
 
 PIECES = (*STRONG, *KEEPING, *OBLIGING, *OTHER_WORDS, "the file", "now.", "\n", "Then", "  ", "é")

@@ -100,7 +100,7 @@ def called(name: str, arguments: dict[str, Any]) -> CallExtract:
     return call
 
 
-def test_a_call_tells_its_file_and_an_edit_the_lines_that_it_takes_out_and_puts_in() -> None:
+def test_a_call_tells_its_file_and_an_edit_or_a_patch_the_lines_out_and_in() -> None:
     for key in ("file_path", "filePath", "path", "absolutePath"):
         assert called("read", {key: "src/a.py"}).files == (("src/a.py", "read"),)
     edits: list[dict[str, Any]] = [
@@ -111,9 +111,6 @@ def test_a_call_tells_its_file_and_an_edit_the_lines_that_it_takes_out_and_puts_
     for arguments in edits:
         call = called("edit", arguments)
         assert (call.removed, call.added) == ({"x = 1"}, {"y = 2", "z = 3"})
-
-
-def test_a_patch_tells_the_lines_that_it_takes_out_and_puts_in_and_the_files_it_deletes() -> None:
     patch = "*** Begin Patch\n*** {} File: a.py{}\n*** End Patch"
     call = called("apply_patch", {"input": patch.format("Update", "\n-x = 1\n+z = 3\n y = 2")})
     assert (call.removed, call.added) == ({"x = 1"}, {"z = 3"})

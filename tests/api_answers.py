@@ -29,48 +29,36 @@ def claude(number: int, model: str, said: Said) -> tuple[Body, list[Body]]:
         blocks.append({"type": "thinking", "thinking": said.thinking, "signature": "c2lnbmVk"})
     if said.text:
         blocks.append({"type": "text", "text": said.text, "citations": None})
-    blocks += [
-        {"type": "tool_use", "id": call, "name": name, "input": given}
-        for call, name, given in said.calls
-    ]
+    for call, name, given in said.calls:
+        blocks.append({"type": "tool_use", "id": call, "name": name, "input": given})
     end = {"stop_reason": "tool_use" if said.calls else "end_turn", "stop_sequence": None}
     asked, answered = said.used or (0, 0)
-    usage = {
-        "input_tokens": asked,
-        "output_tokens": answered,
-        **({"cache_read_input_tokens": said.cached} if said.cached else {}),
-    }
+    cached = {"cache_read_input_tokens": said.cached} if said.cached else {}
+    usage = {"input_tokens": asked, "output_tokens": answered, **cached}
     named = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": model}
-    begun = {**named, "content": [], "usage": usage, "stop_reason": None}
+    begun: Body = {**named, "content": [], "usage": usage, "stop_reason": None}
     events: list[Body] = [{"type": "message_start", "message": begun}]
     for index, block in enumerate(blocks):
         events += _claude_events(index, block)
-    events += [
-        {"type": "message_delta", "delta": end, "usage": {"output_tokens": answered}},
-        {"type": "message_stop"},
-    ]
+    last = {"type": "message_delta", "delta": end, "usage": {"output_tokens": answered}}
+    events += [last, {"type": "message_stop"}]
     return {**named, **end, "content": blocks, "usage": usage}, events
 
 
 def _claude_events(index: int, block: Body) -> Iterator[Body]:
-    kind = block["type"]
-    begun: Body = {
-        "text": {"type": "text", "text": ""},
-        "thinking": {"type": "thinking", "thinking": "", "signature": ""},
-        "tool_use": {**block, "input": {}},
-    }[kind]
-    deltas: list[Body] = {
-        "text": lambda: [{"type": "text_delta", "text": f"{w} "} for w in block["text"].split()],
-        "thinking": lambda: [
-            {"type": "thinking_delta", "thinking": block["thinking"]},
-            {"type": "signature_delta", "signature": block["signature"]},
-        ],
-        "tool_use": lambda: [
-            {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
-        ],
-    }[kind]()
-    if kind == "text":
-        deltas[-1]["text"] = deltas[-1]["text"].rstrip()
+    begun: Body
+    deltas: list[Body]
+    if block["type"] == "text":
+        begun, words = {"type": "text", "text": ""}, block["text"].split()
+        texts = [f"{word} " for word in words[:-1]] + words[-1:]
+        deltas = [{"type": "text_delta", "text": text} for text in texts]
+    elif block["type"] == "thinking":
+        begun = {"type": "thinking", "thinking": "", "signature": ""}
+        names = ("thinking", "signature")
+        deltas = [{"type": f"{name}_delta", name: block[name]} for name in names]
+    else:
+        begun = {**block, "input": {}}
+        deltas = [{"type": "input_json_delta", "partial_json": json.dumps(block["input"])}]
     yield {"type": "content_block_start", "index": index, "content_block": begun}
     for delta in deltas:
         yield {"type": "content_block_delta", "index": index, "delta": delta}
@@ -79,15 +67,10 @@ def _claude_events(index: int, block: Body) -> Iterator[Body]:
 
 def chat(number: int, model: str, said: Said) -> tuple[Body, list[Body]]:
     """An answer of OpenAI's chat completions, and its stream."""
-    calls = [
-        {
-            "index": n,
-            "id": call,
-            "type": "function",
-            "function": {"name": name, "arguments": json.dumps(given)},
-        }
-        for n, (call, name, given) in enumerate(said.calls)
-    ]
+    calls: list[Body] = []
+    for n, (call, name, given) in enumerate(said.calls):
+        function = {"name": name, "arguments": json.dumps(given)}
+        calls.append({"index": n, "id": call, "type": "function", "function": function})
     finish = "tool_calls" if calls else "stop"
     named = {"id": f"chatcmpl-{number}", "model": model, "created": 1}
     message: Body = {"role": "assistant", "content": said.text or None, "refusal": None}
@@ -102,44 +85,26 @@ def chat(number: int, model: str, said: Said) -> tuple[Body, list[Body]]:
     answer = {**named, "object": "chat.completion", "choices": [choice]}
     if said.used is None:
         return answer, events
-    usage = {
-        "prompt_tokens": said.used[0],
-        "completion_tokens": said.used[1],
-        "total_tokens": sum(said.used),
-        "prompt_tokens_details": {"cached_tokens": said.cached},
-    }
+    usage: Body = {"prompt_tokens": said.used[0], "completion_tokens": said.used[1]}
+    cached = {"prompt_tokens_details": {"cached_tokens": said.cached}}
+    usage |= {"total_tokens": sum(said.used), **cached}
     return {**answer, "usage": usage}, [*events, {**chunk, "choices": [], "usage": usage}]
 
 
 def response(number: int, model: str, said: Said) -> tuple[Body, list[Body]]:
     """An answer of OpenAI's Responses API, and its stream."""
     output: list[Body] = []
+    done = {"status": "completed"}
     if said.text:
         content = [{"type": "output_text", "text": said.text, "annotations": [], "logprobs": []}]
-        named = {"type": "message", "id": f"msg_{number}", "status": "completed"}
+        named = {"type": "message", "id": f"msg_{number}", **done}
         output.append({**named, "role": "assistant", "content": content})
-    output += [
-        {
-            "type": "function_call",
-            "id": f"fc_{number}_{n}",
-            "call_id": call,
-            "name": name,
-            "arguments": json.dumps(given),
-            "status": "completed",
-        }
-        for n, (call, name, given) in enumerate(said.calls)
-    ]
-    answer: Body = {
-        "id": f"resp_{number}",
-        "object": "response",
-        "created_at": 1,
-        "model": model,
-        "status": "completed",
-        "output": output,
-        "parallel_tool_calls": True,
-        "tool_choice": "auto",
-        "tools": [],
-    }
+    for n, (call, name, given) in enumerate(said.calls):
+        named = {"type": "function_call", "id": f"fc_{number}_{n}", **done}
+        output.append({**named, "call_id": call, "name": name, "arguments": json.dumps(given)})
+    answer: Body = {"id": f"resp_{number}", "object": "response", "created_at": 1, "model": model}
+    answer |= {**done, "output": output, "tools": [], "tool_choice": "auto"}
+    answer["parallel_tool_calls"] = True
     if said.used is not None:
         answer["usage"] = {
             "input_tokens": said.used[0],

@@ -50,12 +50,8 @@ def _resolved(python: str, resolution: str) -> str:
         command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--universal"]
         command += ["--python-version", python, "--resolution", resolution, "--extra", "dev"]
         command += ["--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links"]
-        run = subprocess.run(
-            [*command, "pyproject.toml", "builders.in"],
-            cwd=folder,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        command += ["pyproject.toml", "builders.in"]
+        run = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, text=True)
     if run.returncode:
         sys.exit(f"expected that {python} has a {resolution} resolution; uv says above why not")
     lines = [line.partition(" ; ") for line in run.stdout.splitlines()]

@@ -15,6 +15,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from subprocess import DEVNULL, PIPE, STDOUT
+from typing import Any
 
 from tests.proxy.test_real_programs import serving
 from tests.scripted_apis import answering
@@ -45,7 +47,9 @@ def main(extras: list[str]) -> int:
         sys.exit(f"expected extras of {', '.join(PAGES)}, found {', '.join(unknown)}")
     failed = []
     with tempfile.TemporaryDirectory(prefix="eventctx-examples-") as folder:
-        wheel = _wheel(Path(folder))
+        options = ("-q", "--no-deps", "-w", folder, str(ROOT))
+        subprocess.run([sys.executable, "-m", "pip", "wheel", *options], check=True)
+        (wheel,) = Path(folder).glob("*.whl")
         for extra in extras or PAGES:
             begun = time.monotonic()
             problem = _problem(wheel, extra, Path(folder) / extra)
@@ -56,23 +60,6 @@ def main(extras: list[str]) -> int:
             if problem:
                 failed.append(extra)
     return len(failed)
-
-
-def _wheel(folder: Path) -> Path:
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "-q",
-        "--no-deps",
-        "-w",
-        str(folder),
-        str(ROOT),
-    ]
-    subprocess.run(command, check=True)
-    (wheel,) = folder.glob("*.whl")
-    return wheel
 
 
 def _problem(wheel: Path, extra: str, folder: Path) -> str | None:
@@ -88,36 +75,27 @@ def _problem(wheel: Path, extra: str, folder: Path) -> str | None:
     here.mkdir()
     with contextlib.ExitStack() as stack:
         # -P: the reader's own folder, the checkout's tests, is no place to import from.
-        done = subprocess.run(
-            [python, "-P", reader, page, extra],
-            cwd=here,
-            env=_environment(folder) | _models(extra, stack),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=300,
-        )
-    return done.stdout if done.returncode else None
+        command = [str(word) for word in (python, "-P", reader, page, extra)]
+        env = _environment(folder) | _models(extra, stack)
+        streams: Any = {"stdin": DEVNULL, "stdout": PIPE, "stderr": STDOUT, "text": True}
+        done = subprocess.run(command, cwd=here, env=env, timeout=300, **streams)
+    return str(done.stdout) if done.returncode else None
 
 
 def _environment(folder: Path) -> dict[str, str]:
     """A person's, who has nothing of this repository."""
-    return {
-        "PATH": os.pathsep.join((str(folder / "bin"), os.environ["PATH"])),
-        "HOME": str(folder),
-        "LANG": "C.UTF-8",
-    }
+    path = os.pathsep.join((str(folder / "bin"), os.environ["PATH"]))
+    return {"PATH": path, "HOME": str(folder), "LANG": "C.UTF-8"}
 
 
 def _models(extra: str, stack: contextlib.ExitStack) -> dict[str, str]:
-    if extra == "claude-agent-sdk":
-        return {
-            "ANTHROPIC_BASE_URL": stack.enter_context(serving([])),
-            "ANTHROPIC_API_KEY": "k",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        }
-    return stack.enter_context(answering())
+    if extra != "claude-agent-sdk":
+        return stack.enter_context(answering())
+    return {
+        "ANTHROPIC_BASE_URL": stack.enter_context(serving([])),
+        "ANTHROPIC_API_KEY": "k",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    }
 
 
 if __name__ == "__main__":

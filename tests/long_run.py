@@ -111,7 +111,6 @@ class Model:
         self._turn: Iterator[Reply] = iter(())
 
     def begin(self, kind: Kind, number: int) -> None:
-        """The next answer is the first of turn ``number``."""
         self.answers = 0
         self._turn = kind.says(number * 10)
 

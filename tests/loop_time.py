@@ -15,8 +15,6 @@ LIMIT = 30.0
 
 
 class _Ahead:
-    """A clock that is some seconds ahead of another."""
-
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self.seconds = 0.0

@@ -59,14 +59,13 @@ def blocks_of(page: Path) -> list[Block]:
     """Every fenced block of a page. ``adjacent``: nothing but blank lines since the last one."""
     found: list[Block] = []
     fence = language = note = ""
-    start = 0
-    adjacent = False
-    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+    start, adjacent = 0, False
+    lines = page.read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines, 1):
         match = _FENCE.match(line)
         if fence:
             if line == fence:
-                lines = page.read_text(encoding="utf-8").splitlines()[start : number - 1]
-                text = "".join(f"{one}\n" for one in lines)
+                text = "".join(f"{one}\n" for one in lines[start : number - 1])
                 found.append(Block(language, text, start + 1, note, adjacent))
                 fence, note, adjacent = "", "", True
         elif match:
@@ -149,7 +148,7 @@ class Reader:
                 code, printed = self._eventctx(words[1:])
                 compare(shown, printed, where, block.note.startswith("figures: "))
             elif words[0] == "python":
-                done = _python_process(words[1:])
+                done = _process([sys.executable, *words[1:]])
                 compare(shown, done.stdout + done.stderr, where)
                 code = done.returncode
             else:
@@ -157,14 +156,9 @@ class Reader:
         assert not code, f"{self._page.name}:{block.line}: the last command exited with {code}"
 
 
-def _python_process(arguments: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *arguments],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+def _process(command: list[object], stderr: int = subprocess.PIPE) -> Any:
+    streams: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": stderr}
+    return subprocess.run([str(word) for word in command], text=True, timeout=60, **streams)
 
 
 def _commands(text: str) -> list[tuple[str, str]]:
@@ -181,8 +175,6 @@ _VARYING = (
     (re.compile(r"\b\d\d:\d\d:\d\d(\.\d+)?"), "<time>"),
     (re.compile(r"\b\d{4}-\d\d-\d\d\b"), "<day>"),
 )
-
-
 _FIGURES = (
     (re.compile(r" *\d[\d,.]* (ms|s|min \d+ s)(?= |$)"), " <duration>"),
     (re.compile(r" *\d[\d,]*"), "<n>"),
@@ -216,14 +208,7 @@ def _steady(line: str, varying: tuple[tuple[re.Pattern[str], str], ...]) -> str:
 
 def _as_a_program(arguments: list[str]) -> tuple[int, str]:
     program = Path(sys.executable).with_name("eventctx")
-    done = subprocess.run(
-        [program, *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=60,
-    )
+    done = _process([program, *arguments], subprocess.STDOUT)
     return done.returncode, done.stdout
 
 

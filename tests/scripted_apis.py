@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from tests.api_answers import Body, Said, chat, claude, response
 from tests.orchestrators.providers.server import ReceivedRequest, Reply, json_reply, refused
@@ -38,41 +37,36 @@ def answering(received: list[Body] | None = None) -> Iterator[dict[str, str]]:
         yield environment(server.url)
 
 
+_FORMS: dict[str, tuple[Form, str, str]] = {
+    "/messages": (claude, "messages", "toolu"),
+    "/chat/completions": (chat, "messages", "call"),
+    "/responses": (response, "input", "call"),
+}
+
+
 def _answer(request: ReceivedRequest) -> Reply:
     problem = refused(ReceivedRequest(request.path, {}, request.body))
     if problem:
         error = {"type": "invalid_request_error", "message": problem}
         return json_reply({"type": "error", "error": error}, 400)
-    if request.path.endswith("/messages"):
-        form: Form = claude
-        said = _said(request.body, request.body["messages"], "toolu")
-    elif request.path.endswith("/chat/completions"):
-        form = chat
-        said = _said(request.body, request.body["messages"], "call")
-    else:
-        form = response
-        said = _said(request.body, request.body["input"], "call")
-    return in_form(form, request.body, said)
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    return " ".join(part.get("text", "") for part in content or [])
+    form, rows, prefix = next(
+        (one for end, one in _FORMS.items() if request.path.endswith(end)), _FORMS["/responses"]
+    )
+    return in_form(form, request.body, _said(request.body, request.body[rows], prefix))
 
 
 def _thought(rows: list[Body], tools: bool) -> tuple[list[str], str]:
     """The files that the model wants to read, or else what it says."""
-    last = rows[-1]
+    last, content = rows[-1], rows[-1].get("content") or ""
     results = last.get("role") == "tool" or last.get("type") == "function_call_output"
-    if isinstance(last.get("content"), list):
-        results |= last["content"][0].get("type") == "tool_result"
+    if isinstance(content, list):
+        results |= content[0].get("type") == "tool_result"
+        content = " ".join(part.get("text", "") for part in content)
     if results:
         return [], "Both check a path; only one of them writes."
-    prompt = _text(last.get("content"))
     if tools:
-        return re.findall(r"\w+\.py", prompt), "Done."
-    return [], next((said for known, said in ANSWERS.items() if known in prompt), "Done.")
+        return re.findall(r"\w+\.py", content), "Done."
+    return [], next((said for known, said in ANSWERS.items() if known in content), "Done.")
 
 
 def _said(body: Body, rows: list[Body], prefix: str) -> Said:

@@ -45,7 +45,6 @@ class ScriptedHTTP(ThreadingHTTPServer):
         return [one.body for one in self.requests]
 
     def all_closed(self) -> bool:
-        """Whether the clients close all connections within some seconds."""
         with self.changed:
             return self.changed.wait_for(lambda: not self.open, timeout=5)
 
@@ -115,7 +114,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving(answer: Answer) -> Iterator[ScriptedHTTP]:
-    """A server that answers by ``answer`` until the block ends."""
     server = ScriptedHTTP(answer)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
@@ -128,8 +126,6 @@ def serving(answer: Answer) -> Iterator[ScriptedHTTP]:
 
 
 def saying(says: Said = SAYS) -> Answer:
-    """Answers each request with ``says``, in the form that its path asks for."""
-
     def answer(request: ReceivedRequest) -> Reply:
         if "count" in request.path:
             return json_reply({"input_tokens": 5})
@@ -146,15 +142,10 @@ def in_form(form: Form, body: Body, says: Said) -> Reply:
 
 
 def done(form: Form) -> list[str]:
-    """How the stream of an API ends after its last event."""
     return ["[DONE]"] if form is chat else []
 
 
 def environment(url: str) -> dict[str, str]:
     """The environment in which the SDKs ask the server at ``url``."""
-    return {
-        "ANTHROPIC_BASE_URL": url,
-        "ANTHROPIC_API_KEY": "k",
-        "OPENAI_BASE_URL": f"{url}/v1",
-        "OPENAI_API_KEY": "k",
-    }
+    keys = {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k"}
+    return {"ANTHROPIC_BASE_URL": url, "OPENAI_BASE_URL": f"{url}/v1", **keys}

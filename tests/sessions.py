@@ -18,6 +18,7 @@ from eventctx.messages.facts import encode_facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.queries import key_frames
 from eventctx.queries.key_frames import KeyFrames
+from eventctx.queries.transfer import export_lines
 
 Message = dict[str, Any]
 
@@ -39,7 +40,6 @@ def tool_round(number: int, size: int = 400) -> list[dict[str, Any]]:
 
 
 def body_of(message: Message, random: Callable[[int], bytes] = os.urandom) -> Body:
-    """The body that a session makes of a message."""
     facts = encode_facts(read_facts(message))
     return make_body(encode_message(message), facts, random)
 
@@ -90,3 +90,9 @@ async def erase(ctx: eventctx.Context, event: Erased) -> None:
 
 async def names(engine: Engine, session: str = "s") -> list[str]:
     return [record.type async for record in engine.records(session)]
+
+
+async def exported(engine: Engine, session: str = "s") -> list[bytes]:
+    info = await engine.store.head(session)
+    assert info is not None
+    return [line async for line in export_lines(engine.store, info)]

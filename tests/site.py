@@ -40,12 +40,8 @@ SETTINGS: dict[str, object] = {
     "theme": {
         "font": False,  # the tool's default asks a server of somebody else for its fonts
         "features": [
-            "content.code.copy",
-            "navigation.footer",
-            "navigation.tabs",
-            "navigation.top",
-            "search.highlight",
-            "toc.follow",
+            *("content.code.copy", "navigation.footer", "navigation.tabs", "navigation.top"),
+            *("search.highlight", "toc.follow"),
         ],
         "palette": [
             {
@@ -101,7 +97,6 @@ def stage(folder: Path) -> None:
 
 
 def navigation() -> list[dict[str, object]]:
-    """The headings of docs/index.md with the pages below each, as the tool wants them."""
     sections: list[dict[str, object]] = [{"Start": INDEX.name}]
     for entry in _ENTRY.finditer(INDEX.read_text(encoding="utf-8")):
         if entry["section"]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -21,11 +22,7 @@ _SOURCES: Final[dict[str, tuple[str, ...]]] = {
     "search/recall.py": ("Recall",),
     "search/tool.py": ("RecallTool",),
 }
-_SYNC: Final = {
-    "AsyncIterator": "Iterator",
-    "AsyncGenerator": "Iterator",
-    "CopyReceiver": "Engine",
-}
+_SYNC: Final = {"AsyncIterator": "Iterator", "AsyncGenerator": "Iterator", "CopyReceiver": "Engine"}
 _RUNTIME: Final = ("_whole", "awaited_first")
 """Decorators that leave a method's type as it is."""
 _FACES: Final = frozenset(name for names in _SOURCES.values() for name in names)
@@ -51,6 +48,9 @@ def _method(node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.FunctionDef:
     return ast.fix_missing_locations(without)
 
 
+_SPECIAL: Final = ("__aenter__", "__aexit__", "__call__")
+
+
 def _face(node: ast.ClassDef, known: dict[str, ast.ClassDef]) -> list[ast.stmt]:
     """The public members of a class and of its bases that are known."""
     members: dict[str, ast.stmt] = {}
@@ -59,15 +59,9 @@ def _face(node: ast.ClassDef, known: dict[str, ast.ClassDef]) -> list[ast.stmt]:
             members |= {_name(one): one for one in _face(known[base.id], known)}
     for one in node.body:
         if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
-            shown = not one.name.startswith("_") or one.name in (
-                "__aenter__",
-                "__aexit__",
-                "__call__",
-            )
-            if shown:
+            if not one.name.startswith("_") or one.name in _SPECIAL:
                 made = _method(one)
-                key = made.name + "".join(ast.unparse(d) for d in made.decorator_list)
-                members[key] = made
+                members[_name(made)] = made
             if one.name == "__init__":
                 members |= _attributes(one)
     return list(members.values())
@@ -95,49 +89,44 @@ def _attributes(init: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, ast.s
 
 
 def made() -> str:
-    """The stub's text, before the formatter."""
     imports: dict[str, str] = {"Any": "from typing import Any"}
     classes: list[str] = []
-    used: set[str] = {"Any"}
     known: dict[str, ast.ClassDef] = {}
     for path, names in _SOURCES.items():
         tree = ast.parse((ROOT / "eventctx" / path).read_text(encoding="utf-8"))
-        module = "eventctx." + path.removesuffix(".py").replace("/", ".")
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and node.module != "__future__":
-                for one in node.names:
-                    imports.setdefault(
-                        one.asname or one.name, f"from {node.module} import {one.name}"
-                    )
-            elif isinstance(node, ast.Import):
-                for one in node.names:
-                    imports.setdefault(one.name, f"import {one.name}")
-            elif isinstance(node, ast.ClassDef) and node in tree.body:
-                imports.setdefault(node.name, f"from {module} import {node.name}")
-            elif isinstance(node, ast.Assign | ast.AnnAssign) and node in tree.body:
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                for target in targets:
-                    name = ast.unparse(target)
-                    imports.setdefault(name, f"from {module} import {name}")
+        for name, line in _defined(tree, "eventctx." + path[:-3].replace("/", ".")):
+            imports.setdefault(name, line)
         known |= {one.name: one for one in tree.body if isinstance(one, ast.ClassDef)}
         for name in names:
             body = _face(known[name], known)
             made_class = ast.ClassDef(name, [], [], body or [ast.Expr(ast.Constant(...))], [])
             classes.append(ast.unparse(ast.fix_missing_locations(made_class)))
         if path == "engine.py":
-            opening = next(
-                one
-                for one in tree.body
-                if isinstance(one, ast.FunctionDef) and one.name == "open_engine"
-            )
-            made_open = _method(opening)
+            functions = {one.name: one for one in tree.body if isinstance(one, ast.FunctionDef)}
+            made_open = _method(functions["open_engine"])
             made_open.name, made_open.returns = "open", ast.Name("Engine")
             classes.append(ast.unparse(made_open))
     imports["Iterator"] = "from collections.abc import Iterator"
     text = "\n\n".join(classes)
-    used |= {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+    used = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)} | {"Any"}
     lines = sorted({imports[name] for name in used - _FACES if name in imports})
     return f'"""{_HEAD}"""\n# ruff: noqa: A001\n\n' + "\n".join(lines) + "\n\n" + text + "\n"
+
+
+def _defined(tree: ast.Module, module: str) -> Iterator[tuple[str, str]]:
+    """Every name that a module has, with the line that imports it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module != "__future__":
+            for one in node.names:
+                yield one.asname or one.name, f"from {node.module} import {one.name}"
+        elif isinstance(node, ast.Import):
+            for one in node.names:
+                yield one.name, f"import {one.name}"
+        elif isinstance(node, ast.ClassDef) and node in tree.body:
+            yield node.name, f"from {module} import {node.name}"
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and node in tree.body:
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                yield ast.unparse(target), f"from {module} import {ast.unparse(target)}"
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import contextlib
+import importlib.util
 import inspect
 import os
 import re
@@ -36,7 +37,7 @@ from eventctx.projections.view.sendable.sending import RULES as SENDING_RULES
 from eventctx.session import settings
 from eventctx.session.settings import Settings
 from eventctx.testing.strict_provider import RULES
-from tests import examples
+from tests import examples, site
 from tests.browser import jaeger_pictures, pictures
 from tests.pages import Reader, blocks_of
 from tests.scripted_apis import answering
@@ -55,10 +56,6 @@ NOT_IN_DEV = frozenset(("claude-agent-sdk", "google-adk", "strands"))
 
 def _name(page: Path) -> str:
     return str(page.relative_to(ROOT))
-
-
-def _installed(extra: str) -> bool:
-    return extra not in NOT_IN_DEV
 
 
 def _in_this_process(arguments: list[str]) -> tuple[int, str]:
@@ -86,7 +83,7 @@ def test_the_code_of_a_page_runs(
                 for name, value in stack.enter_context(answering()).items():
                     monkeypatch.setenv(name, value)
             runner = stack.enter_context(asyncio.Runner())
-            Reader(page, runner, _in_this_process, _installed).follow()
+            Reader(page, runner, _in_this_process, lambda extra: extra not in NOT_IN_DEV).follow()
     finally:
         structlog.reset_defaults()
 
@@ -104,60 +101,53 @@ def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
         target = (page.parent / path).resolve() if path else page
         assert target.exists(), f"{_name(page)}: {link}"
         if anchor:
-            assert anchor in _anchors(target), f"{_name(page)}: {link}"
+            titles = re.findall(r"(?m)^#+ (.+)$", target.read_text(encoding="utf-8").lower())
+            names = {re.sub(r"[^\w\- ]", "", title).replace(" ", "-") for title in titles}
+            assert anchor in names, f"{_name(page)}: {link}"
 
 
 _PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
 
 
 def test_every_picture_is_made_by_a_script_and_says_what_it_shows() -> None:
-    shown = [
-        (page, words, (page.parent / path).resolve())
-        for page in PAGES
-        for words, path in _PICTURE.findall(page.read_text(encoding="utf-8"))
-    ]
-    for page, words, picture in shown:
-        assert len(words.split()) > 5, (
-            f"{_name(page)}: {picture.name} needs words for who sees none"
-        )
-        assert picture.stat().st_size <= pictures.MOST_BYTES, picture.name
+    shown = set()
+    for page in PAGES:
+        for words, path in _PICTURE.findall(page.read_text(encoding="utf-8")):
+            picture = (page.parent / path).resolve()
+            assert len(words.split()) > 5, f"{_name(page)}: {path} needs words for who sees none"
+            assert picture.stat().st_size <= pictures.MOST_BYTES, path
+            shown.add(picture)
     made = {pictures.FOLDER / one.file for one in pictures.PICTURES}
     made |= {jaeger_pictures.FOLDER / name for name in jaeger_pictures.FILES}
-    assert {picture for *_, picture in shown} == made == set(pictures.FOLDER.iterdir())
+    assert shown == made == set(pictures.FOLDER.iterdir())
 
 
-def test_the_page_of_every_adapter_is_among_the_examples() -> None:
+def test_every_page_is_in_the_index_and_that_of_every_adapter_among_the_examples() -> None:
+    index = DOCS / "index.md"
+    linked = {(DOCS / link).resolve() for link in _LINK.findall(index.read_text(encoding="utf-8"))}
+    assert [_name(page) for page in PAGES if page.resolve() not in {index, *linked}] == []
+    assert "docs/index.md" in _LINK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+    places = set(re.findall(r"'([^']+\.md)'", str(site.navigation())))
+    assert {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")} <= places
     """``make examples`` runs each with its extra alone."""
-    table = (REFERENCE / "adapters.md").read_text(encoding="utf-8").partition("\n## What holds")[0]
-    linked = {Path(link).name for link in re.findall(r"^\| \[.+?\]\((.+?)\)", table, re.MULTILINE)}
+    table = reference("adapters").partition("\n## What holds")[0]
+    linked = {Path(link).name for link in re.findall(r"(?m)^\| \[.+?\]\((.+?)\)", table)}
     assert linked - set(examples.PAGES.values()) == set()
     for extra, page in examples.PAGES.items():
         assert f"[{extra}]" in (DOCS / "how-to" / page).read_text(encoding="utf-8")
 
 
-def test_every_page_is_in_the_index_and_the_readme_leads_there() -> None:
-    index = DOCS / "index.md"
-    linked = {(DOCS / link).resolve() for link in _LINK.findall(index.read_text(encoding="utf-8"))}
-    assert [_name(page) for page in PAGES if page.resolve() not in {index, *linked}] == []
-    assert "docs/index.md" in _LINK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+def test_a_newcomer_reads_the_first_pages_in_three_minutes_and_few_and_short_decisions() -> None:
+    """Of decisions only what a newcomer would otherwise undo; what is history is in git."""
+    decisions = [*(DOCS / "decisions").glob("*.md")]
+    assert len(decisions) <= 25, "merge related decisions, or remove one that nobody would undo"
+    most = {"README.md": 700, "CONTRIBUTING.md": 900}
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *decisions):
+        assert len(page.read_text(encoding="utf-8").split()) <= most.get(page.name, 150), page
 
 
-@pytest.mark.parametrize(("page", "words"), [("README.md", 700), ("CONTRIBUTING.md", 900)])
-def test_a_newcomer_reads_the_first_pages_in_three_minutes(page: str, words: int) -> None:
-    assert len((ROOT / page).read_text(encoding="utf-8").split()) <= words
-
-
-def test_the_decisions_are_few_and_short() -> None:
-    """Only what a newcomer would otherwise undo; what is history is in git."""
-    pages = (DOCS / "decisions").glob("*.md")
-    words = {page.name: len(page.read_text(encoding="utf-8").split()) for page in pages}
-    assert len(words) <= 25, "merge related decisions, or remove one that nobody would undo"
-    assert {name: count for name, count in words.items() if count > 150} == {}
-
-
-def _anchors(page: Path) -> set[str]:
-    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in headings}
+def reference(name: str) -> str:
+    return (REFERENCE / f"{name}.md").read_text(encoding="utf-8")
 
 
 # -- reference pages are complete ----------------------------------------------------------------
@@ -166,7 +156,6 @@ _BEGIN, _END = "<!-- begin: generated -->\n", "<!-- end: generated -->\n"
 
 
 def events_reference() -> str:
-    """The generated part of ``docs/reference/events.md``."""
     rows = [
         f"- [`{row.name}`](#{row.name.replace(':', '')}){', durable' if row.durable else ''}"
         f"{', to emit' if row.emitted else ''}: {row.promise}"
@@ -192,56 +181,33 @@ def _section(row: EventType) -> str:
 
 
 def test_the_event_reference_names_what_few_rows_of_the_catalogue_have() -> None:
-    text = (REFERENCE / "events.md").read_text(encoding="utf-8")
-    (listed,) = re.findall(r"^Interceptable: (.+)\.", text, flags=re.MULTILINE)
-    assert re.findall(r"`([^`]+)`", listed) == [
-        r.name for r in CATALOGUE.values() if r.interceptable
-    ]
-    (version,) = re.findall(r"^Payloads have version (\d+)", text, flags=re.MULTILINE)
+    text = reference("events")
+    (listed,) = re.findall(r"(?m)^Interceptable: (.+)\.", text)
+    interceptable = [row.name for row in CATALOGUE.values() if row.interceptable]
+    assert re.findall(r"`([^`]+)`", listed) == interceptable
+    (version,) = re.findall(r"(?m)^Payloads have version (\d+)", text)
     assert {row.version for row in CATALOGUE.values()} == {int(version)}
-
-
-def test_the_event_reference_is_that_of_the_catalogue() -> None:
-    text = (REFERENCE / "events.md").read_text(encoding="utf-8")
-    generated = text.partition(_BEGIN)[2].partition(_END)[0]
-    assert generated == events_reference() + "\n", "run `python tests/test_docs.py`"
-
-
-@pytest.mark.parametrize("name", ["Trigger", "Outcome", "Status", "FailedStatus"])
-def test_the_event_reference_has_every_value_of_a_type(name: str) -> None:
-    text = (REFERENCE / "events.md").read_text(encoding="utf-8")
-    (row,) = [line for line in text.splitlines() if line.startswith(f"| `{name}` |")]
-    assert tuple(re.findall(r"`(\w+)`", row)[1:]) == get_args(getattr(events, name))
-
-
-def _made_in_product(names: set[str]) -> set[str]:
-    """Which of these classes the product's code makes outside of the module of the events."""
-    paths = [*(ROOT / "eventctx").rglob("*.py"), *(ROOT / "hooks").rglob("*.py")]
-    paths += (ROOT / "projections").rglob("*.py")
-    texts = [
-        path.read_text(encoding="utf-8")
-        for path in paths
-        if path != ROOT / "eventctx" / "log" / "events.py"
-    ]
-    mentioned = re.compile(rf"\b(?:{'|'.join(names)})\(")  # to parse all files takes seconds
-    called = {
-        node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
-        for text in texts
-        if mentioned.search(text)
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name)
-    }
-    return names & called
+    for name in ("Trigger", "Outcome", "Status", "FailedStatus"):
+        (row,) = [line for line in text.splitlines() if line.startswith(f"| `{name}` |")]
+        assert tuple(re.findall(r"`(\w+)`", row)[1:]) == get_args(getattr(events, name))
 
 
 @pytest.mark.slow
 def test_the_event_reference_names_just_the_events_that_nothing_writes() -> None:
-    made = _made_in_product({row.payload.__name__ for row in CATALOGUE.values()})
-    unwritten = {row.name for row in CATALOGUE.values() if row.payload.__name__ not in made}
-    text = (REFERENCE / "events.md").read_text(encoding="utf-8")
-    paragraphs = [one for one in text.split("\n\n") if "Nothing of this release writes" in one]
-    named = re.findall(r"`(\w+:\w+)`", "".join(paragraphs))
-    assert set(named) == unwritten
+    payloads = {row.payload.__name__: row.name for row in CATALOGUE.values()}
+    mentioned = re.compile(rf"\b(?:{'|'.join(payloads)})\(")  # to parse all files takes seconds
+    made = set()
+    for folder in ("eventctx", "hooks", "projections"):
+        for path in (ROOT / folder).rglob("*.py"):
+            text = path.read_text(encoding="utf-8")
+            if path == ROOT / "eventctx" / "log" / "events.py" or not mentioned.search(text):
+                continue
+            called = [one.func for one in ast.walk(ast.parse(text)) if isinstance(one, ast.Call)]
+            made |= {getattr(one, "attr", getattr(one, "id", None)) for one in called}
+    unwritten = {event for name, event in payloads.items() if name not in made}
+    paragraphs = reference("events").split("\n\n")
+    told = [one for one in paragraphs if "Nothing of this release writes" in one]
+    assert set(re.findall(r"`(\w+:\w+)`", "".join(told))) == unwritten
 
 
 # -- the architecture is that of the code ---------------------------------------------------------
@@ -254,18 +220,14 @@ def _in_code(name: str) -> bool:
     return (ROOT / name).exists() or (ROOT / "eventctx" / name).exists()
 
 
-@pytest.mark.parametrize("page", [ARCHITECTURE, ROOT / "CONTRIBUTING.md"], ids=_name)
-def test_every_file_that_a_page_names_is_there(page: Path) -> None:
+def test_every_file_that_a_page_names_is_there_and_has_the_function_of_a_step() -> None:
     """Words in capitals stand for a name of the reader's: ``stores/NAME.py``."""
-    paths = set(re.findall(r"`([a-z_]+/[a-z_/.]+)`", page.read_text(encoding="utf-8")))
-    assert paths
-    assert [path for path in sorted(paths) if not _in_code(path)] == []
-
-
-def test_every_step_of_a_message_names_a_function_of_its_file() -> None:
-    steps = re.findall(
-        r"^\d+\. `([\w/]+\.py)`, `(?:\w+\.)?(\w+)`", ARCHITECTURE.read_text(), flags=re.MULTILINE
-    )
+    for page in (ARCHITECTURE, ROOT / "CONTRIBUTING.md"):
+        paths = set(re.findall(r"`([a-z_]+/[a-z_/.]+)`", page.read_text(encoding="utf-8")))
+        assert paths
+        assert [path for path in sorted(paths) if not _in_code(path)] == []
+    step = r"(?m)^\d+\. `([\w/]+\.py)`, `(?:\w+\.)?(\w+)`"
+    steps = re.findall(step, ARCHITECTURE.read_text())
     assert len(steps) > 10
     for file, function in steps:
         home = ROOT / file if (ROOT / file).exists() else ROOT / "eventctx" / file
@@ -280,9 +242,7 @@ def test_the_architecture_shows_every_room_on_its_floor() -> None:
         if line[0] != " ":
             shown.insert(0, set())
         shown[0] |= set(re.findall(r"(\w+)(?:/|\.py)", line))
-    built = [
-        {room for room in rooms if _in_code(room) or _in_code(f"{room}.py")} for rooms in FLOORS
-    ]
+    built = [{one for one in rooms if _in_code(one) or _in_code(f"{one}.py")} for rooms in FLOORS]
     assert shown == built
 
 
@@ -290,7 +250,6 @@ _SENT_WITH = {True: " *Opt-in.*", False: " *Until the opt-in.*"}
 
 
 def metrics_reference() -> str:
-    """The generated part of ``docs/reference/metrics.md``."""
     rows = []
     for one in INSTRUMENTS:
         by = ", ".join([f"`{name}`" for name in one.attributes])
@@ -300,14 +259,7 @@ def metrics_reference() -> str:
     return "\n".join(rows)
 
 
-def test_the_metrics_reference_is_that_of_the_instruments() -> None:
-    text = (REFERENCE / "metrics.md").read_text(encoding="utf-8")
-    generated = text.partition(_BEGIN)[2].partition(_END)[0]
-    assert generated == metrics_reference() + "\n", "run `python tests/test_docs.py`"
-
-
 def provider_rules_reference() -> str:
-    """The generated part of ``docs/reference/provider-rules.md``."""
     lines: list[str] = []
     for api in dict.fromkeys(rule.api for rule in RULES):
         lines += [f"## {_APIS[api]}", ""]
@@ -335,27 +287,28 @@ _APIS = {
 }
 
 
-def test_the_reference_of_providers_rules_is_that_of_the_rules() -> None:
-    text = (REFERENCE / "provider-rules.md").read_text(encoding="utf-8")
-    generated = text.partition(_BEGIN)[2].partition(_END)[0]
-    assert generated == provider_rules_reference() + "\n", "run `python tests/test_docs.py`"
+GENERATED = {"events": events_reference, "metrics": metrics_reference}
+GENERATED["provider-rules"] = provider_rules_reference
 
 
-def test_every_error_is_in_the_error_reference() -> None:
-    text = (REFERENCE / "errors.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", GENERATED)
+def test_a_generated_reference_is_that_of_the_code(name: str) -> None:
+    generated = reference(name).partition(_BEGIN)[2].partition(_END)[0]
+    assert generated == GENERATED[name]() + "\n", "run `python tests/test_docs.py`"
+
+
+def test_every_error_setting_and_public_name_is_in_its_reference() -> None:
+    text = reference("errors")
     tree = (errors.__doc__ or "").partition("\n\n")[2].partition("\n\n")[0]
     assert tree in text, "the tree is the one in the docstring of eventctx/errors.py"
     for name, kind in vars(errors).items():
         if isinstance(kind, type) and issubclass(kind, errors.EventctxError):
-            assert re.search(rf"^\| `{name}` \|", text, flags=re.MULTILINE), name
+            row = re.search(rf"(?m)^\| `{name}` \|.*$", text)
+            assert row, name
             made = inspect.signature(kind).parameters if "__init__" in vars(kind) else {}
-            row = re.search(rf"^\| `{name}` \|.*$", text, flags=re.MULTILINE)
             for attribute in set(made) - {"problem"}:
-                assert row is not None and f"`{attribute}`" in row[0], f"{name}.{attribute}"
-
-
-def test_every_setting_is_in_the_settings_reference() -> None:
-    text = (REFERENCE / "settings.md").read_text(encoding="utf-8")
+                assert f"`{attribute}`" in row[0], f"{name}.{attribute}"
+    text = reference("settings")
     for field in msgspec.structs.fields(Settings):
         assert f"| `{field.name}` | `{field.default!r}` |" in text, field.name
     for other, own in settings.ALIASES.items():
@@ -363,6 +316,11 @@ def test_every_setting_is_in_the_settings_reference() -> None:
     for other, own in named.ALIASES.items():
         assert f"`{other}` is" in text and f"`{own}`" in text, other
     assert f"`{named.DEFAULT}` by default" in text
+    """Errors have a page of their own, where a test wants every one of them."""
+    text = reference("python-api")
+    for name in eventctx.__all__:
+        if not hasattr(errors, name):
+            assert f"`{name}`" in text or re.search(rf"(\bclass|\bdef|->) {name}\b", text), name
 
 
 COMPATIBILITY = ("importance", "simple", "token-budget", "truncate")
@@ -371,36 +329,22 @@ COMPATIBILITY = ("importance", "simple", "token-budget", "truncate")
 
 @pytest.mark.parametrize("name", named.POLICIES)
 def test_every_policy_and_its_settings_are_in_the_policy_reference(name: str) -> None:
-    page = "compatibility-policies.md" if name in COMPATIBILITY else "policies.md"
-    text = (REFERENCE / page).read_text(encoding="utf-8")
-    assert re.search(rf"^\| \[`{name}`\]\(#{name}\) \|", text, flags=re.MULTILINE)
+    text = reference("compatibility-policies" if name in COMPATIBILITY else "policies")
+    assert re.search(rf"(?m)^\| \[`{name}`\]\(#{name}\) \|", text)
     section = text.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
-    documented = re.findall(r"^\| `(\w+)` \| `", section, flags=re.MULTILINE)
+    documented = re.findall(r"(?m)^\| `(\w+)` \| `", section)
     assert documented == list(named.settings_of_policy(name))
     for field in msgspec.structs.fields(named.POLICIES[name]):
         if field.name in documented:
             assert f"| `{field.name}` | `{field.default!r}` |" in section, field.name
 
 
-def test_every_reason_code_is_in_the_policy_reference() -> None:
-    text = (REFERENCE / "policies.md").read_text(encoding="utf-8")
-    table = text.partition("\n## Reason codes\n")[2]
-    rows = re.findall(r"^- `(\w+)`: (.+)$", table, flags=re.MULTILINE)
-    assert dict(rows) == presence.REASONS
-
-
-def test_every_policy_but_those_for_compatibility_can_be_chosen() -> None:
+def test_every_reason_code_is_in_the_reference_and_every_newer_policy_can_be_chosen() -> None:
+    table = reference("policies").partition("\n## Reason codes\n")[2]
+    assert dict(re.findall(r"(?m)^- `(\w+)`: (.+)$", table)) == presence.REASONS
     text = (DOCS / "how-to" / "choose-a-policy.md").read_text(encoding="utf-8")
-    listed = set(re.findall(r"^\| `([\w-]+)`", text, flags=re.MULTILINE))
+    listed = set(re.findall(r"(?m)^\| `([\w-]+)`", text))
     assert listed == named.POLICIES.keys() - set(COMPATIBILITY)
-
-
-def test_every_public_name_is_in_the_api_reference() -> None:
-    """Errors have a page of their own, where a test wants every one of them."""
-    text = (REFERENCE / "python-api.md").read_text(encoding="utf-8")
-    for name in eventctx.__all__:
-        if not hasattr(errors, name):
-            assert f"`{name}`" in text or re.search(rf"(\bclass|\bdef|->) {name}\b", text), name
 
 
 def test_the_signatures_of_the_api_reference_are_those_of_the_code() -> None:
@@ -410,11 +354,10 @@ def test_the_signatures_of_the_api_reference_are_those_of_the_code() -> None:
             for node in ast.parse(block.text).body:
                 if isinstance(node, ast.ClassDef):
                     stubs[node.name] = _signatures(node)
-    text = (REFERENCE / "python-api.md").read_text(encoding="utf-8")
     for name in ("Reader", "Engine", "Context"):
-        section = text.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
-        listed = [one for line in section.splitlines() if line.startswith("- `")
-                  for one in re.findall(r"`(\w+\(.*?\) -> [^`]+)`", line)]  # fmt: skip
+        section = reference("python-api").partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+        lines = [line for line in section.splitlines() if line.startswith("- `")]
+        listed = re.findall(r"`(\w+\(.*?\) -> [^`]+)`", "\n".join(lines))
         written = "".join(f"    def {one}: ...\n" for one in listed)
         (stub,) = ast.parse(f"class {name}:\n{written}").body
         assert isinstance(stub, ast.ClassDef)
@@ -428,12 +371,11 @@ def test_the_signatures_of_the_api_reference_are_those_of_the_code() -> None:
         inherited = _public_methods(eventctx.Reader) - {"close"} if name == "Engine" else set()
         assert methods.keys() == _public_methods(kind) - inherited, name
         for method, said in methods.items():
-            real = inspect.signature(getattr(kind, method))
-            assert _plain(said) == _plain(str(real).rpartition(" -> ")[0]), f"{name}.{method}"
+            real = str(inspect.signature(getattr(kind, method))).rpartition(" -> ")[0]
+            assert _plain(said) == _plain(real), f"{name}.{method}"
 
 
 def _signatures(stub: ast.ClassDef) -> dict[str, str]:
-    """Arguments by the name of the method."""
     return {
         node.name: ast.unparse(node.args).replace("self, ", "").replace("cls, ", "")
         for node in stub.body
@@ -456,12 +398,51 @@ def _plain(arguments: str) -> str:
 
 
 if __name__ == "__main__":
-    for name, made in (
-        ("events.md", events_reference()),
-        ("metrics.md", metrics_reference()),
-        ("provider-rules.md", provider_rules_reference()),
-    ):
-        page = REFERENCE / name
-        before, _, rest = page.read_text(encoding="utf-8").partition(_BEGIN)
-        after = rest.partition(_END)[2]
-        page.write_text(f"{before}{_BEGIN}{made}\n{_END}{after}", encoding="utf-8")
+    for name, made in GENERATED.items():
+        before, _, rest = reference(name).partition(_BEGIN)
+        text = f"{before}{_BEGIN}{made()}\n{_END}{rest.partition(_END)[2]}"
+        (REFERENCE / f"{name}.md").write_text(text, encoding="utf-8")
+
+
+# -- the pages as a site ---------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    importlib.util.find_spec("zensical") is None and os.environ.get("CI") != "true",
+    reason="needs the extra `docs`: zensical",
+)
+def test_the_documentation_builds_without_a_complaint(tmp_path: Path) -> None:
+    first = site.build(tmp_path)
+    assert first.is_file()
+    for page in DOCS.rglob("*.md"):
+        assert (tmp_path / "html" / page.relative_to(DOCS)).with_suffix(".html").is_file(), page
+    found = (tmp_path / "html" / "search.json").read_text(encoding="utf-8")
+    assert "how-to/find-out-why.html" in found
+    assert "source/tests" not in found, "sources of tests are not what a reader searches for"
+
+
+def test_a_link_to_a_file_of_the_repository_leads_to_its_page_but_not_in_code(
+    tmp_path: Path,
+) -> None:
+    site.stage(tmp_path)
+    file = "tests/faults/test_processes.py"
+    page = tmp_path / "explanation" / "what-is-tested.md"
+    assert f"](../source/{file}.md)" in page.read_text(encoding="utf-8")
+    assert f"# {file}\n" in (tmp_path / "source" / f"{file}.md").read_text(encoding="utf-8")
+    for page in DOCS.rglob("*.md"):
+        staged = (tmp_path / page.relative_to(DOCS)).read_text(encoding="utf-8")
+        fences = re.findall(r"^```.*?^```$", page.read_text(encoding="utf-8"), re.M | re.S)
+        assert fences == re.findall(r"^```.*?^```$", staged, re.M | re.S), page
+
+
+def test_a_dead_link_a_missing_heading_and_another_server_are_told(tmp_path: Path) -> None:
+    (tmp_path / "one.html").write_text(
+        '<h2 id="here"></h2><a href="#here"></a><a href="#there"></a><a href="two.html"></a>'
+        '<a href="https://example.org/"></a><script src="https://example.org/x.js"></script>'
+    )
+    assert sorted(site.complaints(tmp_path)) == [
+        "one.html: #there leads to no heading",
+        "one.html: https://example.org/x.js is on another server",
+        "one.html: two.html leads to no page",
+    ]

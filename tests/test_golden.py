@@ -48,7 +48,7 @@ def test_every_event_type_has_a_golden_payload_of_each_of_its_versions() -> None
     assert {(stored.type, stored.version) for stored in stored_events()} == wanted
 
 
-async def test_an_export_of_the_first_format_imports_and_verifies() -> None:
+async def test_an_export_and_a_store_of_the_first_format_verify_and_go_on(tmp_path: Path) -> None:
     header, *lines = (GOLDEN / "export-v1.jsonl").read_bytes().splitlines()
     store = MemoryStore()
     said = read_header(header)
@@ -59,9 +59,6 @@ async def test_an_export_of_the_first_format_imports_and_verifies() -> None:
     assert proof.receipt.digest.hex() == said.digest
     for row in (await engine.audit("again")).requests:
         assert (await engine.request_view("again", position=row.position)).verified
-
-
-async def test_a_store_of_the_first_schema_opens_verifies_and_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "old.db"
     shutil.copy(GOLDEN / "store-v1.sqlite", path)
     async with eventctx.open(path) as engine:

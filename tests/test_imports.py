@@ -9,8 +9,10 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,21 +44,13 @@ RIMS = FLOORS[6]
 
 PORTS = {
     # The modules of a rim that other rims import.
-    "eventctx.comparison.compare",
-    "eventctx.comparison.contenders",
-    "eventctx.comparison.defaults",
-    "eventctx.comparison.live",
-    "eventctx.comparison.played",
-    "eventctx.comparison.recording",
-    "eventctx.comparison.statistics",
-    "eventctx.importers.load",
-    "eventctx.importers.recorded_calls",
+    *("eventctx.comparison.compare", "eventctx.comparison.contenders"),
+    *("eventctx.comparison.defaults", "eventctx.comparison.live", "eventctx.comparison.played"),
+    *("eventctx.comparison.recording", "eventctx.comparison.statistics"),
+    *("eventctx.importers.load", "eventctx.importers.recorded_calls"),
     "eventctx.orchestrators.host.compaction_counts",
-    "eventctx.orchestrators.protocol",
-    "eventctx.orchestrators.providers.amplifier",
-    "eventctx.sync.loop_thread",
-    "eventctx.sync.proxy",
-    "eventctx.web.guard",
+    *("eventctx.orchestrators.protocol", "eventctx.orchestrators.providers.amplifier"),
+    *("eventctx.sync.loop_thread", "eventctx.sync.proxy", "eventctx.web.guard"),
 }
 
 EXEMPT = {
@@ -70,9 +64,7 @@ EXEMPT = {
 
 TABLES = {
     # Modules that list others, a row each: a row is a module of its own, whatever its size.
-    "eventctx.cli.main",
-    "eventctx.importers.format_table",
-    "eventctx.policies.named",
+    *("eventctx.cli.main", "eventctx.importers.format_table", "eventctx.policies.named"),
     "eventctx.testing.tasks.families",
 }
 
@@ -119,73 +111,52 @@ MOST_NAMES = 40
 SMALL = 120
 """Lines below which a module with a single user in its room belongs to that user."""
 
-HOMES = {
-    "pyee": {"eventctx.hooks.registry"},
-    "structlog": {"eventctx.hooks.log", "eventctx.hooks.log_output"},
-    "opentelemetry": {
-        "eventctx.hooks.trace",
-        "eventctx.hooks.tracer",
-        "eventctx.hooks.otlp",
-        "eventctx.hooks.otlp*",
-        "eventctx.hooks.delivery",
-        "eventctx.hooks.counting",
-        "eventctx.hooks.metrics",
-    },
-    "grpc": {"eventctx.hooks.otlp_transports"},
-    "requests": {"eventctx.hooks.otlp_transports"},
-    "google": {
-        "eventctx.hooks.delivery",
-        "eventctx.hooks.otlp_transports",
-        "eventctx.adapters.google_adk.*",
-    },
-    "apsw": {"eventctx.stores.sqlite*", "eventctx.search.sqlite*"},
-    "nats": {"eventctx.stores.jetstream.*"},
-    "nkeys": {"eventctx.stores.jetstream.address"},
-    "psycopg": {"eventctx.stores.postgres.*", "eventctx.search.postgres*"},
-    "tiktoken": {"eventctx.messages.tokens", "eventctx.messages.vocabulary"},
-    "markdown_it": {"eventctx.web.markdown_tree"},
-    "pygments": {"eventctx.web.markdown_tree"},
-    "imagesize": {"eventctx.messages.media"},
-    "click": {"eventctx.cli.*"},
-    "rich": {"eventctx.cli.*"},
-    "cryptography": {"eventctx.log.integrity"},
-    "yaml": {"eventctx.importers.source.http_recording"},
-    "platformdirs": {"eventctx.stores.location"},
-    "amplifier_core": {
-        "eventctx.adapters.amplifier*",
-        "eventctx.orchestrators.providers.amplifier*",
-    },
-    "agent_framework": {"eventctx.adapters.agent_framework.*"},
-    "langchain": {"eventctx.adapters.langchain.*"},
-    "langchain_core": {"eventctx.adapters.langchain.*", "eventctx.adapters.langgraph.*"},
-    "claude_agent_sdk": {"eventctx.adapters.claude_agent_sdk.*"},
-    "mcp": {"eventctx.mcp.*"},
-    "mcp_types": {"eventctx.mcp.*"},
-    "langgraph": {"eventctx.adapters.langchain.*", "eventctx.adapters.langgraph.*"},
-    "agents": {"eventctx.adapters.openai_agents*"},
-    "strands": {"eventctx.adapters.strands.*"},
-    "pydantic": {"eventctx.adapters.pydantic_ai.*"},
-    "pydantic_ai": {"eventctx.adapters.pydantic_ai.*"},
-    "anthropic": {"eventctx.orchestrators.providers.anthropic*"},
-    "openai": {"eventctx.orchestrators.providers.openai*"},
-    "h11": {"eventctx.proxy.relay", "eventctx.proxy.call_copy", "eventctx.proxy.websocket"},
-    "wsproto": {"eventctx.proxy.websocket"},
-    "zstandard": {"eventctx.proxy.tapes"},
-    "brotli": {"eventctx.proxy.tapes"},
-    "pytest": {"eventctx.testing.*"},
-    "starlette": {"eventctx.web.*"},
-    "uvicorn": {"eventctx.web.*"},
-    "msgspec": {"*"},
+_HOMES = {
+    # The modules of eventctx that may import a library; with a star, all that begin so.
+    "pyee": "hooks.registry",
+    "structlog": "hooks.log hooks.log_output",
+    "opentelemetry": "hooks.counting hooks.delivery hooks.metrics hooks.otlp* hooks.trace "
+    "hooks.tracer",
+    "grpc requests": "hooks.otlp_transports",
+    "google": "adapters.google_adk.* hooks.delivery hooks.otlp_transports",
+    "apsw": "search.sqlite* stores.sqlite*",
+    "nats": "stores.jetstream.*",
+    "nkeys": "stores.jetstream.address",
+    "psycopg": "search.postgres* stores.postgres.*",
+    "tiktoken": "messages.tokens messages.vocabulary",
+    "markdown_it pygments": "web.markdown_tree",
+    "imagesize": "messages.media",
+    "click rich": "cli.*",
+    "cryptography": "log.integrity",
+    "yaml": "importers.source.http_recording",
+    "platformdirs": "stores.location",
+    "amplifier_core": "adapters.amplifier* orchestrators.providers.amplifier*",
+    "agent_framework": "adapters.agent_framework.*",
+    "langchain": "adapters.langchain.*",
+    "langchain_core langgraph": "adapters.langchain.* adapters.langgraph.*",
+    "claude_agent_sdk": "adapters.claude_agent_sdk.*",
+    "mcp mcp_types": "mcp.*",
+    "agents": "adapters.openai_agents*",
+    "strands": "adapters.strands.*",
+    "pydantic pydantic_ai": "adapters.pydantic_ai.*",
+    "anthropic": "orchestrators.providers.anthropic*",
+    "openai": "orchestrators.providers.openai*",
+    "h11": "proxy.call_copy proxy.relay proxy.websocket",
+    "wsproto": "proxy.websocket",
+    "zstandard brotli": "proxy.tapes",
+    "pytest": "testing.*",
+    "starlette uvicorn": "web.*",
+    "msgspec": "*",
 }
+HOMES = {one: homes for libraries, homes in _HOMES.items() for one in libraries.split()}
 
 
 def modules() -> dict[str, Path]:
     found = {}
-    for path in sorted((ROOT / "eventctx").rglob("*.py")):
-        found[_name(path.relative_to(ROOT))] = path
-    for folder in ("projections", "hooks"):  # rglob does not follow the links
+    for folder in ("eventctx", "projections", "hooks"):  # rglob does not follow the links
         for path in sorted((ROOT / folder).rglob("*.py")):
-            found[_name(Path("eventctx") / path.relative_to(ROOT))] = path
+            place = path.relative_to(ROOT)
+            found[_name(place if folder == "eventctx" else Path("eventctx") / place)] = path
     return found
 
 
@@ -241,12 +212,8 @@ MODULES = modules()
 @cache
 def arrows() -> list[tuple[str, str]]:
     """Pairs of a module and one of ours that it imports."""
-    return [
-        (name, target)
-        for name, path in MODULES.items()
-        for target in imports_of(name, path)
-        if target.split(".")[0] == "eventctx"
-    ]
+    pairs = [(name, one) for name, path in MODULES.items() for one in imports_of(name, path)]
+    return [(name, target) for name, target in pairs if target.split(".")[0] == "eventctx"]
 
 
 def room_of(name: str) -> str:
@@ -270,9 +237,8 @@ FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 
 @pytest.mark.slow
 def test_the_reader_of_imports_sees_the_whole_package() -> None:
-    assert {"eventctx.engine", "eventctx.projections.view.layout", "eventctx.hooks.log"} <= set(
-        MODULES
-    )
+    seen = {"eventctx.engine", "eventctx.projections.view.layout", "eventctx.hooks.log"}
+    assert seen <= set(MODULES)
     assert len(arrows()) > 200
 
 
@@ -286,169 +252,98 @@ def test_every_arrow_points_to_a_lower_floor() -> None:
     for name, target in arrows():
         if name == "eventctx" or (target == "eventctx" and room_of(name) == "cli"):
             continue  # the front door names everything, and the command line may use it
-        if target == "eventctx":
-            wrong.append(f"{name} -> {target}")
-            continue
-        here, there = room_of(name), room_of(target)
+        here, there = room_of(name), "" if target == "eventctx" else room_of(target)
         through_a_port = here in RIMS and there in RIMS and target in PORTS
-        if here == there or through_a_port or (here, there) in EXEMPT:
-            continue
-        if FLOOR[there] >= FLOOR[here]:
+        allowed = here == there or through_a_port or (here, there) in EXEMPT
+        if not allowed and FLOOR.get(there, len(FLOORS)) >= FLOOR[here]:
             wrong.append(f"{name} -> {target}")
     assert wrong == []
 
 
 def test_every_port_and_every_exemption_is_used() -> None:
-    crossing = {
-        (room_of(name), target) for name, target in arrows() if "eventctx" not in (name, target)
-    }
-    assert {
-        port
-        for port in PORTS
-        if not any(
-            target == port and here in RIMS and here != room_of(port) for here, target in crossing
-        )
-    } == set()
+    crossing = [(room_of(name), target) for name, target in arrows()
+                if "eventctx" not in (name, target)]  # fmt: skip
+    by_others = {target for here, target in crossing if here in RIMS and here != room_of(target)}
+    assert by_others >= PORTS
     assert set(EXEMPT) <= {(here, room_of(target)) for here, target in crossing}
 
 
-def test_a_room_has_no_more_files_than_a_reader_can_hold() -> None:
-    sizes: dict[str, int] = {}
-    for name in set(MODULES) - {"eventctx"}:
-        if MODULES[name].parent != ROOT / "eventctx":
-            sizes[room_of(name)] = sizes.get(room_of(name), 0) + 1
+def test_a_room_has_no_more_files_than_a_reader_can_hold_and_a_large_folder_sub_folders() -> None:
+    in_rooms = [name for name, path in MODULES.items() if path.parent != ROOT / "eventctx"]
+    sizes = Counter(map(room_of, in_rooms))
     assert {room: n for room, n in sizes.items() if n > MOST_FILES[room]} == {}
+    assert {folder: n for folder, n in Counter(map(folder_of, MODULES)).items() if n > 30} == {}
 
 
 def test_a_small_module_has_more_than_one_user() -> None:
     users: dict[str, set[str]] = {}
     for name, target in arrows():
         users.setdefault(target, set()).add(name)
-    alone = {
-        name: next(iter(who))
-        for name, who in users.items()
-        if len(who) == 1
-        and not is_front_door(name)
-        and not is_front_door(next(iter(who)))
-        and who.isdisjoint(TABLES)
+    alone = [(name, next(iter(who))) for name, who in users.items() if len(who) == 1]
+    assert {
+        f"{name} -> {who}"
+        for name, who in alone
+        if not is_front_door(name)
+        and not is_front_door(who)
+        and who not in TABLES
         and MODULES[name].name != "__init__.py"
-        and "eventctx" not in who
-        and room_of(next(iter(who))) == room_of(name)
+        and room_of(who) == room_of(name)
         and len(MODULES[name].read_text().splitlines()) < SMALL
-    }
-    assert {f"{name} -> {who}" for name, who in alone.items() if name not in OWN_FILES} == set()
+        and name not in OWN_FILES
+    } == set()
 
 
-def test_a_function_fits_a_screen() -> None:
-    long = {
-        f"{name}.{function}"
-        for name, path in MODULES.items()
-        for function, lines in source_of(path).functions.items()
-        if lines >= SCREEN
-    }
+def test_a_function_fits_a_screen_and_no_two_public_classes_have_one_name() -> None:
+    lines = {name: source_of(path).functions for name, path in MODULES.items()}
+    long = {f"{name}.{one}" for name, its in lines.items() for one in its if its[one] >= SCREEN}
     assert long == set()
+    classes = [word for path in MODULES.values() for word in source_of(path).classes]
+    counts = Counter(word for word in classes if not word.startswith("_"))
+    assert {word: count for word, count in counts.items() if count > 1} == {}
 
 
-def test_the_top_of_the_package_has_few_names() -> None:
+def test_the_top_of_the_package_has_few_names_and_holds_only_what_every_room_shares() -> None:
     assert len(eventctx.__all__) <= MOST_NAMES
+    shared = "__init__ __main__ aio engine errors lazy_names reader text version"
+    assert {path.stem for path in (ROOT / "eventctx").glob("*.py")} == set(shared.split())
+    for folder in ("projections", "hooks"):
+        assert (ROOT / "eventctx" / folder).resolve() == (ROOT / folder).resolve()
 
 
-def test_no_two_folders_import_each_other() -> None:
-    by_pair: dict[tuple[str, str], list[str]] = {}
-    for name, target in arrows():
-        if is_front_door(name):
-            continue
-        pair = folder_of(name), folder_of(target)
-        if pair[0] != pair[1]:
-            by_pair.setdefault(pair, []).append(f"{name} -> {target}")
-    mutual = {
-        one: [by_pair[one, other], by_pair[other, one]]
-        for one, other in by_pair
-        if (other, one) in by_pair and one < other
-    }
-    assert mutual == {}
-
-
-def test_the_root_holds_only_what_every_room_shares() -> None:
-    files = {path.stem for path in (ROOT / "eventctx").glob("*.py")}
-    assert files == {
-        "__init__",
-        "__main__",
-        "aio",
-        "engine",
-        "errors",
-        "lazy_names",
-        "reader",
-        "text",
-        "version",
-    }
-
-
-def test_a_large_folder_has_sub_folders() -> None:
-    sizes: dict[str, int] = {}
-    for name in MODULES:
-        sizes[folder_of(name)] = sizes.get(folder_of(name), 0) + 1
-    assert {folder: size for folder, size in sizes.items() if size > 30} == {}
-
-
-def test_there_is_no_cycle() -> None:
+def test_there_is_no_cycle_and_no_two_folders_import_each_other() -> None:
     graph: dict[str, set[str]] = {}
     for name, target in arrows():
         if "eventctx" not in (name, target):
             graph.setdefault(name, set()).add(target)
-    done: set[str] = set()
-
-    def walk(node: str, path: tuple[str, ...]) -> None:
-        assert node not in path, " -> ".join((*path, node))
-        if node not in done:
-            for target in graph.get(node, ()):
-                walk(target, (*path, node))
-            done.add(node)
-
-    for node in list(graph):
-        walk(node, ())
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+    by_pair: dict[tuple[str, str], list[str]] = {}
+    for name, target in arrows():
+        pair = folder_of(name), folder_of(target)
+        if not is_front_door(name) and pair[0] != pair[1]:
+            by_pair.setdefault(pair, []).append(f"{name} -> {target}")
+    mutual = [pair for pair in by_pair if pair[::-1] in by_pair]
+    assert {pair: by_pair[pair] for pair in mutual} == {}
 
 
 def test_third_party_libraries_stay_in_their_homes() -> None:
     strays = []
     for name, path in MODULES.items():
-        for target in imports_of(name, path):
-            library = target.split(".")[0]
-            if library in sys.stdlib_module_names or library == "eventctx":
-                continue
-            homes = HOMES.get(library, set())
-            if not any(_matches(name, home) for home in homes):
+        for library in {target.split(".")[0] for target in imports_of(name, path)}:
+            homes = [f"eventctx.{home}" for home in HOMES.get(library, "").split()]
+            starts = tuple(one[:-1].removesuffix(".") for one in homes if one.endswith("*"))
+            ours = library in sys.stdlib_module_names or library == "eventctx"
+            if not ours and name not in homes and not name.startswith(starts):
                 strays.append(f"{name} -> {library}")
     assert strays == []
 
 
-def _matches(name: str, home: str) -> bool:
-    return name == home or (home.endswith("*") and name.startswith(home[:-1].removesuffix(".")))
-
-
 def test_importing_the_package_loads_no_sink_no_sdk_and_no_driver() -> None:
-    program = (
-        "import sys, eventctx; eventctx.Settings; "
-        "print(*sorted({name.split('.')[0] for name in sys.modules}))"
-    )
-    run = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    loaded = set(run.stdout.split())
+    program = "import sys, eventctx; eventctx.Settings; print(*sys.modules)"
+    command = [sys.executable, "-c", program]
+    run = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    loaded = {name.split(".")[0] for name in run.stdout.split()}
     assert "eventctx" in loaded
     assert loaded.isdisjoint({"structlog", "opentelemetry", "apsw", "pyee", "rich", "click"})
-
-
-def test_the_two_folders_are_linked_into_the_package() -> None:
-    for folder in ("projections", "hooks"):
-        link = ROOT / "eventctx" / folder
-        assert link.resolve() == (ROOT / folder).resolve()
-
-
-def test_no_two_public_classes_have_one_name() -> None:
-    homes: dict[str, list[str]] = {}
-    for name, path in MODULES.items():
-        for word in source_of(path).classes:
-            if not word.startswith("_"):
-                homes.setdefault(word, []).append(name)
-    assert {word: found for word, found in homes.items() if len(found) > 1} == {}

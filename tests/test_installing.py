@@ -60,12 +60,8 @@ asyncio.run(main())
 
 
 def hatchling(folder: Path, *arguments: str) -> str:
-    run = subprocess.run(
-        [sys.executable, "-m", "hatchling", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-    )
+    command = [sys.executable, "-m", "hatchling", *arguments]
+    run = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     return run.stdout
 
@@ -83,14 +79,13 @@ def test_a_wheel_has_the_package_with_both_folders_and_every_amplifier_module(wh
         names = archive.namelist()
         points = ConfigParser()
         points.optionxform = str  # type: ignore[assignment]
-        points.read_string(archive.read(names[_ending(names, "entry_points.txt")]).decode())
+        (listed,) = [name for name in names if name.endswith("entry_points.txt")]
+        points.read_string(archive.read(listed).decode())
     assert set(points["amplifier.modules"]) == MODULES
     assert points["console_scripts"]["eventctx"] == "eventctx.cli.start:main"
     assert len(names) == len(set(names))
-    assert {name.partition("/")[0] for name in names} == {
-        "eventctx",
-        f"eventctx-{__version__}.dist-info",
-    }
+    folders = {"eventctx", f"eventctx-{__version__}.dist-info"}
+    assert {name.partition("/")[0] for name in names} == folders
     page = ("web/page/index.html", "web/page/main.js", "web/page/styles/base.css")
     for module in ("projections/transcript.py", "hooks/registry.py", "py.typed", *page):
         assert f"eventctx/{module}" in names
@@ -101,10 +96,6 @@ def test_a_wheel_has_the_package_with_both_folders_and_every_amplifier_module(wh
     assert "pyproject.toml" not in sources
 
 
-def _ending(names: list[str], end: str) -> int:
-    return next(place for place, name in enumerate(names) if name.endswith(end))
-
-
 @pytest.mark.slow
 def test_the_kernel_mounts_an_installed_wheel_by_name(wheel: Path, tmp_path: Path) -> None:
     place = tmp_path / "installed"
@@ -112,19 +103,12 @@ def test_the_kernel_mounts_an_installed_wheel_by_name(wheel: Path, tmp_path: Pat
     options = ["--quiet", "--no-deps", "--no-index", "--no-compile"]
     pip = [sys.executable, "-m", "pip", "install", *options]
     subprocess.run([*pip, "--target", str(place), str(wheel)], check=True)
-    run = subprocess.run(
-        [sys.executable, "-c", BY_NAME, str(tmp_path / "contexts.db")],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(place)},
-        capture_output=True,
-        text=True,
-    )
+    command = [sys.executable, "-c", BY_NAME, str(tmp_path / "contexts.db")]
+    env = {**os.environ, "PYTHONPATH": str(place)}
+    run = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
-    assert json.loads(run.stdout.splitlines()[-1]) == [
-        "Hello.",
-        str(place / "eventctx" / "__init__.py"),
-        __version__,
-    ]
+    mounted = ["Hello.", str(place / "eventctx" / "__init__.py"), __version__]
+    assert json.loads(run.stdout.splitlines()[-1]) == mounted
 
 
 @pytest.mark.slow
@@ -154,41 +138,26 @@ def direct(requirements: list[str]) -> Iterator[Requirement]:
             yield from direct(PROJECT["project"]["optional-dependencies"][extra])
 
 
-def test_each_supported_python_has_constraints() -> None:
+def test_each_supported_python_has_constraints_with_direct_dependencies_in_their_ranges() -> None:
     said = "Programming Language :: Python :: "
     supported = [one for one in PROJECT["project"]["classifiers"] if one.startswith(said)]
     assert tuple(one.removeprefix(said) for one in supported) == PYTHONS
     files = {path_of(python, which) for python in PYTHONS for which in RESOLUTIONS}
     assert set(FOLDER.iterdir()) == files
-
-
-@pytest.mark.parametrize("which", RESOLUTIONS)
-@pytest.mark.parametrize("python", PYTHONS)
-def test_constraints_have_each_direct_dependency_within_its_range(python: str, which: str) -> None:
-    lines = path_of(python, which).read_text().splitlines()
-    pins = [Requirement(one) for one in lines if not one.startswith("#")]
-    assert [one for one in pins if one.url or not str(one.specifier).startswith("==")] == []
-    versions: dict[str, list[str]] = {}
-    for pin in pins:
-        versions.setdefault(pin.name, []).append(str(pin.specifier).removeprefix("=="))
     asked = [*PROJECT["build-system"]["requires"], *PROJECT["project"]["dependencies"]]
-    for one in direct([*asked, f"{PROJECT['project']['name']}[dev]"]):
-        found = versions.get(canonicalize_name(one.name), [])
-        assert found, f"{one.name} is not in {path_of(python, which)}: `make constraints`"
-        outside = [version for version in found if version not in one.specifier]
-        assert not outside, (
-            f"{one}, found {outside} in {path_of(python, which)}: `make constraints`"
-        )
-
-
-def first_block() -> list[str]:
-    """The commands of the README's first block."""
-    block = (ROOT / "README.md").read_text(encoding="utf-8").partition("```console\n")[2]
-    lines = block.partition("```")[0].splitlines()
-    return [line.removeprefix("$ ") for line in lines]
+    for file in files:
+        lines = file.read_text().splitlines()
+        pins = [Requirement(one) for one in lines if not one.startswith("#")]
+        assert [one for one in pins if one.url or not str(one.specifier).startswith("==")] == []
+        for one in direct([*asked, f"{PROJECT['project']['name']}[dev]"]):
+            name = canonicalize_name(one.name)
+            found = [str(pin.specifier).removeprefix("==") for pin in pins if pin.name == name]
+            outside = [version for version in found if version not in one.specifier]
+            assert found and not outside, f"{one}, found {found} in {file}: `make constraints`"
 
 
 def test_ci_runs_the_commands_of_the_readmes_first_block() -> None:
-    ran = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
-    assert first_block() == ["make demo", "make test"]
-    assert set(first_block()) <= set(ran)
+    block = (ROOT / "README.md").read_text(encoding="utf-8").partition("```console\n")[2]
+    commands = ["make demo", "make test"]
+    assert block.partition("```")[0].splitlines() == [f"$ {one}" for one in commands]
+    assert {*commands} <= {*(ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()}

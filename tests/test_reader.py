@@ -13,7 +13,7 @@ from eventctx.engine import Engine
 from eventctx.errors import NotOpened, StoreReadOnly, StoreUnavailable
 from eventctx.log.store import ANY
 from eventctx.reader import Reader
-from eventctx.stores.memory import MemoryStore
+from tests.sessions import model, user
 
 SQLITES_HELPERS = {"s.db-wal", "s.db-shm"}
 
@@ -27,24 +27,19 @@ async def path(tmp_path: Path) -> Path:
     async with eventctx.open(place, receipts=tmp_path / "book.jsonl") as engine:
         ctx = await engine.session("work", policy="simple", max_tokens=10_000)
         async with ctx.turn() as turn, turn.iteration():
-            await ctx.add_message({"role": "user", "content": "Fix the lighthouse. Never use red."})
-            await ctx.get_messages_for_request()
-            await ctx.add_message({"role": "assistant", "content": "Done."})
-            await ctx.get_messages_for_request()
+            for message in (user("Fix the lighthouse. Never use red."), model("Done.")):
+                await ctx.add_message(message)
+                await ctx.get_messages_for_request()
     return place
 
 
 def contents(folder: Path) -> dict[str, tuple[str, int]]:
-    return {
-        one.name: (hashlib.sha256(one.read_bytes()).hexdigest(), one.stat().st_mtime_ns)
-        for one in folder.iterdir()
-        if one.name not in SQLITES_HELPERS
-    }
+    files = [one for one in folder.iterdir() if one.name not in SQLITES_HELPERS]
+    digests = {one.name: hashlib.sha256(one.read_bytes()).hexdigest() for one in files}
+    return {one.name: (digests[one.name], one.stat().st_mtime_ns) for one in files}
 
 
 class Noting:
-    """A reader that notes which of its questions are asked."""
-
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
         self.asked: set[str] = set()
@@ -55,7 +50,6 @@ class Noting:
 
 
 async def ask_all(reader: Any, folder: Path) -> None:
-    """Ask every question once."""
     session = "work"
     (info,) = await reader.sessions()
     assert [one async for one in reader.each_session()] == [info]
@@ -91,78 +85,51 @@ def questions(kind: type) -> set[str]:
     return {name for name in dir(kind) if not name.startswith("_") and name != "close"}
 
 
-def test_every_question_of_an_engine_is_one_of_a_reader() -> None:
-    assert questions(Engine) - questions(Reader) == WRITING
-
-
-async def test_no_question_changes_or_makes_a_file(path, tmp_path, tmp_path_factory):
+@pytest.mark.parametrize(("file", "folder"), [(0o600, 0o700), (0o400, 0o500)])
+async def test_no_question_changes_or_makes_a_file_and_each_reads_one_that_nobody_may_write(
+    path, tmp_path, tmp_path_factory, file, folder
+):
     before = contents(tmp_path)
-    async with eventctx.read(path, receipts=tmp_path / "book.jsonl") as reader:
-        noting = Noting(reader)
-        await ask_all(noting, tmp_path_factory.mktemp("elsewhere"))
-    assert noting.asked == questions(Reader)
+    path.chmod(file)
+    tmp_path.chmod(folder)
+    try:
+        async with eventctx.read(path, receipts=tmp_path / "book.jsonl") as reader:
+            noting = Noting(reader)
+            await ask_all(noting, tmp_path_factory.mktemp("elsewhere"))
+    finally:
+        tmp_path.chmod(0o700)
+    assert noting.asked == questions(Reader) == questions(Engine) - WRITING
+    assert questions(Engine) >= WRITING
     assert contents(tmp_path) == before
 
 
-async def test_it_reads_a_file_that_nobody_may_write(path, tmp_path, tmp_path_factory):
-    path.chmod(0o400)
-    tmp_path.chmod(0o500)
-    try:
-        async with eventctx.read(path, receipts=tmp_path / "book.jsonl") as reader:
-            await ask_all(reader, tmp_path_factory.mktemp("elsewhere"))
-    finally:
-        tmp_path.chmod(0o700)
-
-
-async def test_it_sees_what_a_writer_at_work_appends(path):
-    async with eventctx.open(path) as engine, eventctx.read(path) as reader:
-        ctx = await engine.session("work")
-        await ctx.add_message({"role": "user", "content": "And the beacon."})
-        assert [line.number for line in await reader.transcript("work")] == [0, 1, 2]
-        assert [one.number for one in await reader.recall("beacon")] == [2]
-
-
-async def test_an_open_store_is_read_and_left_open(tmp_path):
-    store = MemoryStore()
-    async with Engine(store) as engine:
-        ctx = await engine.session("work")
-        await ctx.add_message({"role": "user", "content": "hello"})
-        async with eventctx.read(store) as reader:
-            assert len(await reader.transcript("work")) == 1
-            with pytest.raises(StoreReadOnly, match=r"append: expected a store that may be writt"):
-                await reader.store.append("work", [], ANY)
-        await ctx.add_message({"role": "user", "content": "again"})
-        assert len(await engine.transcript("work")) == 2
-
-
-async def test_a_search_over_an_open_store_keeps_no_index(path, tmp_path):
+async def test_an_open_store_is_read_without_an_index_with_what_is_appended(path, tmp_path):
     async with eventctx.open(path) as engine:
         before = set(contents(tmp_path))
         async with eventctx.read(engine.store) as reader:
             assert [one.number for one in await reader.recall("lighthouse")] == [0]
             await reader.timeline("work")
+            with pytest.raises(StoreReadOnly, match=r"append: expected a store that may be writt"):
+                await reader.store.append("work", [], ANY)
         assert set(contents(tmp_path)) == before
+        await (await engine.session("work")).add_message(user("again"))
+        assert len(await engine.transcript("work")) == 3
+    async with eventctx.open(path) as engine, eventctx.read(path) as reader:
+        await (await engine.session("work")).add_message(user("And the beacon."))
+        assert [line.number for line in await reader.transcript("work")] == [0, 1, 2, 3]
+        assert [one.number for one in await reader.recall("beacon")] == [3]
 
 
-async def test_after_close_every_question_is_refused(path):
+async def test_before_it_is_awaited_and_after_close_every_question_is_refused(path):
+    with pytest.raises(NotOpened, match=r"async with eventctx\.read\(…\) as reader"):
+        eventctx.read(path).transcript  # noqa: B018
     reader = await eventctx.read(path)
     await reader.close()
     await reader.close()
-    for asked in (
-        reader.sessions(),
-        reader.transcript("work"),
-        reader.audit("work"),
-        reader.why("work", 0),
-        reader.verify_store(),
-        reader.recall("lighthouse"),
-    ):
+    in_session = (reader.transcript("work"), reader.audit("work"), reader.why("work", 0))
+    for asked in (*in_session, reader.sessions(), reader.verify_store(), reader.recall("red")):
         with pytest.raises(StoreUnavailable, match="closed"):
             await asked
-
-
-async def test_a_reader_that_was_not_awaited_says_what_to_write(path):
-    with pytest.raises(NotOpened, match=r"async with eventctx\.read\(…\) as reader"):
-        eventctx.read(path).transcript  # noqa: B018
 
 
 async def test_a_receipt_that_does_not_hold_is_told_and_not_noted(path, tmp_path, caplog):

@@ -9,10 +9,10 @@ import pytest
 
 from eventctx.engine import Engine
 from eventctx.importers.load import import_file
-from eventctx.queries.transfer import export_lines, import_drafts, read_drafts
+from eventctx.queries.transfer import import_drafts, read_drafts
 from eventctx.stores.memory import MemoryStore
 from tests.how_much import some
-from tests.sessions import with_frames
+from tests.sessions import exported, with_frames
 from tests.transcripts import refusal
 
 SESSIONS = (
@@ -42,31 +42,20 @@ async def imported(path: Path) -> tuple[Engine, list[str]]:
 
 
 @pytest.mark.parametrize("name", SESSIONS)
-async def test_an_imported_session_verifies_and_exports_and_imports_back_equal(
+async def test_an_import_is_true_against_the_file_verifies_and_exports_and_imports_back_equal(
     name: str, recorded_sessions: Path
 ) -> None:
     engine, sessions = await imported(recorded_sessions / name)
     for session in sessions:
         assert (await engine.verify(session)).ok
-        info = await engine.store.head(session)
-        assert info is not None
-        lines = [line async for line in export_lines(engine.store, info)]
+        lines = await exported(engine, session)
         other = Engine(MemoryStore())
         await import_drafts(other.store, session, read_drafts(lines[1:]))
-        moved = await other.store.head(session)
-        assert moved is not None
-        assert [line async for line in export_lines(other.store, moved)] == lines
-
-
-@pytest.mark.parametrize("name", SESSIONS)
-async def test_the_audit_of_an_import_reads_true_against_the_file(
-    name: str, recorded_sessions: Path
-) -> None:
+        assert await exported(other, session) == lines
     manifest = json.loads((recorded_sessions / "MANIFEST.json").read_text())
     # A folder of events has an entry for each of its files.
     facts = [e for e in manifest["files"] if e["file"] == name or e["file"].startswith(f"{name}/")]
-    engine, (session, *_) = await imported(recorded_sessions / name)
-    audit = await engine.audit(session)
+    audit = await engine.audit(sessions[0])
     reported = [row.reported for row in audit.requests if row.reported is not None]
     assert len(reported) == sum(entry["calls_with_usage"] for entry in facts)
     assert max(reported, default=0) == max(entry["max_prompt_tokens"] for entry in facts)
@@ -74,15 +63,13 @@ async def test_the_audit_of_an_import_reads_true_against_the_file(
     assert len(applied) == sum(entry["compactions"] for entry in facts)
     assert all(row.reconstructed for row in audit.requests)
     for row in audit.requests[:: max(1, len(audit.requests) // some(8, 25))]:
-        view = await engine.request_view(session, position=row.position)
+        view = await engine.request_view(sessions[0], position=row.position)
         assert view.consistent
         assert refusal(view.messages) is None
-        assert sum(row.counts) == len(await engine.transcript(session, at=row.position))
+        assert sum(row.counts) == len(await engine.transcript(sessions[0], at=row.position))
 
 
-async def test_after_a_compaction_boundary_the_view_begins_with_the_summary(
-    recorded_sessions: Path,
-) -> None:
+async def test_behind_a_boundary_the_view_begins_with_the_summary(recorded_sessions: Path) -> None:
     engine, (session, *_) = await imported(recorded_sessions / SESSIONS[0])
     audit = await engine.audit(session)
     boundary = audit.compactions[0].position

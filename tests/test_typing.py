@@ -39,9 +39,8 @@ def agent(tmp_path: Path) -> Path:
 
 
 def run(*command: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    command = (sys.executable, "-m", *command)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stdout + done.stderr
     return done.stdout
 
@@ -62,30 +61,22 @@ def test_pyright_refuses_what_is_misspelt_and_nothing_else(tmp_path: Path, agent
     config = tmp_path / "pyrightconfig.json"
     options = {"include": [str(USES), str(agent)], "typeCheckingMode": "standard"}
     config.write_text(json.dumps(options), encoding="utf-8")
-    output = run(
-        *("basedpyright", "--outputjson", "--pythonpath", sys.executable, "-p", str(config))
-    )
+    output = run("basedpyright", "--outputjson", "--pythonpath", sys.executable, "-p", str(config))
     found = json.loads(output)["generalDiagnostics"]
     errors = [one for one in found if one["severity"] == "error"]
     lines = {(Path(one["file"]).name, one["range"]["start"]["line"] + 1) for one in errors}
     assert lines == refused(), output
 
 
-def test_the_typed_names_are_those_of_policies_and_events() -> None:
+def test_the_typed_names_and_settings_are_those_of_sessions_policies_and_events() -> None:
     assert set(get_args(PolicyName)) == {*POLICIES, *POLICY_ALIASES}
     assert set(get_args(EventName)) == set(CATALOGUE)
     patterns = {name for one in get_args(EventPattern) for name in get_args(one)}
     assert patterns == set(registry._PATTERNS)
-
-
-def test_the_typed_settings_are_those_of_sessions_and_policies() -> None:
     of_policies = {name for policy in POLICIES for name in settings_of_policy(policy)}
     # A policy is given by its own argument, and a scorer's choice by giving a scorer.
     known = {*NAMES, *ALIASES, *of_policies} - {"policy", "scorer"}
     assert set(SessionSettings.__annotations__) == known
-
-
-def test_the_typed_settings_have_the_types_of_the_sessions_own() -> None:
     typed = get_type_hints(SessionSettings)
     for field in msgspec.structs.fields(Settings):
         assert typed[field.name] == get_type_hints(Settings)[field.name], field.name

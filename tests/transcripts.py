@@ -40,37 +40,24 @@ def answer(dialect: str, text: str) -> list[Message]:
 
 
 def calls(dialect: str, ids: list[str], thinking: str, size: int) -> list[Message]:
-    arguments = {"path": "src/" + "a" * size, "n": 1}
-    text = str(arguments).replace("'", '"')
+    given = {"path": "src/" + "a" * size, "n": 1}
+    text = str(given).replace("'", '"')
+    thought: Message = {"type": "thinking", "thinking": thinking}
     if dialect == "anthropic":
-        blocks: list[Message] = [
-            {"type": "thinking", "thinking": thinking, "signature": "sig+/=" + thinking[:5]}
-        ]
-        blocks += [
-            {"type": "tool_use", "id": one, "name": "read", "input": dict(arguments)} for one in ids
-        ]
-        return [{"role": "assistant", "content": blocks}]
+        signed = {**thought, "signature": "sig+/=" + thinking[:5]}
+        blocks = [{"type": "tool_use", "id": i, "name": "read", "input": dict(given)} for i in ids]
+        return [{"role": "assistant", "content": [signed, *blocks]}]
     if dialect == "responses":
-        items: list[Message] = [
-            {"type": "reasoning", "id": "rs_" + ids[0], "summary": [], "encrypted_content": "gA=="}
-        ]
-        items += [
-            {"type": "function_call", "call_id": one, "name": "read", "arguments": text}
-            for one in ids
-        ]
-        return items
+        call = {"type": "function_call", "name": "read", "arguments": text}
+        sealed = {"type": "reasoning", "id": "rs_" + ids[0], "summary": []}
+        return [{**sealed, "encrypted_content": "gA=="}, *({**call, "call_id": i} for i in ids)]
     if dialect == "amplifier":
-        rows = [
-            {"type": "tool_call", "id": one, "name": "read", "input": dict(arguments)}
-            for one in ids
-        ]
-        again = [{"id": one, "tool": "read", "arguments": dict(arguments)} for one in ids]
-        first = {"type": "thinking", "thinking": thinking, "signature": "s", "visibility": None}
+        rows = [{"type": "tool_call", "id": i, "name": "read", "input": dict(given)} for i in ids]
+        again = [{"id": one, "tool": "read", "arguments": dict(given)} for one in ids]
+        first = {**thought, "signature": "s", "visibility": None}
         return [{"role": "assistant", "content": [first, *rows], "tool_calls": again}]
-    functions = [
-        {"id": one, "type": "function", "function": {"name": "read", "arguments": text}}
-        for one in ids
-    ]
+    called = {"type": "function", "function": {"name": "read", "arguments": text}}
+    functions = [{"id": one, **called} for one in ids]
     return [{"role": "assistant", "content": None, "tool_calls": functions}]
 
 
@@ -84,11 +71,8 @@ def result(dialect: str, call_id: str, text: str) -> Message:
 
 
 def hook_row(text: str) -> Message:
-    return {
-        "role": "user",
-        "content": f"<system-reminder>{text}</system-reminder>",
-        "metadata": {"source": "hook", "ephemeral": False},
-    }
+    metadata = {"source": "hook", "ephemeral": False}
+    return {**human("", f"<system-reminder>{text}</system-reminder>"), "metadata": metadata}
 
 
 # -- stories -------------------------------------------------------------------------------------
@@ -126,9 +110,7 @@ def stories(draw: st.DrawFn, dialect: str | None = None, most: int = 14) -> Stor
         story.messages.append(human(chosen, "begin"))
     for mark in range(draw(st.integers(1, most))):
         _step(draw, story, draw(STEPS), mark)
-    if not story.messages:
-        story.messages.append(human(chosen, "alone"))
-    return story
+    return story if story.messages else Story(chosen, [human(chosen, "alone")])
 
 
 def _step(draw: st.DrawFn, story: Story, step: str, mark: int) -> None:

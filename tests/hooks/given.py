@@ -42,9 +42,16 @@ class Session:
     ) -> Record:
         """Add a record a second behind the one before it, or at a time (UTC nanoseconds)."""
         kind, version, payload = encode_event(event)
-        return self.raw(
-            kind, payload, span, parent, turn, iteration, version=version, bodies=bodies, time=at
-        )
+        return self.raw(kind, payload, span, parent, turn, iteration, version, bodies, at)
+
+    def tell(
+        self, *rows: tuple[Any, ...], turn: str | None = "t1", iteration: int | None = None
+    ) -> Session:
+        """Add events, each with the numbers of its span and of the one around it, if any."""
+        for event, *numbers in rows:
+            ids = [None if number is None else span(number) for number in numbers]
+            self.add(event, *ids, turn=turn, iteration=iteration)
+        return self
 
     def raw(
         self,
@@ -54,27 +61,15 @@ class Session:
         parent: str | None = None,
         turn: str | None = None,
         iteration: int | None = None,
-        *,
         version: int = 1,
         bodies: tuple[Body, ...] = (),
         time: int | None = None,
     ) -> Record:
         at = next(self._positions)
-        draft = Draft(
-            at.to_bytes(16, "big"),
-            kind,
-            version,
-            START + at * SECOND if time is None else time,
-            payload,
-            bodies,
-            turn,
-            span,
-            parent,
-            iteration,
-        )
-        record = place(draft, self.name, at, at, bytes(32))
-        self.records.append(record)
-        return record
+        known, time = at.to_bytes(16, "big"), START + at * SECOND if time is None else time
+        draft = Draft(known, kind, version, time, payload, bodies, turn, span, parent, iteration)
+        self.records.append(place(draft, self.name, at, at, bytes(32)))
+        return self.records[-1]
 
 
 def publish(session: Session, sink: Callable[[Record], None]) -> None:
@@ -119,25 +114,33 @@ def body(text: str = "hello") -> Body:
 
 def compacted(outcome: ev.Outcome = "applied", **more: Any) -> ev.PostCompact:
     plan = Plan(through=9, runs=(Run(0, 5, "dropped", "older"), Run(6, 9, "kept", "recent")))
+    applied = outcome == "applied"
+    sizes = {"messages_before": 10, "messages_after": 4 if applied else 10}
     return ev.PostCompact(
         outcome=outcome,
         trigger="threshold",
         strategy="sliding",
         strategy_version=1,
         tokens_before=1000,
-        tokens_after=400 if outcome == "applied" else 1000,
-        messages_before=10,
-        messages_after=4 if outcome == "applied" else 10,
+        tokens_after=400 if applied else 1000,
         estimator="kinds",
-        plan=plan if outcome == "applied" else None,
+        plan=plan if applied else None,
         duration=SECOND // 2,
-        **more,
+        **(sizes | more),
     )
 
 
 PRE = ev.PreCompact(
     trigger="threshold", strategy="sliding", strategy_version=1, tokens=1000, messages=10
 )
+
+
+class E:
+    """Events without a word of their own: of a turn, a call of the model, and a tool's."""
+
+    SUBMIT, DONE = ev.PromptSubmit(number=1), ev.PromptComplete()
+    ASK, ANSWER = ev.ProviderRequest(model="m"), ev.ProviderResponse(model="m")
+    USE, USED = ev.ToolPre(name="x"), ev.ToolPost(name="x")
 
 
 def prepared(plan: int | None = None) -> ev.RequestPrepared:
@@ -148,19 +151,19 @@ def prepared(plan: int | None = None) -> ev.RequestPrepared:
 
 def whole_turn(session: Session, turn: str = "t1", base: int = 0x100) -> list[Record]:
     """One turn: a message, a compaction, a model call, two parallel tools, a second model call."""
-    root = span(base)
+    begin = len(session.records)
 
     def add(
-        event: ev.Event, own: int = 0, parent: str | None = root, iteration: int | None = None
-    ) -> Record:
-        return session.add(event, span(base + own), parent, turn=turn, iteration=iteration)
+        event: ev.Event, own: int = 0, parent: int | None = base, iteration: int | None = None
+    ) -> int:
+        session.tell((event, base + own, parent), turn=turn, iteration=iteration)
+        return session.records[-1].position
 
-    begin = len(session.records)
     add(ev.PromptSubmit(number=1, agent="helper"), parent=None)
     add(ev.MessageAdded(), parent=None)
     add(PRE, 1, iteration=1)
-    plan = add(compacted(), 1, iteration=1).position
-    one = add(prepared(plan), iteration=1, parent=None).position
+    plan = add(compacted(), 1, iteration=1)
+    one = add(prepared(plan), iteration=1, parent=None)
     add(ev.ProviderRequest(model="m1", provider="p", prepared=one), 2, iteration=1)
     add(ev.ProviderResponse(model="m1", response_id="r", finish_reason="tool_use"), 2, iteration=1)
     add(ev.UsageReported(prompt=410, output=7, cache_read=0), 2, iteration=1)
@@ -168,8 +171,8 @@ def whole_turn(session: Session, turn: str = "t1", base: int = 0x100) -> list[Re
     add(ev.ToolPre(name="grep", call_id="c2"), 4, iteration=1)
     add(ev.ToolPost(name="grep", call_id="c2"), 4, iteration=1)
     add(ev.ToolError(name="read", error_type="OSError", message="gone"), 3, iteration=1)
-    two = add(prepared(plan), iteration=2, parent=None).position
+    two = add(prepared(plan), iteration=2, parent=None)
     add(ev.ProviderRequest(model="m1", provider="p", prepared=two), 5, iteration=2)
     add(ev.ProviderResponse(model="m1"), 5, iteration=2)
-    add(ev.PromptComplete(), parent=None)
+    add(E.DONE, parent=None)
     return session.records[begin:]

@@ -8,6 +8,9 @@ from typing import Any
 
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pytest import approx
 
 from eventctx.log.record import Record
@@ -19,19 +22,21 @@ Points = dict[tuple[str, frozenset[tuple[str, str]]], Point]
 OPERATIONAL = frozenset(one.name for one in INSTRUMENTS if one.operational)
 
 
-class Gathered:
-    """A provider with a reader in memory."""
+def exporting(**options: Any) -> tuple[TracerProvider, InMemorySpanExporter]:
+    provider, exporter = TracerProvider(shutdown_on_exit=False, **options), InMemorySpanExporter()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    return provider, exporter
 
+
+class Gathered:
     def __init__(self) -> None:
         self.reader = InMemoryMetricReader()
         self.provider = MeterProvider([self.reader], shutdown_on_exit=False)
 
     def metrics(self) -> dict[str, Any]:
-        """The SDK's own objects, by name."""
         data = self.reader.get_metrics_data()
-        if data is None:
-            return {}
-        scopes = [scope for resource in data.resource_metrics for scope in resource.scope_metrics]
+        resources = data.resource_metrics if data else ()
+        scopes = [scope for resource in resources for scope in resource.scope_metrics]
         return {metric.name: metric for scope in scopes for metric in scope.metrics}
 
     def points(self) -> Points:
@@ -40,17 +45,12 @@ class Gathered:
         for name, metric in self.metrics().items():
             for point in metric.data.data_points:
                 key = (name, frozenset(point.attributes.items()))
-                if hasattr(point, "bucket_counts"):
-                    found[key] = {
-                        "sum": point.sum,
-                        "count": point.count,
-                        "bounds": tuple(point.explicit_bounds),
-                        "buckets": tuple(point.bucket_counts),
-                        "min": point.min,
-                        "max": point.max,
-                    }
-                else:
+                if not hasattr(point, "bucket_counts"):
                     found[key] = {"sum": point.value}
+                    continue
+                found[key] = {name: getattr(point, name) for name in ("sum", "count", "min", "max")}
+                found[key]["bounds"] = tuple(point.explicit_bounds)
+                found[key]["buckets"] = tuple(point.bucket_counts)
         return found
 
 
@@ -59,10 +59,9 @@ def summed(measurements: Iterable[Measurement], *, latest: bool = False) -> Poin
     values: dict[tuple[str, frozenset[tuple[str, str]]], list[float]] = {}
     sent = sent_instruments(latest)
     for one in measurements:
-        if one.instrument not in sent:
-            continue
-        key = (one.instrument.name, frozenset(one.attributes.items()))
-        values.setdefault(key, []).append(one.value)
+        if one.instrument in sent:
+            key = (one.instrument.name, frozenset(one.attributes.items()))
+            values.setdefault(key, []).append(one.value)
     by_name = {one.name: one for one in INSTRUMENTS}
     return {key: _point(by_name[key[0]], found) for key, found in values.items()}
 
@@ -85,7 +84,6 @@ def _point(instrument: Any, values: list[float]) -> Point:
 
 
 def by_position(records: Iterable[Record], name: str) -> dict[int, float]:
-    """The value of an instrument by position of the record that it was measured at."""
     state, found = initial(), {}
     for record in records:
         state = evolve(state, record)

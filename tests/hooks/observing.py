@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -18,6 +17,7 @@ import eventctx
 from eventctx.cli.main import cli
 from eventctx.hooks.registry import Hooks
 from tests.services.receiver import Receiver
+from tests.sessions import tool_round, user
 
 
 @pytest.fixture
@@ -29,40 +29,35 @@ def receiver() -> Iterator[Receiver]:
 SPANS = 2 + 2 * 3 * 2  # two turns, each of three rounds of a model call and a tool call
 
 
-async def agent(ctx: eventctx.Context, name: str = "read", text: str = "go") -> list[Any]:
+async def agent(ctx: eventctx.Context) -> list[Any]:
     """Two turns of three rounds; returns every request, and the transcript at the end."""
     seen: list[Any] = []
     for number in range(2):
         async with ctx.turn(f"turn-{number}", agent="coder") as turn:
-            await ctx.add_message({"role": "user", "content": f"{text} {number}"})
+            await ctx.add_message(user(f"go {number}"))
             for step in range(3):
                 async with turn.iteration() as cycle:
                     seen.append(await ctx.get_messages_for_request())
                     async with cycle.provider_call("model-1", "acme") as call:
                         await call.usage(900, 20)
-                    key = f"c{number}.{step}"
-                    block = {"type": "tool_use", "id": key, "name": name, "input": {}}
-                    await ctx.add_message({"role": "assistant", "content": [block]})
-                    async with cycle.tool_call(name, key):
+                    asks, answers = tool_round(10 * number + step, 500)
+                    await ctx.add_message(asks)
+                    async with cycle.tool_call("read", asks["content"][0]["id"]):
                         await asyncio.sleep(0)
-                    done = {"type": "tool_result", "tool_use_id": key, "content": "z" * 500}
-                    await ctx.add_message({"role": "user", "content": [done]})
+                    await ctx.add_message(answers)
     seen.append(await ctx.get_messages())
     return seen
 
 
 async def logged(engine: eventctx.Engine) -> list[tuple[str, list[bytes | None]]]:
-    return [
-        (record.type, [body.data for body in record.bodies])
-        async for record in engine.records("s", bodies=True)
-    ]
+    records = engine.records("s", bodies=True)
+    return [(one.type, [body.data for body in one.bodies]) async for one in records]
 
 
 @asynccontextmanager
 async def turning() -> AsyncIterator[None]:
     """Fail if the loop stands still for five seconds, as a thread measures them."""
-    beat, stop = threading.Event(), threading.Event()
-    late: list[int] = []
+    beat, stop, late = threading.Event(), threading.Event(), list[int]()
 
     def watch() -> None:
         while not stop.is_set():
@@ -75,15 +70,14 @@ async def turning() -> AsyncIterator[None]:
             beat.set()
             await asyncio.sleep(0.01)
 
-    task, thread = asyncio.create_task(turn()), threading.Thread(target=watch, daemon=True)
-    thread.start()
+    threading.Thread(target=watch, daemon=True).start()
+    task = asyncio.create_task(turn())
     try:
         yield
     finally:
         stop.set()
         task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+        await asyncio.wait([task])
     assert not late, "the loop stood still"
 
 
@@ -91,16 +85,14 @@ def shown(store: Path) -> dict[tuple[str, str], int]:
     """The losses that ``eventctx stats`` shows, by handler and kind."""
     done = CliRunner().invoke(cli, ["stats", "--json", "--store", str(store)])
     assert done.exit_code == 0, done.output
-    return {
-        (one["handler"], one["kind"]): one["count"] for one in json.loads(done.stdout)["losses"]
-    }
+    losses = json.loads(done.stdout)["losses"]
+    return {(one["handler"], one["kind"]): one["count"] for one in losses}
 
 
 def lost(hooks: Hooks) -> dict[tuple[str, str], int]:
     """The same from the registry."""
-    stats = hooks.stats()
-    sums = {(name, "error"): count for name, count in stats.errors.items()}
-    return sums | {(name, "dropped"): count for name, count in stats.dropped.items()}
+    kinds = {"error": hooks.stats().errors, "dropped": hooks.stats().dropped}
+    return {(name, kind): n for kind, counts in kinds.items() for name, n in counts.items()}
 
 
 class Case:
@@ -108,7 +100,7 @@ class Case:
 
     def __init__(self, store: Path, expected: tuple[list[Any], list[Any]]) -> None:
         self.store = store
-        self._expected = expected
+        self.expected = expected
 
     async def __call__(
         self,
@@ -121,8 +113,8 @@ class Case:
         async with turning(), eventctx.open(self.store, sinks=sinks, hooks=hooks) as engine:
             prepare(engine)
             ctx = await engine.session("s", max_tokens=2_000)
-            assert await agent(ctx) == self._expected[0]
-            assert await logged(engine) == self._expected[1]
+            assert await agent(ctx) == self.expected[0]
+            assert await logged(engine) == self.expected[1]
             assert (await engine.verify("s")).problems == ()
         # In a thread, because the command runs an event loop of its own.
         assert await asyncio.to_thread(shown, self.store) == lost(hooks)

@@ -99,9 +99,7 @@ def items(*, whole: bool) -> list[Item]:
 
 @cache
 def without_roles() -> dict[str, Item]:
-    """An example of every item without a role, by type."""
-    every = [fields(owner, whole=True) for owner in item_classes().values()]
-    return {one["type"]: one for one in every if "role" not in one}
+    return {one["type"]: one for one in items(whole=True) if "role" not in one}
 
 
 def pairs() -> dict[str, str]:
@@ -119,7 +117,6 @@ def pairs() -> dict[str, str]:
 
 
 def pair(call: str, answer: str, number: int) -> tuple[Item, Item]:
-    """A call and its answer, with an id of their own."""
     known, call_id = without_roles(), f"call_{number}"
     first = {**known[call], "id": call_id, "call_id": call_id}
     second = {**known[answer], "id": f"out_{number}", "call_id": call_id}

@@ -15,6 +15,7 @@ import eventctx
 from eventctx.adapters.kit import HostSession
 from eventctx.engine import Engine
 from eventctx.errors import CompactionRefused, ContextOverflow
+from eventctx.log.store import EventStore
 from eventctx.log.usage import Usage
 from eventctx.messages import calibration
 from eventctx.messages.calibration import UNCALIBRATED, Calibration, RequestSize, Scale
@@ -25,52 +26,67 @@ from eventctx.session.repository import load
 from eventctx.stores.memory import MemoryStore
 from tests.how_much import some
 from tests.policies.given import one_session
-from tests.sessions import USER, tool_round
+from tests.sessions import USER, tool_round, user
 
-scales = st.builds(
-    Scale,
-    st.floats(0.5, 2.0).map(lambda x: round(x, 4)),
-    st.integers(-50_000, 50_000),
-    st.floats(0.1, 0.5).map(lambda x: round(x, 4)),
-)
+factors = st.floats(0.5, 2.0), st.floats(0.1, 0.5)
+first, least = (one.map(lambda x: round(x, 4)) for one in factors)
+scales = st.builds(Scale, first, st.integers(-50_000, 50_000), least)
 
 
-def told(
-    steps: list[tuple[int, int]], model: str = "claude-opus-4-5", budget: int = 200_000
+OPUS, HAIKU = "claude-opus-4-5", "claude-haiku-4-5"
+
+
+def reported(
+    state: Calibration,
+    position: int,
+    size: int,
+    prompt: int,
+    model: str = OPUS,
+    *,
+    growing: bool = True,
+    budget: int | None = None,
 ) -> Calibration:
-    """The calibration after requests of these sizes, each with its reported prompt."""
-    state = calibration.note_called(UNCALIBRATED, model)
+    state = calibration.note_prepared(state, RequestSize(position, size, growing, budget))
+    return calibration.note_reported(state, position, prompt, model)
+
+
+def told(steps: list[tuple[int, int]], budget: int | None = 200_000) -> Calibration:
+    state = calibration.note_called(UNCALIBRATED, OPUS)
     for position, (size, prompt) in enumerate(steps):
-        state = calibration.note_prepared(state, RequestSize(position, size, True, budget))
-        state = calibration.note_reported(state, position, prompt, model)
+        state = reported(state, position, size, prompt, budget=budget)
     return state
 
 
-@given(scale=scales, tokens=st.integers(1, 300_000))
-def test_the_room_for_so_many_tokens_is_the_largest_count_that_takes_no_more(
+@given(scale=scales, tokens=st.integers(0, 300_000))
+def test_the_room_is_the_largest_count_that_takes_no_more_and_a_larger_view_never_counts_less(
     scale: Scale, tokens: int
 ) -> None:
     room = scale.room(tokens)
     assert room < 0 or scale.tokens(room) <= tokens
     assert scale.tokens(max(0, room) + 1) > tokens or room < 0
+    assert scale.tokens(tokens + 1) >= scale.tokens(tokens)
 
 
-@given(scale=scales, count=st.integers(0, 300_000))
-def test_a_larger_view_never_counts_less(scale: Scale, count: int) -> None:
-    assert scale.tokens(count + 1) >= scale.tokens(count)
+NO_PROMPTS = (0, -5, 2, 19_999, 400_001, 10**12)
 
 
-def test_until_something_is_reported_the_reserve_of_the_settings_holds() -> None:
-    assert calibration.scale(UNCALIBRATED, 1_500) == Scale(1.0, 1_500)
+@pytest.mark.parametrize(
+    ("steps", "beside"),
+    [([], 700), ([(10_000, 40_000)], 30_000), *([[(40_000, one)], 700] for one in NO_PROMPTS)],
+)
+def test_a_report_that_can_be_a_whole_prompt_tells_how_much_is_sent_beside_the_messages(
+    steps: list[tuple[int, int]], beside: int
+) -> None:
+    assert calibration.scale(told(steps), 700) == Scale(1.0, beside)
 
 
-def test_a_report_tells_how_much_is_sent_beside_the_messages() -> None:
-    assert calibration.scale(told([(10_000, 40_000)])) == Scale(1.0, 30_000)
-
-
-def test_the_scale_is_exact_at_the_last_report_whatever_came_before() -> None:
+def test_the_scale_is_exact_at_the_last_report_and_no_small_view_is_free() -> None:
     steps = [(1_000, 20_000), (9_000, 31_000), (30_000, 52_000), (36_000, 58_500)]
     assert calibration.scale(told(steps)).tokens(36_000) in (58_500, 58_501)
+    scale = calibration.scale(told([(50_000, 40_000)]))
+    assert scale.tokens(50_000) == 40_000
+    assert scale.tokens(55_000) == 45_000
+    assert scale.tokens(1_000) == 800
 
 
 @settings(max_examples=some(15, 100))
@@ -87,53 +103,36 @@ def test_the_factor_of_a_model_is_learnt_from_growth(factor: float, beside: int,
     assert found.factor == pytest.approx(factor, rel=0.08)
 
 
-def test_a_prompt_smaller_than_its_messages_does_not_make_a_small_view_free() -> None:
-    scale = calibration.scale(told([(50_000, 40_000)]))
-    assert scale.tokens(50_000) == 40_000
-    assert scale.tokens(55_000) == 45_000
-    assert scale.tokens(1_000) == 800
-
-
-@pytest.mark.parametrize("prompt", [0, -5, 2, 19_999, 400_001, 10**12])
-def test_a_report_that_cannot_be_a_whole_prompt_is_not_believed(prompt: int) -> None:
-    assert calibration.scale(told([(40_000, prompt)]), 700) == Scale(1.0, 700)
-
-
-def test_models_are_learnt_apart() -> None:
-    state = told([(10_000, 12_000)], "claude-opus-4-5")
-    state = calibration.note_prepared(state, RequestSize(7, 10_000, True, None))
-    state = calibration.note_reported(state, 7, 25_000, "claude-haiku-4-5")
+def test_models_are_learnt_apart_and_growth_across_a_compaction_teaches_nothing() -> None:
+    state = reported(told([(10_000, 12_000)]), 7, 10_000, 25_000, HAIKU)
     assert calibration.scale(state).reserve == 15_000
-    assert calibration.scale(calibration.note_called(state, "claude-opus-4-5")).reserve == 2_000
+    assert calibration.scale(calibration.note_called(state, OPUS)).reserve == 2_000
+    state = reported(told([(50_000, 60_000)]), 1, 20_000, 22_000, HAIKU, growing=False)
+    assert calibration.scale(reported(state, 2, 70_000, 118_000)).factor == 1.0
 
 
-@pytest.mark.parametrize(
-    ("model", "family"),
-    [
-        ("claude-opus-4-5-20251101", "claude"),
-        ("us.anthropic.claude-3-5-sonnet-20241022-v2:0", "claude"),
-        ("claude-opus-4-8", "claude-4.7"),
-        ("opus", "claude-4.7"),
-        ("gpt-5.2-codex", "gpt-tiles"),
-        ("gpt-5.5", "gpt"),
-        ("gpt-4.1-nano", "gpt-nano"),
-        ("gpt-5-mini", "gpt-mini"),
-        ("openai/gpt-4o-mini-2024-07-18", "gpt-4o-mini"),
-        ("o3-mini", "gpt-tiles"),
-        ("google/gemini-2.5-flash", "gemini-2.5"),
-        ("openrouter/google/gemini-3-pro", "gemini"),
-        ("deepseek/deepseek-chat", "deepseek"),
-        ("deepseek-r1-distill-qwen-32b", "other"),
-        ("llama-4", "other"),
-        ("", "other"),
-        (None, "other"),
-    ],
-)
-def test_a_model_belongs_to_a_family_in_any_providers_spelling(
-    model: str | None, family: str
-) -> None:
-    assert family_of(model) == family
-    assert family in FAMILIES
+OF_FAMILIES = {
+    "claude": ("claude-opus-4-5-20251101", "us.anthropic.claude-3-5-sonnet-20241022-v2:0"),
+    "claude-4.7": ("claude-opus-4-8", "opus"),
+    "gpt-tiles": ("gpt-5.2-codex", "o3-mini"),
+    "gpt": ("gpt-5.5",),
+    "gpt-nano": ("gpt-4.1-nano",),
+    "gpt-mini": ("gpt-5-mini",),
+    "gpt-4o-mini": ("openai/gpt-4o-mini-2024-07-18",),
+    "gemini-2.5": ("google/gemini-2.5-flash",),
+    "gemini": ("openrouter/google/gemini-3-pro",),
+    "deepseek": ("deepseek/deepseek-chat",),
+    "other": ("deepseek-r1-distill-qwen-32b", "llama-4", "", None),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_model_belongs_to_a_family_in_any_providers_spelling(family: str) -> None:
+    assert {family_of(model) for model in OF_FAMILIES[family]} == {family}
+
+
+async def state_of(store: EventStore) -> Any:
+    return await fold(store, "s", request_view)
 
 
 async def talked(engine: Engine, model: str, rounds: int, **options: Any) -> eventctx.Context:
@@ -143,37 +142,32 @@ async def talked(engine: Engine, model: str, rounds: int, **options: Any) -> eve
     async with ctx.turn() as turn:
         for number in range(rounds):
             async with turn.iteration() as iteration:
-                view = await ctx.get_messages_for_request(model=model)
+                assert await ctx.get_messages_for_request(model=model)
                 async with iteration.provider_call(model) as call:
-                    size = (await fold(engine.store, "s", request_view)).layout.tokens
+                    size = (await state_of(engine.store)).layout.tokens
                     await call.usage(5_000 + size * 13 // 10)
-                assert view
                 await ctx.add_messages(tool_round(number, 2_000))
     return ctx
 
 
-async def test_a_budget_holds_for_the_whole_prompt_as_the_provider_counts_it() -> None:
-    async with eventctx.open() as engine:
-        await talked(engine, "claude-opus-4-5", 60, max_tokens=20_000)
-        rows = (await engine.audit("s")).requests
-        assert any(row.breaks == ("compaction",) for row in rows)
-        for row in rows[2:]:
-            assert row.tokens <= 20_000
-            assert row.reported is not None
-            assert row.reported <= 20_000 * 1.02
-
-
-async def test_estimates_replay_from_the_log_and_from_a_snapshot() -> None:
+@pytest.mark.parametrize("model", [OPUS, "gpt-5"])
+async def test_a_budget_holds_for_the_prompt_as_a_provider_counts_it_also_replayed(
+    model: str,
+) -> None:
     store = MemoryStore()
-    ctx = await talked(Engine(store), "gpt-5", 20, max_tokens=20_000)
-    state = await fold(store, "s", request_view)
-    loaded = await load(store, "s")
-    assert loaded is not None
-    assert loaded.view.calibration == state.calibration
+    engine = Engine(store)
+    ctx = await talked(engine, model, 60, max_tokens=20_000)
+    rows = (await engine.audit("s")).requests
+    assert any(row.breaks == ("compaction",) for row in rows)
+    for row in rows[2:]:
+        assert row.tokens <= 20_000
+        assert row.reported and row.reported <= 20_000 * 1.02
+    state, loaded = await state_of(store), await load(store, "s")
+    assert loaded and loaded.view.calibration == state.calibration
     scale = calibration.scale(state.calibration)
-    assert await ctx.get_token_count() == scale.tokens(state.layout.tokens)
     again = await Engine(store).session("s", max_tokens=20_000)
-    assert await again.get_token_count() == await ctx.get_token_count()
+    tokens = scale.tokens(state.layout.tokens)
+    assert await again.get_token_count() == await ctx.get_token_count() == tokens
 
 
 async def test_a_request_is_counted_by_the_rates_of_the_model_that_it_goes_to() -> None:
@@ -184,46 +178,41 @@ async def test_a_request_is_counted_by_the_rates_of_the_model_that_it_goes_to() 
     for number in range(30):
         await ctx.add_messages(tool_round(number, 600))
     await ctx.get_messages_for_request(model="gpt-5")
-    (row,) = (await engine.audit("s")).requests
-    assert row.tokens == await ctx.get_token_count() <= 3_000
-    (compaction,) = (await engine.audit("s")).compactions
-    assert compaction.tokens_after == row.tokens
-    loaded = await load(store, "s")
-    assert loaded is not None
-    folded = await fold(store, "s", request_view)
-    assert loaded.view.size_after_compaction == folded.size_after_compaction
+    audit = await engine.audit("s")
+    (row,), (compaction,) = audit.requests, audit.compactions
+    assert compaction.tokens_after == row.tokens == await ctx.get_token_count() <= 3_000
+    loaded, folded = await load(store, "s"), await state_of(store)
+    assert loaded and loaded.view.size_after_compaction == folded.size_after_compaction
     assert await (await Engine(store).session("s")).get_token_count() == row.tokens
 
 
 async def test_a_model_named_late_does_not_take_what_came_since_for_part_of_its_prompt() -> None:
     counts = []
-    for named in ("claude-opus-4-5", None):
+    for named in (OPUS, None):
         async with one_session() as (_, ctx):
-            await ctx.add_message({"role": "user", "content": "w" * 80_000})
+            await ctx.add_message(user("w" * 80_000))
             async with ctx.turn() as turn, turn.iteration() as iteration:
                 await ctx.get_messages_for_request()
                 async with iteration.provider_call(named) as call:
-                    call.model = "claude-opus-4-5"
-                    await ctx.add_message({"role": "user", "content": "r" * 60_000})
+                    call.model = OPUS
+                    await ctx.add_message(user("r" * 60_000))
                     await call.usage(23_000)
             counts.append(await ctx.get_token_count())
     assert counts[1] == pytest.approx(counts[0], rel=0.01)
 
 
-def test_a_report_that_comes_twice_teaches_once() -> None:
-    steps = [(10_000, 20_000), (20_000, 35_000)]
-    state = told(steps)
-    for position, (_, prompt) in enumerate(steps):
-        assert calibration.note_reported(state, position, prompt, "claude-opus-4-5") == state
-
-
-def test_growth_across_a_compaction_teaches_nothing_even_between_other_models() -> None:
-    state = told([(50_000, 60_000)], "claude-opus-4-5")
-    state = calibration.note_prepared(state, RequestSize(1, 20_000, False, None))
-    state = calibration.note_reported(state, 1, 22_000, "claude-haiku-4-5")
-    state = calibration.note_prepared(state, RequestSize(2, 70_000, True, None))
-    state = calibration.note_reported(state, 2, 118_000, "claude-opus-4-5")
-    assert calibration.scale(state).factor == 1.0
+def test_a_report_teaches_once_of_its_own_request_and_a_list_told_later_takes_it_back() -> None:
+    state = told([(10_000, 12_000), (12_000, 15_000)])
+    for position, prompt in enumerate((12_000, 15_000)):
+        assert calibration.note_reported(state, position, prompt, OPUS) == state
+    assert calibration.scale(calibration.note_sent(state, 1, None)) == Scale(1.0, 0)
+    assert calibration.note_sent(state, 0, None).readings == state.readings
+    state = calibration.note_called(UNCALIBRATED, OPUS)
+    state = calibration.note_prepared(state, RequestSize(0, 10_000, True, None))
+    state = calibration.note_sent(state, 0, 500)
+    state = calibration.note_prepared(state, RequestSize(1, 40_000, True, None))
+    state = calibration.note_reported(state, 0, 14_500, OPUS)
+    assert calibration.scale(state) == Scale(1.0, 4_000)
 
 
 async def test_tool_definitions_count_until_a_provider_told_the_whole() -> None:
@@ -243,31 +232,23 @@ async def test_tool_definitions_count_until_a_provider_told_the_whole() -> None:
 # -- after an imported compaction -----------------------------------------------------------------
 
 
-def compacted_at(position: int, steps: list[tuple[int, int]], **options: Any) -> Any:
-    return calibration.note_compacted(told(steps, **options), position)
+def compacted_at(position: int, *steps: tuple[int, int], budget: int | None = 200_000) -> Any:
+    return calibration.note_compacted(told(list(steps), budget), position)
 
 
-def test_what_stands_beside_few_messages_stands_beside_the_summary() -> None:
+def test_what_stands_beside_few_messages_stands_beside_the_summary_but_nothing_older() -> None:
     # Counted 40 % too much on the way: the line through the last report alone is far below 0.
-    state = compacted_at(3, [(100, 28_000), (100_000, 99_000), (224_000, 154_000)])
+    state = compacted_at(3, (100, 28_000), (100_000, 99_000), (224_000, 154_000))
     assert calibration.scale(state).tokens(3_300) == pytest.approx(30_000, rel=0.05)
     assert calibration.scale(state).tokens(224_000) == pytest.approx(154_000, rel=0.01)
-
-
-def test_a_conversation_from_before_the_file_does_not_stay_through_a_compaction() -> None:
-    steps = [(100, 114_000), (41_000, 155_000)]
-    assert calibration.scale(compacted_at(2, steps, budget=None)).tokens(3_000) < 70_000
-    # A live session's budget bounds it already, and it may have that many tools.
-    live = calibration.scale(compacted_at(2, steps, budget=200_000))
-    assert live.tokens(3_000) == pytest.approx(117_000, rel=0.01)
-
-
-def test_a_report_behind_the_compaction_is_what_holds_from_there_on() -> None:
-    state = compacted_at(2, [(100, 28_000), (120_000, 150_000)])
-    state = calibration.note_prepared(state, RequestSize(3, 4_000, False, None))
-    state = calibration.note_reported(state, 3, 45_000, "claude-opus-4-5")
+    state = reported(state, 4, 4_000, 45_000, growing=False)
     assert calibration.scale(state).tokens(4_000) == 45_000
     assert state.readings[-1].base.size == 4_000
+    steps = [(100, 114_000), (41_000, 155_000)]
+    assert calibration.scale(compacted_at(2, *steps, budget=None)).tokens(3_000) < 70_000
+    # A live session's budget bounds it already, and it may have that many tools.
+    live = calibration.scale(compacted_at(2, *steps))
+    assert live.tokens(3_000) == pytest.approx(117_000, rel=0.01)
 
 
 @given(
@@ -278,14 +259,14 @@ def test_a_report_behind_the_compaction_is_what_holds_from_there_on() -> None:
 def test_no_report_makes_a_view_behind_a_compaction_free_or_smaller_than_a_smaller_one(
     first: tuple[int, int], last: tuple[int, int], count: int
 ) -> None:
-    scale = calibration.scale(compacted_at(2, [first, last]))
+    scale = calibration.scale(compacted_at(2, first, last))
     assert 0 <= scale.tokens(count) <= scale.tokens(count + 1)
     assert scale.tokens(scale.room(50_000)) <= 50_000
 
 
 # -- another list than the view, and reports that cannot be believed -------------------------------
 
-ASKED = {"role": "user", "content": "Go on."}
+ASKED = user("Go on.")
 ANSWER = {"role": "assistant", "content": "words and words " * 150}
 
 
@@ -323,19 +304,16 @@ async def one_round(
 
 @pytest.mark.parametrize(
     ("sends", "prompt"),
-    [
-        (lambda view: [{"role": "user", "content": "old " + "x " * 20_000}, *view], 16_000),
-        (lambda view: view[-1:], 60),
-    ],
+    [(lambda view: [user("old " + "x " * 20_000), *view], 16_000), (lambda view: view[-1:], 60)],
 )
 async def test_usage_of_another_list_that_a_host_sent_teaches_nothing_of_the_view(
     sends: Callable[[list[Any]], list[Any]], prompt: int
 ) -> None:
     async with eventctx.open() as engine:
         host, rows = await held(engine, max_tokens=12_000)
-        before = (await fold(engine.store, "s", request_view)).calibration.readings
+        before = (await state_of(engine.store)).calibration.readings
         await one_round(host, rows, sends=sends, prompt=prompt)
-        assert (await fold(engine.store, "s", request_view)).calibration.readings == before
+        assert (await state_of(engine.store)).calibration.readings == before
         await one_round(host, rows)
         assert (await engine.audit("s")).compactions == ()
 
@@ -349,44 +327,23 @@ async def test_a_number_of_missing_messages_does_not_say_what_was_sent() -> None
             async with iteration.provider_call("m") as call:
                 await ctx.record_sent(position, 1, [], missing=2)
                 await call.usage(1_200)
-        assert (await fold(engine.store, "s", request_view)).calibration.readings == ()
+        assert (await state_of(engine.store)).calibration.readings == ()
 
 
 async def test_what_a_host_adds_to_each_request_is_not_taken_for_the_views() -> None:
-    reminder = {"role": "user", "content": "<system-reminder>" + "now " * 300}
+    reminder = user("<system-reminder>" + "now " * 300)
     async with eventctx.open() as engine:
         host, rows = await held(engine, 0)
         for _ in range(12):
             await one_round(host, rows, sends=lambda view: [*view, reminder])
         for row in (await engine.audit("s")).requests[8:]:
-            assert row.reported is not None
-            missing = row.reported - len(str(reminder)) // 3
+            missing = (row.reported or 0) - len(str(reminder)) // 3
             assert row.tokens == pytest.approx(missing, rel=0.03)
-
-
-def test_a_list_that_is_told_after_its_usage_takes_the_report_back() -> None:
-    state = told([(10_000, 12_000), (12_000, 15_000)])
-    assert calibration.scale(calibration.note_sent(state, 1, None)) == Scale(1.0, 0)
-    assert calibration.note_sent(state, 0, None).readings == state.readings
-
-
-def test_usage_that_comes_after_the_next_request_teaches_of_its_own() -> None:
-    state = calibration.note_called(UNCALIBRATED, "claude-opus-4-5")
-    state = calibration.note_prepared(state, RequestSize(0, 10_000, True, None))
-    state = calibration.note_sent(state, 0, 500)
-    state = calibration.note_prepared(state, RequestSize(1, 40_000, True, None))
-    state = calibration.note_reported(state, 0, 14_500, "claude-opus-4-5")
-    assert calibration.scale(state) == Scale(1.0, 4_000)
 
 
 REPORTS = st.one_of(st.none(), st.integers(0, 30), st.integers(0, 30_000), st.just(10**7))
 LISTS = st.sampled_from(
-    (
-        None,
-        lambda view: view[-1:],
-        lambda view: [*view, *view],
-        lambda view: [*view, ANSWER, ANSWER, ANSWER],
-    )
+    (None, lambda view: view[-1:], lambda view: view * 2, lambda view: [*view, *[ANSWER] * 3])
 )
 
 
@@ -398,23 +355,21 @@ async def test_no_report_stops_a_session_whose_floor_fits_as_the_estimator_count
     """On ``raise``, a request that does not fit raises; each list and each report may be absurd."""
     store = MemoryStore()
     host = HostSession(await Engine(store).session("s", max_tokens=6_000, on_overflow="raise"))
-    rows: list[Any] = [{"role": "user", "content": "word " * 900}, ANSWER] if at_once else []
+    rows: list[Any] = [user("word " * 900), ANSWER] if at_once else []
     for prompt, sends in steps:
         await one_round(host, rows, prompt=prompt, sends=sends)
     with suppress(CompactionRefused):  # what is left is too little to be of use, but it fits
         await host.context.compact(budget=3_000)
-    loaded = await load(store, "s")
-    assert loaded is not None
-    assert loaded.view.calibration == (await fold(store, "s", request_view)).calibration
+    loaded, folded = await load(store, "s"), await state_of(store)
+    assert loaded and loaded.view.calibration == folded.calibration
 
 
 async def test_a_report_that_leaves_no_room_does_not_take_the_history_away() -> None:
     async with eventctx.open() as engine:
         host, rows = await held(engine, max_tokens=12_000, on_overflow="raise")
-        await one_round(host, rows, prompt=23_000)
-        await one_round(host, rows)
-        await one_round(host, rows)
+        for prompt in (23_000, None, None):
+            await one_round(host, rows, prompt=prompt)
         audit = await engine.audit("s")
-        assert audit.compactions == ()
-        assert audit.requests[-1].breaks == ()
-        assert audit.requests[-1].tokens == pytest.approx(audit.requests[-1].reported, rel=0.2)
+        last = audit.requests[-1]
+        assert (audit.compactions, last.breaks) == ((), ())
+        assert last.tokens == pytest.approx(last.reported, rel=0.2)

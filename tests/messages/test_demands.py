@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -28,42 +27,84 @@ from tests.calls import calls_of_functions
 from tests.how_much import some
 from tests.policies.given import model, one_session, user
 
-
-def test_a_sentence_with_a_cue_is_a_demand_as_it_stands_and_others_are_none() -> None:
-    text = "The parser is broken. NEVER touch `main.py`, please! It fails since Monday."
-    assert demands_of(text) == ("NEVER touch `main.py`, please!",)
-
-
-def test_a_list_mark_is_no_part_of_a_demand() -> None:
-    assert demands_of("- Use tabs, not spaces.\n2. Don’t rename files.") == (
-        *("Use tabs, not spaces.", "Don’t rename files."),
-    )
-
-
-@pytest.mark.parametrize("text", ["Never push.", "must " * 61, "x = keep(use, only);"])
-def test_too_few_words_too_many_and_code_are_no_demand(text: str) -> None:
-    assert demands_of(text) == ()
-
-
-def test_code_between_fences_is_no_demand() -> None:
-    text = "Look at this.\n```\nyou must not read this\n```\nYou must read that."
-    assert demands_of(text) == ("You must read that.",)
-
-
-def test_what_a_harness_wrote_into_a_text_is_nobodys_demand() -> None:
-    note = "<system-reminder>You must always use the todo tool.</system-reminder>"
-    assert demands_of(f"Fix it, but keep the tests.\n{note}") == ("Fix it, but keep the tests.",)
-    assert demands_in({"role": "user", "content": f"{note} Never touch main.py."}) == (
-        "Never touch main.py.",
-    )
-    assert demands_in({"role": "user", "content": note}) == ()
+NOTE = "<system-reminder>You must always use the todo tool.</system-reminder>"
+PASTED = "\n".join([f"{n:04d}-01-02 you must never do that = {n};" for n in range(80)])
+TEXTS = {
+    # A sentence with a cue, as it stands; a list's mark is no part of it.
+    "It is broken. NEVER touch `main.py`, please! It fails.": ["NEVER touch `main.py`, please!"],
+    "- Use tabs, not spaces.\n2. Don’t rename files.": [
+        *("Use tabs, not spaces.", "Don’t rename files.")
+    ],
+    "Look.\n```\nyou must not read this\n```\nYou must read that.": ["You must read that."],
+    f"Fix it, but keep the tests.\n{NOTE}": ["Fix it, but keep the tests."],
+    # A sentence ends at marks, at tags and at wide marks, but not in a name or an abbreviation.
+    "Use tabs here.) Never push it.<b>Keep the old name</b>please use that。Stop at once now": [
+        *("Use tabs here.", "Never push it.", "Keep the old name", "please use that"),
+        "Stop at once now",
+    ],
+    "it works now. never touch main.py again. use v1.2 e.g. for the tests. is it done?": [
+        *("never touch main.py again.", "use v1.2 e.g. for the tests.")
+    ],
+    f"Never push this.\n\n{PASTED}\n\nIt must stay small.": [
+        *("Never push this.", "It must stay small.")
+    ],
+}
 
 
-def test_of_too_many_the_strong_ones_are_taken_in_their_order() -> None:
+@pytest.mark.parametrize(("text", "demands"), TEXTS.items(), ids=range(len(TEXTS)))
+def test_a_typed_sentence_with_a_cue_is_a_demand_as_it_is(text: str, demands: list[str]) -> None:
+    assert list(demands_of(text)) == demands
+
+
+def test_other_texts_are_no_demands() -> None:
+    for text in [
+        # Too few words, too many, and code.
+        *("Never push.", "must " * 61, "x = keep(use, only);"),
+        # A question, a report, a quote, and a request for an answer.
+        *("Which of the files must never change?", "do we need to keep the old parser"),
+        *("Please explain it.", "I don't understand what it does there."),
+        "The run failed, I guess the cache should be empty.",
+        *("> You must never do that again.", "2026-01-02T10:00:00 ERROR you must never do that"),
+        *("src/parse.py:14: you must use a list here", "No tests were found in the folder."),
+        *("Warum muss das so lange dauern?", "为什么不能保存？"),
+    ]:
+        assert demands_of(text) == ()
+
+
+def test_a_rule_in_another_language_a_command_and_a_wish_are_demands() -> None:
+    for rule in [
+        "Fass die Datei config/secrets.yaml niemals an.",
+        "Die Tests darf niemand löschen, du musst sie behalten.",
+        "Ne touche pas au fichier de configuration.",
+        "Utilisez toujours des tabulations.",
+        "No toques el archivo de configuración.",
+        "Nunca cambies la versión del paquete.",
+        "Não altere o arquivo de configuração.",
+        "Non toccare mai il file di configurazione.",
+        "Nigdy nie zmieniaj tego pliku.",
+        *("Никогда не трогай этот файл.", "Не трогай файл настроек."),
+        *("永远不要修改这个文件", "绝不要碰 config/secrets.yaml 文件"),
+        *("このファイルは絶対に変更しないでください", "이 파일은 절대 수정하지 마세요."),
+        "इस फ़ाइल को कभी मत बदलना",
+        # A command, a wish, and what comes after a condition.
+        "Follow the style of the files around it.",
+        "Once done, clean up the branches.",
+        "When you finish a step, write one line about it.",
+        "Write each number as a word.",
+        *("no new dependencies here!", "important not to push before the review"),
+        "i basically want one file per command",
+    ]:
+        assert demands_of(rule) == (rule,)
+        assert read_facts(user(rule)).demands == 1
+
+
+def test_of_too_many_the_strong_ones_are_taken_in_their_order_and_none_of_a_harness() -> None:
     lines = [f"Please keep file {n} there." for n in range(20)]
     lines[15] = "Never touch file 15 again."
     found = demands_of("\n".join(lines))
     assert found == (*lines[: MOST_DEMANDS - 1], lines[15])
+    assert demands_in(user(f"{NOTE} Never touch main.py.")) == ("Never touch main.py.",)
+    assert demands_in(user(NOTE)) == ()
 
 
 PIECES = (*STRONG, *KEEPING, *OBLIGING, *OTHER_WORDS, "the file", "now.", "\n", "Then", "  ", "é")
@@ -83,89 +124,7 @@ def test_each_cue_is_seen_in_a_message_as_in_its_sentences(cue: str) -> None:
     curly = cue.replace("'", "’")
     for whole in (f"{cue} mine now", f"{loud} MINE NOW", f"(then, {curly} mine now)"):
         assert demands_of(whole) == (whole,)
-        assert read_facts({"role": "user", "content": whole}).demands == 1
-
-
-def test_sentences_end_at_marks_before_capitals_at_tags_and_at_wide_marks() -> None:
-    text = "Use tabs here.) Never push it.<b>Keep the old name</b>please use that。Stop at once now"
-    assert demands_of(text) == (
-        *("Use tabs here.", "Never push it.", "Keep the old name", "please use that"),
-        "Stop at once now",
-    )
-
-
-@pytest.mark.parametrize(
-    "rule",
-    [
-        "Fass die Datei config/secrets.yaml niemals an.",
-        "Die Tests darf niemand löschen, du musst sie behalten.",
-        "Ne touche pas au fichier de configuration.",
-        "Utilisez toujours des tabulations.",
-        "No toques el archivo de configuración.",
-        "Nunca cambies la versión del paquete.",
-        "Não altere o arquivo de configuração.",
-        "Non toccare mai il file di configurazione.",
-        "Nigdy nie zmieniaj tego pliku.",
-        "Никогда не трогай этот файл.",
-        "Не трогай файл настроек.",
-        "永远不要修改这个文件",
-        "绝不要碰 config/secrets.yaml 文件",
-        "このファイルは絶対に変更しないでください",
-        "이 파일은 절대 수정하지 마세요.",
-        "इस फ़ाइल को कभी मत बदलना",
-    ],
-)
-def test_a_rule_in_another_language_is_a_demand(rule: str) -> None:
-    assert demands_of(rule) == (rule,)
-    assert read_facts({"role": "user", "content": rule}).demands == 1
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Which of the files must never change?",
-        "do we need to keep the old parser",
-        "Please explain it.",
-        "I don't understand what it does there.",
-        "The run failed, I guess the cache should be empty.",
-        "> You must never do that again.",
-        "2026-01-02T10:00:00 ERROR you must never do that",
-        "src/parse.py:14: you must use a list here",
-        "No tests were found in the folder.",
-        "Warum muss das so lange dauern?",
-        "为什么不能保存？",
-    ],
-)
-def test_a_question_a_report_a_quote_and_a_request_for_an_answer_are_no_demands(text: str) -> None:
-    assert demands_of(text) == ()
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Follow the style of the files around it.",
-        "Once done, clean up the branches.",
-        "When you finish a step, write one line about it.",
-        "Write each number as a word.",
-        "no new dependencies here!",
-        "important not to push before the review",
-        "i basically want one file per command",
-    ],
-)
-def test_a_command_a_wish_and_what_comes_after_a_condition_are_demands(text: str) -> None:
-    assert demands_of(text) == (text,)
-
-
-def test_a_sentence_ends_before_a_small_letter_but_not_in_a_name_or_an_abbreviation() -> None:
-    text = "it works now. never touch main.py again. use v1.2 e.g. for the tests. is it done?"
-    assert demands_of(text) == ("never touch main.py again.", "use v1.2 e.g. for the tests.")
-
-
-def test_a_pasted_block_holds_no_demands() -> None:
-    log = "\n".join([f"{n:04d}-01-02 you must never do that = {n};" for n in range(80)])
-    assert demands_of(f"Never push this.\n\n{log}\n\nIt must stay small.") == (
-        *("Never push this.", "It must stay small."),
-    )
+        assert read_facts(user(whole)).demands == 1
 
 
 # -- what a person pasted --------------------------------------------------------------------------
@@ -177,39 +136,28 @@ LOG = "\n".join(
 )
 CODE = "\n\n".join([f"def f{n}(x):\n    y = x + {n}\n    return y * {n};" for n in range(90)])
 FENCE = f"```\n{'any words at all that a person may well type, ' * 60}\n```"
-BLOCKS = {"log": LOG, "code": CODE, "fence": FENCE}
 
 
-@pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
-def test_a_long_block_between_typed_words_is_pasted(block: str) -> None:
-    text = f"{TYPED}\n\n{block}\n\nWhat now?"
-    (span,) = pasted_spans(text)
-    assert text[span.start : span.stop].strip() == block.strip()
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_long_block_between_typed_words_is_pasted_and_what_a_person_typed_is_not() -> None:
+    for block in (LOG, CODE, FENCE):
+        text = f"{TYPED}\n\n{block}\n\nWhat now?"
+        (span,) = pasted_spans(text)
+        assert text[span.start : span.stop].strip() == block.strip()
+    for text in [
         TYPED,
         "\n\n".join([TYPED] * 60),
         "so it went on and on " * 200,
         f"{TYPED}\n\n```\n{'x = 1;' * 200}\n```\n\n" + "\n\n".join([TYPED] * 20),
         "\n\n".join([f"- {TYPED}\n  - and {TYPED}" for _ in range(20)]),
         "\n\n".join(["これは人が書いた文章です。" * 20] * 20),
-    ],
-    ids=["short", "many paragraphs", "a long one", "a short fence", "a list", "Japanese"],
-)
-def test_what_a_person_typed_is_not_pasted(text: str) -> None:
-    assert pasted_spans(text) == []
+    ]:
+        assert pasted_spans(text) == []
 
 
-def test_what_a_harness_wrote_in_front_of_words_is_not_typed() -> None:
+def test_what_a_harness_wrote_is_not_typed_and_pasted_blocks_are_counted_as_a_result() -> None:
     text = f"<system-reminder>{'word ' * 900}</system-reminder>\n{TYPED}"
     (span,) = pasted_spans(text)
     assert text[span.stop :].strip() == TYPED
-
-
-def test_pasted_blocks_are_counted_as_a_result_and_the_rest_as_words() -> None:
     facts = read_facts(user(f"{TYPED}\n\n{LOG}"))
     assert facts.human and facts.prose == len(TYPED) + 2
     assert facts.outcome == len(LOG)
@@ -230,19 +178,17 @@ parts = st.lists(
 def test_cutting_pasted_blocks_keeps_every_typed_word_and_the_size_is_known_before(
     texts: list[str], size: int, one: bool
 ) -> None:
-    message: dict[str, Any] = user("\n\n".join(texts))
-    if not one:
-        message["content"] = [{"type": "text", "text": text} for text in texts if text] or "x"
+    texts = ["\n\n".join(texts)] if one else [text for text in texts if text] or ["x"]
+    blocks = [{"type": "text", "text": text} for text in texts]
+    message = {"role": "user", "content": texts[0] if one else blocks}
     facts = read_facts(message)
     short = shorten(copy.deepcopy(message), 3, Limit(outcome=size), facts)
     now = read_facts(short)
     most = min(facts.outcome, size + MARKER_CHARACTERS)
     assert now.prose + now.outcome <= facts.prose + most
     assert BY_KIND.tokens(now) <= bound_tokens(facts, Limit(outcome=size), BY_KIND)
-    blocks = message["content"] if isinstance(message["content"], list) else [message["content"]]
     shown = str(short)
-    for block in blocks:
-        text = block["text"] if isinstance(block, dict) else block
+    for text in texts:
         at = 0
         for span in [*pasted_spans(text), None]:
             typed = text[at : len(text) if span is None else span.start]
@@ -253,8 +199,8 @@ def test_cutting_pasted_blocks_keeps_every_typed_word_and_the_size_is_known_befo
 @pytest.mark.parametrize("policy", ["workset", "ladder", "simple", "truncate", "importance"])
 async def test_the_words_around_an_old_log_stay_whole_and_the_log_is_cut(policy: str) -> None:
     async with one_session(policy=policy, max_tokens=6_000) as (_, ctx):
-        await ctx.add_message(user("Repair the import."))
-        await ctx.add_message(user(f"{TYPED}\n\n{LOG * 3}\n\nIt was the third time this week."))
+        long = f"{TYPED}\n\n{LOG * 3}\n\nIt was the third time this week."
+        await ctx.add_messages([user("Repair the import."), user(long)])
         for n in range(40):
             await ctx.add_message(model(f"step {n} " + "so " * 300))
             await ctx.get_messages_for_request()
@@ -268,7 +214,7 @@ def test_what_a_person_typed_is_not_read_whole_for_a_shortened_copy() -> None:
     """The facts say that nothing in it was pasted, and that it holds no demand."""
 
     def calls_to_shorten(lines: int) -> int:
-        message = {"role": "user", "content": "go on\n" * lines}
+        message = user("go on\n" * lines)
         facts, limit = read_facts(message), Limit(outcome=500, arguments=500, prose=500)
         return calls_of_functions(lambda: shorten(message, 1, limit, facts))
 

@@ -11,16 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventctx.messages import media
 from eventctx.messages.facts import Facts, Medium, decode_facts, encode_facts
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.media import (
-    MOST_GUESSED,
-    MOST_PAGES,
-    MOST_TENTHS,
-    UNKNOWN_PAGES,
-    audio_tenths,
-    pdf_pages,
-)
+from eventctx.messages.media import audio_tenths, pdf_pages
 from eventctx.messages.shorten import Limit, shorten
 from eventctx.messages.tokens import FAMILIES, family_of
 
@@ -37,8 +31,8 @@ def pdf(pages: int, filling: bytes = b"", *, packed: bool = False) -> bytes:
         objects = b"3 0 obj <</Type /ObjStm /Filter /FlateDecode /Length %d>> stream\n" % len(text)
         objects += text + b"\nendstream endobj\n"
     else:
-        numbered = [b"%d 0 obj %s endobj\n" % (n + 3, kid) for n, kid in enumerate(kids)]
-        objects = b"2 0 obj " + tree + b" endobj\n" + b"".join(numbered)
+        numbered = enumerate([tree, *kids], 2)
+        objects = b"".join(b"%d 0 obj %s endobj\n" % (n, one) for n, one in numbered)
     return head + objects + b"9 0 obj <<>> stream\n" + filling + b"\nendstream endobj\n%%EOF"
 
 
@@ -65,8 +59,7 @@ def documents(data: bytes) -> list[Block]:
     source = {"type": "base64", "media_type": "application/pdf", "data": encoded}
     return [
         {"type": "document", "source": source},
-        {"type": "file", "file": {"filename": "a.pdf", "file_data": url}},
-        {"type": "file", "file": {"filename": "a.pdf", "file_data": encoded}},
+        *({"type": "file", "file": {"filename": "a.pdf", "file_data": d}} for d in (url, encoded)),
         {"type": "input_file", "filename": "a.pdf", "file_data": url},
         {"type": "file", "mime_type": "application/pdf", "data": encoded},
         {"type": "resource", "resource": {"mimeType": "application/pdf", "blob": encoded}},
@@ -79,107 +72,91 @@ def facts_of(*blocks: Block) -> Facts:
     return read_facts({"role": "user", "content": list(blocks)})
 
 
-@pytest.mark.parametrize("form", range(8))
-def test_a_megabyte_of_pdf_counts_by_its_pages_in_every_form(form: int) -> None:
-    facts = facts_of(documents(pdf(12, b"\x93" * 1_000_000))[form])
-    assert facts.media == (Medium("pages", 12),)
-    assert facts.prose == 0
+@pytest.mark.parametrize("block", documents(pdf(12, b"\x93" * 1_000_000)), ids=range(8))
+def test_a_megabyte_of_pdf_counts_by_its_pages_in_every_form(block: Block) -> None:
+    facts = facts_of(block)
+    assert (facts.media, facts.prose) == ((Medium("pages", 12),), 0)
     for family, rates in FAMILIES.items():
         most = 4_500 if family != "gpt-4o-mini" else 40_000
         assert 12 * 250 < rates.tokens(facts) < 12 * most, family
     assert decode_facts(encode_facts(facts)) == facts
 
 
-@given(
-    pages=st.integers(1, 40),
-    filling=st.integers(0, 200_000),
-    packed=st.booleans(),
-    family=st.sampled_from(sorted(FAMILIES)),
-)
+@given(st.integers(1, 40), st.integers(0, 200_000), st.booleans(), st.sampled_from([*FAMILIES]))
 def test_what_a_file_weighs_beside_its_pages_counts_nothing(
     pages: int, filling: int, packed: bool, family: str
 ) -> None:
-    light, heavy = (
-        facts_of(documents(pdf(pages, b"\xfe" * size, packed=packed))[0]) for size in (0, filling)
+    light, heavy, longer = (
+        FAMILIES[family].tokens(facts_of(documents(pdf(count, b"\xfe" * size, packed=packed))[0]))
+        for count, size in ((pages, 0), (pages, filling), (pages + 1, 0))
     )
-    assert FAMILIES[family].tokens(light) == FAMILIES[family].tokens(heavy)
-    more = facts_of(documents(pdf(pages + 1, packed=packed))[0])
-    assert FAMILIES[family].tokens(more) > FAMILIES[family].tokens(light)
+    assert light == heavy < longer
 
 
 @given(data=st.binary(max_size=3_000), cut=st.integers(0, 3_000))
-def test_no_bytes_make_the_pages_of_a_pdf_or_the_length_of_a_sound_fail(
+def test_no_bytes_make_the_pages_of_a_pdf_or_the_tenths_of_a_sound_fail(
     data: bytes, cut: int
 ) -> None:
     whole = pdf(3, data, packed=True)
     for broken in (data, whole[:cut], whole[:cut] + data):
-        assert 1 <= pdf_pages(broken) <= MOST_PAGES
-        assert 1 <= audio_tenths(broken) <= MOST_TENTHS
-        assert 1 <= audio_tenths(wav(1)[:cut] + data) <= MOST_TENTHS
+        assert 1 <= pdf_pages(broken) <= media.MOST_PAGES
+        assert 1 <= audio_tenths(broken) <= media.MOST_TENTHS
+        assert 1 <= audio_tenths(wav(1)[:cut] + data) <= media.MOST_TENTHS
 
 
 def test_a_pdf_that_lies_about_its_pages_or_cannot_be_read_is_bounded() -> None:
     lie = b"%PDF-1.4 1 0 obj <</Type /Pages /Count 999999999>> endobj"
-    assert pdf_pages(lie) == MOST_PAGES
+    assert pdf_pages(lie) == media.MOST_PAGES
     assert pdf_pages(lie + b"2 0 obj <</Type /Page>> endobj") == 1
     assert pdf_pages(b"%PDF-1.4" + b"\x80" * 100_000) == 6
-    assert pdf_pages(b"%PDF-1.4" + b"\x80" * 5_000_000) == MOST_GUESSED
+    assert pdf_pages(b"%PDF-1.4" + b"\x80" * 5_000_000) == media.MOST_GUESSED
     bomb = zlib.compress(bytes(20_000_000))
     assert pdf_pages(b"%PDF-1.5 1 0 obj <</Type /ObjStm>> stream\n" + bomb + b"endstream") >= 1
-
-
-def test_a_page_of_an_older_version_of_the_file_is_not_counted_twice() -> None:
-    first = pdf(4)
+    # A page of an older version of the file is not counted twice.
     second = b"1 0 obj <</Type /Page>> endobj 2 0 obj <</Type /Pages /Count 4>> endobj"
-    assert pdf_pages(first + second) == 4
+    assert pdf_pages(pdf(4) + second) == 4
 
 
-@pytest.mark.parametrize(
-    ("data", "form", "tenths"),
-    [(wav(2.5), "wav", 25), (mp3(12), "mp3", 120), (bytes(96_000), "pcm16", 20)],
-)
-def test_sound_counts_by_its_seconds(data: bytes, form: str, tenths: int) -> None:
-    block = {"type": "input_audio", "input_audio": {"data": b64(data), "format": form}}
-    facts = facts_of(block)
-    assert facts.media[0].amount == pytest.approx(tenths, abs=1)
-    assert FAMILIES["gpt"].tokens(facts) == facts.media[0].amount + 4
-    assert FAMILIES["gemini"].tokens(facts) == -(-facts.media[0].amount * 32 // 10) + 6
+def test_sound_counts_by_its_seconds() -> None:
+    for data, form, tenths in [
+        (wav(2.5), "wav", 25),
+        (mp3(12), "mp3", 120),
+        (bytes(96_000), "pcm16", 20),
+    ]:
+        block = {"type": "input_audio", "input_audio": {"data": b64(data), "format": form}}
+        facts = facts_of(block)
+        assert facts.media[0].amount == pytest.approx(tenths, abs=1)
+        assert FAMILIES["gpt"].tokens(facts) == facts.media[0].amount + 4
+        assert FAMILIES["gemini"].tokens(facts) == -(-facts.media[0].amount * 32 // 10) + 6
 
 
-def test_the_text_of_a_document_counts_as_text() -> None:
+def test_the_text_of_a_document_counts_as_text_and_one_in_a_result_by_its_pages() -> None:
     text = "Dear Sir, " * 500
     plain = {"type": "document", "source": {"type": "text", "data": text}, "title": "A letter"}
     blocks = {"type": "content", "content": [{"type": "text", "text": text}]}
     for block in (plain, {"type": "document", "source": blocks}):
         facts = facts_of(block)
-        assert facts.media == ()
-        assert len(text) <= facts.prose <= len(text) + 8
+        assert facts.media == () and len(text) <= facts.prose <= len(text) + 8
     csv = {"type": "input_file", "filename": "a.csv", "file_data": b64(text.encode())}
     assert facts_of(csv).prose == len(text)
     shorter = shorten({"role": "user", "content": [plain]}, 7, Limit(prose=300))
     assert read_facts(shorter).prose < 400
+    listing = {"type": "file", "name": "a.py", "url": "https://example.org/a.py", "size": 77}
+    content = [documents(pdf(3, bytes(50_000)))[0], listing]
+    facts = facts_of({"type": "tool_result", "tool_use_id": "c", "content": content})
+    assert facts.media == (Medium("pages", 3),)
+    assert 60 < facts.outcome < 90
 
 
-@pytest.mark.parametrize(
-    "block",
-    [
+def test_a_document_that_is_elsewhere_counts_as_a_few_pages() -> None:
+    elsewhere: list[Block] = [
         {"type": "document", "source": {"type": "url", "url": "https://example.org/a.pdf"}},
         {"type": "document", "source": {"type": "file", "file_id": "file_1"}},
         {"type": "file", "file": {"file_id": "file-1"}},
         {"type": "input_file", "file_url": "https://example.org/a.pdf"},
-    ],
-)
-def test_a_document_that_is_elsewhere_counts_as_a_few_pages(block: Block) -> None:
-    assert facts_of(block).media == (Medium("pages", UNKNOWN_PAGES),)
-
-
-def test_a_document_in_a_result_counts_by_its_pages_and_a_listing_as_text() -> None:
-    document = documents(pdf(3, bytes(50_000)))[0]
-    listing = {"type": "file", "name": "a.py", "url": "https://example.org/a.py", "size": 77}
-    result = {"type": "tool_result", "tool_use_id": "c", "content": [document, listing]}
-    facts = facts_of(result)
-    assert facts.media == (Medium("pages", 3),)
-    assert 60 < facts.outcome < 90
+    ]
+    for block in elsewhere:
+        assert facts_of(block).media == (Medium("pages", media.UNKNOWN_PAGES),)
 
 
 def png(width: int, height: int) -> str:
@@ -191,9 +168,8 @@ def image(width: int, height: int, detail: str | None = None) -> Block:
     return {"type": "image_url", "image_url": url if detail is None else {**url, "detail": detail}}
 
 
-@pytest.mark.parametrize(
-    ("model", "size", "detail", "tokens"),
-    [
+def test_an_image_counts_by_the_rule_of_the_model_that_sees_it() -> None:
+    for model, size, detail, tokens in [
         # OpenAI's examples: https://platform.openai.com/docs/guides/images-vision
         ("gpt-4o", (1024, 1024), "high", 765),
         ("gpt-4o", (1024, 1024), None, 765),
@@ -212,21 +188,13 @@ def image(width: int, height: int, detail: str | None = None) -> Block:
         ("gemini-2.5-pro", (300, 300), None, 258),
         ("gemini-2.5-pro", (960, 540), None, 516),
         ("gemini-3-pro", (4032, 3024), None, 1_120),
-    ],
-)
-def test_an_image_counts_by_the_rule_of_the_model_that_sees_it(
-    model: str, size: tuple[int, int], detail: str | None, tokens: int
-) -> None:
-    rates = FAMILIES[family_of(model)]
-    found = rates.tokens(facts_of(image(*size, detail))) - rates.per_message
-    assert found == tokens
+    ]:
+        rates = FAMILIES[family_of(model)]
+        found = rates.tokens(facts_of(image(*size, detail))) - rates.per_message
+        assert found == tokens
 
 
-@given(
-    width=st.integers(1, 5_000),
-    height=st.integers(1, 5_000),
-    family=st.sampled_from(sorted(FAMILIES)),
-)
+@given(st.integers(1, 5_000), st.integers(1, 5_000), st.sampled_from([*FAMILIES]))
 def test_a_larger_image_never_counts_less_by_much(width: int, height: int, family: str) -> None:
     rates = FAMILIES[family].media
     small = rates.tokens(Medium("image", width, height))

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eventctx.engine import Engine
 from eventctx.messages.encoding import decode_body, encode_message
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.parts import call_names
 from eventctx.messages.shorten import Limit, shorten
-from eventctx.stores.memory import MemoryStore
 from tests.how_much import some
+from tests.policies.given import one_session
 
 scalars = st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=5) | st.floats(-1, 1)
 ids = st.sampled_from(["a", "b", "c"])
@@ -31,87 +29,58 @@ odd = st.recursive(
     ),
     max_leaves=6,
 )
-block = st.fixed_dictionaries(
-    {},
-    optional={
-        "type": types | odd,
-        "id": ids | odd,
-        "tool_use_id": ids | odd,
-        "tool_call_id": ids | odd,
-        "text": odd,
-        "name": odd,
-        "input": odd,
-        "content": odd,
-        "output": odd,
-        "thinking": odd,
-        "signature": odd,
-        "data": odd,
-        "source": odd,
-        "image_url": odd,
-    },
+
+
+def fields(words: str) -> dict[str, Any]:
+    """Of so many names, anything for each."""
+    return dict.fromkeys(words.split(), odd)
+
+
+def named(words: str) -> dict[str, Any]:
+    """Of so many names, an id or anything for each."""
+    return dict.fromkeys(words.split(), ids | odd)
+
+
+def one_of(words: str) -> Any:
+    return st.sampled_from(words.split())
+
+
+def some_of(*optional: dict[str, Any], **always: Any) -> Any:
+    given = {name: value for one in optional for name, value in one.items()}
+    return st.fixed_dictionaries(always, optional=given)
+
+
+block = some_of(
+    {"type": types | odd},
+    named("id tool_use_id tool_call_id"),
+    fields("text name input content output thinking signature data source image_url"),
 )
-call = st.fixed_dictionaries(
-    {},
-    optional={
-        "id": ids | odd,
-        "type": odd,
-        "function": odd | st.fixed_dictionaries({}, optional={"name": odd, "arguments": odd}),
-        "tool": odd,
-        "arguments": odd,
-    },
+function = {"function": odd | some_of(fields("name arguments"))}
+call = some_of(named("id"), fields("type tool arguments"), function)
+message = some_of(
+    {"content": st.lists(block | odd, max_size=4) | odd},
+    {"tool_calls": st.lists(call | odd, max_size=3) | odd, "function_call": call | odd},
+    {"tool_call_ids": st.lists(ids | odd, max_size=3) | odd},
+    named("tool_call_id"),
+    fields("tool_name name type metadata reasoning_content summary"),
+    role=one_of("user assistant tool function system developer model exit"),
 )
-message = st.fixed_dictionaries(
-    {
-        "role": st.sampled_from(
-            ["user", "assistant", "tool", "function", "system", "developer", "model", "exit"]
-        )
-    },
-    optional={
-        "content": st.lists(block | odd, max_size=4) | odd,
-        "tool_calls": st.lists(call | odd, max_size=3) | odd,
-        "tool_call_id": ids | odd,
-        "tool_call_ids": st.lists(ids | odd, max_size=3) | odd,
-        "tool_name": odd,
-        "function_call": call | odd,
-        "name": odd,
-        "type": odd,
-        "metadata": odd,
-        "reasoning_content": odd,
-        "summary": odd,
-    },
-)
-chunk = st.fixed_dictionaries({}, optional={"stdout": odd, "stderr": odd, "outcome": odd})
-item = st.fixed_dictionaries(
-    {
-        "type": st.sampled_from(
-            (
-                *("function_call", "function_call_output", "custom_tool_call", "reasoning"),
-                *("custom_tool_call_output", "compaction", "web_search_call", "mystery"),
-                *("shell_call", "shell_call_output", "apply_patch_call", "computer_call"),
-                *("apply_patch_call_output", "computer_call_output", "local_shell_call"),
-                *("local_shell_call_output", "tool_search_call", "tool_search_output"),
-                *("mcp_approval_request", "mcp_approval_response", "mcp_call", "program"),
-                *("item_reference", "mystery_call", "mystery_call_output", "mcp_list_tools"),
-                *("image_generation_call", "configuration_update", "compaction_trigger"),
-            )
-        )
-    },
-    optional={
-        "call_id": ids | odd,
-        "id": ids | odd,
-        "name": odd,
-        "arguments": odd,
-        "input": odd,
-        "action": odd | st.fixed_dictionaries({}, optional={"commands": odd, "command": odd}),
-        "actions": odd,
-        "operation": odd | st.fixed_dictionaries({}, optional={"diff": odd, "path": odd}),
-        "approval_request_id": ids | odd,
-        "tools": odd,
-        "result": odd,
-        "output": st.lists(block | odd | chunk, max_size=2) | odd,
-        "summary": st.lists(block | odd, max_size=2) | odd,
-        "encrypted_content": odd,
-    },
+chunk = some_of(fields("stdout stderr outcome"))
+item = some_of(
+    named("call_id id approval_request_id"),
+    fields("name arguments input actions tools result encrypted_content"),
+    {"action": odd | some_of(fields("commands command"))},
+    {"operation": odd | some_of(fields("diff path"))},
+    {"output": st.lists(block | odd | chunk, max_size=2) | odd},
+    {"summary": st.lists(block | odd, max_size=2) | odd},
+    type=one_of(
+        "function_call function_call_output custom_tool_call custom_tool_call_output reasoning "
+        "compaction compaction_trigger web_search_call mystery mystery_call mystery_call_output "
+        "shell_call shell_call_output local_shell_call local_shell_call_output apply_patch_call "
+        "apply_patch_call_output computer_call computer_call_output tool_search_call program "
+        "tool_search_output mcp_approval_request mcp_approval_response mcp_call mcp_list_tools "
+        "item_reference image_generation_call configuration_update"
+    ),
 )
 anything = message | item
 thorough = settings(
@@ -132,16 +101,15 @@ def test_any_row_can_be_read_and_shortened(row: dict[str, Any]) -> None:
     assert (again.kind, again.calls, again.results) == (facts.kind, facts.calls, facts.results)
 
 
+OPTIONS: dict[str, Any] = {"policy": "simple", "keep_recent": 2, "on_overflow": "send_floor"}
+
+
 @settings(thorough, max_examples=some(8, 300))
 @given(rows=st.lists(anything, min_size=1, max_size=8), budget=st.sampled_from([150, 600, 5_000]))
-def test_any_session_can_be_held_compacted_and_read_back(
+async def test_any_session_can_be_held_compacted_and_read_back(
     rows: list[dict[str, Any]], budget: int
 ) -> None:
-    async def play() -> None:
-        engine = Engine(MemoryStore())
-        ctx = await engine.session(
-            "s", policy="simple", max_tokens=budget, keep_recent=2, on_overflow="send_floor"
-        )
+    async with one_session(max_tokens=budget, **OPTIONS) as (engine, ctx):
         for row in rows:
             await ctx.add_message(row)
             await ctx.get_messages_for_request()
@@ -149,5 +117,3 @@ def test_any_session_can_be_held_compacted_and_read_back(
         for one in (await engine.audit("s")).requests:
             assert (await engine.request_view("s", position=one.position)).verified
             assert one.tokens <= budget or one.floor_sent
-
-    asyncio.run(play())

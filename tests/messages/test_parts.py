@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -26,7 +27,8 @@ from eventctx.orchestrators.providers.amplifier import converted
 from eventctx.projections.trace.texts import genai_message
 from eventctx.stores.memory import MemoryStore
 from tests.how_much import some
-from tests.sessions import append_event
+from tests.policies.given import asks, one_session
+from tests.sessions import append_event, user
 
 Message = dict[str, Any]
 Marks = dict[str, PartKind]
@@ -45,59 +47,60 @@ class Writer:
         self.marks[mark] = kind
         return " ".join([mark] * 60)
 
+    def block(self, kind: PartKind) -> Message:
+        return {"type": "text", "text": self.text(kind)}
+
+    def path(self) -> str:
+        return json.dumps({"path": self.text("call")})
+
     def call_id(self) -> str:
         return f"id{len(self.marks)}"
 
     def result(self, form: str) -> Any:
-        text = self.text("result")
-        if form == "text":
-            return text
         if form == "blocks":
-            return [{"type": "text", "text": text}, {"type": "text", "text": self.text("result")}]
-        return {"error": None, "output": text, "success": True}
+            return [self.block("result"), self.block("result")]
+        text = self.text("result")
+        return text if form == "text" else {"error": None, "output": text, "success": True}
 
 
 RESULT_FORMS = st.sampled_from(("text", "blocks", "structure"))
 
 
-def anthropic_blocks(draw: st.DrawFn, writer: Writer, role: str) -> list[Any]:
-    kinds = ["text", "bare", "other", "compaction"]
-    kinds += ["thinking", "tool_use", "hosted"] if role == "assistant" else ["result", "document"]
-    blocks: list[Any] = []
-    for kind in draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=4)):
-        if kind == "text":
-            blocks.append({"type": "text", "text": writer.text("text")})
-        elif kind == "bare":
-            blocks.append(writer.text("text"))
-        elif kind == "other":
-            blocks.append({"type": "container_upload", "note": writer.text("other")})
-        elif kind == "compaction":
-            blocks.append({"type": "compaction", "content": writer.text("other")})
-        elif kind == "thinking":
-            text = writer.text("thinking")
-            blocks.append({"type": "thinking", "thinking": text, "signature": "c2ln"})
-        elif kind == "tool_use":
-            call = {"id": writer.call_id(), "name": "read", "input": {"path": writer.text("call")}}
-            blocks.append({"type": "tool_use", **call})
-        elif kind == "hosted":
-            asked = {"query": writer.text("hosted")}
-            call = {"id": writer.call_id(), "name": "web_search", "input": asked}
-            found = [{"type": "web_search_result", "title": writer.text("hosted")}]
-            result = {"tool_use_id": call["id"], "content": found}
-            blocks.append({"type": "server_tool_use", **call})
-            blocks.append({"type": "web_search_tool_result", **result})
-        elif kind == "result":
-            answer = {"tool_use_id": writer.call_id(), "content": writer.result(draw(RESULT_FORMS))}
-            blocks.append({"type": "tool_result", **answer})
-        else:
-            source = {"type": "base64", "media_type": "application/pdf", "data": "AAAA"}
-            blocks.append({"type": "document", "title": writer.text("document"), "source": source})
-    return blocks
+def anthropic_blocks(draw: st.DrawFn, writer: Writer, kind: str) -> list[Any]:
+    """A part; a hosted call and its result are two."""
+    if kind == "text":
+        return [writer.block("text")]
+    if kind == "bare":
+        return [writer.text("text")]
+    if kind == "other":
+        return [{"type": "container_upload", "note": writer.text("other")}]
+    if kind == "compaction":
+        return [{"type": "compaction", "content": writer.text("other")}]
+    if kind == "thinking":
+        return [{"type": kind, "thinking": writer.text("thinking"), "signature": "c2ln"}]
+    if kind == "tool_use":
+        asked = {"path": writer.text("call")}
+        return [{"type": kind, "id": writer.call_id(), "name": "read", "input": asked}]
+    if kind == "hosted":
+        asked = {"query": writer.text("hosted")}
+        call = {"id": writer.call_id(), "name": "web_search", "input": asked}
+        found = [{"type": "web_search_result", "title": writer.text("hosted")}]
+        result = {"tool_use_id": call["id"], "content": found}
+        return [{"type": "server_tool_use", **call}, {"type": "web_search_tool_result", **result}]
+    if kind == "result":
+        answer = {"tool_use_id": writer.call_id(), "content": writer.result(draw(RESULT_FORMS))}
+        return [{"type": "tool_result", **answer}]
+    source = {"type": "base64", "media_type": "application/pdf", "data": "AAAA"}
+    return [{"type": "document", "title": writer.text("document"), "source": source}]
 
 
 def anthropic(draw: st.DrawFn, writer: Writer) -> Message:
     role = draw(st.sampled_from(("user", "assistant")))
-    return {"role": role, "content": anthropic_blocks(draw, writer, role)}
+    kinds = ["text", "bare", "other", "compaction"]
+    kinds += ["thinking", "tool_use", "hosted"] if role == "assistant" else ["result", "document"]
+    chosen = draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=4))
+    blocks = [block for kind in chosen for block in anthropic_blocks(draw, writer, kind)]
+    return {"role": role, "content": blocks}
 
 
 def chat(draw: st.DrawFn, writer: Writer) -> Message:
@@ -112,37 +115,35 @@ def chat(draw: st.DrawFn, writer: Writer) -> Message:
     if form == "text":
         message["content"] = writer.text("text")
     elif form == "blocks":
-        message["content"] = [{"type": "text", "text": writer.text("text")}]
+        message["content"] = [writer.block("text")]
     elif form == "refusal block" and role == "assistant":
         message["content"] = [{"type": "refusal", "refusal": writer.text("refusal")}]
     if role == "user":
         return message
-    if draw(st.booleans()):
-        message["refusal"] = writer.text("refusal")
-    if draw(st.booleans()):
-        message["reasoning_content"] = writer.text("thinking")
-    if draw(st.booleans()):
-        function = {"name": "read", "arguments": json.dumps({"path": writer.text("call")})}
+    for key, kind in (("refusal", "refusal"), ("reasoning_content", "thinking")):
+        if draw(st.booleans()):
+            message[key] = writer.text(kind)
+    called = draw(st.sampled_from(("tool_calls", "function_call", None)))
+    if called == "tool_calls":
+        function = {"name": "read", "arguments": writer.path()}
         custom = {"name": "patch", "input": writer.text("call")}
-        message["tool_calls"] = [
-            {"id": "a", "type": "function", "function": function},
-            {"id": "b", "type": "custom", "custom": custom},
-        ]
-    elif draw(st.booleans()):
-        arguments = json.dumps({"path": writer.text("call")})
-        message["function_call"] = {"name": "read", "arguments": arguments}
+        calls = {"function": function, "custom": custom}
+        message[called] = [{"id": kind, "type": kind, kind: one} for kind, one in calls.items()]
+    elif called == "function_call":
+        message[called] = {"name": "read", "arguments": writer.path()}
     return message
 
 
-def responses(draw: st.DrawFn, writer: Writer) -> Message:
-    item = draw(
-        st.sampled_from(
-            (
-                *("message", "function_call", "custom_tool_call", "local_shell_call"),
-                *("output", "reasoning", "web_search_call", "mcp_call"),
-            )
-        )
+ITEMS = st.sampled_from(
+    (
+        *("message", "function_call", "custom_tool_call", "local_shell_call"),
+        *("output", "reasoning", "web_search_call", "mcp_call"),
     )
+)
+
+
+def responses(draw: st.DrawFn, writer: Writer) -> Message:
+    item = draw(ITEMS)
     if item == "message":
         role = draw(st.sampled_from(("user", "assistant")))
         kind = "input_text" if role == "user" else "output_text"
@@ -159,8 +160,7 @@ def responses(draw: st.DrawFn, writer: Writer) -> Message:
         texts = [{"type": "reasoning_text", "text": writer.text("thinking")}]
         return {"type": item, "summary": summary, "content": texts, "encrypted_content": "gAAA"}
     if item == "function_call":
-        arguments = json.dumps({"path": writer.text("call")})
-        return {"type": item, "call_id": "a", "name": "read", "arguments": arguments}
+        return {"type": item, "call_id": "a", "name": "read", "arguments": writer.path()}
     if item == "custom_tool_call":
         return {"type": item, "call_id": "a", "name": "patch", "input": writer.text("call")}
     if item == "local_shell_call":
@@ -210,7 +210,7 @@ def without(marks: Marks, *kinds: PartKind) -> Marks:
 
 @thorough
 @given(marked_messages())
-def test_every_text_is_in_one_part_of_its_kind_and_the_parts_place_leads_to_it(
+def test_every_text_is_counted_and_in_one_part_of_its_kind_to_which_its_place_leads(
     given_: tuple[Message, Marks],
 ) -> None:
     message, marks = given_
@@ -223,28 +223,20 @@ def test_every_text_is_in_one_part_of_its_kind_and_the_parts_place_leads_to_it(
         for mark in found_by(marks, repr(part.value)):
             seen[mark].append(part.kind)
     assert seen == {mark: [kind] for mark, kind in marks.items()}
-
-
-@thorough
-@given(marked_messages())
-def test_facts_count_the_characters_of_every_part(given_: tuple[Message, Marks]) -> None:
-    message, marks = given_
-    facts = read_facts(message)
-    least: dict[str, int] = {}
+    facts, least = read_facts(message), Counter[str]()
     for mark, kind in marks.items():
-        least[kind] = least.get(kind, 0) + 61 * len(mark) - 1
-    hosted = least.get("hosted", 0)
-    words = sum(least.get(kind, 0) for kind in ("text", "refusal", "document", "other"))
-    assert facts.prose + facts.arguments >= words + least.get("call", 0) + hosted
+        least[kind] += 61 * len(mark) - 1
+    words = least["text"] + least["refusal"] + least["document"] + least["other"]
+    assert facts.prose + facts.arguments >= words + least["call"] + least["hosted"]
     assert facts.prose >= words
-    assert facts.arguments >= least.get("call", 0)
-    assert facts.outcome >= least.get("result", 0)
-    assert facts.thinking >= least.get("thinking", 0)
+    assert facts.arguments >= least["call"]
+    assert facts.outcome >= least["result"]
+    assert facts.thinking >= least["thinking"]
 
 
 @thorough
 @given(marked_messages())
-def test_screens_traces_search_and_summarizers_see_every_part(
+def test_screens_traces_search_and_summarizers_see_all_parts_and_a_user_words_and_documents_alone(
     given_: tuple[Message, Marks],
 ) -> None:
     message, marks = given_
@@ -258,31 +250,20 @@ def test_screens_traces_search_and_summarizers_see_every_part(
     assert without(found_by(marks, told), "thinking") == without(marks, "thinking")
     spoken = {mark for mark, kind in marks.items() if kind in ("text", "refusal")}
     assert set(found_by(marks, words_of(message))) == spoken
+    shown = found_by(marks, json.dumps(eventctx.for_audience([message], "user")))
+    assert set(shown.values()) <= {"text", "refusal", "document"}
+    assert spoken <= set(shown)
 
 
 @thorough
 @given(marked_messages())
-def test_shortening_finds_every_text_call_and_result_and_leaves_thinking(
-    given_: tuple[Message, Marks],
-) -> None:
+def test_shortening_finds_all_but_thinking_and_documents(given_: tuple[Message, Marks]) -> None:
     message, marks = given_
     short = json.dumps(shorten(copy.deepcopy(message), 1, Limit(0, 0, 0)))
     for mark, kind in marks.items():
         whole = " ".join([mark] * 60) in short
         asked = kind == "hosted" and mark in str(message.get("arguments"))
         assert whole != (asked or kind in ("text", "refusal", "call", "result")), (mark, kind)
-
-
-@thorough
-@given(marked_messages())
-def test_a_user_is_shown_words_refusals_and_documents_and_nothing_else(
-    given_: tuple[Message, Marks],
-) -> None:
-    message, marks = given_
-    shown = json.dumps(eventctx.for_audience([message], "user"))
-    assert set(found_by(marks, shown).values()) <= {"text", "refusal", "document"}
-    told = {mark for mark, kind in marks.items() if kind in ("text", "refusal")}
-    assert told <= set(found_by(marks, shown))
 
 
 # -- refusals ------------------------------------------------------------------------------------
@@ -308,14 +289,9 @@ async def test_facts_that_an_older_reader_stored_are_not_taken_for_damage() -> N
 
 
 async def test_a_row_of_several_results_keeps_only_the_ids_whose_calls_are_in_the_view() -> None:
-    function = {"name": "read", "arguments": "{}"}
-    call = {"id": "a", "type": "function", "function": function}
     answers = {"role": "tool", "tool_call_ids": ["gone", "a"], "content": "out"}
-    async with eventctx.open() as engine:
-        ctx = await engine.session("s")
-        await ctx.add_message({"role": "user", "content": "go"})
-        await ctx.add_message({"role": "assistant", "content": None, "tool_calls": [call]})
-        await ctx.add_message(answers)
+    async with one_session() as (_, ctx):
+        await ctx.add_messages([user("go"), asks("a"), answers])
         request = await ctx.get_messages_for_request()
         assert request[2] == {**answers, "tool_call_ids": ["a"]}
         assert await ctx.get_messages() == [*request[:2], answers]

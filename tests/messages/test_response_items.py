@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
@@ -52,6 +51,10 @@ async def check_verified(engine: eventctx.Engine) -> None:
         assert (await engine.request_view("s", position=one.position)).verified
 
 
+def output(call_id: str, text: str) -> Item:
+    return {"type": "function_call_output", "call_id": call_id, "output": text}
+
+
 # -- every item ----------------------------------------------------------------------------------
 
 EVERY = [*types_.items(whole=True), *types_.items(whole=False)]
@@ -66,18 +69,20 @@ UNKNOWN: list[Item] = [
 
 
 @pytest.mark.parametrize("item", [*EVERY, *UNKNOWN], ids=lambda one: str(one.get("type")))
-async def test_every_item_is_stored_and_read_back_as_it_came(item: Item) -> None:
-    async with one_session() as (engine, ctx):
+async def test_every_item_is_kept_and_sent_as_it_came_if_it_waits_for_nothing(item: Item) -> None:
+    async with one_session(max_tokens=100_000) as (engine, ctx):
         await ctx.add_messages([ASK, item])
-        await ctx.set_messages([ASK, item, SAID])
-        kept = await ctx.get_messages()
-        assert as_bytes(kept) == as_bytes([ASK, item, SAID])
+        await ctx.set_messages([ASK, item, SAID, ASK])
+        rows = as_bytes([ASK, item, SAID, ASK])
+        assert as_bytes(await ctx.get_messages()) == rows
         assert encode_message(item) == msgspec.json.encode(item)
-        await ctx.get_messages_for_request()
+        sent = await ctx.get_messages_for_request()
+        facts, known = read_facts(item), {one for pair in PAIRS for one in pair}
+        waits = item.get("type") in known and (facts.calls or facts.results)
+        assert waits or as_bytes(sent) == rows
         await check_verified(engine)
         assert (await engine.verify("s")).ok
-    parts = read_parts(item)
-    for part in parts:
+    for part in read_parts(item):
         at: Any = item
         for step in part.place:
             at = at[step] if part.value is not None else None
@@ -86,39 +91,22 @@ async def test_every_item_is_stored_and_read_back_as_it_came(item: Item) -> None
     assert isinstance(text_of(item), str)
 
 
-def answerable(item: Item) -> bool:
-    """Whether an item is a call that waits for an answer, or answers a call."""
-    facts = read_facts(item)
-    known = item.get("type") in {one for pair in PAIRS for one in pair}
-    return known and bool(facts.calls or facts.results)
-
-
-@pytest.mark.parametrize(
-    "item",
-    [one for one in [*EVERY, *UNKNOWN] if not answerable(one)],
-    ids=lambda one: str(one.get("type")),
-)
-async def test_an_item_that_waits_for_nothing_is_sent_as_it_came(item: Item) -> None:
-    assert as_bytes(await sent_of(ASK, item, SAID, ASK)) == as_bytes([ASK, item, SAID, ASK])
-
-
 # -- pairs ---------------------------------------------------------------------------------------
 
 
 def test_the_calls_that_a_client_answers_are_found_by_reflection() -> None:
-    assert {"function_call", "shell_call", "apply_patch_call", "local_shell_call"} <= set(CALLS)
-    assert {"custom_tool_call", "computer_call", "tool_search_call"} <= set(CALLS)
+    names = "function shell apply_patch local_shell custom_tool computer tool_search"
+    assert {f"{name}_call" for name in names.split()} <= set(CALLS)
 
 
 @pytest.mark.parametrize(("call", "answer"), PAIRS)
-async def test_a_call_and_its_answer_pair_and_a_row_between_moves_behind(
-    call: str, answer: str
-) -> None:
+async def test_a_call_pairs_with_its_answer_and_a_row_between_moves(call: str, answer: str) -> None:
     first, second = types_.pair(call, answer, 1)
     assert read_facts(first).calls == read_facts(second).results == ("call_1",)
     note = {"role": "user", "content": "and this"}
     sent = await sent_of(ASK, first, note, second)
     assert as_bytes(sent) == as_bytes([ASK, first, second, note])
+    assert await sent_of(ASK, second, ASK) == [ASK, ASK], "an answer without a call is in none"
 
 
 @pytest.mark.parametrize(
@@ -130,9 +118,7 @@ async def test_a_call_and_its_answer_pair_and_a_row_between_moves_behind(
         if tried(place, 0, choice, choices=len(POLICIES))
     ],
 )
-async def test_pairs_and_parallel_groups_hold_under_compaction(
-    call: str, answer: str, policy: str
-) -> None:
+async def test_pairs_and_groups_hold_under_compaction(call: str, answer: str, policy: str) -> None:
     async with eventctx.open() as engine:
         with_frames(engine.store)
         ctx = await engine.session("s", policy=policy, max_tokens=4_000, on_overflow="send_floor")
@@ -178,66 +164,40 @@ async def test_a_call_without_an_answer_gets_one_of_its_type_or_is_left_out(call
         await check_verified(engine)
 
 
-async def test_an_id_that_one_answer_uses_twice_gets_one_made_up_output() -> None:
+async def test_unknown_items_with_one_call_id_stand_or_fall_together() -> None:
+    async with one_session(policy="truncate", max_tokens=900) as (engine, ctx):
+        for turn in range(8):
+            call = {"type": "hologram_call", "call_id": f"c{turn}", "beam": "x" * 400}
+            answer = {"type": "hologram_call_output", "call_id": f"c{turn}", "seen": "y" * 400}
+            await ctx.add_messages([call, answer, ASK])
+            kinds = [row.get("type") for row in await ctx.get_messages_for_request()]
+            assert kinds.count("hologram_call") == kinds.count("hologram_call_output")
+        assert (await engine.audit("s")).compactions
+
+
+async def test_what_the_provider_keeps_is_no_open_call_and_an_id_used_twice_is_one() -> None:
+    reference = {"type": "item_reference", "id": "fc_1"}
+    answers = [output("call_1", "42"), output("call_2", "43")]
+    rows = [ASK, reference, {"id": "fc_2"}, *answers, ASK]
+    assert as_bytes(await sent_of(*rows)) == as_bytes(rows)
+    own = {"call_id": None, "execution": "server"}
+    search: Item = {"type": "tool_search_call", "id": "tsc", "arguments": {}, **own}
+    found: Item = {"type": "tool_search_output", "id": "tso", "tools": [], **own}
+    rows = [ASK, search, found, SAID]
+    assert await sent_of(*rows) == rows
     call = {"type": "function_call", "call_id": "c", "name": "read", "arguments": "{}"}
     sent = await sent_of(ASK, call, {"type": "reasoning", "id": "r", "summary": []}, call, ASK)
     assert [row.get("type") for row in sent].count("function_call_output") == 1
 
 
-async def test_an_answer_without_a_call_is_in_no_request() -> None:
-    for call, answer in PAIRS:
-        assert await sent_of(ASK, types_.pair(call, answer, 1)[1], ASK) == [ASK, ASK]
-
-
-async def test_unknown_items_with_one_call_id_stand_or_fall_together() -> None:
-    call = {"type": "hologram_call", "call_id": "c", "beam": "x" * 400}
-    answer = {"type": "hologram_call_output", "call_id": "c", "seen": "y" * 400}
-    async with one_session(policy="truncate", max_tokens=900) as (engine, ctx):
-        for turn in range(8):
-            await ctx.add_messages(
-                [{**call, "call_id": f"c{turn}"}, {**answer, "call_id": f"c{turn}"}, ASK]
-            )
-            sent = await ctx.get_messages_for_request()
-            kinds = [row.get("type") for row in sent]
-            assert kinds.count("hologram_call") == kinds.count("hologram_call_output")
-        assert (await engine.audit("s")).compactions
-
-
-async def test_the_answer_to_a_call_that_the_provider_keeps_stays_behind_its_reference() -> None:
-    reference = {"type": "item_reference", "id": "fc_1"}
-    answer = {"type": "function_call_output", "call_id": "call_1", "output": "42"}
-    other = {"type": "function_call_output", "call_id": "call_2", "output": "43"}
-    rows = [ASK, reference, {"id": "fc_2"}, answer, other, ASK]
-    assert as_bytes(await sent_of(*rows)) == as_bytes(rows)
-
-
-async def test_what_the_provider_searches_by_itself_is_no_open_call() -> None:
-    search: Item = {"type": "tool_search_call", "id": "tsc", "call_id": None, "arguments": {}}
-    found: Item = {"type": "tool_search_output", "id": "tso", "call_id": None, "tools": []}
-    rows = [ASK, {**search, "execution": "server"}, {**found, "execution": "server"}, SAID]
-    assert await sent_of(*rows) == rows
-
-
 row_of_items = st.sampled_from(
     [
-        ASK,
-        SAID,
-        {"type": "message", "role": "assistant", "content": []},
-        {"type": "reasoning", "id": "rs", "summary": []},
-        {"type": "item_reference", "id": "x"},
-        {"type": "hologram", "id": "y"},
-        {"role": "assistant", "content": "words"},
-        {"role": "system", "content": "be brief"},
-        *[
-            one
-            for name, kind in (*PAIRS, ("hologram_call", "hologram_call_output"))
-            for number in (1, 2)
-            for one in (
-                types_.pair(name, kind, number)
-                if name in types_.without_roles()
-                else ({"type": name, "call_id": "h"}, {"type": kind, "call_id": "h"})
-            )
-        ],
+        *(ASK, SAID, {"type": "message", "role": "assistant", "content": []}),
+        *({"type": "reasoning", "id": "rs", "summary": []}, {"type": "item_reference", "id": "x"}),
+        *({"type": "hologram", "id": "y"}, {"role": "system", "content": "be brief"}),
+        *({"role": "assistant", "content": "words"}, {"type": "hologram_call", "call_id": "h"}),
+        {"type": "hologram_call_output", "call_id": "h"},
+        *(one for pair in PAIRS for number in (1, 2) for one in types_.pair(*pair, number)),
     ]
 )
 
@@ -259,7 +219,7 @@ def test_a_view_that_grows_and_one_that_is_built_at_once_are_the_same(rows: list
 
 @pytest.mark.parametrize(("call", "answer"), PAIRS)
 @pytest.mark.parametrize("characters", [0, 50, 1_000])
-def test_a_shortened_item_is_of_its_type_and_as_short_as_promised(
+def test_a_shortened_item_has_its_type_and_is_short(
     call: str, answer: str, characters: int
 ) -> None:
     for item in types_.pair(call, answer, 1):
@@ -273,24 +233,25 @@ def test_a_shortened_item_is_of_its_type_and_as_short_as_promised(
         assert short.arguments <= characters + 2 * MARKER_CHARACTERS
 
 
+def cut(item: Item, **limits: int) -> Any:
+    return shorten(decode_body(encode_message(item)), 1, Limit(**limits))
+
+
 def test_long_commands_outputs_and_patches_are_cut_and_all_else_of_them_stays() -> None:
-    call: Item = {
-        "type": "shell_call",
-        "call_id": "c",
-        "action": {"commands": [f"echo {'x' * 300}"] * 400, "timeout_ms": 5},
-    }
-    action = shorten(decode_body(encode_message(call)), 1, Limit(arguments=500))["action"]
+    commands = {"commands": [f"echo {'x' * 300}"] * 400, "timeout_ms": 5}
+    call: Item = {"type": "shell_call", "call_id": "c", "action": commands}
+    action = cut(call, arguments=500)["action"]
     assert len(action["commands"]) == 1 and action["timeout_ms"] == 5
     ended = {"type": "exit", "exit_code": 2}
     chunk = {"stdout": "out " * 500, "stderr": "", "outcome": ended}
     answer: Item = {"type": "shell_call_output", "call_id": "c", "output": [chunk]}
-    (short,) = shorten(decode_body(encode_message(answer)), 1, Limit(outcome=100))["output"]
+    (short,) = cut(answer, outcome=100)["output"]
     assert "characters left out of message 1" in short["stdout"] and short["outcome"] == ended
     assert failed_results(answer) == {"c"}
     operation = {"type": "update_file", "path": "src/a.py", "diff": "+line\n" * 900}
     patch: Item = {"type": "apply_patch_call", "call_id": "c", "operation": operation}
-    cut = shorten(decode_body(encode_message(patch)), 1, Limit(arguments=100))["operation"]
-    assert (cut["type"], cut["path"]) == ("update_file", "src/a.py") and len(cut["diff"]) < 200
+    left = cut(patch, arguments=100)["operation"]
+    assert (left["type"], left["path"]) == ("update_file", "src/a.py") and len(left["diff"]) < 200
 
 
 def test_a_screenshot_and_a_made_image_count_as_images_not_as_text() -> None:
@@ -304,15 +265,12 @@ def test_a_screenshot_and_a_made_image_count_as_images_not_as_text() -> None:
         assert facts.prose + facts.outcome + facts.arguments < 500
 
 
-def test_an_erased_item_keeps_its_type_and_its_pair() -> None:
-    async def play() -> None:
-        for call, answer in PAIRS:
-            first, second = types_.pair(call, answer, 1)
-            async with one_session() as (engine, ctx):
-                await ctx.add_messages([ASK, first, second, ASK])
-                await engine.erase("s", [1], reason="a secret")
-                _, one, two, _ = await ctx.get_messages_for_request()
-                assert (one["type"], two["type"]) == (call, answer)
-                assert read_facts(one).calls == read_facts(two).results == ("call_1",)
-
-    asyncio.run(play())
+async def test_an_erased_item_keeps_its_type_and_its_pair() -> None:
+    for call, answer in PAIRS:
+        first, second = types_.pair(call, answer, 1)
+        async with one_session() as (engine, ctx):
+            await ctx.add_messages([ASK, first, second, ASK])
+            await engine.erase("s", [1], reason="a secret")
+            _, one, two, _ = await ctx.get_messages_for_request()
+            assert (one["type"], two["type"]) == (call, answer)
+            assert read_facts(one).calls == read_facts(two).results == ("call_1",)

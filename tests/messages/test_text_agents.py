@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +47,12 @@ def run(steps: int) -> list[Row]:
 
 @pytest.fixture
 async def engine() -> AsyncIterator[Engine]:
-    engine = Engine(MemoryStore())
-    yield engine
-    await engine.close()
+    async with Engine(MemoryStore()) as engine:
+        yield engine
 
 
-async def origins(engine: Engine, session: str = "s") -> list[str | None]:
-    return [line.origin for line in await engine.transcript(session)]
+async def origins(engine: Engine) -> list[str | None]:
+    return [line.origin for line in await engine.transcript("s")]
 
 
 TIMED_OUT = (
@@ -80,53 +80,40 @@ OBSERVATIONS = [
 ]
 
 
-@pytest.mark.parametrize(("action", "text"), OBSERVATIONS)
-async def test_a_programs_answer_to_an_action_in_text_is_an_observation(
-    action: str, text: str, engine: Engine
-) -> None:
-    ctx = await engine.session("s")
-    await ctx.add_messages([says("user", "fix it"), says("assistant", action), says("user", text)])
-    assert await origins(engine) == [None, None, "observation"]
-    assert (await ctx.get_messages_for_request())[-1] == says("user", text)
+OF_A_PERSON = [
+    "I ran it: <returncode>0</returncode>\n<output>\n</output>",
+    "<returncode>0</returncode>\n<output>\n</output>\nNow what? Never touch main.py.",
+    "```\nTraceback (most recent call last):\nKeyError: 1\n```",
+    *("Observation: the button is red", "diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py"),
+    *("$ ls\na.py\nb.py\n$", "<tool_response>what does this tag mean?"),
+    *("The last command did not work", '{"name": "a"}'),
+]
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("action", "text", "origin", "setting"),
     [
-        "I ran it: <returncode>0</returncode>\n<output>\n</output>",
-        "<returncode>0</returncode>\n<output>\n</output>\nNow what? Never touch main.py.",
-        "Observation: the button is red",
-        "```\nTraceback (most recent call last):\nKeyError: 1\n```",
-        "diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py",
-        "$ ls\na.py\nb.py\n$",
-        "<tool_response>what does this tag mean?",
-        "The last command did not work",
-        '{"name": "a"}',
+        *((action, text, "observation", "by_form") for action, text in OBSERVATIONS),
+        *((ACTION, text, None, "by_form") for text in (*OF_A_PERSON, "a.py b.py")),
+        *((ACTION, "a.py b.py", "observation", "after_actions"), (ACTION, OUTPUT, None, "never")),
     ],
 )
-async def test_what_a_person_pastes_or_types_behind_a_block_of_code_stays_a_persons(
-    text: str, engine: Engine
+async def test_a_programs_answer_to_an_action_is_an_observation_and_a_paste_behind_code_a_persons(
+    action: str, text: str, origin: str | None, setting: Any, engine: Engine
 ) -> None:
-    ctx = await engine.session("s")
-    await ctx.add_messages([says("user", "help"), says("assistant", ACTION), says("user", text)])
-    assert await origins(engine) == [None, None, None]
+    ctx = await engine.session("s", observations=setting)
+    await ctx.add_messages([says("user", "fix it"), says("assistant", action), says("user", text)])
+    assert await origins(engine) == [None, None, origin]
+    assert (await ctx.get_messages_for_request())[-1] == says("user", text)
 
 
-async def test_nothing_is_an_observation_without_an_action_directly_before_it(
-    engine: Engine,
-) -> None:
+async def test_nothing_is_an_observation_without_an_action_just_before_it(engine: Engine) -> None:
     ctx = await engine.session("s")
     call = {"id": "c", "type": "function", "function": {"name": "run", "arguments": "{}"}}
-    rows = [
-        says("user", OUTPUT),
-        says("assistant", "What is this?"),
-        says("user", OUTPUT),
-        {"role": "assistant", "content": ACTION, "tool_calls": [call]},
-        says("user", OUTPUT),
-        says("assistant", ACTION),
-        says("user", "wait"),
-        says("user", OUTPUT),
-    ]
+    asked, acted = says("assistant", "What is this?"), says("assistant", ACTION)
+    output = says("user", OUTPUT)
+    rows = [output, asked, output, {**acted, "tool_calls": [call]}, output]
+    rows += [acted, says("user", "wait"), output]
     await ctx.add_messages(rows)
     assert set(await origins(engine)) == {None}
 
@@ -142,27 +129,12 @@ async def test_a_list_of_messages_that_is_set_is_judged_like_added_ones(engine: 
 
 async def test_a_host_can_say_what_is_an_observation(engine: Engine) -> None:
     ctx = await engine.session("s")
-    await ctx.add_message(says("user", "fix it"))
-    await ctx.add_message(says("assistant", "RUN ls"))
+    await ctx.add_messages([says("user", "fix it"), says("assistant", "RUN ls")])
     await ctx.add_message(says("user", "a.py b.py"), observation=True)
     await ctx.add_message(says("assistant", ACTION))
     await ctx.add_message(says("user", OUTPUT), observation=False)
     assert await origins(engine) == [None, None, "observation", None, None]
     assert (await engine.verify("s")).ok
-
-
-@pytest.mark.parametrize(
-    ("setting", "expected"),
-    [("by_form", None), ("after_actions", "observation"), ("never", None)],
-)
-async def test_a_setting_takes_every_answer_to_an_action_as_an_observation(
-    setting: Any, expected: str | None, engine: Engine
-) -> None:
-    ctx = await engine.session("s", observations=setting)
-    await ctx.add_message(says("user", "fix it"))
-    await ctx.add_message(says("assistant", ACTION))
-    await ctx.add_message(says("user", "a.py b.py"))
-    assert await origins(engine) == [None, None, expected]
 
 
 async def test_the_task_stays_whole_while_observations_come_and_go(engine: Engine) -> None:
@@ -188,18 +160,13 @@ def test_an_observation_is_one_round_with_the_action_and_in_progress_while_it_is
     assert group_rows([facts[0], facts[3]]) == [Group((0,)), Group((1,))]
 
 
-def test_an_observation_asks_for_nothing_however_its_facts_were_read() -> None:
-    message = says(
-        "user", "<output>\nYou should never call this without a lock, always.\n</output>"
-    )
-    facts = read_facts(message)
+def test_an_observation_asks_for_nothing_and_is_cut_and_counted_as_a_result() -> None:
+    text = "<output>\nYou should never call this without a lock, always.\n</output>"
+    facts = read_facts(says("user", text))
     assert (facts.demands, facts.demand_characters > 0) == (1, True)
     told = as_observation(facts)
-    assert told == read_facts(message, by_harness=True, observation=True)
+    assert told == read_facts(says("user", text), by_harness=True, observation=True)
     assert (told.demands, told.demand_characters) == (0, 0)
-
-
-def test_an_observation_is_cut_as_a_result_and_counts_as_its_facts_say() -> None:
     blocks = [{"type": "text", "text": "a" * 3_000}, {"type": "text", "text": "b" * 3_000}]
     for content in (OUTPUT, blocks):
         message = {"role": "user", "content": content}
@@ -211,25 +178,24 @@ def test_an_observation_is_cut_as_a_result_and_counts_as_its_facts_say() -> None
         assert BY_KIND.tokens(short) <= bound_tokens(facts, limit, BY_KIND)
 
 
+USE = {"type": "tool_use", "id": "c", "name": "n", "input": {}}
+SAID = {"type": "output_text", "text": ACTION}
+MADE = {
+    "u": read_facts(says("user", "hello there")),
+    "p": read_facts(says("assistant", "plain words")),
+    "a": read_facts(says("assistant", ACTION)),
+    "x": as_observation(read_facts(says("user", OUTPUT))),
+    "c": read_facts({"role": "assistant", "content": [USE]}),
+    "r": read_facts({"role": "tool", "tool_call_id": "c", "content": "done"}),
+    "t": read_facts({"type": "message", "role": "assistant", "content": [SAID]}),
+}
+
+
 @settings(max_examples=some(40, 150))
-@given(st.lists(st.sampled_from("upaxcrt"), max_size=12))
+@given(st.lists(st.sampled_from([*MADE]), max_size=12))
 def test_a_layout_with_observations_grows_to_what_is_built_from_nothing(kinds: list[str]) -> None:
-    made = {
-        "u": read_facts(says("user", "hello there")),
-        "p": read_facts(says("assistant", "plain words")),
-        "a": read_facts(says("assistant", ACTION)),
-        "x": as_observation(read_facts(says("user", OUTPUT))),
-        "c": read_facts({"role": "assistant", "content": [
-            {"type": "tool_use", "id": "c", "name": "n", "input": {}}]}),
-        "r": read_facts({"role": "tool", "tool_call_id": "c", "content": "done"}),
-        "t": read_facts({"type": "message", "role": "assistant", "content": [
-            {"type": "output_text", "text": ACTION}]}),
-    }  # fmt: skip
-    refs = [MessageRef(n, n, 0, bytes([n]) * 32, made[kind], 1) for n, kind in enumerate(kinds)]
-    grown = EMPTY
-    for ref in refs:
-        grown = append(grown, ref)
-    assert grown.entries() == build(refs).entries()
+    refs = [MessageRef(n, n, 0, bytes([n]) * 32, MADE[kind], 1) for n, kind in enumerate(kinds)]
+    assert reduce(append, refs, EMPTY).entries() == build(refs).entries()
     rows = sorted(row for group in group_rows([r.facts for r in refs]) for row in group.rows)
     assert rows == list(range(len(refs)))
 
@@ -238,10 +204,7 @@ def test_a_complaint_about_an_answers_form_is_nobodys() -> None:
     for text in (
         "Please always provide EXACTLY ONE action in triple backticks, found 2 actions.",
         "No tool calls found in the response. Every response MUST include at least one tool call.",
-        (
-            "Your output was not formatted correctly. You must always include one discussion and "
-            "one command as part of your response."
-        ),
+        "Your output was not formatted correctly. You must always include one discussion and one",
     ):
         assert is_of_harness(text)
         assert read_facts(says("user", text)).kind == "user"
@@ -258,12 +221,12 @@ async def test_form_alone_finds_every_observation_that_a_recorded_session_has(
             session = (await import_file(source.store, path, complete=True))[0].session
             lines = await source.transcript(session)
             ctx = await engine.session(path.name)
-            for line in lines:
-                assert line.message is not None
-                await ctx.add_message(line.message)
-            said = [line.origin == "observation" for line in lines[:-1]]
-            live = await engine.transcript(path.name)
-            assert [line.origin == "observation" for line in live[:-1]] == said
+            await ctx.add_messages([line.message for line in lines if line.message])
+            said, live = (
+                [line.origin == "observation" for line in told[:-1]]
+                for told in (lines, await engine.transcript(path.name))
+            )
+            assert live == said
             found += sum(said)
             assert (await source.verify(session)).ok
     assert found == 144

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import os
 import shutil
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,10 +19,8 @@ from eventctx.stores.location import cache_base, default_book, durabilities, is_
 
 pytestmark = pytest.mark.slow
 
-_numbers = itertools.count()
 
-
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -32,16 +28,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(params=["postgresql", "jetstream"])
-def places(request: pytest.FixtureRequest) -> Iterator[list[str]]:
+def places(request: pytest.FixtureRequest) -> list[str]:
     """The URLs of two stores on one server."""
-    names = [f"B{os.getpid()}_{next(_numbers)}" for _ in range(2)]
     if request.param == "jetstream":
-        yield [str(request.getfixturevalue("jetstream").url(name)) for name in names]
-        return
-    server = request.getfixturevalue("postgres")
-    yield [str(server.url(schema=name.lower())) for name in names]
-    for name in names:
-        server.execute(f'DROP SCHEMA IF EXISTS "{name.lower()}" CASCADE')
+        return [request.getfixturevalue("jetstream").url(name) for name in ("B0", "B1")]
+    place = request.getfixturevalue("postgres_place")
+    return [place, place.replace("store_", "other_")]
 
 
 async def _use(url: str, word: str) -> set[str]:
@@ -108,12 +100,6 @@ async def test_a_cut_tail_of_a_server_is_noticed_by_this_machines_receipts(cache
         connection.execute(f'DELETE FROM "{schema}".records WHERE position > 2'.encode())  # noqa: S608 - our own name
     async with eventctx.open(url) as engine:
         assert {one.kind for one in (await engine.verify("s")).problems} == {"receipt"}
-
-
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 def test_receipts_of_a_server_go_by_the_id_of_the_store_and_no_cache(tmp_path, monkeypatch) -> None:

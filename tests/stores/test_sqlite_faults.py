@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -26,6 +27,7 @@ from eventctx.log.record import Body
 from eventctx.log.store import ANY, NO_STREAM, Address, Snapshot
 from eventctx.stores.sqlite import SqliteStore
 from eventctx.stores.sqlite_schema import SCHEMA_VERSION
+from tests.stores.conftest import HERE
 from tests.stores.test_sqlite_recall import added, numbers, sidecar
 
 
@@ -66,33 +68,32 @@ async def test_a_relative_or_odd_path_is_a_file_name(tmp_path, draft, monkeypatc
         assert (tmp_path / name).is_file()
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"x", b"just some text, longer than a header" * 100, b"SQLite format 2\0" * 500],
-    ids=["short", "text", "old SQLite"],
-)
-async def test_a_file_of_another_format_is_refused_and_left_alone(path, content):
-    path.write_bytes(content)
-    with pytest.raises(NotAStore, match="expected an eventctx database") as caught:
-        await SqliteStore.open(path)
-    assert str(path) in str(caught.value)
-    assert path.read_bytes() == content
-    assert [p.name for p in path.parent.iterdir()] == [path.name]
-
-
-async def test_a_folder_is_refused(tmp_path):
-    with pytest.raises(NotAStore, match="folder"):
-        await SqliteStore.open(tmp_path)
-
-
-async def test_another_programs_database_is_refused_and_left_alone(path):
-    with sqlite3.connect(path) as other:
+def of_another_program(path):
+    with closing(sqlite3.connect(path)) as other, other:
         other.execute("CREATE TABLE bookmarks(url)")
-    other.close()
-    before = path.read_bytes()
-    with pytest.raises(NotAStore, match="another program"):
-        await SqliteStore.open(path)
-    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda p: p.write_bytes(b"x"), "expected an eventctx database"),
+        (lambda p: p.write_bytes(b"text, longer than a header" * 99), "expected an eventctx"),
+        (lambda p: p.write_bytes(b"SQLite format 2\0" * 500), "expected an eventctx database"),
+        (of_another_program, "another program"),
+        (Path.mkdir, "a folder"),
+        (os.mkfifo, "a pipe"),
+        (lambda p: p.symlink_to("/dev/null"), "a pipe"),
+    ],
+    ids=["short", "text", "old SQLite", "another's", "folder", "pipe", "device"],
+)
+async def test_what_is_no_store_is_refused_at_once_and_left_alone(path, make, said):
+    make(path)
+    before = path.read_bytes() if path.is_file() else None
+    with pytest.raises(NotAStore, match=said) as caught:
+        await asyncio.wait_for(SqliteStore.open(path), 60)
+    assert str(path) in str(caught.value)
+    assert before is None or path.read_bytes() == before
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
 async def test_garbage_behind_a_sqlite_header_is_refused(path, draft):
@@ -118,9 +119,8 @@ async def test_a_truncated_file_is_a_typed_error_not_a_short_read(path, draft, c
 
 async def test_a_store_of_a_later_release_is_refused(path, draft):
     await make_store(path, draft)
-    with sqlite3.connect(path) as newer:
+    with closing(sqlite3.connect(path)) as newer:
         newer.execute(f"PRAGMA user_version={SCHEMA_VERSION + 1}")
-    newer.close()
     with pytest.raises(StoreTooNew, match=f"found {SCHEMA_VERSION + 1}.*upgrade"):
         await SqliteStore.open(path)
 
@@ -136,8 +136,8 @@ async def test_a_missing_file_or_folder_is_said_so(tmp_path):
 
 
 async def test_a_lock_held_by_another_program_is_waited_for_and_then_reported(path, draft, collect):
-    await make_store(path, draft)
     store = await SqliteStore.open(path, lock_timeout=0.2)
+    await store.append("s", [draft("a"), draft("b")], NO_STREAM)
     other = apsw.Connection(str(path))
     other.execute("BEGIN EXCLUSIVE")
     first, second = (store.append("s", [draft("c")], 1) for _ in range(2))
@@ -208,17 +208,10 @@ async def test_a_read_only_file_can_be_read_and_searched_and_only_writing_is_ref
     for file in open_folder.iterdir():
         file.chmod(0o444)
     open_folder.chmod(0o555)
-    root = Path(__file__).parents[2]
-    done = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-c", READ_ONLY_PROGRAM, str(path)],
-        env={**os.environ, "PYTHONPATH": str(root)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stderr == ""
-    assert done.stdout.splitlines() == [
+    command = [sys.executable, "-c", READ_ONLY_PROGRAM, str(path)]
+    done = await asyncio.to_thread(subprocess.run, command, env=HERE, capture_output=True)
+    assert done.stderr == b""
+    assert done.stdout.decode().splitlines() == [
         "found 2 in memory True",
         "2 1",
         *["refused True"] * 4,
@@ -226,8 +219,8 @@ async def test_a_read_only_file_can_be_read_and_searched_and_only_writing_is_ref
     await store.close()
 
 
-async def test_an_append_that_sqlite_refuses_fails_alone(path, draft, collect, chained):
-    store = await SqliteStore.open(path)
+async def test_an_append_that_sqlite_refuses_fails_alone(sqlite, draft, collect, chained):
+    store = sqlite
     text_for_bytes = Body(bytes(32), b"", "text", b"y" * 16)  # type: ignore[arg-type]
     acks = [
         store.append("s", [draft("a")], NO_STREAM),
@@ -236,19 +229,16 @@ async def test_an_append_that_sqlite_refuses_fails_alone(path, draft, collect, c
         store.append("s", [draft("d")], 0),
     ]
     outcomes = await asyncio.gather(*acks, return_exceptions=True)
-    assert isinstance(outcomes[1], EventctxError)
-    assert isinstance(outcomes[2], EventctxError)
+    assert all(isinstance(one, EventctxError) for one in outcomes[1:3])
     assert outcomes[3].receipt.position == 1
     records = await collect(store.read("s"))
     chained(records)
     assert [r.bodies[0].data for r in records] == [b"a", b"d"]
-    await store.close()
 
 
 @pytest.mark.parametrize("large", [False, True])
-async def test_erased_bytes_are_in_none_of_the_files(path, draft, large):
-    secret = b"the secret words" * (4000 if large else 3)
-    store = await SqliteStore.open(path)
+async def test_erased_bytes_are_in_none_of_the_files(path, sqlite, draft, large):
+    secret, store = b"the secret words" * (4000 if large else 3), sqlite
     await store.append("s", [draft("a"), draft(secret, "b", secret), draft("c" * 50)], NO_STREAM)
     store.save_snapshot("s", "view", Snapshot(2, bytes(32), 1, b"of " + secret))
     await store.append("s", [draft("d")], 2)
@@ -278,20 +268,13 @@ async def test_a_flood_that_nobody_awaits_is_written_whole(path, draft, collect,
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX rights")
-async def test_a_new_store_is_its_owners_alone(path, draft):
-    store = await SqliteStore.open(path)
-    await store.append("s", [draft("a")], ANY)
-    made = sorted(path.parent.glob("store.db*"))
-    assert len(made) == 3
-    assert {stat.S_IMODE(one.stat().st_mode) for one in made} == {0o600}
-    await store.close()
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX rights")
-async def test_a_store_that_others_may_read_is_said_once_and_only_to_who_writes(
-    path, draft, caplog
+async def test_a_store_is_its_owners_alone_or_who_writes_is_told_once_that_others_may_read_it(
+    path, sqlite, draft, caplog
 ):
-    await (await SqliteStore.open(path)).close()
+    await sqlite.append("s", [draft("a")], ANY)
+    made = sorted(path.parent.glob("store.db*"))
+    assert [stat.S_IMODE(one.stat().st_mode) for one in made] == [0o600] * 3
+    await sqlite.close()
     path.chmod(0o644)
     for number, said in enumerate((0, 1, 1)):
         store = await SqliteStore.open(path)
@@ -333,13 +316,10 @@ async def test_contents_that_no_release_stored_so_are_damage(path, draft, collec
     store = await SqliteStore.open(path)
     await store.append("t", [draft("a", "b", "c")], NO_STREAM)
     await store.close()
-    for step in (
-        "PRAGMA writable_schema=ON; UPDATE sqlite_schema SET sql=replace(sql,') STRICT',')')",
-        sql,
-    ):
-        connection = apsw.Connection(str(path))
-        connection.execute(step).fetchall()
-        connection.close()
+    lax = "PRAGMA writable_schema=ON; UPDATE sqlite_schema SET sql=replace(sql,') STRICT',')')"
+    for step in (lax, sql):
+        with closing(apsw.Connection(str(path))) as connection:
+            connection.execute(step).fetchall()
     store = await SqliteStore.open(path)
     with pytest.raises(LogCorrupted):
         await collect(store.read("t"))

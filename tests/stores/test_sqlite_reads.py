@@ -6,29 +6,23 @@ import asyncio
 import hashlib
 import os
 import random
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
 
 import eventctx
 from eventctx.errors import InvalidSetting, StoreReadOnly, StoreUnavailable
-from eventctx.log.ids import random_bytes
-from eventctx.log.record import Draft, make_body
-from eventctx.log.store import ANY, NO_STREAM, Address, last_position
+from eventctx.log.store import ANY, NO_STREAM, Address, Receipt, last_position
 from eventctx.projections.timeline.snapshot import dump
 from eventctx.queries.frame_files import FrameFiles
 from eventctx.queries.key_frames import timeline_at
 from eventctx.stores.sqlite import SqliteStore
 from eventctx.stores.sqlite_queries import Queries
-
-
-def record(number: int, bodies: int) -> Draft:
-    made = [make_body(b"%d.%d" % (number, at), b"facts", random.randbytes) for at in range(bodies)]
-    return Draft(number.to_bytes(16, "big"), "import:raw", 1, number, b"", tuple(made))
+from eventctx.testing.store_contract.drafts import make_draft
+from tests.sessions import user
 
 
 async def stored(path: Path) -> dict[str, dict[Address, bytes]]:
@@ -38,7 +32,10 @@ async def stored(path: Path) -> dict[str, dict[Address, bytes]]:
     places: dict[str, dict[Address, bytes]] = {}
     first = 0
     for number, (stream, parent) in enumerate((("a", None), ("b", "a"), ("c", "b"))):
-        drafts = [record(first + at, draw.choice((0, 1, 1, 1, 5))) for at in range(120)]
+        drafts = [
+            make_draft(*(b"%d.%d" % (first + at, n) for n in range(draw.choice((0, 1, 1, 1, 5)))))
+            for at in range(120)
+        ]
         if parent is None:
             await store.append(stream, drafts, NO_STREAM)
         else:
@@ -91,49 +88,31 @@ async def test_bodies_with_gaps_between_them_are_one_query(tmp_path: Path) -> No
         assert len(asked) == 1
 
 
-APPENDING = """
-import asyncio, sys
-from eventctx.log.store import ANY
-from eventctx.stores.sqlite import SqliteStore
-from eventctx.testing.store_contract.drafts import make_draft
-
-async def main():
-    store = await SqliteStore.open(sys.argv[1])
-    for line in sys.stdin:
-        done = await store.append("s", [make_draft()], ANY)
-        print(done.receipt.position, flush=True)
-
-asyncio.run(main())
-"""
-
-
 @pytest.mark.slow
-async def test_a_commit_of_another_process_is_seen_at_once(
-    path: Path, draft: Callable[..., Draft]
+async def test_a_commit_of_another_process_is_seen_and_followed_at_once(
+    path: Path, program: Callable[..., Any]
 ) -> None:
     store = await SqliteStore.open(path)
-    assert store.peek("s") == -1
-    with subprocess.Popen(  # noqa: ASYNC220
-        [sys.executable, "-c", APPENDING, path],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    ) as other:  # fmt: skip
-        assert other.stdin is not None
-        assert other.stdout is not None
+    async with eventctx.open(path, read_only=True) as engine:
+        news = engine.store.subscribe(stream="other")
+        coming = asyncio.ensure_future(anext(news))
+        assert store.peek("other") == -1
+        other = program("open_and_append", path)
+        assert [await asyncio.to_thread(other.stdout.readline) for _ in range(2)][1] == "opened\n"
         for _ in range(30):
             print("one more", file=other.stdin, flush=True)
-            said = await asyncio.to_thread(other.stdout.readline)
-            assert store.peek("s") == int(said)
-            done = await store.append("s", [draft()], ANY)
-            assert store.peek("s") == done.receipt.position
-        other.stdin.close()
+            said = Receipt.parse((await asyncio.to_thread(other.stdout.readline)).strip())
+            assert store.peek("other") == said.position
+            done = await store.append("other", [make_draft()], ANY)
+            assert store.peek("other") == done.receipt.position
+        assert (await asyncio.wait_for(coming, 60)).position == 0
+        await news.aclose()
     await store.close()
 
 
-async def test_where_it_has_no_answer_the_head_is_asked_for(
-    path: Path, draft: Callable[..., Draft]
-) -> None:
+async def test_where_it_has_no_answer_the_head_is_asked_for(path: Path) -> None:
     store = await SqliteStore.open(path)
-    await store.append("s", [draft()], ANY)
+    await store.append("s", [make_draft()], ANY)
     beside = await SqliteStore.open(path)
     await beside.close()
     assert beside.peek("s") is None
@@ -153,17 +132,12 @@ HELPERS = {"s.db-wal", "s.db-shm"}
 async def path(tmp_path: Path) -> Path:
     place = tmp_path / "s.db"
     async with eventctx.open(place) as engine:
-        ctx = await engine.session("work")
-        await ctx.add_message({"role": "user", "content": "Fix the lighthouse."})
+        await (await engine.session("work")).add_message(user("Fix the lighthouse."))
     return place
 
 
 def state(path: Path) -> tuple[str, int]:
     return hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns
-
-
-def draft() -> Draft:
-    return Draft(random_bytes(16), "prompt:submit", 1, 1, b"{}")
 
 
 async def test_reading_leaves_the_file_as_it_was_and_nothing_beside_it_but_sqlites_helpers(path):
@@ -173,16 +147,19 @@ async def test_reading_leaves_the_file_as_it_was_and_nothing_beside_it_but_sqlit
         assert len(await engine.transcript("work")) == 1
         assert [one.number for one in await engine.recall("lighthouse")] == [0]
         assert (await engine.verify("work")).ok
+        beside = [one for one in path.parent.iterdir() if one != path]
+        assert {one.name for one in beside} <= HELPERS
+        assert os.name != "posix" or all(one.stat().st_mode & 0o077 == 0 for one in beside)
     assert state(path) == before
-    beside = {one.name for one in path.parent.iterdir()} - {"s.db"}
-    assert beside <= HELPERS
-    assert all((path.parent / one).stat().st_size == 0 for one in beside if one.endswith("-wal"))
+    left = {one.name: one.stat().st_size for one in path.parent.iterdir() if one != path}
+    assert left.keys() <= HELPERS
+    assert left.get("s.db-wal", 0) == 0
 
 
 async def test_a_search_begins_with_the_index_that_lies_there_and_leaves_it_alone(path):
     async with eventctx.open(path) as engine:
         await engine.recall("lighthouse")
-        await (await engine.session("work")).add_message({"role": "user", "content": "beacon"})
+        await (await engine.session("work")).add_message(user("beacon"))
     index = path.with_name("s.db.eventctx-recall")
     before = state(index)
     async with eventctx.open(path, read_only=True) as engine:
@@ -199,50 +176,24 @@ async def test_a_search_begins_with_the_index_that_lies_there_and_leaves_it_alon
 async def test_every_write_is_refused(path):
     async with eventctx.open(path, read_only=True) as engine:
         with pytest.raises(StoreReadOnly):
-            await engine.store.append("work", [draft()], ANY)
+            await engine.store.append("work", [make_draft()], ANY)
         ctx = await engine.session("work")
         with pytest.raises(StoreReadOnly):
-            await ctx.add_message({"role": "user", "content": "more"})
+            await ctx.add_message(user("more"))
         with pytest.raises(StoreReadOnly):
             await engine.fork("work", 0, "other")
 
 
-@pytest.mark.slow
-async def test_it_sees_what_another_process_appends(path):
-    program = (
-        "import asyncio, eventctx\n"
-        "async def main():\n"
-        f"    async with eventctx.open({str(path)!r}) as engine:\n"
-        "        ctx = await engine.session('work')\n"
-        "        await ctx.add_message({'role': 'user', 'content': 'another'})\n"
-        "asyncio.run(main())\n"
-    )
-    async with eventctx.open(path, read_only=True) as engine:
-        head = (await engine.sessions())[0].head
-        news = engine.store.subscribe(stream="work", after=head)
-        waiting = asyncio.ensure_future(anext(news))
-        await asyncio.to_thread(subprocess.run, [sys.executable, "-c", program], check=True)
-        record = await asyncio.wait_for(waiting, 60)
-        await news.aclose()
-        assert record.position == head + 1
-
-
-async def test_it_refuses_writes_also_where_this_process_writes_the_file_too(path):
-    async with eventctx.open(path) as writer, eventctx.open(path, read_only=True) as reader:
-        ctx = await writer.session("work")
-        await ctx.add_message({"role": "user", "content": "more"})
-        assert len(await reader.transcript("work")) == 2
-        with pytest.raises(StoreReadOnly):
-            await reader.store.append("work", [draft()], ANY)
-
-
-async def test_closing_it_leaves_a_writer_of_this_process_alone(path):
+async def test_it_refuses_writes_also_beside_a_writer_of_this_process_and_leaves_that_alone(path):
     async with eventctx.open(path) as writer:
-        async with eventctx.open(path, read_only=True):
-            pass
         ctx = await writer.session("work")
-        await ctx.add_message({"role": "user", "content": "more"})
-        assert len(await ctx.get_messages()) == 2
+        async with eventctx.open(path, read_only=True) as reader:
+            await ctx.add_message(user("more"))
+            assert len(await reader.transcript("work")) == 2
+            with pytest.raises(StoreReadOnly):
+                await reader.store.append("work", [make_draft()], ANY)
+        await ctx.add_message(user("more"))
+        assert len(await ctx.get_messages()) == 3
 
 
 async def test_nothing_is_created(tmp_path):
@@ -253,9 +204,6 @@ async def test_nothing_is_created(tmp_path):
     with pytest.raises(StoreReadOnly):
         await SqliteStore.open(empty, read_only=True)
     assert empty.stat().st_size == 0
-
-
-async def test_a_store_in_memory_has_nothing_to_read():
     with pytest.raises(InvalidSetting, match="read_only"):
         async with eventctx.open("memory://", read_only=True):
             pass
@@ -266,21 +214,13 @@ async def test_a_receipt_that_does_not_hold_is_told_and_not_noted(path, tmp_path
     async with eventctx.open(path, receipts=book) as engine:
         ctx = await engine.session("work")
         async with ctx.turn():
-            await ctx.add_message({"role": "user", "content": "go on"})
+            await ctx.add_message(user("go on"))
     noted = book.read_text().replace('"position":', '"position":9')
     book.write_text(noted)
     async with eventctx.open(path, receipts=book, read_only=True) as engine:
         await engine.verify("work")
     assert book.read_text() == noted
     assert "is not what it was" in caplog.text
-
-
-@pytest.mark.skipif(os.name != "posix", reason="file rights")
-async def test_the_helpers_have_the_rights_of_the_store(path):
-    path.chmod(0o600)
-    async with eventctx.open(path, read_only=True):
-        for one in HELPERS & {one.name for one in path.parent.iterdir()}:
-            assert (path.parent / one).stat().st_mode & 0o077 == 0
 
 
 async def test_the_key_frames_that_lie_there_are_read_and_left_alone(path):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+import os
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -82,20 +83,19 @@ async def hand(jetstream: Cluster, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     await store.close()
 
 
-async def read_all(reader: SessionReader) -> list[Record]:
-    scan = await GlobalScan(reader, None).scan()
+async def pages(scan: Any) -> list[Record]:
     found: list[Record] = []
     while page := await scan.page():
         found += page
     return found
+
+
+async def read_all(reader: SessionReader) -> list[Record]:
+    return await pages(await GlobalScan(reader, None).scan())
 
 
 async def read(reader: SessionReader, **ranged: Any) -> list[Record]:
-    scan = await reader.scan("s", **ranged)
-    found: list[Record] = []
-    while page := await scan.page():
-        found += page
-    return found
+    return await pages(await reader.scan("s", **ranged))
 
 
 async def test_a_session_that_is_gone_and_was_not_deleted_is_an_error(hand: Hand) -> None:
@@ -170,24 +170,20 @@ VICTIM = 2
 """The server that lost a part; the tests are connected to the first one."""
 
 
-def _truncate(block: Path) -> None:
-    with block.open("r+b") as opened:
-        opened.truncate(block.stat().st_size // 2)
-
-
-def _flip(block: Path) -> None:
-    with block.open("r+b") as opened:
-        opened.seek(block.stat().st_size // 3)
-        opened.write(b"\xff\x00\xff")
+def _overwrite(block: Path, at: int, data: bytes) -> None:
+    whole = block.read_bytes()
+    block.write_bytes(whole[:at] + data + whole[at + len(data) :])
 
 
 def _alter(block: Path) -> None:
-    with block.open("r+b") as opened:
-        opened.seek(block.read_bytes().index(b"the payload of 25"))
-        opened.write(b"THE")
+    _overwrite(block, block.read_bytes().index(b"the payload of 25"), b"THE")
 
 
-DAMAGES = {"truncated": _truncate, "deleted": Path.unlink, "flipped": _flip}
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "truncated": lambda block: os.truncate(block, block.stat().st_size // 2),
+    "deleted": Path.unlink,
+    "flipped": lambda block: _overwrite(block, block.stat().st_size // 3, b"\xff\x00\xff"),
+}
 
 
 class Damaged(NamedTuple):
@@ -213,18 +209,15 @@ class Damaged(NamedTuple):
     async def whole(self) -> None:
         """Wait until the damaged server has what the leader has."""
         async with asyncio.timeout(60):
-            while True:
-                stream = self.names.stream(0)
-                leader = await asyncio.to_thread(self.cluster.leader, stream)
-                if _last(self.cluster, VICTIM, stream) == _last(self.cluster, leader, stream):
-                    return
+            while self.last(VICTIM) != self.last(
+                await asyncio.to_thread(self.cluster.leader, self.names.stream(0))
+            ):
                 await asyncio.sleep(0.05)
 
-
-def _last(cluster: Cluster, node: int, stream: str) -> int:
-    """The sequence of the last message that a server has of a stream."""
-    state = cluster.details(cluster.nodes[node], stream).get("state", {})
-    return int(state.get("last_seq", -node))
+    def last(self, node: int) -> int:
+        """The sequence of the last message that a server has."""
+        found = self.cluster.details(self.cluster.nodes[node], self.names.stream(0))
+        return int(found.get("state", {}).get("last_seq", -node))
 
 
 @pytest.fixture(scope="module")

@@ -29,23 +29,21 @@ from tests.services.nats_server import Cluster, Node, find, running
 from tests.stores.jetstream.conftest import fresh_name
 
 
-async def test_servers_that_sync_now_and_then_are_refused() -> None:
-    with nats_server.running(sync=None, place=memory_folder()) as cluster:
-        with pytest.raises(StoreUnsafe, match=r"sync_interval: always.*found 120 s on n\d"):
+@pytest.mark.parametrize(
+    ("size", "sync", "said"),
+    [(3, None, r"sync_interval: always.*found 120 s on n\d"), (2, "always", "3 or more servers")],
+)
+async def test_servers_that_sync_now_and_then_or_are_too_few_are_refused(
+    size: int, sync: str | None, said: str
+) -> None:
+    with nats_server.running(size=size, sync=sync, place=memory_folder()) as cluster:
+        with pytest.raises(StoreUnsafe, match=said):
             await JetStreamStore.open(cluster.url())
         # Nothing was made there.
         client = await nats.connect(cluster.servers)
         answer = await client.request("$JS.API.STREAM.NAMES", b"")
         assert json.loads(answer.data)["streams"] is None
         await client.close()
-
-
-async def test_two_servers_are_too_few() -> None:
-    with (
-        nats_server.running(size=2, place=memory_folder()) as cluster,
-        pytest.raises(StoreUnsafe, match="3 or more servers"),
-    ):
-        await JetStreamStore.open(cluster.url())
 
 
 async def test_servers_whose_settings_cannot_be_seen_are_refused(jetstream: Cluster) -> None:
@@ -149,7 +147,7 @@ async def test_a_server_that_comes_back_with_other_settings_stops_the_writing(
         await store.close()
 
 
-async def test_a_client_that_loses_a_cancellation_is_given_up(
+async def test_no_server_and_a_client_that_loses_a_cancellation_are_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def connect(*client: Any, **options: Any) -> None:
@@ -158,15 +156,12 @@ async def test_a_client_that_loses_a_cancellation_is_given_up(
             await asyncio.Event().wait()
         await asyncio.Event().wait()
 
+    with pytest.raises(StoreUnavailable, match="expected a NATS server"):
+        await JetStreamStore.open("nats://127.0.0.1:1/?monitor=http://127.0.0.1:2", patience=0.5)
     monkeypatch.setattr(nats.NATS, "connect", connect)
     with pytest.raises(StoreUnavailable, match="expected a NATS server"):
         async with asyncio.timeout(60):
             await JetStreamStore.open("nats://127.0.0.1:1/", patience=0.1)
-
-
-async def test_no_server_at_all_is_said_so_within_the_patience() -> None:
-    with pytest.raises(StoreUnavailable, match="expected a NATS server"):
-        await JetStreamStore.open("nats://127.0.0.1:1/?monitor=http://127.0.0.1:2", patience=0.5)
 
 
 async def test_the_number_of_shards_is_that_of_the_stores_making(jetstream: Cluster) -> None:
@@ -190,9 +185,8 @@ async def test_a_store_that_is_not_there_is_not_made_when_it_must_not_be(
 
 
 FILES = Path(__file__).parents[3] / "docs" / "how-to" / "compose" / "nats"
-PASSWORDS = {f"{role}_PASSWORD": f"secret-of-{role.lower()}" for role in ("OWNER", "AGENT")} | {
-    f"{role}_PASSWORD": f"secret-of-{role.lower()}" for role in ("READER", "SYS")
-}
+ROLES = ("owner", "agent", "reader", "sys")
+PASSWORDS = {f"{role.upper()}_PASSWORD": f"secret-of-{role}" for role in ROLES}
 
 
 class Documented(Cluster):
@@ -211,8 +205,8 @@ class Documented(Cluster):
 
     def of(self, role: str, **query: str) -> str:
         """The store's URL for a role of the page."""
-        user = f"{role}:{PASSWORDS[f'{role.upper()}_PASSWORD']}"
-        return self.url(user=user, tls_ca=str(self.folder / "ca.pem"), **query)
+        authority = str(self.folder / "ca.pem")
+        return self.url(user=f"{role}:secret-of-{role}", tls_ca=authority, **query)
 
 
 @pytest.fixture(scope="module")

@@ -39,6 +39,12 @@ async def place(victim: Server) -> AsyncIterator[str]:
         victim.start()
 
 
+def url(place, *ports, database="postgres"):
+    """The URL of a place on servers at these ports of this machine."""
+    hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
+    return f"postgresql://postgres@{hosts}/{database}?{place.partition('?')[2]}"
+
+
 async def write(store, draft, stream, count, acknowledged):
     """``count`` appends that expect a version, one after the other."""
     for step in range(count):
@@ -105,7 +111,7 @@ async def test_a_server_that_was_halted_has_an_end_to_every_wait(
     store = await PostgresStore.open(place + "&connect_timeout=2")
     await store.append("s", [draft("a")], NO_STREAM)
     victim.pause()
-    under_way = asyncio.ensure_future(wait(store.append("s", [draft("b")], 0)))
+    under_way = store.append("s", [draft("b")], 0)
     await asyncio.sleep(0.6)
     victim.resume()
     async with asyncio.timeout(60):
@@ -114,23 +120,18 @@ async def test_a_server_that_was_halted_has_an_end_to_every_wait(
     await store.close()
 
 
-async def wait(awaitable):
-    return await awaitable
-
-
 async def test_a_standby_is_read_and_followed_but_not_written(victim, place, draft, collect):
     store = await PostgresStore.open(place)
     await store.append("s", [draft("a"), draft("b")], NO_STREAM)
-    schema = place.rpartition("=")[2]
     with await asyncio.to_thread(victim.standby, "reader") as standby:
-        reading = await PostgresStore.open(standby.url(schema=schema))
+        reading = await PostgresStore.open(url(place, standby.port))
         assert reading.read_only
         assert len(await collect(reading.read("s"))) == 2
         assert await reading.load_snapshot("s", "view") is None
         with pytest.raises(StoreReadOnly, match="target_session_attrs"):
             await reading.append("s", [draft("c")], 1)
         news = reading.subscribe(after=(await collect(store.read_all()))[-1].global_position)
-        coming = asyncio.ensure_future(wait(anext(news)))
+        coming = asyncio.ensure_future(anext(news))
         done = await store.append("s", [draft("c")], 1)
         async with asyncio.timeout(60):
             assert (await coming).digest == done.receipt.digest
@@ -142,30 +143,26 @@ async def test_a_standby_is_read_and_followed_but_not_written(victim, place, dra
 async def test_of_several_servers_the_primary_is_taken_wherever_it_stands(
     victim, place, draft, monkeypatch
 ):
-    schema = place.rpartition("=")[2]
     with await asyncio.to_thread(victim.standby, "first") as standby:
-        both = (
-            f"postgresql://postgres@127.0.0.1:{standby.port},127.0.0.1:{victim.port}/postgres"
-            f"?schema={schema}"
-        )
-        for read_only in (False, True):
-            store = await PostgresStore.open(both, read_only=read_only)
-            assert str(victim.port) in (await store.describe()).place
-            await store.close()
+        await (await PostgresStore.open(place)).close()
         await asyncio.to_thread(has_all, standby, victim)  # the store was made meanwhile
-        standbys = await PostgresStore.open(both + "&target_session_attrs=any", read_only=True)
-        assert str(standby.port) in (await standbys.describe()).place
-        await standbys.close()
-        monkeypatch.setenv("PGTARGETSESSIONATTRS", "standby")
-        standbys = await PostgresStore.open(both, read_only=True)
-        assert str(standby.port) in (await standbys.describe()).place
-        await standbys.close()
+        for attributes, environment, read_only, chosen in (
+            ("", None, False, victim),
+            ("", None, True, victim),
+            ("&target_session_attrs=any", None, True, standby),
+            ("", "standby", True, standby),
+        ):
+            if environment:
+                monkeypatch.setenv("PGTARGETSESSIONATTRS", environment)
+            both = url(place, standby.port, victim.port) + attributes
+            store = await PostgresStore.open(both, read_only=read_only)
+            assert str(chosen.port) in (await store.describe()).place
+            await store.close()
 
 
 async def test_a_server_that_refuses_us_is_no_reason_to_give_up_the_others(victim, place):
     """While it is set up anew, say; but where each of them says no, nobody waits."""
-    schema = place.rpartition("=")[2]
-    lost = f"postgresql://postgres@127.0.0.1:{victim.port},127.0.0.1:1/nowhere?schema={schema}"
+    lost = url(place, victim.port, 1, database="nowhere")
     began = asyncio.get_running_loop().time()
     with pytest.raises(StoreUnavailable, match="cannot be reached") as raised:
         await PostgresStore.open(lost, patience=0.3)
@@ -178,12 +175,8 @@ async def test_a_server_that_refuses_us_is_no_reason_to_give_up_the_others(victi
 async def test_a_primary_that_became_a_standby_is_looked_for_among_the_other_servers(
     victim, place, draft, collect, chained
 ):
-    schema = place.rpartition("=")[2]
     with await asyncio.to_thread(victim.standby, "next") as standby:
-        both = (
-            f"postgresql://postgres@127.0.0.1:{victim.port},127.0.0.1:{standby.port}/postgres"
-            f"?schema={schema}&target_session_attrs=read-write"
-        )
+        both = url(place, victim.port, standby.port) + "&target_session_attrs=read-write"
         store = await PostgresStore.open(both)
         for step in range(5):
             await store.append("s", [draft(str(step))], step - 1)

@@ -7,11 +7,9 @@ passes what commits after it, and never sees it; so it stops where an older one 
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -19,13 +17,8 @@ from eventctx.errors import StoreUnavailable
 from eventctx.log.store import NO_STREAM
 from eventctx.stores.postgres.connections import ServerConnection, parse_url
 from eventctx.stores.postgres.store import PostgresStore
-
-
-@pytest.fixture
-async def store(postgres_place):
-    opened = await PostgresStore.open(postgres_place)
-    yield opened
-    await opened.close()
+from eventctx.testing.store_contract.ordering import take
+from tests.stores.conftest import HERE
 
 
 class Slow:
@@ -52,40 +45,34 @@ class Slow:
         self.connection.close()
 
 
-async def test_a_subscription_waits_for_an_older_transaction_and_skips_nothing(
-    store, draft, postgres_place
-):
+@pytest.fixture
+async def slow(store, draft, postgres_place):
     await store.append("slow", [draft()], NO_STREAM)
+    return Slow(postgres_place)
+
+
+async def test_a_subscription_waits_for_an_older_transaction_and_skips_nothing(store, draft, slow):
     await store.append("fast", [draft()], NO_STREAM)
-    slow = Slow(postgres_place)
     slow.begin()
     await store.append("fast", [draft()], 0)
-    seen = []
-    settled = asyncio.Event()
-
-    async def follow():
-        async for record in store.subscribe():
-            seen.append((record.stream, record.position))
-            if len(seen) == 2:
-                settled.set()
-            if len(seen) == 4:
-                return
-
-    following = asyncio.create_task(follow())
-    await settled.wait()
+    news = store.subscribe()
+    found = [await anext(news) for _ in range(2)]
+    following = asyncio.ensure_future(anext(news))
     await asyncio.sleep(0.3)
-    assert seen == [("slow", 0), ("fast", 0)], "it went past what is not settled"
+    assert not following.done(), "it went past what is not settled"
     slow.append_and_commit()
     async with asyncio.timeout(60):
-        await following
-    assert seen == [("slow", 0), ("fast", 0), ("slow", 1), ("fast", 1)]
+        found += [await following, await anext(news)]
+    assert [(r.stream, r.position) for r in found] == [
+        *[("slow", 0), ("fast", 0)],
+        *[("slow", 1), ("fast", 1)],
+    ]
+    await news.aclose()
 
 
 async def test_a_read_of_everything_waits_for_what_was_committed_before_it(
-    store, draft, collect, postgres_place
+    store, draft, collect, slow
 ):
-    await store.append("slow", [draft()], NO_STREAM)
-    slow = Slow(postgres_place)
     slow.begin()
     await store.append("fast", [draft()], NO_STREAM)
     reading = asyncio.create_task(collect(store.read_all()))
@@ -97,10 +84,8 @@ async def test_a_read_of_everything_waits_for_what_was_committed_before_it(
     assert [(r.stream, r.position) for r in found] == [("slow", 0), ("slow", 1), ("fast", 0)]
 
 
-async def test_a_transaction_that_does_not_end_is_named(draft, collect, postgres_place):
+async def test_a_transaction_that_does_not_end_is_named(draft, collect, slow, postgres_place):
     store = await PostgresStore.open(postgres_place, patience=0.3)
-    await store.append("slow", [draft()], NO_STREAM)
-    slow = Slow(postgres_place)
     slow.begin()
     await store.append("fast", [draft()], NO_STREAM)
     with pytest.raises(StoreUnavailable, match=r"process \d+ of postgres \(eventctx\)"):
@@ -110,17 +95,11 @@ async def test_a_transaction_that_does_not_end_is_named(draft, collect, postgres
     await store.close()
 
 
-async def test_a_stream_is_followed_in_its_own_order_and_waits_for_nobody(
-    store, draft, postgres_place
-):
-    await store.append("slow", [draft()], NO_STREAM)
-    slow = Slow(postgres_place)
+async def test_a_stream_is_followed_in_its_own_order_and_waits_for_nobody(store, draft, slow):
     slow.begin()
     await store.append("fast", [draft()], NO_STREAM)
     async with asyncio.timeout(60):
-        async for record in store.subscribe(stream="fast"):
-            assert record.position == 0
-            break
+        assert (await take(store.subscribe(stream="fast"), 1))[0].position == 0
     slow.append_and_commit()
 
 
@@ -180,21 +159,11 @@ async def test_the_description_says_who_holds_the_log_back_and_since_when(
 
 
 async def test_processes_that_write_the_same_session_win_each_version_once(
-    postgres_place, program, collect, chained
+    store, postgres_place, program, collect, chained
 ):
-    follower = await PostgresStore.open(postgres_place)
+    follower = store
     names, count = ["a", "b", "c"], 30
-    total = len(names) * count * 3
-
-    async def follow():
-        found = []
-        async for record in follower.subscribe():
-            found.append(record)
-            if len(found) == total:
-                break
-        return found
-
-    live = asyncio.create_task(follow())
+    live = asyncio.create_task(take(follower.subscribe(), len(names) * count * 3))
     processes = [program("compete", postgres_place, name, count) for name in names]
     outputs = [await asyncio.to_thread(process.communicate) for process in processes]
     assert [errors for _, errors in outputs] == ["", "", ""]
@@ -205,7 +174,6 @@ async def test_processes_that_write_the_same_session_win_each_version_once(
     assert sorted(won) == list(range(len(names) * count))
     for name in ("shared", *names):
         chained(await collect(follower.read(name)))
-    await follower.close()
 
 
 FORKING = """
@@ -218,11 +186,10 @@ def draft(number):
     return Draft(number.to_bytes(16), "test", 1, 0, b"{}")
 
 async def use(store):
-    async def subscribe():
-        return [record async for record in store.subscribe()]
-
     for call in (
-        lambda: store.append("s", [draft(9)], 0), lambda: store.head("s"), subscribe
+        lambda: store.append("s", [draft(9)], 0),
+        lambda: store.head("s"),
+        lambda: anext(store.subscribe()),
     ):
         try:
             await call()
@@ -230,12 +197,11 @@ async def use(store):
             print("refused" if "forked" in str(error) else error)
     await store.close()
 
-loop = asyncio.new_event_loop()
-store = loop.run_until_complete(open_store(sys.argv[1]))
-
 async def wait(awaitable):
     return await awaitable
 
+loop = asyncio.new_event_loop()
+store = loop.run_until_complete(open_store(sys.argv[1]))
 loop.run_until_complete(wait(store.append("s", [draft(0)], -1)))
 sys.stdout.flush()
 child = os.fork()
@@ -252,17 +218,9 @@ loop.run_until_complete(store.close())
 """
 
 
-async def test_a_forked_process_is_refused_and_leaves_the_parents_connections_alone(
-    postgres_place,
-):
-    done = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-c", FORKING, postgres_place],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
-    )
+def test_a_forked_process_is_refused_and_leaves_the_parents_connections_alone(postgres_place):
+    command = [sys.executable, "-c", FORKING, postgres_place]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=HERE)
     assert done.stderr == ""
     assert done.stdout.split() == ["refused"] * 3 + ["wrote", "1"]
 

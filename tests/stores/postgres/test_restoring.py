@@ -9,10 +9,12 @@ import asyncio
 import shutil
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
+import psycopg
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 import eventctx
 from eventctx.cli.main import cli
@@ -31,39 +33,22 @@ PAGE = DOCS / "how-to" / "keep-sessions-in-postgresql.md"
 DAMAGE = 5
 
 
-def command(program: str, server: str = "") -> str:
-    """The page's one command line that begins with ``program`` and names ``server``."""
-    lines = [
-        line.removeprefix("$ ")
-        for block in blocks_of(PAGE)
-        for line in block.text.splitlines()
-        if line.startswith(f"$ {program} ") and server in line
-    ]
-    (found,) = lines
-    return found
-
-
-class Drill:
-    """Runs the page's commands against servers of this machine."""
-
-    def __init__(self, folder: Path, **hosts: Server) -> None:
-        self.folder = folder
-        self.hosts = hosts
-
-    def run(self, line: str) -> Result | None:
-        for name, server in self.hosts.items():
-            line = line.replace(f"{name}.example", f"127.0.0.1:{server.port}")
-        assert ".example" not in line
-        words = line.split()
-        if words[0] == "eventctx":
-            return CliRunner().invoke(cli, words[1:])
-        folder = next(iter(self.hosts.values())).binaries.folder
-        words[0] = str(folder / words[0])
-        done = subprocess.run(
-            words, cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
-        return None
+def drill(program: str, folder: Path, *, code: int = 0, **hosts: Server) -> str:
+    """Run the page's one command that begins with ``program``; what ``eventctx`` printed."""
+    lines = [line for block in blocks_of(PAGE) for line in block.text.splitlines()]
+    (line,) = [line[2:] for line in lines if line.startswith(f"$ {program} ")]
+    for name, server in hosts.items():
+        line = line.replace(f"{name}.example", f"127.0.0.1:{server.port}")
+    assert ".example" not in line
+    words = line.split()
+    if words[0] == "eventctx":
+        done = CliRunner().invoke(cli, words[1:])
+        assert done.exit_code == code, done.output
+        return done.output
+    words[0] = str(next(iter(hosts.values())).binaries.folder / words[0])
+    ran = subprocess.run(words, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True)
+    assert ran.returncode == code, ran.stderr
+    return ""
 
 
 @pytest.fixture
@@ -102,12 +87,8 @@ async def test_a_dump_is_the_same_store_on_another_server_and_goes_on(
                 busy.execute("SELECT pg_current_xact_id()")
         await talk(server.url("agents"), "At nine.")
         _, last = await last_position(server.url("agents"), collect)
-        drill = Drill(tmp_path, db=server, drill=other)
-        for program in ("pg_dump", "createdb", "pg_restore"):
-            await asyncio.to_thread(drill.run, command(program))
-        verified = await asyncio.to_thread(drill.run, command("eventctx verify"))
-        assert verified is not None
-        assert verified.exit_code == 0, verified.output
+        for program in ("pg_dump", "createdb", "pg_restore", "eventctx verify"):
+            await asyncio.to_thread(drill, program, tmp_path, db=server, drill=other)
         assert len(list((tmp_path / "state").rglob("receipts/*.jsonl"))) == 1  # of both servers
 
         restored = await PostgresStore.open(other.url("agents"))  # the first that may write
@@ -116,15 +97,12 @@ async def test_a_dump_is_the_same_store_on_another_server_and_goes_on(
         news = restored.subscribe(after=last)
         coming = asyncio.ensure_future(anext(news))
         await talk(other.url("agents"), "By day.")
-        async with asyncio.timeout(60):
-            found = await coming
+        found = await asyncio.wait_for(coming, 60)
         assert found.stream == "trip"
         assert found.global_position > last
         await news.aclose()
         await restored.close()
-        verified = await asyncio.to_thread(drill.run, command("eventctx verify"))
-        assert verified is not None
-        assert verified.exit_code == 0, verified.output
+        await asyncio.to_thread(drill, "eventctx verify", tmp_path, drill=other)
 
 
 @pytest.mark.slow
@@ -132,7 +110,7 @@ async def test_receipts_show_what_a_server_lacks_that_went_back_in_time(
     server: Server, tmp_path: Path, collect
 ) -> None:
     await talk(server.url("agents"), "Find a train.")
-    await asyncio.to_thread(Drill(tmp_path, db=server).run, command("pg_basebackup"))
+    await asyncio.to_thread(drill, "pg_basebackup", tmp_path, db=server)
     await talk(server.url("agents"), "To Vienna.", "At nine.")
     lost, position = await last_position(server.url("agents"), collect)
     await asyncio.to_thread(server.kill)
@@ -142,45 +120,20 @@ async def test_receipts_show_what_a_server_lacks_that_went_back_in_time(
     earlier.binaries.give(earlier.folder)
     earlier.configure()
     with earlier:
-        drill = Drill(tmp_path, drill=earlier)
-        line = command("eventctx verify")
-        verified = await asyncio.to_thread(drill.run, line)
-        assert verified is not None
-        assert verified.exit_code == DAMAGE, verified.output
-        assert "trip" in verified.output
+        verify = partial(asyncio.to_thread, drill, "eventctx verify", tmp_path, drill=earlier)
+        said = await verify(code=DAMAGE)
         (book,) = (tmp_path / "state").rglob("receipts/*.jsonl")
-        assert str(book) in verified.output
+        assert "trip" in said and str(book) in said
         book.rename(tmp_path / "put-away.jsonl")
-        verified = await asyncio.to_thread(drill.run, line)
-        assert verified is not None
-        assert verified.exit_code == 0, verified.output
+        await verify()
         await talk(earlier.url("agents"), "To Graz.")
         found, again = await last_position(earlier.url("agents"), collect)
         assert found != lost
         assert again <= position  # why followers have to be set back
-        verified = await asyncio.to_thread(drill.run, line)
-        assert verified is not None
-        assert verified.exit_code == 0, verified.output
+        await verify()
 
 
 FROZEN = Path(__file__).parents[2] / "golden" / "postgres"
-
-
-@pytest.fixture
-def restored(postgres: Server) -> object:
-    """Restores the frozen store of a version into a database of its own; returns its URL."""
-    made: list[str] = []
-
-    def restore(version: int) -> str:
-        name = postgres.new_database()
-        made.append(name)
-        with postgres.connection(name) as connection:
-            connection.execute((FROZEN / f"version-{version}.sql").read_bytes())
-        return postgres.url(name)
-
-    yield restore
-    for name in made:
-        postgres.drop_database(name)
 
 
 def test_every_version_is_frozen() -> None:
@@ -190,9 +143,11 @@ def test_every_version_is_frozen() -> None:
 
 @pytest.mark.parametrize("version", range(1, SCHEMA_VERSION + 1))
 async def test_a_store_of_an_earlier_version_opens_with_its_records_and_takes_more(
-    restored, version: int
+    postgres_url: str, version: int
 ) -> None:
-    url = restored(version)
+    url = postgres_url
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute((FROZEN / f"version-{version}.sql").read_bytes())
     # Two processes of a new release may start at once.
     store, other = await asyncio.gather(PostgresStore.open(url), PostgresStore.open(url))
     parent, child = await gather(store.read("parent")), await gather(store.read("child"))
@@ -204,9 +159,8 @@ async def test_a_store_of_an_earlier_version_opens_with_its_records_and_takes_mo
         check_chain(await gather(store.read(stream)))
     everything = [one async for one in store.read_all()]
     assert [one.stream for one in everything] == ["parent"] * 3 + ["child"] * 3
-    assert [one.global_position for one in everything] == sorted(
-        one.global_position for one in everything
-    )
+    places = [one.global_position for one in everything]
+    assert places == sorted(places)
     await store.save_checkpoint("sink", 7)
     assert await other.load_checkpoint("sink") == 7
     index = PostgresTextIndex(store)
@@ -217,9 +171,9 @@ async def test_a_store_of_an_earlier_version_opens_with_its_records_and_takes_mo
     await other.close()
 
 
-async def test_a_store_of_a_later_release_is_refused(postgres_place: str, postgres: Server) -> None:
-    store = await PostgresStore.open(postgres_place)
-    await store.close()
+async def test_a_store_of_a_later_release_is_refused(
+    store: PostgresStore, postgres_place: str, postgres: Server
+) -> None:
     schema = store.destination.schema
     postgres.execute(f"UPDATE {schema}.meta SET value = '999' WHERE key = 'schema_version'")  # noqa: S608
     with pytest.raises(StoreTooNew, match="found 999"):

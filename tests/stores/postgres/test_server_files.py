@@ -28,11 +28,26 @@ def server(postgres: Server) -> Iterator[Server]:
 
 
 @pytest.fixture
-async def store(server: Server, draft):
+async def erasing(server: Server, draft):
+    """A store with a secret in a first body, in a further one, in a large one, in a snapshot."""
     opened = await PostgresStore.open(server.url(schema="erasing"))
+    noise = bytes(range(256)) * 40
+    drafts = [
+        draft(b"first " + SECRET),
+        draft("other", b"further " + SECRET),
+        draft(noise[:3000] + SECRET + noise),
+        draft("stays"),
+    ]
+    done = await opened.append("s", drafts, NO_STREAM)
+    snapshot = Snapshot(3, done.receipt.digest, 1, b"folded " + SECRET)
+    opened.save_snapshot("s", "view", snapshot)
+    await opened.append("t", [draft("another session")], NO_STREAM)
     yield opened
     await opened.close()
     server.execute("DROP SCHEMA erasing CASCADE")
+
+
+SECRETS = {"s": {Address(0): b"", Address(1, 1): b"", Address(2): b""}}
 
 
 def files_with(server: Server, secret: bytes, *, wal: bool = False) -> list[Path]:
@@ -49,32 +64,10 @@ def files_with(server: Server, secret: bytes, *, wal: bool = False) -> list[Path
     ]
 
 
-async def fill(store, draft):
-    """A secret in a first body, in a further one, in a large one, and in a snapshot."""
-    noise = bytes(range(256)) * 40
-    done = await store.append(
-        "s",
-        [
-            draft(b"first " + SECRET),
-            draft("other", b"further " + SECRET),
-            draft(noise[:3000] + SECRET + noise),
-            draft("stays"),
-        ],
-        NO_STREAM,
-    )
-    snapshot = Snapshot(3, done.receipt.digest, 1, b"folded " + SECRET)
-    store.save_snapshot("s", "view", snapshot)
-    await store.append("t", [draft("another session")], NO_STREAM)
-    return done
-
-
-async def test_erased_bodies_leave_the_files(server, store, draft, collect, chained):
-    await fill(store, draft)
+async def test_erased_bodies_leave_the_files(server, erasing, draft, collect, chained):
+    store = erasing
     assert files_with(server, SECRET)
-    done = await store.erase(
-        {"s": {Address(0): b"", Address(1, 1): b"", Address(2): b""}}, {"s": draft("note")}
-    )
-    assert done.bodies == 3
+    assert (await store.erase(SECRETS, {"s": draft("note")})).bodies == 3
     assert await store.scrubbed()
     assert files_with(server, SECRET) == []
     records = await collect(store.read("s"))
@@ -84,34 +77,32 @@ async def test_erased_bodies_leave_the_files(server, store, draft, collect, chai
     ]  # fmt: skip
 
 
-async def test_a_deleted_session_leaves_the_files_and_the_recycled_log(server, store, draft):
-    await fill(store, draft)
+async def test_a_deleted_session_leaves_the_files_and_the_recycled_log(server, erasing, draft):
     assert files_with(server, SECRET, wal=True)
-    await store.delete("s", draft("gone"), 3)
-    assert await store.scrubbed()
+    await erasing.delete("s", draft("gone"), 3)
+    assert await erasing.scrubbed()
     assert files_with(server, SECRET) == []
     assert files_with(server, SECRET, wal=True) == []
 
 
-async def test_a_plain_vacuum_would_not_be_enough(server, store, draft):
-    await store.append("s", [draft("before"), draft(SECRET + bytes(600))], NO_STREAM)
+async def test_a_plain_vacuum_would_not_be_enough(server, erasing, draft):
+    await erasing.append("v", [draft("before"), draft(b"no " + SECRET + bytes(600))], NO_STREAM)
     connection = ServerConnection(parse_url(server.url(schema="erasing")))
     connection.rows("UPDATE eventctx.records SET data = NULL, salt = NULL WHERE position = 1")
     connection.script("VACUUM erasing.records")
     connection.close()
-    assert files_with(server, SECRET)
+    assert files_with(server, b"no " + SECRET)
 
 
 async def test_a_reader_of_an_older_state_keeps_the_bytes_and_the_store_says_so(
-    server, store, draft, caplog
+    server, erasing, draft, caplog
 ):
-    await fill(store, draft)
     reader = ServerConnection(parse_url(server.url(schema="erasing")))
     with reader.transaction():
         reader.script("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         reader.rows("SELECT count(*) FROM eventctx.checkpoints")
-        await store.erase({"s": {Address(0): b"", Address(1, 1): b"", Address(2): b""}})
-        assert not await store.scrubbed()
+        await erasing.erase(SECRETS)
+        assert not await erasing.scrubbed()
         assert files_with(server, SECRET)
         assert "VACUUM FULL erasing.bodies" in caplog.text
     reader.close()
@@ -123,12 +114,11 @@ async def test_a_reader_of_an_older_state_keeps_the_bytes_and_the_store_says_so(
 
 
 async def test_a_large_table_is_left_to_the_people_who_look_after_the_server(
-    server, store, draft, monkeypatch
+    server, erasing, monkeypatch
 ):
+    store = erasing
     monkeypatch.setattr(scrubbing, "MOST_BYTES", 1000)
-    await fill(store, draft)
-    await store.erase({"s": {Address(0): b"", Address(1, 1): b"", Address(2): b""}})
-    assert not await store.scrubbed()
+    await store.erase(SECRETS)
     for table in ("records", "bodies", "snapshots"):
         assert not await store.scrubbed()
         await asyncio.to_thread(server.execute, f"VACUUM FULL erasing.{table}")
@@ -136,10 +126,9 @@ async def test_a_large_table_is_left_to_the_people_who_look_after_the_server(
     assert files_with(server, SECRET) == []
 
 
-def ruin(path) -> None:
-    whole = bytearray(path.read_bytes())
-    whole[200:8000] = bytes(byte ^ 0x55 for byte in whole[200:8000])
-    path.write_bytes(whole)
+def ruin(path: Path) -> None:
+    whole = path.read_bytes()
+    path.write_bytes(whole[:200] + bytes(byte ^ 0x55 for byte in whole[200:8000]) + whole[8000:])
 
 
 @pytest.mark.parametrize("damage", ["a page", "a file"])
@@ -153,24 +142,19 @@ async def test_damage_in_the_servers_files_names_the_session_that_was_asked_for(
         server.stop()
         ruin(server.data / file) if damage == "a page" else (server.data / file).unlink()
         server.start()
+        said = r"^stream 'agent 7': the server finds"
         for use in (
             lambda: collect(store.read("agent 7")),
             lambda: store.bodies("agent 7", [Address(0)]),
-            lambda: wait(store.append("agent 7", [draft()], ANY)),
+            lambda: store.append("agent 7", [draft()], ANY),
         ):
-            with pytest.raises(
-                LogCorrupted, match=r"^stream 'agent 7': the server finds"
-            ) as raised:
+            with pytest.raises(LogCorrupted, match=said) as raised:
                 await use()
             assert raised.value.stream == "agent 7"
             assert str(raised.value).endswith("`eventctx verify agent 7` lists all damage")
         with pytest.raises(LogCorrupted, match=r"^the log: the server finds .* `eventctx verify`"):
             await collect(store.read_all())
         await store.close()
-
-
-async def wait(ack):
-    return await ack
 
 
 FOREIGN = """
@@ -193,8 +177,7 @@ CREATE TRIGGER meddling BEFORE INSERT ON eventctx.records
         ("CREATE RULE quiet AS ON INSERT TO eventctx.types DO INSTEAD NOTHING", "'quiet'", 0),
     ],
 )
-async def test_a_foreign_hand_is_noticed(postgres_place, draft, sql, finding, missing):
-    store = await PostgresStore.open(postgres_place)
+async def test_a_foreign_hand_is_noticed(store, postgres_place, draft, sql, finding, missing):
     await store.append("s", [draft("a"), draft("b", "c"), draft()], NO_STREAM)
     connection = ServerConnection(parse_url(postgres_place))
     connection.script(in_schema(sql, connection.schema))
@@ -203,4 +186,3 @@ async def test_a_foreign_hand_is_noticed(postgres_place, draft, sql, finding, mi
     assert found.missing == missing
     if finding is not None:
         assert any(finding in one for one in found.findings), found.findings
-    await store.close()

@@ -266,8 +266,7 @@ def _check_looks(history: History, fresh_reads: bool) -> Iterator[Finding]:
         for _, position, digest in wanted:
             if position >= len(look.records) or look.records[position].digest != digest:
                 yield Finding(
-                    "short read",
-                    f"{look.stream}: {len(look.records)} records, without {position}",
+                    "short read", f"{look.stream}: {len(look.records)} records, without {position}"
                 )
                 break
 

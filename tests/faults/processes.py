@@ -1,4 +1,4 @@
-"""Programs of ``programs/`` as processes, and what must hold of a store that one of them left."""
+"""Functions of programs.py as processes, and what must hold of a store that one of them left."""
 
 from __future__ import annotations
 
@@ -13,19 +13,23 @@ import eventctx
 from eventctx.log.store import Receipt
 from tests.children import started
 
-PROGRAMS = Path(__file__).parent / "programs"
-ROOT = Path(__file__).parents[2]
-
 
 def program(name: str, *arguments: object) -> AbstractContextManager[subprocess.Popen[str]]:
     """Start a program with this interpreter and this checkout; it is killed when the block ends."""
     return started(
-        [sys.executable, PROGRAMS / name, *arguments],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        [sys.executable, Path(__file__).with_name("programs.py"), name, *arguments],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def lines_of(process: subprocess.Popen[str]) -> list[str]:
+    """What a program printed that ends in good order."""
+    output, errors = process.communicate(timeout=300)
+    assert (errors, process.returncode) == ("", 0)
+    return output.splitlines(keepends=True)
 
 
 def receipts_in(lines: Iterable[str]) -> list[Receipt]:
@@ -62,11 +66,9 @@ async def check_the_store(path: Path) -> None:
             receipt = await context.add_message({"role": "user", "content": "after"})
             assert receipt.position > info.head
             await context.get_messages_for_request()
-            begun: list[str | None] = []
-            ended: list[str | None] = []
-            async for record in engine.records(info.stream):
-                if record.type == "context:pre_compact":
-                    begun.append(record.span_id)
-                elif record.type == "context:post_compact":
-                    ended.append(record.span_id)
-            assert sorted(map(str, begun)) == sorted(map(str, ended))
+            spans = [(one.type, str(one.span_id)) async for one in engine.records(info.stream)]
+            begun, ended = (
+                sorted(span for kind, span in spans if kind == f"context:{end}_compact")
+                for end in ("pre", "post")
+            )
+            assert begun == ended

@@ -11,7 +11,6 @@ import asyncio
 import random
 import sys
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -25,6 +24,7 @@ from tests.faults.given import scratch
 from tests.faults.processes import (
     check_the_store,
     check_what_was_acknowledged,
+    lines_of,
     program,
     receipts_in,
 )
@@ -36,13 +36,8 @@ pytestmark = pytest.mark.slow
 async def fill_up(path: Path, limit: object) -> int:
     """Run the program against a limit, and check the store; how many records it acknowledged."""
 
-    def run() -> Sequence[str]:
-        with program("filling.py", path, limit) as filling:
-            output, errors = filling.communicate(timeout=120)
-            assert errors == ""
-            return output.splitlines(keepends=True)
-
-    lines = await asyncio.to_thread(run)
+    with program("fill", path, limit) as filling:
+        lines = await asyncio.to_thread(lines_of, filling)
     assert [line for line in lines if "@" not in line] == ["full\n", "read\n", "again\n"]
     acknowledged = await check_what_was_acknowledged(path, receipts_in(lines))
     await check_the_store(path)
@@ -56,10 +51,8 @@ async def test_a_limit_of_file_size_loses_nothing(tmp_path: Path) -> None:
     for number in range(count):
         limit = chance.randrange(150_000, 1_500_000)
         acknowledged += await fill_up(tmp_path / f"{number}.db", limit)
-    report(
-        "limits of file size",
-        {"limits": count, "acknowledged records": acknowledged, "lost": 0},
-    )
+    found = {"limits": count, "acknowledged records": acknowledged, "lost": 0}
+    report("limits of file size", found)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX limits")

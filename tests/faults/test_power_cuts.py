@@ -34,9 +34,8 @@ pytestmark = pytest.mark.slow
 async def test_no_power_cut_loses_what_was_acknowledged(tmp_path: Path) -> None:
     steps = await record_a_run(tmp_path, "full")
     assert sum(step.kind == "ack" for step in steps) == 200
-    assert any(
-        step.name == "store.db" and step.kind == "sync" for step in steps[-len(steps) // 2 :]
-    )
+    late = steps[-len(steps) // 2 :]
+    assert any(step.name == "store.db" and step.kind == "sync" for step in late)
     count = trials("crash states")
     await asyncio.to_thread(check_crash_states, steps, count, 1)
     report("crash states", {"tried": count, "problems": 0})
@@ -50,7 +49,7 @@ async def test_normal_durability_may_lose_the_end_but_breaks_nothing(tmp_path: P
 
 def write_until_the_cut(disk: LoopDisk, path: Path, chance: random.Random) -> list[Receipt]:
     """The receipts that a writer had printed before the power went."""
-    with program("sessions.py", path, 10) as writer:
+    with program("converse", path, 10) as writer:
         assert writer.stdout is not None and writer.stderr is not None
         assert writer.stdout.readline() == "ready\n", writer.stderr.read()
         receipts: list[Receipt] = []

@@ -20,6 +20,7 @@ from tests.faults.given import converse, scratch
 from tests.faults.processes import (
     check_the_store,
     check_what_was_acknowledged,
+    lines_of,
     program,
     receipts_in,
 )
@@ -34,7 +35,7 @@ KILLS_OF_A_STORE = 20
 
 def write_and_kill(path: Path, chance: random.Random) -> list[str]:
     """The lines that a writer printed before it was killed at a random moment."""
-    with program("sessions.py", path, SESSIONS) as writer:
+    with program("converse", path, SESSIONS) as writer:
         assert writer.stdout is not None and writer.stderr is not None
         first = writer.stdout.readline()
         assert first == "ready\n", writer.stderr.read()
@@ -76,15 +77,10 @@ def compete(path: Path) -> list[str]:
     """What processes printed that ran at once."""
     with ExitStack() as running:
         contenders = [
-            running.enter_context(program("contender.py", path, f"p{number}", MESSAGES))
+            running.enter_context(program("contend", path, f"p{number}", MESSAGES))
             for number in range(PROCESSES)
         ]
-        lines: list[str] = []
-        for one in contenders:
-            output, errors = one.communicate(timeout=240)
-            assert errors == ""
-            lines += output.splitlines(keepends=True)
-    return lines
+        return [line for one in contenders for line in lines_of(one)]
 
 
 def presumed(record: Record) -> bool:
@@ -131,13 +127,8 @@ async def test_processes_on_one_session_lose_and_repeat_nothing() -> None:
 async def test_children_that_a_process_forks_are_refused_and_harm_nothing(tmp_path: Path) -> None:
     path, count = tmp_path / "store.db", trials("forks")
 
-    def run() -> list[str]:
-        with program("forking.py", path, count) as forking:
-            output, errors = forking.communicate(timeout=300)
-            assert (errors, forking.returncode) == ("", 0)
-            return output.splitlines(keepends=True)
-
-    lines = await asyncio.to_thread(run)
+    with program("fork", path, count) as forking:
+        lines = await asyncio.to_thread(lines_of, forking)
     receipts = receipts_in(lines)
     assert len(receipts) == count + 1
     assert [line for line in lines if "@" not in line] == ["refused\n"] * 3 * count

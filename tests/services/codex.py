@@ -1,36 +1,30 @@
-"""The real Codex against a server on this machine that answers from a script: opt-in, 300 MB.
+"""The real Codex, see tests/services/programs.py: 300 MB.
 
 ``npm install --prefix FOLDER @openai/codex`` installs it; ``$EVENTCTX_CODEX`` is the path of its
-``codex``. It gets a home folder of its own and reaches no other address.
+``codex``.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
-import os
-import subprocess
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-VARIABLE = "EVENTCTX_CODEX"
-OPT_IN = f"Codex is opt-in (300 MB): ${VARIABLE} is the path of its `codex`"
+from tests import scripted_http
+from tests.api_answers import Body
+from tests.orchestrators.providers.server import ReceivedRequest, Reply, json_reply, streamed
+from tests.services import programs
 
-_RUN_SECONDS = 120.0
 _SMALL = "model_auto_compact_token_limit=20000"
 """A setting: a turn that begins with more tokens compacts first."""
-
-Body = dict[str, Any]
 
 
 class Answer(NamedTuple):
     """An output item of the Responses API, and how many tokens the request is said to have had."""
 
-    item: dict[str, Any]
+    item: Body
     tokens: int = 10
 
 
@@ -52,108 +46,43 @@ def code(call: str, expression: str) -> Answer:
 
 def said_by_persons(body: Body) -> list[str]:
     """The texts of a request in role ``user``."""
-    return [
-        block["text"]
-        for one in body["input"]
-        if one.get("role") == "user"
-        for block in one["content"]
-        if block["type"] == "input_text"
-    ]
+    rows = [one for one in body["input"] if one.get("role") == "user"]
+    blocks = [block for one in rows for block in one["content"]]
+    return [block["text"] for block in blocks if block["type"] == "input_text"]
 
 
-def encrypted() -> Answer:
-    """The answer to a ``compaction_trigger``."""
-    return Answer({"type": "compaction", "id": "cmp_1", "encrypted_content": "c2VjcmV0"})
+def scripted_api(script: Script) -> scripted_http.Answer:
+    """Answers requests of the Responses API by a script."""
+    numbers = itertools.count(1)
 
-
-class Api(ThreadingHTTPServer):
-    """Answers requests of the Responses API by a script, and keeps their bodies."""
-
-    daemon_threads = True
-
-    def __init__(self, script: Script) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.script = script
-        self.received: list[Body] = []
-        self.lock = threading.Lock()
-        self.numbers = itertools.count(1)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Api
-
-    def log_message(self, *_: object) -> None:
-        """Print nothing."""
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))))
-        with self.server.lock:
-            number = next(self.server.numbers)
-            self.server.received.append(body)
-            item, tokens = self.server.script(body)
+    def answer(request: ReceivedRequest) -> Reply:
+        if "input" not in request.body:
+            return json_reply({}, 404)
+        item, tokens = script(request.body)
         usage = {"input_tokens": tokens, "output_tokens": 3, "total_tokens": tokens + 3}
-        response = {"id": f"r_{number}", "object": "response", "usage": usage}
+        response = {"id": f"r_{next(numbers)}", "object": "response", "usage": usage}
         begun = {**response, "status": "in_progress", "output": []}
         ended = {**response, "status": "completed", "output": [item]}
-        self.send_response(200)
-        self.send_header("content-type", "text/event-stream")
-        self.end_headers()
-        self._event("response.created", response=begun)
-        self._event("response.output_item.added", output_index=0, item=item)
-        self._event("response.output_item.done", output_index=0, item=item)
-        self._event("response.completed", response=ended)
-
-    def _event(self, kind: str, **fields: Any) -> None:
-        data = json.dumps({"type": kind, **fields})
-        self.wfile.write(f"event: {kind}\ndata: {data}\n\n".encode())
-
-
-class Program(NamedTuple):
-    """The program in a folder of its own: ``home`` and ``project`` are below it."""
-
-    binary: Path
-    folder: Path
-    api: Api
-
-    @property
-    def project(self) -> Path:
-        return self.folder / "project"
-
-    @property
-    def home(self) -> Path:
-        return self.folder / "home"
-
-    @property
-    def settings(self) -> Path:
-        """The folder of its settings and sessions."""
-        return self.home / ".codex"
-
-    def run(self, *arguments: str, **settings: str) -> str:
-        """Run it once and return what it printed, on both outputs.
-
-        ``settings`` are environment variables.
-        """
-        done = subprocess.run(
-            [self.binary, *arguments],
-            cwd=self.project,
-            env={"PATH": os.environ["PATH"], "HOME": str(self.home), "LANG": "C.UTF-8", **settings},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=_RUN_SECONDS,
-            check=False,
+        return streamed(
+            [
+                {"type": "response.created", "response": begun},
+                {"type": "response.output_item.added", "output_index": 0, "item": item},
+                {"type": "response.output_item.done", "output_index": 0, "item": item},
+                {"type": "response.completed", "response": ended},
+            ]
         )
-        assert done.returncode == 0, done.stdout
-        return done.stdout
 
+    return answer
+
+
+class Program(programs.Program):
     def ask(self, *arguments: str, openai: bool = False) -> str:
         """Run a turn: ``words`` of a new session, or ``"resume", "--last", words``.
 
         With ``openai`` the server is one of OpenAI's, which make a compaction themselves: the
         request for it ends with a ``compaction_trigger``.
         """
-        url = f"http://127.0.0.1:{self.api.server_port}/v1"
+        url = f"{self.api.url}/v1"
         provider = {
             "model_provider": "scripted",
             "model_providers.scripted.name": "scripted",
@@ -165,26 +94,20 @@ class Program(NamedTuple):
         line = ["exec", *settings, "-c", _SMALL, "--skip-git-repo-check"]
         plain = ["--disable", "enable_request_compression"]
         trusted = ["--dangerously-bypass-hook-trust", "--dangerously-bypass-approvals-and-sandbox"]
-        return self.run(*line, *plain, *trusted, *arguments, CODEX_API_KEY="no-key")
+        line += [*plain, *trusted, *arguments]
+        return programs.ran(self.binary, self.home, self.project, *line, CODEX_API_KEY="no-key")
+
+    @property
+    def received(self) -> list[Body]:
+        return [body for body in self.api.received if "input" in body]
 
     @property
     def session(self) -> Path:
         """The one session file that it wrote."""
-        (path,) = (self.settings / "sessions").rglob("rollout-*.jsonl")
+        (path,) = (self.home / ".codex" / "sessions").rglob("rollout-*.jsonl")
         return path
 
 
-@contextmanager
-def installed(binary: Path, folder: Path, script: Script) -> Iterator[Program]:
-    """The program and its server until the end of the block."""
-    for name in ("home/.codex", "project"):
-        (folder / name).mkdir(parents=True)
-    api = Api(script)
-    thread = threading.Thread(target=api.serve_forever)
-    thread.start()
-    try:
-        yield Program(binary, folder, api)
-    finally:
-        api.shutdown()
-        thread.join()
-        api.server_close()
+def installed(binary: Path, folder: Path, script: Script) -> AbstractContextManager[Program]:
+    (folder / "home" / ".codex").mkdir(parents=True)
+    return programs.installed(Program, binary, folder, scripted_api(script))

@@ -21,14 +21,7 @@ from urllib.error import HTTPError
 from urllib.parse import quote, urlencode
 from urllib.request import ProxyHandler, build_opener
 
-_LAST_MICROSECOND = 9_000_000_000_000_000  # the year 2255; Jaeger counts nanoseconds in 64 bits
-
-
 _T = TypeVar("_T")
-
-
-class QueryRefused(Exception):
-    """Jaeger answered a query with an error, or has no such endpoint."""
 
 
 class SeenEvent(NamedTuple):
@@ -69,61 +62,32 @@ class JaegerQuery:
         self._seconds = seconds
         self._open = build_opener(ProxyHandler({})).open
 
-    def trace(self, trace_id: str) -> dict[str, Any] | None:
-        """The trace in the form of Jaeger's UI, or None if Jaeger does not have it."""
-        try:
-            answer = self._get(f"/api/traces/{trace_id}")
-        except HTTPError as error:
-            if error.code == 404:
-                return None
-            raise _refused(error) from error
-        found: dict[str, Any] = answer["data"][0]
-        return found
-
     def spans(self, trace_id: str) -> tuple[SeenSpan, ...]:
         """The trace's spans by start and id; none if Jaeger does not have the trace."""
-        found = self.trace(trace_id)
-        return () if found is None else spans_of(found)
+        try:
+            (trace,) = self._get(f"/api/traces/{trace_id}")["data"]
+        except HTTPError as error:
+            with error:
+                if error.code == 404:
+                    return ()
+            raise
+        found = [_span(raw, trace["processes"][raw["processID"]]) for raw in trace["spans"]]
+        return tuple(sorted(found, key=lambda one: (one.start_us, one.span_id, repr(one))))
 
     def find(
-        self,
-        service: str,
-        *,
-        operation: str | None = None,
-        tags: Mapping[str, Any] | None = None,
-        start_ns: int = 0,
-        end_ns: int | None = None,
-        limit: int = 100,
+        self, service: str, tags: Mapping[str, str], operation: str | None = None
     ) -> list[dict[str, Any]]:
-        """The traces with a span of this service, name, tags and start, the newest sent first.
-
-        Without ``start_ns`` and ``end_ns`` of all time, where Jaeger has only the last two days.
-        ``tags`` are Python values; a list is compared with Jaeger's compact JSON of it.
-        """
-        end_us = _LAST_MICROSECOND if end_ns is None else -(-end_ns // 1_000)
-        query: dict[str, Any] = {
-            "service": service,
-            "start": start_ns // 1_000,
-            "end": end_us,
-            "limit": limit,
-        }
-        if operation is not None:
-            query["operation"] = operation
-        if tags:
-            query["tags"] = json.dumps({key: _as_text(value) for key, value in tags.items()})
-        return self._query(f"/api/traces?{urlencode(query)}")["data"] or []
+        """The traces of all time with a span of this service, name and tags, the newest first."""
+        query: dict[str, Any] = {"service": service, "start": 0, "limit": 100}
+        query["end"] = 9_000_000_000_000_000  # the year 2255; it counts nanoseconds in 64 bits
+        query |= {"tags": json.dumps(tags)} | ({"operation": operation} if operation else {})
+        return self._get(f"/api/traces?{urlencode(query)}")["data"] or []
 
     def operations(self, service: str) -> list[str]:
         """The names of all spans of a service, sorted."""
         return sorted(
-            self._query(f"/api/services/{quote(service, safe='')}/operations")["data"] or []
+            self._get(f"/api/services/{quote(service, safe='')}/operations")["data"] or []
         )
-
-    def _query(self, path: str) -> Any:
-        try:
-            return self._get(path)
-        except HTTPError as error:
-            raise _refused(error) from error
 
     def _get(self, path: str) -> Any:
         with self._open(self._base + path, timeout=self._seconds) as answer:
@@ -131,17 +95,8 @@ class JaegerQuery:
         # A path that it does not know is answered with the UI's page and 200; and `/api/v3`
         # answers JSON as text/plain, so the type does not tell.
         if text.lstrip().startswith(b"<"):
-            raise QueryRefused(
-                f"{path}: expected JSON, found a page: this Jaeger has no such endpoint; "
-                "use the release that tests.services.jaeger builds"
-            )
+            raise ValueError(f"{path}: expected JSON, found a page: use the release that we build")
         return json.loads(text)
-
-
-def spans_of(trace: Mapping[str, Any]) -> tuple[SeenSpan, ...]:
-    """The spans of a trace in the form of Jaeger's UI, by start and id."""
-    found = [_span(raw, trace["processes"][raw["processID"]]) for raw in trace["spans"]]
-    return tuple(sorted(found, key=lambda one: (one.start_us, one.span_id, repr(one))))
 
 
 def wait_for(condition: Callable[[], _T], seconds: float = 60.0, what: str = "") -> _T:
@@ -189,14 +144,3 @@ def _values(pairs: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         one["key"]: int(one["value"]) if one["type"] == "int64" else one["value"] for one in pairs
     }
-
-
-def _as_text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return json.dumps(list(value) if isinstance(value, tuple) else value, separators=(",", ":"))
-
-
-def _refused(error: HTTPError) -> QueryRefused:
-    with error:
-        return QueryRefused(f"{error.url}: {error.code} {error.read().decode(errors='replace')}")

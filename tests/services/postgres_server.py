@@ -14,17 +14,16 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
 import psycopg
-from psycopg.sql import SQL, Identifier
 
 from tests.services.building import alone
 from tests.services.postgres_binaries import Binaries, find
-from tests.services.process import ServiceFailed, free_ports
+from tests.services.process import ServiceFailed, free_ports, tail
 
 SUPERUSER = "postgres"
 
@@ -57,6 +56,8 @@ class Server:
     ``settings`` are lines of postgresql.conf. ``folder`` is where the data lies (a file system
     that a test cuts off, say); without one it lies in a temporary folder, which ``place`` has.
     """
+
+    host = "127.0.0.1"
 
     def __init__(
         self,
@@ -132,9 +133,9 @@ class Server:
         while not self._ready():
             if self._process.poll() is not None:
                 self._end(signal.SIGQUIT)
-                raise ServiceFailed(f"PostgreSQL ended at its start; {self._tail()}")
+                raise ServiceFailed(f"PostgreSQL ended at its start; {tail(self.log)}")
             if time.monotonic() > until:
-                raise ServiceFailed(f"PostgreSQL was not ready in time; {self._tail()}")
+                raise ServiceFailed(f"PostgreSQL was not ready in time; {tail(self.log)}")
             time.sleep(0.01)
         return self
 
@@ -167,6 +168,12 @@ class Server:
         if self.running:
             for pid in (*self.children(), self.pid):
                 _signal(pid, signal.SIGCONT)
+
+    def new_database(self) -> str:
+        """Make an empty database with a name of its own; returns the name."""
+        name = f"test_{os.getpid()}_{next(self._names)}"
+        self.execute(f"CREATE DATABASE {name}")
+        return name
 
     def reload(self) -> None:
         """Have the server read its settings again."""
@@ -202,7 +209,8 @@ class Server:
         """A URL of this server as users write it; ``parameters`` go behind the question mark."""
         secret = "" if password is None else ":" + quote(password, safe="")
         query = "&".join(f"{name}={quote(value, safe='')}" for name, value in parameters.items())
-        place = f"{quote(user, safe='')}{secret}@127.0.0.1:{self.port}/{quote(database, safe='')}"
+        who, where = quote(user, safe=""), quote(database, safe="")
+        place = f"{who}{secret}@{self.host}:{self.port}/{where}"
         return f"postgresql://{place}" + ("?" + query if query else "")
 
     @contextmanager
@@ -219,20 +227,6 @@ class Server:
             cursor = connection.execute(statement.encode(), arguments or None)
             return cursor.fetchall() if cursor.description else []
 
-    def new_database(self) -> str:
-        """Make an empty database with a name of its own; returns the name."""
-        name = f"test_{os.getpid()}_{next(self._names)}"
-        with self.connection() as connection:
-            connection.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
-        return name
-
-    def drop_database(self, name: str) -> None:
-        """Drop a database, and end the connections to it."""
-        with self.connection() as connection:
-            connection.execute(
-                SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(Identifier(name))
-            )
-
     def allow(self, *rules: str) -> None:
         """Replace pg_hba.conf: who may connect, and how they prove who they are."""
         (self.data / "pg_hba.conf").write_text("".join(rule + "\n" for rule in rules))
@@ -245,14 +239,9 @@ class Server:
         """A standby of this server that calls itself ``name``; not started."""
         other = Server(settings={**self._settings, "cluster_name": name}, folder=folder)
         self.binaries.give(other.folder)
-        self.binaries.run(
-            "pg_basebackup",
-            "--dbname=" + self.url(application_name=name),
-            f"--pgdata={other.data}",
-            "--write-recovery-conf",
-            "--checkpoint=fast",
-            "--no-sync",
-        )
+        where = ("--dbname=" + self.url(application_name=name), f"--pgdata={other.data}")
+        how = ("--write-recovery-conf", "--checkpoint=fast", "--no-sync")
+        self.binaries.run("pg_basebackup", *where, *how)
         # What the primary wants of its standbys is not what its standby wants, should it lead.
         other.configure(synchronous_standby_names="")
         return other
@@ -264,14 +253,15 @@ class Server:
     # ------------------------------------------------------------- inside
 
     def _ready(self) -> bool:
-        try:
-            lines = (self.data / "postmaster.pid").read_text().splitlines()
-        except OSError:
-            return False
-        if not lines:
-            return False  # it is being written
+        lines = self._lines()
         # A file of an earlier life has another process's number in it.
-        return lines[0] == str(self.pid) and lines[-1].strip() in ("ready", "standby")
+        return lines[:1] == [str(self.pid)] and lines[-1].strip() in ("ready", "standby")
+
+    def _lines(self) -> list[str]:
+        """What the server says of itself; nothing while that is being written."""
+        with suppress(OSError):
+            return (self.data / "postmaster.pid").read_text().splitlines()
+        return []
 
     def _end(self, number: signal.Signals) -> None:
         process, self._process = self._process, None
@@ -290,16 +280,9 @@ class Server:
 
     def _forget_shared_memory(self) -> None:
         """Free the System V segment of a server that was killed; a new start would have done it."""
-        try:
-            lines = (self.data / "postmaster.pid").read_text().splitlines()
-            segment = lines[6].split()[1]
-        except (OSError, IndexError):
-            return
-        subprocess.run(["ipcrm", "-m", segment], capture_output=True, check=False)
-
-    def _tail(self) -> str:
-        lines = self.log.read_text(errors="replace").splitlines()[-20:]
-        return "the last lines of its log:\n" + "\n".join(lines)
+        segment = " ".join(self._lines()[6:7]).split()[1:2]
+        if segment:
+            subprocess.run(["ipcrm", "-m", *segment], capture_output=True, check=False)
 
 
 def template(binaries: Binaries) -> Path:
@@ -330,10 +313,8 @@ def template(binaries: Binaries) -> Path:
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
-    try:
+    with suppress(ProcessLookupError):  # it ended by itself
         os.kill(pid, number)
-    except ProcessLookupError:
-        return  # it ended by itself
 
 
 def _is_there(pid: int) -> bool:

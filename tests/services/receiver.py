@@ -3,7 +3,6 @@
     with Receiver() as receiver:
         receiver.answer(Refuse(503), Accept())        # the first export, the second; then accept
         ...                                           # send to receiver.http or receiver.grpc
-        (span,) = receiver.spans
 
 Every request takes the next answer of the script; when the script is at its end, requests are
 accepted. Both protocols share the script and the spans.
@@ -86,36 +85,30 @@ class Say(NamedTuple):
     """Bytes that the header Content-Length promises and the body has not."""
 
 
+_PROTOBUF = "application/x-protobuf"
 Answer = Accept | Refuse | Hang | CloseConnection | Partial | Say
 
 _CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT,
-    401: grpc.StatusCode.UNAUTHENTICATED,
-    403: grpc.StatusCode.PERMISSION_DENIED,
-    404: grpc.StatusCode.UNIMPLEMENTED,
     413: grpc.StatusCode.RESOURCE_EXHAUSTED,
     429: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    500: grpc.StatusCode.INTERNAL,
-    502: grpc.StatusCode.UNAVAILABLE,
     503: grpc.StatusCode.UNAVAILABLE,
-    504: grpc.StatusCode.UNAVAILABLE,
 }
 
 
 class Export(NamedTuple):
-    """One request as it came in: over ``grpc`` or ``http``, with the answer to it.
+    """One request as it came in, with the answer to it.
 
     ``spans`` are those sent, whether they were kept or not. Names of headers are in lower case.
     """
 
-    protocol: str
     spans: tuple[ReceivedSpan, ...]
     headers: Mapping[str, str]
     answer: Answer
 
 
 class Receiver:
-    """Listens on two free ports of 127.0.0.1 between `start` and `stop`, or within ``with``."""
+    """Listens on two free ports of 127.0.0.1 within ``with``."""
 
     def __init__(self, certificates: Path | None = None) -> None:
         """Listen with TLS, to clients with a certificate, if there is a folder of certificates."""
@@ -127,13 +120,8 @@ class Receiver:
         self._always: Answer = Accept()
         self._releases = 0
         self._most_bytes: int | None = None
-        self._http: _HttpServer | None = None
-        self._grpc: grpc.Server | None = None
-        self._grpc_port = 0
-        self._thread: threading.Thread | None = None
 
-    def start(self) -> Receiver:
-        """Begin to listen; returns itself."""
+    def __enter__(self) -> Receiver:
         self._http = _HttpServer(self._take, self._certificates)
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
@@ -147,20 +135,12 @@ class Receiver:
         self._grpc.start()
         return self
 
-    def stop(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """Let go of all who hang, and stop listening; what was received stays."""
         self.release()
-        if self._http is not None and self._thread is not None:
-            self._http.close()
-            self._thread.join()
-        if self._grpc is not None:
-            self._grpc.stop(grace=None).wait()
-
-    def __enter__(self) -> Receiver:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
+        self._http.close()
+        self._thread.join()
+        self._grpc.stop(grace=None).wait()
 
     @property
     def grpc(self) -> str:
@@ -170,7 +150,6 @@ class Receiver:
     @property
     def http(self) -> str:
         """The endpoint for OTLP over HTTP, with the path of the traces."""
-        assert self._http is not None, "start the receiver first"
         return f"http://127.0.0.1:{self._http.server_port}/v1/traces"
 
     @property
@@ -207,19 +186,11 @@ class Receiver:
             self._changed.notify_all()
 
     def wait_for_spans(self, number: int, seconds: float = 60.0) -> tuple[ReceivedSpan, ...]:
-        """The spans kept, as soon as there are so many.
-
-        Raises:
-            TimeoutError: there were fewer after ``seconds``.
-        """
+        """The spans kept, as soon as there are so many. Raises TimeoutError."""
         return self._wait(lambda: self._kept, number, seconds, "spans kept")
 
     def wait_for_exports(self, number: int, seconds: float = 60.0) -> tuple[Export, ...]:
-        """The requests, as soon as so many came in, answered or not.
-
-        Raises:
-            TimeoutError: there were fewer after ``seconds``.
-        """
+        """The requests, as soon as so many came in, answered or not. Raises TimeoutError."""
         return self._wait(lambda: self._exports, number, seconds, "exports")
 
     def _wait(
@@ -227,20 +198,16 @@ class Receiver:
     ) -> tuple[Any, ...]:
         with self._changed:
             if not self._changed.wait_for(lambda: len(held()) >= number, seconds):
-                raise TimeoutError(
-                    f"waited {seconds:g} s for {number} {what}, there are {len(held())}"
-                )
+                raise TimeoutError(f"{len(held())} of {number} {what} after {seconds:g} s")
             return tuple(held())
 
-    def _take(
-        self, protocol: str, request: ExportTraceServiceRequest, headers: Mapping[str, str]
-    ) -> Answer:
+    def _take(self, request: ExportTraceServiceRequest, headers: Mapping[str, str]) -> Answer:
         spans = spans_of(request)
         with self._changed:
             answer = self._script.popleft() if self._script else self._always
             if self._most_bytes is not None and request.ByteSize() > self._most_bytes:
                 answer = Refuse(413)
-            self._exports.append(Export(protocol, spans, headers, answer))
+            self._exports.append(Export(spans, headers, answer))
             self._changed.notify_all()
             if isinstance(answer, Hang):
                 before = self._releases
@@ -263,7 +230,7 @@ def _credentials(folder: Path) -> Any:
     return grpc.ssl_server_credentials([(key, server)], authority, require_client_auth=True)
 
 
-_Take = Callable[[str, ExportTraceServiceRequest, Mapping[str, str]], Answer]
+_Take = Callable[[ExportTraceServiceRequest, Mapping[str, str]], Answer]
 
 
 def _success(answer: Answer) -> ExportTraceServiceResponse:
@@ -282,7 +249,7 @@ class _GrpcService(TraceServiceServicer):
         self, request: ExportTraceServiceRequest, context: grpc.ServicerContext
     ) -> ExportTraceServiceResponse:
         headers = {key.lower(): str(value) for key, value in context.invocation_metadata()}
-        answer = self._take("grpc", request, headers)
+        answer = self._take(request, headers)
         if isinstance(answer, Refuse):
             _abort(context, answer)
         if isinstance(answer, CloseConnection):
@@ -295,7 +262,7 @@ def _abort(context: grpc.ServicerContext, answer: Refuse) -> NoReturn:
         info = RetryInfo(retry_delay=Duration(seconds=answer.retry_after))
         context.set_trailing_metadata([("google.rpc.retryinfo-bin", info.SerializeToString())])
     large = "Received message larger than max" if answer.status == 413 else "refused by the test"
-    context.abort(_CODES.get(answer.status, grpc.StatusCode.UNKNOWN), large)
+    context.abort(_CODES[answer.status], large)
     raise AssertionError("grpc's abort raises")
 
 
@@ -344,7 +311,7 @@ class _HttpHandler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         if self.path != "/v1/traces":
             return self._error(404, f"no such path: {self.path}")
-        if self.headers.get("Content-Type") != "application/x-protobuf":
+        if self.headers.get("Content-Type") != _PROTOBUF:
             return self._error(415, f"not protobuf: {self.headers.get('Content-Type')}")
         try:
             body = _unpacked(body, self.headers.get("Content-Encoding", "identity"))
@@ -352,18 +319,24 @@ class _HttpHandler(BaseHTTPRequestHandler):
         except (DecodeError, OSError, EOFError, zlib.error, ValueError) as error:
             return self._error(400, f"cannot be decoded: {error}")
         headers = {key.lower(): value for key, value in self.headers.items()}
-        answer = self.server.take("http", request, headers)
+        answer = self.server.take(request, headers)
         if isinstance(answer, CloseConnection):
             self.close_connection = True
             return None
         if isinstance(answer, Refuse):
             return self._error(answer.status, "refused by the test", answer.retry_after)
         if isinstance(answer, Say):
-            return self._say(answer)
-        return self._reply(200, _success(answer).SerializeToString())
+            self._reply(answer)
+            self.close_connection = True
+            return None
+        return self._reply(Say(200, _success(answer).SerializeToString(), _PROTOBUF))
 
-    def _say(self, answer: Say) -> None:
-        with suppress(ConnectionError):
+    def _error(self, status: int, message: str, retry_after: int | None = None) -> None:
+        more = () if retry_after is None else (("Retry-After", str(retry_after)),)
+        self._reply(Say(status, Status(message=message).SerializeToString(), _PROTOBUF, more))
+
+    def _reply(self, answer: Say) -> None:
+        with suppress(ConnectionError):  # whoever hung up while it was kept waiting
             self.send_response(answer.status)
             if answer.content_type is not None:
                 self.send_header("Content-Type", answer.content_type)
@@ -372,21 +345,6 @@ class _HttpHandler(BaseHTTPRequestHandler):
                 self.send_header(key, value)
             self.end_headers()
             self.wfile.write(answer.body)
-        self.close_connection = True
-
-    def _error(self, status: int, message: str, retry_after: int | None = None) -> None:
-        more = {} if retry_after is None else {"Retry-After": str(retry_after)}
-        self._reply(status, Status(message=message).SerializeToString(), more)
-
-    def _reply(self, status: int, body: bytes, more: Mapping[str, str] | None = None) -> None:
-        with suppress(ConnectionError):  # whoever hung up while it was kept waiting
-            self.send_response(status)
-            self.send_header("Content-Type", "application/x-protobuf")
-            self.send_header("Content-Length", str(len(body)))
-            for key, value in (more or {}).items():
-                self.send_header(key, value)
-            self.end_headers()
-            self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base's name
         """Write nothing to standard error."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +12,15 @@ import eventctx
 from eventctx.importers.load import import_file
 from eventctx.queries.requests import request_at
 from eventctx.stores.memory import MemoryStore
-from tests.services.claude_code import OPT_IN, VARIABLE, Answer, Body, Program, Script, installed
-from tests.services.setting_up import set_up
+from tests.services.claude_code import Answer, Body, Program, Script, installed
+from tests.services.programs import program_of, set_up
 
 MODEL = ("--model", "claude-sonnet-4-5")
 
 
 @pytest.fixture
 def binary() -> Path:
-    named = os.environ.get(VARIABLE)
-    if not named:
-        pytest.skip(OPT_IN)
-    return Path(named)
+    return program_of("EVENTCTX_CLAUDE_CODE", "360 MB")
 
 
 def answered(body: Body) -> int:
@@ -49,6 +45,15 @@ def scripted(*steps: list[dict[str, Any]]) -> Script:
         return steps[done], "tool_use"
 
     return script
+
+
+SUMMARY = [text("<summary>We talked about a parser.</summary>")], "end_turn"
+
+
+def understanding(body: Body) -> Answer:
+    if "TEXT ONLY" in str(body["messages"][-1]["content"]):
+        return SUMMARY
+    return [text(f"Understood, {answered(body)}.")], "end_turn"
 
 
 async def compared(program: Program) -> list[tuple[str, bool, bool]]:
@@ -106,7 +111,7 @@ async def test_a_subagent_beside_another_tool(binary: Path, tmp_path: Path) -> N
 async def test_a_session_that_the_program_compacted(binary: Path, tmp_path: Path) -> None:
     def script(body: Body) -> Answer:
         if "summary" in str(body["messages"][-1]["content"]).lower():
-            return [text("<summary>We said things.</summary>")], "end_turn"
+            return SUMMARY
         return scripted([use(f"toolu_{answered(body)}", "Bash", command="echo")])(body)
 
     with installed(binary, tmp_path, script) as program:
@@ -126,18 +131,16 @@ async def test_hooks_commands_and_a_permission_that_was_denied(
         [use("toolu_2", "Bash", command="rm -rf zzz")],
     )
     once = "test -f .stopped || { touch .stopped; echo again >&2; exit 2; }"
-    hooks = {
+    commands = {
         "UserPromptSubmit": "echo hook says hi",
         "PostToolUse": "echo nope >&2; exit 2",
         "Stop": once,
     }
-    settings = {
-        "permissions": {"deny": ["Bash(rm:*)"]},
-        "hooks": {
-            event: [{"hooks": [{"type": "command", "command": command}]}]
-            for event, command in hooks.items()
-        },
+    hooks = {
+        event: [{"hooks": [{"type": "command", "command": command}]}]
+        for event, command in commands.items()
     }
+    settings = {"permissions": {"deny": ["Bash(rm:*)"]}, "hooks": hooks}
     with installed(binary, tmp_path, scripted(*steps)) as program:
         folder = program.project / ".claude"
         (folder / "commands").mkdir(parents=True)
@@ -158,19 +161,13 @@ async def test_in_the_middle_of_a_tool_loop_the_next_request_has_the_demands(
     binary: Path, tmp_path: Path
 ) -> None:
     def script(body: Body) -> Answer:
-        last = str(body["messages"][-1]["content"])
-        if "TEXT ONLY" in last:
-            program.api.tokens = 50
-            return [text("<summary>We talked about a parser.</summary>")], "end_turn"
-        if "toolu_1" in str(body["messages"]):
-            return [text("Done.")], "end_turn"
-        if "Look" in last:
-            program.api.tokens = 190_000
-            return [use("toolu_1", "Bash", command="echo hi")], "tool_use"
-        return [text("Understood.")], "end_turn"
+        first = "toolu_1" not in str(body["messages"])
+        if "Look" in str(body["messages"][-1]["content"]) and first:
+            return [use("toolu_1", "Bash", command="echo hi")], "tool_use", 190_000
+        return understanding(body)
 
     with installed(binary, tmp_path, script) as program:
-        set_up("claude-code", program.folder / "home", "--store", str(tmp_path / "agent.db"))
+        set_up("claude-code", program.home, "--store", str(tmp_path / "agent.db"))
         program.run(*MODEL, "Never touch the file legacy.py, please.")
         program.run(*MODEL, "-c", "Look.", CLAUDE_CODE_AUTO_COMPACT_WINDOW="100000")
         sent = str(program.received[-1]["messages"])
@@ -184,13 +181,8 @@ async def test_after_a_compaction_the_model_is_told_the_demands(
 ) -> None:
     store = tmp_path / "agent.db"
 
-    def script(body: Body) -> Answer:
-        if "summary" in str(body["messages"][-1]["content"]).lower():
-            return [text("<summary>We talked about a parser.</summary>")], "end_turn"
-        return [text(f"Understood, {answered(body)}.")], "end_turn"
-
-    with installed(binary, tmp_path, script) as program:
-        set_up("claude-code", program.folder / "home", "--store", str(store))
+    with installed(binary, tmp_path, understanding) as program:
+        set_up("claude-code", program.home, "--store", str(store))
         program.run(*MODEL, "Write a parser.")
         program.run(*MODEL, "-c", "Never touch the file legacy.py, please.")
         program.run(*MODEL, "-c", "/compact")
@@ -211,26 +203,15 @@ async def test_the_model_asks_for_what_was_said(binary: Path, tmp_path: Path) ->
         ctx = await engine.session("earlier")
         await ctx.add_message({"role": "user", "content": "Never touch the file legacy.py."})
     steps = (
-        [
-            use(
-                "toolu_1",
-                f"{SERVER}recall",
-                session="earlier",
-                query="legacy",
-            )
-        ],
+        [use("toolu_1", f"{SERVER}recall", session="earlier", query="legacy")],
         [use("toolu_2", f"{SERVER}why", session="earlier", message=77)],
     )
     with installed(binary, tmp_path, scripted(*steps)) as program:
-        set_up("claude-code", program.folder / "home", "--store", str(store))
+        set_up("claude-code", program.home, "--store", str(store))
         program.run(*MODEL, "What was I to leave?")
         skills = str(program.received[0]["messages"])
-        results = [
-            block
-            for message in program.received[-1]["messages"]
-            for block in message["content"]
-            if isinstance(block, dict) and block["type"] == "tool_result"
-        ]
+        blocks = [block for one in program.received[-1]["messages"] for block in one["content"]]
+        results = [one for one in blocks if isinstance(one, dict) and one["type"] == "tool_result"]
     assert "eventctx: Get back what left the context" in skills
     assert "Never touch the file legacy.py." in str(results[0]["content"])
     assert results[1]["is_error"] is True
@@ -242,14 +223,12 @@ async def test_right_after_a_compaction_the_model_asks_what_it_lost(
 ) -> None:
     def script(body: Body) -> Answer:
         last = str(body["messages"][-1]["content"])
-        if "TEXT ONLY" in last:
-            return [text("<summary>We talked about a parser.</summary>")], "end_turn"
-        if "Go on" in last:
+        if "Go on" in last and "TEXT ONLY" not in last:
             return [use("toolu_1", f"{SERVER}lost")], "tool_use"
-        return [text("Understood.")], "end_turn"
+        return understanding(body)
 
     with installed(binary, tmp_path, script) as program:
-        set_up("claude-code", program.folder / "home", "--store", str(tmp_path / "agent.db"))
+        set_up("claude-code", program.home, "--store", str(tmp_path / "agent.db"))
         program.run(*MODEL, "Never touch the file legacy.py, please.")
         program.run(*MODEL, "-c", "/compact")
         program.run(*MODEL, "-c", "Go on.")

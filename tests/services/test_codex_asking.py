@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 import eventctx
-from tests.services.codex import (
-    OPT_IN,
-    VARIABLE,
-    Answer,
-    Body,
-    code,
-    encrypted,
-    installed,
-    said,
-    said_by_persons,
-)
-from tests.services.setting_up import set_up
+from tests.services.codex import Answer, Body, code, installed, said, said_by_persons
+from tests.services.programs import program_of, set_up
 
 LARGE = 30_000
 """Tokens said of a request, so that the next turn begins with a compaction."""
@@ -30,10 +19,12 @@ FILLER = "The report has these lines. " * 3_500
 
 @pytest.fixture
 def binary() -> Path:
-    named = os.environ.get(VARIABLE)
-    if not named:
-        pytest.skip(OPT_IN)
-    return Path(named)
+    return program_of("EVENTCTX_CODEX", "300 MB")
+
+
+def understood(body: Body) -> Answer:
+    """The answer to a request, which is said to be large where a report was to be read."""
+    return said("Understood.", LARGE if "report" in said_by_persons(body)[-1] else 10)
 
 
 async def test_after_a_compaction_the_model_is_told_the_demands_that_it_lost(
@@ -44,7 +35,7 @@ async def test_after_a_compaction_the_model_is_told_the_demands_that_it_lost(
     def script(body: Body) -> Answer:
         if "CONTEXT CHECKPOINT" in said_by_persons(body)[-1]:
             return said("We talked about a parser.")
-        return said("Understood.", LARGE if "report" in said_by_persons(body)[-1] else 10)
+        return understood(body)
 
     with installed(binary, tmp_path, script) as program:
         set_up("codex", program.home, "--store", str(store))
@@ -52,7 +43,7 @@ async def test_after_a_compaction_the_model_is_told_the_demands_that_it_lost(
         program.ask("resume", "--last", "Always answer in French.")
         program.ask("resume", "--last", f"Read this report. {FILLER}")
         printed = program.ask("resume", "--last", "Go on, and never ask.")
-        sent = program.api.received[-1]
+        sent = program.received[-1]
         session = program.session.stem[-36:]
     assert "hook: PostCompact Completed" in printed
     assert "Failed" not in printed
@@ -71,8 +62,8 @@ async def test_after_a_compaction_by_openais_servers_the_model_is_told_the_lost_
 ) -> None:
     def script(body: Body) -> Answer:
         if body["input"][-1]["type"] == "compaction_trigger":
-            return encrypted()
-        return said("Understood.", LARGE if "report" in said_by_persons(body)[-1] else 10)
+            return Answer({"type": "compaction", "id": "cmp_1", "encrypted_content": "c2VjcmV0"})
+        return understood(body)
 
     with installed(binary, tmp_path, script) as program:
         set_up("codex", program.home, "--store", str(tmp_path / "agent.db"))
@@ -81,7 +72,7 @@ async def test_after_a_compaction_by_openais_servers_the_model_is_told_the_lost_
             words = f"Read this report. {FILLER} {FILLER[:31_000]}"
             program.ask("resume", "--last", words, openai=True)
         program.ask("resume", "--last", "Go on.", openai=True)
-        sent = program.api.received[-1]
+        sent = program.received[-1]
     assert "compaction" in [one["type"] for one in sent["input"]]
     told = [one for one in sent["input"] if "(eventctx)" in str(one)]
     assert "Never touch the file legacy.py, please." in str(told)
@@ -95,7 +86,7 @@ async def test_in_the_middle_of_a_tool_loop_the_next_request_has_the_lost_demand
         last = said_by_persons(body)[-1]
         if "CONTEXT CHECKPOINT" in last:
             return said("We talked about a parser.")
-        if "report" in last and len(program.api.received) == 2:
+        if "report" in last and len(program.received) == 2:
             return Answer(code("call_1", "1 + 1").item, LARGE)
         return said("Understood.")
 
@@ -103,8 +94,8 @@ async def test_in_the_middle_of_a_tool_loop_the_next_request_has_the_lost_demand
         set_up("codex", program.home, "--store", str(tmp_path / "agent.db"))
         program.ask("Never touch the file legacy.py, please.")
         program.ask("resume", "--last", f"Read this report. {FILLER}")
-        kinds = [one["type"] for one in program.api.received[2]["input"]]
-        told = [one for one in program.api.received[3]["input"] if "(eventctx)" in str(one)]
+        kinds = [one["type"] for one in program.received[2]["input"]]
+        told = [one for one in program.received[3]["input"] if "(eventctx)" in str(one)]
     assert "custom_tool_call_output" in kinds  # of the request for a summary
     assert "Never touch the file legacy.py, please." in str(told)
 
@@ -118,17 +109,10 @@ async def test_the_model_asks_for_what_was_said(binary: Path, tmp_path: Path) ->
     wrong = 'await tools.mcp__eventctx__why({session: "earlier", message: 77})'
     steps = [code("call_1", asked), code("call_2", wrong), said("Understood.")]
 
-    def script(_: Body) -> Answer:
-        return steps.pop(0)
-
-    with installed(binary, tmp_path, script) as program:
+    with installed(binary, tmp_path, lambda _: steps.pop(0)) as program:
         set_up("codex", program.home, "--store", str(store))
         # Without `required`, a session's first request may leave before the server is up.
         program.ask("-c", "mcp_servers.eventctx.required=true", "What was I to leave?")
-        results = [
-            str(one["output"])
-            for one in program.api.received[-1]["input"]
-            if one["type"] == "custom_tool_call_output"
-        ]
-    assert "Never touch the file legacy.py." in results[0]
-    assert "InvalidSetting" in results[1]
+        rows = [one for one in program.received[-1]["input"] if "output" in one]
+    assert "Never touch the file legacy.py." in str(rows[0]["output"])
+    assert "InvalidSetting" in str(rows[1]["output"])

@@ -95,10 +95,7 @@ def _print(findings: list[Finding]) -> None:
 
 def table() -> str:
     """All rows, in Markdown."""
-    lines = [
-        _HEADINGS,
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
+    lines = [_HEADINGS, "|---|---|---|---|---|---|---|---|---|"]
     for row in ROWS:
         twice = row.found["duplicated"] + row.found["one version twice"]
         others = {

@@ -104,7 +104,7 @@ async def test_while_a_server_is_down_nothing_counts_as_scrubbed_and_later_it_is
     monkeypatch.setattr(destroying, "WAIT_SECONDS", 0.5)
     await store.append("s", [make_draft(needle)], NO_STREAM)
     # One that leads nothing, so that nobody has to be elected.
-    leading = (cluster.first(), *(cluster.leader(f"{name}_{part}") for part in ("0", "META")))
+    leading = (cluster.leader(), *(cluster.leader(f"{name}_{part}") for part in ("0", "META")))
     away = next((one for one in range(3) if one not in leading), leading[0])
     cluster.kill(away)
     assert (await store.erase({"s": {Address(0): b""}})).bodies == 1

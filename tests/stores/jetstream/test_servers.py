@@ -81,7 +81,7 @@ async def test_a_stream_with_fewer_replicas_is_refused(jetstream: Cluster) -> No
 
 async def test_a_store_is_made_when_the_last_server_has_come() -> None:
     with nats_server.running(place=memory_folder()) as cluster:
-        old = cluster.first()
+        old = cluster.leader()
         new, last = (old + 1) % 3, (old + 2) % 3
         cluster.stop(new, last)
         cluster.start(new)
@@ -134,7 +134,7 @@ async def test_a_server_that_comes_back_with_other_settings_stops_the_writing(
         store = await JetStreamStore.open(cluster.url())
         await store.append("s", [make_draft("a")], -1)
         # One that leads nothing, so that nobody has to be elected.
-        leading = (cluster.first(), cluster.leader("EVENTCTX_0"))
+        leading = (cluster.leader(), cluster.leader("EVENTCTX_0"))
         number = next(one for one in range(3) if one not in leading)
         cluster.stop(number)
         settings = cluster.nodes[number].folder / "server.conf"

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-import shutil
-import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +24,7 @@ from eventctx.stores.sqlite import SqliteStore
 from eventctx.stores.sqlite_queries import Queries
 from eventctx.stores.sqlite_schema import APPLICATION_ID, Durability
 from eventctx.testing.store_contract.drafts import make_draft
+from tests.faults.given import scratch, write_files
 
 SECTOR = 512
 PLATFORM_VFS = apsw.vfs_names()[0]
@@ -202,23 +202,15 @@ def problem_in(folder: Path, receipts: dict[str, Receipt]) -> str | None:
     return None
 
 
-def count_problems(steps: list[Step], count: int, seed: int) -> dict[str, int]:
-    shared_memory = Path("/dev/shm")  # building states on a real disk takes ten times as long
-    base = shared_memory if shared_memory.is_dir() else None
-    folder = Path(tempfile.mkdtemp(prefix="eventctx-cut-", dir=base))
-    problems: dict[str, int] = {}
-    try:
+def count_problems(steps: list[Step], count: int, seed: int) -> Counter[str]:
+    """How many of ``count`` states lack what."""
+    problems: Counter[str] = Counter()
+    with scratch() as folder:
         for files, receipts in crash_states(steps, count, seed):
-            for old in folder.iterdir():
-                old.unlink()
-            for name, content in files.items():
-                if not name.endswith("-shm"):
-                    (folder / name).write_bytes(content)
-            problem = problem_in(folder, receipts)
-            if problem is not None:
-                problems[problem] = problems.get(problem, 0) + 1
-    finally:
-        shutil.rmtree(folder)
+            left = {name: bytes(one) for name, one in files.items() if not name.endswith("-shm")}
+            write_files(folder, left)
+            problems[problem_in(folder, receipts) or ""] += 1
+    del problems[""]
     return problems
 
 

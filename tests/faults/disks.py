@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import struct
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -64,12 +63,12 @@ class LoopDisk:
 
     def unmount(self) -> None:
         """Unmount it, once nobody uses it any more; a killed process may take a moment to go."""
-        for _ in range(100):
-            try:
-                return _run("umount", self.folder)
-            except OSError:
-                time.sleep(0.05)
-        return _run("umount", self.folder)
+        for left in reversed(range(100)):
+            if not os.path.ismount(self.folder):
+                return
+            with suppress(*([OSError] if left else [])):
+                _run("umount", self.folder)
+            time.sleep(0.05)
 
 
 def _need_root() -> None:
@@ -81,44 +80,41 @@ def _need_root() -> None:
 def loop_disk(megabytes: int) -> Iterator[LoopDisk]:
     """A new and mounted disk. Skips the test where none can be made."""
     _need_root()
-    place = Path(tempfile.mkdtemp(prefix="eventctx-disk-"))
-    place.chmod(0o711)  # a server may run as another user
-    folder, image = place / "mounted", place / "image"
-    folder.mkdir()
-    with image.open("wb") as file:
-        file.truncate(megabytes * 2**20)
-    disk = LoopDisk(image, folder)
-    try:
+    with tempfile.TemporaryDirectory(prefix="eventctx-disk-") as name, ExitStack() as ending:
+        folder, image = Path(name, "mounted"), Path(name, "image")
+        folder.parent.chmod(0o711)  # a server may run as another user
+        folder.mkdir()
+        with image.open("wb") as file:
+            file.truncate(megabytes * 2**20)
+        disk = LoopDisk(image, folder)
         try:
             _run("mkfs.ext4", "-q", "-F", image)
             disk.mount()
         except OSError as error:
             pytest.skip(f"no ext4 on a loop device can be mounted here ({error})")
+        ending.callback(disk.unmount)
         yield disk
-    finally:
-        if os.path.ismount(folder):
-            disk.unmount()
-        shutil.rmtree(place)
 
 
 @contextmanager
 def small_disk(kilobytes: int) -> Iterator[Path]:
     """The folder of a file system in memory that holds so much. Skips where none can be made."""
     _need_root()
-    folder = Path(tempfile.mkdtemp(prefix="eventctx-small-"))
-    try:
+    with tempfile.TemporaryDirectory(prefix="eventctx-small-") as folder, ExitStack() as ending:
         try:
             _run("mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "none", folder)
         except OSError as error:
             pytest.skip(f"no tmpfs can be mounted here ({error})")
-        yield folder
-    finally:
-        if os.path.ismount(folder):
-            _run("umount", folder)
-        folder.rmdir()
+        ending.callback(_run, "umount", folder)
+        yield Path(folder)
 
 
 Operation = Literal["write", "sync", "truncate"]
+OPERATIONS: dict[Operation, int] = {
+    "write": apsw.SQLITE_IOERR_WRITE,
+    "sync": apsw.SQLITE_IOERR_FSYNC,
+    "truncate": apsw.SQLITE_IOERR_TRUNCATE,
+}
 PLATFORM_VFS = apsw.vfs_names()[0]
 
 
@@ -138,11 +134,7 @@ class Failure(NamedTuple):
         if self.full:
             return apsw.FullError("no space")
         error = apsw.IOError("the disk failed")
-        error.extendedresult = {
-            "write": apsw.SQLITE_IOERR_WRITE,
-            "sync": apsw.SQLITE_IOERR_FSYNC,
-            "truncate": apsw.SQLITE_IOERR_TRUNCATE,
-        }[self.operation]
+        error.extendedresult = OPERATIONS[self.operation]
         return error
 
 

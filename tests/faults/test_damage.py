@@ -15,7 +15,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import apsw
 import pytest
@@ -49,12 +48,6 @@ NO_EVIDENCE = {
 """Edits that change no answer, and that nobody finds."""
 
 
-def one(connection: apsw.Connection, sql: str) -> Any:
-    """The only value of a query."""
-    ((value,),) = connection.execute(sql).fetchall()
-    return value
-
-
 def any_of(connection: apsw.Connection, chance: random.Random, table: str) -> int:
     """The row id of any row."""
     rows = connection.execute(f"SELECT rowid FROM {table} ORDER BY rowid").fetchall()
@@ -82,11 +75,9 @@ def set_another_type(connection: apsw.Connection, chance: random.Random) -> str:
 
 def cut_a_value(connection: apsw.Connection, chance: random.Random) -> str:
     column = chance.choice(["data", "facts", "salt", "payload", "digest", "body_digest", "id"])
-    row = one(
-        connection,
-        f"SELECT pos FROM records WHERE length({column}) > 1 ORDER BY random_of(pos) LIMIT 1",
-    )
-    length = one(connection, f"SELECT length({column}) FROM records WHERE pos={row}")
+    any_long = f"WHERE length({column}) > 1 ORDER BY random_of(pos) LIMIT 1"
+    found = connection.execute(f"SELECT pos, length({column}) FROM records {any_long}").fetchall()
+    ((row, length),) = found
     cut = f"substr({column}, 1, {chance.randrange(length)})"
     return f"UPDATE records SET {column}={cut} WHERE pos={row}"
 
@@ -98,15 +89,17 @@ def take_a_value_of_another_row(connection: apsw.Connection, chance: random.Rand
     return f"UPDATE {table} SET {column}={value} WHERE rowid={row}"
 
 
+def swapped(table: str, column: str, first: int, second: int, where: str = "") -> str:
+    return ";".join(
+        f"UPDATE {table} SET {column}={new} WHERE {where}{column}={old}"
+        for new, old in ((-9, first), (first, second), (second, -9))
+    )
+
+
 def swap_two_rows(connection: apsw.Connection, chance: random.Random) -> str:
     table = chance.choice(["records", "records", "bodies", "streams", "types"])
     first, second = (any_of(connection, chance, table) for _ in range(2))
-    key = {"records": "pos"}.get(table, "id")
-    return (
-        f"UPDATE {table} SET {key}=-9 WHERE {key}={first};"
-        f"UPDATE {table} SET {key}={first} WHERE {key}={second};"
-        f"UPDATE {table} SET {key}={second} WHERE {key}=-9"
-    )
+    return swapped(table, "pos" if table == "records" else "id", first, second)
 
 
 def swap_two_places(connection: apsw.Connection, chance: random.Random) -> str:
@@ -114,12 +107,7 @@ def swap_two_places(connection: apsw.Connection, chance: random.Random) -> str:
     stream = any_of(connection, chance, "streams")
     places = connection.execute(f"SELECT position FROM records WHERE stream={stream}").fetchall()
     (first,), (second,) = chance.sample(places, 2)
-    at = f"WHERE stream={stream} AND position"
-    return (
-        f"UPDATE records SET position=-9 {at}={first};"
-        f"UPDATE records SET position={first} {at}={second};"
-        f"UPDATE records SET position={second} {at}=-9"
-    )
+    return swapped("records", "position", first, second, f"stream={stream} AND ")
 
 
 def delete_a_row(connection: apsw.Connection, chance: random.Random) -> str:
@@ -161,10 +149,8 @@ def change_a_byte(connection: apsw.Connection, chance: random.Random) -> str:
     table, column = chance.choice(
         [("records", "data"), ("records", "payload"), ("bodies", "data"), ("snapshots", "data")]
     )
-    rows = connection.execute(
-        f"SELECT rowid, {column} FROM {table} WHERE length({column}) > 0"
-    ).fetchall()
-    row, value = chance.choice(rows)
+    whole = f"SELECT rowid, {column} FROM {table} WHERE length({column}) > 0"
+    row, value = chance.choice(connection.execute(whole).fetchall())
     changed = bytearray(value)
     changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(7)
     return f"UPDATE {table} SET {column}=x'{changed.hex()}' WHERE rowid={row}"
@@ -192,10 +178,8 @@ def edit(sql: str) -> Callable[[Path], None]:
     def damage(path: Path) -> None:
         connection = apsw.Connection(str(path))
         try:
-            connection.execute("PRAGMA foreign_keys=OFF").fetchall()
-            connection.execute("BEGIN").fetchall()
-            connection.execute(sql).fetchall()
-            connection.execute("COMMIT").fetchall()
+            for step in ("PRAGMA foreign_keys=OFF", "BEGIN", sql, "COMMIT"):
+                connection.execute(step).fetchall()
         finally:
             connection.close(True)
 
@@ -284,21 +268,16 @@ async def flip_bits(sound: Sound, name: str, count: int, seed: int) -> Counter[s
     return outcomes
 
 
-async def test_a_flipped_bit_in_the_file_is_found_or_harmless() -> None:
-    count = trials("flipped bits")
-    outcomes = await flip_bits(await sound_store(), STORE, count, 1)
+@pytest.mark.parametrize(
+    ("fault", "name", "seed"),
+    [("flipped bits", STORE, 1), ("flipped bits of the log", STORE + "-wal", 2)],
+)
+async def test_a_flipped_bit_is_found_or_harmless(fault: str, name: str, seed: int) -> None:
+    sound, count = await sound_store(closed=name == STORE), trials(fault)
+    assert len(sound.files[name]) > 100_000
+    outcomes = await flip_bits(sound, name, count, seed)
     assert outcomes["found"] > count // 3
-    report("flipped bits", outcomes)
-
-
-async def test_a_flipped_bit_in_the_log_is_found_or_harmless() -> None:
-    sound = await sound_store(closed=False)
-    log = STORE + "-wal"
-    assert len(sound.files[log]) > 100_000
-    count = trials("flipped bits of the log")
-    outcomes = await flip_bits(sound, log, count, 2)
-    assert outcomes["found"] > count // 3
-    report("flipped bits of the log", outcomes)
+    report(fault, outcomes)
 
 
 @pytest.mark.parametrize("name", SESSIONS)

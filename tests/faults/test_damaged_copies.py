@@ -16,7 +16,7 @@ import pytest
 from eventctx.errors import EventctxError
 from tests.faults.counts import report, trials
 from tests.faults.histories import Seen
-from tests.faults.servers.damage import HARMS, Harm, fill, judge, summed
+from tests.faults.servers.damage import HARMS, Harm, fill, judge
 from tests.faults.servers.jetstream import JetStream, jetstream
 from tests.faults.servers.machines import Machines, place, tried
 from tests.faults.servers.postgres_quorum import DATABASE, Quorum, quorum
@@ -77,8 +77,8 @@ def damage_a_replica(machines: JetStream, harm: Harm, chance: random.Random) -> 
     """Damage a block of a follower that is down, and start it; returns its number."""
     leader = machines.leader()
     victim = (leader + 1) % machines.size
-    machines.cluster.stop(victim)
-    blocks = machines.cluster.nodes[victim].blocks(machines.stream)
+    machines.stop(victim)
+    blocks = machines.nodes[victim].blocks(machines.stream)
     harm(chance.choice(blocks), chance)
     machines.mend()
     return victim
@@ -107,7 +107,7 @@ async def judged_by_a_new_client(machines: Machines, there: list[Seen]) -> Count
         print(f"  {type(error).__name__}: {str(error)[:160]}")
         return Counter({"an error": 1})
     try:
-        return summed([await judge(store, there)])
+        return Counter[str](await judge(store, there))
     finally:
         await store.close()
 

@@ -11,6 +11,8 @@ import asyncio
 import random
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,7 @@ import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import EventctxError
 from tests.faults.counts import report, trials
-from tests.faults.disks import Failure, failing_disk, small_disk
+from tests.faults.disks import Failure, Operation, failing_disk, small_disk
 from tests.faults.given import scratch
 from tests.faults.processes import (
     check_the_store,
@@ -29,6 +31,7 @@ from tests.faults.processes import (
     receipts_in,
 )
 from tests.how_much import some
+from tests.sessions import user
 
 pytestmark = pytest.mark.slow
 
@@ -68,7 +71,7 @@ async def test_a_full_disk_loses_nothing() -> None:
 
 
 SESSIONS = ("a", "b", "c")
-FAILURES = ("write", "sync", "truncate")
+FAILURES: tuple[Operation, ...] = ("write", "sync", "truncate")
 
 
 class Work:
@@ -80,29 +83,31 @@ class Work:
         self.texts: dict[str, list[str]] = {name: [] for name in SESSIONS}
 
     async def write(self, engine: Engine, name: str, first: int, count: int) -> None:
-        """Add messages and make requests; only typed errors are taken for an answer."""
+        """Add messages and make requests."""
         context = await engine.session(name, max_tokens=1_500, on_overflow="send_floor")
         for number in range(first, first + count):
             text = f"{name} {number} " + "x" * (200 if number % 7 else 30_000)
-            try:
+            with self.only_typed_errors():
                 async with context.turn() as turn, turn.iteration():
-                    receipt = await context.add_message({"role": "user", "content": text})
-                    self.acknowledged.append(receipt)
+                    self.acknowledged.append(await context.add_message(user(text)))
                     self.texts[name].append(text)
                     await context.get_messages_for_request()
-            except EventctxError as error:
-                self.refused[type(error).__name__] += 1
 
     async def read(self, engine: Engine) -> None:
         """Assert that every acknowledged message is in its transcript, in order and once."""
         for name in SESSIONS:
-            try:
+            with self.only_typed_errors():
                 found = await engine.transcript(name)
-            except EventctxError as error:
-                self.refused[type(error).__name__] += 1
-                continue
-            wanted = iter([one.message["content"] for one in found if one.message])
-            assert all(text in wanted for text in self.texts[name]), f"{name}: lost or reordered"
+                wanted = iter([one.message["content"] for one in found if one.message])
+                assert all(text in wanted for text in self.texts[name]), f"{name}: not in order"
+
+    @contextmanager
+    def only_typed_errors(self) -> Iterator[None]:
+        """Count those; nothing else may be an answer."""
+        try:
+            yield
+        except EventctxError as error:
+            self.refused[type(error).__name__] += 1
 
 
 async def fail_once(path: Path, failure: Failure) -> Work:
@@ -117,10 +122,8 @@ async def fail_once(path: Path, failure: Failure) -> Work:
             await work.read(engine)
             if failure.operation == "truncate":  # an erasure empties the log
                 work.texts["a"].pop(0)
-                try:
+                with work.only_typed_errors():
                     await engine.erase("a", [0])
-                except EventctxError as error:
-                    work.refused[type(error).__name__] += 1
             disk.begin(None)
             before = len(work.acknowledged)
             refused = work.refused.total()
@@ -141,12 +144,10 @@ async def fail_often(count: int, seed: int) -> Counter[str]:
     shown: Counter[str] = Counter()
     for number in range(count):
         operation = FAILURES[number % 3]
-        failure = Failure(
-            operation,  # type: ignore[arg-type]
-            0 if operation == "truncate" else chance.randrange(120 if operation == "write" else 20),
-            chance.choice([1, 1, 2, 10, 10**6]),
-            operation == "write" and chance.random() < 0.5,
-        )
+        at = chance.randrange({"write": 120, "sync": 20, "truncate": 1}[operation])
+        length = chance.choice([1, 1, 2, 10, 10**6])
+        full = operation == "write" and chance.random() < 0.5
+        failure = Failure(operation, at, length, full)
         with scratch() as folder:
             work = await fail_once(folder / "store.db", failure)
         shown += work.refused

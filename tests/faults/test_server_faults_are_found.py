@@ -113,9 +113,9 @@ async def left_by_a_power_cut(sync: str | None) -> tuple[int, int]:
         acknowledged = len(await fill(store, 100, "later"))
         await asyncio.to_thread(cut_power, machines, disk, mended=False)
         # Without a leader the store does not come back, so each server is asked itself.
-        nodes, until, most = machines.cluster.nodes, time.monotonic() + 15, 0
+        nodes, until, most = machines.nodes, time.monotonic() + 15, 0
         while most < acknowledged and time.monotonic() < until:
-            found = [machines.cluster.details(node, machines.stream) for node in nodes]
+            found = [machines.details(node, machines.stream) for node in nodes]
             most = max(one.get("state", {}).get("messages", 0) for one in found)
             await asyncio.sleep(0.2)
         await store.close()

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from eventctx.errors import EventctxError
-from eventctx.log.record import body_digest
+from eventctx.log.record import Record, body_digest
 from eventctx.log.store import NO_STREAM, EventStore
 from eventctx.testing.store_contract.drafts import make_draft
 from tests.faults.histories import Seen
@@ -60,19 +60,28 @@ async def fill(store: EventStore, appends: int = 300, prefix: str = "") -> list[
     return there
 
 
-async def judge(store: EventStore, there: list[Seen]) -> dict[str, Outcome]:
-    """What each way of reading makes of a damaged store; ``there`` is what was acknowledged."""
-    found: dict[str, Outcome] = {}
-    for session in SESSIONS:  # each prints what went wrong
-        own = [one for one in there if one.stream == session]
-        found[f"read {session}"] = await _outcome(_read(store, session), own)
-    found["read_all"] = await _outcome(_read_all(store), there)
-    found["backward"] = await _outcome(_backward(store), [o for o in there if o.stream == "a"])
-    found["heads"] = await _outcome(_heads(store), sorted(_ends(there)))
-    return found
+async def judge(store: EventStore, there: list[Seen]) -> Counter[Outcome]:
+    """What the ways of reading make of a damaged store; ``there`` is what was acknowledged."""
+    own = {name: [one for one in there if one.stream == name] for name in SESSIONS}
+    # Each prints what went wrong.
+    found = [await _outcome(_read(store, session), own[session]) for session in SESSIONS]
+    found.append(await _outcome(map_seen(store.read_all()), there))
+    backward = map_seen(store.read("a", backward=True, bodies=False))
+    found.append(await _outcome(backward, own["a"][::-1]))
+    ends = {(one.stream, one.position, one.digest) for one in (one[-1] for one in own.values())}
+    found.append(await _outcome(_heads(store), sorted(ends)))
+    return Counter(found)
 
 
-async def _outcome(asked: Awaitable[object], wanted: object) -> Outcome:
+async def map_seen(records: AsyncIterator[Record]) -> list[Seen]:
+    return [Seen.of(one) async for one in records]
+
+
+async def _heads(store: EventStore) -> list[tuple[str, int, bytes]]:
+    return sorted([(one.stream, one.head, one.digest) async for one in store.streams()])
+
+
+async def _outcome(asked: Awaitable[object], wanted: list[Any]) -> Outcome:
     try:
         answer = await asked
     except EventctxError as error:
@@ -81,7 +90,6 @@ async def _outcome(asked: Awaitable[object], wanted: object) -> Outcome:
     if answer == wanted:
         return "whole"
     assert isinstance(answer, list)
-    assert isinstance(wanted, list)
     print(f"  silent: {len(answer)} instead of {len(wanted)}")
     return "silently short"
 
@@ -90,30 +98,7 @@ async def _read(store: EventStore, session: str) -> list[Seen]:
     found = []
     async for record in store.read(session):
         for body in record.bodies:
-            assert body.data is not None
-            assert body.salt is not None
+            assert body.data is not None and body.salt is not None
             assert body_digest(body.salt, body.data) == body.digest, "changed words were read"
         found.append(Seen.of(record))
     return found
-
-
-async def _read_all(store: EventStore) -> list[Seen]:
-    return [Seen.of(record) async for record in store.read_all()]
-
-
-async def _backward(store: EventStore) -> list[Seen]:
-    return [Seen.of(record) async for record in store.read("a", backward=True, bodies=False)][::-1]
-
-
-async def _heads(store: EventStore) -> list[tuple[str, int, bytes]]:
-    return sorted([(one.stream, one.head, one.digest) async for one in store.streams()])
-
-
-def _ends(there: list[Seen]) -> list[tuple[str, int, bytes]]:
-    last = {one.stream: one for one in there}
-    return [(one.stream, one.position, one.digest) for one in last.values()]
-
-
-def summed(outcomes: list[dict[str, Outcome]]) -> Counter[str]:
-    """How often which outcome came of all ways of reading."""
-    return Counter(one for outcome in outcomes for one in outcome.values())

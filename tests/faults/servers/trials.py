@@ -12,7 +12,7 @@ from eventctx.aio import finish
 from tests.faults.histories import Finding, check, count
 from tests.faults.servers.machines import Machines
 from tests.faults.servers.networks import Network
-from tests.faults.workload import Load, Run, run
+from tests.faults.workload import Load, run
 
 HALT_SECONDS = 3.0
 """How long a machine is halted. It is longer than the servers wait for a sign of life."""
@@ -29,11 +29,6 @@ class Row(NamedTuple):
     found: Counter[str]
     stall: float
 
-
-_HEADINGS = (
-    "| store | fault | trials | acknowledged | without an answer | lost | twice "
-    "| other findings | longest stall |"
-)
 
 ROWS: list[Row] = []
 """Every fault that was tried by this process."""
@@ -72,38 +67,29 @@ async def try_out(
         findings = check(done.history, done.stored, fresh_reads=fresh_reads)
         # Nobody damaged anything, so nobody should have been told so.
         findings += [Finding("damage where none is", what) for what in done.loud]
-        _print(findings)
-        found += count(findings)
+        broken = count(findings)
+        for rule in broken:
+            print(*[f"{rule}: {one.what}" for one in findings if one.rule == rule][:5], sep="\n")
+        found += broken
         acknowledged += len(done.history.acknowledged())
-        unknown += _unknown(done)
+        unknown += sum(one.outcome == "unknown" for one in done.history.appends)
         stall = max(stall, done.stall)
     ROWS.append(Row(machines.name, name, trials, acknowledged, unknown, found, stall))
     return found
 
 
-def _unknown(done: Run) -> int:
-    return sum(one.outcome == "unknown" for one in done.history.appends)
-
-
-def _print(findings: list[Finding]) -> None:
-    shown: Counter[str] = Counter()
-    for one in findings:
-        shown[one.rule] += 1
-        if shown[one.rule] <= 5:
-            print(f"{one.rule}: {one.what}")
-
-
 def table() -> str:
     """All rows, in Markdown."""
-    lines = [_HEADINGS, "|---|---|---|---|---|---|---|---|---|"]
+    lines = [
+        "| store | fault | trials | acknowledged | without an answer | lost | twice "
+        "| other findings | longest stall |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    apart = ("lost", "duplicated", "one version twice")
     for row in ROWS:
         twice = row.found["duplicated"] + row.found["one version twice"]
-        others = {
-            rule: times
-            for rule, times in row.found.items()
-            if rule not in ("lost", "duplicated", "one version twice")
-        }
-        shown = ", ".join(f"{times} {rule}" for rule, times in others.items()) or "0"
+        others = [f"{times} {rule}" for rule, times in row.found.items() if rule not in apart]
+        shown = ", ".join(others) or "0"
         lines.append(
             f"| {row.store} | {row.fault} | {row.trials} | {row.acknowledged:,} | {row.unknown} | "
             f"{row.found['lost']} | {twice} | {shown} | {row.stall:.1f} s |"

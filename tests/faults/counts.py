@@ -63,12 +63,10 @@ FULL = os.environ.get("EVENTCTX_FAULTS") == "full"
 
 
 def trials(fault: str) -> int:
-    """How often to try a fault in this run."""
     small, full = COUNTS[fault]
     return full if FULL else small
 
 
 def report(fault: str, found: Mapping[str, int]) -> None:
-    """Print what the trials of a fault found; `make faults` shows it."""
     shown = ", ".join(f"{count} {name}" for name, count in sorted(found.items()))
     print(f"\n{fault}: {shown}")

@@ -203,7 +203,6 @@ def problem_in(folder: Path, receipts: dict[str, Receipt]) -> str | None:
 
 
 def count_problems(steps: list[Step], count: int, seed: int) -> Counter[str]:
-    """How many of ``count`` states lack what."""
     problems: Counter[str] = Counter()
     with scratch() as folder:
         for files, receipts in crash_states(steps, count, seed):
@@ -215,6 +214,5 @@ def count_problems(steps: list[Step], count: int, seed: int) -> Counter[str]:
 
 
 def check_crash_states(steps: list[Step], count: int, seed: int) -> None:
-    """Assert that no promise is broken in any of ``count`` states."""
     problems = count_problems(steps, count, seed)
     assert not problems, problems

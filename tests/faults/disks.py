@@ -130,7 +130,6 @@ class Failure(NamedTuple):
     full: bool
 
     def error(self) -> apsw.Error:
-        """What SQLite is told."""
         if self.full:
             return apsw.FullError("no space")
         error = apsw.IOError("the disk failed")
@@ -173,7 +172,6 @@ class FailingDisk(apsw.VFS):
         self.failure, self._counted = failure, 0
 
     def count(self, operation: Operation) -> None:
-        """Note an operation. Raises the error of one that is to fail."""
         failure = self.failure
         if failure is None or failure.operation != operation:
             return

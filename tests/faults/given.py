@@ -166,7 +166,6 @@ async def _ever_sent(folder: Path) -> list[bytes]:
 
 
 def read_files(folder: Path) -> dict[str, bytes]:
-    """The contents of the store's files and of the book."""
     names = (STORE, STORE + "-wal", BOOK)
     return {one: (folder / one).read_bytes() for one in names if (folder / one).exists()}
 
@@ -268,7 +267,6 @@ def _questions(engine: Engine) -> dict[str, Callable[[], Awaitable[object]]]:
 
 
 def judge(sound: Sound, evidence: Evidence, answers: Mapping[str, object]) -> Judgement:
-    """Compare a damaged store with the sound one."""
     broken: list[str] = []
     for name, answer in answers.items():
         if isinstance(answer, BaseException) and not isinstance(answer, EventctxError):
@@ -285,7 +283,6 @@ def judge(sound: Sound, evidence: Evidence, answers: Mapping[str, object]) -> Ju
 
 
 def _shown(answers: Mapping[str, object]) -> Iterator[bytes]:
-    """Every message that a transcript or a request shows."""
     for name, answer in answers.items():
         if name.startswith(("transcript", "request")) and isinstance(answer, list):
             for message in map(msgspec.json.encode, answer):
@@ -296,7 +293,6 @@ def _shown(answers: Mapping[str, object]) -> Iterator[bytes]:
 
 
 async def survives(sound: Sound, folder: Path, damage: Callable[[Path], Any]) -> Judgement:
-    """Do damage to a copy of the sound store, ask it everything, and judge its answers."""
     write_files(folder, sound.files)
     damage(folder / STORE)
     evidence = evidence_in(folder / STORE)

@@ -79,7 +79,6 @@ class Seen(NamedTuple):
 
     @classmethod
     def of(cls, record: Record) -> Seen:
-        """What a subscriber notes of a record."""
         return cls(record.stream, record.position, record.global_position, record.id, record.digest)
 
 
@@ -102,7 +101,6 @@ class History(msgspec.Struct):
     delivered: dict[str, list[Seen]] = {}
 
     def acknowledged(self) -> list[Append]:
-        """The appends that a writer may rely on."""
         return [one for one in self.appends if one.outcome == "acknowledged"]
 
     def longest_wait(self, since: float = 0.0) -> float:
@@ -140,7 +138,6 @@ def check(
 
 
 def count(findings: Iterable[Finding]) -> Counter[str]:
-    """How often each rule was broken."""
     return Counter(one.rule for one in findings)
 
 

@@ -49,7 +49,6 @@ NO_EVIDENCE = {
 
 
 def any_of(connection: apsw.Connection, chance: random.Random, table: str) -> int:
-    """The row id of any row."""
     rows = connection.execute(f"SELECT rowid FROM {table} ORDER BY rowid").fetchall()
     return int(chance.choice(rows)[0])
 
@@ -103,7 +102,6 @@ def swap_two_rows(connection: apsw.Connection, chance: random.Random) -> str:
 
 
 def swap_two_places(connection: apsw.Connection, chance: random.Random) -> str:
-    """Two records of a session take each other's position."""
     stream = any_of(connection, chance, "streams")
     places = connection.execute(f"SELECT position FROM records WHERE stream={stream}").fetchall()
     (first,), (second,) = chance.sample(places, 2)

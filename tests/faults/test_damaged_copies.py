@@ -48,7 +48,6 @@ def damage_a_standby(machines: Quorum, harm: Harm, table: str, chance: random.Ra
 
 
 async def damaged_file(machines: Quorum, harm: Harm, file: str, seed: int) -> Counter[str]:
-    """What readers see of a new store with one file damaged."""
     machines.fresh()
     machines.options["durability"] = "replicated"
     store = await machines.open()

@@ -83,7 +83,6 @@ class Work:
         self.texts: dict[str, list[str]] = {name: [] for name in SESSIONS}
 
     async def write(self, engine: Engine, name: str, first: int, count: int) -> None:
-        """Add messages and make requests."""
         context = await engine.session(name, max_tokens=1_500, on_overflow="send_floor")
         for number in range(first, first + count):
             text = f"{name} {number} " + "x" * (200 if number % 7 else 30_000)
@@ -139,7 +138,6 @@ async def fail_once(path: Path, failure: Failure) -> Work:
 
 
 async def fail_often(count: int, seed: int) -> Counter[str]:
-    """How ``count`` failures showed."""
     chance = random.Random(seed)
     shown: Counter[str] = Counter()
     for number in range(count):

@@ -68,7 +68,6 @@ Break = Callable[[History, Stored], Stored | None]
 
 
 def cut(history: History, stored: Stored) -> Stored:
-    """Without the last record of a stream."""
     gone = Seen.of(stored.streams["a"][-1])
     streams = {**stored.streams, "a": stored.streams["a"][:-1]}
     return Stored(streams, [one for one in stored.log if one != gone])
@@ -101,8 +100,6 @@ UNANSWERED: dict[str, Any] = {"digests": (), "first": -1}
 
 
 def an_append(at: int, **changes: Any) -> Break:
-    """Another account of an append."""
-
     def broken(history: History, _: Stored) -> None:
         history.appends[at] = replace(history.appends[at], **changes)
 
@@ -110,8 +107,6 @@ def an_append(at: int, **changes: Any) -> Break:
 
 
 def a_record(**changes: Any) -> Break:
-    """Another record than what was stored."""
-
     def broken(_: History, stored: Stored) -> None:
         stored.streams["b"][1] = replace(stored.streams["b"][1], **changes)  # type: ignore[index]
 
@@ -119,8 +114,6 @@ def a_record(**changes: Any) -> Break:
 
 
 def a_content(data: bytes | None) -> Break:
-    """Another content than what was stored."""
-
     def broken(history: History, stored: Stored) -> None:
         body = replace(stored.streams["b"][1].bodies[0], data=data)
         a_record(bodies=(body,))(history, stored)

@@ -106,9 +106,7 @@ def machines(request: pytest.FixtureRequest) -> Iterator[Machines]:
 
 
 @pytest.mark.parametrize(("machines", "fault"), each(FAULTS), indirect=["machines"])
-async def test_machines_that_die_or_stand_still_lose_nothing(
-    machines: Machines, fault: str
-) -> None:
+async def test_machines_that_die_or_stand_lose_nothing(machines: Machines, fault: str) -> None:
     shown, strike, fresh_reads = FAULTS[fault]
     load = LOADS[fault.split()[0]]
     assert not await try_out(

@@ -47,7 +47,6 @@ class Storm:
         self.beaten = 0
 
     async def task(self, name: str, number: int, kind: int) -> None:
-        """A piece of an agent's work."""
         engine = self._engines[number % 2]
         context = await engine.session(
             name, max_tokens=3_000, policy="summarize", summarizer=slowly
@@ -120,7 +119,6 @@ async def check_ends(path: Path, acknowledged: list[eventctx.Receipt]) -> None:
 
 
 async def storm_often(count: int, seed: int) -> Counter[str]:
-    """Let ``count`` storms rage. Raises AssertionError for a promise that was broken."""
     found: Counter[str] = Counter()
     for number in range(count):
         with scratch() as folder:

@@ -66,8 +66,6 @@ class Stuck(AssertionError):
 
 
 class _Clients:
-    """The clients of one run, and what they note."""
-
     def __init__(self, load: Load, seed: int) -> None:
         self.load = load
         self.history = History([], [], {})
@@ -152,7 +150,6 @@ class _Clients:
     # -- readers -----------------------------------------------------------------------------------
 
     async def look(self, store: EventStore) -> None:
-        """Read whole streams, one after the other."""
         chance = random.Random(f"{self._seed} look")
         while not self.ending.is_set():
             stream = chance.choice(self.sessions)

@@ -25,7 +25,6 @@ Script = Callable[[Body], Answer]
 
 
 def scripted_api(script: Script) -> scripted_http.Answer:
-    """Answers requests of the Messages API by a script."""
     numbers = itertools.count(1)
 
     def answer(request: ReceivedRequest) -> Reply:
@@ -79,7 +78,6 @@ class Program(programs.Program):
 
     @property
     def session(self) -> Path:
-        """The one session file that it wrote."""
         (path,) = (self.home / ".claude" / "projects").glob("*/*.jsonl")
         return path
 

@@ -45,14 +45,12 @@ def code(call: str, expression: str) -> Answer:
 
 
 def said_by_persons(body: Body) -> list[str]:
-    """The texts of a request in role ``user``."""
     rows = [one for one in body["input"] if one.get("role") == "user"]
     blocks = [block for one in rows for block in one["content"]]
     return [block["text"] for block in blocks if block["type"] == "input_text"]
 
 
 def scripted_api(script: Script) -> scripted_http.Answer:
-    """Answers requests of the Responses API by a script."""
     numbers = itertools.count(1)
 
     def answer(request: ReceivedRequest) -> Reply:
@@ -103,7 +101,6 @@ class Program(programs.Program):
 
     @property
     def session(self) -> Path:
-        """The one session file that it wrote."""
         (path,) = (self.home / ".codex" / "sessions").rglob("rollout-*.jsonl")
         return path
 

@@ -82,7 +82,6 @@ def nats_binary() -> Path:
 
 @pytest.fixture(scope="session")
 def shared_cluster(nats_binary: Path) -> Iterator[nats_server.Cluster]:
-    """Three NATS servers, for all tests of this process."""
     with nats_server.running(binary=nats_binary, place=memory_folder()) as cluster:
         yield cluster
 

@@ -17,8 +17,6 @@ from tests.services.jaeger_binary import find, main
 
 
 class Jaeger(NamedTuple):
-    """The ports of a running Jaeger."""
-
     otlp_grpc: int
     otlp_http: int
     query_http: int
@@ -42,7 +40,6 @@ class Jaeger(NamedTuple):
 
     @property
     def query(self) -> str:
-        """The base address of the query API."""
         return f"http://127.0.0.1:{self.query_http}"
 
 

@@ -84,7 +84,6 @@ class JaegerQuery:
         return self._get(f"/api/traces?{urlencode(query)}")["data"] or []
 
     def operations(self, service: str) -> list[str]:
-        """The names of all spans of a service, sorted."""
         return sorted(
             self._get(f"/api/services/{quote(service, safe='')}/operations")["data"] or []
         )

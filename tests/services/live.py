@@ -78,7 +78,6 @@ async def cancelled_turn(ctx: eventctx.Context) -> None:
 
 
 async def folded(store: Path, session: str) -> list[Span]:
-    """The spans of a session, from its log."""
     async with eventctx.open(store, create=False) as engine:
         return list(fold([record async for record in engine.records(session)]))
 

@@ -87,12 +87,10 @@ class Node:
 
     @property
     def data(self) -> Path:
-        """Where the server keeps its streams."""
         return self.folder / "data"
 
     @property
     def monitor(self) -> str:
-        """The base address of its monitoring."""
         return f"http://{self.host}:{self.ports.monitor}"
 
     def ask(self, path: str) -> dict[str, Any]:
@@ -175,7 +173,6 @@ no_auth_user: app
 
     @property
     def monitors(self) -> list[str]:
-        """The base address of each server's monitoring."""
         return [node.monitor for node in self.nodes]
 
     def start(self, *numbers: int, ready: bool = True) -> None:
@@ -222,7 +219,6 @@ no_auth_user: app
         self._end(signal.SIGTERM, numbers)
 
     def kill(self, *numbers: int) -> None:
-        """kill -9 these servers, all by default, at once."""
         self._end(signal.SIGKILL, numbers)
 
     def _end(self, how: signal.Signals, numbers: Sequence[int]) -> None:
@@ -240,14 +236,12 @@ no_auth_user: app
             node.process = None
 
     def pause(self, number: int) -> None:
-        """Halt a server (SIGSTOP): it answers nothing, and its connections stay open."""
         node = self.nodes[number]
         if node.process is not None and not node.paused:
             node.process.send_signal(signal.SIGSTOP)
             node.paused = True
 
     def resume(self, number: int) -> None:
-        """Let a halted server go on."""
         node = self.nodes[number]
         if node.process is not None and node.paused:
             node.process.send_signal(signal.SIGCONT)

@@ -43,7 +43,6 @@ class Phoenix(NamedTuple):
 
     @property
     def query(self) -> str:
-        """The base address of its REST API."""
         return f"http://127.0.0.1:{self.port}"
 
 
@@ -147,7 +146,6 @@ class PhoenixQuery:
         return tuple(sorted(map(_span, raw), key=lambda one: (one.start_us, one.span_id)))
 
     def tokens(self, project: str) -> dict[str, Tokens]:
-        """The tokens of each trace of a project, by trace id."""
         raw = self._pages(f"/v1/projects/{quote(project, safe='')}/traces")
         return {one["trace_id"]: _tokens(one) for one in raw}
 

@@ -96,7 +96,6 @@ class Server:
     # ------------------------------------------------------------- life
 
     def create(self) -> None:
-        """Make the data folder, from the template."""
         shutil.copytree(template(self.binaries), self.data, symlinks=True)
         self.binaries.give(self.folder)
         self.configure()
@@ -158,25 +157,21 @@ class Server:
             time.sleep(0.01)
 
     def pause(self) -> None:
-        """Stop every process of the server with SIGSTOP: it holds its port and says nothing."""
         assert self.running
         for pid in (self.pid, *self.children()):
             _signal(pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let every process go on after `pause`."""
         if self.running:
             for pid in (*self.children(), self.pid):
                 _signal(pid, signal.SIGCONT)
 
     def new_database(self) -> str:
-        """Make an empty database with a name of its own; returns the name."""
         name = f"test_{os.getpid()}_{next(self._names)}"
         self.execute(f"CREATE DATABASE {name}")
         return name
 
     def reload(self) -> None:
-        """Have the server read its settings again."""
         self.execute("SELECT pg_reload_conf()")
 
     @property
@@ -185,7 +180,6 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """The process that all others of the server come from."""
         assert self._process is not None, "the server is not running"
         return self._process.pid
 
@@ -222,7 +216,6 @@ class Server:
     def execute(
         self, statement: str, *arguments: object, database: str = "postgres"
     ) -> list[tuple[Any, ...]]:
-        """Run one statement as the superuser; returns its rows."""
         with self.connection(database) as connection:
             cursor = connection.execute(statement.encode(), arguments or None)
             return cursor.fetchall() if cursor.description else []

@@ -19,7 +19,6 @@ from tests.scripted_http import Answer, ScriptedHTTP, serving
 
 
 def program_of(variable: str, size: str) -> Path:
-    """The path of an opt-in program."""
     named = os.environ.get(variable)
     if not named:
         pytest.skip(f"opt-in ({size}): ${variable} is the path of the program")
@@ -63,7 +62,6 @@ P = TypeVar("P", bound=Program)
 
 @contextmanager
 def installed(kind: type[P], binary: Path, folder: Path, answer: Answer) -> Iterator[P]:
-    """The program and its server until the end of the block."""
     for name in ("home", "project"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     with serving(answer) as api:

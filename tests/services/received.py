@@ -31,7 +31,6 @@ class ReceivedSpan(NamedTuple):
 
 
 def spans_of(request: ExportTraceServiceRequest) -> tuple[ReceivedSpan, ...]:
-    """The spans of an export, in the order of the wire."""
     return tuple(
         _span(span, _values(of_resource.resource.attributes))
         for of_resource in request.resource_spans

@@ -108,8 +108,6 @@ class Export(NamedTuple):
 
 
 class Receiver:
-    """Listens on two free ports of 127.0.0.1 within ``with``."""
-
     def __init__(self, certificates: Path | None = None) -> None:
         """Listen with TLS, to clients with a certificate, if there is a folder of certificates."""
         self._certificates = certificates
@@ -180,7 +178,6 @@ class Receiver:
             self._most_bytes = size
 
     def release(self) -> None:
-        """Let go of all who hang now; their spans are kept then."""
         with self._changed:
             self._releases += 1
             self._changed.notify_all()

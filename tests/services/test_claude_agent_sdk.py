@@ -60,9 +60,7 @@ async def test_a_session_goes_on_from_the_log_on_another_host(binary: Path, tmp_
     assert (summary.session, len(audit.requests)) == (session, 2)
 
 
-async def test_a_compaction_is_imported_and_the_model_told_the_demands(
-    binary: Path, tmp_path: Path
-) -> None:
+async def test_a_compaction_is_imported_and_the_demands_told(binary: Path, tmp_path: Path) -> None:
     with installed(binary, tmp_path, understanding) as program:
         async with eventctx.open(tmp_path / "a.db") as engine:
             store = EventctxSessionStore(engine)

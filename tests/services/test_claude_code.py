@@ -123,9 +123,7 @@ async def test_a_session_that_the_program_compacted(binary: Path, tmp_path: Path
         assert set(found) == {("observed", True, True)}
 
 
-async def test_hooks_commands_and_a_permission_that_was_denied(
-    binary: Path, tmp_path: Path
-) -> None:
+async def test_hooks_commands_and_a_denied_permission(binary: Path, tmp_path: Path) -> None:
     steps = (
         [use("toolu_1", "Bash", command="echo one")],
         [use("toolu_2", "Bash", command="rm -rf zzz")],
@@ -157,7 +155,7 @@ SERVER = "mcp__plugin_eventctx_eventctx__"
 """What Claude Code calls the tools of our plugin's server."""
 
 
-async def test_in_the_middle_of_a_tool_loop_the_next_request_has_the_demands(
+async def test_in_a_tool_loop_the_next_request_has_the_demands(
     binary: Path, tmp_path: Path
 ) -> None:
     def script(body: Body) -> Answer:
@@ -176,9 +174,7 @@ async def test_in_the_middle_of_a_tool_loop_the_next_request_has_the_demands(
     assert "eventctx instructions" in sent
 
 
-async def test_after_a_compaction_the_model_is_told_the_demands(
-    binary: Path, tmp_path: Path
-) -> None:
+async def test_after_a_compaction_the_model_hears_the_demands(binary: Path, tmp_path: Path) -> None:
     store = tmp_path / "agent.db"
 
     with installed(binary, tmp_path, understanding) as program:
@@ -218,9 +214,7 @@ async def test_the_model_asks_for_what_was_said(binary: Path, tmp_path: Path) ->
     assert "InvalidSetting" in str(results[1]["content"])
 
 
-async def test_right_after_a_compaction_the_model_asks_what_it_lost(
-    binary: Path, tmp_path: Path
-) -> None:
+async def test_after_a_compaction_the_model_asks_what_it_lost(binary: Path, tmp_path: Path) -> None:
     def script(body: Body) -> Answer:
         last = str(body["messages"][-1]["content"])
         if "Go on" in last and "TEXT ONLY" not in last:

@@ -27,7 +27,7 @@ def understood(body: Body) -> Answer:
     return said("Understood.", LARGE if "report" in said_by_persons(body)[-1] else 10)
 
 
-async def test_after_a_compaction_the_model_is_told_the_demands_that_it_lost(
+async def test_after_a_compaction_the_model_hears_what_it_lost(
     binary: Path, tmp_path: Path
 ) -> None:
     store = tmp_path / "agent.db"
@@ -57,7 +57,7 @@ async def test_after_a_compaction_the_model_is_told_the_demands_that_it_lost(
     assert [one.text for one in found][:1] == ["Never touch the file legacy.py, please."]
 
 
-async def test_after_a_compaction_by_openais_servers_the_model_is_told_the_lost_demands(
+async def test_after_one_by_openais_servers_the_model_hears_them_too(
     binary: Path, tmp_path: Path
 ) -> None:
     def script(body: Body) -> Answer:
@@ -79,7 +79,7 @@ async def test_after_a_compaction_by_openais_servers_the_model_is_told_the_lost_
     assert "Never touch the file legacy.py" not in "".join(said_by_persons(sent))
 
 
-async def test_in_the_middle_of_a_tool_loop_the_next_request_has_the_lost_demands(
+async def test_in_a_tool_loop_the_next_request_has_the_lost_demands(
     binary: Path, tmp_path: Path
 ) -> None:
     def script(body: Body) -> Answer:

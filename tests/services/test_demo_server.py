@@ -56,8 +56,6 @@ async def recorded(url: str) -> Sequence[tuple[Any, ...]]:
 
 
 class Demo(NamedTuple):
-    """What a run of the demo printed, and what it stored."""
-
     screen: str
     records: Sequence[tuple[Any, ...]]
 

@@ -97,9 +97,7 @@ def assert_jaeger_shows(query: JaegerQuery, spans: list[Span]) -> dict[str, tupl
     return seen
 
 
-def assert_a_search_finds(
-    query: JaegerQuery, service: str, session: str, spans: list[Span]
-) -> None:
+def assert_it_is_found(query: JaegerQuery, service: str, session: str, spans: list[Span]) -> None:
     def found(name: str, value: str, operation: str | None = None) -> set[str]:
         return {one["traceID"] for one in query.find(service, {name: value}, operation)}
 
@@ -132,7 +130,7 @@ async def test_a_live_session_is_in_jaeger_as_it_is_in_its_log_and_sending_it_ag
     assert {"ok", "error", "cancelled"} <= outcomes
     roots = [one for seen in before.values() for one in seen if one.parent_span_id is None]
     assert [one.name for one in roots] == ["invoke_agent coder"] * 4
-    assert_a_search_finds(query, service, session, spans)
+    assert_it_is_found(query, service, session, spans)
 
     monkeypatch.setenv("OTEL_SERVICE_NAME", service)
     for _ in range(2):

@@ -127,9 +127,7 @@ def times(span: Span) -> list[float]:
     return [time / 1_000 for time in (span.start, span.end, *(one.time for one in span.events))]
 
 
-def test_every_span_is_in_phoenix_once_as_it_is_in_the_log_with_its_model_tool_and_tokens(
-    sent: Sent,
-) -> None:
+def test_every_span_is_in_phoenix_once_as_in_the_log_with_model_tool_and_tokens(sent: Sent) -> None:
     assert sorted(one.span_id for one in sent.seen) == sorted(one.span_id for one in sent.spans)
     seen = {one.span_id: one for one in sent.seen}
     for span in sent.spans:
@@ -167,7 +165,7 @@ def test_every_span_is_in_phoenix_once_as_it_is_in_the_log_with_its_model_tool_a
         assert attributes(tool, of_phoenix=True) == {"tool.name": "read", "tool.id": key}
 
 
-async def test_sending_a_session_again_changes_nothing_in_phoenix(
+async def test_sending_again_changes_nothing_in_phoenix(
     sent: Sent, query: PhoenixQuery, phoenix: Phoenix
 ) -> None:
     session, tokens = query.session(sent.session), query.tokens(sent.project)

@@ -8,38 +8,21 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from eventctx.log.record import Draft, Record
 from eventctx.log.store import EventStore
 from eventctx.stores.location import open_store
 from eventctx.stores.sqlite import SqliteStore
-from eventctx.testing.store_contract.drafts import check_chain, gather, make_draft
 from tests.children import started
 from tests.services.postgres_server import Server
 
 PROGRAMS = Path(__file__).parent / "programs.py"
 HERE = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
 """The environment of a program that runs this checkout."""
-
-
-@pytest.fixture
-def draft() -> Callable[..., Draft]:
-    return make_draft
-
-
-@pytest.fixture
-def chained() -> Callable[[Iterable[Record]], None]:
-    return check_chain
-
-
-@pytest.fixture
-def collect() -> Callable[[AsyncIterator[Record]], Awaitable[list[Record]]]:
-    return gather
 
 
 @pytest.fixture

@@ -29,7 +29,6 @@ def draft(*parts: object, bodies: int = 0) -> Draft:
 
 
 async def write(path: str, stream: str, tasks: str) -> None:
-    """Append to a stream for each task until killed; print each receipt."""
     store = await SqliteStore.open(path)
 
     async def to(stream: str) -> None:
@@ -71,7 +70,6 @@ async def compete(url: str, name: str, count: str) -> None:
 
 
 async def leave(path: str, count: str) -> None:
-    """Append without waiting, and end without closing."""
     store = await open_store(path)
     for number in range(int(count)):
         store.append("s", [Draft(number.to_bytes(16), "test", 1, 0, b"{}")], number - 1)

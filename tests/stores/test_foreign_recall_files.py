@@ -113,7 +113,7 @@ async def test_an_index_of_an_earlier_release_is_removed_when_the_new_one_is_mad
     assert recall_files(tmp_path) == ["store.db.eventctx-recall"]
 
 
-async def test_a_file_that_takes_the_place_of_ours_is_left_alone(
+async def test_a_file_in_the_place_of_ours_is_left_alone(
     tmp_path: Path, engine: eventctx.Engine
 ) -> None:
     assert len(await engine.recall("hello")) == 1

@@ -144,7 +144,7 @@ def transcript(path: Path, last: str = "The other?") -> Path:
     return path
 
 
-async def test_the_end_of_an_imported_session_that_is_cut_off_is_found(
+async def test_the_end_of_an_import_that_is_cut_off_is_found(
     path: Path, file: Path, book: Path
 ) -> None:
     await import_it(path, file, book)
@@ -157,7 +157,7 @@ async def test_the_end_of_an_imported_session_that_is_cut_off_is_found(
     assert any("nothing is left" in found for found in await problems(path, book))
 
 
-async def test_a_session_that_was_deleted_on_purpose_and_imported_again_is_sound(
+async def test_a_session_deleted_and_imported_again_is_sound(
     path: Path, file: Path, book: Path
 ) -> None:
     session = await import_it(path, file, book)
@@ -166,7 +166,7 @@ async def test_a_session_that_was_deleted_on_purpose_and_imported_again_is_sound
     assert await problems(path, book) == []
 
 
-async def test_a_receipt_that_another_programs_import_outdated_says_so(
+async def test_a_receipt_that_an_import_outdated_says_so(
     tmp_path: Path, file: Path, book: Path
 ) -> None:
     await import_it(tmp_path / "s.db", file, book)

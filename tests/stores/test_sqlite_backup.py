@@ -21,6 +21,8 @@ from eventctx.queries.verify import verify
 from eventctx.stores.sqlite import SqliteStore
 from eventctx.stores.sqlite_backup import COMPANIONS, back_up
 from eventctx.stores.sqlite_errors import refused_by_system
+from eventctx.testing.store_contract.drafts import gather
+from eventctx.testing.store_contract.drafts import make_draft as draft
 
 STEP = 4096 * 1024
 """Bytes of one step of a backup."""
@@ -55,7 +57,6 @@ def names(folder: Path) -> list[str]:
 
 
 def begun(folder: Path) -> None:
-    """Wait until there is a file in a folder."""
     end = time.monotonic() + 60
     while not names(folder):
         assert time.monotonic() < end
@@ -70,16 +71,13 @@ def target(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def store(sqlite, draft) -> SqliteStore:
-    """A store at ``path`` that holds a record."""
+async def store(sqlite) -> SqliteStore:
     await sqlite.append("s", [draft("a", "b")], NO_STREAM)
     return sqlite
 
 
 @pytest.mark.parametrize("links", [True, False])
-async def test_a_backup_is_a_private_store_that_holds_the_same(
-    store, target, draft, collect, monkeypatch, links
-):
+async def test_a_backup_is_a_private_store_that_holds_the_same(store, target, monkeypatch, links):
     def refuse(*_args, **_options):
         raise PermissionError(1, "Operation not permitted")
 
@@ -98,7 +96,7 @@ async def test_a_backup_is_a_private_store_that_holds_the_same(
     assert names(target.parent) == [target.name]
     copy = await SqliteStore.open(target, create=False)
     for stream in ("s", "child"):
-        assert await collect(copy.read(stream)) == await collect(store.read(stream))
+        assert await gather(copy.read(stream)) == await gather(store.read(stream))
     assert await copy.load_checkpoint("log") == 1
     await copy.append("s", [draft("later")], 1)
     assert (await store.head("s")).head == 1
@@ -106,9 +104,7 @@ async def test_a_backup_is_a_private_store_that_holds_the_same(
 
 
 @pytest.mark.slow
-async def test_writes_and_reads_go_on_in_the_middle_of_a_backup_and_are_not_in_it(
-    path, target, draft
-):
+async def test_writes_and_reads_go_on_in_the_middle_of_a_backup_and_are_not_in_it(path, target):
     await make_large(path)
     store = await SqliteStore.open(path)
     before = [record.digest async for record in store.read("s")]

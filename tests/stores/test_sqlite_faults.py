@@ -27,17 +27,19 @@ from eventctx.log.record import Body
 from eventctx.log.store import ANY, NO_STREAM, Address, Snapshot
 from eventctx.stores.sqlite import SqliteStore
 from eventctx.stores.sqlite_schema import SCHEMA_VERSION
+from eventctx.testing.store_contract.drafts import check_chain, gather
+from eventctx.testing.store_contract.drafts import make_draft as draft
 from tests.stores.conftest import HERE
 from tests.stores.test_sqlite_recall import added, numbers, sidecar
 
 
-async def make_store(path, draft, *texts):
+async def make_store(path, *texts):
     store = await SqliteStore.open(path)
     await store.append("s", [draft(text) for text in texts or ("a", "b")], NO_STREAM)
     await store.close()
 
 
-async def test_a_store_holds_after_reopening_what_it_held_before(path, draft, collect):
+async def test_a_store_holds_after_reopening_what_it_held_before(path):
     store = await SqliteStore.open(path)
     appended = await store.append("s", [draft("a", "b"), draft()], NO_STREAM)
     await store.save_checkpoint("log", 4)
@@ -45,7 +47,7 @@ async def test_a_store_holds_after_reopening_what_it_held_before(path, draft, co
     await store.close()
     assert sorted(p.name for p in path.parent.iterdir()) == [path.name]
     store = await SqliteStore.open(path, create=False)
-    assert tuple(await collect(store.read("s"))) == appended.records
+    assert tuple(await gather(store.read("s"))) == appended.records
     assert await store.load_checkpoint("log") == 4
     assert await store.load_snapshot("s", "view") is not None
     again = await store.append("s", [draft("c")], 1)
@@ -53,18 +55,18 @@ async def test_a_store_holds_after_reopening_what_it_held_before(path, draft, co
     await store.close()
 
 
-async def test_several_openings_of_a_new_file_at_once_agree(path, draft, collect):
+async def test_several_openings_of_a_new_file_at_once_agree(path):
     stores = await asyncio.gather(*(SqliteStore.open(path) for _ in range(6)))
     await asyncio.gather(*(s.append("s", [draft()], ANY) for s in stores))
-    assert len(await collect(stores[0].read("s"))) == 6
+    assert len(await gather(stores[0].read("s"))) == 6
     for store in stores:
         await store.close()
 
 
-async def test_a_relative_or_odd_path_is_a_file_name(tmp_path, draft, monkeypatch):
+async def test_a_relative_or_odd_path_is_a_file_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in (":memory:", "file:x?mode=memory", "ü #%20.db"):
-        await make_store(name, draft)
+        await make_store(name)
         assert (tmp_path / name).is_file()
 
 
@@ -96,29 +98,29 @@ async def test_what_is_no_store_is_refused_at_once_and_left_alone(path, make, sa
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
-async def test_garbage_behind_a_sqlite_header_is_refused(path, draft):
-    await make_store(path, draft)
+async def test_garbage_behind_a_sqlite_header_is_refused(path):
+    await make_store(path)
     content = path.read_bytes()
     path.write_bytes(content[:16] + os.urandom(len(content) - 16))
     with pytest.raises(StoreError):
         await SqliteStore.open(path)
 
 
-async def test_a_truncated_file_is_a_typed_error_not_a_short_read(path, draft, collect):
-    await make_store(path, draft, *(str(n) * 900 for n in range(200)))
+async def test_a_truncated_file_is_a_typed_error_not_a_short_read(path):
+    await make_store(path, *(str(n) * 900 for n in range(200)))
     size = path.stat().st_size
     with path.open("r+b") as file:
         file.truncate(size // 2 // 4096 * 4096)
     with pytest.raises((StoreUnavailable, LogCorrupted), match="damaged"):
         store = await SqliteStore.open(path)
         try:
-            await collect(store.read("s"))
+            await gather(store.read("s"))
         finally:
             await store.close()
 
 
-async def test_a_store_of_a_later_release_is_refused(path, draft):
-    await make_store(path, draft)
+async def test_a_store_of_a_later_release_is_refused(path):
+    await make_store(path)
     with closing(sqlite3.connect(path)) as newer:
         newer.execute(f"PRAGMA user_version={SCHEMA_VERSION + 1}")
     with pytest.raises(StoreTooNew, match=f"found {SCHEMA_VERSION + 1}.*upgrade"):
@@ -135,7 +137,7 @@ async def test_a_missing_file_or_folder_is_said_so(tmp_path):
         await SqliteStore.open(tmp_path / "store.db", durability="off")
 
 
-async def test_a_lock_held_by_another_program_is_waited_for_and_then_reported(path, draft, collect):
+async def test_a_lock_held_by_another_program_is_waited_for_and_then_reported(path):
     store = await SqliteStore.open(path, lock_timeout=0.2)
     await store.append("s", [draft("a"), draft("b")], NO_STREAM)
     other = apsw.Connection(str(path))
@@ -144,7 +146,7 @@ async def test_a_lock_held_by_another_program_is_waited_for_and_then_reported(pa
     for ack in (first, second, store.save_checkpoint("c", 1)):
         with pytest.raises(StoreUnavailable, match="another program holds it"):
             await ack
-    assert len(await collect(store.read("s"))) == 2
+    assert len(await gather(store.read("s"))) == 2
     other.execute("COMMIT")
     assert (await store.append("s", [draft("c")], 1)).receipt.position == 2
     other.close()
@@ -191,7 +193,7 @@ asyncio.run(main())
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX rights")
 @pytest.mark.parametrize("there", ["the store", "a writer", "an old index", "a damaged index"])
-async def test_a_read_only_file_can_be_read_and_searched_and_only_writing_is_refused(
+async def test_a_read_only_file_is_read_and_searched_and_only_writing_is_refused(
     open_folder, there
 ):
     path = open_folder / "store.db"
@@ -219,7 +221,7 @@ async def test_a_read_only_file_can_be_read_and_searched_and_only_writing_is_ref
     await store.close()
 
 
-async def test_an_append_that_sqlite_refuses_fails_alone(sqlite, draft, collect, chained):
+async def test_an_append_that_sqlite_refuses_fails_alone(sqlite):
     store = sqlite
     text_for_bytes = Body(bytes(32), b"", "text", b"y" * 16)  # type: ignore[arg-type]
     acks = [
@@ -231,13 +233,13 @@ async def test_an_append_that_sqlite_refuses_fails_alone(sqlite, draft, collect,
     outcomes = await asyncio.gather(*acks, return_exceptions=True)
     assert all(isinstance(one, EventctxError) for one in outcomes[1:3])
     assert outcomes[3].receipt.position == 1
-    records = await collect(store.read("s"))
-    chained(records)
+    records = await gather(store.read("s"))
+    check_chain(records)
     assert [r.bodies[0].data for r in records] == [b"a", b"d"]
 
 
 @pytest.mark.parametrize("large", [False, True])
-async def test_erased_bytes_are_in_none_of_the_files(path, sqlite, draft, large):
+async def test_erased_bytes_are_in_none_of_the_files(path, sqlite, large):
     secret, store = b"the secret words" * (4000 if large else 3), sqlite
     await store.append("s", [draft("a"), draft(secret, "b", secret), draft("c" * 50)], NO_STREAM)
     store.save_snapshot("s", "view", Snapshot(2, bytes(32), 1, b"of " + secret))
@@ -256,20 +258,20 @@ async def test_erased_bytes_are_in_none_of_the_files(path, sqlite, draft, large)
 
 
 @pytest.mark.slow
-async def test_a_flood_that_nobody_awaits_is_written_whole(path, draft, collect, chained):
+async def test_a_flood_that_nobody_awaits_is_written_whole(path):
     store = await SqliteStore.open(path, durability="normal")
     big = os.urandom(600_000)
     for number in range(150):  # 90 MB: more than the queue takes at once
         store.append("s", [draft(big)], number - 1)
     last = await store.append("s", [draft("end")], 149)
     assert last.receipt.position == 150
-    chained(await collect(store.read("s")))
+    check_chain(await gather(store.read("s")))
     await store.close()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX rights")
 async def test_a_store_is_its_owners_alone_or_who_writes_is_told_once_that_others_may_read_it(
-    path, sqlite, draft, caplog
+    path, sqlite, caplog
 ):
     await sqlite.append("s", [draft("a")], ANY)
     made = sorted(path.parent.glob("store.db*"))
@@ -288,15 +290,13 @@ async def test_a_store_is_its_owners_alone_or_who_writes_is_told_once_that_other
 pytestmark = pytest.mark.slow
 
 
-async def test_a_process_that_ends_without_closing_still_writes_what_it_queued(
-    path, program, collect, chained
-):
+async def test_a_process_that_ends_without_closing_still_writes_what_it_queued(path, program):
     output, errors = await asyncio.to_thread(program("leave", path, 2000).communicate)
     assert (output, errors) == ("", "")
     store = await SqliteStore.open(path)
-    records = await collect(store.read("s"))
+    records = await gather(store.read("s"))
     assert len(records) == 2000
-    chained(records)
+    check_chain(records)
     await store.close()
 
 
@@ -311,8 +311,8 @@ async def test_a_process_that_ends_without_closing_still_writes_what_it_queued(
         "DELETE FROM bodies WHERE id&1048575=1",
     ],
 )
-async def test_contents_that_no_release_stored_so_are_damage(path, draft, collect, sql):
-    await make_store(path, draft)
+async def test_contents_that_no_release_stored_so_are_damage(path, sql):
+    await make_store(path)
     store = await SqliteStore.open(path)
     await store.append("t", [draft("a", "b", "c")], NO_STREAM)
     await store.close()
@@ -322,5 +322,5 @@ async def test_contents_that_no_release_stored_so_are_damage(path, draft, collec
             connection.execute(step).fetchall()
     store = await SqliteStore.open(path)
     with pytest.raises(LogCorrupted):
-        await collect(store.read("t"))
+        await gather(store.read("t"))
     await store.close()

@@ -20,6 +20,8 @@ from eventctx.errors import StoreUnavailable
 from eventctx.log.store import ANY
 from eventctx.stores.sqlite import SqliteStore
 from eventctx.stores.sqlite_schema import open_file
+from eventctx.testing.store_contract.drafts import gather
+from eventctx.testing.store_contract.drafts import make_draft as draft
 from tests.how_much import some
 from tests.session.test_erasing import SECRET, files_with, talk
 from tests.sessions import USER
@@ -74,7 +76,7 @@ async def test_an_older_sqlite_that_looks_into_a_live_store_loses_nothing(path, 
         assert (await engine.verify("kept", last)).ok
 
 
-async def test_two_stores_on_one_file_share_what_is_open(path, draft, collect):
+async def test_two_stores_on_one_file_share_what_is_open(path):
     one, two = await SqliteStore.open(path), await SqliteStore.open(path, durability="normal")
     await one.append("s", [draft("a")], ANY)
     await two.append("s", [draft("b")], ANY)
@@ -82,15 +84,13 @@ async def test_two_stores_on_one_file_share_what_is_open(path, draft, collect):
     with pytest.raises(StoreUnavailable, match="closed"):
         await one.append("s", [draft("c")], ANY)
     await two.append("s", [draft("d")], ANY)
-    assert [record.position for record in await collect(two.read("s"))] == [0, 1, 2]
+    assert [record.position for record in await gather(two.read("s"))] == [0, 1, 2]
     await two.close()
 
 
 @pytest.mark.parametrize("what", ["store.db", "store.db-wal"])
 @pytest.mark.parametrize("how", ["removed", "replaced"])
-async def test_a_file_that_goes_away_under_an_open_store_fails_the_next_append(
-    path, sqlite, draft, what, how
-):
+async def test_a_file_that_goes_away_under_a_store_fails_the_next_append(path, sqlite, what, how):
     store = sqlite
     await store.append("s", [draft("a")], ANY)
     victim = path.with_name(what)
@@ -106,7 +106,7 @@ async def test_a_file_that_goes_away_under_an_open_store_fails_the_next_append(
     await store.append("s", [draft("b")], ANY)
 
 
-async def test_a_store_that_was_replaced_leaves_the_log_of_its_successor_alone(path, draft):
+async def test_a_store_that_was_replaced_leaves_the_log_of_its_successor_alone(path):
     old = await SqliteStore.open(path)
     await old.append("s", [draft("a")], ANY)
     for name in ("store.db", "store.db-wal", "store.db-shm"):

@@ -56,9 +56,7 @@ async def stored(path: Path) -> dict[str, dict[Address, bytes]]:
 
 
 @pytest.mark.slow
-async def test_bodies_anywhere_in_a_line_of_forks_come_in_the_order_asked_for(
-    tmp_path: Path,
-) -> None:
+async def test_bodies_anywhere_in_a_line_of_forks_come_as_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     places = await stored(path)
     store = await SqliteStore.open(path)
@@ -89,7 +87,7 @@ async def test_bodies_with_gaps_between_them_are_one_query(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-async def test_a_commit_of_another_process_is_seen_and_followed_at_once(
+async def test_another_processs_commit_is_seen_at_once(
     path: Path, program: Callable[..., Any]
 ) -> None:
     store = await SqliteStore.open(path)

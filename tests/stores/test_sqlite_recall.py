@@ -281,9 +281,7 @@ destructive = st.lists(
 
 @given(steps | destructive, batches, st.sampled_from([500, searching.BATCH_BYTES]))
 @settings(deadline=None, max_examples=some(18, 85))
-def test_losing_the_file_and_deletions_in_any_batch_leave_what_a_fresh_index_holds(
-    script, batch, size
-):
+def test_a_lost_file_and_deletions_in_any_batch_leave_what_a_fresh_index_holds(script, batch, size):
     async def run(path):
         await played(Story(await SqliteStore.open(path), path), script, batch, size)
 
@@ -294,9 +292,7 @@ def test_losing_the_file_and_deletions_in_any_batch_leave_what_a_fresh_index_hol
 # -- the file ------------------------------------------------------------------------------------
 
 
-async def test_nothing_is_written_before_the_first_search_and_only_one_private_file_after(
-    store, path
-):
+async def test_nothing_is_written_before_the_first_search_and_one_private_file_after(store, path):
     recall = Recall(store, SqliteTextIndex(path))
     await added(store, "s", "hello")
     path.chmod(0o600)
@@ -312,9 +308,7 @@ async def test_nothing_is_written_before_the_first_search_and_only_one_private_f
 
 
 @pytest.mark.parametrize("heals", [True, False])
-async def test_an_index_whose_mark_does_not_move_ends_a_search(
-    store, path, heals, monkeypatch, tmp_path
-):
+async def test_an_index_whose_mark_stands_ends_a_search(store, path, heals, monkeypatch, tmp_path):
     monkeypatch.setattr(searching, "BATCH_RECORDS", 1)
     await added(store, "s", "hello")
     assert await numbers(store, path, "hello") == [0]
@@ -440,9 +434,7 @@ async def test_a_locked_index_is_a_typed_error(store, path):
 
 
 @pytest.mark.slow
-async def test_processes_that_delete_the_index_under_each_other_find_everything(
-    store, path, program
-):
+async def test_processes_that_delete_each_others_index_find_everything(store, path, program):
     await added(store, "s", *(f"hello {n}" for n in range(500)))
     processes = [program("search", path, "hello", 15) for _ in range(2)]
     for process in processes:
@@ -453,9 +445,7 @@ async def test_processes_that_delete_the_index_under_each_other_find_everything(
 
 
 @pytest.mark.slow
-async def test_a_process_that_is_killed_while_it_fills_the_index_harms_nothing(
-    store, path, program
-):
+async def test_a_process_that_is_killed_as_it_fills_the_index_harms_nothing(store, path, program):
     await added(store, "s", *(f"hello {n} " + f"w{n} " * 2000 for n in range(900)))
     chance = random.Random(1)  # noqa: S311
     for _ in range(some(2, 4)):

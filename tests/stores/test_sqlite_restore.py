@@ -19,10 +19,11 @@ from eventctx.queries.verify import verify
 from eventctx.stores import sqlite_backup
 from eventctx.stores.sqlite import SqliteStore
 from eventctx.stores.sqlite_backup import fetch_copy, put_in_place
+from eventctx.testing.store_contract.drafts import make_draft as draft
 from tests.stores.test_sqlite_faults import of_another_program
 
 
-async def make(path: Path, draft, *texts: str) -> None:
+async def make(path: Path, *texts: str) -> None:
     store = await SqliteStore.open(path)
     for text in texts:
         await store.append("s", [draft(text)], ANY)
@@ -49,18 +50,16 @@ def kept(path: Path) -> list[Path]:
 
 
 @pytest.fixture
-async def backup(tmp_path: Path, draft) -> Path:
-    """A backup that holds one record."""
+async def backup(tmp_path: Path) -> Path:
     path = tmp_path / "backups" / "copy.db"
     path.parent.mkdir()
-    await make(path, draft, "a")
+    await make(path, "a")
     return path
 
 
 @pytest.fixture
-async def store(path: Path, draft) -> Path:
-    """A store that holds three records."""
-    await make(path, draft, "a", "b", "c")
+async def store(path: Path) -> Path:
+    await make(path, "a", "b", "c")
     return path
 
 
@@ -88,7 +87,7 @@ async def test_the_old_store_is_kept_whole_beside_the_new_one_that_was_asked_for
     assert found == ["backups", store.name, aside.name]
 
 
-async def test_what_is_only_in_the_log_of_a_killed_process_is_kept_and_restored(
+async def test_what_only_the_log_of_a_killed_process_has_is_restored(
     backup, path, tmp_path, program
 ):
     writer = program("write", path, "s", 1)
@@ -110,9 +109,7 @@ async def test_what_is_only_in_the_log_of_a_killed_process_is_kept_and_restored(
     assert await count(path) == 1
 
 
-async def test_a_store_that_this_or_another_process_has_open_is_left_alone(
-    backup, store, program, draft
-):
+async def test_a_store_that_this_or_another_process_has_open_is_left_alone(backup, store, program):
     mine = await SqliteStore.open(store)
     with pytest.raises(StoreUnavailable, match="has it open"):
         restore(backup, store)
@@ -141,9 +138,7 @@ async def test_a_store_that_this_or_another_process_has_open_is_left_alone(
     assert await count(store) == 1
 
 
-async def test_who_waits_for_the_old_store_meanwhile_cannot_write_it(
-    backup, store, program, monkeypatch
-):
+async def test_who_waits_for_the_old_store_cannot_write_it(backup, store, program, monkeypatch):
     """The program has opened the old file, and gets its lock only when it has lost its name."""
     waiting = []
 
@@ -173,7 +168,7 @@ def opened_by(pid: int) -> set[str]:
 
 
 @pytest.mark.slow
-async def test_a_restore_that_is_killed_at_any_step_loses_nothing(backup, store, program, draft):
+async def test_a_restore_that_is_killed_at_any_step_loses_nothing(backup, store, program):
     for step in range(100):
         child = program("restore", backup, store, step)
         output, errors = await asyncio.to_thread(child.communicate)

@@ -25,7 +25,6 @@ SESSIONS = ("a", "b", "c")
 
 
 def flip_a_bit(file: Path, chance: random.Random) -> None:
-    """Change one bit of a file."""
     content = bytearray(file.read_bytes())
     content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
     file.write_bytes(content)
@@ -39,7 +38,6 @@ def cut_the_end(file: Path, chance: random.Random) -> None:
 
 
 def delete(file: Path, _: random.Random) -> None:
-    """Delete a file."""
     file.unlink()
 
 

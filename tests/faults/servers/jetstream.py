@@ -21,8 +21,6 @@ from tests.services.process import PortTaken
 
 
 class JetStream(Cluster):
-    """``Machines`` with NATS JetStream."""
-
     name = "JetStream, R3"
     size = 3
     _stores = itertools.count(1)
@@ -36,7 +34,6 @@ class JetStream(Cluster):
 
     @property
     def stream(self) -> str:
-        """The stream of the only shard."""
         return f"{self.prefix}_0"
 
     def settle(self) -> None:
@@ -82,7 +79,6 @@ class JetStream(Cluster):
 def jetstream(
     folder: Path, network: Network | None = None, *, sync: str | None = "always"
 ) -> Iterator[JetStream]:
-    """Three servers that run until the end of the block."""
     try:
         binary = find()
     except NatsMissing as missing:

@@ -39,7 +39,6 @@ class Network:
         self._alone: set[int] = set()
 
     def make(self) -> None:
-        """Make the bridge, the namespaces and the cables between."""
         _ip("link", "add", self._bridge, "type", "bridge", "forward_delay", 0)
         _ip("addr", "add", f"{self.gate}/24", "dev", self._bridge)
         _ip("link", "set", self._bridge, "up")
@@ -53,7 +52,6 @@ class Network:
             _ip("-n", space, "link", "set", "lo", "up")
 
     def remove(self) -> None:
-        """Remove all of it."""
         for command in (
             *(("netns", "del", space) for space in self.spaces),
             *(("link", "del", cable) for cable in self._cables),
@@ -65,7 +63,6 @@ class Network:
                 continue  # it was not made, or went with its namespace
 
     def pull(self, number: int) -> None:
-        """Cut a machine off from everybody."""
         _ip("link", "set", self._cables[number], "down")
 
     def part(self, number: int) -> None:
@@ -78,7 +75,6 @@ class Network:
         self._alone.add(number)
 
     def heal(self) -> None:
-        """Put every cable back."""
         for number, cable in enumerate(self._cables):
             if number in self._alone:
                 _ip("route", "del", f"{self.hosts[number]}/32", "dev", cable)

@@ -96,8 +96,6 @@ _direct = build_opener(ProxyHandler({}))  # a proxy set for the machine does not
 
 
 class _Node:
-    """One machine: Patroni and its PostgreSQL."""
-
     def __init__(self, number: int, folder: Path, host: str, prefix: Sequence[str]) -> None:
         self.name = f"n{number}"
         self.host = host
@@ -142,8 +140,6 @@ def _started(line: Sequence[str], out: IO[bytes], **variables: str) -> subproces
 
 
 class PatroniCluster(PostgresMachines):
-    """``Machines`` with Patroni."""
-
     name = "PostgreSQL, Patroni"
 
     def __init__(self, folder: Path, network: Network | None = None) -> None:
@@ -173,7 +169,6 @@ class PatroniCluster(PostgresMachines):
             connection.execute(f"CREATE DATABASE {DATABASE}".encode())
 
     def close(self) -> None:
-        """Kill everything."""
         for watch in self._watches:
             watch.kill()
             watch.communicate()

@@ -105,7 +105,6 @@ class PostgresMachines:
         self.options["schema"] = f"faults{next(self._names)}"
 
     def connection(self) -> psycopg.Connection[Any]:
-        """A connection to the leader; every statement is a transaction."""
         leader = self.nodes[self.leader()]
         url = f"postgresql://postgres@{leader.host}:{leader.port}/postgres"
         return psycopg.connect(url, autocommit=True)
@@ -148,7 +147,6 @@ class Quorum(PostgresMachines):
         return _ServerElsewhere(host, prefix, settings=settings, folder=place)
 
     def create(self) -> None:
-        """Make the first leader and its standbys, start them, and let commits wait for them."""
         first = self.nodes[0]
         first.create()
         first.configure(synchronous_standby_names="")
@@ -231,7 +229,6 @@ class Quorum(PostgresMachines):
         self.nodes[number].promote()
 
     def rebuild(self) -> None:
-        """Begin anew, with empty folders."""
         for node in self.nodes:
             node.kill()
             shutil.rmtree(node.data, ignore_errors=True)

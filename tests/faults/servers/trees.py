@@ -77,7 +77,6 @@ def kill(roots: Iterable[int]) -> None:
 
 
 def missing(problem: str) -> NoReturn:
-    """A program that is not here skips the test; in CI it fails."""
     if os.environ.get("CI") == "true":
         raise ServiceFailed(problem)
     pytest.skip(problem)

@@ -79,12 +79,9 @@ async def try_out(
 
 
 def table() -> str:
-    """All rows, in Markdown."""
-    lines = [
-        "| store | fault | trials | acknowledged | without an answer | lost | twice "
-        "| other findings | longest stall |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
+    heads = ("store", "fault", "trials", "acknowledged", "without an answer", "lost", "twice")
+    heads += ("other findings", "longest stall")
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     apart = ("lost", "duplicated", "one version twice")
     for row in ROWS:
         twice = row.found["duplicated"] + row.found["one version twice"]
@@ -109,7 +106,6 @@ def kill_leader(machines: Machines) -> None:
 
 
 def kill_all(machines: Machines) -> None:
-    """All die at once, and start again."""
     machines.kill()
     machines.mend()
 

@@ -41,11 +41,9 @@ class Hand(NamedTuple):
     names: Names
 
     def reader(self, patience: float = 10.0) -> SessionReader:
-        """A read side that has seen nothing yet."""
         return SessionReader(RetryingReads(self.client, self.names, patience))
 
     async def append(self, session: str, *texts: str) -> int:
-        """Append one record by the store; the sequence of its unit."""
         done = await self.store.append(session, [make_draft(*texts)], ANY)
         return done.records[0].global_position // 1024
 
@@ -55,7 +53,6 @@ class Hand(NamedTuple):
         return pack(self.names, unit, 2**20).messages
 
     async def put(self, messages: Sequence[Outgoing]) -> None:
-        """Store messages, one by one."""
         for one in messages:
             await self._ask(one.subject, one.payload, dict(one.headers) or None)
 
@@ -155,9 +152,7 @@ async def test_an_append_that_a_leader_has_in_part_is_waited_for(hand: Hand, of_
 
 
 @pytest.mark.parametrize("of_one", [False, True], ids=["all sessions", "one session"])
-async def test_an_append_whose_end_never_comes_is_a_doubt_and_no_damage(
-    hand: Hand, of_one: bool
-) -> None:
+async def test_an_append_whose_end_never_comes_is_no_damage(hand: Hand, of_one: bool) -> None:
     done = await hand.store.append("s", [make_draft("first")], ANY)
     await hand.put(hand.messages(1, done.receipt.digest, make_draft("second"))[:1])
     reader = hand.reader(0.5)
@@ -195,27 +190,23 @@ class Damaged(NamedTuple):
 
     @property
     def node(self) -> Node:
-        """The server that lost a part."""
         return self.cluster.nodes[VICTIM]
 
     def reader(self) -> SessionReader:
-        """A reader that has seen nothing yet."""
         return SessionReader(RetryingReads(self.client, self.names, 60.0))
 
     async def lead(self, number: int = VICTIM) -> None:
-        """Make a server the leader, the damaged one by default."""
         await make_leader(self.client, self.cluster, self.names.stream(0), number)
 
     async def whole(self) -> None:
         """Wait until the damaged server has what the leader has."""
         async with asyncio.timeout(60):
-            while self.last(VICTIM) != self.last(
+            while self.last(VICTIM) != self.last(  # noqa: ASYNC110
                 await asyncio.to_thread(self.cluster.leader, self.names.stream(0))
             ):
                 await asyncio.sleep(0.05)
 
     def last(self, node: int) -> int:
-        """The sequence of the last message that a server has."""
         found = self.cluster.details(self.cluster.nodes[node], self.names.stream(0))
         return int(found.get("state", {}).get("last_seq", -node))
 

@@ -56,7 +56,6 @@ async def scrubbed(store: JetStreamStore) -> None:
 
 
 def holding(cluster: Cluster, text: str) -> list[Path]:
-    """The servers' files in which a text is found."""
     found = subprocess.run(["grep", "-rlF", text, cluster.folder], capture_output=True, text=True)
     return [Path(name) for name in found.stdout.splitlines()]
 
@@ -116,7 +115,7 @@ async def test_while_a_server_is_down_nothing_counts_as_scrubbed_and_later_it_is
     assert holding(cluster, needle) == []
 
 
-async def test_what_an_erasure_could_not_finish_the_next_opener_does(
+async def test_the_next_opener_finishes_an_erasure(
     cluster: Cluster, name: str, needle: str
 ) -> None:
     first = await JetStreamStore.open(cluster.url(name))

@@ -127,9 +127,7 @@ def test_two_names_never_share_a_token(one: str, other: str) -> None:
 
 
 @given(st.integers(1, 256), st.integers(0, 255), st.integers(0, 2**40), st.integers(0, 1023))
-def test_a_global_position_tells_its_place(
-    shards: int, shard: int, sequence: int, ordinal: int
-) -> None:
+def test_a_position_tells_its_place(shards: int, shard: int, sequence: int, ordinal: int) -> None:
     names = Names("N", shards)
     shard %= shards
     position = names.global_position(shard, sequence, ordinal)
@@ -142,7 +140,7 @@ def test_a_global_position_tells_its_place(
     st.binary(max_size=40),
     st.sampled_from([300, 1000, 70_000]),
 )
-def test_a_body_in_any_number_of_messages_comes_back(
+def test_a_body_in_several_messages_comes_back(
     data: bytes, facts: bytes, salt: bytes, most: int
 ) -> None:
     body = Body(b"d" * 32, facts, data, salt)

@@ -102,9 +102,7 @@ async def test_a_store_is_made_when_the_last_server_has_come() -> None:
         await store.close()
 
 
-async def test_a_server_whose_monitoring_comes_while_it_is_asked_is_no_stranger(
-    jetstream: Cluster,
-) -> None:
+async def test_a_server_whose_monitoring_comes_late_is_no_stranger(jetstream: Cluster) -> None:
     refused = False
 
     async def forward(near: asyncio.StreamReader, answer: asyncio.StreamWriter) -> None:
@@ -175,9 +173,7 @@ async def test_the_number_of_shards_is_that_of_the_stores_making(jetstream: Clus
         await JetStreamStore.open(jetstream.url(name, shards=3))
 
 
-async def test_a_store_that_is_not_there_is_not_made_when_it_must_not_be(
-    jetstream: Cluster,
-) -> None:
+async def test_a_store_that_is_not_there_is_made_only_when_asked(jetstream: Cluster) -> None:
     with pytest.raises(StoreUnavailable, match="create=True"):
         await JetStreamStore.open(jetstream.url(fresh_name()), create=False)
     with pytest.raises(StoreUnavailable, match="expected a store of the name"):
@@ -300,9 +296,7 @@ async def test_without_the_authority_or_the_password_nothing_opens(servers: Docu
 
 
 @pytest.mark.slow
-async def test_a_backup_of_the_streams_is_a_store_again_on_other_servers(
-    servers: Documented,
-) -> None:
+async def test_a_backup_of_the_streams_is_a_store_on_other_servers(servers: Documented) -> None:
     owner = await JetStreamStore.open(servers.of("owner", name="SAVED"))
     await owner.append("s", [make_draft("a", "b"), make_draft("secret")], NO_STREAM)
     await owner.fork("s", 1, "f", make_draft("c"))

@@ -30,7 +30,7 @@ async def store(jetstream: Cluster) -> AsyncIterator[JetStreamStore]:
     await opened.close()
 
 
-async def test_what_is_larger_than_a_message_or_headers_is_read_as_it_was_appended(
+async def test_what_is_larger_than_a_message_or_headers_is_read_whole(
     store: JetStreamStore,
 ) -> None:
     body = make_body(b"data", os.urandom(200_000), os.urandom)
@@ -49,18 +49,14 @@ async def test_what_is_larger_than_a_message_or_headers_is_read_as_it_was_append
     check_chain(await gather(store.read("s")))
 
 
-async def test_an_append_of_more_messages_than_a_batch_takes_is_one_step(
-    store: JetStreamStore,
-) -> None:
+async def test_an_append_of_more_messages_than_a_batch_is_one_step(store: JetStreamStore) -> None:
     drafts = [make_draft(f"text {number}") for number in range(2300)]
     done = await store.append("s", drafts, NO_STREAM)
     assert tuple(await gather(store.read("s"))) == done.records
     assert await store.append("s", drafts, NO_STREAM) == done
 
 
-async def test_appends_that_nobody_awaits_are_stored_when_the_store_is_closed(
-    jetstream: Cluster,
-) -> None:
+async def test_appends_that_nobody_awaits_are_stored_at_the_close(jetstream: Cluster) -> None:
     url = jetstream.url(fresh_name())
     store = await JetStreamStore.open(url)
     for number in range(300):
@@ -128,7 +124,7 @@ class TestThreeShards(FollowingContract, ForkingContract, DestroyingContract):
         found = {r.bodies[0].data for r in await gather(store.read_all())}
         assert found == {None, b"b", b"c", b"d"}
 
-    async def test_sessions_of_all_shards_are_read_and_listed_once_in_a_fixed_order(
+    async def test_sessions_of_all_shards_come_once_in_a_fixed_order(
         self, store: JetStreamStore
     ) -> None:
         names = [f"s{number}" for number in range(30)]
@@ -148,9 +144,7 @@ class TestThreeShards(FollowingContract, ForkingContract, DestroyingContract):
         for at in (0, 17, 58):
             assert await gather(store.read_all(after=places[at])) == everything[at + 1 :]
 
-    async def test_what_was_read_stays_before_what_is_appended_later_in_any_shard(
-        self, store: JetStreamStore
-    ) -> None:
+    async def test_what_was_read_stays_before_what_is_appended(self, store: JetStreamStore) -> None:
         await store.append("busy", [make_draft() for _ in range(500)], NO_STREAM)
         await store.append("busy", [make_draft() for _ in range(500)], 499)
         for number in range(9):

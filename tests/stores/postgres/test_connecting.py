@@ -23,6 +23,8 @@ from eventctx.log.store import NO_STREAM
 from eventctx.stores.postgres import store
 from eventctx.stores.postgres.connections import ServerConnection, parse_url
 from eventctx.stores.postgres.store import PostgresStore
+from eventctx.testing.store_contract.drafts import gather
+from eventctx.testing.store_contract.drafts import make_draft as draft
 from tests.services.certificates import make_certificates
 from tests.services.in_memory import memory_folder
 from tests.services.postgres_binaries import PostgresMissing, with_tls
@@ -33,7 +35,6 @@ SECRET = "s3cr+et%word"  # noqa: S105
 
 @pytest.fixture(scope="module")
 def guarded():
-    """A server that asks for a password."""
     with Server(place=memory_folder()) as server:
         server.execute(f"CREATE ROLE ann LOGIN SUPERUSER PASSWORD '{SECRET}'")
         server.allow(
@@ -160,9 +161,7 @@ def test_the_servers_options_reach_it_with_their_blanks(postgres_url) -> None:
 
 
 @pytest.mark.parametrize("url", ["postgresql://127.0.0.1:1/x", "postgresql:///x?host=/nowhere"])
-async def test_a_server_that_was_never_reached_is_given_up_soon_and_in_one_line(
-    url, monkeypatch
-) -> None:
+async def test_a_server_never_reached_is_given_up_soon_and_in_one_line(url, monkeypatch) -> None:
     monkeypatch.setattr(store, "_FIRST_SECONDS", 0.2)
     # The patience for a server that was lost in use is 60 s.
     with pytest.raises(StoreUnavailable) as raised:
@@ -205,12 +204,12 @@ def url(server: Server, authority: Path, **parameters: str) -> str:
 
 
 @pytest.mark.slow
-async def test_a_server_with_a_certificate_of_the_authority_is_written_and_read(
-    server: Server, authority: Path, draft, collect
+async def test_a_server_with_our_certificate_is_written_and_read(
+    server: Server, authority: Path
 ) -> None:
     store = await PostgresStore.open(url(server, authority))
     await store.append("s", [draft("a")], NO_STREAM)
-    assert len(await collect(store.read("s"))) == 1
+    assert len(await gather(store.read("s"))) == 1
     encrypted = server.execute(
         "SELECT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE usename = 'ann'"
     )

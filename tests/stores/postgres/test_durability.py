@@ -54,8 +54,6 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def changed(server: Server) -> Iterator[Any]:
-    """Changes settings of the server for one test."""
-
     def change(**settings: str) -> None:
         for name, value in settings.items():
             server.execute(f"ALTER SYSTEM SET {name} = '{value}'")
@@ -80,9 +78,7 @@ def test_a_server_that_may_lose_what_is_on_its_disk_is_refused(
 
 
 @pytest.mark.parametrize("where", ["server", "database", "role"])
-def test_synchronous_commit_off_is_overridden_wherever_it_was_set(
-    server: Server, changed: Any, where: str
-) -> None:
+def test_synchronous_commit_off_is_overridden(server: Server, changed: Any, where: str) -> None:
     scope = {"database": "DATABASE postgres", "role": "ROLE plain"}.get(where)
     if scope is None:
         changed(synchronous_commit="off")
@@ -105,9 +101,7 @@ def shown(connection: Any) -> str:
 
 
 @pytest.mark.parametrize("kept", ["local", "remote_write", "on", "remote_apply"])
-def test_a_level_that_waits_for_this_disk_is_left_as_it_is(
-    server: Server, changed: Any, kept: str
-) -> None:
+def test_a_level_that_waits_for_this_disk_stays(server: Server, changed: Any, kept: str) -> None:
     changed(synchronous_commit=kept)
     with session(server) as connection:
         Durability("local").prepare(connection)
@@ -140,7 +134,6 @@ QUORUM = "ANY 1 (s1, s2)"
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[tuple[Server, Server]]:
-    """A primary, and its only standby."""
     with Server(place=memory_folder()) as primary:
         primary.execute("CREATE TABLE written(one int)")
         primary.execute("CREATE ROLE plain LOGIN")
@@ -249,7 +242,7 @@ def test_an_append_is_not_acknowledged_when_the_failover_manager_gave_up_its_sta
         durability.confirm(connection)
 
 
-def test_a_commit_that_did_not_wait_is_looked_for_on_the_standby(
+def test_a_commit_that_did_not_wait_is_sought_on_the_standby(
     primary: Server, standby: Server
 ) -> None:
     """As just after the names were set, when the server does not wait yet."""

@@ -17,6 +17,8 @@ from eventctx.errors import StoreReadOnly, StoreUnavailable, WrongExpectedVersio
 from eventctx.log.store import NO_STREAM
 from eventctx.stores.postgres import connections
 from eventctx.stores.postgres.store import PostgresStore
+from eventctx.testing.store_contract.drafts import check_chain, gather
+from eventctx.testing.store_contract.drafts import make_draft as draft
 from tests.services.in_memory import memory_folder
 from tests.services.postgres_server import Server
 
@@ -45,7 +47,7 @@ def url(place, *ports, database="postgres"):
     return f"postgresql://postgres@{hosts}/{database}?{place.partition('?')[2]}"
 
 
-async def write(store, draft, stream, count, acknowledged):
+async def write(store, stream, count, acknowledged):
     """``count`` appends that expect a version, one after the other."""
     for step in range(count):
         done = await store.append(stream, [draft(f"{stream} {step}"), draft()], 2 * step - 1)
@@ -62,13 +64,11 @@ def has_all(standby: Server, primary: Server) -> None:
         time.sleep(0.02)
 
 
-async def test_a_server_that_is_killed_and_comes_back_loses_nothing_acknowledged(
-    victim, place, draft, collect, chained
-):
+async def test_a_server_that_is_killed_and_comes_back_loses_nothing_acknowledged(victim, place):
     store = await PostgresStore.open(place)
     acknowledged: dict = {}
     names = [f"s{n}" for n in range(10)]
-    writers = asyncio.gather(*(write(store, draft, n, 60, acknowledged) for n in names))
+    writers = asyncio.gather(*(write(store, n, 60, acknowledged) for n in names))
     for _ in range(2):
         before = max([receipt.position for receipt in acknowledged.values()], default=-1)
         async for record in store.subscribe(stream="s0", after=before):
@@ -78,16 +78,14 @@ async def test_a_server_that_is_killed_and_comes_back_loses_nothing_acknowledged
         await asyncio.to_thread(victim.start)
     await writers
     for stream, receipt in acknowledged.items():
-        records = await collect(store.read(stream))
-        chained(records)
+        records = await gather(store.read(stream))
+        check_chain(records)
         assert len(records) == len({record.id for record in records}) == 120
         assert records[receipt.position].digest == receipt.digest
     await store.close()
 
 
-async def test_a_server_that_stays_away_is_an_error_and_the_append_can_be_made_again(
-    victim, place, draft, collect
-):
+async def test_a_server_that_stays_away_is_an_error_and_the_append_can_be_made_again(victim, place):
     store = await PostgresStore.open(place, patience=0.5)
     await store.append("s", [draft("a")], NO_STREAM)
     await asyncio.to_thread(victim.kill)
@@ -95,18 +93,16 @@ async def test_a_server_that_stays_away_is_an_error_and_the_append_can_be_made_a
     with pytest.raises(StoreUnavailable, match="may be stored or not"):
         await store.append("s", late, 0)
     with pytest.raises(StoreUnavailable):
-        await collect(store.read("s"))
+        await gather(store.read("s"))
     with pytest.raises(StoreUnavailable):
         await PostgresStore.open(place, patience=0.2)
     await asyncio.to_thread(victim.start)
     assert (await store.append("s", late, 0)).receipt.position == 1
-    assert len(await collect(store.read("s"))) == 2
+    assert len(await gather(store.read("s"))) == 2
     await store.close()
 
 
-async def test_a_server_that_was_halted_has_an_end_to_every_wait(
-    victim, place, draft, collect, monkeypatch
-):
+async def test_a_server_that_was_halted_has_an_end_to_every_wait(victim, place, monkeypatch):
     monkeypatch.setattr(connections, "ANSWER_SECONDS", 0.3)
     store = await PostgresStore.open(place + "&connect_timeout=2")
     await store.append("s", [draft("a")], NO_STREAM)
@@ -116,21 +112,21 @@ async def test_a_server_that_was_halted_has_an_end_to_every_wait(
     victim.resume()
     async with asyncio.timeout(60):
         assert (await under_way).receipt.position == 1
-    assert len(await collect(store.read("s"))) == 2
+    assert len(await gather(store.read("s"))) == 2
     await store.close()
 
 
-async def test_a_standby_is_read_and_followed_but_not_written(victim, place, draft, collect):
+async def test_a_standby_is_read_and_followed_but_not_written(victim, place):
     store = await PostgresStore.open(place)
     await store.append("s", [draft("a"), draft("b")], NO_STREAM)
     with await asyncio.to_thread(victim.standby, "reader") as standby:
         reading = await PostgresStore.open(url(place, standby.port))
         assert reading.read_only
-        assert len(await collect(reading.read("s"))) == 2
+        assert len(await gather(reading.read("s"))) == 2
         assert await reading.load_snapshot("s", "view") is None
         with pytest.raises(StoreReadOnly, match="target_session_attrs"):
             await reading.append("s", [draft("c")], 1)
-        news = reading.subscribe(after=(await collect(store.read_all()))[-1].global_position)
+        news = reading.subscribe(after=(await gather(store.read_all()))[-1].global_position)
         coming = asyncio.ensure_future(anext(news))
         done = await store.append("s", [draft("c")], 1)
         async with asyncio.timeout(60):
@@ -140,9 +136,7 @@ async def test_a_standby_is_read_and_followed_but_not_written(victim, place, dra
         await store.close()
 
 
-async def test_of_several_servers_the_primary_is_taken_wherever_it_stands(
-    victim, place, draft, monkeypatch
-):
+async def test_of_several_servers_the_primary_is_taken_wherever_it_is(victim, place, monkeypatch):
     with await asyncio.to_thread(victim.standby, "first") as standby:
         await (await PostgresStore.open(place)).close()
         await asyncio.to_thread(has_all, standby, victim)  # the store was made meanwhile
@@ -172,9 +166,7 @@ async def test_a_server_that_refuses_us_is_no_reason_to_give_up_the_others(victi
         await PostgresStore.open(lost.replace(":1/", f":{victim.port}/"), patience=600)
 
 
-async def test_a_primary_that_became_a_standby_is_looked_for_among_the_other_servers(
-    victim, place, draft, collect, chained
-):
+async def test_a_primary_that_became_a_standby_is_looked_for_among_the_other_servers(victim, place):
     with await asyncio.to_thread(victim.standby, "next") as standby:
         both = url(place, victim.port, standby.port) + "&target_session_attrs=read-write"
         store = await PostgresStore.open(both)
@@ -188,5 +180,5 @@ async def test_a_primary_that_became_a_standby_is_looked_for_among_the_other_ser
             assert (await under_way).receipt.position == 5
         with pytest.raises(WrongExpectedVersion):
             await store.append("s", [draft("6")], 4)
-        chained(await collect(store.read("s")))
+        check_chain(await gather(store.read("s")))
         await store.close()

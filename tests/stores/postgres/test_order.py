@@ -7,8 +7,6 @@ passes what commits after it, and never sees it; so it stops where an older one 
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import time
 
 import pytest
@@ -17,13 +15,14 @@ from eventctx.errors import StoreUnavailable
 from eventctx.log.store import NO_STREAM
 from eventctx.stores.postgres.connections import ServerConnection, parse_url
 from eventctx.stores.postgres.store import PostgresStore
+from eventctx.testing.store_contract.drafts import check_chain, gather
+from eventctx.testing.store_contract.drafts import make_draft as draft
 from eventctx.testing.store_contract.ordering import take
-from tests.stores.conftest import HERE
+from tests.faults.processes import lines_of, receipts_in
+from tests.faults.processes import program as faults_program
 
 
 class Slow:
-    """Another process, in a transaction that it does not commit yet."""
-
     def __init__(self, place):
         self.connection = ServerConnection(parse_url(place))
         self.transaction = self.connection.transaction()
@@ -46,12 +45,12 @@ class Slow:
 
 
 @pytest.fixture
-async def slow(store, draft, postgres_place):
+async def slow(store, postgres_place):
     await store.append("slow", [draft()], NO_STREAM)
     return Slow(postgres_place)
 
 
-async def test_a_subscription_waits_for_an_older_transaction_and_skips_nothing(store, draft, slow):
+async def test_a_subscription_waits_for_an_older_transaction_and_skips_nothing(store, slow):
     await store.append("fast", [draft()], NO_STREAM)
     slow.begin()
     await store.append("fast", [draft()], 0)
@@ -70,12 +69,10 @@ async def test_a_subscription_waits_for_an_older_transaction_and_skips_nothing(s
     await news.aclose()
 
 
-async def test_a_read_of_everything_waits_for_what_was_committed_before_it(
-    store, draft, collect, slow
-):
+async def test_a_read_of_everything_waits_for_what_was_committed_before_it(store, slow):
     slow.begin()
     await store.append("fast", [draft()], NO_STREAM)
-    reading = asyncio.create_task(collect(store.read_all()))
+    reading = asyncio.create_task(gather(store.read_all()))
     await asyncio.sleep(0.2)
     assert not reading.done()
     slow.append_and_commit()
@@ -84,18 +81,18 @@ async def test_a_read_of_everything_waits_for_what_was_committed_before_it(
     assert [(r.stream, r.position) for r in found] == [("slow", 0), ("slow", 1), ("fast", 0)]
 
 
-async def test_a_transaction_that_does_not_end_is_named(draft, collect, slow, postgres_place):
+async def test_a_transaction_that_does_not_end_is_named(slow, postgres_place):
     store = await PostgresStore.open(postgres_place, patience=0.3)
     slow.begin()
     await store.append("fast", [draft()], NO_STREAM)
     with pytest.raises(StoreUnavailable, match=r"process \d+ of postgres \(eventctx\)"):
-        await collect(store.read_all())
+        await gather(store.read_all())
     slow.append_and_commit()
-    assert len(await collect(store.read_all())) == 3
+    assert len(await gather(store.read_all())) == 3
     await store.close()
 
 
-async def test_a_stream_is_followed_in_its_own_order_and_waits_for_nobody(store, draft, slow):
+async def test_a_stream_is_followed_in_its_own_order_and_waits_for_nobody(store, slow):
     slow.begin()
     await store.append("fast", [draft()], NO_STREAM)
     async with asyncio.timeout(60):
@@ -103,7 +100,7 @@ async def test_a_stream_is_followed_in_its_own_order_and_waits_for_nobody(store,
     slow.append_and_commit()
 
 
-async def test_a_notification_comes_only_while_somebody_listens(store, draft, postgres_place):
+async def test_a_notification_comes_only_while_somebody_listens(store, postgres_place):
     heard = ServerConnection(parse_url(postgres_place))
     ((number,),) = heard.rows("SELECT 'eventctx.meta'::regclass::oid::text")
     heard.script(f'LISTEN "eventctx:{number}"')
@@ -143,9 +140,7 @@ async def said_when(store, *, held=True):
     raise TimeoutError(facts)
 
 
-async def test_the_description_says_who_holds_the_log_back_and_since_when(
-    postgres_place, store, draft
-):
+async def test_the_description_says_who_holds_the_log_back_and_since_when(postgres_place, store):
     slow = Slow(postgres_place.replace("?", "?application_name=reports&"))
     slow.begin()
     began = time.monotonic()
@@ -158,8 +153,8 @@ async def test_the_description_says_who_holds_the_log_back_and_since_when(
     assert await said_when(store, held=False) is None
 
 
-async def test_processes_that_write_the_same_session_win_each_version_once(
-    store, postgres_place, program, collect, chained
+async def test_processes_that_write_one_session_win_each_version_once(
+    store, postgres_place, program
 ):
     follower = store
     names, count = ["a", "b", "c"], 30
@@ -169,63 +164,21 @@ async def test_processes_that_write_the_same_session_win_each_version_once(
     assert [errors for _, errors in outputs] == ["", "", ""]
     async with asyncio.timeout(60):
         delivered = await live
-    assert delivered == await collect(follower.read_all(bodies=False))
+    assert delivered == await gather(follower.read_all(bodies=False))
     won = [int(position) for output, _ in outputs for position in output.split("\n")[0].split()]
     assert sorted(won) == list(range(len(names) * count))
     for name in ("shared", *names):
-        chained(await collect(follower.read(name)))
-
-
-FORKING = """
-import asyncio, atexit, os, sys
-from eventctx.errors import StoreUnavailable
-from eventctx.log.record import Draft
-from eventctx.stores.location import open_store
-
-def draft(number):
-    return Draft(number.to_bytes(16), "test", 1, 0, b"{}")
-
-async def use(store):
-    for call in (
-        lambda: store.append("s", [draft(9)], 0),
-        lambda: store.head("s"),
-        lambda: anext(store.subscribe()),
-    ):
-        try:
-            await call()
-        except StoreUnavailable as error:
-            print("refused" if "forked" in str(error) else error)
-    await store.close()
-
-async def wait(awaitable):
-    return await awaitable
-
-loop = asyncio.new_event_loop()
-store = loop.run_until_complete(open_store(sys.argv[1]))
-loop.run_until_complete(wait(store.append("s", [draft(0)], -1)))
-sys.stdout.flush()
-child = os.fork()
-if child == 0:
-    asyncio.set_event_loop(None)
-    asyncio.run(use(store))
-    atexit._run_exitfuncs()
-    sys.stdout.flush()
-    os._exit(0)  # a loop that ends in the child would leave the parent's deaf
-assert os.waitpid(child, 0)[1] == 0
-done = loop.run_until_complete(wait(store.append("s", [draft(1)], 0)))
-print("wrote", done.receipt.position)
-loop.run_until_complete(store.close())
-"""
+        check_chain(await gather(follower.read(name)))
 
 
 def test_a_forked_process_is_refused_and_leaves_the_parents_connections_alone(postgres_place):
-    command = [sys.executable, "-c", FORKING, postgres_place]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=HERE)
-    assert done.stderr == ""
-    assert done.stdout.split() == ["refused"] * 3 + ["wrote", "1"]
+    with faults_program("fork", postgres_place, 2) as forking:
+        lines = lines_of(forking)
+    assert [line for line in lines if "@" not in line] == ["refused\n"] * 8
+    assert len(receipts_in(lines)) == 3
 
 
-async def test_closing_writes_what_is_queued(postgres_place, draft, collect):
+async def test_closing_writes_what_is_queued(postgres_place):
     store = await PostgresStore.open(postgres_place)
     last = store.append("s", [draft()], NO_STREAM)
     for step in range(300):
@@ -233,5 +186,5 @@ async def test_closing_writes_what_is_queued(postgres_place, draft, collect):
     await store.close()
     assert (await last).receipt.position == 300
     store = await PostgresStore.open(postgres_place)
-    assert len(await collect(store.read("s"))) == 301
+    assert len(await gather(store.read("s"))) == 301
     await store.close()

@@ -89,9 +89,7 @@ def test_a_search_finds_what_a_scan_of_the_log_finds(place: str, script: Any, ba
 WORDS = ("key", "the", "größe", "get_key", "getKeyFast", "8080", "数据", "src/a_b.py", "MAX_RETRY")
 
 
-async def test_the_messages_and_their_order_are_those_of_the_index_in_a_file(
-    store: PostgresStore,
-) -> None:
+async def test_the_messages_and_their_order_are_those_of_a_file(store: PostgresStore) -> None:
     chance = random.Random(7)  # noqa: S311
     texts = [
         " ".join(chance.choices(WORDS, k=chance.choice((1, 3, 9, 40, 700)))) for _ in range(60)
@@ -137,7 +135,7 @@ async def test_a_phrase_is_found_across_the_pieces_of_a_long_message(store: Post
 
 
 @pytest.mark.parametrize("tables", ["recall_marks", "recall_marks, {}recall_messages"])
-async def test_an_emptied_index_is_filled_again(
+async def test_an_emptied_index_is_filled(
     store: PostgresStore, postgres: Server, tables: str
 ) -> None:
     await added(store, "s", *["hello"] * 5)
@@ -165,8 +163,6 @@ async def test_a_crash_of_the_server_loses_the_index_and_no_message() -> None:
 
 
 class CountingQuestions(PostgresTextIndex):
-    """Counts the questions that the server is asked."""
-
     asked = 0
 
     def _run(self, *args: Any, **options: Any) -> Any:

@@ -68,17 +68,15 @@ async def talk(url: str, *texts: str) -> None:
             await context.add_message({"role": "user", "content": text})
 
 
-async def last_position(url: str, collect) -> tuple[str, int]:
+async def last_position(url: str) -> tuple[str, int]:
     store = await PostgresStore.open(url)
-    records = await collect(store.read_all())
+    records = await gather(store.read_all())
     await store.close()
     return records[-1].id, records[-1].global_position
 
 
 @pytest.mark.slow
-async def test_a_dump_is_the_same_store_on_another_server_and_goes_on(
-    server: Server, tmp_path: Path, collect
-) -> None:
+async def test_a_dump_is_the_same_store_on_another_server(server: Server, tmp_path: Path) -> None:
     await talk(server.url("agents"), "Find a train.", "To Vienna.")
     server.execute("SELECT eventctx.make_roles()", database="agents")
     with Server(place=memory_folder()) as other:
@@ -86,7 +84,7 @@ async def test_a_dump_is_the_same_store_on_another_server_and_goes_on(
             for _ in range(2000):  # so that the other server's transactions have lower numbers
                 busy.execute("SELECT pg_current_xact_id()")
         await talk(server.url("agents"), "At nine.")
-        _, last = await last_position(server.url("agents"), collect)
+        _, last = await last_position(server.url("agents"))
         for program in ("pg_dump", "createdb", "pg_restore", "eventctx verify"):
             await asyncio.to_thread(drill, program, tmp_path, db=server, drill=other)
         assert len(list((tmp_path / "state").rglob("receipts/*.jsonl"))) == 1  # of both servers
@@ -106,13 +104,11 @@ async def test_a_dump_is_the_same_store_on_another_server_and_goes_on(
 
 
 @pytest.mark.slow
-async def test_receipts_show_what_a_server_lacks_that_went_back_in_time(
-    server: Server, tmp_path: Path, collect
-) -> None:
+async def test_receipts_show_what_a_server_of_before_lacks(server: Server, tmp_path: Path) -> None:
     await talk(server.url("agents"), "Find a train.")
     await asyncio.to_thread(drill, "pg_basebackup", tmp_path, db=server)
     await talk(server.url("agents"), "To Vienna.", "At nine.")
-    lost, position = await last_position(server.url("agents"), collect)
+    lost, position = await last_position(server.url("agents"))
     await asyncio.to_thread(server.kill)
 
     earlier = Server(place=memory_folder())
@@ -127,7 +123,7 @@ async def test_receipts_show_what_a_server_lacks_that_went_back_in_time(
         book.rename(tmp_path / "put-away.jsonl")
         await verify()
         await talk(earlier.url("agents"), "To Graz.")
-        found, again = await last_position(earlier.url("agents"), collect)
+        found, again = await last_position(earlier.url("agents"))
         assert found != lost
         assert again <= position  # why followers have to be set back
         await verify()

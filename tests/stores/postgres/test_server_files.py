@@ -13,6 +13,8 @@ from eventctx.log.store import ANY, NO_STREAM, Address, Snapshot
 from eventctx.stores.postgres import scrubbing
 from eventctx.stores.postgres.connections import ServerConnection, in_schema, parse_url
 from eventctx.stores.postgres.store import PostgresStore
+from eventctx.testing.store_contract.drafts import check_chain, gather
+from eventctx.testing.store_contract.drafts import make_draft as draft
 from tests.services.in_memory import memory_folder
 from tests.services.postgres_server import Server
 
@@ -28,7 +30,7 @@ def server(postgres: Server) -> Iterator[Server]:
 
 
 @pytest.fixture
-async def erasing(server: Server, draft):
+async def erasing(server: Server):
     """A store with a secret in a first body, in a further one, in a large one, in a snapshot."""
     opened = await PostgresStore.open(server.url(schema="erasing"))
     noise = bytes(range(256)) * 40
@@ -64,20 +66,20 @@ def files_with(server: Server, secret: bytes, *, wal: bool = False) -> list[Path
     ]
 
 
-async def test_erased_bodies_leave_the_files(server, erasing, draft, collect, chained):
+async def test_erased_bodies_leave_the_files(server, erasing):
     store = erasing
     assert files_with(server, SECRET)
     assert (await store.erase(SECRETS, {"s": draft("note")})).bodies == 3
     assert await store.scrubbed()
     assert files_with(server, SECRET) == []
-    records = await collect(store.read("s"))
-    chained(records)
+    records = await gather(store.read("s"))
+    check_chain(records)
     assert [b.data for r in records for b in r.bodies] == [
         None, b"other", None, None, b"stays", b"note",
     ]  # fmt: skip
 
 
-async def test_a_deleted_session_leaves_the_files_and_the_recycled_log(server, erasing, draft):
+async def test_a_deleted_session_leaves_the_files_and_the_recycled_log(server, erasing):
     assert files_with(server, SECRET, wal=True)
     await erasing.delete("s", draft("gone"), 3)
     assert await erasing.scrubbed()
@@ -85,7 +87,7 @@ async def test_a_deleted_session_leaves_the_files_and_the_recycled_log(server, e
     assert files_with(server, SECRET, wal=True) == []
 
 
-async def test_a_plain_vacuum_would_not_be_enough(server, erasing, draft):
+async def test_a_plain_vacuum_would_not_be_enough(server, erasing):
     await erasing.append("v", [draft("before"), draft(b"no " + SECRET + bytes(600))], NO_STREAM)
     connection = ServerConnection(parse_url(server.url(schema="erasing")))
     connection.rows("UPDATE eventctx.records SET data = NULL, salt = NULL WHERE position = 1")
@@ -94,9 +96,7 @@ async def test_a_plain_vacuum_would_not_be_enough(server, erasing, draft):
     assert files_with(server, b"no " + SECRET)
 
 
-async def test_a_reader_of_an_older_state_keeps_the_bytes_and_the_store_says_so(
-    server, erasing, draft, caplog
-):
+async def test_a_reader_of_an_older_state_keeps_the_bytes_and_we_say_so(server, erasing, caplog):
     reader = ServerConnection(parse_url(server.url(schema="erasing")))
     with reader.transaction():
         reader.script("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -113,9 +113,7 @@ async def test_a_reader_of_an_older_state_keeps_the_bytes_and_the_store_says_so(
     await again.close()
 
 
-async def test_a_large_table_is_left_to_the_people_who_look_after_the_server(
-    server, erasing, monkeypatch
-):
+async def test_a_large_table_is_left_to_who_looks_after_the_server(server, erasing, monkeypatch):
     store = erasing
     monkeypatch.setattr(scrubbing, "MOST_BYTES", 1000)
     await store.erase(SECRETS)
@@ -132,9 +130,7 @@ def ruin(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["a page", "a file"])
-async def test_damage_in_the_servers_files_names_the_session_that_was_asked_for(
-    damage, draft, collect
-) -> None:
+async def test_damage_in_the_servers_files_names_the_session_that_was_asked_for(damage) -> None:
     with Server(place=memory_folder()) as server:
         store = await PostgresStore.open(server.url())
         await store.append("agent 7", [draft("a"), draft("b")], NO_STREAM)
@@ -144,7 +140,7 @@ async def test_damage_in_the_servers_files_names_the_session_that_was_asked_for(
         server.start()
         said = r"^stream 'agent 7': the server finds"
         for use in (
-            lambda: collect(store.read("agent 7")),
+            lambda: gather(store.read("agent 7")),
             lambda: store.bodies("agent 7", [Address(0)]),
             lambda: store.append("agent 7", [draft()], ANY),
         ):
@@ -153,7 +149,7 @@ async def test_damage_in_the_servers_files_names_the_session_that_was_asked_for(
             assert raised.value.stream == "agent 7"
             assert str(raised.value).endswith("`eventctx verify agent 7` lists all damage")
         with pytest.raises(LogCorrupted, match=r"^the log: the server finds .* `eventctx verify`"):
-            await collect(store.read_all())
+            await gather(store.read_all())
         await store.close()
 
 
@@ -177,7 +173,7 @@ CREATE TRIGGER meddling BEFORE INSERT ON eventctx.records
         ("CREATE RULE quiet AS ON INSERT TO eventctx.types DO INSTEAD NOTHING", "'quiet'", 0),
     ],
 )
-async def test_a_foreign_hand_is_noticed(store, postgres_place, draft, sql, finding, missing):
+async def test_a_foreign_hand_is_noticed(store, postgres_place, sql, finding, missing):
     await store.append("s", [draft("a"), draft("b", "c"), draft()], NO_STREAM)
     connection = ServerConnection(parse_url(postgres_place))
     connection.script(in_schema(sql, connection.schema))

@@ -21,6 +21,8 @@ from eventctx.stores.postgres.connections import ServerConnection, parse_url
 from eventctx.stores.postgres.errors import DISORDER, Refused
 from eventctx.stores.postgres.store import PostgresStore
 from eventctx.stores.rules import chain
+from eventctx.testing.store_contract.drafts import check_chain, gather
+from eventctx.testing.store_contract.drafts import make_draft as draft
 from tests.services.postgres_server import Server
 
 
@@ -32,7 +34,7 @@ def hand(postgres_place, store):
     connection.close()
 
 
-def batched(hand, draft, position, digest, made=None, name="s"):
+def batched(hand, position, digest, made=None, name="s"):
     """A record at ``position`` behind ``digest``, for the session "s" or for the one just made."""
     ((stream, kind),) = hand.rows("SELECT stream, type FROM eventctx.records WHERE position = 0")
     batch = Batch(made=made)
@@ -54,11 +56,11 @@ CHANGES = {
 @pytest.mark.parametrize(("change", "end"), CHANGES.values(), ids=CHANGES)
 @pytest.mark.parametrize("count", [1, 2])
 async def test_an_append_after_somebody_elses_change_is_decided_by_the_real_end(
-    store, postgres_place, draft, collect, change, end, count
+    store, postgres_place, change, end, count
 ):
     other = await PostgresStore.open(postgres_place)
     first, second = (await store.append("s", [draft("a"), draft("b")], NO_STREAM)).records
-    await change(other, draft)
+    await change(other)
     moved = end > 2
     drafts = [draft("mine") for _ in range(count)]
     for expected in (1, Last(1, second.id)) if moved else ():
@@ -76,7 +78,7 @@ async def test_an_append_after_somebody_elses_change_is_decided_by_the_real_end(
         done = await store.append("s", [draft("mine") for _ in range(count)], given)
         assert done.receipt.position == head + count
         end = head + count + 1
-    seen, theirs = await collect(store.read("s")), await collect(other.read("s"))
+    seen, theirs = await gather(store.read("s")), await gather(other.read("s"))
     assert seen == theirs
     assert len({record.id for record in seen}) == len(seen)
     at = {record.position: record for record in seen}
@@ -88,9 +90,7 @@ async def test_an_append_after_somebody_elses_change_is_decided_by_the_real_end(
     await other.close()
 
 
-async def test_one_record_is_stored_only_behind_the_very_record_that_it_is_chained_to(
-    store, hand, draft
-):
+async def test_one_record_is_stored_only_behind_the_very_record_that_it_is_chained_to(store, hand):
     done = (await store.append("s", [draft(), draft()], NO_STREAM)).receipt
     for position, digest in ((1, bytes(32)), (0, done.digest), (2, done.digest)):
         batch, run = batched(hand, draft(), position + 1, digest)
@@ -100,9 +100,7 @@ async def test_one_record_is_stored_only_behind_the_very_record_that_it_is_chain
     assert (await store.head("s")).head == 1
 
 
-async def test_one_record_of_a_transaction_older_than_the_record_before_begins_again(
-    store, hand, draft
-):
+async def test_one_record_of_a_transaction_older_than_the_record_before_begins_again(store, hand):
     await store.append("s", [draft()], NO_STREAM)
     with pytest.raises(Refused) as caught, hand.transaction():
         hand.rows("SELECT pg_current_xact_id()::text")
@@ -113,9 +111,7 @@ async def test_one_record_of_a_transaction_older_than_the_record_before_begins_a
     assert (await store.head("s")).head == 1
 
 
-async def test_an_erasure_that_meets_an_append_still_stores_its_record(
-    store, hand, draft, collect, chained
-):
+async def test_an_erasure_that_meets_an_append_still_stores_its_record(store, hand):
     done = await store.append("s", [draft("secret"), draft("stays")], NO_STREAM)
     batch, _ = batched(hand, draft("meanwhile"), 2, done.receipt.digest)
     with hand.transaction():
@@ -124,17 +120,15 @@ async def test_an_erasure_that_meets_an_append_still_stores_its_record(
         erasing = asyncio.ensure_future(store.erase({"s": {Address(0): b""}}, {"s": draft("note")}))
         await asyncio.to_thread(wait_until_somebody_waits, hand, erasing)
     erasure = await erasing
-    records = await collect(store.read("s"))
-    chained(records)
+    records = await gather(store.read("s"))
+    check_chain(records)
     assert [record.position for record in records] == [0, 1, 2, 3]
     assert erasure.bodies == 1
     assert [record.id for record in erasure.records] == [records[3].id]
     assert records[0].bodies[0].data is None
 
 
-async def test_a_deletion_waits_for_a_fork_that_is_under_way_and_then_refuses(
-    store, hand, draft, collect
-):
+async def test_a_deletion_waits_for_a_fork_that_is_under_way_and_then_refuses(store, hand):
     done = await store.append("s", [draft(), draft()], NO_STREAM)
     with hand.transaction():
         ((branch,),) = hand.rows(
@@ -148,7 +142,7 @@ async def test_a_deletion_waits_for_a_fork_that_is_under_way_and_then_refuses(
         assert not deleting.done(), "it did not wait"
     with pytest.raises(InvalidSetting, match="found 'branch'"):
         await deleting
-    assert len(await collect(store.read("branch"))) == 2
+    assert len(await gather(store.read("branch"))) == 2
 
 
 def wait_until_somebody_waits(connection, work):
@@ -174,7 +168,7 @@ async def cut(postgres: Server) -> AsyncIterator[Cut]:
 
 
 @pytest.fixture
-async def far(postgres: Server, postgres_place: str, cut: Cut, draft):
+async def far(postgres: Server, postgres_place: str, cut: Cut):
     """A store behind the cut, which knows the type of the drafts and the stream ``s``."""
     place = postgres_place.replace(f":{postgres.port}/", f":{cut.port}/")
     opened = await PostgresStore.open(place)
@@ -194,19 +188,17 @@ async def far(postgres: Server, postgres_place: str, cut: Cut, draft):
         (NEW_STREAM, "new", ["a"], ANY),
     ],
 )
-async def test_an_append(far, cut, draft, collect, chained, until, stream, bodies, expected):
+async def test_an_append(far, cut, until, stream, bodies, expected):
     cut.until = until
     done = await far.append(stream, [draft(*one) for one in bodies], expected)
-    records = await collect(far.read(stream))
-    chained(records)
+    records = await gather(far.read(stream))
+    check_chain(records)
     before = 1 if stream == "s" else 0
     assert tuple(records[before:]) == done.records
     assert done.receipt.position == before + len(bodies) - 1
 
 
-async def test_a_record_that_expects_no_version_and_another_writer_was_next(
-    far, cut, draft, collect, chained, postgres_place
-):
+async def test_a_record_that_expects_no_version_and_another_was_next(far, cut, postgres_place):
     other = await PostgresStore.open(postgres_place)
     cut.until = ONE_RECORD
     mine = far.append("s", [draft("mine")], ANY)
@@ -216,34 +208,34 @@ async def test_a_record_that_expects_no_version_and_another_writer_was_next(
     theirs = await other.append("s", [draft("theirs")], ANY)
     done = await mine
     assert (done.receipt.position, theirs.receipt.position) == (1, 2)
-    records = await collect(far.read("s"))
+    records = await gather(far.read("s"))
     assert len(records) == 3
-    chained(records)
+    check_chain(records)
     await other.close()
 
 
-async def test_a_fork(far, cut, draft, collect):
+async def test_a_fork(far, cut):
     cut.until = TRANSACTION
     done = await far.fork("s", 0, "f", draft("mine"))
-    assert (await collect(far.read("f")))[1:] == list(done.records)
+    assert (await gather(far.read("f")))[1:] == list(done.records)
 
 
-async def test_an_erasure_with_its_records(far, cut, draft, collect, chained):
+async def test_an_erasure_with_its_records(far, cut):
     cut.until = TRANSACTION
     done = await far.erase({"s": {Address(0): b""}}, {"s": draft("note")})
     assert (done.bodies, len(done.records)) == (1, 1)
-    records = await collect(far.read("s"))
+    records = await gather(far.read("s"))
     assert len(records) == 2
     assert records[0].bodies[0].erased
-    chained(records)
+    check_chain(records)
     assert await far.scrubbed()
 
 
-async def test_a_deletion(far, cut, draft, collect):
+async def test_a_deletion(far, cut):
     cut.until = TRANSACTION
     last = draft("gone")
     record = await far.delete("s", last, 0)
-    assert await collect(far.read("s")) == [record]
+    assert await gather(far.read("s")) == [record]
     assert await far.scrubbed()
 
 

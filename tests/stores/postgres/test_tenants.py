@@ -156,9 +156,7 @@ async def test_checkpoints_and_snapshots_are_the_tenant_s_own(opened: Open) -> N
     assert [await one.load_checkpoint("sink") for one in (alpha, beta, owner)] == [0, 1, None]
 
 
-async def test_members_of_a_tenant_share_its_sessions_and_a_user_without_is_one_by_itself(
-    opened: Open,
-) -> None:
+async def test_members_of_a_tenant_share_its_sessions_and_who_has_none_is_one(opened: Open) -> None:
     alpha, amy, alone = await opened("ann"), await opened("amy"), await opened("alone")
     await added(amy, "hers", "one")
     await added(alpha, "hers", "two")
@@ -167,9 +165,7 @@ async def test_members_of_a_tenant_share_its_sessions_and_a_user_without_is_one_
     assert (await amy.head("hers")).head == 1
 
 
-async def test_nobody_makes_sessions_for_a_tenant_that_it_is_no_member_of(
-    opened: Open, server: Server
-) -> None:
+async def test_nobody_makes_sessions_for_a_tenant_of_others(opened: Open, server: Server) -> None:
     await opened("ann")
     url = server.url(user="alone", options="-c eventctx_store.tenant=alpha")
     intruder = await PostgresStore.open(url, create=False)
@@ -178,9 +174,7 @@ async def test_nobody_makes_sessions_for_a_tenant_that_it_is_no_member_of(
     await intruder.close()
 
 
-async def test_a_tenant_whose_role_was_dropped_disturbs_nobody(
-    opened: Open, server: Server
-) -> None:
+async def test_a_tenant_whose_role_is_gone_disturbs_nobody(opened: Open, server: Server) -> None:
     alpha = await opened("ann")
     await added(alpha, "a", "one")
     server.execute("UPDATE eventctx.streams SET tenant = 'gone \"role'")

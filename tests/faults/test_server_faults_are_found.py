@@ -17,15 +17,15 @@ from eventctx.stores.jetstream import requirements
 from eventctx.stores.jetstream.verifying import SessionEnds
 from eventctx.stores.postgres import durability, queries
 from tests.faults.counts import FULL
-from tests.faults.servers.damage import cut_the_end, delete, fill
 from tests.faults.servers.jetstream import jetstream
 from tests.faults.servers.machines import cut_power, disk_for_machines, place
 from tests.faults.servers.postgres_quorum import Quorum, quorum
-from tests.faults.servers.trials import kill_all, kill_lonely_leader, try_out
-from tests.faults.test_damaged_copies import damaged_blocks
+from tests.faults.test_damaged_copies import cut_the_end, damaged_blocks, delete, fill
+from tests.faults.test_servers import kill_all, kill_lonely_leader, try_out
+from tests.faults.test_servers import shown as shown
 from tests.faults.workload import Load
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("quorum")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("quorum"), pytest.mark.usefixtures("shown")]
 
 LOAD = Load()
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import platformdirs
 
-from tests.services.building import alone
+from tests.services.process import alone
 
 MODULE = "github.com/jaegertracing/jaeger"
 VERSION = "1.76.0"  # the newest that the proxy serves; its cmd/jaeger is the v2 binary

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import platformdirs
 
-from tests.services.building import alone
+from tests.services.process import alone
 
 VARIABLE = "EVENTCTX_POSTGRES"
 OLDEST = 15

@@ -21,9 +21,8 @@ from urllib.parse import quote
 
 import psycopg
 
-from tests.services.building import alone
 from tests.services.postgres_binaries import Binaries, find
-from tests.services.process import ServiceFailed, free_ports, tail
+from tests.services.process import ServiceFailed, alone, free_ports, tail
 
 SUPERUSER = "postgres"
 
@@ -208,9 +207,11 @@ class Server:
         return f"postgresql://{place}" + ("?" + query if query else "")
 
     @contextmanager
-    def connection(self, database: str = "postgres") -> Iterator[psycopg.Connection[Any]]:
-        """A connection of the superuser; every statement is a transaction."""
-        with psycopg.connect(self.url(database), autocommit=True) as connection:
+    def connection(
+        self, database: str = "postgres", user: str = SUPERUSER
+    ) -> Iterator[psycopg.Connection[Any]]:
+        """A connection on which every statement is a transaction."""
+        with psycopg.connect(self.url(database, user=user), autocommit=True) as connection:
             yield connection
 
     def execute(

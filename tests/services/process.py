@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -124,3 +126,16 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 def tail(log: Path) -> str:
     lines = log.read_text(errors="replace").splitlines()[-20:]
     return "the last lines of its log:\n" + "\n".join(line[:400] for line in lines)
+
+
+@contextmanager
+def alone(lock: Path, name: str) -> Iterator[None]:
+    """Hold a lock that the system frees when its holder dies; a process that waits prints so."""
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            notice = f"another build of {name} is running; waiting for it"
+            print(notice, file=sys.stderr, flush=True)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

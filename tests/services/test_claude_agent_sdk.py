@@ -9,14 +9,14 @@ import pytest
 
 import eventctx
 from eventctx.adapters.claude_agent_sdk import EventctxSessionStore
-from tests.services.claude_code import Program, installed
-from tests.services.test_claude_code import binary as binary
-from tests.services.test_claude_code import understanding
+from tests.services.programs import Claude, claude
+from tests.services.test_coding_agents import binary as binary
+from tests.services.test_coding_agents import understanding
 
 sdk = pytest.importorskip("claude_agent_sdk", reason="an extra: eventctx[claude-agent-sdk]")
 
 
-def options(program: Program, store: EventctxSessionStore, home: str, **more: Any) -> Any:
+def options(program: Claude, store: EventctxSessionStore, home: str, **more: Any) -> Any:
     """Of one run, in a home folder of its own, as on another host."""
     own = program.folder / home
     own.mkdir(exist_ok=True)
@@ -41,7 +41,7 @@ async def session_of(prompt: str, chosen: Any) -> str:
 
 
 async def test_a_session_goes_on_from_the_log_on_another_host(binary: Path, tmp_path: Path) -> None:
-    with installed(binary, tmp_path, understanding) as program:
+    with claude(binary, tmp_path, understanding) as program:
         async with eventctx.open(tmp_path / "a.db") as engine:
             store = EventctxSessionStore(engine)
             session = await session_of("Never touch legacy.py.", options(program, store, "one"))
@@ -61,7 +61,7 @@ async def test_a_session_goes_on_from_the_log_on_another_host(binary: Path, tmp_
 
 
 async def test_a_compaction_is_imported_and_the_demands_told(binary: Path, tmp_path: Path) -> None:
-    with installed(binary, tmp_path, understanding) as program:
+    with claude(binary, tmp_path, understanding) as program:
         async with eventctx.open(tmp_path / "a.db") as engine:
             store = EventctxSessionStore(engine)
             session = await session_of("Never touch legacy.py.", options(program, store, "one"))

@@ -295,7 +295,6 @@ def test_a_lost_file_and_deletions_in_any_batch_leave_what_a_fresh_index_holds(s
 async def test_nothing_is_written_before_the_first_search_and_one_private_file_after(store, path):
     recall = Recall(store, SqliteTextIndex(path))
     await added(store, "s", "hello")
-    path.chmod(0o600)
     assert not sidecar(path).exists()
     assert len(await recall.search("hello")) == 1
     await recall.close()

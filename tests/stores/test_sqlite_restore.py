@@ -90,7 +90,7 @@ async def test_the_old_store_is_kept_whole_beside_the_new_one_that_was_asked_for
 async def test_what_only_the_log_of_a_killed_process_has_is_restored(
     backup, path, tmp_path, program
 ):
-    writer = program("write", path, "s", 1)
+    writer = program("write", path)
     lines = [await asyncio.to_thread(writer.stdout.readline) for _ in range(20)]
     writer.kill()
     await asyncio.to_thread(writer.wait)
@@ -103,8 +103,8 @@ async def test_what_only_the_log_of_a_killed_process_has_is_restored(
     assert restore(tmp_path / "live.db", new) is None
     for one in (aside, new):
         held = await SqliteStore.open(one, create=False)
-        assert (await held.head("s0")).head >= 3 * len(lines) - 1
-        assert (await verify(held, "s0", facts=False)).ok
+        assert (await held.head("s")).head >= 3 * len(lines) - 1
+        assert (await verify(held, "s", facts=False)).ok
         await held.close()
     assert await count(path) == 1
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ import nats
 import pytest
 import yaml
 from nats.aio.client import Client
-from nats.aio.msg import Msg
 from nats.errors import NoRespondersError
 
 from eventctx.errors import InvalidSetting, StoreReadOnly, StoreUnavailable, StoreUnsafe
@@ -26,7 +25,7 @@ from tests.services import nats_server
 from tests.services.certificates import make_certificates
 from tests.services.in_memory import memory_folder
 from tests.services.nats_server import Cluster, Node, find, running
-from tests.stores.jetstream.conftest import fresh_name
+from tests.stores.jetstream.conftest import connected, fresh_name
 
 
 @pytest.mark.parametrize(
@@ -40,10 +39,9 @@ async def test_servers_that_sync_now_and_then_or_are_too_few_are_refused(
         with pytest.raises(StoreUnsafe, match=said):
             await JetStreamStore.open(cluster.url())
         # Nothing was made there.
-        client = await nats.connect(cluster.servers)
-        answer = await client.request("$JS.API.STREAM.NAMES", b"")
+        async with connected(cluster.servers) as client:
+            answer = await client.request("$JS.API.STREAM.NAMES", b"")
         assert json.loads(answer.data)["streams"] is None
-        await client.close()
 
 
 async def test_servers_whose_settings_cannot_be_seen_are_refused(jetstream: Cluster) -> None:
@@ -59,22 +57,20 @@ async def test_the_system_account_tells_what_the_monitoring_does(jetstream: Clus
     url = jetstream.url(fresh_name()).partition("&monitor")[0]
     store = await JetStreamStore.open(f"{url}&system=sys:sys")
     described = await store.describe()
-    assert described.facts["servers"] == "n0, n1, n2"
-    assert described.facts["sync_interval"] == "always"
+    found = (described.facts["servers"], described.facts["sync_interval"])
+    assert found == ("n0, n1, n2", "always")
     assert "sys:sys" not in repr(described)
     await store.close()
 
 
 async def test_a_stream_with_fewer_replicas_is_refused(jetstream: Cluster) -> None:
     name = fresh_name()
-    store = await JetStreamStore.open(jetstream.url(name))
-    await store.close()
-    client = await nats.connect(jetstream.servers)
-    answer = await client.request(f"$JS.API.STREAM.INFO.{name}_0", b"")
-    config = json.loads(answer.data)["config"]
-    changed = json.dumps({**config, "num_replicas": 1}).encode()
-    await client.request(f"$JS.API.STREAM.UPDATE.{name}_0", changed, timeout=5)
-    await client.close()
+    await (await JetStreamStore.open(jetstream.url(name))).close()
+    async with connected(jetstream.servers) as client:
+        answer = await client.request(f"$JS.API.STREAM.INFO.{name}_0", b"")
+        config = json.loads(answer.data)["config"]
+        changed = json.dumps({**config, "num_replicas": 1}).encode()
+        await client.request(f"$JS.API.STREAM.UPDATE.{name}_0", changed, timeout=5)
     with pytest.raises(StoreUnsafe, match=rf"3 or more replicas of stream {name}_0, found 1"):
         await JetStreamStore.open(jetstream.url(name))
 
@@ -164,8 +160,7 @@ async def test_no_server_and_a_client_that_loses_a_cancellation_are_given_up(
 
 async def test_the_number_of_shards_is_that_of_the_stores_making(jetstream: Cluster) -> None:
     name = fresh_name()
-    store = await JetStreamStore.open(jetstream.url(name, shards=2))
-    await store.close()
+    await (await JetStreamStore.open(jetstream.url(name, shards=2))).close()
     store = await JetStreamStore.open(jetstream.url(name))
     assert (await store.describe()).facts["shards"] == "2"
     await store.close()
@@ -210,11 +205,10 @@ def servers(nats_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     folder = tmp_path_factory.mktemp("documented")
     make_certificates(folder)
     cluster = Documented(folder, binary=nats_binary)
-    try:
+    with ExitStack() as ending:
+        ending.callback(cluster.kill)
         cluster.start()
         yield cluster
-    finally:
-        cluster.kill()
 
 
 @pytest.mark.slow
@@ -238,9 +232,8 @@ async def test_each_role_may_do_what_it_is_for_and_no_more(
     owner = await JetStreamStore.open(servers.of("owner"))
     agent = await JetStreamStore.open(servers.of("agent"), patience=3)
     await agent.append("s", [make_draft("a"), make_draft("b")], NO_STREAM)
-    fork = await agent.fork("s", 0, "f", make_draft("c"))
+    assert (await agent.fork("s", 0, "f", make_draft("c"))).receipt.position == 1
     await agent.save_checkpoint("seen", 3)
-    assert fork.receipt.position == 1
     reader = await JetStreamStore.open(servers.of("reader"), read_only=True, patience=3)
     records = await gather(reader.read("s"))
     assert [r.bodies[0].data for r in records] == [b"a", b"b"]
@@ -273,26 +266,21 @@ async def test_a_roll_up_by_an_agent_takes_nothing_away(servers: Documented) -> 
     await agent.append("kept", [make_draft("a")], NO_STREAM)
     before = await gather(agent.read("kept"))
     for how in ("all", "sub"):
-        answer = await agent._link.run(
-            agent._link.client.request(
-                "EVENTCTX.0.r.kept", b"x", timeout=5, headers={"Nats-Rollup": how}
-            )
+        rolled_up = agent._link.client.request(
+            "EVENTCTX.0.r.kept", b"x", timeout=5, headers={"Nats-Rollup": how}
         )
-        assert b"error" in answer.data
+        assert b"error" in (await agent._link.run(rolled_up)).data
     assert await gather(agent.read("kept")) == before
     await agent.close()
 
 
 @pytest.mark.slow
 async def test_without_the_authority_or_the_password_nothing_opens(servers: Documented) -> None:
-    for url in (
-        servers.url(user="agent:secret-of-agent"),
-        servers.of("agent").replace("secret-of-agent", "guessed-it"),
-    ):
+    guessed = servers.of("agent").replace("secret-of-agent", "guessed-it")
+    for url in (servers.url(user="agent:secret-of-agent"), guessed):
         with pytest.raises(StoreUnavailable) as caught:
             await JetStreamStore.open(url, patience=1)
-        assert "secret-of-agent" not in str(caught.value)
-        assert "guessed-it" not in str(caught.value)
+        assert not re.search("secret-of-agent|guessed-it", str(caught.value))
 
 
 @pytest.mark.slow
@@ -306,18 +294,15 @@ async def test_a_backup_of_the_streams_is_a_store_on_other_servers(servers: Docu
     late = await owner.append("s", [make_draft("late")], 1)
     await owner.close()
     with running(binary=find(), place=memory_folder()) as others:
-        client = await nats.connect(others.servers)
-        try:
+        async with connected(others.servers) as client:
             for name, backup in saved.items():
                 await _restore(client, name, backup)
-        finally:
-            await client.close()
         restored = await JetStreamStore.open(others.url("SAVED"))
         assert [await gather(restored.read(name)) for name in ("s", "f")] == records
         assert (await restored.inspect()).findings == ()
         head = await restored.head("s")
-        assert head is not None
-        assert head.head < late.receipt.position  # the receipt tells that the end is missing
+        # The receipt tells that the end is missing.
+        assert head is not None and head.head < late.receipt.position
         again = await restored.append("s", [make_draft("on")], head.head)
         assert again.receipt.position == late.receipt.position
         await restored.close()
@@ -327,22 +312,15 @@ async def _back_up(store: JetStreamStore, stream: str) -> tuple[dict[str, Any], 
     """What ``nats stream backup`` does."""
     client = store._link.client
     chunks: list[bytes] = []
-    ended = asyncio.Event()
-
-    async def take(message: Msg) -> None:
-        if not message.data:
-            ended.set()
-            return
-        chunks.append(message.data)
-        await client.publish(message.reply, b"")
 
     async def back_up() -> dict[str, Any]:
         inbox = client.new_inbox()
-        await client.subscribe(inbox, cb=take)
+        arriving = await client.subscribe(inbox)
         request = json.dumps({"deliver_subject": inbox}).encode()
         answer = await client.request(f"$JS.API.STREAM.SNAPSHOT.{stream}", request, timeout=60)
-        async with asyncio.timeout(60):
-            await ended.wait()
+        while (message := await arriving.next_msg(60)).data:
+            chunks.append(message.data)
+            await client.publish(message.reply, b"")
         return dict(json.loads(answer.data))
 
     return await store._link.run(back_up()), chunks

@@ -203,7 +203,7 @@ async def test_the_server_refuses_a_change_of_records_by_a_writer_or_a_reader(
     opened: Open, server: Server, user: str
 ) -> None:
     await added(await opened("ann"), "a", "one")
-    with psycopg.connect(server.url(user=user), autocommit=True) as connection:
+    with server.connection(user=user) as connection:
         for statement in CHANGES:
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(statement.encode())

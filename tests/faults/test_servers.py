@@ -118,9 +118,6 @@ def table() -> str:
     return "\n".join(lines)
 
 
-# -- faults ----------------------------------------------------------------------------------------
-
-
 def kill_leader(machines: Machines) -> None:
     """The leader dies at once, another one takes over, and it comes back as a follower."""
     old = machines.leader()

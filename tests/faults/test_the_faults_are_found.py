@@ -120,9 +120,6 @@ async def test_ends_that_are_not_insisted_on_get_lost(monkeypatch: Patch) -> Non
     assert 0 in await ends_behind_a_slow_disk()
 
 
-# -- erasures --------------------------------------------------------------------------------------
-
-
 async def erase_a_tool_round(folder: Path) -> None:
     """Erase a result; its call and its shortened copy hold words of it."""
     async with eventctx.open(folder / STORE, receipts=False) as engine:

@@ -75,8 +75,6 @@ class _Clients:
         self._seed = seed
         self._counted = asyncio.Condition()
 
-    # -- writers -----------------------------------------------------------------------------------
-
     async def write(self, store: EventStore, writer: int) -> None:
         """Append to random sessions, each time after the last position that was seen."""
         chance = random.Random(f"{self._seed} {writer}")
@@ -146,8 +144,6 @@ class _Clients:
         except TimeoutError:
             missing = wanted - len(self.history.acknowledged())
             raise Stuck(f"{missing} of {more} appends were not acknowledged") from None
-
-    # -- readers -----------------------------------------------------------------------------------
 
     async def look(self, store: EventStore) -> None:
         chance = random.Random(f"{self._seed} look")

@@ -49,9 +49,7 @@ def start(binary: Path | None = None, *, ui: Path | None = None) -> Iterator[Jae
 
     ``ui`` is a folder with the web interface's files; without it Jaeger has a page that says so.
 
-    Raises:
-        JaegerMissing: there is no binary, see `find`.
-        PortTaken, ServiceFailed: it did not become ready; with the tail of its log.
+    Raises JaegerMissing, PortTaken, ServiceFailed.
     """
     found = binary or find()
 

@@ -36,9 +36,7 @@ class JaegerMissing(Exception):
 def find() -> Path:
     """The binary to use: the one that $EVENTCTX_JAEGER names, `jaeger` on PATH, or the built one.
 
-    Raises:
-        ValueError: $EVENTCTX_JAEGER names something else than a Jaeger v2.
-        JaegerMissing: none of the three is there.
+    Raises ValueError, JaegerMissing.
     """
     if named := os.environ.get(VARIABLE):
         if problem := why_not(Path(named)):
@@ -77,8 +75,7 @@ def build() -> Path:
     Of several builders at once one builds, the others wait for it; whoever looks meanwhile sees
     no binary or a whole one.
 
-    Raises:
-        JaegerMissing: there is no Go, or it cannot fetch or compile the module.
+    Raises JaegerMissing.
     """
     BUILT.parent.mkdir(parents=True, exist_ok=True)
     with alone(BUILT.with_name(".building"), "Jaeger"):

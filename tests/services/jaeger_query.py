@@ -19,7 +19,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 from urllib.error import HTTPError
 from urllib.parse import quote, urlencode
-from urllib.request import ProxyHandler, build_opener
+
+from tests.services.process import direct
 
 _T = TypeVar("_T")
 
@@ -60,7 +61,6 @@ class JaegerQuery:
     def __init__(self, base: str, seconds: float = 60.0) -> None:
         self._base = base
         self._seconds = seconds
-        self._open = build_opener(ProxyHandler({})).open
 
     def spans(self, trace_id: str) -> tuple[SeenSpan, ...]:
         """The trace's spans by start and id; none if Jaeger does not have the trace."""
@@ -89,7 +89,7 @@ class JaegerQuery:
         )
 
     def _get(self, path: str) -> Any:
-        with self._open(self._base + path, timeout=self._seconds) as answer:
+        with direct.open(self._base + path, timeout=self._seconds) as answer:
             text = answer.read()
         # A path that it does not know is answered with the UI's page and 200; and `/api/v3`
         # answers JSON as text/plain, so the type does not tell.
@@ -101,8 +101,7 @@ class JaegerQuery:
 def wait_for(condition: Callable[[], _T], seconds: float = 60.0, what: str = "") -> _T:
     """The result of ``condition()`` as soon as it is true; it is called every 20 ms.
 
-    Raises:
-        TimeoutError: it was not true within ``seconds``; the message has the last result.
+    Raises TimeoutError.
     """
     until = time.monotonic() + seconds
     while not (answer := condition()):

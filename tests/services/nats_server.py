@@ -17,15 +17,15 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.error import URLError
 from urllib.parse import urlencode
-from urllib.request import ProxyHandler, build_opener
 
 import nats
 
-from tests.services.process import PortTaken, ServiceFailed, free_ports, tail
+from tests.services.process import PortTaken, ServiceFailed, direct, end, free_ports, started, tail
 
 ENVIRONMENT: Final = "EVENTCTX_NATS"
 """The environment variable that names the binary."""
@@ -34,7 +34,6 @@ OLDEST: Final = (2, 15)
 """Debian's 2.9 ignores the headers of a batch, and stores its messages one by one."""
 
 _TAKEN = b"address already in use"
-_direct = build_opener(ProxyHandler({}))  # a proxy set for the machine does not reach 127.0.0.1
 
 
 class NatsMissing(Exception):
@@ -72,22 +71,20 @@ class Ports(NamedTuple):
     monitor: int
 
 
+@dataclass
 class Node:
     """One server of a cluster; its data stays in ``folder`` when it is stopped."""
 
-    def __init__(self, name: str, folder: Path, ports: Ports, host: str, command: Sequence[str]):
-        self.name = name
-        self.folder = folder
-        self.ports = ports
-        self.host = host
-        self.command = command
-        self.log = folder / "server.log"
-        self.process: subprocess.Popen[bytes] | None = None
-        self.paused = False
+    name: str
+    folder: Path
+    ports: Ports
+    host: str
+    command: Sequence[str]
+    process: subprocess.Popen[bytes] | None = None
+    paused: bool = False
 
-    @property
-    def data(self) -> Path:
-        return self.folder / "data"
+    def __post_init__(self) -> None:
+        self.log, self.data = self.folder / "server.log", self.folder / "data"
 
     @property
     def monitor(self) -> str:
@@ -96,7 +93,7 @@ class Node:
     def ask(self, path: str) -> dict[str, Any]:
         """The answer of its monitoring; {} when it gives none."""
         try:
-            with _direct.open(f"{self.monitor}/{path}", timeout=2) as answer:
+            with direct.open(f"{self.monitor}/{path}", timeout=2) as answer:
                 return dict(json.loads(answer.read()))
         except (URLError, OSError, ValueError):
             return {}
@@ -182,15 +179,9 @@ no_auth_user: app
         """
         for number in numbers or range(len(self.nodes)):
             node = self.nodes[number]
-            if node.process is not None:
-                continue
-            with node.log.open("ab") as out:
-                node.process = subprocess.Popen(
-                    [*node.command, "-c", str(node.folder / "server.conf")],
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=subprocess.STDOUT,
-                )
+            if node.process is None:
+                line = [*node.command, "-c", str(node.folder / "server.conf")]
+                node.process = started(line, node.log)
         if ready:
             self.wait_ready()
 
@@ -228,11 +219,7 @@ no_auth_user: app
             self.resume(self.nodes.index(node))
             process.send_signal(how)
         for node, process in ending:
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end(process, how, 10)
             node.process = None
 
     def pause(self, number: int) -> None:
@@ -295,9 +282,7 @@ def running(*, place: Path | None = None, **settings: Any) -> Iterator[Cluster]:
 
     Its data is in a folder of ``place``, which is that of temporary files by default.
 
-    Raises:
-        NatsMissing: there is no binary, see `find`.
-        ServiceFailed: it did not become ready; with the tail of a server's log.
+    Raises NatsMissing, ServiceFailed.
     """
     for left in reversed(range(5)):
         with (

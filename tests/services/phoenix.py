@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.error import HTTPError
 from urllib.parse import quote, urlencode
-from urllib.request import ProxyHandler, build_opener
 
 from tests.services import process
 
@@ -53,8 +52,7 @@ def start(python: Path) -> Iterator[Phoenix]:
     It calls nobody, and offers no more than it must; its database goes with the end. What the
     caller's environment says to Phoenix or to OpenTelemetry is left out.
 
-    Raises:
-        PortTaken, ServiceFailed: it did not become ready; with the tail of its log.
+    Raises PortTaken, ServiceFailed.
     """
     left_out = ("PHOENIX_", "OTEL_", "OPENINFERENCE_")
     inherited = {name: one for name, one in os.environ.items() if not name.startswith(left_out)}
@@ -138,7 +136,6 @@ class PhoenixQuery:
     def __init__(self, base: str, seconds: float = 60.0) -> None:
         self._base = base
         self._seconds = seconds
-        self._open = build_opener(ProxyHandler({})).open
 
     def spans(self, project: str) -> tuple[SeenSpan, ...]:
         """All spans of a project, by start and id; none if there is no such project."""
@@ -169,7 +166,7 @@ class PhoenixQuery:
 
     def _get(self, path: str) -> Any:
         try:
-            with self._open(self._base + path, timeout=self._seconds) as answer:
+            with process.direct.open(self._base + path, timeout=self._seconds) as answer:
                 return json.load(answer)
         except HTTPError as error:
             with error:

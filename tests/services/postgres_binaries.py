@@ -47,8 +47,7 @@ class Binaries(NamedTuple):
     def run(self, program: str, *arguments: object) -> str:
         """Run a program to its end; returns what it printed.
 
-        Raises:
-            PostgresMissing: it failed; with what it wrote to standard error.
+        Raises PostgresMissing.
         """
         done = subprocess.run(
             self.command(program, *arguments),
@@ -83,8 +82,7 @@ class Binaries(NamedTuple):
 def find() -> Binaries:
     """PostgreSQL's programs: of $EVENTCTX_POSTGRES, else the test dependency's, else this system's.
 
-    Raises:
-        PostgresMissing: there is none, or nobody may run it.
+    Raises PostgresMissing.
     """
     folder = _installed()
     user = _other_user() if os.geteuid() == 0 else None
@@ -108,8 +106,7 @@ def find() -> Binaries:
 def with_tls() -> Binaries:
     """Programs of a server that speaks TLS; the test dependency's does not.
 
-    Raises:
-        PostgresMissing: there are none here.
+    Raises PostgresMissing.
     """
     found = find()
     for folder in (found.folder, *_of_the_system()):

@@ -22,12 +22,11 @@ from urllib.parse import quote
 import psycopg
 
 from tests.services.postgres_binaries import Binaries, find
-from tests.services.process import ServiceFailed, alone, free_ports, tail
+from tests.services.process import ServiceFailed, alone, end, free_ports, started, tail
 
 SUPERUSER = "postgres"
 
 _START_SECONDS = 60.0
-_STOP_SECONDS = 30.0
 
 # Waits until its standard input ends, because tests end however they end: then nobody would
 # stop the server.
@@ -92,8 +91,6 @@ class Server:
             if self.own:
                 shutil.rmtree(self.folder, ignore_errors=True)
 
-    # ------------------------------------------------------------- life
-
     def create(self) -> None:
         shutil.copytree(template(self.binaries), self.data, symlinks=True)
         self.binaries.give(self.folder)
@@ -107,20 +104,9 @@ class Server:
         (self.data / "postgresql.conf").write_text("".join(lines))
 
     def start(self) -> Self:
-        """Start, and wait until it accepts connections.
-
-        Raises:
-            ServiceFailed: it ended, or was not ready in time; with the end of its log.
-        """
-        with self.log.open("ab") as out:
-            self._process = subprocess.Popen(
-                self.binaries.command("postgres", "-D", self.data),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                cwd="/",
-                **self.binaries.as_user(),  # type: ignore[arg-type]
-            )
+        """Start, and wait until it accepts connections. Raises ServiceFailed."""
+        line = self.binaries.command("postgres", "-D", self.data)
+        self._process = started(line, self.log, cwd="/", **self.binaries.as_user())
         self._watch = subprocess.Popen(
             ["sh", "-c", _WATCH, "watch", str(self.pid), str(self.folder) if self.own else ""],
             stdin=subprocess.PIPE,
@@ -189,8 +175,6 @@ class Server:
         pairs = (map(int, line.split()) for line in table.stdout.splitlines())
         return [pid for pid, parent in pairs if parent == self.pid]
 
-    # ------------------------------------------------------------- use
-
     def url(
         self,
         database: str = "postgres",
@@ -227,8 +211,6 @@ class Server:
         if self.running:
             _signal(self.pid, signal.SIGHUP)
 
-    # ------------------------------------------------------------- more of them
-
     def standby(self, name: str, *, folder: Path | None = None) -> Server:
         """A standby of this server that calls itself ``name``; not started."""
         other = Server(settings={**self._settings, "cluster_name": name}, folder=folder)
@@ -243,8 +225,6 @@ class Server:
     def promote(self) -> None:
         """Make a standby a primary, and wait until it is one."""
         self.execute("SELECT pg_promote(true, 60)")
-
-    # ------------------------------------------------------------- inside
 
     def _ready(self) -> bool:
         lines = self._lines()
@@ -263,14 +243,8 @@ class Server:
         if watch is not None:
             watch.kill()
             watch.communicate()
-        if process is None:
-            return
-        process.send_signal(number)
-        try:
-            process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        if process is not None:
+            end(process, number, 30)
 
     def _forget_shared_memory(self) -> None:
         """Free the System V segment of a server that was killed; a new start would have done it."""

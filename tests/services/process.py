@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import signal
 import socket
 import subprocess
 import sys
@@ -11,11 +12,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.error import URLError
 from urllib.request import ProxyHandler, build_opener
 
-_direct = build_opener(ProxyHandler({}))  # a proxy set for the machine does not reach 127.0.0.1
+direct = build_opener(ProxyHandler({}))  # a proxy set for the machine does not reach 127.0.0.1
 
 
 class ServiceFailed(Exception):
@@ -60,24 +61,14 @@ def running(
 
     ``of`` makes it, of a temporary folder and free ports, anew where one was taken meanwhile.
 
-    Raises:
-        PortTaken: one was taken in every attempt.
-        ServiceFailed: it ended otherwise, or was not ready within ``seconds``.
+    Raises PortTaken, ServiceFailed.
     """
     for left in reversed(range(5)):
         with tempfile.TemporaryDirectory(prefix="eventctx-service-") as name, ExitStack() as ending:
             chosen, log = free_ports(ports), Path(name, "log")
             service = of(Path(name), chosen)
-            with log.open("wb") as out:
-                process = subprocess.Popen(
-                    service.command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=subprocess.STDOUT,
-                    cwd=name,
-                    env=service.environ,
-                )
-            ending.callback(_stop, process)
+            process = started(service.command, log, cwd=name, env=service.environ)
+            ending.callback(end, process, signal.SIGTERM)
             try:
                 _until_ready(service, process, log, seconds)
             except PortTaken:
@@ -108,16 +99,25 @@ def _until_ready(
 
 def _healthy(service: Service) -> bool:
     try:
-        with _direct.open(service.health, timeout=1) as answer:
+        with direct.open(service.health, timeout=1) as answer:
             return service.healthy in answer.read()
     except (URLError, OSError, ValueError):
         return False
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
+def started(command: Sequence[str | Path], log: Path, **options: Any) -> subprocess.Popen[bytes]:
+    """A child that writes to the end of a log; ``options`` are those of ``subprocess.Popen``."""
+    with log.open("ab") as out:
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, **options
+        )
+
+
+def end(process: subprocess.Popen[bytes], how: signal.Signals, seconds: float = 5.0) -> None:
+    """Send a signal, and kill what has not ended upon it after so long."""
+    process.send_signal(how)
     try:
-        process.wait(5.0)
+        process.wait(seconds)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -118,9 +118,6 @@ def test_older_lines_stay_in_the_book(book: Path) -> None:
     assert (writing.newest(), writing.last()) == (None, {})
 
 
-# -- what other programs wrote -------------------------------------------------------------------
-
-
 async def import_it(store: Path, file: Path, book: Path) -> str:
     async with eventctx.open(store, receipts=book) as engine:
         (summary,) = await import_file(engine.store, file, noted=engine.note_receipt)

@@ -238,9 +238,6 @@ async def test_a_store_whose_file_was_replaced_is_not_backed_up(path, target, st
     assert names(target.parent) == []
 
 
-# -- an engine's backup is verified whole, and compared with the receipts --------------------------
-
-
 async def test_an_engines_backup_is_verified_with_the_receipts(path, target, tmp_path):
     book = tmp_path / "book.jsonl"
     async with eventctx.open(path, receipts=book) as engine:

@@ -17,16 +17,15 @@ import sysconfig
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from urllib.error import HTTPError, URLError
-from urllib.request import ProxyHandler, build_opener
 
 from tests.faults.servers import trees
 from tests.faults.servers.networks import Network
 from tests.faults.servers.postgres_quorum import DATABASE, EVERYBODY, PostgresMachines
 from tests.services.postgres_binaries import Binaries, find
 from tests.services.postgres_server import template
-from tests.services.process import ServiceFailed, free_ports, tail
+from tests.services.process import ServiceFailed, direct, free_ports, started, tail
 
 LEASE = 20
 """Seconds; Patroni takes no shorter one."""
@@ -92,8 +91,6 @@ _WATCH = (
     'read _; kill -9 "$@"; for one in $FOLDERS; do kill -QUIT $(head -1 $one/postmaster.pid); done'
 )
 
-_direct = build_opener(ProxyHandler({}))  # a proxy set for the machine does not reach 127.0.0.1
-
 
 class _Node:
     def __init__(self, number: int, folder: Path, host: str, prefix: Sequence[str]) -> None:
@@ -120,23 +117,12 @@ class _Node:
     def ask(self, path: str) -> tuple[int, dict[str, Any]]:
         """The status and the answer of Patroni; (0, {}) without one."""
         try:
-            with _direct.open(f"http://{self.host}:{self.rest}/{path}", timeout=2) as answer:
+            with direct.open(f"http://{self.host}:{self.rest}/{path}", timeout=2) as answer:
                 return answer.status, dict(json.loads(answer.read() or b"{}"))
         except HTTPError as error:
             return error.code, {}
         except (URLError, OSError, ValueError):
             return 0, {}
-
-
-def _started(line: Sequence[str], out: IO[bytes], **variables: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        line,
-        stdin=subprocess.DEVNULL,
-        stdout=out,
-        stderr=subprocess.STDOUT,
-        cwd="/",
-        env={**os.environ, **variables},
-    )
 
 
 class PatroniCluster(PostgresMachines):
@@ -157,8 +143,6 @@ class PatroniCluster(PostgresMachines):
             self.nodes.append(_Node(number, place, hosts[number], prefixes[number]))
         self._watches: list[subprocess.Popen[bytes]] = []
 
-    # -- life --------------------------------------------------------------------------------------
-
     def create(self) -> None:
         """Start etcd and all machines, and make the database."""
         self._start_etcd()
@@ -176,8 +160,6 @@ class PatroniCluster(PostgresMachines):
         if self._etcd is not None:
             trees.kill([self._etcd.pid])
             self._etcd.wait()
-
-    # -- what faults do ----------------------------------------------------------------------------
 
     def leader(self, old: int | None = None) -> int:
         def leading() -> list[int]:
@@ -227,21 +209,16 @@ class PatroniCluster(PostgresMachines):
         except ServiceFailed as error:
             raise ServiceFailed(f"{error}; {self._tails()}") from None
 
-    # -- inside ------------------------------------------------------------------------------------
-
     def _start_etcd(self) -> None:
         binary = _program("etcd")
         here, peers = f"http://{self._gate}:{self._votes}", f"http://127.0.0.1:{self._peers}"
-        with (self._folder / "etcd.log").open("ab") as out:
-            self._etcd = _started(
-                [
-                    *(binary, "--name", "votes", "--data-dir", str(self._folder / "etcd")),
-                    *("--listen-client-urls", here, "--advertise-client-urls", here),
-                    *("--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers),
-                    *("--initial-cluster", f"votes={peers}"),
-                ],
-                out,
-            )
+        line = [
+            *(binary, "--name", "votes", "--data-dir", str(self._folder / "etcd")),
+            *("--listen-client-urls", here, "--advertise-client-urls", here),
+            *("--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers),
+            *("--initial-cluster", f"votes={peers}"),
+        ]
+        self._etcd = started(line, self._folder / "etcd.log")
         self._watch(self._etcd.pid)
 
     def _configure(self, node: _Node) -> None:
@@ -256,8 +233,8 @@ class PatroniCluster(PostgresMachines):
     def _start(self, node: _Node) -> None:
         configured = str(node.folder / "patroni.yml")
         line = [*node.prefix, *self._as_user(), sys.executable, "-m", "patroni", configured]
-        with node.log.open("ab") as out:
-            node.patroni = _started(line, out, HOME=str(node.folder))
+        home = {**os.environ, "HOME": str(node.folder)}
+        node.patroni = started(line, node.log, cwd="/", env=home)
         self._watch(node.patroni.pid, node.data)
 
     def _as_user(self) -> list[str]:

@@ -160,8 +160,6 @@ class Quorum(PostgresMachines):
             node.reload()
         self._wait_for_standbys(2)
 
-    # -- what faults do ----------------------------------------------------------------------------
-
     def leader(self) -> int:
         return self._leader
 
@@ -249,8 +247,6 @@ class Quorum(PostgresMachines):
                 node.kill()
                 self._copy(number)
         self._wait_for_standbys(2)
-
-    # -- inside ------------------------------------------------------------------------------------
 
     def _copy(self, number: int) -> None:
         """Make a machine a new standby of the leader, and start it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -37,26 +38,20 @@ OWN_AUTHORITY = {"tls_ca": str(Path("~/own.pem").expanduser())}
 
 
 @pytest.mark.parametrize(
-    ("url", "environment", "user", "password", "token", "files"),
+    ("url", "environment", "expected"),
     [
-        ("nats://abc@a", {}, None, None, "abc", {}),
-        ("nats://a", NAMED | {"NATS_CA": "/ca"}, "me", "word", None, {"tls_ca": "/ca"}),
-        ("nats://you:other@a/?tls_ca=~/own.pem", NAMED, "you", "other", None, OWN_AUTHORITY),
-        ("nats://a/?creds=/my.creds", NAMED, None, None, None, {"creds": "/my.creds"}),
+        ("nats://abc@a", {}, (None, None, "abc", {})),
+        ("nats://a", NAMED | {"NATS_CA": "/ca"}, ("me", "word", None, {"tls_ca": "/ca"})),
+        ("nats://you:other@a/?tls_ca=~/own.pem", NAMED, ("you", "other", None, OWN_AUTHORITY)),
+        ("nats://a/?creds=/my.creds", NAMED, (None, None, None, {"creds": "/my.creds"})),
     ],
 )
 def test_the_environment_of_the_nats_command_counts_where_the_url_says_nothing(
-    url: str,
-    environment: dict[str, str],
-    user: str | None,
-    password: str | None,
-    token: str | None,
-    files: dict[str, str],
+    url: str, environment: dict[str, str], expected: tuple[Any, ...]
 ) -> None:
     found = parse(url, environment)
-    assert (found.user, found.password, found.token) == (user, password, token)
-    assert found.files == files
-    assert token is None or found.options() == {"token": token}
+    assert (found.user, found.password, found.token, found.files) == expected
+    assert found.token is None or found.options() == {"token": "abc"}
 
 
 @pytest.mark.parametrize(
@@ -188,41 +183,37 @@ FIRST = make_draft(seed="first of the batch")
 
 
 @pytest.mark.parametrize(
-    ("count", "last", "current", "queued", "outcome"),
+    ("log", "current", "queued", "outcome"),
     [
         # A leader that is behind the end at which it was sent proves no conflict.
-        (40, [], True, tried(45, Try(45, 46)), Undecided),
+        ((40,), True, tried(45, Try(45, 46)), Undecided),
         # Another record stands where it was sent, or took the place of the first of its batch.
-        (46, [OTHER], True, tried(45, Try(45, 46)), WRONG),
-        (46, [OTHER], True, tried(Last(46, FIRST.id), Try(45, 47)), WRONG),
+        ((46, OTHER), True, tried(45, Try(45, 46)), WRONG),
+        ((46, OTHER), True, tried(Last(46, FIRST.id), Try(45, 47)), WRONG),
         # It is sent again behind the end that it expects.
-        (46, [], True, tried(45, Try(45, 46)), None),
+        ((46,), True, tried(45, Try(45, 46)), None),
         # An end that a leader does not know is wrong only if it hears of the others.
-        (40, [], False, tried(45), Undecided),
-        (40, [], False, tried(Last(45, OTHER.id)), Undecided),
-        (40, [], True, tried(45), WRONG),
-        (40, [], True, tried(Last(45, OTHER.id)), WRONG),
+        ((40,), False, tried(45), Undecided),
+        ((40,), False, tried(Last(45, OTHER.id)), Undecided),
+        ((40,), True, tried(45), WRONG),
+        ((40,), True, tried(Last(45, OTHER.id)), WRONG),
         # A session that must exist is missing only if the leader hears of the others.
-        (0, [], False, tried(STREAM_EXISTS), Undecided),
-        (0, [], True, tried(STREAM_EXISTS), WRONG),
+        ((), False, tried(STREAM_EXISTS), Undecided),
+        ((), True, tried(STREAM_EXISTS), WRONG),
         # A leader that has too much needs to hear of nobody.
-        (3, [], False, tried(NO_STREAM), WRONG),
+        ((3,), False, tried(NO_STREAM), WRONG),
     ],
 )
 async def test_what_a_leader_has_decides_whether_an_append_is_refused_or_sent_again(
-    count: int,
-    last: list[Draft],
-    current: bool,
-    queued: QueuedAppend,
-    outcome: type[Exception] | None,
+    log: tuple[Any, ...], current: bool, queued: QueuedAppend, outcome: type[Exception] | None
 ) -> None:
-    log = Log(current=current)
-    tip = await (await log.filled(count, *last)).tip("s") if count else NOTHING
+    leader = Log(current=current)
+    tip = await (await leader.filled(*log)).tip("s") if log else NOTHING
     if outcome is None:
-        assert await made_before(log, queued, tip) is None
+        assert await made_before(leader, queued, tip) is None
         return
     with pytest.raises(outcome) as caught:
-        await made_before(log, queued, tip)
+        await made_before(leader, queued, tip)
     if isinstance(caught.value, WRONG):
         assert caught.value.actual == tip.position
 

@@ -320,7 +320,8 @@ async def _back_up(store: JetStreamStore, stream: str) -> tuple[dict[str, Any], 
         answer = await client.request(f"$JS.API.STREAM.SNAPSHOT.{stream}", request, timeout=60)
         while (message := await arriving.next_msg(60)).data:
             chunks.append(message.data)
-            await client.publish(message.reply, b"")
+            if message.reply:
+                await client.publish(message.reply, b"")
         return dict(json.loads(answer.data))
 
     return await store._link.run(back_up()), chunks

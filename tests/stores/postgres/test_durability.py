@@ -119,8 +119,6 @@ def test_replicated_without_a_synchronous_standby_is_refused(server: Server) -> 
         Durability("replicated").prepare(connection)
 
 
-# -- with standbys -------------------------------------------------------------------------------
-
 QUORUM = "ANY 1 (s1, s2)"
 
 

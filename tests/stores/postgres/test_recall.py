@@ -84,8 +84,6 @@ def test_a_search_finds_what_a_scan_of_the_log_finds(place: str, script: Any, ba
     asyncio.run(run())
 
 
-# -- as in a file --------------------------------------------------------------------------------
-
 WORDS = ("key", "the", "größe", "get_key", "getKeyFast", "8080", "数据", "src/a_b.py", "MAX_RETRY")
 
 
@@ -129,9 +127,6 @@ async def test_a_phrase_is_found_across_the_pieces_of_a_long_message(store: Post
         assert await numbers(store, f'"w{at} w{at + 1}"') == [0], at
     assert await numbers(store, '"w1 w3"') == []
     assert await numbers(store, "w1 w39999") == [0]
-
-
-# -- kept, lost, filled anew ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tables", ["recall_marks", "recall_marks, {}recall_messages"])
@@ -195,9 +190,6 @@ async def test_searches_that_fill_one_index_at_once_agree(store: PostgresStore) 
     assert [len(one) for one in found] == [900] * 4
     for one in recalls:
         await one.close()
-
-
-# -- erased --------------------------------------------------------------------------------------
 
 
 async def test_erased_words_leave_the_index_with_the_body_and_the_files_of_the_server() -> None:

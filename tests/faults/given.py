@@ -242,8 +242,7 @@ def _questions(engine: Engine) -> dict[str, Callable[[], Awaitable[object]]]:
 
     async def requested(session: str) -> object:
         # Room for a plan in force, and no reason for another one.
-        context = await engine.session(session, max_tokens=100_000)
-        return await context.get_messages_for_request()
+        return await (await engine.session(session, max_tokens=100_000)).get_messages_for_request()
 
     async def recalled() -> object:
         found = await engine.recall("question OR result OR given")
@@ -272,8 +271,7 @@ def judge(sound: Sound, evidence: Evidence, answers: Mapping[str, object]) -> Ju
         if isinstance(answer, BaseException) and not isinstance(answer, EventctxError):
             broken.append(f"{name}: raised\n{''.join(traceback.format_exception(answer))}")
     found = isinstance(answers["open"], EventctxError) or answers["verify_store"] is not True
-    changed = set(_shown(answers)) - sound.shown
-    broken += [f"changed text is shown: {text!r}" for text in changed]
+    broken += [f"changed text is shown: {text!r}" for text in (set(_shown(answers)) - sound.shown)]
     differing = [name for name, answer in answers.items() if answer != sound.answers[name]]
     if not found and evidence.rows != sound.evidence.rows:
         broken.append("the evidence was changed, and nothing was found")

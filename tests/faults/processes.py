@@ -46,8 +46,7 @@ async def check_what_was_acknowledged(path: Path, receipts: Iterable[Receipt]) -
         wanted.setdefault(receipt.stream, {})[receipt.position] = receipt.digest
     async with eventctx.open(path, receipts=False) as engine:
         for session, digests in wanted.items():
-            start = min(digests)
-            found = {r.position: r.digest async for r in engine.records(session, start)}
+            found = {r.position: r.digest async for r in engine.records(session, min(digests))}
             lost = {at for at, digest in digests.items() if found.get(at) != digest}
             assert not lost, f"{session}: acknowledged and lost: {sorted(lost)[:5]}"
         for session, receipt in last.items():

@@ -55,8 +55,7 @@ def any_of(connection: apsw.Connection, chance: random.Random, table: str) -> in
 
 def a_column(connection: apsw.Connection, chance: random.Random) -> tuple[str, str, int]:
     """A table, a column of it, and a row; records, where most lies, more often than others."""
-    tables = ["records"] * 6 + ["bodies", "streams", "types", "snapshots"]
-    table = chance.choice(tables)
+    table = chance.choice(["records"] * 6 + ["bodies", "streams", "types", "snapshots"])
     names = [row[1] for row in connection.execute(f"PRAGMA table_info({table})").fetchall()]
     return table, chance.choice(names), any_of(connection, chance, table)
 
@@ -217,8 +216,7 @@ async def edit_often(
 
 
 async def test_every_edit_that_changes_anything_meaningful_is_found() -> None:
-    outcomes = await edit_often(await sound_store(), trials("edits"), 1)
-    report("edits", outcomes)
+    report("edits", await edit_often(await sound_store(), trials("edits"), 1))
 
 
 @pytest.mark.parametrize("sql", sorted(NO_EVIDENCE))

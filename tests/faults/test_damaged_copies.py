@@ -59,8 +59,7 @@ async def fill(store: EventStore, appends: int = 300, prefix: str = "") -> list[
         session = prefix + SESSIONS[number % len(SESSIONS)]
         drafts = [make_draft(f"{number} " * 60), make_draft("x" * 900)]
         expected = heads[session] if heads[session] >= 0 else NO_STREAM
-        appended = await store.append(session, drafts, expected)
-        there += map(Seen.of, appended.records)
+        there += map(Seen.of, (await store.append(session, drafts, expected)).records)
         heads[session] += len(drafts)
     return there
 
@@ -94,7 +93,6 @@ async def _outcome(asked: Awaitable[object], wanted: list[Any]) -> Outcome:
         return "an error"
     if answer == wanted:
         return "whole"
-    assert isinstance(answer, list)
     print(f"  silent: {len(answer)} instead of {len(wanted)}")
     return "silently short"
 
@@ -162,11 +160,9 @@ async def test_a_damaged_standby_that_leads_serves_nothing_short() -> None:
 
 def damage_a_replica(machines: JetStream, harm: Harm, chance: random.Random) -> int:
     """Damage a block of a follower that is down, and start it; returns its number."""
-    leader = machines.leader()
-    victim = (leader + 1) % machines.size
+    victim = (machines.leader() + 1) % machines.size
     machines.stop(victim)
-    blocks = machines.nodes[victim].blocks(machines.stream)
-    harm(chance.choice(blocks), chance)
+    harm(chance.choice(machines.nodes[victim].blocks(machines.stream)), chance)
     machines.mend()
     return victim
 

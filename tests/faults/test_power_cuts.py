@@ -50,7 +50,6 @@ async def test_normal_durability_may_lose_the_end_but_breaks_nothing(tmp_path: P
 def write_until_the_cut(disk: LoopDisk, path: Path, chance: random.Random) -> list[Receipt]:
     """The receipts that a writer had printed before the power went."""
     with program("converse", path, 10) as writer:
-        assert writer.stdout is not None and writer.stderr is not None
         assert writer.stdout.readline() == "ready\n", writer.stderr.read()
         receipts: list[Receipt] = []
         began = threading.Event()

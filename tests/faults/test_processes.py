@@ -36,9 +36,7 @@ KILLS_OF_A_STORE = 20
 def write_and_kill(path: Path, chance: random.Random) -> list[str]:
     """The lines that a writer printed before it was killed at a random moment."""
     with program("converse", path, SESSIONS) as writer:
-        assert writer.stdout is not None and writer.stderr is not None
-        first = writer.stdout.readline()
-        assert first == "ready\n", writer.stderr.read()
+        assert writer.stdout.readline() == "ready\n", writer.stderr.read()
         first = writer.stdout.readline()  # a receipt, however busy the machine is
         # What is waited for is the moment of the cut, not something to become true.
         time.sleep(chance.uniform(0.0, 0.6))

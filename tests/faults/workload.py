@@ -98,8 +98,7 @@ class _Clients:
         async def note(outcome: Outcome, records: Sequence[Record] = ()) -> None:
             seen = (writer, stream, expected, ids, began, time.monotonic(), outcome)
             first = records[0].position if records else -1
-            told = Append(*seen, tuple(one.digest for one in records), first)
-            self.history.appends.append(told)
+            self.history.appends.append(Append(*seen, tuple(one.digest for one in records), first))
             async with self._counted:
                 self._counted.notify_all()
 

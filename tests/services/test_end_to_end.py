@@ -126,8 +126,7 @@ async def test_a_live_session_is_in_jaeger_as_it_is_in_its_log_and_sending_it_ag
     before = assert_jaeger_shows(query, spans)
 
     assert sum(span.name == "compact workset" for span in spans) >= 3
-    outcomes = {span.attributes["eventctx.outcome"] for span in spans}
-    assert {"ok", "error", "cancelled"} <= outcomes
+    assert {"ok", "error", "cancelled"} <= {span.attributes["eventctx.outcome"] for span in spans}
     roots = [one for seen in before.values() for one in seen if one.parent_span_id is None]
     assert [one.name for one in roots] == ["invoke_agent coder"] * 4
     assert_it_is_found(query, service, session, spans)
@@ -152,8 +151,7 @@ async def test_an_imported_session_is_in_jaeger_with_its_original_times_by_eithe
 
     answers = []
     for protocol in PROTOCOLS:
-        url = url_of(jaeger, protocol)
-        await asyncio.to_thread(trace, store, source.stem, "--otlp", url)
+        await asyncio.to_thread(trace, store, source.stem, "--otlp", url_of(jaeger, protocol))
         answers.append(assert_jaeger_shows(query, spans))
     assert answers[0] == answers[1]
     found = query.find(service, {"gen_ai.conversation.compacted": "true"})
@@ -222,5 +220,4 @@ async def test_a_turn_that_is_sent_while_open_and_again_when_done_has_one_root_i
     await sent()
     trace_id = spans[-1].trace_id
     both = wait_for(lambda: len(found := query.spans(trace_id)) == 2 and found)
-    outcomes = {one.tags["eventctx.outcome"] for one in both}
-    assert outcomes == {"unfinished", "ok"}
+    assert {one.tags["eventctx.outcome"] for one in both} == {"unfinished", "ok"}

@@ -8,9 +8,10 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,16 +67,14 @@ def postgres_place(postgres: Server) -> Iterator[str]:
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres", "jetstream"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[EventStore]:
+async def store(request: pytest.FixtureRequest, tmp_path: Path, opened: Any) -> EventStore:
     """Every implementation in turn; tests with this fixture check the contract of stores."""
     place = {"memory": "memory://", "sqlite": str(tmp_path / "contract.db")}.get(request.param)
     if request.param == "postgres":
         place = request.getfixturevalue("postgres_place")
     elif request.param == "jetstream":
         place = request.getfixturevalue("jetstream").url(f"T{next(_numbers)}")
-    opened = await open_store(place)
-    yield opened
-    await opened.close()
+    return await opened(open_store(place))
 
 
 @pytest.fixture
@@ -84,8 +83,18 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def sqlite(path: Path) -> AsyncIterator[SqliteStore]:
-    """A store at ``path``, closed behind the test."""
-    opened = await SqliteStore.open(path)
-    yield opened
-    await opened.close()
+async def opened() -> AsyncIterator[Callable[[Awaitable[Any]], Awaitable[Any]]]:
+    """Awaits what opens a store, and closes that behind the test."""
+    async with AsyncExitStack() as ending:
+
+        async def until_the_end(opening: Awaitable[Any]) -> Any:
+            store = await opening
+            ending.push_async_callback(store.close)
+            return store
+
+        yield until_the_end
+
+
+@pytest.fixture
+async def sqlite(path: Path, opened: Any) -> SqliteStore:
+    return await opened(SqliteStore.open(path))

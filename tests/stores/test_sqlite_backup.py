@@ -164,9 +164,9 @@ async def test_a_full_disk_leaves_nothing_and_the_next_backup_works(path, target
     assert names(target.parent) == [target.name]
 
 
-async def test_a_cancelled_backup_leaves_nothing(path, target):
+async def test_a_cancelled_backup_leaves_nothing(path, target, opened):
     await make_large(path)
-    store = await SqliteStore.open(path)
+    store = await opened(SqliteStore.open(path))
     backup = asyncio.create_task(store.backup(target))
     await asyncio.to_thread(begun, target.parent)
     backup.cancel()
@@ -174,7 +174,6 @@ async def test_a_cancelled_backup_leaves_nothing(path, target):
         await backup
     assert names(target.parent) in ([], [target.name])
     assert not store._file._connections[2:]
-    await store.close()
 
 
 @pytest.mark.slow

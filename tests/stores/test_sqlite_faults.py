@@ -39,20 +39,18 @@ async def make_store(path, *texts):
     await store.close()
 
 
-async def test_a_store_holds_after_reopening_what_it_held_before(path):
+async def test_a_store_holds_after_reopening_what_it_held_before(path, opened):
     store = await SqliteStore.open(path)
     appended = await store.append("s", [draft("a", "b"), draft()], NO_STREAM)
     await store.save_checkpoint("log", 4)
     store.save_snapshot("s", "view", Snapshot(1, appended.receipt.digest, 1, b"x"))
     await store.close()
     assert sorted(p.name for p in path.parent.iterdir()) == [path.name]
-    store = await SqliteStore.open(path, create=False)
+    store = await opened(SqliteStore.open(path, create=False))
     assert tuple(await gather(store.read("s"))) == appended.records
     assert await store.load_checkpoint("log") == 4
     assert await store.load_snapshot("s", "view") is not None
-    again = await store.append("s", [draft("c")], 1)
-    assert again.records[0].global_position == 2
-    await store.close()
+    assert (await store.append("s", [draft("c")], 1)).records[0].global_position == 2
 
 
 async def test_several_openings_of_a_new_file_at_once_agree(path):
@@ -98,8 +96,12 @@ async def test_what_is_no_store_is_refused_at_once_and_left_alone(path, make, sa
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
-async def test_garbage_behind_a_sqlite_header_is_refused(path):
+async def test_a_later_release_and_garbage_behind_a_sqlite_header_are_refused(path):
     await make_store(path)
+    with closing(sqlite3.connect(path)) as newer:
+        newer.execute(f"PRAGMA user_version={SCHEMA_VERSION + 1}")
+    with pytest.raises(StoreTooNew, match=f"found {SCHEMA_VERSION + 1}.*upgrade"):
+        await SqliteStore.open(path)
     content = path.read_bytes()
     path.write_bytes(content[:16] + os.urandom(len(content) - 16))
     with pytest.raises(StoreError):
@@ -119,14 +121,6 @@ async def test_a_truncated_file_is_a_typed_error_not_a_short_read(path):
             await store.close()
 
 
-async def test_a_store_of_a_later_release_is_refused(path):
-    await make_store(path)
-    with closing(sqlite3.connect(path)) as newer:
-        newer.execute(f"PRAGMA user_version={SCHEMA_VERSION + 1}")
-    with pytest.raises(StoreTooNew, match=f"found {SCHEMA_VERSION + 1}.*upgrade"):
-        await SqliteStore.open(path)
-
-
 async def test_a_missing_file_or_folder_is_said_so(tmp_path):
     with pytest.raises(StoreUnavailable, match="found nothing"):
         await SqliteStore.open(tmp_path / "none.db", create=False)
@@ -137,8 +131,8 @@ async def test_a_missing_file_or_folder_is_said_so(tmp_path):
         await SqliteStore.open(tmp_path / "store.db", durability="off")
 
 
-async def test_a_lock_held_by_another_program_is_waited_for_and_then_reported(path):
-    store = await SqliteStore.open(path, lock_timeout=0.2)
+async def test_a_lock_held_by_another_program_is_waited_for_and_then_reported(path, opened):
+    store = await opened(SqliteStore.open(path, lock_timeout=0.2))
     await store.append("s", [draft("a"), draft("b")], NO_STREAM)
     other = apsw.Connection(str(path))
     other.execute("BEGIN EXCLUSIVE")
@@ -150,7 +144,6 @@ async def test_a_lock_held_by_another_program_is_waited_for_and_then_reported(pa
     other.execute("COMMIT")
     assert (await store.append("s", [draft("c")], 1)).receipt.position == 2
     other.close()
-    await store.close()
 
 
 READ_ONLY_PROGRAM = """
@@ -194,10 +187,10 @@ asyncio.run(main())
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX rights")
 @pytest.mark.parametrize("there", ["the store", "a writer", "an old index", "a damaged index"])
 async def test_a_read_only_file_is_read_and_searched_and_only_writing_is_refused(
-    open_folder, there
+    open_folder, there, opened
 ):
     path = open_folder / "store.db"
-    store = await SqliteStore.open(path)
+    store = await opened(SqliteStore.open(path))
     await added(store, "s", "hello")
     if there.endswith("index"):
         await numbers(store, path, "hello")
@@ -218,7 +211,6 @@ async def test_a_read_only_file_is_read_and_searched_and_only_writing_is_refused
         "2 1",
         *["refused True"] * 4,
     ]
-    await store.close()
 
 
 async def test_an_append_that_sqlite_refuses_fails_alone(sqlite):
@@ -258,15 +250,13 @@ async def test_erased_bytes_are_in_none_of_the_files(path, sqlite, large):
 
 
 @pytest.mark.slow
-async def test_a_flood_that_nobody_awaits_is_written_whole(path):
-    store = await SqliteStore.open(path, durability="normal")
+async def test_a_flood_that_nobody_awaits_is_written_whole(path, opened):
+    store = await opened(SqliteStore.open(path, durability="normal"))
     big = os.urandom(600_000)
     for number in range(150):  # 90 MB: more than the queue takes at once
         store.append("s", [draft(big)], number - 1)
-    last = await store.append("s", [draft("end")], 149)
-    assert last.receipt.position == 150
+    assert (await store.append("s", [draft("end")], 149)).receipt.position == 150
     check_chain(await gather(store.read("s")))
-    await store.close()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX rights")
@@ -311,7 +301,7 @@ async def test_a_process_that_ends_without_closing_still_writes_what_it_queued(p
         "DELETE FROM bodies WHERE id&1048575=1",
     ],
 )
-async def test_contents_that_no_release_stored_so_are_damage(path, sql):
+async def test_contents_that_no_release_stored_so_are_damage(path, sql, opened):
     await make_store(path)
     store = await SqliteStore.open(path)
     await store.append("t", [draft("a", "b", "c")], NO_STREAM)
@@ -320,7 +310,6 @@ async def test_contents_that_no_release_stored_so_are_damage(path, sql):
     for step in (lax, sql):
         with closing(apsw.Connection(str(path))) as connection:
             connection.execute(step).fetchall()
-    store = await SqliteStore.open(path)
+    store = await opened(SqliteStore.open(path))
     with pytest.raises(LogCorrupted):
         await gather(store.read("t"))
-    await store.close()

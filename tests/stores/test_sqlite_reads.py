@@ -63,10 +63,12 @@ async def stored(path: Path) -> dict[str, dict[Address, bytes]]:
 
 
 @pytest.mark.slow
-async def test_bodies_anywhere_in_a_line_of_forks_come_as_asked_for(tmp_path: Path) -> None:
+async def test_bodies_anywhere_in_a_line_of_forks_come_as_asked_for(
+    tmp_path: Path, opened: Any
+) -> None:
     path = tmp_path / "store.db"
     places = await stored(path)
-    store = await SqliteStore.open(path)
+    store = await opened(SqliteStore.open(path))
     draw = random.Random(11)  # noqa: S311
     for stream, known in places.items():
         wanted = sorted(known)
@@ -77,7 +79,6 @@ async def test_bodies_anywhere_in_a_line_of_forks_come_as_asked_for(tmp_path: Pa
             wanted = [place for place in sorted(known) if draw.random() < draw.random()]
             if draw.random() < 0.3:
                 draw.shuffle(wanted)
-    await store.close()
 
 
 async def test_bodies_with_gaps_between_them_are_one_query(tmp_path: Path) -> None:
@@ -95,9 +96,9 @@ async def test_bodies_with_gaps_between_them_are_one_query(tmp_path: Path) -> No
 
 @pytest.mark.slow
 async def test_another_processs_commit_is_seen_at_once(
-    path: Path, program: Callable[..., Any]
+    path: Path, program: Callable[..., Any], opened
 ) -> None:
-    store = await SqliteStore.open(path)
+    store = await opened(SqliteStore.open(path))
     async with eventctx.open(path, read_only=True) as engine:
         news = engine.store.subscribe(stream="other")
         coming = asyncio.ensure_future(anext(news))
@@ -112,11 +113,10 @@ async def test_another_processs_commit_is_seen_at_once(
             assert store.peek("other") == done.receipt.position
         assert (await asyncio.wait_for(coming, 60)).position == 0
         await news.aclose()
-    await store.close()
 
 
-async def test_where_it_has_no_answer_the_head_is_asked_for(path: Path) -> None:
-    store = await SqliteStore.open(path)
+async def test_where_it_has_no_answer_the_head_is_asked_for(path: Path, opened: Any) -> None:
+    store = await opened(SqliteStore.open(path))
     await store.append("s", [make_draft()], ANY)
     beside = await SqliteStore.open(path)
     await beside.close()
@@ -126,7 +126,6 @@ async def test_where_it_has_no_answer_the_head_is_asked_for(path: Path) -> None:
     with peek._lock:  # as while another thread asks
         assert store.peek("s") is None
         assert await last_position(store, "s") == 0
-    await store.close()
 
 
 HELPERS = {"s.db-wal", "s.db-shm"}
@@ -168,8 +167,7 @@ async def test_a_search_begins_with_the_index_that_lies_there_and_leaves_it_alon
     index = place.with_name("s.db.eventctx-recall")
     before = state(index)
     async with eventctx.open(place, read_only=True) as engine:
-        mark = engine.recaller()._index.mark()
-        assert mark is not None
+        assert engine.recaller()._index.mark() is not None
         assert [one.number for one in await engine.recall("beacon")] == [1]
     assert state(index) == before
     index.write_bytes(b"somebody else's")
@@ -288,8 +286,7 @@ async def test_an_older_sqlite_that_looks_into_a_live_store_loses_nothing(path, 
 
     async with eventctx.open(path) as engine:
         assert len(await engine.transcript("kept")) >= len(acknowledged)
-        last = eventctx.Receipt.parse(acknowledged[-1])
-        assert (await engine.verify("kept", last)).ok
+        assert (await engine.verify("kept", eventctx.Receipt.parse(acknowledged[-1]))).ok
 
 
 async def test_two_stores_on_one_file_share_what_is_open(path):
@@ -322,17 +319,16 @@ async def test_a_file_that_goes_away_under_a_store_fails_the_next_append(path, s
     await store.append("s", [draft("b")], ANY)
 
 
-async def test_a_store_that_was_replaced_leaves_the_log_of_its_successor_alone(path):
+async def test_a_store_that_was_replaced_leaves_the_log_of_its_successor_alone(path, opened):
     old = await SqliteStore.open(path)
     await old.append("s", [draft("a")], ANY)
     for name in ("store.db", "store.db-wal", "store.db-shm"):
         path.with_name(name).rename(path.with_name(f"old {name}"))
-    new = await SqliteStore.open(path)
+    new = await opened(SqliteStore.open(path))
     await new.append("t", [draft("b")], ANY)
     await old.close()
     assert path.with_name("store.db-wal").stat().st_size > 0
     assert [info.stream async for info in new.streams()] == ["t"]
-    await new.close()
 
 
 def test_every_connection_distrusts_the_schema_and_checks_its_pages(path):
@@ -407,8 +403,7 @@ async def test_what_a_process_could_not_scrub_is_scrubbed_at_the_next_opening(
 ) -> None:
     path = tmp_path / "store.db"
     async with eventctx.open(path, receipts=False) as engine:
-        context = await engine.session("s")
-        await context.add_message(SECRET)
+        await (await engine.session("s")).add_message(SECRET)
         holder = program("hold", path)
         assert (await asyncio.to_thread(holder.stdout.readline)).strip() == "reading"
     eraser = program("erase", path, "erase")

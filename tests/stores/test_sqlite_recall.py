@@ -476,8 +476,7 @@ async def indexed(request, path) -> AsyncIterator[tuple[Any, Callable[..., Any]]
 
 
 async def found_in(store, index, query: str) -> list[int]:
-    found = await Recall(store, index).search(query, limit=1000)
-    return sorted(one.number for one in found)
+    return sorted(one.number for one in await Recall(store, index).search(query, limit=1000))
 
 
 async def test_an_index_is_kept_and_only_what_is_new_is_added(indexed):

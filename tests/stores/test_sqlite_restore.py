@@ -83,8 +83,7 @@ async def test_the_old_store_is_kept_whole_beside_the_new_one_that_was_asked_for
     assert (await count(store), await count(aside)) == (1, 3)
     assert stat.S_IMODE(store.stat().st_mode) == 0o640
     assert aside.stat().st_nlink == store.stat().st_nlink == 1
-    found = sorted(one.name for one in store.parent.iterdir())
-    assert found == ["backups", store.name, aside.name]
+    assert sorted(one.name for one in store.parent.iterdir()) == ["backups", store.name, aside.name]
 
 
 async def test_what_only_the_log_of_a_killed_process_has_is_restored(

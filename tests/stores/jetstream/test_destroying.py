@@ -116,7 +116,7 @@ async def test_while_a_server_is_down_nothing_counts_as_scrubbed_and_later_it_is
 
 
 async def test_the_next_opener_finishes_an_erasure(
-    cluster: Cluster, name: str, needle: str
+    cluster: Cluster, name: str, needle: str, opened
 ) -> None:
     first = await JetStreamStore.open(cluster.url(name))
     await first.append("s", [make_draft(needle)], NO_STREAM)
@@ -129,18 +129,15 @@ async def test_the_next_opener_finishes_an_erasure(
     assert not await first.scrubbed()
     await first.close()
     assert holding(cluster, needle)
-    second = await JetStreamStore.open(cluster.url(name))
-    await scrubbed(second)
+    await scrubbed(await opened(JetStreamStore.open(cluster.url(name))))
     assert holding(cluster, needle) == []
-    await second.close()
 
 
 async def test_a_long_append_that_is_refused_leaves_nothing(
     cluster: Cluster, store: JetStreamStore, name: str, needle: str
 ) -> None:
     await store.append("s", [make_draft("a")], NO_STREAM)
-    drafts = [make_draft(needle) for _ in range(1200)]
-    ack = store.append("s", drafts, 0)
+    ack = store.append("s", [make_draft(needle) for _ in range(1200)], 0)
     other = await JetStreamStore.open(cluster.url(name))
     # Either of the two is first; the other one is refused.
     outcomes = []

@@ -221,5 +221,4 @@ async def test_what_a_leader_has_decides_whether_an_append_is_refused_or_sent_ag
 async def test_it_is_found_where_it_was_sent_though_others_were_stored_behind_it() -> None:
     log = await Log().filled(46, MINE, OTHER)
     done = await made_before(log, tried(ANY, Try(40, 41), Try(45, 46)), await log.tip("s"))
-    assert done is not None
-    assert (done.records[0].position, done.records[0].id) == (46, MINE.id)
+    assert done and (done.records[0].position, done.records[0].id) == (46, MINE.id)

@@ -260,9 +260,9 @@ async def test_each_role_may_do_what_it_is_for_and_no_more(
 
 
 @pytest.mark.slow
-async def test_a_roll_up_by_an_agent_takes_nothing_away(servers: Documented) -> None:
+async def test_a_roll_up_by_an_agent_takes_nothing_away(servers: Documented, opened: Any) -> None:
     await (await JetStreamStore.open(servers.of("owner", name="EVENTCTX"))).close()
-    agent = await JetStreamStore.open(servers.of("agent", name="EVENTCTX"), patience=60)
+    agent = await opened(JetStreamStore.open(servers.of("agent", name="EVENTCTX"), patience=60))
     await agent.append("kept", [make_draft("a")], NO_STREAM)
     before = await gather(agent.read("kept"))
     for how in ("all", "sub"):
@@ -271,7 +271,6 @@ async def test_a_roll_up_by_an_agent_takes_nothing_away(servers: Documented) -> 
         )
         assert b"error" in (await agent._link.run(rolled_up)).data
     assert await gather(agent.read("kept")) == before
-    await agent.close()
 
 
 @pytest.mark.slow

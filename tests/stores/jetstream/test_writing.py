@@ -88,10 +88,10 @@ async def test_a_session_written_by_several_stores_has_one_chain(jetstream: Clus
 
 
 async def test_a_subscription_that_hears_nothing_looks_by_itself(
-    jetstream: Cluster, monkeypatch: pytest.MonkeyPatch
+    jetstream: Cluster, monkeypatch: pytest.MonkeyPatch, opened
 ) -> None:
     monkeypatch.setattr(global_scan, "POLL_SECONDS", 0.1)
-    store = await JetStreamStore.open(jetstream.url(fresh_name()))
+    store = await opened(JetStreamStore.open(jetstream.url(fresh_name())))
     following = asyncio.create_task(take(store.subscribe(), 1))
     async with asyncio.timeout(60):
         while store._parts.following._subscription is None:  # noqa: ASYNC110
@@ -99,7 +99,6 @@ async def test_a_subscription_that_hears_nothing_looks_by_itself(
         await store._link.run(store._parts.following._subscription.unsubscribe())
         done = await store.append("s", [make_draft()], NO_STREAM)
         assert [record.id for record in await following] == [done.records[0].id]
-    await store.close()
 
 
 @pytest.mark.slow

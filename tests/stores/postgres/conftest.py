@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -10,7 +10,5 @@ from eventctx.stores.postgres.store import PostgresStore
 
 
 @pytest.fixture
-async def store(postgres_place: str) -> AsyncIterator[PostgresStore]:
-    opened = await PostgresStore.open(postgres_place)
-    yield opened
-    await opened.close()
+async def store(postgres_place: str, opened: Any) -> PostgresStore:
+    return await opened(PostgresStore.open(postgres_place))

@@ -151,8 +151,7 @@ def test_a_password_that_would_be_read_as_a_host_is_refused(password) -> None:
 
 def test_the_servers_options_reach_it_with_their_blanks(postgres_url) -> None:
     options = "-c%20work_mem%3D9MB%20-c%20lock_timeout%3D7s"
-    url = f"{postgres_url}?options={options}&schema=x"
-    connection = ServerConnection(parse_url(url))
+    connection = ServerConnection(parse_url(f"{postgres_url}?options={options}&schema=x"))
     (found,) = connection.rows(
         "SELECT current_setting('work_mem'), current_setting('lock_timeout')"
     )
@@ -205,16 +204,15 @@ def url(server: Server, authority: Path, **parameters: str) -> str:
 
 @pytest.mark.slow
 async def test_a_server_with_our_certificate_is_written_and_read(
-    server: Server, authority: Path
+    server: Server, authority: Path, opened
 ) -> None:
-    store = await PostgresStore.open(url(server, authority))
+    store = await opened(PostgresStore.open(url(server, authority)))
     await store.append("s", [draft("a")], NO_STREAM)
     assert len(await gather(store.read("s"))) == 1
     encrypted = server.execute(
         "SELECT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE usename = 'ann'"
     )
     assert set(encrypted) == {(True,)}
-    await store.close()
 
 
 @pytest.mark.slow

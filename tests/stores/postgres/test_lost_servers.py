@@ -248,15 +248,14 @@ async def test_a_read_of_everything_waits_for_what_was_committed_before_it(store
     assert [(r.stream, r.position) for r in found] == [("slow", 0), ("slow", 1), ("fast", 0)]
 
 
-async def test_a_transaction_that_does_not_end_is_named(slow, postgres_place):
-    store = await PostgresStore.open(postgres_place, patience=0.3)
+async def test_a_transaction_that_does_not_end_is_named(slow, postgres_place, opened):
+    store = await opened(PostgresStore.open(postgres_place, patience=0.3))
     slow.begin()
     await store.append("fast", [draft()], NO_STREAM)
     with pytest.raises(StoreUnavailable, match=r"process \d+ of postgres \(eventctx\)"):
         await gather(store.read_all())
     slow.append_and_commit()
     assert len(await gather(store.read_all())) == 3
-    await store.close()
 
 
 async def test_a_stream_is_followed_in_its_own_order_and_waits_for_nobody(store, slow):
@@ -345,13 +344,12 @@ def test_a_forked_process_is_refused_and_leaves_the_parents_connections_alone(po
     assert len(receipts_in(lines)) == 3
 
 
-async def test_closing_writes_what_is_queued(postgres_place):
+async def test_closing_writes_what_is_queued(postgres_place, opened):
     store = await PostgresStore.open(postgres_place)
     last = store.append("s", [draft()], NO_STREAM)
     for step in range(300):
         last = store.append("s", [draft()], step)
     await store.close()
     assert (await last).receipt.position == 300
-    store = await PostgresStore.open(postgres_place)
+    store = await opened(PostgresStore.open(postgres_place))
     assert len(await gather(store.read("s"))) == 301
-    await store.close()

@@ -121,8 +121,7 @@ async def test_the_messages_and_their_order_are_those_of_a_file(store: PostgresS
 
 
 async def test_a_phrase_is_found_across_the_pieces_of_a_long_message(store: PostgresStore) -> None:
-    texts = [f"w{n}" for n in range(40_000)]
-    await added(store, "s", " ".join(texts))
+    await added(store, "s", " ".join([f"w{n}" for n in range(40_000)]))
     for at in (*range(15_900, 16_100, 7), 39_998):
         assert await numbers(store, f'"w{at} w{at + 1}"') == [0], at
     assert await numbers(store, '"w1 w3"') == []
@@ -239,5 +238,4 @@ async def test_a_store_that_may_not_write_is_searched_without_a_trace_in_it(
     schema = postgres_place.rpartition("=")[2]
     for table in ("recall_marks", "recall_messages"):
         rows = f'SELECT * FROM "{schema}".{table}'  # noqa: S608 - both names are the test's own
-        found = await asyncio.to_thread(postgres.execute, rows)
-        assert found == [], table
+        assert await asyncio.to_thread(postgres.execute, rows) == [], table

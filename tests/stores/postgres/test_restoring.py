@@ -203,8 +203,7 @@ async def erasing(server: Server):
         draft("stays"),
     ]
     done = await opened.append("s", drafts, NO_STREAM)
-    snapshot = Snapshot(3, done.receipt.digest, 1, b"folded " + SECRET)
-    opened.save_snapshot("s", "view", snapshot)
+    opened.save_snapshot("s", "view", Snapshot(3, done.receipt.digest, 1, b"folded " + SECRET))
     await opened.append("t", [draft("another session")], NO_STREAM)
     yield opened
     await opened.close()

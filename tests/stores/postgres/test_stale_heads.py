@@ -45,20 +45,20 @@ def batched(hand, position, digest, made=None, name="s"):
 
 # What somebody else does to a session of two records, and the number of its records then.
 CHANGES = {
-    "wrote": (lambda s, draft: s.append("s", [draft("theirs")], 1), 3),
-    "wrote several": (lambda s, draft: s.append("s", [draft("theirs"), draft("too")], 1), 4),
-    "forked": (lambda s, draft: s.fork("s", 0, "branch", draft()), 2),
-    "deleted": (lambda s, draft: s.delete("s", draft("gone"), 1), 3),
-    "erased": (lambda s, draft: s.erase({"s": {Address(0): b""}}, {"s": draft("note")}), 3),
+    "wrote": (lambda s: s.append("s", [draft("theirs")], 1), 3),
+    "wrote several": (lambda s: s.append("s", [draft("theirs"), draft("too")], 1), 4),
+    "forked": (lambda s: s.fork("s", 0, "branch", draft()), 2),
+    "deleted": (lambda s: s.delete("s", draft("gone"), 1), 3),
+    "erased": (lambda s: s.erase({"s": {Address(0): b""}}, {"s": draft("note")}), 3),
 }
 
 
 @pytest.mark.parametrize(("change", "end"), CHANGES.values(), ids=CHANGES)
 @pytest.mark.parametrize("count", [1, 2])
 async def test_an_append_after_somebody_elses_change_is_decided_by_the_real_end(
-    store, postgres_place, change, end, count
+    store, postgres_place, change, end, count, opened
 ):
-    other = await PostgresStore.open(postgres_place)
+    other = await opened(PostgresStore.open(postgres_place))
     first, second = (await store.append("s", [draft("a"), draft("b")], NO_STREAM)).records
     await change(other)
     moved = end > 2
@@ -87,7 +87,6 @@ async def test_an_append_after_somebody_elses_change_is_decided_by_the_real_end(
         for n, record in at.items()
         if n - 1 in at
     )
-    await other.close()
 
 
 async def test_one_record_is_stored_only_behind_the_very_record_that_it_is_chained_to(store, hand):
@@ -170,11 +169,10 @@ async def cut(postgres: Server) -> AsyncIterator[Cut]:
 @pytest.fixture
 async def far(postgres: Server, postgres_place: str, cut: Cut):
     """A store behind the cut, which knows the type of the drafts and the stream ``s``."""
-    place = postgres_place.replace(f":{postgres.port}/", f":{cut.port}/")
-    opened = await PostgresStore.open(place)
+    opened = await PostgresStore.open(postgres_place.replace(f":{postgres.port}/", f":{cut.port}/"))
     await opened.append("s", [draft("a")], NO_STREAM)
     yield opened
-    assert cut.cuts == 1, "nothing was cut off"
+    assert cut.cuts and cut.until is None, "nothing was cut off"
     await opened.close()
 
 
@@ -206,43 +204,31 @@ async def test_a_record_that_expects_no_version_and_another_was_next(far, cut, p
     while (await other.head("s")).head == 0:
         pass
     theirs = await other.append("s", [draft("theirs")], ANY)
-    done = await mine
-    assert (done.receipt.position, theirs.receipt.position) == (1, 2)
+    assert ((await mine).receipt.position, theirs.receipt.position) == (1, 2)
     records = await gather(far.read("s"))
     assert len(records) == 3
     check_chain(records)
     await other.close()
 
 
-async def test_a_fork(far, cut):
-    cut.until = TRANSACTION
-    done = await far.fork("s", 0, "f", draft("mine"))
-    assert (await gather(far.read("f")))[1:] == list(done.records)
-
-
-async def test_an_erasure_with_its_records(far, cut):
-    cut.until = TRANSACTION
-    done = await far.erase({"s": {Address(0): b""}}, {"s": draft("note")})
-    assert (done.bodies, len(done.records)) == (1, 1)
-    records = await gather(far.read("s"))
-    assert len(records) == 2
-    assert records[0].bodies[0].erased
-    check_chain(records)
-    assert await far.scrubbed()
-
-
-async def test_a_deletion(far, cut):
-    cut.until = TRANSACTION
-    last = draft("gone")
-    record = await far.delete("s", last, 0)
-    assert await gather(far.read("s")) == [record]
-    assert await far.scrubbed()
-
-
-async def test_a_checkpoint(far, cut):
+async def test_a_checkpoint_a_fork_an_erasure_and_a_deletion(far, cut):
     cut.until = ONE_RECORD
     await far.save_checkpoint("log", 5)
-    assert await far.load_checkpoint("log") == 5
+    assert (await far.load_checkpoint("log"), cut.cuts) == (5, 1)
+    cut.until = TRANSACTION
+    done = await far.fork("s", 0, "f", draft("mine"))
+    assert ((await gather(far.read("f")))[1:], cut.cuts) == (list(done.records), 2)
+    cut.until = TRANSACTION
+    erased = await far.erase({"s": {Address(0): b""}}, {"s": draft("note")})
+    assert (erased.bodies, len(erased.records), cut.cuts) == (1, 1, 3)
+    records = await gather(far.read("s"))
+    check_chain(records)
+    assert [one.bodies[0].erased for one in records] == [True, False]
+    assert await far.scrubbed()
+    cut.until = TRANSACTION
+    record = await far.delete("f", draft("gone"), 1)
+    assert (await gather(far.read("f")), cut.cuts) == ([record], 4)
+    assert await far.scrubbed()
 
 
 class Cut:

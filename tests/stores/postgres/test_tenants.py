@@ -102,6 +102,9 @@ async def test_a_tenant_lists_reads_and_follows_its_own_sessions_alone(opened: O
     assert (following.stream, following.position) == ("b", 1)
     await heard.aclose()
     assert (await alpha.inspect()).findings == ()
+    for number, store in enumerate((alpha, beta)):
+        await store.save_checkpoint("sink", number)
+    assert [await one.load_checkpoint("sink") for one in (alpha, beta, owner)] == [0, 1, None]
 
 
 async def test_tenants_on_one_machine_do_not_see_each_others_names_in_the_book_of_receipts(
@@ -137,9 +140,16 @@ async def test_a_tenant_finds_words_of_its_own_sessions_alone(opened: Open) -> N
         await recall.close()
 
 
-async def test_a_name_of_another_tenant_is_refused_and_nothing_of_it_is_told(opened: Open) -> None:
-    alpha, beta = await opened("ann"), await opened("bob")
+async def test_what_is_another_tenants_is_neither_made_nor_erased_nor_told(
+    opened: Open, server: Server
+) -> None:
+    alpha, beta, cleaner = await opened("ann"), await opened("bob"), await opened("cleaner")
     await added(alpha, "same", "mine")
+    url = server.url(user="alone", options="-c eventctx_store.tenant=alpha")
+    intruder = await PostgresStore.open(url, create=False)
+    with pytest.raises(StoreReadOnly, match="row-level security"):
+        await added(intruder, "planted", "one")
+    await intruder.close()
     for expected in (NO_STREAM, ANY):
         with pytest.raises(StoreReadOnly, match="belongs to another role: same"):
             await beta.append("same", [make_draft()], expected)
@@ -147,13 +157,8 @@ async def test_a_name_of_another_tenant_is_refused_and_nothing_of_it_is_told(ope
     with pytest.raises(StreamExists):
         await beta.fork("own", 0, "same", make_draft())
     assert (await alpha.head("same")).head == 0
-
-
-async def test_checkpoints_and_snapshots_are_the_tenant_s_own(opened: Open) -> None:
-    alpha, beta, owner = await opened("ann"), await opened("bob"), await opened("postgres")
-    for number, store in enumerate((alpha, beta)):
-        await store.save_checkpoint("sink", number)
-    assert [await one.load_checkpoint("sink") for one in (alpha, beta, owner)] == [0, 1, None]
+    with pytest.raises(StreamNotFound):
+        await cleaner.erase({"own": {Address(0): b""}})
 
 
 async def test_members_of_a_tenant_share_its_sessions_and_who_has_none_is_one(opened: Open) -> None:
@@ -163,15 +168,6 @@ async def test_members_of_a_tenant_share_its_sessions_and_who_has_none_is_one(op
     await added(alone, "its own", "one")
     assert (await names(alpha), await names(alone)) == (["hers"], ["its own"])
     assert (await amy.head("hers")).head == 1
-
-
-async def test_nobody_makes_sessions_for_a_tenant_of_others(opened: Open, server: Server) -> None:
-    await opened("ann")
-    url = server.url(user="alone", options="-c eventctx_store.tenant=alpha")
-    intruder = await PostgresStore.open(url, create=False)
-    with pytest.raises(StoreReadOnly, match="row-level security"):
-        await added(intruder, "planted", "one")
-    await intruder.close()
 
 
 async def test_a_tenant_whose_role_is_gone_disturbs_nobody(opened: Open, server: Server) -> None:
@@ -236,8 +232,7 @@ async def test_only_the_eraser_erases_and_deletes(opened: Open) -> None:
         await alpha.delete("a", make_draft(), 1)
     assert (await cleaner.erase({"a": {Address(0): b""}})).bodies == 1
     assert (await alpha.bodies("a", [Address(0)]))[0].data is None
-    index = PostgresTextIndex(alpha)
-    index.close()
+    PostgresTextIndex(alpha).close()
     assert await cleaner.scrubbed()
     await cleaner.delete("a", make_draft(), 1)
     assert (await alpha.head("a")).deleted
@@ -255,13 +250,6 @@ async def test_an_eraser_who_may_not_write_the_tables_anew_is_told_what_is_left_
     for table in ("records", "bodies", "snapshots"):
         await asyncio.to_thread(server.execute, f"VACUUM FULL eventctx.{table}")
     assert await hand.scrubbed()
-
-
-async def test_a_writer_cannot_erase_what_belongs_to_another_tenant(opened: Open) -> None:
-    beta, cleaner = await opened("bob"), await opened("cleaner")
-    await added(beta, "b", "hello")
-    with pytest.raises(StreamNotFound):
-        await cleaner.erase({"b": {Address(0): b""}})
 
 
 PAGE = DOCS / "how-to" / "keep-sessions-in-postgresql.md"

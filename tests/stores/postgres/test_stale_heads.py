@@ -34,12 +34,12 @@ def hand(postgres_place, store):
     connection.close()
 
 
-def batched(hand, position, digest, made=None, name="s"):
+def batched(hand, late, position, digest, made=None, name="s"):
     """A record at ``position`` behind ``digest``, for the session "s" or for the one just made."""
     ((stream, kind),) = hand.rows("SELECT stream, type FROM eventctx.records WHERE position = 0")
     batch = Batch(made=made)
     run = batch.run(made[0] if made else stream, name, 0, position, digest)
-    batch.add(run, position, [draft], [kind], chain(name, digest, position, [draft]))
+    batch.add(run, position, [late], [kind], chain(name, digest, position, [late]))
     return batch, run
 
 

@@ -22,22 +22,10 @@ from eventctx.log.record import GENESIS, Record, body_digest, follows
 Outcome = Literal["acknowledged", "refused", "unknown"]
 
 RULES = (
-    "lost",
-    "duplicated",
-    "gap",
-    "chain broken",
-    "content unsound",
-    "one version twice",
-    "half an append",
-    "refused and there",
-    "nobody's",
-    "out of order",
-    "log is not the streams",
-    "short read",
-    "not delivered",
-    "delivered twice",
-    "delivered out of order",
-    "delivered and not there",
+    *("lost", "duplicated", "gap", "chain broken", "content unsound", "one version twice"),
+    *("half an append", "refused and there", "nobody's", "out of order"),
+    *("log is not the streams", "short read", "not delivered", "delivered twice"),
+    *("delivered out of order", "delivered and not there"),
 )
 """Everything that can be wrong; each name is the ``rule`` of a finding."""
 

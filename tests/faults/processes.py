@@ -37,7 +37,7 @@ def receipts_in(lines: Iterable[str]) -> list[Receipt]:
     return [Receipt.parse(line.strip()) for line in lines if ":" in line and line.endswith("\n")]
 
 
-async def check_what_was_acknowledged(path: Path, receipts: Iterable[Receipt]) -> int:
+async def check_acknowledged(path: Path, receipts: Iterable[Receipt]) -> int:
     """Assert that every acknowledged record is there, and every chain whole; how many there are."""
     last: dict[str, Receipt] = {}
     wanted: dict[str, dict[int, bytes]] = {}
@@ -55,7 +55,7 @@ async def check_what_was_acknowledged(path: Path, receipts: Iterable[Receipt]) -
     return sum(map(len, wanted.values()))
 
 
-async def check_the_store(path: Path) -> None:
+async def check_store(path: Path) -> None:
     """Assert that a store verifies, takes the next message, and ends what was under way."""
     async with eventctx.open(path, receipts=False) as engine:
         found = await engine.verify_store()

@@ -19,16 +19,9 @@ from pathlib import Path
 import apsw
 import pytest
 
+from tests.faults import given
 from tests.faults.counts import report, trials
-from tests.faults.given import (
-    STORE,
-    Sound,
-    evidence_in,
-    scratch,
-    sound_store,
-    survives,
-    write_files,
-)
+from tests.faults.given import STORE, Sound, evidence_in, scratch, sound_store, survives
 from tests.importers.growing import SESSIONS
 from tests.importers.mutating import Mutants
 
@@ -100,7 +93,7 @@ def swap_two_rows(connection: apsw.Connection, chance: random.Random) -> str:
     return swapped(table, "pos" if table == "records" else "id", first, second)
 
 
-def swap_two_places(connection: apsw.Connection, chance: random.Random) -> str:
+def swap_places(connection: apsw.Connection, chance: random.Random) -> str:
     stream = any_of(connection, chance, "streams")
     places = connection.execute(f"SELECT position FROM records WHERE stream={stream}").fetchall()
     (first,), (second,) = chance.sample(places, 2)
@@ -141,7 +134,7 @@ def empty_facts(connection: apsw.Connection, chance: random.Random) -> str:
     return f"UPDATE records SET facts=x'' WHERE pos={any_of(connection, chance, 'records')}"
 
 
-def change_a_byte(connection: apsw.Connection, chance: random.Random) -> str:
+def change_byte(connection: apsw.Connection, chance: random.Random) -> str:
     """One byte of a text, its length kept."""
     table, column = chance.choice(
         [("records", "data"), ("records", "payload"), ("bodies", "data"), ("snapshots", "data")]
@@ -159,13 +152,13 @@ DRAWS: tuple[Draw, ...] = (
     cut_a_value,
     take_a_value_of_another_row,
     swap_two_rows,
-    swap_two_places,
+    swap_places,
     delete_a_row,
     insert_a_copy,
     rename_a_session,
     change_a_parent,
     empty_facts,
-    change_a_byte,
+    change_byte,
 )
 
 
@@ -185,7 +178,7 @@ def edit(sql: str) -> Callable[[Path], None]:
 
 def draw(folder: Path, sound: Sound, chance: random.Random, kind: Draw) -> str | None:
     """The SQL of an edit that changes something; None if SQLite refused it."""
-    write_files(folder, sound.files)
+    given.write_files(folder, sound.files)
     path = folder / STORE
     connection = apsw.Connection(str(path))
     connection.create_scalar_function("random_of", lambda _: chance.random())

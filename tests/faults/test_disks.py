@@ -23,13 +23,7 @@ from eventctx.errors import EventctxError
 from tests.faults.counts import report, trials
 from tests.faults.disks import Failure, Operation, failing_disk, small_disk
 from tests.faults.given import scratch
-from tests.faults.processes import (
-    check_the_store,
-    check_what_was_acknowledged,
-    lines_of,
-    program,
-    receipts_in,
-)
+from tests.faults.processes import check_acknowledged, check_store, lines_of, program, receipts_in
 from tests.how_much import some
 from tests.sessions import user
 
@@ -42,8 +36,8 @@ async def fill_up(path: Path, limit: object) -> int:
     with program("fill", path, limit) as filling:
         lines = await asyncio.to_thread(lines_of, filling)
     assert [line for line in lines if "@" not in line] == ["full\n", "read\n", "again\n"]
-    acknowledged = await check_what_was_acknowledged(path, receipts_in(lines))
-    await check_the_store(path)
+    acknowledged = await check_acknowledged(path, receipts_in(lines))
+    await check_store(path)
     return acknowledged
 
 
@@ -132,8 +126,8 @@ async def fail_once(path: Path, failure: Failure) -> Work:
             assert work.refused.total() <= refused + len(SESSIONS), work.refused
             await work.read(engine)
         work.refused["failed operations"] = disk.failed
-    await check_what_was_acknowledged(path, work.acknowledged)
-    await check_the_store(path)
+    await check_acknowledged(path, work.acknowledged)
+    await check_store(path)
     return work
 
 

@@ -21,12 +21,7 @@ from eventctx.log.store import Receipt
 from tests.faults.counts import report, trials
 from tests.faults.crash_states import check_crash_states, count_problems, record_a_run
 from tests.faults.disks import LoopDisk, loop_disk
-from tests.faults.processes import (
-    check_the_store,
-    check_what_was_acknowledged,
-    program,
-    receipts_in,
-)
+from tests.faults.processes import check_acknowledged, check_store, program, receipts_in
 
 pytestmark = pytest.mark.slow
 
@@ -83,8 +78,8 @@ async def cut_often(count: int, seed: int) -> dict[str, int]:
             receipts = await asyncio.to_thread(write_until_the_cut, disk, path, chance)
             disk.unmount()
             disk.mount()
-            acknowledged += await check_what_was_acknowledged(path, receipts)
-            await check_the_store(path)
+            acknowledged += await check_acknowledged(path, receipts)
+            await check_store(path)
     return {"power cuts": count, "acknowledged records": acknowledged, "lost": 0}
 
 

@@ -17,13 +17,7 @@ from eventctx.log.codec import decode_event
 from eventctx.log.record import Record
 from tests.faults.counts import report, trials
 from tests.faults.given import converse, scratch
-from tests.faults.processes import (
-    check_the_store,
-    check_what_was_acknowledged,
-    lines_of,
-    program,
-    receipts_in,
-)
+from tests.faults.processes import check_acknowledged, check_store, lines_of, program, receipts_in
 from tests.how_much import some
 
 pytestmark = pytest.mark.slow
@@ -53,9 +47,9 @@ async def kill_often(folder: Path, count: int, seed: int) -> dict[str, int]:
     for number in range(count):
         path = folder / f"{number // KILLS_OF_A_STORE}.db"
         lines = await asyncio.to_thread(write_and_kill, path, chance)
-        acknowledged += await check_what_was_acknowledged(path, receipts_in(lines))
+        acknowledged += await check_acknowledged(path, receipts_in(lines))
         if number + 1 == count or (number + 1) % KILLS_OF_A_STORE == 0:
-            await check_the_store(path)
+            await check_store(path)
     return {"kills": count, "acknowledged records": acknowledged, "lost": 0}
 
 
@@ -108,12 +102,12 @@ async def test_processes_on_one_session_lose_and_repeat_nothing() -> None:
             receipts = receipts_in(lines)
             assert len(receipts) == PROCESSES * MESSAGES
             assert len({one.position for one in receipts}) == len(receipts)
-            found["acknowledged records"] += await check_what_was_acknowledged(path, receipts)
+            found["acknowledged records"] += await check_acknowledged(path, receipts)
             found["conflicts of compactions"] += sum(
                 int(line.split()[1]) for line in lines if line.startswith("beaten")
             )
             await check_the_session(path)
-            await check_the_store(path)
+            await check_store(path)
         found["contests"] += 1
     report("contests", found)
 
@@ -127,8 +121,8 @@ async def test_children_that_a_process_forks_are_refused_and_harm_nothing(tmp_pa
     receipts = receipts_in(lines)
     assert len(receipts) == count + 1
     assert [line for line in lines if "@" not in line] == ["refused\n"] * 4 * count
-    acknowledged = await check_what_was_acknowledged(path, receipts)
-    await check_the_store(path)
+    acknowledged = await check_acknowledged(path, receipts)
+    await check_store(path)
     report("forks", {"forks": count, "acknowledged records": acknowledged, "lost": 0})
 
 
@@ -164,7 +158,7 @@ async def test_a_clock_that_jumps_back_never_takes_a_session_back() -> None:
                     times = [record.time async for record in engine.records(name)]
                     assert times == sorted(times)
                     assert (await engine.audit(name)).requests
-            await check_the_store(path)
+            await check_store(path)
         jumps += clock.jumps_back
     assert jumps > count
     report("clocks", {"clocks": count, "jumps back": jumps})

@@ -34,28 +34,18 @@ HALT_SECONDS = 3.0
 """How long a machine is halted. It is longer than the servers wait for a sign of life."""
 
 
-class Row(NamedTuple):
-    """What the trials of one fault came to; ``stall`` is the longest of all, in seconds."""
-
-    store: str
-    fault: str
-    trials: int
-    acknowledged: int
-    unknown: int
-    found: Counter[str]
-    stall: float
-
-
-ROWS: list[Row] = []
-"""Every fault that was tried by this process."""
+ROWS: list[str] = []
+"""Of every fault that was tried by this process, in Markdown."""
 
 
 @pytest.fixture(scope="session", autouse=True)
 def shown() -> Iterator[None]:
     """Show the table behind the last test of a process."""
     yield
+    heads = ("store", "fault", "trials", "acknowledged", "without an answer", "lost", "twice")
+    heads += ("other findings", "longest stall")
     if ROWS:
-        print("\n" + table())
+        print(f"\n| {' | '.join(heads)} |", "|---" * len(heads) + "|", *ROWS, sep="\n")
 
 
 async def try_out(
@@ -98,24 +88,13 @@ async def try_out(
         acknowledged += len(done.history.acknowledged())
         unknown += sum(one.outcome == "unknown" for one in done.history.appends)
         stall = max(stall, done.stall)
-    ROWS.append(Row(machines.name, name, times, acknowledged, unknown, found, stall))
+    shown = dict(found)
+    lost, twice = shown.pop("lost", 0), shown.pop("duplicated", 0)
+    twice += shown.pop("one version twice", 0)
+    others = ", ".join(f"{often} {rule}" for rule, often in shown.items()) or "0"
+    row = [machines.name, name, times, f"{acknowledged:,}", unknown, lost, twice, others]
+    ROWS.append(f"| {' | '.join(map(str, row))} | {stall:.1f} s |")
     return found
-
-
-def table() -> str:
-    heads = ("store", "fault", "trials", "acknowledged", "without an answer", "lost", "twice")
-    heads += ("other findings", "longest stall")
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    apart = ("lost", "duplicated", "one version twice")
-    for row in ROWS:
-        twice = row.found["duplicated"] + row.found["one version twice"]
-        others = [f"{times} {rule}" for rule, times in row.found.items() if rule not in apart]
-        shown = ", ".join(others) or "0"
-        lines.append(
-            f"| {row.store} | {row.fault} | {row.trials} | {row.acknowledged:,} | {row.unknown} | "
-            f"{row.found['lost']} | {twice} | {shown} | {row.stall:.1f} s |"
-        )
-    return "\n".join(lines)
 
 
 def kill_leader(machines: Machines) -> None:

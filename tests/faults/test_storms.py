@@ -21,7 +21,7 @@ from eventctx.engine import Engine
 from eventctx.errors import WrongExpectedVersion
 from tests.faults.counts import report, trials
 from tests.faults.given import scratch
-from tests.faults.processes import check_the_store
+from tests.faults.processes import check_store
 
 pytestmark = pytest.mark.slow
 
@@ -131,7 +131,7 @@ async def storm_often(count: int, seed: int) -> Counter[str]:
                 storm = Storm((one, other), random.Random(seed * 1000 + number))
                 await storm.rage()
             await check_ends(path, storm.acknowledged)
-            await check_the_store(path)
+            await check_store(path)
         found += Counter(storms=1, tasks=TASKS, cancelled=storm.cancelled)
         found += Counter(conflicts=storm.beaten, acknowledged=len(storm.acknowledged))
     return found

@@ -16,7 +16,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from types import SimpleNamespace
+from typing import Any, TypeVar
 from urllib.error import HTTPError
 from urllib.parse import quote, urlencode
 
@@ -25,34 +26,13 @@ from tests.services.process import direct
 _T = TypeVar("_T")
 
 
-class SeenEvent(NamedTuple):
-    """A span event as Jaeger answers it; ``time_us`` since 1970."""
+SeenSpan = SimpleNamespace
+"""A span as Jaeger answers it; times in microseconds, ids in lowercase hex.
 
-    time_us: int
-    name: str
-    attributes: dict[str, Any]
-
-
-class SeenSpan(NamedTuple):
-    """A span as Jaeger answers it; times in microseconds, ids in lowercase hex.
-
-    ``tags`` are the attributes next to what Jaeger makes of the rest of a span: ``span.kind``,
-    ``otel.scope.name``, ``otel.scope.version``, and of an error ``error``, ``otel.status_code``,
-    ``otel.status_description``. ``links`` are (trace id, span id) pairs.
-    """
-
-    trace_id: str
-    span_id: str
-    parent_span_id: str | None
-    name: str
-    service: str
-    start_us: int
-    duration_us: int
-    tags: dict[str, Any]
-    events: tuple[SeenEvent, ...]
-    links: tuple[tuple[str, str], ...]
-    resource: dict[str, Any]
-    warnings: tuple[str, ...]
+``tags`` are the attributes next to what Jaeger makes of the rest of a span: ``span.kind``,
+``otel.scope.name``, ``otel.scope.version``, and of an error ``error``, ``otel.status_code``,
+``otel.status_description``. ``links`` are (trace id, span id) pairs.
+"""
 
 
 class JaegerQuery:
@@ -112,26 +92,25 @@ def wait_for(condition: Callable[[], _T], seconds: float = 60.0, what: str = "")
 
 
 def _span(raw: Mapping[str, Any], process: Mapping[str, Any]) -> SeenSpan:
-    references = raw["references"] or []
-    parents = [one["spanID"] for one in references if one["refType"] == "CHILD_OF"]
-    links = [
-        (one["traceID"], one["spanID"]) for one in references if one["refType"] == "FOLLOWS_FROM"
-    ]
+    kinds: dict[str, list[tuple[str, str]]] = {"CHILD_OF": [], "FOLLOWS_FROM": []}
+    for one in raw["references"] or []:
+        kinds[one["refType"]].append((one["traceID"], one["spanID"]))
     events = []
     for entry in raw["logs"] or []:
         fields = _values(entry["fields"])
-        events.append(SeenEvent(entry["timestamp"], fields.pop("event", ""), fields))
+        name = fields.pop("event", "")
+        events.append(SeenSpan(time_us=entry["timestamp"], name=name, attributes=fields))
     return SeenSpan(
         trace_id=raw["traceID"],
         span_id=raw["spanID"],
-        parent_span_id=parents[0] if parents else None,
+        parent_span_id=kinds["CHILD_OF"][0][1] if kinds["CHILD_OF"] else None,
         name=raw["operationName"],
         service=process["serviceName"],
         start_us=raw["startTime"],
         duration_us=raw["duration"],
         tags=_values(raw["tags"]),
         events=tuple(sorted(events, key=lambda one: (one.time_us, one.name))),
-        links=tuple(sorted(links)),
+        links=tuple(sorted(kinds["FOLLOWS_FROM"])),
         resource=_values(process.get("tags") or []),
         warnings=tuple(raw["warnings"] or ()),
     )

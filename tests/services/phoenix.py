@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 from urllib.error import HTTPError
 from urllib.parse import quote, urlencode
@@ -83,48 +84,17 @@ def start(python: Path) -> Iterator[Phoenix]:
         yield Phoenix(python, *ports)
 
 
-class SeenEvent(NamedTuple):
-    """A span event as Phoenix answers it; ``time_us`` since 1970."""
+SeenSpan = SimpleNamespace
+"""A span as Phoenix answers it; times in microseconds since 1970, ids in lowercase hex.
 
-    time_us: int
-    name: str
-    attributes: dict[str, Any]
-
-
-class SeenSpan(NamedTuple):
-    """A span as Phoenix answers it; times in microseconds since 1970, ids in lowercase hex.
-
-    ``kind`` is OpenInference's (``LLM``, ``TOOL``, ``AGENT``, ``UNKNOWN``, ...), ``status``
-    ``UNSET``, ``OK`` or ``ERROR``; ``attributes`` are ours and those that Phoenix adds.
-    """
-
-    trace_id: str
-    span_id: str
-    parent_span_id: str | None
-    name: str
-    kind: str
-    start_us: int
-    end_us: int
-    status: str
-    message: str
-    attributes: dict[str, Any]
-    events: tuple[SeenEvent, ...]
+``kind`` is OpenInference's (``LLM``, ``TOOL``, ``AGENT``, ``UNKNOWN``, ...), ``status`` ``UNSET``,
+``OK`` or ``ERROR``; ``attributes`` are ours and those that Phoenix adds.
+"""
 
 
-class Tokens(NamedTuple):
-    """The tokens that Phoenix counts for a trace or a session."""
-
-    prompt: int
-    completion: int
-    total: int
-
-
-class SeenSession(NamedTuple):
-    """A session as Phoenix groups it; ``traces`` are their ids, by start."""
-
-    session: str
-    traces: tuple[str, ...]
-    tokens: Tokens
+def _tokens(raw: dict[str, Any]) -> tuple[int, ...]:
+    """Those that Phoenix counts for a trace or a session."""
+    return tuple(raw[f"token_count_{name}"] for name in ("prompt", "completion", "total"))
 
 
 class PhoenixQuery:
@@ -142,19 +112,17 @@ class PhoenixQuery:
         raw = self._pages(f"/v1/projects/{quote(project, safe='')}/spans")
         return tuple(sorted(map(_span, raw), key=lambda one: (one.start_us, one.span_id)))
 
-    def tokens(self, project: str) -> dict[str, Tokens]:
+    def tokens(self, project: str) -> dict[str, tuple[int, ...]]:
         raw = self._pages(f"/v1/projects/{quote(project, safe='')}/traces")
         return {one["trace_id"]: _tokens(one) for one in raw}
 
-    def session(self, name: str) -> SeenSession | None:
-        """A session by its name, or None if Phoenix has none of that name."""
+    def session(self, name: str) -> tuple[list[str], tuple[int, ...]] | None:
+        """The traces and tokens of a session, or None if Phoenix has none of that name."""
         answer = self._get(f"/v1/sessions/{quote(name, safe='')}")
         if answer is None:
             return None
-        found = answer["data"]
-        traces = sorted(found["traces"], key=lambda one: str(one["start_time"]))
-        ids = tuple(one["trace_id"] for one in traces)
-        return SeenSession(found["session_id"], ids, _tokens(found))
+        traces = sorted(answer["data"]["traces"], key=lambda one: str(one["start_time"]))
+        return [one["trace_id"] for one in traces], _tokens(answer["data"])
 
     def _pages(self, path: str) -> Iterator[dict[str, Any]]:
         query: dict[str, Any] = {"limit": 1_000}
@@ -175,10 +143,6 @@ class PhoenixQuery:
             raise
 
 
-def _tokens(raw: dict[str, Any]) -> Tokens:
-    return Tokens(*(raw[f"token_count_{name}"] for name in Tokens._fields))
-
-
 def _us(time: str) -> int:
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     return (datetime.fromisoformat(time) - epoch) // timedelta(microseconds=1)
@@ -186,7 +150,7 @@ def _us(time: str) -> int:
 
 def _span(raw: dict[str, Any]) -> SeenSpan:
     events = [
-        SeenEvent(_us(one["timestamp"]), one["name"], dict(one["attributes"]))
+        SeenSpan(time_us=_us(one["timestamp"]), name=one["name"], attributes=one["attributes"])
         for one in raw["events"]
     ]
     return SeenSpan(

@@ -28,13 +28,10 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as service
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
-)
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
-    TraceServiceServicer,
-    add_TraceServiceServicer_to_server,
 )
 
 from tests.services.received import ReceivedSpan, spans_of
@@ -124,7 +121,7 @@ class Receiver:
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
         self._grpc = grpc.server(ThreadPoolExecutor(8, "receiver"))
-        add_TraceServiceServicer_to_server(_GrpcService(self._take), self._grpc)
+        service.add_TraceServiceServicer_to_server(_GrpcService(self._take), self._grpc)
         if self._certificates is None:
             self._grpc_port = self._grpc.add_insecure_port("127.0.0.1:0")
         else:
@@ -238,7 +235,7 @@ def _success(answer: Answer) -> ExportTraceServiceResponse:
     return response
 
 
-class _GrpcService(TraceServiceServicer):
+class _GrpcService(service.TraceServiceServicer):
     def __init__(self, take: _Take) -> None:
         self._take = take
 

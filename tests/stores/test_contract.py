@@ -8,16 +8,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, settings, stateful
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    Bundle,
-    RuleBasedStateMachine,
-    consumes,
-    multiple,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, multiple, rule
 
 from eventctx.errors import WrongExpectedVersion
 from eventctx.importers.many import import_paths
@@ -203,13 +196,13 @@ def tried(examples: int, steps: int = 30) -> settings:
 @pytest.mark.slow
 @pytest.mark.parametrize("history", [History, SqliteHistory])
 def test_histories_in_this_process(history):
-    run_state_machine_as_test(history, settings=tried(some(20, 60)))
+    stateful.run_state_machine_as_test(history, settings=tried(some(20, 60)))
 
 
 def test_histories_on_postgresql(postgres):
     histories = type("Histories", (PostgresHistory,), {"place": postgres.url()})
     try:
-        run_state_machine_as_test(histories, settings=tried(some(8, 25), 25))
+        stateful.run_state_machine_as_test(histories, settings=tried(some(8, 25), 25))
     finally:
         for n in range(next(PostgresHistory.schemas)):
             postgres.execute(f"DROP SCHEMA IF EXISTS model_{n} CASCADE")

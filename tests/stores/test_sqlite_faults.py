@@ -14,15 +14,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from eventctx.errors import (
-    EventctxError,
-    InvalidSetting,
-    LogCorrupted,
-    NotAStore,
-    StoreError,
-    StoreTooNew,
-    StoreUnavailable,
-)
+from eventctx import errors
 from eventctx.log.record import Body
 from eventctx.log.store import ANY, NO_STREAM, Address, Snapshot
 from eventctx.stores.sqlite import SqliteStore
@@ -89,7 +81,7 @@ def of_another_program(path):
 async def test_what_is_no_store_is_refused_at_once_and_left_alone(path, make, said):
     make(path)
     before = path.read_bytes() if path.is_file() else None
-    with pytest.raises(NotAStore, match=said) as caught:
+    with pytest.raises(errors.NotAStore, match=said) as caught:
         await asyncio.wait_for(SqliteStore.open(path), 60)
     assert str(path) in str(caught.value)
     assert before is None or path.read_bytes() == before
@@ -100,11 +92,11 @@ async def test_a_later_release_and_garbage_behind_a_sqlite_header_are_refused(pa
     await make_store(path)
     with closing(sqlite3.connect(path)) as newer:
         newer.execute(f"PRAGMA user_version={SCHEMA_VERSION + 1}")
-    with pytest.raises(StoreTooNew, match=f"found {SCHEMA_VERSION + 1}.*upgrade"):
+    with pytest.raises(errors.StoreTooNew, match=f"found {SCHEMA_VERSION + 1}.*upgrade"):
         await SqliteStore.open(path)
     content = path.read_bytes()
     path.write_bytes(content[:16] + os.urandom(len(content) - 16))
-    with pytest.raises(StoreError):
+    with pytest.raises(errors.StoreError):
         await SqliteStore.open(path)
 
 
@@ -113,7 +105,7 @@ async def test_a_truncated_file_is_a_typed_error_not_a_short_read(path):
     size = path.stat().st_size
     with path.open("r+b") as file:
         file.truncate(size // 2 // 4096 * 4096)
-    with pytest.raises((StoreUnavailable, LogCorrupted), match="damaged"):
+    with pytest.raises((errors.StoreUnavailable, errors.LogCorrupted), match="damaged"):
         store = await SqliteStore.open(path)
         try:
             await gather(store.read("s"))
@@ -122,12 +114,12 @@ async def test_a_truncated_file_is_a_typed_error_not_a_short_read(path):
 
 
 async def test_a_missing_file_or_folder_is_said_so(tmp_path):
-    with pytest.raises(StoreUnavailable, match="found nothing"):
+    with pytest.raises(errors.StoreUnavailable, match="found nothing"):
         await SqliteStore.open(tmp_path / "none.db", create=False)
     assert not (tmp_path / "none.db").exists()
-    with pytest.raises(StoreUnavailable, match="folder does not exist"):
+    with pytest.raises(errors.StoreUnavailable, match="folder does not exist"):
         await SqliteStore.open(tmp_path / "none" / "store.db")
-    with pytest.raises(InvalidSetting, match="'full', 'normal'"):
+    with pytest.raises(errors.InvalidSetting, match="'full', 'normal'"):
         await SqliteStore.open(tmp_path / "store.db", durability="off")
 
 
@@ -138,7 +130,7 @@ async def test_a_lock_held_by_another_program_is_waited_for_and_then_reported(pa
     other.execute("BEGIN EXCLUSIVE")
     first, second = (store.append("s", [draft("c")], 1) for _ in range(2))
     for ack in (first, second, store.save_checkpoint("c", 1)):
-        with pytest.raises(StoreUnavailable, match="another program holds it"):
+        with pytest.raises(errors.StoreUnavailable, match="another program holds it"):
             await ack
     assert len(await gather(store.read("s"))) == 2
     other.execute("COMMIT")
@@ -223,7 +215,7 @@ async def test_an_append_that_sqlite_refuses_fails_alone(sqlite):
         store.append("s", [draft("d")], 0),
     ]
     outcomes = await asyncio.gather(*acks, return_exceptions=True)
-    assert all(isinstance(one, EventctxError) for one in outcomes[1:3])
+    assert all(isinstance(one, errors.EventctxError) for one in outcomes[1:3])
     assert outcomes[3].receipt.position == 1
     records = await gather(store.read("s"))
     check_chain(records)
@@ -311,5 +303,5 @@ async def test_contents_that_no_release_stored_so_are_damage(path, sql, opened):
         with closing(apsw.Connection(str(path))) as connection:
             connection.execute(step).fetchall()
     store = await opened(SqliteStore.open(path))
-    with pytest.raises(LogCorrupted):
+    with pytest.raises(errors.LogCorrupted):
         await gather(store.read("t"))

@@ -11,7 +11,7 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -25,15 +25,8 @@ from hypothesis import strategies as st
 
 import eventctx
 from eventctx.errors import EventctxError, StoreUnavailable
+from eventctx.log import events
 from eventctx.log.codec import encode_event
-from eventctx.log.events import (
-    Cleared,
-    Erased,
-    MessageAdded,
-    MessagesSet,
-    SessionDeleted,
-    SessionFork,
-)
 from eventctx.log.record import Draft
 from eventctx.log.store import ANY, Address
 from eventctx.projections import transcript
@@ -61,7 +54,7 @@ def draft_of(event, *texts: str) -> Draft:
 
 
 async def added(store, stream: str, *texts: str) -> None:
-    await store.append(stream, [draft_of(MessageAdded(), text) for text in texts], ANY)
+    await store.append(stream, [draft_of(events.MessageAdded(), text) for text in texts], ANY)
 
 
 def sidecar(path: Path) -> Path:
@@ -69,18 +62,18 @@ def sidecar(path: Path) -> Path:
 
 
 @pytest.fixture
-async def store(path) -> AsyncIterator[SqliteStore]:
-    opened = await SqliteStore.open(path)
-    yield opened
-    await opened.close()
+async def store(path, opened) -> SqliteStore:
+    return await opened(SqliteStore.open(path))
 
 
-async def numbers(store, path, query: str, session: str | None = None) -> list[int]:
+async def found(store, index, query: str) -> list[int]:
+    return sorted(one.number for one in await Recall(store, index).search(query, limit=1000))
+
+
+async def numbers(store, path, query: str) -> list[int]:
     """What a search by somebody new finds."""
-    recall = Recall(store, SqliteTextIndex(path))
-    found = await recall.search(query, session, limit=1000)
-    await recall.close()
-    return sorted(one.number for one in found)
+    with closing(SqliteTextIndex(path)) as index:
+        return await found(store, index, query)
 
 
 # -- against a scan ------------------------------------------------------------------------------
@@ -137,18 +130,22 @@ class Story:
             fresh = range(state.next_number, state.next_number + len(texts))
             order = tuple((number, number) for number in (*kept, *fresh))
             await self.store.append(
-                self.stream(chosen), [draft_of(MessagesSet(order=order), *texts)], ANY
+                self.stream(chosen), [draft_of(events.MessagesSet(order=order), *texts)], ANY
             )
 
     async def clear(self, chosen: int) -> None:
         if self.streams:
-            await self.store.append(self.stream(chosen), [draft_of(Cleared(messages=0))], ANY)
+            await self.store.append(
+                self.stream(chosen), [draft_of(events.Cleared(messages=0))], ANY
+            )
 
     async def fork(self, chosen: int, back: int) -> None:
         if self.streams:
             parent, child = self.stream(chosen), self.name()
             at = max(0, (await self.store.head(parent)).head - back)
-            await self.store.fork(parent, at, child, draft_of(SessionFork(parent=parent, at=at)))
+            await self.store.fork(
+                parent, at, child, draft_of(events.SessionFork(parent=parent, at=at))
+            )
             self.streams.append(child)
 
     async def erase(self, chosen: int, which: int) -> None:
@@ -157,7 +154,7 @@ class Story:
             number, owner, address, _ = lines[which % len(lines)]
             await self.store.erase({self.stream(chosen): {address: b""}})
             self.erased.add((owner, *address))
-            event = Erased(numbers=(number,), bodies=(tuple(address),))
+            event = events.Erased(numbers=(number,), bodies=(tuple(address),))
             for stream in self.streams:
                 if any((owner, address) == line[1:3] for line in await self.messages(stream)):
                     await self.store.append(stream, [draft_of(event)], ANY)
@@ -165,7 +162,7 @@ class Story:
     async def delete(self, chosen: int) -> None:
         if self.streams and not await self.store.forks(name := self.stream(chosen)):
             head = await self.store.head(name)
-            event = SessionDeleted(head.head, head.digest.hex(), head.head + 1)
+            event = events.SessionDeleted(head.head, head.digest.hex(), head.head + 1)
             await self.store.delete(name, draft_of(event), head.head)
             self.streams.remove(name)
 
@@ -277,9 +274,10 @@ destructive = st.lists(
     min_size=8,
     max_size=30,
 )
+scripts = steps | destructive
 
 
-@given(steps | destructive, batches, st.sampled_from([500, searching.BATCH_BYTES]))
+@given(scripts, batches, st.sampled_from([500, searching.BATCH_BYTES]))
 @settings(deadline=None, max_examples=some(18, 85))
 def test_a_lost_file_and_deletions_in_any_batch_leave_what_a_fresh_index_holds(script, batch, size):
     async def run(path):
@@ -311,7 +309,7 @@ async def test_an_index_whose_mark_stands_ends_a_search(store, path, heals, monk
     monkeypatch.setattr(searching, "BATCH_RECORDS", 1)
     await added(store, "s", "hello")
     assert await numbers(store, path, "hello") == [0]
-    await store.append("s", [draft_of(Cleared(messages=0)) for _ in range(3)], ANY)
+    await store.append("s", [draft_of(events.Cleared(messages=0)) for _ in range(3)], ANY)
     with closing(sqlite3.connect(sidecar(path))) as index, index:
         index.execute("CREATE TRIGGER stuck BEFORE INSERT ON mark BEGIN SELECT RAISE(IGNORE); END")
     async with asyncio.timeout(240):
@@ -360,7 +358,7 @@ async def test_words_of_erased_messages_are_nowhere_in_the_raw_files(store, path
         position = 9 * n + 1
         await numbers(store, path, "after")
         await store.erase({"s": {Address(position): b""}})
-        event = Erased(numbers=(position,), bodies=((position, 0),))
+        event = events.Erased(numbers=(position,), bodies=((position, 0),))
         await store.append("s", [draft_of(event)], ANY)
         await numbers(store, path, "after")
         for place in path.parent.glob(f"{path.name}.eventctx-recall*"):
@@ -464,26 +462,19 @@ async def test_a_process_that_is_killed_as_it_fills_the_index_harms_nothing(stor
 
 
 @pytest.fixture(params=["a file", "a server"])
-async def indexed(request, path) -> AsyncIterator[tuple[Any, Callable[..., Any]]]:
+async def indexed(request, path, opened) -> tuple[Any, Callable[..., Any]]:
     """A store, and what opens its index."""
     if request.param == "a file":
-        store, make = await SqliteStore.open(path), partial(SqliteTextIndex, path)
-    else:
-        store = await PostgresStore.open(request.getfixturevalue("postgres_place"))
-        make = partial(PostgresTextIndex, store)
-    yield store, make
-    await store.close()
-
-
-async def found_in(store, index, query: str) -> list[int]:
-    return sorted(one.number for one in await Recall(store, index).search(query, limit=1000))
+        return await opened(SqliteStore.open(path)), partial(SqliteTextIndex, path)
+    store = await opened(PostgresStore.open(request.getfixturevalue("postgres_place")))
+    return store, partial(PostgresTextIndex, store)
 
 
 async def test_an_index_is_kept_and_only_what_is_new_is_added(indexed):
     store, make = indexed
     await added(store, "s", *["hello"] * 20)
     index = make()
-    assert len(await found_in(store, index, "hello")) == 20
+    assert len(await found(store, index, "hello")) == 20
     last = [record async for record in store.read_all()][-1]
     assert index.mark() == (last.global_position, last.id)
     # What is there is believed: these records are not read again.
@@ -491,7 +482,7 @@ async def test_an_index_is_kept_and_only_what_is_new_is_added(indexed):
     index.close()
     await added(store, "s", "hello")
     again = make()
-    assert await found_in(store, again, "hello") == [n for n in range(21) if n != 3]
+    assert await found(store, again, "hello") == [n for n in range(21) if n != 3]
     again.close()
 
 
@@ -501,7 +492,7 @@ async def test_an_index_of_older_documents_is_made_anew(indexed):
     for version in (1, 2):
         index = make(version=version)
         assert index.mark() is None
-        assert await found_in(store, index, "hello") == [0]
+        assert await found(store, index, "hello") == [0]
         index.close()
 
 
@@ -537,7 +528,7 @@ async def test_a_store_whose_deletion_was_never_finished_opens(path):
         head = await engine.store.head("old")
         await engine.recall("nothing")
         # The process that deleted was killed while it cleared the index again and again.
-        event = SessionDeleted(head.head, head.digest.hex(), head.head + 1)
+        event = events.SessionDeleted(head.head, head.digest.hex(), head.head + 1)
         await engine.store.save_checkpoint(ERASING, 1)
         await engine.store.delete("old", draft_of(event), head.head)
         engine.recaller()._index.clear()

@@ -22,7 +22,7 @@ from urllib.error import HTTPError, URLError
 
 from tests.faults.servers import trees
 from tests.faults.servers.networks import Network
-from tests.faults.servers.postgres_quorum import DATABASE, EVERYBODY, PostgresMachines
+from tests.faults.servers.postgres_quorum import DATABASE, EVERYBODY, SETTINGS, PostgresMachines
 from tests.services.postgres_binaries import Binaries, find
 from tests.services.postgres_server import template
 from tests.services.process import ServiceFailed, direct, free_ports, started, tail
@@ -31,15 +31,8 @@ LEASE = 20
 """Seconds; Patroni takes no shorter one."""
 
 _PARAMETERS = {
+    **SETTINGS,
     "shared_buffers": "16MB",
-    "max_connections": "100",
-    "max_wal_size": "64MB",
-    "wal_keep_size": "64MB",
-    "wal_receiver_timeout": "2s",
-    "wal_sender_timeout": "2s",
-    "wal_retrieve_retry_interval": "200ms",
-    "tcp_user_timeout": "3s",
-    "client_connection_check_interval": "1s",
     "dynamic_shared_memory_type": "mmap",
     "log_min_messages": "warning",
 }

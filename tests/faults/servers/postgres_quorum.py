@@ -32,7 +32,7 @@ DATABASE = "faults"
 _QUORUM = "ANY 1 (n0, n1, n2)"
 """On every machine the same: none is a standby of its own, so two are left to wait for."""
 
-_SETTINGS = {
+SETTINGS = {
     "wal_receiver_timeout": "2s",
     "wal_sender_timeout": "2s",
     "wal_retrieve_retry_interval": "200ms",
@@ -140,7 +140,7 @@ class Quorum(PostgresMachines):
     def _server(self, folder: Path, number: int, settings: Mapping[str, str]) -> Server:
         place = folder / f"n{number}"
         place.mkdir(parents=True)
-        settings = {**_SETTINGS, "cluster_name": f"n{number}", **settings}
+        settings = {**SETTINGS, "cluster_name": f"n{number}", **settings}
         if self._network is None:
             return Server(settings=settings, folder=place)
         host, prefix = self._network.hosts[number], self._network.prefixes[number]

@@ -10,6 +10,7 @@ import asyncio
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from eventctx.stores.postgres import scrubbing
 from eventctx.stores.postgres.connections import ServerConnection, in_schema, parse_url
 from eventctx.stores.postgres.schema import SCHEMA_VERSION
 from eventctx.stores.postgres.store import PostgresStore
-from eventctx.testing.store_contract.drafts import check_chain, gather, make_draft
+from eventctx.testing.store_contract.drafts import check_chain, gather
 from eventctx.testing.store_contract.drafts import make_draft as draft
 from tests.pages import blocks_of
 from tests.services.in_memory import memory_folder
@@ -154,7 +155,7 @@ async def test_a_store_of_an_earlier_version_opens_with_its_records_and_takes_mo
     assert [len(one.bodies) for one in parent] == [0, 1, 2]
     assert [bytes(body.data) for body in parent[2].bodies] == [b"two", b"three"]
     assert [one.position for one in child] == [0, 1, 2, 3]
-    await other.append("child", [make_draft("five")], ANY)
+    await other.append("child", [draft("five")], ANY)
     for stream in ("parent", "child"):
         check_chain(await gather(store.read(stream)))
     everything = [one async for one in store.read_all()]
@@ -163,9 +164,8 @@ async def test_a_store_of_an_earlier_version_opens_with_its_records_and_takes_mo
     assert places == sorted(places)
     await store.save_checkpoint("sink", 7)
     assert await other.load_checkpoint("sink") == 7
-    index = PostgresTextIndex(store)
-    assert index.mark() is None
-    index.close()
+    with closing(PostgresTextIndex(store)) as index:
+        assert index.mark() is None
     assert (await store.inspect()).findings == ()
     await store.close()
     await other.close()

@@ -13,7 +13,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -24,10 +24,10 @@ from eventctx.stores.sqlite import SqliteStore
 from eventctx.stores.sqlite_queries import Queries
 from eventctx.stores.sqlite_schema import APPLICATION_ID, Durability
 from eventctx.testing.store_contract.drafts import make_draft
+from tests.faults.disks import WatchedDisk
 from tests.faults.given import scratch, write_files
 
 SECTOR = 512
-PLATFORM_VFS = apsw.vfs_names()[0]
 
 
 class Step(NamedTuple):
@@ -40,37 +40,17 @@ class Step(NamedTuple):
     receipt: Receipt | None = None
 
 
-class NotingFile(apsw.VFSFile):
-    def __init__(self, vfs, filename, flags):
-        super().__init__(PLATFORM_VFS, filename, flags)
-        self.vfs = vfs
-        name = filename.filename() if isinstance(filename, apsw.URIFilename) else filename
-        self.name = Path(name).name
+class NotingDisk(WatchedDisk):
+    """Notes what is done. With ``syncs`` false it stands for a store without syncs."""
 
-    def xWrite(self, data, offset):  # noqa: N802
-        super().xWrite(data, offset)
-        self.vfs.steps.append(Step("write", self.name, offset, bytes(data)))
-
-    def xTruncate(self, size):  # noqa: N802
-        super().xTruncate(size)
-        self.vfs.steps.append(Step("truncate", self.name, size))
-
-    def xSync(self, flags):  # noqa: N802
-        # Real syncs would only make the test slow: the note is what counts.
-        if self.vfs.syncs:
-            self.vfs.steps.append(Step("sync", self.name))
-
-
-class NotingVFS(apsw.VFS):
-    """The default VFS while in use. With ``syncs`` false it stands for a store without syncs."""
-
-    def __init__(self, syncs=True):
-        super().__init__("noting", PLATFORM_VFS, makedefault=True)
+    def __init__(self, syncs: bool) -> None:
+        super().__init__()
         self.steps: list[Step] = []
         self.syncs = syncs
 
-    def xOpen(self, name, flags):  # noqa: N802
-        return NotingFile(self, name, flags)
+    def on(self, operation: str, *what: Any) -> None:
+        if operation != "sync" or self.syncs:
+            self.steps.append(Step(operation, *what))
 
     def xDelete(self, filename, syncdir):  # noqa: N802
         super().xDelete(filename, syncdir)
@@ -79,8 +59,7 @@ class NotingVFS(apsw.VFS):
 
 async def record_a_run(folder: Path, durability: Durability, *, syncs: bool = True) -> list[Step]:
     """Appends by several sessions, of all sizes, across several checkpoints; no close."""
-    vfs = NotingVFS(syncs)
-    try:
+    with NotingDisk(syncs) as disk:
         store = await SqliteStore.open(folder / "store.db", durability=durability)
 
         async def session(name: str, chance: random.Random) -> None:
@@ -88,13 +67,11 @@ async def record_a_run(folder: Path, durability: Durability, *, syncs: bool = Tr
                 sizes = [chance.choice([0, 300, 1000, 5000, 40_000]) for _ in range(2)]
                 drafts = [make_draft(bytes(size)) for size in sizes] + [make_draft("a", "b")]
                 done = await store.append(name, drafts, ANY)
-                vfs.steps.append(Step("ack", "", receipt=done.receipt))
+                disk.steps.append(Step("ack", "", receipt=done.receipt))
 
         await asyncio.gather(*(session(f"s{n}", random.Random(n)) for n in range(5)))
-        steps = list(vfs.steps)
+        steps = list(disk.steps)
         await store.close()
-    finally:
-        vfs.unregister()
     return steps
 
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import apsw
 import pytest
@@ -26,7 +26,7 @@ NO_LOG_FLUSH = 2
 """The file system stops at once, and not even its own journal is written: a power cut."""
 
 
-def _run(*command: object) -> None:
+def run(*command: object) -> None:
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode:
         raise OSError(f"{command[0]}: {done.stderr.strip()}")
@@ -48,10 +48,10 @@ class LoopDisk:
         """
         self._mounted += 1
         copy = self._image.with_name(f"image-{self._mounted}")
-        _run("cp", "--sparse=always", self._image, copy)
+        run("cp", "--sparse=always", self._image, copy)
         self._image.unlink()
         self._image = copy
-        _run("mount", "-o", "loop", self._image, self.folder)
+        run("mount", "-o", "loop", self._image, self.folder)
 
     def cut_power(self) -> None:
         """Stop the file system in the middle of whatever is under way."""
@@ -67,7 +67,7 @@ class LoopDisk:
             if not os.path.ismount(self.folder):
                 return
             with suppress(*([OSError] if left else [])):
-                _run("umount", self.folder)
+                run("umount", self.folder)
             time.sleep(0.05)
 
 
@@ -88,7 +88,7 @@ def loop_disk(megabytes: int) -> Iterator[LoopDisk]:
             file.truncate(megabytes * 2**20)
         disk = LoopDisk(image, folder)
         try:
-            _run("mkfs.ext4", "-q", "-F", image)
+            run("mkfs.ext4", "-q", "-F", image)
             disk.mount()
         except OSError as error:
             pytest.skip(f"no ext4 on a loop device can be mounted here ({error})")
@@ -102,10 +102,10 @@ def small_disk(kilobytes: int) -> Iterator[Path]:
     _need_root()
     with tempfile.TemporaryDirectory(prefix="eventctx-small-") as folder, ExitStack() as ending:
         try:
-            _run("mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "none", folder)
+            run("mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "none", folder)
         except OSError as error:
             pytest.skip(f"no tmpfs can be mounted here ({error})")
-        ending.callback(_run, "umount", folder)
+        ending.callback(run, "umount", folder)
         yield Path(folder)
 
 
@@ -137,32 +137,57 @@ class Failure(NamedTuple):
         return error
 
 
-class _FailingFile(apsw.VFSFile):
-    def __init__(self, vfs: FailingDisk, filename: Any, flags: Any) -> None:
-        super().__init__(PLATFORM_VFS, filename, flags)
-        self._vfs = vfs
+class WatchedDisk(apsw.VFS):
+    """The default VFS within ``with``, whose every operation is told to ``on`` before it is done.
 
-    def xWrite(self, data: Any, offset: int) -> None:  # noqa: N802
-        self._vfs.count("write")
-        super().xWrite(data, offset)
+    A real sync would only make the test slow, so none is.
+    """
 
-    def xTruncate(self, size: int) -> None:  # noqa: N802
-        self._vfs.count("truncate")
-        super().xTruncate(size)
+    def __init__(self) -> None:
+        super().__init__("watched", PLATFORM_VFS, makedefault=True)
 
-    def xSync(self, flags: int) -> None:  # noqa: N802
-        # A real sync would only make the test slow.
-        self._vfs.count("sync")
+    def on(self, operation: Operation, name: str, offset: int = 0, data: bytes = b"") -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.unregister()
+
+    def xOpen(self, name: Any, flags: Any) -> _WatchedFile:  # noqa: N802
+        return _WatchedFile(self, name, flags)
 
     def excepthook(self, *_: Any) -> None:
         """The failures are meant; apsw prints them otherwise."""
 
 
-class FailingDisk(apsw.VFS):
-    """The default VFS while in use; counts operations, and fails those of ``failure``."""
+class _WatchedFile(apsw.VFSFile):
+    excepthook = WatchedDisk.excepthook
+
+    def __init__(self, disk: WatchedDisk, filename: Any, flags: Any) -> None:
+        super().__init__(PLATFORM_VFS, filename, flags)
+        self._disk = disk
+        name = filename.filename() if isinstance(filename, apsw.URIFilename) else filename
+        self._name = Path(name).name
+
+    def xWrite(self, data: Any, offset: int) -> None:  # noqa: N802
+        self._disk.on("write", self._name, offset, bytes(data))
+        super().xWrite(data, offset)
+
+    def xTruncate(self, size: int) -> None:  # noqa: N802
+        self._disk.on("truncate", self._name, size)
+        super().xTruncate(size)
+
+    def xSync(self, flags: int) -> None:  # noqa: N802
+        self._disk.on("sync", self._name)
+
+
+class FailingDisk(WatchedDisk):
+    """Counts operations, and fails those of ``failure``."""
 
     def __init__(self) -> None:
-        super().__init__("failing", PLATFORM_VFS, makedefault=True)
+        super().__init__()
         self.failure: Failure | None = None
         self.failed = 0
         self._counted = 0
@@ -171,7 +196,7 @@ class FailingDisk(apsw.VFS):
         """Count from here, and fail as ``failure`` says; None: the disk is well again."""
         self.failure, self._counted = failure, 0
 
-    def count(self, operation: Operation) -> None:
+    def on(self, operation: Operation, *_: Any) -> None:
         failure = self.failure
         if failure is None or failure.operation != operation:
             return
@@ -179,19 +204,3 @@ class FailingDisk(apsw.VFS):
         if 0 <= self._counted - 1 - failure.number < failure.length:
             self.failed += 1
             raise failure.error()
-
-    def xOpen(self, name: Any, flags: Any) -> _FailingFile:  # noqa: N802
-        return _FailingFile(self, name, flags)
-
-    def excepthook(self, *_: Any) -> None:
-        """The failures are meant; apsw prints them otherwise."""
-
-
-@contextmanager
-def failing_disk() -> Iterator[FailingDisk]:
-    """Every database that is opened inside of the block lies on this disk."""
-    disk = FailingDisk()
-    try:
-        yield disk
-    finally:
-        disk.unregister()

@@ -53,15 +53,10 @@ def a_column(connection: apsw.Connection, chance: random.Random) -> tuple[str, s
     return table, chance.choice(names), any_of(connection, chance, table)
 
 
-def set_null(connection: apsw.Connection, chance: random.Random) -> str:
+def set_value(connection: apsw.Connection, chance: random.Random) -> str:
+    values = ["7", "-1", "9223372036854775807", "'text'", "x''", "x'ff00'", "0.5"]
     table, column, row = a_column(connection, chance)
-    return f"UPDATE {table} SET {column}=NULL WHERE rowid={row}"
-
-
-def set_another_type(connection: apsw.Connection, chance: random.Random) -> str:
-    table, column, row = a_column(connection, chance)
-    value = chance.choice(["7", "-1", "9223372036854775807", "'text'", "x''", "x'ff00'", "0.5"])
-    return f"UPDATE {table} SET {column}={value} WHERE rowid={row}"
+    return f"UPDATE {table} SET {column}={chance.choice(values)} WHERE rowid={row}"
 
 
 def cut_a_value(connection: apsw.Connection, chance: random.Random) -> str:
@@ -100,11 +95,6 @@ def swap_places(connection: apsw.Connection, chance: random.Random) -> str:
     return swapped("records", "position", first, second, f"stream={stream} AND ")
 
 
-def delete_a_row(connection: apsw.Connection, chance: random.Random) -> str:
-    table, _, row = a_column(connection, chance)
-    return f"DELETE FROM {table} WHERE rowid={row}"
-
-
 def insert_a_copy(connection: apsw.Connection, chance: random.Random) -> str:
     """The copy of a record behind the last one of a session, as if it had been said twice."""
     row = any_of(connection, chance, "records")
@@ -117,10 +107,6 @@ def insert_a_copy(connection: apsw.Connection, chance: random.Random) -> str:
     }
     values = ",".join(new.get(name, name) for name in names)
     return f"INSERT INTO records SELECT {values} FROM records WHERE pos={row}"
-
-
-def rename_a_session(connection: apsw.Connection, chance: random.Random) -> str:
-    return f"UPDATE streams SET name='renamed' WHERE id={any_of(connection, chance, 'streams')}"
 
 
 def change_a_parent(connection: apsw.Connection, chance: random.Random) -> str:
@@ -147,15 +133,15 @@ def change_byte(connection: apsw.Connection, chance: random.Random) -> str:
 
 
 DRAWS: tuple[Draw, ...] = (
-    set_null,
-    set_another_type,
+    lambda *of: "UPDATE {} SET {}=NULL WHERE rowid={}".format(*a_column(*of)),
+    set_value,
     cut_a_value,
     take_a_value_of_another_row,
     swap_two_rows,
     swap_places,
-    delete_a_row,
+    lambda *of: "DELETE FROM {0} WHERE rowid={2}".format(*a_column(*of)),
     insert_a_copy,
-    rename_a_session,
+    lambda *of: f"UPDATE streams SET name='renamed' WHERE id={any_of(*of, 'streams')}",
     change_a_parent,
     empty_facts,
     change_byte,

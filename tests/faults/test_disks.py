@@ -21,7 +21,7 @@ import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import EventctxError
 from tests.faults.counts import report, trials
-from tests.faults.disks import Failure, Operation, failing_disk, small_disk
+from tests.faults.disks import FailingDisk, Failure, Operation, small_disk
 from tests.faults.given import scratch
 from tests.faults.processes import check_acknowledged, check_store, lines_of, program, receipts_in
 from tests.how_much import some
@@ -106,7 +106,7 @@ class Work:
 async def fail_once(path: Path, failure: Failure) -> Work:
     """One run with one failure. Raises AssertionError for a promise that was broken."""
     work = Work()
-    with failing_disk() as disk:
+    with FailingDisk() as disk:
         async with eventctx.open(path, receipts=False) as engine:
             for name in SESSIONS:
                 await work.write(engine, name, 0, 2)

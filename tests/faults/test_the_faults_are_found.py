@@ -161,14 +161,6 @@ async def erase_what_was_repeated(folder: Path) -> None:
     assert files_with(folder) == []
 
 
-def without_rounds(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(erasing, "whole_rounds", lambda _, numbers: set(numbers))
-
-
-def without_summaries(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(erasing, "_stands_for", lambda *_: False)
-
-
 def without_words(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Overlap, "shares", lambda *_: False)
 
@@ -191,9 +183,15 @@ def without_shortened(monkeypatch: Patch) -> None:
 @pytest.mark.parametrize(
     ("erase", "without"),
     [
-        (erase_a_tool_round, without_rounds),
+        (
+            erase_a_tool_round,
+            lambda patch: patch.setattr(erasing, "whole_rounds", lambda _, numbers: set(numbers)),
+        ),
         (erase_a_tool_round, without_shortened),
-        (erase_what_was_summarised, without_summaries),
+        (
+            erase_what_was_summarised,
+            lambda patch: patch.setattr(erasing, "_stands_for", lambda *_: False),
+        ),
         (erase_what_was_repeated, without_words),
     ],
 )

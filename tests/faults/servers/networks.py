@@ -7,23 +7,20 @@ from __future__ import annotations
 
 import itertools
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.faults.disks import run
+
 _networks = itertools.count()
 
 
-def _ip(*words: object) -> str:
-    command = ["ip", *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")
-    return done.stdout
+_ip = partial(run, "ip")
 
 
 class Network:
@@ -57,10 +54,8 @@ class Network:
             *(("link", "del", cable) for cable in self._cables),
             ("link", "del", self._bridge),
         ):
-            try:
+            with suppress(OSError):  # it was not made, or went with its namespace
                 _ip(*command)
-            except OSError:
-                continue  # it was not made, or went with its namespace
 
     def pull(self, number: int) -> None:
         _ip("link", "set", self._cables[number], "down")

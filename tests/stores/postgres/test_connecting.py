@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import shutil
 import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -26,6 +26,7 @@ from eventctx.stores.postgres.store import PostgresStore
 from eventctx.testing.store_contract.drafts import gather
 from eventctx.testing.store_contract.drafts import make_draft as draft
 from tests.services.certificates import make_certificates
+from tests.services.fixtures import skip
 from tests.services.in_memory import memory_folder
 from tests.services.postgres_binaries import PostgresMissing, with_tls
 from tests.services.postgres_server import SUPERUSER, Server
@@ -182,9 +183,8 @@ def server(authority: Path) -> Iterator[Server]:
     try:
         own = Server(binaries=with_tls(), place=memory_folder())
     except PostgresMissing as missing:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(str(missing))
+        skip(missing)
+        raise
     own.create()
     for name in ("server.pem", "server-key.pem"):
         shutil.copy(authority / name, own.data)
@@ -203,8 +203,8 @@ def url(server: Server, authority: Path, **parameters: str) -> str:
 
 
 @pytest.mark.slow
-async def test_a_server_with_our_certificate_is_written_and_read(
-    server: Server, authority: Path, opened
+async def test_a_server_with_our_certificate_is_read_and_every_other_one_refused_at_once(
+    server: Server, postgres: Server, authority: Path, tmp_path: Path, opened: Any
 ) -> None:
     store = await opened(PostgresStore.open(url(server, authority)))
     await store.append("s", [draft("a")], NO_STREAM)
@@ -213,12 +213,6 @@ async def test_a_server_with_our_certificate_is_written_and_read(
         "SELECT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE usename = 'ann'"
     )
     assert set(encrypted) == {(True,)}
-
-
-@pytest.mark.slow
-async def test_what_is_not_the_server_with_its_certificate_is_refused_at_once(
-    server: Server, postgres: Server, authority: Path, tmp_path: Path
-) -> None:
     for name in ("other", "ca"):
         (tmp_path / name).mkdir()
         make_certificates(tmp_path / name, authority=name)

@@ -121,7 +121,9 @@ async def test_a_server_that_was_halted_has_an_end_to_every_wait(victim, place, 
     await store.close()
 
 
-async def test_a_standby_is_read_and_followed_but_not_written(victim, place):
+async def test_a_standby_is_read_and_not_written_and_the_primary_taken_wherever_it_is(
+    victim, place, monkeypatch
+):
     store = await PostgresStore.open(place)
     await store.append("s", [draft("a"), draft("b")], NO_STREAM)
     with await asyncio.to_thread(victim.standby, "reader") as standby:
@@ -139,12 +141,6 @@ async def test_a_standby_is_read_and_followed_but_not_written(victim, place):
         await news.aclose()
         await reading.close()
         await store.close()
-
-
-async def test_of_several_servers_the_primary_is_taken_wherever_it_is(victim, place, monkeypatch):
-    with await asyncio.to_thread(victim.standby, "first") as standby:
-        await (await PostgresStore.open(place)).close()
-        await asyncio.to_thread(has_all, standby, victim)  # the store was made meanwhile
         for attributes, environment, read_only, chosen in (
             ("", None, False, victim),
             ("", None, True, victim),
@@ -211,59 +207,34 @@ class Slow:
         self.connection.close()
 
 
-@pytest.fixture
-async def slow(store, postgres_place):
-    await store.append("slow", [draft()], NO_STREAM)
-    return Slow(postgres_place)
-
-
-async def test_a_subscription_waits_for_an_older_transaction_and_skips_nothing(store, slow):
-    await store.append("fast", [draft()], NO_STREAM)
+async def test_an_older_transaction_is_waited_for_by_who_reads_the_whole_log_and_skips_nothing(
+    store, postgres_place, opened
+):
+    impatient = await opened(PostgresStore.open(postgres_place, patience=0.3))
+    for stream in ("slow", "fast"):
+        await store.append(stream, [draft()], NO_STREAM)
+    slow = Slow(postgres_place)
     slow.begin()
     await store.append("fast", [draft()], 0)
+    # A stream is followed in its own order, and waits for nobody.
+    own = await asyncio.wait_for(take(store.subscribe(stream="fast"), 2), 60)
+    assert [record.position for record in own] == [0, 1]
+    with pytest.raises(StoreUnavailable, match=r"process \d+ of postgres \(eventctx\)"):
+        await gather(impatient.read_all())
     news = store.subscribe()
     found = [await anext(news) for _ in range(2)]
     following = asyncio.ensure_future(anext(news))
+    reading = asyncio.create_task(gather(store.read_all()))
     await asyncio.sleep(0.3)
     assert not following.done(), "it went past what is not settled"
-    slow.append_and_commit()
-    async with asyncio.timeout(60):
-        found += [await following, await anext(news)]
-    assert [(r.stream, r.position) for r in found] == [
-        *[("slow", 0), ("fast", 0)],
-        *[("slow", 1), ("fast", 1)],
-    ]
-    await news.aclose()
-
-
-async def test_a_read_of_everything_waits_for_what_was_committed_before_it(store, slow):
-    slow.begin()
-    await store.append("fast", [draft()], NO_STREAM)
-    reading = asyncio.create_task(gather(store.read_all()))
-    await asyncio.sleep(0.2)
     assert not reading.done()
     slow.append_and_commit()
     async with asyncio.timeout(60):
-        found = await reading
-    assert [(r.stream, r.position) for r in found] == [("slow", 0), ("slow", 1), ("fast", 0)]
-
-
-async def test_a_transaction_that_does_not_end_is_named(slow, postgres_place, opened):
-    store = await opened(PostgresStore.open(postgres_place, patience=0.3))
-    slow.begin()
-    await store.append("fast", [draft()], NO_STREAM)
-    with pytest.raises(StoreUnavailable, match=r"process \d+ of postgres \(eventctx\)"):
-        await gather(store.read_all())
-    slow.append_and_commit()
-    assert len(await gather(store.read_all())) == 3
-
-
-async def test_a_stream_is_followed_in_its_own_order_and_waits_for_nobody(store, slow):
-    slow.begin()
-    await store.append("fast", [draft()], NO_STREAM)
-    async with asyncio.timeout(60):
-        assert (await take(store.subscribe(stream="fast"), 1))[0].position == 0
-    slow.append_and_commit()
+        found += [await following, await anext(news)]
+        for records in (found, await reading, await gather(impatient.read_all())):
+            places = [(record.stream, record.position) for record in records]
+            assert places == [("slow", 0), ("fast", 0), ("slow", 1), ("fast", 1)]
+    await news.aclose()
 
 
 async def test_a_notification_comes_only_while_somebody_listens(store, postgres_place):

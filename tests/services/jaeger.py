@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tests.services import process
 from tests.services.jaeger_binary import find, main
@@ -55,7 +54,7 @@ def start(binary: Path | None = None, *, ui: Path | None = None) -> Iterator[Jae
 
     def service(folder: Path, ports: tuple[int, ...]) -> process.Service:
         jaeger, settings = Jaeger(*ports), folder / "config.yaml"
-        settings.write_text(json.dumps(configuration(jaeger, ui)))  # JSON is YAML
+        settings.write_text(configuration(jaeger, ui))
         return process.Service(
             name="Jaeger",
             command=[found, f"--config={settings}"],
@@ -70,43 +69,31 @@ def start(binary: Path | None = None, *, ui: Path | None = None) -> Iterator[Jae
         yield Jaeger(*ports)
 
 
-def configuration(jaeger: Jaeger, ui: Path | None) -> dict[str, Any]:
+def configuration(jaeger: Jaeger, ui: Path | None) -> str:
     """Jaeger's settings: OTLP in, memory, query API; nothing else listens, nothing is batched.
 
-    Without a batch processor an export is answered after it was stored.
+    Without a batch processor an export is answered after it was stored. With ``enable_tracing`` it
+    sends spans of its own to port 4317, whoever listens there, and its end waits for them.
     """
-
-    def at(port: int) -> dict[str, str]:
-        return {"endpoint": f"127.0.0.1:{port}"}
-
-    protocols = {"grpc": at(jaeger.otlp_grpc), "http": at(jaeger.otlp_http)}
-    memory = {"backends": {"memory": {"memory": {"max_traces": 100_000}}}}
-    query = {
-        "storage": {"traces": "memory"},
-        # else it sends spans of its own to port 4317, whoever listens there, and its end waits
-        # ten seconds for them
-        "enable_tracing": False,
-        "http": at(jaeger.query_http),
-        "grpc": at(jaeger.query_grpc),
-        **({"ui": {"assets_path": str(ui)}} if ui else {}),
-    }
-    health = {"use_v2": True, "http": at(jaeger.health)}
-    return {
-        "service": {
-            "extensions": ["jaeger_storage", "jaeger_query", "healthcheckv2"],
-            "pipelines": {
-                "traces": {"receivers": ["otlp"], "exporters": ["jaeger_storage_exporter"]}
-            },
-            "telemetry": {
-                "resource": {"service.name": "jaeger"},
-                "metrics": {"level": "none"},
-                "logs": {"level": "info"},
-            },
-        },
-        "extensions": {"jaeger_storage": memory, "jaeger_query": query, "healthcheckv2": health},
-        "receivers": {"otlp": {"protocols": protocols}},
-        "exporters": {"jaeger_storage_exporter": {"trace_storage": "memory"}},
-    }
+    grpc, http, query, query_grpc, health = (f"{{endpoint: '127.0.0.1:{one}'}}" for one in jaeger)
+    page = f"ui: {{assets_path: '{ui}'}}" if ui else ""
+    return f"""\
+service:
+  extensions: [jaeger_storage, jaeger_query, healthcheckv2]
+  pipelines: {{traces: {{receivers: [otlp], exporters: [jaeger_storage_exporter]}}}}
+  telemetry: {{resource: {{service.name: jaeger}}, metrics: {{level: none}}, logs: {{level: info}}}}
+extensions:
+  jaeger_storage: {{backends: {{memory: {{memory: {{max_traces: 100000}}}}}}}}
+  jaeger_query:
+    storage: {{traces: memory}}
+    enable_tracing: false
+    http: {query}
+    grpc: {query_grpc}
+    {page}
+  healthcheckv2: {{use_v2: true, http: {health}}}
+receivers: {{otlp: {{protocols: {{grpc: {grpc}, http: {http}}}}}}}
+exporters: {{jaeger_storage_exporter: {{trace_storage: memory}}}}
+"""
 
 
 if __name__ == "__main__":

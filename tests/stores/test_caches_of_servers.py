@@ -102,15 +102,14 @@ async def test_a_cut_tail_of_a_server_is_noticed_by_this_machines_receipts(cache
         assert {one.kind for one in (await engine.verify("s")).problems} == {"receipt"}
 
 
-def test_receipts_of_a_server_go_by_the_id_of_the_store_and_no_cache(tmp_path, monkeypatch) -> None:
+def test_receipts_go_by_the_id_of_a_servers_store_or_the_path_of_a_file(
+    tmp_path, monkeypatch
+) -> None:
     book = default_book(cache_base("postgresql", "a1"))
     assert book.is_relative_to(tmp_path / "state") and book.name == "postgresql-a1.jsonl"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "elsewhere"))
     assert default_book(cache_base("postgresql", "a1")) == book
     assert default_book(cache_base("jetstream", "a1")) != book
-
-
-def test_receipts_of_a_file_go_by_its_path(tmp_path) -> None:
     one, other = tmp_path / "a.db", tmp_path / "b.db"
     assert default_book(one) != default_book(other)
     (tmp_path / "link.db").symlink_to(one)
@@ -134,14 +133,11 @@ def test_each_store_has_its_own_words_for_durability(url, words) -> None:
     assert is_on_a_server(url) == (words != ("full", "normal"))
 
 
-def test_a_mount_plan_names_a_store_on_a_server_as_it_is() -> None:
+def test_a_mount_plan_names_a_store_as_it_is_and_asks_for_its_own_durability_only() -> None:
     plan = {"store": "postgresql://me@host/db?schema=agents", "durability": "replicated"}
     made = read(plan, own_names)
     assert (made.store, made.durability) == (plan["store"], plan["durability"])
     assert read({"store": "nats://a:4222,b:4222"}, own_names).durability is None
-
-
-def test_a_mount_plan_asks_a_store_for_its_own_durability_only() -> None:
     for url, word, expected in (
         ("postgresql://h/db", "full", "'local' or 'replicated'"),
         ("nats://h", "replicated", "none: this store has one durability"),

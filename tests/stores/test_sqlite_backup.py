@@ -201,7 +201,9 @@ async def test_closing_a_store_lets_its_backup_finish(path, target):
     ],
     ids=["a file", "a folder", "a link", "a log", "a journal"],
 )
-async def test_what_is_there_already_stays(path, target, store, make, words):
+async def test_what_is_there_already_stays_and_a_place_that_cannot_be_written_is_named(
+    path, target, store, make, words
+):
     make(target)
     before = names(target.parent)
     with pytest.raises(InvalidSetting, match=words):
@@ -209,6 +211,10 @@ async def test_what_is_there_already_stays(path, target, store, make, words):
     assert names(target.parent) == before
     with pytest.raises(InvalidSetting, match="there is one at"):
         await store.backup(path)
+    for where in ("no folder/copy.db", "x" * 300, "store.db/copy.db"):
+        with pytest.raises(StoreUnavailable, match="cannot be written"):
+            await store.backup(path.parent / where)
+    assert await store.head("s") is not None
 
 
 async def test_a_target_that_appears_meanwhile_is_not_replaced(store, target):
@@ -220,13 +226,6 @@ async def test_a_target_that_appears_meanwhile_is_not_replaced(store, target):
         await asyncio.to_thread(back_up, store._file, target, stopped)
     assert target.read_text() == "somebody else's"
     assert names(target.parent) == [target.name]
-
-
-@pytest.mark.parametrize("where", ["no folder/copy.db", "x" * 300, "store.db/copy.db"])
-async def test_a_place_that_cannot_be_written_is_named(path, store, where):
-    with pytest.raises(StoreUnavailable, match="cannot be written"):
-        await store.backup(path.parent / where)
-    assert await store.head("s") is not None
 
 
 async def test_a_store_whose_file_was_replaced_is_not_backed_up(path, target, store):

@@ -51,10 +51,7 @@ async def test_servers_whose_settings_cannot_be_seen_are_refused(jetstream: Clus
     some = ",".join(jetstream.monitors[:2])
     with pytest.raises(StoreUnsafe, match=r"no answer of n2"):
         await JetStreamStore.open(f"{url}&monitor={some}")
-
-
-async def test_the_system_account_tells_what_the_monitoring_does(jetstream: Cluster) -> None:
-    url = jetstream.url(fresh_name()).partition("&monitor")[0]
+    # The system account tells what the monitoring does.
     store = await JetStreamStore.open(f"{url}&system=sys:sys")
     described = await store.describe()
     found = (described.facts["servers"], described.facts["sync_interval"])
@@ -158,21 +155,20 @@ async def test_no_server_and_a_client_that_loses_a_cancellation_are_given_up(
             await JetStreamStore.open("nats://127.0.0.1:1/", patience=0.1)
 
 
-async def test_the_number_of_shards_is_that_of_the_stores_making(jetstream: Cluster) -> None:
+async def test_a_store_is_made_only_when_asked_and_keeps_its_number_of_shards(
+    jetstream: Cluster,
+) -> None:
     name = fresh_name()
+    with pytest.raises(StoreUnavailable, match="create=True"):
+        await JetStreamStore.open(jetstream.url(name), create=False)
+    with pytest.raises(StoreUnavailable, match="expected a store of the name"):
+        await JetStreamStore.open(jetstream.url(name), read_only=True)
     await (await JetStreamStore.open(jetstream.url(name, shards=2))).close()
     store = await JetStreamStore.open(jetstream.url(name))
     assert (await store.describe()).facts["shards"] == "2"
     await store.close()
     with pytest.raises(InvalidSetting, match="expected shards=2"):
         await JetStreamStore.open(jetstream.url(name, shards=3))
-
-
-async def test_a_store_that_is_not_there_is_made_only_when_asked(jetstream: Cluster) -> None:
-    with pytest.raises(StoreUnavailable, match="create=True"):
-        await JetStreamStore.open(jetstream.url(fresh_name()), create=False)
-    with pytest.raises(StoreUnavailable, match="expected a store of the name"):
-        await JetStreamStore.open(jetstream.url(fresh_name()), read_only=True)
 
 
 FILES = Path(__file__).parents[3] / "docs" / "how-to" / "compose" / "nats"

@@ -73,16 +73,16 @@ async def judge(store: EventStore, there: list[Seen]) -> Counter[Outcome]:
     backward = map_seen(store.read("a", backward=True, bodies=False))
     found.append(await _outcome(backward, own["a"][::-1]))
     ends = {(one.stream, one.position, one.digest) for one in (one[-1] for one in own.values())}
-    found.append(await _outcome(_heads(store), sorted(ends)))
+
+    async def heads() -> list[tuple[str, int, bytes]]:
+        return sorted([(one.stream, one.head, one.digest) async for one in store.streams()])
+
+    found.append(await _outcome(heads(), sorted(ends)))
     return Counter(found)
 
 
 async def map_seen(records: AsyncIterator[Record]) -> list[Seen]:
     return [Seen.of(one) async for one in records]
-
-
-async def _heads(store: EventStore) -> list[tuple[str, int, bytes]]:
-    return sorted([(one.stream, one.head, one.digest) async for one in store.streams()])
 
 
 async def _outcome(asked: Awaitable[object], wanted: list[Any]) -> Outcome:

@@ -18,7 +18,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 
 import eventctx
 
@@ -47,7 +46,8 @@ def main() -> None:
     parser.add_argument("--keep", action="store_true", help="leave the servers until Ctrl-C")
     parser.add_argument("demo", nargs="*", help="arguments of `eventctx demo`, behind --")
     given = parser.parse_args()
-    signal.signal(signal.SIGTERM, _leave)
+    # As an exception, so that the blocks that stop the servers end.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with _served(given.kind) as url:
             status = _run(url, given.demo, given.keep)
@@ -86,11 +86,6 @@ async def _described(url: str) -> str:
         f"\nThe store: {found.kind} at {found.place}, {found.server}\n"
         f"An acknowledged append survives: {found.survives}" + (f" ({facts})" if facts else "")
     )
-
-
-def _leave(number: int, frame: FrameType | None) -> None:
-    # As an exception, so that the blocks that stop the servers end.
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

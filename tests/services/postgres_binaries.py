@@ -85,7 +85,10 @@ def find() -> Binaries:
     Raises PostgresMissing.
     """
     folder = _installed()
-    user = _other_user() if os.geteuid() == 0 else None
+    others = [one.pw_name for one in pwd.getpwall() if one.pw_name in ("nobody", "postgres")]
+    if os.geteuid() == 0 and not others:
+        raise PostgresMissing("PostgreSQL does not run as root, and nobody else is here to run it")
+    user = max(others) if os.geteuid() == 0 else None
     shared = _shared_folder(user)
     found = Binaries(folder, "", user, shared)
     try:
@@ -158,14 +161,6 @@ def _of_the_system() -> list[Path]:
 
 def _complete(folder: Path) -> bool:
     return all(os.access(folder / one, os.X_OK) for one in ("initdb", "postgres"))
-
-
-def _other_user() -> str:
-    known = {one.pw_name for one in pwd.getpwall()}
-    for name in ("postgres", "nobody"):
-        if name in known:
-            return name
-    raise PostgresMissing("PostgreSQL does not run as root, and there is no other user to run it")
 
 
 def _shared_folder(user: str | None) -> Path:

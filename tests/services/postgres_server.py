@@ -87,7 +87,10 @@ class Server:
             self.resume()
             self._end(signal.SIGQUIT)
         finally:
-            self._forget_shared_memory()
+            # The System V segment of a server that was killed; a new start would have freed it.
+            segment = " ".join(self._lines()[6:7]).split()[1:2]
+            if segment:
+                subprocess.run(["ipcrm", "-m", *segment], capture_output=True, check=False)
             if self.own:
                 shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -245,12 +248,6 @@ class Server:
             watch.communicate()
         if process is not None:
             end(process, number, 30)
-
-    def _forget_shared_memory(self) -> None:
-        """Free the System V segment of a server that was killed; a new start would have done it."""
-        segment = " ".join(self._lines()[6:7]).split()[1:2]
-        if segment:
-            subprocess.run(["ipcrm", "-m", *segment], capture_output=True, check=False)
 
 
 def template(binaries: Binaries) -> Path:

@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import grpc
 from google.protobuf.duration_pb2 import Duration
@@ -83,6 +83,7 @@ class Say(NamedTuple):
 
 
 _PROTOBUF = "application/x-protobuf"
+_ENCODINGS = {"identity": bytes, "gzip": gzip.decompress, "deflate": zlib.decompress}
 Answer = Accept | Refuse | Hang | CloseConnection | Partial | Say
 
 _CODES = {
@@ -125,7 +126,9 @@ class Receiver:
         if self._certificates is None:
             self._grpc_port = self._grpc.add_insecure_port("127.0.0.1:0")
         else:
-            credentials = _credentials(self._certificates)
+            names = ("server-key.pem", "server.pem", "ca.pem")
+            key, own, authority = ((self._certificates / one).read_bytes() for one in names)
+            credentials = grpc.ssl_server_credentials([(key, own)], authority, True)
             self._grpc_port = self._grpc.add_secure_port("127.0.0.1:0", credentials)
         self._grpc.start()
         return self
@@ -217,13 +220,6 @@ class Receiver:
         return answer
 
 
-def _credentials(folder: Path) -> Any:
-    key, server, authority = (
-        (folder / name).read_bytes() for name in ("server-key.pem", "server.pem", "ca.pem")
-    )
-    return grpc.ssl_server_credentials([(key, server)], authority, require_client_auth=True)
-
-
 _Take = Callable[[ExportTraceServiceRequest, Mapping[str, str]], Answer]
 
 
@@ -245,19 +241,16 @@ class _GrpcService(service.TraceServiceServicer):
         headers = {key.lower(): str(value) for key, value in context.invocation_metadata()}
         answer = self._take(request, headers)
         if isinstance(answer, Refuse):
-            _abort(context, answer)
+            if answer.retry_after is not None:
+                info = RetryInfo(retry_delay=Duration(seconds=answer.retry_after))
+                told = ("google.rpc.retryinfo-bin", info.SerializeToString())
+                context.set_trailing_metadata([told])
+            large = answer.status == 413
+            words = "Received message larger than max" if large else "refused by the test"
+            context.abort(_CODES[answer.status], words)
         if isinstance(answer, CloseConnection):
             context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
         return _success(answer)
-
-
-def _abort(context: grpc.ServicerContext, answer: Refuse) -> NoReturn:
-    if answer.retry_after is not None:
-        info = RetryInfo(retry_delay=Duration(seconds=answer.retry_after))
-        context.set_trailing_metadata([("google.rpc.retryinfo-bin", info.SerializeToString())])
-    large = "Received message larger than max" if answer.status == 413 else "refused by the test"
-    context.abort(_CODES[answer.status], large)
-    raise AssertionError("grpc's abort raises")
 
 
 class _HttpServer(ThreadingHTTPServer):
@@ -308,9 +301,9 @@ class _HttpHandler(BaseHTTPRequestHandler):
         if self.headers.get("Content-Type") != _PROTOBUF:
             return self._error(415, f"not protobuf: {self.headers.get('Content-Type')}")
         try:
-            body = _unpacked(body, self.headers.get("Content-Encoding", "identity"))
-            request = ExportTraceServiceRequest.FromString(body)
-        except (DecodeError, OSError, EOFError, zlib.error, ValueError) as error:
+            unpack = _ENCODINGS[self.headers.get("Content-Encoding", "identity")]
+            request = ExportTraceServiceRequest.FromString(unpack(body))
+        except (DecodeError, OSError, EOFError, zlib.error, KeyError) as error:
             return self._error(400, f"cannot be decoded: {error}")
         headers = {key.lower(): value for key, value in self.headers.items()}
         answer = self.server.take(request, headers)
@@ -342,14 +335,3 @@ class _HttpHandler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base's name
         """Write nothing to standard error."""
-
-
-def _unpacked(body: bytes, encoding: str) -> bytes:
-    match encoding:
-        case "identity":
-            return body
-        case "gzip":
-            return gzip.decompress(body)
-        case "deflate":
-            return zlib.decompress(body)
-    raise ValueError(f"content encoding {encoding!r}")

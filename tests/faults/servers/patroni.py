@@ -200,7 +200,8 @@ class PatroniCluster(PostgresMachines):
         try:
             trees.until(self._whole, "Patroni: not whole", 90.0)
         except ServiceFailed as error:
-            raise ServiceFailed(f"{error}; {self._tails()}") from None
+            tails = "\n".join(f"{node.name}: {tail(node.log)}" for node in self.nodes)
+            raise ServiceFailed(f"{error}; {tails}") from None
 
     def _start_etcd(self) -> None:
         binary = _program("etcd")
@@ -265,9 +266,6 @@ class PatroniCluster(PostgresMachines):
             and states <= {"running", "streaming"}
             and "sync_standby" in {one["role"] for one in members}
         )
-
-    def _tails(self) -> str:
-        return "\n".join(f"{node.name}: {tail(node.log)}" for node in self.nodes)
 
 
 def _program(name: str) -> str:

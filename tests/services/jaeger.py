@@ -24,8 +24,8 @@ class Jaeger(NamedTuple):
 
     @property
     def grpc(self) -> str:
-        """The endpoint for OTLP over gRPC, as the official exporter takes it."""
-        return f"http://127.0.0.1:{self.otlp_grpc}"
+        """The endpoint for OTLP over gRPC, as `trace --otlp` takes it."""
+        return f"grpc://127.0.0.1:{self.otlp_grpc}"
 
     @property
     def http_base(self) -> str:

@@ -17,7 +17,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.error import HTTPError
 from urllib.parse import quote, urlencode
 
@@ -35,12 +35,11 @@ SeenSpan = SimpleNamespace
 """
 
 
-class JaegerQuery:
+class JaegerQuery(NamedTuple):
     """The query API at ``base`` (``http://127.0.0.1:16686``), each call within ``seconds``."""
 
-    def __init__(self, base: str, seconds: float = 60.0) -> None:
-        self._base = base
-        self._seconds = seconds
+    base: str
+    seconds: float = 60.0
 
     def spans(self, trace_id: str) -> tuple[SeenSpan, ...]:
         """The trace's spans by start and id; none if Jaeger does not have the trace."""
@@ -69,7 +68,7 @@ class JaegerQuery:
         )
 
     def _get(self, path: str) -> Any:
-        with direct.open(self._base + path, timeout=self._seconds) as answer:
+        with direct.open(self.base + path, timeout=self.seconds) as answer:
             text = answer.read()
         # A path that it does not know is answered with the UI's page and 200; and `/api/v3`
         # answers JSON as text/plain, so the type does not tell.

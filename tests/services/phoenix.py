@@ -97,15 +97,14 @@ def _tokens(raw: dict[str, Any]) -> tuple[int, ...]:
     return tuple(raw[f"token_count_{name}"] for name in ("prompt", "completion", "total"))
 
 
-class PhoenixQuery:
+class PhoenixQuery(NamedTuple):
     """The REST API at ``base`` (``http://127.0.0.1:6006``), each call within ``seconds``.
 
     Errors are urllib's; that a project or session is not there is no error.
     """
 
-    def __init__(self, base: str, seconds: float = 60.0) -> None:
-        self._base = base
-        self._seconds = seconds
+    base: str
+    seconds: float = 60.0
 
     def spans(self, project: str) -> tuple[SeenSpan, ...]:
         """All spans of a project, by start and id; none if there is no such project."""
@@ -134,7 +133,7 @@ class PhoenixQuery:
 
     def _get(self, path: str) -> Any:
         try:
-            with process.direct.open(self._base + path, timeout=self._seconds) as answer:
+            with process.direct.open(self.base + path, timeout=self.seconds) as answer:
                 return json.load(answer)
         except HTTPError as error:
             with error:

@@ -22,10 +22,6 @@ from tests.services.live import folded, live_session, trace
 PROTOCOLS = ["grpc", "http"]
 
 
-def url_of(jaeger: Jaeger, protocol: str) -> str:
-    return jaeger.grpc.replace("http://", "grpc://") if protocol == "grpc" else jaeger.http
-
-
 def traces_of(spans: Iterable[Span]) -> dict[str, list[Span]]:
     found: dict[str, list[Span]] = {}
     for span in spans:
@@ -120,7 +116,7 @@ async def test_a_live_session_is_in_jaeger_as_it_is_in_its_log_and_sending_it_ag
     jaeger: Jaeger, protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query, service = JaegerQuery(jaeger.query), f"live-{protocol}-{secrets.token_hex(4)}"
-    store, url = tmp_path / "s.db", url_of(jaeger, protocol)
+    store, url = tmp_path / "s.db", getattr(jaeger, protocol)
     session = await live_session(store, url, service)
     spans = await folded(store, session)
     before = assert_jaeger_shows(query, spans)
@@ -151,7 +147,7 @@ async def test_an_imported_session_is_in_jaeger_with_its_original_times_by_eithe
 
     answers = []
     for protocol in PROTOCOLS:
-        await asyncio.to_thread(trace, store, source.stem, "--otlp", url_of(jaeger, protocol))
+        await asyncio.to_thread(trace, store, source.stem, "--otlp", getattr(jaeger, protocol))
         answers.append(assert_jaeger_shows(query, spans))
     assert answers[0] == answers[1]
     found = query.find(service, {"gen_ai.conversation.compacted": "true"})

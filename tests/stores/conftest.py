@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import shutil
-import stat
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -43,16 +41,6 @@ def program() -> Iterator[Callable[..., subprocess.Popen[str]]]:
             return ending.enter_context(child)
 
         yield start
-
-
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """A folder that another user can reach, unlike pytest's own."""
-    folder = Path("/tmp") / f"eventctx-read-only-{os.getpid()}"
-    folder.mkdir()
-    yield folder
-    folder.chmod(stat.S_IRWXU)
-    shutil.rmtree(folder)
 
 
 _numbers = itertools.count(1)

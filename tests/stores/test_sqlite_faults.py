@@ -8,6 +8,8 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -136,6 +138,14 @@ async def test_a_lock_held_by_another_program_is_waited_for_and_then_reported(pa
     other.execute("COMMIT")
     assert (await store.append("s", [draft("c")], 1)).receipt.position == 2
     other.close()
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that another user can reach, unlike pytest's own."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
 
 
 READ_ONLY_PROGRAM = """

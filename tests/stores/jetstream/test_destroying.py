@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,10 +44,8 @@ def kept(name: str) -> str:
 
 
 @pytest.fixture
-async def store(cluster: Cluster, name: str) -> AsyncIterator[JetStreamStore]:
-    opened = await JetStreamStore.open(cluster.url(name))
-    yield opened
-    await opened.close()
+async def store(cluster: Cluster, name: str, opened: Any) -> JetStreamStore:
+    return await opened(JetStreamStore.open(cluster.url(name)))
 
 
 async def scrubbed(store: JetStreamStore) -> None:

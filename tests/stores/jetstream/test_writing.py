@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -24,10 +24,8 @@ from tests.stores.jetstream.conftest import fresh_name
 
 
 @pytest.fixture
-async def store(jetstream: Cluster) -> AsyncIterator[JetStreamStore]:
-    opened = await JetStreamStore.open(jetstream.url(fresh_name()))
-    yield opened
-    await opened.close()
+async def store(jetstream: Cluster, opened: Any) -> JetStreamStore:
+    return await opened(JetStreamStore.open(jetstream.url(fresh_name())))
 
 
 async def test_what_is_larger_than_a_message_or_headers_is_read_whole(
@@ -106,10 +104,8 @@ class TestThreeShards(FollowingContract, ForkingContract, DestroyingContract):
     """What goes across shards; what happens in one session is the same with one shard."""
 
     @pytest.fixture
-    async def store(self, jetstream: Cluster) -> AsyncIterator[JetStreamStore]:
-        opened = await JetStreamStore.open(jetstream.url(fresh_name(), shards=3))
-        yield opened
-        await opened.close()
+    async def store(self, jetstream: Cluster, opened: Any) -> JetStreamStore:
+        return await opened(JetStreamStore.open(jetstream.url(fresh_name(), shards=3)))
 
     async def test_an_erasure_reaches_the_parent_and_all_its_forks(
         self, store: JetStreamStore

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-import shutil
-import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -25,9 +24,10 @@ from eventctx.stores.sqlite import SqliteStore
 from eventctx.stores.sqlite_queries import Queries
 from eventctx.stores.sqlite_schema import APPLICATION_ID, Durability
 from eventctx.testing.store_contract.drafts import make_draft
+from tests.faults.disks import WatchedDisk
+from tests.faults.given import scratch, write_files
 
 SECTOR = 512
-PLATFORM_VFS = apsw.vfs_names()[0]
 
 
 class Step(NamedTuple):
@@ -40,37 +40,17 @@ class Step(NamedTuple):
     receipt: Receipt | None = None
 
 
-class NotingFile(apsw.VFSFile):
-    def __init__(self, vfs, filename, flags):
-        super().__init__(PLATFORM_VFS, filename, flags)
-        self.vfs = vfs
-        name = filename.filename() if isinstance(filename, apsw.URIFilename) else filename
-        self.name = Path(name).name
+class NotingDisk(WatchedDisk):
+    """Notes what is done. With ``syncs`` false it stands for a store without syncs."""
 
-    def xWrite(self, data, offset):  # noqa: N802
-        super().xWrite(data, offset)
-        self.vfs.steps.append(Step("write", self.name, offset, bytes(data)))
-
-    def xTruncate(self, size):  # noqa: N802
-        super().xTruncate(size)
-        self.vfs.steps.append(Step("truncate", self.name, size))
-
-    def xSync(self, flags):  # noqa: N802
-        # Real syncs would only make the test slow: the note is what counts.
-        if self.vfs.syncs:
-            self.vfs.steps.append(Step("sync", self.name))
-
-
-class NotingVFS(apsw.VFS):
-    """The default VFS while in use. With ``syncs`` false it stands for a store without syncs."""
-
-    def __init__(self, syncs=True):
-        super().__init__("noting", PLATFORM_VFS, makedefault=True)
+    def __init__(self, syncs: bool) -> None:
+        super().__init__()
         self.steps: list[Step] = []
         self.syncs = syncs
 
-    def xOpen(self, name, flags):  # noqa: N802
-        return NotingFile(self, name, flags)
+    def on(self, operation: str, *what: Any) -> None:
+        if operation != "sync" or self.syncs:
+            self.steps.append(Step(operation, *what))
 
     def xDelete(self, filename, syncdir):  # noqa: N802
         super().xDelete(filename, syncdir)
@@ -79,8 +59,7 @@ class NotingVFS(apsw.VFS):
 
 async def record_a_run(folder: Path, durability: Durability, *, syncs: bool = True) -> list[Step]:
     """Appends by several sessions, of all sizes, across several checkpoints; no close."""
-    vfs = NotingVFS(syncs)
-    try:
+    with NotingDisk(syncs) as disk:
         store = await SqliteStore.open(folder / "store.db", durability=durability)
 
         async def session(name: str, chance: random.Random) -> None:
@@ -88,13 +67,11 @@ async def record_a_run(folder: Path, durability: Durability, *, syncs: bool = Tr
                 sizes = [chance.choice([0, 300, 1000, 5000, 40_000]) for _ in range(2)]
                 drafts = [make_draft(bytes(size)) for size in sizes] + [make_draft("a", "b")]
                 done = await store.append(name, drafts, ANY)
-                vfs.steps.append(Step("ack", "", receipt=done.receipt))
+                disk.steps.append(Step("ack", "", receipt=done.receipt))
 
         await asyncio.gather(*(session(f"s{n}", random.Random(n)) for n in range(5)))
-        steps = list(vfs.steps)
+        steps = list(disk.steps)
         await store.close()
-    finally:
-        vfs.unregister()
     return steps
 
 
@@ -202,27 +179,17 @@ def problem_in(folder: Path, receipts: dict[str, Receipt]) -> str | None:
     return None
 
 
-def count_problems(steps: list[Step], count: int, seed: int) -> dict[str, int]:
-    shared_memory = Path("/dev/shm")  # building states on a real disk takes ten times as long
-    base = shared_memory if shared_memory.is_dir() else None
-    folder = Path(tempfile.mkdtemp(prefix="eventctx-cut-", dir=base))
-    problems: dict[str, int] = {}
-    try:
+def count_problems(steps: list[Step], count: int, seed: int) -> Counter[str]:
+    problems: Counter[str] = Counter()
+    with scratch() as folder:
         for files, receipts in crash_states(steps, count, seed):
-            for old in folder.iterdir():
-                old.unlink()
-            for name, content in files.items():
-                if not name.endswith("-shm"):
-                    (folder / name).write_bytes(content)
-            problem = problem_in(folder, receipts)
-            if problem is not None:
-                problems[problem] = problems.get(problem, 0) + 1
-    finally:
-        shutil.rmtree(folder)
+            left = {name: bytes(one) for name, one in files.items() if not name.endswith("-shm")}
+            write_files(folder, left)
+            problems[problem_in(folder, receipts) or ""] += 1
+    del problems[""]
     return problems
 
 
 def check_crash_states(steps: list[Step], count: int, seed: int) -> None:
-    """Assert that no promise is broken in any of ``count`` states."""
     problems = count_problems(steps, count, seed)
     assert not problems, problems

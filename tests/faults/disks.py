@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import struct
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import apsw
 import pytest
@@ -27,7 +26,7 @@ NO_LOG_FLUSH = 2
 """The file system stops at once, and not even its own journal is written: a power cut."""
 
 
-def _run(*command: object) -> None:
+def run(*command: object) -> None:
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode:
         raise OSError(f"{command[0]}: {done.stderr.strip()}")
@@ -49,10 +48,10 @@ class LoopDisk:
         """
         self._mounted += 1
         copy = self._image.with_name(f"image-{self._mounted}")
-        _run("cp", "--sparse=always", self._image, copy)
+        run("cp", "--sparse=always", self._image, copy)
         self._image.unlink()
         self._image = copy
-        _run("mount", "-o", "loop", self._image, self.folder)
+        run("mount", "-o", "loop", self._image, self.folder)
 
     def cut_power(self) -> None:
         """Stop the file system in the middle of whatever is under way."""
@@ -64,12 +63,12 @@ class LoopDisk:
 
     def unmount(self) -> None:
         """Unmount it, once nobody uses it any more; a killed process may take a moment to go."""
-        for _ in range(100):
-            try:
-                return _run("umount", self.folder)
-            except OSError:
-                time.sleep(0.05)
-        return _run("umount", self.folder)
+        for left in reversed(range(100)):
+            if not os.path.ismount(self.folder):
+                return
+            with suppress(*([OSError] if left else [])):
+                run("umount", self.folder)
+            time.sleep(0.05)
 
 
 def _need_root() -> None:
@@ -81,44 +80,41 @@ def _need_root() -> None:
 def loop_disk(megabytes: int) -> Iterator[LoopDisk]:
     """A new and mounted disk. Skips the test where none can be made."""
     _need_root()
-    place = Path(tempfile.mkdtemp(prefix="eventctx-disk-"))
-    place.chmod(0o711)  # a server may run as another user
-    folder, image = place / "mounted", place / "image"
-    folder.mkdir()
-    with image.open("wb") as file:
-        file.truncate(megabytes * 2**20)
-    disk = LoopDisk(image, folder)
-    try:
+    with tempfile.TemporaryDirectory(prefix="eventctx-disk-") as name, ExitStack() as ending:
+        folder, image = Path(name, "mounted"), Path(name, "image")
+        folder.parent.chmod(0o711)  # a server may run as another user
+        folder.mkdir()
+        with image.open("wb") as file:
+            file.truncate(megabytes * 2**20)
+        disk = LoopDisk(image, folder)
         try:
-            _run("mkfs.ext4", "-q", "-F", image)
+            run("mkfs.ext4", "-q", "-F", image)
             disk.mount()
         except OSError as error:
             pytest.skip(f"no ext4 on a loop device can be mounted here ({error})")
+        ending.callback(disk.unmount)
         yield disk
-    finally:
-        if os.path.ismount(folder):
-            disk.unmount()
-        shutil.rmtree(place)
 
 
 @contextmanager
 def small_disk(kilobytes: int) -> Iterator[Path]:
     """The folder of a file system in memory that holds so much. Skips where none can be made."""
     _need_root()
-    folder = Path(tempfile.mkdtemp(prefix="eventctx-small-"))
-    try:
+    with tempfile.TemporaryDirectory(prefix="eventctx-small-") as folder, ExitStack() as ending:
         try:
-            _run("mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "none", folder)
+            run("mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "none", folder)
         except OSError as error:
             pytest.skip(f"no tmpfs can be mounted here ({error})")
-        yield folder
-    finally:
-        if os.path.ismount(folder):
-            _run("umount", folder)
-        folder.rmdir()
+        ending.callback(run, "umount", folder)
+        yield Path(folder)
 
 
 Operation = Literal["write", "sync", "truncate"]
+OPERATIONS: dict[Operation, int] = {
+    "write": apsw.SQLITE_IOERR_WRITE,
+    "sync": apsw.SQLITE_IOERR_FSYNC,
+    "truncate": apsw.SQLITE_IOERR_TRUNCATE,
+}
 PLATFORM_VFS = apsw.vfs_names()[0]
 
 
@@ -134,44 +130,64 @@ class Failure(NamedTuple):
     full: bool
 
     def error(self) -> apsw.Error:
-        """What SQLite is told."""
         if self.full:
             return apsw.FullError("no space")
         error = apsw.IOError("the disk failed")
-        error.extendedresult = {
-            "write": apsw.SQLITE_IOERR_WRITE,
-            "sync": apsw.SQLITE_IOERR_FSYNC,
-            "truncate": apsw.SQLITE_IOERR_TRUNCATE,
-        }[self.operation]
+        error.extendedresult = OPERATIONS[self.operation]
         return error
 
 
-class _FailingFile(apsw.VFSFile):
-    def __init__(self, vfs: FailingDisk, filename: Any, flags: Any) -> None:
-        super().__init__(PLATFORM_VFS, filename, flags)
-        self._vfs = vfs
+class WatchedDisk(apsw.VFS):
+    """The default VFS within ``with``, whose every operation is told to ``on`` before it is done.
 
-    def xWrite(self, data: Any, offset: int) -> None:  # noqa: N802
-        self._vfs.count("write")
-        super().xWrite(data, offset)
+    A real sync would only make the test slow, so none is.
+    """
 
-    def xTruncate(self, size: int) -> None:  # noqa: N802
-        self._vfs.count("truncate")
-        super().xTruncate(size)
+    def __init__(self) -> None:
+        super().__init__("watched", PLATFORM_VFS, makedefault=True)
 
-    def xSync(self, flags: int) -> None:  # noqa: N802
-        # A real sync would only make the test slow.
-        self._vfs.count("sync")
+    def on(self, operation: Operation, name: str, offset: int = 0, data: bytes = b"") -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.unregister()
+
+    def xOpen(self, name: Any, flags: Any) -> _WatchedFile:  # noqa: N802
+        return _WatchedFile(self, name, flags)
 
     def excepthook(self, *_: Any) -> None:
         """The failures are meant; apsw prints them otherwise."""
 
 
-class FailingDisk(apsw.VFS):
-    """The default VFS while in use; counts operations, and fails those of ``failure``."""
+class _WatchedFile(apsw.VFSFile):
+    excepthook = WatchedDisk.excepthook
+
+    def __init__(self, disk: WatchedDisk, filename: Any, flags: Any) -> None:
+        super().__init__(PLATFORM_VFS, filename, flags)
+        self._disk = disk
+        name = filename.filename() if isinstance(filename, apsw.URIFilename) else filename
+        self._name = Path(name).name
+
+    def xWrite(self, data: Any, offset: int) -> None:  # noqa: N802
+        self._disk.on("write", self._name, offset, bytes(data))
+        super().xWrite(data, offset)
+
+    def xTruncate(self, size: int) -> None:  # noqa: N802
+        self._disk.on("truncate", self._name, size)
+        super().xTruncate(size)
+
+    def xSync(self, flags: int) -> None:  # noqa: N802
+        self._disk.on("sync", self._name)
+
+
+class FailingDisk(WatchedDisk):
+    """Counts operations, and fails those of ``failure``."""
 
     def __init__(self) -> None:
-        super().__init__("failing", PLATFORM_VFS, makedefault=True)
+        super().__init__()
         self.failure: Failure | None = None
         self.failed = 0
         self._counted = 0
@@ -180,8 +196,7 @@ class FailingDisk(apsw.VFS):
         """Count from here, and fail as ``failure`` says; None: the disk is well again."""
         self.failure, self._counted = failure, 0
 
-    def count(self, operation: Operation) -> None:
-        """Note an operation. Raises the error of one that is to fail."""
+    def on(self, operation: Operation, *_: Any) -> None:
         failure = self.failure
         if failure is None or failure.operation != operation:
             return
@@ -189,19 +204,3 @@ class FailingDisk(apsw.VFS):
         if 0 <= self._counted - 1 - failure.number < failure.length:
             self.failed += 1
             raise failure.error()
-
-    def xOpen(self, name: Any, flags: Any) -> _FailingFile:  # noqa: N802
-        return _FailingFile(self, name, flags)
-
-    def excepthook(self, *_: Any) -> None:
-        """The failures are meant; apsw prints them otherwise."""
-
-
-@contextmanager
-def failing_disk() -> Iterator[FailingDisk]:
-    """Every database that is opened inside of the block lies on this disk."""
-    disk = FailingDisk()
-    try:
-        yield disk
-    finally:
-        disk.unregister()

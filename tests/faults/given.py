@@ -8,7 +8,6 @@ changes the evidence or an answer is found by ``verify_store``.
 from __future__ import annotations
 
 import asyncio
-import shutil
 import tempfile
 import traceback
 from collections import Counter
@@ -26,6 +25,8 @@ from eventctx.errors import DecodeError, EventctxError
 from eventctx.messages.facts import decode_facts
 from eventctx.projections.view.entries import OPENING, SYNTHETIC_TEXTS
 from eventctx.queries.transfer import export_lines
+from tests.services.in_memory import memory_folder
+from tests.sessions import model, user
 
 STORE, BOOK = "store.db", "book.jsonl"
 SESSIONS = ("s", "fork", "other")
@@ -91,7 +92,7 @@ async def fill(folder: Path, *, closed: bool = True) -> dict[str, bytes]:
     async with eventctx.open(folder / STORE, receipts=folder / BOOK) as engine:
         other = await engine.session("other")
         await other.set_system_prompt("be brief and kind")
-        await other.set_messages([{"role": "user", "content": f"given {n}"} for n in range(4)])
+        await other.set_messages([user(f"given {n}") for n in range(4)])
         await other.pin(1)
         await engine.erase("other", [2])  # it empties the log
         await converse(other, 2)
@@ -107,7 +108,7 @@ async def converse(context: eventctx.Context, turns: int) -> None:
     """Turns with a question, a tool round and an answer each; their requests compact."""
     for number in range(turns):
         async with context.turn() as turn, turn.iteration() as cycle:
-            await context.add_message({"role": "user", "content": f"question {number} " * 20})
+            await context.add_message(user(f"question {number} " * 20))
             await context.get_messages_for_request()
             call = {"type": "tool_use", "id": f"c{number}", "name": "look", "input": {"at": number}}
             async with cycle.tool_call("look", f"c{number}"):
@@ -116,18 +117,14 @@ async def converse(context: eventctx.Context, turns: int) -> None:
             result = {"type": "tool_result", "tool_use_id": f"c{number}", "content": text}
             await context.add_message({"role": "user", "content": [result]})
             await context.get_messages_for_request()
-            await context.add_message({"role": "assistant", "content": f"answer {number} " * 20})
+            await context.add_message(model(f"answer {number} " * 20))
 
 
 @contextmanager
 def scratch() -> Iterator[Path]:
     """A folder in memory where there is one: thousands of stores on a disk take long."""
-    memory = Path("/dev/shm")
-    folder = Path(tempfile.mkdtemp(prefix="eventctx-", dir=memory if memory.is_dir() else None))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder)
+    with tempfile.TemporaryDirectory(prefix="eventctx-", dir=memory_folder()) as folder:
+        yield Path(folder)
 
 
 _sound: dict[bool, Sound] = {}
@@ -138,23 +135,23 @@ async def sound_store(*, closed: bool = True) -> Sound:
 
     One of each kind is made, for all tests of this process.
     """
-    if closed not in _sound:
-        _sound[closed] = await _make_sound_store(closed)
-    return _sound[closed]
-
-
-async def _make_sound_store(closed: bool) -> Sound:
+    if closed in _sound:
+        return _sound[closed]
     with scratch() as folder:
         files = await fill(folder, closed=closed)
         evidence = evidence_in(folder / STORE)
-        contents = _contents_in(folder / STORE)
+        query = "SELECT data FROM records UNION SELECT data FROM bodies"
+        with apsw.Connection(str(folder / STORE)) as connection:
+            contents = tuple(data for (data,) in connection.execute(query) if data)
+        connection.close()
         write_files(folder, files)
         answers = await ask(folder)
         shown = {*_shown(answers), *await _ever_sent(folder)}
     failed = {name: one for name, one in answers.items() if isinstance(one, BaseException)}
     assert not failed, failed
     assert answers["verify_store"] is True
-    return Sound(files, evidence, answers, frozenset(shown), contents)
+    _sound[closed] = Sound(files, evidence, answers, frozenset(shown), contents)
+    return _sound[closed]
 
 
 async def _ever_sent(folder: Path) -> list[bytes]:
@@ -169,12 +166,8 @@ async def _ever_sent(folder: Path) -> list[bytes]:
 
 
 def read_files(folder: Path) -> dict[str, bytes]:
-    """The contents of the store's files and of the book."""
-    return {
-        one.name: one.read_bytes()
-        for one in folder.iterdir()
-        if one.name in (STORE, STORE + "-wal", BOOK)
-    }
+    names = (STORE, STORE + "-wal", BOOK)
+    return {one: (folder / one).read_bytes() for one in names if (folder / one).exists()}
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -192,19 +185,15 @@ def evidence_in(path: Path) -> Evidence:
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     connection.create_scalar_function("evident", _evident, 1)
     try:
-        return Evidence(_rows(connection, EVIDENCE), _rows(connection, FACTS))
+        rows, facts = (
+            [Counter(map(repr, connection.execute(query).fetchall())) for query in queries]
+            for queries in (EVIDENCE, FACTS)
+        )
+        return Evidence(rows, facts)
     except (apsw.Error, ValueError) as error:
         return Evidence(f"{type(error).__name__}: {error}", None)
     finally:
         connection.close(True)
-
-
-def _contents_in(path: Path) -> tuple[bytes, ...]:
-    """Every stored content, once."""
-    connection = apsw.Connection(str(path))
-    rows = connection.execute("SELECT data FROM records UNION SELECT data FROM bodies").fetchall()
-    connection.close()
-    return tuple(data for (data,) in rows if data)
 
 
 def _evident(stored: Any) -> Any:
@@ -214,10 +203,6 @@ def _evident(stored: Any) -> Any:
     except (DecodeError, TypeError):
         return stored
     return repr((facts.role, facts.dialect, facts.results, facts.mark))
-
-
-def _rows(connection: apsw.Connection, queries: tuple[str, ...]) -> list[Counter[str]]:
-    return [Counter(map(repr, connection.execute(query).fetchall())) for query in queries]
 
 
 # -- questions -------------------------------------------------------------------------------------
@@ -257,8 +242,7 @@ def _questions(engine: Engine) -> dict[str, Callable[[], Awaitable[object]]]:
 
     async def requested(session: str) -> object:
         # Room for a plan in force, and no reason for another one.
-        context = await engine.session(session, max_tokens=100_000)
-        return await context.get_messages_for_request()
+        return await (await engine.session(session, max_tokens=100_000)).get_messages_for_request()
 
     async def recalled() -> object:
         found = await engine.recall("question OR result OR given")
@@ -267,11 +251,8 @@ def _questions(engine: Engine) -> dict[str, Callable[[], Awaitable[object]]]:
     async def listed() -> object:
         return sorted(one.stream for one in await engine.sessions())
 
-    questions: dict[str, Callable[[], Awaitable[object]]] = {
-        "verify_store": verified,
-        "sessions": listed,
-        "recall": recalled,
-    }
+    questions: dict[str, Callable[[], Awaitable[object]]] = {}
+    questions |= {"verify_store": verified, "sessions": listed, "recall": recalled}
     for one in SESSIONS:
         questions[f"transcript {one}"] = lambda one=one: transcript(one)
         questions[f"audit {one}"] = lambda one=one: engine.audit(one)
@@ -285,30 +266,21 @@ def _questions(engine: Engine) -> dict[str, Callable[[], Awaitable[object]]]:
 
 
 def judge(sound: Sound, evidence: Evidence, answers: Mapping[str, object]) -> Judgement:
-    """Compare a damaged store with the sound one."""
     broken: list[str] = []
     for name, answer in answers.items():
         if isinstance(answer, BaseException) and not isinstance(answer, EventctxError):
             broken.append(f"{name}: raised\n{''.join(traceback.format_exception(answer))}")
     found = isinstance(answers["open"], EventctxError) or answers["verify_store"] is not True
-    changed = set(_shown(answers)) - sound.shown
-    broken += [f"changed text is shown: {text!r}" for text in changed]
-    differing = [
-        name
-        for name, answer in answers.items()
-        if name != "verify_store" and answer != sound.answers[name]
-    ]
+    broken += [f"changed text is shown: {text!r}" for text in (set(_shown(answers)) - sound.shown)]
+    differing = [name for name, answer in answers.items() if answer != sound.answers[name]]
     if not found and evidence.rows != sound.evidence.rows:
         broken.append("the evidence was changed, and nothing was found")
     if not found and differing and evidence.facts == sound.evidence.facts:
         broken.append(f"not found, and other answers to {differing}")
-    if found:
-        return Judgement("found", tuple(broken))
-    return Judgement("harmless", tuple(broken))
+    return Judgement("found" if found else "harmless", tuple(broken))
 
 
 def _shown(answers: Mapping[str, object]) -> Iterator[bytes]:
-    """Every message that a transcript or a request shows."""
     for name, answer in answers.items():
         if name.startswith(("transcript", "request")) and isinstance(answer, list):
             for message in map(msgspec.json.encode, answer):
@@ -319,7 +291,6 @@ def _shown(answers: Mapping[str, object]) -> Iterator[bytes]:
 
 
 async def survives(sound: Sound, folder: Path, damage: Callable[[Path], Any]) -> Judgement:
-    """Do damage to a copy of the sound store, ask it everything, and judge its answers."""
     write_files(folder, sound.files)
     damage(folder / STORE)
     evidence = evidence_in(folder / STORE)

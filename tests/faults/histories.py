@@ -22,22 +22,10 @@ from eventctx.log.record import GENESIS, Record, body_digest, follows
 Outcome = Literal["acknowledged", "refused", "unknown"]
 
 RULES = (
-    "lost",
-    "duplicated",
-    "gap",
-    "chain broken",
-    "content unsound",
-    "one version twice",
-    "half an append",
-    "refused and there",
-    "nobody's",
-    "out of order",
-    "log is not the streams",
-    "short read",
-    "not delivered",
-    "delivered twice",
-    "delivered out of order",
-    "delivered and not there",
+    *("lost", "duplicated", "gap", "chain broken", "content unsound", "one version twice"),
+    *("half an append", "refused and there", "nobody's", "out of order"),
+    *("log is not the streams", "short read", "not delivered", "delivered twice"),
+    *("delivered out of order", "delivered and not there"),
 )
 """Everything that can be wrong; each name is the ``rule`` of a finding."""
 
@@ -79,7 +67,6 @@ class Seen(NamedTuple):
 
     @classmethod
     def of(cls, record: Record) -> Seen:
-        """What a subscriber notes of a record."""
         return cls(record.stream, record.position, record.global_position, record.id, record.digest)
 
 
@@ -102,7 +89,6 @@ class History(msgspec.Struct):
     delivered: dict[str, list[Seen]] = {}
 
     def acknowledged(self) -> list[Append]:
-        """The appends that a writer may rely on."""
         return [one for one in self.appends if one.outcome == "acknowledged"]
 
     def longest_wait(self, since: float = 0.0) -> float:
@@ -140,7 +126,6 @@ def check(
 
 
 def count(findings: Iterable[Finding]) -> Counter[str]:
-    """How often each rule was broken."""
     return Counter(one.rule for one in findings)
 
 
@@ -150,8 +135,10 @@ def count(findings: Iterable[Finding]) -> Counter[str]:
 def _check_streams(stored: Stored) -> Iterator[Finding]:
     places: dict[bytes, list[tuple[str, int]]] = defaultdict(list)
     for stream, records in stored.streams.items():
-        if [one.position for one in records] != list(range(len(records))):
-            yield Finding("gap", f"{stream}: {_first_gap(records)}")
+        for expected, record in enumerate(records):
+            if record.position != expected:
+                yield Finding("gap", f"{stream}: {record.position} stands where {expected} should")
+                break
         digest = GENESIS
         for record in records:
             places[record.id].append((stream, record.position))
@@ -168,17 +155,8 @@ def _check_streams(stored: Stored) -> Iterator[Finding]:
             yield Finding("duplicated", f"one event at {where}")
 
 
-def _first_gap(records: Sequence[Record]) -> str:
-    for expected, record in enumerate(records):
-        if record.position != expected:
-            return f"position {record.position} stands where {expected} should"
-    return ""
-
-
 def _check_appends(history: History, stored: Stored) -> Iterator[Finding]:
-    at = {
-        (stream, one.position): one for stream, records in stored.streams.items() for one in records
-    }
+    at = {(name, one.position): one for name, own in stored.streams.items() for one in own}
     found = {(one.stream, one.id): one for one in at.values()}
     known: set[tuple[str, bytes]] = set()
     for append in history.appends:
@@ -187,9 +165,8 @@ def _check_appends(history: History, stored: Stored) -> Iterator[Finding]:
         if append.outcome == "acknowledged":
             if append.first != append.expected + 1:
                 yield Finding("one version twice", f"{name}: acknowledged at {append.first}")
-            for index, (event, digest) in enumerate(
-                zip(append.ids, append.digests, strict=True), append.first
-            ):
+            wanted = zip(append.ids, append.digests, strict=True)
+            for index, (event, digest) in enumerate(wanted, append.first):
                 record = at.get((append.stream, index))
                 if record is None or record.id != event or record.digest != digest:
                     yield Finding("lost", f"{name}: acknowledged at {index}")
@@ -198,12 +175,10 @@ def _check_appends(history: History, stored: Stored) -> Iterator[Finding]:
         if there and append.outcome == "refused":
             places = ", ".join(f"@{one.position}" for one in there)
             yield Finding("refused and there", f"{name}: {len(append.ids)} records, {places}")
-        elif there and (
-            len(there) != len(append.ids)
-            or [one.position for one in there]
-            != [append.expected + 1 + index for index in range(len(there))]
-        ):
-            yield Finding("half an append", f"{name}: {len(there)} of {len(append.ids)} records")
+        elif there:
+            whole = [append.expected + 1 + index for index in range(len(append.ids))]
+            if [one.position for one in there] != whole:
+                yield Finding("half an append", f"{name}: {len(there)} of {len(whole)} records")
     for stream, event in found.keys() - known:
         yield Finding("nobody's", f"{stream}@{found[stream, event].position}")
 
@@ -235,9 +210,9 @@ def _check_versions(history: History) -> Iterator[Finding]:
 def _check_writers(history: History, stored: Stored, one_order: bool) -> Iterator[Finding]:
     """What one writer was told of, one after the other, stands in that order."""
     placed = {
-        (stream, one.position): one.global_position
-        for stream, records in stored.streams.items()
-        for one in records
+        (name, one.position): one.global_position
+        for name, own in stored.streams.items()
+        for one in own
     }
     last: dict[tuple[int, str], tuple[int, int]] = {}
     for append in sorted(history.acknowledged(), key=lambda one: one.began):
@@ -266,8 +241,7 @@ def _check_looks(history: History, fresh_reads: bool) -> Iterator[Finding]:
         for _, position, digest in wanted:
             if position >= len(look.records) or look.records[position].digest != digest:
                 yield Finding(
-                    "short read",
-                    f"{look.stream}: {len(look.records)} records, without {position}",
+                    "short read", f"{look.stream}: {len(look.records)} records, without {position}"
                 )
                 break
 

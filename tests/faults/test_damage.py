@@ -15,21 +15,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import apsw
 import pytest
 
+from tests.faults import given
 from tests.faults.counts import report, trials
-from tests.faults.given import (
-    STORE,
-    Sound,
-    evidence_in,
-    scratch,
-    sound_store,
-    survives,
-    write_files,
-)
+from tests.faults.given import STORE, Sound, evidence_in, scratch, sound_store, survives
 from tests.importers.growing import SESSIONS
 from tests.importers.mutating import Mutants
 
@@ -49,44 +41,29 @@ NO_EVIDENCE = {
 """Edits that change no answer, and that nobody finds."""
 
 
-def one(connection: apsw.Connection, sql: str) -> Any:
-    """The only value of a query."""
-    ((value,),) = connection.execute(sql).fetchall()
-    return value
-
-
 def any_of(connection: apsw.Connection, chance: random.Random, table: str) -> int:
-    """The row id of any row."""
     rows = connection.execute(f"SELECT rowid FROM {table} ORDER BY rowid").fetchall()
     return int(chance.choice(rows)[0])
 
 
 def a_column(connection: apsw.Connection, chance: random.Random) -> tuple[str, str, int]:
     """A table, a column of it, and a row; records, where most lies, more often than others."""
-    tables = ["records"] * 6 + ["bodies", "streams", "types", "snapshots"]
-    table = chance.choice(tables)
+    table = chance.choice(["records"] * 6 + ["bodies", "streams", "types", "snapshots"])
     names = [row[1] for row in connection.execute(f"PRAGMA table_info({table})").fetchall()]
     return table, chance.choice(names), any_of(connection, chance, table)
 
 
-def set_null(connection: apsw.Connection, chance: random.Random) -> str:
+def set_value(connection: apsw.Connection, chance: random.Random) -> str:
+    values = ["7", "-1", "9223372036854775807", "'text'", "x''", "x'ff00'", "0.5"]
     table, column, row = a_column(connection, chance)
-    return f"UPDATE {table} SET {column}=NULL WHERE rowid={row}"
-
-
-def set_another_type(connection: apsw.Connection, chance: random.Random) -> str:
-    table, column, row = a_column(connection, chance)
-    value = chance.choice(["7", "-1", "9223372036854775807", "'text'", "x''", "x'ff00'", "0.5"])
-    return f"UPDATE {table} SET {column}={value} WHERE rowid={row}"
+    return f"UPDATE {table} SET {column}={chance.choice(values)} WHERE rowid={row}"
 
 
 def cut_a_value(connection: apsw.Connection, chance: random.Random) -> str:
     column = chance.choice(["data", "facts", "salt", "payload", "digest", "body_digest", "id"])
-    row = one(
-        connection,
-        f"SELECT pos FROM records WHERE length({column}) > 1 ORDER BY random_of(pos) LIMIT 1",
-    )
-    length = one(connection, f"SELECT length({column}) FROM records WHERE pos={row}")
+    any_long = f"WHERE length({column}) > 1 ORDER BY random_of(pos) LIMIT 1"
+    found = connection.execute(f"SELECT pos, length({column}) FROM records {any_long}").fetchall()
+    ((row, length),) = found
     cut = f"substr({column}, 1, {chance.randrange(length)})"
     return f"UPDATE records SET {column}={cut} WHERE pos={row}"
 
@@ -98,33 +75,24 @@ def take_a_value_of_another_row(connection: apsw.Connection, chance: random.Rand
     return f"UPDATE {table} SET {column}={value} WHERE rowid={row}"
 
 
+def swapped(table: str, column: str, first: int, second: int, where: str = "") -> str:
+    return ";".join(
+        f"UPDATE {table} SET {column}={new} WHERE {where}{column}={old}"
+        for new, old in ((-9, first), (first, second), (second, -9))
+    )
+
+
 def swap_two_rows(connection: apsw.Connection, chance: random.Random) -> str:
     table = chance.choice(["records", "records", "bodies", "streams", "types"])
     first, second = (any_of(connection, chance, table) for _ in range(2))
-    key = {"records": "pos"}.get(table, "id")
-    return (
-        f"UPDATE {table} SET {key}=-9 WHERE {key}={first};"
-        f"UPDATE {table} SET {key}={first} WHERE {key}={second};"
-        f"UPDATE {table} SET {key}={second} WHERE {key}=-9"
-    )
+    return swapped(table, "pos" if table == "records" else "id", first, second)
 
 
-def swap_two_places(connection: apsw.Connection, chance: random.Random) -> str:
-    """Two records of a session take each other's position."""
+def swap_places(connection: apsw.Connection, chance: random.Random) -> str:
     stream = any_of(connection, chance, "streams")
     places = connection.execute(f"SELECT position FROM records WHERE stream={stream}").fetchall()
     (first,), (second,) = chance.sample(places, 2)
-    at = f"WHERE stream={stream} AND position"
-    return (
-        f"UPDATE records SET position=-9 {at}={first};"
-        f"UPDATE records SET position={first} {at}={second};"
-        f"UPDATE records SET position={second} {at}=-9"
-    )
-
-
-def delete_a_row(connection: apsw.Connection, chance: random.Random) -> str:
-    table, _, row = a_column(connection, chance)
-    return f"DELETE FROM {table} WHERE rowid={row}"
+    return swapped("records", "position", first, second, f"stream={stream} AND ")
 
 
 def insert_a_copy(connection: apsw.Connection, chance: random.Random) -> str:
@@ -141,10 +109,6 @@ def insert_a_copy(connection: apsw.Connection, chance: random.Random) -> str:
     return f"INSERT INTO records SELECT {values} FROM records WHERE pos={row}"
 
 
-def rename_a_session(connection: apsw.Connection, chance: random.Random) -> str:
-    return f"UPDATE streams SET name='renamed' WHERE id={any_of(connection, chance, 'streams')}"
-
-
 def change_a_parent(connection: apsw.Connection, chance: random.Random) -> str:
     row = any_of(connection, chance, "streams")
     change = chance.choice(["parent=NULL, forked_at=NULL", "parent=1, forked_at=3", "forked_at=5"])
@@ -156,33 +120,31 @@ def empty_facts(connection: apsw.Connection, chance: random.Random) -> str:
     return f"UPDATE records SET facts=x'' WHERE pos={any_of(connection, chance, 'records')}"
 
 
-def change_a_byte(connection: apsw.Connection, chance: random.Random) -> str:
+def change_byte(connection: apsw.Connection, chance: random.Random) -> str:
     """One byte of a text, its length kept."""
     table, column = chance.choice(
         [("records", "data"), ("records", "payload"), ("bodies", "data"), ("snapshots", "data")]
     )
-    rows = connection.execute(
-        f"SELECT rowid, {column} FROM {table} WHERE length({column}) > 0"
-    ).fetchall()
-    row, value = chance.choice(rows)
+    whole = f"SELECT rowid, {column} FROM {table} WHERE length({column}) > 0"
+    row, value = chance.choice(connection.execute(whole).fetchall())
     changed = bytearray(value)
     changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(7)
     return f"UPDATE {table} SET {column}=x'{changed.hex()}' WHERE rowid={row}"
 
 
 DRAWS: tuple[Draw, ...] = (
-    set_null,
-    set_another_type,
+    lambda *of: "UPDATE {} SET {}=NULL WHERE rowid={}".format(*a_column(*of)),
+    set_value,
     cut_a_value,
     take_a_value_of_another_row,
     swap_two_rows,
-    swap_two_places,
-    delete_a_row,
+    swap_places,
+    lambda *of: "DELETE FROM {0} WHERE rowid={2}".format(*a_column(*of)),
     insert_a_copy,
-    rename_a_session,
+    lambda *of: f"UPDATE streams SET name='renamed' WHERE id={any_of(*of, 'streams')}",
     change_a_parent,
     empty_facts,
-    change_a_byte,
+    change_byte,
 )
 
 
@@ -192,10 +154,8 @@ def edit(sql: str) -> Callable[[Path], None]:
     def damage(path: Path) -> None:
         connection = apsw.Connection(str(path))
         try:
-            connection.execute("PRAGMA foreign_keys=OFF").fetchall()
-            connection.execute("BEGIN").fetchall()
-            connection.execute(sql).fetchall()
-            connection.execute("COMMIT").fetchall()
+            for step in ("PRAGMA foreign_keys=OFF", "BEGIN", sql, "COMMIT"):
+                connection.execute(step).fetchall()
         finally:
             connection.close(True)
 
@@ -204,7 +164,7 @@ def edit(sql: str) -> Callable[[Path], None]:
 
 def draw(folder: Path, sound: Sound, chance: random.Random, kind: Draw) -> str | None:
     """The SQL of an edit that changes something; None if SQLite refused it."""
-    write_files(folder, sound.files)
+    given.write_files(folder, sound.files)
     path = folder / STORE
     connection = apsw.Connection(str(path))
     connection.create_scalar_function("random_of", lambda _: chance.random())
@@ -235,8 +195,7 @@ async def edit_often(
 
 
 async def test_every_edit_that_changes_anything_meaningful_is_found() -> None:
-    outcomes = await edit_often(await sound_store(), trials("edits"), 1)
-    report("edits", outcomes)
+    report("edits", await edit_often(await sound_store(), trials("edits"), 1))
 
 
 @pytest.mark.parametrize("sql", sorted(NO_EVIDENCE))
@@ -284,21 +243,16 @@ async def flip_bits(sound: Sound, name: str, count: int, seed: int) -> Counter[s
     return outcomes
 
 
-async def test_a_flipped_bit_in_the_file_is_found_or_harmless() -> None:
-    count = trials("flipped bits")
-    outcomes = await flip_bits(await sound_store(), STORE, count, 1)
+@pytest.mark.parametrize(
+    ("fault", "name", "seed"),
+    [("flipped bits", STORE, 1), ("flipped bits of the log", STORE + "-wal", 2)],
+)
+async def test_a_flipped_bit_is_found_or_harmless(fault: str, name: str, seed: int) -> None:
+    sound, count = await sound_store(closed=name == STORE), trials(fault)
+    assert len(sound.files[name]) > 100_000
+    outcomes = await flip_bits(sound, name, count, seed)
     assert outcomes["found"] > count // 3
-    report("flipped bits", outcomes)
-
-
-async def test_a_flipped_bit_in_the_log_is_found_or_harmless() -> None:
-    sound = await sound_store(closed=False)
-    log = STORE + "-wal"
-    assert len(sound.files[log]) > 100_000
-    count = trials("flipped bits of the log")
-    outcomes = await flip_bits(sound, log, count, 2)
-    assert outcomes["found"] > count // 3
-    report("flipped bits of the log", outcomes)
+    report(fault, outcomes)
 
 
 @pytest.mark.parametrize("name", SESSIONS)

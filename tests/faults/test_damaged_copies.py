@@ -9,17 +9,103 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
 from eventctx.errors import EventctxError
+from eventctx.log.record import Record, body_digest
+from eventctx.log.store import NO_STREAM, EventStore
+from eventctx.testing.store_contract.drafts import make_draft
 from tests.faults.counts import report, trials
 from tests.faults.histories import Seen
-from tests.faults.servers.damage import HARMS, Harm, fill, judge, summed
 from tests.faults.servers.jetstream import JetStream, jetstream
 from tests.faults.servers.machines import Machines, place, tried
 from tests.faults.servers.postgres_quorum import DATABASE, Quorum, quorum
+
+Harm = Callable[[Path, random.Random], None]
+Outcome = Literal["whole", "an error", "silently short"]
+
+SESSIONS = ("a", "b", "c")
+
+
+def flip_a_bit(file: Path, chance: random.Random) -> None:
+    content = bytearray(file.read_bytes())
+    content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+    file.write_bytes(content)
+
+
+def cut_the_end(file: Path, chance: random.Random) -> None:
+    """Leave a file half of its length, or less, at a multiple of a page's."""
+    size = file.stat().st_size
+    with file.open("r+b") as opened:
+        opened.truncate(chance.randrange(size // 4, size // 2) // 8192 * 8192)
+
+
+def delete(file: Path, _: random.Random) -> None:
+    file.unlink()
+
+
+HARMS: tuple[Harm, ...] = (flip_a_bit, cut_the_end, delete)
+
+
+async def fill(store: EventStore, appends: int = 300, prefix: str = "") -> list[Seen]:
+    """Append to three sessions in turn, with bodies; returns what was acknowledged, in order."""
+    there: list[Seen] = []
+    heads = dict.fromkeys((prefix + name for name in SESSIONS), -1)
+    for number in range(appends):
+        session = prefix + SESSIONS[number % len(SESSIONS)]
+        drafts = [make_draft(f"{number} " * 60), make_draft("x" * 900)]
+        expected = heads[session] if heads[session] >= 0 else NO_STREAM
+        there += map(Seen.of, (await store.append(session, drafts, expected)).records)
+        heads[session] += len(drafts)
+    return there
+
+
+async def judge(store: EventStore, there: list[Seen]) -> Counter[Outcome]:
+    """What the ways of reading make of a damaged store; ``there`` is what was acknowledged."""
+    own = {name: [one for one in there if one.stream == name] for name in SESSIONS}
+    # Each prints what went wrong.
+    found = [await _outcome(_read(store, session), own[session]) for session in SESSIONS]
+    found.append(await _outcome(map_seen(store.read_all()), there))
+    backward = map_seen(store.read("a", backward=True, bodies=False))
+    found.append(await _outcome(backward, own["a"][::-1]))
+    ends = {(one.stream, one.position, one.digest) for one in (one[-1] for one in own.values())}
+
+    async def heads() -> list[tuple[str, int, bytes]]:
+        return sorted([(one.stream, one.head, one.digest) async for one in store.streams()])
+
+    found.append(await _outcome(heads(), sorted(ends)))
+    return Counter(found)
+
+
+async def map_seen(records: AsyncIterator[Record]) -> list[Seen]:
+    return [Seen.of(one) async for one in records]
+
+
+async def _outcome(asked: Awaitable[object], wanted: list[Any]) -> Outcome:
+    try:
+        answer = await asked
+    except EventctxError as error:
+        print(f"  {type(error).__name__}: {str(error)[:160]}")
+        return "an error"
+    if answer == wanted:
+        return "whole"
+    print(f"  silent: {len(answer)} instead of {len(wanted)}")
+    return "silently short"
+
+
+async def _read(store: EventStore, session: str) -> list[Seen]:
+    found = []
+    async for record in store.read(session):
+        for body in record.bodies:
+            assert body.data is not None and body.salt is not None
+            assert body_digest(body.salt, body.data) == body.digest, "changed words were read"
+        found.append(Seen.of(record))
+    return found
+
 
 FILES = ("records", "records_place", "records_pkey")
 """The table, the index by stream and position, and the one by global position."""
@@ -48,7 +134,6 @@ def damage_a_standby(machines: Quorum, harm: Harm, table: str, chance: random.Ra
 
 
 async def damaged_file(machines: Quorum, harm: Harm, file: str, seed: int) -> Counter[str]:
-    """What readers see of a new store with one file damaged."""
     machines.fresh()
     machines.options["durability"] = "replicated"
     store = await machines.open()
@@ -75,11 +160,9 @@ async def test_a_damaged_standby_that_leads_serves_nothing_short() -> None:
 
 def damage_a_replica(machines: JetStream, harm: Harm, chance: random.Random) -> int:
     """Damage a block of a follower that is down, and start it; returns its number."""
-    leader = machines.leader()
-    victim = (leader + 1) % machines.size
-    machines.cluster.stop(victim)
-    blocks = machines.cluster.nodes[victim].blocks(machines.stream)
-    harm(chance.choice(blocks), chance)
+    victim = (machines.leader() + 1) % machines.size
+    machines.stop(victim)
+    harm(chance.choice(machines.nodes[victim].blocks(machines.stream)), chance)
     machines.mend()
     return victim
 
@@ -107,7 +190,7 @@ async def judged_by_a_new_client(machines: Machines, there: list[Seen]) -> Count
         print(f"  {type(error).__name__}: {str(error)[:160]}")
         return Counter({"an error": 1})
     try:
-        return summed([await judge(store, there)])
+        return Counter[str](await judge(store, there))
     finally:
         await store.close()
 

@@ -11,7 +11,8 @@ import asyncio
 import random
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,15 +21,11 @@ import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import EventctxError
 from tests.faults.counts import report, trials
-from tests.faults.disks import Failure, failing_disk, small_disk
+from tests.faults.disks import FailingDisk, Failure, Operation, small_disk
 from tests.faults.given import scratch
-from tests.faults.processes import (
-    check_the_store,
-    check_what_was_acknowledged,
-    program,
-    receipts_in,
-)
+from tests.faults.processes import check_acknowledged, check_store, lines_of, program, receipts_in
 from tests.how_much import some
+from tests.sessions import user
 
 pytestmark = pytest.mark.slow
 
@@ -36,16 +33,11 @@ pytestmark = pytest.mark.slow
 async def fill_up(path: Path, limit: object) -> int:
     """Run the program against a limit, and check the store; how many records it acknowledged."""
 
-    def run() -> Sequence[str]:
-        with program("filling.py", path, limit) as filling:
-            output, errors = filling.communicate(timeout=120)
-            assert errors == ""
-            return output.splitlines(keepends=True)
-
-    lines = await asyncio.to_thread(run)
+    with program("fill", path, limit) as filling:
+        lines = await asyncio.to_thread(lines_of, filling)
     assert [line for line in lines if "@" not in line] == ["full\n", "read\n", "again\n"]
-    acknowledged = await check_what_was_acknowledged(path, receipts_in(lines))
-    await check_the_store(path)
+    acknowledged = await check_acknowledged(path, receipts_in(lines))
+    await check_store(path)
     return acknowledged
 
 
@@ -56,10 +48,8 @@ async def test_a_limit_of_file_size_loses_nothing(tmp_path: Path) -> None:
     for number in range(count):
         limit = chance.randrange(150_000, 1_500_000)
         acknowledged += await fill_up(tmp_path / f"{number}.db", limit)
-    report(
-        "limits of file size",
-        {"limits": count, "acknowledged records": acknowledged, "lost": 0},
-    )
+    found = {"limits": count, "acknowledged records": acknowledged, "lost": 0}
+    report("limits of file size", found)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX limits")
@@ -75,7 +65,7 @@ async def test_a_full_disk_loses_nothing() -> None:
 
 
 SESSIONS = ("a", "b", "c")
-FAILURES = ("write", "sync", "truncate")
+FAILURES: tuple[Operation, ...] = ("write", "sync", "truncate")
 
 
 class Work:
@@ -87,35 +77,36 @@ class Work:
         self.texts: dict[str, list[str]] = {name: [] for name in SESSIONS}
 
     async def write(self, engine: Engine, name: str, first: int, count: int) -> None:
-        """Add messages and make requests; only typed errors are taken for an answer."""
         context = await engine.session(name, max_tokens=1_500, on_overflow="send_floor")
         for number in range(first, first + count):
             text = f"{name} {number} " + "x" * (200 if number % 7 else 30_000)
-            try:
+            with self.only_typed_errors():
                 async with context.turn() as turn, turn.iteration():
-                    receipt = await context.add_message({"role": "user", "content": text})
-                    self.acknowledged.append(receipt)
+                    self.acknowledged.append(await context.add_message(user(text)))
                     self.texts[name].append(text)
                     await context.get_messages_for_request()
-            except EventctxError as error:
-                self.refused[type(error).__name__] += 1
 
     async def read(self, engine: Engine) -> None:
         """Assert that every acknowledged message is in its transcript, in order and once."""
         for name in SESSIONS:
-            try:
+            with self.only_typed_errors():
                 found = await engine.transcript(name)
-            except EventctxError as error:
-                self.refused[type(error).__name__] += 1
-                continue
-            wanted = iter([one.message["content"] for one in found if one.message])
-            assert all(text in wanted for text in self.texts[name]), f"{name}: lost or reordered"
+                wanted = iter([one.message["content"] for one in found if one.message])
+                assert all(text in wanted for text in self.texts[name]), f"{name}: not in order"
+
+    @contextmanager
+    def only_typed_errors(self) -> Iterator[None]:
+        """Count those; nothing else may be an answer."""
+        try:
+            yield
+        except EventctxError as error:
+            self.refused[type(error).__name__] += 1
 
 
 async def fail_once(path: Path, failure: Failure) -> Work:
     """One run with one failure. Raises AssertionError for a promise that was broken."""
     work = Work()
-    with failing_disk() as disk:
+    with FailingDisk() as disk:
         async with eventctx.open(path, receipts=False) as engine:
             for name in SESSIONS:
                 await work.write(engine, name, 0, 2)
@@ -124,10 +115,8 @@ async def fail_once(path: Path, failure: Failure) -> Work:
             await work.read(engine)
             if failure.operation == "truncate":  # an erasure empties the log
                 work.texts["a"].pop(0)
-                try:
+                with work.only_typed_errors():
                     await engine.erase("a", [0])
-                except EventctxError as error:
-                    work.refused[type(error).__name__] += 1
             disk.begin(None)
             before = len(work.acknowledged)
             refused = work.refused.total()
@@ -137,23 +126,20 @@ async def fail_once(path: Path, failure: Failure) -> Work:
             assert work.refused.total() <= refused + len(SESSIONS), work.refused
             await work.read(engine)
         work.refused["failed operations"] = disk.failed
-    await check_what_was_acknowledged(path, work.acknowledged)
-    await check_the_store(path)
+    await check_acknowledged(path, work.acknowledged)
+    await check_store(path)
     return work
 
 
 async def fail_often(count: int, seed: int) -> Counter[str]:
-    """How ``count`` failures showed."""
     chance = random.Random(seed)
     shown: Counter[str] = Counter()
     for number in range(count):
         operation = FAILURES[number % 3]
-        failure = Failure(
-            operation,  # type: ignore[arg-type]
-            0 if operation == "truncate" else chance.randrange(120 if operation == "write" else 20),
-            chance.choice([1, 1, 2, 10, 10**6]),
-            operation == "write" and chance.random() < 0.5,
-        )
+        at = chance.randrange({"write": 120, "sync": 20, "truncate": 1}[operation])
+        length = chance.choice([1, 1, 2, 10, 10**6])
+        full = operation == "write" and chance.random() < 0.5
+        failure = Failure(operation, at, length, full)
         with scratch() as folder:
             work = await fail_once(folder / "store.db", failure)
         shown += work.refused

@@ -14,15 +14,9 @@ import pytest
 
 import eventctx
 from eventctx.log.codec import decode_event
-from eventctx.log.record import Record
 from tests.faults.counts import report, trials
 from tests.faults.given import converse, scratch
-from tests.faults.processes import (
-    check_the_store,
-    check_what_was_acknowledged,
-    program,
-    receipts_in,
-)
+from tests.faults.processes import check_acknowledged, check_store, lines_of, program, receipts_in
 from tests.how_much import some
 
 pytestmark = pytest.mark.slow
@@ -34,10 +28,8 @@ KILLS_OF_A_STORE = 20
 
 def write_and_kill(path: Path, chance: random.Random) -> list[str]:
     """The lines that a writer printed before it was killed at a random moment."""
-    with program("sessions.py", path, SESSIONS) as writer:
-        assert writer.stdout is not None and writer.stderr is not None
-        first = writer.stdout.readline()
-        assert first == "ready\n", writer.stderr.read()
+    with program("converse", path, SESSIONS) as writer:
+        assert writer.stdout.readline() == "ready\n", writer.stderr.read()
         first = writer.stdout.readline()  # a receipt, however busy the machine is
         # What is waited for is the moment of the cut, not something to become true.
         time.sleep(chance.uniform(0.0, 0.6))
@@ -47,49 +39,20 @@ def write_and_kill(path: Path, chance: random.Random) -> list[str]:
         return [first, *output.splitlines(keepends=True)]
 
 
-async def kill_often(folder: Path, count: int, seed: int) -> dict[str, int]:
-    """Kill a writer ``count`` times. Raises AssertionError for a promise that was broken."""
-    chance = random.Random(seed)
-    acknowledged = 0
+async def test_nothing_acknowledged_is_lost_when_100_sessions_are_killed(tmp_path: Path) -> None:
+    chance, acknowledged, count = random.Random(1), 0, trials("kills")
     for number in range(count):
-        path = folder / f"{number // KILLS_OF_A_STORE}.db"
+        path = tmp_path / f"{number // KILLS_OF_A_STORE}.db"
         lines = await asyncio.to_thread(write_and_kill, path, chance)
-        acknowledged += await check_what_was_acknowledged(path, receipts_in(lines))
+        acknowledged += await check_acknowledged(path, receipts_in(lines))
         if number + 1 == count or (number + 1) % KILLS_OF_A_STORE == 0:
-            await check_the_store(path)
-    return {"kills": count, "acknowledged records": acknowledged, "lost": 0}
-
-
-async def test_nothing_acknowledged_is_lost_when_a_hundred_sessions_are_killed(
-    tmp_path: Path,
-) -> None:
-    found = await kill_often(tmp_path, trials("kills"), 1)
-    assert found["acknowledged records"] > 0
-    report("kills", found)
+            await check_store(path)
+    assert acknowledged > 0
+    report("kills", {"kills": count, "acknowledged records": acknowledged, "lost": 0})
 
 
 PROCESSES = some(4, 8)
 MESSAGES = 12
-
-
-def compete(path: Path) -> list[str]:
-    """What processes printed that ran at once."""
-    with ExitStack() as running:
-        contenders = [
-            running.enter_context(program("contender.py", path, f"p{number}", MESSAGES))
-            for number in range(PROCESSES)
-        ]
-        lines: list[str] = []
-        for one in contenders:
-            output, errors = one.communicate(timeout=240)
-            assert errors == ""
-            lines += output.splitlines(keepends=True)
-    return lines
-
-
-def presumed(record: Record) -> bool:
-    """Whether a process took another one's turn for lost, which it found open when it came."""
-    return getattr(decode_event(record), "status", None) == "lost"
 
 
 async def check_the_session(path: Path) -> None:
@@ -103,7 +66,9 @@ async def check_the_session(path: Path) -> None:
             own = [int(count) for name, count in told if name == f"p{number}"]
             assert own == list(range(MESSAGES))
         assert len(told) == PROCESSES * MESSAGES
-        types = Counter(record.type for record in records if not presumed(record))
+        # A process may take another one's turn for lost, which it found open when it came.
+        lost = [r for r in records if getattr(decode_event(r), "status", None) == "lost"]
+        types = Counter(record.type for record in records if record not in lost)
         assert types["prompt:submit"] == types["prompt:complete"] == PROCESSES * MESSAGES
         assert types["context:pre_compact"] == types["context:post_compact"]
 
@@ -113,16 +78,22 @@ async def test_processes_on_one_session_lose_and_repeat_nothing() -> None:
     for _ in range(trials("contests")):
         with scratch() as folder:
             path = folder / "store.db"
-            lines = await asyncio.to_thread(compete, path)
+            with ExitStack() as running:
+                contenders = [
+                    running.enter_context(program("contend", path, f"p{number}", MESSAGES))
+                    for number in range(PROCESSES)
+                ]
+                printed = [await asyncio.to_thread(lines_of, one) for one in contenders]
+            lines = [line for one in printed for line in one]
             receipts = receipts_in(lines)
             assert len(receipts) == PROCESSES * MESSAGES
             assert len({one.position for one in receipts}) == len(receipts)
-            found["acknowledged records"] += await check_what_was_acknowledged(path, receipts)
+            found["acknowledged records"] += await check_acknowledged(path, receipts)
             found["conflicts of compactions"] += sum(
                 int(line.split()[1]) for line in lines if line.startswith("beaten")
             )
             await check_the_session(path)
-            await check_the_store(path)
+            await check_store(path)
         found["contests"] += 1
     report("contests", found)
 
@@ -131,18 +102,13 @@ async def test_processes_on_one_session_lose_and_repeat_nothing() -> None:
 async def test_children_that_a_process_forks_are_refused_and_harm_nothing(tmp_path: Path) -> None:
     path, count = tmp_path / "store.db", trials("forks")
 
-    def run() -> list[str]:
-        with program("forking.py", path, count) as forking:
-            output, errors = forking.communicate(timeout=300)
-            assert (errors, forking.returncode) == ("", 0)
-            return output.splitlines(keepends=True)
-
-    lines = await asyncio.to_thread(run)
+    with program("fork", path, count) as forking:
+        lines = await asyncio.to_thread(lines_of, forking)
     receipts = receipts_in(lines)
     assert len(receipts) == count + 1
-    assert [line for line in lines if "@" not in line] == ["refused\n"] * 3 * count
-    acknowledged = await check_what_was_acknowledged(path, receipts)
-    await check_the_store(path)
+    assert [line for line in lines if "@" not in line] == ["refused\n"] * 4 * count
+    acknowledged = await check_acknowledged(path, receipts)
+    await check_store(path)
     report("forks", {"forks": count, "acknowledged records": acknowledged, "lost": 0})
 
 
@@ -178,7 +144,7 @@ async def test_a_clock_that_jumps_back_never_takes_a_session_back() -> None:
                     times = [record.time async for record in engine.records(name)]
                     assert times == sorted(times)
                     assert (await engine.audit(name)).requests
-            await check_the_store(path)
+            await check_store(path)
         jumps += clock.jumps_back
     assert jumps > count
     report("clocks", {"clocks": count, "jumps back": jumps})

@@ -17,15 +17,15 @@ from eventctx.stores.jetstream import requirements
 from eventctx.stores.jetstream.verifying import SessionEnds
 from eventctx.stores.postgres import durability, queries
 from tests.faults.counts import FULL
-from tests.faults.servers.damage import cut_the_end, delete, fill
 from tests.faults.servers.jetstream import jetstream
 from tests.faults.servers.machines import cut_power, disk_for_machines, place
 from tests.faults.servers.postgres_quorum import Quorum, quorum
-from tests.faults.servers.trials import kill_all, kill_lonely_leader, try_out
-from tests.faults.test_damaged_copies import damaged_blocks
+from tests.faults.test_damaged_copies import cut_the_end, damaged_blocks, delete, fill
+from tests.faults.test_servers import kill_all, kill_lonely_leader, try_out
+from tests.faults.test_servers import shown as shown
 from tests.faults.workload import Load
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("quorum")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("quorum"), pytest.mark.usefixtures("shown")]
 
 LOAD = Load()
 
@@ -113,9 +113,9 @@ async def left_by_a_power_cut(sync: str | None) -> tuple[int, int]:
         acknowledged = len(await fill(store, 100, "later"))
         await asyncio.to_thread(cut_power, machines, disk, mended=False)
         # Without a leader the store does not come back, so each server is asked itself.
-        nodes, until, most = machines.cluster.nodes, time.monotonic() + 15, 0
+        nodes, until, most = machines.nodes, time.monotonic() + 15, 0
         while most < acknowledged and time.monotonic() < until:
-            found = [machines.cluster.details(node, machines.stream) for node in nodes]
+            found = [machines.details(node, machines.stream) for node in nodes]
             most = max(one.get("state", {}).get("messages", 0) for one in found)
             await asyncio.sleep(0.2)
         await store.close()

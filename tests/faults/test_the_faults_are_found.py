@@ -25,14 +25,8 @@ from eventctx.stores.receipt_book import ReceiptBook
 from eventctx.stores.sqlite_schema import Durability
 from tests.faults.crash_states import check_crash_states, record_a_run
 from tests.faults.given import STORE, fill, scratch, sound_store
-from tests.faults.processes import check_what_was_acknowledged
-from tests.faults.test_damage import (
-    change_a_byte,
-    edit_often,
-    empty_facts,
-    flip_bits,
-    swap_two_places,
-)
+from tests.faults.processes import check_acknowledged
+from tests.faults.test_damage import change_byte, edit_often, empty_facts, flip_bits, swap_places
 from tests.faults.test_disks import fail_often
 from tests.faults.test_storms import storm_often
 from tests.session.test_deferred_events import ends_behind_a_slow_disk
@@ -60,7 +54,7 @@ async def test_a_record_that_is_gone_is_missed() -> None:
                 eventctx.Receipt(one.stream, one.position, one.digest)
                 async for one in engine.records("s")
             ]
-        await check_what_was_acknowledged(folder / STORE, receipts)
+        await check_acknowledged(folder / STORE, receipts)
         connection = apsw.Connection(str(folder / STORE))
         connection.execute(
             "DELETE FROM records WHERE pos = (SELECT max(pos) FROM records WHERE stream ="
@@ -68,14 +62,14 @@ async def test_a_record_that_is_gone_is_missed() -> None:
         ).fetchall()
         connection.close()
         with pytest.raises(AssertionError, match="acknowledged and lost"):
-            await check_what_was_acknowledged(folder / STORE, receipts)
+            await check_acknowledged(folder / STORE, receipts)
 
 
 async def test_with_the_chain_unchecked_edits_pass(monkeypatch: Patch) -> None:
     sound = await sound_store()
     monkeypatch.setattr(verify, "follows", lambda *_: True)
     with pytest.raises(AssertionError, match="nothing was found"):
-        await edit_often(sound, 40, 1, (swap_two_places, change_a_byte))
+        await edit_often(sound, 40, 1, (swap_places, change_byte))
 
 
 async def test_with_facts_unchecked_edits_pass(monkeypatch: Patch) -> None:
@@ -90,7 +84,7 @@ async def test_with_digests_of_contents_unread_changed_text_is_shown(monkeypatch
     sound = await sound_store()
     monkeypatch.setattr(integrity, "is_sound", lambda _: True)
     with pytest.raises(AssertionError, match="changed text is shown"):
-        await edit_often(sound, 40, 1, (change_a_byte,))
+        await edit_often(sound, 40, 1, (change_byte,))
 
 
 async def test_without_receipts_the_end_of_the_log_goes_unnoticed(monkeypatch: Patch) -> None:
@@ -118,9 +112,6 @@ async def test_ends_that_are_not_insisted_on_get_lost(monkeypatch: Patch) -> Non
 
     monkeypatch.setattr(turns, "insist", once)
     assert 0 in await ends_behind_a_slow_disk()
-
-
-# -- erasures --------------------------------------------------------------------------------------
 
 
 async def erase_a_tool_round(folder: Path) -> None:
@@ -170,14 +161,6 @@ async def erase_what_was_repeated(folder: Path) -> None:
     assert files_with(folder) == []
 
 
-def without_rounds(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(erasing, "whole_rounds", lambda _, numbers: set(numbers))
-
-
-def without_summaries(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(erasing, "_stands_for", lambda *_: False)
-
-
 def without_words(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Overlap, "shares", lambda *_: False)
 
@@ -200,9 +183,15 @@ def without_shortened(monkeypatch: Patch) -> None:
 @pytest.mark.parametrize(
     ("erase", "without"),
     [
-        (erase_a_tool_round, without_rounds),
+        (
+            erase_a_tool_round,
+            lambda patch: patch.setattr(erasing, "whole_rounds", lambda _, numbers: set(numbers)),
+        ),
         (erase_a_tool_round, without_shortened),
-        (erase_what_was_summarised, without_summaries),
+        (
+            erase_what_was_summarised,
+            lambda patch: patch.setattr(erasing, "_stands_for", lambda *_: False),
+        ),
         (erase_what_was_repeated, without_words),
     ],
 )

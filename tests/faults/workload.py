@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from eventctx.errors import LogCorrupted, StoreUnavailable, WrongExpectedVersion
 from eventctx.log.record import Draft, Record
 from eventctx.log.store import NO_STREAM, EventStore
 from eventctx.testing.store_contract.drafts import make_draft
-from tests.faults.histories import Append, History, Look, Seen, Stored
+from tests.faults.histories import Append, History, Look, Outcome, Seen, Stored
 from tests.how_much import some
 
 _CLOSING = 100.0
@@ -66,8 +66,6 @@ class Stuck(AssertionError):
 
 
 class _Clients:
-    """The clients of one run, and what they note."""
-
     def __init__(self, load: Load, seed: int) -> None:
         self.load = load
         self.history = History([], [], {})
@@ -76,8 +74,6 @@ class _Clients:
         self.ending = asyncio.Event()
         self._seed = seed
         self._counted = asyncio.Condition()
-
-    # -- writers -----------------------------------------------------------------------------------
 
     async def write(self, store: EventStore, writer: int) -> None:
         """Append to random sessions, each time after the last position that was seen."""
@@ -98,33 +94,32 @@ class _Clients:
         """Append until there is an answer; returns the last position that is known now."""
         began = time.monotonic()
         ids = tuple(one.id for one in drafts)
+
+        async def note(outcome: Outcome, records: Sequence[Record] = ()) -> None:
+            seen = (writer, stream, expected, ids, began, time.monotonic(), outcome)
+            first = records[0].position if records else -1
+            self.history.appends.append(Append(*seen, tuple(one.digest for one in records), first))
+            async with self._counted:
+                self._counted.notify_all()
+
         while True:
             try:
                 wanted = NO_STREAM if expected < 0 else expected
                 records = (await store.append(stream, drafts, wanted)).records
             except WrongExpectedVersion as error:
-                now = time.monotonic()
-                await self._note(Append(writer, stream, expected, ids, began, now, "refused"))
+                await note("refused")
                 return error.actual
             except LogCorrupted as error:
                 self._heard(error)
-                now = time.monotonic()
-                await self._note(Append(writer, stream, expected, ids, began, now, "unknown"))
+                await note("unknown")
                 return await self._head(store, stream)
             except StoreUnavailable:
                 if self.ending.is_set() and time.monotonic() - began > self.load.patience:
-                    now = time.monotonic()
-                    await self._note(Append(writer, stream, expected, ids, began, now, "unknown"))
+                    await note("unknown")
                     return expected
                 await asyncio.sleep(_AGAIN)
             else:
-                digests = tuple(one.digest for one in records)
-                now, first = time.monotonic(), records[0].position
-                await self._note(
-                    Append(
-                        writer, stream, expected, ids, began, now, "acknowledged", digests, first
-                    )
-                )
+                await note("acknowledged", records)
                 return records[-1].position
 
     async def _head(self, store: EventStore, stream: str) -> int:
@@ -139,11 +134,6 @@ class _Clients:
             else:
                 return -1 if found is None else found.head
 
-    async def _note(self, append: Append) -> None:
-        self.history.appends.append(append)
-        async with self._counted:
-            self._counted.notify_all()
-
     async def acknowledged(self, more: int) -> None:
         """Wait until so many more appends were acknowledged. Raises Stuck."""
         wanted = len(self.history.acknowledged()) + more
@@ -152,14 +142,9 @@ class _Clients:
                 await self._counted.wait_for(lambda: len(self.history.acknowledged()) >= wanted)
         except TimeoutError:
             missing = wanted - len(self.history.acknowledged())
-            raise Stuck(
-                f"{missing} of {more} appends were not acknowledged in {self.load.patience:g} s"
-            ) from None
-
-    # -- readers -----------------------------------------------------------------------------------
+            raise Stuck(f"{missing} of {more} appends were not acknowledged") from None
 
     async def look(self, store: EventStore) -> None:
-        """Read whole streams, one after the other."""
         chance = random.Random(f"{self._seed} look")
         while not self.ending.is_set():
             stream = chance.choice(self.sessions)
@@ -174,7 +159,7 @@ class _Clients:
 
     async def follow(self, store: EventStore, stream: str | None) -> None:
         """Subscribe, and after an error go on behind the last record that came."""
-        got = self._subscriber(f"session:{stream}" if stream else "log")
+        got = self.history.delivered.setdefault(f"session:{stream}" if stream else "log", [])
         while True:
             after = -1 if not got else got[-1].position if stream else got[-1].global_position
             try:
@@ -187,7 +172,7 @@ class _Clients:
 
     async def poll(self, store: EventStore) -> None:
         """Read the log of the whole store again and again, each time behind the last record."""
-        got = self._subscriber("polled log")
+        got = self.history.delivered.setdefault("polled log", [])
         while True:
             try:
                 after = got[-1].global_position if got else -1
@@ -196,9 +181,6 @@ class _Clients:
             except (StoreUnavailable, LogCorrupted) as error:
                 self._heard(error)
             await asyncio.sleep(_AGAIN / 5)
-
-    def _subscriber(self, name: str) -> list[Seen]:
-        return self.history.delivered.setdefault(name, [])
 
     def _heard(self, error: Exception) -> None:
         if isinstance(error, LogCorrupted):
@@ -237,20 +219,24 @@ async def run(
             first = _drafts(f"{seed} {stream}", random.Random(seed))
             await clients.append(stores[0], -1, stream, -1, first)
         await settle()
-        async with _tasks() as (writing, following):
-            for writer in range(load.writers):
-                writing(clients.write(stores[writer % len(stores)], writer))
-            writing(clients.look(reading))
+        async with _tasks() as start:
+            writing = [
+                start(clients.write(stores[writer % len(stores)], writer))
+                for writer in range(load.writers)
+            ]
+            writing.append(start(clients.look(reading)))
             for stream in (None, *clients.sessions):
-                following(clients.follow(reading, stream))
-            following(clients.poll(reading))
+                start(clients.follow(reading, stream))
+            start(clients.poll(reading))
             await clients.acknowledged(load.before)
             began = time.monotonic()
             await fault()
             ended = time.monotonic()
             await clients.acknowledged(load.after)
             clients.ending.set()
-            await writing.done(load.patience * 1.5)
+            _, late = await asyncio.wait(writing, timeout=load.patience * 1.5)
+            if late:
+                raise Stuck(f"{len(late)} of {len(writing)} writers had no answer")
             stored = await read(opening, clients.sessions, load.patience)
             await clients.caught_up(stored)
     return Run(clients.history, stored, began, ended, clients.loud)
@@ -285,47 +271,24 @@ async def _closing(opening: Opening) -> AsyncIterator[EventStore]:
             await store.close()
 
 
-class _Group:
-    """Tasks of one kind; an error in any of them cancels the run."""
-
-    def __init__(self, group: asyncio.TaskGroup) -> None:
-        self._group = group
-        self.tasks: list[asyncio.Task[None]] = []
-
-    def __call__(self, work: Awaitable[None]) -> None:
-        self.tasks.append(self._group.create_task(_awaited(work)))
-
-    async def done(self, seconds: float) -> None:
-        """Wait until all of them have ended. Raises Stuck."""
-        _, late = await asyncio.wait(self.tasks, timeout=seconds)
-        if late:
-            raise Stuck(f"{len(late)} of {len(self.tasks)} writers had no answer in {seconds:g} s")
-
-    def cancel(self) -> None:
-        for task in self.tasks:
-            task.cancel()
-
-
-async def _awaited(work: Awaitable[None]) -> None:
-    await work
+Start = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
 @asynccontextmanager
-async def _tasks() -> AsyncIterator[tuple[_Group, _Group]]:
-    """Two groups of tasks that end with the block; raises the first error of all."""
+async def _tasks() -> AsyncIterator[Start]:
+    """Starts tasks that end with the block; raises the first error of all."""
+    tasks: list[asyncio.Task[None]] = []
     try:
         async with asyncio.TaskGroup() as group:
-            one, other = _Group(group), _Group(group)
+
+            def start(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+                tasks.append(group.create_task(work))
+                return tasks[-1]
+
             try:
-                yield one, other
+                yield start
             finally:
-                one.cancel()
-                other.cancel()
+                for task in tasks:
+                    task.cancel()
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from errors
-
-
-def records(stored: Stored) -> Iterator[Record]:
-    """Every record of every stream."""
-    for stream in stored.streams.values():
-        yield from stream

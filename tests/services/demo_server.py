@@ -15,48 +15,41 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import Final
 
 import eventctx
 
 
 @contextmanager
-def _postgres() -> Iterator[str]:
-    """One PostgreSQL server in the temporary folder; the URL of a store on it."""
-    from tests.services.postgres_server import Server
+def _served(kind: str) -> Iterator[str]:
+    """The URL of a store on servers in the temporary folder.
 
-    with Server() as server:
-        yield server.url()
+    Three are NATS's, as an acknowledged append has to survive one.
+    """
+    if kind == "nats":
+        from tests.services import nats_server
 
+        with nats_server.running() as cluster:
+            yield cluster.url()
+    else:
+        from tests.services.postgres_server import Server
 
-@contextmanager
-def _nats() -> Iterator[str]:
-    """Three NATS servers in the temporary folder, as an acknowledged append has to survive one."""
-    from tests.services import nats_server
-
-    with nats_server.running() as cluster:
-        yield cluster.url()
-
-
-KINDS: Final[dict[str, Callable[[], AbstractContextManager[str]]]] = {
-    "postgres": _postgres,
-    "nats": _nats,
-}
+        with Server() as server:
+            yield server.url()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.services.demo_server")
-    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("kind", choices=["postgres", "nats"])
     parser.add_argument("--keep", action="store_true", help="leave the servers until Ctrl-C")
     parser.add_argument("demo", nargs="*", help="arguments of `eventctx demo`, behind --")
     given = parser.parse_args()
-    signal.signal(signal.SIGTERM, _leave)
+    # As an exception, so that the blocks that stop the servers end.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with KINDS[given.kind]() as url:
+        with _served(given.kind) as url:
             status = _run(url, given.demo, given.keep)
         print("The servers were started for this demo, and are gone with their files.")
         if not given.keep:
@@ -93,11 +86,6 @@ async def _described(url: str) -> str:
         f"\nThe store: {found.kind} at {found.place}, {found.server}\n"
         f"An acknowledged append survives: {found.survives}" + (f" ({facts})" if facts else "")
     )
-
-
-def _leave(number: int, frame: FrameType | None) -> None:
-    # As an exception, so that the blocks that stop the servers end.
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -16,18 +16,22 @@ from tests.services.jaeger_binary import JaegerMissing, build, find
 from tests.services.postgres_binaries import PostgresMissing
 
 
+def skip(missing: Exception) -> None:
+    """Without a program the tests are skipped, but with CI=true they fail."""
+    if os.environ.get("CI") != "true":
+        pytest.skip(str(missing))
+
+
 @pytest.fixture(scope="session")
 def jaeger() -> Iterator[jaeger_process.Jaeger]:
     """A real Jaeger, one for all tests: give your traces ids and a service name of their own.
 
-    Without a binary the tests are skipped, but with CI=true it is built, and they fail if it
-    cannot be.
+    With CI=true it is built.
     """
     try:
         binary = find()
     except JaegerMissing as missing:
-        if os.environ.get("CI") != "true":
-            pytest.skip(str(missing))
+        skip(missing)
         binary = build()
     with jaeger_process.start(binary) as running:
         yield running
@@ -48,16 +52,12 @@ def phoenix() -> Iterator[phoenix_process.Phoenix]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[postgres_server.Server]:
-    """A real PostgreSQL, one for all tests of a process: give yours a database of its own.
-
-    Without its programs the tests are skipped, but with CI=true they fail.
-    """
+    """A real PostgreSQL, one for all tests of a process: give yours a database of its own."""
     try:
         server = postgres_server.Server(place=memory_folder())
     except PostgresMissing as missing:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(str(missing))
+        skip(missing)
+        raise
     with server:
         yield server
 
@@ -67,26 +67,21 @@ def postgres_url(postgres: postgres_server.Server) -> Iterator[str]:
     """The URL of an empty database; it is dropped behind the test."""
     name = postgres.new_database()
     yield postgres.url(name)
-    postgres.drop_database(name)
+    postgres.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture(scope="session")
 def nats_binary() -> Path:
-    """The program of NATS, for tests that stop or pause servers of their own.
-
-    Without it the tests are skipped, but fail with CI=true.
-    """
+    """The program of NATS, for tests that stop or pause servers of their own."""
     try:
         return nats_server.find()
     except nats_server.NatsMissing as missing:
-        if os.environ.get("CI") != "true":
-            pytest.skip(str(missing))
+        skip(missing)
         raise
 
 
 @pytest.fixture(scope="session")
 def shared_cluster(nats_binary: Path) -> Iterator[nats_server.Cluster]:
-    """Three NATS servers, for all tests of this process."""
     with nats_server.running(binary=nats_binary, place=memory_folder()) as cluster:
         yield cluster
 

@@ -16,139 +16,71 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
 from urllib.error import HTTPError
 from urllib.parse import quote, urlencode
-from urllib.request import ProxyHandler, build_opener
 
-_LAST_MICROSECOND = 9_000_000_000_000_000  # the year 2255; Jaeger counts nanoseconds in 64 bits
-
+from tests.services.process import direct
 
 _T = TypeVar("_T")
 
 
-class QueryRefused(Exception):
-    """Jaeger answered a query with an error, or has no such endpoint."""
+SeenSpan = SimpleNamespace
+"""A span as Jaeger answers it; times in microseconds, ids in lowercase hex.
+
+``tags`` are the attributes next to what Jaeger makes of the rest of a span: ``span.kind``,
+``otel.scope.name``, ``otel.scope.version``, and of an error ``error``, ``otel.status_code``,
+``otel.status_description``. ``links`` are (trace id, span id) pairs.
+"""
 
 
-class SeenEvent(NamedTuple):
-    """A span event as Jaeger answers it; ``time_us`` since 1970."""
-
-    time_us: int
-    name: str
-    attributes: dict[str, Any]
-
-
-class SeenSpan(NamedTuple):
-    """A span as Jaeger answers it; times in microseconds, ids in lowercase hex.
-
-    ``tags`` are the attributes next to what Jaeger makes of the rest of a span: ``span.kind``,
-    ``otel.scope.name``, ``otel.scope.version``, and of an error ``error``, ``otel.status_code``,
-    ``otel.status_description``. ``links`` are (trace id, span id) pairs.
-    """
-
-    trace_id: str
-    span_id: str
-    parent_span_id: str | None
-    name: str
-    service: str
-    start_us: int
-    duration_us: int
-    tags: dict[str, Any]
-    events: tuple[SeenEvent, ...]
-    links: tuple[tuple[str, str], ...]
-    resource: dict[str, Any]
-    warnings: tuple[str, ...]
-
-
-class JaegerQuery:
+class JaegerQuery(NamedTuple):
     """The query API at ``base`` (``http://127.0.0.1:16686``), each call within ``seconds``."""
 
-    def __init__(self, base: str, seconds: float = 60.0) -> None:
-        self._base = base
-        self._seconds = seconds
-        self._open = build_opener(ProxyHandler({})).open
-
-    def trace(self, trace_id: str) -> dict[str, Any] | None:
-        """The trace in the form of Jaeger's UI, or None if Jaeger does not have it."""
-        try:
-            answer = self._get(f"/api/traces/{trace_id}")
-        except HTTPError as error:
-            if error.code == 404:
-                return None
-            raise _refused(error) from error
-        found: dict[str, Any] = answer["data"][0]
-        return found
+    base: str
+    seconds: float = 60.0
 
     def spans(self, trace_id: str) -> tuple[SeenSpan, ...]:
         """The trace's spans by start and id; none if Jaeger does not have the trace."""
-        found = self.trace(trace_id)
-        return () if found is None else spans_of(found)
+        try:
+            (trace,) = self._get(f"/api/traces/{trace_id}")["data"]
+        except HTTPError as error:
+            with error:
+                if error.code == 404:
+                    return ()
+            raise
+        found = [_span(raw, trace["processes"][raw["processID"]]) for raw in trace["spans"]]
+        return tuple(sorted(found, key=lambda one: (one.start_us, one.span_id, repr(one))))
 
     def find(
-        self,
-        service: str,
-        *,
-        operation: str | None = None,
-        tags: Mapping[str, Any] | None = None,
-        start_ns: int = 0,
-        end_ns: int | None = None,
-        limit: int = 100,
+        self, service: str, tags: Mapping[str, str], operation: str | None = None
     ) -> list[dict[str, Any]]:
-        """The traces with a span of this service, name, tags and start, the newest sent first.
-
-        Without ``start_ns`` and ``end_ns`` of all time, where Jaeger has only the last two days.
-        ``tags`` are Python values; a list is compared with Jaeger's compact JSON of it.
-        """
-        end_us = _LAST_MICROSECOND if end_ns is None else -(-end_ns // 1_000)
-        query: dict[str, Any] = {
-            "service": service,
-            "start": start_ns // 1_000,
-            "end": end_us,
-            "limit": limit,
-        }
-        if operation is not None:
-            query["operation"] = operation
-        if tags:
-            query["tags"] = json.dumps({key: _as_text(value) for key, value in tags.items()})
-        return self._query(f"/api/traces?{urlencode(query)}")["data"] or []
+        """The traces of all time with a span of this service, name and tags, the newest first."""
+        query: dict[str, Any] = {"service": service, "start": 0, "limit": 100}
+        query["end"] = 9_000_000_000_000_000  # the year 2255; it counts nanoseconds in 64 bits
+        query |= {"tags": json.dumps(tags)} | ({"operation": operation} if operation else {})
+        return self._get(f"/api/traces?{urlencode(query)}")["data"] or []
 
     def operations(self, service: str) -> list[str]:
-        """The names of all spans of a service, sorted."""
         return sorted(
-            self._query(f"/api/services/{quote(service, safe='')}/operations")["data"] or []
+            self._get(f"/api/services/{quote(service, safe='')}/operations")["data"] or []
         )
 
-    def _query(self, path: str) -> Any:
-        try:
-            return self._get(path)
-        except HTTPError as error:
-            raise _refused(error) from error
-
     def _get(self, path: str) -> Any:
-        with self._open(self._base + path, timeout=self._seconds) as answer:
+        with direct.open(self.base + path, timeout=self.seconds) as answer:
             text = answer.read()
         # A path that it does not know is answered with the UI's page and 200; and `/api/v3`
         # answers JSON as text/plain, so the type does not tell.
         if text.lstrip().startswith(b"<"):
-            raise QueryRefused(
-                f"{path}: expected JSON, found a page: this Jaeger has no such endpoint; "
-                "use the release that tests.services.jaeger builds"
-            )
+            raise ValueError(f"{path}: expected JSON, found a page: use the release that we build")
         return json.loads(text)
-
-
-def spans_of(trace: Mapping[str, Any]) -> tuple[SeenSpan, ...]:
-    """The spans of a trace in the form of Jaeger's UI, by start and id."""
-    found = [_span(raw, trace["processes"][raw["processID"]]) for raw in trace["spans"]]
-    return tuple(sorted(found, key=lambda one: (one.start_us, one.span_id, repr(one))))
 
 
 def wait_for(condition: Callable[[], _T], seconds: float = 60.0, what: str = "") -> _T:
     """The result of ``condition()`` as soon as it is true; it is called every 20 ms.
 
-    Raises:
-        TimeoutError: it was not true within ``seconds``; the message has the last result.
+    Raises TimeoutError.
     """
     until = time.monotonic() + seconds
     while not (answer := condition()):
@@ -159,26 +91,25 @@ def wait_for(condition: Callable[[], _T], seconds: float = 60.0, what: str = "")
 
 
 def _span(raw: Mapping[str, Any], process: Mapping[str, Any]) -> SeenSpan:
-    references = raw["references"] or []
-    parents = [one["spanID"] for one in references if one["refType"] == "CHILD_OF"]
-    links = [
-        (one["traceID"], one["spanID"]) for one in references if one["refType"] == "FOLLOWS_FROM"
-    ]
+    kinds: dict[str, list[tuple[str, str]]] = {"CHILD_OF": [], "FOLLOWS_FROM": []}
+    for one in raw["references"] or []:
+        kinds[one["refType"]].append((one["traceID"], one["spanID"]))
     events = []
     for entry in raw["logs"] or []:
         fields = _values(entry["fields"])
-        events.append(SeenEvent(entry["timestamp"], fields.pop("event", ""), fields))
+        name = fields.pop("event", "")
+        events.append(SeenSpan(time_us=entry["timestamp"], name=name, attributes=fields))
     return SeenSpan(
         trace_id=raw["traceID"],
         span_id=raw["spanID"],
-        parent_span_id=parents[0] if parents else None,
+        parent_span_id=kinds["CHILD_OF"][0][1] if kinds["CHILD_OF"] else None,
         name=raw["operationName"],
         service=process["serviceName"],
         start_us=raw["startTime"],
         duration_us=raw["duration"],
         tags=_values(raw["tags"]),
         events=tuple(sorted(events, key=lambda one: (one.time_us, one.name))),
-        links=tuple(sorted(links)),
+        links=tuple(sorted(kinds["FOLLOWS_FROM"])),
         resource=_values(process.get("tags") or []),
         warnings=tuple(raw["warnings"] or ()),
     )
@@ -189,14 +120,3 @@ def _values(pairs: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         one["key"]: int(one["value"]) if one["type"] == "int64" else one["value"] for one in pairs
     }
-
-
-def _as_text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return json.dumps(list(value) if isinstance(value, tuple) else value, separators=(",", ":"))
-
-
-def _refused(error: HTTPError) -> QueryRefused:
-    with error:
-        return QueryRefused(f"{error.url}: {error.code} {error.read().decode(errors='replace')}")

@@ -45,7 +45,10 @@ async def live_session(
                     async with turn.iteration() as cycle:
                         await tool_round(ctx, cycle)
         with pytest.raises(asyncio.CancelledError):
-            await cancelled_turn(ctx)
+            async with ctx.turn("turn-3", agent="coder") as turn, turn.iteration() as cycle:
+                await ctx.get_messages_for_request()
+                async with cycle.provider_call("model-1", "acme"):
+                    raise asyncio.CancelledError
     await asyncio.to_thread(provider.shutdown)
     return session
 
@@ -70,15 +73,7 @@ async def tool_round(ctx: eventctx.Context, cycle: eventctx.Iteration) -> None:
     await ctx.add_message({"role": "user", "content": done})
 
 
-async def cancelled_turn(ctx: eventctx.Context) -> None:
-    async with ctx.turn("turn-3", agent="coder") as turn, turn.iteration() as cycle:
-        await ctx.get_messages_for_request()
-        async with cycle.provider_call("model-1", "acme"):
-            raise asyncio.CancelledError
-
-
 async def folded(store: Path, session: str) -> list[Span]:
-    """The spans of a session, from its log."""
     async with eventctx.open(store, create=False) as engine:
         return list(fold([record async for record in engine.records(session)]))
 

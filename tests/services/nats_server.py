@@ -16,16 +16,16 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.error import URLError
 from urllib.parse import urlencode
-from urllib.request import ProxyHandler, build_opener
 
 import nats
 
-from tests.services.process import PortTaken, ServiceFailed, free_ports
+from tests.services.process import PortTaken, ServiceFailed, direct, end, free_ports, started, tail
 
 ENVIRONMENT: Final = "EVENTCTX_NATS"
 """The environment variable that names the binary."""
@@ -34,7 +34,6 @@ OLDEST: Final = (2, 15)
 """Debian's 2.9 ignores the headers of a batch, and stores its messages one by one."""
 
 _TAKEN = b"address already in use"
-_direct = build_opener(ProxyHandler({}))  # a proxy set for the machine does not reach 127.0.0.1
 
 
 class NatsMissing(Exception):
@@ -72,33 +71,29 @@ class Ports(NamedTuple):
     monitor: int
 
 
+@dataclass
 class Node:
     """One server of a cluster; its data stays in ``folder`` when it is stopped."""
 
-    def __init__(self, name: str, folder: Path, ports: Ports, host: str, command: Sequence[str]):
-        self.name = name
-        self.folder = folder
-        self.ports = ports
-        self.host = host
-        self.command = command
-        self.log = folder / "server.log"
-        self.process: subprocess.Popen[bytes] | None = None
-        self.paused = False
+    name: str
+    folder: Path
+    ports: Ports
+    host: str
+    command: Sequence[str]
+    process: subprocess.Popen[bytes] | None = None
+    paused: bool = False
 
-    @property
-    def data(self) -> Path:
-        """Where the server keeps its streams."""
-        return self.folder / "data"
+    def __post_init__(self) -> None:
+        self.log, self.data = self.folder / "server.log", self.folder / "data"
 
     @property
     def monitor(self) -> str:
-        """The base address of its monitoring."""
         return f"http://{self.host}:{self.ports.monitor}"
 
     def ask(self, path: str) -> dict[str, Any]:
         """The answer of its monitoring; {} when it gives none."""
         try:
-            with _direct.open(f"{self.monitor}/{path}", timeout=2) as answer:
+            with direct.open(f"{self.monitor}/{path}", timeout=2) as answer:
                 return dict(json.loads(answer.read()))
         except (URLError, OSError, ValueError):
             return {}
@@ -125,10 +120,9 @@ class Cluster:
         sync: str | None = "always",
         hosts: Sequence[str] = (),
         prefixes: Sequence[Sequence[str]] = (),
-        more: str = "",
     ) -> None:
         ports = free_ports(3 * size)
-        self._sync, self._more = sync, more
+        self._sync = sync
         self.folder = folder
         self.nodes: list[Node] = []
         for number in range(size):
@@ -157,7 +151,6 @@ accounts {{
 }}
 system_account: SYS
 no_auth_user: app
-{self._more}
 """)
 
     def url(self, name: str = "EVENTCTX", *, user: str = "", **query: object) -> str:
@@ -177,7 +170,6 @@ no_auth_user: app
 
     @property
     def monitors(self) -> list[str]:
-        """The base address of each server's monitoring."""
         return [node.monitor for node in self.nodes]
 
     def start(self, *numbers: int, ready: bool = True) -> None:
@@ -187,104 +179,74 @@ no_auth_user: app
         """
         for number in numbers or range(len(self.nodes)):
             node = self.nodes[number]
-            if node.process is not None:
-                continue
-            with node.log.open("ab") as out:
-                node.process = subprocess.Popen(
-                    [*node.command, "-c", str(node.folder / "server.conf")],
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=subprocess.STDOUT,
-                )
+            if node.process is None:
+                line = [*node.command, "-c", str(node.folder / "server.conf")]
+                node.process = started(line, node.log)
         if ready:
             self.wait_ready()
 
-    def wait_ready(self, seconds: float = 60.0) -> None:
+    def wait_ready(self) -> None:
         """Wait until every running server has its data, and all know one leader."""
-        until = time.monotonic() + seconds
+        until = time.monotonic() + 60
         while time.monotonic() < until:
             running = [one for one in self.nodes if one.process is not None and not one.paused]
             for node in running:
                 if node.process is not None and node.process.poll() is not None:
-                    tail = node.log.read_bytes()[-2000:]
                     node.process = None
-                    error = PortTaken if _TAKEN in tail else ServiceFailed
-                    raise error(f"{node.name} ended: {tail.decode(errors='replace')}")
+                    error = PortTaken if _TAKEN in node.log.read_bytes() else ServiceFailed
+                    raise error(f"{node.name} ended; {tail(node.log)}")
             if all(self._ready(node) for node in running):
                 return
             time.sleep(0.02)
         said = [(node.name, node.ask("healthz")) for node in self.nodes]
-        raise ServiceFailed(f"the cluster was not ready after {seconds:g} s: {said}")
+        raise ServiceFailed(f"the cluster was not ready after 60 s: {said}")
 
     def _ready(self, node: Node) -> bool:
-        if node.ask("healthz").get("status") != "ok":
-            return False
-        return len(self.nodes) == 1 or bool(node.ask("jsz").get("meta_cluster", {}).get("leader"))
+        led = len(self.nodes) == 1 or node.ask("jsz").get("meta_cluster", {}).get("leader")
+        return bool(led) and node.ask("healthz").get("status") == "ok"
 
     def stop(self, *numbers: int) -> None:
         """Let these servers, all by default, end in good order."""
         self._end(signal.SIGTERM, numbers)
 
     def kill(self, *numbers: int) -> None:
-        """kill -9 these servers, all by default, at once."""
         self._end(signal.SIGKILL, numbers)
 
     def _end(self, how: signal.Signals, numbers: Sequence[int]) -> None:
         chosen = [self.nodes[number] for number in numbers or range(len(self.nodes))]
-        ending = [node for node in chosen if node.process is not None]
-        for node in ending:
-            if node.paused:
-                self.resume(self.nodes.index(node))
-            if node.process is not None:
-                node.process.send_signal(how)
-        for node in ending:
-            if node.process is not None:
-                try:
-                    node.process.wait(10)
-                except subprocess.TimeoutExpired:
-                    node.process.kill()
-                    node.process.wait()
+        ending = [(node, node.process) for node in chosen if node.process is not None]
+        for node, process in ending:
+            self.resume(self.nodes.index(node))
+            process.send_signal(how)
+        for node, process in ending:
+            end(process, how, 10)
             node.process = None
 
     def pause(self, number: int) -> None:
-        """Halt a server (SIGSTOP): it answers nothing, and its connections stay open."""
         node = self.nodes[number]
         if node.process is not None and not node.paused:
             node.process.send_signal(signal.SIGSTOP)
             node.paused = True
 
     def resume(self, number: int) -> None:
-        """Let a halted server go on."""
         node = self.nodes[number]
         if node.process is not None and node.paused:
             node.process.send_signal(signal.SIGCONT)
             node.paused = False
 
-    def leader(self, stream: str, seconds: float = 60.0) -> int:
-        """The number of the server that leads a stream. Raises ServiceFailed."""
-        until = time.monotonic() + seconds
-        names = [node.name for node in self.nodes]
+    def leader(self, stream: str = "") -> int:
+        """The number of the server that leads a stream, or the cluster. Raises ServiceFailed."""
+        until = time.monotonic() + 60
         while time.monotonic() < until:
-            for node in self.nodes:
-                if node.process is None or node.paused:
-                    continue
-                found = self.details(node, stream).get("cluster", {}).get("leader")
-                if found in names and self.nodes[names.index(found)].process is not None:
-                    return names.index(found)
+            up = [node for node in self.nodes if node.process is not None]
+            for node in (one for one in up if not one.paused):
+                known = self.details(node, stream) if stream else node.ask("jsz")
+                led = known.get("cluster" if stream else "meta_cluster", {}).get("leader")
+                for one in up:
+                    if one.name == led:
+                        return self.nodes.index(one)
             time.sleep(0.05)
-        raise ServiceFailed(f"no server leads {stream!r} after {seconds:g} s")
-
-    def first(self, seconds: float = 60.0) -> int:
-        """The number of the server that leads the cluster itself. Raises ServiceFailed."""
-        until = time.monotonic() + seconds
-        names = [node.name for node in self.nodes]
-        while time.monotonic() < until:
-            for node in self.nodes:
-                found = node.ask("jsz").get("meta_cluster", {}).get("leader")
-                if found in names and self.nodes[names.index(found)].process is not None:
-                    return names.index(found)
-            time.sleep(0.05)
-        raise ServiceFailed(f"no server leads the cluster after {seconds:g} s")
+        raise ServiceFailed(f"no server leads {stream or 'the cluster'} after 60 s")
 
     def delete_streams(self) -> None:
         """Delete the streams of the clients' account; what the servers keep goes another time."""
@@ -299,12 +261,10 @@ no_auth_user: app
             finally:
                 await client.close()
 
-        # A test's loop may be the current one.
-        with (
-            suppress(nats.errors.Error, TimeoutError),
-            asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner,
-        ):
-            runner.run(delete())
+        loop = asyncio.new_event_loop()  # a test's may be the current one
+        with suppress(nats.errors.Error, TimeoutError):
+            loop.run_until_complete(delete())
+        loop.close()
 
     @staticmethod
     def details(node: Node, stream: str) -> Mapping[str, Any]:
@@ -317,30 +277,25 @@ no_auth_user: app
 
 
 @contextmanager
-def running(*, attempts: int = 5, place: Path | None = None, **settings: Any) -> Iterator[Cluster]:
+def running(*, place: Path | None = None, **settings: Any) -> Iterator[Cluster]:
     """A cluster that runs until the end of the block; the settings are those of ``Cluster``.
 
     Its data is in a folder of ``place``, which is that of temporary files by default.
 
-    Raises:
-        NatsMissing: there is no binary, see `find`.
-        ServiceFailed: it did not become ready; with the tail of a server's log.
+    Raises NatsMissing, ServiceFailed.
     """
-    for attempt in range(1, attempts + 1):
-        with tempfile.TemporaryDirectory(prefix="eventctx-nats-", dir=place) as folder:
+    for left in reversed(range(5)):
+        with (
+            tempfile.TemporaryDirectory(prefix="eventctx-nats-", dir=place) as folder,
+            ExitStack() as ending,
+        ):
             cluster = Cluster(Path(folder), **settings)
+            ending.callback(cluster.kill)
             try:
                 cluster.start()
             except PortTaken:
-                cluster.kill()
-                if attempt == attempts:
+                if not left:
                     raise
                 continue
-            except BaseException:
-                cluster.kill()
-                raise
-            try:
-                yield cluster
-            finally:
-                cluster.kill()
+            yield cluster
             return

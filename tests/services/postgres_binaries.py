@@ -12,7 +12,6 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -20,14 +19,11 @@ from typing import NamedTuple
 
 import platformdirs
 
-from tests.services.building import alone
+from tests.services.process import alone
 
 VARIABLE = "EVENTCTX_POSTGRES"
 OLDEST = 15
 """The oldest major version that the store is tried with."""
-
-_USERS = ("postgres", "nobody")
-_ASK_SECONDS = 20.0
 
 
 class PostgresMissing(Exception):
@@ -48,13 +44,10 @@ class Binaries(NamedTuple):
     def command(self, program: str, *arguments: object) -> list[str]:
         return [str(self.folder / program), *map(str, arguments)]
 
-    def run(
-        self, program: str, *arguments: object, environ: Mapping[str, str] | None = None
-    ) -> str:
+    def run(self, program: str, *arguments: object) -> str:
         """Run a program to its end; returns what it printed.
 
-        Raises:
-            PostgresMissing: it failed; with what it wrote to standard error.
+        Raises PostgresMissing.
         """
         done = subprocess.run(
             self.command(program, *arguments),
@@ -62,12 +55,14 @@ class Binaries(NamedTuple):
             capture_output=True,
             text=True,
             cwd="/",  # ours may be closed to that user
-            env={**os.environ, **(environ or {})},
             **self.as_user(),
         )
         if done.returncode:
             raise PostgresMissing(f"{program} failed: {done.stderr[-2000:]}")
         return done.stdout
+
+    def version_of_programs(self) -> str:
+        return self.run("postgres", "--version").split()[2]
 
     def as_user(self) -> dict[str, object]:
         """Options of ``subprocess.Popen`` that make a child this user's."""
@@ -87,16 +82,22 @@ class Binaries(NamedTuple):
 def find() -> Binaries:
     """PostgreSQL's programs: of $EVENTCTX_POSTGRES, else the test dependency's, else this system's.
 
-    Raises:
-        PostgresMissing: there is none, or nobody may run it.
+    Raises PostgresMissing.
     """
-    folder = _installed(os.environ)
-    user = _other_user() if os.geteuid() == 0 else None
+    folder = _installed()
+    others = [one.pw_name for one in pwd.getpwall() if one.pw_name in ("nobody", "postgres")]
+    if os.geteuid() == 0 and not others:
+        raise PostgresMissing("PostgreSQL does not run as root, and nobody else is here to run it")
+    user = max(others) if os.geteuid() == 0 else None
     shared = _shared_folder(user)
-    if user is not None and not _runs(Binaries(folder, "", user, shared)):
-        folder = _readable_copy(folder, shared)
     found = Binaries(folder, "", user, shared)
-    version = found.run("postgres", "--version").split()[2]
+    try:
+        version = found.version_of_programs()
+    except (OSError, PostgresMissing):
+        if user is None:
+            raise
+        found = found._replace(folder=_readable_copy(folder, shared))
+        version = found.version_of_programs()
     if int(version.split(".")[0]) < OLDEST:
         raise PostgresMissing(
             f"PostgreSQL {version} in {folder} is too old: the store needs {OLDEST} or newer; "
@@ -108,27 +109,25 @@ def find() -> Binaries:
 def with_tls() -> Binaries:
     """Programs of a server that speaks TLS; the test dependency's does not.
 
-    Raises:
-        PostgresMissing: there are none here.
+    Raises PostgresMissing.
     """
     found = find()
-    for folder in (found.folder, *_of_the_system(os.environ.get("PATH", ""))):
+    for folder in (found.folder, *_of_the_system()):
         if not _complete(folder) or not (folder / "pg_config").exists():
             continue
         one = found._replace(folder=folder)
-        version = one.run("postgres", "--version").split()[2]
+        one = one._replace(version=one.version_of_programs())
         built = one.run("pg_config", "--configure")
-        if ("--with-openssl" in built or "--with-ssl" in built) and int(
-            version.partition(".")[0]
-        ) >= OLDEST:
-            return one._replace(version=version)
+        speaks = "--with-openssl" in built or "--with-ssl" in built
+        if speaks and int(one.version.partition(".")[0]) >= OLDEST:
+            return one
     raise PostgresMissing(
         f"no PostgreSQL here speaks TLS: install a distribution's, or set ${VARIABLE}"
     )
 
 
-def _installed(environ: Mapping[str, str]) -> Path:
-    if named := environ.get(VARIABLE):
+def _installed() -> Path:
+    if named := os.environ.get(VARIABLE):
         if not _complete(Path(named)):
             raise PostgresMissing(
                 f"${VARIABLE} must name a bin folder with initdb and postgres; {named} has none"
@@ -139,7 +138,7 @@ def _installed(environ: Mapping[str, str]) -> Path:
             for install in ("pginstall18", "pginstall"):
                 if _complete(folder := Path(place, install, "bin")):
                     return folder
-    for folder in _of_the_system(environ.get("PATH", "")):
+    for folder in _of_the_system():
         if _complete(folder):
             return folder
     raise PostgresMissing(
@@ -148,12 +147,12 @@ def _installed(environ: Mapping[str, str]) -> Path:
     )
 
 
-def _of_the_system(path: str) -> list[Path]:
+def _of_the_system() -> list[Path]:
     found = []
-    if config := shutil.which("pg_config", path=path):
+    if config := shutil.which("pg_config"):
         asked = subprocess.run([config, "--bindir"], capture_output=True, text=True, check=False)
         found.append(Path(asked.stdout.strip()))
-    if postgres := shutil.which("postgres", path=path):
+    if postgres := shutil.which("postgres"):
         found.append(Path(postgres).resolve().parent)
     # Debian keeps the server's programs off the PATH.
     debian = Path("/usr/lib/postgresql").glob("*/bin")
@@ -162,15 +161,6 @@ def _of_the_system(path: str) -> list[Path]:
 
 def _complete(folder: Path) -> bool:
     return all(os.access(folder / one, os.X_OK) for one in ("initdb", "postgres"))
-
-
-def _other_user() -> str:
-    for name in _USERS:
-        try:
-            return pwd.getpwnam(name).pw_name
-        except KeyError:
-            continue
-    raise PostgresMissing("PostgreSQL does not run as root, and there is no other user to run it")
 
 
 def _shared_folder(user: str | None) -> Path:
@@ -184,22 +174,6 @@ def _shared_folder(user: str | None) -> Path:
         raise PostgresMissing(f"{place} must be a folder of ours: remove it")
     place.chmod(0o711)
     return place
-
-
-def _runs(binaries: Binaries) -> bool:
-    try:
-        subprocess.run(
-            binaries.command("postgres", "--version"),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_ASK_SECONDS,
-            check=True,
-            cwd="/",
-            **binaries.as_user(),
-        )
-    except (OSError, subprocess.SubprocessError):
-        return False
-    return True
 
 
 def _readable_copy(folder: Path, shared: Path) -> Path:

@@ -14,22 +14,19 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
 import psycopg
-from psycopg.sql import SQL, Identifier
 
-from tests.services.building import alone
 from tests.services.postgres_binaries import Binaries, find
-from tests.services.process import ServiceFailed, free_ports
+from tests.services.process import ServiceFailed, alone, end, free_ports, started, tail
 
 SUPERUSER = "postgres"
 
 _START_SECONDS = 60.0
-_STOP_SECONDS = 30.0
 
 # Waits until its standard input ends, because tests end however they end: then nobody would
 # stop the server.
@@ -57,6 +54,8 @@ class Server:
     ``settings`` are lines of postgresql.conf. ``folder`` is where the data lies (a file system
     that a test cuts off, say); without one it lies in a temporary folder, which ``place`` has.
     """
+
+    host = "127.0.0.1"
 
     def __init__(
         self,
@@ -88,14 +87,14 @@ class Server:
             self.resume()
             self._end(signal.SIGQUIT)
         finally:
-            self._forget_shared_memory()
+            # The System V segment of a server that was killed; a new start would have freed it.
+            segment = " ".join(self._lines()[6:7]).split()[1:2]
+            if segment:
+                subprocess.run(["ipcrm", "-m", *segment], capture_output=True, check=False)
             if self.own:
                 shutil.rmtree(self.folder, ignore_errors=True)
 
-    # ------------------------------------------------------------- life
-
     def create(self) -> None:
-        """Make the data folder, from the template."""
         shutil.copytree(template(self.binaries), self.data, symlinks=True)
         self.binaries.give(self.folder)
         self.configure()
@@ -108,20 +107,9 @@ class Server:
         (self.data / "postgresql.conf").write_text("".join(lines))
 
     def start(self) -> Self:
-        """Start, and wait until it accepts connections.
-
-        Raises:
-            ServiceFailed: it ended, or was not ready in time; with the end of its log.
-        """
-        with self.log.open("ab") as out:
-            self._process = subprocess.Popen(
-                self.binaries.command("postgres", "-D", self.data),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                cwd="/",
-                **self.binaries.as_user(),  # type: ignore[arg-type]
-            )
+        """Start, and wait until it accepts connections. Raises ServiceFailed."""
+        line = self.binaries.command("postgres", "-D", self.data)
+        self._process = started(line, self.log, cwd="/", **self.binaries.as_user())
         self._watch = subprocess.Popen(
             ["sh", "-c", _WATCH, "watch", str(self.pid), str(self.folder) if self.own else ""],
             stdin=subprocess.PIPE,
@@ -132,9 +120,9 @@ class Server:
         while not self._ready():
             if self._process.poll() is not None:
                 self._end(signal.SIGQUIT)
-                raise ServiceFailed(f"PostgreSQL ended at its start; {self._tail()}")
+                raise ServiceFailed(f"PostgreSQL ended at its start; {tail(self.log)}")
             if time.monotonic() > until:
-                raise ServiceFailed(f"PostgreSQL was not ready in time; {self._tail()}")
+                raise ServiceFailed(f"PostgreSQL was not ready in time; {tail(self.log)}")
             time.sleep(0.01)
         return self
 
@@ -157,19 +145,21 @@ class Server:
             time.sleep(0.01)
 
     def pause(self) -> None:
-        """Stop every process of the server with SIGSTOP: it holds its port and says nothing."""
         assert self.running
         for pid in (self.pid, *self.children()):
             _signal(pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let every process go on after `pause`."""
         if self.running:
             for pid in (*self.children(), self.pid):
                 _signal(pid, signal.SIGCONT)
 
+    def new_database(self) -> str:
+        name = f"test_{os.getpid()}_{next(self._names)}"
+        self.execute(f"CREATE DATABASE {name}")
+        return name
+
     def reload(self) -> None:
-        """Have the server read its settings again."""
         self.execute("SELECT pg_reload_conf()")
 
     @property
@@ -178,7 +168,6 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """The process that all others of the server come from."""
         assert self._process is not None, "the server is not running"
         return self._process.pid
 
@@ -188,8 +177,6 @@ class Server:
         )
         pairs = (map(int, line.split()) for line in table.stdout.splitlines())
         return [pid for pid, parent in pairs if parent == self.pid]
-
-    # ------------------------------------------------------------- use
 
     def url(
         self,
@@ -202,36 +189,24 @@ class Server:
         """A URL of this server as users write it; ``parameters`` go behind the question mark."""
         secret = "" if password is None else ":" + quote(password, safe="")
         query = "&".join(f"{name}={quote(value, safe='')}" for name, value in parameters.items())
-        place = f"{quote(user, safe='')}{secret}@127.0.0.1:{self.port}/{quote(database, safe='')}"
+        who, where = quote(user, safe=""), quote(database, safe="")
+        place = f"{who}{secret}@{self.host}:{self.port}/{where}"
         return f"postgresql://{place}" + ("?" + query if query else "")
 
     @contextmanager
-    def connection(self, database: str = "postgres") -> Iterator[psycopg.Connection[Any]]:
-        """A connection of the superuser; every statement is a transaction."""
-        with psycopg.connect(self.url(database), autocommit=True) as connection:
+    def connection(
+        self, database: str = "postgres", user: str = SUPERUSER
+    ) -> Iterator[psycopg.Connection[Any]]:
+        """A connection on which every statement is a transaction."""
+        with psycopg.connect(self.url(database, user=user), autocommit=True) as connection:
             yield connection
 
     def execute(
         self, statement: str, *arguments: object, database: str = "postgres"
     ) -> list[tuple[Any, ...]]:
-        """Run one statement as the superuser; returns its rows."""
         with self.connection(database) as connection:
             cursor = connection.execute(statement.encode(), arguments or None)
             return cursor.fetchall() if cursor.description else []
-
-    def new_database(self) -> str:
-        """Make an empty database with a name of its own; returns the name."""
-        name = f"test_{os.getpid()}_{next(self._names)}"
-        with self.connection() as connection:
-            connection.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
-        return name
-
-    def drop_database(self, name: str) -> None:
-        """Drop a database, and end the connections to it."""
-        with self.connection() as connection:
-            connection.execute(
-                SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(Identifier(name))
-            )
 
     def allow(self, *rules: str) -> None:
         """Replace pg_hba.conf: who may connect, and how they prove who they are."""
@@ -239,20 +214,13 @@ class Server:
         if self.running:
             _signal(self.pid, signal.SIGHUP)
 
-    # ------------------------------------------------------------- more of them
-
     def standby(self, name: str, *, folder: Path | None = None) -> Server:
         """A standby of this server that calls itself ``name``; not started."""
         other = Server(settings={**self._settings, "cluster_name": name}, folder=folder)
         self.binaries.give(other.folder)
-        self.binaries.run(
-            "pg_basebackup",
-            "--dbname=" + self.url(application_name=name),
-            f"--pgdata={other.data}",
-            "--write-recovery-conf",
-            "--checkpoint=fast",
-            "--no-sync",
-        )
+        where = ("--dbname=" + self.url(application_name=name), f"--pgdata={other.data}")
+        how = ("--write-recovery-conf", "--checkpoint=fast", "--no-sync")
+        self.binaries.run("pg_basebackup", *where, *how)
         # What the primary wants of its standbys is not what its standby wants, should it lead.
         other.configure(synchronous_standby_names="")
         return other
@@ -261,17 +229,16 @@ class Server:
         """Make a standby a primary, and wait until it is one."""
         self.execute("SELECT pg_promote(true, 60)")
 
-    # ------------------------------------------------------------- inside
-
     def _ready(self) -> bool:
-        try:
-            lines = (self.data / "postmaster.pid").read_text().splitlines()
-        except OSError:
-            return False
-        if not lines:
-            return False  # it is being written
+        lines = self._lines()
         # A file of an earlier life has another process's number in it.
-        return lines[0] == str(self.pid) and lines[-1].strip() in ("ready", "standby")
+        return lines[:1] == [str(self.pid)] and lines[-1].strip() in ("ready", "standby")
+
+    def _lines(self) -> list[str]:
+        """What the server says of itself; nothing while that is being written."""
+        with suppress(OSError):
+            return (self.data / "postmaster.pid").read_text().splitlines()
+        return []
 
     def _end(self, number: signal.Signals) -> None:
         process, self._process = self._process, None
@@ -279,27 +246,8 @@ class Server:
         if watch is not None:
             watch.kill()
             watch.communicate()
-        if process is None:
-            return
-        process.send_signal(number)
-        try:
-            process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-    def _forget_shared_memory(self) -> None:
-        """Free the System V segment of a server that was killed; a new start would have done it."""
-        try:
-            lines = (self.data / "postmaster.pid").read_text().splitlines()
-            segment = lines[6].split()[1]
-        except (OSError, IndexError):
-            return
-        subprocess.run(["ipcrm", "-m", segment], capture_output=True, check=False)
-
-    def _tail(self) -> str:
-        lines = self.log.read_text(errors="replace").splitlines()[-20:]
-        return "the last lines of its log:\n" + "\n".join(lines)
+        if process is not None:
+            end(process, number, 30)
 
 
 def template(binaries: Binaries) -> Path:
@@ -330,10 +278,8 @@ def template(binaries: Binaries) -> Path:
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
-    try:
+    with suppress(ProcessLookupError):  # it ended by itself
         os.kill(pid, number)
-    except ProcessLookupError:
-        return  # it ended by itself
 
 
 def _is_there(pid: int) -> bool:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
+import signal
 import socket
 import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple
 from urllib.error import URLError
 from urllib.request import ProxyHandler, build_opener
 
-_STOP_SECONDS = 5.0
-_TAIL_LINES = 20
-
-_direct = build_opener(ProxyHandler({}))  # a proxy set for the machine does not reach 127.0.0.1
-
-_T = TypeVar("_T")
+direct = build_opener(ProxyHandler({}))  # a proxy set for the machine does not reach 127.0.0.1
 
 
 class ServiceFailed(Exception):
@@ -32,7 +31,7 @@ class Service(NamedTuple):
     """The command of a service, and the signs that it is ready.
 
     It is ready when ``ready`` is in its log and ``health`` (a URL) answers with a success whose
-    body passes ``healthy``: the URL alone is not enough, because another process may have the port
+    body has ``healthy``: the URL alone is not enough, because another process may have the port
     by now. It ended because a port was taken when one of ``taken`` is in its log.
     """
 
@@ -40,16 +39,9 @@ class Service(NamedTuple):
     command: Sequence[str | Path]
     ready: bytes
     health: str
-    healthy: Callable[[bytes], bool]
+    healthy: bytes
     taken: Sequence[bytes]
     environ: Mapping[str, str] | None = None
-
-
-class Running(NamedTuple):
-    """A service that is ready; its output goes to ``log``."""
-
-    log: Path
-    pid: int
 
 
 def free_ports(number: int) -> tuple[int, ...]:
@@ -62,49 +54,29 @@ def free_ports(number: int) -> tuple[int, ...]:
 
 
 @contextmanager
-def running(service: Service, folder: Path, log: Path, seconds: float) -> Iterator[Running]:
-    """Run the service in ``folder`` until the end of the block; it is ready when that begins.
+def running(
+    of: Callable[[Path, tuple[int, ...]], Service], ports: int, seconds: float
+) -> Iterator[tuple[int, ...]]:
+    """Run a service until the end of the block, which gets its ports; it is ready when that begins.
 
-    Raises:
-        PortTaken: it ended because a port was taken.
-        ServiceFailed: it ended otherwise, or was not ready within ``seconds``.
+    ``of`` makes it, of a temporary folder and free ports, anew where one was taken meanwhile.
+
+    Raises PortTaken, ServiceFailed.
     """
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            service.command,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            cwd=folder,
-            env=service.environ,
-        )
-    try:
-        _until_ready(service, process, log, seconds)
-        yield Running(log, process.pid)
-    finally:
-        _stop(process)
-
-
-@contextmanager
-def on_free_ports(
-    name: str, run: Callable[[], AbstractContextManager[_T]], attempts: int
-) -> Iterator[_T]:
-    """Enter ``run()``, which chooses ports anew, until none of them is taken meanwhile.
-
-    Raises:
-        ServiceFailed: a port was taken in every attempt.
-    """
-    for attempt in range(1, attempts + 1):
-        try:
-            with run() as started:
-                yield started
+    for left in reversed(range(5)):
+        with tempfile.TemporaryDirectory(prefix="eventctx-service-") as name, ExitStack() as ending:
+            chosen, log = free_ports(ports), Path(name, "log")
+            service = of(Path(name), chosen)
+            process = started(service.command, log, cwd=name, env=service.environ)
+            ending.callback(end, process, signal.SIGTERM)
+            try:
+                _until_ready(service, process, log, seconds)
+            except PortTaken:
+                if not left:
+                    raise
+                continue
+            yield chosen
             return
-        except PortTaken as error:
-            if attempt == attempts:
-                raise ServiceFailed(
-                    f"every one of {attempts} choices of free ports was taken before {name} "
-                    f"had them; {error}"
-                ) from None
 
 
 def _until_ready(
@@ -118,33 +90,52 @@ def _until_ready(
             process.wait(timeout=0.02)
         except subprocess.TimeoutExpired:
             continue
-        output = log.read_bytes()
-        if any(mark in output for mark in service.taken):
-            raise PortTaken(_tail(log))
-        raise ServiceFailed(
-            f"{service.name} should run, but ended with exit code {process.returncode}; "
-            f"{_tail(log)}"
+        error = (
+            PortTaken if any(one in log.read_bytes() for one in service.taken) else ServiceFailed
         )
-    raise ServiceFailed(f"{service.name} was not ready after {seconds:g} s; {_tail(log)}")
+        raise error(f"{service.name} ended with exit code {process.returncode}; {tail(log)}")
+    raise ServiceFailed(f"{service.name} was not ready after {seconds:g} s; {tail(log)}")
 
 
 def _healthy(service: Service) -> bool:
     try:
-        with _direct.open(service.health, timeout=1) as answer:
-            return service.healthy(answer.read())
+        with direct.open(service.health, timeout=1) as answer:
+            return service.healthy in answer.read()
     except (URLError, OSError, ValueError):
         return False
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
+def started(command: Sequence[str | Path], log: Path, **options: Any) -> subprocess.Popen[bytes]:
+    """A child that writes to the end of a log; ``options`` are those of ``subprocess.Popen``."""
+    with log.open("ab") as out:
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, **options
+        )
+
+
+def end(process: subprocess.Popen[bytes], how: signal.Signals, seconds: float = 5.0) -> None:
+    """Send a signal, and kill what has not ended upon it after so long."""
+    process.send_signal(how)
     try:
-        process.wait(_STOP_SECONDS)
+        process.wait(seconds)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
 
 
-def _tail(log: Path) -> str:
-    lines = log.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
+def tail(log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines()[-20:]
     return "the last lines of its log:\n" + "\n".join(line[:400] for line in lines)
+
+
+@contextmanager
+def alone(lock: Path, name: str) -> Iterator[None]:
+    """Hold a lock that the system frees when its holder dies; a process that waits prints so."""
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            notice = f"another build of {name} is running; waiting for it"
+            print(notice, file=sys.stderr, flush=True)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -10,28 +10,12 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 
-class ReceivedEvent(NamedTuple):
-    """A span event; ``time_ns`` since 1970."""
-
-    time_ns: int
-    name: str
-    attributes: dict[str, Any]
-
-
-class ReceivedLink(NamedTuple):
-    """A link to another span, ids in lowercase hex."""
-
-    trace_id: str
-    span_id: str
-    attributes: dict[str, Any]
-
-
 class ReceivedSpan(NamedTuple):
-    """A span as it came over the wire.
+    """What tests compare of a span as it came over the wire.
 
     Ids are lowercase hex (32 and 16 digits); times are nanoseconds since 1970; ``kind`` is
     ``internal``, ``server``, ``client``, ``producer``, ``consumer`` or ``unspecified``;
-    ``status`` is ``unset``, ``ok`` or ``error``. Attributes keep the order of the wire.
+    ``status`` is ``unset``, ``ok`` or ``error``.
     """
 
     trace_id: str
@@ -42,33 +26,20 @@ class ReceivedSpan(NamedTuple):
     start_ns: int
     end_ns: int
     status: str
-    status_message: str
     attributes: dict[str, Any]
-    events: tuple[ReceivedEvent, ...]
-    links: tuple[ReceivedLink, ...]
     resource: dict[str, Any]
-    scope_name: str
-    scope_version: str
-    schema_url: str
 
 
 def spans_of(request: ExportTraceServiceRequest) -> tuple[ReceivedSpan, ...]:
-    """The spans of an export, in the order of the wire."""
-    found: list[ReceivedSpan] = []
-    for of_resource in request.resource_spans:
-        resource = _values(of_resource.resource.attributes)
-        for of_scope in of_resource.scope_spans:
-            scope = of_scope.scope
-            schema = of_scope.schema_url or of_resource.schema_url
-            found.extend(
-                _span(span, resource, scope.name, scope.version, schema) for span in of_scope.spans
-            )
-    return tuple(found)
+    return tuple(
+        _span(span, _values(of_resource.resource.attributes))
+        for of_resource in request.resource_spans
+        for of_scope in of_resource.scope_spans
+        for span in of_scope.spans
+    )
 
 
-def _span(
-    span: Span, resource: dict[str, Any], scope_name: str, scope_version: str, schema_url: str
-) -> ReceivedSpan:
+def _span(span: Span, resource: dict[str, Any]) -> ReceivedSpan:
     return ReceivedSpan(
         trace_id=span.trace_id.hex(),
         span_id=span.span_id.hex(),
@@ -78,20 +49,8 @@ def _span(
         start_ns=span.start_time_unix_nano,
         end_ns=span.end_time_unix_nano,
         status=Status.StatusCode.Name(span.status.code).removeprefix("STATUS_CODE_").lower(),
-        status_message=span.status.message,
         attributes=_values(span.attributes),
-        events=tuple(
-            ReceivedEvent(one.time_unix_nano, one.name, _values(one.attributes))
-            for one in span.events
-        ),
-        links=tuple(
-            ReceivedLink(one.trace_id.hex(), one.span_id.hex(), _values(one.attributes))
-            for one in span.links
-        ),
         resource=resource,
-        scope_name=scope_name,
-        scope_version=scope_version,
-        schema_url=schema_url,
     )
 
 

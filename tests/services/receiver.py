@@ -3,7 +3,6 @@
     with Receiver() as receiver:
         receiver.answer(Refuse(503), Accept())        # the first export, the second; then accept
         ...                                           # send to receiver.http or receiver.grpc
-        (span,) = receiver.spans
 
 Every request takes the next answer of the script; when the script is at its end, requests are
 accepted. Both protocols share the script and the spans.
@@ -22,20 +21,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import grpc
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as service
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
-)
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
-    TraceServiceServicer,
-    add_TraceServiceServicer_to_server,
 )
 
 from tests.services.received import ReceivedSpan, spans_of
@@ -86,37 +82,30 @@ class Say(NamedTuple):
     """Bytes that the header Content-Length promises and the body has not."""
 
 
+_PROTOBUF = "application/x-protobuf"
+_ENCODINGS = {"identity": bytes, "gzip": gzip.decompress, "deflate": zlib.decompress}
 Answer = Accept | Refuse | Hang | CloseConnection | Partial | Say
 
 _CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT,
-    401: grpc.StatusCode.UNAUTHENTICATED,
-    403: grpc.StatusCode.PERMISSION_DENIED,
-    404: grpc.StatusCode.UNIMPLEMENTED,
     413: grpc.StatusCode.RESOURCE_EXHAUSTED,
     429: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    500: grpc.StatusCode.INTERNAL,
-    502: grpc.StatusCode.UNAVAILABLE,
     503: grpc.StatusCode.UNAVAILABLE,
-    504: grpc.StatusCode.UNAVAILABLE,
 }
 
 
 class Export(NamedTuple):
-    """One request as it came in: over ``grpc`` or ``http``, with the answer to it.
+    """One request as it came in, with the answer to it.
 
     ``spans`` are those sent, whether they were kept or not. Names of headers are in lower case.
     """
 
-    protocol: str
     spans: tuple[ReceivedSpan, ...]
     headers: Mapping[str, str]
     answer: Answer
 
 
 class Receiver:
-    """Listens on two free ports of 127.0.0.1 between `start` and `stop`, or within ``with``."""
-
     def __init__(self, certificates: Path | None = None) -> None:
         """Listen with TLS, to clients with a certificate, if there is a folder of certificates."""
         self._certificates = certificates
@@ -127,40 +116,29 @@ class Receiver:
         self._always: Answer = Accept()
         self._releases = 0
         self._most_bytes: int | None = None
-        self._http: _HttpServer | None = None
-        self._grpc: grpc.Server | None = None
-        self._grpc_port = 0
-        self._thread: threading.Thread | None = None
 
-    def start(self) -> Receiver:
-        """Begin to listen; returns itself."""
+    def __enter__(self) -> Receiver:
         self._http = _HttpServer(self._take, self._certificates)
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
         self._grpc = grpc.server(ThreadPoolExecutor(8, "receiver"))
-        add_TraceServiceServicer_to_server(_GrpcService(self._take), self._grpc)
+        service.add_TraceServiceServicer_to_server(_GrpcService(self._take), self._grpc)
         if self._certificates is None:
             self._grpc_port = self._grpc.add_insecure_port("127.0.0.1:0")
         else:
-            credentials = _credentials(self._certificates)
+            names = ("server-key.pem", "server.pem", "ca.pem")
+            key, own, authority = ((self._certificates / one).read_bytes() for one in names)
+            credentials = grpc.ssl_server_credentials([(key, own)], authority, True)
             self._grpc_port = self._grpc.add_secure_port("127.0.0.1:0", credentials)
         self._grpc.start()
         return self
 
-    def stop(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """Let go of all who hang, and stop listening; what was received stays."""
         self.release()
-        if self._http is not None and self._thread is not None:
-            self._http.close()
-            self._thread.join()
-        if self._grpc is not None:
-            self._grpc.stop(grace=None).wait()
-
-    def __enter__(self) -> Receiver:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
+        self._http.close()
+        self._thread.join()
+        self._grpc.stop(grace=None).wait()
 
     @property
     def grpc(self) -> str:
@@ -170,7 +148,6 @@ class Receiver:
     @property
     def http(self) -> str:
         """The endpoint for OTLP over HTTP, with the path of the traces."""
-        assert self._http is not None, "start the receiver first"
         return f"http://127.0.0.1:{self._http.server_port}/v1/traces"
 
     @property
@@ -201,25 +178,16 @@ class Receiver:
             self._most_bytes = size
 
     def release(self) -> None:
-        """Let go of all who hang now; their spans are kept then."""
         with self._changed:
             self._releases += 1
             self._changed.notify_all()
 
     def wait_for_spans(self, number: int, seconds: float = 60.0) -> tuple[ReceivedSpan, ...]:
-        """The spans kept, as soon as there are so many.
-
-        Raises:
-            TimeoutError: there were fewer after ``seconds``.
-        """
+        """The spans kept, as soon as there are so many. Raises TimeoutError."""
         return self._wait(lambda: self._kept, number, seconds, "spans kept")
 
     def wait_for_exports(self, number: int, seconds: float = 60.0) -> tuple[Export, ...]:
-        """The requests, as soon as so many came in, answered or not.
-
-        Raises:
-            TimeoutError: there were fewer after ``seconds``.
-        """
+        """The requests, as soon as so many came in, answered or not. Raises TimeoutError."""
         return self._wait(lambda: self._exports, number, seconds, "exports")
 
     def _wait(
@@ -227,20 +195,16 @@ class Receiver:
     ) -> tuple[Any, ...]:
         with self._changed:
             if not self._changed.wait_for(lambda: len(held()) >= number, seconds):
-                raise TimeoutError(
-                    f"waited {seconds:g} s for {number} {what}, there are {len(held())}"
-                )
+                raise TimeoutError(f"{len(held())} of {number} {what} after {seconds:g} s")
             return tuple(held())
 
-    def _take(
-        self, protocol: str, request: ExportTraceServiceRequest, headers: Mapping[str, str]
-    ) -> Answer:
+    def _take(self, request: ExportTraceServiceRequest, headers: Mapping[str, str]) -> Answer:
         spans = spans_of(request)
         with self._changed:
             answer = self._script.popleft() if self._script else self._always
             if self._most_bytes is not None and request.ByteSize() > self._most_bytes:
                 answer = Refuse(413)
-            self._exports.append(Export(protocol, spans, headers, answer))
+            self._exports.append(Export(spans, headers, answer))
             self._changed.notify_all()
             if isinstance(answer, Hang):
                 before = self._releases
@@ -256,14 +220,7 @@ class Receiver:
         return answer
 
 
-def _credentials(folder: Path) -> Any:
-    key, server, authority = (
-        (folder / name).read_bytes() for name in ("server-key.pem", "server.pem", "ca.pem")
-    )
-    return grpc.ssl_server_credentials([(key, server)], authority, require_client_auth=True)
-
-
-_Take = Callable[[str, ExportTraceServiceRequest, Mapping[str, str]], Answer]
+_Take = Callable[[ExportTraceServiceRequest, Mapping[str, str]], Answer]
 
 
 def _success(answer: Answer) -> ExportTraceServiceResponse:
@@ -274,7 +231,7 @@ def _success(answer: Answer) -> ExportTraceServiceResponse:
     return response
 
 
-class _GrpcService(TraceServiceServicer):
+class _GrpcService(service.TraceServiceServicer):
     def __init__(self, take: _Take) -> None:
         self._take = take
 
@@ -282,21 +239,18 @@ class _GrpcService(TraceServiceServicer):
         self, request: ExportTraceServiceRequest, context: grpc.ServicerContext
     ) -> ExportTraceServiceResponse:
         headers = {key.lower(): str(value) for key, value in context.invocation_metadata()}
-        answer = self._take("grpc", request, headers)
+        answer = self._take(request, headers)
         if isinstance(answer, Refuse):
-            _abort(context, answer)
+            if answer.retry_after is not None:
+                info = RetryInfo(retry_delay=Duration(seconds=answer.retry_after))
+                told = ("google.rpc.retryinfo-bin", info.SerializeToString())
+                context.set_trailing_metadata([told])
+            large = answer.status == 413
+            words = "Received message larger than max" if large else "refused by the test"
+            context.abort(_CODES[answer.status], words)
         if isinstance(answer, CloseConnection):
             context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
         return _success(answer)
-
-
-def _abort(context: grpc.ServicerContext, answer: Refuse) -> NoReturn:
-    if answer.retry_after is not None:
-        info = RetryInfo(retry_delay=Duration(seconds=answer.retry_after))
-        context.set_trailing_metadata([("google.rpc.retryinfo-bin", info.SerializeToString())])
-    large = "Received message larger than max" if answer.status == 413 else "refused by the test"
-    context.abort(_CODES.get(answer.status, grpc.StatusCode.UNKNOWN), large)
-    raise AssertionError("grpc's abort raises")
 
 
 class _HttpServer(ThreadingHTTPServer):
@@ -344,26 +298,32 @@ class _HttpHandler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         if self.path != "/v1/traces":
             return self._error(404, f"no such path: {self.path}")
-        if self.headers.get("Content-Type") != "application/x-protobuf":
+        if self.headers.get("Content-Type") != _PROTOBUF:
             return self._error(415, f"not protobuf: {self.headers.get('Content-Type')}")
         try:
-            body = _unpacked(body, self.headers.get("Content-Encoding", "identity"))
-            request = ExportTraceServiceRequest.FromString(body)
-        except (DecodeError, OSError, EOFError, zlib.error, ValueError) as error:
+            unpack = _ENCODINGS[self.headers.get("Content-Encoding", "identity")]
+            request = ExportTraceServiceRequest.FromString(unpack(body))
+        except (DecodeError, OSError, EOFError, zlib.error, KeyError) as error:
             return self._error(400, f"cannot be decoded: {error}")
         headers = {key.lower(): value for key, value in self.headers.items()}
-        answer = self.server.take("http", request, headers)
+        answer = self.server.take(request, headers)
         if isinstance(answer, CloseConnection):
             self.close_connection = True
             return None
         if isinstance(answer, Refuse):
             return self._error(answer.status, "refused by the test", answer.retry_after)
         if isinstance(answer, Say):
-            return self._say(answer)
-        return self._reply(200, _success(answer).SerializeToString())
+            self._reply(answer)
+            self.close_connection = True
+            return None
+        return self._reply(Say(200, _success(answer).SerializeToString(), _PROTOBUF))
 
-    def _say(self, answer: Say) -> None:
-        with suppress(ConnectionError):
+    def _error(self, status: int, message: str, retry_after: int | None = None) -> None:
+        more = () if retry_after is None else (("Retry-After", str(retry_after)),)
+        self._reply(Say(status, Status(message=message).SerializeToString(), _PROTOBUF, more))
+
+    def _reply(self, answer: Say) -> None:
+        with suppress(ConnectionError):  # whoever hung up while it was kept waiting
             self.send_response(answer.status)
             if answer.content_type is not None:
                 self.send_header("Content-Type", answer.content_type)
@@ -372,32 +332,6 @@ class _HttpHandler(BaseHTTPRequestHandler):
                 self.send_header(key, value)
             self.end_headers()
             self.wfile.write(answer.body)
-        self.close_connection = True
-
-    def _error(self, status: int, message: str, retry_after: int | None = None) -> None:
-        more = {} if retry_after is None else {"Retry-After": str(retry_after)}
-        self._reply(status, Status(message=message).SerializeToString(), more)
-
-    def _reply(self, status: int, body: bytes, more: Mapping[str, str] | None = None) -> None:
-        with suppress(ConnectionError):  # whoever hung up while it was kept waiting
-            self.send_response(status)
-            self.send_header("Content-Type", "application/x-protobuf")
-            self.send_header("Content-Length", str(len(body)))
-            for key, value in (more or {}).items():
-                self.send_header(key, value)
-            self.end_headers()
-            self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base's name
         """Write nothing to standard error."""
-
-
-def _unpacked(body: bytes, encoding: str) -> bytes:
-    match encoding:
-        case "identity":
-            return body
-        case "gzip":
-            return gzip.decompress(body)
-        case "deflate":
-            return zlib.decompress(body)
-    raise ValueError(f"content encoding {encoding!r}")

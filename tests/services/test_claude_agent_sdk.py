@@ -9,24 +9,18 @@ import pytest
 
 import eventctx
 from eventctx.adapters.claude_agent_sdk import EventctxSessionStore
-from tests.services.claude_code import Answer, Body, Program, installed
-from tests.services.test_claude_code import answered, text
-from tests.services.test_claude_code import binary as binary
+from tests.services.programs import Claude, claude
+from tests.services.test_coding_agents import binary as binary
+from tests.services.test_coding_agents import understanding
 
 sdk = pytest.importorskip("claude_agent_sdk", reason="an extra: eventctx[claude-agent-sdk]")
 
 
-def options(program: Program, store: EventctxSessionStore, home: str, **more: Any) -> Any:
+def options(program: Claude, store: EventctxSessionStore, home: str, **more: Any) -> Any:
     """Of one run, in a home folder of its own, as on another host."""
-    environment = {
-        "HOME": str(program.folder / home),
-        "CLAUDE_CONFIG_DIR": str(program.folder / home / ".claude"),
-        "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{program.api.server_port}",
-        "ANTHROPIC_API_KEY": "no-key",
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        "DISABLE_AUTOUPDATER": "1",
-    }
-    (program.folder / home).mkdir(exist_ok=True)
+    own = program.folder / home
+    own.mkdir(exist_ok=True)
+    environment = program.environment(home) | {"CLAUDE_CONFIG_DIR": str(own / ".claude")}
     return sdk.ClaudeAgentOptions(
         cli_path=program.binary,
         cwd=program.project,
@@ -47,10 +41,7 @@ async def session_of(prompt: str, chosen: Any) -> str:
 
 
 async def test_a_session_goes_on_from_the_log_on_another_host(binary: Path, tmp_path: Path) -> None:
-    def script(body: Body) -> Answer:
-        return [text(f"Understood, {answered(body)}.")], "end_turn"
-
-    with installed(binary, tmp_path, script) as program:
+    with claude(binary, tmp_path, understanding) as program:
         async with eventctx.open(tmp_path / "a.db") as engine:
             store = EventctxSessionStore(engine)
             session = await session_of("Never touch legacy.py.", options(program, store, "one"))
@@ -63,23 +54,14 @@ async def test_a_session_goes_on_from_the_log_on_another_host(binary: Path, tmp_
             (summary,) = await store.import_session({"project_key": project, "session_id": session})
             said = str(await engine.transcript(session))
             audit = await engine.audit(session)
-    assert "Never touch legacy.py." in sent
-    assert "Go on." in sent
-    assert summary.session == session
-    assert "Never touch legacy.py." in said
-    assert "Go on." in said
-    assert len(audit.requests) == 2
+    assert all(
+        words in one for words in ("Never touch legacy.py.", "Go on.") for one in (sent, said)
+    )
+    assert (summary.session, len(audit.requests)) == (session, 2)
 
 
-async def test_a_compaction_is_imported_and_the_model_told_the_demands(
-    binary: Path, tmp_path: Path
-) -> None:
-    def script(body: Body) -> Answer:
-        if "TEXT ONLY" in str(body["messages"][-1]["content"]):
-            return [text("<summary>We talked about a parser.</summary>")], "end_turn"
-        return [text(f"Understood, {answered(body)}.")], "end_turn"
-
-    with installed(binary, tmp_path, script) as program:
+async def test_a_compaction_is_imported_and_the_demands_told(binary: Path, tmp_path: Path) -> None:
+    with claude(binary, tmp_path, understanding) as program:
         async with eventctx.open(tmp_path / "a.db") as engine:
             store = EventctxSessionStore(engine)
             session = await session_of("Never touch legacy.py.", options(program, store, "one"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import signal
@@ -10,8 +9,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,12 +19,8 @@ import pytest
 import eventctx
 from tests.services.nats_server import Cluster
 
-# They start programs, and servers; two compare with one demo, in one process.
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.usefixtures("postgres", "nats_binary"),
-    pytest.mark.xdist_group("demos"),
-]
+# They start programs, and servers.
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("postgres", "nats_binary")]
 
 _PROGRAM = (sys.executable, "-m", "eventctx.cli", "demo")
 _SERVERS = (sys.executable, "-m", "tests.services.demo_server")
@@ -34,12 +30,8 @@ _OWN = {"digest", "duration"}
 
 def shown(url: str, environment: dict[str, str]) -> str:
     """What the demo prints on a new store, without digests, and up to the commands to try."""
-    ran = subprocess.run(
-        [*_PROGRAM, "--store", url], capture_output=True, text=True, env=environment
-    )
-    assert ran.returncode == 0, ran.stderr
-    screen = ran.stdout.partition("Try next")[0]
-    return re.sub(r"\b[0-9a-f]{12,}\b", "…", screen)
+    said = subprocess.check_output([*_PROGRAM, "--store", url], text=True, env=environment)
+    return re.sub(r"\b[0-9a-f]{12,}\b", "…", said.partition("Try next")[0])
 
 
 async def recorded(url: str) -> Sequence[tuple[Any, ...]]:
@@ -55,44 +47,19 @@ async def recorded(url: str) -> Sequence[tuple[Any, ...]]:
     return found
 
 
-class Demo(NamedTuple):
-    """What a run of the demo printed, and what it stored."""
-
-    screen: str
-    records: Sequence[tuple[Any, ...]]
-
-
-def environment_of(folder: Path) -> dict[str, str]:
-    """With a cache of its own, as the stores of servers keep theirs in the user's."""
-    return {**os.environ, "XDG_CACHE_HOME": str(folder / "cache"), "COLUMNS": "100"}
-
-
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    return environment_of(tmp_path)
+    """With a cache of its own, as the stores of servers keep theirs in the user's."""
+    return {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "COLUMNS": "100"}
 
 
-@pytest.fixture(scope="session")
-def on_a_file(tmp_path_factory: pytest.TempPathFactory) -> Demo:
-    """The demo on a file, which the others are compared with."""
-    folder = tmp_path_factory.mktemp("demo")
-    url = str(folder / "demo.db")
-    return Demo(shown(url, environment_of(folder)), asyncio.run(recorded(url)))
-
-
-async def test_the_demo_on_postgresql_is_that_on_a_file(
-    postgres_url: str, on_a_file: Demo, environment: dict[str, str]
+async def test_the_demo_on_servers_is_that_on_a_file(
+    postgres_url: str, jetstream: Cluster, tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    assert shown(postgres_url, environment) == on_a_file.screen
-    assert await recorded(postgres_url) == on_a_file.records
-
-
-async def test_the_demo_on_jetstream_is_that_on_a_file(
-    jetstream: Cluster, on_a_file: Demo, environment: dict[str, str]
-) -> None:
-    url = jetstream.url("DEMO")
-    assert shown(url, environment) == on_a_file.screen
-    assert await recorded(url) == on_a_file.records
+    file, *others = str(tmp_path / "demo.db"), postgres_url, jetstream.url("DEMO")
+    screen, records = shown(file, environment), await recorded(file)
+    for url in others:
+        assert (shown(url, environment), await recorded(url)) == (screen, records)
 
 
 @pytest.fixture
@@ -118,14 +85,14 @@ def test_servers_that_were_kept_end_with_a_demo_that_is_interrupted(
         text=True,
         env={**environment, "TMPDIR": str(temporary)},
     )
-    assert process.stdout is not None
     with process.stdout as lines:
         told = ""
         while "until Ctrl-C" not in told:
             line = lines.readline()
             assert line, "the demo ended before it said that its servers stay"
             told += line
-        assert_describes(told)
+        assert "An acknowledged append survives: " in told
+        assert "127.0.0.1" in told  # where its store was
         assert servers_in(temporary)
         process.send_signal(number)
         lines.read()
@@ -133,21 +100,12 @@ def test_servers_that_were_kept_end_with_a_demo_that_is_interrupted(
     assert servers_in(temporary) == []
 
 
-def assert_describes(told: str) -> None:
-    """The demo said where its store was, and what an append on it survives."""
-    assert "An acknowledged append survives: " in told
-    assert "127.0.0.1" in told
-
-
 def servers_in(folder: Path) -> list[str]:
     """Command lines of processes that work in a folder."""
     found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            except OSError:
-                continue
-            if str(folder) in line and int(entry.name) != os.getpid():
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            line = entry.read_bytes().replace(b"\0", b" ").decode()
+            if str(folder) in line and int(entry.parent.name) != os.getpid():
                 found.append(line)
     return found

@@ -4,77 +4,53 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import itertools
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 import apsw
 
 from eventctx.errors import EventctxError, StoreFull, WrongExpectedVersion
-from eventctx.log.record import Draft, make_body
 from eventctx.log.store import ANY
 from eventctx.stores.location import open_store
 from eventctx.stores.sqlite import SqliteStore
+from eventctx.testing.store_contract.drafts import make_draft
 
 
-def draft(*parts: object, bodies: int = 0) -> Draft:
-    """A record with an id that follows from ``parts``."""
-    event_id = hashlib.sha256(repr(parts).encode()).digest()[:16]
-    made = tuple(make_body(os.urandom(700), b"f", os.urandom) for _ in range(bodies))
-    return Draft(event_id, "test", 1, time.time_ns(), b"{}", made)
-
-
-async def write(path: str, stream: str, tasks: str) -> None:
-    """Append to a stream for each task until killed; print each receipt."""
-    store = await SqliteStore.open(path)
-
-    async def to(stream: str) -> None:
-        head = await store.head(stream)
-        last = -1 if head is None else head.head
-        while True:
-            places = range(last + 1, last + 4)
-            drafts = [draft(stream, place, bodies=1 + place % 2) for place in places]
-            done = await store.append(stream, drafts, last)
-            last = done.receipt.position
-            # One write call for each line, so that a killed process leaves whole lines.
-            os.write(1, f"{done.receipt}\n".encode())
-
-    await asyncio.gather(*(to(f"{stream}{number}") for number in range(int(tasks))))
+async def write(path: str) -> None:
+    """Append to the session "s" until killed; print each receipt."""
+    store, last = await SqliteStore.open(path), -1
+    while True:
+        bodies = [[os.urandom(700)] * (1 + place % 2) for place in range(3)]
+        done = await store.append("s", [make_draft(*one) for one in bodies], last)
+        last = done.receipt.position
+        # One write call for each line, so that a killed process leaves whole lines.
+        os.write(1, f"{done.receipt}\n".encode())
 
 
 async def compete(url: str, name: str, count: str) -> None:
-    """Append to a shared stream and to an own one, next to other processes.
-
-    Prints the positions won in the shared stream, and the longest append in milliseconds.
-    """
+    """Append to a shared stream and to an own one; prints the positions won in the shared one."""
     store = await open_store(url)
-    won, longest = [], 0.0
     for number in range(int(count)):
-        begun = time.perf_counter()
-        await store.append(name, [draft(name, number), draft(name, number, "b")], 2 * number - 1)
-        longest = max(longest, time.perf_counter() - begun)
-        expected = -1
-        while True:
+        seeds = [f"{name} {number} {one}" for one in range(3)]
+        first, second, shared = (make_draft(seed=seed) for seed in seeds)
+        await store.append(name, [first, second], 2 * number - 1)
+        expected, won = -1, None
+        while won is None:
             try:
-                done = await store.append("shared", [draft(name, "shared", number)], expected)
-                break
+                won = (await store.append("shared", [shared], expected)).receipt.position
             except WrongExpectedVersion as conflict:
                 expected = conflict.actual
-        won.append(done.receipt.position)
+        print(won)
     await store.close()
-    print(*won)
-    print(int(longest * 1000))
 
 
 async def leave(path: str, count: str) -> None:
-    """Append without waiting, and end without closing."""
     store = await open_store(path)
     for number in range(int(count)):
-        store.append("s", [Draft(number.to_bytes(16), "test", 1, 0, b"{}")], number - 1)
+        store.append("s", [make_draft()], number - 1)
 
 
 async def hold(path: str) -> None:
@@ -108,8 +84,8 @@ async def open_and_append(path: str) -> None:
         print(type(error).__name__, error, flush=True)
         return
     print("opened", flush=True)
-    for line in sys.stdin:
-        done = await store.append("other", [draft(line, time.time_ns())], ANY)
+    for number, _ in enumerate(sys.stdin):
+        done = await store.append("other", [make_draft(seed=f"{os.getpid()} {number}")], ANY)
         print(done.receipt, flush=True)
     await store.close()
 

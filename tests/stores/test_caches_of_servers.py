@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import os
 import shutil
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,10 +19,8 @@ from eventctx.stores.location import cache_base, default_book, durabilities, is_
 
 pytestmark = pytest.mark.slow
 
-_numbers = itertools.count()
 
-
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -32,16 +28,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(params=["postgresql", "jetstream"])
-def places(request: pytest.FixtureRequest) -> Iterator[list[str]]:
+def places(request: pytest.FixtureRequest) -> list[str]:
     """The URLs of two stores on one server."""
-    names = [f"B{os.getpid()}_{next(_numbers)}" for _ in range(2)]
     if request.param == "jetstream":
-        yield [str(request.getfixturevalue("jetstream").url(name)) for name in names]
-        return
-    server = request.getfixturevalue("postgres")
-    yield [str(server.url(schema=name.lower())) for name in names]
-    for name in names:
-        server.execute(f'DROP SCHEMA IF EXISTS "{name.lower()}" CASCADE')
+        return [request.getfixturevalue("jetstream").url(name) for name in ("B0", "B1")]
+    place = request.getfixturevalue("postgres_place")
+    return [place, place.replace("store_", "other_")]
 
 
 async def _use(url: str, word: str) -> set[str]:
@@ -110,21 +102,14 @@ async def test_a_cut_tail_of_a_server_is_noticed_by_this_machines_receipts(cache
         assert {one.kind for one in (await engine.verify("s")).problems} == {"receipt"}
 
 
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
-def test_receipts_of_a_server_go_by_the_id_of_the_store_and_no_cache(tmp_path, monkeypatch) -> None:
+def test_receipts_go_by_the_id_of_a_servers_store_or_the_path_of_a_file(
+    tmp_path, monkeypatch
+) -> None:
     book = default_book(cache_base("postgresql", "a1"))
     assert book.is_relative_to(tmp_path / "state") and book.name == "postgresql-a1.jsonl"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "elsewhere"))
     assert default_book(cache_base("postgresql", "a1")) == book
     assert default_book(cache_base("jetstream", "a1")) != book
-
-
-def test_receipts_of_a_file_go_by_its_path(tmp_path) -> None:
     one, other = tmp_path / "a.db", tmp_path / "b.db"
     assert default_book(one) != default_book(other)
     (tmp_path / "link.db").symlink_to(one)
@@ -148,14 +133,11 @@ def test_each_store_has_its_own_words_for_durability(url, words) -> None:
     assert is_on_a_server(url) == (words != ("full", "normal"))
 
 
-def test_a_mount_plan_names_a_store_on_a_server_as_it_is() -> None:
+def test_a_mount_plan_names_a_store_as_it_is_and_asks_for_its_own_durability_only() -> None:
     plan = {"store": "postgresql://me@host/db?schema=agents", "durability": "replicated"}
     made = read(plan, own_names)
     assert (made.store, made.durability) == (plan["store"], plan["durability"])
     assert read({"store": "nats://a:4222,b:4222"}, own_names).durability is None
-
-
-def test_a_mount_plan_asks_a_store_for_its_own_durability_only() -> None:
     for url, word, expected in (
         ("postgresql://h/db", "full", "'local' or 'replicated'"),
         ("nats://h", "replicated", "none: this store has one durability"),

@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import itertools
-import os
 import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, settings, stateful
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    Bundle,
-    RuleBasedStateMachine,
-    consumes,
-    multiple,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, multiple, rule
 
 from eventctx.errors import WrongExpectedVersion
 from eventctx.importers.many import import_paths
-from eventctx.log.record import GENESIS, Draft, chain_digest, make_body
 from eventctx.log.store import ANY, NO_STREAM, STREAM_EXISTS, Address, EventStore, Snapshot
 from eventctx.queries.verify import verify
 from eventctx.stores.memory import MemoryStore
 from eventctx.stores.postgres.store import PostgresStore
 from eventctx.stores.sqlite import SqliteStore
 from eventctx.testing.store_contract import StoreContract
+from eventctx.testing.store_contract.drafts import check_chain, gather, make_draft
 from tests.benchmarks.importing import write_transcript
 from tests.how_much import some
 from tests.importers.in_workers import import_alike
@@ -53,7 +44,6 @@ class History(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.loop = asyncio.new_event_loop()
-        self.ids = itertools.count()
         self.model: dict[str, list[tuple[bytes, list[list[bytes | None]]]]] = {}
         self.order: list[bytes] = []
         self.store = self.run(self.open())
@@ -68,12 +58,7 @@ class History(RuleBasedStateMachine):
         return self.loop.run_until_complete(wait())
 
     def drafts(self, batch):
-        found = []
-        for datas in batch:
-            event_id = hashlib.sha256(str(next(self.ids)).encode()).digest()[:16]
-            bodies = tuple(make_body(data, b"f", os.urandom) for data in datas)
-            found.append(Draft(event_id, f"type {len(datas)}", 1, 5, b"{}", bodies))
-        return found
+        return [make_draft(*datas, type=f"type {len(datas)}") for datas in batch]
 
     def note(self, stream, drafts):
         for draft in drafts:
@@ -137,32 +122,25 @@ class History(RuleBasedStateMachine):
             return
         expected = [e for e, _ in self.model[stream][max(start, 0) : max(stop, -1) + 1]]
         reading = self.store.read(stream, start=start, stop=stop, backward=backward, bodies=False)
-        found = [r.id for r in self.run(_all(reading))]
+        found = [r.id for r in self.run(gather(reading))]
         assert found == (expected[::-1] if backward else expected)
 
     @rule()
     def compare_everything(self):
-        assert {info.stream for info in self.run(_all(self.store.streams()))} == set(self.model)
+        assert {info.stream for info in self.run(gather(self.store.streams()))} == set(self.model)
         for stream, expected in self.model.items():
-            records = self.run(_all(self.store.read(stream)))
+            records = self.run(gather(self.store.read(stream)))
             assert [(r.id, [[b.data] for b in r.bodies]) for r in records] == expected
-            digest = GENESIS
-            for position, record in enumerate(records):
-                digest = chain_digest(digest, position, record)
-                assert (record.position, record.digest) == (position, digest)
+            check_chain(records)
             info = self.run(self.store.head(stream))
-            assert (info.head, info.digest) == (len(expected) - 1, digest)
-        assert [r.id for r in self.run(_all(self.store.read_all(bodies=False)))] == self.order
+            assert (info.head, info.digest) == (len(expected) - 1, records[-1].digest)
+        assert [r.id for r in self.run(gather(self.store.read_all(bodies=False)))] == self.order
 
     def teardown(self):
         self.compare_everything()
         self.run(self.store.close())
         self.run(self.loop.shutdown_default_executor())
         self.loop.close()
-
-
-async def _all(records):
-    return [record async for record in records]
 
 
 class SqliteHistory(History):
@@ -205,41 +183,29 @@ class PostgresHistory(History):
         super().teardown()
 
 
+def tried(examples: int, steps: int = 30) -> settings:
+    return settings(
+        max_examples=examples,
+        stateful_step_count=steps,
+        deadline=None,
+        database=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("history", [History, SqliteHistory])
+def test_histories_in_this_process(history):
+    stateful.run_state_machine_as_test(history, settings=tried(some(20, 60)))
+
+
 def test_histories_on_postgresql(postgres):
     histories = type("Histories", (PostgresHistory,), {"place": postgres.url()})
     try:
-        run_state_machine_as_test(
-            histories,
-            settings=settings(
-                max_examples=some(8, 25),
-                stateful_step_count=25,
-                deadline=None,
-                database=None,
-                suppress_health_check=_checks,
-            ),
-        )
+        stateful.run_state_machine_as_test(histories, settings=tried(some(8, 25), 25))
     finally:
         for n in range(next(PostgresHistory.schemas)):
             postgres.execute(f"DROP SCHEMA IF EXISTS model_{n} CASCADE")
-
-
-_checks = [HealthCheck.too_slow]
-TestMemoryHistories = History.TestCase
-TestMemoryHistories.settings = settings(
-    max_examples=some(20, 60),
-    stateful_step_count=30,
-    deadline=None,
-    database=None,
-    suppress_health_check=_checks,
-)
-TestSqliteHistories = SqliteHistory.TestCase
-TestSqliteHistories.settings = settings(
-    max_examples=some(20, 60),
-    stateful_step_count=30,
-    deadline=None,
-    database=None,
-    suppress_health_check=_checks,
-)
 
 
 @pytest.mark.slow

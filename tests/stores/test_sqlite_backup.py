@@ -14,19 +14,15 @@ import apsw
 import pytest
 
 import eventctx
-from eventctx.errors import (
-    InvalidSetting,
-    StoreFull,
-    StoreReadOnly,
-    StoreUnavailable,
-)
+from eventctx.errors import InvalidSetting, StoreFull, StoreReadOnly, StoreUnavailable
 from eventctx.log.record import Draft, make_body
 from eventctx.log.store import ANY, NO_STREAM, Receipt
 from eventctx.queries.verify import verify
 from eventctx.stores.sqlite import SqliteStore
 from eventctx.stores.sqlite_backup import COMPANIONS, back_up
 from eventctx.stores.sqlite_errors import refused_by_system
-from eventctx.stores.sqlite_shared import acquire, release
+from eventctx.testing.store_contract.drafts import gather
+from eventctx.testing.store_contract.drafts import make_draft as draft
 
 STEP = 4096 * 1024
 """Bytes of one step of a backup."""
@@ -61,7 +57,6 @@ def names(folder: Path) -> list[str]:
 
 
 def begun(folder: Path) -> None:
-    """Wait until there is a file in a folder."""
     end = time.monotonic() + 60
     while not names(folder):
         assert time.monotonic() < end
@@ -75,43 +70,43 @@ def target(tmp_path: Path) -> Path:
     return folder / "copy.db"
 
 
-async def test_a_backup_is_a_store_that_holds_the_same(path, target, draft, collect):
-    store = await SqliteStore.open(path)
-    await store.append("s", [draft("a", "b"), draft("c")], NO_STREAM)
+@pytest.fixture
+async def store(sqlite) -> SqliteStore:
+    await sqlite.append("s", [draft("a", "b")], NO_STREAM)
+    return sqlite
+
+
+@pytest.mark.parametrize("links", [True, False])
+async def test_a_backup_is_a_private_store_that_holds_the_same(store, target, monkeypatch, links):
+    def refuse(*_args, **_options):
+        raise PermissionError(1, "Operation not permitted")
+
+    if not links:  # as on a file system without any
+        monkeypatch.setattr(os, "link", refuse)
+    await store.append("s", [draft("c")], 0)
     await store.fork("s", 0, "child", draft("d"))
     await store.save_checkpoint("log", 1)
-    await store.backup(target)
+    previous = os.umask(0)
+    try:
+        await store.backup(target)
+    finally:
+        os.umask(previous)
+    found = target.stat()
+    assert (stat.S_IMODE(found.st_mode), found.st_nlink) == (0o600, 1)
+    assert names(target.parent) == [target.name]
     copy = await SqliteStore.open(target, create=False)
     for stream in ("s", "child"):
-        assert await collect(copy.read(stream)) == await collect(store.read(stream))
+        assert await gather(copy.read(stream)) == await gather(store.read(stream))
     assert await copy.load_checkpoint("log") == 1
     await copy.append("s", [draft("later")], 1)
     assert (await store.head("s")).head == 1
     await copy.close()
-    await store.close()
-
-
-async def test_a_backup_is_private_and_alone(path, target, draft):
-    previous = os.umask(0)
-    try:
-        store = await SqliteStore.open(path)
-        await store.append("s", [draft("a")], ANY)
-        await store.backup(target)
-    finally:
-        os.umask(previous)
-    assert stat.S_IMODE(target.stat().st_mode) == 0o600
-    assert target.stat().st_nlink == 1
-    assert names(target.parent) == [target.name]
-    await store.close()
 
 
 @pytest.mark.slow
-async def test_writes_and_reads_go_on_in_the_middle_of_a_backup_and_are_not_in_it(
-    path, target, draft
-):
+async def test_writes_and_reads_go_on_in_the_middle_of_a_backup_and_are_not_in_it(path, target):
     await make_large(path)
     store = await SqliteStore.open(path)
-    file = acquire(path, durability="full", create=False, lock_timeout=5)
     before = [record.digest async for record in store.read("s")]
     middle, go_on = threading.Event(), threading.Event()
     steps = 0
@@ -124,7 +119,7 @@ async def test_writes_and_reads_go_on_in_the_middle_of_a_backup_and_are_not_in_i
             assert go_on.wait(60)
         return False
 
-    copying = asyncio.create_task(asyncio.to_thread(back_up, file, target, stopped))
+    copying = asyncio.create_task(asyncio.to_thread(back_up, store._file, target, stopped))
     assert await asyncio.to_thread(middle.wait, 60)
     for number in range(30):
         await store.append("s", [large() if number % 10 == 0 else draft("small")], ANY)
@@ -134,14 +129,11 @@ async def test_writes_and_reads_go_on_in_the_middle_of_a_backup_and_are_not_in_i
     await copying
     assert steps < 10, "the copy was begun anew"
     assert await records_of(target, "s") == before
-    release(file)
     await store.close()
 
 
 @pytest.mark.slow
-async def test_a_killed_backup_leaves_no_target_or_a_whole_one(path, target, program, draft):
-    store = await SqliteStore.open(path)
-    await store.append("s", [draft("a"), draft("b")], ANY)
+async def test_a_killed_backup_leaves_no_target_or_a_whole_one(path, target, program, store):
     await store.close()
     whole = await records_of(path, "s")
     for step in range(100):
@@ -172,9 +164,9 @@ async def test_a_full_disk_leaves_nothing_and_the_next_backup_works(path, target
     assert names(target.parent) == [target.name]
 
 
-async def test_a_cancelled_backup_leaves_nothing(path, target):
+async def test_a_cancelled_backup_leaves_nothing(path, target, opened):
     await make_large(path)
-    store = await SqliteStore.open(path)
+    store = await opened(SqliteStore.open(path))
     backup = asyncio.create_task(store.backup(target))
     await asyncio.to_thread(begun, target.parent)
     backup.cancel()
@@ -182,7 +174,6 @@ async def test_a_cancelled_backup_leaves_nothing(path, target):
         await backup
     assert names(target.parent) in ([], [target.name])
     assert not store._file._connections[2:]
-    await store.close()
 
 
 @pytest.mark.slow
@@ -210,9 +201,9 @@ async def test_closing_a_store_lets_its_backup_finish(path, target):
     ],
     ids=["a file", "a folder", "a link", "a log", "a journal"],
 )
-async def test_what_is_there_already_stays(path, target, draft, make, words):
-    store = await SqliteStore.open(path)
-    await store.append("s", [draft("a")], ANY)
+async def test_what_is_there_already_stays_and_a_place_that_cannot_be_written_is_named(
+    path, target, store, make, words
+):
     make(target)
     before = names(target.parent)
     with pytest.raises(InvalidSetting, match=words):
@@ -220,65 +211,29 @@ async def test_what_is_there_already_stays(path, target, draft, make, words):
     assert names(target.parent) == before
     with pytest.raises(InvalidSetting, match="there is one at"):
         await store.backup(path)
-    await store.close()
+    for where in ("no folder/copy.db", "x" * 300, "store.db/copy.db"):
+        with pytest.raises(StoreUnavailable, match="cannot be written"):
+            await store.backup(path.parent / where)
+    assert await store.head("s") is not None
 
 
-async def test_a_target_that_appears_meanwhile_is_not_replaced(path, target, draft):
-    store = await SqliteStore.open(path)
-    await store.append("s", [draft("a")], ANY)
-    file = acquire(path, durability="full", create=False, lock_timeout=5)
-
+async def test_a_target_that_appears_meanwhile_is_not_replaced(store, target):
     def stopped() -> bool:
         target.write_text("somebody else's")
         return False
 
     with pytest.raises(InvalidSetting, match="there is one at"):
-        await asyncio.to_thread(back_up, file, target, stopped)
+        await asyncio.to_thread(back_up, store._file, target, stopped)
     assert target.read_text() == "somebody else's"
     assert names(target.parent) == [target.name]
-    release(file)
-    await store.close()
 
 
-async def test_a_file_system_without_links_gets_its_backup_too(path, target, draft, monkeypatch):
-    def refuse(*_args, **_options):
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr(os, "link", refuse)
-    store = await SqliteStore.open(path)
-    await store.append("s", [draft("a")], ANY)
-    await store.backup(target)
-    assert names(target.parent) == [target.name]
-    await store.close()
-
-
-@pytest.mark.parametrize("where", ["no folder/copy.db", "x" * 300, "store.db/copy.db"])
-async def test_a_place_that_cannot_be_written_is_named(path, draft, where):
-    store = await SqliteStore.open(path)
-    await store.append("s", [draft("a")], ANY)
-    with pytest.raises(StoreUnavailable, match="cannot be written"):
-        await store.backup(path.parent / where)
-    assert await store.head("s") is not None
-    await store.close()
-
-
-async def test_a_store_whose_file_was_replaced_is_not_backed_up(path, target, draft):
-    store = await SqliteStore.open(path)
-    await store.append("s", [draft("a")], ANY)
+async def test_a_store_whose_file_was_replaced_is_not_backed_up(path, target, store):
     path.rename(path.with_name("aside"))
     path.write_bytes(path.with_name("aside").read_bytes())
     with pytest.raises(StoreUnavailable, match="replaced"):
         await store.backup(target)
     assert names(target.parent) == []
-    await store.close()
-
-
-# -- an engine's backup is verified whole, and compared with the receipts --------------------------
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "store.db"
 
 
 async def test_an_engines_backup_is_verified_with_the_receipts(path, target, tmp_path):
@@ -322,13 +277,7 @@ async def test_damage_is_copied_and_reported(path, target):
 
 @pytest.mark.parametrize(
     ("number", "kind"),
-    [
-        (13, StoreReadOnly),
-        (1, StoreReadOnly),
-        (30, StoreReadOnly),
-        (28, StoreFull),
-        (27, StoreFull),
-    ],
+    [*((number, StoreReadOnly) for number in (13, 1, 30)), (28, StoreFull), (27, StoreFull)],
 )
 def test_what_the_system_refuses_has_a_kind(number, kind):
     assert type(refused_by_system(OSError(number, "no"), Path("x"))) is kind

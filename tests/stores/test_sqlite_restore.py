@@ -5,26 +5,25 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shutil
 import signal
 import stat
+from contextlib import suppress
 from pathlib import Path
 
-import apsw
 import pytest
 
-from eventctx.errors import (
-    InvalidSetting,
-    NotAStore,
-    StoreUnavailable,
-)
+from eventctx.errors import InvalidSetting, NotAStore, StoreUnavailable
 from eventctx.log.store import ANY
 from eventctx.queries.verify import verify
 from eventctx.stores import sqlite_backup
 from eventctx.stores.sqlite import SqliteStore
 from eventctx.stores.sqlite_backup import fetch_copy, put_in_place
+from eventctx.testing.store_contract.drafts import make_draft as draft
+from tests.stores.test_sqlite_faults import of_another_program
 
 
-async def make(path: Path, draft, *texts: str) -> None:
+async def make(path: Path, *texts: str) -> None:
     store = await SqliteStore.open(path)
     for text in texts:
         await store.append("s", [draft(text)], ANY)
@@ -51,18 +50,16 @@ def kept(path: Path) -> list[Path]:
 
 
 @pytest.fixture
-async def backup(tmp_path: Path, draft) -> Path:
-    """A backup that holds one record."""
+async def backup(tmp_path: Path) -> Path:
     path = tmp_path / "backups" / "copy.db"
     path.parent.mkdir()
-    await make(path, draft, "a")
+    await make(path, "a")
     return path
 
 
 @pytest.fixture
-async def store(path: Path, draft) -> Path:
-    """A store that holds three records."""
-    await make(path, draft, "a", "b", "c")
+async def store(path: Path) -> Path:
+    await make(path, "a", "b", "c")
     return path
 
 
@@ -76,80 +73,71 @@ async def test_a_backup_becomes_a_store_where_there_is_none(backup, path):
     assert sorted(one.name for one in path.parent.iterdir()) == ["backups", path.name]
 
 
-async def test_the_old_store_is_kept_whole_beside_the_new_one(backup, store):
+async def test_the_old_store_is_kept_whole_beside_the_new_one_that_was_asked_for(backup, store):
+    with pytest.raises(InvalidSetting, match="not replaced"):
+        restore(backup, store, replace=False)
+    assert (await count(store), kept(store)) == (3, [])
     store.chmod(0o640)
     aside = restore(backup, store)
     assert re.fullmatch(r"store\.db\.before-restore-\d{8}T\d{6}", aside.name)
     assert (await count(store), await count(aside)) == (1, 3)
     assert stat.S_IMODE(store.stat().st_mode) == 0o640
     assert aside.stat().st_nlink == store.stat().st_nlink == 1
-    found = sorted(one.name for one in store.parent.iterdir())
-    assert found == ["backups", store.name, aside.name]
+    assert sorted(one.name for one in store.parent.iterdir()) == ["backups", store.name, aside.name]
 
 
-async def test_a_store_is_not_replaced_unless_that_is_asked_for(backup, store):
-    with pytest.raises(InvalidSetting, match="not replaced"):
-        restore(backup, store, replace=False)
-    assert await count(store) == 3
-    assert kept(store) == []
-
-
-async def test_what_is_only_in_the_log_of_a_killed_process_is_kept(backup, path, program):
-    writer = program("write", path, "s", 1)
+async def test_what_only_the_log_of_a_killed_process_has_is_restored(
+    backup, path, tmp_path, program
+):
+    writer = program("write", path)
     lines = [await asyncio.to_thread(writer.stdout.readline) for _ in range(20)]
     writer.kill()
     await asyncio.to_thread(writer.wait)
     assert path.with_name("store.db-wal").stat().st_size
+    for name in ("live.db", "live.db-wal"):
+        shutil.copy(path.with_name(name.replace("live", "store")), tmp_path / name)
     aside = restore(backup, path)
     assert not path.with_name("store.db-wal").exists()
-    old = await SqliteStore.open(aside, create=False)
-    assert (await old.head("s0")).head >= 3 * len(lines) - 1
-    assert (await verify(old, "s0", facts=False)).ok
-    await old.close()
+    new = tmp_path / "new.db"
+    assert restore(tmp_path / "live.db", new) is None
+    for one in (aside, new):
+        held = await SqliteStore.open(one, create=False)
+        assert (await held.head("s")).head >= 3 * len(lines) - 1
+        assert (await verify(held, "s", facts=False)).ok
+        await held.close()
     assert await count(path) == 1
 
 
-async def test_a_backup_that_was_not_closed_is_read_with_its_log(tmp_path, path, program):
-    live = tmp_path / "live.db"
-    writer = program("write", live, "s", 1)
-    for _ in range(20):
-        await asyncio.to_thread(writer.stdout.readline)
-    writer.kill()
-    await asyncio.to_thread(writer.wait)
-    assert restore(live, path) is None
-    new = await SqliteStore.open(path, create=False)
-    assert (await new.head("s0")).head >= 59
-    await new.close()
-
-
-async def test_a_store_that_another_process_has_open_is_left_alone(backup, store, program):
-    other = program("open_and_append", store)
-    for _ in range(2):
-        said = await asyncio.to_thread(other.stdout.readline)
-    assert said == "opened\n"
-    with pytest.raises(StoreUnavailable, match="has it open"):
-        restore(backup, store)
-    assert kept(store) == []
-    other.stdin.write("append\n")
-    other.stdin.flush()
-    assert (await asyncio.to_thread(other.stdout.readline)).startswith("other@0:")
-    await asyncio.to_thread(other.communicate)
-    assert restore(backup, store) is not None
-    assert await count(store) == 1
-
-
-async def test_a_store_that_this_process_has_open_is_left_alone(backup, store, draft):
+async def test_a_store_that_this_or_another_process_has_open_is_left_alone(backup, store, program):
     mine = await SqliteStore.open(store)
     with pytest.raises(StoreUnavailable, match="has it open"):
         restore(backup, store)
     await mine.append("s", [draft("d")], ANY)
     await mine.close()
     assert await count(store) == 4
+    other = program("open_and_append", store)
+    for _ in range(2):
+        said = await asyncio.to_thread(other.stdout.readline)
+    assert said == "opened\n"
+    with pytest.raises(StoreUnavailable, match="has it open"):
+        restore(backup, store)
+    whole, damaged = store.read_bytes(), b"overwritten" * 1000
+    with pytest.raises(StoreUnavailable, match="has it open"), store.open("r+b") as file:
+        file.write(damaged)
+        file.flush()
+        restore(backup, store)
+    assert store.read_bytes().startswith(damaged)
+    with store.open("r+b") as file:
+        file.write(whole)
+    assert kept(store) == []
+    print("append", file=other.stdin, flush=True)
+    assert (await asyncio.to_thread(other.stdout.readline)).startswith("other@0:")
+    await asyncio.to_thread(other.communicate)
+    assert restore(backup, store) is not None
+    assert await count(store) == 1
 
 
-async def test_who_waits_for_the_old_store_meanwhile_cannot_write_it(
-    backup, store, program, monkeypatch
-):
+async def test_who_waits_for_the_old_store_cannot_write_it(backup, store, program, monkeypatch):
     """The program has opened the old file, and gets its lock only when it has lost its name."""
     waiting = []
 
@@ -173,15 +161,13 @@ async def test_who_waits_for_the_old_store_meanwhile_cannot_write_it(
 def opened_by(pid: int) -> set[str]:
     found = set()
     for one in Path(f"/proc/{pid}/fd").iterdir():
-        try:
+        with suppress(OSError):
             found.add(os.fspath(one.readlink()))
-        except OSError:
-            continue
     return found
 
 
 @pytest.mark.slow
-async def test_a_restore_that_is_killed_at_any_step_loses_nothing(backup, store, program, draft):
+async def test_a_restore_that_is_killed_at_any_step_loses_nothing(backup, store, program):
     for step in range(100):
         child = program("restore", backup, store, step)
         output, errors = await asyncio.to_thread(child.communicate)
@@ -199,8 +185,7 @@ async def test_a_restore_that_is_killed_at_any_step_loses_nothing(backup, store,
 
 
 async def test_the_second_name_that_a_killed_restore_left_goes_with_the_next(backup, store):
-    left = store.with_name("store.db.before-restore-20200101T000000")
-    left.hardlink_to(store)
+    store.with_name("store.db.before-restore-20200101T000000").hardlink_to(store)
     aside = restore(backup, store)
     assert kept(store) == [aside]
     assert (await count(store), await count(aside)) == (1, 3)
@@ -211,13 +196,9 @@ async def test_a_damaged_store_is_replaced_and_kept_with_its_log(backup, path):
     path.with_name("store.db-wal").write_bytes(b"the log" * 1000)
     aside = restore(backup, path)
     assert await count(path) == 1
-    assert aside.read_bytes() == b"overwritten" * 1000
-    assert aside.with_name(aside.name + "-wal").read_bytes() == b"the log" * 1000
-    assert sorted(one.name for one in path.parent.glob("store.db*")) == [
-        path.name,
-        aside.name,
-        f"{aside.name}-wal",
-    ]
+    log = aside.with_name(aside.name + "-wal")
+    assert (aside.read_bytes(), log.read_bytes()) == (b"overwritten" * 1000, b"the log" * 1000)
+    assert sorted(path.parent.glob("store.db*")) == [path, aside, log]
 
 
 @pytest.mark.parametrize("what", ["a folder", "another program's"])
@@ -225,9 +206,7 @@ async def test_what_is_no_store_is_not_replaced(backup, path, what):
     if what == "a folder":
         path.mkdir()
     else:
-        other = apsw.Connection(str(path))
-        other.execute("CREATE TABLE t(x)").fetchall()
-        other.close()
+        of_another_program(path)
     with pytest.raises(NotAStore, match=what):
         restore(backup, path)
     assert kept(path) == []
@@ -258,17 +237,3 @@ async def test_a_link_to_the_store_stays_a_link(backup, store, tmp_path):
     assert link.is_symlink()
     assert aside.parent == store.parent
     assert await count(link) == 1
-
-
-async def test_a_damaged_store_that_another_process_has_open_is_left_alone(backup, store, program):
-    other = program("open_and_append", store)
-    for _ in range(2):
-        said = await asyncio.to_thread(other.stdout.readline)
-    assert said == "opened\n"
-    damaged = b"overwritten" * 1000
-    with pytest.raises(StoreUnavailable, match="has it open"), store.open("r+b") as file:
-        file.write(damaged)
-        file.flush()
-        restore(backup, store)
-    assert store.read_bytes().startswith(damaged)
-    assert kept(store) == []

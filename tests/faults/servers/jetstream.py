@@ -20,51 +20,33 @@ from tests.services.nats_server import Cluster, NatsMissing, find
 from tests.services.process import PortTaken
 
 
-class JetStream:
-    """``Machines`` with NATS JetStream."""
-
+class JetStream(Cluster):
     name = "JetStream, R3"
     size = 3
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self._names = itertools.count(1)
-        self.prefix = ""
-        self.fresh()
+    _stores = itertools.count(1)
+    prefix = "FAULTS0"
 
     def fresh(self) -> None:
-        self.prefix = f"FAULTS{next(self._names)}"
+        self.prefix = f"FAULTS{next(self._stores)}"
 
     async def open(self, *, patience: float = 60.0, read_only: bool = False) -> EventStore:
-        return await open_store(
-            self.cluster.url(self.prefix), patience=patience, read_only=read_only
-        )
+        return await open_store(self.url(self.prefix), patience=patience, read_only=read_only)
 
     @property
     def stream(self) -> str:
-        """The stream of the only shard."""
         return f"{self.prefix}_0"
 
     def settle(self) -> None:
         os.sync()
 
-    def leader(self) -> int:
-        return self.cluster.leader(self.stream)
+    def leader(self, stream: str = "") -> int:
+        return super().leader(stream or self.stream)
 
-    def kill(self, *numbers: int) -> None:
-        self.cluster.kill(*numbers)
-
-    def start(self, *numbers: int) -> None:
-        self.cluster.start(*numbers, ready=False)
-
-    def pause(self, number: int) -> None:
-        self.cluster.pause(number)
-
-    def resume(self, number: int) -> None:
-        self.cluster.resume(number)
+    def start(self, *numbers: int, ready: bool = False) -> None:
+        super().start(*numbers, ready=ready)
 
     def processes(self) -> list[int]:
-        return trees.tree([one.process.pid for one in self.cluster.nodes if one.process])
+        return trees.tree([one.process.pid for one in self.nodes if one.process])
 
     def fail_over(self, old: int) -> None:
         """Return: the servers that are left elect a leader, and clients wait for it by themselves.
@@ -76,21 +58,20 @@ class JetStream:
         """Ask the cluster to let this machine lead; whether it came to that in time."""
         import nats
 
-        client = await nats.connect(self.cluster.servers)
-        name = self.cluster.nodes[number].name
-        wanted = json.dumps({"placement": {"preferred": name}}).encode()
+        client = await nats.connect(self.servers)
+        wanted = json.dumps({"placement": {"preferred": self.nodes[number].name}}).encode()
         until = time.monotonic() + seconds
         try:
-            while (led := self.leader() == number) is False and time.monotonic() < until:
+            while self.leader() != number and time.monotonic() < until:
                 subject = f"$JS.API.STREAM.LEADER.STEPDOWN.{self.stream}"
                 await client.request(subject, wanted, timeout=5)
                 await asyncio.sleep(0.5)
         finally:
             await client.close()
-        return led
+        return self.leader() == number
 
     def mend(self) -> None:
-        self.cluster.start()
+        self.start(ready=True)
         self.leader()
 
 
@@ -98,24 +79,23 @@ class JetStream:
 def jetstream(
     folder: Path, network: Network | None = None, *, sync: str | None = "always"
 ) -> Iterator[JetStream]:
-    """Three servers that run until the end of the block."""
     try:
         binary = find()
     except NatsMissing as missing:
         trees.missing(str(missing))
-    for attempt in itertools.count():
-        settings: dict[str, Any] = {"binary": binary, "sync": sync}
-        if network is not None:
-            settings |= {"hosts": network.hosts, "prefixes": network.prefixes}
-        cluster = Cluster(folder / f"nats{attempt}", **settings)
+    settings: dict[str, Any] = {"binary": binary, "sync": sync}
+    if network is not None:
+        settings |= {"hosts": network.hosts, "prefixes": network.prefixes}
+    for attempt in range(5):
+        machines = JetStream(folder / f"nats{attempt}", **settings)
         try:
-            try:
-                cluster.start()
-            except PortTaken:
-                if attempt == 4:
-                    raise
-                continue
-            yield JetStream(cluster)
-            return
+            machines.start(ready=True)
+        except PortTaken:
+            machines.kill()
+            continue
+        try:
+            yield machines
         finally:
-            cluster.kill()
+            machines.kill()
+        return
+    raise PortTaken("in each of five attempts")

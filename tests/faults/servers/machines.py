@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -15,6 +14,7 @@ import pytest
 from eventctx.log.store import EventStore
 from tests.faults.counts import FULL, trials
 from tests.faults.disks import LoopDisk, loop_disk
+from tests.faults.servers import trees
 from tests.services.in_memory import memory_folder
 
 
@@ -47,47 +47,36 @@ class Machines(Protocol):
 
     async def open(self, *, patience: float = 60.0, read_only: bool = False) -> EventStore:
         """The store, as a client of all machines."""
-        ...
 
     def fresh(self) -> None:
         """From now on ``open`` means another store, an empty one."""
-        ...
 
     def settle(self) -> None:
         """Return when all that was done until now is on every disk, acknowledged or not."""
-        ...
 
     def leader(self) -> int:
         """The machine that takes writes now; waits until there is one."""
-        ...
 
     def kill(self, *numbers: int) -> None:
         """kill -9 every process of these machines at once."""
-        ...
 
     def start(self, *numbers: int) -> None:
         """Start these machines on what is on their disks; they need not work together yet."""
-        ...
 
     def pause(self, number: int) -> None:
         """SIGSTOP every process of a machine: it says nothing, and its connections stay open."""
-        ...
 
     def resume(self, number: int) -> None:
         """Let a machine go on."""
-        ...
 
     def fail_over(self, old: int) -> None:
         """Return when another machine than ``old``, which is dead or away, takes writes."""
-        ...
 
     def mend(self) -> None:
         """Start what does not run, and return when all machines work together again."""
-        ...
 
     def processes(self) -> list[int]:
         """Every process of every machine."""
-        ...
 
 
 @contextmanager
@@ -110,7 +99,8 @@ def cut_power(machines: Machines, disk: LoopDisk, *, mended: bool = True) -> Non
     pids = machines.processes()
     for number in range(machines.size):
         machines.pause(number)
-    _wait_until_halted(pids)
+    # No thread runs then; in a call of the disk it may hang on.
+    trees.until(lambda: all(trees.stands(one, "TtDZX") for one in pids), "processes go on")
     disk.cut_power()
     machines.kill()
     disk.unmount()
@@ -119,22 +109,3 @@ def cut_power(machines: Machines, disk: LoopDisk, *, mended: bool = True) -> Non
         machines.mend()
     else:
         machines.start(*range(machines.size))
-
-
-def _wait_until_halted(pids: Iterable[int], seconds: float = 60.0) -> None:
-    """Wait until no thread of these processes runs; in a call of the disk it may hang on."""
-    until = time.monotonic() + seconds
-    while any(_runs(pid) for pid in pids):
-        assert time.monotonic() < until, "processes go on after SIGSTOP"
-        time.sleep(0.001)
-
-
-def _runs(pid: int) -> bool:
-    for thread in Path(f"/proc/{pid}/task").glob("*/stat"):
-        try:
-            state = thread.read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            continue  # it has ended
-        if state not in "TtDZX":
-            return True
-    return False

@@ -7,23 +7,20 @@ from __future__ import annotations
 
 import itertools
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.faults.disks import run
+
 _networks = itertools.count()
 
 
-def _ip(*words: object) -> str:
-    command = ["ip", *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")
-    return done.stdout
+_ip = partial(run, "ip")
 
 
 class Network:
@@ -39,7 +36,6 @@ class Network:
         self._alone: set[int] = set()
 
     def make(self) -> None:
-        """Make the bridge, the namespaces and the cables between."""
         _ip("link", "add", self._bridge, "type", "bridge", "forward_delay", 0)
         _ip("addr", "add", f"{self.gate}/24", "dev", self._bridge)
         _ip("link", "set", self._bridge, "up")
@@ -53,19 +49,15 @@ class Network:
             _ip("-n", space, "link", "set", "lo", "up")
 
     def remove(self) -> None:
-        """Remove all of it."""
         for command in (
             *(("netns", "del", space) for space in self.spaces),
             *(("link", "del", cable) for cable in self._cables),
             ("link", "del", self._bridge),
         ):
-            try:
+            with suppress(OSError):  # it was not made, or went with its namespace
                 _ip(*command)
-            except OSError:
-                continue  # it was not made, or went with its namespace
 
     def pull(self, number: int) -> None:
-        """Cut a machine off from everybody."""
         _ip("link", "set", self._cables[number], "down")
 
     def part(self, number: int) -> None:
@@ -78,7 +70,6 @@ class Network:
         self._alone.add(number)
 
     def heal(self) -> None:
-        """Put every cable back."""
         for number, cable in enumerate(self._cables):
             if number in self._alone:
                 _ip("route", "del", f"{self.hosts[number]}/32", "dev", cable)

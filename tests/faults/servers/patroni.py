@@ -6,7 +6,6 @@ than 20 s: so long nobody leads after a machine is gone. When PostgreSQL alone d
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import pwd
@@ -15,44 +14,28 @@ import signal
 import subprocess
 import sys
 import sysconfig
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
-from urllib.parse import urlencode
-from urllib.request import ProxyHandler, build_opener
 
-import psycopg
-
-from eventctx.log.store import EventStore
-from eventctx.stores.location import open_store
 from tests.faults.servers import trees
 from tests.faults.servers.networks import Network
-from tests.faults.servers.postgres_quorum import settle
+from tests.faults.servers.postgres_quorum import DATABASE, EVERYBODY, SETTINGS, PostgresMachines
 from tests.services.postgres_binaries import Binaries, find
 from tests.services.postgres_server import template
-from tests.services.process import ServiceFailed, free_ports
+from tests.services.process import ServiceFailed, direct, free_ports, started, tail
 
 LEASE = 20
 """Seconds; Patroni takes no shorter one."""
 
 _PARAMETERS = {
+    **SETTINGS,
     "shared_buffers": "16MB",
-    "max_connections": "100",
-    "max_wal_size": "64MB",
-    "wal_keep_size": "64MB",
-    "wal_receiver_timeout": "2s",
-    "wal_sender_timeout": "2s",
-    "wal_retrieve_retry_interval": "200ms",
-    "tcp_user_timeout": "3s",
-    "client_connection_check_interval": "1s",
     "dynamic_shared_memory_type": "mmap",
     "log_min_messages": "warning",
 }
-
-_EVERYBODY = ("local all all trust", "host all all all trust", "host replication all all trust")
 
 
 def settings(
@@ -63,12 +46,21 @@ def settings(
     They are written as JSON, which is YAML.
     """
     postgres, rest = (f"{host}:{port}" for port in ports)
+    cluster = {
+        "ttl": LEASE,
+        "loop_wait": 1,
+        "retry_timeout": 3,
+        "synchronous_mode": True,
+        "synchronous_mode_strict": True,
+        "primary_start_timeout": 0,
+        "postgresql": {"use_pg_rewind": True, "parameters": _PARAMETERS},
+    }
     return {
         "scope": "faults",
         "name": name,
         "restapi": {"listen": rest, "connect_address": rest},
         "etcd3": {"host": votes},
-        "bootstrap": {"dcs": _cluster()},
+        "bootstrap": {"dcs": cluster},
         "postgresql": {
             "listen": postgres,
             "connect_address": postgres,
@@ -78,7 +70,7 @@ def settings(
                 who: {"username": "postgres"} for who in ("superuser", "replication", "rewind")
             },
             "parameters": {"unix_socket_directories": str(folder)},
-            "pg_hba": list(_EVERYBODY),
+            "pg_hba": list(EVERYBODY),
             # A machine that cannot be wound back is copied anew, at once.
             "basebackup": [{"checkpoint": "fast"}],
             "remove_data_directory_on_diverged_timelines": True,
@@ -88,29 +80,12 @@ def settings(
     }
 
 
-def _cluster() -> dict[str, Any]:
-    return {
-        "ttl": LEASE,
-        "loop_wait": 1,
-        "retry_timeout": 3,
-        "synchronous_mode": True,
-        "synchronous_mode_strict": True,
-        "primary_start_timeout": 0,
-        "postgresql": {"use_pg_rewind": True, "parameters": _PARAMETERS},
-    }
-
-
-DATABASE = "faults"
 _WATCH = (
     'read _; kill -9 "$@"; for one in $FOLDERS; do kill -QUIT $(head -1 $one/postmaster.pid); done'
 )
 
-_direct = build_opener(ProxyHandler({}))  # a proxy set for the machine does not reach 127.0.0.1
-
 
 class _Node:
-    """One machine: Patroni and its PostgreSQL."""
-
     def __init__(self, number: int, folder: Path, host: str, prefix: Sequence[str]) -> None:
         self.name = f"n{number}"
         self.host = host
@@ -135,7 +110,7 @@ class _Node:
     def ask(self, path: str) -> tuple[int, dict[str, Any]]:
         """The status and the answer of Patroni; (0, {}) without one."""
         try:
-            with _direct.open(f"http://{self.host}:{self.rest}/{path}", timeout=2) as answer:
+            with direct.open(f"http://{self.host}:{self.rest}/{path}", timeout=2) as answer:
                 return answer.status, dict(json.loads(answer.read() or b"{}"))
         except HTTPError as error:
             return error.code, {}
@@ -143,47 +118,34 @@ class _Node:
             return 0, {}
 
 
-class PatroniCluster:
-    """``Machines`` with Patroni."""
-
+class PatroniCluster(PostgresMachines):
     name = "PostgreSQL, Patroni"
-    size = 3
 
     def __init__(self, folder: Path, network: Network | None = None) -> None:
+        super().__init__()
         self.binaries: Binaries = find()
-        self.options = {"durability": "replicated"}
-        self._names = itertools.count(1)
-        self.fresh()
         self._folder = folder
         self._etcd: subprocess.Popen[bytes] | None = None
         self._votes, self._peers = free_ports(2)
         self._gate = network.gate if network else "127.0.0.1"
         hosts = network.hosts if network else ["127.0.0.1"] * self.size
         prefixes: list[list[str]] = network.prefixes if network else [[]] * self.size
-        self.nodes = []
         for number in range(self.size):
             place = folder / f"n{number}"
             place.mkdir(parents=True)
             self.nodes.append(_Node(number, place, hosts[number], prefixes[number]))
         self._watches: list[subprocess.Popen[bytes]] = []
 
-    # -- life --------------------------------------------------------------------------------------
-
     def create(self) -> None:
         """Start etcd and all machines, and make the database."""
         self._start_etcd()
         for node in self.nodes:
             self._configure(node)
-            self._start(node)
-        self._wait_until_whole()
-        leader = self.nodes[self.leader()]
-        with psycopg.connect(
-            f"postgresql://postgres@{leader.host}:{leader.port}/postgres", autocommit=True
-        ) as connection:
+        self.mend()
+        with self.connection() as connection:
             connection.execute(f"CREATE DATABASE {DATABASE}".encode())
 
     def close(self) -> None:
-        """Kill everything."""
         for watch in self._watches:
             watch.kill()
             watch.communicate()
@@ -192,35 +154,12 @@ class PatroniCluster:
             trees.kill([self._etcd.pid])
             self._etcd.wait()
 
-    async def open(self, *, patience: float = 60.0, read_only: bool = False) -> EventStore:
-        return await open_store(self.url(), patience=patience, read_only=read_only)
+    def leader(self, old: int | None = None) -> int:
+        def leading() -> list[int]:
+            others = [number for number in range(self.size) if number != old]
+            return [number for number in others if self.nodes[number].ask("primary")[0] == 200]
 
-    def url(self) -> str:
-        """The URL of whichever machine takes writes."""
-        places = ",".join(f"{node.host}:{node.port}" for node in self.nodes)
-        options = {"target_session_attrs": "read-write", "connect_timeout": "2", **self.options}
-        return f"postgresql://postgres@{places}/{DATABASE}?{urlencode(options)}"
-
-    def fresh(self) -> None:
-        self.options["schema"] = f"faults{next(self._names)}"
-
-    def settle(self) -> None:
-        leader = self.nodes[self.leader()]
-        settle(f"postgresql://postgres@{leader.host}:{leader.port}/postgres")
-
-    # -- what faults do ----------------------------------------------------------------------------
-
-    def leader(self) -> int:
-        return self._leader(None)
-
-    def _leader(self, old: int | None, seconds: float = 90.0) -> int:
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            for number, node in enumerate(self.nodes):
-                if number != old and node.ask("primary")[0] == 200:
-                    return number
-            time.sleep(0.1)
-        raise ServiceFailed(f"Patroni: nobody leads after {seconds:g} s; {self._tails()}")
+        return trees.until(leading, "Patroni: nobody leads", 90.0)[0]
 
     def kill(self, *numbers: int) -> None:
         chosen = [self.nodes[number] for number in numbers or range(self.size)]
@@ -251,31 +190,29 @@ class PatroniCluster:
 
     def fail_over(self, old: int) -> None:
         """Wait until Patroni has promoted another machine."""
-        self._leader(old)
+        self.leader(old)
 
     def mend(self) -> None:
+        """Wait until all machines work, and the leader has a standby that it waits for."""
         for node in self.nodes:
             if node.patroni is None:
                 self._start(node)
-        self._wait_until_whole()
-
-    # -- inside ------------------------------------------------------------------------------------
+        try:
+            trees.until(self._whole, "Patroni: not whole", 90.0)
+        except ServiceFailed as error:
+            tails = "\n".join(f"{node.name}: {tail(node.log)}" for node in self.nodes)
+            raise ServiceFailed(f"{error}; {tails}") from None
 
     def _start_etcd(self) -> None:
         binary = _program("etcd")
         here, peers = f"http://{self._gate}:{self._votes}", f"http://127.0.0.1:{self._peers}"
-        with (self._folder / "etcd.log").open("ab") as out:
-            self._etcd = subprocess.Popen(
-                [
-                    *(binary, "--name", "votes", "--data-dir", str(self._folder / "etcd")),
-                    *("--listen-client-urls", here, "--advertise-client-urls", here),
-                    *("--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers),
-                    *("--initial-cluster", f"votes={peers}"),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-            )
+        line = [
+            *(binary, "--name", "votes", "--data-dir", str(self._folder / "etcd")),
+            *("--listen-client-urls", here, "--advertise-client-urls", here),
+            *("--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers),
+            *("--initial-cluster", f"votes={peers}"),
+        ]
+        self._etcd = started(line, self._folder / "etcd.log")
         self._watch(self._etcd.pid)
 
     def _configure(self, node: _Node) -> None:
@@ -289,15 +226,9 @@ class PatroniCluster:
 
     def _start(self, node: _Node) -> None:
         configured = str(node.folder / "patroni.yml")
-        with node.log.open("ab") as out:
-            node.patroni = subprocess.Popen(
-                [*node.prefix, *self._as_user(), sys.executable, "-m", "patroni", configured],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                cwd="/",
-                env={**os.environ, "HOME": str(node.folder)},
-            )
+        line = [*node.prefix, *self._as_user(), sys.executable, "-m", "patroni", configured]
+        home = {**os.environ, "HOME": str(node.folder)}
+        node.patroni = started(line, node.log, cwd="/", env=home)
         self._watch(node.patroni.pid, node.data)
 
     def _as_user(self) -> list[str]:
@@ -322,14 +253,6 @@ class PatroniCluster:
             )
         )
 
-    def _wait_until_whole(self, seconds: float = 90.0) -> None:
-        """Wait until all machines work, and the leader has a standby that it waits for."""
-        until = time.monotonic() + seconds
-        while not self._whole():
-            if time.monotonic() > until:
-                raise ServiceFailed(f"Patroni: not whole after {seconds:g} s; {self._tails()}")
-            time.sleep(0.1)
-
     def _whole(self) -> bool:
         # What etcd tells of machines may be older than their death, so each is asked itself.
         if any(node.ask("health")[0] != 200 for node in self.nodes):
@@ -342,13 +265,6 @@ class PatroniCluster:
             len(members) == self.size
             and states <= {"running", "streaming"}
             and "sync_standby" in {one["role"] for one in members}
-        )
-
-    def _tails(self) -> str:
-        return "\n".join(
-            f"{node.name}: {node.log.read_bytes()[-1500:].decode(errors='replace')}"
-            for node in self.nodes
-            if node.log.exists()
         )
 
 

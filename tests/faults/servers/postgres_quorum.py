@@ -26,14 +26,13 @@ from tests.faults.servers.networks import Network
 from tests.how_much import some
 from tests.services.postgres_binaries import Binaries
 from tests.services.postgres_server import Server
-from tests.services.process import ServiceFailed
 
 DATABASE = "faults"
 
 _QUORUM = "ANY 1 (n0, n1, n2)"
 """On every machine the same: none is a standby of its own, so two are left to wait for."""
 
-_SETTINGS = {
+SETTINGS = {
     "wal_receiver_timeout": "2s",
     "wal_sender_timeout": "2s",
     "wal_retrieve_retry_interval": "200ms",
@@ -75,33 +74,57 @@ class _ServerElsewhere(Server):
 
     def create(self) -> None:
         super().create()
-        self.allow(
-            "local all all trust", "host all all all trust", "host replication all all trust"
-        )
-
-    def url(self, *arguments: Any, **options: Any) -> str:
-        return super().url(*arguments, **options).replace("@127.0.0.1:", f"@{self.host}:")
+        self.allow(*EVERYBODY)
 
 
-def settle(leader: str) -> None:
-    """Let a leader, by its URL, flush all it has; wait for its standbys; flush all disks."""
-    behind = """
-        SELECT count(*) FROM pg_stat_replication
-        WHERE state <> 'streaming' OR replay_lsn < %s::pg_lsn"""
-    with psycopg.connect(leader, autocommit=True) as connection:
-        connection.execute("CHECKPOINT")
-        (here,) = connection.execute("SELECT pg_current_wal_flush_lsn()").fetchone() or ("0/0",)
-        _until(
-            lambda: connection.execute(behind, (here,)).fetchone() == (0,), "standbys stay behind"
-        )
-    os.sync()
+EVERYBODY = ("local all all trust", "host all all all trust", "host replication all all trust")
 
 
-class Quorum:
+class PostgresMachines:
+    """What both kinds of machines with PostgreSQL share; each store has a schema of its own."""
+
+    size = 3
+
+    def __init__(self) -> None:
+        self.options = {"durability": "replicated"}
+        self.nodes: list[Any] = []
+        self._names = itertools.count(1)
+        self.fresh()
+
+    def leader(self) -> int:
+        raise NotImplementedError
+
+    async def open(self, *, patience: float = 60.0, read_only: bool = False) -> EventStore:
+        """The store on whichever machine takes writes."""
+        places = ",".join(f"{node.host}:{node.port}" for node in self.nodes)
+        options = {"target_session_attrs": "read-write", "connect_timeout": "2", **self.options}
+        url = f"postgresql://postgres@{places}/{DATABASE}?{urlencode(options)}"
+        return await open_store(url, patience=patience, read_only=read_only)
+
+    def fresh(self) -> None:
+        self.options["schema"] = f"faults{next(self._names)}"
+
+    def connection(self) -> psycopg.Connection[Any]:
+        leader = self.nodes[self.leader()]
+        url = f"postgresql://postgres@{leader.host}:{leader.port}/postgres"
+        return psycopg.connect(url, autocommit=True)
+
+    def settle(self) -> None:
+        """Let the leader flush all it has; wait for its standbys; flush all disks."""
+        behind = """
+            SELECT FROM pg_stat_replication
+            WHERE state <> 'streaming' OR replay_lsn < %s::pg_lsn"""
+        with self.connection() as connection:
+            connection.execute("CHECKPOINT")
+            here = connection.execute("SELECT pg_current_wal_flush_lsn()").fetchone()
+            trees.until(lambda: not connection.execute(behind, here).fetchall(), "standbys lag")
+        os.sync()
+
+
+class Quorum(PostgresMachines):
     """``Machines`` with PostgreSQL and a scripted promotion; machine 0 leads first."""
 
     name = "PostgreSQL, quorum"
-    size = 3
 
     def __init__(
         self,
@@ -109,9 +132,7 @@ class Quorum:
         settings: Mapping[str, str] | None = None,
         network: Network | None = None,
     ) -> None:
-        self.options = {"durability": "replicated"}
-        self._names = itertools.count(1)
-        self.fresh()
+        super().__init__()
         self._leader = 0
         self._network = network
         self.nodes = [self._server(folder, number, settings or {}) for number in range(self.size)]
@@ -119,15 +140,13 @@ class Quorum:
     def _server(self, folder: Path, number: int, settings: Mapping[str, str]) -> Server:
         place = folder / f"n{number}"
         place.mkdir(parents=True)
-        named = {"cluster_name": f"n{number}"}
-        settings = {**_SETTINGS, **named, **settings}
+        settings = {**SETTINGS, "cluster_name": f"n{number}", **settings}
         if self._network is None:
             return Server(settings=settings, folder=place)
         host, prefix = self._network.hosts[number], self._network.prefixes[number]
         return _ServerElsewhere(host, prefix, settings=settings, folder=place)
 
     def create(self) -> None:
-        """Make the first leader and its standbys, start them, and let commits wait for them."""
         first = self.nodes[0]
         first.create()
         first.configure(synchronous_standby_names="")
@@ -140,27 +159,6 @@ class Quorum:
             node.configure(synchronous_standby_names=_QUORUM)
             node.reload()
         self._wait_for_standbys(2)
-
-    async def open(self, *, patience: float = 60.0, read_only: bool = False) -> EventStore:
-        return await open_store(self.url(), patience=patience, read_only=read_only)
-
-    def url(self) -> str:
-        """The URL of whichever machine takes writes."""
-        places = ",".join(f"{self._host(node)}:{node.port}" for node in self.nodes)
-        options = {"target_session_attrs": "read-write", "connect_timeout": "2", **self.options}
-        return f"postgresql://postgres@{places}/{DATABASE}?{urlencode(options)}"
-
-    @staticmethod
-    def _host(node: Server) -> str:
-        return getattr(node, "host", "127.0.0.1")
-
-    def fresh(self) -> None:
-        self.options["schema"] = f"faults{next(self._names)}"
-
-    def settle(self) -> None:
-        settle(self.nodes[self._leader].url())
-
-    # -- what faults do ----------------------------------------------------------------------------
 
     def leader(self) -> int:
         return self._leader
@@ -192,11 +190,10 @@ class Quorum:
         Meanwhile others commit after it. Whoever reads up to them has to come back for it. Most
         signals come when the standbys have answered already, and do not count.
         """
-        leader = self.nodes[self._leader]
         waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' LIMIT 1"
         still = "SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND pid = %s"
         halted = 0
-        with leader.connection() as connection:
+        with self.connection() as connection:
             while halted < times:
                 if (found := connection.execute(waiting).fetchone()) is None:
                     continue
@@ -230,7 +227,6 @@ class Quorum:
         self.nodes[number].promote()
 
     def rebuild(self) -> None:
-        """Begin anew, with empty folders."""
         for node in self.nodes:
             node.kill()
             shutil.rmtree(node.data, ignore_errors=True)
@@ -243,31 +239,22 @@ class Quorum:
         if not leader.running:
             leader.start()
         for number, node in enumerate(self.nodes):
-            if number == self._leader:
-                continue
-            if node.running and self._is_standby(node):
+            if node is leader or (node.running and self._is_standby(node)):
                 continue
             if not node.running and (node.data / "standby.signal").exists():
                 node.start()
-                continue
-            node.kill()
-            self._copy(number)
+            else:
+                node.kill()
+                self._copy(number)
         self._wait_for_standbys(2)
-
-    # -- inside ------------------------------------------------------------------------------------
 
     def _copy(self, number: int) -> None:
         """Make a machine a new standby of the leader, and start it."""
         node, leader = self.nodes[number], self.nodes[self._leader]
         shutil.rmtree(node.data, ignore_errors=True)
         node.binaries.give(node.folder)
-        node.binaries.run(
-            "pg_basebackup",
-            "--dbname=" + self._upstream(number, leader),
-            f"--pgdata={node.data}",
-            "--checkpoint=fast",
-            "--no-sync",
-        )
+        where = ("--dbname=" + self._upstream(number, leader), f"--pgdata={node.data}")
+        node.binaries.run("pg_basebackup", *where, "--checkpoint=fast", "--no-sync")
         node.configure()
         self._follow_from_its_start(number)
 
@@ -279,14 +266,13 @@ class Quorum:
 
     def _upstream(self, number: int, leader: Server) -> str:
         return (
-            f"host={self._host(leader)} port={leader.port} user=postgres "
+            f"host={leader.host} port={leader.port} user=postgres "
             f"application_name=n{number} connect_timeout=2"
         )
 
     def _write_upstream(self, number: int, leader: int | None) -> None:
         line = "" if leader is None else self._upstream(number, self.nodes[leader])
-        settings = self.nodes[number].data / "postgresql.auto.conf"
-        with settings.open("a") as file:
+        with (self.nodes[number].data / "postgresql.auto.conf").open("a") as file:
             file.write(f"primary_conninfo = '{line}'\n")
 
     def _follow(self, number: int, leader: int | None) -> None:
@@ -295,7 +281,8 @@ class Quorum:
         self._write_upstream(number, leader)
         node.reload()
         if leader is None:
-            _until(lambda: not node.execute("SELECT 1 FROM pg_stat_wal_receiver"), "still follows")
+            followed = "SELECT 1 FROM pg_stat_wal_receiver"
+            trees.until(lambda: not node.execute(followed), "it still follows")
 
     def _received(self, number: int) -> int:
         """How far a standby is that nobody sends anything any more.
@@ -306,7 +293,7 @@ class Quorum:
         node = self.nodes[number]
         waits = "SELECT 1 FROM pg_stat_activity WHERE backend_type = 'startup' AND wait_event IN "
         events = "('RecoveryWalStream', 'RecoveryRetrieveRetryInterval')"
-        _until(lambda: node.execute(waits + events), "a standby still replays")
+        trees.until(lambda: node.execute(waits + events), "a standby still replays")
         ((replayed,),) = node.execute(
             "SELECT pg_wal_lsn_diff(greatest(pg_last_wal_replay_lsn(),"
             " coalesce(pg_last_wal_receive_lsn(), '0/0')), '0/0')::int8"
@@ -323,16 +310,7 @@ class Quorum:
     def _wait_for_standbys(self, count: int) -> None:
         query = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'"
         leader = self.nodes[self._leader]
-        _until(lambda: leader.execute(query)[0][0] >= count, "standbys do not follow")
-
-
-def _until(true: object, problem: str, seconds: float = 60.0) -> None:
-    assert callable(true)
-    until = time.monotonic() + seconds
-    while not true():
-        if time.monotonic() > until:
-            raise ServiceFailed(f"PostgreSQL: {problem} after {seconds:g} s")
-        time.sleep(0.02)
+        trees.until(lambda: leader.execute(query)[0][0] >= count, "standbys do not follow")
 
 
 @contextmanager

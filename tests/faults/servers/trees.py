@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 import pytest
 
 from tests.services.process import ServiceFailed
+
+T = TypeVar("T")
 
 
 def tree(roots: Iterable[int]) -> list[int]:
@@ -36,13 +39,30 @@ def tree(roots: Iterable[int]) -> list[int]:
 def send(pids: Iterable[int], number: signal.Signals) -> None:
     """Send a signal to processes; those that have ended are left out."""
     for pid in pids:
-        try:
+        with suppress(ProcessLookupError):
             os.kill(pid, number)
-        except ProcessLookupError:
-            continue
 
 
-def kill(roots: Iterable[int], seconds: float = 60.0) -> None:
+def until(true: Callable[[], T], problem: str, seconds: float = 60.0) -> T:
+    """What ``true`` returns, as soon as it holds. Raises ServiceFailed."""
+    end = time.monotonic() + seconds
+    while not (found := true()):
+        if time.monotonic() > end:
+            raise ServiceFailed(f"{problem} after {seconds:g} s")
+        time.sleep(0.02)
+    return found
+
+
+def stands(pid: int, states: str) -> bool:
+    """Whether all threads of a process are in these states, or it has ended."""
+    for thread in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with suppress(OSError):  # it has ended
+            if thread.read_text().rpartition(")")[2].split()[0] not in states:
+                return False
+    return True
+
+
+def kill(roots: Iterable[int]) -> None:
     """kill -9 processes with their descendants, and wait until none runs.
 
     They are stopped first, so that none starts another one meanwhile.
@@ -53,22 +73,10 @@ def kill(roots: Iterable[int], seconds: float = 60.0) -> None:
     send(pids, signal.SIGSTOP)
     pids = [*dict.fromkeys([*pids, *tree(roots)])]
     send(pids, signal.SIGKILL)
-    until = time.monotonic() + seconds
-    while any(_runs(one) for one in pids):
-        assert time.monotonic() < until, "processes go on after SIGKILL"
-        time.sleep(0.005)
-
-
-def _runs(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state not in "ZX"
+    until(lambda: all(stands(one, "ZX") for one in pids), "processes go on after SIGKILL")
 
 
 def missing(problem: str) -> NoReturn:
-    """A program that is not here skips the test; in CI it fails."""
     if os.environ.get("CI") == "true":
         raise ServiceFailed(problem)
     pytest.skip(problem)

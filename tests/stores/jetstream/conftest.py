@@ -17,7 +17,6 @@ _numbers = itertools.count()
 
 
 def fresh_name() -> str:
-    """A name that no other store of these tests has."""
     return f"T{os.getpid()}_{next(_numbers)}"
 
 

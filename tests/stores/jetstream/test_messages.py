@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -14,22 +15,8 @@ from eventctx.errors import InvalidSetting, WrongExpectedVersion
 from eventctx.log.record import Body, Draft, Record
 from eventctx.log.store import ANY, NO_STREAM, STREAM_EXISTS, Expected, Last
 from eventctx.stores.jetstream.address import parse
-from eventctx.stores.jetstream.append import (
-    NOTHING,
-    QueuedAppend,
-    Tip,
-    Try,
-    Undecided,
-    made_before,
-)
-from eventctx.stores.jetstream.layout import (
-    Names,
-    joined_body,
-    name_of,
-    part_of,
-    split_body,
-    token,
-)
+from eventctx.stores.jetstream.append import NOTHING, QueuedAppend, Tip, Try, Undecided, made_before
+from eventctx.stores.jetstream.layout import Names, joined_body, name_of, part_of, split_body, token
 from eventctx.stores.memory import MemoryStore
 from eventctx.testing.store_contract.drafts import gather, make_draft
 
@@ -46,25 +33,25 @@ def test_a_url_names_servers_credentials_and_settings() -> None:
     assert found.options() == {"user": "me", "password": "p@ss"}
 
 
-def test_a_user_without_a_password_is_a_token() -> None:
-    found = parse("nats://abc@a", {})
-    assert (found.user, found.token) == (None, "abc")
-    assert found.options() == {"token": "abc"}
+NAMED = {"NATS_USER": "me", "NATS_PASSWORD": "word"}
+OWN_AUTHORITY = {"tls_ca": str(Path("~/own.pem").expanduser())}
 
 
-def test_the_environment_of_the_nats_command_counts_where_the_url_says_nothing() -> None:
-    named = {"NATS_USER": "me", "NATS_PASSWORD": "word", "NATS_CA": "/ca.pem"}
-    found = parse("nats://a", named)
-    assert (found.user, found.password) == ("me", "word")
-    assert found.files == {"tls_ca": "/ca.pem"}
-    given = parse("nats://you:other@a/?tls_ca=~/own.pem", named)
-    assert (given.user, given.password) == ("you", "other")
-    assert given.files == {"tls_ca": str(Path("~/own.pem").expanduser())}
-
-
-def test_a_creds_file_takes_the_place_of_a_user_of_the_environment() -> None:
-    found = parse("nats://a/?creds=/my.creds", {"NATS_USER": "me", "NATS_PASSWORD": "word"})
-    assert (found.user, found.files) == (None, {"creds": "/my.creds"})
+@pytest.mark.parametrize(
+    ("url", "environment", "expected"),
+    [
+        ("nats://abc@a", {}, (None, None, "abc", {})),
+        ("nats://a", NAMED | {"NATS_CA": "/ca"}, ("me", "word", None, {"tls_ca": "/ca"})),
+        ("nats://you:other@a/?tls_ca=~/own.pem", NAMED, ("you", "other", None, OWN_AUTHORITY)),
+        ("nats://a/?creds=/my.creds", NAMED, (None, None, None, {"creds": "/my.creds"})),
+    ],
+)
+def test_the_environment_of_the_nats_command_counts_where_the_url_says_nothing(
+    url: str, environment: dict[str, str], expected: tuple[Any, ...]
+) -> None:
+    found = parse(url, environment)
+    assert (found.user, found.password, found.token, found.files) == expected
+    assert found.token is None or found.options() == {"token": "abc"}
 
 
 @pytest.mark.parametrize(
@@ -135,9 +122,7 @@ def test_two_names_never_share_a_token(one: str, other: str) -> None:
 
 
 @given(st.integers(1, 256), st.integers(0, 255), st.integers(0, 2**40), st.integers(0, 1023))
-def test_a_global_position_tells_its_place(
-    shards: int, shard: int, sequence: int, ordinal: int
-) -> None:
+def test_a_position_tells_its_place(shards: int, shard: int, sequence: int, ordinal: int) -> None:
     names = Names("N", shards)
     shard %= shards
     position = names.global_position(shard, sequence, ordinal)
@@ -150,7 +135,7 @@ def test_a_global_position_tells_its_place(
     st.binary(max_size=40),
     st.sampled_from([300, 1000, 70_000]),
 )
-def test_a_body_in_any_number_of_messages_comes_back(
+def test_a_body_in_several_messages_comes_back(
     data: bytes, facts: bytes, salt: bytes, most: int
 ) -> None:
     body = Body(b"d" * 32, facts, data, salt)
@@ -159,11 +144,8 @@ def test_a_body_in_any_number_of_messages_comes_back(
     assert [part_of(message.headers) for message in messages] == [
         (number, len(messages)) for number in range(1, len(messages) + 1)
     ]
-
-
-def test_a_body_that_was_erased_before_it_came_stays_so() -> None:
-    body = Body(b"d" * 32, b"facts", erased=True)
-    assert joined_body(body.digest, split_body(body, 2**20)) == body
+    erased = Body(body.digest, facts, erased=True)  # before it came
+    assert joined_body(body.digest, split_body(erased, most)) == erased
 
 
 MINE, OTHER = make_draft(seed="mine"), make_draft(seed="other")
@@ -196,60 +178,47 @@ def tried(expected: Expected, *tries: Try) -> QueuedAppend:
     return QueuedAppend("s", (MINE,), expected, 100, tried=list(tries))
 
 
-async def test_a_leader_that_is_behind_the_end_at_which_it_was_sent_proves_no_conflict() -> None:
-    log = await Log().filled(40)
-    with pytest.raises(Undecided):
-        await made_before(log, tried(45, Try(45, 46)), await log.tip("s"))
+WRONG = WrongExpectedVersion
+FIRST = make_draft(seed="first of the batch")
 
 
-async def test_it_is_refused_when_another_record_stands_where_it_was_sent() -> None:
-    log = await Log().filled(46, OTHER)
-    with pytest.raises(WrongExpectedVersion) as caught:
-        await made_before(log, tried(45, Try(45, 46)), await log.tip("s"))
-    assert caught.value.actual == 46
+@pytest.mark.parametrize(
+    ("log", "current", "queued", "outcome"),
+    [
+        # A leader that is behind the end at which it was sent proves no conflict.
+        ((40,), True, tried(45, Try(45, 46)), Undecided),
+        # Another record stands where it was sent, or took the place of the first of its batch.
+        ((46, OTHER), True, tried(45, Try(45, 46)), WRONG),
+        ((46, OTHER), True, tried(Last(46, FIRST.id), Try(45, 47)), WRONG),
+        # It is sent again behind the end that it expects.
+        ((46,), True, tried(45, Try(45, 46)), None),
+        # An end that a leader does not know is wrong only if it hears of the others.
+        ((40,), False, tried(45), Undecided),
+        ((40,), False, tried(Last(45, OTHER.id)), Undecided),
+        ((40,), True, tried(45), WRONG),
+        ((40,), True, tried(Last(45, OTHER.id)), WRONG),
+        # A session that must exist is missing only if the leader hears of the others.
+        ((), False, tried(STREAM_EXISTS), Undecided),
+        ((), True, tried(STREAM_EXISTS), WRONG),
+        # A leader that has too much needs to hear of nobody.
+        ((3,), False, tried(NO_STREAM), WRONG),
+    ],
+)
+async def test_what_a_leader_has_decides_whether_an_append_is_refused_or_sent_again(
+    log: tuple[Any, ...], current: bool, queued: QueuedAppend, outcome: type[Exception] | None
+) -> None:
+    leader = Log(current=current)
+    tip = await (await leader.filled(*log)).tip("s") if log else NOTHING
+    if outcome is None:
+        assert await made_before(leader, queued, tip) is None
+        return
+    with pytest.raises(outcome) as caught:
+        await made_before(leader, queued, tip)
+    if isinstance(caught.value, WRONG):
+        assert caught.value.actual == tip.position
 
 
 async def test_it_is_found_where_it_was_sent_though_others_were_stored_behind_it() -> None:
     log = await Log().filled(46, MINE, OTHER)
     done = await made_before(log, tried(ANY, Try(40, 41), Try(45, 46)), await log.tip("s"))
-    assert done is not None
-    assert (done.records[0].position, done.records[0].id) == (46, MINE.id)
-
-
-async def test_it_is_refused_when_another_took_the_place_of_the_first_of_its_batch() -> None:
-    log = await Log().filled(46, OTHER)
-    behind_another = tried(Last(46, make_draft(seed="first of the batch").id), Try(45, 47))
-    with pytest.raises(WrongExpectedVersion):
-        await made_before(log, behind_another, await log.tip("s"))
-
-
-async def test_it_is_sent_again_behind_the_end_that_it_expects() -> None:
-    log = await Log().filled(46)
-    assert await made_before(log, tried(45, Try(45, 46)), await log.tip("s")) is None
-
-
-@pytest.mark.parametrize("expected", [45, Last(45, OTHER.id)])
-async def test_an_end_that_a_leader_does_not_know_is_wrong_only_if_it_hears_of_the_others(
-    expected: Expected,
-) -> None:
-    cut_off = await Log(current=False).filled(40)
-    with pytest.raises(Undecided):
-        await made_before(cut_off, tried(expected), await cut_off.tip("s"))
-    whole = await Log().filled(40)
-    with pytest.raises(WrongExpectedVersion):
-        await made_before(whole, tried(expected), await whole.tip("s"))
-
-
-async def test_a_session_that_must_exist_is_missing_only_if_the_leader_hears_of_the_others() -> (
-    None
-):
-    with pytest.raises(Undecided):
-        await made_before(Log(current=False), tried(STREAM_EXISTS), NOTHING)
-    with pytest.raises(WrongExpectedVersion):
-        await made_before(Log(), tried(STREAM_EXISTS), NOTHING)
-
-
-async def test_a_leader_that_has_too_much_needs_to_hear_of_nobody() -> None:
-    log = await Log(current=False).filled(3)
-    with pytest.raises(WrongExpectedVersion):
-        await made_before(log, tried(NO_STREAM), await log.tip("s"))
+    assert done and (done.records[0].position, done.records[0].id) == (46, MINE.id)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-import psycopg
 import pytest
 
 from eventctx.errors import StoreUnsafe
@@ -38,12 +36,6 @@ def test_the_number_of_standbys_is_read_as_the_server_reads_it(names: str, neede
     assert standbys_needed(names) == needed
 
 
-@contextmanager
-def session(server: Server, database: str = "postgres", user: str = "postgres") -> Iterator[Any]:
-    with psycopg.connect(server.url(database, user=user), autocommit=True) as connection:
-        yield connection
-
-
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """A server whose settings these tests change."""
@@ -54,8 +46,6 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def changed(server: Server) -> Iterator[Any]:
-    """Changes settings of the server for one test."""
-
     def change(**settings: str) -> None:
         for name, value in settings.items():
             server.execute(f"ALTER SYSTEM SET {name} = '{value}'")
@@ -73,23 +63,21 @@ def test_a_server_that_may_lose_what_is_on_its_disk_is_refused(
 ) -> None:
     changed(**{setting: "off"})
     with (
-        session(server) as connection,
+        server.connection() as connection,
         pytest.raises(StoreUnsafe, match=rf"found {setting}=off; run ALTER SYSTEM SET {setting}"),
     ):
         Durability(wanted).prepare(connection)
 
 
 @pytest.mark.parametrize("where", ["server", "database", "role"])
-def test_synchronous_commit_off_is_overridden_wherever_it_was_set(
-    server: Server, changed: Any, where: str
-) -> None:
+def test_synchronous_commit_off_is_overridden(server: Server, changed: Any, where: str) -> None:
     scope = {"database": "DATABASE postgres", "role": "ROLE plain"}.get(where)
     if scope is None:
         changed(synchronous_commit="off")
     else:
         server.execute(f"ALTER {scope} SET synchronous_commit = off")
     try:
-        with session(server, user="plain") as connection:
+        with server.connection(user="plain") as connection:
             assert shown(connection) == "off"
             durability = Durability("local")
             durability.prepare(connection)
@@ -105,11 +93,9 @@ def shown(connection: Any) -> str:
 
 
 @pytest.mark.parametrize("kept", ["local", "remote_write", "on", "remote_apply"])
-def test_a_level_that_waits_for_this_disk_is_left_as_it_is(
-    server: Server, changed: Any, kept: str
-) -> None:
+def test_a_level_that_waits_for_this_disk_stays(server: Server, changed: Any, kept: str) -> None:
     changed(synchronous_commit=kept)
-    with session(server) as connection:
+    with server.connection() as connection:
         Durability("local").prepare(connection)
         assert shown(connection) == kept
 
@@ -118,7 +104,7 @@ def test_tables_that_a_crash_empties_are_refused(server: Server) -> None:
     server.execute("CREATE SCHEMA fragile")
     server.execute("CREATE UNLOGGED TABLE fragile.records(one int)")
     server.execute("CREATE UNLOGGED TABLE fragile.snapshots(one int)")  # may be lost
-    with session(server) as connection:
+    with server.connection() as connection:
         with pytest.raises(StoreUnsafe, match="unlogged and empty after a crash: records"):
             Durability("local", schema="fragile").prepare(connection)
         server.execute("ALTER TABLE fragile.records SET LOGGED")
@@ -127,20 +113,17 @@ def test_tables_that_a_crash_empties_are_refused(server: Server) -> None:
 
 def test_replicated_without_a_synchronous_standby_is_refused(server: Server) -> None:
     with (
-        session(server) as connection,
+        server.connection() as connection,
         pytest.raises(StoreUnsafe, match="synchronous_standby_names is empty"),
     ):
         Durability("replicated").prepare(connection)
 
-
-# -- with standbys -------------------------------------------------------------------------------
 
 QUORUM = "ANY 1 (s1, s2)"
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[tuple[Server, Server]]:
-    """A primary, and its only standby."""
     with Server(place=memory_folder()) as primary:
         primary.execute("CREATE TABLE written(one int)")
         primary.execute("CREATE ROLE plain LOGIN")
@@ -163,8 +146,21 @@ def standby(primary: Server, cluster: tuple[Server, Server]) -> Server:
     return cluster[1]
 
 
+@pytest.fixture
+def prepared(primary: Server) -> Iterator[tuple[Any, Durability]]:
+    """A connection, and the guarantee that it was prepared for."""
+    durability = Durability("replicated", patience=0.3)
+    with primary.connection() as connection:
+        durability.prepare(connection)
+        yield connection, durability
+
+
+INSERT = "INSERT INTO written VALUES (1)"
+Prepared = tuple[Any, Durability]
+
+
 def require(primary: Server, names: str) -> None:
-    with psycopg.connect(primary.url(), autocommit=True) as connection:
+    with primary.connection() as connection:
         connection.execute("SET synchronous_commit = local")
         connection.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'".encode())
         connection.execute("SELECT pg_reload_conf()")
@@ -180,41 +176,37 @@ def until_it_shows(connection: Any, names: str) -> None:
 
 @pytest.mark.parametrize("level", ["off", "local", "remote_write", "on", "remote_apply"])
 def test_commits_wait_for_the_disk_of_a_standby(primary: Server, level: str) -> None:
-    with session(primary) as connection:
+    with primary.connection() as connection:
         connection.execute(f"SET synchronous_commit = {level}")
         Durability("replicated").prepare(connection)
         assert shown(connection) == ("remote_apply" if level == "remote_apply" else "on")
 
 
-def test_the_look_may_travel_with_the_commit(primary: Server, standby: Server) -> None:
-    durability = Durability("replicated", patience=0.3)
-    with session(primary) as connection:
-        durability.prepare(connection)
+def test_the_look_may_travel_with_the_commit(prepared: Prepared, standby: Server) -> None:
+    connection, durability = prepared
+
+    def looked() -> Any:
         with connection.pipeline():
-            connection.execute("BEGIN")
-            connection.execute("INSERT INTO written VALUES (8)")
-            connection.execute("COMMIT")
-            looked = durability.look(connection)
-        durability.confirm(connection, looked)
-        standby.pause()
-        connection.execute("SET synchronous_commit = local")
-        with connection.pipeline():
-            connection.execute("BEGIN")
-            connection.execute("INSERT INTO written VALUES (9)")
-            connection.execute("COMMIT")
-            looked = durability.look(connection)
-        with pytest.raises(StoreUnsafe, match=r"found 0 after 0\.3 s"):
-            durability.confirm(connection, looked)
+            for statement in ("BEGIN", INSERT, "COMMIT"):
+                connection.execute(statement)
+            return durability.look(connection)
+
+    durability.confirm(connection, looked())
+    standby.pause()
+    connection.execute("SET synchronous_commit = local")
+    late = looked()
+    with pytest.raises(StoreUnsafe, match=r"found 0 after 0\.3 s"):
+        durability.confirm(connection, late)
 
 
 def test_a_role_that_cannot_see_the_standbys_is_told_what_it_needs(primary: Server) -> None:
-    with session(primary, user="plain") as connection:
+    with primary.connection(user="plain") as connection:
         with pytest.raises(StoreUnsafe, match="GRANT pg_read_all_stats"):
             Durability("replicated").prepare(connection)
         primary.execute("GRANT pg_read_all_stats TO plain")
         durability = Durability("replicated")
         durability.prepare(connection)
-        connection.execute("INSERT INTO written VALUES (1)")
+        connection.execute(INSERT)
         durability.confirm(connection)
 
 
@@ -222,64 +214,47 @@ def test_an_append_is_not_acknowledged_when_the_failover_manager_gave_up_its_sta
     primary: Server, standby: Server
 ) -> None:
     durability = Durability("replicated")
-    with session(primary) as connection:
+    with primary.connection() as connection:
         durability.prepare(connection)
         standby.pause()
-        committed = threading.Event()
-
-        def commit() -> None:
-            connection.execute("INSERT INTO written VALUES (2)")
-            committed.set()
-
-        waiting = threading.Thread(target=commit)
+        waiting = threading.Thread(target=connection.execute, args=(INSERT,))
         waiting.start()
-        assert not committed.wait(0.5)
+        waiting.join(0.5)
+        assert waiting.is_alive()
         require(primary, "")  # what Patroni does without synchronous_mode_strict
         waiting.join(60)
-        assert committed.is_set()
-        with pytest.raises(StoreUnsafe, match="synchronous_mode_strict"):
-            durability.confirm(connection)
-        with pytest.raises(StoreUnsafe, match="synchronous_mode_strict"):
-            durability.check(connection)
+        assert not waiting.is_alive()
+        for look in (durability.confirm, durability.check):
+            with pytest.raises(StoreUnsafe, match="synchronous_mode_strict"):
+                look(connection)
         standby.resume()
         require(primary, QUORUM)
         until_it_shows(connection, QUORUM)
         durability.check(connection)
-        connection.execute("INSERT INTO written VALUES (3)")
+        connection.execute(INSERT)
         durability.confirm(connection)
 
 
-def test_a_commit_that_did_not_wait_is_looked_for_on_the_standby(
-    primary: Server, standby: Server
+def test_a_commit_that_did_not_wait_is_sought_on_the_standby(
+    prepared: Prepared, standby: Server
 ) -> None:
     """As just after the names were set, when the server does not wait yet."""
-    durability = Durability("replicated", patience=0.3)
-    with session(primary) as connection:
-        durability.prepare(connection)
-        standby.pause()
-        connection.execute("SET synchronous_commit = local")
-        connection.execute("INSERT INTO written VALUES (5)")
-        with pytest.raises(StoreUnsafe, match="expected 1 standby to have the append on disk"):
+    connection, durability = prepared
+    standby.pause()
+    for level, said in (("local", "expected 1 standby to have"), ("off", "is there a pooler")):
+        connection.execute(f"SET synchronous_commit = {level}")
+        connection.execute(INSERT)
+        with pytest.raises(StoreUnsafe, match=said):
             durability.confirm(connection)
 
 
-def test_a_commit_that_waited_for_no_disk_is_not_confirmed(primary: Server) -> None:
-    durability = Durability("replicated")
-    with session(primary) as connection:
-        durability.prepare(connection)
-        connection.execute("SET synchronous_commit = off")
-        connection.execute("INSERT INTO written VALUES (6)")
-        with pytest.raises(StoreUnsafe, match="is there a pooler"):
-            durability.confirm(connection)
-
-
-def test_as_many_standbys_are_wanted_as_the_server_asks_for(primary: Server) -> None:
-    durability = Durability("replicated", patience=0.3)
-    with session(primary) as connection:
-        durability.prepare(connection)
-        require(primary, "ANY 2 (s1, s2)")
-        until_it_shows(connection, "ANY 2 (s1, s2)")
-        connection.execute("SET synchronous_commit = local")
-        connection.execute("INSERT INTO written VALUES (7)")
-        with pytest.raises(StoreUnsafe, match=r"expected 2 standbys .* found 1 after"):
-            durability.confirm(connection)
+def test_as_many_standbys_are_wanted_as_the_server_asks_for(
+    primary: Server, prepared: Prepared
+) -> None:
+    connection, durability = prepared
+    require(primary, "ANY 2 (s1, s2)")
+    until_it_shows(connection, "ANY 2 (s1, s2)")
+    connection.execute("SET synchronous_commit = local")
+    connection.execute(INSERT)
+    with pytest.raises(StoreUnsafe, match=r"expected 2 standbys .* found 1 after"):
+        durability.confirm(connection)

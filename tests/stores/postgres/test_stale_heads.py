@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 
 import pytest
 
@@ -18,63 +18,49 @@ from eventctx.errors import InvalidSetting, WrongExpectedVersion
 from eventctx.log.store import ANY, NO_STREAM, STREAM_EXISTS, Address, Last
 from eventctx.stores.postgres.batch import Batch
 from eventctx.stores.postgres.connections import ServerConnection, parse_url
-from eventctx.stores.postgres.encoding import INT8, int8
 from eventctx.stores.postgres.errors import DISORDER, Refused
 from eventctx.stores.postgres.store import PostgresStore
 from eventctx.stores.rules import chain
+from eventctx.testing.store_contract.drafts import check_chain, gather
+from eventctx.testing.store_contract.drafts import make_draft as draft
 from tests.services.postgres_server import Server
 
 
 @pytest.fixture
-async def stores(postgres_place):
-    """Two processes' stores in one schema; the first one's knowledge will be old."""
-    opened = [await PostgresStore.open(postgres_place) for _ in range(2)]
-    yield opened
-    for store in opened:
-        await store.close()
-
-
-@pytest.fixture
-def hand(postgres_place, stores):
+def hand(postgres_place, store):
     """A connection of somebody who may do anything at any time."""
     connection = ServerConnection(parse_url(postgres_place))
     yield connection
     connection.close()
 
 
-async def wrote(other, draft):
-    await other.append("s", [draft("theirs")], 1)
-    return 3
+def batched(hand, late, position, digest, made=None, name="s"):
+    """A record at ``position`` behind ``digest``, for the session "s" or for the one just made."""
+    ((stream, kind),) = hand.rows("SELECT stream, type FROM eventctx.records WHERE position = 0")
+    batch = Batch(made=made)
+    run = batch.run(made[0] if made else stream, name, 0, position, digest)
+    batch.add(run, position, [late], [kind], chain(name, digest, position, [late]))
+    return batch, run
 
 
-async def wrote_several(other, draft):
-    await other.append("s", [draft("theirs"), draft("theirs too")], 1)
-    return 4
+# What somebody else does to a session of two records, and the number of its records then.
+CHANGES = {
+    "wrote": (lambda s: s.append("s", [draft("theirs")], 1), 3),
+    "wrote several": (lambda s: s.append("s", [draft("theirs"), draft("too")], 1), 4),
+    "forked": (lambda s: s.fork("s", 0, "branch", draft()), 2),
+    "deleted": (lambda s: s.delete("s", draft("gone"), 1), 3),
+    "erased": (lambda s: s.erase({"s": {Address(0): b""}}, {"s": draft("note")}), 3),
+}
 
 
-async def forked(other, draft):
-    await other.fork("s", 0, "branch", draft())
-    return 2
-
-
-async def deleted(other, draft):
-    await other.delete("s", draft("gone"), 1)
-    return 3
-
-
-async def erased(other, draft):
-    await other.erase({"s": {Address(0): b""}}, {"s": draft("note")})
-    return 3
-
-
-@pytest.mark.parametrize("change", [wrote, wrote_several, forked, deleted, erased])
+@pytest.mark.parametrize(("change", "end"), CHANGES.values(), ids=CHANGES)
 @pytest.mark.parametrize("count", [1, 2])
 async def test_an_append_after_somebody_elses_change_is_decided_by_the_real_end(
-    stores, draft, collect, change, count
+    store, postgres_place, change, end, count, opened
 ):
-    store, other = stores
+    other = await opened(PostgresStore.open(postgres_place))
     first, second = (await store.append("s", [draft("a"), draft("b")], NO_STREAM)).records
-    end = await change(other, draft)
+    await change(other)
     moved = end > 2
     drafts = [draft("mine") for _ in range(count)]
     for expected in (1, Last(1, second.id)) if moved else ():
@@ -86,13 +72,13 @@ async def test_an_append_after_somebody_elses_change_is_decided_by_the_real_end(
             await store.append("s", drafts, expected)
     assert (await other.head("s")).head == end - 1, "a refused append was stored"
     for expected in (ANY, STREAM_EXISTS, None):
-        await change_again(other, draft, end)
+        await other.append("s", [draft("once more")], end - 1)
         head = (await other.head("s")).head
         given = head if expected is None else expected
         done = await store.append("s", [draft("mine") for _ in range(count)], given)
         assert done.receipt.position == head + count
         end = head + count + 1
-    seen, theirs = await collect(store.read("s")), await collect(other.read("s"))
+    seen, theirs = await gather(store.read("s")), await gather(other.read("s"))
     assert seen == theirs
     assert len({record.id for record in seen}) == len(seen)
     at = {record.position: record for record in seen}
@@ -103,94 +89,59 @@ async def test_an_append_after_somebody_elses_change_is_decided_by_the_real_end(
     )
 
 
-async def change_again(other, draft, end):
-    """Another record that the first store does not know of."""
-    await other.append("s", [draft("once more")], end - 1)
-
-
-async def test_one_record_is_stored_only_behind_the_very_record_that_it_is_chained_to(
-    stores, hand, draft
-):
-    store, _ = stores
+async def test_one_record_is_stored_only_behind_the_very_record_that_it_is_chained_to(store, hand):
     done = (await store.append("s", [draft(), draft()], NO_STREAM)).receipt
-    ((stream, kind),) = hand.rows("SELECT stream, type FROM eventctx.records WHERE position = 0")
     for position, digest in ((1, bytes(32)), (0, done.digest), (2, done.digest)):
-        late = draft()
-        batch = Batch()
-        run = batch.run(stream, "s", 0, position + 1, digest)
-        batch.add(run, position + 1, [late], [kind], chain("s", digest, position + 1, [late]))
+        batch, run = batched(hand, draft(), position + 1, digest)
         _, found = batch.send(hand)
         assert not found[run].accepted
         assert (found[run].head, found[run].digest) == (1, done.digest)
     assert (await store.head("s")).head == 1
 
 
-async def test_one_record_of_a_transaction_older_than_the_record_before_begins_again(
-    stores, hand, draft
-):
-    store, _ = stores
+async def test_one_record_of_a_transaction_older_than_the_record_before_begins_again(store, hand):
     await store.append("s", [draft()], NO_STREAM)
-    ((stream, kind),) = hand.rows("SELECT stream, type FROM eventctx.records WHERE position = 0")
-    late = draft()
     with pytest.raises(Refused) as caught, hand.transaction():
         hand.rows("SELECT pg_current_xact_id()::text")
         before = (await store.append("s", [draft()], 0)).receipt
-        batch = Batch(made=())
-        run = batch.run(stream, "s", 0, 2, before.digest)
-        batch.add(run, 2, [late], [kind], chain("s", before.digest, 2, [late]))
+        batch, _ = batched(hand, draft(), 2, before.digest, made=())
         batch.send(hand)
     assert caught.value.code == DISORDER
     assert (await store.head("s")).head == 1
 
 
-async def test_an_erasure_that_meets_an_append_still_stores_its_record(
-    stores, hand, draft, collect, chained
-):
-    store, _ = stores
+async def test_an_erasure_that_meets_an_append_still_stores_its_record(store, hand):
     done = await store.append("s", [draft("secret"), draft("stays")], NO_STREAM)
-    ((stream, kind),) = hand.rows("SELECT stream, type FROM eventctx.records WHERE position = 0")
-    meanwhile = draft("meanwhile")
-    batch = Batch()
-    run = batch.run(stream, "s", 0, 2, done.receipt.digest)
-    batch.add(run, 2, [meanwhile], [kind], chain("s", done.receipt.digest, 2, [meanwhile]))
+    batch, _ = batched(hand, draft("meanwhile"), 2, done.receipt.digest)
     with hand.transaction():
         batch.send(hand)
         hand.rows("SELECT pos FROM eventctx.records WHERE position = 0 FOR UPDATE")
         erasing = asyncio.ensure_future(store.erase({"s": {Address(0): b""}}, {"s": draft("note")}))
         await asyncio.to_thread(wait_until_somebody_waits, hand, erasing)
     erasure = await erasing
-    records = await collect(store.read("s"))
-    chained(records)
+    records = await gather(store.read("s"))
+    check_chain(records)
     assert [record.position for record in records] == [0, 1, 2, 3]
     assert erasure.bodies == 1
     assert [record.id for record in erasure.records] == [records[3].id]
     assert records[0].bodies[0].data is None
 
 
-async def test_a_deletion_waits_for_a_fork_that_is_under_way_and_then_refuses(
-    stores, hand, draft, collect
-):
-    store, _ = stores
+async def test_a_deletion_waits_for_a_fork_that_is_under_way_and_then_refuses(store, hand):
     done = await store.append("s", [draft(), draft()], NO_STREAM)
-    ((stream, kind),) = hand.rows("SELECT stream, type FROM eventctx.records WHERE position = 0")
-    first, digest = draft(), done.records[0].digest
     with hand.transaction():
         ((branch,),) = hand.rows(
             "INSERT INTO eventctx.streams(name, parent, forked_at, first, created) "
-            "VALUES('branch', $1, 0, 1, 0) RETURNING id",
-            (INT8,),
-            (int8(stream),),
+            "SELECT 'branch', id, 0, 1, 0 FROM eventctx.streams RETURNING id"
         )
-        batch = Batch(made=[branch])
-        run = batch.run(branch, "branch", 0, 1, digest)
-        batch.add(run, 1, [first], [kind], chain("branch", digest, 1, [first]))
+        batch, _ = batched(hand, draft(), 1, done.records[0].digest, [branch], "branch")
         batch.send(hand)
         deleting = asyncio.ensure_future(store.delete("s", draft("gone"), 1))
         await asyncio.to_thread(wait_until_somebody_waits, hand, deleting)
         assert not deleting.done(), "it did not wait"
     with pytest.raises(InvalidSetting, match="found 'branch'"):
         await deleting
-    assert len(await collect(store.read("branch"))) == 2
+    assert len(await gather(store.read("branch"))) == 2
 
 
 def wait_until_somebody_waits(connection, work):
@@ -209,93 +160,75 @@ TRANSACTION = b"COMMIT\0"
 
 @pytest.fixture
 async def cut(postgres: Server) -> AsyncIterator[Cut]:
-    async with cut_in_front_of(postgres.port) as cut:
+    cut = Cut(postgres.port)
+    async with await asyncio.start_server(cut.serve, "127.0.0.1", 0) as server:
+        cut.port = server.sockets[0].getsockname()[1]
         yield cut
 
 
 @pytest.fixture
-async def store(postgres: Server, postgres_place: str, cut: Cut, draft):
+async def far(postgres: Server, postgres_place: str, cut: Cut):
     """A store behind the cut, which knows the type of the drafts and the stream ``s``."""
-    place = postgres_place.replace(f":{postgres.port}/", f":{cut.port}/")
-    opened = await PostgresStore.open(place)
+    opened = await PostgresStore.open(postgres_place.replace(f":{postgres.port}/", f":{cut.port}/"))
     await opened.append("s", [draft("a")], NO_STREAM)
     yield opened
-    assert cut.cuts == 1, "nothing was cut off"
+    assert cut.cuts and cut.until is None, "nothing was cut off"
     await opened.close()
 
 
-@pytest.mark.parametrize("expected", [0, ANY])
-async def test_a_record(store, cut, draft, collect, chained, expected):
-    cut.until = ONE_RECORD
-    done = await store.append("s", [draft("b")], expected)
-    assert done.receipt.position == 1
-    records = await collect(store.read("s"))
-    assert tuple(records[1:]) == done.records
-    chained(records)
+@pytest.mark.parametrize(
+    ("until", "stream", "bodies", "expected"),
+    [
+        (ONE_RECORD, "s", ["b"], 0),
+        (ONE_RECORD, "s", ["b"], ANY),
+        (TWO_RECORDS, "s", ["b", "cd"], 0),
+        (NEW_STREAM, "new", ["a"], NO_STREAM),
+        (NEW_STREAM, "new", ["a"], ANY),
+    ],
+)
+async def test_an_append(far, cut, until, stream, bodies, expected):
+    cut.until = until
+    done = await far.append(stream, [draft(*one) for one in bodies], expected)
+    records = await gather(far.read(stream))
+    check_chain(records)
+    before = 1 if stream == "s" else 0
+    assert tuple(records[before:]) == done.records
+    assert done.receipt.position == before + len(bodies) - 1
 
 
-async def test_records_in_one_append(store, cut, draft, collect, chained):
-    cut.until = TWO_RECORDS
-    done = await store.append("s", [draft("b"), draft("c", "d")], 0)
-    records = await collect(store.read("s"))
-    assert tuple(records[1:]) == done.records
-    chained(records)
-
-
-async def test_a_record_that_expects_no_version_and_another_writer_was_next(
-    store, cut, draft, collect, chained, postgres_place
-):
+async def test_a_record_that_expects_no_version_and_another_was_next(far, cut, postgres_place):
     other = await PostgresStore.open(postgres_place)
     cut.until = ONE_RECORD
-    mine = store.append("s", [draft("mine")], ANY)
+    mine = far.append("s", [draft("mine")], ANY)
     # Between the cut and the retry, the other one's record comes after mine.
     while (await other.head("s")).head == 0:
         pass
     theirs = await other.append("s", [draft("theirs")], ANY)
-    done = await mine
-    assert (done.receipt.position, theirs.receipt.position) == (1, 2)
-    records = await collect(store.read("s"))
+    assert ((await mine).receipt.position, theirs.receipt.position) == (1, 2)
+    records = await gather(far.read("s"))
     assert len(records) == 3
-    chained(records)
+    check_chain(records)
     await other.close()
 
 
-@pytest.mark.parametrize("expected", [NO_STREAM, ANY])
-async def test_the_first_record_of_a_stream(store, cut, draft, collect, chained, expected):
-    cut.until = NEW_STREAM
-    done = await store.append("new", [draft("a")], expected)
-    assert tuple(await collect(store.read("new"))) == done.records
-
-
-async def test_a_fork(store, cut, draft, collect):
-    cut.until = TRANSACTION
-    done = await store.fork("s", 0, "f", draft("mine"))
-    assert (await collect(store.read("f")))[1:] == list(done.records)
-
-
-async def test_an_erasure_with_its_records(store, cut, draft, collect, chained):
-    cut.until = TRANSACTION
-    done = await store.erase({"s": {Address(0): b""}}, {"s": draft("note")})
-    assert (done.bodies, len(done.records)) == (1, 1)
-    records = await collect(store.read("s"))
-    assert len(records) == 2
-    assert records[0].bodies[0].erased
-    chained(records)
-    assert await store.scrubbed()
-
-
-async def test_a_deletion(store, cut, draft, collect):
-    cut.until = TRANSACTION
-    last = draft("gone")
-    record = await store.delete("s", last, 0)
-    assert await collect(store.read("s")) == [record]
-    assert await store.scrubbed()
-
-
-async def test_a_checkpoint(store, cut):
+async def test_a_checkpoint_a_fork_an_erasure_and_a_deletion(far, cut):
     cut.until = ONE_RECORD
-    await store.save_checkpoint("log", 5)
-    assert await store.load_checkpoint("log") == 5
+    await far.save_checkpoint("log", 5)
+    assert (await far.load_checkpoint("log"), cut.cuts) == (5, 1)
+    cut.until = TRANSACTION
+    done = await far.fork("s", 0, "f", draft("mine"))
+    assert ((await gather(far.read("f")))[1:], cut.cuts) == (list(done.records), 2)
+    cut.until = TRANSACTION
+    erased = await far.erase({"s": {Address(0): b""}}, {"s": draft("note")})
+    assert (erased.bodies, len(erased.records), cut.cuts) == (1, 1, 3)
+    records = await gather(far.read("s"))
+    check_chain(records)
+    assert [one.bodies[0].erased for one in records] == [True, False]
+    assert await far.scrubbed()
+    cut.until = TRANSACTION
+    record = await far.delete("f", draft("gone"), 1)
+    assert (await gather(far.read("f")), cut.cuts) == ([record], 4)
+    assert await far.scrubbed()
 
 
 class Cut:
@@ -326,15 +259,3 @@ class Cut:
             forward(reader, server_writer, answers=False),
             forward(server_reader, writer, answers=True),
         )
-
-
-@asynccontextmanager
-async def cut_in_front_of(port: int):
-    """A ``Cut`` in front of the server at ``port``; its own port is ``cut.port``."""
-    cut = Cut(port)
-    server = await asyncio.start_server(cut.serve, "127.0.0.1", 0)
-    cut.port = server.sockets[0].getsockname()[1]
-    try:
-        yield cut
-    finally:
-        server.close()

@@ -25,7 +25,7 @@ from tests.faults.servers import patroni
 from tests.pages import blocks_of
 from tests.services.in_memory import memory_folder
 from tests.services.postgres_server import Server
-from tests.stores.postgres.test_recall import added
+from tests.stores.test_sqlite_recall import added
 from tests.test_docs import DOCS
 
 LOGINS = {
@@ -44,7 +44,7 @@ Open = Callable[..., Any]
 def server() -> Iterator[Server]:
     """A server of these tests, because roles are those of all its databases."""
     with Server(place=memory_folder()) as own:
-        asyncio.run(_made(own.url()))
+        asyncio.run(made(own.url()))
         own.execute("SELECT eventctx.make_roles()")
         own.execute("CREATE ROLE alpha")
         own.execute("CREATE ROLE beta")
@@ -57,9 +57,8 @@ def server() -> Iterator[Server]:
         yield own
 
 
-async def _made(url: str) -> None:
-    store = await PostgresStore.open(url)
-    await store.close()
+async def made(url: str) -> None:
+    await (await PostgresStore.open(url)).close()
 
 
 @pytest.fixture
@@ -103,6 +102,9 @@ async def test_a_tenant_lists_reads_and_follows_its_own_sessions_alone(opened: O
     assert (following.stream, following.position) == ("b", 1)
     await heard.aclose()
     assert (await alpha.inspect()).findings == ()
+    for number, store in enumerate((alpha, beta)):
+        await store.save_checkpoint("sink", number)
+    assert [await one.load_checkpoint("sink") for one in (alpha, beta, owner)] == [0, 1, None]
 
 
 async def test_tenants_on_one_machine_do_not_see_each_others_names_in_the_book_of_receipts(
@@ -138,9 +140,16 @@ async def test_a_tenant_finds_words_of_its_own_sessions_alone(opened: Open) -> N
         await recall.close()
 
 
-async def test_a_name_of_another_tenant_is_refused_and_nothing_of_it_is_told(opened: Open) -> None:
-    alpha, beta = await opened("ann"), await opened("bob")
+async def test_what_is_another_tenants_is_neither_made_nor_erased_nor_told(
+    opened: Open, server: Server
+) -> None:
+    alpha, beta, cleaner = await opened("ann"), await opened("bob"), await opened("cleaner")
     await added(alpha, "same", "mine")
+    url = server.url(user="alone", options="-c eventctx_store.tenant=alpha")
+    intruder = await PostgresStore.open(url, create=False)
+    with pytest.raises(StoreReadOnly, match="row-level security"):
+        await added(intruder, "planted", "one")
+    await intruder.close()
     for expected in (NO_STREAM, ANY):
         with pytest.raises(StoreReadOnly, match="belongs to another role: same"):
             await beta.append("same", [make_draft()], expected)
@@ -148,43 +157,20 @@ async def test_a_name_of_another_tenant_is_refused_and_nothing_of_it_is_told(ope
     with pytest.raises(StreamExists):
         await beta.fork("own", 0, "same", make_draft())
     assert (await alpha.head("same")).head == 0
+    with pytest.raises(StreamNotFound):
+        await cleaner.erase({"own": {Address(0): b""}})
 
 
-async def test_checkpoints_and_snapshots_are_the_tenant_s_own(opened: Open) -> None:
-    alpha, beta, owner = await opened("ann"), await opened("bob"), await opened("postgres")
-    for number, store in enumerate((alpha, beta)):
-        await store.save_checkpoint("sink", number)
-    assert [await one.load_checkpoint("sink") for one in (alpha, beta, owner)] == [0, 1, None]
-
-
-async def test_members_of_a_tenant_share_its_sessions(opened: Open) -> None:
-    alpha, amy = await opened("ann"), await opened("amy")
+async def test_members_of_a_tenant_share_its_sessions_and_who_has_none_is_one(opened: Open) -> None:
+    alpha, amy, alone = await opened("ann"), await opened("amy"), await opened("alone")
     await added(amy, "hers", "one")
     await added(alpha, "hers", "two")
-    assert await names(alpha) == ["hers"]
+    await added(alone, "its own", "one")
+    assert (await names(alpha), await names(alone)) == (["hers"], ["its own"])
     assert (await amy.head("hers")).head == 1
 
 
-async def test_a_user_without_a_tenant_is_one_by_itself(opened: Open) -> None:
-    alone, alpha = await opened("alone"), await opened("ann")
-    await added(alone, "its own", "one")
-    assert (await names(alone), await names(alpha)) == (["its own"], [])
-
-
-async def test_nobody_makes_sessions_for_a_tenant_that_it_is_no_member_of(
-    opened: Open, server: Server
-) -> None:
-    await opened("ann")
-    url = server.url(user="alone", options="-c eventctx_store.tenant=alpha")
-    intruder = await PostgresStore.open(url, create=False)
-    with pytest.raises(StoreReadOnly, match="row-level security"):
-        await added(intruder, "planted", "one")
-    await intruder.close()
-
-
-async def test_a_tenant_whose_role_was_dropped_disturbs_nobody(
-    opened: Open, server: Server
-) -> None:
+async def test_a_tenant_whose_role_is_gone_disturbs_nobody(opened: Open, server: Server) -> None:
     alpha = await opened("ann")
     await added(alpha, "a", "one")
     server.execute("UPDATE eventctx.streams SET tenant = 'gone \"role'")
@@ -192,33 +178,31 @@ async def test_a_tenant_whose_role_was_dropped_disturbs_nobody(
     assert await names(alpha) == ["b"]
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "UPDATE eventctx.records SET payload = ''",
-        "UPDATE eventctx.records SET data = NULL",
-        "DELETE FROM eventctx.records",
-        "TRUNCATE eventctx.records",
-        "UPDATE eventctx.bodies SET data = NULL",
-        "DELETE FROM eventctx.bodies",
-        "UPDATE eventctx.streams SET tenant = 'beta'",
-        "UPDATE eventctx.streams SET deleted = true",
-        "DELETE FROM eventctx.streams",
-        "UPDATE eventctx.meta SET value = '0'",
-        "SELECT eventctx.forget_words('a', 0, 0)",
-        "ALTER TABLE eventctx.records DISABLE ROW LEVEL SECURITY",
-    ],
+CHANGES = (
+    "UPDATE eventctx.records SET payload = ''",
+    "UPDATE eventctx.records SET data = NULL",
+    "DELETE FROM eventctx.records",
+    "TRUNCATE eventctx.records",
+    "UPDATE eventctx.bodies SET data = NULL",
+    "DELETE FROM eventctx.bodies",
+    "UPDATE eventctx.streams SET tenant = 'beta'",
+    "UPDATE eventctx.streams SET deleted = true",
+    "DELETE FROM eventctx.streams",
+    "UPDATE eventctx.meta SET value = '0'",
+    "SELECT eventctx.forget_words('a', 0, 0)",
+    "ALTER TABLE eventctx.records DISABLE ROW LEVEL SECURITY",
 )
+
+
 @pytest.mark.parametrize("user", ["ann", "watcher"])
 async def test_the_server_refuses_a_change_of_records_by_a_writer_or_a_reader(
-    opened: Open, server: Server, user: str, statement: str
+    opened: Open, server: Server, user: str
 ) -> None:
     await added(await opened("ann"), "a", "one")
-    with (
-        psycopg.connect(server.url(user=user), autocommit=True) as connection,
-        pytest.raises(psycopg.errors.InsufficientPrivilege),
-    ):
-        connection.execute(statement.encode())
+    with server.connection(user=user) as connection:
+        for statement in CHANGES:
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(statement.encode())
 
 
 async def test_a_reader_of_a_tenant_reads_and_searches_but_writes_nothing(opened: Open) -> None:
@@ -228,10 +212,12 @@ async def test_a_reader_of_a_tenant_reads_and_searches_but_writes_nothing(opened
     recall = Recall(watcher, PostgresTextIndex(watcher))
     assert len(await recall.search("hello")) == 1
     await recall.close()
-    with pytest.raises(StoreReadOnly, match="expected to be allowed"):
-        await watcher.append("a", [make_draft()], ANY)
-    with pytest.raises(StoreReadOnly, match="expected to be allowed"):
-        await watcher.fork("a", 0, "mine", make_draft())
+    for write in (
+        lambda: watcher.append("a", [make_draft()], ANY),
+        lambda: watcher.fork("a", 0, "mine", make_draft()),
+    ):
+        with pytest.raises(StoreReadOnly, match="expected to be allowed"):
+            await write()
     assert (await alpha.head("a")).head == 0
 
 
@@ -246,8 +232,7 @@ async def test_only_the_eraser_erases_and_deletes(opened: Open) -> None:
         await alpha.delete("a", make_draft(), 1)
     assert (await cleaner.erase({"a": {Address(0): b""}})).bodies == 1
     assert (await alpha.bodies("a", [Address(0)]))[0].data is None
-    index = PostgresTextIndex(alpha)
-    index.close()
+    PostgresTextIndex(alpha).close()
     assert await cleaner.scrubbed()
     await cleaner.delete("a", make_draft(), 1)
     assert (await alpha.head("a")).deleted
@@ -265,13 +250,6 @@ async def test_an_eraser_who_may_not_write_the_tables_anew_is_told_what_is_left_
     for table in ("records", "bodies", "snapshots"):
         await asyncio.to_thread(server.execute, f"VACUUM FULL eventctx.{table}")
     assert await hand.scrubbed()
-
-
-async def test_a_writer_cannot_erase_what_belongs_to_another_tenant(opened: Open) -> None:
-    beta, cleaner = await opened("bob"), await opened("cleaner")
-    await added(beta, "b", "hello")
-    with pytest.raises(StreamNotFound):
-        await cleaner.erase({"b": {Address(0): b""}})
 
 
 PAGE = DOCS / "how-to" / "keep-sessions-in-postgresql.md"
@@ -326,9 +304,8 @@ def test_the_cluster_of_the_compose_file_acknowledges_nothing_without_a_standby(
 async def test_the_roles_of_the_page_are_made_by_its_statements() -> None:
     (statements,) = [one.text for one in blocks_of(PAGE) if "make_roles" in one.text]
     with Server(place=memory_folder()) as server:
-        store = await PostgresStore.open(server.url())
-        await store.close()
-        with psycopg.connect(server.url(), autocommit=True) as connection:
+        await made(server.url())
+        with server.connection() as connection:
             connection.execute(statements.encode())
         ann = await PostgresStore.open(server.url(user="ann"))
         assert not ann.read_only

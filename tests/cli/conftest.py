@@ -14,8 +14,6 @@ from click.testing import CliRunner, Result
 import eventctx
 from eventctx.cli.main import cli
 
-Run = Callable[..., Result]
-
 ANSI = "\x1b[31mred\x1b[0m and \x1b]0;title\x07 and \u0003 and [bold]not bold[/bold] and \u202eback"
 """A tool's output with colours, a window title, Ctrl-C's letter, rich's markup, a reversal."""
 
@@ -39,20 +37,58 @@ class Outcome:
         """JSON lines on stdout."""
         return [json.loads(line) for line in self.out.splitlines()]
 
+    def ok(self, *words: str) -> str:
+        """What was printed, with these words in it, by a command that ended well."""
+        assert (self.code, self.err) == (0, ""), self.err
+        assert [one for one in words if one not in self.out] == [], self.out
+        return self.out
+
+    def fails(self, *words: str, code: int = 2) -> None:
+        """Nothing was printed but errors, without a traceback, and with these words in them."""
+        said = " ".join(self.err.split())
+        assert (self.code, self.out, "Traceback" in said) == (code, "", False), self.err
+        assert said.startswith(("eventctx: ", "Usage: "))
+        assert [one for one in words if one not in said] == [], said
+
+
+Run = Callable[..., Outcome]
+
 
 def _call(*arguments: object) -> Outcome:
     return Outcome(CliRunner().invoke(cli, [str(one) for one in arguments]))
 
 
+def say(path: Path, session: str, *said: str) -> Path:
+    """Add messages of a person to a session of a store; its path."""
+
+    async def added() -> None:
+        async with eventctx.open(path) as engine:
+            ctx = await engine.session(session)
+            await ctx.add_messages([{"role": "user", "content": one} for one in said])
+
+    asyncio.run(added())
+    return path
+
+
+def imported(run: Run, folder: Path, data: bytes | list[Any], *options: object) -> Path:
+    """Import a file ``talk.jsonl`` with these bytes or messages; the store ``s.db``."""
+    file = folder / "talk.jsonl"
+    rows = data if isinstance(data, bytes) else "\n".join(map(json.dumps, data)).encode()
+    file.write_bytes(rows)
+    done = run("import", file, "--store", folder / "s.db", *options)
+    assert done.code == 0, done.err
+    return folder / "s.db"
+
+
 def _set_environment(folder: Path, patch: pytest.MonkeyPatch) -> None:
-    patch.setenv("EVENTCTX_STORE", str(folder / "default.db"))
+    patch.setenv("EVENTCTX_STORE", str(folder / "s.db"))
     patch.setenv("COLUMNS", "80")
     patch.delenv("FORCE_COLOR", raising=False)
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
-    """Run the program in this process, away from the user's own store."""
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run the program in this process, on the store ``s.db`` where no other is named."""
     _set_environment(tmp_path, monkeypatch)
     return _call
 
@@ -133,7 +169,7 @@ def _written(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 @pytest.fixture
 def store(tmp_path: Path, _written: bytes) -> Path:
-    """A store with the session ``work``: 3 turns of 4 iterations, and compactions."""
+    """The store ``s.db`` with the session ``work``: 3 turns of 4 iterations, and compactions."""
     path = tmp_path / "s.db"
     path.write_bytes(_written)
     return path

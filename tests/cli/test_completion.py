@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import subprocess
@@ -12,21 +11,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-import eventctx
 from eventctx.cli.main import cli
+from tests.cli.conftest import say
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    async def write() -> None:
-        async with eventctx.open(tmp_path / "s.db") as engine:
-            for name in ("alpha-1", "alpha-2", "beta"):
-                words = {"role": "user", "content": f"Words of {name}\x1b[2J\nmore"}
-                await (await engine.session(name)).add_message(words)
-
-    asyncio.run(write())
+    for name in ("alpha-1", "alpha-2", "beta"):
+        say(tmp_path / "s.db", name, f"Words of {name}\x1b[2J\nmore")
     return tmp_path / "s.db"
 
 
@@ -44,15 +38,14 @@ def completed(line: str, store: Path, shell: str = "bash") -> list[str]:
     return [one.partition(",")[2] for one in done.stdout.splitlines() if one]
 
 
-def test_commands_and_sessions_are_completed(store: Path) -> None:
+def test_commands_and_sessions_of_the_store_that_is_named_are_completed(
+    store: Path, tmp_path: Path
+) -> None:
     assert completed("eventctx se", store) == ["search", "sessions", "setup"]
     assert completed("eventctx lost al", store) == ["alpha-1", "alpha-2"]
     assert completed("eventctx why b", store) == ["beta"]
     assert completed("eventctx lost zz", store) == []
     assert "--compaction" in completed("eventctx lost --comp", store)
-
-
-def test_the_store_on_the_line_is_the_one_that_is_asked(store: Path, tmp_path: Path) -> None:
     line = f"eventctx --store {store} audit al"
     assert completed(line, tmp_path / "none.db") == ["alpha-1", "alpha-2"]
 
@@ -83,22 +76,12 @@ def test_a_real_bash_completes_a_session(store: Path, tmp_path: Path) -> None:
     _eventctx_completion eventctx
     printf '%s\\n' "${COMPREPLY[@]}"
     """
-    environment = {
-        **os.environ,
-        "PATH": f"{tmp_path}:{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
-        "EVENTCTX_STORE": str(store),
-    }
-    done = subprocess.run(
-        ["bash", "--norc", "-c", script],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "EVENTCTX_STORE": str(store)}
+    environment["PATH"] = f"{tmp_path}:{environment['PATH']}"
+    bash = ["bash", "--norc", "-c", script]
+    done = subprocess.run(bash, env=environment, capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == ["alpha-1", "alpha-2"], done.stderr
 
 
 def test_an_empty_name_is_no_folder_to_import(run, store: Path) -> None:
-    done = run("import", "", "--store", store)
-    assert done.code == 2 and "found an empty name" in done.err
+    run("import", "", "--store", store).fails("found an empty name")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import eventctx
-from eventctx.log.plan import Run
+from eventctx.log import plan
+from tests.cli.conftest import Run
 from tests.queries.instructions.given import TASK, compact, model, request, user
 
 
@@ -19,7 +19,7 @@ async def write(path: Path) -> None:
         for row in (user(TASK), model("On it."), user("go on"), model("Done.")):
             await ctx.add_message(row)
         await request(ctx, 2)
-        gone, last = Run(0, 2, "dropped", "older"), Run(3, 3, "kept", "recent")
+        gone, last = plan.Run(0, 2, "dropped", "older"), plan.Run(3, 3, "kept", "recent")
         await compact(engine, gone, last, stream="work")
         await ctx.add_message(user("Always sign the commits [bold]off[/bold]."))
         await request(ctx, 2)
@@ -32,14 +32,8 @@ def store(tmp_path: Path) -> Path:
     return path
 
 
-def shown(run: Any, store: Path, *arguments: object) -> str:
-    done = run("instructions", "work", *arguments, "--store", store)
-    assert (done.code, done.err) == (0, "")
-    return str(done.out)
-
-
-def test_each_demand_is_shown_with_where_it_stands_and_since_when(run: Any, store: Path) -> None:
-    lines = shown(run, store).splitlines()
+def test_each_demand_is_shown_with_where_it_stands_and_since_when(run: Run, store: Path) -> None:
+    lines = run("instructions", "work", "--store", store).ok().splitlines()
     assert lines[0] == "Now: 3 of your instructions still apply: 1 sent unchanged, 2 absent."
     assert lines[2:7] == [
         "absent     #0.1  “Never touch the migrations.”",
@@ -52,63 +46,45 @@ def test_each_demand_is_shown_with_where_it_stands_and_since_when(run: Any, stor
     assert "why work 0 --store" in lines[9]
     assert "restore work 0 --store" in lines[10]
 
+    run("why", "work", 0).ok("not in view: dropped")
+    run("restore", "work", 0).ok()
+    now = run("instructions", "work").ok()
+    assert now.startswith("Now: 3 of your instructions still apply: 3 sent")
 
-def test_the_commands_that_it_names_do_what_it_says(run: Any, store: Path) -> None:
-    assert "not in view: dropped" in run("why", "work", 0, "--store", store).out
-    assert run("restore", "work", 0, "--store", store).code == 0
-    assert shown(run, store).startswith("Now: 3 of your instructions still apply: 3 sent")
 
-
-def test_only_absent_ones_and_those_of_a_request_can_be_asked_for(run: Any, store: Path) -> None:
-    absent = shown(run, store, "--absent")
-    assert "#0.1" in absent
-    assert "#4.1" not in absent
-    then = shown(run, store, "--turn", "1.2")
-    assert then == (
+def test_only_absent_ones_and_those_of_a_request_can_be_asked_for(run: Run, store: Path) -> None:
+    assert "#4.1" not in run("instructions", "work", "--absent").ok("#0.1")
+    assert run("instructions", "work", "--turn", "1.2").ok() == (
         "In request 1.2: 2 of your instructions still apply: 2 sent unchanged.\n\n"
         "verbatim   #0.1  “Never touch the migrations.”\n"
         "verbatim   #0.2  “Please keep the old names.”\n"
     )
 
 
-def test_a_demand_is_taken_back_by_a_message(run: Any, store: Path) -> None:
-    done = shown(run, store, "--take-back", "0.1", "--by", 4)
+def test_a_demand_is_taken_back_by_a_message(run: Run, store: Path) -> None:
+    done = run("instructions", "work", "--take-back", "0.1", "--by", 4).ok()
     assert done.startswith("taken back: #0.1, by #4 (@")
-    lines = shown(run, store).splitlines()
+    lines = run("instructions", "work").ok().splitlines()
     assert lines[0].endswith("1 sent unchanged, 1 absent. 1 was taken back.")
     assert lines[2].startswith("taken back #0.1")
     assert "taken back by #4, as a person said" in lines[3]
-    again = run("instructions", "work", "--take-back", "#0.1", "--store", store)
-    assert (again.code, again.out) == (2, "")
-    assert "expected an instruction that holds, found one taken back" in again.err
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--take-back", "0.1", "--absent"],
-        ["--fork", "other"],
-        ["--turn", "1", "--position", "9"],
-    ],
-)
-def test_options_that_do_not_go_together_are_refused(
-    run: Any, store: Path, arguments: list[str]
-) -> None:
-    assert run("instructions", "work", *arguments, "--store", store).code == 2
+    again = run("instructions", "work", "--take-back", "#0.1")
+    again.fails("expected an instruction that holds, found one taken back")
 
 
 @pytest.mark.parametrize(
     ("arguments", "found"),
     [
-        (["--take-back", "7.1"], "found none"),
-        (["--take-back", "0.9"], "found none"),
-        (["--take-back", "0.1", "--by", "0"], "expected a message behind #0"),
+        (["--take-back", "0.1", "--absent"], ""),
+        (["--fork", "other"], ""),
+        (["--turn", "1", "--position", "9"], ""),
+        (["--take-back", "7.1", "--fork", "other"], "found none"),
+        (["--take-back", "0.9", "--fork", "other"], "found none"),
+        (["--take-back", "0.1", "--by", "0", "--fork", "other"], "expected a message behind #0"),
     ],
 )
-def test_a_fork_is_not_made_for_what_cannot_be_taken_back(
-    run: Any, store: Path, arguments: list[str], found: str
+def test_what_cannot_be_taken_back_or_asked_is_refused_and_no_fork_is_made(
+    run: Run, store: Path, arguments: list[str], found: str
 ) -> None:
-    done = run("instructions", "work", *arguments, "--fork", "other", "--store", store)
-    assert done.code == 2
-    assert found in done.err
-    assert "other" not in run("sessions", "--store", store).out
+    run("instructions", "work", *arguments).fails(found)
+    assert "other" not in run("sessions").out

@@ -10,14 +10,10 @@ from pathlib import Path
 import pytest
 
 from eventctx.cli.demo.run import BUDGET, SAMPLE
+from tests.sessions import model, user
 
 # Three of them look at one demo, in one process.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("the demo")]
-
-
-@pytest.fixture(scope="module")
-def sample() -> list[dict[str, object]]:
-    return [json.loads(line) for line in SAMPLE.read_text().splitlines()]
 
 
 def test_the_demo_compacts_verifies_and_audits(run, demo, demo_store):
@@ -25,17 +21,14 @@ def test_the_demo_compacts_verifies_and_audits(run, demo, demo_store):
     assert live.count("↓ compaction") >= 3
     assert audit.count("↓ compaction") == live.count("↓ compaction")
     assert "ok demo:" in audit
-    requests = run("audit", "demo", "--json", "--store", demo_store).document["requests"]
+    at = ("--json", "--store", demo_store)
+    requests = run("audit", "demo", *at).document["requests"]
     assert len(requests) > 50
     assert all(row["tokens"] <= row["budget"] == BUDGET for row in requests)
     for turn in (1, 7):
-        view = run("view", "demo", "--turn", turn, "--json", "--store", demo_store).document
-        assert view["verified"]
-
-
-def test_the_transcript_equals_the_sample(run, demo_store, sample):
-    rows = run("transcript", "demo", "--json", "--store", demo_store).document
-    assert [row["message"] for row in rows] == sample
+        assert run("view", "demo", "--turn", turn, *at).document["verified"]
+    sample = [json.loads(line) for line in SAMPLE.read_text().splitlines()]
+    assert [row["message"] for row in run("transcript", "demo", *at).document] == sample
 
 
 def test_what_it_proposes_to_try_works(run, demo):
@@ -72,7 +65,7 @@ def test_without_a_store_it_leaves_yours_alone_and_nothing_but_the_last_demo_and
     for one in (other, file, file):
         done = run("demo", one)
         assert done.code == 0
-    assert not (tmp_path / "default.db").exists()
+    assert not (tmp_path / "s.db").exists()
     assert list(temporary.iterdir()) == []
     assert {one.name for one in data.iterdir()} == {"demo.db", "demo-mine.html"}
     rows = run("sessions", "--json", "--store", data / "demo.db").document
@@ -84,36 +77,24 @@ def test_without_a_store_it_leaves_yours_alone_and_nothing_but_the_last_demo_and
 
 def test_a_session_of_your_own(run, tmp_path):
     file = tmp_path / "mine.jsonl"
-    rows = []
-    for number in range(40):
-        rows.append({"role": "user", "content": f"question {number} " * 40})
-        rows.append({"role": "assistant", "content": f"answer {number} " * 40})
+    rows = [said(f"{number} words " * 30) for number in range(40) for said in (user, model)]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    store = tmp_path / "demo.db"
-    done = run("demo", file, "--store", store)
-    assert (done.code, done.err) == (0, "")
-    assert "↓ compaction" in done.out
-    [session] = run("sessions", "--json", "--store", store).document
+    at = ("--store", tmp_path / "demo.db")
+    run("demo", file, *at).ok("↓ compaction")
+    [session] = run("sessions", "--json", *at).document
     assert (session["session"], session["messages"], session["turns"]) == ("demo-mine", 80, 40)
-    assert run("demo", file, "--store", store).code == 0
-    rows = run("sessions", "--json", "--store", store).document
+    assert run("demo", file, *at).code == 0
+    rows = run("sessions", "--json", *at).document
     assert [row["session"] for row in rows] == ["demo-mine-2", "demo-mine"]
 
 
-def test_a_file_that_is_no_session_is_refused(run, tmp_path):
-    file = tmp_path / "mine.json"
+def test_a_file_that_is_no_session_and_an_export_are_refused(run, store, tmp_path):
+    file, export = tmp_path / "mine.json", tmp_path / "work.jsonl"
     file.write_text('{"theme": "dark"}')
-    done = run("demo", file, "--store", tmp_path / "demo.db")
-    assert done.code == 2
-    assert "theme" in done.err
+    run("export", "work", "-o", export)
+    run("demo", file, "--store", tmp_path / "demo.db").fails("theme")
+    run("demo", export, "--store", tmp_path / "demo.db").fails("eventctx import")
     assert not (tmp_path / "demo.db").exists()
-
-
-def test_an_export_is_not_played_but_imported(run, store, tmp_path):
-    run("export", "work", "-o", tmp_path / "work.jsonl", "--store", store)
-    done = run("demo", tmp_path / "work.jsonl", "--store", tmp_path / "demo.db")
-    assert done.code == 2
-    assert "eventctx import" in done.err
 
 
 def test_on_a_terminal_it_fits(run, tmp_path, monkeypatch):

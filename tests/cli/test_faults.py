@@ -19,106 +19,107 @@ from eventctx.cli.output import program
 from tests.children import started
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def _fails(done, code: int, *words: str) -> None:
-    assert done.code == code, done.err
-    assert done.out == ""
-    assert done.err.startswith(("eventctx: ", "Usage: "))
-    assert "Traceback" not in done.err
-    for word in words:
-        assert word in done.err
+HERE = {**os.environ, "PYTHONPATH": str(ROOT)}
+PROGRAM = [sys.executable, "-m", "eventctx.cli"]
 
 
 @pytest.mark.parametrize(
     "command",
     [
-        ("log",),
-        ("transcript",),
-        ("audit",),
-        ("replay",),
-        ("verify",),
-        ("export",),
-        ("view", "--turn", 1),
-        ("fork", "x", "--at", 1),
+        *(("log",), ("transcript",), ("audit",), ("replay",), ("verify",), ("export",)),
+        *(("view", "--turn", 1), ("fork", "x", "--at", 1)),
     ],
     ids=lambda command: command[0],
 )
 def test_an_unknown_session_is_named_with_those_that_there_are(run, store, command):
     name, *rest = command
-    _fails(run(name, "wrok", *rest, "--store", store), 2, "'wrok'", "'work'")
+    run(name, "wrok", *rest).fails("'wrok'", "'work'")
+
+
+ZEROS = "0" * 64
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (("log", "work", "--type", "context:message_aded"), "mean 'context:message_added'"),
+        (("verify", "--receipt", "nonsense"), "SESSION@POSITION"),
+        (("verify", "work", "--receipt", f"other@3:{ZEROS}"), "'other'"),
+        (("view", "work", "--turn", 9), "has turns 1 to 3, found 9"),
+        (("view", "work", "--turn", 1, "--iteration", 9), "iterations 1 to 4"),
+        (("view", "work", "--position", 3), "request_prepared"),
+        (("view", "work", "--iteration", 1), ""),
+        (("transcript", "work", "--turn", 9), "turns 1 to 3"),
+        (("transcript", "work", "--at", 9999), "positions @0 to"),
+        (("transcript", "work", "--at", -1), "@48 or 48, found '-1'"),
+        (("transcript", "work", "--at", 1, "--turn", 1), ""),
+        (("replay", "work", "--to", 9999), "positions @0 to"),
+        (("log", "work", "--from", 9999), "positions @0 to"),
+        (("audit", "work", "--turn", 9), ""),
+    ],
+)
+def test_what_is_not_in_a_session_is_named_with_what_there_is(run, store, command, words):
+    run(*command).fails(words)
 
 
 @pytest.mark.parametrize("command", ["sessions", "stats", "verify"])
 def test_reading_makes_no_store(run, tmp_path, command):
     missing = tmp_path / "none.db"
-    _fails(run(command, "--store", missing), 3, str(missing), "eventctx import", "eventctx demo")
+    words = (str(missing), "eventctx import", "eventctx demo")
+    run(command, "--store", missing).fails(*words, code=program.STORE)
     assert not missing.exists()
 
 
-def test_a_folder_is_no_store(run, tmp_path):
-    _fails(run("sessions", "--store", tmp_path), 3, "folder")
-
-
-def test_another_file_is_no_store(run, tmp_path):
+def test_a_folder_another_file_and_memory_are_no_store(run, tmp_path):
+    run("sessions", "--store", tmp_path).fails("folder", code=program.STORE)
     other = tmp_path / "notes.txt"
     other.write_text("hello" * 100)
-    _fails(run("sessions", "--store", other), 3, "another format")
+    run("sessions", "--store", other).fails("another format", code=program.STORE)
     assert other.read_text() == "hello" * 100
-
-
-def test_a_store_in_memory_is_of_no_use_here(run):
-    _fails(run("sessions", "--store", "memory://"), 2, "outlives")
-
-
-def test_a_misspelt_type_is_corrected(run, store):
-    done = run("log", "work", "--type", "context:message_aded", "--store", store)
-    _fails(done, 2, "did you mean 'context:message_added'")
-
-
-def test_a_receipt_must_be_one(run, store):
-    _fails(run("verify", "--receipt", "nonsense", "--store", store), 2, "SESSION@POSITION")
-    zero = "other@3:" + "0" * 64
-    _fails(run("verify", "work", "--receipt", zero, "--store", store), 2, "'other'")
+    run("sessions", "--store", "memory://").fails("outlives")
 
 
 def _edit(store: Path, old: bytes, new: bytes) -> None:
-    database = apsw.Connection(str(store))
-    found = database.execute("SELECT pos, data FROM records WHERE data NOT NULL").fetchall()
-    for place, data in found:
-        if old in data:
-            database.execute(
-                "UPDATE records SET data = ? WHERE pos = ?", (data.replace(old, new), place)
-            )
-    database.close()
+    with apsw.Connection(str(store)) as database:
+        found = database.execute("SELECT pos, data FROM records WHERE data NOT NULL").fetchall()
+        edited = [(data.replace(old, new), place) for place, data in found if old in data]
+        database.executemany("UPDATE records SET data = ? WHERE pos = ?", edited)
 
 
 def test_an_edited_message_is_found_by_verify_and_by_view(run, store):
     _edit(store, b"Task 0", b"Task 7")
-    done = run("verify", "--store", store)
+    done = run("verify")
     assert done.code == 5
     assert "DAMAGED work" in done.out and "was edited" in done.out
-    found = run("verify", "--json", "--store", store)
-    assert found.code == 5
+    found = run("verify", "--json")
     [checked] = found.document
-    assert checked["ok"] is False
-    assert checked["receipt"] is None
+    assert (found.code, checked["ok"], checked["receipt"]) == (5, False, None)
     assert [problem["kind"] for problem in checked["problems"]] == ["body"]
-    view = run("view", "work", "--turn", 1, "--store", store)
-    assert view.code == 1
-    assert "DOES NOT VERIFY" in view.out
-    assert run("view", "work", "--turn", 1, "--json", "--store", store).code == 1
+    view = run("view", "work", "--turn", 1)
+    assert (view.code, "DOES NOT VERIFY" in view.out) == (1, True)
+    assert run("view", "work", "--turn", 1, "--json").code == 1
 
 
 def test_contents_that_are_no_json_any_more_are_damage_and_no_traceback(run, store):
     _edit(store, b'{"role":"user","content":"Task 0', b'{"role":"user","content:"Task 0')
     for command in (("transcript", "work"), ("view", "work", "--turn", 1)):
-        _fails(run(*command, "--store", store), 1, "edited or damaged", "eventctx verify work")
+        run(*command).fails("edited or damaged", "eventctx verify work", code=1)
     for command in (("log", "work"), ("replay", "work")):
-        done = run(*command, "--store", store)
-        assert done.code in (0, 1)
-        assert "Traceback" not in done.err
-    assert run("verify", "--store", store).code == 5
+        done = run(*command)
+        assert done.code in (0, 1) and "Traceback" not in done.err
+    assert run("verify").code == 5
+
+
+def test_a_missing_record_and_a_receipt_for_another_history_are_damage(run, store):
+    done = run("verify", "--receipt", f"work@3:{ZEROS}")
+    assert done.code == 5
+    assert "DAMAGED work" in done.out and "rewritten" in done.out
+    beyond = run("verify", "--receipt", f"work@9999:{ZEROS}")
+    assert (beyond.code, "cut" in beyond.out) == (5, True)
+    with apsw.Connection(str(store)) as database:
+        database.execute("DELETE FROM records WHERE position = 7")
+    done = run("verify")
+    assert (done.code, "DAMAGED" in done.out) == (5, True)
 
 
 # -- in a process of its own ---------------------------------------------------------------------
@@ -129,7 +130,7 @@ def _process(*arguments: object, code: str = "", **options):
     return started(
         [sys.executable, "-c", program_text, *arguments],
         stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=HERE,
         **{"stdout": subprocess.PIPE, **options},
     )
 
@@ -148,22 +149,14 @@ def test_a_reader_that_goes_away_is_no_error(store):
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_a_full_disk_behind_the_output_is_told():
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "eventctx.cli", "--help"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            env=environment,
-            check=False,
-        )
+        done = subprocess.run([*PROGRAM, "--help"], stdout=full, stderr=subprocess.PIPE, env=HERE)
     assert (done.returncode, b"No space left" in done.stderr) == (program.STORE, True)
 
 
 def test_python_runs_the_package_as_the_program() -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "eventctx", "--version"]
-    done = subprocess.run(command, capture_output=True, env=environment, check=True)
+    done = subprocess.run(command, capture_output=True, env=HERE, check=True)
     assert done.stdout.startswith(b"eventctx, version")
 
 
@@ -238,43 +231,6 @@ def test_a_program_that_is_ended_while_it_writes_leaves_no_half_of_a_file(tmp_pa
 
 @pytest.mark.slow
 def test_a_program_whose_output_is_closed_ends_as_always(store):
-    command = [sys.executable, "-m", "eventctx.cli", "sessions", "--store", str(store)]
-    closed = ["sh", "-c", '"$@" >&-', "sh", *command]
+    closed = ["sh", "-c", '"$@" >&-', "sh", *PROGRAM, "sessions", "--store", str(store)]
     done = subprocess.run(closed, capture_output=True, cwd=ROOT, check=False)
     assert b"bug" not in done.stderr
-
-
-def test_turns_and_positions_outside_the_session(run, store):
-    _fails(run("view", "work", "--turn", 9, "--store", store), 2, "turns 1 to 3", "9")
-    view = run("view", "work", "--turn", 1, "--iteration", 9, "--store", store)
-    _fails(view, 2, "iterations 1 to 4")
-    _fails(run("transcript", "work", "--turn", 9, "--store", store), 2, "turns 1 to 3")
-    _fails(run("transcript", "work", "--at", 9999, "--store", store), 2, "positions @0 to")
-    _fails(run("transcript", "work", "--at", -1, "--store", store), 2, "@48 or 48, found '-1'")
-    _fails(run("replay", "work", "--to", 9999, "--store", store), 2, "positions @0 to")
-    _fails(run("log", "work", "--from", 9999, "--store", store), 2, "positions @0 to")
-    _fails(run("view", "work", "--position", 3, "--store", store), 2, "request_prepared")
-    assert run("audit", "work", "--turn", 9, "--store", store).code == 2
-
-
-def test_a_view_needs_to_know_which(run, store):
-    assert run("view", "work", "--iteration", 1, "--store", store).code == 2
-    assert run("transcript", "work", "--at", 1, "--turn", 1, "--store", store).code == 2
-
-
-def test_a_receipt_for_another_history_is_damage(run, store):
-    done = run("verify", "--receipt", "work@3:" + "0" * 64, "--store", store)
-    assert done.code == 5
-    assert "DAMAGED work" in done.out
-    assert "rewritten" in done.out
-    beyond = run("verify", "--receipt", "work@9999:" + "0" * 64, "--store", store)
-    assert (beyond.code, "cut" in beyond.out) == (5, True)
-
-
-def test_a_missing_record_is_damage(run, store):
-    database = apsw.Connection(str(store))
-    database.execute("DELETE FROM records WHERE position = 7")
-    database.close()
-    done = run("verify", "--store", store)
-    assert done.code == 5
-    assert "DAMAGED" in done.out

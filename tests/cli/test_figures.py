@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,16 +11,14 @@ import eventctx
 from eventctx.cli.output import figures
 from eventctx.projections.audit import EstimateErrors, Spread
 from eventctx.projections.figures import CompactionFigures, RequestFigures
+from tests.cli.conftest import Run
 from tests.sessions import USER, tool_round
 
 
-def test_only_an_estimate_is_marked() -> None:
+def test_an_estimate_is_marked_and_what_was_beside_the_messages_is_a_figure_of_its_own() -> None:
     assert figures.tokens(25_882, False) == "25,882"
     assert figures.tokens(25_882, True) == "~25,882"
     assert figures.tokens(None, True) == "–"
-
-
-def test_the_messages_and_what_was_beside_them_are_two_figures() -> None:
     reported = RequestFigures(25_882, False, 25_882, 11, 25_871, 11)
     assert figures.request_tokens(reported) == "25,882"
     assert figures.parts_in_words(reported) == "~11 in its messages, ~25,871 beside them"
@@ -30,9 +26,6 @@ def test_the_messages_and_what_was_beside_them_are_two_figures() -> None:
     assert figures.request_tokens(unknown) == "~11"
     words = "~11 in its messages, not known how many beside them"
     assert figures.parts_in_words(unknown) == words
-
-
-def test_a_compactions_two_sizes_are_marked_each_for_itself() -> None:
     both = CompactionFigures(166_759, False, 33_960, False, 167_094)
     words = "166,759 → 33,960 tokens (the file says 167,094 before)"
     assert figures.compaction_tokens(both) == words
@@ -50,9 +43,6 @@ def test_the_error_is_said_before_any_report_and_after() -> None:
     )
     alone = figures.errors_in_words(EstimateErrors(before, None, without_beside=0))
     assert alone.endswith("before its first report -100.0% (1 request).")
-
-
-def test_where_nothing_was_reported_no_error_is_said() -> None:
     assert figures.errors_in_words(EstimateErrors(None, None, 0)) == ""
 
 
@@ -62,8 +52,8 @@ PRICES = {"date": "2026-01-02", "models": {MODEL: {"input": 1_000, "output": 0}}
 
 @pytest.fixture
 async def counted(tmp_path: Path) -> Path:
-    """A store with a session of six calls; the fifth prompt is 4,000 tokens smaller than sent."""
-    path = tmp_path / "counted.db"
+    """A session of six calls; the fifth prompt is 4,000 tokens smaller than sent."""
+    path = tmp_path / "s.db"
     async with eventctx.open(path) as engine:
         ctx = await engine.session("s", max_tokens=200_000)
         await ctx.add_message(USER)
@@ -82,21 +72,18 @@ async def counted(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("command", [("audit", "s"), ("stats",)])
 def test_a_table_of_ones_own_prices_what_the_bundled_one_does_not_name(
-    run: Callable[..., Any], counted: Path, tmp_path: Path, command: tuple[str, ...]
+    run: Run, counted: Path, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     table = tmp_path / "prices.json"
     table.write_text(json.dumps(PRICES))
-    assert f"No price for 6 calls, of {MODEL}" in run(*command, "--store", counted).out
-    priced = run(*command, "--store", counted, "--prices", table).out
-    assert "Cost at list prices of 2026-01-02: $" in priced
+    run(*command).ok(f"No price for 6 calls, of {MODEL}")
+    priced = run(*command, "--prices", table).ok("Cost at list prices of 2026-01-02: $")
     assert "No price" not in priced
 
 
 @pytest.mark.parametrize("command", ["audit", "lost"])
 def test_a_loss_that_no_record_tells_of_is_said_at_its_request(
-    run: Callable[..., Any], counted: Path, command: str
+    run: Run, counted: Path, command: str
 ) -> None:
-    out = run(command, "s", "--store", counted).out
-    assert "1.5: the provider counted ~4,0" in out
-    assert "likely (inferred)" in out
-    assert "probably dropped: #2" in out
+    words = ("1.5: the provider counted ~4,0", "likely (inferred)", "probably dropped: #2")
+    run(command, "s").ok(*words)

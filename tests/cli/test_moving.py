@@ -111,15 +111,9 @@ def test_an_import_is_one_document_of_sessions_files_passed_over_and_a_total(run
     assert (bad["path"], bad["error"]) == (str(tmp_path / "b") + "\\udcff.jsonl", "UnknownFormat")
     total = answer["total"]
     assert total.pop("bytes") == chat.stat().st_size
-    assert {name: count for name, count in total.items() if count} == {
-        "sessions": 1,
-        "added": 15,
-        "messages": 4,
-        "turns": 2,
-        "calls": 2,
-        "passed_over": 1,
-        "failed": 1,
-    }
+    counted = [f"{name} {count}" for name, count in total.items() if count]
+    said = "sessions 1, added 15, messages 4, turns 2, calls 2, passed_over 1, failed 1"
+    assert ", ".join(counted) == said
 
 
 def test_what_waits_and_each_warning_is_told_on_request(run, tmp_path):

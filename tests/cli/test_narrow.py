@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 import eventctx
 from eventctx.cli.main import cli
+from tests.cli.conftest import say
 
 
 @pytest.fixture
@@ -33,12 +34,11 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Any:
 def long(tmp_path: Path) -> Path:
     """Two turns of 15 requests; the view is compacted behind the sixth."""
     path = tmp_path / "s.db"
+    options: Any = {"policy": "truncate", "max_tokens": 100_000, "auto_compact": False}
 
     async def write() -> None:
         async with eventctx.open(path) as engine:
-            ctx = await engine.session(
-                "long", policy="truncate", max_tokens=100_000, auto_compact=False
-            )
+            ctx = await engine.session("long", **options)
             for turn in range(2):
                 async with ctx.turn() as block:
                     await ctx.add_message({"role": "user", "content": f"Task {turn}"})
@@ -58,66 +58,42 @@ def requests(text: str) -> list[str]:
     return re.findall(r"^ *(\d+\.\d+) ", text, re.MULTILINE)
 
 
-def test_a_terminal_shows_the_last_request_of_a_turn_and_those_around_compactions(
+def test_a_terminal_shows_the_last_request_of_a_turn_or_all_and_those_around_compactions(
     on_terminal: Any, run: Any, long: Path
 ) -> None:
-    audit = run("audit", "long", "--json", "--store", long).document
+    audit = run("audit", "long", "--json").document
     names = [row["request"] for row in audit["requests"]]
     assert len(names) == 30
-    shown = on_terminal(100, "audit", "long", "--store", long)
+    assert requests(run("audit", "long").out) == names, "a pipe gets every request"
+    shown = on_terminal(100, "audit", "long")
     assert len(audit["compactions"]) == 1
     assert requests(shown) == ["1.1", "1.6", "1.7", "1.15", "2.15"]
     assert "--all shows the rest" in shown
-    every = on_terminal(100, "audit", "long", "--all", "--store", long)
+    every = on_terminal(100, "audit", "long", "--all")
     assert requests(every) == names and "--all" not in every
-    assert requests(on_terminal(100, "audit", "long", "--turn", 2, "--store", long)) == names[15:]
-
-
-def test_a_pipe_gets_every_request(run: Any, long: Path) -> None:
-    assert len(requests(run("audit", "long", "--store", long).out)) == 30
+    assert requests(on_terminal(100, "audit", "long", "--turn", 2)) == names[15:]
+    last = run("view", "long").out
+    assert f"request {names[-1]} " in last.splitlines()[0]
+    assert last == run("view", "long", "--turn", names[-1]).out
+    assert run("view", "long", "--turn", 1, "--position", 3).code == 2
 
 
 @pytest.mark.parametrize("width", [30, 60])
 def test_no_figure_of_a_table_is_broken(
     width: int, on_terminal: Any, run: Any, store: Path
 ) -> None:
-    rows = run("audit", "work", "--json", "--store", store).document["requests"]
+    rows = run("audit", "work", "--json").document["requests"]
     tokens = [f"{row['tokens']:,}" for row in rows]
-    narrow = on_terminal(width, "audit", "work", "--store", store)
+    narrow = on_terminal(width, "audit", "work")
     assert tokens and all(one in narrow for one in tokens)
     assert max(map(len, narrow.splitlines())) <= width
 
 
-def test_view_without_options_is_the_last_request(run: Any, long: Path) -> None:
-    names = [row["request"] for row in run("audit", "long", "--json", "--store", long).document[
-        "requests"]]  # fmt: skip
-    last = run("view", "long", "--store", long).out
-    assert f"request {names[-1]} " in last.splitlines()[0]
-    assert last == run("view", "long", "--turn", names[-1], "--store", long).out
-    assert run("view", "long", "--turn", 1, "--position", 3, "--store", long).code == 2
-
-
 def test_base64_is_cut_in_a_pipe_and_whole_where_it_is_asked_for(run: Any, tmp_path: Path) -> None:
     data = base64.b64encode(hashlib.shake_256(b"noise").digest(3000)).decode()
-
-    async def write() -> None:
-        async with eventctx.open(tmp_path / "s.db") as engine:
-            content = f"Look: {data} there."
-            await (await engine.session("one")).add_message({"role": "user", "content": content})
-
-    asyncio.run(write())
-    command = ("transcript", "one", "--store", tmp_path / "s.db")
-    assert "(4,000 characters of base64) there." in run(*command).out
-    assert data[100:200] not in run(*command).out
-    assert data in run(*command, "--full").out
-    assert data in run(*command, "--json").out
-
-
-def test_view_of_a_session_without_requests_says_what_there_is(run: Any, tmp_path: Path) -> None:
-    async def write() -> None:
-        async with eventctx.open(tmp_path / "s.db") as engine:
-            await (await engine.session("one")).add_message({"role": "user", "content": "x"})
-
-    asyncio.run(write())
-    done = run("view", "one", "--store", tmp_path / "s.db")
-    assert done.code == 2 and "has no request; `eventctx transcript`" in done.err
+    say(tmp_path / "s.db", "one", f"Look: {data} there.")
+    cut = run("transcript", "one").ok("(4,000 characters of base64) there.")
+    assert data[100:200] not in cut
+    run("transcript", "one", "--full").ok(data)
+    run("transcript", "one", "--json").ok(data)
+    run("view", "one").fails("has no request; `eventctx transcript`")

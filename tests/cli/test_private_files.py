@@ -6,7 +6,7 @@ import asyncio
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ import pytest
 import eventctx
 from eventctx.adapters.amplifier.engines import Engines
 from eventctx.log.private_files import make_folder
-from tests.cli.conftest import Outcome
+from tests.cli.conftest import Run
 from tests.sessions import USER, tool_round
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX rights")
@@ -32,40 +32,38 @@ def rights(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def outputs(store: Path, file: Path) -> dict[str, list[object]]:
-    return {
-        "export": ["export", "work", "-o", file, "--store", store],
-        "jaeger": ["trace", "work", "--jaeger", file, "--store", store],
-        "otlp": ["trace", "work", "--otlp-file", file, "--store", store],
-    }
+OUTPUTS = {
+    "export": ("export", "work", "-o"),
+    "jaeger": ("trace", "work", "--jaeger"),
+    "otlp": ("trace", "work", "--otlp-file"),
+}
+HTML = ("inspect", "work", "--html")
 
 
-@pytest.mark.parametrize("kind", ["export", "jaeger", "otlp"])
+@pytest.mark.parametrize("kind", OUTPUTS)
 def test_an_output_is_for_its_owner_alone_and_an_older_one_keeps_its_rights(
-    run: Callable[..., Outcome], store: Path, tmp_path: Path, kind: str
+    run: Run, store: Path, tmp_path: Path, kind: str
 ) -> None:
     file = tmp_path / "out.jsonl"
-    arguments = outputs(store, file)[kind]
-    assert run(*arguments).code == 0
-    assert rights(file) == 0o600
+
+    def written() -> int:
+        assert run(*OUTPUTS[kind], file).code == 0
+        return rights(file)
+
+    assert written() == 0o600
     for chosen in (0o644, 0o440):
         file.chmod(chosen)
-        assert run(*arguments).code == 0
-        assert rights(file) == chosen
+        assert written() == chosen
     file.unlink()
     os.umask(0o277)
-    assert run(*arguments).code == 0
-    assert rights(file) == 0o400
+    assert written() == 0o400
 
 
 def test_the_default_folder_is_for_its_owner_alone(
-    run: Callable[..., Outcome],
-    store: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    run: Run, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "out.jsonl"
-    assert run("export", "work", "-o", file, "--store", store).code == 0
+    assert run("export", "work", "-o", file).code == 0
     monkeypatch.delenv("EVENTCTX_STORE")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     assert run("import", file).code == 0
@@ -130,22 +128,15 @@ def test_the_index_and_the_losses_have_the_rights_of_their_store(tmp_path: Path,
     assert [rights(one) for one in made] == [mode, mode]
 
 
-@pytest.mark.parametrize("kind", ["export", "jaeger", "otlp", "html"])
+@pytest.mark.parametrize("command", [*OUTPUTS.values(), HTML], ids=[*OUTPUTS, "html"])
 @pytest.mark.parametrize("way", ["itself", "a symbolic link", "a hard link", "its log"])
-def test_no_output_replaces_a_store(run: Callable[..., Outcome], store: Path, kind: str, way: str):
-    given = store.with_name("given")
-    match way:
-        case "a symbolic link":
-            given.symlink_to(store)
-        case "a hard link":
-            given.hardlink_to(store)
-        case "its log":
-            given = store.with_name(f"{store.name}-wal")
-        case _:
-            given = store
+def test_no_output_replaces_a_store(run: Run, store: Path, command: tuple[str, ...], way: str):
+    given = {"itself": store, "its log": Path(f"{store}-wal")}.get(way, store.with_name("given"))
+    if way == "a symbolic link":
+        given.symlink_to(store)
+    elif way == "a hard link":
+        given.hardlink_to(store)
     before = store.read_bytes()
-    told = {**outputs(store, given), "html": ["inspect", "work", "--html", given, "--store", store]}
-    done = run(*told[kind])
-    assert (done.code, "found a database; choose another path" in done.err) == (2, True)
+    run(*command, given).fails("found a database; choose another path")
     assert store.read_bytes() == before
-    assert run("sessions", "--store", store).code == 0
+    run("sessions").ok()

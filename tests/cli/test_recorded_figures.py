@@ -29,16 +29,12 @@ class Recorded(NamedTuple):
 
     store: Path
     audits: dict[str, dict[str, Any]]
-    answers: dict[tuple[str, ...], str]
 
     def text(self, *command: object) -> str:
-        """What a command prints; asked once, since nothing is written."""
-        words = tuple(map(str, command))
-        if words not in self.answers:
-            done = CliRunner().invoke(cli, [*words, "--store", str(self.store)])
-            assert done.exit_code == 0, done.output
-            self.answers[words] = done.stdout
-        return self.answers[words]
+        """What a command prints."""
+        done = CliRunner().invoke(cli, [*map(str, command), "--store", str(self.store)])
+        assert done.exit_code == 0, done.output
+        return done.stdout
 
     def json(self, *command: object) -> Any:
         return json.loads(self.text(*command, "--json"))
@@ -46,19 +42,20 @@ class Recorded(NamedTuple):
     def lines(self, *command: object) -> list[Any]:
         return [json.loads(line) for line in self.text(*command, "--json").splitlines()]
 
+    def at_positions(self, *command: object) -> dict[int, str]:
+        """The lines that begin with a position."""
+        lines = self.text(*command).splitlines()
+        matches = [re.match(r" *@(\d+) ", line) for line in lines]
+        return {int(one[1]): line for one, line in zip(matches, lines, strict=True) if one}
+
 
 @pytest.fixture(scope="module")
 def recorded(recorded_sessions: Path, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
-    found = Recorded(tmp_path_factory.mktemp("recorded") / "s.db", {}, {})
+    found = Recorded(tmp_path_factory.mktemp("recorded") / "s.db", {})
     CliRunner().invoke(cli, ["import", str(recorded_sessions), "--store", str(found.store)])
     for row in found.json("sessions"):
         found.audits[row["session"]] = found.json("audit", row["session"])
     return found
-
-
-@pytest.fixture(autouse=True)
-def _in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("FORCE_COLOR", raising=False)
 
 
 def figure(count: int, estimated: bool) -> str:
@@ -86,7 +83,9 @@ def everything(recorded: Recorded) -> Iterator[tuple[str, dict[str, Any]]]:
             yield session, audit
 
 
-def test_the_parts_of_every_request_add_up_and_a_report_comes_first(recorded: Recorded) -> None:
+def test_the_parts_of_every_request_add_up_and_the_text_says_what_the_json_says(
+    recorded: Recorded,
+) -> None:
     for session, audit in everything(recorded):
         for row in audit["requests"]:
             one = row["figures"]
@@ -101,10 +100,6 @@ def test_the_parts_of_every_request_add_up_and_a_report_comes_first(recorded: Re
         prompts = sum(row["reported"] or 0 for row in audit["requests"])
         used = sum(one["prompt"] for one in audit["usage"].values())
         assert prompts <= used, session
-
-
-def test_the_audit_as_text_says_what_it_says_as_json(recorded: Recorded) -> None:
-    for session, audit in everything(recorded):
         text = recorded.text("audit", session)
         cells = [line.split() for line in text.splitlines()]
         shown = {one[1]: one for one in cells if len(one) > 8 and one[1].startswith("@")}
@@ -125,8 +120,8 @@ def test_the_audit_as_text_says_what_it_says_as_json(recorded: Recorded) -> None
 def test_replay_and_log_give_the_audits_figures(recorded: Recorded) -> None:
     for session, audit in everything(recorded):
         steps = {one["position"]: one for one in recorded.lines("replay", session)}
-        shown = by_position(recorded.text("replay", session))
-        logged = by_position(recorded.text("log", session))
+        shown = recorded.at_positions("replay", session)
+        logged = recorded.at_positions("log", session)
         for row in audit["requests"]:
             step = steps[row["position"]]
             assert step["request"] == row["request"]
@@ -140,27 +135,16 @@ def test_replay_and_log_give_the_audits_figures(recorded: Recorded) -> None:
             assert of_compaction(row) in logged[row["position"]]
 
 
-def by_position(text: str) -> dict[int, str]:
-    matches = [re.match(r" *@(\d+) ", line) for line in text.splitlines()]
-    lines = zip(matches, text.splitlines(), strict=True)
-    return {int(match[1]): line for match, line in lines if match is not None}
-
-
 def test_the_trace_gives_the_audits_figures_and_its_spans_say_what_is_estimated(
     recorded: Recorded,
 ) -> None:
     for session, audit in everything(recorded):
         text = recorded.text("trace", session)
-        payloads = {
-            one["position"]: one["payload"]
-            for one in recorded.lines("log", session, "--type", "context:*")
-        }
-        spans = recorded.lines("trace", session)
-        chats = {
-            one["attributes"]["eventctx.request.seq"]: one["attributes"]
-            for one in spans
-            if "eventctx.request.seq" in one["attributes"]
-        }
+        logged = recorded.lines("log", session, "--type", "context:*")
+        payloads = {one["position"]: one["payload"] for one in logged}
+        told = [one["attributes"] for one in recorded.lines("trace", session)]
+        chats = {one.get("eventctx.request.seq"): one for one in told}
+        compactions = {one.get("eventctx.compaction.id"): one for one in told}
         lines = {
             match[1]: line
             for line in text.splitlines()
@@ -171,9 +155,6 @@ def test_the_trace_gives_the_audits_figures_and_its_spans_say_what_is_estimated(
             assert attributes.get("gen_ai.usage.input_tokens") == row["reported"]
             assert attributes["eventctx.request.estimated_tokens"] == row["figures"]["estimate"]
             assert f"  {of_request(row)} in" in lines[row["request"]], (session, row["request"])
-        compactions = {
-            one["attributes"].get("eventctx.compaction.id"): one["attributes"] for one in spans
-        }
         for row in audit["compactions"]:
             assert f"  @{row['position']}  " in text
             assert of_compaction(row) in text
@@ -183,8 +164,8 @@ def test_the_trace_gives_the_audits_figures_and_its_spans_say_what_is_estimated(
                 assert estimate == payload[f"tokens_{end}"]
                 if row["figures"][f"{end}_estimated"]:
                     assert estimate == row[f"tokens_{end}"]
-            recorded_size = attributes.get("eventctx.compaction.tokens.recorded")
-            assert recorded_size == row["figures"]["recorded"]
+            own = attributes.get("eventctx.compaction.tokens.recorded")
+            assert own == row["figures"]["recorded"]
 
 
 def test_stats_and_sessions_count_what_the_audits_and_traces_hold(recorded: Recorded) -> None:
@@ -208,17 +189,14 @@ def test_stats_and_sessions_count_what_the_audits_and_traces_hold(recorded: Reco
 def test_the_session_whose_figures_contradicted_each_other(recorded: Recorded) -> None:
     audit = recorded.audits[SPOTTER]
     first, last = audit["requests"][0], audit["requests"][-1]
-    assert first["tokens"] == 25_882
-    assert first["figures"]["messages"] < 20
+    assert first["tokens"] == 25_882 and first["figures"]["messages"] < 20
     assert last["tokens"] == recorded.lines("replay", SPOTTER)[-2]["view_tokens"]
     [compaction] = audit["compactions"]
     assert (compaction["tokens_before"], compaction["tokens_after"]) == (166_759, 33_960)
     assert compaction["figures"]["recorded"] == 167_094
-    assert audit["errors"]["before"]["requests"] == 1
     after = audit["errors"]["after"]
-    assert after["requests"] == 151
-    assert after["low"] <= after["median"] <= after["high"]
-    assert abs(after["median"]) < 0.02
+    assert (audit["errors"]["before"]["requests"], after["requests"]) == (1, 151)
+    assert after["low"] <= after["median"] <= after["high"] and abs(after["median"]) < 0.02
     text = recorded.text("audit", SPOTTER)
     assert "Our estimates against the provider's own counts: before its first report" in text
 

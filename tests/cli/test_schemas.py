@@ -10,10 +10,9 @@ import jsonschema
 import pytest
 
 from tests.cli import schemas
+from tests.cli.conftest import imported
 
 PAGE = schemas.FOLDER.parent / "json.md"
-
-every = pytest.mark.parametrize("name", schemas.ANSWERS)
 
 
 def _check(name: str, arguments: tuple[str, ...], store: Path, session: str) -> None:
@@ -39,27 +38,23 @@ def test_what_an_acting_command_prints_is_as_published(run, store: Path, name: s
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", schemas.ALONE)
-def test_what_a_command_prints_about_one_small_session_is_as_published(
-    run, store: Path, name: str
-) -> None:
+def test_what_a_long_command_prints_is_as_published(run, store: Path, name: str) -> None:
     schemas.write_key(store.parent)
     _check(name, schemas.ALONE[name], store, "work")
 
 
 def test_what_restoring_a_backup_prints_is_as_published(run, store: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.db"
-    assert run("backup", copy, "--store", store).code == 0
-    done = run("restore-backup", copy, "--replace", "--yes", "--json", "--store", store)
-    _check_one("backup", done.document)
-    assert done.document["kept"]
+    run("backup", copy).ok()
+    done = run("restore-backup", copy, "--replace", "--yes", "--json").document
+    _check_one("backup", done)
+    assert done["kept"]
 
 
 def test_what_taking_back_an_instruction_prints_is_as_published(run, tmp_path: Path) -> None:
-    store = ("--json", "--store", tmp_path / "s.db")
-    (tmp_path / "chat.jsonl").write_text(schemas.CHAT)
-    (imported,) = run("import", tmp_path / "chat.jsonl", *store).document["sessions"]
-    taken = ("instructions", imported["session"], "--take-back", "0.1", "--fork", "other")
-    _check_one("taken-back", run(*taken, *store).document)
+    imported(run, tmp_path, schemas.CHAT.encode())
+    taken = ("instructions", "talk", "--take-back", "0.1", "--fork", "other")
+    _check_one("taken-back", run(*taken, "--json").document)
 
 
 def test_answers_about_recorded_sessions_are_as_published(
@@ -72,7 +67,7 @@ def test_answers_about_recorded_sessions_are_as_published(
             _check(name, arguments, store, row["session"])
 
 
-@every
+@pytest.mark.parametrize("name", schemas.ANSWERS)
 def test_a_published_schema_is_the_one_of_the_struct_that_is_printed(name: str) -> None:
     found = schemas.published(name)
     assert found == schemas.schema_of(name)

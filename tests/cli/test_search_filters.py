@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.record import Body
@@ -19,6 +16,7 @@ from eventctx.search.found import MessageFilter, find_messages, read_moment
 from eventctx.search.recall import Recall
 from eventctx.search.sqlite_index import SqliteTextIndex
 from eventctx.stores.memory import MemoryStore
+from tests.cli.conftest import Run, imported, say
 from tests.sessions import tool_round
 
 
@@ -44,7 +42,7 @@ def result(call_id: str, text: str, *, failed: bool = False) -> list[dict[str, A
 
 
 @pytest.fixture
-def talk(run: Any, tmp_path: Path) -> Path:
+def talk(run: Run, tmp_path: Path) -> Path:
     """A store with one session of seven messages, one a day from March 1 on."""
     said = [
         ("user", "Mend the table."),
@@ -55,76 +53,54 @@ def talk(run: Any, tmp_path: Path) -> Path:
         ("assistant", [{"type": "text", "text": "The table is gone."}]),
         ("user", "Thanks."),
     ]
-    file, store = tmp_path / "talk.jsonl", tmp_path / "s.db"
-    rows = [row(number, *one) for number, one in enumerate(said, 1)]
-    file.write_text("".join(json.dumps(one) + "\n" for one in rows))
-    assert run("import", file, "--store", store).code == 0
-    return store
+    return imported(run, tmp_path, [row(number, *one) for number, one in enumerate(said, 1)])
 
 
 @pytest.mark.parametrize(
     ("asked", "numbers"),
     [
-        (("--role", "person"), [6, 0]),
-        (("--role", "model"), [5, 3, 1]),
-        (("--role", "result"), [4, 2]),
-        (("--tool", "read"), [2, 1]),
-        (("--tool", "Bash", "--role", "result"), [4]),
-        (("--errors",), [4]),
-        (("--since", "2026-03-05"), [6, 5, 4]),
-        (("--until", "2026-03-02"), [1, 0]),
-        (("--since", "2026-03-02T10:00", "--until", "2026-03-03T10:00"), [1]),
-        (("--role", "host"), []),
+        ("--role person", [6, 0]),
+        ("--role model", [5, 3, 1]),
+        ("--role result", [4, 2]),
+        ("--tool read", [2, 1]),
+        ("--tool Bash --role result", [4]),
+        ("--errors", [4]),
+        ("--since 2026-03-05", [6, 5, 4]),
+        ("--until 2026-03-02", [1, 0]),
+        ("--since 2026-03-02T10:00 --until 2026-03-03T10:00", [1]),
+        ("--role host", []),
+        ("legs --errors", []),
     ],
-    ids=lambda value: " ".join(map(str, value)),
 )
-def test_options_alone_choose_messages_the_latest_first(
-    run: Any, talk: Path, asked: tuple[str, ...], numbers: list[int]
+def test_options_choose_messages_the_latest_first_and_words_must_fit_too(
+    run: Run, talk: Path, asked: str, numbers: list[int]
 ) -> None:
-    found = run("search", *asked, "--json", "--store", talk).document
+    found = run("search", *asked.split(), "--json").document
     assert [one["number"] for one in found] == numbers
 
 
-def test_words_and_options_must_both_fit(run: Any, talk: Path) -> None:
-    found = run("search", "table", "--role", "result", "--json", "--store", talk).document
+def test_words_and_options_must_both_fit_and_one_of_them_is_needed(run: Run, talk: Path) -> None:
+    found = run("search", "table", "--role", "result", "--json").document
     assert sorted(one["number"] for one in found) == [2, 4]
-    assert run("search", "legs", "--errors", "--json", "--store", talk).document == []
-    some = run("search", "table", "--role", "model", "--limit", 1, "--store", talk).out
-    assert "The best 1 of 3 messages" in some
+    some = run("search", "table", "--role", "model", "--limit", 1)
+    some.ok("The best 1 of 3 messages")
+    run("search").fails()
+    run("search", "--since", "tomorrow").fails("2026-11-30")
 
 
-def test_a_search_needs_words_or_an_option(run: Any, talk: Path) -> None:
-    assert run("search", "--store", talk).code == 2
-    done = run("search", "--since", "tomorrow", "--store", talk)
-    assert done.code != 0 and "2026-11-30" in done.err
-
-
-def test_a_message_without_a_time_of_its_own_is_of_no_day(run: Any, tmp_path: Path) -> None:
-    file, store = tmp_path / "talk.json", tmp_path / "s.db"
-    file.write_text(json.dumps([{"role": "user", "content": "Mend the table."}]))
-    assert run("import", file, "--store", store).code == 0
-    assert len(run("search", "table", "--json", "--store", store).document) == 1
-    assert (
-        run("search", "table", "--since", "2026-01-01", "--json", "--store", store).document == []
-    )
+def test_a_message_without_a_time_of_its_own_is_of_no_day(run: Run, tmp_path: Path) -> None:
+    imported(run, tmp_path, [{"role": "user", "content": "Mend the table."}])
+    assert len(run("search", "table", "--json").document) == 1
+    assert run("search", "table", "--since", "2026-01-01", "--json").document == []
 
 
 def test_what_a_fork_inherits_is_found_in_it_and_once_in_all_sessions(
-    run: Any, tmp_path: Path
+    run: Run, tmp_path: Path
 ) -> None:
-    store = tmp_path / "s.db"
-
-    async def make() -> None:
-        async with eventctx.open(store) as engine:
-            context = await engine.session("a")
-            await context.add_message({"role": "user", "content": "Mend the table."})
-            head = (await engine.store.head("a")).head
-            await engine.fork("a", head, "b")
-            fork = await engine.session("b")
-            await fork.add_message({"role": "user", "content": "Paint it."})
-
-    asyncio.run(make())
-    asked = ("search", "--role", "person", "--json", "--store", store)
+    store = say(tmp_path / "s.db", "a", "Mend the table.")
+    run("fork", "a", "b", "--at", 1).ok()
+    say(store, "b", "Paint it.")
+    asked = ("search", "--role", "person", "--json")
     found = run(*asked).document
     assert [(one["session"], one["number"]) for one in found] == [("b", 1), ("a", 0)]
     found = run(*asked, "--session", "b").document
@@ -140,15 +116,20 @@ def test_a_day_that_ends_a_search_counts_whole() -> None:
 
 
 async def test_a_result_with_the_id_of_ollamas_call_is_one_of_its_tool() -> None:
-    store = MemoryStore()
-    ctx = await Engine(store).session("s")
     call = {"id": "call_a", "function": {"name": "read", "arguments": {"path": "a.py"}}}
     result = {"role": "tool", "tool_call_id": "call_a", "content": "import os"}
-    await ctx.add_messages([{"role": "assistant", "content": "", "tool_calls": [call]}, result])
+    rows = [{"role": "assistant", "content": "", "tool_calls": [call]}, result]
+    store = MemoryStore()
+    await (await Engine(store).session("s")).add_messages(rows)
+    assert await of_tool(store, "read") == [1, 0]
+
+
+async def of_tool(store: MemoryStore, tool: str) -> list[int]:
+    """Which messages of the session are of a tool."""
     recall = Recall(store, SqliteTextIndex(None))
-    found, _ = await find_messages(store, recall, "", "s", 9, MessageFilter(tool="read"))
-    assert [one.number for one in found] == [1, 0]
+    found, _ = await find_messages(store, recall, "", "s", 500, MessageFilter(tool=tool))
     await recall.close()
+    return [one.number for one in found]
 
 
 class CountingReads(MemoryStore):
@@ -165,11 +146,7 @@ async def test_the_calls_of_results_are_read_many_at_a_time() -> None:
     store = CountingReads()
     ctx = await Engine(store).session("s")
     await ctx.add_messages([row for number in range(100) for row in tool_round(number)])
-    recall = Recall(store, SqliteTextIndex(None))
     store.reads = 0
-    found, _ = await find_messages(store, recall, "", "s", 500, MessageFilter(tool="READ"))
-    assert [one.number for one in found] == list(reversed(range(200)))
+    assert await of_tool(store, "READ") == list(reversed(range(200)))
     assert store.reads < 10
-    found, _ = await find_messages(store, recall, "", "s", 500, MessageFilter(tool="write"))
-    assert found == []
-    await recall.close()
+    assert await of_tool(store, "write") == []

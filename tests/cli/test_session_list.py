@@ -21,6 +21,7 @@ from eventctx.queries.costs import dollars_of_call, read_prices, session_costs
 from eventctx.queries.read_errors import ReadErrors
 from eventctx.queries.session_list import SUFFIX, sum_session, sum_sessions
 from eventctx.queries.session_names import fits, short_names
+from tests.cli.conftest import Run, imported, say
 from tests.how_much import some
 from tests.importers.given import SESSION, ClaudeCode, jsonl, text
 from tests.stores.many_sessions import make, run_measured
@@ -29,87 +30,62 @@ from tests.web.made_sessions import SESSIONS as MADE
 HOSTILE = "\x1b[2Jred\x07 \u202eback\u2066 👩‍👩‍👧 漢字 " + "long " * 200_000
 
 
-def said(path: Path, session: str, words: str) -> None:
-    async def say() -> None:
-        async with eventctx.open(path) as engine:
-            await (await engine.session(session)).add_message({"role": "user", "content": words})
-
-    asyncio.run(say())
+def listed(run: Run, *options: object) -> list[dict[str, Any]]:
+    """The rows of ``sessions``."""
+    return list(run("sessions", "--json", *options).document)
 
 
-@pytest.fixture
-def three(tmp_path: Path) -> Path:
-    path = tmp_path / "s.db"
-    for name, words in (("b-old", "Mend the roof"), ("a-new", "Paint it"), ("c", "Sell it")):
-        said(path, name, words)
-    said(path, "b-old", "again")
-    return path
+def names(run: Run, *options: object) -> list[str]:
+    return [row["session"] for row in listed(run, *options)]
 
 
-def names(done: Any) -> list[str]:
-    return [row["session"] for row in done.document]
+def test_the_session_that_was_used_last_comes_first_and_some_are_chosen_by_their_words(
+    run: Run, tmp_path: Path
+) -> None:
+    said = (("b-old", "Mend the roof"), ("a-new", "Paint it"), ("c", "Sell it"), ("b-old", "again"))
+    for name, words in said:
+        say(tmp_path / "s.db", name, words)
+    assert names(run) == ["b-old", "c", "a-new"]
+    assert names(run, "--sort", "made") == ["b-old", "a-new", "c"]
+    assert names(run, "--sort", "messages", "--limit", 1) == ["b-old"]
+    assert names(run, "--after", "b-old") == ["a-new", "c"]
+    run("sessions", "--after", "b-old", "--sort", "tokens").fails()
+    run("sessions", "--sort", "colour").fails()
+    assert names(run, "--grep", "ROOF") == ["b-old"]
+    assert names(run, "--grep", "new") == ["a-new"]
+    assert names(run, "--project", "x") == []
+    run("sessions", "--grep", "zz").ok("None of 3 sessions fits.")
 
 
-def test_the_session_that_was_used_last_comes_first(run: Any, three: Path) -> None:
-    listed = ("sessions", "--json", "--store", three)
-    assert names(run(*listed)) == ["b-old", "c", "a-new"]
-    assert names(run(*listed, "--sort", "made")) == ["b-old", "a-new", "c"]
-    assert names(run(*listed, "--sort", "messages", "--limit", 1)) == ["b-old"]
-    assert names(run(*listed, "--after", "b-old")) == ["a-new", "c"]
-    assert run(*listed, "--after", "b-old", "--sort", "tokens").code == 2
-    assert run(*listed, "--sort", "colour").code == 2
+GENERATED = {"type": "ai-title", "aiTitle": "A roof", "sessionId": SESSION}
+NAMED = {"type": "custom-title", "customTitle": 'The "old" roof', "sessionId": SESSION}
 
 
-def test_sessions_are_chosen_by_words_of_their_title(run: Any, three: Path) -> None:
-    assert names(run("sessions", "--json", "--grep", "ROOF", "--store", three)) == ["b-old"]
-    assert names(run("sessions", "--json", "--grep", "new", "--store", three)) == ["a-new"]
-    assert names(run("sessions", "--json", "--project", "x", "--store", three)) == []
-    assert "None of 3 sessions fits." in run("sessions", "--grep", "zz", "--store", three).out
-
-
-def imported(run: Any, folder: Path, data: bytes) -> dict[str, Any]:
-    path = folder / "talk.jsonl"
-    path.write_bytes(data)
-    assert run("import", path, "--store", folder / "s.db").code == 0
-    (row,) = run("sessions", "--json", "--store", folder / "s.db").document
-    return dict(row)
-
-
-def test_a_title_that_the_file_gives_goes_before_and_the_last_one_holds(
-    run: Any, tmp_path: Path
+@pytest.mark.parametrize(
+    "rows",
+    [
+        jsonl([GENERATED]) + jsonl([NAMED]),
+        jsonl([NAMED]) + jsonl([GENERATED]),
+        jsonl([NAMED]) + ClaudeCode().progress(output="y" * 200_000).data() + jsonl([GENERATED]),
+    ],
+    ids=["last", "first", "in a batch before"],
+)
+def test_a_persons_name_wins_over_a_title_that_was_generated_and_the_folder_is_the_files(
+    rows: bytes, run: Run, tmp_path: Path
 ) -> None:
     log = ClaudeCode().user("Mend the roof").answer("m1", text("x")).user("Thanks.").user("Bye.")
-    rows = [
-        {"type": "ai-title", "aiTitle": "A roof", "sessionId": SESSION},
-        {"type": "custom-title", "customTitle": 'The "old" roof', "sessionId": SESSION},
-    ]
-    row = imported(run, tmp_path, log.data() + jsonl(rows))
-    assert row["title"] == 'The "old" roof'
-
-
-@pytest.mark.parametrize("apart", [False, True], ids=["one batch", "two batches"])
-def test_a_persons_name_wins_over_a_title_that_was_generated_later(
-    apart: bool, run: Any, tmp_path: Path
-) -> None:
-    log = ClaudeCode().user("Mend the roof").answer("m1", text("x")).user("Thanks.").user("Bye.")
-    named = jsonl([{"type": "custom-title", "customTitle": "My roof", "sessionId": SESSION}])
-    long = ClaudeCode().progress(output="y" * 200_000).data() if apart else b""
-    later = jsonl([{"type": "ai-title", "aiTitle": "Roof repair", "sessionId": SESSION}])
-    assert imported(run, tmp_path, log.data() + named + long + later)["title"] == "My roof"
-
-
-def test_a_project_is_the_folder_that_the_file_names(run: Any, tmp_path: Path) -> None:
-    log = ClaudeCode().user("go").answer("m1", text("x")).user("Thanks.").user("Bye.")
     data = log.data().replace(b'{"', b'{"cwd":"C:\\\\work\\\\\\u00fcber","', 1)
-    assert imported(run, tmp_path, data)["project"] == "C:\\work\\über"
+    imported(run, tmp_path, data + rows)
+    (row,) = listed(run)
+    assert (row["title"], row["project"]) == ('The "old" roof', "C:\\work\\über")
 
 
 @pytest.mark.parametrize("width", [60, 200])
 def test_a_row_is_a_line_whatever_its_title_holds(
     width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said(tmp_path / "s.db", "odd", HOSTILE)
-    said(tmp_path / "s.db", "0f" * 16, "plain")
+    say(tmp_path / "s.db", "odd", HOSTILE)
+    say(tmp_path / "s.db", "0f" * 16, "plain")
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", str(width))
     out = CliRunner().invoke(cli, ["sessions", "--store", str(tmp_path / "s.db")]).output
@@ -122,7 +98,7 @@ def test_a_row_is_a_line_whatever_its_title_holds(
     assert max(map(cell_len, shown)) <= width
 
 
-def test_a_session_that_was_ended_is_live_again_when_it_goes_on(run: Any, tmp_path: Path) -> None:
+def test_a_session_that_was_ended_is_live_again_when_it_goes_on(run: Run, tmp_path: Path) -> None:
     store = tmp_path / "s.db"
 
     async def end() -> None:
@@ -130,14 +106,13 @@ def test_a_session_that_was_ended_is_live_again_when_it_goes_on(run: Any, tmp_pa
             await (await engine.session("a")).emit(SessionEnd())
 
     def is_live() -> bool:
-        (row,) = run("sessions", "--json", "--store", store).document
-        return bool(row["live"])
+        return [bool(row["live"]) for row in listed(run)] == [True]
 
-    said(store, "a", "Mend the roof")
+    say(store, "a", "Mend the roof")
     assert is_live()
     asyncio.run(end())
     assert not is_live()
-    said(store, "a", "One more thing")
+    say(store, "a", "One more thing")
     assert is_live()
 
 
@@ -153,20 +128,17 @@ IDS = [
 ]
 
 
-def test_a_short_name_means_its_session_on_a_command_line(run: Any, tmp_path: Path) -> None:
+def test_a_short_name_means_its_session_on_a_command_line(run: Run, tmp_path: Path) -> None:
     for name in IDS:
-        said(tmp_path / "s.db", name, name)
+        say(tmp_path / "s.db", name, name)
     short = short_names(IDS)
     assert short["work"] == "work" and short[IDS[0]] == "258c7280"
     assert short[IDS[1]] == "258c7280…341"
     for name in IDS:
-        (message,) = run("transcript", short[name], "--json", "--store", tmp_path / "s.db").document
+        (message,) = run("transcript", short[name], "--json").document
         assert message["message"]["content"] == name, short[name]
-    two = run("transcript", "019e", "--store", tmp_path / "s.db")
-    assert two.code == 2 and "could be '019e1625" in two.err
-
-
-def test_a_gap_stands_for_any_characters_of_a_name() -> None:
+    run("transcript", "019e").fails("could be '019e1625")
+    # A gap stands for any characters.
     assert fits("258c…341", IDS[1]) and not fits("258c…341", IDS[0])
     assert fits("…agent", IDS[1]) and not fits("258c…x…341", IDS[1])
     assert fits("work", "worker") and not fits("worker", "work")
@@ -194,29 +166,38 @@ async def test_sums_that_are_continued_anywhere_are_those_of_all_records(name: s
         assert sums == whole
 
 
-async def _said(path: Path, session: str, text: str) -> None:
-    async with eventctx.open(path) as engine:
-        await (await engine.session(session)).add_message({"role": "user", "content": text})
+def counted(path: Path) -> dict[str, int]:
+    """The messages of each session, by the list."""
+
+    async def summed() -> dict[str, int]:
+        async with eventctx.open(path) as engine:
+            found = await sum_sessions(engine.store, ReadErrors())
+            return {one.info.stream: one.sums.messages for one in found}
+
+    return asyncio.run(summed())
 
 
-async def _messages(path: Path) -> dict[str, int]:
-    async with eventctx.open(path) as engine:
-        found = await sum_sessions(engine.store, ReadErrors())
-        return {one.info.stream: one.sums.messages for one in found}
-
-
-async def test_what_was_summed_up_is_read_again_only_from_there(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
-    await _said(path, "a", "one")
-    assert await _messages(path) == {"a": 1}
-    kept = path.with_name(path.name + SUFFIX)
-    # Were the first record read again, the count in the file would be of no effect.
-    document = msgspec.json.decode(kept.read_bytes())
+def told_41(path: Path) -> bytes:
+    """The file of a store's sums, in which session ``a`` has 41 messages."""
+    document = msgspec.json.decode(path.with_name(path.name + SUFFIX).read_bytes())
     document["sums"]["a"]["messages"] = 41
-    kept.write_bytes(msgspec.json.encode(document))
-    assert await _messages(path) == {"a": 41}
-    await _said(path, "a", "two")
-    assert await _messages(path) == {"a": 42}
+    return msgspec.json.encode(document)
+
+
+def test_what_was_summed_up_is_read_again_only_from_there_if_it_is_of_this_session(
+    tmp_path: Path,
+) -> None:
+    path, other = say(tmp_path / "s.db", "a", "one"), tmp_path / "t.db"
+    assert counted(path) == {"a": 1}
+    # Were the first record read again, the count in the file would be of no effect.
+    wrong = told_41(path)
+    path.with_name(path.name + SUFFIX).write_bytes(wrong)
+    assert counted(path) == {"a": 41}
+    say(path, "a", "two")
+    assert counted(path) == {"a": 42}
+    assert counted(say(other, "a", "uno", "due", "tre")) == {"a": 3}
+    other.with_name(other.name + SUFFIX).write_bytes(wrong)
+    assert counted(other) == {"a": 3}
 
 
 @pytest.mark.parametrize(
@@ -226,55 +207,36 @@ async def test_what_was_summed_up_is_read_again_only_from_there(tmp_path: Path) 
         b'{"eventctx_sessions":9,"prices":"2026-11-28","sums":{}}',
     ],
 )
-async def test_a_file_of_sums_that_cannot_be_used_costs_a_reading(
-    found: bytes, tmp_path: Path
-) -> None:
-    path = tmp_path / "s.db"
-    await _said(path, "a", "one")
+def test_a_file_of_sums_that_cannot_be_used_costs_a_reading(found: bytes, tmp_path: Path) -> None:
+    path = say(tmp_path / "s.db", "a", "one")
     kept = path.with_name(path.name + SUFFIX)
     kept.write_bytes(found)
-    assert await _messages(path) == {"a": 1}
+    assert counted(path) == {"a": 1}
     # A file that somebody else made is left alone.
     assert (kept.read_bytes() == found) == (not found.startswith(b'{"eventctx_sessions":'))
 
 
-async def test_sums_of_another_session_of_the_name_are_not_continued(tmp_path: Path) -> None:
-    path, other = tmp_path / "s.db", tmp_path / "t.db"
-    for store, texts in ((path, ["one"]), (other, ["uno", "due", "tre"])):
-        for words in texts:
-            await _said(store, "a", words)
-        assert await _messages(store) == {"a": len(texts)}
-    kept = path.with_name(path.name + SUFFIX)
-    document = msgspec.json.decode(kept.read_bytes())
-    document["sums"]["a"]["messages"] = 41
-    other.with_name(other.name + SUFFIX).write_bytes(msgspec.json.encode(document))
-    assert await _messages(other) == {"a": 3}
-
-
 def test_no_text_stands_in_the_file_of_sums_and_an_erased_title_is_gone(
-    run: Any, tmp_path: Path
+    run: Run, tmp_path: Path
 ) -> None:
-    path = tmp_path / "s.db"
-    asyncio.run(_said(path, "a", "The secret word is heron."))
-    assert "heron" in run("sessions", "--store", path).out
+    path = say(tmp_path / "s.db", "a", "The secret word is heron.")
+    run("sessions").ok("heron")
     assert b"heron" not in path.with_name(path.name + SUFFIX).read_bytes()
-    run("erase", "a", 0, "--yes", "--store", path)
-    (row,) = run("sessions", "--json", "--store", path).document
-    assert row["title"] is None
+    run("erase", "a", 0, "--yes")
+    assert [row["title"] for row in listed(run)] == [None]
 
 
-async def _damaged(path: Path, session: str) -> None:
-    draft = Draft(bytes(16), "usage:reported", 1, 1_700_000_000, b"{", turn_id="t")
-    async with eventctx.open(path) as engine:
-        await engine.store.append(session, [draft], ANY)
+def test_what_is_damaged_is_told_by_every_list(run: Run, tmp_path: Path) -> None:
+    path = say(tmp_path / "s.db", "a", "one")
+    say(path, "b", "two")
 
+    async def damage() -> None:
+        draft = Draft(bytes(16), "usage:reported", 1, 1_700_000_000, b"{", turn_id="t")
+        async with eventctx.open(path) as engine:
+            await engine.store.append("b", [draft], ANY)
 
-def test_what_is_damaged_is_told_by_every_list(run: Any, tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
-    asyncio.run(_said(path, "a", "one"))
-    asyncio.run(_said(path, "b", "two"))
-    asyncio.run(_damaged(path, "b"))
-    first, second = (run("sessions", "--json", "--store", path) for _ in range(2))
+    asyncio.run(damage())
+    first, second = (run("sessions", "--json") for _ in range(2))
     assert first.code == second.code == 1
     assert first.err == second.err and "passed over" in second.err
     assert first.document == second.document
@@ -303,32 +265,26 @@ def test_a_command_takes_no_more_memory_for_more_sessions(few, many) -> None:
     assert large - small < 0.8 * 1024, f"{small} KiB for {FEW} sessions, {large} KiB for {MANY}"
 
 
-def test_pages_of_sessions_follow_each_other_without_a_gap(few) -> None:
-    async def pages() -> list[str]:
-        names: list[str] = []
+def test_pages_of_sessions_follow_each_other_without_a_gap_and_begin_behind_any(run, few) -> None:
+    async def follow() -> None:
+        streams: list[str] = []
         async with eventctx.open(few, read_only=True) as engine:
             whole = [info.stream for info in await engine.sessions()]
-            while page := await engine.sessions(after=names[-1] if names else None, limit=300):
+            while page := await engine.sessions(after=streams[-1] if streams else None, limit=300):
                 assert len(page) <= 300
-                names += [info.stream for info in page]
+                streams += [info.stream for info in page]
             assert await engine.sessions(limit=0) == []
             with pytest.raises(eventctx.StreamNotFound):
                 await engine.sessions(after="nobody")
             with pytest.raises(eventctx.InvalidSetting):
                 await engine.sessions(limit=-1)
-        assert names == whole
-        return names
+        assert (len(streams), streams) == (FEW, whole)
 
-    assert len(asyncio.run(pages())) == FEW
-
-
-@pytest.mark.slow
-def test_sessions_prints_a_page_behind_any_session(run, few) -> None:
-    rows = run("sessions", "--after", "copy-0000500", "--limit", 2, "--json", "--store", few)
-    assert [row["session"] for row in rows.document] == ["copy-0000501", "copy-0000502"]
+    asyncio.run(follow())
+    behind = names(run, "--after", "copy-0000500", "--limit", 2, "--store", few)
+    assert behind == ["copy-0000501", "copy-0000502"]
     shown = run("sessions", "--limit", 3, "--sort", "made", "--store", few).out.splitlines()
-    assert [line.split()[0] for line in shown] == ["session", "first", "copy-0000002",
-                                                   "copy-0000003"]  # fmt: skip
-    none = run("sessions", "--after", f"copy-{FEW:07}", "--json", "--store", few)
-    assert none.document == []
-    assert run("sessions", "--after", "nobody", "--store", few).code == 2
+    firsts = [line.split()[0] for line in shown]
+    assert firsts == ["session", "first", "copy-0000002", "copy-0000003"]
+    assert names(run, "--after", f"copy-{FEW:07}", "--store", few) == []
+    run("sessions", "--after", "nobody", "--store", few).fails()

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -21,6 +21,7 @@ import pytest
 import eventctx
 from eventctx.importers.load import import_file
 from eventctx.log.record import Record
+from tests.cli.conftest import Run
 from tests.cli.schemas import published, without_other_keys
 from tests.how_much import some
 from tests.importers.given import SESSION, ClaudeCode, call, story, text
@@ -99,23 +100,33 @@ class Program:
 
 
 @pytest.fixture
-def programs() -> Iterator[list[Program]]:
+def start() -> Iterator[Callable[..., Program]]:
+    """Start the program; what still runs is killed at the end."""
     started: list[Program] = []
-    yield started
+
+    def begun(*arguments: object, **environment: str) -> Program:
+        started.append(Program(*arguments, **environment))
+        return started[-1]
+
+    yield begun
     for program in started:
         if program.process.poll() is None:
             program.kill()
 
 
-async def read(store: Path, session: str) -> list[Record]:
-    async with eventctx.open(store, create=False) as engine:
-        return [record async for record in engine.store.read(session)]
+@pytest.fixture
+def live(tmp_path: Path) -> Path:
+    """A folder to be watched."""
+    (tmp_path / "live").mkdir()
+    return tmp_path / "live"
 
 
-async def imported(store: Path, file: Path, session: str) -> list[Record]:
+async def read(store: Path, *files: Path) -> list[Record]:
+    """The records of the session, once these files are imported."""
     async with eventctx.open(store) as engine:
-        await import_file(engine.store, file)
-        return [record async for record in engine.store.read(session)]
+        for file in files:
+            await import_file(engine.store, file)
+        return [record async for record in engine.store.read(SESSION)]
 
 
 def plain(records: list[Record]) -> Any:
@@ -124,24 +135,22 @@ def plain(records: list[Record]) -> Any:
 
 @pytest.mark.parametrize("seed", range(some(1, 4)))
 def test_killed_at_any_moment_it_goes_on_and_doubles_nothing(
-    seed: int, tmp_path: Path, programs: list[Program]
+    seed: int, tmp_path: Path, live: Path, start: Callable[..., Program]
 ) -> None:
     draw = random.Random(seed)  # noqa: S311 - a seeded draw
-    whole, folder, store = tmp_path / "whole.jsonl", tmp_path / "live", tmp_path / "s.db"
+    whole, store = tmp_path / "whole.jsonl", tmp_path / "s.db"
     log = ClaudeCode().user("go")
     for number in range(150):
         log.answer(f"m{number}", text("a" * 50), call(f"t{number}")).result(f"t{number}", "x" * 90)
         log.progress(hook="é").user(f"and {number}")
     whole.write_bytes(log.data())
-    folder.mkdir()
-    file = folder / "session.jsonl"
+    file = live / "session.jsonl"
     line = [sys.executable, "-c", WRITER, whole, file, str(seed)]
     writer = subprocess.Popen(line, stdin=subprocess.PIPE)
     assert writer.stdin is not None
     kills = 0
     while writer.poll() is None:
-        program = Program("--store", store, "watch", folder, "--json")
-        programs.append(program)
+        program = start("--store", store, "watch", live, "--json")
         program.until(lambda program=program: len(program.lines) > 0)
         time.sleep(draw.uniform(0.0, 1.2))
         program.kill()
@@ -149,8 +158,7 @@ def test_killed_at_any_moment_it_goes_on_and_doubles_nothing(
         if kills == 2:
             writer.stdin.close()
     assert kills >= 2
-    last = Program("--store", store, "import", "--follow", folder, "--json")
-    programs.append(last)
+    last = start("--store", store, "import", "--follow", live, "--json")
     before = len(log.data())
     end = log.user("the end").data()[before:]
     for path in (file, whole):
@@ -158,27 +166,23 @@ def test_killed_at_any_moment_it_goes_on_and_doubles_nothing(
             opened.write(end)
     last.until(lambda: any(one["messages"] == 452 for one in last.sessions()))
     assert last.stop() == 0
-    ours = asyncio.run(read(store, SESSION))
-    theirs = asyncio.run(imported(tmp_path / "other.db", whole, SESSION))
-    assert plain(ours) == plain(theirs)
-    ids = [record.id for record in ours]
-    assert len(ids) == len(set(ids))
+    ours = asyncio.run(read(store))
+    assert plain(ours) == plain(asyncio.run(read(tmp_path / "other.db", whole)))
+    assert len({record.id for record in ours}) == len(ours)
 
 
-def test_ctrl_c_ends_it_with_the_total(tmp_path: Path, programs: list[Program]) -> None:
-    folder = tmp_path / "live"
-    folder.mkdir()
-    (folder / "a.jsonl").write_bytes(claude_code())
-    program = Program("--store", tmp_path / "s.db", "watch", folder)
-    programs.append(program)
+def test_ctrl_c_ends_it_with_the_total(
+    tmp_path: Path, live: Path, start: Callable[..., Program]
+) -> None:
+    (live / "a.jsonl").write_bytes(claude_code())
+    program = start("--store", tmp_path / "s.db", "watch", live)
     program.until(lambda: len(program.lines) > 1)
     assert program.stop() == 0
     assert program.lines[0] == "watching 1 path; Ctrl-C ends it\n"
     assert program.lines[1].startswith(f"{SESSION}  claude-code  ")
     assert program.lines[-1].startswith("total: 1 session, ")
-    (folder / "b.jsonl").write_bytes(ClaudeCode("new").user("go").answer("m", text("done")).data())
-    again = Program("--store", tmp_path / "s.db", "watch", folder)
-    programs.append(again)
+    (live / "b.jsonl").write_bytes(ClaudeCode("new").user("go").answer("m", text("done")).data())
+    again = start("--store", tmp_path / "s.db", "watch", live)
     # The look that finds the new file passes over the other one.
     again.until(lambda: any(line.startswith("new  ") for line in again.lines))
     assert again.stop(signal.SIGTERM) == 0
@@ -186,18 +190,14 @@ def test_ctrl_c_ends_it_with_the_total(tmp_path: Path, programs: list[Program]) 
 
 
 def test_the_log_and_the_list_of_sessions_show_it_live(
-    tmp_path: Path, programs: list[Program]
+    tmp_path: Path, live: Path, start: Callable[..., Program], run: Run
 ) -> None:
-    folder, store = tmp_path / "live", tmp_path / "s.db"
-    folder.mkdir()
+    store, file = tmp_path / "s.db", live / "a.jsonl"
     log = ClaudeCode().user("first")
-    file = folder / "a.jsonl"
     file.write_bytes(log.data())
-    watching = Program("--store", store, "watch", folder, "--json")
-    programs.append(watching)
+    watching = start("--store", store, "watch", live, "--json")
     watching.until(lambda: len(watching.sessions()) == 1)
-    following = Program("--store", store, "log", SESSION, "-f")
-    programs.append(following)
+    following = start("--store", store, "log", SESSION, "-f")
     following.until(lambda: any("first" in line for line in following.lines))
     before = len(log.data())
     with file.open("ab") as opened:
@@ -209,45 +209,33 @@ def test_the_log_and_the_list_of_sessions_show_it_live(
     assert {one["kind"] for one in printed} == {"watching", "session", "total"}
     for one in printed:
         line_of_watch.validate(one)
-    listed = subprocess.run(
-        [sys.executable, "-m", "eventctx.cli", "--store", store, "sessions", "--json"],
-        capture_output=True,
-        check=True,
-    )
-    (row,) = json.loads(listed.stdout)
+    (row,) = run("sessions", "--json").document
     assert (row["session"], row["messages"]) == (SESSION, 2)
 
 
 def test_without_a_folder_those_of_known_programs_are_watched(
-    tmp_path: Path, programs: list[Program]
+    tmp_path: Path, start: Callable[..., Program]
 ) -> None:
     home = tmp_path / "home"
     place = home / ".claude" / "projects" / "one"
     place.mkdir(parents=True)
     (place / "a.jsonl").write_bytes(ClaudeCode().user("x").data())
     environment = {"HOME": str(home), "CODEX_HOME": "", "CLAUDE_CONFIG_DIR": ""}
-    program = Program("--store", tmp_path / "s.db", "watch", **environment)
-    programs.append(program)
+    program = start("--store", tmp_path / "s.db", "watch", **environment)
     program.until(lambda: len(program.lines) > 2)
     assert program.stop() == 0
     assert program.lines[0] == f"found Claude Code: {home / '.claude' / 'projects'}\n"
     assert program.lines[2].startswith(SESSION)
 
 
-def test_without_any_known_folder_it_says_where_it_looked(run, tmp_path, monkeypatch):
+def test_what_cannot_be_watched_is_refused_and_makes_no_store(run, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("CODEX_HOME", raising=False)
     monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
-    done = run("watch", "--store", tmp_path / "s.db")
-    assert done.code == 2
-    assert str(tmp_path / ".codex" / "sessions") in done.err
-    assert not (tmp_path / "s.db").exists()
-
-
-def test_options_that_do_not_go_with_following_are_refused(run, tmp_path):
+    run("watch").fails(str(tmp_path / ".codex" / "sessions"))
     file = tmp_path / "a.jsonl"
     file.write_bytes(ClaudeCode().user("x").data())
     for option in (("--complete",), ("--session", "x"), ("--format", "eventctx")):
-        done = run("import", "--follow", file, *option, "--store", tmp_path / "s.db")
-        assert (done.code, "--follow takes" in done.err) == (2, True)
-    assert run("watch", tmp_path / "nowhere", "--store", tmp_path / "s.db").code == 2
+        run("import", "--follow", file, *option).fails("--follow takes")
+    run("watch", tmp_path / "nowhere").fails()
+    assert not (tmp_path / "s.db").exists()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.cells import cell_len
@@ -13,6 +12,7 @@ from rich.cells import cell_len
 import eventctx
 from eventctx.cli.output import screen
 from eventctx.policies.presets import Simple
+from tests.cli.conftest import Run
 from tests.queries.lost.given import BEFORE, Row, call, result, user
 
 ODD = "Never print \x1b[31mred\x1b[0m or \u202eback, and [bold]keep[/bold] 漢字の名前を変えないで。"
@@ -39,53 +39,48 @@ def store(tmp_path: Path) -> Path:
     return path
 
 
-def shown(run: Any, store: Path, *arguments: object) -> str:
-    done = run("lost", "work", *arguments, "--store", store)
-    assert (done.code, done.err) == (0, "")
-    return str(done.out)
+def shown(run: Run, *arguments: object) -> str:
+    return run("lost", "work", *arguments).ok()
 
 
-def test_the_first_line_answers_the_question(run: Any, store: Path) -> None:
-    text = shown(run, store, "--compaction", 1)
+def test_the_first_line_answers_the_question_and_a_table_counts_the_items(
+    run: Run, store: Path
+) -> None:
+    text = shown(run, "--compaction", 1)
     assert text.startswith("Lost in work. Compaction 1 (@")
     assert text.splitlines()[0].endswith("): 39 of 42 messages left the view.")
-    assert shown(run, store).startswith("Lost in work. Now: 39 of 42 messages are not in view.\n")
-    turn = shown(run, store, "--turn", 1)
+    turn = shown(run, "--turn", 1)
     assert turn.startswith("Lost in work. Turn 1 (request at @")
     assert turn.endswith("): nothing left the view; 42 messages are whole.\n")
+    now = shown(run)
+    assert now.startswith("Lost in work. Now: 39 of 42 messages are not in view.\n")
+    assert [" ".join(line.split()) for line in now.splitlines()[2:6]] == [
+        "all whole shortened in the summary gone",
+        "instructions of a person 4 4 – – –",
+        "files 17 – – – 17",
+        "commands 1 – – – 1",
+    ]
 
 
-def test_a_table_counts_the_items_by_kind_and_presence(run: Any, store: Path) -> None:
-    rows = [line.split() for line in shown(run, store).splitlines()[2:6]]
-    assert rows[0] == ["all", "whole", "shortened", "in", "the", "summary", "gone"]
-    assert rows[1] == ["instructions", "of", "a", "person", "4", "4", "–", "–", "–"]
-    assert rows[2] == ["files", "17", "–", "–", "–", "17"]
-    assert rows[3] == ["commands", "1", "–", "–", "–", "1"]
-
-
-def test_rows_are_limited_and_the_rest_is_counted(run: Any, store: Path) -> None:
-    text = shown(run, store, "--limit", 3)
+def test_rows_are_limited_and_what_is_whole_is_listed_on_request(run: Run, store: Path) -> None:
+    text = shown(run, "--limit", 3)
     assert "  … and 14 more: 14 gone (--limit)" in text
     assert text.count("number_") == 1
-    assert shown(run, store, "--limit", 100).count("number_") == 15
-    assert "… and 17 more: 17 gone (--limit)" in shown(run, store, "--limit", 0)
-
-
-def test_what_is_whole_is_listed_on_request(run: Any, store: Path) -> None:
-    assert '"on"' not in shown(run, store)
-    assert '  whole     #41    "on"' in shown(run, store, "--all")
+    assert shown(run, "--limit", 100).count("number_") == 15
+    assert "… and 17 more: 17 gone (--limit)" in shown(run, "--limit", 0)
+    assert '"on"' not in shown(run)
+    assert '  whole     #41    "on"' in shown(run, "--all")
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_on_a_terminal_no_line_is_wider_and_nothing_steers_it(
-    run: Any, store: Path, width: int, monkeypatch: pytest.MonkeyPatch
+    run: Run, store: Path, width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setattr(screen, "_PATIENCE", 60)  # no progress bar on a busy machine
-    text = shown(run, store, "--all", "--limit", 50)
-    assert "\x1b[31mred" not in text
-    assert "\u202e" not in text
+    text = shown(run, "--all", "--limit", 50)
+    assert "\x1b[31mred" not in text and "\u202e" not in text
     assert "[bold]keep[/bold]" in text or width < 120
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     assert max(cell_len(line) for line in plain.splitlines()) <= width

@@ -3,82 +3,59 @@
 from __future__ import annotations
 
 import asyncio
-import re
 
 import pytest
 
 import eventctx
 
-# -- what is said --------------------------------------------------------------------------------
-
 
 def test_why_names_the_compaction_the_rule_and_the_setting(run, store):
-    why = run("why", "work", 2, "--json", "--store", store).document
-    audit = run("audit", "work", "--json", "--store", store).document
+    why = run("why", "work", 2, "--json").document
+    audit = run("audit", "work", "--json").document
     assert (why["in_view"], why["standing"]) == (False, "dropped")
     assert why["ruling"]["by"]["position"] == audit["compactions"][0]["position"]
     assert why["ruling"]["reason"] == "old_round"
     assert {"name": "target", "value": 1_500} in why["ruling"]["settings"]
-    text = run("why", "work", 2, "--store", store).out
-    assert "not in view: dropped by a compaction" in text
-    assert "old_round: an old tool round, dropped to reach the target" in text
-    assert "protected_tool_results=5, target 1,500 tokens" in text
-    assert f"restore work 2 --store {store}" in text
-
-
-def test_a_reason_that_was_given_is_told(run, store):
+    run("why", "work", 2, "--store", store).ok(
+        "not in view: dropped by a compaction",
+        "old_round: an old tool round, dropped to reach the target",
+        "protected_tool_results=5, target 1,500 tokens",
+        f"restore work 2 --store {store}",
+    )
     given = ("--policy", "simple", "--set", "keep_recent=1", "--reason", "to see what is lost")
-    assert run("compact", "work", *given, "--store", store).code == 0
-    assert "because 'to see what is lost'" in run("why", "work", 20, "--store", store).out
+    run("compact", "work", *given).ok()
+    run("why", "work", 20).ok("because 'to see what is lost'")
 
 
 def test_diff_lists_what_left_and_what_came(run, store):
-    compared = run("diff", "work", 1, 3, "--json", "--store", store).document
-    by_kind = {}
-    for one in compared["differences"]:
-        by_kind.setdefault(one["kind"], []).append(one["number"])
-    assert by_kind["dropped"] == [2, 3, 4, 5, 6, 7]
-    assert {17, 23} <= set(by_kind["entered"])
-    audit = run("audit", "work", "--json", "--store", store).document
-    assert compared["after"]["tokens"] == audit["requests"][-1]["tokens"]
-    figures = compared["after"]["figures"]
-    assert sum(one["tokens"] for one in compared["after"]["groups"]) == figures["messages"]
-    assert figures["messages"] + figures["beside"] == compared["after"]["tokens"]
-    text = run("diff", "work", 3, 1, "--store", store).out
+    compared = run("diff", "work", 1, 3, "--json").document
+    kinds = [(one["kind"], one["number"]) for one in compared["differences"]]
+    assert [number for kind, number in kinds if kind == "dropped"] == [2, 3, 4, 5, 6, 7]
+    assert {("entered", 17), ("entered", 23)} <= set(kinds)
+    after = compared["after"]
+    assert after["tokens"] == run("audit", "work", "--json").document["requests"][-1]["tokens"]
+    figures = after["figures"]
+    assert sum(one["tokens"] for one in after["groups"]) == figures["messages"]
+    assert figures["messages"] + figures["beside"] == after["tokens"]
+    text = run("diff", "work", 3, 1).ok("− dropped (6): old_round", "+ added since (11)")
     assert text.index("request 1.4 (@") < text.index("request 3.4 (@")
     position = compared["before"]["position"]
-    named = run("diff", "work", f"@{position}", "3.4", "--json", "--store", store).document
-    assert named == compared
-    assert "− dropped (6): old_round" in text
-    assert "+ added since (11)" in text
+    assert run("diff", "work", f"@{position}", "3.4", "--json").document == compared
+    run("diff", "work", 2, 2).ok("Both show the same.")
 
 
-def test_diff_stands_side_by_side_where_there_is_room(run, store, monkeypatch):
+def test_diff_stands_side_by_side_where_there_is_room_and_a_long_list_is_cut(
+    run, store, monkeypatch
+):
+    assert run("diff", "work", "1.1", "3.1").ok().count("\n  #") == 16
     monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "120")
-    wide = run("diff", "work", 1, 3, "--store", store).out
-    assert any("− dropped" in line and "+ added since" in line for line in wide.splitlines())
-    monkeypatch.setenv("COLUMNS", "119")
-    narrow = run("diff", "work", 1, 3, "--store", store).out
-    assert not any("− dropped" in line and "+ added" in line for line in narrow.splitlines())
-
-
-def test_a_long_list_is_cut_on_a_terminal_unless_all_is_asked_for(run, store, monkeypatch):
-    whole = run("diff", "work", "1.1", "3.1", "--store", store).out
-    assert whole.count("\n  #") == 16
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    cut = run("diff", "work", "1.1", "3.1", "--store", store).out
+    assert run("diff", "work", "1.1", "3.1", "--full").ok().count("\n  #") == 16
+    cut = run("diff", "work", "1.1", "3.1").ok("4 more (--full lists them)")
     assert cut.count("\n  #") == 12
-    assert "4 more (--full lists them)" in cut
-    full = run("diff", "work", "1.1", "3.1", "--full", "--store", store).out
-    assert full.count("\n  #") == 16
-
-
-def test_two_requests_that_show_the_same_say_so(run, store):
-    assert "Both show the same." in run("diff", "work", 2, 2, "--store", store).out
-
-
-# -- bad input -----------------------------------------------------------------------------------
+    for width, is_beside in (("120", True), ("119", False)):
+        monkeypatch.setenv("COLUMNS", width)
+        lines = run("diff", "work", 1, 3).ok().splitlines()
+        assert any("− dropped" in line and "+ added" in line for line in lines) == is_beside
 
 
 @pytest.mark.parametrize(
@@ -94,10 +71,7 @@ def test_two_requests_that_show_the_same_say_so(run, store):
         (("why", "work", 1, "--iteration", 1), ("counts within a turn",)),
         (("why", "work", 1, "--turn", 1, "--position", 4), ("at most one",)),
         (("why", "work", 1, "--position", 3), ("found context:message_added",)),
-        (
-            ("why", "work", 1, "--position", -3),
-            ("expected a position such as @48 or 48, found '-3'",),
-        ),
+        (("why", "work", 1, "--position", -3), ("position such as @48 or 48, found '-3'",)),
         (("lost", "work", "--turn", 1, "--compaction", 1), ("at most one of",)),
         (("lost", "work", "--compaction", 99), ("has compactions 1 to", "found 99")),
         (("lost", "work", "--compaction", -1), ("compaction: expected an int from 0",)),
@@ -109,32 +83,22 @@ def test_two_requests_that_show_the_same_say_so(run, store):
     ids=lambda value: " ".join(map(str, value)) if isinstance(value[0], str) else "",
 )
 def test_bad_input_is_one_line_that_says_what_was_expected(run, store, command, words):
-    done = run(command[0], "--store", store, *command[1:])
-    assert (done.code, done.out) == (2, "")
-    assert "Traceback" not in done.err
-    said = re.sub(r"\s+", " ", done.err)
-    for word in words:
-        assert word in said
+    run(*command).fails(*words)
 
 
 def test_a_session_without_messages_or_compactions(run, tmp_path):
-    path = tmp_path / "s.db"
-
     async def write() -> None:
-        async with eventctx.open(path) as engine:
+        async with eventctx.open(tmp_path / "s.db") as engine:
             await engine.session("empty")
             ctx = await engine.session("plain")
             async with ctx.turn():
                 await ctx.add_message({"role": "user", "content": "hello"})
 
     asyncio.run(write())
-    assert "'empty' has no messages" in run("why", "empty", 0, "--store", path).err
-    nothing = run("lost", "empty", "--json", "--store", path).document
+    run("why", "empty", 0).fails("'empty' has no messages")
+    nothing = run("lost", "empty", "--json").document
     assert (nothing["items"], nothing["messages"]["total"]) == ([], 0)
-    assert (
-        "no compaction that was applied"
-        in run("lost", "empty", "--compaction", 1, "--store", path).err
-    )
-    assert "has no turns" in run("lost", "empty", "--turn", 1, "--store", path).err
-    assert "no compaction is in force" in run("why", "plain", 0, "--store", path).out
-    assert "has no request" in run("why", "plain", 0, "--turn", 1, "--store", path).err
+    run("lost", "empty", "--compaction", 1).fails("no compaction that was applied")
+    run("lost", "empty", "--turn", 1).fails("has no turns")
+    run("why", "plain", 0).ok("no compaction is in force")
+    run("why", "plain", 0, "--turn", 1).fails("has no request")

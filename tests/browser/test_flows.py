@@ -41,39 +41,28 @@ async def test_three_clicks_lead_to_when_it_was_forgotten_and_why(visit: Visit) 
     await expect(why).to_contain_text("the policy ranked it lower")
 
 
-async def test_what_a_person_demanded_is_marked_in_what_was_lost(visit: Visit) -> None:
-    page = await settled(await visit(path_of(stores.TOLD, "lost")))
-    card = page.get_by_role("article", name="Message 0", exact=True)
-    await expect(card.locator("mark")).to_have_text(stores.DEMAND)
-
-
-async def test_a_permanent_link_gives_the_same_place_again(visit: Visit, load: Visit) -> None:
+async def test_a_permanent_link_gives_the_same_place_again_and_back_the_screen_before(
+    visit: Visit, load: Visit
+) -> None:
     page = await settled(await visit(path_of(DEMO)))
     await page.keyboard.press("Shift+ArrowLeft")
     await expect(page).to_have_url(re.compile(r"at=616\b"))
-    where = page.get_by_role("group", name="The request at the cursor")
-    await expect(where).to_contain_text("turn 13, iteration 2")
     again = await settled(await load(page.url))
-    there = again.get_by_role("group", name="The request at the cursor")
-    await expect(there).to_contain_text("turn 13, iteration 2")
     assert again.url == page.url
-
-
-async def test_back_returns_to_the_screen_before(visit: Visit) -> None:
-    page = await settled(await visit(path_of(DEMO, at=340)))
+    for one in (page, again):
+        where = one.get_by_role("group", name="The request at the cursor")
+        await expect(where).to_contain_text("turn 13, iteration 2")
     await page.get_by_role("link", name="Integrity").click()
     await expect(page.get_by_role("heading", name="Integrity").first).to_be_visible()
     await page.go_back()
-    await expect(page).to_have_url(re.compile(r"/s/demo\?at=340$"))
+    await expect(page).to_have_url(again.url)
     await expect(page.locator("ctx-session")).to_be_visible()
 
 
 async def test_two_marked_requests_are_compared(visit: Visit, store: Path) -> None:
     page = await settled(await visit(path_of(DEMO, at=330)))
-    await page.keyboard.press("a")
-    await page.keyboard.press("Shift+ArrowRight")
-    await page.keyboard.press("b")
-    await page.keyboard.press("c")
+    for key in ("a", "Shift+ArrowRight", "b", "c"):
+        await page.keyboard.press(key)
     await expect(page).to_have_url(re.compile(r"/s/demo/compare\?.*cmp=\d+"))
     partner, at = (int(re.findall(rf"{key}=(\d+)", page.url)[0]) for key in ("cmp", "at"))
     async with eventctx.open(store) as engine:
@@ -85,9 +74,12 @@ async def test_two_marked_requests_are_compared(visit: Visit, store: Path) -> No
         await expect(page.locator("ctx-compare")).to_contain_text(f"#{number}")
 
 
-async def test_what_is_chosen_of_the_lost_is_brought_back_by_one_command(
+async def test_what_is_chosen_of_the_lost_is_brought_back_by_one_command_and_demands_are_marked(
     visit: Visit, store: Path
 ) -> None:
+    page = await settled(await visit(path_of(stores.TOLD, "lost")))
+    card = page.get_by_role("article", name="Message 0", exact=True)
+    await expect(card.locator("mark")).to_have_text(stores.DEMAND)
     async with eventctx.open(store, read_only=True) as engine:
         items = (await engine.lost(DEMO)).items
     files = {one.number for one in items if one.kind == "file" and one.state.value != "whole"}
@@ -115,9 +107,11 @@ async def test_a_session_that_sent_nothing_says_so_once(visit: Visit, store: Pat
     page = await settled(await visit(path_of("unsent", "lost")))
     await expect(page.get_by_role("heading", name="Nothing was sent yet")).to_be_visible()
     await expect(page.locator("ctx-lost")).not_to_contain_text("in view")
-    page = await settled(await visit(path_of("unsent", "integrity")))
-    await expect(page.locator("ctx-integrity")).to_contain_text("Nothing was sent yet.")
-    await expect(page.locator("ctx-integrity")).not_to_contain_text("0 views")
+    integrity = (await settled(await visit(path_of("unsent", "integrity")))).locator(
+        "ctx-integrity"
+    )
+    await expect(integrity).to_contain_text("Nothing was sent yet.")
+    await expect(integrity).not_to_contain_text("0 views")
     page = await settled(await visit(path_of("unsent")))
     assert await broken_rules(page) == []
 
@@ -133,7 +127,10 @@ async def test_rebuilt_requests_are_consistent_and_not_verified(visit: Visit) ->
     await expect(page.locator(".head-known summary")).to_have_text("reconstructed, consistent")
 
 
-async def test_a_fork_is_reached_from_where_it_began(visit: Visit) -> None:
+async def test_a_fork_leads_to_where_it_began_and_a_hit_to_its_message(visit: Visit) -> None:
+    page = await settled(await visit("/search?q=%22two tables%22"))
+    await page.get_by_role("link", name="#2", exact=True).click()
+    await expect(page).to_have_url(re.compile(r"/s/a%20long%20chat\?msg=2$"))
     page = await settled(await visit(path_of(stores.FORK)))
     await page.get_by_role("link", name="demo at @300").click()
     await expect(page).to_have_url(re.compile(r"/s/demo\?at=300"))
@@ -145,34 +142,35 @@ async def test_messages_are_chosen_by_who_spoke_a_tool_and_a_failure(visit: Visi
     says = page.locator("ctx-search .lead")
     await page.get_by_label("Failed results").check()
     await expect(says).to_have_text(re.compile(r"^5 messages; marked on the river"))
-    await page.get_by_role("textbox", name="Tool").fill("grep")
-    await page.get_by_role("textbox", name="Tool").press("Tab")
+    tool = page.get_by_role("textbox", name="Tool")
+    await tool.fill("grep")
+    await tool.press("Tab")
     await expect(page).to_have_url(re.compile(r"tab=errors\+tool-grep"))
     await expect(says).to_have_text(re.compile("^1 message; marked on the river"))
-    await page.get_by_role("combobox", name="Said by").select_option("person")
+    by = page.get_by_role("combobox", name="Said by")
+    await by.select_option("person")
     await expect(says).to_have_text("No message is like that in this session.")
     await page.get_by_label("Failed results").uncheck()
-    await page.get_by_role("combobox", name="Said by").select_option("model")
+    await by.select_option("model")
     await expect(says).to_have_text(re.compile(r"^\d+ messages"))
     await expect(page.locator(".hit").first).to_contain_text("grep")
     await page.get_by_role("searchbox").fill("xylophone")
     await expect(says).to_have_text("Nothing like that holds “xylophone” in this session.")
 
 
-async def test_two_sessions_are_compared_by_their_requests(visit: Visit) -> None:
+async def test_two_sessions_are_compared_by_their_requests_and_two_policies_played_over_one(
+    visit: Visit,
+) -> None:
     page = await settled(await visit(path_of(DEMO, "compare")))
     await page.get_by_role("link", name="Two sessions").click()
-    await page.get_by_role("combobox", name="With session").fill(stores.FORK)
-    await page.get_by_role("combobox", name="With session").press("Enter")
-    compared = page.locator("ctx-compare")
-    await expect(compared).to_contain_text("messages alike")
-    await expect(compared).to_contain_text(f"Only in demo, never added to {stores.FORK}")
+    other = page.get_by_role("combobox", name="With session")
+    await other.fill(stores.FORK)
+    await other.press("Enter")
+    for words in ("messages alike", f"Only in demo, never added to {stores.FORK}"):
+        await expect(page.locator("ctx-compare")).to_contain_text(words)
     await page.get_by_role("link", name="This as JSON").is_visible()
     await page.get_by_role("link", name="Session", exact=True).click()
     await expect(page).to_have_url(re.compile("/s/demo$"))
-
-
-async def test_two_policies_are_played_over_the_session(visit: Visit) -> None:
     page = await settled(await visit(path_of(DEMO, "compare", tab="policies")))
     await page.get_by_role("combobox", name="Policy B").select_option("truncate")
     await page.get_by_role("button", name="Play").click()
@@ -183,11 +181,8 @@ async def test_two_policies_are_played_over_the_session(visit: Visit) -> None:
 
 async def test_tables_are_saved_as_csv(visit: Visit) -> None:
     tables = {}
-    for path, name in (
-        ("/", "sessions"),
-        (path_of(DEMO), "requests"),
-        (path_of(DEMO, "lost"), "lost"),
-    ):
+    places = {"sessions": "/", "requests": path_of(DEMO), "lost": path_of(DEMO, "lost")}
+    for name, path in places.items():
         page = await settled(await visit(path))
         async with page.expect_download() as saving:
             await page.get_by_role("button", name=f"Save as CSV: {name}").click()
@@ -235,7 +230,7 @@ async def test_a_page_of_which_a_file_does_not_arrive_says_so(
     await context.close()
 
 
-async def test_the_list_is_sorted_by_a_column_and_the_order_stays_in_the_address(
+async def test_the_list_is_sorted_searched_and_filtered_and_the_order_stays_in_the_address(
     visit: Visit,
 ) -> None:
     page = await settled(await visit())
@@ -246,38 +241,20 @@ async def test_the_list_is_sorted_by_a_column_and_the_order_stays_in_the_address
     await expect(tokens).to_have_attribute("aria-sort", "descending")
     await expect(page).to_have_url(re.compile(r"\?tab=tokens-down$"))
     shown = await page.locator(".listed-tokens[role=cell]").all_inner_texts()
-    sizes = [_tokens(text) for text in shown if text]
-    assert len(sizes) > 3
-    assert sizes == sorted(sizes, reverse=True)
+    sizes = [float(text.strip("~").replace("k", "e3").replace("M", "e6")) for text in shown if text]
+    assert len(sizes) > 3 and sizes == sorted(sizes, reverse=True)
+    await page.keyboard.press("/")
+    await page.wait_for_url("**/search?tab=tokens-down")
+    await page.keyboard.type("column")
+    status = page.get_by_role("status").filter(has_text="messages")
+    await expect(status).to_have_text(re.compile(r"[\d,]+ messages, in \d+ sessions"))
+    await expect(page.get_by_role("heading", name=stores.CHAT)).to_be_visible()
+    await page.keyboard.press("Escape")
+    await expect(page).to_have_url(re.compile(r"/\?tab=tokens-down$"))
+    await expect(page.get_by_role("heading", name="Sessions")).to_be_visible()
     await tokens.get_by_role("button").click()
     await expect(tokens).to_have_attribute("aria-sort", "ascending")
     await page.get_by_label("Has compactions").check()
     await expect(page).to_have_url(re.compile(r"\?tab=tokens-up\+compactions$"))
     await page.get_by_label("to", exact=True).fill("1999-12-31")
     await expect(page.get_by_role("heading", name="No session like that")).to_be_visible()
-
-
-def _tokens(text: str) -> float:
-    number = text.strip("~").replace("k", "e3").replace("M", "e6")
-    return float(number)
-
-
-async def test_all_sessions_are_searched_from_the_list_and_escape_leads_back(
-    visit: Visit,
-) -> None:
-    page = await settled(await visit("/?tab=cost-down"))
-    await page.keyboard.press("/")
-    await page.wait_for_url("**/search?tab=cost-down")
-    await page.keyboard.type("column")
-    status = page.get_by_role("status").filter(has_text="messages")
-    await expect(status).to_have_text(re.compile(r"[\d,]+ messages, in \d+ sessions"))
-    await expect(page.get_by_role("heading", name=stores.CHAT)).to_be_visible()
-    await page.keyboard.press("Escape")
-    await expect(page).to_have_url(re.compile(r"/\?tab=cost-down$"))
-    await expect(page.get_by_role("heading", name="Sessions")).to_be_visible()
-
-
-async def test_a_hit_in_another_session_leads_to_its_message(visit: Visit) -> None:
-    page = await settled(await visit("/search?q=%22two tables%22"))
-    await page.get_by_role("link", name="#2", exact=True).click()
-    await expect(page).to_have_url(re.compile(r"/s/a%20long%20chat\?msg=2$"))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import expect
 
 from tests.browser.chromium import in_the_browser
 from tests.browser.conftest import Visit
@@ -18,29 +18,15 @@ from tests.browser.stores import DEMO
 pytestmark = in_the_browser
 
 
-async def test_arrows_step_through_requests(visit: Visit) -> None:
-    page = await settled(await visit(path_of(DEMO)))
-    await page.keyboard.press("ArrowLeft")
-    await expect(page).to_have_url(_at(623))
-    await page.keyboard.press("ArrowLeft")
-    await expect(page).not_to_have_url(_at(623))
-    await page.keyboard.press("ArrowRight")
-    await expect(page).to_have_url(_at(623))
-
-
-def _at(position: int) -> re.Pattern[str]:
-    return re.compile(rf"/s/demo\?at={position}\b")
-
-
 @pytest.mark.parametrize(
     ("key", "address"),
-    {
-        "l": "**/s/demo/lost*",
-        "c": "**/s/demo/compare*",
-        "i": "**/s/demo/integrity*",
-        "/": "**/s/demo/search*",
-        "s": "**/",
-    }.items(),
+    [
+        ("l", "**/s/demo/lost*"),
+        ("c", "**/s/demo/compare*"),
+        ("i", "**/s/demo/integrity*"),
+        ("/", "**/s/demo/search*"),
+        ("s", "**/"),
+    ],
 )
 async def test_a_key_leads_to_each_screen(visit: Visit, key: str, address: str) -> None:
     page = await settled(await visit(path_of(DEMO)))
@@ -49,8 +35,17 @@ async def test_a_key_leads_to_each_screen(visit: Visit, key: str, address: str) 
     await settled(page)
 
 
-async def test_a_place_is_gone_to_by_its_number(visit: Visit) -> None:
+async def test_arrows_step_through_requests_and_a_place_is_gone_to_by_its_number(
+    visit: Visit,
+) -> None:
     page = await settled(await visit(path_of(DEMO)))
+    before_the_last = re.compile(r"/s/demo\?at=623\b")
+    await page.keyboard.press("ArrowLeft")
+    await expect(page).to_have_url(before_the_last)
+    await page.keyboard.press("ArrowLeft")
+    await expect(page).not_to_have_url(before_the_last)
+    await page.keyboard.press("ArrowRight")
+    await expect(page).to_have_url(before_the_last)
     for place, url in (("@336", "**at=336*"), ("#17", "**msg=17*")):
         await settled(page)
         await page.keyboard.press("g")
@@ -60,25 +55,21 @@ async def test_a_place_is_gone_to_by_its_number(visit: Visit) -> None:
         await page.wait_for_url(url)
 
 
+_FOCUSED: Final = "() => document.activeElement.outerHTML"
+
+
 async def test_the_list_of_keys_opens_and_gives_the_focus_back(visit: Visit) -> None:
     page = await settled(await visit(path_of(DEMO)))
     await page.keyboard.press("Tab")
-    before = await _focused(page)
+    before: str = await page.evaluate(_FOCUSED)
     await page.keyboard.press("?")
     dialog = page.get_by_role("dialog")
     for words in ("out of view", "Search", "Compare", "Follow"):
         await expect(dialog).to_contain_text(words)
     await page.keyboard.press("Escape")
     await expect(dialog).to_be_hidden()
-    assert await _focused(page) == before
+    assert await page.evaluate(_FOCUSED) == before
 
-
-async def _focused(page: Page) -> str:
-    html: str = await page.evaluate("() => document.activeElement.outerHTML")
-    return html
-
-
-pytestmark = in_the_browser
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "reference" / "inspect.md"
 _LISTED: Final = """() => [...document.querySelectorAll('dialog[open] section')].map((part) => [
@@ -108,18 +99,12 @@ async def _rows(visit: Visit) -> list[tuple[str, str, str]]:
         await expect(page.get_by_role("dialog")).to_be_visible()
         listed: list[Any] = await page.evaluate(_LISTED)
         for title, rows in listed:
-            place = {"Everywhere": "everywhere", "In a list": "a list"}.get(
-                title, screen or "session"
-            )
+            shared = {"Everywhere": "everywhere", "In a list": "a list"}
+            place = shared.get(title, screen or "session")
             for keys, what in rows:
                 found = where.setdefault((" ".join(f"`{key}`" for key in keys), what), [])
                 if place not in found:
                     found.append(place)
-    ranked = sorted(where.items(), key=lambda one: _rank(one[1]))
-    return [(keys, ", ".join(places), what) for (keys, what), places in ranked]
-
-
-def _rank(places: list[str]) -> int:
-    """Keys of everywhere first, of lists last."""
     ranks = {"everywhere": 0, "session": 1, "a list": 3}
-    return ranks.get(places[0], 2)
+    ranked = sorted(where.items(), key=lambda one: ranks.get(one[1][0], 2))
+    return [(keys, ", ".join(places), what) for (keys, what), places in ranked]

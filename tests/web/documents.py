@@ -12,12 +12,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from eventctx.engine import Engine
@@ -175,10 +173,3 @@ def _people_out(history: ViewHistory, shown: Sequence[tuple[int, set[int]]]) -> 
             fell -= 1
         found.append([number, fell])
     return found
-
-
-def write(folder: Path, found: Mapping[str, Agreement]) -> None:
-    """Write a file for each session."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, one in found.items():
-        (folder / f"{name}.json").write_bytes(msgspec.json.encode(one))

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from eventctx.engine import Engine
 from eventctx.stores.memory import MemoryStore
@@ -32,39 +33,36 @@ from tests.web.node import PAGE_TESTS, node
 pytestmark = pytest.mark.xdist_group("agreement")
 
 
-class BrowserSide:
-    """A process that answers for files, so that each session does not start one."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-
-    def agrees(self, name: str, said: documents.Agreement) -> None:
-        """Raise where the browser derives something else, with what it is."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        with tempfile.TemporaryDirectory() as folder:
-            documents.write(Path(folder), {"said": said})
-            self._process.stdin.write(f"{folder}/said.json\n")
-            self._process.stdin.flush()
-            assert (name, self._process.stdout.readline()) == (name, "\n")
+Agrees = Callable[[documents.Agreement], None]
 
 
 @pytest.fixture(scope="module")
-def browser_side() -> Iterator[BrowserSide]:
+def browser_agrees() -> Iterator[Agrees]:
+    """A process that answers for files, so that each session does not start one."""
     command = [node(), str(PAGE_TESTS / "answer.mjs")]
     with started(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        yield BrowserSide(process)
+
+        def agrees(said: documents.Agreement) -> None:
+            """Raise where the browser derives something else, with what it is."""
+            assert process.stdin is not None and process.stdout is not None
+            with tempfile.TemporaryDirectory() as folder:
+                Path(folder, "said.json").write_bytes(msgspec.json.encode(said))
+                process.stdin.write(f"{folder}/said.json\n")
+                process.stdin.flush()
+                assert process.stdout.readline() == "\n"
+
+        yield agrees
 
 
 @pytest.mark.parametrize("name", RECORDED)
 async def test_the_browser_agrees_on_every_request_of_a_recorded_session(
-    name: str, recorded_sessions: Path, browser_side: BrowserSide
+    name: str, recorded_sessions: Path, browser_agrees: Agrees
 ) -> None:
     engine, sessions = await imported(recorded_sessions / name)
     assert sessions
     for session in sessions:
         if FULL or len(await engine.transcript(session)) <= MOST_MESSAGES:
-            browser_side.agrees(name, await documents.agreement(engine, session))
+            browser_agrees(await documents.agreement(engine, session))
 
 
 @cache
@@ -77,9 +75,9 @@ def made(name: str) -> documents.Agreement:
 
 @pytest.mark.parametrize("name", MADE)
 def test_the_browser_agrees_on_every_request_of_a_made_session(
-    name: str, browser_side: BrowserSide
+    name: str, browser_agrees: Agrees
 ) -> None:
-    browser_side.agrees(name, made(name))
+    browser_agrees(made(name))
 
 
 def test_the_made_sessions_have_entries_of_every_kind() -> None:
@@ -100,13 +98,9 @@ async def played(steps: list[tuple[str, Any]]) -> documents.Agreement:
     return await documents.agreement(engine, "s", pieces=4)
 
 
-@settings(
-    max_examples=some(15, 60),
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+@settings(max_examples=some(15, 60))
 @given(steps=STEPS)
 def test_the_browser_agrees_on_every_request_of_any_session(
-    browser_side: BrowserSide, steps: list[tuple[str, Any]]
+    browser_agrees: Agrees, steps: list[tuple[str, Any]]
 ) -> None:
-    browser_side.agrees("any", asyncio.run(played(steps)))
+    browser_agrees(asyncio.run(played(steps)))

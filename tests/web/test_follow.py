@@ -6,12 +6,14 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from eventctx.web.follow import MOST_STREAMS
+from tests.children import started
 
 WRITER = """
 import asyncio, json, sys, time
@@ -22,11 +24,10 @@ async def main():
         context = await engine.session("work", max_tokens=10_000_000)
         print("ready", flush=True)
         for line in sys.stdin:
-            count, size = json.loads(line)
             took = []
-            for number in range(count):
+            for number in range(int(line)):
                 begun = time.perf_counter()
-                await context.add_message({"role": "user", "content": f"{number} " + "x" * size})
+                await context.add_message({"role": "user", "content": f"{number} xxxxxxxxxx"})
                 took.append(time.perf_counter() - begun)
             head = (await engine.store.head("work")).head
             print(json.dumps([time.time(), head, took]), flush=True)
@@ -35,45 +36,33 @@ asyncio.run(main())
 """
 
 
-class Writer:
-    """A process that appends messages to ``work`` on demand."""
-
-    def __init__(self, path: Path) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(path)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert self._read() == "ready"
-
-    def append(self, count: int = 1, size: int = 10) -> tuple[float, int, list[float]]:
-        """The time of day when the last append was durable, the head, and each one's seconds."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps([count, size]) + "\n")
-        self._process.stdin.flush()
-        at, head, took = json.loads(self._read())
-        return at, head, took
-
-    def _read(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
-
-    def close(self) -> None:
-        self._process.communicate(timeout=60)
+Append = Callable[[int], tuple[float, int, list[float]]]
 
 
 @pytest.fixture
-def writer(store: Path) -> Iterator[Writer]:
-    made = Writer(store)
-    yield made
-    made.close()
+def append(store: Path) -> Iterator[Append]:
+    """A process that appends so many messages to ``work``.
+
+    It tells the time of day when the last append was durable, the head, and each one's seconds.
+    """
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with started([sys.executable, "-c", WRITER, store], **pipes) as process:
+
+        def appended(count: int) -> tuple[float, int, list[float]]:
+            process.stdin.write(f"{count}\n")
+            process.stdin.flush()
+            at, head, took = json.loads(process.stdout.readline())
+            return at, head, took
+
+        assert process.stdout.readline() == "ready\n"
+        yield appended
 
 
 def test_a_stream_begins_with_what_the_page_lacks(served) -> None:
     whole = served.get("/api/s/work/timeline").document
     stream = served.open_stream("/api/s/work/follow?after=-1")
-    assert stream.status == 200
-    assert stream.headers["content-type"] == "text/event-stream"
-    assert stream.headers["cache-control"] == "no-store"
+    kinds = [stream.headers[name] for name in ("content-type", "cache-control")]
+    assert (stream.status, kinds) == (200, ["text/event-stream", "no-store"])
     event = stream.event()
     assert (event.name, event.id, event.data) == ("timeline", str(whole["head"]), whole)
     stream.close()
@@ -82,20 +71,19 @@ def test_a_stream_begins_with_what_the_page_lacks(served) -> None:
     late.close()
 
 
-def test_a_connection_that_was_lost_goes_on_without_a_gap(serving, store, writer) -> None:
+def test_a_connection_that_was_lost_goes_on_without_a_gap(serving, store, append) -> None:
     served = serving(store)
     whole = served.get("/api/s/work/timeline").document
     seen = list(whole["messages"]["position"])
     stream = served.open_stream(f"/api/s/work/follow?after={whole['head']}")
-    writer.append(3)
+    append(3)
     event = stream.event()
     seen += event.data["messages"]["position"]
     stream.close()
-    writer.append(5)
-    again = served.open_stream(
-        f"/api/s/work/follow?after={whole['head']}", f"Last-Event-ID: {event.id}"
-    )
-    _, head, _ = writer.append(2)
+    append(5)
+    target = f"/api/s/work/follow?after={whole['head']}"
+    again = served.open_stream(target, f"Last-Event-ID: {event.id}")
+    _, head, _ = append(2)
     while event.data["head"] < head:
         event = again.event()
         seen += event.data["messages"]["position"]
@@ -103,15 +91,15 @@ def test_a_connection_that_was_lost_goes_on_without_a_gap(serving, store, writer
     assert seen == served.get("/api/s/work/timeline").document["messages"]["position"]
 
 
-def test_a_burst_is_few_events(serving, store, writer) -> None:
+def test_a_burst_is_few_events(serving, store, append) -> None:
     served = serving(store)
     head = served.get("/api/s/work/timeline").document["head"]
     stream = served.open_stream(f"/api/s/work/follow?after={head}")
-    _, last, took = writer.append(300)
+    _, last, took = append(300)
     events = []
     while not events or events[-1].data["head"] < last:
         events.append(stream.event())
-    _, last, _ = writer.append(1)
+    _, last, _ = append(1)
     events.append(stream.event())
     assert events[-1].data["head"] == last
     stream.close()
@@ -120,16 +108,16 @@ def test_a_burst_is_few_events(serving, store, writer) -> None:
 
 
 def test_a_reader_that_does_not_read_keeps_neither_others_nor_the_writer_waiting(
-    serving, store, writer
+    serving, store, append
 ) -> None:
     served = serving(store)
     head = served.get("/api/s/work/timeline").document["head"]
-    quiet = sorted(writer.append(200)[2])[100]
+    quiet = sorted(append(200)[2])[100]
     # None of these reads one byte: each holds one event in its socket, and has no queue.
     slow = [served.open_stream("/api/s/work/follow?after=-1") for _ in range(20)]
     stream = served.open_stream(f"/api/s/work/follow?after={head}")
-    busy = sorted(writer.append(200)[2])[100]
-    at, last, _ = writer.append(1)
+    busy = sorted(append(200)[2])[100]
+    at, last, _ = append(1)
     event = stream.event()
     while event.data["head"] < last:
         event = stream.event()
@@ -155,21 +143,13 @@ def test_there_are_so_many_streams_and_no_more_and_a_closed_one_makes_room(serve
     again.close()
 
 
-def test_a_session_that_was_deleted_is_told(serving, store) -> None:
+def test_a_session_that_was_deleted_is_told(serving, run, store) -> None:
     served = serving(store)
     head = served.get("/api/s/work/timeline").document["head"]
     stream = served.open_stream(f"/api/s/work/follow?after={head}")
-    program = (
-        "import asyncio, sys, eventctx\n"
-        "async def main():\n"
-        "    async with eventctx.open(sys.argv[1]) as engine:\n"
-        "        await engine.delete('work')\n"
-        "asyncio.run(main())\n"
-    )
-    subprocess.run([sys.executable, "-c", program, str(store)], check=True)
+    run("delete", "work", "--yes").ok()
     event = stream.event()
-    assert event.name == "trouble"
-    assert "work" in event.data["error"]
+    assert (event.name, "work" in event.data["error"]) == ("trouble", True)
     assert stream.event() is None
     stream.close()
     assert served.get("/api/s/work/timeline").status == 404

@@ -33,38 +33,23 @@ def words_of(nodes: Any) -> str:
     return "".join(node if isinstance(node, str) else words_of(node[2]) for node in nodes)
 
 
-def test_markup_becomes_elements() -> None:
-    assert tree_of("# One\n\n*two* **three** `four` ~~five~~\nsix") == [
-        ["p", {"class": "h1"}, ["One"]],
-        [
-            "p",
-            {},
-            [
-                *(["em", {}, ["two"]], " ", ["strong", {}, ["three"]], " "),
-                *(["code", {}, ["four"]], " ", ["del", {}, ["five"]], "\nsix"),
-            ],
-        ],
-    ]
+LINK = ["a", {"href": "https://a.example/i.png"}, ["image: the plan"]]
+
+
+def test_markup_becomes_elements_and_an_image_from_elsewhere_a_link() -> None:
+    heading, words = tree_of("# One\n\n*two* **three** `four` ~~five~~\nsix") or ()
+    assert heading == ["p", {"class": "h1"}, ["One"]]
+    two, three = ["em", {}, ["two"]], ["strong", {}, ["three"]]
+    four, five = ["code", {}, ["four"]], ["del", {}, ["five"]]
+    assert words == ["p", {}, [two, " ", three, " ", four, " ", five, "\nsix"]]
+    assert tree_of("![the plan](https://a.example/i.png)") == [["p", {}, [LINK]]]
 
 
 def test_lists_keep_their_numbers_and_tables_their_cells() -> None:
-    assert tree_of("3. a\n4. b\n   - c") == [
-        [
-            "ol",
-            {},
-            [
-                ["li", {}, [["span", {"class": "mark"}, ["3."]], " a"]],
-                [
-                    "li",
-                    {},
-                    [
-                        *(["span", {"class": "mark"}, ["4."]], " b"),
-                        ["ul", {}, [["li", {}, ["c"]]]],
-                    ],
-                ],
-            ],
-        ]
-    ]
+    marks = [["span", {"class": "mark"}, [f"{number}."]] for number in (3, 4)]
+    inner = ["ul", {}, [["li", {}, ["c"]]]]
+    items = [["li", {}, [marks[0], " a"]], ["li", {}, [marks[1], " b", inner]]]
+    assert tree_of("3. a\n4. b\n   - c") == [["ol", {}, items]]
     cells = [tag for tag, _ in elements(tree_of("|a|b|\n|-|-|\n|c|d|"))]
     assert Counter(cells)["th"] == Counter(cells)["td"] == 2
 
@@ -97,11 +82,6 @@ def test_every_other_link_is_the_text_that_was_written(address: str) -> None:
     assert words_of(tree_of(text)) == text
 
 
-def test_an_image_from_elsewhere_is_a_link() -> None:
-    tree = tree_of("![the plan](https://a.example/i.png)")
-    assert tree == [["p", {}, [["a", {"href": "https://a.example/i.png"}, ["image: the plan"]]]]]
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -116,26 +96,15 @@ def test_what_markdown_would_hide_or_replace_is_shown_as_written(text: str) -> N
     assert re.sub(r"\W", "", words_of(tree_of(text) or [text])) == re.sub(r"\W", "", text)
 
 
-def test_a_text_that_is_nested_too_deeply_has_no_tree() -> None:
-    assert tree_of("> " * 40 + "words") is None
-
-
-def test_a_tree_of_too_many_elements_is_none() -> None:
-    assert tree_of("*a*\n\n" * 15_000) is None
+@pytest.mark.parametrize("text", ["> " * 40 + "words", "*a*\n\n" * 15_000], ids=["deep", "many"])
+def test_a_text_that_is_nested_too_deeply_or_has_too_many_elements_has_no_tree(text: str) -> None:
+    assert tree_of(text) is None
 
 
 @pytest.mark.parametrize("attack", [*hostile.MARKUP.values(), *hostile.CONTROLS.values()])
 def test_hostile_words_are_words(attack: str) -> None:
-    forms = [
-        "{}",
-        "# {}",
-        "- {}",
-        "[{}](https://a.b)",
-        "`{}`",
-        "```html\n{}\n```",
-        "|{}|\n|-|\n|{}|",
-    ]
-    for form in forms:
+    texts = ("{}", "# {}", "- {}", "`{}`")
+    for form in (*texts, "[{}](https://a.b)", "```html\n{}\n```", "|{}|\n|-|\n|{}|"):
         tree = tree_of(form.replace("{}", attack))
         if tree is None:
             continue

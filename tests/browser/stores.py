@@ -58,13 +58,10 @@ async def _chat(engine: Engine) -> None:
 
 async def _told(engine: Engine) -> None:
     ctx = await engine.session(TOLD)
-    asked = {"role": "user", "content": "And the rows?"}
-    async with ctx.turn():
-        await ctx.add_message({"role": "user", "content": f"Here is a table. {DEMAND} Thanks."})
-        await ctx.get_messages_for_request()
-    async with ctx.turn():
-        await ctx.set_messages([asked])
-        await ctx.get_messages_for_request()
+    for words in (f"Here is a table. {DEMAND} Thanks.", "And the rows?"):
+        async with ctx.turn():
+            await ctx.set_messages([{"role": "user", "content": words}])
+            await ctx.get_messages_for_request()
 
 
 async def add_recorded(path: Path, folder: Path) -> None:

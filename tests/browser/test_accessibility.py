@@ -124,14 +124,12 @@ async def go_through_with_tab(page: Page) -> None:
     assert 0 < stops < MOST_STOPS
 
 
-async def test_axe_finds_nothing_in_the_list_of_keys(visit: Visit) -> None:
-    page = await settled(await visit(path_of(DEMO)))
+@pytest.mark.parametrize("path", ["/", path_of(DEMO)], ids=["sessions", "a session"])
+async def test_axe_finds_nothing_on_a_narrow_screen_and_in_the_list_of_keys(
+    visit: Visit, path: str
+) -> None:
+    page = await settled(await visit(path, viewport=WINDOWS["a phone"]))
+    assert await broken_rules(page) == []
     await page.keyboard.press("?")
     await expect(page.get_by_role("dialog")).to_be_visible()
-    assert await broken_rules(page) == []
-
-
-@pytest.mark.parametrize("path", ["/", path_of(DEMO)], ids=["sessions", "a session"])
-async def test_axe_finds_nothing_on_a_narrow_screen(visit: Visit, path: str) -> None:
-    page = await settled(await visit(path, viewport={"width": 390, "height": 800}))
     assert await broken_rules(page) == []

@@ -107,9 +107,8 @@ async def test_a_session_that_sent_nothing_says_so_once(visit: Visit, store: Pat
     page = await settled(await visit(path_of("unsent", "lost")))
     await expect(page.get_by_role("heading", name="Nothing was sent yet")).to_be_visible()
     await expect(page.locator("ctx-lost")).not_to_contain_text("in view")
-    integrity = (await settled(await visit(path_of("unsent", "integrity")))).locator(
-        "ctx-integrity"
-    )
+    page = await settled(await visit(path_of("unsent", "integrity")))
+    integrity = page.locator("ctx-integrity")
     await expect(integrity).to_contain_text("Nothing was sent yet.")
     await expect(integrity).not_to_contain_text("0 views")
     page = await settled(await visit(path_of("unsent")))

@@ -18,7 +18,7 @@ from tests.browser.chromium import in_the_browser
 from tests.browser.inspecting import Inspector, inspecting, path_of
 from tests.browser.settling import settled, walk
 from tests.browser.watching import Watch
-from tests.browser.writing import Appended, Writer, note_words, shown_at, writing
+from tests.browser.writing import Appended, Says, note_words, shown_at, writing
 
 pytestmark = in_the_browser
 
@@ -38,27 +38,18 @@ _ASKED: Final = """async (address) => {
 }"""
 
 
-class Served(NamedTuple):
-    """A page of a server, and who writes to the store that it shows."""
-
-    page: Page
-    writer: Writer
-    store: Path
-    watch: Watch
-
-
 class Live(NamedTuple):
-    """A page that follows a session of its own."""
+    """A page that follows a session of its own, and who writes to the store that it shows."""
 
     page: Page
-    session: str
-    writer: Writer
+    append: Says
     store: Path
     watch: Watch
+    session: str = "first"
 
     async def says(self, text: str) -> Appended:
         """The session's agent goes another round."""
-        return await self.writer.says(self.session, text)
+        return await self.append(self.session, text)
 
 
 @asynccontextmanager
@@ -75,27 +66,24 @@ async def shown(browser: Browser, inspector: Inspector) -> AsyncIterator[tuple[P
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def served(
-    browser: Browser, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Served]:
+async def served(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Live]:
     store = tmp_path_factory.mktemp("live") / "live.db"
-    async with writing(store) as writer:
-        await writer.says("first", "word-0")
+    async with writing(store) as append:
+        await append("first", "word-0")
         async with inspecting(store) as inspector, shown(browser, inspector) as (page, watch):
-            yield Served(page, writer, store, watch)
+            yield Live(page, append, store, watch)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def live(served: Served) -> AsyncIterator[Live]:
-    page, writer, store, watch = served
-    session = f"live {next(_NUMBERS)}"
+async def live(served: Live) -> AsyncIterator[Live]:
+    found = served._replace(session=f"live {next(_NUMBERS)}")
     for number in range(5):
-        await writer.says(session, f"word-{number}")
-    await settled(await walk(page, path_of(session)))
-    await note_words(page)
-    yield Live(page, session, writer, store, watch)
-    await watch.clean(page)
-    watch.expected.clear()
+        await found.says(f"word-{number}")
+    await settled(await walk(found.page, path_of(found.session)))
+    await note_words(found.page)
+    yield found
+    await found.watch.clean(found.page)
+    found.watch.expected.clear()
 
 
 async def test_what_is_appended_stands_on_the_page_at_once(
@@ -131,8 +119,8 @@ async def test_a_server_that_comes_back_goes_on_without_a_gap(live: Live, browse
         await settled(page)
         await note_words(page)
         # The list of sessions may be on its way.
-        watch.expected += ["ERR_CONNECTION_", "ERR_INCOMPLETE_CHUNKED", "ERR_EMPTY", "403"]
-        watch.expected += ["ERR_CONTENT_LENGTH_MISMATCH"]
+        lost = "ERR_CONNECTION_ ERR_INCOMPLETE_CHUNKED ERR_EMPTY ERR_CONTENT_LENGTH_MISMATCH 403"
+        watch.expected += lost.split()
         inspector.process.kill()
         inspector.process.wait()
         for number in range(40, 45):
@@ -152,24 +140,20 @@ async def test_a_server_that_comes_back_goes_on_without_a_gap(live: Live, browse
                     asked = await page.evaluate(_ASKED, f"/api{path_of(live.session)}/timeline")
 
 
-async def test_words_that_were_erased_leave_the_page_and_all_that_it_holds(live: Live) -> None:
+async def test_words_that_were_erased_and_then_the_deleted_session_leave_the_page_and_all_it_holds(
+    live: Live,
+) -> None:
     await live.page.get_by_text("word-3").first.click()
     await expect(live.page.get_by_text("word-3").first).to_be_visible()
     async with eventctx.open(live.store) as engine:
-        [number] = [
-            one.number for one in await engine.transcript(live.session)
-            if "word-3" in str(one.message) and one.message["role"] == "user"
-        ]  # fmt: skip
-        await engine.erase(live.session, [number])
+        said = [one.number for one in await engine.transcript(live.session)
+                if one.message == {"role": "user", "content": "word-3"}]  # fmt: skip
+        await engine.erase(live.session, said)
     await expect(live.page.locator("body")).not_to_contain_text("word-3")
     await settled(live.page)
     await expect(live.page.get_by_text("word-4").first).to_be_visible()
     await expect(live.page.get_by_text("Erased").first).to_be_visible()
-
-
-async def test_a_session_that_was_deleted_leaves_the_page(live: Live) -> None:
     live.watch.expected += ["404"]
-    await expect(live.page.get_by_text("word-4").first).to_be_visible()
     async with eventctx.open(live.store) as engine:
         await engine.delete(live.session)
     await expect(live.page.locator("body")).not_to_contain_text("word-")

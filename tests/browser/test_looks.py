@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from playwright.async_api import Page, expect
 
 from tests.browser.chromium import in_the_browser
@@ -17,31 +19,29 @@ async def test_a_theme_that_was_chosen_is_there_before_anything_is_painted(load:
     page = await settled(await load(path_of(DEMO)))
     await choose_dark(page)
     await page.add_init_script(NOTE_FIRST_THEME)
-    await settled(await _reloaded(page))
+    await page.reload()
+    await settled(page)
     assert await page.evaluate("firstTheme") == "dark"
     assert await _brightness(page) < 80
     await page.get_by_role("button", name="Theme: dark").click()
     await page.emulate_media(color_scheme="light")
     assert await _brightness(page) > 175
-    await settled(await _reloaded(page))
+    await page.reload()
     await expect(page.get_by_role("button", name="Theme: system")).to_be_visible()
 
 
-async def _reloaded(page: Page) -> Page:
-    await page.reload()
-    return page
+_COLOUR: Final = """() => {
+  const draw = document.createElement('canvas').getContext('2d');
+  draw.fillStyle = getComputedStyle(document.documentElement).backgroundColor;
+  draw.fillRect(0, 0, 1, 1);
+  return [...draw.getImageData(0, 0, 1, 1).data.slice(0, 3)];
+}"""
 
 
 async def _brightness(page: Page) -> float:
     """Of the page's background, from 0 to 255."""
-    color: str = await page.evaluate(
-        "() => { const canvas = document.createElement('canvas');"
-        " const draw = canvas.getContext('2d');"
-        " draw.fillStyle = getComputedStyle(document.documentElement).backgroundColor;"
-        " draw.fillRect(0, 0, 1, 1);"
-        " return draw.getImageData(0, 0, 1, 1).data.slice(0, 3).join() }"
-    )
-    return sum(map(int, color.split(","))) / 3
+    colour: list[int] = await page.evaluate(_COLOUR)
+    return sum(colour) / 3
 
 
 async def test_with_reduced_motion_nothing_moves_by_itself(visit: Visit) -> None:

@@ -59,15 +59,13 @@ async def test_a_fault_of_a_page_is_noticed(browser: Browser, script: str, notic
     await page.context.close()
 
 
-async def test_a_page_without_a_fault_is_clean(browser: Browser) -> None:
+async def test_a_page_without_a_fault_is_clean_and_a_character_that_controls_it_is_found(
+    browser: Browser,
+) -> None:
     watch = Watch(ORIGIN)
-    page = await opened(browser, watch, "console.log('fine')")
+    text = "<p title='a\u202eb'>one\u200btwo</p>"
+    page = await opened(browser, watch, "console.log('fine')", text)
     await watch.clean(page)
-    await page.context.close()
-
-
-async def test_a_character_that_controls_what_is_shown_is_found(browser: Browser) -> None:
-    page = await opened(browser, Watch(ORIGIN), "", "<p title='a\u202eb'>one\u200btwo</p>")
     found = await unsafe_characters(page)
     assert [one.partition(" in ")[0] for one in found] == ["P title: U+202e", "text of P: U+200b"]
     await page.context.close()

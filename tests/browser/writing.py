@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -37,31 +37,26 @@ class Appended(NamedTuple):
     took: float
 
 
-class Writer:
-    """A running program; each ``says`` is a round of an agent in a session."""
-
-    def __init__(self, process: subprocess.Popen[Any]) -> None:
-        self._process = process
-
-    async def says(self, session: str, text: str) -> Appended:
-        """Append a person's message, a request, and an answer."""
-        return await asyncio.wait_for(asyncio.to_thread(self._round, session, text), PATIENCE)
-
-    def _round(self, session: str, text: str) -> Appended:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(f"{session}\t{text}\n")
-        self._process.stdin.flush()
-        at, took = self._process.stdout.readline().split()
-        return Appended(float(at), float(took))
+Says = Callable[[str, str], Awaitable[Appended]]
+"""Appends a round of an agent to a session: a person's message, a request, and an answer."""
 
 
 @asynccontextmanager
-async def writing(store: Path) -> AsyncIterator[Writer]:
+async def writing(store: Path) -> AsyncIterator[Says]:
     """A writer to sessions of a store until the end of the block."""
-    command = [sys.executable, _PROGRAM, store]
-    with started(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        yield Writer(process)
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with started([sys.executable, _PROGRAM, store], **pipes) as process:
+
+        def append(session: str, text: str) -> Appended:
+            process.stdin.write(f"{session}\t{text}\n")
+            process.stdin.flush()
+            at, took = process.stdout.readline().split()
+            return Appended(float(at), float(took))
+
+        async def says(session: str, text: str) -> Appended:
+            return await asyncio.wait_for(asyncio.to_thread(append, session, text), PATIENCE)
+
+        yield says
 
 
 async def note_words(page: Page) -> None:

@@ -12,14 +12,7 @@ from typing import Any, Final
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import (
-    Browser,
-    BrowserContext,
-    Page,
-    StorageState,
-    ViewportSize,
-    expect,
-)
+from playwright.async_api import Browser, BrowserContext, Page, StorageState, ViewportSize, expect
 
 from tests.browser import chromium, stores
 from tests.browser.inspecting import Inspector, inspecting

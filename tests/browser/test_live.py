@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
 import pytest_asyncio
@@ -15,10 +17,10 @@ from playwright.async_api import Browser, Page, expect
 
 import eventctx
 from tests.browser.chromium import in_the_browser
-from tests.browser.inspecting import Inspector, inspecting, path_of
+from tests.browser.inspecting import PATIENCE, Inspector, inspecting, path_of
 from tests.browser.settling import settled, walk
 from tests.browser.watching import Watch
-from tests.browser.writing import Appended, Says, note_words, shown_at, writing
+from tests.children import started
 
 pytestmark = in_the_browser
 
@@ -36,6 +38,62 @@ _ASKED: Final = """async (address) => {
   const { head, messages, requests } = await (await fetch(address)).json();
   return [head, messages.position.length, messages.position, requests.position];
 }"""
+
+
+_PROGRAM: Final = Path(__file__).resolve().parents[1] / "programs" / "appending.py"
+
+_NOTE_WORDS: Final = """() => {
+  window.seen = {};
+  const look = () => {
+    for (const [word] of document.body.textContent.matchAll(/word-\\d+/g)) {
+      window.seen[word] ??= performance.timeOrigin + performance.now();
+    }
+  };
+  new MutationObserver(look).observe(document.body,
+    { subtree: true, childList: true, characterData: true });
+  look();
+}"""
+
+
+class Appended(NamedTuple):
+    """When an append was acknowledged, in ms since 1970, and how many ms it took."""
+
+    at: float
+    took: float
+
+
+Says = Callable[[str, str], Awaitable[Appended]]
+"""Appends a round of an agent to a session: a person's message, a request, and an answer."""
+
+
+@asynccontextmanager
+async def writing(store: Path) -> AsyncIterator[Says]:
+    """A writer to sessions of a store until the end of the block."""
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with started([sys.executable, _PROGRAM, store], **pipes) as process:
+
+        def append(session: str, text: str) -> Appended:
+            process.stdin.write(f"{session}\t{text}\n")
+            process.stdin.flush()
+            at, took = process.stdout.readline().split()
+            return Appended(float(at), float(took))
+
+        async def says(session: str, text: str) -> Appended:
+            return await asyncio.wait_for(asyncio.to_thread(append, session, text), PATIENCE)
+
+        yield says
+
+
+async def note_words(page: Page) -> None:
+    """From now on the page notes when each word of the form ``word-7`` first stands on it."""
+    await page.evaluate(_NOTE_WORDS)
+
+
+async def shown_at(page: Page, word: str) -> float:
+    """When a word first stood on the page, in ms since 1970; waits for it."""
+    await page.wait_for_function("(word) => word in window.seen", arg=word, polling=5)
+    at: float = await page.evaluate("(word) => window.seen[word]", word)
+    return at
 
 
 class Live(NamedTuple):

@@ -1,8 +1,9 @@
-"""``restore`` and ``compact``, which write, and ``view --verify``, which proves."""
+"""Commands that write or destroy, and those that prove: all goes only if it was asked."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from pathlib import Path
 
@@ -11,8 +12,11 @@ import jsonschema
 import pytest
 
 import eventctx
+from eventctx.cli.output.program import UNSIGNED
+from eventctx.log.store import Receipt
 from tests.cli.conftest import say
 from tests.cli.schemas import published, without_other_keys
+from tests.cli.test_terminal import Terminal
 
 
 def in_view(run, *numbers: int) -> list[bool]:
@@ -57,29 +61,6 @@ def test_restore_brings_back_what_was_lost_of_a_kind(run, store):
     assert set(done["asked_for"]) == gone and all(in_view(run, *gone))
     again = run("restore", "work", "--lost", "files")
     assert again.out == "Nothing to bring back: all files are in view, whole.\n"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "word"),
-    [
-        (("restore", "work", 99), "expected message numbers of the transcript, found [99]"),
-        (("restore", "work", "x"), "expected a message such as #6 or 6, found 'x'"),
-        (("restore", "work"), "Expected a message, or --lost"),
-        (("restore", "nope", 1), "no session 'nope'"),
-        (("compact", "nope"), "no session 'nope'"),
-        (("compact", "work", "--policy", "nope"), "expected one of"),
-        (("compact", "work", "--set", "keep_recent"), "expected KEY=VALUE, found 'keep_recent'"),
-        (("compact", "work", "--set", "kepe_recent=3"), "found ['kepe_recent']"),
-        (("compact", "work", "--policy", "simple", "--set", "keep_recent=x"), ": expected an int"),
-        (("compact", "work", "--budget", 0), "--budget"),
-        (("compact", "work", "--set", "target_usage=2"), "target_usage"),
-    ],
-    ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else "",
-)
-def test_bad_input_is_refused_before_anything_is_done(run, store, arguments, word):
-    before = types(run)
-    run(*arguments).fails(word)
-    assert types(run) == before
 
 
 # -- compact -------------------------------------------------------------------------------------
@@ -229,3 +210,75 @@ def test_an_erased_body_is_told_and_does_no_harm(run, store):
     run("view", "work", "--turn", 1, "--verify").ok(
         "7 stored contents of 8 messages have their own digests.", "Erased on purpose", "#1."
     )
+
+
+def test_erase_shows_what_would_go_or_destroys_it_and_all_still_verifies(run, store):
+    shown = run("erase", "work", 0)
+    assert (shown.code, "goes: #0" in shown.out, "add --yes" in shown.err) == (0, True, True)
+    assert "[erased]" not in run("transcript", "work").out
+    done = run("erase", "work", 0, "--reason", "on request", "--yes")
+    done.ok("chains and receipts still verify")
+    run("transcript", "work").ok("[erased]")
+    run("verify", "work").ok("erased on purpose")
+    run("log", "work", "--type", "context:erased", "--json").ok("on request")
+
+
+def test_delete_shows_asks_and_leaves_one_record(run, store):
+    run("fork", "work", "early", "--at", 2)
+    refused = run("delete", "work", "--yes")
+    assert refused.code == 2 and "forks, found 'early'" in refused.err
+    shown = run("delete", "work", "--forks")
+    assert "goes: early, work" in shown.out and "add --yes" in shown.err
+    assert "deleted early, work" in run("delete", "work", "--forks", "--yes").out
+    run("verify").ok("deleted on purpose")
+    run("transcript", "work").fails()
+    assert "work" not in run("sessions").out
+
+
+def test_prune_deletes_only_what_is_older(run, store):
+    kept = run("prune", "--older-than", "36h", "--yes", "--json").document
+    assert (kept["deleted"], kept["sessions"], kept["kept"]) == (False, [], [])
+    run("transcript", "work").ok()
+    done = run("prune", "--older-than", "0h", "--yes", "--json").document
+    assert done["deleted"] is True
+    assert [one["session"] for one in done["sessions"]] == ["work"]
+    assert "No session is that old" in run("prune", "--older-than", "0h").out
+
+
+@pytest.mark.parametrize("age", ["", "90", "d", "1y", "-3d", "1e9d"])
+def test_an_age_that_is_none_is_bad_usage(run, store, age):
+    run("prune", "--older-than", age).fails("such as 90d")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("answer", "goes"), [("n", False), ("y", True)])
+def test_at_a_terminal_a_person_is_asked(run, store, answer, goes):
+    with Terminal("erase", "work", 0, "--store", store) as terminal:
+        terminal.until("Erase all this for ever?")
+        os.write(terminal.master, f"{answer}\n".encode())
+        terminal.all()
+    assert ("[erased]" in run("transcript", "work").out) == goes
+
+
+def test_sign_and_verify_by_the_public_key(run, store, tmp_path):
+    pytest.importorskip("cryptography")
+    from tests.cli.schemas import write_key
+
+    write_key(tmp_path)
+    private = tmp_path / "key.pem"
+    signed = run("sign", "work", "--key", private, "--json").document
+    at = Receipt.parse(signed["receipt"]).position - 1
+    run("verify", "--signed-by", signed["key"]).ok()
+    say(store, "work", "one more", "and another")
+    partly = run("verify", "--signed-by", signed["key"])
+    assert partly.code == UNSIGNED
+    assert f"signed up to @{at}; 2 after it are not signed" in partly.out
+    run("verify").ok(f"signed by 1 key up to @{at}; 2 after it are not")
+    run("sign", "work", "--key", private)
+    assert "not signed" not in run("verify", "--signed-by", signed["key"]).ok()
+    other = run("verify", "--signed-by", "00" * 32)
+    assert (other.code, "no signature of the key" in other.out) == (5, True)
+    for bad in ("nonsense", "zz" * 32, store):
+        run("verify", "--signed-by", bad).fails()
+    for bad in (tmp_path / "none.pem", store):
+        run("sign", "work", "--key", bad).fails()

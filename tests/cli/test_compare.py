@@ -59,7 +59,7 @@ def test_why_is_asked_in_a_fork_and_says_what_the_comparison_said(run: Run, stor
     start = out.index("To ask why of #2 of work-0, do the same in a fork")
     commands = [line.strip() for line in out[start:].splitlines()[1:] if line.strip()]
     assert [line[line.index(f"{store} ") :].split()[1] for line in commands] == [
-        *("fork", "compact", "why"),
+        *("fork", "compact", "why")
     ]
     for line in commands:
         asked = run(*line[line.index("--store") :].split())
@@ -103,31 +103,6 @@ def test_a_path_is_a_recorded_session_and_needs_no_store(run: Run, tmp_path: Pat
     assert " why " not in out  # there is no store to ask
 
 
-TASKS = ("compare", "--tasks", "--lengths", "2k", "--seeds", "1", "--policies", "workset,recency")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("compare", "work-0", "--policies", "laddr"), "expected one of"),
-        (("compare", "work-0", "--policies", "ladder:no=1"), "expected settings among"),
-        (("compare", "work-0", "--policies", "ladder:target_usgae=0.3"), "'target_usage'"),
-        (("compare", "work-0", "--budgets", "5x"), "tokens, such as 50000 or 50k, found '5x'"),
-        (("compare", "work-0", "--price", "3/x"), "expected prices of a million tokens"),
-        (("compare", "work-0", "--summarizer", "nowhere:f"), "to be importable"),
-        (("compare", "wrok-0"), "'work-0'"),
-        (("compare",), "SESSION…"),
-        ((*TASKS, "--budgets", "16k"), "percent of the full length, such as 25, found '16k'"),
-        (("compare", "work-0", "--tasks"), "--tasks"),
-        (("compare", "--tasks", "--price", "1"), "--tasks takes no sessions, prices"),
-        (("compare", "work-0", "--lengths", "8k"), "--lengths"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
-)
-def test_bad_input_is_named(run: Run, store: Path, arguments: tuple[str, ...], said: str) -> None:
-    run(*arguments).fails(said)
-
-
 def test_a_session_without_an_answer_is_an_error_alone_and_passed_over_beside_others(
     run: Run, tmp_path: Path
 ) -> None:
@@ -138,6 +113,9 @@ def test_a_session_without_an_answer_is_an_error_alone_and_passed_over_beside_ot
     assert (both.code, "passed over: session 'work-1'" in both.out) == (0, True)
 
 
+TASKS = ("compare", "--tasks", "--lengths", "2k", "--seeds", "1", "--policies", "workset,recency")
+
+
 @pytest.mark.slow
 def test_tasks_are_played_without_a_store_and_shown_by_share_family_and_fact(run: Run) -> None:
     out = run(*TASKS, "--budgets", "100,50%").ok(
@@ -146,6 +124,6 @@ def test_tasks_are_played_without_a_store_and_shown_by_share_family_and_fact(run
         *("100% of the full length", "50% of the full length", "workset, by family"),
     )
     assert [one for one in first_words(out) if one in ("workset", "recency")] == [
-        *("workset", "recency", "workset", "recency"),
+        *("workset", "recency", "workset", "recency")
     ]
     assert re.search(r"^person +\S+ +of ", out, re.MULTILINE)

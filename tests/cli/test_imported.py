@@ -168,8 +168,7 @@ def test_json_has_the_whole_text_of_kept_parts(run, with_raw):
         assert len(body["content"].encode()) == body["content_bytes"]
     texts = "\n".join(body["content"] for body in bodies).splitlines()
     notes = [json.loads(one) for one in texts if '"progress"' in one]
-    assert len(notes) == 40
-    assert notes[0]["data"]["note"].startswith("spinning é \x1b[31m")
+    assert len(notes) == 40 and notes[0]["data"]["note"].startswith("spinning é \x1b[31m")
 
 
 async def record_of(data: bytes, encoding: str) -> Record:

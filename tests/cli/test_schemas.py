@@ -25,22 +25,15 @@ def _check_one(name: str, value: Any) -> None:
     jsonschema.Draft202012Validator(strict).validate(value)
 
 
-@pytest.mark.parametrize("name", schemas.READING)
-def test_what_a_reading_command_prints_is_as_published(run, store: Path, name: str) -> None:
-    _check(name, schemas.READING[name], store, "work")
+COMMANDS = {**schemas.READING, **schemas.ACTING, **schemas.ALONE}
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in schemas.ALONE]
 
 
-@pytest.mark.parametrize("name", schemas.ACTING)
-def test_what_an_acting_command_prints_is_as_published(run, store: Path, name: str) -> None:
+@pytest.mark.parametrize("name", [*schemas.READING, *schemas.ACTING, *SLOW])
+def test_what_a_command_prints_is_as_published(run, store: Path, name: str) -> None:
     (store.parent / "chat.jsonl").write_text(schemas.CHAT)
-    _check(name, schemas.ACTING[name], store, "work")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", schemas.ALONE)
-def test_what_a_long_command_prints_is_as_published(run, store: Path, name: str) -> None:
     schemas.write_key(store.parent)
-    _check(name, schemas.ALONE[name], store, "work")
+    _check(name, COMMANDS[name], store, "work")
 
 
 def test_what_restoring_a_backup_prints_is_as_published(run, store: Path, tmp_path: Path) -> None:

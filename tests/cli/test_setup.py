@@ -220,8 +220,7 @@ def test_another_store_replaces_what_was_written(
     run("setup", *SERVERS, "--yes", "--store", home / "other.db")
     for file in (".codex/config.toml", ".codex/hooks.json", ".gemini/settings.json"):
         text = (home / file).read_text()
-        assert text.count("mcp_servers.eventctx]") <= 1
-        assert str(home / "other.db") in text
+        assert text.count("mcp_servers.eventctx]") <= 1 and str(home / "other.db") in text
     run("setup", "--undo", "--yes")
     assert contents(home) == lived_in
 

@@ -59,18 +59,13 @@ def test_a_call_outside_a_turn_and_its_tools_stand_under_one_head(run, tmp_path)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "expected the name of a session, or --all"),
-        (("work", "--all"), "expected the name of a session, or --all"),
-        (("--all", "--turn", 1), "at most one of --turn and --all"),
-        (("work", "--unfinished"), "--unfinished is for --otlp"),
-        (("work", "--unfinished", "--jaeger", "t.json"), "--unfinished is for --otlp"),
         (("work", "--jaeger", "no/f.json"), "expected a folder no to write it in"),
         (("work", "--otlp-file", "no/f.json"), "expected a folder no to write it in"),
         (("work", "--jaeger", "."), "is a directory"),
         (("work", "--otlp-file", "."), "is a directory"),
     ],
 )
-def test_what_cannot_be_traced_or_written_is_said_and_leaves_nothing(
+def test_what_cannot_be_written_is_said_and_leaves_nothing(
     run, store, monkeypatch: pytest.MonkeyPatch, arguments, said
 ) -> None:
     monkeypatch.chdir(store.parent)

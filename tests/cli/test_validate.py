@@ -44,8 +44,7 @@ def test_a_module_that_breaks_a_required_rule_exits_with_1_and_says_what_was_see
 
 def test_a_module_that_breaks_a_recommendation_exits_with_0(run) -> None:
     out = run("validate", f"{BROKEN}:SaysTheEndAlone").ok(
-        "no context:pre_compact was emitted",
-        "recommended: 13 holds, 1 does not hold, of 14 checks",
+        "no context:pre_compact was emitted", "recommended: 13 holds, 1 does not hold, of 14 checks"
     )
     assert "to fix" not in out
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import random
@@ -12,8 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Thread
-from typing import Any
+from typing import Any, NamedTuple
 
 import jsonschema
 import pytest
@@ -21,6 +21,7 @@ import pytest
 import eventctx
 from eventctx.importers.load import import_file
 from eventctx.log.record import Record
+from tests.children import started
 from tests.cli.conftest import Run
 from tests.cli.schemas import published, without_other_keys
 from tests.how_much import some
@@ -51,67 +52,53 @@ with open(path, "wb", buffering=0) as file:
 """Writes a file in pieces, the second half slowly until its input is closed."""
 
 
-class Program:
-    """A process of the program, and the JSON lines that it prints."""
+class Program(NamedTuple):
+    """A process of the program, and the file that its lines go to."""
 
-    def __init__(self, *arguments: object, **environment: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "eventctx.cli", *map(str, arguments)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **environment},
-        )
-        self.lines: list[str] = []
-        self._reader = Thread(target=self._read, daemon=True)
-        self._reader.start()
+    process: subprocess.Popen[bytes]
+    out: Path
 
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        self.lines.extend(iter(self.process.stdout.readline, ""))
-
-    def kill(self) -> None:
-        """As ``kill -9``: nothing of the program's own runs after it."""
-        self.process.kill()
-        self._end()
-
-    def stop(self, by: int = signal.SIGINT) -> int:
-        self.process.send_signal(by)
-        return self._end()
-
-    def _end(self) -> int:
-        code = self.process.wait(PATIENCE)
-        self._reader.join(PATIENCE)
-        for pipe in (self.process.stdout, self.process.stderr):
-            if pipe is not None:
-                pipe.close()
-        return code
+    @property
+    def lines(self) -> list[str]:
+        return self.out.read_text(encoding="utf-8").rpartition("\n")[0].splitlines()
 
     def sessions(self) -> list[dict[str, Any]]:
         found = [json.loads(line) for line in self.lines]
         return [one["session"] for one in found if one["kind"] == "session"]
 
-    def until(self, true: Any) -> None:
+    def kill(self) -> None:
+        """As ``kill -9``: nothing of the program's own runs after it."""
+        self.process.kill()
+        self.process.wait(PATIENCE)
+
+    def stop(self, by: int = signal.SIGINT) -> int:
+        self.process.send_signal(by)
+        return self.process.wait(PATIENCE)
+
+    def until(self, true: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE
         while not true():
             assert time.monotonic() < deadline, self.lines
-            assert self.process.poll() is None, self.process.stderr
+            assert self.process.poll() is None, self.lines
             time.sleep(0.01)
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[..., Program]]:
+def start(tmp_path: Path) -> Iterator[Callable[..., Program]]:
     """Start the program; what still runs is killed at the end."""
-    started: list[Program] = []
+    programs: list[Program] = []
+    with contextlib.ExitStack() as stack:
 
-    def begun(*arguments: object, **environment: str) -> Program:
-        started.append(Program(*arguments, **environment))
-        return started[-1]
+        def begun(*arguments: object, **environment: str) -> Program:
+            command = [sys.executable, "-u", "-m", "eventctx.cli", *arguments]
+            out = tmp_path / f"out-{len(programs)}"
+            file = stack.enter_context(out.open("wb"))
+            given = {**os.environ, **environment}
+            process = stack.enter_context(started(command, stdout=file, env=given))
+            programs.append(Program(process, out))
+            return programs[-1]
 
-    yield begun
-    for program in started:
-        if program.process.poll() is None:
-            program.kill()
+        yield begun
 
 
 @pytest.fixture
@@ -178,7 +165,7 @@ def test_ctrl_c_ends_it_with_the_total(
     program = start("--store", tmp_path / "s.db", "watch", live)
     program.until(lambda: len(program.lines) > 1)
     assert program.stop() == 0
-    assert program.lines[0] == "watching 1 path; Ctrl-C ends it\n"
+    assert program.lines[0] == "watching 1 path; Ctrl-C ends it"
     assert program.lines[1].startswith(f"{SESSION}  claude-code  ")
     assert program.lines[-1].startswith("total: 1 session, ")
     (live / "b.jsonl").write_bytes(ClaudeCode("new").user("go").answer("m", text("done")).data())
@@ -186,7 +173,7 @@ def test_ctrl_c_ends_it_with_the_total(
     # The look that finds the new file passes over the other one.
     again.until(lambda: any(line.startswith("new  ") for line in again.lines))
     assert again.stop(signal.SIGTERM) == 0
-    assert again.lines[-1] == "1 file not read, as nothing changed since an earlier watch\n"
+    assert again.lines[-1] == "1 file not read, as nothing changed since an earlier watch"
 
 
 def test_the_log_and_the_list_of_sessions_show_it_live(
@@ -224,7 +211,7 @@ def test_without_a_folder_those_of_known_programs_are_watched(
     program = start("--store", tmp_path / "s.db", "watch", **environment)
     program.until(lambda: len(program.lines) > 2)
     assert program.stop() == 0
-    assert program.lines[0] == f"found Claude Code: {home / '.claude' / 'projects'}\n"
+    assert program.lines[0] == f"found Claude Code: {home / '.claude' / 'projects'}"
     assert program.lines[2].startswith(SESSION)
 
 

@@ -149,8 +149,7 @@ async def test_secrets_are_replaced_in_texts_arguments_and_names_unless_they_are
     async with session_of([KEY, "mail to jane.doe@corp.example"], name=KEY) as engine:
         file, plain = await write(engine, KEY), await write(engine, KEY, reveal=True)
     everything = file.source + " ".join(file.contents)
-    assert KEY not in everything
-    assert "jane.doe@corp.example" not in everything
+    assert KEY not in everything and "jane.doe@corp.example" not in everything
     assert "[redacted:api-key]" in file.timeline["session"]
     call = next(one for one in file.bodies.values() if isinstance(one["content"], list))
     assert call["content"][1]["input"]["api_key"] == "[redacted:api-key]"
@@ -228,8 +227,7 @@ async def test_a_structure_keeps_what_a_compaction_is_judged_by(write):
     first, known = kept["compactions"][0], whole["compactions"][0]
     assert (first["strategy"], first["outcome"]) == ("ladder", "applied")
     assert first["trigger"] == known["trigger"]
-    assert kept.keys() == whole.keys()
-    assert kept["models"] == ["model 1"]
+    assert kept.keys() == whole.keys() and kept["models"] == ["model 1"]
 
 
 async def test_a_structure_holds_no_id_of_a_call_in_what_a_digest_covers(write):
@@ -263,8 +261,7 @@ def hostile(tmp_path_factory) -> Exported:
 
 def test_hostile_texts_and_names_stay_inside_their_elements(hostile):
     assert hostile.tags.count("script") == len(hostile.parts) + len(hostile.blocks) + 2
-    assert len(hostile.scripts) == 2
-    assert hostile.timeline["session"].startswith("<script>")
+    assert len(hostile.scripts) == 2 and hostile.timeline["session"].startswith("<script>")
     assert "\u202e" not in hostile.source and "\\u202e" in hostile.text
     data = "".join(hostile.parts.values())
     assert not re.search("[<>&\u2028\u2029]", data)
@@ -318,6 +315,5 @@ async def test_a_result_of_megabytes_is_a_block_of_its_own(write):
         for content in ("before", "x" * HUGE, "behind"):
             await ctx.add_message({"role": "user", "content": content})
         file = await write(engine, "s")
-    assert len(file.blocks) == 3
-    assert file.size < 500_000
+    assert len(file.blocks) == 3 and file.size < 500_000
     assert len(file.body_of(1)["content"]) == HUGE

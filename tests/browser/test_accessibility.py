@@ -92,9 +92,7 @@ WINDOWS: Final[Mapping[str, ViewportSize]] = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-async def test_a_screen_breaks_no_rule_fits_and_is_gone_through_with_tab(
-    visit: Visit, place: str
-) -> None:
+async def test_a_screen_breaks_no_rule_fits_and_is_gone_through(visit: Visit, place: str) -> None:
     page = await settled(await visit(PLACES[place], color_scheme="light"))
     where = "ctx-drawer" if place in DRAWER else "html"
     assert await broken_rules(page, where=where) == []
@@ -124,9 +122,7 @@ async def go_through_with_tab(page: Page) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", path_of(DEMO)], ids=["sessions", "a session"])
-async def test_axe_finds_nothing_on_a_narrow_screen_and_in_the_list_of_keys(
-    visit: Visit, path: str
-) -> None:
+async def test_axe_finds_nothing_on_a_phone_and_in_the_keys(visit: Visit, path: str) -> None:
     page = await settled(await visit(path, viewport=WINDOWS["a phone"]))
     assert await broken_rules(page) == []
     await page.keyboard.press("?")

@@ -41,9 +41,7 @@ async def test_three_clicks_lead_to_when_it_was_forgotten_and_why(visit: Visit) 
     await expect(why).to_contain_text("the policy ranked it lower")
 
 
-async def test_a_permanent_link_gives_the_same_place_again_and_back_the_screen_before(
-    visit: Visit, load: Visit
-) -> None:
+async def test_a_link_gives_its_place_again_and_back_the_last(visit: Visit, load: Visit) -> None:
     page = await settled(await visit(path_of(DEMO)))
     await page.keyboard.press("Shift+ArrowLeft")
     await expect(page).to_have_url(re.compile(r"at=616\b"))
@@ -74,9 +72,7 @@ async def test_two_marked_requests_are_compared(visit: Visit, store: Path) -> No
         await expect(page.locator("ctx-compare")).to_contain_text(f"#{number}")
 
 
-async def test_what_is_chosen_of_the_lost_is_brought_back_by_one_command_and_demands_are_marked(
-    visit: Visit, store: Path
-) -> None:
+async def test_what_was_lost_is_brought_back_by_a_command(visit: Visit, store: Path) -> None:
     page = await settled(await visit(path_of(stores.TOLD, "lost")))
     card = page.get_by_role("article", name="Message 0", exact=True)
     await expect(card.locator("mark")).to_have_text(stores.DEMAND)
@@ -157,9 +153,7 @@ async def test_messages_are_chosen_by_who_spoke_a_tool_and_a_failure(visit: Visi
     await expect(says).to_have_text("Nothing like that holds “xylophone” in this session.")
 
 
-async def test_two_sessions_are_compared_by_their_requests_and_two_policies_played_over_one(
-    visit: Visit,
-) -> None:
+async def test_two_sessions_are_compared_and_two_policies_played_over_one(visit: Visit) -> None:
     page = await settled(await visit(path_of(DEMO, "compare")))
     await page.get_by_role("link", name="Two sessions").click()
     other = page.get_by_role("combobox", name="With session")
@@ -194,9 +188,7 @@ async def test_tables_are_saved_as_csv(visit: Visit) -> None:
     assert {row["state"] for row in tables["lost"]} == {"gone", "summary"}
 
 
-async def test_the_list_says_how_far_it_is_while_it_is_made(
-    visit: Visit, context: BrowserContext
-) -> None:
+async def test_the_list_says_how_far_it_is_meanwhile(visit: Visit, context: BrowserContext) -> None:
     await settled(await visit())  # the server has made a list before
     page = await context.new_page()
     told = asyncio.Event()
@@ -228,9 +220,7 @@ async def test_a_page_of_which_a_file_does_not_arrive_says_so(
     await context.close()
 
 
-async def test_the_list_is_sorted_searched_and_filtered_and_the_order_stays_in_the_address(
-    visit: Visit,
-) -> None:
+async def test_the_list_is_sorted_searched_and_filtered_by_its_address(visit: Visit) -> None:
     page = await settled(await visit())
     heads = page.get_by_role("columnheader")
     await expect(heads).to_have_text(["Title", "Project", "Model", "Tokens", "Cost", "Last used"])

@@ -42,9 +42,7 @@ async def harmless(page: Page) -> None:
 
 @pytest.mark.parametrize("screen", SCREENS)
 @pytest.mark.parametrize("session", [hostile.SESSION, hostile.LONG_NAME], ids=["attack", "long"])
-async def test_every_screen_shows_hostile_words_and_runs_none(
-    visit: Visit, session: str, screen: str
-) -> None:
+async def test_a_screen_shows_words_and_runs_none(visit: Visit, session: str, screen: str) -> None:
     query = {"q": "ran=1"} if screen == "search" else {}
     page = await visit(path_of(session, screen, **query))
     await harmless(page)
@@ -57,9 +55,7 @@ async def test_walking_through_a_hostile_session_runs_nothing(load: Visit) -> No
         await harmless(page)
 
 
-async def test_markup_stands_there_as_it_was_written_also_beside_what_cannot_be_decoded(
-    visit: Visit,
-) -> None:
+async def test_markup_stands_there_as_written_also_beside_half_a_pair(visit: Visit) -> None:
     page = await visit()
     await harmless(page)
     await expect(page.get_by_role("link", name=hostile.SESSION)).to_be_visible()
@@ -69,9 +65,7 @@ async def test_markup_stands_there_as_it_was_written_also_beside_what_cannot_be_
         await expect(page.get_by_text(hostile.MARKUP["a script"]).first).to_be_visible()
 
 
-async def test_a_result_of_megabytes_is_there_and_the_page_still_answers(
-    browser: Browser, tmp_path: Path
-) -> None:
+async def test_with_a_result_of_megabytes_a_page_answers(browser: Browser, tmp_path: Path) -> None:
     store = tmp_path / "huge.db"
     async with eventctx.open(store, durability="normal") as engine:
         # More than the 16 MB of texts that a page keeps; all of it is 50 MB.
@@ -143,9 +137,7 @@ async def test_a_fault_of_a_page_is_noticed(browser: Browser, script: str, notic
     await page.context.close()
 
 
-async def test_a_page_without_a_fault_is_clean_and_a_character_that_controls_it_is_found(
-    browser: Browser,
-) -> None:
+async def test_a_page_without_a_fault_is_clean_and_controls_are_found(browser: Browser) -> None:
     watch = Watch(ORIGIN)
     text = "<p title='a\u202eb'>one\u200btwo</p>"
     page = await opened(browser, watch, "console.log('fine')", text)

@@ -37,9 +37,7 @@ async def test_a_key_leads_to_each_screen(visit: Visit, key: str, address: str) 
     await settled(page)
 
 
-async def test_arrows_step_through_requests_and_a_place_is_gone_to_by_its_number(
-    visit: Visit,
-) -> None:
+async def test_arrows_step_through_requests_and_a_number_leads_to_its_place(visit: Visit) -> None:
     page = await settled(await visit(path_of(DEMO)))
     before_the_last = re.compile(r"/s/demo\?at=623\b")
     await page.keyboard.press("ArrowLeft")
@@ -176,9 +174,7 @@ async def seen(page: Page, change: str = "") -> Any:
     return found
 
 
-async def test_only_what_is_in_sight_is_in_the_page_and_a_row_is_revealed_where_it_is_asked_for(
-    listing: Page,
-) -> None:
+async def test_only_what_is_in_sight_is_in_the_page_and_rows_are_revealed(listing: Page) -> None:
     found = await seen(listing)
     assert [row for row, *_ in found["rows"]][:3] == [0, 1, 2]
     assert found["all"] < 60 and found["setsize"] == ROWS

@@ -144,7 +144,7 @@ async def live(served: Live) -> AsyncIterator[Live]:
     found.watch.expected.clear()
 
 
-async def test_what_is_appended_stands_on_the_page_at_once(
+async def test_an_append_stands_on_the_page(
     live: Live, record_property: pytest.RecordProperty
 ) -> None:
     taken: list[float] = []
@@ -198,9 +198,7 @@ async def test_a_server_that_comes_back_goes_on_without_a_gap(live: Live, browse
                     asked = await page.evaluate(_ASKED, f"/api{path_of(live.session)}/timeline")
 
 
-async def test_words_that_were_erased_and_then_the_deleted_session_leave_the_page_and_all_it_holds(
-    live: Live,
-) -> None:
+async def test_erased_words_and_a_deleted_session_leave_the_page_and_its_memory(live: Live) -> None:
     await live.page.get_by_text("word-3").first.click()
     await expect(live.page.get_by_text("word-3").first).to_be_visible()
     async with eventctx.open(live.store) as engine:

@@ -56,9 +56,7 @@ async def test_every_question_has_an_answer_here() -> None:
 
 
 @pytest.mark.parametrize("question", questions())
-async def test_a_question_is_answered_by_one_command(
-    question: str, tmp_path: Path, store: Path
-) -> None:
+async def test_one_command_answers_a_question(question: str, tmp_path: Path, store: Path) -> None:
     words = shlex.split(questions()[question][0])
     if words[0] == "restore":  # the store of all tests is only read
         copy = tmp_path / "copy.db"

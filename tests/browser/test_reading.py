@@ -116,9 +116,7 @@ def row(page: Page, number: int, pane: str = "ctx-transcript") -> Locator:
 
 
 @pytest.mark.parametrize("pane", ["ctx-transcript", "ctx-sent"])
-async def test_a_click_unfolds_a_message_in_its_place_and_one_on_its_head_folds_it(
-    page: Page, pane: str
-) -> None:
+async def test_a_click_unfolds_a_message_and_its_head_folds_it(page: Page, pane: str) -> None:
     message = row(page, 2, pane)
     await expect(message.locator(".message.line")).to_be_visible()
     await message.locator(".row-text").click()
@@ -143,9 +141,7 @@ async def test_enter_unfolds_the_message_that_has_the_focus_and_keeps_the_focus(
     await expect(row(page, 1).locator("xpath=..")).to_be_focused()
 
 
-async def test_markdown_is_rendered_and_raw_shows_what_was_written_also_after_a_reload(
-    page: Page,
-) -> None:
+async def test_markdown_is_rendered_and_raw_shows_what_was_written_for_good(page: Page) -> None:
     text = row(page, 1).locator(".row-text")
     await expect(text.locator("strong")).to_have_text("slow")
     await expect(text.locator("ol > li")).to_have_count(2)
@@ -164,9 +160,7 @@ async def test_markdown_is_rendered_and_raw_shows_what_was_written_also_after_a_
     await expect(text.get_by_role("button", name="Open https://elsewhere.invalid")).to_be_visible()
 
 
-async def test_arguments_and_json_results_are_trees_that_fold_and_a_diff_is_coloured(
-    page: Page,
-) -> None:
+async def test_arguments_and_results_are_trees_that_fold_and_diffs_coloured(page: Page) -> None:
     await row(page, 2).locator(".row-text").click()
     call = row(page, 2).locator(".part.call")
     await expect(call.locator(".json-key").first).to_have_text("path")
@@ -184,9 +178,7 @@ async def test_arguments_and_json_results_are_trees_that_fold_and_a_diff_is_colo
     await expect(row(page, 5).locator(".del")).to_have_text("-two\n")
 
 
-async def test_images_and_documents_are_shown_others_saved_and_a_message_is_copied(
-    page: Page,
-) -> None:
+async def test_images_and_documents_are_shown_or_saved_and_messages_copied(page: Page) -> None:
     await row(page, 6).scroll_into_view_if_needed()
     image = row(page, 6).get_by_role("img")
     await expect(image).to_be_visible()

@@ -87,9 +87,7 @@ def test_a_backup_becomes_a_store_where_there_is_none(run, store, backup, tmp_pa
     run("restore-backup", backup, "--store", place).fails("--replace")
 
 
-def test_the_old_store_is_kept_not_searched_and_nothing_is_warned_of_later(
-    run, store, backup, caplog
-):
+def test_the_old_store_is_kept_not_searched_and_nobody_warned_later(run, store, backup, caplog):
     before = records(run, store)
     run("search", '"after the backup"').ok("after the backup")
     lines = run("restore-backup", backup, "--replace", "--yes").ok().splitlines()

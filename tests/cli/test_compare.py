@@ -36,9 +36,7 @@ def first_words(out: str) -> list[str]:
     return [line.split()[0] for line in out.splitlines() if line[:1].isalpha()]
 
 
-def test_a_screen_shows_what_was_held_and_its_cost_and_the_worst_loss(
-    run: Run, store: Path
-) -> None:
+def test_a_screen_shows_what_was_held_its_cost_and_the_worst_loss(run: Run, store: Path) -> None:
     out = run(*ASK, "--losses", 1).ok(
         "2 sessions, 26 requests; 2 used something again that was not fresh",
         *("6,000 tokens", "simple with 6,000 lost #2 of work-0: dropped", NAMES[0]),
@@ -80,7 +78,7 @@ def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
 
 
-def test_the_users_own_functions_are_called_and_one_that_fails_is_named_with_its_error(
+def test_own_functions_are_called_or_named_if_they_fail(
     run: Run, store: Path, functions: None
 ) -> None:
     custom = ("compare", "work-0", "--policies", "custom:function=functions_of_mine:wrong")
@@ -103,9 +101,7 @@ def test_a_path_is_a_recorded_session_and_needs_no_store(run: Run, tmp_path: Pat
     assert " why " not in out  # there is no store to ask
 
 
-def test_a_session_without_an_answer_is_an_error_alone_and_passed_over_beside_others(
-    run: Run, tmp_path: Path
-) -> None:
+def test_a_session_without_an_answer_is_an_error_only_alone(run: Run, tmp_path: Path) -> None:
     asyncio.run(make(tmp_path / "s.db", session(), [{"role": "user", "content": "anyone?"}]))
     missing = "session 'work-1': expected an answer of a model to a request"
     run("compare", "work-1", "--budgets", "6k").fails(missing)

@@ -54,9 +54,7 @@ def seen(*command: object, answer: str = "") -> tuple[str, str]:
         return asked, terminal.all()
 
 
-def test_sessions_are_read_with_consent_listed_and_only_new_files_are_offered_again(
-    home: Path,
-) -> None:
+def test_sessions_are_read_with_consent_and_only_new_files_offered_again(home: Path) -> None:
     claude(home)
     asked, shown = seen(answer="y\r")
     assert "Claude Code" in asked and "1 file, the last written just now" in asked
@@ -73,9 +71,7 @@ def test_sessions_are_read_with_consent_listed_and_only_new_files_are_offered_ag
     assert "not read" in shown and "broken.jsonl" in shown
 
 
-def test_nothing_is_read_or_made_without_consent_or_in_a_store_that_somebody_named(
-    home: Path,
-) -> None:
+def test_nothing_is_read_without_consent_or_into_a_store_that_was_named(home: Path) -> None:
     path = claude(home)
     path.chmod(0)
     os.utime(path, ns=(1, 1))
@@ -126,9 +122,7 @@ def test_without_any_session_it_says_where_it_looked(home: Path) -> None:
     assert not (home / "data").exists()
 
 
-def test_lost_answers_for_the_newest_compacted_session_and_then_reads_the_others(
-    home: Path,
-) -> None:
+def test_lost_answers_for_the_newest_compacted_session_before_it_reads_on(home: Path) -> None:
     names = [uuid_of(number) for number in range(4)]
     paths = [claude(home, f"Mend roof {name}", name) for name in names]
     log = ClaudeCode(names[2]).user("Never paint it red.").answer("m1", text("x"))
@@ -212,9 +206,7 @@ def data(tmp_path, monkeypatch) -> Path:
     return tmp_path / "data" / "eventctx" / "demo"
 
 
-def test_without_a_store_it_leaves_yours_alone_and_nothing_but_the_last_demo_and_its_page(
-    run, tmp_path, data, monkeypatch
-):
+def test_without_a_store_it_leaves_the_last_demo_and_its_page(run, tmp_path, data, monkeypatch):
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(temporary))

@@ -83,9 +83,7 @@ def hook(store: Path, given: str | bytes, *arguments: str) -> Outcome:
     return Outcome(CliRunner().invoke(cli, line, input=given))
 
 
-def test_after_a_compaction_the_model_is_told_what_the_person_demanded(
-    transcript: Path, store: Path
-) -> None:
+def test_after_a_compaction_the_model_is_told_the_demands(transcript: Path, store: Path) -> None:
     done = hook(store, payload("compact", transcript))
     assert (done.code, done.err) == (0, "")
     told = done.document["hookSpecificOutput"]
@@ -97,9 +95,7 @@ def test_after_a_compaction_the_model_is_told_what_the_person_demanded(
 
 
 @pytest.mark.parametrize("name", ["resume", "stop", "before", "after"])
-async def test_at_every_other_event_the_session_is_imported_and_nothing_answered(
-    name: str, transcript: Path
-) -> None:
+async def test_other_events_import_and_answer_nothing(name: str, transcript: Path) -> None:
     async with eventctx.open("memory://") as engine:
         assert await answered(engine, name, transcript) is None
         assert len(await engine.transcript(SESSION)) == 3  # the last answer may still grow
@@ -122,9 +118,7 @@ async def codex_told(engine: Engine, folder: Path, *kept: str) -> str | None:
 CODEX_WORDS = ("Write a parser.", f"Never use the key {KEY}.", "Always answer in French.")
 
 
-async def test_codex_is_told_the_words_that_its_compaction_took_and_no_others(
-    tmp_path: Path,
-) -> None:
+async def test_codex_is_told_the_words_that_its_compaction_took_alone(tmp_path: Path) -> None:
     async with eventctx.open("memory://") as engine:
         told = await codex_told(engine, tmp_path, "Always answer in French.") or ""
     assert "are no longer, word by word, in what is left" in told
@@ -232,9 +226,7 @@ def test_neither_wrong_usage_nor_a_bug_of_ours_stops_a_host(
     assert "this is a bug in eventctx" in done.err
 
 
-async def test_hooks_that_are_called_at_once_for_one_session_all_answer(
-    transcript: Path, store: Path
-) -> None:
+async def test_hooks_that_are_called_at_once_all_answer(transcript: Path, store: Path) -> None:
     async def called() -> Any:
         async with eventctx.open(store) as engine:
             return await answered(engine, "compact", transcript)

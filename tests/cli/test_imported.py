@@ -46,17 +46,13 @@ def test_a_file_that_holds_its_requests_is_not_said_to_lack_them(run: Run, tmp_p
     assert kept_tools(run)
 
 
-def test_a_system_prompt_in_the_transcript_is_not_said_to_be_missing(
-    run: Run, tmp_path: Path
-) -> None:
+def test_a_system_prompt_in_the_transcript_is_not_called_missing(run: Run, tmp_path: Path) -> None:
     imported(run, tmp_path, openhands_talk().data(), "--session", "talk", "--complete")
     out = run("audit", "talk").ok("such as tool definitions (as far as the file has it, ")
     assert "such as system prompt" not in out and kept_tools(run)
 
 
-def test_what_is_missing_is_measured_where_the_fewest_messages_are_estimated(
-    run: Run, tmp_path: Path
-) -> None:
+def test_what_is_missing_is_measured_at_the_fewest_messages(run: Run, tmp_path: Path) -> None:
     log = ClaudeCode().user("go").answer("m1", text("x"))
     log.user("Say it again. " * 900).answer("m2", text("y"))
     imported(run, tmp_path, log.data(), "--complete")
@@ -66,9 +62,7 @@ def test_what_is_missing_is_measured_where_the_fewest_messages_are_estimated(
     run("audit", SESSION).ok(f"{share} in the first one.")
 
 
-def test_requests_are_said_to_be_inferred_and_no_screen_gives_a_file_the_time_of_its_import(
-    run: Run, tmp_path: Path
-) -> None:
+def test_no_screen_gives_a_file_the_time_of_its_import(run: Run, tmp_path: Path) -> None:
     imported(run, tmp_path, jsonl(ROWS), "--complete")
     listed = run("sessions").ok("Requests of 1 session were reconstructed from imported files")
     (row,) = run("sessions", "--json").document
@@ -88,9 +82,7 @@ def test_requests_are_said_to_be_inferred_and_no_screen_gives_a_file_the_time_of
     assert [row["time"] for row in [*audit["requests"], *audit["turns"]]] == [None, None]
 
 
-def test_the_view_does_not_shrink_between_a_request_and_the_report_of_its_size(
-    run: Run, tmp_path: Path
-) -> None:
+def test_the_view_does_not_shrink_before_its_size_is_reported(run: Run, tmp_path: Path) -> None:
     log = ClaudeCode().user("go").answer("m1", text("x" * 400)).user("Again.")
     imported(run, tmp_path, log.answer("m2", text("y")).data(), "--complete")
     out = run("replay", SESSION).ok()
@@ -99,9 +91,7 @@ def test_the_view_does_not_shrink_between_a_request_and_the_report_of_its_size(
     assert 543 < sizes[asked + 1] < 900
 
 
-def test_a_compaction_of_another_program_is_said_to_be_that_programs(
-    run: Run, tmp_path: Path
-) -> None:
+def test_a_compaction_of_another_program_is_called_that_programs(run: Run, tmp_path: Path) -> None:
     log = ClaudeCode().user("go").answer("m1", text("x"))
     log.system("compact_boundary", compactMetadata={"trigger": "auto", "preTokens": 900})
     log.user("This session is being continued: all was well.", isCompactSummary=True)

@@ -179,9 +179,7 @@ def types(run: Run, name: str = SESSION) -> list[str]:
     return [row["type"] for row in run("log", name, "--json").lines]
 
 
-def test_restore_and_compact_refuse_a_mirror_and_offer_a_fork(
-    run: Run, imported: Path, file: Path
-) -> None:
+def test_a_mirror_is_not_changed_but_a_fork_offered(run: Run, imported: Path, file: Path) -> None:
     before = types(run)
     offered = ("is a mirror of talk.jsonl", "--fork NAME", "import --take-over FILE")
     for command in (("restore", 0), ("restore", 0, "--pin"), ("compact",)):
@@ -190,9 +188,7 @@ def test_restore_and_compact_refuse_a_mirror_and_offer_a_fork(
     run("import", file).ok("nothing new")
 
 
-def test_restore_on_a_fork_is_one_step_and_leaves_the_mirror_as_it_is(
-    run: Run, imported: Path
-) -> None:
+def test_restore_on_a_fork_is_one_step_and_changes_no_mirror(run: Run, imported: Path) -> None:
     before = types(run)
     missing = "expected message numbers of the transcript, found [99]"
     run("restore", SESSION, 99, "--fork", "mine").fails(missing)
@@ -213,9 +209,7 @@ def test_restore_on_a_fork_is_one_step_and_leaves_the_mirror_as_it_is(
     run("restore", "mine", 1).ok()
 
 
-def test_a_session_that_is_taken_over_is_ours_and_not_imported_again(
-    run: Run, imported: Path, file: Path
-) -> None:
+def test_what_is_taken_over_is_not_imported_again(run: Run, imported: Path, file: Path) -> None:
     taken = "taken over: it is yours, and its file is not imported again"
     run("import", "--take-over", file).ok(taken)
     run("restore", SESSION, 0).ok()

@@ -33,9 +33,7 @@ lost work; lost work --turn 2; lost work --compaction 1 --all
 
 
 @pytest.mark.parametrize("command", [one.strip() for one in READING.split(";")])
-def test_it_writes_nothing_into_the_log_and_steers_no_terminal_and_fits_it(
-    run, store, command, monkeypatch
-):
+def test_it_writes_nothing_and_steers_no_terminal_and_fits_it(run, store, command, monkeypatch):
     command = command.split()
     [before] = run("verify", "--json").document
     steering = {chr(code) for code in (*range(9), *range(11, 32), 127, 0x9B)}
@@ -56,9 +54,7 @@ def test_it_writes_nothing_into_the_log_and_steers_no_terminal_and_fits_it(
         assert [one for one in wide if not one.startswith(copied) and " restore w" not in one] == []
 
 
-def test_the_store_may_be_named_before_or_behind_the_command_or_by_the_environment(
-    run, store, monkeypatch
-):
+def test_the_store_may_be_named_before_or_behind_the_command_or_outside(run, store, monkeypatch):
     before = run("--store", store, "sessions", "--json").document
     assert run("sessions", "--json", "--store", store).document == before
     monkeypatch.chdir(store.parent)
@@ -199,9 +195,7 @@ def test_verify_prints_a_receipt_that_verifies(run, store):
 @pytest.mark.parametrize(
     "question", [("why", "long", 3), ("instructions", "long"), ("lost", "long")]
 )
-def test_a_question_of_a_long_session_saves_key_frames_for_the_next(
-    run, tmp_path, question, monkeypatch
-) -> None:
+def test_a_long_session_saves_key_frames_for_the_next(run, tmp_path, question, monkeypatch) -> None:
     path = say(tmp_path / "s.db", "long", *["Never do it."] * KEY_FRAME)
     folded: list[int] = []
     evolve = fold.evolve
@@ -333,9 +327,7 @@ def requests(text: str) -> list[str]:
     return re.findall(r"^ *(\d+\.\d+) ", text, re.MULTILINE)
 
 
-def test_a_terminal_shows_the_last_request_of_a_turn_or_all_and_those_around_compactions(
-    on_terminal: Any, run: Any, long: Path
-) -> None:
+def test_a_terminal_shows_requests_that_tell_or_all(on_terminal: Any, run: Any, long: Path) -> None:
     audit = run("audit", "long", "--json").document
     names = [row["request"] for row in audit["requests"]]
     assert len(names) == 30
@@ -353,9 +345,7 @@ def test_a_terminal_shows_the_last_request_of_a_turn_or_all_and_those_around_com
 
 
 @pytest.mark.parametrize("width", [30, 60])
-def test_no_figure_of_a_table_is_broken(
-    width: int, on_terminal: Any, run: Any, store: Path
-) -> None:
+def test_no_figure_of_a_row_is_broken(width: int, on_terminal: Any, run: Any, store: Path) -> None:
     rows = run("audit", "work", "--json").document["requests"]
     tokens = [f"{row['tokens']:,}" for row in rows]
     narrow = on_terminal(width, "audit", "work")

@@ -89,9 +89,7 @@ def everything(recorded: Recorded) -> Iterator[tuple[str, dict[str, Any]]]:
             yield session, audit
 
 
-def test_the_parts_of_every_request_add_up_and_the_text_says_what_the_json_says(
-    recorded: Recorded,
-) -> None:
+def test_the_parts_of_every_request_add_up_and_stand_in_the_text(recorded: Recorded) -> None:
     for session, audit in everything(recorded):
         for row in audit["requests"]:
             one = row["figures"]
@@ -140,9 +138,7 @@ def test_replay_and_log_give_the_audits_figures(recorded: Recorded) -> None:
             assert of_compaction(row) in logged[row["position"]]
 
 
-def test_the_trace_gives_the_audits_figures_and_its_spans_say_what_is_estimated(
-    recorded: Recorded,
-) -> None:
+def test_the_trace_gives_the_audits_figures_and_what_is_estimated(recorded: Recorded) -> None:
     for session, audit in everything(recorded):
         text = recorded.text("trace", session)
         logged = recorded.lines("log", session, "--type", "context:*")
@@ -287,8 +283,6 @@ def test_a_table_of_ones_own_prices_what_the_bundled_one_does_not_name(
 
 
 @pytest.mark.parametrize("command", ["audit", "lost"])
-def test_a_loss_that_no_record_tells_of_is_said_at_its_request(
-    run: Run, counted: Path, command: str
-) -> None:
+def test_an_unrecorded_loss_is_said_at_its_request(run: Run, counted: Path, command: str) -> None:
     words = ("1.5: the provider counted ~4,0", "likely (inferred)", "probably dropped: #2")
     run(command, "s").ok(*words)

@@ -50,9 +50,7 @@ def test_what_taking_back_an_instruction_prints_is_as_published(run, tmp_path: P
     _check_one("taken-back", run(*taken, "--json").document)
 
 
-def test_answers_about_recorded_sessions_are_as_published(
-    run, tmp_path: Path, recorded_sessions: Path
-) -> None:
+def test_answers_of_recordings_are_published(run, tmp_path: Path, recorded_sessions: Path) -> None:
     store = tmp_path / "recorded.db"
     run("import", recorded_sessions / "codex", "--complete", "--store", store)
     for row in run("sessions", "--json", "--store", store).document:

@@ -47,9 +47,7 @@ def names(run: Run, *options: object) -> list[str]:
     return [row["session"] for row in listed(run, *options)]
 
 
-def test_the_session_that_was_used_last_comes_first_and_some_are_chosen_by_their_words(
-    run: Run, tmp_path: Path
-) -> None:
+def test_the_last_used_comes_first_and_words_choose_some(run: Run, tmp_path: Path) -> None:
     said = (("b-old", "Mend the roof"), ("a-new", "Paint it"), ("c", "Sell it"), ("b-old", "again"))
     for name, words in said:
         say(tmp_path / "s.db", name, words)
@@ -75,9 +73,7 @@ NAMED = {"type": "custom-title", "customTitle": 'The "old" roof', "sessionId": S
     ],
     ids=["last", "first", "in a batch before"],
 )
-def test_a_persons_name_wins_over_a_title_that_was_generated_and_the_folder_is_the_files(
-    rows: bytes, run: Run, tmp_path: Path
-) -> None:
+def test_a_name_wins_over_a_generated_title(rows: bytes, run: Run, tmp_path: Path) -> None:
     log = ClaudeCode().user("Mend the roof").answer("m1", text("x")).user("Thanks.").user("Bye.")
     data = log.data().replace(b'{"', b'{"cwd":"C:\\\\work\\\\\\u00fcber","', 1)
     imported(run, tmp_path, data + rows)
@@ -86,9 +82,7 @@ def test_a_persons_name_wins_over_a_title_that_was_generated_and_the_folder_is_t
 
 
 @pytest.mark.parametrize("width", [60, 200])
-def test_a_row_is_a_line_whatever_its_title_holds(
-    width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_any_title_is_one_line(width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     say(tmp_path / "s.db", "odd", HOSTILE)
     say(tmp_path / "s.db", "0f" * 16, "plain")
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -189,9 +183,7 @@ def told_41(path: Path) -> bytes:
     return msgspec.json.encode(document)
 
 
-def test_what_was_summed_up_is_read_again_only_from_there_if_it_is_of_this_session(
-    tmp_path: Path,
-) -> None:
+def test_sums_of_this_session_are_continued_and_no_others(tmp_path: Path) -> None:
     path, other = say(tmp_path / "s.db", "a", "one"), tmp_path / "t.db"
     assert counted(path) == {"a": 1}
     # Were the first record read again, the count in the file would be of no effect.
@@ -221,9 +213,7 @@ def test_a_file_of_sums_that_cannot_be_used_costs_a_reading(found: bytes, tmp_pa
     assert (kept.read_bytes() == found) == (not found.startswith(b'{"eventctx_sessions":'))
 
 
-def test_no_text_stands_in_the_file_of_sums_and_an_erased_title_is_gone(
-    run: Run, tmp_path: Path
-) -> None:
+def test_sums_hold_no_text_and_an_erased_title_is_gone(run: Run, tmp_path: Path) -> None:
     path = say(tmp_path / "s.db", "a", "The secret word is heron.")
     run("sessions").ok("heron")
     assert b"heron" not in path.with_name(path.name + SUFFIX).read_bytes()
@@ -367,9 +357,7 @@ def test_a_message_without_a_time_of_its_own_is_of_no_day(run: Run, tmp_path: Pa
     assert run("search", "table", "--since", "2026-01-01", "--json").document == []
 
 
-def test_what_a_fork_inherits_is_found_in_it_and_once_in_all_sessions(
-    run: Run, tmp_path: Path
-) -> None:
+def test_what_a_fork_inherits_is_found_in_it_and_once_in_all(run: Run, tmp_path: Path) -> None:
     store = say(tmp_path / "s.db", "a", "Mend the table.")
     run("fork", "a", "b", "--at", 1).ok()
     say(store, "b", "Paint it.")

@@ -13,6 +13,8 @@ from eventctx.adapters.command_hooks.hosts import HOSTS as HOOK_HOSTS
 from eventctx.adapters.host_settings import jsonc
 from tests.cli.conftest import Run
 
+Files = dict[str, bytes]
+
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -28,7 +30,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
-def contents(home: Path) -> dict[str, bytes]:
+def contents(home: Path) -> Files:
     """Every file and folder of a home, but for our own state."""
     return {
         str(path.relative_to(home)): path.read_bytes() if path.is_file() else b""
@@ -106,7 +108,7 @@ CODEX = 'model = "gpt-6"   # keep\r\n\r\n[features]\r\nhooks = true'
 
 
 @pytest.fixture
-def lived_in(home: Path) -> dict[str, bytes]:
+def lived_in(home: Path) -> Files:
     """A home with settings in the layouts of their owners."""
     write(home / ".gemini/settings.json", GEMINI).chmod(0o644)
     write(home / ".codex/config.toml", CODEX)
@@ -119,9 +121,7 @@ def lived_in(home: Path) -> dict[str, bytes]:
     return contents(home)
 
 
-def test_undo_brings_every_byte_back_from_private_copies(
-    run: Run, home: Path, lived_in: dict[str, bytes]
-) -> None:
+def test_undo_brings_every_byte_back(run: Run, home: Path, lived_in: Files) -> None:
     run("setup", *SERVERS, "--yes").ok()
     assert contents(home) != lived_in
     copies = list((home / ".local/state/eventctx/setup").iterdir())
@@ -136,9 +136,7 @@ def test_undo_brings_every_byte_back_from_private_copies(
     assert list((home / ".local/state/eventctx/setup").iterdir()) == []
 
 
-def test_of_a_file_that_changed_since_our_part_alone_is_taken_out(
-    run: Run, home: Path, lived_in: dict[str, bytes]
-) -> None:
+def test_of_a_changed_file_our_part_is_taken_out(run: Run, home: Path, lived_in: Files) -> None:
     run("setup", *SERVERS, "--yes")
     path = home / ".gemini/settings.json"
     path.write_text(path.read_text().replace("Dracula", "GitHub"))
@@ -213,9 +211,7 @@ def test_undo_of_a_file_that_was_broken_since_leaves_it(run: Run, home: Path) ->
     assert path.read_text() == "{}"
 
 
-def test_another_store_replaces_what_was_written(
-    run: Run, home: Path, lived_in: dict[str, bytes]
-) -> None:
+def test_another_store_replaces_the_one_before(run: Run, home: Path, lived_in: Files) -> None:
     run("setup", *SERVERS, "--yes")
     run("setup", *SERVERS, "--yes", "--store", home / "other.db")
     for file in (".codex/config.toml", ".codex/hooks.json", ".gemini/settings.json"):
@@ -226,7 +222,7 @@ def test_another_store_replaces_what_was_written(
 
 
 def test_after_a_crash_before_the_file_was_written_undo_finds_nothing_of_ours(
-    run: Run, home: Path, lived_in: dict[str, bytes]
+    run: Run, home: Path, lived_in: Files
 ) -> None:
     config = write(home / ".codex/config.toml", "[mcp_servers]\n")
     before = contents(home)
@@ -239,9 +235,7 @@ def test_after_a_crash_before_the_file_was_written_undo_finds_nothing_of_ours(
     assert contents(home) == before
 
 
-def test_no_password_is_written_into_files_of_others_and_nothing_over_a_damaged_record(
-    run: Run, home: Path
-) -> None:
+def test_no_password_is_written_and_nothing_over_a_damaged_record(run: Run, home: Path) -> None:
     done = run("setup", "kiro", "--yes", "--store", "postgresql://me:secret@host/db")
     done.fails("expected a store without a password")
     assert "secret" not in done.err and contents(home) == {}

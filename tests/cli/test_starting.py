@@ -64,9 +64,7 @@ log.naming
 NOT_OURS = "difflib opentelemetry structlog rich click http email"
 
 
-def test_a_first_message_loads_the_policy_that_was_chosen_and_no_more_than_it_uses(
-    tmp_path: Path,
-) -> None:
+def test_a_first_message_loads_its_policy_and_no_more_than_it_uses(tmp_path: Path) -> None:
     loaded = loaded_by(_FIRST_OPEN, tmp_path / "contexts.db")
     assert "eventctx.policies.workset" in loaded
     assert loaded.isdisjoint(f"eventctx.policies.{name}" for name in POLICIES.split())
@@ -143,9 +141,7 @@ def completed(line: str, store: Path, shell: str = "bash") -> list[str]:
     return [one.partition(",")[2] for one in done.stdout.splitlines() if one]
 
 
-def test_commands_and_sessions_of_the_store_that_is_named_are_completed(
-    store: Path, tmp_path: Path
-) -> None:
+def test_commands_and_sessions_of_the_store_are_completed(store: Path, tmp_path: Path) -> None:
     assert completed("eventctx se", store) == ["search", "sessions", "setup"]
     assert completed("eventctx lost al", store) == ["alpha-1", "alpha-2"]
     assert completed("eventctx why b", store) == ["beta"]

@@ -96,9 +96,7 @@ def test_a_tool_that_failed_says_why_and_one_that_was_cancelled_says_so(run, tmp
     run("trace", "s").ok("failed: OSError: gone\\x1b[31m", "cancelled")
 
 
-def test_without_the_exporters_the_command_says_what_to_install(
-    run, store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_exporters_it_says_what_to_get(run, store, monkeypatch: pytest.MonkeyPatch) -> None:
     for library, scheme in (("requests", "http"), ("grpc", "grpc")):
         monkeypatch.delitem(sys.modules, "eventctx.hooks.otlp_transports", raising=False)
         monkeypatch.setitem(sys.modules, library, None)

@@ -83,8 +83,11 @@ class Program(NamedTuple):
             time.sleep(0.01)
 
 
+Start = Callable[..., Program]
+
+
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Program]]:
+def start(tmp_path: Path) -> Iterator[Start]:
     """Start the program; what still runs is killed at the end."""
     programs: list[Program] = []
     with contextlib.ExitStack() as stack:
@@ -122,7 +125,7 @@ def plain(records: list[Record]) -> Any:
 
 @pytest.mark.parametrize("seed", range(some(1, 4)))
 def test_killed_at_any_moment_it_goes_on_and_doubles_nothing(
-    seed: int, tmp_path: Path, live: Path, start: Callable[..., Program]
+    seed: int, tmp_path: Path, live: Path, start: Start
 ) -> None:
     draw = random.Random(seed)  # noqa: S311 - a seeded draw
     whole, store = tmp_path / "whole.jsonl", tmp_path / "s.db"
@@ -158,9 +161,7 @@ def test_killed_at_any_moment_it_goes_on_and_doubles_nothing(
     assert len({record.id for record in ours}) == len(ours)
 
 
-def test_ctrl_c_ends_it_with_the_total(
-    tmp_path: Path, live: Path, start: Callable[..., Program]
-) -> None:
+def test_ctrl_c_ends_it_with_the_total(tmp_path: Path, live: Path, start: Start) -> None:
     (live / "a.jsonl").write_bytes(claude_code())
     program = start("--store", tmp_path / "s.db", "watch", live)
     program.until(lambda: len(program.lines) > 1)
@@ -177,7 +178,7 @@ def test_ctrl_c_ends_it_with_the_total(
 
 
 def test_the_log_and_the_list_of_sessions_show_it_live(
-    tmp_path: Path, live: Path, start: Callable[..., Program], run: Run
+    tmp_path: Path, live: Path, start: Start, run: Run
 ) -> None:
     store, file = tmp_path / "s.db", live / "a.jsonl"
     log = ClaudeCode().user("first")
@@ -200,9 +201,7 @@ def test_the_log_and_the_list_of_sessions_show_it_live(
     assert (row["session"], row["messages"]) == (SESSION, 2)
 
 
-def test_without_a_folder_those_of_known_programs_are_watched(
-    tmp_path: Path, start: Callable[..., Program]
-) -> None:
+def test_without_a_folder_known_ones_are_watched(tmp_path: Path, start: Start) -> None:
     home = tmp_path / "home"
     place = home / ".claude" / "projects" / "one"
     place.mkdir(parents=True)

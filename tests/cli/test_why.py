@@ -53,9 +53,7 @@ def test_diff_lists_what_left_and_what_came(run, store):
     run("diff", "work", 2, 2).ok("Both show the same.")
 
 
-def test_diff_stands_side_by_side_where_there_is_room_and_a_long_list_is_cut(
-    run, store, monkeypatch
-):
+def test_diff_stands_side_by_side_where_there_is_room_and_is_cut(run, store, monkeypatch):
     assert run("diff", "work", "1.1", "3.1").ok().count("\n  #") == 16
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert run("diff", "work", "1.1", "3.1", "--full").ok().count("\n  #") == 16
@@ -111,9 +109,7 @@ def shown(run: Run, *arguments: object) -> str:
     return run("lost", "work", *arguments).ok()
 
 
-def test_the_first_line_answers_the_question_and_a_table_counts_the_items(
-    run: Run, left: None
-) -> None:
+def test_the_first_line_answers_and_a_table_counts_the_items(run: Run, left: None) -> None:
     text = shown(run, "--compaction", 1)
     assert text.startswith("Lost in work. Compaction 1 (@")
     assert text.splitlines()[0].endswith("): 39 of 42 messages left the view.")

@@ -71,9 +71,7 @@ async def failure(client: Client, tool: str, **arguments: Any) -> tuple[str, str
     return found["error"], found["message"]
 
 
-async def test_four_tools_say_that_they_only_read_and_answer_about_a_session(
-    engine: Engine,
-) -> None:
+async def test_four_tools_only_read_and_answer_about_a_session(engine: Engine) -> None:
     async with served(engine) as client:
         tools = (await client.list_tools()).tools
         assert [tool.name for tool in tools] == ["recall", "lost", "why", "view"]
@@ -96,9 +94,7 @@ async def test_four_tools_say_that_they_only_read_and_answer_about_a_session(
 
 
 @pytest.mark.parametrize("words", [LONG, '"\n' * 3_000], ids=["long", "what JSON escapes"])
-async def test_a_long_message_is_read_page_by_page_and_none_is_longer_than_the_limit(
-    engine: Engine, words: str
-) -> None:
+async def test_a_long_message_is_read_by_pages_within_the_limit(engine: Engine, words: str) -> None:
     await (await engine.session("long")).add_message({"role": "user", "content": words})
     text, left = "", ""
     async with served(engine, most=2_000) as client:
@@ -260,9 +256,7 @@ async def written(path: Path, words: str) -> Path:
     return path
 
 
-async def test_a_search_goes_on_from_the_one_before_and_notices_another_store(
-    tmp_path: Path,
-) -> None:
+async def test_a_search_goes_on_from_the_last_and_notices_another_store(tmp_path: Path) -> None:
     store = await written(tmp_path / "agent.db", "hello there")
     begun: list[int] = []
 
@@ -292,9 +286,7 @@ async def test_a_search_goes_on_from_the_one_before_and_notices_another_store(
 
 
 @pytest.mark.slow
-async def test_the_program_serves_over_stdio_before_and_after_its_store_is_made(
-    tmp_path: Path,
-) -> None:
+async def test_it_serves_over_stdio_before_and_after_its_store_is_made(tmp_path: Path) -> None:
     store = tmp_path / "agent.db"
     arguments = ["-m", "eventctx.cli", "mcp", "--store", str(store)]
     async with Client(StdioServerParameters(command=sys.executable, args=arguments)) as client:
@@ -333,9 +325,7 @@ async def answers_of(receiver: Receiver, number: int) -> list[ReceivedSpan]:
 
 
 @pytest.mark.slow
-async def test_the_span_of_an_answer_hangs_below_what_asked_or_is_a_trace_of_its_own(
-    tmp_path: Path,
-) -> None:
+async def test_an_answers_span_hangs_below_what_asked_or_is_a_trace(tmp_path: Path) -> None:
     store, exporter = await written(tmp_path / "agent.db", "hello there"), InMemorySpanExporter()
     asked = {"session": "s", "query": "hello"}
     trace, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

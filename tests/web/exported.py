@@ -100,12 +100,10 @@ class Exported(HTMLParser):
         return self.bodies[extra["position"], extra["index"]]
 
 
-async def exported(
-    engine: Engine, session: str, path: Path, contents: Contents = WHOLE
-) -> Exported:
+async def exported(engine: Engine, session: str, path: Path, what: Contents = WHOLE) -> Exported:
     """Write a session to a file, and read it back."""
     [info] = [one for one in await engine.sessions() if one.stream == session]
-    written = await html_of(engine, info, path, contents)
+    written = await html_of(engine, info, path, what)
     found = Exported(path)
     assert found.size == written
     return found

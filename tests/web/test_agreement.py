@@ -245,9 +245,7 @@ def made(name: str) -> Agreement:
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_the_browser_agrees_on_every_request_of_a_made_session(
-    name: str, browser_agrees: Agrees
-) -> None:
+def test_the_browser_agrees_on_a_made_session(name: str, browser_agrees: Agrees) -> None:
     browser_agrees(made(name))
 
 
@@ -271,9 +269,7 @@ async def played(steps: list[tuple[str, Any]]) -> Agreement:
 
 @settings(max_examples=some(15, 60))
 @given(steps=STEPS)
-def test_the_browser_agrees_on_every_request_of_any_session(
-    browser_agrees: Agrees, steps: list[tuple[str, Any]]
-) -> None:
+def test_the_browser_agrees_anywhere(browser_agrees: Agrees, steps: list[tuple[str, Any]]) -> None:
     browser_agrees(asyncio.run(played(steps)))
 
 

@@ -57,9 +57,7 @@ TWINS = {
 
 
 @pytest.mark.parametrize("target", TWINS)
-def test_every_answer_has_a_twin_on_the_command_line_and_without_a_secret_nothing_is_redacted(
-    revealed, served, run, target
-) -> None:
+def test_every_answer_has_a_twin_on_the_command_line(revealed, served, run, target) -> None:
     shown, path = revealed
     reply = shown.get(target)
     assert (reply.status, reply.headers["content-type"]) == (200, "application/json")
@@ -83,9 +81,7 @@ IMPORTED = """\
 """
 
 
-def test_rows_of_forks_subagents_and_imports_are_those_that_sessions_prints_byte_for_byte(
-    serving, run, tmp_path
-) -> None:
+def test_rows_of_all_kinds_are_those_of_sessions_to_the_byte(serving, run, tmp_path) -> None:
     path = tmp_path / "s.db"
 
     async def made() -> None:
@@ -139,9 +135,7 @@ def test_the_log_is_a_list_of_the_lines_that_log_prints(revealed, run, bodies) -
     assert served.get(f"{WORK}/log?start=7&stop=19{more}").document == part
 
 
-def test_the_timeline_is_the_whole_session_or_what_continues_it_with_a_mark_a_message(
-    served,
-) -> None:
+def test_the_timeline_is_the_whole_session_or_what_continues_it(served) -> None:
     whole = served.get(f"{WORK}/timeline").document
     assert (whole["session"], whole["after"], whole["records"]) == ("work", -1, whole["head"] + 1)
     later = served.get(f"{WORK}/timeline?after=40").document
@@ -255,9 +249,7 @@ def test_the_page_is_the_same_at_each_of_its_addresses(served) -> None:
     assert script.body == b"export const one = 1;\n"
 
 
-def test_about_says_what_this_is_and_the_list_how_far_it_is_and_which_words_are_lost(
-    served,
-) -> None:
+def test_about_says_what_this_is_and_the_list_how_far_it_is_and_what_is_lost(served) -> None:
     found = served.get("/api/about").document
     assert found.pop("option").endswith("s.db")
     assert found == {
@@ -346,9 +338,7 @@ def test_a_piece_that_a_search_shows_holds_no_part_of_a_secret(serving, tmp_path
     assert served.get(target).document == revealed.get(target).document
 
 
-def test_sessions_are_found_by_their_names_also_where_these_look_like_addresses(
-    serving, run, tmp_path
-) -> None:
+def test_sessions_are_found_by_names_that_look_like_addresses(serving, run, tmp_path) -> None:
     path = say(tmp_path / "s.db", MAIL, f"to {MAIL}")
     run("fork", MAIL, "fork", "--at", 1).ok()
     served = serving(path)
@@ -419,9 +409,7 @@ async def test_the_list_has_the_newest_sessions_as_they_are_now_and_counts_the_o
         assert await shown() == (["d", "f"], 3)
 
 
-async def test_the_list_counts_the_words_of_a_person_that_the_last_request_lacks(
-    tmp_path: Path,
-) -> None:
+async def test_the_list_counts_the_words_that_the_last_request_lacks(tmp_path: Path) -> None:
     async with eventctx.open(tmp_path / "s.db") as engine:
         context = await engine.session("talk", max_tokens=1_500)
         for number in range(8):

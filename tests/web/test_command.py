@@ -54,9 +54,7 @@ def entered(address: str) -> tuple[dict[str, str], str | None]:
         return cookie, reply.headers["location"]
 
 
-def test_it_prints_an_address_serves_the_page_ends_with_ctrl_c_and_writes_nothing(
-    store: Path,
-) -> None:
+def test_it_prints_an_address_serves_the_page_and_writes_nothing(store: Path) -> None:
     before = hashlib.sha256(store.read_bytes()).digest()
     with inspecting("--store", store) as (child, address):
         assert address.startswith("http://127.0.0.1:")
@@ -76,9 +74,7 @@ def test_it_prints_an_address_serves_the_page_ends_with_ctrl_c_and_writes_nothin
     assert beside <= {f"{store.name}-wal", f"{store.name}-shm"}
 
 
-def test_a_session_is_found_by_its_beginning_and_it_ends_also_while_a_page_follows_it(
-    store: Path,
-) -> None:
+def test_a_session_is_found_by_its_beginning_and_ends_while_followed(store: Path) -> None:
     with inspecting("wo", "--store", store) as (child, address):
         cookie, location = entered(address)
         assert location == "/s/work"

@@ -99,9 +99,7 @@ def worded(value: Any) -> Any:
     return [worded(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def test_a_structure_has_no_text_of_any_field_and_one_name_everywhere_for_one(
-    document: dict[str, Any],
-) -> None:
+def test_a_structure_has_no_text_and_one_name_for_each(document: dict[str, Any]) -> None:
     whole = worded(document)
     whole["calls"] = {WORD: 1}
     assert repr(whole).count(WORD) > 50

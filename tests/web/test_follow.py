@@ -107,9 +107,7 @@ def test_a_burst_is_few_events(serving, store, append) -> None:
     assert all(event.data["messages"]["position"] for event in events)
 
 
-def test_a_reader_that_does_not_read_keeps_neither_others_nor_the_writer_waiting(
-    serving, store, append
-) -> None:
+def test_a_reader_that_does_not_read_keeps_nobody_waiting(serving, store, append) -> None:
     served = serving(store)
     head = served.get("/api/s/work/timeline").document["head"]
     quiet = sorted(append(200)[2])[100]

@@ -41,9 +41,7 @@ def test_headers_that_come_at_once_are_limited_as_those_that_come_slowly(served)
     assert served.get("/api/about", many.replace("31_900", "") + few.strip()).status in (400, 431)
 
 
-def test_the_token_works_once_for_a_browser_that_may_open_the_printed_address_again(
-    serving, store
-) -> None:
+def test_the_token_works_once_for_a_browser_that_may_come_again(serving, store) -> None:
     served = serving(store)
     reply = served.get(f"/?token={served.token}")
     assert (reply.status, reply.headers["location"]) == (303, "/")
@@ -53,9 +51,7 @@ def test_the_token_works_once_for_a_browser_that_may_open_the_printed_address_ag
     assert "set-cookie" not in again.headers
 
 
-def test_neither_a_wrong_token_nor_who_looks_at_the_address_beforehand_uses_the_right_one_up(
-    serving, store
-) -> None:
+def test_neither_a_wrong_token_nor_a_look_beforehand_uses_the_right_one_up(serving, store) -> None:
     served = serving(store, entered=False)
     for token in ("x" * 43, ""):
         assert served.get(f"/?token={token}").status == 403
@@ -175,9 +171,7 @@ def test_neither_secret_is_ever_written_down(serving, store, capfd, caplog) -> N
     assert served.cookie.partition("=")[2] not in told
 
 
-def test_a_server_that_was_started_again_knows_neither_old_cookie_nor_old_token(
-    serving, store
-) -> None:
+def test_a_server_that_starts_again_knows_neither_old_cookie_nor_token(serving, store) -> None:
     first = serving(store)
     first.stop()
     second = serving(store, port=first.port)
@@ -334,9 +328,7 @@ def damaged(store):
     return copy
 
 
-def test_a_damaged_session_is_answered_with_its_damage_and_takes_no_other_along(
-    serving, damaged
-) -> None:
+def test_a_damaged_session_says_so_and_takes_no_other_along(serving, damaged) -> None:
     served = serving(damaged)
     rows = served.get("/api/sessions").document
     assert {row["session"]: row["requests"] for row in rows} == {"work": 12, "bad": 1}
@@ -352,9 +344,7 @@ def test_a_damaged_session_is_answered_with_its_damage_and_takes_no_other_along(
 
 
 @pytest.mark.parametrize("harm", ["removed", "moved", "replaced"])
-def test_a_store_whose_file_is_gone_is_not_shown_any_more(
-    serving, store, harm, monkeypatch
-) -> None:
+def test_a_store_whose_file_is_gone_is_shown_no_more(serving, store, harm, monkeypatch) -> None:
     monkeypatch.setattr(follow, "PING_SECONDS", 0.1)
     served = serving(store)
     assert served.get("/api/s/work/timeline").status == 200

@@ -192,9 +192,7 @@ async def test_each_text_with_markup_has_a_tree_at_its_place(renderer: Renderer)
     ]
 
 
-async def test_results_sealed_thinking_half_a_surrogate_pair_and_no_messages_are_not_read(
-    renderer: Renderer,
-) -> None:
+async def test_results_sealed_thinking_and_half_pairs_are_not_read(renderer: Renderer) -> None:
     result = {"type": "tool_result", "tool_use_id": "c", "content": "**a** b"}
     sealed = {"type": "redacted_thinking", "data": "**a** b"}
     for role, content in (
@@ -232,9 +230,7 @@ async def given_up(waiting: asyncio.Future[Any]) -> None:
         await waiting
 
 
-async def test_a_question_or_half_an_answer_that_is_given_up_leaves_none_behind(
-    renderer: Renderer,
-) -> None:
+async def test_a_question_that_is_given_up_leaves_no_answer_behind(renderer: Renderer) -> None:
     waiting = asyncio.ensure_future(renderer.message({"role": "user", "content": SLOW}))
     await asyncio.sleep(0)
     await given_up(waiting)

@@ -236,9 +236,7 @@ def test_odd_messages_and_items_of_every_dialect_have_the_same_parts_in_the_page
 
 
 @pytest.mark.parametrize("name", SESSIONS)
-async def test_every_recorded_message_has_the_same_parts_in_the_page(
-    name: str, recorded_sessions: Path
-) -> None:
+async def test_recorded_messages_have_the_same_parts(name: str, recorded_sessions: Path) -> None:
     engine, sessions = await imported(recorded_sessions / name)
     lines = [line for session in sessions for line in await engine.transcript(session)]
     messages = [line.message for line in lines if line.message is not None]

@@ -53,16 +53,12 @@ def interface(named: str | None) -> Path:
 
 
 async def make(folder: Path) -> list[Path]:
-    """Write every picture; the paths."""
     ui, binary = interface(os.environ.get(UI)), find()
     async with pictures.demonstrated() as (_, browser):
         told = await output_of("trace", "demo", "--turn", SHOWN_TURN)
         found = _TRACE.search(told)
         assert found, told[:200]
-        context = await browser.new_context(
-            viewport=_SIZE, color_scheme="light", reduced_motion="reduce"
-        )
-        page = await context.new_page()
+        page = await browser.new_page(viewport=_SIZE, **pictures.LOOK)
         with jaeger.start(binary, ui=ui) as running:
             await output_of("trace", "demo", "--otlp", running.http_base)
             written = await _clicks(page, running.query, found[1], folder)

@@ -25,6 +25,7 @@ from tests.browser.stores import DEMO
 FOLDER: Final = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 MOST_BYTES: Final = 200_000
 WIDTH: Final = 1280
+LOOK: Final[Any] = {"color_scheme": "light", "reduced_motion": "reduce"}
 
 
 class Picture(NamedTuple):
@@ -58,12 +59,8 @@ async def demonstrated() -> AsyncIterator[tuple[Path, Browser]]:
 
 
 async def make(folder: Path) -> list[Path]:
-    """Write every picture; the paths."""
     async with demonstrated() as (store, browser), inspecting(store) as inspector:
-        context = await browser.new_context(
-            base_url=inspector.origin, color_scheme="light", reduced_motion="reduce"
-        )
-        page = await context.new_page()
+        page = await browser.new_page(base_url=inspector.origin, **LOOK)
         await page.goto(inspector.invitation)
         return [await _picture(page, picture, folder) for picture in PICTURES]
 

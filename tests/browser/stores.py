@@ -65,14 +65,12 @@ async def _told(engine: Engine) -> None:
 
 
 async def add_recorded(path: Path, folder: Path) -> None:
-    """Import the recorded sessions."""
     async with eventctx.open(path, durability="normal") as engine:
         for name, file in RECORDED.items():
             await import_file(engine.store, folder / file, session=name, complete=True)
 
 
 def recorded_folder() -> Path | None:
-    """The folder of recorded sessions, if it is here."""
     beside = Path(__file__).resolve().parents[2].parent / "shared" / "sessions"
     folder = Path(os.environ.get("EVENTCTX_SESSIONS", beside))
     return folder if (folder / "MANIFEST.json").is_file() else None

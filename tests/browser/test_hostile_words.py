@@ -14,7 +14,7 @@ from tests.browser.chromium import in_the_browser
 from tests.browser.conftest import Visit
 from tests.browser.inspecting import SCREENS, inspecting, path_of
 from tests.browser.settling import settled, unsafe_characters, width_of_page
-from tests.browser.watching import Watch
+from tests.browser.watching import Watch, shown
 from tests.how_much import some
 
 pytestmark = in_the_browser
@@ -70,12 +70,7 @@ async def test_with_a_result_of_megabytes_a_page_answers(browser: Browser, tmp_p
     async with eventctx.open(store, durability="normal") as engine:
         # More than the 16 MB of texts that a page keeps; all of it is 50 MB.
         await hostile.write_huge(engine, some(600_000, 1_700_000))
-    async with inspecting(store) as inspector:
-        watch = Watch(inspector.origin)
-        context = await browser.new_context(base_url=inspector.origin)
-        await watch.over(context)
-        page = await context.new_page()
-        await page.goto(inspector.invitation)
+    async with inspecting(store) as inspector, shown(browser, inspector) as (page, _):
         await page.goto(path_of(hostile.HUGE, msg=2))
         await expect(page.get_by_text("Read the whole log.").first).to_be_visible()
         await harmless(page)
@@ -85,8 +80,6 @@ async def test_with_a_result_of_megabytes_a_page_answers(browser: Browser, tmp_p
         await expect(cursor).to_contain_text("2 of 2")
         await harmless(page)
         assert await page.evaluate("() => document.body.textContent.length") < MOST_SHOWN
-        await watch.clean(page)
-        await context.close()
 
 
 ORIGIN = "http://page.invalid"

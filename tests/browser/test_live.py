@@ -17,9 +17,9 @@ from playwright.async_api import Browser, Page, expect
 
 import eventctx
 from tests.browser.chromium import in_the_browser
-from tests.browser.inspecting import PATIENCE, Inspector, inspecting, path_of
+from tests.browser.inspecting import PATIENCE, inspecting, path_of
 from tests.browser.settling import settled, walk
-from tests.browser.watching import Watch
+from tests.browser.watching import Watch, shown
 from tests.children import started
 
 pytestmark = in_the_browser
@@ -106,21 +106,7 @@ class Live(NamedTuple):
     session: str = "first"
 
     async def says(self, text: str) -> Appended:
-        """The session's agent goes another round."""
         return await self.append(self.session, text)
-
-
-@asynccontextmanager
-async def shown(browser: Browser, inspector: Inspector) -> AsyncIterator[tuple[Page, Watch]]:
-    """A watched page of a server, which must have been clean at the end."""
-    watch = Watch(inspector.origin)
-    context = await browser.new_context(base_url=inspector.origin)
-    await watch.over(context)
-    page = await context.new_page()
-    await page.goto(inspector.invitation)
-    yield page, watch
-    await watch.clean(page)
-    await context.close()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

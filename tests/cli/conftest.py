@@ -29,12 +29,10 @@ class Outcome:
 
     @property
     def document(self) -> Any:
-        """The one JSON document on stdout."""
         return json.loads(self.out)
 
     @property
     def lines(self) -> list[Any]:
-        """JSON lines on stdout."""
         return [json.loads(line) for line in self.out.splitlines()]
 
     def ok(self, *words: str) -> str:

@@ -50,10 +50,8 @@ def test_restore_brings_a_whole_round_back_for_good_if_it_is_pinned(run, store):
 
 
 def test_restore_brings_back_what_was_lost_of_a_kind(run, store):
-    files = [
-        one for one in run("lost", "work", "--json").document["items"] if one["kind"] == "file"
-    ]
-    gone = {one["number"] for one in files if one["state"] != "whole"}
+    items = run("lost", "work", "--json").document["items"]
+    gone = {one["number"] for one in items if one["kind"] == "file" and one["state"] != "whole"}
     assert gone and not all(in_view(run, *gone))
     command = f"restore work --lost files --store {store}` brings files back."
     run("lost", "work", "--store", store).ok(command)

@@ -56,9 +56,8 @@ def test_why_is_asked_in_a_fork_and_says_what_the_comparison_said(run: Run, stor
     out = run(*comparison).out
     start = out.index("To ask why of #2 of work-0, do the same in a fork")
     commands = [line.strip() for line in out[start:].splitlines()[1:] if line.strip()]
-    assert [line[line.index(f"{store} ") :].split()[1] for line in commands] == [
-        *("fork", "compact", "why")
-    ]
+    named = [line[line.index(f"{store} ") :].split()[1] for line in commands]
+    assert named == ["fork", "compact", "why"]
     for line in commands:
         asked = run(*line[line.index("--store") :].split())
         assert asked.code == 0, asked.err
@@ -119,7 +118,6 @@ def test_tasks_are_played_without_a_store_and_shown_by_share_family_and_fact(run
         "held out: correction, handoff, counters, nested",
         *("100% of the full length", "50% of the full length", "workset, by family"),
     )
-    assert [one for one in first_words(out) if one in ("workset", "recency")] == [
-        *("workset", "recency", "workset", "recency")
-    ]
+    shown = [one for one in first_words(out) if one in ("workset", "recency")]
+    assert shown == ["workset", "recency"] * 2
     assert re.search(r"^person +\S+ +of ", out, re.MULTILINE)

@@ -201,7 +201,6 @@ def test_what_it_proposes_to_try_works(run, demo):
 
 @pytest.fixture(autouse=True)
 def data(tmp_path, monkeypatch) -> Path:
-    """The user's data folder."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     return tmp_path / "data" / "eventctx" / "demo"
 

@@ -10,13 +10,9 @@ import pytest
 from tests.cli.conftest import Run
 from tests.cli.conftest import imported as imported_into
 from tests.importers.given import SESSION, ClaudeCode, call, text
+from tests.sessions import model, user
 
-CHAT = [
-    {"role": "user", "content": "hello"},
-    {"role": "assistant", "content": "hi"},
-    {"role": "user", "content": "and now?"},
-    {"role": "assistant", "content": "bye"},
-]
+CHAT = [user("hello"), model("hi"), user("and now?"), model("bye")]
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,9 +88,8 @@ def test_an_exported_transcript_and_its_folder_are_for_their_owner_alone(tmp_pat
 
     async def compacted() -> None:
         async with eventctx.open() as engine:
-            ctx = await engine.session(
-                "s", max_tokens=1_000, export_on_compact=True, storage_path=str(folder)
-            )
+            exports: Any = {"export_on_compact": True, "storage_path": str(folder)}
+            ctx = await engine.session("s", max_tokens=1_000, **exports)
             for number in range(9):
                 for message in (USER, *tool_round(number, 2_000)):
                     await ctx.add_message(message)

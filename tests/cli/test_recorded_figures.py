@@ -37,7 +37,6 @@ class Recorded(NamedTuple):
     audits: dict[str, dict[str, Any]]
 
     def text(self, *command: object) -> str:
-        """What a command prints."""
         done = CliRunner().invoke(cli, [*map(str, command), "--store", str(self.store)])
         assert done.exit_code == 0, done.output
         return done.stdout
@@ -69,7 +68,6 @@ def figure(count: int, estimated: bool) -> str:
 
 
 def of_request(row: dict[str, Any]) -> str:
-    """The figure of an audit's request as a screen writes it."""
     return figure(row["tokens"], row["estimated"])
 
 

@@ -39,7 +39,6 @@ HOSTILE = "\x1b[2Jred\x07 \u202eback\u2066 👩‍👩‍👧 漢字 " + "long "
 
 
 def listed(run: Run, *options: object) -> list[dict[str, Any]]:
-    """The rows of ``sessions``."""
     return list(run("sessions", "--json", *options).document)
 
 
@@ -386,7 +385,6 @@ async def test_a_result_with_the_id_of_ollamas_call_is_one_of_its_tool() -> None
 
 
 async def of_tool(store: MemoryStore, tool: str) -> list[int]:
-    """Which messages of the session are of a tool."""
     recall = Recall(store, SqliteTextIndex(None))
     found, _ = await find_messages(store, recall, "", "s", 500, MessageFilter(tool=tool))
     await recall.close()
@@ -394,8 +392,6 @@ async def of_tool(store: MemoryStore, tool: str) -> list[int]:
 
 
 class CountingReads(MemoryStore):
-    """Counts how often bodies are read."""
-
     reads = 0
 
     async def bodies(self, stream: str, addresses: Sequence[Address]) -> list[Body]:

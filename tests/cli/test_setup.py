@@ -161,9 +161,8 @@ def test_a_file_of_ours_that_somebody_changed_stays(run: Run, home: Path) -> Non
     done = run("setup", "--undo", "--yes")
     assert done.code == 2
     assert "SKILL.md: stays, with our part in it: expected the file as it was written" in done.out
-    assert [one for one in contents(home) if one.endswith((".md", ".json"))] == [
-        ".claude/skills/eventctx/SKILL.md"
-    ]
+    kept = [one for one in contents(home) if one.endswith((".md", ".json"))]
+    assert kept == [".claude/skills/eventctx/SKILL.md"]
     skill.unlink()
     assert "is gone already" in run("setup", "--undo", "--yes").out
     assert run("setup", "--undo", "--yes").out == "Nothing is set up.\n"

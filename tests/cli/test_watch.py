@@ -106,7 +106,6 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def live(tmp_path: Path) -> Path:
-    """A folder to be watched."""
     (tmp_path / "live").mkdir()
     return tmp_path / "live"
 

@@ -26,8 +26,6 @@ PAGE = {
 
 
 class Reply(NamedTuple):
-    """An answer as it came over the wire."""
-
     status: int
     headers: dict[str, str]
     body: bytes
@@ -114,16 +112,12 @@ class Served:
 
 
 class Event(NamedTuple):
-    """A server-sent event."""
-
     name: str
     id: str | None
     data: Any
 
 
 class Stream:
-    """Server-sent events as they come."""
-
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
         self._file = connection.makefile("rb")

@@ -99,7 +99,6 @@ def told(records: Sequence[Record], session: str, pieces: int = PIECES) -> Told:
 
 
 async def records_of(engine: Engine, session: str) -> list[Record]:
-    """A session's records, without their bodies."""
     return [one async for one in engine.store.read(session, bodies=False)]
 
 

@@ -100,9 +100,8 @@ async def agrees(file: Exported, engine: Engine, session: str) -> None:
     """Compare every view of the file with the engine's, entry by entry where it has a body."""
     requests = file.timeline["requests"]
     assert requests["position"]
-    for view, position, digest in zip(
-        file.views(), requests["position"], requests["digest"], strict=True
-    ):
+    shown = zip(file.views(), requests["position"], requests["digest"], strict=True)
+    for view, position, digest in shown:
         whole = await engine.request_view(session, position=position)
         assert whole.digest == digest
         assert len(view) == len(whole.messages)

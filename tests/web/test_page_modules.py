@@ -52,9 +52,7 @@ def test_the_types_of_the_page_hold() -> None:
 
 
 PAGE = Path(__file__).resolve().parents[2] / "eventctx" / "web" / "page"
-MODULES = {
-    path.relative_to(PAGE).as_posix(): path.read_text() for path in sorted(PAGE.rglob("*.js"))
-}
+MODULES = {one.relative_to(PAGE).as_posix(): one.read_text() for one in sorted(PAGE.rglob("*.js"))}
 
 _COMMENT = re.compile(r"/\*.*?\*/|(?<![:'\"`\\/])//[^\n]*", re.DOTALL)
 _IMPORT = re.compile(r"^import \{([^}]*)\} from '(\.{1,2}/[\w./-]+\.js)';$", re.MULTILINE)
@@ -155,55 +153,49 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "read", "arguments"
 SEALED = {"type": "thinking", "thinking": "so", "signature": "s"}
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBO"}}
 SHELL = [{"stdout": "a", "stderr": "", "outcome": {"type": "exit", "exit_code": 1}}, "odd"]
+USER: list[Any] = [
+    *("", 0, False, {}),
+    [None, "bare", 3, [1], {"type": 4}, {"no": "type"}],
+    [{"type": "constructor"}, {"type": "__proto__"}],
+    [{"type": "text"}, {"type": "text", "text": None}],
+    [{"type": "text", "text": 7}, IMAGE, {"type": "input_file"}],
+    [{"type": "tool_result", "tool_use_id": "a", "content": [IMAGE]}],
+    [{"type": "tool_result", "output": "x", "is_error": True}],
+]
+ASSISTANT: list[dict[str, Any]] = [
+    {"content": None, "tool_calls": [CALL, "odd", {"id": "c2", "name": "b"}]},
+    {"content": [], "tool_calls": [{"id": "c1", "tool": "t", "args": {}}]},
+    {"tool_calls": [{"id": "c", "custom": {"name": "p", "input": "x"}}]},
+    {"content": "x", "reasoning_content": "why", "refusal": "no"},
+    *({"content": one, "thinking_block": SEALED} for one in ("x", [SEALED])),
+    {"content": "x", "thinking_block": {"type": "odd"}},
+    {"function_call": {"name": "f", "arguments": "{}"}},
+    {"content": [{"type": "redacted_thinking", "data": "xx"}]},
+    {"content": [{"type": "server_tool_use", "id": "h", "name": "web"}]},
+    {"content": [{"type": "web_search_tool_result", "tool_use_id": "h"}]},
+    {"content": [{"type": "refusal", "refusal": "no"}]},
+    {"content": [{"type": "tool_call", "id": "t", "name": "n", "input": {}}]},
+    {"content": [{"type": "tool_use", "id": 5, "name": "n"}]},
+]
 ODD: list[Any] = [
-    {},
-    {"role": ""},
-    {"role": "user"},
-    {"role": "user", "content": ""},
-    {"role": "user", "content": 0},
-    {"role": "user", "content": False},
-    {"role": "user", "content": {}},
-    {"role": "user", "content": [None, "bare", 3, [1], {"type": 4}, {"no": "type"}]},
-    {"role": "user", "content": [{"type": "constructor"}, {"type": "__proto__"}]},
-    {"role": "user", "content": [{"type": "text"}, {"type": "text", "text": None}]},
-    {"role": "user", "content": [{"type": "text", "text": 7}, IMAGE, {"type": "input_file"}]},
-    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": [IMAGE]}]},
-    {"role": "user", "content": [{"type": "tool_result", "output": "x", "is_error": True}]},
-    {"role": "assistant", "content": None, "tool_calls": [CALL, "odd", {"id": "c2", "name": "b"}]},
-    {"role": "assistant", "content": [], "tool_calls": [{"id": "c1", "tool": "t", "args": {}}]},
-    {"role": "assistant", "tool_calls": [{"id": "c", "custom": {"name": "p", "input": "x"}}]},
-    {"role": "assistant", "content": "x", "reasoning_content": "why", "refusal": "no"},
-    {"role": "assistant", "content": "x", "thinking_block": SEALED},
-    {"role": "assistant", "content": [SEALED], "thinking_block": SEALED},
-    {"role": "assistant", "content": "x", "thinking_block": {"type": "odd"}},
-    {"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}},
-    {"role": "assistant", "content": [{"type": "redacted_thinking", "data": "xx"}]},
-    {"role": "assistant", "content": [{"type": "server_tool_use", "id": "h", "name": "web"}]},
-    {"role": "assistant", "content": [{"type": "web_search_tool_result", "tool_use_id": "h"}]},
-    {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]},
-    {"role": "assistant", "content": [{"type": "tool_call", "id": "t", "name": "n", "input": {}}]},
-    {"role": "assistant", "content": [{"type": "tool_use", "id": 5, "name": "n"}]},
+    *({}, {"role": ""}, {"role": "user"}, {"id": "msg_1"}, {"type": None, "id": "msg_1"}),
+    *({"role": "user", "content": content} for content in USER),
+    *({"role": "assistant", **fields} for fields in ASSISTANT),
     {"role": "function", "name": "f", "content": "done"},
     {"role": "tool", "tool_call_ids": ["a", 3, "b"], "content": "done"},
     {"role": "tool", "name": "f", "content": [{"type": "tool_result", "tool_use_id": "q"}]},
     {"role": "developer", "type": "additional_tools", "tools": [{"name": "t"}]},
-    {"id": "msg_1"},
-    {"type": None, "id": "msg_1"},
     {"type": "reasoning", "summary": [{"text": "a"}, "odd"], "encrypted_content": "xyz"},
     {"type": "compaction", "encrypted_content": "xyz"},
     {"type": "shell_call_output", "call_id": "s", "output": SHELL},
     {"type": "computer_call_output", "call_id": "s", "output": {"type": "computer_screenshot"}},
     {"type": "computer_call", "call_id": "s", "action": {"type": "click"}},
-    {"type": "tool_search_call", "id": "x", "arguments": {}},
-    {"type": "tool_search_call", "call_id": "x", "arguments": {}},
+    *({"type": "tool_search_call", name: "x", "arguments": {}} for name in ("id", "call_id")),
     {"type": "tool_search_output", "call_id": "x", "tools": [{"name": "a"}]},
     {"type": "apply_patch_call_output", "call_id": "x", "status": "failed"},
     {"type": "mcp_approval_response", "approval_request_id": "x", "approve": True},
-    {"type": "later_call", "id": "x"},
-    {"type": "later_thing", "call_id": "x"},
-    {"type": "later_output", "call_id": "x"},
-    {"type": "later_item"},
-    {"type": "toString"},
+    *({"type": "later_call", "id": "x"}, {"type": "later_item"}, {"type": "toString"}),
+    *({"type": one, "call_id": "x"} for one in ("later_thing", "later_output")),
 ]
 
 

@@ -143,7 +143,7 @@ async def test_megabytes_are_painted_before_they_are_read(browser: Browser, tmp_
     await context.close()
 
 
-async def test_what_cannot_be_shown_says_it(
+async def test_what_is_not_shown_says_so(
     browser: Browser, written: Written, tmp_path: Path
 ) -> None:
     whole, cut = await written(DEMO), tmp_path / "cut.html"

@@ -130,9 +130,7 @@ async def live(served: Live) -> AsyncIterator[Live]:
     found.watch.expected.clear()
 
 
-async def test_an_append_stands_on_the_page(
-    live: Live, record_property: pytest.RecordProperty
-) -> None:
+async def test_an_append_is_on_the_page(live: Live, record_property: pytest.RecordProperty) -> None:
     taken: list[float] = []
     for number in range(10, 20):
         appended = await live.says(f"word-{number}")

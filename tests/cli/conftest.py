@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -52,8 +53,17 @@ class Outcome:
 Run = Callable[..., Outcome]
 
 
+def _outside(work: Callable[[], Any]) -> Any:
+    """Do what starts a loop of its own, also for a test that is in one."""
+    if asyncio._get_running_loop() is None:
+        return work()
+    with ThreadPoolExecutor(1) as other:
+        return other.submit(work).result()
+
+
 def _call(*arguments: object) -> Outcome:
-    return Outcome(CliRunner().invoke(cli, [str(one) for one in arguments]))
+    words = [str(one) for one in arguments]
+    return Outcome(_outside(lambda: CliRunner().invoke(cli, words)))
 
 
 def say(path: Path, session: str, *said: str) -> Path:
@@ -64,7 +74,7 @@ def say(path: Path, session: str, *said: str) -> Path:
             ctx = await engine.session(session)
             await ctx.add_messages([{"role": "user", "content": one} for one in said])
 
-    asyncio.run(added())
+    _outside(lambda: asyncio.run(added()))
     return path
 
 
@@ -78,45 +88,13 @@ def imported(run: Run, folder: Path, data: bytes | list[Any], *options: object) 
     return folder / "s.db"
 
 
-def _set_environment(folder: Path, patch: pytest.MonkeyPatch) -> None:
-    patch.setenv("EVENTCTX_STORE", str(folder / "s.db"))
-    patch.setenv("COLUMNS", "80")
-    patch.delenv("FORCE_COLOR", raising=False)
-
-
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run the program in this process, on the store ``s.db`` where no other is named."""
-    _set_environment(tmp_path, monkeypatch)
+    monkeypatch.setenv("EVENTCTX_STORE", str(tmp_path / "s.db"))
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
     return _call
-
-
-class Demo(NamedTuple):
-    """A run of the demo on a store: what it said, the store, and the store's bytes after it."""
-
-    outcome: Outcome
-    store: Path
-    content: bytes
-
-
-@pytest.fixture(scope="session")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
-    folder = tmp_path_factory.mktemp("demo")
-    store = folder / "demo with space.db"
-    with pytest.MonkeyPatch.context() as patch:
-        _set_environment(folder, patch)
-        patch.setenv("XDG_DATA_HOME", str(folder / "data"))
-        done = _call("demo", "--store", store)
-    assert (done.code, done.err) == (0, "")
-    return Demo(done, store, store.read_bytes())
-
-
-@pytest.fixture
-def demo_store(tmp_path: Path, demo: Demo) -> Path:
-    """A store of the test's own, in which the demo was played."""
-    path = tmp_path / "demo.db"
-    path.write_bytes(demo.content)
-    return path
 
 
 def _use(number: int) -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 from pathlib import Path
@@ -118,20 +117,17 @@ def test_a_budget_below_what_must_stay_changes_nothing_unless_it_is_forced(run, 
     assert run("compact", "work", "--json").document["messages_before"] <= 2
 
 
-def test_a_budget_that_leaves_no_room_for_a_summary_is_refused_and_names_it(run, tmp_path):
+async def test_a_budget_that_leaves_no_room_for_a_summary_is_refused_and_names_it(run, tmp_path):
     async def summarizer(asked):
         return "the parser is done " * 20
 
-    async def write() -> None:
-        async with eventctx.open(tmp_path / "s.db") as engine:
-            ctx = await engine.session("work", policy="summarize", summarizer=summarizer)
-            for number in range(12):
-                await ctx.add_message({"role": "user", "content": f"task {number} " * 60})
-                await ctx.add_message({"role": "assistant", "content": f"done {number} " * 60})
-            made = await ctx.compact(budget=6_000)
-            assert made.outcome == "applied" and made.fallback is None, made.error
-
-    asyncio.run(write())
+    async with eventctx.open(tmp_path / "s.db") as engine:
+        ctx = await engine.session("work", policy="summarize", summarizer=summarizer)
+        for number in range(12):
+            await ctx.add_message({"role": "user", "content": f"task {number} " * 60})
+            await ctx.add_message({"role": "assistant", "content": f"done {number} " * 60})
+        made = await ctx.compact(budget=6_000)
+        assert made.outcome == "applied" and made.fallback is None, made.error
     before = types(run)
     arguments = ("compact", "work", "--budget", 240)
     for extra in ([], ["--dry-run"], ["--json"]):
@@ -161,7 +157,7 @@ async def test_a_change_that_compacts_nothing_asks_for_no_policys_function(
     async with eventctx.open(tmp_path / "s.db") as engine:
         ctx = await engine.session("s", policy="summarize", summarizer=summarizer)
         await ctx.add_message({"role": "user", "content": "Never touch the migrations."})
-    (await asyncio.to_thread(run, *command)).ok()
+    run(*command).ok()
 
 
 def test_nothing_to_compact_is_said(run, tmp_path):

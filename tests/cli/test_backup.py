@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import logging
 import os
@@ -14,12 +13,11 @@ from pathlib import Path
 import apsw
 import pytest
 
-import eventctx
 from eventctx.cli.output.program import DAMAGE, STORE, USAGE
 from eventctx.stores.location import default_book
 from eventctx.stores.receipt_book import ReceiptBook
 from tests.children import started
-from tests.cli.conftest import imported
+from tests.cli.conftest import imported, say
 from tests.how_much import some
 from tests.stores.many_sessions import make, run_measured
 
@@ -29,13 +27,6 @@ ROOT = Path(__file__).parents[2]
 
 def records(run, store: Path) -> int:
     return sum(row["records"] for row in run("verify", "--json", "--store", store).document)
-
-
-async def add(store: Path) -> None:
-    async with eventctx.open(store) as engine:
-        context = await engine.session("work")
-        async with context.turn():
-            await context.add_message({"role": "user", "content": "after the backup"})
 
 
 def kept(store: Path) -> list[Path]:
@@ -48,7 +39,7 @@ def backup(run, store: Path, tmp_path: Path) -> Path:
     made = tmp_path / "backups" / "copy.db"
     made.parent.mkdir()
     run("backup", made).ok()
-    asyncio.run(add(store))
+    say(store, "work", "after the backup")
     return made
 
 
@@ -97,7 +88,7 @@ def test_the_old_store_is_kept_not_searched_and_nobody_warned_later(run, store, 
     assert run("search", '"after the backup"', "--json").document == []
     assert run("search", "Task", "--json").document
     caplog.set_level(logging.WARNING)
-    asyncio.run(add(store))
+    say(store, "work", "after the backup")
     assert "is not what it was" not in caplog.text
     run("verify").ok()
 

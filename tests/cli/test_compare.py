@@ -77,9 +77,7 @@ def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
 
 
-def test_own_functions_are_called_or_named_if_they_fail(
-    run: Run, store: Path, functions: None
-) -> None:
+def test_own_functions_are_called_or_named_at_fault(run: Run, store: Path, functions: None) -> None:
     custom = ("compare", "work-0", "--policies", "custom:function=functions_of_mine:wrong")
     shown = run(*custom, "--budgets", "6k").out
     assert "decided by the ladder, as it failed (KeyError: 'no such round')" in shown

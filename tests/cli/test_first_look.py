@@ -19,8 +19,7 @@ from tests.cli.test_terminal import Terminal
 from tests.importers.given import ClaudeCode, text
 from tests.sessions import model, user
 
-# Two of them look at one demo, in one process.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("the demo")]
+pytestmark = pytest.mark.slow
 
 
 ROOF = "aaaaaaaa-2222-3333-4444-555555555555"
@@ -170,12 +169,13 @@ def test_without_a_session_that_fits_the_reason_is_told(run, tmp_path: Path) -> 
     run("lost").fails("holds no sessions yet")
 
 
-def test_the_demo_compacts_verifies_and_audits(run, demo, demo_store):
-    live, audit = demo.outcome.out.split("The audit")
+def test_the_demo_compacts_verifies_and_what_it_proposes_works(run, tmp_path):
+    out = run("demo", "--store", tmp_path / "demo with space.db").ok()
+    live, audit = out.split("The audit")
     assert live.count("↓ compaction") >= 3
     assert audit.count("↓ compaction") == live.count("↓ compaction")
     assert "ok demo:" in audit
-    at = ("--json", "--store", demo_store)
+    at = ("--json", "--store", tmp_path / "demo with space.db")
     requests = run("audit", "demo", *at).document["requests"]
     assert len(requests) > 50
     assert all(row["tokens"] <= row["budget"] == BUDGET for row in requests)
@@ -183,10 +183,7 @@ def test_the_demo_compacts_verifies_and_audits(run, demo, demo_store):
         assert run("view", "demo", "--turn", turn, *at).document["verified"]
     sample = [json.loads(line) for line in SAMPLE.read_text().splitlines()]
     assert [row["message"] for row in run("transcript", "demo", *at).document] == sample
-
-
-def test_what_it_proposes_to_try_works(run, demo):
-    tail = demo.outcome.out.split("Try next")[1].split("As a page")[0].splitlines()
+    tail = out.split("Try next")[1].split("As a page")[0].splitlines()
     commands = [line for line in tail if line and not line.startswith("#")]
     assert len(commands) >= 6
     names = {"view", "fork", "transcript", "audit", "replay", "verify", "demo"}

@@ -162,11 +162,6 @@ def session() -> ClaudeCode:
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "talk.jsonl"
-
-
-@pytest.fixture
 def imported(run: Run, tmp_path: Path) -> Path:
     return imported_into(run, tmp_path, session().data())
 
@@ -175,13 +170,13 @@ def types(run: Run, name: str = SESSION) -> list[str]:
     return [row["type"] for row in run("log", name, "--json").lines]
 
 
-def test_a_mirror_is_not_changed_but_a_fork_offered(run: Run, imported: Path, file: Path) -> None:
+def test_a_mirror_is_not_changed_but_a_fork_offered(run: Run, imported: Path) -> None:
     before = types(run)
     offered = ("is a mirror of talk.jsonl", "--fork NAME", "import --take-over FILE")
     for command in (("restore", 0), ("restore", 0, "--pin"), ("compact",)):
         run(command[0], SESSION, *command[1:]).fails(*offered)
     assert types(run) == before
-    run("import", file).ok("nothing new")
+    run("import", imported.with_name("talk.jsonl")).ok("nothing new")
 
 
 def test_restore_on_a_fork_is_one_step_and_changes_no_mirror(run: Run, imported: Path) -> None:
@@ -205,7 +200,8 @@ def test_restore_on_a_fork_is_one_step_and_changes_no_mirror(run: Run, imported:
     run("restore", "mine", 1).ok()
 
 
-def test_what_is_taken_over_is_not_imported_again(run: Run, imported: Path, file: Path) -> None:
+def test_what_is_taken_over_is_not_imported_again(run: Run, imported: Path) -> None:
+    file = imported.with_name("talk.jsonl")
     taken = "taken over: it is yours, and its file is not imported again"
     run("import", "--take-over", file).ok(taken)
     run("restore", SESSION, 0).ok()

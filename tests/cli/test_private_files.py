@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import stat
 import sys
@@ -72,30 +71,23 @@ def test_the_default_folder_is_for_its_owner_alone(
         assert rights(tmp_path / made) == 0o700
 
 
-def test_the_folders_of_a_host_are_for_its_owner_alone(tmp_path: Path) -> None:
-    async def acquired() -> None:
-        engines = Engines()
-        store = str(tmp_path / "host" / "deep" / "s.db")
-        engine = await engines.acquire(store, "full", "s")
-        await engines.release(store, engine, "s")
-
-    asyncio.run(acquired())
+async def test_the_folders_of_a_host_are_for_its_owner_alone(tmp_path: Path) -> None:
+    engines = Engines()
+    store = str(tmp_path / "host" / "deep" / "s.db")
+    engine = await engines.acquire(store, "full", "s")
+    await engines.release(store, engine, "s")
     assert rights(tmp_path / "host") == rights(tmp_path / "host" / "deep") == 0o700
 
 
-def test_an_exported_transcript_and_its_folder_are_for_their_owner_alone(tmp_path: Path) -> None:
+async def test_an_exported_transcript_is_for_its_owner_alone(tmp_path: Path) -> None:
     folder = tmp_path / "exports" / "here"
-
-    async def compacted() -> None:
-        async with eventctx.open() as engine:
-            exports: Any = {"export_on_compact": True, "storage_path": str(folder)}
-            ctx = await engine.session("s", max_tokens=1_000, **exports)
-            for number in range(9):
-                for message in (USER, *tool_round(number, 2_000)):
-                    await ctx.add_message(message)
-            await ctx.get_messages_for_request()
-
-    asyncio.run(compacted())
+    async with eventctx.open() as engine:
+        exports: Any = {"export_on_compact": True, "storage_path": str(folder)}
+        ctx = await engine.session("s", max_tokens=1_000, **exports)
+        for number in range(9):
+            for message in (USER, *tool_round(number, 2_000)):
+                await ctx.add_message(message)
+        await ctx.get_messages_for_request()
     (file,) = folder.iterdir()
     assert file.suffix == ".jsonl"
     assert rights(file) == 0o600
@@ -113,17 +105,13 @@ def test_a_folder_that_exists_keeps_its_rights(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o660])
-def test_the_index_and_the_losses_have_the_rights_of_their_store(tmp_path: Path, mode: int) -> None:
+async def test_index_and_losses_have_the_rights_of_their_store(tmp_path: Path, mode: int) -> None:
     path = tmp_path / "s.db"
-
-    async def searched() -> None:
-        async with eventctx.open(path) as engine:
-            path.chmod(mode)
-            engine.on("*", lambda record: 1 / 0)
-            await (await engine.session("s")).add_message(USER)
-            assert len(await engine.recall("hello")) == 1
-
-    asyncio.run(searched())
+    async with eventctx.open(path) as engine:
+        path.chmod(mode)
+        engine.on("*", lambda record: 1 / 0)
+        await (await engine.session("s")).add_message(USER)
+        assert len(await engine.recall("hello")) == 1
     made = [tmp_path / "s.db.eventctx-recall", tmp_path / "s.db-losses.jsonl"]
     assert [rights(one) for one in made] == [mode, mode]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import itertools
@@ -90,18 +89,14 @@ def test_the_transcript_is_whole_in_a_pipe_and_escaped(run, store):
     run("transcript", "work").ok("contents of 8 " * 60, *escaped)
 
 
-async def _spoken(path: Path) -> None:
-    async with eventctx.open(path) as engine:
+async def test_a_transcript_says_where_no_person_spoke_in_the_role_user(run, tmp_path) -> None:
+    async with eventctx.open(tmp_path / "s.db") as engine:
         ctx = await engine.session("s")
         await ctx.add_message({"role": "user", "content": "Read it."})
         await ctx.add_message(call(1, "Read", {"file_path": "a.py"}))
         await ctx.add_message(result(1, "x = 1"))
         reminder = "<system-reminder>The file changed.</system-reminder>"
         await ctx.add_message({"role": "user", "content": reminder})
-
-
-def test_a_transcript_says_where_no_person_spoke_in_the_role_user(run, tmp_path) -> None:
-    asyncio.run(_spoken(tmp_path / "s.db"))
     lines = run("transcript", "s").ok().splitlines()
     assert [line.split("  @")[0] for line in lines if line.startswith("#")] == [
         "#0 user",
@@ -124,28 +119,24 @@ REMINDER = {"role": "user", "content": "<reminder>now</reminder>"}
 
 
 @pytest.fixture
-def hosted(tmp_path: Path) -> None:
+async def hosted(tmp_path: Path) -> None:
     """A session whose host sent a reminder along, and left a message out; and one that is full."""
-
-    async def fill() -> None:
-        async with eventctx.open(tmp_path / "s.db") as engine:
-            ctx = await engine.session("hosted")
-            await ctx.set_system_prompt("You help.")
-            for number in range(2):
-                await ctx.add_message({"role": "user", "content": f"question {number}"})
-                await ctx.get_messages_for_request()
-                prepared = [one async for one in engine.records("hosted")][-1].position
-                for _ in range(2):
-                    await ctx.record_sent(prepared, 2, [(2, REMINDER)], missing=number)
-            await ctx.add_message({"role": "user", "content": "question 2"})
+    async with eventctx.open(tmp_path / "s.db") as engine:
+        ctx = await engine.session("hosted")
+        await ctx.set_system_prompt("You help.")
+        for number in range(2):
+            await ctx.add_message({"role": "user", "content": f"question {number}"})
             await ctx.get_messages_for_request()
-            await ctx.set_system_prompt(None)
-            full = await engine.session("full", max_tokens=2_000)
-            await full.set_system_prompt("You help. " * 540)
-            await full.add_message({"role": "user", "content": "question 0"})
-            await full.get_messages_for_request()
-
-    asyncio.run(fill())
+            prepared = [one async for one in engine.records("hosted")][-1].position
+            for _ in range(2):
+                await ctx.record_sent(prepared, 2, [(2, REMINDER)], missing=number)
+        await ctx.add_message({"role": "user", "content": "question 2"})
+        await ctx.get_messages_for_request()
+        await ctx.set_system_prompt(None)
+        full = await engine.session("full", max_tokens=2_000)
+        await full.set_system_prompt("You help. " * 540)
+        await full.add_message({"role": "user", "content": "question 0"})
+        await full.get_messages_for_request()
 
 
 def test_a_view_ends_with_what_the_host_sent_besides(run, hosted: None) -> None:
@@ -300,26 +291,22 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.fixture
-def long(tmp_path: Path) -> Path:
+async def long(tmp_path: Path) -> Path:
     """Two turns of 15 requests; the view is compacted behind the sixth."""
     path = tmp_path / "s.db"
     options: Any = {"policy": "truncate", "max_tokens": 100_000, "auto_compact": False}
-
-    async def write() -> None:
-        async with eventctx.open(path) as engine:
-            ctx = await engine.session("long", **options)
-            for turn in range(2):
-                async with ctx.turn() as block:
-                    await ctx.add_message({"role": "user", "content": f"Task {turn}"})
-                    for step in range(15):
-                        async with block.iteration():
-                            await ctx.get_messages_for_request()
-                            words = {"role": "assistant", "content": f"Step {step} " * 50}
-                            await ctx.add_message(words)
-                        if (turn, step) == (0, 5):
-                            await ctx.compact(reason="now")
-
-    asyncio.run(write())
+    async with eventctx.open(path) as engine:
+        ctx = await engine.session("long", **options)
+        for turn in range(2):
+            async with ctx.turn() as block:
+                await ctx.add_message({"role": "user", "content": f"Task {turn}"})
+                for step in range(15):
+                    async with block.iteration():
+                        await ctx.get_messages_for_request()
+                        words = {"role": "assistant", "content": f"Step {step} " * 50}
+                        await ctx.add_message(words)
+                    if (turn, step) == (0, 5):
+                        await ctx.compact(reason="now")
     return path
 
 

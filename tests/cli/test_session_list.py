@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -96,19 +95,16 @@ def test_any_title_is_one_line(width: int, tmp_path: Path, monkeypatch: pytest.M
     assert max(map(cell_len, shown)) <= width
 
 
-def test_a_session_that_was_ended_is_live_again_when_it_goes_on(run: Run, tmp_path: Path) -> None:
+async def test_a_session_that_was_ended_is_live_again_later(run: Run, tmp_path: Path) -> None:
     store = tmp_path / "s.db"
-
-    async def end() -> None:
-        async with eventctx.open(store) as engine:
-            await (await engine.session("a")).emit(SessionEnd())
 
     def is_live() -> bool:
         return [bool(row["live"]) for row in listed(run)] == [True]
 
     say(store, "a", "Mend the roof")
     assert is_live()
-    asyncio.run(end())
+    async with eventctx.open(store) as engine:
+        await (await engine.session("a")).emit(SessionEnd())
     assert not is_live()
     say(store, "a", "One more thing")
     assert is_live()
@@ -164,15 +160,11 @@ async def test_sums_that_are_continued_anywhere_are_those_of_all_records(name: s
         assert sums == whole
 
 
-def counted(path: Path) -> dict[str, int]:
+async def counted(path: Path) -> dict[str, int]:
     """The messages of each session, by the list."""
-
-    async def summed() -> dict[str, int]:
-        async with eventctx.open(path) as engine:
-            found = await sum_sessions(engine.store, ReadErrors())
-            return {one.info.stream: one.sums.messages for one in found}
-
-    return asyncio.run(summed())
+    async with eventctx.open(path) as engine:
+        found = await sum_sessions(engine.store, ReadErrors())
+        return {one.info.stream: one.sums.messages for one in found}
 
 
 def told_41(path: Path) -> bytes:
@@ -182,18 +174,18 @@ def told_41(path: Path) -> bytes:
     return msgspec.json.encode(document)
 
 
-def test_sums_of_this_session_are_continued_and_no_others(tmp_path: Path) -> None:
+async def test_sums_of_this_session_are_continued_and_no_others(tmp_path: Path) -> None:
     path, other = say(tmp_path / "s.db", "a", "one"), tmp_path / "t.db"
-    assert counted(path) == {"a": 1}
+    assert await counted(path) == {"a": 1}
     # Were the first record read again, the count in the file would be of no effect.
     wrong = told_41(path)
     path.with_name(path.name + SUFFIX).write_bytes(wrong)
-    assert counted(path) == {"a": 41}
+    assert await counted(path) == {"a": 41}
     say(path, "a", "two")
-    assert counted(path) == {"a": 42}
-    assert counted(say(other, "a", "uno", "due", "tre")) == {"a": 3}
+    assert await counted(path) == {"a": 42}
+    assert await counted(say(other, "a", "uno", "due", "tre")) == {"a": 3}
     other.with_name(other.name + SUFFIX).write_bytes(wrong)
-    assert counted(other) == {"a": 3}
+    assert await counted(other) == {"a": 3}
 
 
 @pytest.mark.parametrize(
@@ -203,11 +195,11 @@ def test_sums_of_this_session_are_continued_and_no_others(tmp_path: Path) -> Non
         b'{"eventctx_sessions":9,"prices":"2026-11-28","sums":{}}',
     ],
 )
-def test_a_file_of_sums_that_cannot_be_used_costs_a_reading(found: bytes, tmp_path: Path) -> None:
+async def test_sums_that_cannot_be_used_cost_a_reading(found: bytes, tmp_path: Path) -> None:
     path = say(tmp_path / "s.db", "a", "one")
     kept = path.with_name(path.name + SUFFIX)
     kept.write_bytes(found)
-    assert counted(path) == {"a": 1}
+    assert await counted(path) == {"a": 1}
     # A file that somebody else made is left alone.
     assert (kept.read_bytes() == found) == (not found.startswith(b'{"eventctx_sessions":'))
 
@@ -220,16 +212,12 @@ def test_sums_hold_no_text_and_an_erased_title_is_gone(run: Run, tmp_path: Path)
     assert [row["title"] for row in listed(run)] == [None]
 
 
-def test_what_is_damaged_is_told_by_every_list(run: Run, tmp_path: Path) -> None:
+async def test_what_is_damaged_is_told_by_every_list(run: Run, tmp_path: Path) -> None:
     path = say(tmp_path / "s.db", "a", "one")
     say(path, "b", "two")
-
-    async def damage() -> None:
-        draft = Draft(bytes(16), "usage:reported", 1, 1_700_000_000, b"{", turn_id="t")
-        async with eventctx.open(path) as engine:
-            await engine.store.append("b", [draft], ANY)
-
-    asyncio.run(damage())
+    draft = Draft(bytes(16), "usage:reported", 1, 1_700_000_000, b"{", turn_id="t")
+    async with eventctx.open(path) as engine:
+        await engine.store.append("b", [draft], ANY)
     first, second = (run("sessions", "--json") for _ in range(2))
     assert first.code == second.code == 1
     assert first.err == second.err and "passed over" in second.err
@@ -244,14 +232,10 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make(tmp_path_factory.mktemp("few") / "s.db", FEW)
 
 
-@pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make(tmp_path_factory.mktemp("many") / "s.db", MANY)
-
-
 @pytest.mark.slow
-def test_a_command_takes_no_more_memory_for_more_sessions(few, many) -> None:
+def test_a_command_takes_no_more_memory_for_more_sessions(few, tmp_path) -> None:
     document, small = run_measured("verify", "--json", "--store", few)
+    many = make(tmp_path / "s.db", MANY)
     longer, large = run_measured("verify", "--json", "--store", many)
     assert (len(document), len(longer)) == (FEW, MANY)
     assert len({row["session"] for row in longer}) == MANY
@@ -259,22 +243,19 @@ def test_a_command_takes_no_more_memory_for_more_sessions(few, many) -> None:
     assert large - small < 0.8 * 1024, f"{small} KiB for {FEW} sessions, {large} KiB for {MANY}"
 
 
-def test_pages_of_sessions_follow_each_other_without_a_gap_and_begin_behind_any(run, few) -> None:
-    async def follow() -> None:
-        streams: list[str] = []
-        async with eventctx.open(few, read_only=True) as engine:
-            whole = [info.stream for info in await engine.sessions()]
-            while page := await engine.sessions(after=streams[-1] if streams else None, limit=300):
-                assert len(page) <= 300
-                streams += [info.stream for info in page]
-            assert await engine.sessions(limit=0) == []
-            with pytest.raises(eventctx.StreamNotFound):
-                await engine.sessions(after="nobody")
-            with pytest.raises(eventctx.InvalidSetting):
-                await engine.sessions(limit=-1)
-        assert (len(streams), streams) == (FEW, whole)
-
-    asyncio.run(follow())
+async def test_pages_of_sessions_follow_each_other_without_a_gap(run, few) -> None:
+    streams: list[str] = []
+    async with eventctx.open(few, read_only=True) as engine:
+        whole = [info.stream for info in await engine.sessions()]
+        while page := await engine.sessions(after=streams[-1] if streams else None, limit=300):
+            assert len(page) <= 300
+            streams += [info.stream for info in page]
+        assert await engine.sessions(limit=0) == []
+        with pytest.raises(eventctx.StreamNotFound):
+            await engine.sessions(after="nobody")
+        with pytest.raises(eventctx.InvalidSetting):
+            await engine.sessions(limit=-1)
+    assert (len(streams), streams) == (FEW, whole)
     behind = names(run, "--after", "copy-0000500", "--limit", 2, "--store", few)
     assert behind == ["copy-0000501", "copy-0000502"]
     shown = run("sessions", "--limit", 3, "--sort", "made", "--store", few).out.splitlines()

@@ -82,17 +82,14 @@ def test_a_fork_shows_its_own_turns_and_points_to_its_parent_for_the_others(run,
     assert run("trace", "child").ok().startswith("turn 4 · ")
 
 
-def test_a_tool_that_failed_says_why_and_one_that_was_cancelled_says_so(run, tmp_path) -> None:
-    async def failing() -> None:
-        async with eventctx.open(tmp_path / "s.db") as engine:
-            ctx = await engine.session("s")
-            async with ctx.turn() as turn, turn.iteration() as cycle:
-                for error in (OSError("gone\x1b[31m"), asyncio.CancelledError()):
-                    with pytest.raises(type(error)):
-                        async with cycle.tool_call("read"):
-                            raise error
-
-    asyncio.run(failing())
+async def test_a_tool_that_failed_says_why_and_a_cancelled_one_says_so(run, tmp_path) -> None:
+    async with eventctx.open(tmp_path / "s.db") as engine:
+        ctx = await engine.session("s")
+        async with ctx.turn() as turn, turn.iteration() as cycle:
+            for error in (OSError("gone\x1b[31m"), asyncio.CancelledError()):
+                with pytest.raises(type(error)):
+                    async with cycle.tool_call("read"):
+                        raise error
     run("trace", "s").ok("failed: OSError: gone\\x1b[31m", "cancelled")
 
 

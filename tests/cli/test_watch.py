@@ -176,9 +176,7 @@ def test_ctrl_c_ends_it_with_the_total(tmp_path: Path, live: Path, start: Start)
     assert again.lines[-1] == "1 file not read, as nothing changed since an earlier watch"
 
 
-def test_the_log_and_the_list_of_sessions_show_it_live(
-    tmp_path: Path, live: Path, start: Start, run: Run
-) -> None:
+def test_log_and_list_show_it_live(tmp_path: Path, live: Path, start: Start, run: Run) -> None:
     store, file = tmp_path / "s.db", live / "a.jsonl"
     log = ClaudeCode().user("first")
     file.write_bytes(log.data())

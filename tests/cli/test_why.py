@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from pathlib import Path
 
@@ -65,15 +64,12 @@ def test_diff_stands_side_by_side_where_there_is_room_and_is_cut(run, store, mon
         assert any("− dropped" in line and "+ added" in line for line in lines) == is_beside
 
 
-def test_a_session_without_messages_or_compactions(run, tmp_path):
-    async def write() -> None:
-        async with eventctx.open(tmp_path / "s.db") as engine:
-            await engine.session("empty")
-            ctx = await engine.session("plain")
-            async with ctx.turn():
-                await ctx.add_message({"role": "user", "content": "hello"})
-
-    asyncio.run(write())
+async def test_a_session_without_messages_or_compactions(run, tmp_path):
+    async with eventctx.open(tmp_path / "s.db") as engine:
+        await engine.session("empty")
+        ctx = await engine.session("plain")
+        async with ctx.turn():
+            await ctx.add_message({"role": "user", "content": "hello"})
     run("why", "empty", 0).fails("'empty' has no messages")
     nothing = run("lost", "empty", "--json").document
     assert (nothing["items"], nothing["messages"]["total"]) == ([], 0)
@@ -86,23 +82,18 @@ def test_a_session_without_messages_or_compactions(run, tmp_path):
 ODD = "Never print \x1b[31mred\x1b[0m or \u202eback, and [bold]keep[/bold] 漢字の名前を変えないで。"
 
 
-async def let_go(path: Path, rows: tuple[Row, ...]) -> None:
-    async with eventctx.open(path) as engine:
-        ctx = await engine.session("work")
-        async with ctx.turn():
-            for row in rows:
-                await ctx.add_message(row)
-            await ctx.get_messages_for_request()
-        await ctx.compact(policy=Simple(keep_recent=1))
-
-
 @pytest.fixture
-def left(tmp_path: Path) -> None:
+async def left(tmp_path: Path) -> None:
     more: list[Row] = [user(ODD)]
     for number in range(20, 35):
         path = f"/repo/shop/a_folder_with_a_long_name/number_{number}.py"
         more += [call(number, "Read", {"file_path": path}), result(number, "x")]
-    asyncio.run(let_go(tmp_path / "s.db", (*BEFORE, *more, user("on"))))
+    async with eventctx.open(tmp_path / "s.db") as engine:
+        ctx = await engine.session("work")
+        async with ctx.turn():
+            await ctx.add_messages([*BEFORE, *more, user("on")])
+            await ctx.get_messages_for_request()
+        await ctx.compact(policy=Simple(keep_recent=1))
 
 
 def shown(run: Run, *arguments: object) -> str:
@@ -149,7 +140,9 @@ def test_on_a_terminal_no_line_is_wider_and_nothing_steers_it(
     assert max(cell_len(line) for line in plain.splitlines()) <= width
 
 
-async def demand(path: Path) -> None:
+@pytest.fixture
+async def demands(tmp_path: Path) -> Path:
+    path = tmp_path / "s.db"
     async with eventctx.open(path) as engine:
         ctx = await engine.session("work")
         for row in (user(TASK), model("On it."), user("go on"), model("Done.")):
@@ -159,12 +152,6 @@ async def demand(path: Path) -> None:
         await compact(engine, gone, last, stream="work")
         await ctx.add_message(user("Always sign the commits [bold]off[/bold]."))
         await request(ctx, 2)
-
-
-@pytest.fixture
-def demands(tmp_path: Path) -> Path:
-    path = tmp_path / "s.db"
-    asyncio.run(demand(path))
     return path
 
 

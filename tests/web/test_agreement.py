@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -39,7 +39,7 @@ from eventctx.log.record import Record
 from eventctx.projections.explain import changes
 from eventctx.projections.explain.changes import ChangesState
 from eventctx.projections.explain.view_diff import token_groups
-from eventctx.projections.explain.why import ViewHistory, Why
+from eventctx.projections.explain.why import ViewHistory
 from eventctx.projections.presence import Presence
 from eventctx.projections.timeline import fold as timeline
 from eventctx.projections.timeline.document import document
@@ -73,16 +73,8 @@ PIECES = 7
 Agreement = dict[str, Any]
 
 
-class Told(NamedTuple):
+def told(records: Sequence[Record], session: str, pieces: int) -> Agreement:
     """What the page is told of a session: the whole document, the same in pieces, and marks."""
-
-    document: Agreement
-    deltas: list[Agreement]
-    marks: list[str]
-
-
-def told(records: Sequence[Record], session: str, pieces: int = PIECES) -> Told:
-    """The documents of a session's records."""
     ends = {len(records) * piece // pieces for piece in range(1, pieces)} - {0}
     states: list[TimelineState] = []
     state = timeline.initial()
@@ -95,18 +87,14 @@ def told(records: Sequence[Record], session: str, pieces: int = PIECES) -> Told:
     deltas = [document(states[0], session)]
     deltas += [document(now, session, since=before) for before, now in pairwise(states)]
     marks = [mark_of(Entry("message", origin.ref)).hex() for origin in state.changes.origins]
-    return Told(document(state, session), deltas, marks)
-
-
-async def records_of(engine: Engine, session: str) -> list[Record]:
-    return [one async for one in engine.store.read(session, bodies=False)]
+    return {"document": document(state, session), "deltas": deltas, "marks": marks}
 
 
 async def agreement(engine: Engine, session: str, pieces: int = PIECES) -> Agreement:
     """The documents of a session, and what the engine says of each of its requests."""
-    records = await records_of(engine, session)
+    records = [one async for one in engine.store.read(session, bodies=False)]
     requests = await _requests(engine, session, records)
-    return {**told(records, session, pieces)._asdict(), "requests": requests}
+    return {**told(records, session, pieces), "requests": requests}
 
 
 async def _requests(engine: Engine, session: str, records: Iterable[Record]) -> list[Agreement]:
@@ -179,15 +167,11 @@ def _kind(ref: MessageRef, entry: Entry) -> str:
 
 def _standings(history: ViewHistory) -> Agreement:
     answers = [history.why(number) for number in range(len(history.state.origins))]
+    rulings = [one.ruling or one.stripped for one in answers]
     return {
         "standings": "".join([str(STANDINGS.index(one.standing)) for one in answers]),
-        "causes": [_cause(one) for one in answers],
+        "causes": [-1 if one is None else one.cause.position for one in rulings],
     }
-
-
-def _cause(why: Why) -> int:
-    ruling = why.ruling or why.stripped
-    return -1 if ruling is None else ruling.cause.position
 
 
 def _people_out(history: ViewHistory, shown: Sequence[tuple[int, set[int]]]) -> list[list[int]]:

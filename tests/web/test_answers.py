@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -81,19 +80,15 @@ IMPORTED = """\
 """
 
 
-def test_rows_of_all_kinds_are_those_of_sessions_to_the_byte(serving, run, tmp_path) -> None:
+async def test_rows_of_all_kinds_are_those_of_sessions_to_the_byte(serving, run, tmp_path) -> None:
     path = tmp_path / "s.db"
-
-    async def made() -> None:
-        async with eventctx.open(path) as engine:
-            for name in ("a", "a.agent-1"):
-                context = await engine.session(name)
-                await context.add_message({"role": "user", "content": f"I am {name}."})
-                await context.get_messages_for_request()
-            await engine.link("a", "a.agent-1", call_id="c1")
-            await engine.fork("a", 1, "b")
-
-    asyncio.run(made())
+    async with eventctx.open(path) as engine:
+        for name in ("a", "a.agent-1"):
+            context = await engine.session(name)
+            await context.add_message({"role": "user", "content": f"I am {name}."})
+            await context.get_messages_for_request()
+        await engine.link("a", "a.agent-1", call_id="c1")
+        await engine.fork("a", 1, "b")
     imported(run, tmp_path, IMPORTED.encode())
     printed = run("sessions", "--json", "--store", path)
     reply = serving(path, reveal=True).get("/api/sessions")
@@ -275,21 +270,17 @@ MAIL = "bob.smith@lighthouse-works.io"
 
 
 @pytest.fixture
-def secretive(tmp_path: Path) -> Path:
+async def secretive(tmp_path: Path) -> Path:
     path = tmp_path / "secrets.db"
     words = {"role": "user", "content": f"Always use {KEY} and write to {MAIL}."}
     given = {"password": "hunter2hunter2", KEY: 1}
     use = {"type": "tool_use", "id": "t1", "name": "call", "input": given}
-
-    async def made() -> None:
-        async with eventctx.open(path) as engine:
-            context = await engine.session("plain", max_tokens=2_000)
-            async with context.turn():
-                await context.add_message(words)
-                await context.add_message({"role": "assistant", "content": [use]})
-                await context.get_messages_for_request()
-
-    asyncio.run(made())
+    async with eventctx.open(path) as engine:
+        context = await engine.session("plain", max_tokens=2_000)
+        async with context.turn():
+            await context.add_message(words)
+            await context.add_message({"role": "assistant", "content": [use]})
+            await context.get_messages_for_request()
     return path
 
 

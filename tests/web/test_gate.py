@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import socket
 import time
@@ -307,19 +306,15 @@ def test_a_missing_store_a_folder_and_another_file_are_told_apart(serving, tmp_p
 
 
 @pytest.fixture
-def damaged(store):
+async def damaged(store):
     """A store of a sound session ``work`` and one, ``bad``, with a payload that is no JSON."""
     copy = store.with_name("damaged.db")
     shutil.copy(store, copy)
-
-    async def made() -> None:
-        async with eventctx.open(copy) as engine:
-            context = await engine.session("bad")
-            async with context.turn():
-                await context.add_message({"role": "user", "content": "hello"})
-                await context.get_messages_for_request()
-
-    asyncio.run(made())
+    async with eventctx.open(copy) as engine:
+        context = await engine.session("bad")
+        async with context.turn():
+            await context.add_message({"role": "user", "content": "hello"})
+            await context.get_messages_for_request()
     with apsw.Connection(str(copy)) as connection:
         connection.execute(
             "UPDATE records SET payload=X'7B' WHERE stream=(SELECT id FROM streams WHERE "

@@ -297,12 +297,8 @@ def test_a_program_whose_output_is_closed_ends_as_always(store):
 
 
 OF_ANY_TYPE = (
-    "context:messages_set",
-    "context:post_compact",
-    "context:request_prepared",
-    "prompt:submit",
-    "session:linked",
-    "usage:reported",
+    *("context:messages_set", "context:post_compact", "context:request_prepared"),
+    *("prompt:submit", "session:linked", "usage:reported"),
 )
 
 

@@ -169,12 +169,8 @@ async def said_in(store: Path) -> list[str]:
     """What a person said in the one session of a store."""
     async with eventctx.open(store, create=False) as engine:
         (session,) = await engine.sessions()
-        found = await engine.transcript(session.stream)
-        return [
-            words_of_person(one.message).strip()
-            for one in found
-            if one.message is not None and one.message["role"] == "user"
-        ]
+        rows = [one.message for one in await engine.transcript(session.stream)]
+        return [words_of_person(row).strip() for row in rows if row and row["role"] == "user"]
 
 
 def test_a_session_without_a_file_yet_is_no_error(tmp_path: Path, store: Path) -> None:

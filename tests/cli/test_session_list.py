@@ -114,11 +114,8 @@ IDS = [
     "258c7280-ae70-4798-800f-63464d01a85d",
     "258c7280-ae70-4798-800f-63464d01a85d.agent-a881341",
     "258c7280-ae70-4798-800f-63464d01a85d.agent-acompact-fffbd0",
-    "019e1625-789d-76c0-80ab-3724b5ddb799",
-    "019e1625-789d-76c0-80ab-3724b5ddb79a",
-    "test_wire_stable[ag_ui]",
-    "test_wire_stable[ag_ui]-2",
-    "work",
+    *("019e1625-789d-76c0-80ab-3724b5ddb799", "019e1625-789d-76c0-80ab-3724b5ddb79a"),
+    *("test_wire_stable[ag_ui]", "test_wire_stable[ag_ui]-2", "work"),
 ]
 
 

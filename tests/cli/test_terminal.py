@@ -81,14 +81,10 @@ class Terminal:
         # What comes before the program waits for a key is thrown away by the terminal. It waits
         # when it has turned off the terminal's reading by lines.
         end = time.monotonic() + 60
-        while self._reads_lines() != keys.endswith("\r"):
+        while bool(termios.tcgetattr(self.master)[3] & termios.ICANON) != keys.endswith("\r"):
             assert time.monotonic() < end, "the program does not wait for a key"
             time.sleep(0.01)
         os.write(self.master, keys.encode())
-
-    def _reads_lines(self) -> bool:
-        local_modes = termios.tcgetattr(self.master)[3]
-        return bool(local_modes & termios.ICANON)
 
     def ends(self) -> int:
         """The exit code; what the program still shows is thrown away."""

@@ -118,13 +118,8 @@ def test_a_file_takes_the_service_that_the_environment_names(
 @pytest.mark.parametrize(
     ("nanoseconds", "told"),
     [
-        (-1, "0.0 ms"),
-        (3_210_000, "3.2 ms"),
-        (10_000_000, "10 ms"),
-        (999_999_999, "1.0 s"),
-        (1_000_000_000, "1.0 s"),
-        (125_000_000_000, "2 min 5 s"),
-        (3_720_000_000_000, "1 h 2 min"),
+        *((-1, "0.0 ms"), (3_210_000, "3.2 ms"), (10_000_000, "10 ms"), (999_999_999, "1.0 s")),
+        *((10**9, "1.0 s"), (125 * 10**9, "2 min 5 s"), (3_720 * 10**9, "1 h 2 min")),
     ],
 )
 def test_a_duration_is_told_as_a_person_would(nanoseconds: int, told: str) -> None:

@@ -189,14 +189,9 @@ def test_modules_stand_once_after_what_they_import_without_imports_exports_or_co
 @pytest.mark.parametrize(
     "source",
     [
-        "export default 1",
-        "export { a }",
-        "export * from './b.js'",
-        "import * as b from './b.js'",
-        "import b from './b.js'",
-        "import { a } from 'preact'",
-        'import { a } from "./b.js"',
-        "const b = () => import('./b.js')",
+        *("export default 1", "export { a }", "export * from './b.js'"),
+        *("import * as b from './b.js'", "import b from './b.js'", "import { a } from 'preact'"),
+        *('import { a } from "./b.js"', "const b = () => import('./b.js')"),
         "const url = import.meta.url",
     ],
 )

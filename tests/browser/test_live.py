@@ -71,6 +71,7 @@ async def writing(store: Path) -> AsyncIterator[Says]:
     """A writer to sessions of a store until the end of the block."""
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with started([sys.executable, _PROGRAM, store], **pipes) as process:
+        assert process.stdin is not None and process.stdout is not None
 
         def append(session: str, text: str) -> Appended:
             process.stdin.write(f"{session}\t{text}\n")

@@ -184,6 +184,7 @@ def append(store: Path) -> Iterator[Append]:
     """
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with started([sys.executable, "-c", WRITER, store], **pipes) as process:
+        assert process.stdin is not None and process.stdout is not None
 
         def appended(count: int) -> tuple[float, int, list[float]]:
             process.stdin.write(f"{count}\n")

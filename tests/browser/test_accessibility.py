@@ -13,7 +13,7 @@ from tests.browser import stores
 from tests.browser.chromium import in_the_browser
 from tests.browser.conftest import Visit
 from tests.browser.inspecting import path_of
-from tests.browser.settling import NOTE_FIRST_THEME, choose_dark, settled, width_of_page
+from tests.browser.settling import NOTE_FIRST_THEME, choose_dark, fits, settled
 from tests.browser.stores import DEMO
 
 pytestmark = in_the_browser
@@ -102,8 +102,7 @@ async def test_a_screen_breaks_no_rule_fits_and_is_gone_through(visit: Visit, pl
     for window, size in WINDOWS.items():
         await page.set_viewport_size(size)
         await settled(page)
-        wide, there = await width_of_page(page)
-        assert wide <= there, window
+        assert await fits(page), window
 
 
 async def go_through_with_tab(page: Page) -> None:

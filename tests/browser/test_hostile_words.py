@@ -13,7 +13,7 @@ from tests.browser import hostile
 from tests.browser.chromium import in_the_browser
 from tests.browser.conftest import Visit
 from tests.browser.inspecting import SCREENS, inspecting, path_of
-from tests.browser.settling import settled, unsafe_characters, width_of_page
+from tests.browser.settling import fits, settled, unsafe_characters
 from tests.browser.watching import Watch, shown
 from tests.how_much import some
 
@@ -36,8 +36,7 @@ async def harmless(page: Page) -> None:
     assert await page.evaluate("() => 'ran' in window") is False
     assert await page.locator(_FOREIGN).count() == 0
     assert await unsafe_characters(page) == []
-    wide, window = await width_of_page(page)
-    assert wide <= window
+    assert await fits(page)
 
 
 @pytest.mark.parametrize("screen", SCREENS)

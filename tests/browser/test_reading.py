@@ -17,7 +17,7 @@ import eventctx
 from tests.browser.chromium import in_the_browser
 from tests.browser.conftest import Visit
 from tests.browser.inspecting import path_of
-from tests.browser.settling import settled, width_of_page
+from tests.browser.settling import fits, settled
 from tests.browser.test_accessibility import COLOURS, broken_rules
 
 pytestmark = in_the_browser
@@ -205,5 +205,4 @@ async def test_unfolded_messages_fit_and_break_no_rule_of_axe(page: Page, width:
     assert await broken_rules(page) == []
     await page.emulate_media(color_scheme="dark")
     assert await broken_rules(page, only=COLOURS) == []
-    wide, window = await width_of_page(page)
-    assert wide <= window
+    assert await fits(page)

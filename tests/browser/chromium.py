@@ -43,7 +43,6 @@ MISSING: Final = (
 
 
 def found() -> str | None:
-    """Chromium's path, if there is one."""
     named = os.environ.get("EVENTCTX_CHROMIUM")
     return named or next(filter(None, map(shutil.which, NAMES)), None)
 
@@ -62,10 +61,8 @@ def executable() -> str:
 async def started(path: str, *flags: str) -> AsyncIterator[Browser]:
     """A headless Chromium until the end of the block."""
     root = ("--no-sandbox",) if hasattr(os, "geteuid") and os.geteuid() == 0 else ()
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(
-            executable_path=path, args=[*FLAGS, *root, *flags]
-        )
+    async with async_playwright() as driver:
+        browser = await driver.chromium.launch(executable_path=path, args=[*FLAGS, *root, *flags])
         try:
             yield browser
         finally:

@@ -12,14 +12,7 @@ from typing import Any, Final
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import (
-    Browser,
-    BrowserContext,
-    Page,
-    StorageState,
-    ViewportSize,
-    expect,
-)
+from playwright.async_api import Browser, BrowserContext, Page, StorageState, ViewportSize, expect
 
 from tests.browser import chromium, stores
 from tests.browser.inspecting import Inspector, inspecting
@@ -32,11 +25,7 @@ Visit = Callable[..., Awaitable[Page]]
 
 WINDOW: Final[ViewportSize] = {"width": 1280, "height": 900}
 
-_AS_LOADED: Final = {
-    "color_scheme": "light",
-    "forced_colors": "none",
-    "reduced_motion": "no-preference",
-}
+_NEW: Final = {"color_scheme": "light", "forced_colors": "none", "reduced_motion": "no-preference"}
 
 shared = pytest_asyncio.fixture(scope="session", loop_scope="session")
 
@@ -98,7 +87,6 @@ def watch(inspector: Inspector) -> Watch:
 
 @shared
 async def walked(context: BrowserContext) -> Page:
-    """The page that is open all the time."""
     page = await context.new_page()
     await page.goto("/")
     return page
@@ -114,7 +102,7 @@ async def visit(walked: Page, watch: Watch) -> AsyncIterator[Visit]:
 
     async def went(path: str = "/", *, viewport: ViewportSize = WINDOW, **emulated: Any) -> Page:
         await walked.set_viewport_size(viewport)
-        await walked.emulate_media(**{**_AS_LOADED, **emulated})
+        await walked.emulate_media(**{**_NEW, **emulated})
         return await walk(walked, path)
 
     yield went

@@ -9,18 +9,16 @@ sets ``window.ran``, asks for a dialog, or sends a request to a host that must n
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from typing import Any, Final
 
 import eventctx
 from eventctx.engine import Engine
 from eventctx.log import events
-from eventctx.log.codec import encode_event
-from eventctx.log.record import Draft, make_body
-from eventctx.log.store import ANY
+from eventctx.log.record import make_body
 from eventctx.messages.facts import encode_facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.policies.advisers import SummaryRequest
+from tests.sessions import append_event
 
 SESSION: Final = "<img src=x onerror=ran=1>"
 LONG_NAME: Final = "javascript:ran=1 \u202e" + "W" * 238
@@ -86,7 +84,8 @@ async def _summary(request: SummaryRequest) -> str:
     return f"They tried {MARKUP['a script']} and {CONTROLS['a reversal']}."
 
 
-async def _fill(ctx: eventctx.Context, attacks: Sequence[str]) -> None:
+async def _fill(ctx: eventctx.Context) -> None:
+    attacks = [*MARKUP.values(), *CONTROLS.values()]
     await ctx.add_message({"role": "system", "content": " ".join(MARKUP.values())})
     for turn in range(0, len(attacks), 3):
         async with ctx.turn() as block:
@@ -105,9 +104,8 @@ async def _fill(ctx: eventctx.Context, attacks: Sequence[str]) -> None:
 
 async def write(engine: Engine) -> None:
     """The hostile sessions, with compactions, a restored and a pinned message, and a fork."""
-    attacks = [*MARKUP.values(), *CONTROLS.values()]
     ctx = await engine.session(SESSION, max_tokens=4_000, policy="summarize", summarizer=_summary)
-    await _fill(ctx, attacks)
+    await _fill(ctx)
     await ctx.add_message({"role": "user", "content": WORD})
     await ctx.get_messages_for_request()
     await _append_lone(engine)
@@ -133,9 +131,6 @@ async def _append_lone(engine: Engine) -> None:
     ctx = await engine.session(HALVES)
     await ctx.add_message({"role": "user", "content": MARKUP["a script"]})
     await engine.close_session(HALVES)
-    (*_, last) = [record async for record in engine.records(HALVES)]
-    name, version, payload = encode_event(events.MessageAdded())
     facts = read_facts({"role": "user", "content": "half of a pair: ? and ? <b>"})
     body = make_body(LONE, encode_facts(facts), os.urandom)
-    draft = Draft(os.urandom(16), name, version, last.time, payload, (body,))
-    await engine.store.append(HALVES, [draft], ANY)
+    await append_event(engine.store, events.MessageAdded(), body, session=HALVES)

@@ -31,13 +31,11 @@ class Inspector(NamedTuple):
 
     @property
     def origin(self) -> str:
-        """Scheme, host and port."""
         parts = urlsplit(self.invitation)
         return f"{parts.scheme}://{parts.netloc}"
 
     @property
     def port(self) -> int:
-        """The port that it listens on."""
         port = urlsplit(self.invitation).port
         assert port is not None
         return port
@@ -68,7 +66,6 @@ def _told(server: subprocess.Popen[bytes]) -> str | None:
 
 
 def program(*words: object) -> list[object]:
-    """The command line program of this checkout."""
     return [sys.executable, "-m", "eventctx.cli", *words]
 
 

@@ -11,23 +11,21 @@ Jaeger of the same release, 2.20 or newer: an older one does not answer what its
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import sys
-import tempfile
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
 
 from playwright.async_api import Locator, Page, expect
 
-from tests.browser import chromium
+from tests.browser import pictures
 from tests.browser.inspecting import output_of
-from tests.browser.pictures import FOLDER, MOST_BYTES
 from tests.services import jaeger
 from tests.services.jaeger_binary import find
 
+FOLDER: Final = pictures.FOLDER
 UI: Final = "EVENTCTX_JAEGER_UI"
 RELEASE: Final = "2.20"
 SEARCH, TURN, TAGS, MESSAGES, TIMES = FILES = (
@@ -55,31 +53,20 @@ def interface(named: str | None) -> Path:
 
 
 async def make(folder: Path) -> list[Path]:
-    """Write every picture; the paths."""
-    path, ui, binary = chromium.found(), interface(os.environ.get(UI)), find()
-    if path is None:
-        sys.exit(chromium.MISSING)
-    with tempfile.TemporaryDirectory(prefix="eventctx-pictures-") as place:
-        # The receipts of a store that nobody keeps stay out of the user's own folder.
-        os.environ["XDG_STATE_HOME"] = place
-        os.environ["EVENTCTX_STORE"] = str(Path(place) / "demo.db")
-        await output_of("demo", "--store", os.environ["EVENTCTX_STORE"])
+    ui, binary = interface(os.environ.get(UI)), find()
+    async with pictures.demonstrated() as (_, browser):
         told = await output_of("trace", "demo", "--turn", SHOWN_TURN)
         found = _TRACE.search(told)
         assert found, told[:200]
-        async with chromium.started(path) as browser:
-            context = await browser.new_context(
-                viewport=_SIZE, color_scheme="light", reduced_motion="reduce"
-            )
-            page = await context.new_page()
-            with jaeger.start(binary, ui=ui) as running:
-                await output_of("trace", "demo", "--otlp", running.http_base)
-                written = await _clicks(page, running.query, found[1], folder)
-            # Of a span that it has Jaeger takes no second edition, so texts go to another one.
-            with jaeger.start(binary, ui=ui) as worded:
-                await output_of("trace", "demo", "--content", "--otlp", worded.http_base)
-                written.append(await _messages(page, worded.query, found[1], folder))
-            return written
+        page = await browser.new_page(viewport=_SIZE, **pictures.LOOK)
+        with jaeger.start(binary, ui=ui) as running:
+            await output_of("trace", "demo", "--otlp", running.http_base)
+            written = await _clicks(page, running.query, found[1], folder)
+        # Of a span that it has Jaeger takes no second edition, so texts go to another one.
+        with jaeger.start(binary, ui=ui) as worded:
+            await output_of("trace", "demo", "--content", "--otlp", worded.http_base)
+            written.append(await _messages(page, worded.query, found[1], folder))
+        return written
 
 
 async def _clicks(page: Page, base: str, trace: str, folder: Path) -> list[Path]:
@@ -128,18 +115,8 @@ def _bar(page: Page) -> Locator:
 async def _shot(page: Page, path: Path) -> Path:
     await expect(page.locator(".LoadingIndicator")).to_have_count(0)
     await page.mouse.move(0, 0)  # what lies below the pointer is drawn in another colour
-    await page.screenshot(path=path, animations="disabled", caret="hide", scale="css")
-    size = (await asyncio.to_thread(path.stat)).st_size
-    assert size <= MOST_BYTES, f"{path.name} has {size:,} bytes, more than {MOST_BYTES:,}"
-    return path
-
-
-def main() -> None:
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in asyncio.run(make(folder)):
-        sys.stdout.write(f"{path}  {path.stat().st_size:,} bytes\n")
+    return await pictures.shot(page, path)
 
 
 if __name__ == "__main__":
-    main()
+    pictures.main(make)

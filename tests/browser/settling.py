@@ -67,12 +67,12 @@ async def unsafe_characters(page: Page) -> list[str]:
     return found
 
 
-async def width_of_page(page: Page) -> tuple[int, int]:
-    """How wide the document is, and how wide its window: a wider one scrolls sideways."""
-    wide, window = await page.evaluate(
-        "() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
-    )
-    return wide, window
+_FITS: Final = "() => document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+
+
+async def fits(page: Page) -> bool:
+    """Whether the document is no wider than its window: a wider one scrolls sideways."""
+    return bool(await page.evaluate(_FITS))
 
 
 _GO: Final = """async (path) => {

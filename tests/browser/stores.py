@@ -58,24 +58,19 @@ async def _chat(engine: Engine) -> None:
 
 async def _told(engine: Engine) -> None:
     ctx = await engine.session(TOLD)
-    asked = {"role": "user", "content": "And the rows?"}
-    async with ctx.turn():
-        await ctx.add_message({"role": "user", "content": f"Here is a table. {DEMAND} Thanks."})
-        await ctx.get_messages_for_request()
-    async with ctx.turn():
-        await ctx.set_messages([asked])
-        await ctx.get_messages_for_request()
+    for words in (f"Here is a table. {DEMAND} Thanks.", "And the rows?"):
+        async with ctx.turn():
+            await ctx.set_messages([{"role": "user", "content": words}])
+            await ctx.get_messages_for_request()
 
 
 async def add_recorded(path: Path, folder: Path) -> None:
-    """Import the recorded sessions."""
     async with eventctx.open(path, durability="normal") as engine:
         for name, file in RECORDED.items():
             await import_file(engine.store, folder / file, session=name, complete=True)
 
 
 def recorded_folder() -> Path | None:
-    """The folder of recorded sessions, if it is here."""
     beside = Path(__file__).resolve().parents[2].parent / "shared" / "sessions"
     folder = Path(os.environ.get("EVENTCTX_SESSIONS", beside))
     return folder if (folder / "MANIFEST.json").is_file() else None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
 import pytest_asyncio
@@ -15,10 +17,10 @@ from playwright.async_api import Browser, Page, expect
 
 import eventctx
 from tests.browser.chromium import in_the_browser
-from tests.browser.inspecting import Inspector, inspecting, path_of
+from tests.browser.inspecting import PATIENCE, inspecting, path_of
 from tests.browser.settling import settled, walk
-from tests.browser.watching import Watch
-from tests.browser.writing import Appended, Writer, note_words, shown_at, writing
+from tests.browser.watching import Watch, shown
+from tests.children import started
 
 pytestmark = in_the_browser
 
@@ -38,69 +40,98 @@ _ASKED: Final = """async (address) => {
 }"""
 
 
-class Served(NamedTuple):
-    """A page of a server, and who writes to the store that it shows."""
+_PROGRAM: Final = Path(__file__).resolve().parents[1] / "programs" / "appending.py"
 
-    page: Page
-    writer: Writer
-    store: Path
-    watch: Watch
+_NOTE_WORDS: Final = """() => {
+  window.seen = {};
+  const look = () => {
+    for (const [word] of document.body.textContent.matchAll(/word-\\d+/g)) {
+      window.seen[word] ??= performance.timeOrigin + performance.now();
+    }
+  };
+  new MutationObserver(look).observe(document.body,
+    { subtree: true, childList: true, characterData: true });
+  look();
+}"""
 
 
-class Live(NamedTuple):
-    """A page that follows a session of its own."""
+class Appended(NamedTuple):
+    """When an append was acknowledged, in ms since 1970, and how many ms it took."""
 
-    page: Page
-    session: str
-    writer: Writer
-    store: Path
-    watch: Watch
+    at: float
+    took: float
 
-    async def says(self, text: str) -> Appended:
-        """The session's agent goes another round."""
-        return await self.writer.says(self.session, text)
+
+Says = Callable[[str, str], Awaitable[Appended]]
+"""Appends a round of an agent to a session: a person's message, a request, and an answer."""
 
 
 @asynccontextmanager
-async def shown(browser: Browser, inspector: Inspector) -> AsyncIterator[tuple[Page, Watch]]:
-    """A watched page of a server, which must have been clean at the end."""
-    watch = Watch(inspector.origin)
-    context = await browser.new_context(base_url=inspector.origin)
-    await watch.over(context)
-    page = await context.new_page()
-    await page.goto(inspector.invitation)
-    yield page, watch
-    await watch.clean(page)
-    await context.close()
+async def writing(store: Path) -> AsyncIterator[Says]:
+    """A writer to sessions of a store until the end of the block."""
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with started([sys.executable, _PROGRAM, store], **pipes) as process:
+        assert process.stdin is not None and process.stdout is not None
+
+        def append(session: str, text: str) -> Appended:
+            process.stdin.write(f"{session}\t{text}\n")
+            process.stdin.flush()
+            at, took = process.stdout.readline().split()
+            return Appended(float(at), float(took))
+
+        async def says(session: str, text: str) -> Appended:
+            return await asyncio.wait_for(asyncio.to_thread(append, session, text), PATIENCE)
+
+        yield says
+
+
+async def note_words(page: Page) -> None:
+    """From now on the page notes when each word of the form ``word-7`` first stands on it."""
+    await page.evaluate(_NOTE_WORDS)
+
+
+async def shown_at(page: Page, word: str) -> float:
+    """When a word first stood on the page, in ms since 1970; waits for it."""
+    await page.wait_for_function("(word) => word in window.seen", arg=word, polling=5)
+    at: float = await page.evaluate("(word) => window.seen[word]", word)
+    return at
+
+
+class Live(NamedTuple):
+    """A page that follows a session of its own, and who writes to the store that it shows."""
+
+    page: Page
+    append: Says
+    store: Path
+    watch: Watch
+    session: str = "first"
+
+    async def says(self, text: str) -> Appended:
+        return await self.append(self.session, text)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def served(
-    browser: Browser, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Served]:
+async def served(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Live]:
     store = tmp_path_factory.mktemp("live") / "live.db"
-    async with writing(store) as writer:
-        await writer.says("first", "word-0")
+    async with writing(store) as append:
+        await append("first", "word-0")
         async with inspecting(store) as inspector, shown(browser, inspector) as (page, watch):
-            yield Served(page, writer, store, watch)
+            yield Live(page, append, store, watch)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def live(served: Served) -> AsyncIterator[Live]:
-    page, writer, store, watch = served
-    session = f"live {next(_NUMBERS)}"
+async def live(served: Live) -> AsyncIterator[Live]:
+    found = served._replace(session=f"live {next(_NUMBERS)}")
     for number in range(5):
-        await writer.says(session, f"word-{number}")
-    await settled(await walk(page, path_of(session)))
-    await note_words(page)
-    yield Live(page, session, writer, store, watch)
-    await watch.clean(page)
-    watch.expected.clear()
+        await found.says(f"word-{number}")
+    await settled(await walk(found.page, path_of(found.session)))
+    await note_words(found.page)
+    yield found
+    await found.watch.clean(found.page)
+    found.watch.expected.clear()
 
 
-async def test_what_is_appended_stands_on_the_page_at_once(
-    live: Live, record_property: pytest.RecordProperty
-) -> None:
+async def test_an_append_is_on_the_page(live: Live, record_property: pytest.RecordProperty) -> None:
     taken: list[float] = []
     for number in range(10, 20):
         appended = await live.says(f"word-{number}")
@@ -131,8 +162,8 @@ async def test_a_server_that_comes_back_goes_on_without_a_gap(live: Live, browse
         await settled(page)
         await note_words(page)
         # The list of sessions may be on its way.
-        watch.expected += ["ERR_CONNECTION_", "ERR_INCOMPLETE_CHUNKED", "ERR_EMPTY", "403"]
-        watch.expected += ["ERR_CONTENT_LENGTH_MISMATCH"]
+        lost = "ERR_CONNECTION_ ERR_INCOMPLETE_CHUNKED ERR_EMPTY ERR_CONTENT_LENGTH_MISMATCH 403"
+        watch.expected += lost.split()
         inspector.process.kill()
         inspector.process.wait()
         for number in range(40, 45):
@@ -152,24 +183,18 @@ async def test_a_server_that_comes_back_goes_on_without_a_gap(live: Live, browse
                     asked = await page.evaluate(_ASKED, f"/api{path_of(live.session)}/timeline")
 
 
-async def test_words_that_were_erased_leave_the_page_and_all_that_it_holds(live: Live) -> None:
+async def test_erased_words_and_a_deleted_session_leave_the_page_and_its_memory(live: Live) -> None:
     await live.page.get_by_text("word-3").first.click()
     await expect(live.page.get_by_text("word-3").first).to_be_visible()
     async with eventctx.open(live.store) as engine:
-        [number] = [
-            one.number for one in await engine.transcript(live.session)
-            if "word-3" in str(one.message) and one.message["role"] == "user"
-        ]  # fmt: skip
-        await engine.erase(live.session, [number])
+        said = [one.number for one in await engine.transcript(live.session)
+                if one.message == {"role": "user", "content": "word-3"}]  # fmt: skip
+        await engine.erase(live.session, said)
     await expect(live.page.locator("body")).not_to_contain_text("word-3")
     await settled(live.page)
     await expect(live.page.get_by_text("word-4").first).to_be_visible()
     await expect(live.page.get_by_text("Erased").first).to_be_visible()
-
-
-async def test_a_session_that_was_deleted_leaves_the_page(live: Live) -> None:
     live.watch.expected += ["404"]
-    await expect(live.page.get_by_text("word-4").first).to_be_visible()
     async with eventctx.open(live.store) as engine:
         await engine.delete(live.session)
     await expect(live.page.locator("body")).not_to_contain_text("word-")

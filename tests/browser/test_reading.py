@@ -17,7 +17,7 @@ import eventctx
 from tests.browser.chromium import in_the_browser
 from tests.browser.conftest import Visit
 from tests.browser.inspecting import path_of
-from tests.browser.settling import settled, width_of_page
+from tests.browser.settling import fits, settled
 from tests.browser.test_accessibility import COLOURS, broken_rules
 
 pytestmark = in_the_browser
@@ -61,49 +61,38 @@ def _of(data: bytes, media: str, **more: str) -> dict[str, Any]:
     return {**more, "source": {"type": "base64", "media_type": media, "data": coded}}
 
 
-MESSAGES: Final[list[dict[str, Any]]] = [
-    {"role": "system", "content": "Be brief."},
-    {"role": "user", "content": ASKED},
-    {
-        "role": "assistant",
-        "content": [
+def _call(name: str, **given: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": name, "name": name, "input": given}
+
+
+def _result(name: str, content: str) -> list[dict[str, Any]]:
+    return [{"type": "tool_result", "tool_use_id": name, "content": content}]
+
+
+SAID: Final[list[tuple[str, Any]]] = [
+    ("system", "Be brief."),
+    ("user", ASKED),
+    (
+        "assistant",
+        [
             {"type": "text", "text": "שלום, זה **חשוב**."},
-            {
-                "type": "tool_use",
-                "id": "call",
-                "name": "query",
-                "input": {"path": "a.py", "deep": {"er": [1, {"x": None}]}},
-            },
+            _call("query", path="a.py", deep={"er": [1, {"x": None}]}),
         ],
-    },
-    {
-        "role": "user",
-        "content": [
-            {
-                "type": "tool_result",
-                "tool_use_id": "call",
-                "content": json.dumps({"files": [{"name": "a.py"}], "ok": True}),
-            }
-        ],
-    },
-    {
-        "role": "assistant",
-        "content": [{"type": "tool_use", "id": "d", "name": "diff", "input": {}}],
-    },
-    {
-        "role": "user",
-        "content": [{"type": "tool_result", "tool_use_id": "d", "content": DIFF}],
-    },
-    {
-        "role": "user",
-        "content": [
+    ),
+    ("user", _result("query", json.dumps({"files": [{"name": "a.py"}], "ok": True}))),
+    ("assistant", [_call("diff")]),
+    ("user", _result("diff", DIFF)),
+    (
+        "user",
+        [
             {"type": "text", "text": "Look at these."},
             _of(_png(), "image/png", type="image"),
             _of(b"Some notes", "text/plain", type="document", title="notes.txt"),
             _of(b"%PDF-1.4", "application/pdf", type="document", title="paper.pdf"),
         ],
-    },
+    ),
 ]
+"""Each message's role and content."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -112,8 +101,8 @@ async def told(store: Path) -> None:
     async with eventctx.open(store, durability="normal") as engine:
         ctx = await engine.session(SESSION, max_tokens=50_000)
         async with ctx.turn() as turn, turn.iteration():
-            for message in MESSAGES:
-                await ctx.add_message(message)
+            for role, content in SAID:
+                await ctx.add_message({"role": role, "content": content})
             await ctx.get_messages_for_request()
 
 
@@ -127,9 +116,7 @@ def row(page: Page, number: int, pane: str = "ctx-transcript") -> Locator:
 
 
 @pytest.mark.parametrize("pane", ["ctx-transcript", "ctx-sent"])
-async def test_a_click_unfolds_a_message_in_its_place_and_one_on_its_head_folds_it(
-    page: Page, pane: str
-) -> None:
+async def test_a_click_unfolds_a_message_and_its_head_folds_it(page: Page, pane: str) -> None:
     message = row(page, 2, pane)
     await expect(message.locator(".message.line")).to_be_visible()
     await message.locator(".row-text").click()
@@ -146,18 +133,15 @@ async def test_enter_unfolds_the_message_that_has_the_focus_and_keeps_the_focus(
     await page.keyboard.press("ArrowDown")
     await page.keyboard.press("Enter")
     await expect(row(page, 2).locator(".part.call")).to_be_visible()
-    await expect(row(page, 2).get_by_role("button", name="Message 2, all of it")).to_have_attribute(
-        "aria-expanded", "true"
-    )
+    button = row(page, 2).get_by_role("button", name="Message 2, all of it")
+    await expect(button).to_have_attribute("aria-expanded", "true")
     await page.keyboard.press("Enter")
     await expect(row(page, 2).locator(".message.line")).to_be_visible()
     await page.keyboard.press("ArrowUp")
     await expect(row(page, 1).locator("xpath=..")).to_be_focused()
 
 
-async def test_markdown_is_rendered_and_raw_shows_what_was_written_also_after_a_reload(
-    page: Page,
-) -> None:
+async def test_markdown_is_rendered_and_raw_shows_what_was_written_for_good(page: Page) -> None:
     text = row(page, 1).locator(".row-text")
     await expect(text.locator("strong")).to_have_text("slow")
     await expect(text.locator("ol > li")).to_have_count(2)
@@ -170,16 +154,13 @@ async def test_markdown_is_rendered_and_raw_shows_what_was_written_also_after_a_
     await expect(text.locator(".text")).to_contain_text("It is **slow**")
     await page.get_by_role("button", name="raw").click()
     await expect(text.locator("strong")).to_have_text("slow")
-
-
-async def test_a_link_shows_its_address_before_it_may_be_opened(page: Page) -> None:
-    text = row(page, 1).locator(".row-text")
+    # A link shows its address before it may be opened.
     await text.get_by_role("button", name="the report").click()
     await expect(text.locator(".asked code")).to_have_text("https://elsewhere.invalid/report")
     await expect(text.get_by_role("button", name="Open https://elsewhere.invalid")).to_be_visible()
 
 
-async def test_arguments_and_json_results_are_trees_that_fold(page: Page) -> None:
+async def test_arguments_and_results_are_trees_that_fold_and_diffs_coloured(page: Page) -> None:
     await row(page, 2).locator(".row-text").click()
     call = row(page, 2).locator(".part.call")
     await expect(call.locator(".json-key").first).to_have_text("path")
@@ -191,15 +172,13 @@ async def test_arguments_and_json_results_are_trees_that_fold(page: Page) -> Non
     await expect(row(page, 3).locator(".json-key")).to_have_text(["files", "ok"])
     await page.keyboard.press("r")
     await expect(row(page, 3).locator(".part.result")).to_contain_text('{"files": [{"name"')
-
-
-async def test_a_diff_is_coloured(page: Page) -> None:
+    await page.keyboard.press("r")
     await row(page, 5).locator(".row-text").click()
     await expect(row(page, 5).locator(".ins")).to_have_text("+three\n")
     await expect(row(page, 5).locator(".del")).to_have_text("-two\n")
 
 
-async def test_images_and_documents_are_shown_and_others_can_be_saved(page: Page) -> None:
+async def test_images_and_documents_are_shown_or_saved_and_messages_copied(page: Page) -> None:
     await row(page, 6).scroll_into_view_if_needed()
     image = row(page, 6).get_by_role("img")
     await expect(image).to_be_visible()
@@ -210,9 +189,6 @@ async def test_images_and_documents_are_shown_and_others_can_be_saved(page: Page
     download = await saved.value
     assert download.suggested_filename == "paper.pdf"
     assert Path(await download.path()).read_bytes() == b"%PDF-1.4"  # noqa: ASYNC240
-
-
-async def test_a_message_is_copied_as_it_was_written(page: Page) -> None:
     await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     await row(page, 1).hover()
     await row(page, 1).get_by_role("button", name="Copy: this message").click()
@@ -229,5 +205,4 @@ async def test_unfolded_messages_fit_and_break_no_rule_of_axe(page: Page, width:
     assert await broken_rules(page) == []
     await page.emulate_media(color_scheme="dark")
     assert await broken_rules(page, only=COLOURS) == []
-    wide, window = await width_of_page(page)
-    assert wide <= window
+    assert await fits(page)

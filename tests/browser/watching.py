@@ -6,10 +6,22 @@ content security policy, and every request to another origin. ``clean`` raises w
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from playwright.async_api import BrowserContext, ConsoleMessage, Dialog, Error, Page, Request
+from playwright.async_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Dialog,
+    Error,
+    Page,
+    Request,
+)
+
+from tests.browser.inspecting import Inspector
 
 _NOTE_VIOLATIONS: Final = """
 window.violations = [];
@@ -73,3 +85,16 @@ class Watch:
         line = f"console {message.type}: {message.text} ({place.get('url', '')})"
         if not any(part in line for part in self.expected):
             self.found.append(line)
+
+
+@asynccontextmanager
+async def shown(browser: Browser, inspector: Inspector) -> AsyncIterator[tuple[Page, Watch]]:
+    """A watched page of a server, which must have been clean at the end."""
+    watch = Watch(inspector.origin)
+    context = await browser.new_context(base_url=inspector.origin)
+    await watch.over(context)
+    page = await context.new_page()
+    await page.goto(inspector.invitation)
+    yield page, watch
+    await watch.clean(page)
+    await context.close()

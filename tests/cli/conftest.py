@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 import eventctx
 from eventctx.cli.main import cli
-
-Run = Callable[..., Result]
 
 ANSI = "\x1b[31mred\x1b[0m and \x1b]0;title\x07 and \u0003 and [bold]not bold[/bold] and \u202eback"
 """A tool's output with colours, a window title, Ctrl-C's letter, rich's markup, a reversal."""
@@ -31,58 +30,71 @@ class Outcome:
 
     @property
     def document(self) -> Any:
-        """The one JSON document on stdout."""
         return json.loads(self.out)
 
     @property
     def lines(self) -> list[Any]:
-        """JSON lines on stdout."""
         return [json.loads(line) for line in self.out.splitlines()]
+
+    def ok(self, *words: str) -> str:
+        """What was printed, with these words in it, by a command that ended well."""
+        assert (self.code, self.err) == (0, ""), self.err
+        assert [one for one in words if one not in self.out] == [], self.out
+        return self.out
+
+    def fails(self, *words: str, code: int = 2) -> None:
+        """Nothing was printed but errors, without a traceback, and with these words in them."""
+        said = " ".join(self.err.split())
+        assert (self.code, self.out, "Traceback" in said) == (code, "", False), self.err
+        assert said.startswith(("eventctx: ", "Usage: "))
+        assert [one for one in words if one not in said] == [], said
+
+
+Run = Callable[..., Outcome]
+
+
+def _outside(work: Callable[[], Any]) -> Any:
+    """Do what starts a loop of its own, also for a test that is in one."""
+    if asyncio._get_running_loop() is None:
+        return work()
+    with ThreadPoolExecutor(1) as other:
+        return other.submit(work).result()
 
 
 def _call(*arguments: object) -> Outcome:
-    return Outcome(CliRunner().invoke(cli, [str(one) for one in arguments]))
+    words = [str(one) for one in arguments]
+    return Outcome(_outside(lambda: CliRunner().invoke(cli, words)))
 
 
-def _set_environment(folder: Path, patch: pytest.MonkeyPatch) -> None:
-    patch.setenv("EVENTCTX_STORE", str(folder / "default.db"))
-    patch.setenv("COLUMNS", "80")
-    patch.delenv("FORCE_COLOR", raising=False)
+def say(path: Path, session: str, *said: str) -> Path:
+    """Add messages of a person to a session of a store; its path."""
 
+    async def added() -> None:
+        async with eventctx.open(path) as engine:
+            ctx = await engine.session(session)
+            await ctx.add_messages([{"role": "user", "content": one} for one in said])
 
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
-    """Run the program in this process, away from the user's own store."""
-    _set_environment(tmp_path, monkeypatch)
-    return _call
-
-
-class Demo(NamedTuple):
-    """A run of the demo on a store: what it said, the store, and the store's bytes after it."""
-
-    outcome: Outcome
-    store: Path
-    content: bytes
-
-
-@pytest.fixture(scope="session")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
-    folder = tmp_path_factory.mktemp("demo")
-    store = folder / "demo with space.db"
-    with pytest.MonkeyPatch.context() as patch:
-        _set_environment(folder, patch)
-        patch.setenv("XDG_DATA_HOME", str(folder / "data"))
-        done = _call("demo", "--store", store)
-    assert (done.code, done.err) == (0, "")
-    return Demo(done, store, store.read_bytes())
-
-
-@pytest.fixture
-def demo_store(tmp_path: Path, demo: Demo) -> Path:
-    """A store of the test's own, in which the demo was played."""
-    path = tmp_path / "demo.db"
-    path.write_bytes(demo.content)
+    _outside(lambda: asyncio.run(added()))
     return path
+
+
+def imported(run: Run, folder: Path, data: bytes | list[Any], *options: object) -> Path:
+    """Import a file ``talk.jsonl`` with these bytes or messages; the store ``s.db``."""
+    file = folder / "talk.jsonl"
+    rows = data if isinstance(data, bytes) else "\n".join(map(json.dumps, data)).encode()
+    file.write_bytes(rows)
+    done = run("import", file, "--store", folder / "s.db", *options)
+    assert done.code == 0, done.err
+    return folder / "s.db"
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run the program in this process, on the store ``s.db`` where no other is named."""
+    monkeypatch.setenv("EVENTCTX_STORE", str(tmp_path / "s.db"))
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    return _call
 
 
 def _use(number: int) -> list[dict[str, Any]]:
@@ -133,7 +145,7 @@ def _written(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 @pytest.fixture
 def store(tmp_path: Path, _written: bytes) -> Path:
-    """A store with the session ``work``: 3 turns of 4 iterations, and compactions."""
+    """The store ``s.db`` with the session ``work``: 3 turns of 4 iterations, and compactions."""
     path = tmp_path / "s.db"
     path.write_bytes(_written)
     return path

@@ -218,9 +218,8 @@ def printed(name: str, arguments: tuple[str, ...], store: Path, session: str) ->
         given["fork"] = "a-fork"
         _run("fork", session, "a-fork", "--at", str(positions[-1]), "--store", str(store))
     words = [word.format(**given) for word in arguments]
-    text = _run(
-        *words, "--json", *(() if name in ("copy", "validate") else ("--store", str(store)))
-    )
+    place = () if name in ("copy", "validate") else ("--store", str(store))
+    text = _run(*words, "--json", *place)
     if name in LINES:
         yield from map(json.loads, text.splitlines())
     else:

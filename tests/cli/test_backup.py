@@ -1,21 +1,23 @@
-"""``backup`` and ``restore-backup``: what they print, refuse, and leave in place."""
+"""``backup``, ``restore-backup`` and ``copy``, and the commands on stores on servers."""
 
 from __future__ import annotations
 
-import asyncio
+import itertools
 import logging
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
 import pytest
 
-import eventctx
 from eventctx.cli.output.program import DAMAGE, STORE, USAGE
 from eventctx.stores.location import default_book
 from eventctx.stores.receipt_book import ReceiptBook
 from tests.children import started
+from tests.cli.conftest import imported, say
 from tests.how_much import some
 from tests.stores.many_sessions import make, run_measured
 
@@ -27,13 +29,6 @@ def records(run, store: Path) -> int:
     return sum(row["records"] for row in run("verify", "--json", "--store", store).document)
 
 
-async def add(store: Path) -> None:
-    async with eventctx.open(store) as engine:
-        context = await engine.session("work")
-        async with context.turn():
-            await context.add_message({"role": "user", "content": "after the backup"})
-
-
 def kept(store: Path) -> list[Path]:
     return sorted(store.parent.glob(f"{store.name}.before-restore-*"))
 
@@ -43,22 +38,19 @@ def backup(run, store: Path, tmp_path: Path) -> Path:
     """A backup of the store, to which a turn is added then."""
     made = tmp_path / "backups" / "copy.db"
     made.parent.mkdir()
-    assert run("backup", made, "--store", store).code == 0
-    asyncio.run(add(store))
+    run("backup", made).ok()
+    say(store, "work", "after the backup")
     return made
 
 
 def damage(path: Path) -> None:
-    connection = apsw.Connection(str(path))
-    connection.execute("UPDATE records SET data = zeroblob(9) WHERE data IS NOT NULL").fetchall()
-    connection.close()
+    with apsw.Connection(str(path)) as connection:
+        connection.execute("UPDATE records SET data = zeroblob(9) WHERE data IS NOT NULL")
 
 
 def test_a_backup_says_what_it_holds(run, store, tmp_path):
     target = tmp_path / "copy.db"
-    done = run("backup", target, "--store", store)
-    assert done.code == 0, done.err
-    first, second = done.out.splitlines()
+    first, second = run("backup", target).ok().splitlines()
     assert first.startswith("backed up 1 session, ") and first.endswith(" KB, verified:")
     assert second == str(target)
     assert records(run, target) == records(run, store)
@@ -68,58 +60,46 @@ def test_a_backup_says_what_it_holds(run, store, tmp_path):
 def test_a_backup_replaces_nothing(run, store, tmp_path, what):
     target = tmp_path / "there"
     target.mkdir() if what == "a folder" else target.write_text("mine")
-    done = run("backup", target, "--store", store)
-    assert (done.code, done.out) == (USAGE, "")
-    assert str(target) in done.err
+    run("backup", target).fails(str(target))
     assert target.is_dir() or target.read_text() == "mine"
 
 
 def test_a_backup_of_nothing_makes_nothing(run, tmp_path):
     target = tmp_path / "copy.db"
-    assert run("backup", target, "--store", tmp_path / "none.db").code == STORE
+    run("backup", target, "--store", tmp_path / "none.db").fails(code=STORE)
     assert not target.exists()
-    assert run("backup", target, "--store", "memory://").code == USAGE
+    run("backup", target, "--store", "memory://").fails()
 
 
 def test_a_backup_becomes_a_store_where_there_is_none(run, store, backup, tmp_path):
     place = tmp_path / "new.db"
-    done = run("restore-backup", backup, "--store", place)
-    assert done.code == 0, done.err
-    assert done.out.splitlines()[-1] == str(place)
+    assert run("restore-backup", backup, "--store", place).ok().splitlines()[-1] == str(place)
     assert records(run, place) == records(run, backup)
-    again = run("restore-backup", backup, "--store", place)
-    assert (again.code, again.out) == (USAGE, "")
-    assert "--replace" in again.err
+    run("restore-backup", backup, "--store", place).fails("--replace")
 
 
-def test_the_old_store_is_kept_and_nothing_is_warned_of_later(run, store, backup, caplog):
+def test_the_old_store_is_kept_not_searched_and_nobody_warned_later(run, store, backup, caplog):
     before = records(run, store)
-    done = run("restore-backup", backup, "--replace", "--yes", "--store", store)
-    assert done.code == 0, done.err
+    run("search", '"after the backup"').ok("after the backup")
+    lines = run("restore-backup", backup, "--replace", "--yes").ok().splitlines()
     (aside,) = kept(store)
-    assert done.out.splitlines()[-2:] == ["The store that was there is kept as:", str(aside)]
+    assert lines[-2:] == ["The store that was there is kept as:", str(aside)]
     assert (records(run, store), records(run, aside)) == (records(run, backup), before)
+    assert run("search", '"after the backup"', "--json").document == []
+    assert run("search", "Task", "--json").document
     caplog.set_level(logging.WARNING)
-    asyncio.run(add(store))
+    say(store, "work", "after the backup")
     assert "is not what it was" not in caplog.text
-    assert run("verify", "--store", store).code == 0
-
-
-def test_search_finds_nothing_that_is_only_in_the_old_store(run, store, backup):
-    assert "after the backup" in run("search", '"after the backup"', "--store", store).out
-    run("restore-backup", backup, "--replace", "--yes", "--store", store)
-    assert run("search", '"after the backup"', "--json", "--store", store).document == []
-    assert run("search", "Task", "--json", "--store", store).document
+    run("verify").ok()
 
 
 def test_a_damaged_backup_changes_nothing(run, store, backup):
     before = records(run, store)
     damage(backup)
-    done = run("restore-backup", backup, "--replace", "--yes", "--store", store)
+    done = run("restore-backup", backup, "--replace", "--yes")
     assert done.code == DAMAGE
     assert "The backup is damaged; nothing was changed." in done.out
-    assert records(run, store) == before
-    assert kept(store) == []
+    assert (records(run, store), kept(store)) == (before, [])
     entries = ReceiptBook(default_book(store)).entries()
     assert "restored" not in [entry.what for entry in entries]
 
@@ -127,80 +107,56 @@ def test_a_damaged_backup_changes_nothing(run, store, backup):
 def test_what_is_no_backup_is_refused(run, store, tmp_path):
     notes = tmp_path / "notes.txt"
     notes.write_text("hello" * 200)
-    assert run("restore-backup", notes, "--store", tmp_path / "new.db").code == STORE
-    assert run("restore-backup", tmp_path / "none", "--store", store).code == USAGE
-    own = run("restore-backup", store, "--replace", "--yes", "--store", store)
-    assert own.code == USAGE
-    assert "the store itself" in own.err
+    run("restore-backup", notes, "--store", tmp_path / "new.db").fails(code=STORE)
+    run("restore-backup", tmp_path / "none").fails()
+    run("restore-backup", store, "--replace", "--yes").fails("the store itself")
     assert not (tmp_path / "new.db").exists()
 
 
-def test_a_store_that_is_in_use_is_not_replaced(run, store, backup):
-    environment = {"PYTHONPATH": str(ROOT)}
+def test_a_store_that_is_in_use_or_whose_owner_was_not_asked_is_not_replaced(run, store, backup):
+    run("restore-backup", backup, "--replace").fails("--yes")
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with started(
-        [sys.executable, PROGRAMS, "open_and_append", store], env=environment, **pipes
-    ) as other:
+    command = [sys.executable, PROGRAMS, "open_and_append", store]
+    with started(command, env={"PYTHONPATH": str(ROOT)}, **pipes) as other:
         assert [other.stdout.readline() for _ in range(2)] == ["opening\n", "opened\n"]
-        done = run("restore-backup", backup, "--replace", "--yes", "--store", store)
-        assert (done.code, done.out) == (STORE, "")
-        assert "has it open" in done.err
-    assert kept(store) == []
-
-
-def test_nobody_who_can_be_asked_is_no_consent(run, store, backup):
-    done = run("restore-backup", backup, "--replace", "--store", store)
-    assert (done.code, done.out) == (USAGE, "")
-    assert "--yes" in done.err
+        run("restore-backup", backup, "--replace", "--yes").fails("has it open", code=STORE)
     assert kept(store) == []
 
 
 def test_an_import_notes_how_its_sessions_end(run, tmp_path: Path) -> None:
-    store, file = tmp_path / "imported.db", tmp_path / "talk.jsonl"
-    file.write_text('{"role": "user", "content": "Mend it."}\n', encoding="utf-8")
-    assert run("import", file, "--store", store).code == 0
+    store = imported(run, tmp_path, b'{"role": "user", "content": "Mend it."}\n')
     assert [*ReceiptBook(default_book(store)).last()] == ["talk"]
-    export = tmp_path / "talk.export.jsonl"
-    assert run("export", "talk", "--store", store, "--output", export).code == 0
-    other = tmp_path / "other.db"
-    assert run("import", export, "--store", other).code == 0
+    export, other = tmp_path / "talk.export.jsonl", tmp_path / "other.db"
+    assert run("export", "talk", "--output", export).code == 0
+    run("import", export, "--store", other).ok()
     assert [*ReceiptBook(default_book(other)).last()] == ["talk"]
 
 
 def test_damage_is_shown_with_a_code_of_its_own_and_the_copy_stays(run, store, tmp_path):
     damage(store)
-    target = tmp_path / "copy.db"
-    done = run("backup", target, "--store", store)
-    assert done.code == DAMAGE
-    assert "DAMAGED work" in done.out
+    done = run("backup", tmp_path / "copy.db")
+    assert done.code == DAMAGE and "DAMAGED work" in done.out
     assert "The copy has the damage above; keep older backups." in done.out
-    assert target.exists()
+    assert (tmp_path / "copy.db").exists()
+    done = run("copy", store, tmp_path / "other.db")
+    assert (done.code, "DAMAGED work @" in done.out) == (DAMAGE, True)
+    found = run("copy", store, tmp_path / "other.db", "--json")
+    assert (found.code, found.document["ok"]) == (DAMAGE, False)
+    (problem,) = found.document["problems"]
+    assert problem["session"] == "work" and problem["damage"]
 
 
 def test_a_copy_says_what_it_did(run, store, tmp_path):
     target = tmp_path / "copy.db"
-    done = run("copy", store, target)
-    assert done.code == 0, done.err
-    copied, checked, place = done.out.splitlines()
+    copied, checked, place = run("copy", store, target).ok().splitlines()
     assert copied.startswith("copied 1 session: ") and copied.endswith(" KB")
     assert (checked, place) == ("checked 1 session, read back and equal, in:", str(target))
     for command in (("audit", "work"), ("log", "work", "--bodies"), ("verify",)):
-        here = run(*command, "--json", "--store", store).out
+        here = run(*command, "--json").out
         there = run(*command, "--json", "--store", target).out
         assert here.replace("global_position", "") == there.replace("global_position", "")
     again = run("copy", store, target)
     assert again.out.startswith("copied 0 sessions (1 there already): 0 records")
-
-
-def test_damage_has_its_own_exit_code_and_is_named(run, store, tmp_path):
-    damage(store)
-    done = run("copy", store, tmp_path / "copy.db")
-    assert done.code == DAMAGE
-    assert "DAMAGED work @" in done.out
-    found = run("copy", store, tmp_path / "copy.db", "--json")
-    assert (found.code, found.document["ok"]) == (DAMAGE, False)
-    (problem,) = found.document["problems"]
-    assert problem["session"] == "work" and problem["damage"]
 
 
 @pytest.mark.parametrize(
@@ -212,10 +168,9 @@ def test_damage_has_its_own_exit_code_and_is_named(run, store, tmp_path):
         ("s.db", "mysql://me:hunter2@h/db", USAGE, "postgresql://"),
     ],
 )
-def test_stores_that_cannot_be_copied(run, store, tmp_path, source, target, code, words):
-    places = [one if "://" in one else store.parent / one for one in (source, target)]
-    done = run("copy", *places)
-    assert (done.code, words in done.err) == (code, True), done.err
+def test_stores_that_cannot_be_copied(run, store, source, target, code, words):
+    done = run("copy", *[one if "://" in one else store.parent / one for one in (source, target)])
+    done.fails(words, code=code)
     assert "hunter2" not in done.err
 
 
@@ -230,3 +185,79 @@ def test_a_copy_of_many_sessions_takes_no_more_memory(tmp_path):
     # What is under way is bounded, and more of it is where another program has the processor. The
     # records of a session take a kilobyte at the least.
     assert peaks[1] - peaks[0] < 4 * 1024, peaks
+
+
+_numbers = itertools.count()
+SECRET = "hunter2"  # noqa: S105 - nobody asks for it
+
+
+@pytest.fixture(params=["postgresql", "jetstream"])
+def server(request: pytest.FixtureRequest, tmp_path, monkeypatch) -> Iterator[str]:
+    """The URL of an empty store; that of PostgreSQL has a password, for which nobody asks."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    if request.param == "postgresql":
+        postgres = request.getfixturevalue("postgres")
+        schema = f"cli_{os.getpid()}_{next(_numbers)}"
+        yield str(postgres.url(schema=schema, password=SECRET))
+        postgres.execute(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
+        return
+    yield str(request.getfixturevalue("jetstream").url(f"L{os.getpid()}_{next(_numbers)}"))
+
+
+READING = """
+sessions; stats; verify; log work; audit work; transcript wo; view work --turn 2; why work 2;
+lost work; trace work
+"""
+
+
+def test_commands_say_the_same_of_a_server_as_of_a_file(run, store, server, tmp_path) -> None:
+    copied = run("copy", store, server)
+    assert copied.code == 0, copied.err
+    assert SECRET not in copied.out + copied.err
+    for command in map(str.split, READING.split(";")):
+        here = run(*command, "--json", "--store", store)
+        there = run(*command, "--json", "--store", server)
+        assert there.code == 0, there.err
+        assert SECRET not in there.out + there.err
+        if command[0] not in ("stats", "log"):
+            assert there.out == here.out, command
+        text = run(*command, "--store", server).out
+        assert text and SECRET not in text
+    # It has no file to back up, and the command says what to do.
+    backup = tmp_path / "backup.db"
+    run("backup", backup, "--store", server).fails("with the server's own tools")
+    assert not backup.exists()
+    run("backup", backup, "--store", store).ok()
+    done = run("restore-backup", backup, "--store", server)
+    done.fails(f"eventctx copy {backup} URL")
+    assert SECRET not in done.err
+
+
+def test_there_is_no_server_store_where_none_was_made(run, server) -> None:
+    done = run("sessions", "--store", server)
+    done.fails(code=STORE)
+    assert SECRET not in done.err
+
+
+_WITHOUT = """
+import sys
+sys.modules[sys.argv[1]] = None  # as where the extra is not installed
+from eventctx.cli.main import main
+main(sys.argv[2:])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("driver", "url", "extra"),
+    [
+        ("psycopg", f"postgresql://me:{SECRET}@localhost/db", "postgres"),
+        ("nats", f"nats://me:{SECRET}@localhost", "nats"),
+    ],
+)
+def test_a_missing_driver_is_said_with_the_extra_to_install(driver, url, extra) -> None:
+    command = [sys.executable, "-c", _WITHOUT, driver, "sessions", "--store", url]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parent)
+    assert done.returncode == USAGE, done.stderr
+    assert f"pip install 'eventctx[{extra}]'" in done.stderr
+    assert SECRET not in done.stderr and "Traceback" not in done.stderr

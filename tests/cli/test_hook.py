@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 import eventctx
 from eventctx.adapters.command_hooks.hook import hook_answer
-from eventctx.adapters.command_hooks.hosts import CLAUDE_CODE, CODEX, read_payload
+from eventctx.adapters.command_hooks.hosts import CLAUDE_CODE, CODEX, HookHost, read_payload
 from eventctx.adapters.command_hooks.reminder import (
     MOST,
     Words,
@@ -34,50 +34,33 @@ from tests.importers.terminal_agents import Gemini
 
 KEY = "sk-ant-" + "api03-" + "Zx9Qw7Er5Ty3Ui1Op" * 3
 
-_PAYLOADS: dict[str, dict[str, Any]] = {
-    "startup": {"hook_event_name": "SessionStart", "source": "startup"},
-    "resume": {
-        "hook_event_name": "SessionStart",
-        "source": "resume",
-        "seconds_since_last_response": 5,
-        "context_tokens": 1220,
-        "prompt_cache_likely_expired": False,
-        "estimated_cache_write_usd": 0.0061,
-    },
-    "stop": {
-        "prompt_id": "915a5d50-b0c5-4c11-bace-13e0836f91df",
-        "permission_mode": "default",
-        "effort": {"level": "medium"},
-        "hook_event_name": "Stop",
-        "stop_hook_active": False,
-        "last_assistant_message": "Understood.",
-        "background_tasks": [],
-        "session_crons": [],
-    },
-    "before": {
-        "prompt_id": "042360bc-6549-4bb9-8804-2302cd7581a2",
-        "hook_event_name": "PreCompact",
-        "trigger": "manual",
-        "custom_instructions": None,
-    },
-    "compact": {
-        "prompt_id": "042360bc-6549-4bb9-8804-2302cd7581a2",
-        "hook_event_name": "SessionStart",
-        "source": "compact",
-        "model": "claude-opus-5-5",
-    },
-    "after": {
-        "prompt_id": "042360bc-6549-4bb9-8804-2302cd7581a2",
-        "hook_event_name": "PostCompact",
-        "trigger": "manual",
-        "compact_summary": "<summary>The user is working on a parser.</summary>",
-    },
+_PAYLOADS = {
+    "startup": '"hook_event_name": "SessionStart", "source": "startup"',
+    "resume": '"hook_event_name": "SessionStart", "source": "resume", "context_tokens": 1220, '
+    '"seconds_since_last_response": 5, "prompt_cache_likely_expired": false, '
+    '"estimated_cache_write_usd": 0.0061',
+    "stop": '"prompt_id": "915a5d50-b0c5-4c11-bace-13e0836f91df", "permission_mode": "default", '
+    '"effort": {"level": "medium"}, "hook_event_name": "Stop", "stop_hook_active": false, '
+    '"last_assistant_message": "Understood.", "background_tasks": [], "session_crons": []',
+    "before": '"prompt_id": "042360bc-6549-4bb9-8804-2302cd7581a2", "hook_event_name": '
+    '"PreCompact", "trigger": "manual", "custom_instructions": null',
+    "compact": '"prompt_id": "042360bc-6549-4bb9-8804-2302cd7581a2", "hook_event_name": '
+    '"SessionStart", "source": "compact", "model": "claude-opus-5-5"',
+    "after": '"prompt_id": "042360bc-6549-4bb9-8804-2302cd7581a2", "hook_event_name": '
+    '"PostCompact", "trigger": "manual", "compact_summary": "<summary>A parser.</summary>"',
 }
 
 
-def payload(name: str, transcript: Path) -> str:
+def payload(name: str, transcript: Path) -> bytes:
     common = {"session_id": SESSION, "transcript_path": str(transcript), "cwd": "/project"}
-    return json.dumps({**common, **_PAYLOADS[name]}) + "\n"
+    return f"{json.dumps(common)[:-1]}, {_PAYLOADS[name]}}}\n".encode()
+
+
+async def answered(engine: Engine, name: str, path: Path, host: HookHost = CLAUDE_CODE) -> Any:
+    """What the hook answers to the host, in words for its model, or None."""
+    given = read_payload(payload(name, path))
+    answer = await hook_answer(engine, host, given)
+    return None if answer is None else answer["hookSpecificOutput"]["additionalContext"]
 
 
 @pytest.fixture
@@ -100,9 +83,7 @@ def hook(store: Path, given: str | bytes, *arguments: str) -> Outcome:
     return Outcome(CliRunner().invoke(cli, line, input=given))
 
 
-def test_after_a_compaction_the_model_is_told_what_the_person_demanded(
-    transcript: Path, store: Path
-) -> None:
+def test_after_a_compaction_the_model_is_told_the_demands(transcript: Path, store: Path) -> None:
     done = hook(store, payload("compact", transcript))
     assert (done.code, done.err) == (0, "")
     told = done.document["hookSpecificOutput"]
@@ -114,36 +95,30 @@ def test_after_a_compaction_the_model_is_told_what_the_person_demanded(
 
 
 @pytest.mark.parametrize("name", ["resume", "stop", "before", "after"])
-async def test_at_every_other_event_the_session_is_imported_and_nothing_answered(
-    name: str, transcript: Path
-) -> None:
+async def test_other_events_import_and_answer_nothing(name: str, transcript: Path) -> None:
     async with eventctx.open("memory://") as engine:
-        assert (
-            await hook_answer(engine, CLAUDE_CODE, read_payload(payload(name, transcript).encode()))
-            is None
-        )
+        assert await answered(engine, name, transcript) is None
         assert len(await engine.transcript(SESSION)) == 3  # the last answer may still grow
 
 
 async def codex_told(engine: Engine, folder: Path, *kept: str) -> str | None:
     """What Codex tells its model after a compaction that kept the messages with these words."""
-    words = ("Write a parser.", f"Never use the key {KEY}.", "Always answer in French.")
     log = Codex()
-    for one in words:
+    for one in CODEX_WORDS:
         log.says("user", one).says("assistant", "Yes.").counted(20, 30)
-    rest = [{"type": "message", "role": "user", "content": [input_text(one)]} for one in kept]
+    texts = [[{"type": "input_text", "text": one}] for one in kept]
+    rest = [{"type": "message", "role": "user", "content": one} for one in texts]
     log.line("compacted", message="in short", replacement_history=rest)
     path = folder / "rollout-2026-01-01T10-00-00-codex-1.jsonl"
     path.write_bytes(log.data())
-    answer = await hook_answer(engine, CODEX, read_payload(payload("compact", path).encode()))
-    return None if answer is None else answer["hookSpecificOutput"]["additionalContext"]
+    told: str | None = await answered(engine, "compact", path, CODEX)
+    return told
 
 
-def input_text(words: str) -> dict[str, str]:
-    return {"type": "input_text", "text": words}
+CODEX_WORDS = ("Write a parser.", f"Never use the key {KEY}.", "Always answer in French.")
 
 
-async def test_codex_is_told_the_words_that_its_compaction_took(tmp_path: Path) -> None:
+async def test_codex_is_told_the_words_that_its_compaction_took_alone(tmp_path: Path) -> None:
     async with eventctx.open("memory://") as engine:
         told = await codex_told(engine, tmp_path, "Always answer in French.") or ""
     assert "are no longer, word by word, in what is left" in told
@@ -152,12 +127,8 @@ async def test_codex_is_told_the_words_that_its_compaction_took(tmp_path: Path) 
         "- #3: Never use the key [redacted:api-key].",
     ]
     assert "French" not in told
-
-
-async def test_codex_is_told_nothing_where_a_compaction_took_no_word(tmp_path: Path) -> None:
-    kept = ("Write a parser.", f"Never use the key {KEY}.", "Always answer in French.")
     async with eventctx.open("memory://") as engine:
-        assert await codex_told(engine, tmp_path, *kept) is None
+        assert await codex_told(engine, tmp_path, *CODEX_WORDS) is None
         assert (await engine.lost("codex-1")).compactions == 1
 
 
@@ -166,12 +137,7 @@ async def test_codex_is_told_nothing_where_a_compaction_took_no_word(tmp_path: P
     [
         ("copilot", "PreCompact", "events.jsonl", Copilot().user("Go.").answer("Yes.").data()),
         ("cursor", "preCompact", "c.jsonl", Cursor().user("Go.").answer(text("Yes.")).data()),
-        (
-            "gemini-cli",
-            "PreCompress",
-            "session-1.jsonl",
-            Gemini().user("Go.").answer("Yes.").data(),
-        ),
+        ("gemini-cli", "PreCompress", "session-1.jsonl", Gemini().user("Go.").answer("Y").data()),
     ],
 )
 def test_other_programs_have_their_session_imported_and_get_no_answer(
@@ -203,12 +169,8 @@ async def said_in(store: Path) -> list[str]:
     """What a person said in the one session of a store."""
     async with eventctx.open(store, create=False) as engine:
         (session,) = await engine.sessions()
-        found = await engine.transcript(session.stream)
-        return [
-            words_of_person(one.message).strip()
-            for one in found
-            if one.message is not None and one.message["role"] == "user"
-        ]
+        rows = [one.message for one in await engine.transcript(session.stream)]
+        return [words_of_person(row).strip() for row in rows if row and row["role"] == "user"]
 
 
 def test_a_session_without_a_file_yet_is_no_error(tmp_path: Path, store: Path) -> None:
@@ -221,9 +183,8 @@ def test_a_session_without_a_file_yet_is_no_error(tmp_path: Path, store: Path) -
 )
 def test_what_is_no_payload_is_a_line_on_stderr(given: str | bytes, store: Path) -> None:
     done = hook(store, given)
-    assert (done.code, done.out) == (0, "")
+    assert (done.code, done.out, done.err.count("\n")) == (0, "", 1)
     assert done.err.startswith("eventctx: hook: payload: expected the JSON of a hook")
-    assert done.err.count("\n") == 1
 
 
 def test_no_failure_is_more_than_a_line_on_stderr(transcript: Path, tmp_path: Path) -> None:
@@ -241,20 +202,17 @@ def test_no_failure_is_more_than_a_line_on_stderr(transcript: Path, tmp_path: Pa
     ]:
         done = hook(store, payload("compact", file))
         assert (done.code, done.out) == (0, ""), store
-        assert done.err.count("\n") <= 1, done.err
-        assert "bug" not in done.err
+        assert done.err.count("\n") <= 1 and "bug" not in done.err, done.err
 
 
-def test_wrong_usage_vetoes_nothing(store: Path) -> None:
+def test_neither_wrong_usage_nor_a_bug_of_ours_stops_a_host(
+    transcript: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for arguments in (("claude",), ("claude-code", "--color"), ("claude-code", "more")):
         done = hook(store, "{}", *arguments)
         assert (done.code, done.out) == (0, "")
         assert done.err.startswith("eventctx: hook: ")
 
-
-def test_a_bug_of_ours_stops_no_host(
-    transcript: Path, store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError("by zero")
 
@@ -264,30 +222,25 @@ def test_a_bug_of_ours_stops_no_host(
     assert "this is a bug in eventctx" in done.err
 
 
-async def test_hooks_that_are_called_at_once_for_one_session_all_answer(
-    transcript: Path, store: Path
-) -> None:
+async def test_hooks_that_are_called_at_once_all_answer(transcript: Path, store: Path) -> None:
     async def called() -> Any:
         async with eventctx.open(store) as engine:
-            given = read_payload(payload("compact", transcript).encode())
-            return await hook_answer(engine, CLAUDE_CODE, given)
+            return await answered(engine, "compact", transcript)
 
     answers = await asyncio.gather(*[called() for _ in range(4)])
-    assert len({json.dumps(one) for one in answers}) == 1
-    assert "Never touch the file legacy.py." in str(answers[0])
+    assert len(set(answers)) == 1 and "Never touch the file legacy.py." in answers[0]
     async with eventctx.open(store, read_only=True) as engine:
         assert len(await engine.transcript(SESSION)) == 3
 
 
 async def test_the_task_is_the_first_sentence_of_a_person_that_holds(tmp_path: Path) -> None:
-    rows = (
-        ClaudeCode().user("Read this first.", isMeta=True).user("<command-name>/x</command-name>")
-    )
+    rows = ClaudeCode().user("Read this first.", isMeta=True)
+    rows.user("<command-name>/x</command-name>")
     rows.user("Never touch a.py. Be quick.").answer("m1", {"type": "text", "text": "Yes."})
     path = tmp_path / f"{SESSION}.jsonl"
     path.write_bytes(rows.data())
     async with eventctx.open("memory://") as engine:
-        await hook_answer(engine, CLAUDE_CODE, read_payload(payload("stop", path).encode()))
+        await answered(engine, "stop", path)
         assert await words_that_hold(engine, SESSION) == [Words(2, "Never touch a.py.")]
         ctx = await engine.session("s")
         await ctx.add_message({"role": "user", "content": "Never touch a.py. Be quick."})
@@ -310,34 +263,26 @@ def test_a_reminder_keeps_the_task_and_the_last_demands(store: Path) -> None:
 
 async def test_an_import_that_another_process_overtook_is_repeated(transcript: Path) -> None:
     async with eventctx.open("memory://") as engine:
-        overtaken = _Overtaken(engine, times=2)
-        assert (
-            await hook_answer(
-                engine, CLAUDE_CODE, read_payload(payload("stop", transcript).encode())
-            )
-            is None
-        )
-        assert overtaken.times == 0
+        left = overtaken(engine, times=2)
+        assert await answered(engine, "stop", transcript) is None
+        assert left == []
         assert len(await engine.transcript(SESSION)) == 3
-        _Overtaken(engine, times=9)
+        overtaken(engine, times=9)
         with transcript.open("ab") as file:
             file.write(ClaudeCode().user("More.", uuid="u9").data())
         with pytest.raises(WrongExpectedVersion):
-            await hook_answer(
-                engine, CLAUDE_CODE, read_payload(payload("stop", transcript).encode())
-            )
+            await answered(engine, "stop", transcript)
 
 
-class _Overtaken:
-    """Makes the store's first appends fail as those of a process that comes second."""
+def overtaken(engine: Engine, times: int) -> list[int]:
+    """Let the store's first appends fail as those of a process that comes second; those left."""
+    left, append = [*range(times)], engine.store.append
 
-    def __init__(self, engine: Engine, times: int) -> None:
-        self.times = times
-        self._append = engine.store.append
-        engine.store.append = self._late  # type: ignore[method-assign]
-
-    def _late(self, stream: str, drafts: Any, expected: Any) -> Any:
-        if self.times:
-            self.times -= 1
+    def late(stream: str, drafts: Any, expected: Any) -> Any:
+        if left:
+            left.pop()
             raise WrongExpectedVersion(stream, expected, 7)
-        return self._append(stream, drafts, expected)
+        return append(stream, drafts, expected)
+
+    engine.store.append = late  # type: ignore[method-assign]
+    return left

@@ -1,4 +1,4 @@
-"""Import, export and fork."""
+"""Import, export and fork; what is imported is forked or taken over, and never changed."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-CHAT = [
-    {"role": "user", "content": "hello"},
-    {"role": "assistant", "content": "hi"},
-    {"role": "user", "content": "and now?"},
-    {"role": "assistant", "content": "bye"},
-]
+from tests.cli.conftest import Run
+from tests.cli.conftest import imported as imported_into
+from tests.importers.given import SESSION, ClaudeCode, call, text
+from tests.sessions import model, user
+
+CHAT = [user("hello"), model("hi"), user("and now?"), model("bye")]
 
 
 @pytest.fixture
@@ -22,54 +22,36 @@ def chat(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_was_exported_imports_back_equal(run, store, tmp_path):
-    whole = run("export", "work", "--store", store).out
-    file = tmp_path / "work.jsonl"
-    written = run("export", "work", "-o", file, "--store", store)
-    assert (written.code, written.out) == (0, "")
-    assert file.read_text() == whole
-    other = tmp_path / "other.db"
-    [imported] = run("import", file, "--json", "--store", other).document["sessions"]
-    assert (imported["session"], imported["format"], imported["messages"]) == (
-        "work",
-        "eventctx",
-        25,
-    )
-    assert imported["turns"] == 3
-    assert run("export", "work", "--store", other).out == whole
-    assert (
-        run("verify", "--json", "--store", other).document
-        == run("verify", "--json", "--store", store).document
-    )
-    assert (
-        run("audit", "work", "--json", "--store", other).document
-        == run("audit", "work", "--json", "--store", store).document
-    )
+def test_what_was_exported_imports_back_equal_and_a_second_time_adds_nothing(run, store, tmp_path):
+    whole = run("export", "work").ok()
+    file, other = tmp_path / "work.jsonl", ("--store", tmp_path / "other.db")
+    written = run("export", "work", "-o", file)
+    assert (written.code, written.out, file.read_text()) == (0, "", whole)
+    [row] = run("import", file, "--json", *other).document["sessions"]
+    counts = [row[name] for name in ("session", "format", "messages", "turns")]
+    assert counts == ["work", "eventctx", 25, 3]
+    assert run("export", "work", *other).out == whole
+    for command in (("verify",), ("audit", "work")):
+        assert run(*command, "--json", *other).document == run(*command, "--json").document
+    [again] = run("import", file, "--json").document["sessions"]
+    assert again["added"] == 0
 
 
 def test_a_trajectory_is_a_file_or_one_document_on_stdout(run, store, tmp_path):
     file = tmp_path / "work.json"
-    written = run("export", "--atif", "work", "-o", file, "--store", store)
+    written = run("export", "--atif", "work", "-o", file)
     assert (written.code, written.out) == (0, "")
-    assert "wrote " in written.err
-    assert " known exactly" in written.err
-    one = run("export", "--atif", "work", "--store", store).document
+    assert "wrote " in written.err and " known exactly" in written.err
+    one = run("export", "--atif", "work").document
     assert one["schema_version"] == json.loads(file.read_bytes())["schema_version"] == "ATIF-v1.8"
-    for place, path in enumerate((file, tmp_path / "one.json")):
-        other = tmp_path / f"{place}.db"
-        assert run("import", path, "--store", other).code == 0
-        rows = run("transcript", "work", "--json", "--store", other).document
-        assert [row["message"] for row in rows] == [
-            row["message"] for row in run("transcript", "work", "--json", "--store", store).document
-        ]
-        (tmp_path / "one.json").write_text(json.dumps(one))
-
-
-def test_a_trajectory_that_holds_what_is_erased_is_found_and_destroyed(run, store, tmp_path):
-    file = tmp_path / "work.json"
-    run("export", "--atif", "work", "-o", file, "--store", store)
-    erased = run("erase", "work", "0", "--exports", "--yes", "--store", store)
-    assert erased.code == 0
+    (tmp_path / "one.json").write_text(json.dumps(one))
+    ours = [row["message"] for row in run("transcript", "work", "--json").document]
+    for path in (file, tmp_path / "one.json"):
+        other = ("--store", tmp_path / f"{path.stem}-2.db")
+        run("import", path, "--session", "work", *other)
+        rows = run("transcript", "work", "--json", *other).document
+        assert [row["message"] for row in rows] == ours
+    assert run("erase", "work", "0", "--exports", "--yes").code == 0
     assert not file.exists()
 
 
@@ -82,23 +64,24 @@ def test_a_trajectory_that_holds_what_is_erased_is_found_and_destroyed(run, stor
     ids=["a line was edited", "it ends early"],
 )
 def test_an_export_that_is_not_as_it_was_is_refused(run, store, tmp_path, spoilt, words):
-    file = tmp_path / "work.jsonl"
-    run("export", "work", "-o", file, "--store", store)
-    file.write_text(spoilt(file.read_text()))
-    done = run("import", file, "--store", tmp_path / "other.db")
+    done = run("import", _written(tmp_path, spoilt(run("export", "work").out)), "--json")
     assert (done.code, words in done.out) == (2, True)
 
 
+def _written(folder: Path, text: str) -> Path:
+    path = folder / "work.jsonl"
+    path.write_text(text)
+    return path
+
+
 def test_a_failed_export_leaves_no_file(run, store, tmp_path):
-    assert run("export", "nobody", "-o", tmp_path / "x.jsonl", "--store", store).code == 2
+    run("export", "nobody", "-o", tmp_path / "x.jsonl").fails()
     assert not (tmp_path / "x.jsonl").exists()
 
 
 def test_a_folder_is_searched_and_what_is_no_transcript_in_it_named(run, chat, tmp_path):
     (tmp_path / "settings.json").write_text('{"theme": "dark"}')
-    done = run("import", tmp_path, "--complete", "--store", tmp_path / "new.db")
-    assert done.code == 0
-    session, passed_over, total = done.out.splitlines()
+    session, passed_over, total = run("import", tmp_path, "--complete").ok().splitlines()
     counts = "4 messages, 2 turns, 2 requests, 0 compactions"
     assert session == f"chat  messages  {counts}, 15 new records"
     assert passed_over.startswith("passed over: ") and "settings.json: no transcript" in passed_over
@@ -106,11 +89,10 @@ def test_a_folder_is_searched_and_what_is_no_transcript_in_it_named(run, chat, t
 
 
 def test_a_file_that_cannot_be_read_does_not_stop_the_others(run, chat, tmp_path):
-    bad = tmp_path / "bad.bin"
+    bad, deep = tmp_path / "bad.bin", tmp_path / "deep.json"
     bad.write_bytes(b"\0\1\2")
-    deep = tmp_path / "deep.json"
     deep.write_bytes(b"[" * 100_000)
-    done = run("import", bad, deep, chat, "--store", tmp_path / "new.db")
+    done = run("import", bad, deep, chat)
     assert (done.code, done.err) == (2, "")
     session, first, second, total = done.out.splitlines()
     assert session.startswith("chat  messages")
@@ -121,84 +103,119 @@ def test_a_file_that_cannot_be_read_does_not_stop_the_others(run, chat, tmp_path
 
 def test_an_import_is_one_document_of_sessions_files_passed_over_and_a_total(run, chat, tmp_path):
     (tmp_path / "b\udcff.jsonl").write_bytes(b"{half")
-    done = run("import", tmp_path, "--json", "--complete", "--store", tmp_path / "new.db")
+    done = run("import", tmp_path, "--json", "--complete")
     assert done.code == 2
     answer = done.document
     assert [one["session"] for one in answer["sessions"]] == ["chat"]
     (bad,) = answer["passed_over"]
     assert (bad["path"], bad["error"]) == (str(tmp_path / "b") + "\\udcff.jsonl", "UnknownFormat")
-    assert answer["total"] == {
-        "sessions": 1,
-        "added": 15,
-        "messages": 4,
-        "observed": 0,
-        "turns": 2,
-        "calls": 2,
-        "compactions": 0,
-        "warned": 0,
-        "passed_over": 1,
-        "failed": 1,
-        "bytes": chat.stat().st_size,
-    }
+    total = answer["total"]
+    assert total.pop("bytes") == chat.stat().st_size
+    counted = [f"{name} {count}" for name, count in total.items() if count]
+    said = "sessions 1, added 15, messages 4, turns 2, calls 2, passed_over 1, failed 1"
+    assert ", ".join(counted) == said
 
 
 def test_what_waits_and_each_warning_is_told_on_request(run, tmp_path):
-    file = tmp_path / "odd.jsonl"
-    file.write_text('{"role": "user", "content": "x"}\nbroken\n{"role": "user", "con')
-    done = run("import", file, "--verbose", "--store", tmp_path / "new.db")
+    file = _written(tmp_path, '{"role": "user", "content": "x"}\nbroken\n{"role": "user", "con')
+    done = run("import", file, "--verbose")
     assert "warning: line 2: not readable as JSON" in done.out
     assert "waits for the next import: line 3" in done.out
 
 
-def test_a_folder_without_a_transcript_leaves_no_store(run, tmp_path):
+def test_an_import_of_nothing_or_of_no_format_leaves_no_store(run, chat, tmp_path):
     (tmp_path / "empty").mkdir()
-    done = run("import", tmp_path / "empty", "--store", tmp_path / "new.db")
-    assert (done.code, "in this folder" in done.err) == (2, True)
-    assert not (tmp_path / "new.db").exists()
+    run("import", tmp_path / "empty").fails("in this folder")
+    run("import", chat, "--format", "nonsense").fails()
+    assert not (tmp_path / "s.db").exists()
 
 
-def test_a_fork_shares_what_was_before(run, store):
-    done = run("fork", "work", "other", "--at", 10, "--json", "--store", store)
-    assert done.code == 0
-    assert done.document["receipt"].startswith("other@11:")
-    mine = run("transcript", "other", "--json", "--store", store).document
-    theirs = run("transcript", "work", "--at", 10, "--json", "--store", store).document
-    assert mine == theirs
-    assert run("verify", "other", "--store", store).code == 0
-    assert "fork of work @10" in run("sessions", "--store", store).out
-
-
-def test_a_fork_needs_a_free_name_and_a_position_that_exists(run, store):
-    taken = run("fork", "work", "work", "--at", 3, "--store", store)
-    assert (taken.code, "exists already" in taken.err) == (2, True)
-    outside = run("fork", "work", "new", "--at", 10_000, "--store", store)
-    assert outside.code == 2
-    assert run("fork", "work", "a/b", "--at", 3, "--store", store).code == 2
+def test_a_fork_shares_what_was_before_and_its_audit_is_its_own(run, store):
+    done = run("fork", "work", "other", "--at", 10, "--json").document
+    assert done["receipt"].startswith("other@11:")
+    mine = run("transcript", "other", "--json").document
+    assert mine == run("transcript", "work", "--at", 10, "--json").document
+    run("verify", "other").ok()
+    run("sessions").ok("fork of work @10")
+    run("audit", "other").ok("No request")
+    assert run("audit", "other", "--json").document["requests"] == []
 
 
 def test_a_name_with_a_line_break_breaks_no_line(run, tmp_path: Path) -> None:
     folder = tmp_path / "two\nlines"
     folder.mkdir()
     (folder / "no\nsense.jsonl").write_text("nonsense", encoding="utf-8")
-    done = run("import", folder, "--store", tmp_path / "s.db")
-    assert len(done.out.splitlines()) == 2
-    assert "two\\nlines" in done.out
-    missing = run("sessions", "--store", folder / "s.db")
-    assert len(missing.err.splitlines()) == 1
+    done = run("import", folder)
+    assert (len(done.out.splitlines()), "two\\nlines" in done.out) == (2, True)
+    assert len(run("sessions", "--store", folder / "s.db").err.splitlines()) == 1
 
 
-def test_a_format_that_there_is_not_is_refused(run, chat):
-    assert run("import", chat, "--format", "nonsense").code == 2
+LONG = "a long result. " * 400
 
 
-def test_the_audit_of_a_fork_is_its_own(run, store):
-    run("fork", "work", "other", "--at", 10, "--store", store)
-    assert "No request" in run("audit", "other", "--store", store).out
-    assert run("audit", "other", "--json", "--store", store).document["requests"] == []
+def session() -> ClaudeCode:
+    """A session that was compacted: #0 to #2 are in a summary."""
+    one = ClaudeCode().user("Fix the test.").answer("m1", text("I look."), call("t1"))
+    one.result("t1", LONG).system("compact_boundary", compactMetadata={"preTokens": 900})
+    one.user("A summary of it all.", isCompactSummary=True)
+    return one.user("Go on.").answer("m2", text("Done.")).user("Thanks.").user("Bye.")
 
 
-def test_importing_an_export_twice_adds_nothing(run, store, tmp_path):
-    file = tmp_path / "work.jsonl"
-    run("export", "work", "-o", file, "--store", store)
-    [again] = run("import", file, "--json", "--store", store).document["sessions"]
-    assert again["added"] == 0
+@pytest.fixture
+def imported(run: Run, tmp_path: Path) -> Path:
+    return imported_into(run, tmp_path, session().data())
+
+
+def types(run: Run, name: str = SESSION) -> list[str]:
+    return [row["type"] for row in run("log", name, "--json").lines]
+
+
+def test_a_mirror_is_not_changed_but_a_fork_offered(run: Run, imported: Path) -> None:
+    before = types(run)
+    offered = ("is a mirror of talk.jsonl", "--fork NAME", "import --take-over FILE")
+    for command in (("restore", 0), ("restore", 0, "--pin"), ("compact",)):
+        run(command[0], SESSION, *command[1:]).fails(*offered)
+    assert types(run) == before
+    run("import", imported.with_name("talk.jsonl")).ok("nothing new")
+
+
+def test_restore_on_a_fork_is_one_step_and_changes_no_mirror(run: Run, imported: Path) -> None:
+    before = types(run)
+    missing = "expected message numbers of the transcript, found [99]"
+    run("restore", SESSION, 99, "--fork", "mine").fails(missing)
+    assert [row["session"] for row in run("sessions", "--json").document] == [SESSION]
+    run("why", SESSION, 0, "--store", imported).ok(
+        "in a fork, since this session is a mirror of talk.jsonl:",
+        f"restore {SESSION} 0 --fork NAME --store",
+    )
+    done = run("restore", SESSION, 0, "--fork", "mine")
+    done.ok(f"forked {SESSION} as it is now as mine", "back in view, whole: #0")
+    assert types(run) == before
+    assert types(run, "mine")[-2:] == ["session:fork", "context:restored"]
+    done = run("restore", SESSION, 1, "--pin", "--fork", "two", "--json").document
+    assert (done["session"], done["pinned"]) == ("two", [1])
+    # A fork is ours, so it needs no other.
+    ours = run("why", "mine", 1, "--store", imported).ok("restore mine 1 --store")
+    assert "--fork" not in ours
+    run("restore", "mine", 1).ok()
+
+
+def test_what_is_taken_over_is_not_imported_again(run: Run, imported: Path) -> None:
+    file = imported.with_name("talk.jsonl")
+    taken = "taken over: it is yours, and its file is not imported again"
+    run("import", "--take-over", file).ok(taken)
+    run("restore", SESSION, 0).ok()
+    assert "--fork" not in run("why", SESSION, 1).out
+    again = run("import", file)
+    assert again.code == 2
+    assert "was taken over at" in again.out and "--session NEW" in again.out
+    run("import", file, "--session", "new").ok()
+
+
+def test_compact_on_a_fork_and_a_dry_run_without(run: Run, imported: Path) -> None:
+    simple = ("compact", SESSION, "--policy", "simple", "--set", "keep_recent=1")
+    run(*simple, "--dry-run").ok()
+    run(*simple, "--fork", "mine").ok(f"forked {SESSION} as it is now as mine")
+    assert types(run, "mine")[-1] == "context:post_compact"
+    run(*simple, "--dry-run", "--fork", "x").fails()
+    run(*simple, "--fork", "mine").fails("exists already")

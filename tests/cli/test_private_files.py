@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import eventctx
 from eventctx.adapters.amplifier.engines import Engines
 from eventctx.log.private_files import make_folder
-from tests.cli.conftest import Outcome
+from tests.cli.conftest import Run
 from tests.sessions import USER, tool_round
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX rights")
@@ -32,40 +32,38 @@ def rights(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def outputs(store: Path, file: Path) -> dict[str, list[object]]:
-    return {
-        "export": ["export", "work", "-o", file, "--store", store],
-        "jaeger": ["trace", "work", "--jaeger", file, "--store", store],
-        "otlp": ["trace", "work", "--otlp-file", file, "--store", store],
-    }
+OUTPUTS = {
+    "export": ("export", "work", "-o"),
+    "jaeger": ("trace", "work", "--jaeger"),
+    "otlp": ("trace", "work", "--otlp-file"),
+}
+HTML = ("inspect", "work", "--html")
 
 
-@pytest.mark.parametrize("kind", ["export", "jaeger", "otlp"])
+@pytest.mark.parametrize("kind", OUTPUTS)
 def test_an_output_is_for_its_owner_alone_and_an_older_one_keeps_its_rights(
-    run: Callable[..., Outcome], store: Path, tmp_path: Path, kind: str
+    run: Run, store: Path, tmp_path: Path, kind: str
 ) -> None:
     file = tmp_path / "out.jsonl"
-    arguments = outputs(store, file)[kind]
-    assert run(*arguments).code == 0
-    assert rights(file) == 0o600
+
+    def written() -> int:
+        assert run(*OUTPUTS[kind], file).code == 0
+        return rights(file)
+
+    assert written() == 0o600
     for chosen in (0o644, 0o440):
         file.chmod(chosen)
-        assert run(*arguments).code == 0
-        assert rights(file) == chosen
+        assert written() == chosen
     file.unlink()
     os.umask(0o277)
-    assert run(*arguments).code == 0
-    assert rights(file) == 0o400
+    assert written() == 0o400
 
 
 def test_the_default_folder_is_for_its_owner_alone(
-    run: Callable[..., Outcome],
-    store: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    run: Run, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "out.jsonl"
-    assert run("export", "work", "-o", file, "--store", store).code == 0
+    assert run("export", "work", "-o", file).code == 0
     monkeypatch.delenv("EVENTCTX_STORE")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     assert run("import", file).code == 0
@@ -73,31 +71,23 @@ def test_the_default_folder_is_for_its_owner_alone(
         assert rights(tmp_path / made) == 0o700
 
 
-def test_the_folders_of_a_host_are_for_its_owner_alone(tmp_path: Path) -> None:
-    async def acquired() -> None:
-        engines = Engines()
-        store = str(tmp_path / "host" / "deep" / "s.db")
-        engine = await engines.acquire(store, "full", "s")
-        await engines.release(store, engine, "s")
-
-    asyncio.run(acquired())
+async def test_the_folders_of_a_host_are_for_its_owner_alone(tmp_path: Path) -> None:
+    engines = Engines()
+    store = str(tmp_path / "host" / "deep" / "s.db")
+    engine = await engines.acquire(store, "full", "s")
+    await engines.release(store, engine, "s")
     assert rights(tmp_path / "host") == rights(tmp_path / "host" / "deep") == 0o700
 
 
-def test_an_exported_transcript_and_its_folder_are_for_their_owner_alone(tmp_path: Path) -> None:
+async def test_an_exported_transcript_is_for_its_owner_alone(tmp_path: Path) -> None:
     folder = tmp_path / "exports" / "here"
-
-    async def compacted() -> None:
-        async with eventctx.open() as engine:
-            ctx = await engine.session(
-                "s", max_tokens=1_000, export_on_compact=True, storage_path=str(folder)
-            )
-            for number in range(9):
-                for message in (USER, *tool_round(number, 2_000)):
-                    await ctx.add_message(message)
-            await ctx.get_messages_for_request()
-
-    asyncio.run(compacted())
+    async with eventctx.open() as engine:
+        exports: Any = {"export_on_compact": True, "storage_path": str(folder)}
+        ctx = await engine.session("s", max_tokens=1_000, **exports)
+        for number in range(9):
+            for message in (USER, *tool_round(number, 2_000)):
+                await ctx.add_message(message)
+        await ctx.get_messages_for_request()
     (file,) = folder.iterdir()
     assert file.suffix == ".jsonl"
     assert rights(file) == 0o600
@@ -115,37 +105,26 @@ def test_a_folder_that_exists_keeps_its_rights(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o660])
-def test_the_index_and_the_losses_have_the_rights_of_their_store(tmp_path: Path, mode: int) -> None:
+async def test_index_and_losses_have_the_rights_of_their_store(tmp_path: Path, mode: int) -> None:
     path = tmp_path / "s.db"
-
-    async def searched() -> None:
-        async with eventctx.open(path) as engine:
-            path.chmod(mode)
-            engine.on("*", lambda record: 1 / 0)
-            await (await engine.session("s")).add_message(USER)
-            assert len(await engine.recall("hello")) == 1
-
-    asyncio.run(searched())
+    async with eventctx.open(path) as engine:
+        path.chmod(mode)
+        engine.on("*", lambda record: 1 / 0)
+        await (await engine.session("s")).add_message(USER)
+        assert len(await engine.recall("hello")) == 1
     made = [tmp_path / "s.db.eventctx-recall", tmp_path / "s.db-losses.jsonl"]
     assert [rights(one) for one in made] == [mode, mode]
 
 
-@pytest.mark.parametrize("kind", ["export", "jaeger", "otlp", "html"])
+@pytest.mark.parametrize("command", [*OUTPUTS.values(), HTML], ids=[*OUTPUTS, "html"])
 @pytest.mark.parametrize("way", ["itself", "a symbolic link", "a hard link", "its log"])
-def test_no_output_replaces_a_store(run: Callable[..., Outcome], store: Path, kind: str, way: str):
-    given = store.with_name("given")
-    match way:
-        case "a symbolic link":
-            given.symlink_to(store)
-        case "a hard link":
-            given.hardlink_to(store)
-        case "its log":
-            given = store.with_name(f"{store.name}-wal")
-        case _:
-            given = store
+def test_no_output_replaces_a_store(run: Run, store: Path, command: tuple[str, ...], way: str):
+    given = {"itself": store, "its log": Path(f"{store}-wal")}.get(way, store.with_name("given"))
+    if way == "a symbolic link":
+        given.symlink_to(store)
+    elif way == "a hard link":
+        given.hardlink_to(store)
     before = store.read_bytes()
-    told = {**outputs(store, given), "html": ["inspect", "work", "--html", given, "--store", store]}
-    done = run(*told[kind])
-    assert (done.code, "found a database; choose another path" in done.err) == (2, True)
+    run(*command, given).fails("found a database; choose another path")
     assert store.read_bytes() == before
-    assert run("sessions", "--store", store).code == 0
+    run("sessions").ok()

@@ -53,7 +53,6 @@ def test_the_page_says_what_help_says() -> None:
 
 
 def main() -> None:
-    """Write the generated parts."""
     parts = generated()
     text = PAGE.read_text()
     PAGE.write_text(_PART.sub(lambda match: f"{match[1]}{parts[match[2]]}\n{match[3]}", text))

@@ -10,10 +10,9 @@ import jsonschema
 import pytest
 
 from tests.cli import schemas
+from tests.cli.conftest import imported
 
 PAGE = schemas.FOLDER.parent / "json.md"
-
-every = pytest.mark.parametrize("name", schemas.ANSWERS)
 
 
 def _check(name: str, arguments: tuple[str, ...], store: Path, session: str) -> None:
@@ -26,45 +25,32 @@ def _check_one(name: str, value: Any) -> None:
     jsonschema.Draft202012Validator(strict).validate(value)
 
 
-@pytest.mark.parametrize("name", schemas.READING)
-def test_what_a_reading_command_prints_is_as_published(run, store: Path, name: str) -> None:
-    _check(name, schemas.READING[name], store, "work")
+COMMANDS = {**schemas.READING, **schemas.ACTING, **schemas.ALONE}
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in schemas.ALONE]
 
 
-@pytest.mark.parametrize("name", schemas.ACTING)
-def test_what_an_acting_command_prints_is_as_published(run, store: Path, name: str) -> None:
+@pytest.mark.parametrize("name", [*schemas.READING, *schemas.ACTING, *SLOW])
+def test_what_a_command_prints_is_as_published(run, store: Path, name: str) -> None:
     (store.parent / "chat.jsonl").write_text(schemas.CHAT)
-    _check(name, schemas.ACTING[name], store, "work")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", schemas.ALONE)
-def test_what_a_command_prints_about_one_small_session_is_as_published(
-    run, store: Path, name: str
-) -> None:
     schemas.write_key(store.parent)
-    _check(name, schemas.ALONE[name], store, "work")
+    _check(name, COMMANDS[name], store, "work")
 
 
 def test_what_restoring_a_backup_prints_is_as_published(run, store: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.db"
-    assert run("backup", copy, "--store", store).code == 0
-    done = run("restore-backup", copy, "--replace", "--yes", "--json", "--store", store)
-    _check_one("backup", done.document)
-    assert done.document["kept"]
+    run("backup", copy).ok()
+    done = run("restore-backup", copy, "--replace", "--yes", "--json").document
+    _check_one("backup", done)
+    assert done["kept"]
 
 
 def test_what_taking_back_an_instruction_prints_is_as_published(run, tmp_path: Path) -> None:
-    store = ("--json", "--store", tmp_path / "s.db")
-    (tmp_path / "chat.jsonl").write_text(schemas.CHAT)
-    (imported,) = run("import", tmp_path / "chat.jsonl", *store).document["sessions"]
-    taken = ("instructions", imported["session"], "--take-back", "0.1", "--fork", "other")
-    _check_one("taken-back", run(*taken, *store).document)
+    imported(run, tmp_path, schemas.CHAT.encode())
+    taken = ("instructions", "talk", "--take-back", "0.1", "--fork", "other")
+    _check_one("taken-back", run(*taken, "--json").document)
 
 
-def test_answers_about_recorded_sessions_are_as_published(
-    run, tmp_path: Path, recorded_sessions: Path
-) -> None:
+def test_answers_of_recordings_are_published(run, tmp_path: Path, recorded_sessions: Path) -> None:
     store = tmp_path / "recorded.db"
     run("import", recorded_sessions / "codex", "--complete", "--store", store)
     for row in run("sessions", "--json", "--store", store).document:
@@ -72,7 +58,7 @@ def test_answers_about_recorded_sessions_are_as_published(
             _check(name, arguments, store, row["session"])
 
 
-@every
+@pytest.mark.parametrize("name", schemas.ANSWERS)
 def test_a_published_schema_is_the_one_of_the_struct_that_is_printed(name: str) -> None:
     found = schemas.published(name)
     assert found == schemas.schema_of(name)

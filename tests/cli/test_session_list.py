@@ -1,9 +1,9 @@
-"""``sessions``: titles, projects, order, short names; rows that go on, and very long lists."""
+"""``sessions`` lists sessions, however many, and ``search`` chooses messages."""
 
 from __future__ import annotations
 
-import asyncio
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,103 +13,76 @@ from click.testing import CliRunner
 
 import eventctx
 from eventctx.cli.main import cli
+from eventctx.engine import Engine
+from eventctx.errors import InvalidSetting
 from eventctx.log.events import SessionEnd
-from eventctx.log.record import Draft
-from eventctx.log.store import ANY
+from eventctx.log.record import Body, Draft
+from eventctx.log.store import ANY, Address
 from eventctx.projections import session_sums
 from eventctx.queries.costs import dollars_of_call, read_prices, session_costs
 from eventctx.queries.read_errors import ReadErrors
 from eventctx.queries.session_list import SUFFIX, sum_session, sum_sessions
 from eventctx.queries.session_names import fits, short_names
+from eventctx.search.found import MessageFilter, find_messages, read_moment
+from eventctx.search.recall import Recall
+from eventctx.search.sqlite_index import SqliteTextIndex
+from eventctx.stores.memory import MemoryStore
+from tests.cli.conftest import Run, imported, say
 from tests.how_much import some
 from tests.importers.given import SESSION, ClaudeCode, jsonl, text
+from tests.sessions import tool_round
 from tests.stores.many_sessions import make, run_measured
 from tests.web.made_sessions import SESSIONS as MADE
 
 HOSTILE = "\x1b[2Jred\x07 \u202eback\u2066 👩‍👩‍👧 漢字 " + "long " * 200_000
 
 
-def said(path: Path, session: str, words: str) -> None:
-    async def say() -> None:
-        async with eventctx.open(path) as engine:
-            await (await engine.session(session)).add_message({"role": "user", "content": words})
-
-    asyncio.run(say())
+def listed(run: Run, *options: object) -> list[dict[str, Any]]:
+    return list(run("sessions", "--json", *options).document)
 
 
-@pytest.fixture
-def three(tmp_path: Path) -> Path:
-    path = tmp_path / "s.db"
-    for name, words in (("b-old", "Mend the roof"), ("a-new", "Paint it"), ("c", "Sell it")):
-        said(path, name, words)
-    said(path, "b-old", "again")
-    return path
+def names(run: Run, *options: object) -> list[str]:
+    return [row["session"] for row in listed(run, *options)]
 
 
-def names(done: Any) -> list[str]:
-    return [row["session"] for row in done.document]
+def test_the_last_used_comes_first_and_words_choose_some(run: Run, tmp_path: Path) -> None:
+    said = (("b-old", "Mend the roof"), ("a-new", "Paint it"), ("c", "Sell it"), ("b-old", "again"))
+    for name, words in said:
+        say(tmp_path / "s.db", name, words)
+    assert names(run) == ["b-old", "c", "a-new"]
+    assert names(run, "--sort", "made") == ["b-old", "a-new", "c"]
+    assert names(run, "--sort", "messages", "--limit", 1) == ["b-old"]
+    assert names(run, "--after", "b-old") == ["a-new", "c"]
+    assert names(run, "--grep", "ROOF") == ["b-old"]
+    assert names(run, "--grep", "new") == ["a-new"] and names(run, "--project", "x") == []
+    run("sessions", "--grep", "zz").ok("None of 3 sessions fits.")
 
 
-def test_the_session_that_was_used_last_comes_first(run: Any, three: Path) -> None:
-    listed = ("sessions", "--json", "--store", three)
-    assert names(run(*listed)) == ["b-old", "c", "a-new"]
-    assert names(run(*listed, "--sort", "made")) == ["b-old", "a-new", "c"]
-    assert names(run(*listed, "--sort", "messages", "--limit", 1)) == ["b-old"]
-    assert names(run(*listed, "--after", "b-old")) == ["a-new", "c"]
-    assert run(*listed, "--after", "b-old", "--sort", "tokens").code == 2
-    assert run(*listed, "--sort", "colour").code == 2
+GENERATED = {"type": "ai-title", "aiTitle": "A roof", "sessionId": SESSION}
+NAMED = {"type": "custom-title", "customTitle": 'The "old" roof', "sessionId": SESSION}
 
 
-def test_sessions_are_chosen_by_words_of_their_title(run: Any, three: Path) -> None:
-    assert names(run("sessions", "--json", "--grep", "ROOF", "--store", three)) == ["b-old"]
-    assert names(run("sessions", "--json", "--grep", "new", "--store", three)) == ["a-new"]
-    assert names(run("sessions", "--json", "--project", "x", "--store", three)) == []
-    assert "None of 3 sessions fits." in run("sessions", "--grep", "zz", "--store", three).out
-
-
-def imported(run: Any, folder: Path, data: bytes) -> dict[str, Any]:
-    path = folder / "talk.jsonl"
-    path.write_bytes(data)
-    assert run("import", path, "--store", folder / "s.db").code == 0
-    (row,) = run("sessions", "--json", "--store", folder / "s.db").document
-    return dict(row)
-
-
-def test_a_title_that_the_file_gives_goes_before_and_the_last_one_holds(
-    run: Any, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(
+    "rows",
+    [
+        jsonl([GENERATED]) + jsonl([NAMED]),
+        jsonl([NAMED]) + jsonl([GENERATED]),
+        jsonl([NAMED]) + ClaudeCode().progress(output="y" * 200_000).data() + jsonl([GENERATED]),
+    ],
+    ids=["last", "first", "in a batch before"],
+)
+def test_a_name_wins_over_a_generated_title(rows: bytes, run: Run, tmp_path: Path) -> None:
     log = ClaudeCode().user("Mend the roof").answer("m1", text("x")).user("Thanks.").user("Bye.")
-    rows = [
-        {"type": "ai-title", "aiTitle": "A roof", "sessionId": SESSION},
-        {"type": "custom-title", "customTitle": 'The "old" roof', "sessionId": SESSION},
-    ]
-    row = imported(run, tmp_path, log.data() + jsonl(rows))
-    assert row["title"] == 'The "old" roof'
-
-
-@pytest.mark.parametrize("apart", [False, True], ids=["one batch", "two batches"])
-def test_a_persons_name_wins_over_a_title_that_was_generated_later(
-    apart: bool, run: Any, tmp_path: Path
-) -> None:
-    log = ClaudeCode().user("Mend the roof").answer("m1", text("x")).user("Thanks.").user("Bye.")
-    named = jsonl([{"type": "custom-title", "customTitle": "My roof", "sessionId": SESSION}])
-    long = ClaudeCode().progress(output="y" * 200_000).data() if apart else b""
-    later = jsonl([{"type": "ai-title", "aiTitle": "Roof repair", "sessionId": SESSION}])
-    assert imported(run, tmp_path, log.data() + named + long + later)["title"] == "My roof"
-
-
-def test_a_project_is_the_folder_that_the_file_names(run: Any, tmp_path: Path) -> None:
-    log = ClaudeCode().user("go").answer("m1", text("x")).user("Thanks.").user("Bye.")
     data = log.data().replace(b'{"', b'{"cwd":"C:\\\\work\\\\\\u00fcber","', 1)
-    assert imported(run, tmp_path, data)["project"] == "C:\\work\\über"
+    imported(run, tmp_path, data + rows)
+    (row,) = listed(run)
+    assert (row["title"], row["project"]) == ('The "old" roof', "C:\\work\\über")
 
 
 @pytest.mark.parametrize("width", [60, 200])
-def test_a_row_is_a_line_whatever_its_title_holds(
-    width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said(tmp_path / "s.db", "odd", HOSTILE)
-    said(tmp_path / "s.db", "0f" * 16, "plain")
+def test_any_title_is_one_line(width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    say(tmp_path / "s.db", "odd", HOSTILE)
+    say(tmp_path / "s.db", "0f" * 16, "plain")
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", str(width))
     out = CliRunner().invoke(cli, ["sessions", "--store", str(tmp_path / "s.db")]).output
@@ -122,22 +95,18 @@ def test_a_row_is_a_line_whatever_its_title_holds(
     assert max(map(cell_len, shown)) <= width
 
 
-def test_a_session_that_was_ended_is_live_again_when_it_goes_on(run: Any, tmp_path: Path) -> None:
+async def test_a_session_that_was_ended_is_live_again_later(run: Run, tmp_path: Path) -> None:
     store = tmp_path / "s.db"
 
-    async def end() -> None:
-        async with eventctx.open(store) as engine:
-            await (await engine.session("a")).emit(SessionEnd())
-
     def is_live() -> bool:
-        (row,) = run("sessions", "--json", "--store", store).document
-        return bool(row["live"])
+        return [bool(row["live"]) for row in listed(run)] == [True]
 
-    said(store, "a", "Mend the roof")
+    say(store, "a", "Mend the roof")
     assert is_live()
-    asyncio.run(end())
+    async with eventctx.open(store) as engine:
+        await (await engine.session("a")).emit(SessionEnd())
     assert not is_live()
-    said(store, "a", "One more thing")
+    say(store, "a", "One more thing")
     assert is_live()
 
 
@@ -145,28 +114,22 @@ IDS = [
     "258c7280-ae70-4798-800f-63464d01a85d",
     "258c7280-ae70-4798-800f-63464d01a85d.agent-a881341",
     "258c7280-ae70-4798-800f-63464d01a85d.agent-acompact-fffbd0",
-    "019e1625-789d-76c0-80ab-3724b5ddb799",
-    "019e1625-789d-76c0-80ab-3724b5ddb79a",
-    "test_wire_stable[ag_ui]",
-    "test_wire_stable[ag_ui]-2",
-    "work",
+    *("019e1625-789d-76c0-80ab-3724b5ddb799", "019e1625-789d-76c0-80ab-3724b5ddb79a"),
+    *("test_wire_stable[ag_ui]", "test_wire_stable[ag_ui]-2", "work"),
 ]
 
 
-def test_a_short_name_means_its_session_on_a_command_line(run: Any, tmp_path: Path) -> None:
+def test_a_short_name_means_its_session_on_a_command_line(run: Run, tmp_path: Path) -> None:
     for name in IDS:
-        said(tmp_path / "s.db", name, name)
+        say(tmp_path / "s.db", name, name)
     short = short_names(IDS)
     assert short["work"] == "work" and short[IDS[0]] == "258c7280"
     assert short[IDS[1]] == "258c7280…341"
     for name in IDS:
-        (message,) = run("transcript", short[name], "--json", "--store", tmp_path / "s.db").document
+        (message,) = run("transcript", short[name], "--json").document
         assert message["message"]["content"] == name, short[name]
-    two = run("transcript", "019e", "--store", tmp_path / "s.db")
-    assert two.code == 2 and "could be '019e1625" in two.err
-
-
-def test_a_gap_stands_for_any_characters_of_a_name() -> None:
+    run("transcript", "019e").fails("could be '019e1625")
+    # A gap stands for any characters.
     assert fits("258c…341", IDS[1]) and not fits("258c…341", IDS[0])
     assert fits("…agent", IDS[1]) and not fits("258c…x…341", IDS[1])
     assert fits("work", "worker") and not fits("worker", "work")
@@ -194,29 +157,32 @@ async def test_sums_that_are_continued_anywhere_are_those_of_all_records(name: s
         assert sums == whole
 
 
-async def _said(path: Path, session: str, text: str) -> None:
-    async with eventctx.open(path) as engine:
-        await (await engine.session(session)).add_message({"role": "user", "content": text})
-
-
-async def _messages(path: Path) -> dict[str, int]:
+async def counted(path: Path) -> dict[str, int]:
+    """The messages of each session, by the list."""
     async with eventctx.open(path) as engine:
         found = await sum_sessions(engine.store, ReadErrors())
         return {one.info.stream: one.sums.messages for one in found}
 
 
-async def test_what_was_summed_up_is_read_again_only_from_there(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
-    await _said(path, "a", "one")
-    assert await _messages(path) == {"a": 1}
-    kept = path.with_name(path.name + SUFFIX)
-    # Were the first record read again, the count in the file would be of no effect.
-    document = msgspec.json.decode(kept.read_bytes())
+def told_41(path: Path) -> bytes:
+    """The file of a store's sums, in which session ``a`` has 41 messages."""
+    document = msgspec.json.decode(path.with_name(path.name + SUFFIX).read_bytes())
     document["sums"]["a"]["messages"] = 41
-    kept.write_bytes(msgspec.json.encode(document))
-    assert await _messages(path) == {"a": 41}
-    await _said(path, "a", "two")
-    assert await _messages(path) == {"a": 42}
+    return msgspec.json.encode(document)
+
+
+async def test_sums_of_this_session_are_continued_and_no_others(tmp_path: Path) -> None:
+    path, other = say(tmp_path / "s.db", "a", "one"), tmp_path / "t.db"
+    assert await counted(path) == {"a": 1}
+    # Were the first record read again, the count in the file would be of no effect.
+    wrong = told_41(path)
+    path.with_name(path.name + SUFFIX).write_bytes(wrong)
+    assert await counted(path) == {"a": 41}
+    say(path, "a", "two")
+    assert await counted(path) == {"a": 42}
+    assert await counted(say(other, "a", "uno", "due", "tre")) == {"a": 3}
+    other.with_name(other.name + SUFFIX).write_bytes(wrong)
+    assert await counted(other) == {"a": 3}
 
 
 @pytest.mark.parametrize(
@@ -226,55 +192,30 @@ async def test_what_was_summed_up_is_read_again_only_from_there(tmp_path: Path) 
         b'{"eventctx_sessions":9,"prices":"2026-11-28","sums":{}}',
     ],
 )
-async def test_a_file_of_sums_that_cannot_be_used_costs_a_reading(
-    found: bytes, tmp_path: Path
-) -> None:
-    path = tmp_path / "s.db"
-    await _said(path, "a", "one")
+async def test_sums_that_cannot_be_used_cost_a_reading(found: bytes, tmp_path: Path) -> None:
+    path = say(tmp_path / "s.db", "a", "one")
     kept = path.with_name(path.name + SUFFIX)
     kept.write_bytes(found)
-    assert await _messages(path) == {"a": 1}
+    assert await counted(path) == {"a": 1}
     # A file that somebody else made is left alone.
     assert (kept.read_bytes() == found) == (not found.startswith(b'{"eventctx_sessions":'))
 
 
-async def test_sums_of_another_session_of_the_name_are_not_continued(tmp_path: Path) -> None:
-    path, other = tmp_path / "s.db", tmp_path / "t.db"
-    for store, texts in ((path, ["one"]), (other, ["uno", "due", "tre"])):
-        for words in texts:
-            await _said(store, "a", words)
-        assert await _messages(store) == {"a": len(texts)}
-    kept = path.with_name(path.name + SUFFIX)
-    document = msgspec.json.decode(kept.read_bytes())
-    document["sums"]["a"]["messages"] = 41
-    other.with_name(other.name + SUFFIX).write_bytes(msgspec.json.encode(document))
-    assert await _messages(other) == {"a": 3}
-
-
-def test_no_text_stands_in_the_file_of_sums_and_an_erased_title_is_gone(
-    run: Any, tmp_path: Path
-) -> None:
-    path = tmp_path / "s.db"
-    asyncio.run(_said(path, "a", "The secret word is heron."))
-    assert "heron" in run("sessions", "--store", path).out
+def test_sums_hold_no_text_and_an_erased_title_is_gone(run: Run, tmp_path: Path) -> None:
+    path = say(tmp_path / "s.db", "a", "The secret word is heron.")
+    run("sessions").ok("heron")
     assert b"heron" not in path.with_name(path.name + SUFFIX).read_bytes()
-    run("erase", "a", 0, "--yes", "--store", path)
-    (row,) = run("sessions", "--json", "--store", path).document
-    assert row["title"] is None
+    run("erase", "a", 0, "--yes")
+    assert [row["title"] for row in listed(run)] == [None]
 
 
-async def _damaged(path: Path, session: str) -> None:
+async def test_what_is_damaged_is_told_by_every_list(run: Run, tmp_path: Path) -> None:
+    path = say(tmp_path / "s.db", "a", "one")
+    say(path, "b", "two")
     draft = Draft(bytes(16), "usage:reported", 1, 1_700_000_000, b"{", turn_id="t")
     async with eventctx.open(path) as engine:
-        await engine.store.append(session, [draft], ANY)
-
-
-def test_what_is_damaged_is_told_by_every_list(run: Any, tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
-    asyncio.run(_said(path, "a", "one"))
-    asyncio.run(_said(path, "b", "two"))
-    asyncio.run(_damaged(path, "b"))
-    first, second = (run("sessions", "--json", "--store", path) for _ in range(2))
+        await engine.store.append("b", [draft], ANY)
+    first, second = (run("sessions", "--json") for _ in range(2))
     assert first.code == second.code == 1
     assert first.err == second.err and "passed over" in second.err
     assert first.document == second.document
@@ -288,14 +229,10 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make(tmp_path_factory.mktemp("few") / "s.db", FEW)
 
 
-@pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make(tmp_path_factory.mktemp("many") / "s.db", MANY)
-
-
 @pytest.mark.slow
-def test_a_command_takes_no_more_memory_for_more_sessions(few, many) -> None:
+def test_a_command_takes_no_more_memory_for_more_sessions(few, tmp_path) -> None:
     document, small = run_measured("verify", "--json", "--store", few)
+    many = make(tmp_path / "s.db", MANY)
     longer, large = run_measured("verify", "--json", "--store", many)
     assert (len(document), len(longer)) == (FEW, MANY)
     assert len({row["session"] for row in longer}) == MANY
@@ -303,32 +240,148 @@ def test_a_command_takes_no_more_memory_for_more_sessions(few, many) -> None:
     assert large - small < 0.8 * 1024, f"{small} KiB for {FEW} sessions, {large} KiB for {MANY}"
 
 
-def test_pages_of_sessions_follow_each_other_without_a_gap(few) -> None:
-    async def pages() -> list[str]:
-        names: list[str] = []
-        async with eventctx.open(few, read_only=True) as engine:
-            whole = [info.stream for info in await engine.sessions()]
-            while page := await engine.sessions(after=names[-1] if names else None, limit=300):
-                assert len(page) <= 300
-                names += [info.stream for info in page]
-            assert await engine.sessions(limit=0) == []
-            with pytest.raises(eventctx.StreamNotFound):
-                await engine.sessions(after="nobody")
-            with pytest.raises(eventctx.InvalidSetting):
-                await engine.sessions(limit=-1)
-        assert names == whole
-        return names
-
-    assert len(asyncio.run(pages())) == FEW
-
-
-@pytest.mark.slow
-def test_sessions_prints_a_page_behind_any_session(run, few) -> None:
-    rows = run("sessions", "--after", "copy-0000500", "--limit", 2, "--json", "--store", few)
-    assert [row["session"] for row in rows.document] == ["copy-0000501", "copy-0000502"]
+async def test_pages_of_sessions_follow_each_other_without_a_gap(run, few) -> None:
+    streams: list[str] = []
+    async with eventctx.open(few, read_only=True) as engine:
+        whole = [info.stream for info in await engine.sessions()]
+        while page := await engine.sessions(after=streams[-1] if streams else None, limit=300):
+            assert len(page) <= 300
+            streams += [info.stream for info in page]
+        assert await engine.sessions(limit=0) == []
+        with pytest.raises(eventctx.StreamNotFound):
+            await engine.sessions(after="nobody")
+        with pytest.raises(eventctx.InvalidSetting):
+            await engine.sessions(limit=-1)
+    assert (len(streams), streams) == (FEW, whole)
+    behind = names(run, "--after", "copy-0000500", "--limit", 2, "--store", few)
+    assert behind == ["copy-0000501", "copy-0000502"]
     shown = run("sessions", "--limit", 3, "--sort", "made", "--store", few).out.splitlines()
-    assert [line.split()[0] for line in shown] == ["session", "first", "copy-0000002",
-                                                   "copy-0000003"]  # fmt: skip
-    none = run("sessions", "--after", f"copy-{FEW:07}", "--json", "--store", few)
-    assert none.document == []
-    assert run("sessions", "--after", "nobody", "--store", few).code == 2
+    firsts = [line.split()[0] for line in shown]
+    assert firsts == ["session", "first", "copy-0000002", "copy-0000003"]
+    assert names(run, "--after", f"copy-{FEW:07}", "--store", few) == []
+    run("sessions", "--after", "nobody", "--store", few).fails()
+
+
+def row(number: int, role: str, content: Any) -> dict[str, Any]:
+    """A line of a Claude Code file, said in the morning of that day of March."""
+    return {
+        "type": role,
+        "uuid": f"u{number}",
+        "parentUuid": f"u{number - 1}" if number > 1 else None,
+        "sessionId": "s",
+        "timestamp": f"2026-03-0{number}T10:00:00Z",
+        "message": {"id": f"m{number}", "role": role, "model": "m", "content": content},
+    }
+
+
+def call(name: str, call_id: str) -> list[dict[str, Any]]:
+    return [{"type": "tool_use", "id": call_id, "name": name, "input": {"path": "table.txt"}}]
+
+
+def result(call_id: str, text: str, *, failed: bool = False) -> list[dict[str, Any]]:
+    block = {"type": "tool_result", "tool_use_id": call_id, "content": text}
+    return [{**block, "is_error": True} if failed else block]
+
+
+@pytest.fixture
+def talk(run: Run, tmp_path: Path) -> Path:
+    """A store with one session of seven messages, one a day from March 1 on."""
+    said = [
+        ("user", "Mend the table."),
+        ("assistant", call("Read", "c1")),
+        ("user", result("c1", "The table has three legs.")),
+        ("assistant", call("Bash", "c2")),
+        ("user", result("c2", "No table here.", failed=True)),
+        ("assistant", [{"type": "text", "text": "The table is gone."}]),
+        ("user", "Thanks."),
+    ]
+    return imported(run, tmp_path, [row(number, *one) for number, one in enumerate(said, 1)])
+
+
+@pytest.mark.parametrize(
+    ("asked", "numbers"),
+    [
+        ("--role person", [6, 0]),
+        ("--role model", [5, 3, 1]),
+        ("--role result", [4, 2]),
+        ("--tool read", [2, 1]),
+        ("--tool Bash --role result", [4]),
+        ("--errors", [4]),
+        ("--since 2026-03-05", [6, 5, 4]),
+        ("--until 2026-03-02", [1, 0]),
+        ("--since 2026-03-02T10:00 --until 2026-03-03T10:00", [1]),
+        ("--role host", []),
+        ("legs --errors", []),
+    ],
+)
+def test_options_choose_messages_the_latest_first_and_words_must_fit_too(
+    run: Run, talk: Path, asked: str, numbers: list[int]
+) -> None:
+    found = run("search", *asked.split(), "--json").document
+    assert [one["number"] for one in found] == numbers
+
+
+def test_words_and_options_must_both_fit(run: Run, talk: Path) -> None:
+    found = run("search", "table", "--role", "result", "--json").document
+    assert sorted(one["number"] for one in found) == [2, 4]
+    some = run("search", "table", "--role", "model", "--limit", 1)
+    some.ok("The best 1 of 3 messages")
+
+
+def test_a_message_without_a_time_of_its_own_is_of_no_day(run: Run, tmp_path: Path) -> None:
+    imported(run, tmp_path, [{"role": "user", "content": "Mend the table."}])
+    assert len(run("search", "table", "--json").document) == 1
+    assert run("search", "table", "--since", "2026-01-01", "--json").document == []
+
+
+def test_what_a_fork_inherits_is_found_in_it_and_once_in_all(run: Run, tmp_path: Path) -> None:
+    store = say(tmp_path / "s.db", "a", "Mend the table.")
+    run("fork", "a", "b", "--at", 1).ok()
+    say(store, "b", "Paint it.")
+    asked = ("search", "--role", "person", "--json")
+    found = run(*asked).document
+    assert [(one["session"], one["number"]) for one in found] == [("b", 1), ("a", 0)]
+    found = run(*asked, "--session", "b").document
+    assert [(one["session"], one["number"]) for one in found] == [("b", 1), ("b", 0)]
+
+
+def test_a_day_that_ends_a_search_counts_whole() -> None:
+    day = 86_400 * 10**9
+    assert read_moment("2026-03-02", is_end=True) - read_moment("2026-03-02") == day
+    assert read_moment("2026-03-02T12:00+02:00") == read_moment("2026-03-02T10:00Z")
+    with pytest.raises(InvalidSetting, match="found 'soon'"):
+        read_moment("soon")
+
+
+async def test_a_result_with_the_id_of_ollamas_call_is_one_of_its_tool() -> None:
+    call = {"id": "call_a", "function": {"name": "read", "arguments": {"path": "a.py"}}}
+    result = {"role": "tool", "tool_call_id": "call_a", "content": "import os"}
+    rows = [{"role": "assistant", "content": "", "tool_calls": [call]}, result]
+    store = MemoryStore()
+    await (await Engine(store).session("s")).add_messages(rows)
+    assert await of_tool(store, "read") == [1, 0]
+
+
+async def of_tool(store: MemoryStore, tool: str) -> list[int]:
+    recall = Recall(store, SqliteTextIndex(None))
+    found, _ = await find_messages(store, recall, "", "s", 500, MessageFilter(tool=tool))
+    await recall.close()
+    return [one.number for one in found]
+
+
+class CountingReads(MemoryStore):
+    reads = 0
+
+    async def bodies(self, stream: str, addresses: Sequence[Address]) -> list[Body]:
+        self.reads += 1
+        return await super().bodies(stream, addresses)
+
+
+async def test_the_calls_of_results_are_read_many_at_a_time() -> None:
+    store = CountingReads()
+    ctx = await Engine(store).session("s")
+    await ctx.add_messages([row for number in range(100) for row in tool_round(number)])
+    store.reads = 0
+    assert await of_tool(store, "READ") == list(reversed(range(200)))
+    assert store.reads < 10
+    assert await of_tool(store, "write") == []

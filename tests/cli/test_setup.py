@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +11,9 @@ import pytest
 
 from eventctx.adapters.command_hooks.hosts import HOSTS as HOOK_HOSTS
 from eventctx.adapters.host_settings import jsonc
-from tests.cli.conftest import Outcome
+from tests.cli.conftest import Run
 
-Run = Callable[..., Outcome]
-
-FOLDERS = {
-    "claude-code": ".claude",
-    "codex": ".codex",
-    "gemini-cli": ".gemini",
-    "opencode": ".config/opencode",
-    "cursor": ".cursor",
-    "vscode": ".config/Code/User",
-    "copilot": ".copilot",
-    "kiro": ".kiro",
-}
+Files = dict[str, bytes]
 
 
 @pytest.fixture
@@ -36,14 +24,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setattr("sys.platform", "linux")
-    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "COPILOT_HOME", "GEMINI_CLI_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"):
+    homes = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "COPILOT_HOME", "GEMINI_CLI_HOME")
+    for name in (*homes, "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
     return home
 
 
-def contents(home: Path) -> dict[str, bytes]:
+def contents(home: Path) -> Files:
     """Every file and folder of a home, but for our own state."""
     return {
         str(path.relative_to(home)): path.read_bytes() if path.is_file() else b""
@@ -63,42 +50,38 @@ def values(path: Path) -> Any:
     return tomllib.loads(text) if path.suffix == ".toml" else jsonc.read(text).plain
 
 
-def test_every_program_gets_our_server_and_its_hooks(run: Run, home: Path) -> None:
-    done = run("setup", *FOLDERS, "--yes")
-    assert (done.code, done.err) == (0, "")
-    plugin = home / ".claude/skills/eventctx"
-    servers = {
-        "claude-code": values(plugin / ".mcp.json")["mcpServers"],
-        "codex": values(home / ".codex/config.toml")["mcp_servers"],
-        "gemini-cli": values(home / ".gemini/settings.json")["mcpServers"],
-        "opencode": values(home / ".config/opencode/opencode.jsonc")["mcp"],
-        "cursor": values(home / ".cursor/mcp.json")["mcpServers"],
-        "vscode": values(home / ".config/Code/User/mcp.json")["servers"],
-        "copilot": values(home / ".copilot/mcp-config.json")["mcpServers"],
-        "kiro": values(home / ".kiro/settings/mcp.json")["mcpServers"],
-    }
-    assert {name: list(found) for name, found in servers.items()} == {
-        name: ["eventctx"] for name in FOLDERS
-    }
-    hooks = {
-        "claude-code": values(plugin / "hooks/hooks.json")["hooks"],
-        "codex": values(home / ".codex/hooks.json")["hooks"],
-        "gemini-cli": values(home / ".gemini/settings.json")["hooks"],
-        "cursor": values(home / ".cursor/hooks.json")["hooks"],
-        "copilot": values(home / ".copilot/settings.json")["hooks"],
-    }
+SERVERS = {
+    "claude-code": (".claude/skills/eventctx/.mcp.json", "mcpServers"),
+    "codex": (".codex/config.toml", "mcp_servers"),
+    "gemini-cli": (".gemini/settings.json", "mcpServers"),
+    "opencode": (".config/opencode/opencode.jsonc", "mcp"),
+    "cursor": (".cursor/mcp.json", "mcpServers"),
+    "vscode": (".config/Code/User/mcp.json", "servers"),
+    "copilot": (".copilot/mcp-config.json", "mcpServers"),
+    "kiro": (".kiro/settings/mcp.json", "mcpServers"),
+}
+HOOKS = {
+    "claude-code": ".claude/skills/eventctx/hooks/hooks.json",
+    "codex": ".codex/hooks.json",
+    "gemini-cli": ".gemini/settings.json",
+    "cursor": ".cursor/hooks.json",
+    "copilot": ".copilot/settings.json",
+}
+
+
+def test_every_program_gets_our_server_and_its_hooks_once(run: Run, home: Path) -> None:
+    run("setup", *SERVERS, "--yes").ok()
+    for file, key in SERVERS.values():
+        assert [*values(home / file)[key]] == ["eventctx"]
+    hooks = {name: values(home / file)["hooks"] for name, file in HOOKS.items()}
     assert set(hooks) == set(HOOK_HOSTS)
     for name, found in hooks.items():
         assert all(f"hook {name}" in json.dumps(entry) for entry in found.values())
     assert {"PreCompact", "PostCompact"} <= set(hooks["claude-code"]) & set(hooks["codex"])
     assert hooks["codex"]["SessionStart"][0]["matcher"] == "compact"
-
-
-def test_a_second_time_nothing_is_written(run: Run, home: Path) -> None:
-    run("setup", *FOLDERS, "--yes")
     times = {path: path.stat().st_mtime_ns for path in home.rglob("*")}
     done = run("setup", "--yes")
-    assert done.out.count(": is set up") == len(FOLDERS)
+    assert done.out.count(": is set up") == len(SERVERS)
     assert {path: path.stat().st_mtime_ns for path in home.rglob("*")} == times
 
 
@@ -115,8 +98,7 @@ def test_only_programs_that_are_there_are_set_up(run: Run, home: Path, tmp_path:
 
 def test_without_a_terminal_it_only_shows(run: Run, home: Path) -> None:
     done = run("setup", "codex")
-    assert "~/.codex/config.toml: new" in done.out
-    assert "[mcp_servers.eventctx]" in done.out
+    assert "~/.codex/config.toml: new" in done.out and "[mcp_servers.eventctx]" in done.out
     assert done.err == "Nothing was changed: add --yes to do it.\n"
     assert contents(home) == {}
 
@@ -126,7 +108,7 @@ CODEX = 'model = "gpt-6"   # keep\r\n\r\n[features]\r\nhooks = true'
 
 
 @pytest.fixture
-def lived_in(home: Path) -> dict[str, bytes]:
+def lived_in(home: Path) -> Files:
     """A home with settings in the layouts of their owners."""
     write(home / ".gemini/settings.json", GEMINI).chmod(0o644)
     write(home / ".codex/config.toml", CODEX)
@@ -139,30 +121,23 @@ def lived_in(home: Path) -> dict[str, bytes]:
     return contents(home)
 
 
-def test_undo_brings_every_byte_back(run: Run, home: Path, lived_in: dict[str, bytes]) -> None:
-    assert run("setup", *FOLDERS, "--yes").code == 0
+def test_undo_brings_every_byte_back(run: Run, home: Path, lived_in: Files) -> None:
+    run("setup", *SERVERS, "--yes").ok()
     assert contents(home) != lived_in
+    copies = list((home / ".local/state/eventctx/setup").iterdir())
+    assert {one.stat().st_mode & 0o777 for one in copies} == {0o600}
+    assert CODEX.encode() in [one.read_bytes() for one in copies]
     assert (home / ".config/opencode/opencode.json").is_symlink()
     assert (home / ".gemini/settings.json").stat().st_mode & 0o777 == 0o644
-    done = run("setup", "--undo", "--yes")
-    assert (done.code, done.err) == (0, "")
-    assert "~/.gemini/settings.json: back to its bytes before" in done.out
+    undone = "~/.gemini/settings.json: back to its bytes before"
+    run("setup", "--undo", "--yes").ok(undone)
     assert contents(home) == lived_in
     assert run("setup", "--undo", "--yes").out == "Nothing is set up.\n"
     assert list((home / ".local/state/eventctx/setup").iterdir()) == []
 
 
-def test_the_copies_are_private(run: Run, home: Path, lived_in: dict[str, bytes]) -> None:
-    run("setup", "codex", "--yes")
-    copies = list((home / ".local/state/eventctx/setup").iterdir())
-    assert {one.stat().st_mode & 0o777 for one in copies} == {0o600}
-    assert CODEX.encode() in [one.read_bytes() for one in copies]
-
-
-def test_of_a_file_that_changed_since_our_part_alone_is_taken_out(
-    run: Run, home: Path, lived_in: dict[str, bytes]
-) -> None:
-    run("setup", *FOLDERS, "--yes")
+def test_of_a_changed_file_our_part_is_taken_out(run: Run, home: Path, lived_in: Files) -> None:
+    run("setup", *SERVERS, "--yes")
     path = home / ".gemini/settings.json"
     path.write_text(path.read_text().replace("Dracula", "GitHub"))
     config = home / ".codex/config.toml"
@@ -170,9 +145,8 @@ def test_of_a_file_that_changed_since_our_part_alone_is_taken_out(
     config.write_bytes(config.read_bytes() + trusted.encode())
     mcp = home / ".kiro/settings/mcp.json"
     mcp.write_text(mcp.read_text().replace('"mcpServers": {', '"mcpServers": {\n    "x": {},'))
-    done = run("setup", "--undo", "--yes")
-    assert done.code == 0
-    assert "~/.gemini/settings.json: was changed since: our part is taken out" in done.out
+    undone = "~/.gemini/settings.json: was changed since: our part is taken out"
+    run("setup", "--undo", "--yes").ok(undone)
     assert path.read_text() == GEMINI.replace("Dracula", "GitHub").replace(": {}", ": {}")
     assert "eventctx" not in config.read_text()
     assert config.read_bytes().startswith(CODEX.encode())
@@ -187,9 +161,8 @@ def test_a_file_of_ours_that_somebody_changed_stays(run: Run, home: Path) -> Non
     done = run("setup", "--undo", "--yes")
     assert done.code == 2
     assert "SKILL.md: stays, with our part in it: expected the file as it was written" in done.out
-    assert [one for one in contents(home) if one.endswith((".md", ".json"))] == [
-        ".claude/skills/eventctx/SKILL.md"
-    ]
+    kept = [one for one in contents(home) if one.endswith((".md", ".json"))]
+    assert kept == [".claude/skills/eventctx/SKILL.md"]
     skill.unlink()
     assert "is gone already" in run("setup", "--undo", "--yes").out
     assert run("setup", "--undo", "--yes").out == "Nothing is set up.\n"
@@ -200,28 +173,22 @@ BROKEN = {
     "another type": (".gemini/settings.json", '{"mcpServers": []}', "expected an object"),
     "Latin-1": (".gemini/settings.json", '{"a": "\xe9"}', "expected UTF-8"),
     "an own entry": (
-        ".gemini/settings.json",
-        '{"mcpServers": {"eventctx": {"command": "mine"}}}',
+        *(".gemini/settings.json", '{"mcpServers": {"eventctx": {"command": "mine"}}}'),
         "mcpServers.eventctx: expected none yet, found one that differs",
     ),
     "broken TOML": (".codex/config.toml", "model = ", "expected TOML"),
-    "a file for a folder": (
-        ".kiro/settings",
-        "no folder",
-        "expected a folder, found a file",
-    ),
+    "a file for a folder": (".kiro/settings", "no folder", "expected a folder, found a file"),
 }
 
 
-@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize(("file", "text", "says"), BROKEN.values(), ids=BROKEN)
 def test_a_file_that_cannot_be_edited_stays_and_what_to_add_is_shown(
-    run: Run, home: Path, name: str
+    run: Run, home: Path, file: str, text: str, says: str
 ) -> None:
-    file, text, says = BROKEN[name]
     path = home / file
     path.parent.mkdir(parents=True)
     path.write_bytes(text.encode("latin-1"))
-    host = next(one for one, folder in FOLDERS.items() if file.startswith(folder))
+    host = next(one for one, (place, _) in SERVERS.items() if place.startswith(file[:7]))
     done = run("setup", host, "cursor", "--yes")
     assert done.code == 2
     assert says in done.out and "To add by hand:" in done.out
@@ -243,43 +210,34 @@ def test_undo_of_a_file_that_was_broken_since_leaves_it(run: Run, home: Path) ->
     assert path.read_text() == "{}"
 
 
-def test_another_store_replaces_what_was_written(
-    run: Run, home: Path, lived_in: dict[str, bytes]
-) -> None:
-    run("setup", *FOLDERS, "--yes")
-    run("setup", *FOLDERS, "--yes", "--store", home / "other.db")
+def test_another_store_replaces_the_one_before(run: Run, home: Path, lived_in: Files) -> None:
+    run("setup", *SERVERS, "--yes")
+    run("setup", *SERVERS, "--yes", "--store", home / "other.db")
     for file in (".codex/config.toml", ".codex/hooks.json", ".gemini/settings.json"):
         text = (home / file).read_text()
-        assert text.count("mcp_servers.eventctx]") <= 1
-        assert str(home / "other.db") in text
+        assert text.count("mcp_servers.eventctx]") <= 1 and str(home / "other.db") in text
     run("setup", "--undo", "--yes")
     assert contents(home) == lived_in
 
 
 def test_after_a_crash_before_the_file_was_written_undo_finds_nothing_of_ours(
-    run: Run, home: Path, lived_in: dict[str, bytes]
+    run: Run, home: Path, lived_in: Files
 ) -> None:
     config = write(home / ".codex/config.toml", "[mcp_servers]\n")
     before = contents(home)
-    run("setup", *FOLDERS, "--yes")
+    run("setup", *SERVERS, "--yes")
     for name, data in before.items():
         if (path := home / name).is_file():
             path.write_bytes(data)
-    done = run("setup", "--undo", "--yes")
-    assert (done.code, done.err) == (0, "")
+    run("setup", "--undo", "--yes").ok()
     assert config.read_text() == "[mcp_servers]\n"
     assert contents(home) == before
 
 
-def test_a_password_is_not_written_into_files_of_others(run: Run, home: Path) -> None:
+def test_no_password_is_written_and_nothing_over_a_damaged_record(run: Run, home: Path) -> None:
     done = run("setup", "kiro", "--yes", "--store", "postgresql://me:secret@host/db")
-    assert done.code == 2
-    assert "expected a store without a password" in done.err and "secret" not in done.err
-    assert contents(home) == {}
-
-
-def test_a_damaged_record_is_not_written_over(run: Run, home: Path) -> None:
+    done.fails("expected a store without a password")
+    assert "secret" not in done.err and contents(home) == {}
     record = write(home / ".local/state/eventctx/setup/setup.json", "{")
-    done = run("setup", "kiro", "--yes")
-    assert done.code == 2 and "expected the record of `setup`" in done.err
+    run("setup", "kiro", "--yes").fails("expected the record of `setup`")
     assert record.read_text() == "{" and contents(home) == {}

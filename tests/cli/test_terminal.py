@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
 import os
@@ -14,10 +13,13 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.cli.conftest import imported, say
 
 pytestmark = pytest.mark.slow
 
@@ -33,17 +35,11 @@ class Terminal:
     def __init__(self, *arguments: object, term: str = "xterm-256color") -> None:
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
-        modules = str(ROOT)
-        environment = {**os.environ, "PYTHONPATH": modules, "TERM": term}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": term}
         environment.pop("COLUMNS", None)
-        self.child = subprocess.Popen(
-            [sys.executable, "-m", "eventctx.cli", *map(str, arguments)],
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            env=environment,
-            start_new_session=True,
-        )
+        command = [sys.executable, "-m", "eventctx.cli", *map(str, arguments)]
+        ends: Any = {"stdin": slave, "stdout": slave, "stderr": slave}
+        self.child = subprocess.Popen(command, env=environment, start_new_session=True, **ends)
         os.close(slave)
 
     def __enter__(self) -> Terminal:
@@ -57,13 +53,8 @@ class Terminal:
     def until(self, wanted: str, seconds: float = 60) -> str:
         """Read until ``wanted`` was shown; returns what was shown, without colours."""
         seen = b""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            if select.select([self.master], [], [], 0.05)[0]:
-                try:
-                    seen += os.read(self.master, 65_536)
-                except OSError:
-                    break
+        for more in self._read(seconds):
+            seen += more
             text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode(errors="replace"))
             if wanted in text:
                 return text
@@ -71,41 +62,34 @@ class Terminal:
 
     def all(self, seconds: float = 60) -> str:
         """All that is shown until the program ends, just as the terminal gets it."""
-        seen = b""
+        return b"".join(self._read(seconds)).decode().replace("\r\n", "\n")
+
+    def _read(self, seconds: float) -> Iterator[bytes]:
+        """What is shown, piece by piece, until the program ends or so many seconds are over."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if select.select([self.master], [], [], 0.05)[0]:
                 try:
-                    seen += os.read(self.master, 65_536)
+                    yield os.read(self.master, 65_536)
                 except OSError:
-                    break
+                    return
             elif self.child.poll() is not None:
-                break
-        return seen.decode().replace("\r\n", "\n")
+                return
 
     def type(self, keys: str) -> None:
         """Type what the program waits for: a key, or with ``\\r`` at its end a line."""
         # What comes before the program waits for a key is thrown away by the terminal. It waits
         # when it has turned off the terminal's reading by lines.
         end = time.monotonic() + 60
-        while self._reads_lines() != keys.endswith("\r"):
+        while bool(termios.tcgetattr(self.master)[3] & termios.ICANON) != keys.endswith("\r"):
             assert time.monotonic() < end, "the program does not wait for a key"
             time.sleep(0.01)
         os.write(self.master, keys.encode())
 
-    def _reads_lines(self) -> bool:
-        local_modes = termios.tcgetattr(self.master)[3]
-        return bool(local_modes & termios.ICANON)
-
     def ends(self) -> int:
         """The exit code; what the program still shows is thrown away."""
-        end = time.monotonic() + 60
-        while self.child.poll() is None:
-            assert time.monotonic() < end, "it does not end"
-            if select.select([self.master], [], [], 0.05)[0]:
-                with contextlib.suppress(OSError):
-                    os.read(self.master, 65_536)
-        return self.child.returncode
+        self.all()
+        return self.child.wait(60)
 
 
 @pytest.fixture
@@ -114,41 +98,18 @@ def stepper(store):
         yield terminal
 
 
-def test_the_stepper_steps_forth_and_back(stepper):
+def test_the_stepper_steps_forth_and_back_and_to_positions_and_compactions(stepper):
     assert "session:start" in stepper.until("q quit")
-    stepper.type("n")
-    assert "Be brief." in stepper.until("Be brief.")
-    stepper.type("t")
-    stepper.until("turn 1")
-    stepper.type("\x1b[C")
-    assert "Task 0: look around." in stepper.until("Task 0: look around.")
-    stepper.type("t")
-    stepper.until("turn 2")
-    stepper.type("p")
-    stepper.until("prompt:complete")
-    stepper.type("G")
-    stepper.until("turn 3")
-    stepper.type("q")
-    assert stepper.ends() == 0
-
-
-def test_the_stepper_finds_compactions_and_shows_how_full_the_budget_is(stepper):
-    stepper.until("q quit")
+    for key, shown in (
+        *(("n", "Be brief."), ("t", "turn 1"), ("\x1b[C", "Task 0: look around.")),
+        *(("t", "turn 2"), ("p", "prompt:complete"), ("G", "turn 3")),
+        *(("g", "position:"), ("3\r", "@3")),
+    ):
+        stepper.type(key)
+        stepper.until(shown)
     stepper.type("c")
     shown = stepper.until("context:post_compact")
-    assert "of 3,000" in shown
-    assert "1 compaction" in shown
-    assert "█" in shown
-    stepper.type("q")
-    assert stepper.ends() == 0
-
-
-def test_the_stepper_goes_to_a_position(stepper):
-    stepper.until("q quit")
-    stepper.type("g")
-    stepper.until("position:")
-    stepper.type("3\r")
-    stepper.until("@3")
+    assert "of 3,000" in shown and "1 compaction" in shown and "█" in shown
     stepper.type("q")
     assert stepper.ends() == 0
 
@@ -169,13 +130,11 @@ HIDDEN = (
 @pytest.fixture
 def hidden(run, tmp_path) -> Path:
     """A store with a session whose message holds every kind of character to escape."""
-    file = tmp_path / "hidden.json"
-    file.write_text(json.dumps([{"role": "user", "content": f'é{HIDDEN}\t\n\x1b[31m"\\ü😀'}]))
-    run("import", file, "--complete", "--store", tmp_path / "hidden.db")
-    return tmp_path / "hidden.db"
+    words = {"role": "user", "content": f'é{HIDDEN}\t\n\x1b[31m"\\ü😀'}
+    return imported(run, tmp_path, [words], "--complete")
 
 
-@pytest.mark.parametrize("command", ["transcript hidden --json", "export hidden"])
+@pytest.mark.parametrize("command", ["transcript talk --json", "export talk"])
 def test_json_on_a_terminal_has_escapes_and_says_the_same(hidden, run, command) -> None:
     with Terminal(*command.split(), "--store", hidden, term="dumb") as terminal:
         shown = terminal.all()
@@ -184,37 +143,26 @@ def test_json_on_a_terminal_has_escapes_and_says_the_same(hidden, run, command) 
     assert [f"{ord(one):x}" for one in shown if one in HIDDEN] == []
     assert "\\u009b" in shown and "\\udb40\\udc41" in shown
     assert "é" in shown and "😀" in shown
-    assert _documents(shown) == _documents(piped)
-
-
-def _documents(text: str) -> list[Any]:
-    if text.startswith("["):
-        return [json.loads(text)]
-    return [json.loads(line) for line in text.split("\n") if line]
+    # A document over several lines, or one a line.
+    texts = ([text] if text.startswith("[") else text.split("\n") for text in (shown, piped))
+    ours, theirs = ([json.loads(one) for one in lines if one] for lines in texts)
+    assert ours == theirs
 
 
 def test_a_screen_shows_the_code_of_what_is_hidden(hidden) -> None:
-    with Terminal("transcript", "hidden", "--store", hidden) as terminal:
+    with Terminal("transcript", "talk", "--store", hidden) as terminal:
         shown = terminal.all()
     assert [f"{ord(one):x}" for one in shown if one in HIDDEN] == []
     for code in (r"\x9b", r"\u200b", r"\ufeff", r"\U000e0041"):
         assert code in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\s", "", shown)
 
 
-def test_long_results_are_shown_in_part_unless_all_is_asked_for(run, store, monkeypatch):
+def test_long_results_are_shown_in_part_unless_all_is_asked_for(run, tmp_path, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
-    run("import", _tall(store.parent), "--complete", "--store", store)
-    part = run("transcript", "tall", "--store", store).out
-    assert "line 11" in part and "line 12" not in part
-    assert "88 more lines" in part
-    assert "line 99" in run("transcript", "tall", "--full", "--store", store).out
-
-
-def _tall(folder: Path) -> Path:
-    path = folder / "tall.json"
-    text = "\\n".join(f"line {number}" for number in range(100))
-    path.write_text(f'[{{"role": "user", "content": "{text}"}}]')
-    return path
+    say(tmp_path / "s.db", "tall", "\n".join(f"line {number}" for number in range(100)))
+    part = run("transcript", "tall").ok("line 11", "88 more lines")
+    assert "line 12" not in part
+    run("transcript", "tall", "--full").ok("line 99")
 
 
 def test_a_long_line_of_a_tree_goes_on_below_its_branch(store) -> None:

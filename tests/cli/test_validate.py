@@ -21,11 +21,10 @@ def _from_root(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_sound_module_is_told_row_by_row_and_exits_with_0(run) -> None:
-    done = run("validate", SOUND)
-    assert done.code == 0, done.out
-    lines = done.out.splitlines()
+    out = run("validate", SOUND).ok()
+    lines = out.splitlines()
     assert lines[0].split() == ["Level", "Verdict", "What"]
-    assert "does not hold" not in done.out
+    assert "does not hold" not in out
     assert lines[-2].startswith("required: ")
     assert lines[-1].startswith("recommended: 14 holds, of 14 checks")
 
@@ -44,17 +43,14 @@ def test_a_module_that_breaks_a_required_rule_exits_with_1_and_says_what_was_see
 
 
 def test_a_module_that_breaks_a_recommendation_exits_with_0(run) -> None:
-    done = run("validate", f"{BROKEN}:SaysTheEndAlone")
-    assert done.code == 0
-    assert "no context:pre_compact was emitted" in done.out
-    assert "recommended: 13 holds, 1 does not hold, of 14 checks" in done.out
-    assert "to fix" not in done.out
+    out = run("validate", f"{BROKEN}:SaysTheEndAlone").ok(
+        "no context:pre_compact was emitted", "recommended: 13 holds, 1 does not hold, of 14 checks"
+    )
+    assert "to fix" not in out
 
 
 def test_the_json_has_a_finding_for_every_check(run) -> None:
-    done = run("validate", SOUND, "--json", "--config", '{"max_tokens": 50000}')
-    assert done.code == 0
-    document = done.document
+    document = run("validate", SOUND, "--json", "--config", '{"max_tokens": 50000}').document
     own = [one for one in document["findings"] if one["source"] == "eventctx"]
     assert [one["check"] for one in own] == names_in_order()
     assert (document["module"], document["ok"]) == (str(SOUND), True)
@@ -70,7 +66,4 @@ def test_the_json_has_a_finding_for_every_check(run) -> None:
     ],
 )
 def test_what_cannot_be_used_exits_with_2_and_says_what_was_expected(run, arguments, says) -> None:
-    done = run("validate", *arguments)
-    assert done.code == 2
-    assert says in done.err
-    assert done.out == ""
+    run("validate", *arguments).fails(says)

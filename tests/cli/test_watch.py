@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import random
@@ -10,10 +11,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Thread
-from typing import Any
+from typing import Any, NamedTuple
 
 import jsonschema
 import pytest
@@ -21,6 +21,8 @@ import pytest
 import eventctx
 from eventctx.importers.load import import_file
 from eventctx.log.record import Record
+from tests.children import started
+from tests.cli.conftest import Run
 from tests.cli.schemas import published, without_other_keys
 from tests.how_much import some
 from tests.importers.given import SESSION, ClaudeCode, call, story, text
@@ -50,72 +52,70 @@ with open(path, "wb", buffering=0) as file:
 """Writes a file in pieces, the second half slowly until its input is closed."""
 
 
-class Program:
-    """A process of the program, and the JSON lines that it prints."""
+class Program(NamedTuple):
+    """A process of the program, and the file that its lines go to."""
 
-    def __init__(self, *arguments: object, **environment: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "eventctx.cli", *map(str, arguments)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **environment},
-        )
-        self.lines: list[str] = []
-        self._reader = Thread(target=self._read, daemon=True)
-        self._reader.start()
+    process: subprocess.Popen[bytes]
+    out: Path
 
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        self.lines.extend(iter(self.process.stdout.readline, ""))
-
-    def kill(self) -> None:
-        """As ``kill -9``: nothing of the program's own runs after it."""
-        self.process.kill()
-        self._end()
-
-    def stop(self, by: int = signal.SIGINT) -> int:
-        self.process.send_signal(by)
-        return self._end()
-
-    def _end(self) -> int:
-        code = self.process.wait(PATIENCE)
-        self._reader.join(PATIENCE)
-        for pipe in (self.process.stdout, self.process.stderr):
-            if pipe is not None:
-                pipe.close()
-        return code
+    @property
+    def lines(self) -> list[str]:
+        return self.out.read_text(encoding="utf-8").rpartition("\n")[0].splitlines()
 
     def sessions(self) -> list[dict[str, Any]]:
         found = [json.loads(line) for line in self.lines]
         return [one["session"] for one in found if one["kind"] == "session"]
 
-    def until(self, true: Any) -> None:
+    def kill(self) -> None:
+        """As ``kill -9``: nothing of the program's own runs after it."""
+        self.process.kill()
+        self.process.wait(PATIENCE)
+
+    def stop(self, by: int = signal.SIGINT) -> int:
+        self.process.send_signal(by)
+        return self.process.wait(PATIENCE)
+
+    def until(self, true: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE
         while not true():
             assert time.monotonic() < deadline, self.lines
-            assert self.process.poll() is None, self.process.stderr
+            assert self.process.poll() is None, self.lines
             time.sleep(0.01)
 
 
+Start = Callable[..., Program]
+
+
 @pytest.fixture
-def programs() -> Iterator[list[Program]]:
-    started: list[Program] = []
-    yield started
-    for program in started:
-        if program.process.poll() is None:
-            program.kill()
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start the program; what still runs is killed at the end."""
+    programs: list[Program] = []
+    with contextlib.ExitStack() as stack:
+
+        def begun(*arguments: object, **environment: str) -> Program:
+            command = [sys.executable, "-u", "-m", "eventctx.cli", *arguments]
+            out = tmp_path / f"out-{len(programs)}"
+            file = stack.enter_context(out.open("wb"))
+            given = {**os.environ, **environment}
+            process = stack.enter_context(started(command, stdout=file, env=given))
+            programs.append(Program(process, out))
+            return programs[-1]
+
+        yield begun
 
 
-async def read(store: Path, session: str) -> list[Record]:
-    async with eventctx.open(store, create=False) as engine:
-        return [record async for record in engine.store.read(session)]
+@pytest.fixture
+def live(tmp_path: Path) -> Path:
+    (tmp_path / "live").mkdir()
+    return tmp_path / "live"
 
 
-async def imported(store: Path, file: Path, session: str) -> list[Record]:
+async def read(store: Path, *files: Path) -> list[Record]:
+    """The records of the session, once these files are imported."""
     async with eventctx.open(store) as engine:
-        await import_file(engine.store, file)
-        return [record async for record in engine.store.read(session)]
+        for file in files:
+            await import_file(engine.store, file)
+        return [record async for record in engine.store.read(SESSION)]
 
 
 def plain(records: list[Record]) -> Any:
@@ -124,24 +124,22 @@ def plain(records: list[Record]) -> Any:
 
 @pytest.mark.parametrize("seed", range(some(1, 4)))
 def test_killed_at_any_moment_it_goes_on_and_doubles_nothing(
-    seed: int, tmp_path: Path, programs: list[Program]
+    seed: int, tmp_path: Path, live: Path, start: Start
 ) -> None:
     draw = random.Random(seed)  # noqa: S311 - a seeded draw
-    whole, folder, store = tmp_path / "whole.jsonl", tmp_path / "live", tmp_path / "s.db"
+    whole, store = tmp_path / "whole.jsonl", tmp_path / "s.db"
     log = ClaudeCode().user("go")
     for number in range(150):
         log.answer(f"m{number}", text("a" * 50), call(f"t{number}")).result(f"t{number}", "x" * 90)
         log.progress(hook="é").user(f"and {number}")
     whole.write_bytes(log.data())
-    folder.mkdir()
-    file = folder / "session.jsonl"
+    file = live / "session.jsonl"
     line = [sys.executable, "-c", WRITER, whole, file, str(seed)]
     writer = subprocess.Popen(line, stdin=subprocess.PIPE)
     assert writer.stdin is not None
     kills = 0
     while writer.poll() is None:
-        program = Program("--store", store, "watch", folder, "--json")
-        programs.append(program)
+        program = start("--store", store, "watch", live, "--json")
         program.until(lambda program=program: len(program.lines) > 0)
         time.sleep(draw.uniform(0.0, 1.2))
         program.kill()
@@ -149,8 +147,7 @@ def test_killed_at_any_moment_it_goes_on_and_doubles_nothing(
         if kills == 2:
             writer.stdin.close()
     assert kills >= 2
-    last = Program("--store", store, "import", "--follow", folder, "--json")
-    programs.append(last)
+    last = start("--store", store, "import", "--follow", live, "--json")
     before = len(log.data())
     end = log.user("the end").data()[before:]
     for path in (file, whole):
@@ -158,46 +155,34 @@ def test_killed_at_any_moment_it_goes_on_and_doubles_nothing(
             opened.write(end)
     last.until(lambda: any(one["messages"] == 452 for one in last.sessions()))
     assert last.stop() == 0
-    ours = asyncio.run(read(store, SESSION))
-    theirs = asyncio.run(imported(tmp_path / "other.db", whole, SESSION))
-    assert plain(ours) == plain(theirs)
-    ids = [record.id for record in ours]
-    assert len(ids) == len(set(ids))
+    ours = asyncio.run(read(store))
+    assert plain(ours) == plain(asyncio.run(read(tmp_path / "other.db", whole)))
+    assert len({record.id for record in ours}) == len(ours)
 
 
-def test_ctrl_c_ends_it_with_the_total(tmp_path: Path, programs: list[Program]) -> None:
-    folder = tmp_path / "live"
-    folder.mkdir()
-    (folder / "a.jsonl").write_bytes(claude_code())
-    program = Program("--store", tmp_path / "s.db", "watch", folder)
-    programs.append(program)
+def test_ctrl_c_ends_it_with_the_total(tmp_path: Path, live: Path, start: Start) -> None:
+    (live / "a.jsonl").write_bytes(claude_code())
+    program = start("--store", tmp_path / "s.db", "watch", live)
     program.until(lambda: len(program.lines) > 1)
     assert program.stop() == 0
-    assert program.lines[0] == "watching 1 path; Ctrl-C ends it\n"
+    assert program.lines[0] == "watching 1 path; Ctrl-C ends it"
     assert program.lines[1].startswith(f"{SESSION}  claude-code  ")
     assert program.lines[-1].startswith("total: 1 session, ")
-    (folder / "b.jsonl").write_bytes(ClaudeCode("new").user("go").answer("m", text("done")).data())
-    again = Program("--store", tmp_path / "s.db", "watch", folder)
-    programs.append(again)
+    (live / "b.jsonl").write_bytes(ClaudeCode("new").user("go").answer("m", text("done")).data())
+    again = start("--store", tmp_path / "s.db", "watch", live)
     # The look that finds the new file passes over the other one.
     again.until(lambda: any(line.startswith("new  ") for line in again.lines))
     assert again.stop(signal.SIGTERM) == 0
-    assert again.lines[-1] == "1 file not read, as nothing changed since an earlier watch\n"
+    assert again.lines[-1] == "1 file not read, as nothing changed since an earlier watch"
 
 
-def test_the_log_and_the_list_of_sessions_show_it_live(
-    tmp_path: Path, programs: list[Program]
-) -> None:
-    folder, store = tmp_path / "live", tmp_path / "s.db"
-    folder.mkdir()
+def test_log_and_list_show_it_live(tmp_path: Path, live: Path, start: Start, run: Run) -> None:
+    store, file = tmp_path / "s.db", live / "a.jsonl"
     log = ClaudeCode().user("first")
-    file = folder / "a.jsonl"
     file.write_bytes(log.data())
-    watching = Program("--store", store, "watch", folder, "--json")
-    programs.append(watching)
+    watching = start("--store", store, "watch", live, "--json")
     watching.until(lambda: len(watching.sessions()) == 1)
-    following = Program("--store", store, "log", SESSION, "-f")
-    programs.append(following)
+    following = start("--store", store, "log", SESSION, "-f")
     following.until(lambda: any("first" in line for line in following.lines))
     before = len(log.data())
     with file.open("ab") as opened:
@@ -209,45 +194,31 @@ def test_the_log_and_the_list_of_sessions_show_it_live(
     assert {one["kind"] for one in printed} == {"watching", "session", "total"}
     for one in printed:
         line_of_watch.validate(one)
-    listed = subprocess.run(
-        [sys.executable, "-m", "eventctx.cli", "--store", store, "sessions", "--json"],
-        capture_output=True,
-        check=True,
-    )
-    (row,) = json.loads(listed.stdout)
+    (row,) = run("sessions", "--json").document
     assert (row["session"], row["messages"]) == (SESSION, 2)
 
 
-def test_without_a_folder_those_of_known_programs_are_watched(
-    tmp_path: Path, programs: list[Program]
-) -> None:
+def test_without_a_folder_known_ones_are_watched(tmp_path: Path, start: Start) -> None:
     home = tmp_path / "home"
     place = home / ".claude" / "projects" / "one"
     place.mkdir(parents=True)
     (place / "a.jsonl").write_bytes(ClaudeCode().user("x").data())
     environment = {"HOME": str(home), "CODEX_HOME": "", "CLAUDE_CONFIG_DIR": ""}
-    program = Program("--store", tmp_path / "s.db", "watch", **environment)
-    programs.append(program)
+    program = start("--store", tmp_path / "s.db", "watch", **environment)
     program.until(lambda: len(program.lines) > 2)
     assert program.stop() == 0
-    assert program.lines[0] == f"found Claude Code: {home / '.claude' / 'projects'}\n"
+    assert program.lines[0] == f"found Claude Code: {home / '.claude' / 'projects'}"
     assert program.lines[2].startswith(SESSION)
 
 
-def test_without_any_known_folder_it_says_where_it_looked(run, tmp_path, monkeypatch):
+def test_what_cannot_be_watched_is_refused_and_makes_no_store(run, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("CODEX_HOME", raising=False)
     monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
-    done = run("watch", "--store", tmp_path / "s.db")
-    assert done.code == 2
-    assert str(tmp_path / ".codex" / "sessions") in done.err
-    assert not (tmp_path / "s.db").exists()
-
-
-def test_options_that_do_not_go_with_following_are_refused(run, tmp_path):
+    run("watch").fails(str(tmp_path / ".codex" / "sessions"))
     file = tmp_path / "a.jsonl"
     file.write_bytes(ClaudeCode().user("x").data())
     for option in (("--complete",), ("--session", "x"), ("--format", "eventctx")):
-        done = run("import", "--follow", file, *option, "--store", tmp_path / "s.db")
-        assert (done.code, "--follow takes" in done.err) == (2, True)
-    assert run("watch", tmp_path / "nowhere", "--store", tmp_path / "s.db").code == 2
+        run("import", "--follow", file, *option).fails("--follow takes")
+    run("watch", tmp_path / "nowhere").fails()
+    assert not (tmp_path / "s.db").exists()

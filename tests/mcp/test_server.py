@@ -72,51 +72,42 @@ async def failure(client: Client, tool: str, **arguments: Any) -> tuple[str, str
     return found["error"], found["message"]
 
 
-async def test_four_tools_say_that_they_only_read(engine: Engine) -> None:
+async def test_four_tools_only_read_and_answer_about_a_session(engine: Engine) -> None:
     async with served(engine) as client:
         tools = (await client.list_tools()).tools
-    assert [tool.name for tool in tools] == ["recall", "lost", "why", "view"]
-    assert all(tool.annotations and tool.annotations.read_only_hint for tool in tools)
-    assert all(tool.input_schema["type"] == "object" for tool in tools)
-    assert tools[2].input_schema["required"] == ["message"]
-
-
-async def test_what_left_the_view_is_found_by_its_words_and_read_whole(engine: Engine) -> None:
-    async with served(engine) as client:
+        assert [tool.name for tool in tools] == ["recall", "lost", "why", "view"]
+        assert all(tool.annotations and tool.annotations.read_only_hint for tool in tools)
+        assert all(tool.input_schema["type"] == "object" for tool in tools)
+        assert tools[2].input_schema["required"] == ["message"]
+        why = await ask(client, "why", session="talk", message=2)
+        shown = await ask(client, "view", session="talk")
         found = await ask(client, "recall", session="talk", query="module7.py old")
         assert found["found"][0]["number"] == 15
         assert "message" not in found["found"][0]
         whole = await ask(client, "recall", session="ta", message="#15")
         assert whole["text"].startswith("Never touch the file module7.py")
         assert whole["left_out"] is None
+    assert (why["in_view"], why["standing"], why["ruling"] is None) == (False, "dropped", False)
+    assert why["message"]["content"] == "I leave module0.py alone."
+    view = await engine.request_view("talk", position=shown["position"])
+    assert len(shown["entries"]) == len(view.derived)
+    assert shown["known"] == "prepared" and shown["not_in_view"] and "as_sent" not in shown
 
 
-async def test_a_long_message_is_read_page_by_page(engine: Engine) -> None:
-    text, start = "", 0
+@pytest.mark.parametrize("words", [LONG, '"\n' * 3_000], ids=["long", "what JSON escapes"])
+async def test_a_long_message_is_read_by_pages_within_the_limit(engine: Engine, words: str) -> None:
+    await (await engine.session("long")).add_message({"role": "user", "content": words})
+    text, left = "", ""
     async with served(engine, most=2_000) as client:
-        while True:
-            page = await ask(client, "recall", session="talk", message=8, start=start)
-            assert len(json.dumps(page, ensure_ascii=False)) <= 2_300  # of json, which has spaces
-            text, start = text + page["text"], page["end"]
-            if page["left_out"] is None:
-                break
-            assert page["left_out"] == f"call again with `start`: {start}"
-    assert text == LONG
-
-
-async def test_a_page_of_characters_that_json_escapes_is_no_longer_than_the_limit(
-    engine: Engine,
-) -> None:
-    quoted = '"\n' * 3_000
-    await (await engine.session("quotes")).add_message({"role": "user", "content": quoted})
-    text = ""
-    async with served(engine, most=2_000) as client:
-        while len(text) < len(quoted):
-            asked = {"session": "quotes", "message": 0, "start": len(text)}
-            answer = await client.call_tool("recall", asked)
-            assert len(answer.content[0].text) <= 2_000
-            text += json.loads(answer.content[0].text)["text"]
-    assert text == quoted
+        while left is not None:
+            assert left in ("", f"call again with `start`: {len(text)}")
+            asked = {"session": "long", "message": 0, "start": len(text)}
+            (answer,) = (await client.call_tool("recall", asked)).content
+            assert len(answer.text) <= 2_000
+            page = json.loads(answer.text)
+            text, left = text + page["text"], page["left_out"]
+            assert page["end"] == len(text)
+    assert text == words
 
 
 async def test_no_answer_holds_a_control_character(engine: Engine) -> None:
@@ -157,44 +148,19 @@ async def test_the_lost_demands_are_told_page_by_page(engine: Engine) -> None:
     assert texts == [one.replace(KEY, "[redacted:api-key]") for one in gone]
 
 
-async def test_why_names_the_compaction(engine: Engine) -> None:
-    async with served(engine) as client:
-        answer = await ask(client, "why", session="talk", message=2)
-    assert answer["in_view"] is False
-    assert answer["standing"] == "dropped"
-    assert answer["ruling"] is not None
-    assert answer["message"]["content"] == "I leave module0.py alone."
-
-
-async def test_view_shows_the_last_request_and_what_was_not_sent(engine: Engine) -> None:
-    async with served(engine) as client:
-        answer = await ask(client, "view", session="talk")
-    view = await engine.request_view("talk", position=answer["position"])
-    assert len(answer["entries"]) == len(view.derived)
-    assert answer["known"] == "prepared"
-    assert answer["not_in_view"]
-    assert "as_sent" not in answer
-
-
 async def test_no_answer_is_longer_than_the_limit_and_none_has_the_secret(engine: Engine) -> None:
-    questions: list[tuple[str, dict[str, Any]]] = [
-        ("recall", {"query": "key quick"}),
-        ("recall", {"query": KEY}),
-        ("recall", {"message": 0}),
-        ("lost", {}),
-        ("lost", {"state": "whole"}),
-        ("why", {"message": 0}),
-        ("why", {"message": 8}),
-        ("view", {}),
-        ("view", {"characters": 4_000}),
-    ]
+    questions: dict[str, list[dict[str, Any]]] = {
+        "recall": [{"query": "key quick"}, {"query": KEY}, {"message": 0}],
+        "lost": [{}, {"state": "whole"}],
+        "why": [{"message": 0}, {"message": 8}],
+        "view": [{}, {"characters": 4_000}],
+    }
     async with served(engine, most=2_000) as client:
-        for tool, arguments in questions:
+        for tool, arguments in [(name, one) for name, many in questions.items() for one in many]:
             answer = await client.call_tool(tool, {"session": "talk", **arguments})
             text = answer.content[0].text
             assert not answer.is_error
-            assert len(text) <= 2_000, tool
-            assert "Zx9Qw7" not in text, tool
+            assert len(text) <= 2_000 and "Zx9Qw7" not in text, tool
             assert "left_out" in json.loads(text)
     async with served(engine, reveal=True) as client:
         assert KEY in (await ask(client, "recall", session="talk", message=0))["text"]
@@ -206,37 +172,27 @@ async def test_errors_are_the_tools_and_say_what_to_do(engine: Engine) -> None:
             "StreamNotFound",
             "no session 'talc' in this store; did you mean 'talk'?",
         )
-        kind, message = await failure(client, "why", session="talk")
-        assert kind == "InvalidSetting"
-        assert "`message`" in message
-        _, message = await failure(client, "lost", session="talk", colour="red")
-        assert "colour" in message
-        _, message = await failure(client, "lost", session="talk", kind="files")
-        assert "(command, decision, file, instruction, result)" in message
-        _, message = await failure(client, "recall", session="talk")
-        assert "`query` or a `message`" in message
-        _, message = await failure(client, "recall", session="talk", message=8, start=10**9)
-        assert "start: expected less" in message
-        _, message = await failure(client, "forget", session="talk")
-        assert "recall, lost, why, view" in message
+        assert (await failure(client, "why", session="talk"))[0] == "InvalidSetting"
+        asked: list[tuple[str, dict[str, Any], str]] = [
+            ("why", {}, "`message`"),
+            ("lost", {"colour": "red"}, "colour"),
+            ("lost", {"kind": "files"}, "(command, decision, file, instruction, result)"),
+            ("recall", {}, "`query` or a `message`"),
+            ("recall", {"message": 8, "start": 10**9}, "start: expected less"),
+            ("forget", {}, "recall, lost, why, view"),
+        ]
+        for tool, arguments, words in asked:
+            assert words in (await failure(client, tool, session="talk", **arguments))[1]
         _, message = await failure(client, "lost")
-        assert "/nowhere" in message
-        assert "'talk'" in message
+        assert "/nowhere" in message and "'talk'" in message
     with pytest.raises(InvalidSetting, match="2000 characters or more"):
         served(engine, most=10)
 
 
 def transcript(path: Path, session: str, folder: Path, day: int, words: str, **fields: Any) -> Path:
-    row = {
-        **fields,
-        "isSidechain": bool(fields),
-        "type": "user",
-        "sessionId": session,
-        "cwd": str(folder),
-        "uuid": session,
-        "timestamp": f"2026-11-{day:02}T10:00:00.000Z",
-        "message": {"role": "user", "content": words},
-    }
+    row = {"type": "user", "sessionId": session, "cwd": str(folder), "uuid": session, **fields}
+    row["message"] = {"role": "user", "content": words}
+    row |= {"isSidechain": bool(fields), "timestamp": f"2026-11-{day:02}T10:00:00.000Z"}
     path.write_bytes(jsonl([row]))
     return path
 
@@ -245,12 +201,12 @@ async def test_without_a_name_the_last_session_of_the_folder_is_meant(tmp_path: 
     here, there = tmp_path / "here", tmp_path / "there"
     (here / "part").mkdir(parents=True)
     there.mkdir()
+    agents = tmp_path / "new" / "subagents"
+    agents.mkdir(parents=True)
     async with eventctx.open("memory://") as engine:
         for name, folder, day in [("old", here, 1), ("new", here, 2), ("other", there, 3)]:
             path = transcript(tmp_path / f"{name}.jsonl", name, folder, day, f"Be {name}.")
             await import_file(engine.store, path)
-        agents = tmp_path / "new" / "subagents"
-        agents.mkdir(parents=True)
         transcript(agents / "agent-a1.jsonl", "new", here, 4, "Be an agent.", agentId="a1")
         await import_file(engine.store, tmp_path / "new.jsonl")
         for project, expected in [(here, "new"), (here / "part", "new"), (there, "other")]:
@@ -258,8 +214,7 @@ async def test_without_a_name_the_last_session_of_the_folder_is_meant(tmp_path: 
                 assert (await ask(client, "recall", query="be"))["session"] == expected
         async with served(engine, project=tmp_path) as client:
             kind, message = await failure(client, "recall", query="be")
-    assert kind == "StreamNotFound"
-    assert "'other' or 'new' or 'old'" in message
+    assert kind == "StreamNotFound" and "'other' or 'new' or 'old'" in message
 
 
 async def test_a_session_of_gemini_cli_is_found_by_its_folders_digest(tmp_path: Path) -> None:
@@ -273,8 +228,7 @@ async def test_a_session_of_gemini_cli_is_found_by_its_folders_digest(tmp_path: 
         async with served(engine, project=here / "part") as client:
             assert (await ask(client, "recall", query="be"))["session"] == CHAT
         async with served(engine, project=tmp_path) as client:
-            kind, _ = await failure(client, "recall", query="be")
-    assert kind == "StreamNotFound"
+            assert (await failure(client, "recall", query="be"))[0] == "StreamNotFound"
 
 
 async def test_a_call_that_says_where_it_comes_from_is_about_that_session(tmp_path: Path) -> None:
@@ -294,8 +248,7 @@ async def test_a_call_that_says_where_it_comes_from_is_about_that_session(tmp_pa
                 assert (await answer(unusable))["session"] == "latest"
             failed = await answer({"threadId": "new"})
     assert failed["error"] == "StreamNotFound"
-    assert "'new'" in failed["message"]
-    assert "name it as `session`" in failed["message"]
+    assert "'new'" in failed["message"] and "name it as `session`" in failed["message"]
 
 
 async def written(path: Path, words: str) -> Path:
@@ -304,9 +257,7 @@ async def written(path: Path, words: str) -> Path:
     return path
 
 
-async def test_a_search_goes_on_from_the_one_before_and_notices_another_store(
-    tmp_path: Path,
-) -> None:
+async def test_a_search_goes_on_from_the_last_and_notices_another_store(tmp_path: Path) -> None:
     store = await written(tmp_path / "agent.db", "hello there")
     begun: list[int] = []
 
@@ -336,18 +287,13 @@ async def test_a_search_goes_on_from_the_one_before_and_notices_another_store(
 
 
 @pytest.mark.slow
-async def test_the_program_serves_over_stdio_before_and_after_its_store_is_made(
-    tmp_path: Path,
-) -> None:
+async def test_it_serves_over_stdio_before_and_after_its_store_is_made(tmp_path: Path) -> None:
     store = tmp_path / "agent.db"
     arguments = ["-m", "eventctx.cli", "mcp", "--store", str(store)]
     async with Client(StdioServerParameters(command=sys.executable, args=arguments)) as client:
         kind, message = await failure(client, "recall", session="s", query="hello")
-        assert kind == "StoreUnavailable"
-        assert "eventctx import" in message
-        async with eventctx.open(store) as engine:
-            ctx = await engine.session("s")
-            await ctx.add_message({"role": "user", "content": "hello there"})
+        assert kind == "StoreUnavailable" and "eventctx import" in message
+        await written(store, "hello there")
         found = await ask(client, "recall", session="s", query="hello")
     assert [row["number"] for row in found["found"]] == [0]
 
@@ -368,20 +314,8 @@ async def traced_server(store: Path) -> AsyncIterator[tuple[Client, Receiver]]:
             yield client, receiver
 
 
-async def answers_of(receiver: Receiver, number: int) -> list[ReceivedSpan]:
-    """The spans of so many answers, as soon as they have arrived."""
-    for at_least in itertools.count(number):
-        spans = await asyncio.to_thread(receiver.wait_for_spans, at_least, 30.0)
-        answers = [span for span in spans if span.name.startswith("tools/call")]
-        if len(answers) >= number:
-            return answers
-    raise AssertionError("the receiver waits, or raises TimeoutError")
-
-
 @pytest.mark.slow
-async def test_the_span_of_an_answer_hangs_below_what_asked_or_is_a_trace_of_its_own(
-    tmp_path: Path,
-) -> None:
+async def test_an_answers_span_hangs_below_what_asked_or_is_a_trace(tmp_path: Path) -> None:
     store, exporter = await written(tmp_path / "agent.db", "hello there"), InMemorySpanExporter()
     asked = {"session": "s", "query": "hello"}
     trace, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -400,7 +334,13 @@ async def test_the_span_of_an_answer_hangs_below_what_asked_or_is_a_trace_of_its
             await ask(client, "recall", **asked)
         for one in nobody:
             assert not (await client.call_tool("recall", asked, meta=one)).is_error
-        recall, why, traced, *alone = await answers_of(receiver, 3 + len(nobody))
+        answers: list[ReceivedSpan] = []
+        for at_least in itertools.count(3 + len(nobody)):
+            spans = await asyncio.to_thread(receiver.wait_for_spans, at_least, 30.0)
+            answers = [span for span in spans if span.name.startswith("tools/call")]
+            if len(answers) >= 3 + len(nobody):
+                break
+    recall, why, traced, *alone = answers
     for span in (recall, why):
         assert (span.trace_id, span.parent_span_id, span.kind) == (trace, parent, "server")
         assert span.attributes["mcp.method.name"] == "tools/call"

@@ -8,7 +8,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import pytest
 
@@ -26,8 +26,6 @@ PAGE = {
 
 
 class Reply(NamedTuple):
-    """An answer as it came over the wire."""
-
     status: int
     headers: dict[str, str]
     body: bytes
@@ -97,59 +95,45 @@ class Served:
             connection.sendall(data)
             return read_reply(connection)
 
-    def get(self, target: str, *more: str, method: str = "GET") -> Reply:
-        """A request as our own page sends it, with ``more`` lines of headers."""
+    def _request(self, target: str, *more: str, method: str = "GET") -> str:
         lines = [f"{method} {target} HTTP/1.1", f"Host: {self.host}", *more]
         if self.cookie and not any(one.lower().startswith("cookie:") for one in more):
             lines.append(f"Cookie: {self.cookie}")
-        return self.raw("\r\n".join(lines) + "\r\n\r\n")
+        return "\r\n".join(lines) + "\r\n\r\n"
+
+    def get(self, target: str, *more: str, method: str = "GET") -> Reply:
+        """A request as our own page sends it, with ``more`` lines of headers."""
+        return self.raw(self._request(target, *more, method=method))
 
     def open_stream(self, target: str, *more: str) -> Stream:
         connection = self.connect()
-        lines = [f"GET {target} HTTP/1.1", f"Host: {self.host}", f"Cookie: {self.cookie}", *more]
-        connection.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
+        connection.sendall(self._request(target, *more).encode())
         return Stream(connection)
 
 
 class Event(NamedTuple):
-    """A server-sent event."""
-
     name: str
     id: str | None
     data: Any
 
 
 class Stream:
-    """Server-sent events as they come."""
-
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
         self._file = connection.makefile("rb")
-        self.status = int(self._file.readline().split()[1])
-        self.headers = {}
-        while (line := self._file.readline().strip()) and b":" in line:
-            name, _, value = line.decode().partition(":")
-            self.headers[name.lower()] = value.strip()
-        self._rest = b""
+        self.status, self.headers = read_head(self._file)
+        self._lines = self._read_lines()
 
-    def lines(self) -> Iterator[str]:
-        """The lines of the body, out of its chunks."""
-        while True:
-            size = self._file.readline()
-            length = int(size or b"0", 16)
-            data = self._file.read(length)
-            self._file.readline()
-            if not length:
-                return
-            self._rest += data
-            while b"\n" in self._rest:
-                line, _, self._rest = self._rest.partition(b"\n")
-                yield line.decode()
+    def _read_lines(self) -> Iterator[str]:
+        rest = b""
+        for chunk in read_chunks(self._file):
+            *lines, rest = (rest + chunk).split(b"\n")
+            yield from [line.decode() for line in lines]
 
     def event(self) -> Event | None:
         """The next event, comments left out; None at the end."""
         found: dict[str, str] = {}
-        for line in self.lines():
+        for line in self._lines:
             if not line and "data" in found:
                 data = json.loads(found["data"])
                 return Event(found.get("event", "message"), found.get("id"), data)
@@ -162,24 +146,31 @@ class Stream:
         self.connection.close()
 
 
+def read_head(file: BinaryIO) -> tuple[int, dict[str, str]]:
+    """The status of an answer, 0 without one, and its headers."""
+    first = file.readline().split()
+    if len(first) < 2:
+        return 0, {}
+    headers: dict[str, str] = {}
+    while (line := file.readline().strip()) and b":" in line:
+        name, _, value = line.decode("latin-1").partition(":")
+        headers[name.lower()] = value.strip()
+    return int(first[1]), headers
+
+
+def read_chunks(file: BinaryIO) -> Iterator[bytes]:
+    while length := int(file.readline() or b"0", 16):
+        yield file.read(length)
+        file.readline()
+
+
 def read_reply(connection: socket.socket) -> Reply:
     """One whole answer. A connection that ends without one has status 0."""
     with connection.makefile("rb") as file:
-        first = file.readline().split()
-        if len(first) < 2:
-            return Reply(0, {}, b"")
-        headers: dict[str, str] = {}
-        while (line := file.readline().strip()) and b":" in line:
-            name, _, value = line.decode("latin-1").partition(":")
-            headers[name.lower()] = value.strip()
+        status, headers = read_head(file)
         if headers.get("transfer-encoding") == "chunked":
-            body = b""
-            while length := int(file.readline(), 16):
-                body += file.read(length)
-                file.readline()
-        else:
-            body = file.read(int(headers.get("content-length", 0)))
-        return Reply(int(first[1]), headers, body)
+            return Reply(status, headers, b"".join(read_chunks(file)))
+        return Reply(status, headers, file.read(int(headers.get("content-length", 0))))
 
 
 @pytest.fixture

@@ -47,12 +47,8 @@ class Exported(HTMLParser):
         rows = [row for _, _, data in self.blocks for row in unpacked(data)]
         more = {(row[0], row[1]): row[3] for row in rows if len(row) > 3}
         self.bodies: dict[Address, Any] = {(row[0], row[1]): row[2] for row in rows}
-        self.trees: dict[Address, Any] = {
-            place: one["texts"] for place, one in more.items() if one["texts"]
-        }
-        self.demands: dict[Address, list[str]] = {
-            place: one["demands"] for place, one in more.items() if "demands" in one
-        }
+        self.trees = {place: one["texts"] for place, one in more.items() if one["texts"]}
+        self.demands = {at: one["demands"] for at, one in more.items() if "demands" in one}
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
@@ -100,12 +96,9 @@ class Exported(HTMLParser):
         return self.bodies[extra["position"], extra["index"]]
 
 
-async def exported(
-    engine: Engine, session: str, path: Path, contents: Contents = WHOLE
-) -> Exported:
-    """Write a session to a file, and read it back."""
+async def exported(engine: Engine, session: str, path: Path, what: Contents = WHOLE) -> Exported:
     [info] = [one for one in await engine.sessions() if one.stream == session]
-    written = await html_of(engine, info, path, contents)
+    written = await html_of(engine, info, path, what)
     found = Exported(path)
     assert found.size == written
     return found

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -12,15 +12,17 @@ import pytest
 
 import eventctx
 from eventctx.comparison.contenders import policies_alone
+from eventctx.hooks.result_redactor import ResultRedactor
 from eventctx.web.bodies import with_parts
+from eventctx.web.reading import NewestSessions, lost_words
+from tests.cli.conftest import imported, say
+from tests.web.conftest import Served
 
 WORK = "/api/s/work"
 
 
 @pytest.fixture(scope="module")
 def revealed(_written, tmp_path_factory):
-    from tests.web.conftest import Served
-
     path = tmp_path_factory.mktemp("revealed") / "s.db"
     path.write_bytes(_written)
     made = Served(path, reveal=True)
@@ -29,44 +31,40 @@ def revealed(_written, tmp_path_factory):
     made.stop()
 
 
-def requests_of(run, path) -> list[dict]:
-    return run("audit", "work", "--json", "--store", path).document["requests"]
+TWINS = {
+    "/api/sessions": "sessions",
+    "/api/stats": "stats",
+    "/api/verify": "verify",
+    f"{WORK}/verify": "verify work",
+    f"{WORK}/audit": "audit work",
+    f"{WORK}/audit?turn=2": "audit work --turn 2",
+    f"{WORK}/why?number=2": "why work 2",
+    f"{WORK}/lost": "lost work",
+    f"{WORK}/lost?compaction=1": "lost work --compaction 1",
+    f"{WORK}/compare?policies=ladder,truncate&budgets=2000": "compare work "
+    "--policies ladder,truncate --budgets 2000",
+    f"{WORK}/view?turn=2&iteration=3": "view work --turn 2.3",
+    f"{WORK}/transcript": "transcript work",
+    f"{WORK}/transcript?at=20": "transcript work --at 20",
+    f"{WORK}/instructions": "instructions work",
+    "/api/search?q=contents&limit=10": "search contents",
+    "/api/search?q=look+around&session=work&limit=3": "search look around --session work --limit 3",
+    "/api/search?session=work&role=model&limit=4": "search --session work --role model --limit 4",
+    "/api/search?errors=1&since=2026-01-01&until=2099-01-01T10:00&limit=10": "search --errors "
+    "--since 2026-01-01 --until 2099-01-01T10:00",
+}
 
 
-TWINS = [
-    ("/api/sessions", ("sessions",)),
-    ("/api/stats", ("stats",)),
-    ("/api/verify", ("verify",)),
-    (f"{WORK}/verify", ("verify", "work")),
-    (f"{WORK}/audit", ("audit", "work")),
-    (f"{WORK}/audit?turn=2", ("audit", "work", "--turn", 2)),
-    (f"{WORK}/why?number=2", ("why", "work", 2)),
-    (f"{WORK}/lost", ("lost", "work")),
-    (f"{WORK}/lost?compaction=1", ("lost", "work", "--compaction", 1)),
-    (f"{WORK}/compare?policies=ladder,truncate&budgets=2000",
-     ("compare", "work", "--policies", "ladder,truncate", "--budgets", "2000")),
-    (f"{WORK}/view?turn=2&iteration=3", ("view", "work", "--turn", "2.3")),
-    (f"{WORK}/transcript", ("transcript", "work")),
-    (f"{WORK}/transcript?at=20", ("transcript", "work", "--at", 20)),
-    (f"{WORK}/instructions", ("instructions", "work")),
-    ("/api/search?q=contents&limit=10", ("search", "contents")),
-    ("/api/search?q=look+around&session=work&limit=3",
-     ("search", "look", "around", "--session", "work", "--limit", 3)),
-    ("/api/search?session=work&role=model&limit=4",
-     ("search", "--session", "work", "--role", "model", "--limit", 4)),
-    ("/api/search?errors=1&since=2026-01-01&until=2099-01-01T10:00&limit=10",
-     ("search", "--errors", "--since", "2026-01-01", "--until", "2099-01-01T10:00")),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("target", "command"), TWINS, ids=[target for target, _ in TWINS])
-def test_every_answer_has_a_twin_on_the_command_line(revealed, run, target, command) -> None:
-    served, path = revealed
-    reply = served.get(target)
+@pytest.mark.parametrize("target", TWINS)
+def test_every_answer_has_a_twin_on_the_command_line(revealed, served, run, target) -> None:
+    shown, path = revealed
+    reply = shown.get(target)
     assert (reply.status, reply.headers["content-type"]) == (200, "application/json")
-    printed = run(*command, "--json", "--store", path)
+    printed = run(*TWINS[target].split(), "--json", "--store", path)
     assert printed.code == 0, printed.err
     assert reply.document == printed.document
+    if not target.endswith("stats"):  # names the store's path
+        assert served.get(target).document == reply.document
 
 
 IMPORTED = """\
@@ -82,31 +80,23 @@ IMPORTED = """\
 """
 
 
-def test_rows_of_forks_subagents_and_imports_are_those_that_sessions_prints_byte_for_byte(
-    serving, run, tmp_path
-) -> None:
-    path, file = tmp_path / "s.db", tmp_path / "claude.jsonl"
-    file.write_text(IMPORTED)
-
-    async def made() -> None:
-        async with eventctx.open(path) as engine:
-            for name in ("a", "a.agent-1"):
-                context = await engine.session(name)
-                await context.add_message({"role": "user", "content": f"I am {name}."})
-                await context.get_messages_for_request()
-            await engine.link("a", "a.agent-1", call_id="c1")
-            await engine.fork("a", 1, "b")
-
-    asyncio.run(made())
-    assert run("import", file, "--store", path).code == 0
+async def test_rows_of_all_kinds_are_those_of_sessions_to_the_byte(serving, run, tmp_path) -> None:
+    path = tmp_path / "s.db"
+    async with eventctx.open(path) as engine:
+        for name in ("a", "a.agent-1"):
+            context = await engine.session(name)
+            await context.add_message({"role": "user", "content": f"I am {name}."})
+            await context.get_messages_for_request()
+        await engine.link("a", "a.agent-1", call_id="c1")
+        await engine.fork("a", 1, "b")
+    imported(run, tmp_path, IMPORTED.encode())
     printed = run("sessions", "--json", "--store", path)
     reply = serving(path, reveal=True).get("/api/sessions")
     assert reply.body == msgspec.json.format(printed.out.encode(), indent=-1)
     rows = {row["session"]: row for row in reply.document}
     assert (rows["b"]["parent"], rows["a.agent-1"]["belongs_to"]) == ("a", "a")
-    imported = rows["s"]
-    assert (imported["title"], imported["project"]) == ("The table", "/home/me/table")
-    assert (imported["cost"], imported["unpriced"]) == (pytest.approx(0.003), 0)
+    found = [rows["s"][name] for name in ("title", "project", "cost", "unpriced")]
+    assert found == ["The table", "/home/me/table", pytest.approx(0.003), 0]
 
 
 @pytest.mark.parametrize("policies", ["os:system", "ladder:target_usage=0.3", "", "nothing"])
@@ -118,8 +108,8 @@ def test_only_a_policy_of_a_known_name_is_played(revealed, policies) -> None:
 
 def test_questions_about_a_position_have_the_same_twins(revealed, run) -> None:
     served, path = revealed
-    asked = [row["position"] for row in requests_of(run, path)]
-    first, last = asked[0], asked[-1]
+    asked = run("audit", "work", "--json", "--store", path).document["requests"]
+    first, last = asked[0]["position"], asked[-1]["position"]
     for target, command in (
         (f"view?position={last}", ("view", "work", "--position", last)),
         (f"why?number=3&position={last}", ("why", "work", 3, "--position", last)),
@@ -149,27 +139,14 @@ def test_the_timeline_is_the_whole_session_or_what_continues_it(served) -> None:
     assert early + later["messages"]["position"] == whole["messages"]["position"]
     none = served.get(f"{WORK}/timeline?after={whole['head']}").document
     assert none["messages"]["position"] == []
-
-
-def test_digests_are_one_mark_for_each_message(served) -> None:
-    whole = served.get(f"{WORK}/timeline").document
     marks = served.get(f"{WORK}/digests").document["messages"]
     assert len(marks) == len(whole["messages"]["position"])
     assert all(mark.startswith(b"m".hex()) and len(mark) == 66 for mark in marks)
 
 
 def test_a_text_with_markup_comes_as_a_tree_of_its_redacted_form(serving, tmp_path) -> None:
-    path = tmp_path / "markup.db"
     contents = [f"**write** to {MAIL}", "plain", [{"type": "text", "text": "`a`"}]]
-
-    async def made() -> None:
-        async with eventctx.open(path) as engine:
-            ctx = await engine.session("s")
-            for content in contents:
-                await ctx.add_message({"role": "user", "content": content})
-
-    asyncio.run(made())
-    served = serving(path)
+    served = serving(say(tmp_path / "s.db", "s", *contents))
     found = served.get("/api/s/s/rendered?at=1.0,2.0,3.0").document
     words = served.get("/api/s/s/bodies?at=1.0").document[0]["content"].removeprefix("**write**")
     assert MAIL not in words
@@ -184,13 +161,8 @@ def test_what_somebody_calls_a_message_is_none_and_gets_no_parts() -> None:
     sent = {"message": {"role": "user", "content": "x"}, "numbers": [1]}
     tool = {"input_schema": {"properties": {"message": {"type": "string"}}}}
     answer = {"as_sent": {"messages": [sent], "tools": [tool]}, "tools": [tool], "session": "s"}
-    assert with_parts(answer) == {
-        **answer,
-        "as_sent": {
-            "messages": [{**sent, "parts": [["text", ("content",)]]}],
-            "tools": [tool],
-        },
-    }
+    parted = {**sent, "parts": [["text", ("content",)]]}
+    assert with_parts(answer) == {**answer, "as_sent": {"messages": [parted], "tools": [tool]}}
 
 
 def test_bodies_come_in_the_order_in_which_they_were_asked_for(served, run) -> None:
@@ -203,34 +175,24 @@ def test_bodies_come_in_the_order_in_which_they_were_asked_for(served, run) -> N
     assert found == [by_position[position] for position, _ in places]
 
 
+UNANSWERABLE = {
+    400: f"""
+    {WORK}/rendered {WORK}/rendered?at={",".join(["1.0"] * 65)} {WORK}/bodies {WORK}/bodies?at=1
+    {WORK}/bodies?at=-1.0 {WORK}/bodies?at={",".join(["1.0"] * 65)} {WORK}/timeline?after=x
+    {WORK}/timeline?after=999999 {WORK}/follow?after=999999 {WORK}/why {WORK}/why?number=1e3
+    {WORK}/why?number=1&turn=1&position=3 {WORK}/view {WORK}/diff?before=1
+    {WORK}/transcript?at=99999 {WORK}/log?start=9&stop=2 /api/search?q=
+    /api/search?q={"x" * 1001} /{"x" * 9000}
+    """,
+    404: """
+    /api/search?q=x&session=none /api/s/none/audit /api/s/none/follow /api/nothing /s/work/nothing
+    """,
+}
+
+
 @pytest.mark.parametrize(
     ("target", "status"),
-    [
-        (f"{WORK}/rendered", 400),
-        (f"{WORK}/rendered?at={','.join(['1.0'] * 65)}", 400),
-        (f"{WORK}/bodies", 400),
-        (f"{WORK}/bodies?at=1", 400),
-        (f"{WORK}/bodies?at=-1.0", 400),
-        (f"{WORK}/bodies?at={','.join(['1.0'] * 65)}", 400),
-        (f"{WORK}/timeline?after=x", 400),
-        (f"{WORK}/timeline?after=999999", 400),
-        (f"{WORK}/follow?after=999999", 400),
-        (f"{WORK}/why", 400),
-        (f"{WORK}/why?number=1e3", 400),
-        (f"{WORK}/why?number=1&turn=1&position=3", 400),
-        (f"{WORK}/view", 400),
-        (f"{WORK}/diff?before=1", 400),
-        (f"{WORK}/transcript?at=99999", 400),
-        (f"{WORK}/log?start=9&stop=2", 400),
-        ("/api/search?q=", 400),
-        (f"/api/search?q={'x' * 1001}", 400),
-        ("/api/search?q=x&session=none", 404),
-        ("/api/s/none/audit", 404),
-        ("/api/s/none/follow", 404),
-        ("/api/nothing", 404),
-        ("/s/work/nothing", 404),
-        (f"/{'x' * 9000}", 400),
-    ],
+    [(target, status) for status, targets in UNANSWERABLE.items() for target in targets.split()],
 )
 def test_a_question_that_cannot_be_answered_says_what_was_expected(served, target, status) -> None:
     reply = served.get(target)
@@ -239,48 +201,27 @@ def test_a_question_that_cannot_be_answered_says_what_was_expected(served, targe
         assert len(reply.document["error"]) > 10
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        "/page/../app.py",
-        "/page/..%2fapp.py",
-        "/page/%252e%252e/app.py",
-        "/page//etc/passwd",
-        "/page/parts/../index.html",
-        "/page/parts%2ftext.js",
-        "/page/parts/text.js%00.html",
-        "/page/",
-        "//page/parts/text.js",
-        "/s/..%2f..%2fetc%2fpasswd/lost/..",
-        "/api/s/../about",
-        "/api/s/..%2fwork/timeline",
-        "/api/s/work%2faudit",
-        "/api/s/work%00/audit",
-        "/api/s/%77ork%252fx/audit",
-        "/api/s/%ff/audit",
-        "\\page\\index.html",
-        "http://evil.example/",
-    ],
-)
+TRICKS = r"""
+/page/../app.py /page/..%2fapp.py /page/%252e%252e/app.py /page//etc/passwd \page\index.html
+/page/parts/../index.html /page/parts%2ftext.js /page/parts/text.js%00.html /page/
+//page/parts/text.js /s/..%2f..%2fetc%2fpasswd/lost/.. /api/s/../about /api/s/..%2fwork/timeline
+/api/s/work%2faudit /api/s/work%00/audit /api/s/%77ork%252fx/audit /api/s/%ff/audit
+http://evil.example/
+"""
+
+
+@pytest.mark.parametrize("target", TRICKS.split())
 def test_no_trick_with_a_path_reaches_a_file(served, target) -> None:
     reply = served.get(target)
     assert reply.status in (400, 404)
-    assert b"import" not in reply.body
-    assert b"root:" not in reply.body
+    assert b"import" not in reply.body and b"root:" not in reply.body
 
 
 def test_a_name_is_decoded_once(serving, tmp_path) -> None:
-    path = tmp_path / "names.db"
     names = ["a b", "ä€😀", "100%", "%41", "a?b#c", "x&y=1", "alice@example.com", "<script>"]
-
-    async def made() -> None:
-        async with eventctx.open(path) as engine:
-            for name in names:
-                context = await engine.session(name)
-                await context.add_message({"role": "user", "content": name})
-
-    asyncio.run(made())
-    served = serving(path)
+    for name in names:
+        say(tmp_path / "s.db", name, name)
+    served = serving(tmp_path / "s.db")
     listed = [row["session"] for row in served.get("/api/sessions").document]
     assert listed == names[::-1]
     for name in names:
@@ -295,24 +236,21 @@ def test_a_name_is_decoded_once(serving, tmp_path) -> None:
 def test_the_page_is_the_same_at_each_of_its_addresses(served) -> None:
     first = served.get("/")
     assert first.headers["content-type"].startswith("text/html")
-    for target in ("/s/work", "/s/none", "/s/work/lost", "/s/work/compare", "/s/work/search",
-                   "/s/work/integrity", "/s/work?at=3&msg=4"):  # fmt: skip
-        assert served.get(target).body == first.body
+    for screen in ("work", "none", "work/lost", "work/compare", "work/search", "work/integrity",
+                   "work?at=3&msg=4"):  # fmt: skip
+        assert served.get(f"/s/{screen}").body == first.body
     script = served.get("/page/parts/text.js")
     assert script.headers["content-type"] == "text/javascript; charset=utf-8"
     assert script.body == b"export const one = 1;\n"
 
 
-def test_about_says_what_this_is_and_how_a_command_names_the_store(served) -> None:
+def test_about_says_what_this_is_and_the_list_how_far_it_is_and_what_is_lost(served) -> None:
     found = served.get("/api/about").document
     assert found.pop("option").endswith("s.db")
     assert found == {
         "version": eventctx.__version__, "reveal": False, "live": True, "store": "s.db",
         "writable": False, "policies": policies_alone(),
     }  # fmt: skip
-
-
-def test_the_list_says_how_far_it_is_and_which_words_are_lost(served) -> None:
     assert served.get("/api/sessions").status == 200
     assert served.get("/api/listed").document == {"read": 1, "sessions": 1, "older": 0}
     assert served.get("/api/lost").document == {"work": 0}
@@ -332,22 +270,17 @@ MAIL = "bob.smith@lighthouse-works.io"
 
 
 @pytest.fixture
-def secretive(tmp_path: Path) -> Path:
+async def secretive(tmp_path: Path) -> Path:
     path = tmp_path / "secrets.db"
-
-    async def made() -> None:
-        async with eventctx.open(path) as engine:
-            context = await engine.session("plain", max_tokens=2_000)
-            async with context.turn():
-                await context.add_message(
-                    {"role": "user", "content": f"Always use {KEY} and write to {MAIL}."}
-                )
-                use = {"type": "tool_use", "id": "t1", "name": "call",
-                       "input": {"password": "hunter2hunter2", KEY: 1}}  # fmt: skip
-                await context.add_message({"role": "assistant", "content": [use]})
-                await context.get_messages_for_request()
-
-    asyncio.run(made())
+    words = {"role": "user", "content": f"Always use {KEY} and write to {MAIL}."}
+    given = {"password": "hunter2hunter2", KEY: 1}
+    use = {"type": "tool_use", "id": "t1", "name": "call", "input": given}
+    async with eventctx.open(path) as engine:
+        context = await engine.session("plain", max_tokens=2_000)
+        async with context.turn():
+            await context.add_message(words)
+            await context.add_message({"role": "assistant", "content": [use]})
+            await context.get_messages_for_request()
     return path
 
 
@@ -361,17 +294,9 @@ ALL = [
 ]  # fmt: skip
 
 
-def test_demands_are_those_of_the_text_that_is_shown(serving, secretive) -> None:
-    served = serving(secretive)
-    columns = served.get("/api/s/plain/timeline").document["messages"]
-    at = ",".join(f"{one}.0" for one in columns["position"])
-    found = served.get(f"/api/s/plain/demands?at={at}").document
-    assert [len(one) for one in found] == columns["demands"] == [1, 0]
-    shown = served.get(f"/api/s/plain/bodies?at={at}").document[0]["content"]
-    assert found[0] == [shown]
-
-
-def test_secrets_are_redacted_in_every_answer(serving, secretive) -> None:
+def test_secrets_are_redacted_in_every_answer_unless_they_are_revealed(serving, secretive) -> None:
+    said = serving(secretive, reveal=True).get("/api/s/plain/transcript").body.decode()
+    assert KEY in said and "hunter2hunter2" in said
     served = serving(secretive)
     told = {target: served.get(target).body.decode() for target in ALL}
     for secret in (KEY, MAIL, "hunter2"):
@@ -379,20 +304,20 @@ def test_secrets_are_redacted_in_every_answer(serving, secretive) -> None:
     whole = "".join(told.values())
     for kind in ("api-key", "email", "password"):
         assert f"[redacted:{kind}]" in whole
+    # A person's demands are those of the text that is shown.
+    columns = served.get("/api/s/plain/timeline").document["messages"]
+    at = ",".join(f"{one}.0" for one in columns["position"])
+    found = served.get(f"/api/s/plain/demands?at={at}").document
+    assert [len(one) for one in found] == columns["demands"] == [1, 0]
+    assert found[0] == [served.get(f"/api/s/plain/bodies?at={at}").document[0]["content"]]
 
 
-async def test_a_piece_that_a_search_shows_holds_no_part_of_a_secret(serving, tmp_path) -> None:
-    path = tmp_path / "pieces.db"
-    before, after = "earlier " * 60, " later" * 60
+def test_a_piece_that_a_search_shows_holds_no_part_of_a_secret(serving, tmp_path) -> None:
     key = "-----BEGIN RSA PRIVATE KEY-----\n" + "MIIEowIBAAKCAQEA\n" * 40
-    async with eventctx.open(path) as engine:
-        context = await engine.session("plain")
-        for number, secret in enumerate((
-            "password: hunter2hunter2", 'password = "' + "corr horse " * 12 + '"', key
-        )):  # fmt: skip
-            text = f"{before}{secret}; needle{number} {after}"
-            await context.add_message({"role": "user", "content": text})
-        await context.add_message({"role": "user", "content": f"{before}needle3{after}"})
+    secrets = ("password: hunter2hunter2", 'password = "' + "corr horse " * 12 + '"', key, "none")
+    before, after = "earlier " * 60, " later" * 60
+    texts = [f"{before}{one}; needle{number} {after}" for number, one in enumerate(secrets)]
+    path = say(tmp_path / "s.db", "plain", *texts)
     served, revealed = serving(path), serving(path, reveal=True)
     for number, part in enumerate(("hunter2", "horse", "MIIE")):
         target = f"/api/search?q=needle{number}"
@@ -404,40 +329,17 @@ async def test_a_piece_that_a_search_shows_holds_no_part_of_a_secret(serving, tm
     assert served.get(target).document == revealed.get(target).document
 
 
-async def test_sessions_are_found_by_their_names_also_where_these_look_like_addresses(
-    serving, tmp_path
-) -> None:
-    path = tmp_path / "named.db"
-    async with eventctx.open(path) as engine:
-        await (await engine.session(MAIL)).add_message({"role": "user", "content": f"to {MAIL}"})
-        await engine.fork(MAIL, 1, "fork")
+def test_sessions_are_found_by_names_that_look_like_addresses(serving, run, tmp_path) -> None:
+    path = say(tmp_path / "s.db", MAIL, f"to {MAIL}")
+    run("fork", MAIL, "fork", "--at", 1).ok()
     served = serving(path)
     assert served.get("/api/s/fork/timeline").document["parent"] == {"session": MAIL, "at": 1}
     assert MAIL not in served.get("/api/s/fork/bodies?at=1.0").body.decode()
     assert served.get(f"/api/s/{MAIL}/timeline").document["session"] == MAIL
 
 
-def test_reveal_shows_them(serving, secretive) -> None:
-    served = serving(secretive, reveal=True)
-    said = served.get("/api/s/plain/transcript").body.decode()
-    assert KEY in said
-    assert "hunter2hunter2" in said
-
-
-def test_redaction_changes_nothing_where_there_is_no_secret(revealed, served) -> None:
-    shown, _ = revealed
-    for target, _ in TWINS:
-        if target.endswith("stats"):
-            continue  # names the store's path
-        assert served.get(target).document == shown.get(target).document, target
-
-
-def test_an_erased_message_is_null_and_a_damaged_one_says_so(serving, store) -> None:
-    async def erased() -> None:
-        async with eventctx.open(store) as engine:
-            await engine.erase("work", [1])
-
-    asyncio.run(erased())
+def test_an_erased_message_is_null_and_a_damaged_one_says_so(serving, run, store) -> None:
+    run("erase", "work", 1, "--yes").ok()
     served = serving(store)
     columns = served.get(f"{WORK}/timeline").document["messages"]
     places = list(zip(columns["position"], columns["index"], strict=True))
@@ -448,3 +350,70 @@ def test_an_erased_message_is_null_and_a_damaged_one_says_so(serving, store) -> 
     assert other[0]["role"] == "system"
     assert "error" in other[1]
     assert json.dumps(found[0]) in json.dumps(other)
+
+
+async def test_every_text_that_somebody_chose_is_redacted_in_a_timeline_but_its_address() -> None:
+    async with eventctx.open("memory://") as engine:
+        await (await engine.session("s")).add_message({"role": "user", "content": "Hello."})
+        whole: dict[str, Any] = await engine.timeline("s")
+    whole |= {
+        "session": "alice@example.com",
+        "mirror": f"{KEY}.jsonl",
+        "models": [KEY],
+        "compactions": [{"error": f"the summarizer said {KEY}"}],
+        "reasons": [{"code": "mine", "rule": KEY}],
+        "turns": [{"turn_id": "t", "name": KEY}],
+        "links": [{"session": "other", "kind": KEY}],
+    }
+    shown = ResultRedactor(reveal=False).timeline(whole)
+    assert KEY not in repr(shown)
+    assert shown["compactions"] == [{"error": "the summarizer said [redacted:api-key]"}]
+    assert shown["messages"] == whole["messages"] and shown["session"] == "alice@example.com"
+    assert ResultRedactor(reveal=True).timeline(whole) == whole
+
+
+async def _add(engine: eventctx.Engine, *names: str) -> None:
+    for name in names:
+        await (await engine.session(name)).add_message({"role": "user", "content": name})
+
+
+async def test_the_list_has_the_newest_sessions_as_they_are_now_and_counts_the_older_ones() -> None:
+    async with eventctx.open("memory://") as engine:
+        newest = NewestSessions(engine.store, most=3)
+
+        async def shown() -> tuple[list[str], int]:
+            return [info.stream for info in await newest.look()], newest.older
+
+        assert await shown() == ([], 0)
+        await _add(engine, "a", "b")
+        assert await shown() == (["a", "b"], 0)
+        await _add(engine, "c", "d", "e")
+        assert await shown() == (["c", "d", "e"], 2)
+        await _add(engine, "f")
+        assert await shown() == (["d", "e", "f"], 3)
+        before = await newest.look()
+        await _add(engine, "e")
+        after = await newest.look()
+        grown = [one.head - other.head for one, other in zip(after, before, strict=True)]
+        assert grown == [0, 1, 0]
+        await engine.delete("e")
+        assert await shown() == (["d", "f"], 3)
+
+
+async def test_the_list_counts_the_words_that_the_last_request_lacks(tmp_path: Path) -> None:
+    async with eventctx.open(tmp_path / "s.db") as engine:
+        context = await engine.session("talk", max_tokens=1_500)
+        for number in range(8):
+            async with context.turn():
+                told = f"Round {number}: " + "the harbour was quiet again today. " * 20
+                await context.add_message({"role": "user", "content": told})
+                await context.get_messages_for_request()
+                await context.add_message({"role": "assistant", "content": "I see. " * 30})
+        await context.add_message({"role": "user", "content": "Not in any request yet."})
+
+        rows = (await engine.audit("talk")).requests
+        last = await engine.request_view("talk", position=rows[-1].position)
+        shown = {entry.ref.number for entry in last.entries if entry.kind == "message"}
+        people = [number for number in range(0, 16, 2) if number not in shown]
+        assert people, "the budget is too large to lose anything"
+        assert await lost_words(engine, "talk") == len(people)

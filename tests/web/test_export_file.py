@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from typing import Any, get_args
@@ -71,18 +71,28 @@ async def session_of(
         yield engine
 
 
-async def test_every_message_is_in_the_file_as_it_was_stored(tmp_path):
-    async with session_of(list(HOSTILE.values())) as engine:
-        file = await exported(engine, "private name", tmp_path / "s.html", Contents(reveal=True))
+Write = Callable[..., Awaitable[Exported]]
+
+
+@pytest.fixture
+def write(tmp_path) -> Write:
+    """Write a session to a file, and read it back."""
+
+    async def written(engine: Engine, name: str = "private name", **contents: Any) -> Exported:
+        file = await exported(engine, name, tmp_path / "s.html", Contents(**contents))
+        (tmp_path / "s.html").unlink()
+        return file
+
+    return written
+
+
+async def test_every_message_and_every_view_of_the_file_is_the_engines(write):
+    async with session_of([*HOSTILE.values(), "apples"]) as engine:
+        file = await write(engine, reveal=True)
         transcript = await engine.transcript("private name")
+        await agrees(file, engine, "private name")
     assert [file.body_of(one.number) for one in transcript] == [one.message for one in transcript]
     assert file.timeline["session"] == "private name"
-
-
-async def test_every_view_of_the_file_is_the_engines(tmp_path):
-    async with session_of(["apples", "pears"]) as engine:
-        file = await exported(engine, "private name", tmp_path / "s.html", Contents(reveal=True))
-        await agrees(file, engine, "private name")
     assert {"shortened"} <= {one["kind"] for one in file.timeline["extras"]}
 
 
@@ -90,9 +100,8 @@ async def agrees(file: Exported, engine: Engine, session: str) -> None:
     """Compare every view of the file with the engine's, entry by entry where it has a body."""
     requests = file.timeline["requests"]
     assert requests["position"]
-    for view, position, digest in zip(
-        file.views(), requests["position"], requests["digest"], strict=True
-    ):
+    shown = zip(file.views(), requests["position"], requests["digest"], strict=True)
+    for view, position, digest in shown:
         whole = await engine.request_view(session, position=position)
         assert whole.digest == digest
         assert len(view) == len(whole.messages)
@@ -102,34 +111,27 @@ async def agrees(file: Exported, engine: Engine, session: str) -> None:
 
 
 @pytest.mark.parametrize("turn", ["1", "2", "2..3", "1..3", "3..9"])
-async def test_a_cut_holds_the_views_of_its_turns_and_what_they_show(tmp_path, turn):
-    async with session_of(["apples", "pears", "plums", "quinces"]) as engine:
-        whole = await exported(engine, "private name", tmp_path / "w.html")
-        cut = Contents(reveal=True, turns=turns_of(turn))
-        file = await exported(engine, "private name", tmp_path / "s.html", cut)
-        await agrees(file, engine, "private name")
+async def test_a_cut_holds_the_views_of_its_turns_and_what_they_show(write, turn):
+    words = ["apples", "pears", "plums", "quinces"]
     first, last = turns_of(turn)
-    positions = whole.timeline["requests"]["position"]
-    wanted = [
-        position
-        for position, turn in zip(positions, whole.timeline["requests"]["turn"], strict=True)
-        if first <= turn <= last
-    ]
-    assert file.timeline["requests"]["position"] == wanted
-    assert {len(one) for one in file.timeline["requests"].values() if isinstance(one, list)} == {
-        len(wanted)
-    }
+    async with session_of(words) as engine:
+        whole = (await write(engine)).timeline["requests"]
+        file = await write(engine, reveal=True, turns=(first, last))
+        await agrees(file, engine, "private name")
+    requests = file.timeline["requests"]
+    asked = zip(whole["position"], whole["turn"], strict=True)
+    assert requests["position"] == [place for place, turn in asked if first <= turn <= last]
+    columns = [one for one in requests.values() if isinstance(one, list)]
+    assert {len(one) for one in columns} == {len(requests["position"])}
     text = " ".join(file.contents)
-    for number, word in enumerate(["apples", "pears", "plums", "quinces"], 1):
-        if number > last:
-            assert word not in text
-    assert f"at {['apples', 'pears', 'plums', 'quinces'][min(last, 4) - 1]}" in text
+    assert f"at {words[min(last, 4) - 1]}" in text
+    assert [word for word in words[last:] if word in text] == []
 
 
-async def test_turns_without_a_request_are_refused_and_no_file_is_made(tmp_path):
+async def test_turns_without_a_request_are_refused_and_no_file_is_made(write, tmp_path):
     async with session_of(["apples"]) as engine:
         with pytest.raises(InvalidSetting, match=r"turn: expected one from 1 to 1 .* turns 7"):
-            await exported(engine, "private name", tmp_path / "s.html", Contents(turns=(7, 8)))
+            await write(engine, turns=(7, 8))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -142,39 +144,31 @@ def test_other_forms_of_turns_are_refused(text):
 # -- redaction -----------------------------------------------------------------------------------
 
 
-async def test_secrets_are_replaced_in_texts_arguments_and_names(tmp_path):
+async def test_secrets_are_replaced_in_texts_arguments_and_names_unless_they_are_revealed(write):
     async with session_of([KEY, "mail to jane.doe@corp.example"], name=KEY) as engine:
-        file = await exported(engine, KEY, tmp_path / "s.html")
+        file, plain = await write(engine, KEY), await write(engine, KEY, reveal=True)
     everything = file.source + " ".join(file.contents)
-    assert KEY not in everything
-    assert "jane.doe@corp.example" not in everything
+    assert KEY not in everything and "jane.doe@corp.example" not in everything
     assert "[redacted:api-key]" in file.timeline["session"]
     call = next(one for one in file.bodies.values() if isinstance(one["content"], list))
     assert call["content"][1]["input"]["api_key"] == "[redacted:api-key]"
     assert "were recognised are replaced" in file.text
+    assert KEY in " ".join(plain.contents) and "Nothing is redacted." in plain.text
 
 
-async def test_the_demands_of_a_person_are_those_of_the_redacted_text(tmp_path):
+async def test_the_demands_of_a_person_are_those_of_the_redacted_text(write):
     async with session_of(["pears", f"Hello. Never show {KEY} to me. Never mind."]) as engine:
-        file = await exported(engine, "private name", tmp_path / "s.html")
+        file = await write(engine)
     assert list(file.demands.values()) == [["Never show [redacted:api-key] to me."]]
 
 
-async def test_reveal_leaves_texts_as_they_are_and_says_so(tmp_path):
-    async with session_of([KEY]) as engine:
-        file = await exported(engine, "private name", tmp_path / "s.html", Contents(reveal=True))
-    assert KEY in " ".join(file.contents)
-    assert "Nothing is redacted." in file.text
-
-
-async def test_texts_with_markup_have_their_trees_in_the_file_unless_it_is_a_structure(tmp_path):
+async def test_texts_with_markup_have_their_trees_in_the_file_unless_it_is_a_structure(write):
     async with eventctx.open("memory://") as engine:
         ctx = await engine.session("s")
         await ctx.add_message({"role": "user", "content": "plain"})
         await ctx.add_message({"role": "assistant", "content": f"**bold** {KEY}"})
         await ctx.get_messages_for_request()
-        file = await exported(engine, "s", tmp_path / "s.html")
-        bare = await exported(engine, "s", tmp_path / "b.html", Contents(structure=True))
+        file, bare = await write(engine, "s"), await write(engine, "s", structure=True)
     ((place, tree),) = [one for trees in file.trees.values() for one in trees]
     assert place == ["content"]
     bold = ["strong", {}, ["bold"]]
@@ -189,13 +183,12 @@ def words(text: str) -> set[str]:
     return set(re.findall(r"\w{4,}", text))
 
 
-async def test_a_structure_holds_no_word_of_any_message_or_name(tmp_path):
+async def test_a_structure_holds_no_word_of_any_message_or_name(write):
     texts = ["strawberries in Zürich", "Kartoffelsalat", "漢字漢字漢字", *HOSTILE.values()]
     async with session_of(texts) as engine:
-        whole = await exported(engine, "private name", tmp_path / "w.html", Contents(reveal=True))
-        file = await exported(engine, "private name", tmp_path / "s.html", Contents(structure=True))
+        whole, file = await write(engine, reveal=True), await write(engine, structure=True)
     async with session_of(["!"], name="!") as engine:
-        bare = await exported(engine, "!", tmp_path / "b.html", Contents(structure=True))
+        bare = await write(engine, "!", structure=True)
     ours = words(bare.source) | words(" ".join(json.dumps(one) for one in REASONS.items()))
     ours |= {*get_args(CountedPart)}  # kinds of suspected losses
     said = words(" ".join(whole.contents)) | {"private", "acme"}
@@ -205,12 +198,11 @@ async def test_a_structure_holds_no_word_of_any_message_or_name(tmp_path):
     assert "All texts are left out" in file.text
 
 
-async def test_two_sessions_of_equal_sizes_have_one_structure(tmp_path):
+async def test_two_sessions_of_equal_sizes_have_one_structure(write):
     found = []
     for word in ("strawberries", "a path to x."):
         async with session_of([word, word[::-1]], name=word) as engine:
-            path = tmp_path / "s.html"
-            file = await exported(engine, word, path, Contents(structure=True))
+            file = await write(engine, word, structure=True)
         times = [file.timeline["messages"]["time"], file.timeline["requests"]["time"]]
         assert times[0][0] == 946_684_800_000
         source = file.source.replace(file.parts["digests"], "digests")
@@ -221,36 +213,30 @@ async def test_two_sessions_of_equal_sizes_have_one_structure(tmp_path):
     assert found[0] == found[1]
 
 
-async def test_a_structure_keeps_what_a_compaction_is_judged_by(tmp_path):
+async def test_a_structure_keeps_what_a_compaction_is_judged_by(write):
     async with session_of(["apples", "pears", "plums"]) as engine:
-        whole = (await exported(engine, "private name", tmp_path / "w.html")).timeline
-        file = await exported(engine, "private name", tmp_path / "s.html", Contents(structure=True))
-    kept = file.timeline
-    assert kept["changes"] == whole["changes"]
-    assert kept["reasons"] == whole["reasons"]
-    assert kept["extras"] == whole["extras"]
-    assert kept["losses"] == whole["losses"] != []
+        whole = (await write(engine)).timeline
+        kept = (await write(engine, structure=True)).timeline
+    for name in ("changes", "reasons", "extras", "losses"):
+        assert kept[name] == whole[name] != []
     for name in ("total", "keep", "add", "digest", "breaks", "budget"):
         assert kept["requests"][name] == whole["requests"][name]
     for name in ("kind", "tokens", "characters", "turn", "caller"):
         assert kept["messages"][name] == whole["messages"][name]
-    [first, *_] = kept["compactions"]
-    assert (first["strategy"], first["outcome"], first["trigger"]) == (
-        *("ladder", "applied", whole["compactions"][0]["trigger"]),
-    )
-    assert kept.keys() == whole.keys()
-    assert kept["models"] == ["model 1"]
+    first, known = kept["compactions"][0], whole["compactions"][0]
+    assert (first["strategy"], first["outcome"]) == ("ladder", "applied")
+    assert first["trigger"] == known["trigger"]
+    assert kept.keys() == whole.keys() and kept["models"] == ["model 1"]
 
 
-async def test_a_structure_holds_no_id_of_a_call_in_what_a_digest_covers(tmp_path):
+async def test_a_structure_holds_no_id_of_a_call_in_what_a_digest_covers(write):
     async with eventctx.open("memory://") as engine:
         ctx = await engine.session("s")
         use = {"type": "tool_use", "id": "call_of_mr_smith", "name": "f", "input": {}}
         await ctx.add_message({"role": "assistant", "content": [use]})
         await ctx.add_message({"role": "user", "content": "go on"})
         await ctx.get_messages_for_request()
-        whole = await exported(engine, "s", tmp_path / "w.html")
-        file = await exported(engine, "s", tmp_path / "s.html", Contents(structure=True))
+        whole, file = await write(engine, "s"), await write(engine, "s", structure=True)
     assert b"mr_smith".hex() in json.dumps(whole.timeline["extras"])
     assert b"mr_smith".hex() not in file.source
     [made_up] = [one for one in file.timeline["extras"] if one["kind"] == "synthetic"]
@@ -274,10 +260,8 @@ def hostile(tmp_path_factory) -> Exported:
 
 def test_hostile_texts_and_names_stay_inside_their_elements(hostile):
     assert hostile.tags.count("script") == len(hostile.parts) + len(hostile.blocks) + 2
-    assert len(hostile.scripts) == 2
-    assert hostile.timeline["session"].startswith("<script>")
-    assert "\u202e" not in hostile.source
-    assert "\\u202e" in hostile.text
+    assert len(hostile.scripts) == 2 and hostile.timeline["session"].startswith("<script>")
+    assert "\u202e" not in hostile.source and "\\u202e" in hostile.text
     data = "".join(hostile.parts.values())
     assert not re.search("[<>&\u2028\u2029]", data)
 
@@ -303,45 +287,30 @@ def test_only_the_script_and_the_style_of_the_page_may_run(hostile):
     assert first < min(hostile.source.index(tag) for tag in ("<title", "<script"))
 
 
-def test_nothing_in_the_file_is_asked_of_anybody(hostile):
+def test_the_file_asks_nobody_for_anything_and_its_page_has_160_kilobytes_at_most(hostile):
+    assert shell().size <= 160_000
     markup = re.sub(r"<(script|style)\b.*?</\1>", "", hostile.source, flags=re.DOTALL)
     assert not re.search(r"\b(src|href|action|srcset)\s*=", markup)
 
 
-async def test_the_receipt_verifies_against_the_session(tmp_path):
+async def test_a_session_makes_one_file_whose_receipt_verifies_and_an_erased_message_is_null(write):
     async with session_of(["apples"]) as engine:
-        file = await exported(engine, "private name", tmp_path / "s.html")
-        receipt = eventctx.Receipt.parse(file.about["receipt"])
+        one, other = await write(engine), await write(engine)
+        assert one.source == other.source
+        receipt = eventctx.Receipt.parse(one.about["receipt"])
         assert (await engine.verify("private name", receipt)).ok
-
-
-async def test_the_same_session_makes_the_same_file(tmp_path):
-    async with session_of(["apples"]) as engine:
-        one = await exported(engine, "private name", tmp_path / "1.html")
-        other = await exported(engine, "private name", tmp_path / "2.html")
-    assert one.source == other.source
-
-
-async def test_an_erased_message_is_null_in_the_file(tmp_path):
-    async with session_of(["apples"]) as engine:
         await engine.erase("private name", [1])
-        file = await exported(engine, "private name", tmp_path / "s.html")
-    assert file.body_of(1) is None
+        assert (await write(engine)).body_of(1) is None
 
 
 HUGE = some(5_000_000, 50_000_000)  # more than two blocks
 
 
-async def test_a_result_of_megabytes_is_a_block_of_its_own(tmp_path):
+async def test_a_result_of_megabytes_is_a_block_of_its_own(write):
     async with eventctx.open("memory://") as engine:
         ctx = await engine.session("s")
         for content in ("before", "x" * HUGE, "behind"):
             await ctx.add_message({"role": "user", "content": content})
-        file = await exported(engine, "s", tmp_path / "s.html")
-    assert len(file.blocks) == 3
-    assert file.size < 500_000
+        file = await write(engine, "s")
+    assert len(file.blocks) == 3 and file.size < 500_000
     assert len(file.body_of(1)["content"]) == HUGE
-
-
-def test_the_page_without_a_session_takes_at_most_twice_its_goal_of_80_kilobytes():
-    assert shell().size <= 160_000

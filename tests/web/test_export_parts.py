@@ -59,9 +59,6 @@ async def test_nothing_of_later_turns_is_in_a_cut(whole: dict[str, Any]) -> None
     assert len(cut["compactions"]) < len(whole["compactions"])
     assert len(cut["extras"]) < len(whole["extras"])
     assert max(held.numbers) == len(cut["messages"]["position"]) - 1
-
-
-async def test_a_loss_that_is_suspected_later_is_not_in_a_cut(whole: dict[str, Any]) -> None:
     losses = [
         {"position": turn["last"] - 1, "kind": "prompt", "tokens": 2_000, "words": "…"}
         for turn in whole["turns"]
@@ -83,23 +80,14 @@ async def test_messages_count_anew_from_the_same_request_on(whole: dict[str, Any
 WORD = "Strawberry"
 
 
-async def document() -> dict[str, Any]:
-    """A session with compactions, and with a value in every field that may hold a text."""
-    async with eventctx.open("memory://") as engine:
-        ctx = await engine.session("s", max_tokens=1_200, policy="ladder")
-        for number in range(8):
-            async with ctx.turn():
-                await ctx.add_message({"role": "user", "content": f"Look at {number}. " * 120})
-                await ctx.get_messages_for_request()
-                name = f"call-{number}"
-                use = {"type": "tool_use", "id": name, "name": "look", "input": {}}
-                await ctx.add_message({"role": "assistant", "content": [use]})
-        found = await engine.timeline("s")
+@pytest.fixture
+def document(whole: dict[str, Any]) -> dict[str, Any]:
+    """The session with a value in every field that may hold a text."""
     link = {"position": 9, "session": "x", "relation": "child", "kind": "x", "call_id": "x"}
-    found |= {"parent": {"session": "x", "at": 3}, "mirror": "x", "links": [link], "models": ["x"]}
-    found["compactions"][0] |= {"error": "x", "fallback": "x", "requested_by": "x"}
-    found["extras"].append({**found["extras"][0], "name": "x", "call": "x", "omit": ["x"]})
-    return found
+    whole |= {"parent": {"session": "x", "at": 3}, "mirror": "x", "links": [link], "models": ["x"]}
+    whole["compactions"][0] |= {"error": "x", "fallback": "x", "requested_by": "x"}
+    whole["extras"].append({**whole["extras"][0], "name": "x", "call": "x", "omit": ["x"]})
+    return whole
 
 
 def worded(value: Any) -> Any:
@@ -111,26 +99,17 @@ def worded(value: Any) -> Any:
     return [worded(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-async def test_a_structure_has_no_text_of_any_field() -> None:
-    whole = worded(await document())
+def test_a_structure_has_no_text_and_one_name_for_each(document: dict[str, Any]) -> None:
+    whole = worded(document)
     whole["calls"] = {WORD: 1}
     assert repr(whole).count(WORD) > 50
     assert WORD not in repr(structure_of(whole))
-
-
-async def test_one_name_is_one_name_everywhere_in_a_structure() -> None:
-    whole = await document()
-    kept = structure_of(whole)
+    kept = structure_of(document)
     assert kept["links"][0]["session"] == kept["parent"]["session"]
-    last = kept["extras"][-1]
-    assert last["omit"] == [last["call"]]
-
-
-async def test_a_field_of_numbers_that_holds_a_text_is_refused() -> None:
-    whole = await document()
-    whole["messages"]["tokens"][0] = WORD
+    assert kept["extras"][-1]["omit"] == [kept["extras"][-1]["call"]]
+    document["messages"]["tokens"][0] = WORD
     with pytest.raises(TypeError, match="tokens: expected numbers"):
-        structure_of(whole)
+        structure_of(document)
 
 
 MODULES = {
@@ -180,44 +159,39 @@ def bundled(sources: dict[str, str], entry: str = "main.js") -> str:
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
 def test_the_one_script_prints_what_the_modules_print(tmp_path: Path) -> None:
-    for path, source in MODULES.items():
-        (tmp_path / path).parent.mkdir(exist_ok=True)
+    (tmp_path / "lib").mkdir()
+    files = {**MODULES, "package.json": '{"type": "module"}', "one.js": bundled(MODULES)}
+    for path, source in files.items():
         (tmp_path / path).write_text(source)
-    (tmp_path / "package.json").write_text('{"type": "module"}')
-    (tmp_path / "one.js").write_text(bundled(MODULES))
     apart, one = [
         subprocess.run(["node", tmp_path / name], capture_output=True, text=True, check=False)
         for name in ("main.js", "one.js")
     ]
-    assert (apart.returncode, apart.stderr) == (0, "")
-    assert one.stderr == ""
+    assert (apart.returncode, apart.stderr, one.stderr) == (0, "", "")
     assert json.loads(one.stdout) == json.loads(apart.stdout)
 
 
-def test_a_module_stands_after_what_it_imports_and_only_once() -> None:
+def test_modules_stand_once_after_what_they_import_without_imports_exports_or_comments() -> None:
     found = [path for path, _ in in_order("main.js", MODULES.__getitem__)]
     assert found == ["lib/words.js", "lib/shapes.js", "lib/effects.js", "main.js"]
-
-
-def test_no_import_no_export_and_no_whole_line_comment_is_left() -> None:
     script = bundled(MODULES)
-    assert "import" not in script
-    assert "export" not in script
-    assert "Over several lines" not in script
-    assert "Inside." not in script
+    for gone in ("import", "export", "Over several lines", "Inside."):
+        assert gone not in script
+    sources = {
+        "main.js": "import { b } from './b.js';\nexport const a = () => b;\n",
+        "b.js": "import { a } from './main.js';\nexport const b = () => a;\n",
+    }
+    assert bundled(sources) == "const b = () => a;\nconst a = () => b;\n"
+    style = "a {\n  b: c;\n}\n\n/* d\n */\ne { f: g }\n"
+    assert compact_style(style) == "a {\nb: c;\n}\ne { f: g }\n"
 
 
 @pytest.mark.parametrize(
     "source",
     [
-        "export default 1",
-        "export { a }",
-        "export * from './b.js'",
-        "import * as b from './b.js'",
-        "import b from './b.js'",
-        "import { a } from 'preact'",
-        'import { a } from "./b.js"',
-        "const b = () => import('./b.js')",
+        *("export default 1", "export { a }", "export * from './b.js'"),
+        *("import * as b from './b.js'", "import b from './b.js'", "import { a } from 'preact'"),
+        *('import { a } from "./b.js"', "const b = () => import('./b.js')"),
         "const url = import.meta.url",
     ],
 )
@@ -231,17 +205,3 @@ def test_what_one_script_cannot_be_made_of_is_refused(source: str) -> None:
 def test_a_text_that_would_end_the_element_is_refused(text: str) -> None:
     with pytest.raises(UnreadableScript, match="end or change its element"):
         bundled({"main.js": f"const a = '{text}';\n"})
-
-
-def test_modules_that_import_each_other_stand_once() -> None:
-    sources = {
-        "main.js": "import { b } from './b.js';\nexport const a = () => b;\n",
-        "b.js": "import { a } from './main.js';\nexport const b = () => a;\n",
-    }
-    assert bundled(sources) == "const b = () => a;\nconst a = () => b;\n"
-
-
-def test_a_style_loses_comments_and_indentation() -> None:
-    assert (
-        compact_style("a {\n  b: c;\n}\n\n/* d\n */\ne { f: g }\n") == "a {\nb: c;\n}\ne { f: g }\n"
-    )

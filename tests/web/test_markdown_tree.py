@@ -1,20 +1,26 @@
-"""A text with markup is a tree of allowed elements that shows all of it, and nothing else."""
+"""A text with markup is a tree of allowed elements that shows all of it, and nothing else.
+
+It is made in a process that may be ended, and a text without its tree is still shown.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventctx.web.markdown_tree import CLASSES, MOST_CODE, TAGS, tree_of
+from eventctx.web.renderer import Rendered, Renderer
 from tests.browser import hostile
 from tests.how_much import some
 
@@ -33,38 +39,23 @@ def words_of(nodes: Any) -> str:
     return "".join(node if isinstance(node, str) else words_of(node[2]) for node in nodes)
 
 
-def test_markup_becomes_elements() -> None:
-    assert tree_of("# One\n\n*two* **three** `four` ~~five~~\nsix") == [
-        ["p", {"class": "h1"}, ["One"]],
-        [
-            "p",
-            {},
-            [
-                *(["em", {}, ["two"]], " ", ["strong", {}, ["three"]], " "),
-                *(["code", {}, ["four"]], " ", ["del", {}, ["five"]], "\nsix"),
-            ],
-        ],
-    ]
+LINK = ["a", {"href": "https://a.example/i.png"}, ["image: the plan"]]
+
+
+def test_markup_becomes_elements_and_an_image_from_elsewhere_a_link() -> None:
+    heading, words = tree_of("# One\n\n*two* **three** `four` ~~five~~\nsix") or ()
+    assert heading == ["p", {"class": "h1"}, ["One"]]
+    two, three = ["em", {}, ["two"]], ["strong", {}, ["three"]]
+    four, five = ["code", {}, ["four"]], ["del", {}, ["five"]]
+    assert words == ["p", {}, [two, " ", three, " ", four, " ", five, "\nsix"]]
+    assert tree_of("![the plan](https://a.example/i.png)") == [["p", {}, [LINK]]]
 
 
 def test_lists_keep_their_numbers_and_tables_their_cells() -> None:
-    assert tree_of("3. a\n4. b\n   - c") == [
-        [
-            "ol",
-            {},
-            [
-                ["li", {}, [["span", {"class": "mark"}, ["3."]], " a"]],
-                [
-                    "li",
-                    {},
-                    [
-                        *(["span", {"class": "mark"}, ["4."]], " b"),
-                        ["ul", {}, [["li", {}, ["c"]]]],
-                    ],
-                ],
-            ],
-        ]
-    ]
+    marks = [["span", {"class": "mark"}, [f"{number}."]] for number in (3, 4)]
+    inner = ["ul", {}, [["li", {}, ["c"]]]]
+    items = [["li", {}, [marks[0], " a"]], ["li", {}, [marks[1], " b", inner]]]
+    assert tree_of("3. a\n4. b\n   - c") == [["ol", {}, items]]
     cells = [tag for tag, _ in elements(tree_of("|a|b|\n|-|-|\n|c|d|"))]
     assert Counter(cells)["th"] == Counter(cells)["td"] == 2
 
@@ -97,11 +88,6 @@ def test_every_other_link_is_the_text_that_was_written(address: str) -> None:
     assert words_of(tree_of(text)) == text
 
 
-def test_an_image_from_elsewhere_is_a_link() -> None:
-    tree = tree_of("![the plan](https://a.example/i.png)")
-    assert tree == [["p", {}, [["a", {"href": "https://a.example/i.png"}, ["image: the plan"]]]]]
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -116,26 +102,15 @@ def test_what_markdown_would_hide_or_replace_is_shown_as_written(text: str) -> N
     assert re.sub(r"\W", "", words_of(tree_of(text) or [text])) == re.sub(r"\W", "", text)
 
 
-def test_a_text_that_is_nested_too_deeply_has_no_tree() -> None:
-    assert tree_of("> " * 40 + "words") is None
-
-
-def test_a_tree_of_too_many_elements_is_none() -> None:
-    assert tree_of("*a*\n\n" * 15_000) is None
+@pytest.mark.parametrize("text", ["> " * 40 + "words", "*a*\n\n" * 15_000], ids=["deep", "many"])
+def test_a_text_that_is_nested_too_deeply_or_has_too_many_elements_has_no_tree(text: str) -> None:
+    assert tree_of(text) is None
 
 
 @pytest.mark.parametrize("attack", [*hostile.MARKUP.values(), *hostile.CONTROLS.values()])
 def test_hostile_words_are_words(attack: str) -> None:
-    forms = [
-        "{}",
-        "# {}",
-        "- {}",
-        "[{}](https://a.b)",
-        "`{}`",
-        "```html\n{}\n```",
-        "|{}|\n|-|\n|{}|",
-    ]
-    for form in forms:
+    texts = ("{}", "# {}", "- {}", "`{}`")
+    for form in (*texts, "[{}](https://a.b)", "```html\n{}\n```", "|{}|\n|-|\n|{}|"):
         tree = tree_of(form.replace("{}", attack))
         if tree is None:
             continue
@@ -183,3 +158,91 @@ def test_the_page_knows_the_same_elements_and_classes() -> None:
         for block in re.findall(r"const TREE_\w+ = new Set\(\[(.*?)\]\)", source, re.DOTALL)
     ]
     assert listed == [TAGS - {"a"}, CLASSES]
+
+
+SLOW = "![" * 20_000 + "**bold**"
+
+
+@pytest_asyncio.fixture
+async def renderer() -> AsyncIterator[Renderer]:
+    made = Renderer()
+    yield made
+    await made.close()
+
+
+def trees(found: Rendered | None) -> Any:
+    assert found is not None
+    return [(place, json.loads(bytes(tree))) for place, tree in found]
+
+
+BOLD = [["p", {}, [["strong", {}, ["a"]], " b"]]]
+MARKED = {"role": "user", "content": "**a** b"}
+
+
+async def test_each_text_with_markup_has_a_tree_at_its_place(renderer: Renderer) -> None:
+    content: list[dict[str, Any]] = [
+        {"type": "thinking", "thinking": "**a** b", "signature": "x"},
+        {"type": "text", "text": "plain"},
+        {"type": "text", "text": "**a** b"},
+        {"type": "tool_use", "id": "c", "name": "f", "input": {"text": "**a** b"}},
+    ]
+    assert trees(await renderer.message({"role": "assistant", "content": content})) == [
+        (["content", 0, "thinking"], BOLD),
+        (["content", 2, "text"], BOLD),
+    ]
+
+
+async def test_results_sealed_thinking_and_half_pairs_are_not_read(renderer: Renderer) -> None:
+    result = {"type": "tool_result", "tool_use_id": "c", "content": "**a** b"}
+    sealed = {"type": "redacted_thinking", "data": "**a** b"}
+    odd = (("user", [result]), ("assistant", [sealed]), ("tool", "**a** b"), ("user", "**\ud83d**"))
+    for role, content in odd:
+        assert await renderer.message({"role": role, "content": content}) == []
+    for nothing in (None, "text", ["text"]):
+        assert await renderer.message(nothing) is None
+
+
+async def test_a_text_that_takes_too_long_is_left_and_the_next_is_rendered() -> None:
+    renderer = Renderer(limit=0)
+    try:
+        assert await renderer.message(MARKED) == []
+        renderer._limit = 30
+        # It is known by now, and is not tried again.
+        assert await renderer.message(MARKED) == []
+        assert trees(await renderer.message({"role": "user", "content": "**a** b "}))
+    finally:
+        await renderer.close()
+
+
+async def test_a_child_that_dies_costs_one_text_its_markup(renderer: Renderer) -> None:
+    assert trees(await renderer.message(MARKED))
+    assert renderer._child is not None
+    renderer._child.kill()
+    await renderer._child.wait()
+    assert await renderer.message({"role": "user", "content": "*c*"}) == []
+    assert trees(await renderer.message(MARKED))
+
+
+async def given_up(waiting: asyncio.Future[Any]) -> None:
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
+async def test_a_question_that_is_given_up_leaves_no_answer_behind(renderer: Renderer) -> None:
+    waiting = asyncio.ensure_future(renderer.message({"role": "user", "content": SLOW}))
+    await asyncio.sleep(0)
+    await given_up(waiting)
+    assert trees(await renderer.message(MARKED)) == [(["content"], BOLD)]
+    long = {"role": "user", "content": "**a**" + " word" * 39_000}
+    waiting = asyncio.ensure_future(renderer.message(long))
+    while renderer._child is None or not renderer._child.stdout._paused:  # type: ignore[union-attr]
+        assert not waiting.done()
+        await asyncio.sleep(0)
+    await given_up(waiting)
+    assert trees(await renderer.message({"role": "user", "content": "**a** b "}))
+
+
+async def test_of_many_messages_those_after_the_limit_are_left(renderer: Renderer) -> None:
+    assert await renderer.messages([MARKED, MARKED], within=0) == [None, None]
+    assert all(await renderer.messages([MARKED, MARKED], within=30))

@@ -11,7 +11,6 @@ import os
 import posixpath
 import re
 import subprocess
-from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import msgspec
 import pytest
 
 from eventctx.messages.parts import Part, parts_of_result, read_parts
+from eventctx.messages.response_items import TABLE
 from eventctx.web.bodies import with_parts
 from tests.test_recorded_sessions import SESSIONS, imported
 from tests.web.node import PAGE_TESTS, node, run_tests
@@ -52,9 +52,7 @@ def test_the_types_of_the_page_hold() -> None:
 
 
 PAGE = Path(__file__).resolve().parents[2] / "eventctx" / "web" / "page"
-MODULES = {
-    path.relative_to(PAGE).as_posix(): path.read_text() for path in sorted(PAGE.rglob("*.js"))
-}
+MODULES = {one.relative_to(PAGE).as_posix(): one.read_text() for one in sorted(PAGE.rglob("*.js"))}
 
 _COMMENT = re.compile(r"/\*.*?\*/|(?<![:'\"`\\/])//[^\n]*", re.DOTALL)
 _IMPORT = re.compile(r"^import \{([^}]*)\} from '(\.{1,2}/[\w./-]+\.js)';$", re.MULTILINE)
@@ -63,20 +61,9 @@ _TOP_NAME = re.compile(
     re.MULTILINE,
 )
 
-FLOORS: tuple[frozenset[str], ...] = (
-    # A folder imports the folders above its line in this table; those of one line do not know each
-    # other. The last line has the entries: modules that a page or a worker begins with.
-    frozenset({"core"}),
-    frozenset({"timeline"}),
-    frozenset({"source", "parts"}),
-    frozenset({"charts"}),
-    frozenset({"panes"}),
-    frozenset({"search"}),
-    frozenset({"compare"}),
-    frozenset({"drawer", "lost", "integrity"}),
-    frozenset({"screens"}),
-    frozenset({""}),
-)
+# A folder imports the folders before its place in this list; those of one place do not know each
+# other. At the last, which has no name, are the modules that a page or a worker begins with.
+FLOORS = "core|timeline|source parts|charts|panes|search|compare|drawer lost integrity|screens"
 
 FORBIDDEN = {
     "HTML from a text": r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\.srcdoc\b"
@@ -106,26 +93,21 @@ def top_names(code: str) -> list[str]:
 def test_the_reader_of_modules_sees_them() -> None:
     assert {"main.js", "core/signals.js", "parts/virtual-list.js"} <= set(MODULES)
     assert {"signal", "computed", "effect", "batch"} <= set(top_names(code_of("core/signals.js")))
-    assert top_names("const { a, b: c } = x;\nconst [d] = y;\n  let inner;\nlet e;") == [
-        "a",
-        "c",
-        "d",
-        "e",
-    ]
+    found = top_names("const { a, b: c } = x;\nconst [d] = y;\n  let inner;\nlet e;")
+    assert found == ["a", "c", "d", "e"]
 
 
 def test_every_name_at_the_top_of_a_module_is_its_own() -> None:
-    owners = Counter(name for module in MODULES for name in set(top_names(code_of(module))))
-    twice = [
-        f"{name}: {', '.join(one for one in MODULES if name in top_names(code_of(one)))}"
-        for name, count in sorted(owners.items())
-        if count > 1
-    ]
-    assert not twice, "\n".join(twice)
+    owners: dict[str, list[str]] = {}
+    for module in MODULES:
+        for name in set(top_names(code_of(module))):
+            owners.setdefault(name, []).append(module)
+    assert {name: modules for name, modules in owners.items() if len(modules) > 1} == {}
 
 
 def test_a_folder_of_the_page_imports_lower_floors_only() -> None:
-    floor = {folder: number for number, folders in enumerate(FLOORS) for folder in folders}
+    floors = [*FLOORS.split("|"), ""]
+    floor = {folder: place for place, one in enumerate(floors) for folder in one.split(" ")}
     wrong = []
     for module in MODULES:
         for _, target in _IMPORT.findall(code_of(module)):
@@ -139,25 +121,19 @@ def test_a_folder_of_the_page_imports_lower_floors_only() -> None:
 
 @pytest.mark.parametrize("what", FORBIDDEN)
 def test_no_module_makes(what: str) -> None:
-    found = {
-        module: re.findall(FORBIDDEN[what], code_of(module), re.MULTILINE) for module in MODULES
-    }
-    assert {module: hits for module, hits in found.items() if hits} == {}
+    pattern = re.compile(FORBIDDEN[what], re.MULTILINE)
+    assert [module for module in MODULES if pattern.search(code_of(module))] == []
 
 
-def test_the_page_itself_holds_no_script_and_no_style() -> None:
+def test_the_page_itself_holds_no_script_and_no_style_and_one_style_sheet_names_colours() -> None:
     index = (PAGE / "index.html").read_text()
     assert re.findall(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=", index) == []
     for address in re.findall(r'(?:src|href)="([^"]*)"', index):
         assert address.startswith("/page/")
         assert (PAGE / address.removeprefix("/page/")).is_file(), address
-
-
-def test_colours_are_named_in_one_style_sheet() -> None:
     for sheet in sorted((PAGE / "styles").glob("*.css")):
         text = _COMMENT.sub(" ", sheet.read_text())
-        assert "url(" not in text, f"{sheet.name} loads something"
-        assert "@import" not in text, f"{sheet.name} loads something"
+        assert "url(" not in text and "@import" not in text, f"{sheet.name} loads something"
         if sheet.name != "base.css":
             assert re.findall(r"#[0-9a-f]{3,8}\b", text, re.IGNORECASE) == [], sheet.name
 
@@ -168,68 +144,58 @@ def test_what_a_module_exports_is_used_by_another_or_by_a_test() -> None:
     for module, text in texts.items():
         for word in re.findall(r"\w+", text):
             users.setdefault(word, set()).add(module)
-    unused = []
-    for name in MODULES:
-        exported = re.findall(
-            r"^export (?:async )?(?:const|class|function\*?) ([\w$]+)", MODULES[name], re.MULTILINE
-        )
-        unused += [f"{name}: {one}" for one in exported if users[one] == {name}]
-    assert unused == []
+    export = re.compile(r"^export (?:async )?(?:const|class|function\*?) ([\w$]+)", re.MULTILINE)
+    exported = [(name, one) for name, text in MODULES.items() for one in export.findall(text)]
+    assert [(name, one) for name, one in exported if users[one] == {name}] == []
 
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"path": "a"}'}}
 SEALED = {"type": "thinking", "thinking": "so", "signature": "s"}
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBO"}}
 SHELL = [{"stdout": "a", "stderr": "", "outcome": {"type": "exit", "exit_code": 1}}, "odd"]
+USER: list[Any] = [
+    *("", 0, False, {}),
+    [None, "bare", 3, [1], {"type": 4}, {"no": "type"}],
+    [{"type": "constructor"}, {"type": "__proto__"}],
+    [{"type": "text"}, {"type": "text", "text": None}],
+    [{"type": "text", "text": 7}, IMAGE, {"type": "input_file"}],
+    [{"type": "tool_result", "tool_use_id": "a", "content": [IMAGE]}],
+    [{"type": "tool_result", "output": "x", "is_error": True}],
+]
+ASSISTANT: list[dict[str, Any]] = [
+    {"content": None, "tool_calls": [CALL, "odd", {"id": "c2", "name": "b"}]},
+    {"content": [], "tool_calls": [{"id": "c1", "tool": "t", "args": {}}]},
+    {"tool_calls": [{"id": "c", "custom": {"name": "p", "input": "x"}}]},
+    {"content": "x", "reasoning_content": "why", "refusal": "no"},
+    *({"content": one, "thinking_block": SEALED} for one in ("x", [SEALED])),
+    {"content": "x", "thinking_block": {"type": "odd"}},
+    {"function_call": {"name": "f", "arguments": "{}"}},
+    {"content": [{"type": "redacted_thinking", "data": "xx"}]},
+    {"content": [{"type": "server_tool_use", "id": "h", "name": "web"}]},
+    {"content": [{"type": "web_search_tool_result", "tool_use_id": "h"}]},
+    {"content": [{"type": "refusal", "refusal": "no"}]},
+    {"content": [{"type": "tool_call", "id": "t", "name": "n", "input": {}}]},
+    {"content": [{"type": "tool_use", "id": 5, "name": "n"}]},
+]
 ODD: list[Any] = [
-    {},
-    {"role": ""},
-    {"role": "user"},
-    {"role": "user", "content": ""},
-    {"role": "user", "content": 0},
-    {"role": "user", "content": False},
-    {"role": "user", "content": {}},
-    {"role": "user", "content": [None, "bare", 3, [1], {"type": 4}, {"no": "type"}]},
-    {"role": "user", "content": [{"type": "constructor"}, {"type": "__proto__"}]},
-    {"role": "user", "content": [{"type": "text"}, {"type": "text", "text": None}]},
-    {"role": "user", "content": [{"type": "text", "text": 7}, IMAGE, {"type": "input_file"}]},
-    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": [IMAGE]}]},
-    {"role": "user", "content": [{"type": "tool_result", "output": "x", "is_error": True}]},
-    {"role": "assistant", "content": None, "tool_calls": [CALL, "odd", {"id": "c2", "name": "b"}]},
-    {"role": "assistant", "content": [], "tool_calls": [{"id": "c1", "tool": "t", "args": {}}]},
-    {"role": "assistant", "tool_calls": [{"id": "c", "custom": {"name": "p", "input": "x"}}]},
-    {"role": "assistant", "content": "x", "reasoning_content": "why", "refusal": "no"},
-    {"role": "assistant", "content": "x", "thinking_block": SEALED},
-    {"role": "assistant", "content": [SEALED], "thinking_block": SEALED},
-    {"role": "assistant", "content": "x", "thinking_block": {"type": "odd"}},
-    {"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}},
-    {"role": "assistant", "content": [{"type": "redacted_thinking", "data": "xx"}]},
-    {"role": "assistant", "content": [{"type": "server_tool_use", "id": "h", "name": "web"}]},
-    {"role": "assistant", "content": [{"type": "web_search_tool_result", "tool_use_id": "h"}]},
-    {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]},
-    {"role": "assistant", "content": [{"type": "tool_call", "id": "t", "name": "n", "input": {}}]},
-    {"role": "assistant", "content": [{"type": "tool_use", "id": 5, "name": "n"}]},
+    *({}, {"role": ""}, {"role": "user"}, {"id": "msg_1"}, {"type": None, "id": "msg_1"}),
+    *({"role": "user", "content": content} for content in USER),
+    *({"role": "assistant", **fields} for fields in ASSISTANT),
     {"role": "function", "name": "f", "content": "done"},
     {"role": "tool", "tool_call_ids": ["a", 3, "b"], "content": "done"},
     {"role": "tool", "name": "f", "content": [{"type": "tool_result", "tool_use_id": "q"}]},
     {"role": "developer", "type": "additional_tools", "tools": [{"name": "t"}]},
-    {"id": "msg_1"},
-    {"type": None, "id": "msg_1"},
     {"type": "reasoning", "summary": [{"text": "a"}, "odd"], "encrypted_content": "xyz"},
     {"type": "compaction", "encrypted_content": "xyz"},
     {"type": "shell_call_output", "call_id": "s", "output": SHELL},
     {"type": "computer_call_output", "call_id": "s", "output": {"type": "computer_screenshot"}},
     {"type": "computer_call", "call_id": "s", "action": {"type": "click"}},
-    {"type": "tool_search_call", "id": "x", "arguments": {}},
-    {"type": "tool_search_call", "call_id": "x", "arguments": {}},
+    *({"type": "tool_search_call", name: "x", "arguments": {}} for name in ("id", "call_id")),
     {"type": "tool_search_output", "call_id": "x", "tools": [{"name": "a"}]},
     {"type": "apply_patch_call_output", "call_id": "x", "status": "failed"},
     {"type": "mcp_approval_response", "approval_request_id": "x", "approve": True},
-    {"type": "later_call", "id": "x"},
-    {"type": "later_thing", "call_id": "x"},
-    {"type": "later_output", "call_id": "x"},
-    {"type": "later_item"},
-    {"type": "toString"},
+    *({"type": "later_call", "id": "x"}, {"type": "later_item"}, {"type": "toString"}),
+    *({"type": one, "call_id": "x"} for one in ("later_thing", "later_output")),
 ]
 
 
@@ -241,45 +207,30 @@ def in_the_page(messages: list[Any]) -> list[Any]:
     return read
 
 
-def in_the_engine(message: dict[str, Any]) -> list[Any]:
-    return [_described(part) for part in read_parts(message)]
-
-
 def _described(part: Part) -> dict[str, Any]:
+    inner = parts_of_result(part) if part.kind == "result" else []
     return {
-        "kind": part.kind,
+        **{name: getattr(part, name) for name in ("kind", "value", "type", "name", "failed")},
         "place": list(part.place),
-        "value": part.value,
-        "type": part.type,
         "ids": list(part.ids),
-        "name": part.name,
-        "failed": part.failed,
-        "inner": [_described(one) for one in parts_of_result(part)]
-        if part.kind == "result"
-        else [],
+        "inner": [_described(one) for one in inner],
     }
 
 
-def test_odd_messages_of_every_dialect_have_the_same_parts_in_the_page() -> None:
-    for message, read in zip(ODD, in_the_page(ODD), strict=True):
-        assert read == in_the_engine(message), message
+def have_the_same_parts(messages: list[Any]) -> None:
+    for message, read in zip(messages, in_the_page(messages), strict=True):
+        assert read == [_described(part) for part in read_parts(message)], message
 
 
-def test_the_items_of_the_responses_api_have_the_same_parts_in_the_page() -> None:
-    from eventctx.messages.response_items import TABLE, type_of
-
-    items = [{"type": name, "call_id": "c", "id": "i", "name": "n"} for name in TABLE]
-    for item, read in zip(items, in_the_page(items), strict=True):
-        assert read == in_the_engine(item), type_of(item)
+def test_odd_messages_and_items_of_every_dialect_have_the_same_parts_in_the_page() -> None:
+    have_the_same_parts(ODD)
+    have_the_same_parts([{"type": one, "call_id": "c", "id": "i", "name": "n"} for one in TABLE])
 
 
 @pytest.mark.parametrize("name", SESSIONS)
-async def test_every_recorded_message_has_the_same_parts_in_the_page(
-    name: str, recorded_sessions: Path
-) -> None:
+async def test_recorded_messages_have_the_same_parts(name: str, recorded_sessions: Path) -> None:
     engine, sessions = await imported(recorded_sessions / name)
     lines = [line for session in sessions for line in await engine.transcript(session)]
     messages = [line.message for line in lines if line.message is not None]
     assert messages
-    for message, read in zip(messages, in_the_page(messages), strict=True):
-        assert read == in_the_engine(message), message
+    have_the_same_parts(messages)

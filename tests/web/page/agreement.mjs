@@ -1,5 +1,5 @@
 // Whether the browser derives, for every request, what the engine says of it: the files are those of
-// tests/web/documents.py.
+// tests/web/test_agreement.py.
 
 import assert from 'node:assert/strict';
 
@@ -8,7 +8,7 @@ import { LOG_GROUPS } from '../../../eventctx/web/page/timeline/groups.js';
 import { CHANGE_KINDS, STANDINGS } from '../../../eventctx/web/page/timeline/standing.js';
 import { Timeline } from '../../../eventctx/web/page/timeline/timeline.js';
 
-/** An entry as tests/web/documents.py writes it. */
+/** An entry as tests/web/test_agreement.py writes it. */
 function written(entry) {
   const { kind, number, position, index, tokens, extra } = entry;
   const body = position === null ? '' : ` @${position}.${index}`;

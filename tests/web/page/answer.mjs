@@ -1,4 +1,4 @@
-// Reads the names of files of tests/web/documents.py, one a line, and answers each with a line of its
+// Reads the names of files of tests/web/test_agreement.py, one a line, and answers each with a line of its
 // own: nothing where the browser agrees with the engine, else what differs.
 
 import { readFileSync } from 'node:fs';

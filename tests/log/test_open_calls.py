@@ -114,6 +114,11 @@ STORIES: dict[str, list[Any]] = {
         *[*OWN, ("failed", "read", SpanOutcome("error", "E", "wrong")), ("failed", "read")],
         *[("row", "a", WRONG), ["a error went wrong", "b error wrong"]],
     ],
+    "... and a failure that a result tells must be equal": [
+        *[*OWN, ("failed", "read", SpanOutcome("error", "E", "wrong"))],
+        *[("row", "a", WRONG, BROKEN), ["a error went wrong"]],
+        *[("row", "b", "Error executing tool: wrong"), ["b error wrong"]],
+    ],
     # -- when the iteration is over
     "failures of all calls are taken in order and say that they are": [
         *[*OWN, ("failed", "read", GONE), ("failed", "read"), ("close",)],

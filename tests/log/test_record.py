@@ -44,7 +44,7 @@ def test_the_digest_of_a_known_record_never_changes() -> None:
     )
 
 
-CHANGES: list[dict[str, Any]] = [
+CHANGES: list[Any] = [
     *[{"id": bytes(16)}, {"type": "context:message_adde"}, {"version": 2}, {"time": 1}],
     *[{"payload": b"{}"}, {"bodies": ()}, {"bodies": (Body(b"\x02" * 32, b""),)}],
     *[{"turn_id": None}, {"turn_id": ""}, {"turn_id": "turn-2"}, {"span_id": None}],

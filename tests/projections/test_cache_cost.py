@@ -354,6 +354,9 @@ def test_a_compaction_that_was_not_applied_has_no_figures_and_changes_none() -> 
     skipped = compacted(0, 0, outcome="skipped")
     found = figures_of(prepared(900), reported(0, 1_000), skipped, compacted(950, 500))
     assert found.compactions == {3: CompactionFigures(1_000, False, 500, True)}
+    # Nor is a request that was not made by its plan a measure of one.
+    other = figures_of(compacted(950, 500), prepared(900), reported(1, 1_000))
+    assert other.compactions == {0: CompactionFigures(950, True, 500, True)}
 
 
 def test_the_error_of_estimates_is_given_before_any_report_and_after_with_its_spread() -> None:

@@ -192,6 +192,7 @@ async def test_a_failed_append_leaves_nothing_and_the_view_is_read_again() -> No
     store.full = False
     await ctx.add_message(USER)
     assert [record.turn_id async for record in engine.records("s")] == [None, None]
+    assert await ctx.get_messages() == [USER]  # held from here on
     for call in (
         lambda: ctx.add_message({"role": "user", "content": "lost"}),
         lambda: ctx.get_messages_for_request(),

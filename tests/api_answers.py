@@ -106,13 +106,13 @@ def response(number: int, model: str, said: Said) -> tuple[Body, list[Body]]:
     answer |= {**done, "output": output, "tools": [], "tool_choice": "auto"}
     answer["parallel_tool_calls"] = True
     if said.used is not None:
-        answer["usage"] = {
-            "input_tokens": said.used[0],
+        asked, answered = said.used
+        usage: Body = {
+            "input_tokens": asked,
             "input_tokens_details": {"cached_tokens": said.cached},
-            "output_tokens": said.used[1],
-            "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": sum(said.used),
         }
+        usage |= {"output_tokens": answered, "output_tokens_details": {"reasoning_tokens": 0}}
+        answer["usage"] = {**usage, "total_tokens": asked + answered}
     created = {**answer, "status": "in_progress", "output": [], "usage": None}
     return answer, [
         {"type": "response.created", "sequence_number": 0, "response": created},

@@ -14,7 +14,7 @@ from tests.benchmarks.rows import Better, Row, combined, in_order, target
 from tests.benchmarks.timing import Place, Samples
 
 
-def test_a_timed_step_notes_the_wall_and_the_processor_in_microseconds_of_one_operation() -> None:
+def test_a_step_notes_wall_and_processor_and_a_row_is_written_with_them_and_its_floors() -> None:
     samples = Samples()
     assert samples.time_call("sum", lambda: sum(range(1000))) == 499_500
     with samples.step("sum"):
@@ -24,9 +24,6 @@ def test_a_timed_step_notes_the_wall_and_the_processor_in_microseconds_of_one_op
     samples.add("wall only", 0.5)
     assert samples.cpu("batch", operations=100) == pytest.approx(20.0)
     assert samples.cpu("wall only") is None
-
-
-def test_a_row_is_written_with_its_processor_time_and_its_floors() -> None:
     row = Row(figure="f", name="n", value=3.0, unit="ms", floor=2.0, cpu=120.0, floor_cpu=40.0)
     (written,) = report.document([row], quick=False)["rows"]
     assert (written["cpu"], written["floor_cpu"], written["ratio"]) == (120.0, 40.0, 1.5)

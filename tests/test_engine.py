@@ -186,7 +186,8 @@ async def test_an_edited_or_broken_export_is_refused_before_it_is_written(engine
     assert b"turn 0" in edited
     torn = edited[: len(edited) // 2]
     await refused([before[0], edited])
-    for line in (edited.replace(b"turn 0", b"turn 9"), torn):
+    edits = ((b"turn 0", b"turn 9"), (b'"time":1', b'"time":2'))
+    for line in (*(edited.replace(*one) for one in edits), torn):
         await refused([*before, line])
     for line in (b"{}", b""):
         await refused([line])

@@ -77,30 +77,12 @@ OWN_FILES = {
     "eventctx.web.parameters": "the one place where the page's requests are taken apart",
 }
 
-MOST_FILES = {
-    # Files of a room, sub-folders included. A new policy, format, question or host raises the
-    # number of its room by its own file.
-    "amplifier_source": 6,
-    "adapters": 79,
-    "cli": 53,
-    "comparison": 10,
-    "hooks": 20,
-    "importers": 88,
-    "log": 15,
-    "mcp": 5,
-    "messages": 26,
-    "orchestrators": 30,
-    "policies": 21,
-    "projections": 63,
-    "proxy": 9,
-    "queries": 43,
-    "search": 10,
-    "session": 29,
-    "stores": 53,
-    "sync": 3,
-    "testing": 68,
-    "web": 22,
-}
+# Files of a room, sub-folders included. A new policy, format, question or host raises the
+# number of its room by its own file.
+MOST_FILES = {"amplifier_source": 6, "adapters": 79, "cli": 53, "comparison": 10, "hooks": 20}
+MOST_FILES |= {"importers": 88, "log": 15, "mcp": 5, "messages": 26, "orchestrators": 30}
+MOST_FILES |= {"policies": 21, "projections": 63, "proxy": 9, "queries": 43, "search": 10}
+MOST_FILES |= {"session": 29, "stores": 53, "sync": 3, "testing": 68, "web": 22}
 
 SCREEN = 60
 """Lines of a function, its signature and docstring included."""
@@ -261,8 +243,8 @@ def test_every_arrow_points_to_a_lower_floor() -> None:
 
 
 def test_every_port_and_every_exemption_is_used() -> None:
-    crossing = [(room_of(name), target) for name, target in arrows()
-                if "eventctx" not in (name, target)]  # fmt: skip
+    ours = [arrow for arrow in arrows() if "eventctx" not in arrow]
+    crossing = [(room_of(name), target) for name, target in ours]
     by_others = {target for here, target in crossing if here in RIMS and here != room_of(target)}
     assert by_others >= PORTS
     assert set(EXEMPT) <= {(here, room_of(target)) for here, target in crossing}

@@ -92,12 +92,8 @@ class Story:
 
 
 SIZES = st.sampled_from([0, 20, 200, 2_000, 9_000])
-STEPS = st.sampled_from(
-    (
-        *("human", "answer", "round", "round", "round", "crash", "hook"),
-        *("orphan", "duplicate", "late", "system", "repeat"),
-    )
-)
+_STEPS = "human answer round round round crash hook orphan duplicate late system repeat"
+STEPS = st.sampled_from(_STEPS.split())
 
 
 @st.composite

@@ -116,13 +116,12 @@ def compacted(outcome: ev.Outcome = "applied", **more: Any) -> ev.PostCompact:
     plan = Plan(through=9, runs=(Run(0, 5, "dropped", "older"), Run(6, 9, "kept", "recent")))
     applied = outcome == "applied"
     sizes = {"messages_before": 10, "messages_after": 4 if applied else 10}
+    sizes |= {"tokens_before": 1000, "tokens_after": 400 if applied else 1000}
     return ev.PostCompact(
         outcome=outcome,
         trigger="threshold",
         strategy="sliding",
         strategy_version=1,
-        tokens_before=1000,
-        tokens_after=400 if applied else 1000,
         estimator="kinds",
         plan=plan if applied else None,
         duration=SECOND // 2,

@@ -73,14 +73,9 @@ def _point(instrument: Any, values: list[float]) -> Point:
     buckets = [0] * (len(instrument.boundaries) + 1)
     for value in values:
         buckets[bisect_left(instrument.boundaries, value)] += 1
-    return {
-        "sum": approx(total),  # it depends on the order, in which sessions take turns
-        "count": len(values),
-        "bounds": instrument.boundaries,
-        "buckets": tuple(buckets),
-        "min": min(values),
-        "max": max(values),
-    }
+    # The sum depends on the order, in which sessions take turns.
+    sums = {"sum": approx(total), "count": len(values), "min": min(values), "max": max(values)}
+    return {**sums, "bounds": instrument.boundaries, "buckets": tuple(buckets)}
 
 
 def by_position(records: Iterable[Record], name: str) -> dict[int, float]:

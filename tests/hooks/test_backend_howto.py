@@ -75,7 +75,14 @@ def test_the_tags_of_the_page_and_the_message_that_it_asks_about_are_in_the_demo
         for span in spans
         for key, value in span["attributes"].items()
     }
-    named = _named()
+    # The tags that the page's tables tell a reader to search for, and their values, if any.
+    named: set[tuple[str, str | None]] = set()
+    for line in GUIDE.read_text(encoding="utf-8").splitlines():
+        if line.startswith("|"):
+            tags = _TAG.findall(line)
+            named |= {(key, value or None) for key, value in tags}
+            folder = tags[-1][0].rpartition(".")[0] if tags else ""
+            named |= {(folder + short, None) for short in _SHORT.findall(line)}
     assert len(named) > 12
     for key, value in named:
         if value is None:
@@ -91,15 +98,3 @@ def test_the_tags_of_the_page_and_the_message_that_it_asks_about_are_in_the_demo
     assert tags["compaction"].startswith("over budget: ")
     assert re.search(rf"#{asked}\b", tags["compaction"])
     assert asked in re.split("[,-]", tags["eventctx.compaction.dropped.numbers"])
-
-
-def _named() -> set[tuple[str, str | None]]:
-    """The tags that the page's tables tell a reader to search for, and their values, if any."""
-    named: set[tuple[str, str | None]] = set()
-    for line in GUIDE.read_text(encoding="utf-8").splitlines():
-        if line.startswith("|"):
-            tags = _TAG.findall(line)
-            named |= {(key, value or None) for key, value in tags}
-            folder = tags[-1][0].rpartition(".")[0] if tags else ""
-            named |= {(folder + short, None) for short in _SHORT.findall(line)}
-    return named

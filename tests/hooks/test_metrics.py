@@ -89,6 +89,8 @@ def test_a_call_lasts_once_from_its_request_to_its_answer_and_says_how_it_failed
         ([(E.ASK, 1), (LOST, 1), (E.ANSWER, 1)], [2.0]),  # presumed lost
     ]:
         assert [value for value, _ in measured(Session().tell(*rows), CALLS)] == durations
+    turn = Session().tell((E.SUBMIT, 1), (ev.PromptComplete(status="lost"), 1))
+    assert measured(turn, "gen_ai.invoke_agent.duration") == []
 
 
 LATE = ev.ProviderError(error_type="Late")
@@ -103,9 +105,8 @@ def test_usage_is_measured_for_its_call_before_or_after_the_answer_and_in_the_ne
     call = {"gen_ai.provider.name": "p", "gen_ai.request.model": "m"}
     read, written = ({"gen_ai.token.type": kind} for kind in ("input", "output"))
     chat = call | CHAT
-    assert measured(session, "gen_ai.client.token.usage") == [
-        (80, chat | read), (1, chat | written), (80, chat | read), (2, chat | written)
-    ]  # fmt: skip
+    tokens = [(80, chat | read), (1, chat | written), (80, chat | read), (2, chat | written)]
+    assert measured(session, "gen_ai.client.token.usage") == tokens
     assert measured(session, "eventctx.prompt.cached") == [(0.25, call)] * 2
     session = Session().tell((ev.ProviderRequest(model="m", provider="p"), 1))
     usage = ev.UsageReported(prompt=80, output=7, cache_read=20, cache_write=30, reasoning=3)

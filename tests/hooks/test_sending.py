@@ -301,21 +301,18 @@ def test_a_receiver_to_which_all_is_too_large_is_asked_once(receiver: Receiver, 
 # -- OpenTelemetry's environment variables -------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "told"),
-    [
-        ("CERTIFICATE", "/no/such.pem", r"CERTIFICATE: expected a file .* '/no/such.pem'"),
-        ("{}_TRACES_CREDENTIAL_PROVIDER", "nobody", r"name of an installed .* 'nobody'"),
-    ],
-)
 @pytest.mark.parametrize(("protocol", "scheme"), [("GRPC", "grpcs"), ("HTTP", "https")])
 def test_a_certificate_or_a_provider_of_credentials_that_is_not_there_is_named(
-    protocol: str, scheme: str, name: str, value: str, told: str, monkeypatch: pytest.MonkeyPatch
+    protocol: str, scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for prefix in ("OTEL_EXPORTER_OTLP", "OTEL_PYTHON_EXPORTER_OTLP"):
-        monkeypatch.setenv(f"{prefix}_{name.format(protocol)}", value)
-    with pytest.raises(InvalidSetting, match=told):
-        Sender(f"{scheme}://127.0.0.1:1")
+    provider = f"OTEL_PYTHON_EXPORTER_OTLP_{protocol}_TRACES_CREDENTIAL_PROVIDER"
+    for name, value, told in (
+        (provider, "nobody", r"name of an installed .* 'nobody'"),
+        ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/no/such.pem", r"a file .* '/no/such.pem'"),
+    ):
+        with monkeypatch.context() as patch, pytest.raises(InvalidSetting, match=told):
+            patch.setenv(name, value)
+            Sender(f"{scheme}://127.0.0.1:1")
 
 
 @pytest.mark.parametrize("protocol", ["grpc", "http"])

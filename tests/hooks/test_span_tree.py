@@ -173,7 +173,7 @@ def begun(session: Session, turn: str, base: int) -> None:
     session.tell(*rows, turn=turn)
 
 
-def test_nothing_of_the_last_turn_is_sent_while_it_has_no_end():
+def test_a_turn_is_sent_at_its_end_and_so_is_what_a_crash_left_open_ends_late_or_is_in_none():
     session = Session()
     whole_turn(session)
     begun(session, "t2", 0x200)
@@ -182,9 +182,6 @@ def test_nothing_of_the_last_turn_is_sent_while_it_has_no_end():
     assert left_out == 1
     session.tell((E.DONE, 0x200), turn="t2")
     assert sent(session) == (list(fold(session.records)), 0)
-
-
-def test_what_a_crash_left_open_ends_late_is_in_no_turn_or_the_rest_of_one_is_sent():
     session = Session()
     begun(session, "t1", 0x100)
     whole_turn(session, "t2", 0x200)

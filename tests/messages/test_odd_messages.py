@@ -16,12 +16,6 @@ from tests.policies.given import one_session
 
 scalars = st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=5) | st.floats(-1, 1)
 ids = st.sampled_from(["a", "b", "c"])
-types = st.sampled_from(
-    (
-        *("text", "tool_use", "tool_call", "tool_result", "thinking", "redacted_thinking"),
-        *("image", "image_url", "input_text", "mystery", "reasoning"),
-    )
-)
 odd = st.recursive(
     scalars | st.text(min_size=400, max_size=600),
     lambda inner: (
@@ -50,6 +44,10 @@ def some_of(*optional: dict[str, Any], **always: Any) -> Any:
     return st.fixed_dictionaries(always, optional=given)
 
 
+types = one_of(
+    "text tool_use tool_call tool_result thinking redacted_thinking image image_url input_text "
+    "mystery reasoning"
+)
 block = some_of(
     {"type": types | odd},
     named("id tool_use_id tool_call_id"),

@@ -134,12 +134,8 @@ def chat(draw: st.DrawFn, writer: Writer) -> Message:
     return message
 
 
-ITEMS = st.sampled_from(
-    (
-        *("message", "function_call", "custom_tool_call", "local_shell_call"),
-        *("output", "reasoning", "web_search_call", "mcp_call"),
-    )
-)
+ANSWERED = ("message", "output", "reasoning", "web_search_call", "mcp_call")
+ITEMS = st.sampled_from((*ANSWERED, "function_call", "custom_tool_call", "local_shell_call"))
 
 
 def responses(draw: st.DrawFn, writer: Writer) -> Message:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import logging
 import subprocess
@@ -56,7 +57,8 @@ def test_wildcards_match_even_pyees_own_names_and_lower_priorities_run_first_in_
         ("last", "*", 9),
         ("first", "context:message_added", -5),
     ):
-        hooks.on(pattern, lambda _, name=name: heard.append(name), priority=priority)
+        handler = functools.partial(lambda name, _: heard.append(name), name)
+        hooks.on(pattern, handler, priority=priority)
     hooks.publish(*records(1))
     assert heard == ["first", "second", "third", "fourth", "last"]
 

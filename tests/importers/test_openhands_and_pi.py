@@ -346,9 +346,21 @@ async def test_the_request_after_a_compaction_is_its_summary_and_tail(tmp_path: 
 
 
 async def test_after_going_back_the_branch_that_was_left_is_not_sent(tmp_path: Path) -> None:
-    """What going back does to compactions, the sample of pi shows."""
     log = long_talk(Pi(tree=True)).back_to("e2")
     log.entry("branch_summary", summary="tried", fromId="x").user("other").answer(text("y"))
     *begin, tried, last = (await shown(tmp_path, log.data()))[-1]
     assert (begin, last) == (["question 1", "answer 1"], "other")
     assert "tried" in tried
+
+
+async def test_going_back_before_a_compaction_takes_it_back_and_within_it_does_not(
+    tmp_path: Path,
+) -> None:
+    log = long_talk(Pi(tree=True)).entry("compaction", summary="S", firstKeptEntryId="e5")
+    log.user("on").answer(text("x")).back_to("e4").user("other").answer(text("y"))
+    log.back_to("e9").user("more").answer(text("z")).back_to("e8").user("again").answer(text("v"))
+    *_, before, behind, within = await shown(tmp_path, log.data())
+    assert before == ["question 1", "answer 1", "question 2", "answer 2", "other"]
+    assert ("S" in behind[0], "S" in within[0]) == (True, True)
+    assert behind[1:] == ["question 3", "answer 3", "on", "x", "more"]
+    assert within[1:] == ["question 3", "answer 3", "on", "again"]

@@ -25,6 +25,12 @@ async def records_of(
     async with eventctx.open(path) as engine:
         assert (await engine.verify(session)).ok
         records = [one async for one in engine.records(session, bodies=bodies)]
+    check_ends(records)
+    return records
+
+
+def check_ends(records: list[Record]) -> None:
+    """Assert that what began has ended once."""
     for began in records:
         ends = [
             one.type
@@ -32,7 +38,6 @@ async def records_of(
             if one.span_id == began.span_id and one.type in ENDS.get(began.type, ())
         ]
         assert len(ends) == (began.type in ENDS), f"{began.type} {began.span_id}: {ends}"
-    return records
 
 
 def bare(value: Any) -> Any:

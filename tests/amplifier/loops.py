@@ -72,9 +72,11 @@ class Loop:
         **_: Any,
     ) -> str:
         name, provider = next(iter(providers.items()))
-        return await self._turn(Turn(context, name, provider, tools, hooks, coordinator), prompt)
+        return await self._take_turn(
+            Turn(context, name, provider, tools, hooks, coordinator), prompt
+        )
 
-    async def _turn(self, turn: Turn, prompt: str) -> str:
+    async def _take_turn(self, turn: Turn, prompt: str) -> str:
         raise NotImplementedError
 
     # -- requests --------------------------------------------------------------------------------
@@ -222,7 +224,7 @@ class LikeBasic(Loop):
     name = "loop-basic"
     failed = "Error executing tool"
 
-    async def _turn(self, turn: Turn, prompt: str) -> str:
+    async def _take_turn(self, turn: Turn, prompt: str) -> str:
         answer = await turn.told("prompt:submit", {"prompt": prompt})
         if answer.action == "deny":
             return f"Operation denied: {answer.reason}"
@@ -297,7 +299,7 @@ class LikeStreaming(Loop):
     names_in_rows = True
     failed = "Internal error executing tool"
 
-    async def _turn(self, turn: Turn, prompt: str) -> str:
+    async def _take_turn(self, turn: Turn, prompt: str) -> str:
         goal = {"goal_turn": None, "goal_final": True, "continuations": None}
         try:
             text = await self._rounds(turn, prompt)

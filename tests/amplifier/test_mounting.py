@@ -70,13 +70,6 @@ async def test_the_kernels_validator_finds_nothing_wrong(module: str) -> None:
     assert found.passed, [check for check in found.checks if not check.passed]
 
 
-class FolderResolver:
-    """A resolver of the kernel's that finds every context module in one folder."""
-
-    def resolve(self, module_id: str, source_hint: Any = None, profile_hint: Any = None) -> Any:
-        return SimpleNamespace(resolve=lambda: SOURCE)
-
-
 @pytest.mark.parametrize("module", MODULES)
 async def test_a_source_folder_is_mounted_twice_and_leaves_one_session(
     module: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -95,7 +88,8 @@ async def test_a_source_folder_is_mounted_twice_and_leaves_one_session(
         "provider-test": mounting("providers", ScriptedAmplifierProvider("Hi."), "scripted"),
     }
     host = AmplifierSession(plan, session_id="session-1")
-    await host.coordinator.mount("module-source-resolver", FolderResolver())
+    here = SimpleNamespace(resolve=lambda *_, **__: SimpleNamespace(resolve=lambda: SOURCE))
+    await host.coordinator.mount("module-source-resolver", here)
     host.coordinator.loader = Loader(host.coordinator, given)
     await host.initialize()
     assert caplog.text.count("'read_by_nobody' is unknown") == 2

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
+
+from amplifier_core import ProviderInfo
 
 import eventctx
 from eventctx.log.record import Record
 from eventctx.log.store import ANY, EventStore
 from tests.amplifier import hosts
-from tests.benchmarks.rows import Row, target, unmeasured
+from tests.benchmarks.rows import Row, target
 from tests.benchmarks.timing import Place, Samples
 from tests.benchmarks.workload import as_draft
 
@@ -40,10 +41,6 @@ Message = dict[str, Any]
 
 
 async def measure(place: Place) -> list[Row]:
-    try:
-        import_module("amplifier_core")
-    except ImportError as error:
-        return [unmeasured(f"cycle {length}", str(error)) for length in LENGTHS]
     return [await _case(place, length) for length in LENGTHS]
 
 
@@ -99,8 +96,7 @@ class _Provider:
 
     def get_info(self) -> Any:
         defaults = {"context_window": 10_000_000, "max_output_tokens": 8_000}
-        made = import_module("amplifier_core").ProviderInfo
-        return made(id=self.name, display_name=self.name, defaults=defaults)
+        return ProviderInfo(id=self.name, display_name=self.name, defaults=defaults)
 
 
 class _Cycles:

@@ -132,14 +132,9 @@ def write_transcript(path: Path, size: int, session: int = 0) -> None:
     Sessions of other numbers have other names and other texts.
     """
     number = written = 0
-    constant = {
-        "isSidechain": False,
-        "userType": "external",
-        "cwd": "/work/project",
-        "sessionId": f"00000000-0000-4000-8000-{session:012d}",
-        "version": "2.1.29",
-        "gitBranch": "main",
-    }
+    constant = {"isSidechain": False, "userType": "external", "cwd": "/work/project"}
+    constant |= {"version": "2.1.29", "gitBranch": "main"}
+    constant |= {"sessionId": f"00000000-0000-4000-8000-{session:012d}"}
     parent: str | None = None
     with path.open("wb") as file:
         while written < size:
@@ -174,15 +169,9 @@ def _user(content: Any) -> dict[str, Any]:
 
 def _assistant(number: int, content: list[dict[str, Any]], stop: str) -> dict[str, Any]:
     cached = {"cache_creation_input_tokens": 900, "cache_read_input_tokens": 40_000}
-    message = {
-        "id": f"msg_{number:024d}",
-        "type": "message",
-        "role": "assistant",
-        "model": "claude-sonnet-4-5",
-        "content": content,
-        "stop_reason": stop,
-        "usage": {"input_tokens": 4, **cached, "output_tokens": 180},
-    }
+    named = {"id": f"msg_{number:024d}", "type": "message", "role": "assistant"}
+    said = {"model": "claude-sonnet-4-5", "content": content, "stop_reason": stop}
+    message = {**named, **said, "usage": {"input_tokens": 4, **cached, "output_tokens": 180}}
     return {"type": "assistant", "requestId": f"req_{number:024d}", "message": message}
 
 

@@ -16,7 +16,7 @@ import sqlite3
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from inspect import isawaitable
@@ -35,9 +35,11 @@ class Neighbour(NamedTuple):
 
     What is timed gets what was made ready for it: a message as ``item`` makes it, or a ``fresh``
     object that has not seen the session. The process ends without closing that one. An append is
-    durable when it ends.
+    durable when it ends. ``what`` says what appending, loading and preparing call.
     """
 
+    package: str
+    what: tuple[str, str, str]
     item: Callable[[Message], Any]
     append: Callable[[Any], Any]
     fresh: Callable[[], Any]
@@ -64,7 +66,10 @@ async def ours(folder: Path, messages: list[Message]) -> Neighbour:
     async def load(fresh: eventctx.Engine) -> None:
         await (await fresh.session("one", max_tokens=roomy)).get_messages()
 
+    fresh = "session() and get_messages() in a fresh engine"
     return Neighbour(
+        "eventctx",
+        ("ctx.add_message", fresh, "get_messages_for_request(), all in view, recorded durably"),
         item=lambda message: message,
         append=context.add_message,
         fresh=lambda: eventctx.open(path),
@@ -86,7 +91,10 @@ async def openai_agents(folder: Path, messages: list[Message]) -> Neighbour:
     items: list[Any] = [item for one in messages for item in _items(one)]
     for first in range(0, len(items), 500):
         await session.add_items(items[first : first + 500])
+    prepares = "prepare_input_with_session, which every run calls"
     return Neighbour(
+        "openai-agents",
+        ("add_items of one item", "get_items in a fresh session object", prepares),
         item=lambda message: _items(message)[:1],
         append=session.add_items,
         fresh=lambda: SQLiteSession("one", path),
@@ -141,7 +149,10 @@ async def langgraph(folder: Path, messages: list[Message]) -> Neighbour:
         config = saver.put(config, checkpoint, facts, {"messages": step})
 
     put(convert_to_messages(messages))
+    appends, prepares = "put of the state with one message more", "convert_to_openai_messages of it"
     return Neighbour(
+        "langgraph-checkpoint-sqlite",
+        (appends, "get_tuple over a fresh connection", prepares),
         item=lambda message: convert_to_messages([message]),
         append=put,
         fresh=connected,
@@ -171,7 +182,10 @@ async def google_adk(folder: Path, messages: list[Message]) -> Neighbour:
         shutil.move(memory / "adk.db", path)
     service = SqliteSessionService(str(path))
     found = await service.get_session(**named)
+    prepares = "_get_contents of the loaded session, which every model call makes"
     return Neighbour(
+        "google-adk",
+        ("append_event", "get_session of a fresh service", prepares),
         item=_event,
         append=lambda item: service.append_event(found, item),
         fresh=lambda: SqliteSessionService(str(path)),
@@ -211,33 +225,8 @@ def _event(message: Message) -> Any:
 # -- a neighbour's process -------------------------------------------------------------------------
 
 
-class Known(NamedTuple):
-    """How a neighbour is opened in an empty folder, its package, and what each step calls."""
-
-    opened: Callable[[Path, list[Message]], Any]
-    package: str
-    append: str
-    load: str
-    prepare: str
-
-
-KNOWN = {
-    "ours": Known(
-        *(ours, "eventctx", "ctx.add_message", "session() and get_messages() in a fresh engine"),
-        "get_messages_for_request(), all in view, recorded durably",
-    ),
-    "openai_agents": Known(
-        *(openai_agents, "openai-agents", "add_items of one item"),
-        *("get_items in a fresh session object", "prepare_input_with_session, as every run"),
-    ),
-    "langgraph": Known(
-        *(langgraph, "langgraph-checkpoint-sqlite", "put of the state with one message more"),
-        *("get_tuple over a fresh connection", "convert_to_openai_messages of the state"),
-    ),
-    "google_adk": Known(
-        *(google_adk, "google-adk", "append_event", "get_session of a fresh service"),
-        "_get_contents of the loaded session, which every model call makes",
-    ),
+OPENED: dict[str, Callable[[Path, list[Message]], Awaitable[Neighbour]]] = {
+    opened.__name__: opened for opened in (ours, openai_agents, langgraph, google_adk)
 }
 
 
@@ -251,15 +240,14 @@ async def serve(name: str, folder: Path, length: int) -> None:
         print(json.dumps(found), file=out, flush=True)
 
     messages: list[Message] = json.loads((folder / "messages.json").read_text())
-    known = KNOWN[name]
     try:
-        neighbour: Neighbour = await known.opened(folder, messages[:length])
+        neighbour = await OPENED[name](folder, messages[:length])
     except ImportError as error:
         answer({"missing": str(error)})
         return
     coming = iter(messages[length:])
-    what = {"append": known.append, "load": known.load, "prepare": known.prepare}
-    answer({"version": version(known.package), "what": what})
+    what = dict(zip(("append", "load", "prepare"), neighbour.what, strict=True))
+    answer({"version": version(neighbour.package), "what": what})
     while line := await asyncio.to_thread(sys.stdin.readline):
         step, count = line.split()
         took: dict[str, list[float]] = {"wall": [], "processor": []}

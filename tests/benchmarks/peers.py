@@ -104,8 +104,8 @@ async def measure(place: Place) -> list[Row]:
         if other.missing:
             rows.append(unmeasured(key, other.missing))
         else:
-            rates = [1 / one.samples.median(key) for one in (own, other)]
-            rows.append(target(key, *rates, note=f"messages: {length:,}"))
+            ours, theirs = (1 / one.samples.median(key) for one in (own, other))
+            rows.append(target(key, ours, theirs, f"messages: {length:,}"))
     for peer, process in processes.items():
         if process.missing:
             note = f"{process.missing}; {peer.variable} may name an interpreter that has it"

@@ -23,12 +23,8 @@ from tests.services.postgres_server import Server
 SESSIONS: Final = 100
 """Sessions that append at once."""
 
-SETTINGS: Final = {
-    "shared_buffers": "256MB",
-    "max_connections": "300",
-    "max_wal_size": "2GB",
-    "min_wal_size": "256MB",
-}
+_WAL: Final = {"max_wal_size": "2GB", "min_wal_size": "256MB"}
+SETTINGS: Final = {"shared_buffers": "256MB", "max_connections": "300", **_WAL}
 """As an installation has them; tests start their servers small. All else is the default."""
 
 SEGMENT: Final = 16

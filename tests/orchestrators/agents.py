@@ -23,6 +23,7 @@ from eventctx.orchestrators import (
 )
 from eventctx.queries.verify import verify
 from eventctx.testing import check_request
+from tests.amplifier.given import ENDS, check_ends
 
 Step = Any
 """An Answer, an exception to raise, anything else to return as it is, or a function of these."""
@@ -206,13 +207,6 @@ async def contents(context: Any) -> list[Any]:
     return [one["content"] for one in await context.get_messages()]
 
 
-ENDS = {
-    "provider:request": ("provider:response", "provider:error"),
-    "tool:pre": ("tool:post", "tool:error"),
-    "plan:start": ("plan:end",),
-    "prompt:submit": ("prompt:complete",),
-}
-
 HOOK_ENDS = ENDS | {
     "execution:start": ("execution:end",),
     "content_block:start": ("content_block:end",),
@@ -237,9 +231,5 @@ async def check_log(ctx: Context) -> None:
     """The log verifies, every span that began ended once, and its view keeps calls and results."""
     await ctx.close()
     assert (await verify(ctx._session.store, ctx.session_id)).problems == ()
-    found = await records(ctx)
-    for begin, ends in ENDS.items():
-        began = [one.span_id for one in found if one.type == begin]
-        ended = [one.span_id for one in found if one.type in ends]
-        assert sorted(map(str, began)) == sorted(map(str, ended)), begin
+    check_ends(await records(ctx))
     check_request(await ctx.get_messages_for_request())

@@ -165,12 +165,10 @@ async def test_at_the_limit_the_model_is_asked_to_answer_without_tools(ctx: Cont
     assert "without calling tools" in (await contents(ctx))[-2]
 
 
-class Undefined(Scripted):
-    definitions = None  # type: ignore[assignment]
-
-
-class Odd(Scripted):
-    model = 3  # type: ignore[assignment]
+def scripted(**fields: Any) -> Scripted:
+    """A provider of another class, which has these attributes."""
+    made: Scripted = type("Other", (Scripted,), fields)()
+    return made
 
 
 NO_SCREEN = AsyncMock(side_effect=ConnectionError("the user's screen is gone"))
@@ -221,8 +219,11 @@ async def test_of_several_hooks_each_sees_what_those_before_it_changed(ctx: Cont
     ("changed", "words"),
     [
         ({"providers": {}}, "at least one provider"),
-        ({"providers": {"p": Odd()}}, "a model's name"),
-        ({"providers": {"p": Undefined()}}, r"an object with a definitions\(\) method"),
+        ({"providers": {"p": scripted(model=3)}}, "a model's name"),
+        (
+            {"providers": {"p": scripted(definitions=None)}},
+            r"with a definitions\(\) method",
+        ),
         ({"tools": [1]}, "expected a function, found 1"),
         ({"tools": "look"}, "expected a list of functions and tools"),
         ({"tools": {"my look": tool("look")}}, "letters, digits"),

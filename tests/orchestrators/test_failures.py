@@ -138,10 +138,6 @@ async def test_calls_where_no_tools_were_offered_are_garbage(ctx: Context, kind:
         await go(ctx, Scripted(CALLING, CALLING), loop=kind)
 
 
-class Row(msgspec.Struct):
-    at: int
-
-
 class Odd:
     def __repr__(self) -> str:
         raise ValueError("not even that")
@@ -158,7 +154,7 @@ class Unspeakable(Exception):
         ("text", "text"),
         (None, "(no output)"),
         ({"a": [1, None]}, '{"a": [1, null]}'),
-        (Row(3), '{"at": 3}'),
+        (msgspec.defstruct("Row", ["at"])(3), '{"at": 3}'),
         ("half \ud83d", "half \ufffd"),
         (b"\x00" * 1000, "(1,000 bytes that are no text)"),
         (Odd(), "(a Odd that cannot be shown)"),

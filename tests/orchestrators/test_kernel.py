@@ -212,16 +212,12 @@ async def test_settings_of_a_mount_plan_are_checked(ctx: Context) -> None:
 # -- rows of any dialect become messages that Amplifier's providers accept -------------------------
 
 
+THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "sig==", "visibility": None}
+OWN_CALL = {"type": "tool_call", "id": "c", "name": "n", "input": {}, "visibility": None}
+OWN_CALLS = [{"id": "c", "tool": "n", "arguments": {}}]
 AMPLIFIER: list[dict[str, Any]] = [
     {"role": "user", "content": "hi", "metadata": {"timestamp": "x"}},
-    {
-        "role": "assistant",
-        "content": [
-            {"type": "thinking", "thinking": "hm", "signature": "sig==", "visibility": None},
-            {"type": "tool_call", "id": "c", "name": "n", "input": {}, "visibility": None},
-        ],
-        "tool_calls": [{"id": "c", "tool": "n", "arguments": {}}],
-    },
+    {"role": "assistant", "content": [THOUGHT, OWN_CALL], "tool_calls": OWN_CALLS},
     {"role": "tool", "tool_call_id": "c", "name": "n", "content": "done"},
 ]
 
@@ -233,61 +229,42 @@ def test_amplifiers_own_rows_pass_as_they_are() -> None:
 CALL = {"type": "tool_call", "id": "c", "name": "n", "input": {"a": 1}}
 CALLS = [{"id": "c", "tool": "n", "arguments": {"a": 1}}]
 THEIRS = [{"id": "c", "function": {"name": "n", "arguments": '{"a": 1}'}}]
-TEXT = {"type": "text", "text": "and?"}
+SO, TEXT = {"type": "text", "text": "so"}, {"type": "text", "text": "and?"}
+VIDEO = {"type": "text", "text": '{"type":"video","id":3}'}
 BYTES = {"type": "base64", "media_type": "image/png", "data": "AAAA"}
+IMAGE = [
+    {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+    {"type": "input_text", "text": "and?"},
+]
+RESULTS = [
+    {"type": "tool_result", "tool_use_id": "c", "content": "one"},
+    {"type": "tool_result", "tool_use_id": "d", "content": [{"text": "two"}]},
+]
+ANSWERED = [
+    {"role": "tool", "tool_call_id": call, "content": text}
+    for call, text in (("c", "one"), ("d", "two"))
+]
 
 
 @pytest.mark.parametrize(
-    ("role", "content", "more", "expected"),
+    ("role", "content", "calls", "expected"),
     [
-        ("assistant", None, {"tool_calls": THEIRS}, [{"content": [CALL], "tool_calls": CALLS}]),
-        (
-            "assistant",
-            "so",
-            {"tool_calls": THEIRS},
-            [{"content": [{"type": "text", "text": "so"}, CALL], "tool_calls": CALLS}],
-        ),
-        (
-            "user",
-            [
-                {"type": "tool_result", "tool_use_id": "c", "content": "one"},
-                {"type": "tool_result", "tool_use_id": "d", "content": [{"text": "two"}]},
-                TEXT,
-            ],
-            {},
-            [
-                {"role": "tool", "tool_call_id": "c", "content": "one"},
-                {"role": "tool", "tool_call_id": "d", "content": "two"},
-                {"content": [TEXT]},
-            ],
-        ),
-        (
-            "user",
-            [
-                {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
-                {"type": "input_text", "text": "and?"},
-            ],
-            {},
-            [{"content": [{"type": "image", "source": BYTES}, TEXT]}],
-        ),
-        ("critic", "no", {}, [{"role": "user", "content": "no"}]),
-        ("assistant", None, {}, [{"content": ""}]),
-        (
-            "user",
-            [{"type": "video", "id": 3}],
-            {},
-            [{"content": [{"type": "text", "text": '{"type":"video","id":3}'}]}],
-        ),
+        ("assistant", None, THEIRS, [{"content": [CALL], "tool_calls": CALLS}]),
+        ("assistant", "so", THEIRS, [{"content": [SO, CALL], "tool_calls": CALLS}]),
+        ("assistant", None, None, [{"content": ""}]),
+        ("user", [*RESULTS, TEXT], None, [*ANSWERED, {"content": [TEXT]}]),
+        ("user", IMAGE, None, [{"content": [{"type": "image", "source": BYTES}, TEXT]}]),
+        ("user", [{"type": "video", "id": 3}], None, [{"content": [VIDEO]}]),
+        ("critic", "no", None, [{"role": "user", "content": "no"}]),
     ],
     ids=range(7),
 )
 def test_other_dialects_are_put_into_amplifiers_words(
-    role: str, content: Any, more: dict[str, Any], expected: list[dict[str, Any]]
+    role: str, content: Any, calls: Any, expected: list[dict[str, Any]]
 ) -> None:
-    made = as_messages([{"role": role, "content": content, **more}])
-    assert [one.model_dump(exclude_none=True) for one in made] == [
-        {"role": role, **one} for one in expected
-    ]
+    row = {"role": role, "content": content, **({"tool_calls": calls} if calls else {})}
+    made = [one.model_dump(exclude_none=True) for one in as_messages([row])]
+    assert made == [{"role": role, **one} for one in expected]
 
 
 # -- requests in which the model may call no tool --------------------------------------------------

@@ -136,17 +136,13 @@ async def test_a_browser_that_goes_away_ends_the_turn(ctx: Context) -> None:
 # -- with tools: pieces of every round -------------------------------------------------------------
 
 
-LOOK = tools(tool("look"))
-
-
-def thinking_then(answer: Any) -> list[Any]:
-    return [Chunk("text", "let me look"), answer]
+LOOK, LOOKING = tools(tool("look")), Chunk("text", "let me look")
 
 
 async def test_pieces_of_every_round_come_as_the_model_writes_them(ctx: Context) -> None:
     more = asyncio.Event()
     provider = Streaming(
-        thinking_then(calls(("c1", "look"), ("c2", "look"))),
+        [LOOKING, calls(("c1", "look"), ("c2", "look"))],
         [Chunk("text", "It is "), more, Chunk("text", "fine"), says("It is fine")],
     )
     agent = StreamingOrchestrator()
@@ -165,7 +161,7 @@ async def test_pieces_of_every_round_come_as_the_model_writes_them(ctx: Context)
 
 async def test_a_later_answer_that_breaks_is_kept_as_far_as_it_was_shown(ctx: Context) -> None:
     provider = Streaming(
-        thinking_then(calls(("c1", "look"))),
+        [LOOKING, calls(("c1", "look"))],
         [Chunk("text", "It is "), ProviderFailed("p", "gone", retryable=True)],
     )
     with pytest.raises(ProviderFailed):
@@ -179,7 +175,7 @@ async def test_a_denied_round_ends_the_stream_with_a_response(ctx: Context) -> N
             return HookResult(action="deny", reason="too dear")
         return None
 
-    provider = Streaming(thinking_then(calls(("c1", "look"))))
+    provider = Streaming([LOOKING, calls(("c1", "look"))])
     stream = StreamingOrchestrator().stream("go", ctx, {"p": provider}, LOOK, [deny])
     shown, response = [piece async for piece in stream]
     assert shown == Chunk("text", "let me look") and isinstance(response, Response)

@@ -203,27 +203,21 @@ async def yields_later() -> Any:
     yield 1
 
 
-def takes_any_number(*paths: str) -> None: ...
-
-
-def takes_any_names(**paths: str) -> None: ...
-
-
-def takes_a_place(path: str, /) -> None: ...
-
-
 def takes_no_json(path: threading.Event) -> None: ...
 
 
 def takes_an_unknown(path: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
 
+NAMED = functools.partial(tool, name="named")
+
+
 @pytest.mark.parametrize(
     ("make", "of", "words"),
     [
-        (tool, takes_any_number, "takes_any_number"),
-        (tool, takes_any_names, "takes_any_names"),
-        (tool, takes_a_place, "takes_a_place"),
+        (NAMED, lambda *paths: None, "named"),
+        (NAMED, lambda **paths: None, "named"),
+        (NAMED, lambda path, /: None, "named"),
         (tool, takes_no_json, "takes_no_json"),
         (tool, takes_an_unknown, "takes_an_unknown"),
         (tool, yields, "collect what it yields"),

@@ -47,7 +47,7 @@ _CLAUDE_BLOCKS = [
     {"type": "text", "text": "".join(WORDS), "citations": None},
 ]
 CLAUDE_TEXT: Body = {**_CLAUDE, **_CLAUDE_END, "content": _CLAUDE_BLOCKS, "usage": _CLAUDE_USAGE}
-_BEGUN = {**_CLAUDE, "content": [], "stop_reason": None, "stop_sequence": None}
+_BEGUN: Body = {**_CLAUDE, "content": [], "stop_reason": None, "stop_sequence": None}
 
 
 def _claude_block(index: int, block: Body, *deltas: Body) -> list[Body]:
@@ -98,7 +98,7 @@ _CHAT_USAGE: Body = {"prompt_tokens": 130, "completion_tokens": 7, "total_tokens
 _CHAT_USAGE |= {"prompt_tokens_details": {"cached_tokens": 100}}
 _CHAT_USAGE |= {"completion_tokens_details": {"reasoning_tokens": 3}}
 _CHAT_ANSWER = {"role": "assistant", "content": "Fair enough.", "reasoning_content": "Is it fair?"}
-_CHAT_MESSAGE = {**_CHAT_ANSWER, "refusal": None, "annotations": []}
+_CHAT_MESSAGE: Body = {**_CHAT_ANSWER, "refusal": None, "annotations": []}
 _CHOICE = {"index": 0, "finish_reason": "stop", "logprobs": None, "message": _CHAT_MESSAGE}
 CHAT_TEXT: Body = {**_CHAT, "choices": [_CHOICE], "usage": _CHAT_USAGE}
 

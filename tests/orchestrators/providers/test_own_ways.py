@@ -43,8 +43,12 @@ def assistant(*blocks: dict[str, Any]) -> dict[str, Any]:
     return {"role": "assistant", "content": list(blocks)}
 
 
+async def heard(provider: Any) -> list[Chunk | Answer]:
+    return [piece async for piece in provider.stream(asking())]
+
+
 async def last(provider: Any) -> Answer:
-    *_, answer = [piece async for piece in provider.stream(asking(HELLO))]
+    *_, answer = await heard(provider)
     assert isinstance(answer, Answer)
     return answer
 
@@ -214,10 +218,6 @@ async def test_an_answer_that_paused_goes_on_in_the_same_turn(ctx: Context, loop
 def answering(**message: Any) -> dict[str, Any]:
     choice = {"index": 0, "message": message, "finish_reason": "stop"}
     return {**CHAT_TEXT, "choices": [choice]}
-
-
-async def heard(provider: Any) -> list[Chunk | Answer]:
-    return [piece async for piece in provider.stream(asking())]
 
 
 async def test_a_message_is_stored_as_it_can_be_sent_back(api: Api) -> None:

@@ -49,8 +49,18 @@ from tests.adapters.drivers.strands import (
     check_requests,
     look,
 )
-from tests.adapters.logs import audited, count, links, names, payloads, types_of
-from tests.adapters.long_talks import NAMES, TURNS, interrupted_at, settings_for
+from tests.adapters.logs import (
+    NAMES,
+    TURNS,
+    audited,
+    count,
+    interrupted_at,
+    links,
+    names,
+    payloads,
+    settings_for,
+    types_of,
+)
 from tests.adapters.test_dialects import ROUNDS, Dialect, Round, called, texts_of
 
 

@@ -100,7 +100,6 @@ async def test_a_tool_that_waits_for_a_person_did_not_fail(engine: Engine) -> No
     asks = Content.from_oauth_consent_request("https://example.org/consent")
 
     def look(place: str) -> str:
-        """Look somewhere."""
         raise UserInputRequiredException(contents=[asks])
 
     call = ToolRequest("c", "look", {"place": "attic"})
@@ -111,7 +110,6 @@ async def test_a_tool_that_waits_for_a_person_did_not_fail(engine: Engine) -> No
 async def test_a_call_that_waits_for_approval_goes_on_when_it_has_it(engine: Engine) -> None:
     @tool(approval_mode="always_require")
     def look(place: str) -> str:
-        """Look somewhere."""
         return f"{place} seen"
 
     call = ToolRequest("c", "look", {"place": "attic"})

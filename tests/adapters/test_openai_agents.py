@@ -63,7 +63,6 @@ class TestTheContract(AdapterContract):
 
 @function_tool
 def read(page: int) -> str:
-    """Read a page."""
     return f"page {page}: " + "x" * 1_500
 
 
@@ -239,12 +238,10 @@ OVER = ("prompt:complete", "ok", None)
 
 
 async def burn() -> str:
-    """Raise."""
     raise ValueError("disk on fire")
 
 
 async def wait() -> str:
-    """Wait until the run is over."""
     await asyncio.Event().wait()
     return "never"
 
@@ -347,7 +344,6 @@ async def test_a_runner_that_somebody_else_has_set_stays(engine: Engine) -> None
 
 
 def look_up() -> str:
-    """Look it up."""
     return "word " * 400
 
 

@@ -63,7 +63,6 @@ def says(text: str) -> ModelResponse:
 
 
 def read(page: int) -> str:
-    """Read a page."""
     return f"page {page}: " + "x" * 1_500
 
 
@@ -272,7 +271,6 @@ async def test_each_run_inside_a_tool_has_a_linked_session_to_itself(
     sub = agent_of(Scripted(says("one"), says("two")), ours, tools=())
 
     async def ask() -> str:
-        """Ask."""
         return str((await sub.run("2+2?")).output)
 
     asks = ModelResponse([ToolCallPart("ask", {}, one) for one in "ab"])

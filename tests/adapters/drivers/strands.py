@@ -128,7 +128,6 @@ class Scripted(BedrockModel):  # type: ignore[misc]
 
 
 def events_of(reply: Reply) -> list[dict[str, Any]]:
-    """A reply of a script as a stream."""
     made: list[dict[str, Any]] = [{"messageStart": {"role": "assistant"}}]
 
     def block(start: dict[str, Any], *deltas: dict[str, Any]) -> None:

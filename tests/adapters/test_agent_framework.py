@@ -93,9 +93,6 @@ async def test_an_agent_as_a_tool_has_a_linked_session_a_call(engine: Engine, sh
         assert await count(engine, "context:messages_set", session=session) == [0]
 
 
-# -- tools ---------------------------------------------------------------------------------------
-
-
 async def test_a_tool_that_waits_for_a_person_did_not_fail(engine: Engine) -> None:
     asks = Content.from_oauth_consent_request("https://example.org/consent")
 

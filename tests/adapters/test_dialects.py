@@ -170,8 +170,6 @@ def test_a_dialect_keeps_what_is_said_into_the_log_and_back(made: Callable[[], D
     holds()
 
 
-# -- dialects that are wrong ---------------------------------------------------------------------
-
 CONVERSATION = [Round("Where? " * 30, [("near " * 30, "Nothing. " * 30)], "Nowhere. " * 30)]
 SAID = items_of(CONVERSATION)
 

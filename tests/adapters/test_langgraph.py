@@ -103,9 +103,6 @@ def reopened(
     again.close()
 
 
-# -- as other savers -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("story", [graphs.agent_story, graphs.worker_story, graphs.nested_story])
 def test_a_graph_does_the_same_as_with_langgraphs_own_saver(
     story: Callable[[Any], list[Any]], saver: EventctxSaver
@@ -170,9 +167,6 @@ def test_it_comes_back_of_a_message_that_the_log_had(store: str, saver: Eventctx
         back = again.get_tuple(CONFIG)
     assert back and back.checkpoint["channel_values"]["messages"] == listed
     assert back.pending_writes == [("task", "messages", [later])]
-
-
-# -- in the log ----------------------------------------------------------------------------------
 
 
 def test_each_message_is_one_event_and_is_stored_once(store: str, saver: EventctxSaver) -> None:

@@ -194,8 +194,6 @@ async def test_a_tool_that_asks_for_another_try_and_a_refused_output(engine: Eng
     assert all("Say yes." in one[3][-1][1] for one in (found, sent))
 
 
-# -- messages ------------------------------------------------------------------------------------
-
 PICTURES = [BinaryImage(b"abc", media_type="image/png"), ImageUrl("http://x/y.png")]
 SHOWN = UserPromptPart(["hi", TextContent("there", metadata={"a": 1}), *PICTURES])
 ANSWERED = [

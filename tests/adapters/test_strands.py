@@ -69,9 +69,6 @@ class TestTheContract(AdapterContract):
     knows = KNOWN["Strands Agents"]
 
 
-# -- ways to call an agent -----------------------------------------------------------------------
-
-
 def test_a_synchronous_call_is_recorded_in_a_store_of_the_plugins_own(tmp_path: Path) -> None:
     plugin = EventctxAgentPlugin(tmp_path / "agents.db", "s")
     talks = agent(plugin, calls("look", place="here"), Reply("Seen."), tools=[look])

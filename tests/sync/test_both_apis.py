@@ -253,8 +253,6 @@ async def test_a_host_reports_its_turns(engine: Any) -> None:
     assert found[-3:] == ["provider:request", "provider:response", "prompt:complete"]
 
 
-# -- that nothing is left out ----------------------------------------------------------------------
-
 CALLED_ON: dict[str, type] = {"engine": eventctx.Engine, "ctx": eventctx.Context}
 CALLED_ON |= {"turn": eventctx.Turn, "cycle": eventctx.Iteration}
 ELSEWHERE = {("ctx", "emitter"), ("cycle", "number"), ("cycle", "scope"), ("turn", "scope")}

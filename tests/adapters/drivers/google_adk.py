@@ -175,9 +175,6 @@ class SessionsInFile(InMemorySessionService):
         return made
 
 
-# -- agents that no contract asks for -------------------------------------------------------------
-
-
 def content(role: str, *parts: Any) -> types.Content:
     return types.Content(role=role, parts=[types.Part(**one) for one in parts])
 

@@ -152,9 +152,6 @@ def events_of(reply: Reply) -> list[dict[str, Any]]:
     return made
 
 
-# -- agents that no contract asks for -------------------------------------------------------------
-
-
 def agent(plugin: EventctxAgentPlugin, *script: Any, **named: Any) -> Agent:
     model = named.pop("model", None) or Scripted(list(script))
     plugins = [*named.pop("before", []), plugin]

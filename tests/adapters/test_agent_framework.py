@@ -158,9 +158,9 @@ def test_one_bundle_keeps_all_runs_in_one_session_of_its_store(tmp_path: Path) -
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the framework calls the class experimental
             ours = EventctxAgents(tmp_path / "agents.db", "s")
-            bundle = ours.bundle
+            both: Any = {"middleware": [ours.bundle], "context_providers": [ours.history]}
         for text, said in (("First?", "One."), ("Second?", "Two.")):
-            await Agent(script(said), middleware=[bundle]).run(text)
+            await Agent(script(said), **both).run(text)
         ours.close()
         async with eventctx.open(tmp_path / "agents.db") as engine:
             assert await texts(engine) == ["First?", "One.", "Second?", "Two."]

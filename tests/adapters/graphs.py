@@ -62,9 +62,6 @@ def asks(text: str, name: str | None = None) -> Any:
     return {"messages": [HumanMessage(text, id=name)]}
 
 
-# -- stories: the same steps with any saver -------------------------------------------------------
-
-
 def plain(value: Any) -> Any:
     """A value without the ids that each run makes anew. Lists and tuples are alike."""
     if isinstance(value, BaseMessage):

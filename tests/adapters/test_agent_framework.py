@@ -93,14 +93,10 @@ async def test_an_agent_as_a_tool_has_a_linked_session_a_call(engine: Engine, sh
         assert await count(engine, "context:messages_set", session=session) == [0]
 
 
-# -- tools ---------------------------------------------------------------------------------------
-
-
 async def test_a_tool_that_waits_for_a_person_did_not_fail(engine: Engine) -> None:
     asks = Content.from_oauth_consent_request("https://example.org/consent")
 
     def look(place: str) -> str:
-        """Look somewhere."""
         raise UserInputRequiredException(contents=[asks])
 
     call = ToolRequest("c", "look", {"place": "attic"})
@@ -111,7 +107,6 @@ async def test_a_tool_that_waits_for_a_person_did_not_fail(engine: Engine) -> No
 async def test_a_call_that_waits_for_approval_goes_on_when_it_has_it(engine: Engine) -> None:
     @tool(approval_mode="always_require")
     def look(place: str) -> str:
-        """Look somewhere."""
         return f"{place} seen"
 
     call = ToolRequest("c", "look", {"place": "attic"})
@@ -163,9 +158,9 @@ def test_one_bundle_keeps_all_runs_in_one_session_of_its_store(tmp_path: Path) -
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the framework calls the class experimental
             ours = EventctxAgents(tmp_path / "agents.db", "s")
-            bundle = ours.bundle
+            both: Any = {"middleware": [ours.bundle], "context_providers": [ours.history]}
         for text, said in (("First?", "One."), ("Second?", "Two.")):
-            await Agent(script(said), middleware=[bundle]).run(text)
+            await Agent(script(said), **both).run(text)
         ours.close()
         async with eventctx.open(tmp_path / "agents.db") as engine:
             assert await texts(engine) == ["First?", "One.", "Second?", "Two."]

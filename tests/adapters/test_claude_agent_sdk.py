@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -39,18 +40,16 @@ def rows() -> list[Any]:
 
 async def test_the_sdks_own_contracts_hold() -> None:
     testing = pytest.importorskip("claude_agent_sdk.testing", reason="an extra")
-    engines: list[Engine] = []
+    made: list[EventctxSessionStore] = []
+    async with AsyncExitStack() as engines:
 
-    async def fresh() -> EventctxSessionStore:
-        engines.append(await eventctx.open("memory://").__aenter__())
-        return EventctxSessionStore(engines[-1])
+        async def fresh() -> EventctxSessionStore:
+            engine = await engines.enter_async_context(eventctx.open("memory://"))
+            made.append(EventctxSessionStore(engine))
+            return made[-1]
 
-    try:
         await testing.run_session_store_conformance(fresh)
-    finally:
-        for one in engines:
-            await one.close()
-    assert len(engines) == 15  # the suite's first look, and 14 contracts
+    assert len(made) == 15  # the suite's first look, and 14 contracts
 
 
 async def test_entries_come_back_equal_in_order_and_from_another_process(tmp_path: Path) -> None:
@@ -180,9 +179,7 @@ async def test_after_a_compaction_the_hooks_tell_the_model_what_was_demanded(
     assert "reminded of nothing" in caplog.text
 
 
-async def test_lines_that_come_behind_the_end_of_a_turn_are_imported(
-    engine: Engine, store: EventctxSessionStore
-) -> None:
+async def test_lines_after_a_turn_are_imported(engine: Engine, store: EventctxSessionStore) -> None:
     """Claude Code writes the last ones a tenth of a second after it called the hook."""
     said = ClaudeCode()
     said.user("One?").answer("m1", {"type": "text", "text": "Yes."}).user("Two?").user("Three?")

@@ -119,9 +119,7 @@ async def test_an_interrupted_run_goes_on_with_another_adapter(make: Make, tmp_p
         assert await run.views() == [one, two, three]
 
 
-async def test_a_run_that_is_cancelled_at_any_step_is_followed_by_sound_ones(
-    make: Make, tmp_path: Path
-) -> None:
+async def test_a_run_cancelled_anywhere_leaves_the_next_sound(make: Make, tmp_path: Path) -> None:
     for steps in itertools.count(0, STRIDE):
         folder = tmp_path / str(steps)
         folder.mkdir()

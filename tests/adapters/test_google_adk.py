@@ -143,9 +143,6 @@ def test_the_example_of_the_page_runs(
     assert capsys.readouterr().out == "All words.\n9 requests, of at most 8\n"
 
 
-# -- contents ------------------------------------------------------------------------------------
-
-
 EVERY = [
     content("user", {"text": "hi"}, {"inline_data": {"data": b"abc", "mime_type": "image/png"}}),
     content(

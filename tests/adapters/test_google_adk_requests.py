@@ -27,8 +27,7 @@ from eventctx.adapters.google_adk.rows import identity, joined, rows_of
 from eventctx.engine import Engine, open_engine
 from eventctx.testing.strict_provider import violations
 from tests.adapters.drivers.google_adk import USER, ask, content, runner_of
-from tests.adapters.logs import audited
-from tests.adapters.long_talks import NAMES, TURNS, interrupted_at, settings_for
+from tests.adapters.logs import NAMES, TURNS, audited, interrupted_at, settings_for
 
 
 class Reads(BaseLlm):

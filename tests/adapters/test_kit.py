@@ -42,10 +42,6 @@ from tests.session.counting_store import CountingStore
 ENDS = ("prompt:complete", "provider:response", "provider:error", "tool:post", "tool:error")
 
 
-class Waits(Exception):
-    """A tool's way to ask a person."""
-
-
 class Host:
     """One session of an engine that runs in a thread of its own."""
 
@@ -106,9 +102,9 @@ async def test_a_step_ends_with_the_result_that_it_was_given(host: Host) -> None
         assert tool_around() is None
         async with host.run.tool("look", "c2") as tool:
             tool.ends_with(ToolEnd("no", failure="LookupError"))
-        with suppress(Waits):
-            async with host.run.tool("ask", "c3", waits=(Waits,)):
-                raise Waits
+        with suppress(InterruptedError):  # as a tool asks a person
+            async with host.run.tool("ask", "c3", waits=(InterruptedError,)):
+                raise InterruptedError
         turn.ends_with("ok")
     assert host.ends() == [
         *[("provider:response", "ok"), ("tool:post", "ok"), ("tool:error", "error")],
@@ -127,9 +123,7 @@ def test_a_host_without_a_loop_reports_by_plain_blocks(host: Host) -> None:
 @pytest.mark.parametrize(
     "kind", [ValueError, asyncio.CancelledError, KeyboardInterrupt, GeneratorExit]
 )
-async def test_a_step_that_an_exception_leaves_has_failed_or_was_cancelled(
-    host: Host, kind: type[BaseException]
-) -> None:
+async def test_a_step_an_exception_left_has_failed(host: Host, kind: type[BaseException]) -> None:
     """What somebody gave up was cancelled."""
     for step in (host.call, lambda: host.run.tool("look", "c1")):
         with suppress(kind):
@@ -144,9 +138,6 @@ async def test_a_step_that_an_exception_leaves_has_failed_or_was_cancelled(
     told = [one.type for one in records if one.type in ENDS and b"unplugged" in one.payload]
     assert set(told) - {"prompt:complete"} == {"provider:error", "tool:error"}
     assert ("prompt:complete" in told) == (kind is ValueError)
-
-
-# -- sessions that are held open, and failures in one form ----------------------------------------
 
 
 class Held:
@@ -181,9 +172,6 @@ async def test_a_session_is_made_once_also_where_two_calls_ask_for_it_at_once() 
     one, other = await asyncio.gather(sessions.of("s", opened), sessions.of("s", opened))
     assert one is other is await sessions.of("s", opened)
     assert [each.closed for each in made] == [each is not one for each in made]
-
-
-# -- rows that the log could not hold as they are --------------------------------------------------
 
 
 def test_what_is_no_json_or_nested_too_deeply_stands_as_a_text_and_all_else_as_it_was() -> None:

@@ -127,9 +127,6 @@ async def test_a_run_without_a_thread_says_what_to_give(engine: Engine) -> None:
     assert decode_event(begins) == PromptSubmit(number=1, agent="clerk")
 
 
-# -- what happens to the state -------------------------------------------------------------------
-
-
 async def test_what_the_graph_removes_is_an_event_and_stays_in_the_log(engine: Engine) -> None:
     model = scripted("A.", "B.")
     agent = agent_of(model, engine)
@@ -176,9 +173,6 @@ async def test_a_tool_that_asks_a_person_has_not_failed(engine: Engine) -> None:
     rows = [one.message["content"] for one in await engine.transcript("s")]
     assert rows[2:] == ["yes", "Done."]
     assert [one["status"] for one in await payloads(engine, "tool:error")] == ["cancelled"]
-
-
-# -- messages ------------------------------------------------------------------------------------
 
 
 def asks_to_read(page: int) -> AIMessage:

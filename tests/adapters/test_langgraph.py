@@ -103,9 +103,6 @@ def reopened(
     again.close()
 
 
-# -- as other savers -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("story", [graphs.agent_story, graphs.worker_story, graphs.nested_story])
 def test_a_graph_does_the_same_as_with_langgraphs_own_saver(
     story: Callable[[Any], list[Any]], saver: EventctxSaver
@@ -170,9 +167,6 @@ def test_it_comes_back_of_a_message_that_the_log_had(store: str, saver: Eventctx
         back = again.get_tuple(CONFIG)
     assert back and back.checkpoint["channel_values"]["messages"] == listed
     assert back.pending_writes == [("task", "messages", [later])]
-
-
-# -- in the log ----------------------------------------------------------------------------------
 
 
 def test_each_message_is_one_event_and_is_stored_once(store: str, saver: EventctxSaver) -> None:
@@ -245,9 +239,7 @@ def test_what_grows_takes_what_is_added_to_it(store: str, saver: EventctxSaver) 
         files = {**state.get("files", {}), f"f{number}": f"{number} " * 1_000}
         return {"rounds": number + 1, "log": [f"{number}, " * 300], "files": files}
 
-    graph: Any = StateGraph(Work)
-    graph.add_node("work", work)
-    graph.add_edge(START, "work")
+    graph: Any = StateGraph(Work).add_node("work", work).add_edge(START, "work")
     graph.add_conditional_edges("work", lambda one: "work" if one["rounds"] < 40 else END)
     made = graph.compile(checkpointer=saver)
     said = made.invoke({"rounds": 0}, run_of("t"))
@@ -255,9 +247,9 @@ def test_what_grows_takes_what_is_added_to_it(store: str, saver: EventctxSaver) 
     history = [len(one.values.get("files", {})) for one in made.get_state_history(run_of("t"))]
     assert history == [*range(40, -1, -1), 0]
     whole = sum(map(len, said["files"].values())) + sum(map(len, said["log"]))
-    records = records_of(store)
-    bodies = [len(body.data or b"") for one in records for body in one.bodies]
-    grown = sum(bodies) + sum(len(one.payload) for one in records)
+    payloads = [one.payload for one in records_of(store)]
+    bodies = [body.data or b"" for one in records_of(store) for body in one.bodies]
+    grown = sum(map(len, [*payloads, *bodies]))
     assert grown < 3 * whole, "each is in its task's writes, and in the state"
 
 

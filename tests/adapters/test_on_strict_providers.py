@@ -36,13 +36,11 @@ Ask = Callable[[str], Awaitable[Any]]
 
 
 def read(page: int) -> str:
-    """Read a page."""
     return f"page {page}: " + "words " * 250
 
 
 async def of_openai_agents(engine: Engine, client: Any) -> Ask:
     def fail(page: int) -> str:
-        """Fail."""
         raise ValueError("torn")
 
     model = OpenAIResponsesModel("gpt-5.2", client)
@@ -55,7 +53,6 @@ async def of_openai_agents(engine: Engine, client: Any) -> Ask:
 
 def of_pydantic(engine: Engine, model: Any, **settings: Any) -> Ask:
     def fail(page: int) -> str:
-        """Fail."""
         raise ModelRetry("torn")
 
     ours = Eventctx(engine, "s", recall=False, **SMALL)

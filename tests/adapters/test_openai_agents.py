@@ -63,7 +63,6 @@ class TestTheContract(AdapterContract):
 
 @function_tool
 def read(page: int) -> str:
-    """Read a page."""
     return f"page {page}: " + "x" * 1_500
 
 
@@ -103,9 +102,7 @@ async def test_another_agent_takes_over_in_the_same_turn(engine: Engine) -> None
 
 
 @HOW
-async def test_with_its_agent_known_a_prompt_is_in_its_turn_next_to_hooks_of_ones_own(
-    engine: Engine, stream: bool
-) -> None:
+async def test_of_a_known_agent_a_prompt_is_in_its_turn(engine: Engine, stream: bool) -> None:
     seen: list[str] = []
 
     class Mine(RunHooks[Any]):
@@ -131,9 +128,6 @@ async def test_with_its_agent_known_a_prompt_is_in_its_turn_next_to_hooks_of_one
     assert records[-1].type == "prompt:complete"
     await session.add_items([{"role": "assistant", "content": "by hand"}])
     assert (await records_of(engine))[-1].turn_id is None
-
-
-# -- loops ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -239,12 +233,10 @@ OVER = ("prompt:complete", "ok", None)
 
 
 async def burn() -> str:
-    """Raise."""
     raise ValueError("disk on fire")
 
 
 async def wait() -> str:
-    """Wait until the run is over."""
     await asyncio.Event().wait()
     return "never"
 
@@ -347,7 +339,6 @@ async def test_a_runner_that_somebody_else_has_set_stays(engine: Engine) -> None
 
 
 def look_up() -> str:
-    """Look it up."""
     return "word " * 400
 
 

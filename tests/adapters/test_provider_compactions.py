@@ -99,9 +99,7 @@ def sent(server: StrictServer) -> list[Rows]:
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["plain", "streamed"])
 @pytest.mark.parametrize("api", ["claude", "openai"])
-async def test_what_the_api_summarised_is_out_of_view_and_in_the_transcript(
-    engine: Engine, api: str, streamed: bool
-) -> None:
+async def test_what_an_api_sums_up_is_out_of_view(engine: Engine, api: str, streamed: bool) -> None:
     async with asked_of(api, SCRIPT) as (server, client):
         await talk(asking(api, eventctx.wrap(client, engine, "s"), streamed))
     assert await questions_of(engine) == QUESTIONS
@@ -122,9 +120,7 @@ async def test_what_the_api_summarised_is_out_of_view_and_in_the_transcript(
 
 @pytest.mark.parametrize("compact", [False, True])
 @pytest.mark.parametrize("api", ["claude", "openai"])
-async def test_the_transcript_keeps_what_a_caller_leaves_out_after_a_summary(
-    engine: Engine, api: str, compact: bool
-) -> None:
+async def test_the_log_keeps_what_a_caller_left(engine: Engine, api: str, compact: bool) -> None:
     async with asked_of(api, SCRIPT) as (_, client):
         await talk(asking(api, eventctx.wrap(client, engine, "s", compact=compact)), drops=True)
     assert await questions_of(engine) == QUESTIONS

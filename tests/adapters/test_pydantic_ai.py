@@ -63,7 +63,6 @@ def says(text: str) -> ModelResponse:
 
 
 def read(page: int) -> str:
-    """Read a page."""
     return f"page {page}: " + "x" * 1_500
 
 
@@ -195,8 +194,6 @@ async def test_a_tool_that_asks_for_another_try_and_a_refused_output(engine: Eng
     assert all("Say yes." in one[3][-1][1] for one in (found, sent))
 
 
-# -- messages ------------------------------------------------------------------------------------
-
 PICTURES = [BinaryImage(b"abc", media_type="image/png"), ImageUrl("http://x/y.png")]
 SHOWN = UserPromptPart(["hi", TextContent("there", metadata={"a": 1}), *PICTURES])
 ANSWERED = [
@@ -272,7 +269,6 @@ async def test_each_run_inside_a_tool_has_a_linked_session_to_itself(
     sub = agent_of(Scripted(says("one"), says("two")), ours, tools=())
 
     async def ask() -> str:
-        """Ask."""
         return str((await sub.run("2+2?")).output)
 
     asks = ModelResponse([ToolCallPart("ask", {}, one) for one in "ab"])
@@ -310,6 +306,11 @@ def said(conversation: Conversation | None) -> list[str]:
     return [getattr(one.parts[0], "content", "") for one in conversation.messages]
 
 
+async def grow(store: Any, conversation: Any, text: str) -> None:
+    conversation.messages.append(prompt(text))
+    await store.save(conversation)
+
+
 async def test_a_conversation_comes_back_whole(store: ConversationStore) -> None:
     assert await store.load("c") is None
     saved = Conversation(messages=list(EVERY), conversation_id="c")
@@ -326,8 +327,7 @@ async def test_a_conversation_branches_and_the_branch_left_stays(store: Conversa
     first = talk("a", "b")
     entries = await store.save(first)
     branched = await store.branch("c", at=1, expected_revision=first.revision)
-    branched.messages.append(prompt("other"))
-    await store.save(branched)
+    await grow(store, branched, "other")
     assert said(await store.load("c")) == ["a", "other"]
     back = await store.branch("c", from_entry=entries[1].id, expected_revision=branched.revision)
     assert said(back) == ["a", "b"]
@@ -338,8 +338,7 @@ async def test_a_conversation_branches_and_the_branch_left_stays(store: Conversa
 async def test_a_fork_shares_the_history_of_another_conversation(store: ConversationStore) -> None:
     await store.save(talk("a", "b", "c"))
     fork = await store.fork("c", at=2, new_conversation_id="d")
-    fork.messages.append(prompt("other"))
-    await store.save(fork)
+    await grow(store, fork, "other")
     assert said(await store.load("d")) == ["a", "b", "other"]
     assert said(await store.load("c")) == ["a", "b", "c"]
     record = await store.read_record("d")
@@ -350,20 +349,17 @@ async def test_a_fork_shares_the_history_of_another_conversation(store: Conversa
 
 async def test_who_saves_over_another_save_is_refused(store: ConversationStore) -> None:
     await store.save(talk("a"))
-    one: Any = await store.load("c")
-    other: Any = await store.load("c")
-    one.messages.append(prompt("b"))
-    await store.save(one)
-    other.messages.append(prompt("c"))
-    with pytest.raises(ConversationConflict):
-        await store.save(other)
-    with pytest.raises(ConversationConflict):
-        await store.save(talk("d"))
+    one, other = await store.load("c"), await store.load("c")
+    await grow(store, one, "b")
     record: Any = await store.read_record("c")
-    with pytest.raises(ConversationConflict):
-        await store.write_record(record, expected_revision="another")
-    with pytest.raises(ConversationConflict):
-        await store.delete_record("c", expected_revision="another")
+    for refused in (
+        lambda: grow(store, other, "c"),
+        lambda: store.save(talk("d")),
+        lambda: store.write_record(record, expected_revision="another"),
+        lambda: store.delete_record("c", expected_revision="another"),
+    ):
+        with pytest.raises(ConversationConflict):
+            await refused()
     assert said(await store.load("c")) == ["a", "b"]
 
 
@@ -386,14 +382,11 @@ async def test_another_process_finds_what_one_saved_and_conflicts_with_it(tmp_pa
     async with eventctx.open(path) as engine, eventctx.open(path) as beside:
         ours, theirs = EventctxConversations(engine), EventctxConversations(beside)
         (entry,) = await ours.save(talk("a"))
-        loaded: Any = await theirs.load("c")
-        stale: Any = await theirs.load("c")
-        loaded.messages.append(ModelResponse([TextPart("b")]))
-        await theirs.save(loaded)
-        mine: Any = await ours.load("c")
+        loaded, stale = await theirs.load("c"), await theirs.load("c")
+        await grow(theirs, loaded, "b")
+        mine = await ours.load("c")
         assert said(mine) == ["a", "b"]
-        mine.messages.append(prompt("c"))
-        await ours.save(mine)
+        await grow(ours, mine, "c")
         with pytest.raises(ConversationConflict):
             await theirs.save(stale)
         fresh = EventctxConversations(beside)

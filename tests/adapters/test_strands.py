@@ -49,17 +49,24 @@ from tests.adapters.drivers.strands import (
     check_requests,
     look,
 )
-from tests.adapters.logs import audited, count, links, names, payloads, types_of
-from tests.adapters.long_talks import NAMES, TURNS, interrupted_at, settings_for
+from tests.adapters.logs import (
+    NAMES,
+    TURNS,
+    audited,
+    count,
+    interrupted_at,
+    links,
+    names,
+    payloads,
+    settings_for,
+    types_of,
+)
 from tests.adapters.test_dialects import ROUNDS, Dialect, Round, called, texts_of
 
 
 class TestTheContract(AdapterContract):
     driver = StrandsDriver
     knows = KNOWN["Strands Agents"]
-
-
-# -- ways to call an agent -----------------------------------------------------------------------
 
 
 def test_a_synchronous_call_is_recorded_in_a_store_of_the_plugins_own(tmp_path: Path) -> None:

@@ -295,9 +295,7 @@ def test_the_provider_of_a_request_is_known_by_its_host_or_by_the_api_that_it_sp
         (None, None, None),
     ],
 )
-def test_of_an_address_its_host_and_port_are_kept(
-    url: str | None, server: str | None, port: int | None
-) -> None:
+def test_an_address_is_host_and_port(url: str | None, server: str | None, port: int | None) -> None:
     found = read_settings(url=url, stream="yes", max_tokens="many")
     assert found == (False, None, server, port, None)
 

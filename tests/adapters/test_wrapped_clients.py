@@ -141,9 +141,6 @@ async def test_what_cannot_be_wrapped_is_refused(engine: Engine, server: Scripte
         await asyncio.to_thread(eventctx.wrap, inner, engine, "s")
 
 
-# -- bodies that are signed, and come in frames ---------------------------------------------------
-
-
 def framed(event: Body) -> bytes:
     """An event as Amazon Bedrock sends it."""
     headers = b"\x0b:event-type\x07\x00\x05chunk"
@@ -179,9 +176,6 @@ async def test_a_signed_request_is_never_replaced(engine: Engine, server: Script
     assert engine.hooks.stats().dropped == {HOOK: 1}
 
 
-# -- conversations that the provider keeps --------------------------------------------------------
-
-
 @pytest.mark.parametrize("state", ["previous_response_id", "conversation", "thread"])
 async def test_a_conversation_that_the_provider_keeps_is_never_compacted(
     engine: Engine, server: ScriptedHTTP, state: str
@@ -204,9 +198,7 @@ async def test_a_conversation_that_the_provider_keeps_is_never_compacted(
     assert await count(engine, "context:messages_set") == [0]
 
 
-async def test_an_answer_made_in_the_background_is_recorded_when_it_is_asked_for(
-    engine: Engine, server: ScriptedHTTP
-) -> None:
+async def test_a_background_answer_is_recorded(engine: Engine, server: ScriptedHTTP) -> None:
     whole, _ = response(1, "m-1", Said("Only one writes."))
     waiting = {**whole, "status": "queued", "output": [], "usage": None}
     answers = [json_reply(waiting), json_reply({}, 503), json_reply(whole)]
@@ -305,9 +297,7 @@ async def test_an_answer_that_a_hook_of_the_callers_client_has_read_is_the_calle
     assert "Both check" in json.dumps(await rows_of(engine))
 
 
-async def test_a_call_beside_another_and_a_fault_of_ours_cost_no_answer_and_are_counted(
-    server: ScriptedHTTP,
-) -> None:
+async def test_calls_beside_others_and_our_faults_cost_no_answer(server: ScriptedHTTP) -> None:
     engine = await eventctx.open("memory://")
     async with eventctx.wrap(claude_of(server), engine, "s") as client:
         answers = await asyncio.gather(*(client.messages.create(**CLAUDE) for _ in range(2)))

@@ -36,8 +36,6 @@ COMPACT = {"compact": True, "max_tokens": 90_000}
 TIMEOUT = 0.5
 """Seconds that a client waits for a server that is silent."""
 
-# -- how a server sends an answer -----------------------------------------------------------------
-
 
 def with_headers(reply: Reply, **headers: str) -> Reply:
     named = {name.replace("_", "-"): value for name, value in headers.items()}

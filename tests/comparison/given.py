@@ -32,7 +32,6 @@ def session(rounds: int = 10, *, size: int = 3_000) -> list[Message]:
 
 
 def proposing(name: str, propose: Callable[[Visible], Any]) -> Any:
-    """A policy of a user's own."""
     fields: dict[str, Any] = {"name": name, "version": 1, "max_messages": None}
     fields["propose"] = lambda self, visible, budget, state: propose(visible)
     return type(name, (), fields)()

@@ -139,9 +139,6 @@ async def test_a_session_without_an_answer_is_passed_over_and_an_error_if_alone(
         await engine.compare([])
 
 
-# -- policies and budgets ------------------------------------------------------------------------
-
-
 def test_a_policy_may_have_settings_and_every_one_is_compared_that_needs_no_function() -> None:
     (one,) = contenders(["simple:keep_recent=3:target_usage=0.3"])
     assert (one.label, one.target) == ("simple:keep_recent=3:target_usage=0.3", 0.3)
@@ -182,13 +179,12 @@ def test_budgets_are_tokens_and_may_be_short() -> None:
             budgets_of([wrong])  # type: ignore[list-item]
 
 
-ASKS = ["summarize", "ladder"]
-
-
 async def test_a_policy_that_asks_gets_the_users_function_and_the_ladder_where_it_fails() -> None:
     scripted, failing = Scripted(), Scripted(*[RuntimeError("down")] * 99)
     found, ladder = [
-        await compare_policies([session(14)], ASKS, budgets=[6_000], summarizer=one)
+        await compare_policies(
+            [session(14)], ["summarize", "ladder"], budgets=[6_000], summarizer=one
+        )
         for one in (scripted, failing)
     ]
     first, row = scripted.requests[0], found.row("summarize")
@@ -334,9 +330,6 @@ def test_a_session_that_grows_evenly_is_compacted_again_when_it_was_expected() -
     assert abs(expected - lasted) <= 1
 
 
-# -- statistics ------------------------------------------------------------------------------------
-
-
 ALIKE = [(8.0, 10.0)] * 12
 MIXED = [(float(held), 10.0) for held in (2, 9, 5, 7, 10, 3, 8, 6, 4, 9, 7, 5)]
 
@@ -457,9 +450,7 @@ BUDGETS = (50_000, 16_000, 4_000)
 
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("policy", FREE)
-async def test_a_recorded_session_is_played_as_the_engine_would_have(
-    policy: str, budget: int, recorded_sessions: Path
-) -> None:
+async def test_a_recording_plays_alike(policy: str, budget: int, recorded_sessions: Path) -> None:
     paths = [recorded_sessions / name for name in SESSIONS]
     for _, recorded in await filling(paths, budget, FREE.index(policy), every=6):
         messages = beginning(recorded.messages, budget)

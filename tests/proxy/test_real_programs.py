@@ -78,7 +78,6 @@ def command_in(folder: Path, url: str, program: str) -> tuple[list[str], dict[st
 
 
 def run(command: list[str], environment: dict[str, str], folder: Path) -> str:
-    """What a command prints."""
     options: Any = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
     done = subprocess.run(command, env=environment, cwd=folder, timeout=120, **options)
     assert "Bern." in done.stdout, done.stderr

@@ -69,7 +69,6 @@ def call(*rows: dict[str, object], reply: str = "1", status: int = 200) -> SeenC
 
 
 def put(folder: Path, *calls: SeenCall) -> Path:
-    """The tape of these calls."""
     tapes = Tapes(folder, "run", print)
     for one in calls:
         tapes.put(one)

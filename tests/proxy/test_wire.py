@@ -372,9 +372,7 @@ def test_the_account_is_read_beside_the_addresses_and_not_guessed(tmp_path: Path
         assert owner_of([table, tmp_path / "none"], *ends) == owner
 
 
-async def test_connections_that_send_no_request_are_few_and_do_not_stay(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_connections_that_send_nothing_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate, "MOST_WAITING", 2)
     for most, seconds in ((1, 60), (3, 0.2)):
         async with guarded(Gate(seconds=seconds)) as (relay, _):

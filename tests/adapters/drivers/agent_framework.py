@@ -120,7 +120,6 @@ class Scripted(BaseChatClient[Any]):
         return whole()
 
     def response(self, reply: Reply) -> ChatResponse:
-        """A reply of a script as a response."""
         contents = [Content.from_text(reply.text)] if reply.text else []
         contents += [
             Content.from_function_call(one.id, one.name, arguments=json.dumps(one.arguments))
@@ -150,8 +149,6 @@ def update(response: ChatResponse, content: Content) -> ChatResponseUpdate:
 
 
 class KeepLast(ChatMiddleware):
-    """Sends the last messages only."""
-
     def __init__(self, number: int) -> None:
         self._number = number
 
@@ -207,7 +204,6 @@ def script(*steps: Reply | Exception | str, **more: Any) -> ScriptedChat:
 
 
 def read(page: int) -> str:
-    """Read a page."""
     return f"page {page}: " + "words " * 400
 
 

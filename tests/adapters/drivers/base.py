@@ -38,5 +38,4 @@ class Driver:
 
 
 def calls_of(reply: Reply) -> list[ToolRequest]:
-    """The calls of a reply, each with its id."""
     return [one for one in reply.calls if not isinstance(one, tuple)]

@@ -75,7 +75,6 @@ class ClientDriver(Driver):
         self._file.write_text(json.dumps(self._rows))
 
     def _answered(self, request: ReceivedRequest) -> ServerReply:
-        """What the server answers."""
         if not request.body:  # half a request, of a client that was cancelled: nobody waits
             return json_reply({}, 400)
         self._bodies.append(request.body)

@@ -106,8 +106,6 @@ class Scripted(BaseLlm):
 
 
 class KeepLast(BasePlugin):
-    """Sends the last contents only."""
-
     def __init__(self, number: int) -> None:
         super().__init__(name="keep_last")
         self._number = number
@@ -132,7 +130,6 @@ class AsksAgain(BasePlugin):
 
 
 def answer(reply: Reply) -> LlmResponse:
-    """A reply of a script as a response."""
     parts = [types.Part(text=reply.text)] if reply.text else []
     for one in calls_of(reply):
         call = types.FunctionCall(name=one.name, args=one.arguments)
@@ -176,9 +173,6 @@ class SessionsInFile(InMemorySessionService):
                 file.flush()
                 os.fsync(file.fileno())
         return made
-
-
-# -- agents that no contract asks for -------------------------------------------------------------
 
 
 def content(role: str, *parts: Any) -> types.Content:

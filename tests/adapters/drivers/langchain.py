@@ -83,8 +83,6 @@ class SavingDriver(LangChainDriver):
 
 
 class KeepLast(AgentMiddleware):  # type: ignore[type-arg]  # two parameters in 1.2, then three
-    """Sends the last messages of the state only."""
-
     def __init__(self, number: int) -> None:
         super().__init__()
         self._number = number
@@ -143,7 +141,6 @@ class ScriptedChat(BaseChatModel):
 
 
 def answer(reply: Reply) -> AIMessage:
-    """A reply of a script as a message."""
     calls = [
         {"name": one.name, "args": one.arguments, "id": one.id, "type": "tool_call"}
         for one in calls_of(reply)

@@ -77,7 +77,6 @@ class AgentsDriver(Driver):
 
 
 def step(reply: Reply | Exception) -> Any:
-    """A step of the SDK's scripted model."""
     if isinstance(reply, Exception):
         return ModelStep(error=reply)
     output: list[Any] = [assistant_message(reply.text)] if reply.text else []
@@ -116,7 +115,6 @@ async def run(agent: Agent[Any], text: str = "hi", stream: bool = False, **optio
 
 @function_tool(needs_approval=True)
 def erase() -> str:
-    """Erase it."""
     return "erased"
 
 

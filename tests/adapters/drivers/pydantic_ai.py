@@ -108,8 +108,6 @@ class PydanticDriver(Driver):
 
 
 class KeepLast(AbstractCapability[Any]):
-    """Sends the last messages of the run only."""
-
     def __init__(self, number: int) -> None:
         super().__init__()
         self._number = number
@@ -151,7 +149,6 @@ class Retries(AbstractCapability[Any]):
 
 
 def answer(reply: Reply) -> ModelResponse:
-    """A reply of a script as a response."""
     calls = [ToolCallPart(one.name, one.arguments, one.id) for one in calls_of(reply)]
     used = reply.usage
     usage = RequestUsage(input_tokens=used.prompt, output_tokens=used.output) if used else None

@@ -128,7 +128,6 @@ class Scripted(BedrockModel):  # type: ignore[misc]
 
 
 def events_of(reply: Reply) -> list[dict[str, Any]]:
-    """A reply of a script as a stream."""
     made: list[dict[str, Any]] = [{"messageStart": {"role": "assistant"}}]
 
     def block(start: dict[str, Any], *deltas: dict[str, Any]) -> None:
@@ -151,9 +150,6 @@ def events_of(reply: Reply) -> list[dict[str, Any]]:
         used = {"inputTokens": prompt, "outputTokens": output, "totalTokens": prompt + output}
         made.append({"metadata": {"usage": used, "metrics": {"latencyMs": 0}}})
     return made
-
-
-# -- agents that no contract asks for -------------------------------------------------------------
 
 
 def agent(plugin: EventctxAgentPlugin, *script: Any, **named: Any) -> Agent:

@@ -144,13 +144,18 @@ def test_in_a_pipe_it_prints_help_and_fails(run) -> None:
     run().fails("Usage: ", "Bring sessions in:")
 
 
-def test_a_question_without_a_session_is_about_the_last_one_used(run, tmp_path: Path) -> None:
+def test_a_question_without_a_session_is_about_the_last_that_fits(run, tmp_path: Path) -> None:
     for name in ("first", "last"):
         say(tmp_path / "s.db", name, f"Words of {name}")
     done = run("transcript", "--json")
     (message,) = json.loads(done.out)
     assert message["message"]["content"] == "Words of last"
     assert done.err == "session last “Words of last”, the last one used\n"
+    run("lost").fails("no session of this store was compacted")
+    run("instructions", "--take-back", "0.1").fails()
+    for name in ("first", "last"):
+        run("delete", name, "--yes").ok()
+    run("lost").fails("holds no sessions yet")
 
 
 def test_lost_without_a_session_is_about_the_last_one_that_was_compacted(run, store) -> None:
@@ -159,14 +164,6 @@ def test_lost_without_a_session_is_about_the_last_one_that_was_compacted(run, st
     assert done.code == 0
     assert done.err.startswith("session work “") and "the last one that was compacted" in done.err
     assert done.out == run("lost", "work").out
-
-
-def test_without_a_session_that_fits_the_reason_is_told(run, tmp_path: Path) -> None:
-    say(tmp_path / "s.db", "one", "Words")
-    run("lost").fails("no session of this store was compacted")
-    run("instructions", "--take-back", "0.1").fails()
-    run("delete", "one", "--yes").ok()
-    run("lost").fails("holds no sessions yet")
 
 
 def test_the_demo_compacts_verifies_and_what_it_proposes_works(run, tmp_path):

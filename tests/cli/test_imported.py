@@ -172,15 +172,12 @@ async def record_of(data: bytes, encoding: str) -> Record:
     return stored
 
 
-async def test_a_container_that_claims_more_than_is_shown_is_unpacked_so_far_only():
+async def test_a_container_is_unpacked_as_far_as_it_is_shown_and_damage_is_named():
     bomb = await record_of(zlib.compress(b"\0" * 50_000_000), "zlib")
     found = unpacked(bomb, 1_000)
     assert found is not None
     assert (found.data, found.length) == (b"\0" * 1_000, None)
     assert found.stored == len(bomb.bodies[0].data or b"") < 100_000
-
-
-@pytest.mark.parametrize("data", [b"no zlib", zlib.compress(b"x" * 9_000)[:-8]])
-async def test_a_damaged_container_is_named_as_such(data):
-    with pytest.raises(DecodeError, match="packed with zlib"):
-        unpacked(await record_of(data, "zlib"), 10_000)
+    for damaged in (b"no zlib", zlib.compress(b"x" * 9_000)[:-8]):
+        with pytest.raises(DecodeError, match="packed with zlib"):
+            unpacked(await record_of(damaged, "zlib"), 10_000)

@@ -74,11 +74,6 @@ def _written(folder: Path, text: str) -> Path:
     return path
 
 
-def test_a_failed_export_leaves_no_file(run, store, tmp_path):
-    run("export", "nobody", "-o", tmp_path / "x.jsonl").fails()
-    assert not (tmp_path / "x.jsonl").exists()
-
-
 def test_a_folder_is_searched_and_what_is_no_transcript_in_it_named(run, chat, tmp_path):
     (tmp_path / "settings.json").write_text('{"theme": "dark"}')
     session, passed_over, total = run("import", tmp_path, "--complete").ok().splitlines()
@@ -123,11 +118,14 @@ def test_what_waits_and_each_warning_is_told_on_request(run, tmp_path):
     assert "waits for the next import: line 3" in done.out
 
 
-def test_an_import_of_nothing_or_of_no_format_leaves_no_store(run, chat, tmp_path):
+def test_an_import_or_export_that_fails_leaves_no_file(run, chat, tmp_path):
     (tmp_path / "empty").mkdir()
     run("import", tmp_path / "empty").fails("in this folder")
     run("import", chat, "--format", "nonsense").fails()
     assert not (tmp_path / "s.db").exists()
+    run("import", chat)
+    run("export", "nobody", "-o", tmp_path / "x.jsonl").fails()
+    assert not (tmp_path / "x.jsonl").exists()
 
 
 def test_a_fork_shares_what_was_before_and_its_audit_is_its_own(run, store):

@@ -84,9 +84,17 @@ def test_stats_sum_the_store_and_say_what_keeps_it_and_what_an_append_survives(r
     )
 
 
-def test_the_transcript_is_whole_in_a_pipe_and_escaped(run, store):
+def test_a_transcript_is_whole_in_a_pipe_and_escaped_or_for_users_alone(run, store):
     escaped = (r"\x1b[31mred\x1b[0m", r"\x03", r"\u202e", "[bold]not bold[/bold]")
     run("transcript", "work").ok("contents of 8 " * 60, *escaped)
+    everything = run("transcript", "work", "--json").document
+    done = run("transcript", "work", "--audience", "user", "--json")
+    assert done.code == 0
+    hidden = {"tool_use", "tool_result", "thinking"}
+    assert hidden.isdisjoint(re.findall(r'"type": "(\w+)"', done.out))
+    assert {one["number"] for one in done.document} < {one["number"] for one in everything}
+    text = run("transcript", "work", "--audience", "user").ok("Task 0: look around.")
+    assert "Be brief." not in text
 
 
 async def test_a_transcript_says_where_no_person_spoke_in_the_role_user(run, tmp_path) -> None:
@@ -107,12 +115,17 @@ async def test_a_transcript_says_where_no_person_spoke_in_the_role_user(run, tmp
     run("why", "s", 3).ok("user (a program's words)  ")
 
 
-def test_a_view_says_what_was_sent_and_that_it_verifies(run, store):
+def test_a_view_says_what_was_sent_and_that_it_verifies_and_is_named_by_number(run, store):
     view = run("view", "work", "--turn", 3, "--json").document
     assert view["verified"] is True and view["left_out"]
     assert view["tokens"] <= view["budget"] == 3_000
     assert view["entries"][0]["message"] == {"role": "system", "content": "Be brief."}
     run("view", "work", "--turn", 3).ok(f"digest {view['digest']} verified", "dropped")
+    position = run("audit", "work", "--json").document["requests"][4]["position"]
+    assert run("view", "work", "--request", 5, "--json").document["position"] == position
+    for command in (("why", "work", 3), ("instructions", "work")):
+        named = run(*command, "--request", 5, "--json").document
+        assert named == run(*command, "--position", position, "--json").document
 
 
 REMINDER = {"role": "user", "content": "<reminder>now</reminder>"}
@@ -205,17 +218,6 @@ def test_a_long_session_saves_key_frames_for_the_next(run, tmp_path, question, m
     assert path.read_bytes() == before
 
 
-def test_a_transcript_for_users_has_no_calls_results_or_thinking(run, store) -> None:
-    everything = run("transcript", "work", "--json").document
-    done = run("transcript", "work", "--audience", "user", "--json")
-    assert done.code == 0
-    hidden = {"tool_use", "tool_result", "thinking"}
-    assert hidden.isdisjoint(re.findall(r'"type": "(\w+)"', done.out))
-    assert {one["number"] for one in done.document} < {one["number"] for one in everything}
-    text = run("transcript", "work", "--audience", "user").ok("Task 0: look around.")
-    assert "Be brief." not in text
-
-
 @pytest.mark.parametrize(
     "command",
     [
@@ -229,14 +231,6 @@ def test_a_transcript_for_users_has_no_calls_results_or_thinking(run, store) -> 
 def test_a_position_is_taken_as_it_is_printed(run, store, command):
     named = re.sub(r"(--\w+ )", r"\1@", command)
     assert run(*named.split()).ok() == run(*command.split()).ok()
-
-
-def test_a_request_is_named_by_its_number_too(run, store):
-    position = run("audit", "work", "--json").document["requests"][4]["position"]
-    assert run("view", "work", "--request", 5, "--json").document["position"] == position
-    for command in (("why", "work", 3), ("instructions", "work")):
-        named = run(*command, "--request", 5, "--json").document
-        assert named == run(*command, "--position", position, "--json").document
 
 
 @pytest.mark.parametrize("command", ["log", "replay"])

@@ -71,7 +71,7 @@ def test_a_persons_messages_begin_turns_with_skills_behind_them() -> None:
 # -- condensations ---------------------------------------------------------------------------------
 
 
-def condensations(log: OpenHands) -> list[CompactionItem]:
+def condensations(log: OpenHands) -> list[Any]:
     return of_type(items_of(parse, log.data()), CompactionItem)
 
 
@@ -150,10 +150,10 @@ def test_a_commands_output_is_followed_by_its_folder_and_exit_code() -> None:
     # One that still runs has none; and a field that says false is no line of the output.
     assert terminal("x", -1, metadata={"working_dir": None}) == [text("x")]
     told = {"output": "done", "command": "ls", "metadata": {"exit_code": 0, "working_dir": "/w"}}
+    told_of = "[There was an error during command execution.]\n"
     for kind in ("ExecuteBashObservation", "TerminalObservation"):
         assert seen(kind, **told, error=False) == [text(f"done\n{end}")]
-        failed = "[There was an error during command execution.]\n"
-        assert seen(kind, **told, error=True) == [text(f"{failed}done\n{end}")]
+        assert seen(kind, **told, error=True) == [text(f"{told_of}done\n{end}")]
 
 
 def test_a_files_editor_shows_its_content_with_a_heading_where_it_failed() -> None:

@@ -104,9 +104,6 @@ async def test_the_request_after_a_condensation_shows_what_was_left(tmp_path: Pa
     log = OpenHands().system().user("go").says("ok").condensed("e2", summary="S", summary_offset=2)
     *_, first, second = await shown(tmp_path / "2", log.says("x").user("on").says("y").data())
     assert (first, second) == (["be good", "go", "S"], ["be good", "go", "S", "x", "on"])
-
-
-async def test_two_summaries_can_follow_each_other(tmp_path: Path) -> None:
     log = three_questions().condensed("e1", "e2", summary="S", summary_offset=1)
     log.user("on").says("x").condensed("e5", summary="T", summary_offset=4).user("and").says("y")
     log.condensed("e8", summary="U", summary_offset=5).user("last").says("z")
@@ -178,7 +175,7 @@ def test_a_browser_shows_its_page_and_its_picture() -> None:
     assert seen(kind, output="", **none) == [text("Error: boom")]
 
 
-def test_long_texts_lose_their_middle_and_stay_whole_with_the_message() -> None:
+def test_long_texts_and_unknown_kinds_stay_whole_beside_the_message() -> None:
     (told,) = [block["text"] for block in terminal("a" * 20_000 + "b" * 20_000)]
     assert (len(told), told[:3]) == (30_000, "aaa")
     assert "<response clipped>" in told
@@ -190,6 +187,9 @@ def test_long_texts_lose_their_middle_and_stay_whole_with_the_message() -> None:
     *_, long, short = [json.loads(raw.data) for raw in of_type(items_of(parse, log.data()), Raw)]
     assert long["observation"]["content"] == [text("x" * 60_000)]
     assert "content" not in short["observation"]
+    made = observation(event("HologramObservation", beam=3))
+    assert made is not None
+    assert made.rest["observation"] == {"kind": "HologramObservation", "beam": 3}
 
 
 FILES = {"files": ["/w/a"], "pattern": "*.py", "search_path": "/w", "truncated": False}
@@ -227,12 +227,6 @@ def test_other_kinds_show_what_they_were_made_to_show(
     kind: str, given: tuple[str, ...], fields: dict[str, Any], expected: list[str]
 ) -> None:
     assert seen(f"{kind}Observation", *given, **fields) == [text(one) for one in expected]
-
-
-def test_an_unknown_kind_is_kept_beside_its_message() -> None:
-    made = observation(event("HologramObservation", beam=3))
-    assert made is not None
-    assert made.rest["observation"] == {"kind": "HologramObservation", "beam": 3}
 
 
 def test_every_recorded_result_is_shown(recorded_sessions: Path) -> None:
@@ -346,9 +340,15 @@ async def test_the_request_after_a_compaction_is_its_summary_and_tail(tmp_path: 
 
 
 async def test_after_going_back_the_branch_that_was_left_is_not_sent(tmp_path: Path) -> None:
-    """What going back does to compactions, the sample of pi shows."""
     log = long_talk(Pi(tree=True)).back_to("e2")
     log.entry("branch_summary", summary="tried", fromId="x").user("other").answer(text("y"))
     *begin, tried, last = (await shown(tmp_path, log.data()))[-1]
     assert (begin, last) == (["question 1", "answer 1"], "other")
     assert "tried" in tried
+    # Going back before a compaction brings back what it took out, and there it is again.
+    log = long_talk(Pi(tree=True)).entry("compaction", summary="S", firstKeptEntryId="e5")
+    log.user("on").answer(text("x")).back_to("e4").user("other").answer(text("y"))
+    log.back_to("e9").user("more").answer(text("z"))
+    *_, before, kept = await shown(tmp_path / "2", log.data())
+    assert before == ["question 1", "answer 1", "question 2", "answer 2", "other"]
+    assert ("S" in kept[0], kept[1:]) == (True, ["question 3", "answer 3", "on", "x", "more"])

@@ -239,7 +239,8 @@ def test_a_sink_holds_few_sessions_and_none_when_closed(monkeypatch: pytest.Monk
     assert out.points()["eventctx.request.estimated_tokens", frozenset()]["count"] == 12
     out, session = Gathered(), Session().tell((prepared(),), (prepared(),))
     sink = MetricsSink(out.provider)
-    publish(session, sink)
+    for record in session.records:
+        sink(record)
     sink.close()
     sink(session.add(prepared()))
     points = out.points()

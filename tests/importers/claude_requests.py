@@ -72,7 +72,8 @@ class Recording(ClaudeCode):
                 keep += 1
         request = f"request-{len(self.sent)}"
         marks = [{"path": list(mark), "value": {"type": "ephemeral"}}] if mark else []
-        row = {"id": request, "params": PARAMETERS, **({"base": base} if keep else {})}
+        row: dict[str, Any] = {"id": request, "params": PARAMETERS}
+        row |= {"base": base} if keep else {}
         row |= {"keep": keep, "tail": hashes[keep:], "shapeHash": key, "cacheControl": marks}
         about = {"requestDigest": "0" * 64, "querySource": "sdk"}
         self.line("api-request", **{**row, **about, **fields})

@@ -34,8 +34,8 @@ class ClaudeStream(Rows):
     def answer(self, name: str, *blocks: Any, agent: str | None = None, **fields: Any) -> Self:
         usage = {"input_tokens": 3, "cache_creation_input_tokens": 40, "output_tokens": 1}
         about = {"model": "claude-test-1", "id": name, "type": "message", "role": "assistant"}
-        message = {**about, "content": list(blocks), "stop_reason": None}
-        message["usage"] = {**usage, "cache_read_input_tokens": 500}
+        usage["cache_read_input_tokens"] = 500
+        message = {**about, "content": list(blocks), "stop_reason": None, "usage": usage}
         return self.line("assistant", message=message, parent_tool_use_id=agent, **fields)
 
     def event(self, kind: str, **fields: Any) -> Self:

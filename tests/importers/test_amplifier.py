@@ -283,8 +283,7 @@ def test_a_log_may_write_its_names_lines_and_failures_in_another_form() -> None:
     log = AmplifierLog().prompt("go").request().response(call("t1"), call("t2"))
     log.tool("t1").tool("t2")
     log.rows[-1]["data"]["result"] = "Error: no such file"
-    found = of_type(items_of(parse, log.request().data()), MessageItem)
-    assert [message.failed for message in found][-1]
+    assert of_type(items_of(parse, log.request().data()), MessageItem)[-1].failed
     named = amplifier_talk().data().replace(b"amp-1", b"0000000000000000-4f1c2d3e4a5b6c7d_explorer")
     (first,) = of_type(items_of(parse, named), Session)
     assert first.agent == "explorer"
@@ -407,15 +406,15 @@ def in_levels(*, whole_first: bool = False) -> AmplifierLog:
         log.event("llm:request:debug", request={**params, "messages": ["cut…"]})
         log.event("llm:request:raw", provider="anthropic", params=params)
         usage = {"input_tokens": 3, "cache_read_input_tokens": 40, "output_tokens": 2}
-        body = {"role": "assistant", "content": [text(f"answer {number}")], "usage": usage}
+        content = [text(f"answer {number}")]
+        body = {"role": "assistant", "content": content, "usage": usage}
         short = ("llm:response", {"usage": {"input": 3, "output": 2}, "model": "claude"})
         whole = ("llm:response:raw", {"response": body})
         for name, data in (whole, short) if whole_first else (short, whole):
             log.event(name, **data)
             log.event("llm:response:debug", response={"content_preview": "ans…"})
-        log.talk.append({"role": "assistant", "content": body["content"]})
-        log.event("content_block:end", block=body["content"][0])
-        log.prompt(f"and {number}")
+        log.talk.append({"role": "assistant", "content": content})
+        log.event("content_block:end", block=content[0]).prompt(f"and {number}")
     return log
 
 

@@ -118,9 +118,6 @@ def test_copied_steps_are_no_calls_unless_a_compaction_marked_them() -> None:
     assert prompts_of(log.step("user", "In short.").acts("y", prompt=9)) == [50, 9]
 
 
-# -- several files -------------------------------------------------------------------------------
-
-
 def continued(folder: Path) -> Path:
     """A trajectory whose context was replaced, and that goes on in the next file."""
     refs = {"results": [{"subagent_trajectory_ref": SUMMARY}]}

@@ -193,7 +193,7 @@ def edited(**counts: int) -> dict[str, Any]:
     return {"context_management": {"applied_edits": edits}}
 
 
-async def steps_of(engine: Engine) -> list[tuple[str, int | None]]:
+async def steps_of(engine: Engine) -> list[tuple[str, Any]]:
     """The compactions, and how many tokens the file says that each had before it."""
     steps = (await engine.audit(SESSION)).compactions
     return [(one.strategy, one.figures and one.figures.recorded) for one in steps]

@@ -116,6 +116,9 @@ def after_a_hook() -> ClaudeCode:
     return log.says("blue", "blue it is").user("on")
 
 
+COMMAND = "<command-name>/context</command-name>"
+
+
 LEFT: dict[str, tuple[ClaudeCode, dict[int, object], list[list[int]]]] = {
     "the first prompt was edited": (rewound(), {4: None}, [[0, 1, 2, 3]]),
     "a person went back twice": (
@@ -123,10 +126,7 @@ LEFT: dict[str, tuple[ClaudeCode, dict[int, object], list[list[int]]]] = {
         {4: 1, 8: 1},
         [[2, 3], [4, 5, 6, 7]],
     ),
-    "a command is after the step back": (
-        *(red().user("<command-name>/context</command-name>").user("blue"), {4: 1}),
-        [[2, 3]],
-    ),
+    "a command is after the step back": (red().user(COMMAND).user("blue"), {4: 1}, [[2, 3]]),
     "a result goes with its answer": (
         red().answer("m4", call("t1"), stop_reason="tool_use").result("t1").user("blue"),
         {6: 1},

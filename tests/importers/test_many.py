@@ -314,9 +314,6 @@ def test_what_may_not_be_read_is_passed_over(folder: Path) -> None:
     assert sessions == "['zz-good']"
 
 
-# -- files of one name ---------------------------------------------------------------------------
-
-
 def run_of(folder: Path, model: str, *said: str, between: tuple[str, ...] = ()) -> Path:
     rows = [{"role": "user", "content": "The lamp flickers."}]
     rows += [{"role": "assistant", "content": one} for one in said]

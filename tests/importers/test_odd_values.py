@@ -268,9 +268,6 @@ async def test_a_tokenizer_that_counts_nonsense_is_passed_over(tokens: Any) -> N
     assert await context.get_token_count() < 100
 
 
-# -- exports ---
-
-
 async def exported(folder: Path) -> list[dict[str, Any]]:
     log = ClaudeCode().user("one").answer("m", text("two")).user("three")
     store, _ = await load_data(folder, log.data())

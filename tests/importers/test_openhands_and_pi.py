@@ -71,7 +71,7 @@ def test_a_persons_messages_begin_turns_with_skills_behind_them() -> None:
 # -- condensations ---------------------------------------------------------------------------------
 
 
-def condensations(log: OpenHands) -> list[CompactionItem]:
+def condensations(log: OpenHands) -> list[Any]:
     return of_type(items_of(parse, log.data()), CompactionItem)
 
 
@@ -104,9 +104,6 @@ async def test_the_request_after_a_condensation_shows_what_was_left(tmp_path: Pa
     log = OpenHands().system().user("go").says("ok").condensed("e2", summary="S", summary_offset=2)
     *_, first, second = await shown(tmp_path / "2", log.says("x").user("on").says("y").data())
     assert (first, second) == (["be good", "go", "S"], ["be good", "go", "S", "x", "on"])
-
-
-async def test_two_summaries_can_follow_each_other(tmp_path: Path) -> None:
     log = three_questions().condensed("e1", "e2", summary="S", summary_offset=1)
     log.user("on").says("x").condensed("e5", summary="T", summary_offset=4).user("and").says("y")
     log.condensed("e8", summary="U", summary_offset=5).user("last").says("z")
@@ -150,10 +147,10 @@ def test_a_commands_output_is_followed_by_its_folder_and_exit_code() -> None:
     # One that still runs has none; and a field that says false is no line of the output.
     assert terminal("x", -1, metadata={"working_dir": None}) == [text("x")]
     told = {"output": "done", "command": "ls", "metadata": {"exit_code": 0, "working_dir": "/w"}}
+    told_of = "[There was an error during command execution.]\n"
     for kind in ("ExecuteBashObservation", "TerminalObservation"):
         assert seen(kind, **told, error=False) == [text(f"done\n{end}")]
-        failed = "[There was an error during command execution.]\n"
-        assert seen(kind, **told, error=True) == [text(f"{failed}done\n{end}")]
+        assert seen(kind, **told, error=True) == [text(f"{told_of}done\n{end}")]
 
 
 def test_a_files_editor_shows_its_content_with_a_heading_where_it_failed() -> None:
@@ -178,7 +175,7 @@ def test_a_browser_shows_its_page_and_its_picture() -> None:
     assert seen(kind, output="", **none) == [text("Error: boom")]
 
 
-def test_long_texts_lose_their_middle_and_stay_whole_with_the_message() -> None:
+def test_long_texts_and_unknown_kinds_stay_whole_beside_the_message() -> None:
     (told,) = [block["text"] for block in terminal("a" * 20_000 + "b" * 20_000)]
     assert (len(told), told[:3]) == (30_000, "aaa")
     assert "<response clipped>" in told
@@ -190,6 +187,9 @@ def test_long_texts_lose_their_middle_and_stay_whole_with_the_message() -> None:
     *_, long, short = [json.loads(raw.data) for raw in of_type(items_of(parse, log.data()), Raw)]
     assert long["observation"]["content"] == [text("x" * 60_000)]
     assert "content" not in short["observation"]
+    made = observation(event("HologramObservation", beam=3))
+    assert made is not None
+    assert made.rest["observation"] == {"kind": "HologramObservation", "beam": 3}
 
 
 FILES = {"files": ["/w/a"], "pattern": "*.py", "search_path": "/w", "truncated": False}
@@ -227,12 +227,6 @@ def test_other_kinds_show_what_they_were_made_to_show(
     kind: str, given: tuple[str, ...], fields: dict[str, Any], expected: list[str]
 ) -> None:
     assert seen(f"{kind}Observation", *given, **fields) == [text(one) for one in expected]
-
-
-def test_an_unknown_kind_is_kept_beside_its_message() -> None:
-    made = observation(event("HologramObservation", beam=3))
-    assert made is not None
-    assert made.rest["observation"] == {"kind": "HologramObservation", "beam": 3}
 
 
 def test_every_recorded_result_is_shown(recorded_sessions: Path) -> None:

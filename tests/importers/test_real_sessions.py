@@ -105,7 +105,8 @@ async def take(root: Path, name: str) -> Imported:
     if name not in _taken:
         entry = entry_of(json.loads((root / "MANIFEST.json").read_bytes()), name)
         # By itself; without the format's name, the log next to it would be read in its place.
-        options = {"complete": True, "format": "amplifier" if name == AMPLIFIER else None}
+        form = "amplifier" if name == AMPLIFIER else None
+        options: dict[str, Any] = {"complete": True, "format": form}
         store = MemoryStore()
         done = await import_file(store, root / name, clock=lambda: NOW, **options)
         again = await import_file(store, root / name, clock=lambda: NOW, **options)

@@ -29,7 +29,7 @@ from eventctx.queries.requests import fold
 from eventctx.queries.spans import spans
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import Pi, pi_call
-from tests.importers.given import NOW, SESSION, ClaudeCode, call, jsonl, put, salt, text
+from tests.importers.given import CHAT, NOW, SESSION, ClaudeCode, call, jsonl, put, salt, text
 from tests.importers.given import text as said
 from tests.importers.items import items_of, of_type
 from tests.importers.taken import forked, imported, load, load_data, records
@@ -111,7 +111,7 @@ async def test_a_message_that_is_restored_has_its_speaker(tmp_path: Path) -> Non
 
 async def compacted(store: MemoryStore, stream: str, plan: Plan, *bodies: Any) -> None:
     """Append a compaction by this plan, as another process would."""
-    at = {"session": stream, "expected": (await view_of(store, stream)).position}
+    at: dict[str, Any] = {"session": stream, "expected": (await view_of(store, stream)).position}
     made = [body_of(one, salt) for one in bodies]
     await append_event(store, compacted_by_hand(plan), *made, **at)
 
@@ -278,9 +278,8 @@ async def test_wrong_times_and_late_headers_move_no_other_record(tmp_path: Path)
 
 
 async def test_what_a_file_gives_no_time_has_that_of_the_first_import(tmp_path: Path) -> None:
-    rows = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
-    store, session = await imported(tmp_path, jsonl(rows))
-    path = put(tmp_path / "file.jsonl", jsonl([*rows, *rows]))
+    store, session = await imported(tmp_path, jsonl(CHAT))
+    path = put(tmp_path / "file.jsonl", jsonl([*CHAT, *CHAT]))
     (summary,) = await import_file(store, path, clock=lambda: 2 * NOW, salt=salt)
     assert summary.added > 0
     assert {one.time for one in await records(store, session)} == {NOW}
@@ -288,7 +287,7 @@ async def test_what_a_file_gives_no_time_has_that_of_the_first_import(tmp_path: 
     for second, role in enumerate(("assistant", "user", "assistant")):
         stamp = f"2026-01-01T10:00:0{second}+00:00"
         rows.append({"role": role, "content": "x", "timestamp": stamp})
-    form = {"format": "context-persistent"}
+    form: dict[str, Any] = {"format": "context-persistent"}
     store, session = await imported(tmp_path, jsonl(rows[:1]), **form)
     await load(store, put(tmp_path / "file.jsonl", jsonl(rows)), **form)
     # The first row was written when its time was not known: it has that of the import.

@@ -96,7 +96,7 @@ def frames_of(store: EventStore, kept: FrameFiles | None = None) -> KeyFrames:
 
 async def check_forms(store: EventStore, folder: Path, stream: str = "s") -> None:
     """Frames in memory, in a file that is read whole, and in one that is read by ranges."""
-    kept, by_range = [FrameFiles(folder / "store.db", **size) for size in ({}, {"large": 0})]
+    kept, by_range = FrameFiles(folder / "store.db"), FrameFiles(folder / "store.db", large=0)
     await frames_of(store, kept).at(stream)
     every = [frames_of(store, files) for files in (None, kept, by_range)]
     await check_all(store, *every, stream=stream)

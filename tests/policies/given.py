@@ -65,11 +65,8 @@ def view(*rows: Row, pins: tuple[int, ...] = ()) -> Visible:
 
 
 def staying(proposal: Proposal) -> list[int]:
-    return sorted(
-        number
-        for number, (disposition, _) in proposal.dispositions.items()
-        if disposition in ("kept", "shortened")
-    )
+    found = proposal.dispositions.items()
+    return sorted(number for number, (what, _) in found if what in ("kept", "shortened"))
 
 
 ANSWERS = Answers("all went well", 0.5, ("the port is 8080", "deploys go to Kubernetes"))

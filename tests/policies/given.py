@@ -15,6 +15,7 @@ from eventctx.engine import Engine, open_engine
 from eventctx.log.codec import decode_event
 from eventctx.policies import rules
 from eventctx.policies.fit import Fitted, fit
+from eventctx.policies.index import HEADER
 from eventctx.policies.policy import Budget, Policy, PolicyState, Proposal, Visible
 from eventctx.policies.trigger import make_budget
 from eventctx.policies.working_set import keep_whole
@@ -65,11 +66,8 @@ def view(*rows: Row, pins: tuple[int, ...] = ()) -> Visible:
 
 
 def staying(proposal: Proposal) -> list[int]:
-    return sorted(
-        number
-        for number, (disposition, _) in proposal.dispositions.items()
-        if disposition in ("kept", "shortened")
-    )
+    found = proposal.dispositions.items()
+    return sorted(number for number, (what, _) in found if what in ("kept", "shortened"))
 
 
 ANSWERS = Answers("all went well", 0.5, ("the port is 8080", "deploys go to Kubernetes"))
@@ -179,6 +177,7 @@ def accepted(policy: Policy, story: Story, tokens: int, **advisers: Any) -> None
     engine, requests = play(policy, story, tokens, **advisers)
     for count, request in enumerate(requests, start=1):
         assert refusal(request) is None, json.dumps(request, indent=1)
+        assert sum(str(one.get("content")).startswith(HEADER) for one in request) <= 1
         for message in story.messages[:count]:
             assert not is_system(message) or message in request
 

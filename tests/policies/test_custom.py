@@ -212,9 +212,7 @@ def asks_forever(visible: Visible, budget: Budget, state: PolicyState) -> AskSco
         (lambda visible: None, "TypeError"),
     ],
 )
-async def test_whatever_the_function_does_wrong_the_ladder_decides_and_the_log_says_why(
-    function: Any, problem: str
-) -> None:
+async def test_a_function_that_fails_leaves_it_to_the_ladder(function: Any, problem: str) -> None:
     messages, event, row = await compacted(function)
     assert messages[:2] == [user("pinned"), user("go")]
     assert (event.strategy, row.fallback, row.outcome) == ("custom", "ladder", "applied")
@@ -249,9 +247,7 @@ CASES: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("given", "kind"), CASES)
-async def test_a_policy_that_fails_is_told_in_the_log_line_on_the_span_and_in_the_audit(
-    given: dict[str, Any], kind: str
-) -> None:
+async def test_a_failure_is_told_in_log_span_and_audit(given: dict[str, Any], kind: str) -> None:
     logger = CapturingLogger()
     async with one_session(max_tokens=3_000, **given) as (engine, context):
         engine.on("*", LogSink(structlog.wrap_logger(logger, processors=[])))

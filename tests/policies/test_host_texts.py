@@ -55,9 +55,7 @@ async def test_they_stand_in_the_view_of_every_policy_marked_as_no_persons(name:
         assert ended.tokens_after < ended.threshold * 4 // 5
 
 
-async def test_the_record_holds_them_in_bodies_alone_and_the_next_compaction_takes_its_own() -> (
-    None
-):
+async def test_the_record_has_them_in_bodies_and_the_next_compaction_takes_its_own() -> None:
     handed = [hands("the first")(None), hands("the second", RULE)(None), None]
     async with eventctx.open() as engine:
         engine.intercept("context:pre_compact", lambda asked: handed.pop(0))
@@ -76,9 +74,7 @@ async def test_the_record_holds_them_in_bodies_alone_and_the_next_compaction_tak
         assert (await engine.verify("s")).ok
 
 
-async def test_those_that_are_too_long_are_left_out_and_counted_and_the_rest_stays(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_too_long_ones_are_left_out_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     async with eventctx.open() as engine:
         engine.intercept("context:pre_compact", hands("x" * 3_000, RULE, "a \ud800 b"))
         ctx = await filled(engine, max_tokens=4_000)

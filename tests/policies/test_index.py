@@ -154,9 +154,7 @@ THREE = ("a first long line", "[End of the index]", "a third long line")
         *((end.join(THREE), THREE) for end in ("\r", "\x0b", "\x0c", "\x85", "\u2028", "\u2029")),
     ],
 )
-def test_a_line_ends_at_every_separator_is_text_and_has_no_number(
-    text: str, lines: tuple[str, ...]
-) -> None:
+def test_a_line_ends_at_separators_and_has_no_number(text: str, lines: tuple[str, ...]) -> None:
     assert read(tool(text))[0].lines == lines
 
 

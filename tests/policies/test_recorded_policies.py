@@ -89,10 +89,8 @@ async def imported(path: Path) -> Recorded:
     session = (await import_file(engine.store, path, complete=True))[0].session
     rows = (await engine.audit(session)).requests
     lines = await engine.transcript(session)
-    return Recorded(
-        [line.message for line in lines if line.message is not None],
-        next((row.model for row in rows if row.model), None),
-    )
+    messages = [line.message for line in lines if line.message is not None]
+    return Recorded(messages, next((row.model for row in rows if row.model), None))
 
 
 def is_models(message: dict[str, Any]) -> bool:
@@ -132,10 +130,8 @@ async def check_budget(run: Played, budget: int) -> None:
         assert row.floor_sent == (row.tokens > budget)
         if row.floor_sent:
             state = await fold(run.engine.store, "live", request_view, stop=row.position - 1)
-            visible = visible_of(state)
-            goal = convert_budget(
-                make_budget(budget, 0.92, 0.5), calibration.scale(state.calibration)
-            )
+            visible, scale = visible_of(state), calibration.scale(state.calibration)
+            goal = convert_budget(make_budget(budget, 0.92, 0.5), scale)
             assert fit(visible, keep_whole(visible), goal).overflow
 
 

@@ -111,9 +111,7 @@ async def test_the_prompt_for_a_summary_is_one_that_the_raw_apis_take() -> None:
         assert all(message in request.prompt for message in results)
 
 
-async def test_a_dry_run_calls_no_summarizer_whose_usage_is_not_taken_for_the_sessions_own() -> (
-    None
-):
+async def test_a_dry_run_calls_no_summarizer_and_its_usage_is_not_the_sessions_own() -> None:
     answer = ModelAnswer("Fine.", model="gpt-4o-mini", prompt=3_000, output=4)
     async with due(summarizer := Scripted(answer), 8) as (engine, ctx):
         await ctx.get_messages_for_request(model="claude-sonnet-4-5")

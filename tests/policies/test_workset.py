@@ -50,7 +50,6 @@ from tests.policies.given import (
     keeps_the_rules,
     model,
     one_session,
-    play,
     staying,
     system,
     tells,
@@ -58,7 +57,7 @@ from tests.policies.given import (
     user,
 )
 from tests.policies.test_every_policy import ANY
-from tests.transcripts import DIALECTS, Story, stories
+from tests.transcripts import Story
 
 DEMAND = "Never touch the file main.py in any way."
 
@@ -389,14 +388,6 @@ async def test_a_message_of_which_no_demand_holds_may_leave_unquoted(policy: str
 @given(rows=talks(), policy=ANY["workset"], tokens=budgets)
 def test_hostile_texts_break_no_rule(rows: list[Row], policy: Workset, tokens: int) -> None:
     keeps_the_rules(policy, view_of(rows), budget_of(tokens), DUE, Answers(messages=rows))
-
-
-@pytest.mark.parametrize("dialect", DIALECTS)
-@examples
-@given(data=st.data(), tokens=st.sampled_from([1_200, 4_000]))
-def test_no_view_has_two_indexes(dialect: str, data: st.DataObject, tokens: int) -> None:
-    _, requests = play(Workset(), data.draw(stories(dialect, most=24)), tokens)
-    assert all(len(indexes_in(request)) <= 1 for request in requests)
 
 
 async def test_demands_beside_results_outlive_every_index() -> None:

@@ -54,9 +54,7 @@ async def test_a_message_names_the_compaction_rule_and_setting_by_which_it_left_
         assert why.stays and (why.stays.reason, why.stays.settings) == (reason, known)
 
 
-async def test_answers_are_of_the_requests_that_were_named_and_say_what_left_and_came_back() -> (
-    None
-):
+async def test_answers_are_of_the_requests_named_and_say_what_left_and_came_back() -> None:
     engine, ctx = await thirty()
     await ctx.compact()
     async with ctx.turn():

@@ -14,7 +14,7 @@ from eventctx.engine import Engine
 from eventctx.errors import ContextOverflow
 from eventctx.log.codec import decode_event
 from eventctx.log.naming import RequestName
-from eventctx.log.plan import Plan, find
+from eventctx.log.plan import Plan, find, numbers_in
 from eventctx.policies.named import policy_named
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.queries.explaining import left_out_of
@@ -118,12 +118,8 @@ async def check_request(engine: Engine, position: int, numbers: int) -> dict[int
     assert lost.messages.shortened == sum(ref.shortened for ref in shown.values())
     assert sum(lost.messages.left_by.values()) == lost.messages.left
     assert lost.messages.left_of.get("person", 0) == len(humans - shown.keys())
-    hidden = {
-        number
-        for one in await left_out_of(engine.store, "s", RequestName(position=position))
-        for first, last in one.runs
-        for number in range(first, last + 1)
-    }
+    left_out = await left_out_of(engine.store, "s", RequestName(position=position))
+    hidden = numbers_in(run for one in left_out for run in one.runs)
     assert {number for number, ref in shown.items() if ref.shortened} <= hidden
     return shown
 

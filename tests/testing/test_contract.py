@@ -45,9 +45,7 @@ def seen(findings: list[Finding], check: str) -> str:
     return next(one.seen for one in findings if one.check == check)
 
 
-async def test_a_sound_module_passes_every_check_in_the_stand_in_coordinator_too(
-    tmp_path, monkeypatch
-):
+async def test_a_sound_module_passes_every_check_in_the_stand_in_too(tmp_path, monkeypatch):
     findings = await found(SOUND, tmp_path / "real")
     assert failed(findings) == []
     own = [one for one in findings if one.source == "eventctx"]
@@ -97,9 +95,7 @@ def test_every_check_is_failed_by_some_broken_module():
         ("cancels", 20, r"raised CancelledError: no lock \(broken_contexts\.py:\d+\)"),
     ],
 )
-async def test_a_check_that_waits_for_ever_is_ended_and_an_error_of_its_own_names_its_line(
-    name, seconds, expected, tmp_path
-):
+async def test_an_endless_check_is_ended_an_error_names_its_line(name, seconds, expected, tmp_path):
     target = resolve(f"{BROKEN}:{name}", ROOT)
     findings = [one async for one in examine(target, {}, tmp_path, seconds=seconds)]
     assert re.fullmatch(expected, seen(findings, "clearing"))
@@ -154,9 +150,7 @@ def here(monkeypatch):
 
 
 @pytest.mark.parametrize("module", ["amplifier_module_demo", "amplifier_module_demo.module"])
-async def test_a_repository_is_checked_as_a_host_would_load_it_with_its_entry_point(
-    module, tmp_path
-):
+async def test_a_repository_is_checked_as_a_host_would_load_it(module, tmp_path):
     package(tmp_path / "repo", f'context-demo = "{module}:mount"')
     findings = await found(str(tmp_path / "repo"), tmp_path / "work")
     if module == "amplifier_module_demo":
@@ -347,9 +341,7 @@ async def test_a_refused_setting_fails_a_required_check_that_names_it(name, tmp_
 
 
 @pytest.mark.parametrize(("name", "more"), [("like_contract", set()), ("like_simple", SILENT)])
-async def test_what_follows_the_documents_of_amplifier_keeps_all_that_is_required(
-    name, more, tmp_path
-):
+async def test_what_follows_the_documents_of_amplifier_keeps_what_is_required(name, more, tmp_path):
     findings = await found(f"{MODULES}.{name}", tmp_path)
     assert all_required_hold(findings)
     assert {*failed(findings)} == {"giant_result", "own_messages", *more}

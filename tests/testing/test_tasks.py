@@ -54,9 +54,7 @@ class Forgetful:
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda one: one.name)
-async def test_every_task_succeeds_with_all_in_view_and_fails_with_the_newest_messages_alone(
-    family: Any,
-) -> None:
+async def test_every_task_succeeds_with_all_in_view_and_fails_with_the_newest(family: Any) -> None:
     for seed in range(some(1, 3)):
         for characters in (None, 8_000):
             source, work = LiveRun(None, None), family.make(SMALL, seed)
@@ -121,9 +119,7 @@ def table() -> TaskTable:
     return asyncio.run(run_tasks(contexts, shares=[1.0, 0.5], **some_of))
 
 
-async def test_a_table_says_for_each_policy_share_and_recall_how_many_succeed(
-    table: TaskTable,
-) -> None:
+async def test_a_table_says_for_each_policy_and_share_how_many_succeed(table: TaskTable) -> None:
     assert [(row.policy, row.share, row.recall) for row in table.rows] == [
         (policy, share, recall)
         for share in (1.0, 0.5)

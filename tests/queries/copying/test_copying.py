@@ -163,9 +163,7 @@ async def test_a_copy_has_the_same_records_views_audit_and_receipts_and_goes_on(
     assert await target.store.head("a") == info
 
 
-async def test_only_what_came_since_is_copied_and_nothing_where_one_session_is_another(
-    pair,
-) -> None:
+async def test_only_what_came_since_is_copied_or_nothing_beside_another_session(pair) -> None:
     source, target = pair
     await talk(source, "a")
     first = await source.copy_to(target)

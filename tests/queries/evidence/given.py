@@ -8,6 +8,8 @@ from typing import Any
 
 from eventctx.messages.facts_reader import read_facts
 from eventctx.projections.evidence import EvidenceSettings, Need, ReusedSpan, needs
+from tests.sessions import model as says
+from tests.sessions import user as asks
 
 Message = dict[str, Any]
 
@@ -15,16 +17,8 @@ LINE = "The brown fox jumps over nine lazy dogs"
 """39 characters that make a run."""
 
 
-def asks(text: str) -> Message:
-    return {"role": "user", "content": text}
-
-
 def told(text: str) -> Message:
     return {"role": "system", "content": text}
-
-
-def says(text: str) -> Message:
-    return {"role": "assistant", "content": text}
 
 
 def calls(call: str = "c1", **arguments: Any) -> Message:

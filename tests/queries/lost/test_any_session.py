@@ -118,12 +118,8 @@ def check_against_view(found: Lost, view: list[Row]) -> None:
             assert one.in_view <= shown, one
 
 
-LEFT_BY = {
-    **dict.fromkeys(("summarised", "dropped", "merged"), "compaction"),
-    "set": "set",
-    "cleared": "clear",
-    "omitted": "unanswered",
-}
+LEFT_BY = dict.fromkeys(("summarised", "dropped", "merged"), "compaction")
+LEFT_BY |= {"set": "set", "cleared": "clear", "omitted": "unanswered"}
 
 
 async def check_against_why(engine: Engine, now: Lost) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -30,10 +31,7 @@ DEMANDS = (
     "Use tabs, not spaces!",
 )
 SAME = {"whole": "verbatim", "shortened": "verbatim", "summary": "in", "gone": "not"}
-HELD = {
-    **dict.fromkeys(("in_summary", "in_index"), "in"),
-    **dict.fromkeys(("shortened", "absent"), "not"),
-}
+HELD = {"in_summary": "in", "in_index": "in", "shortened": "not", "absent": "not"}
 
 LONG = ("claude-code/spotter", "codex/", "mini-swe-agent/", "pi/", "openhands/openagentsafety")
 """Recorded sessions of more than 200 messages, whose questions take a second each."""
@@ -118,20 +116,19 @@ async def play(
     return engine
 
 
-@settings(max_examples=some(30, 100), deadline=None)
-@given(
+SUMMARISED = st.tuples(st.sampled_from(["summary", "notice", "memory"]), TEXT)
+PLAYED = st.tuples(
     st.lists(SAID, min_size=1, max_size=8),
     st.lists(FATE, min_size=1, max_size=7),
-    st.lists(st.tuples(st.sampled_from(["summary", "notice", "memory"]), TEXT), max_size=2),
+    st.lists(SUMMARISED, max_size=2),
     st.none() | TEXT,
 )
-def test_both_agree_on_every_demand_of_any_session(
-    said: list[Row | tuple[str, bool]],
-    fates: list[Disposition],
-    summaries: list[tuple[InsertionKind, str]],
-    own: str | None,
-) -> None:
-    asyncio.run(play(said, fates, summaries, own))
+
+
+@settings(max_examples=some(30, 100), deadline=None)
+@given(PLAYED)
+def test_both_agree_on_every_demand_of_any_session(played: tuple[Any, ...]) -> None:
+    asyncio.run(play(*played))
 
 
 @pytest.mark.parametrize("name", [one for one in SESSIONS if FULL or not one.startswith(LONG)])

@@ -41,12 +41,8 @@ from tests.sessions import with_frames
 
 EVERY = 5
 
-SOME = st.one_of(
-    STEP,
-    st.tuples(st.just("erase"), st.integers(0, 9)),
-    st.tuples(st.just("withdraw"), st.integers(0, 9)),
-    st.tuples(st.just("ask"), st.none()),
-)
+OTHERS = [st.tuples(st.just(what), st.integers(0, 9)) for what in ("erase", "withdraw", "ask")]
+SOME = st.one_of(STEP, *OTHERS)
 STEPS = st.lists(SOME, min_size=6, max_size=24)
 
 

@@ -74,18 +74,10 @@ class LikeSimple:
             return rows
         made = Compaction(self.settings, rows, budget)
         view = made.run()
-        await self.hooks.emit(
-            "context:compaction",
-            {
-                "before_tokens": before,
-                "after_tokens": estimated(view),
-                "before_messages": len(rows),
-                "after_messages": len(view),
-                "strategy_level": made.level,
-                "budget": budget,
-                "target_tokens": made.target,
-            },
-        )
+        sizes = {"before_tokens": before, "after_tokens": estimated(view)}
+        counts = {"before_messages": len(rows), "after_messages": len(view)}
+        told = {"strategy_level": made.level, "budget": budget, "target_tokens": made.target}
+        await self.hooks.emit("context:compaction", {**sizes, **counts, **told})
         if self.settings["compaction_notice_enabled"]:
             view.insert(1, notice(made.level))
         return view
@@ -124,11 +116,9 @@ def limits_of(provider: Any) -> Row:
 
 def notice(level: int) -> Row:
     text = f"Older messages were shortened or left out of this request (level {level} of 3)."
-    return {
-        "role": "system",
-        "content": f'<system-reminder source="context-compaction">\n{text}\n</system-reminder>',
-        "metadata": {"source": "context-compaction", "ephemeral": True},
-    }
+    content = f'<system-reminder source="context-compaction">\n{text}\n</system-reminder>'
+    metadata = {"source": "context-compaction", "ephemeral": True}
+    return {"role": "system", "content": content, "metadata": metadata}
 
 
 class Compaction:

@@ -15,11 +15,8 @@ _LONG = "c" * 41
 
 
 def call(one: str = "call_1", **function: Any) -> Body:
-    return {
-        "id": one,
-        "type": "function",
-        "function": {"name": "read", "arguments": "{}", **function},
-    }
+    called = {"name": "read", "arguments": "{}", **function}
+    return {"id": one, "type": "function", "function": called}
 
 
 def answer(*calls: Body, **fields: Any) -> Body:

@@ -209,10 +209,12 @@ ROW_BYTES = 150
 """About as long are the columns of a row before its content."""
 
 
-def flip(sound: Sound, name: str, chance: random.Random) -> Callable[[Path], None]:
-    """Damage that inverts one bit of a file of the store."""
-    whole = sound.files[name]
-    begins = [place for data in sound.contents for place in places_of(data, whole)]
+async def flip_bits(sound: Sound, name: str, count: int, seed: int) -> Counter[str]:
+    """How ``count`` flips were judged. Raises AssertionError for a promise that was broken."""
+    outcomes: Counter[str] = Counter()
+    chance, whole = random.Random(seed), sound.files[name]
+    heads = [re.escape(data[:32]) for data in sound.contents]
+    begins = [one.start() for head in heads for one in re.finditer(head, whole)]
 
     def damage(path: Path) -> None:
         content = bytearray(whole)
@@ -222,19 +224,6 @@ def flip(sound: Sound, name: str, chance: random.Random) -> Callable[[Path], Non
         content[place] ^= 1 << chance.randrange(8)
         path.with_name(name).write_bytes(content)
 
-    return damage
-
-
-def places_of(data: bytes, content: bytes) -> list[int]:
-    """Where the beginning of a stored content lies in a file; nowhere, if it is too short."""
-    begin = data[:32]
-    return [one.start() for one in re.finditer(re.escape(begin), content)] if begin else []
-
-
-async def flip_bits(sound: Sound, name: str, count: int, seed: int) -> Counter[str]:
-    """How ``count`` flips were judged. Raises AssertionError for a promise that was broken."""
-    outcomes: Counter[str] = Counter()
-    damage = flip(sound, name, random.Random(seed))
     with scratch() as folder:
         for number in range(count):
             judgement = await survives(sound, folder, damage)

@@ -19,8 +19,7 @@ import pytest
 
 from eventctx.log.store import Receipt
 from tests.faults.counts import report, trials
-from tests.faults.crash_states import check_crash_states, count_problems, record_a_run
-from tests.faults.disks import LoopDisk, loop_disk
+from tests.faults.disks import LoopDisk, check_crash_states, count_problems, loop_disk, record_a_run
 from tests.faults.processes import check_acknowledged, check_store, program, receipts_in
 
 pytestmark = pytest.mark.slow

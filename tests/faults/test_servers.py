@@ -18,8 +18,15 @@ from eventctx.aio import finish
 from tests.faults.counts import FULL, trials
 from tests.faults.histories import Finding, check, count
 from tests.faults.servers.jetstream import jetstream
-from tests.faults.servers.machines import Machines, cut_power, disk_for_machines, place, tried
-from tests.faults.servers.networks import Network, network
+from tests.faults.servers.machines import (
+    Machines,
+    Network,
+    cut_power,
+    disk_for_machines,
+    network,
+    place,
+    tried,
+)
 from tests.faults.servers.patroni import PatroniCluster, patroni
 from tests.faults.servers.postgres_quorum import quorum
 from tests.faults.workload import Load, run

@@ -23,7 +23,7 @@ from eventctx.session.erasure import erasing
 from eventctx.stores import sqlite_writer
 from eventctx.stores.receipt_book import ReceiptBook
 from eventctx.stores.sqlite_schema import Durability
-from tests.faults.crash_states import check_crash_states, record_a_run
+from tests.faults.disks import check_crash_states, record_a_run
 from tests.faults.given import STORE, fill, scratch, sound_store
 from tests.faults.processes import check_acknowledged
 from tests.faults.test_damage import change_byte, edit_often, empty_facts, flip_bits, swap_places

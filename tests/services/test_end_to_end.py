@@ -70,9 +70,6 @@ def told(seen: SeenSpan) -> Seen:
     return (*told, tags, events, seen.tags.get("error") is True)
 
 
-first = itemgetter(0)
-
-
 async def imported(source: Path, store: Path) -> None:
     arguments = ["import", str(source), "--complete", "--store", str(store)]
     done = await asyncio.to_thread(CliRunner().invoke, cli, arguments)
@@ -83,9 +80,8 @@ def assert_jaeger_shows(query: JaegerQuery, spans: list[Span]) -> dict[str, tupl
     traces = traces_of(spans)
     seen = seen_in(query, traces)
     for trace_id, expected in traces.items():
-        assert sorted(map(told, seen[trace_id]), key=first) == sorted(
-            map(as_seen, expected), key=first
-        )
+        found, wanted = map(told, seen[trace_id]), map(as_seen, expected)
+        assert sorted(found, key=itemgetter(0)) == sorted(wanted, key=itemgetter(0))
         for one in seen[trace_id]:
             assert not one.warnings
             durations = {span.span_id: span.end - span.start for span in expected}

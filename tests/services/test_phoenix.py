@@ -6,6 +6,7 @@ Opt-in, see tests/services/phoenix.py.
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 import subprocess
 from collections.abc import AsyncIterator
@@ -103,10 +104,7 @@ def as_seen(span: Span) -> tuple[Any, ...]:
 
 
 def plain(attributes: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in attributes.items()
-    }
+    return dict(json.loads(json.dumps(attributes)))  # with lists for tuples
 
 
 def told(seen: SeenSpan) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from typing import Any
 from eventctx.log.store import EventStore
 from eventctx.stores.location import open_store
 from tests.faults.servers import trees
-from tests.faults.servers.networks import Network
+from tests.faults.servers.machines import Network
 from tests.services.nats_server import Cluster, NatsMissing, find
 from tests.services.process import PortTaken
 

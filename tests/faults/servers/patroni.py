@@ -21,7 +21,7 @@ from typing import Any
 from urllib.error import HTTPError, URLError
 
 from tests.faults.servers import trees
-from tests.faults.servers.networks import Network
+from tests.faults.servers.machines import Network
 from tests.faults.servers.postgres_quorum import DATABASE, EVERYBODY, SETTINGS, PostgresMachines
 from tests.services.postgres_binaries import Binaries, find
 from tests.services.postgres_server import template

@@ -22,7 +22,7 @@ import psycopg
 from eventctx.log.store import EventStore
 from eventctx.stores.location import open_store
 from tests.faults.servers import trees
-from tests.faults.servers.networks import Network
+from tests.faults.servers.machines import Network
 from tests.how_much import some
 from tests.services.postgres_binaries import Binaries
 from tests.services.postgres_server import Server

@@ -228,16 +228,14 @@ def files_with(server: Server, secret: bytes, *, wal: bool = False) -> list[Path
 
 
 async def test_erased_bodies_leave_the_files(server, erasing):
-    store = erasing
     assert files_with(server, SECRET)
-    assert (await store.erase(SECRETS, {"s": draft("note")})).bodies == 3
-    assert await store.scrubbed()
+    assert (await erasing.erase(SECRETS, {"s": draft("note")})).bodies == 3
+    assert await erasing.scrubbed()
     assert files_with(server, SECRET) == []
-    records = await gather(store.read("s"))
+    records = await gather(erasing.read("s"))
     check_chain(records)
-    assert [b.data for r in records for b in r.bodies] == [
-        None, b"other", None, None, b"stays", b"note",
-    ]  # fmt: skip
+    left = [body.data for record in records for body in record.bodies]
+    assert left == [None, b"other", None, None, b"stays", b"note"]
 
 
 async def test_a_deleted_session_leaves_the_files_and_the_recycled_log(server, erasing):
@@ -250,10 +248,9 @@ async def test_a_deleted_session_leaves_the_files_and_the_recycled_log(server, e
 
 async def test_a_plain_vacuum_would_not_be_enough(server, erasing):
     await erasing.append("v", [draft("before"), draft(b"no " + SECRET + bytes(600))], NO_STREAM)
-    connection = ServerConnection(parse_url(server.url(schema="erasing")))
-    connection.rows("UPDATE eventctx.records SET data = NULL, salt = NULL WHERE position = 1")
-    connection.script("VACUUM erasing.records")
-    connection.close()
+    with closing(ServerConnection(parse_url(server.url(schema="erasing")))) as connection:
+        connection.rows("UPDATE eventctx.records SET data = NULL, salt = NULL WHERE position = 1")
+        connection.script("VACUUM erasing.records")
     assert files_with(server, b"no " + SECRET)
 
 
@@ -275,13 +272,12 @@ async def test_a_reader_of_an_older_state_keeps_the_bytes_and_we_say_so(server, 
 
 
 async def test_a_large_table_is_left_to_who_looks_after_the_server(server, erasing, monkeypatch):
-    store = erasing
     monkeypatch.setattr(scrubbing, "MOST_BYTES", 1000)
-    await store.erase(SECRETS)
+    await erasing.erase(SECRETS)
     for table in ("records", "bodies", "snapshots"):
-        assert not await store.scrubbed()
+        assert not await erasing.scrubbed()
         await asyncio.to_thread(server.execute, f"VACUUM FULL erasing.{table}")
-    assert await store.scrubbed()
+    assert await erasing.scrubbed()
     assert files_with(server, SECRET) == []
 
 
@@ -290,14 +286,14 @@ def ruin(path: Path) -> None:
     path.write_bytes(whole[:200] + bytes(byte ^ 0x55 for byte in whole[200:8000]) + whole[8000:])
 
 
-@pytest.mark.parametrize("damage", ["a page", "a file"])
+@pytest.mark.parametrize("damage", [ruin, Path.unlink])
 async def test_damage_in_the_servers_files_names_the_session_that_was_asked_for(damage) -> None:
     with Server(place=memory_folder()) as server:
         store = await PostgresStore.open(server.url())
         await store.append("agent 7", [draft("a"), draft("b")], NO_STREAM)
         ((file,),) = server.execute("SELECT pg_relation_filepath('eventctx.records')")
         server.stop()
-        ruin(server.data / file) if damage == "a page" else (server.data / file).unlink()
+        damage(server.data / file)
         server.start()
         said = r"^stream 'agent 7': the server finds"
         for use in (
@@ -336,9 +332,8 @@ CREATE TRIGGER meddling BEFORE INSERT ON eventctx.records
 )
 async def test_a_foreign_hand_is_noticed(store, postgres_place, sql, finding, missing):
     await store.append("s", [draft("a"), draft("b", "c"), draft()], NO_STREAM)
-    connection = ServerConnection(parse_url(postgres_place))
-    connection.script(in_schema(sql, connection.schema))
-    connection.close()
+    with closing(ServerConnection(parse_url(postgres_place))) as connection:
+        connection.script(in_schema(sql, connection.schema))
     found = await store.inspect()
     assert found.missing == missing
     if finding is not None:

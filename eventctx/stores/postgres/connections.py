@@ -112,7 +112,7 @@ def parse_url(url: str) -> Destination:
         )
     try:
         given = conninfo_to_dict(f"{place}?{rest}" if rest else place)
-    except psycopg.Error as error:
+    except (psycopg.Error, UnicodeDecodeError) as error:  # the latter of bytes after a %
         # The driver's message may quote the password, and in a broken URL it may be anywhere.
         names = re.findall(r"(?:\A|&)([a-z_]+)=", query)
         raise InvalidSetting(

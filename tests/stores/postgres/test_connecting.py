@@ -134,6 +134,7 @@ FORMS = (
 @given(st.sampled_from(FORMS), pieces, pieces)
 @example("postgresql://ann:{0}PASSWORD@h{1}", "?schema=", "")
 @example("postgresql://ann:{0}PASSWORD@h{1}", "?@", "")
+@example("postgresql://ann:PASSWORD{0}@h{1}", "%80", "")
 def test_any_text_is_read_or_refused_and_never_shows_its_password(form, one, other) -> None:
     try:
         read = parse_url(form.format(one, other).replace("PASSWORD", PASSWORD))

@@ -134,6 +134,9 @@ class Receiver:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
         """Let go of all who hang, and stop listening; what was received stays."""
         self.release()
         self._http.close()

@@ -57,6 +57,7 @@ def of(store: Path | None, hooks: Hooks | None = None) -> HookFailures:
     return HookFailures(store, (hooks or Hooks()).on_loss)
 
 
+@pytest.mark.slow
 async def test_losses_of_a_running_registry_are_written_while_it_runs(store: Path) -> None:
     hooks, until = Hooks(), time.monotonic() + 60
     failures = HookFailures(store, hooks.on_loss, clock=lambda: 77)

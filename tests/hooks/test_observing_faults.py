@@ -67,6 +67,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 ANSWERS = [Refuse(503), Refuse(429, 1), Refuse(400), CloseConnection(), Hang(60)]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("answer", [None, *ANSWERS], ids=str)
 async def test_a_collector_that_is_down_errs_or_hangs_is_not_noticed_and_its_spans_are_counted(
@@ -180,6 +181,7 @@ async def test_a_handler_that_fails_or_hangs_is_counted_and_others_hear_all(
     assert found == {(f"{__name__}.{handler.__qualname__}", "error"): 6}
 
 
+@pytest.mark.slow
 async def test_a_handler_that_will_not_be_cancelled_is_counted_when_the_engine_closes(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:

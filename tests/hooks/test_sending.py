@@ -279,6 +279,7 @@ def test_a_receiver_with_a_lower_limit_gets_smaller_requests(receiver: Receiver,
     assert len(refused) <= 2, "what it takes is learnt from the first batch"
 
 
+@pytest.mark.slow
 def test_a_span_that_is_too_large_is_named_and_the_others_arrive(
     receiver: Receiver, url: str
 ) -> None:

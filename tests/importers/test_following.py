@@ -106,6 +106,7 @@ def grow(path: Path, log: Rows) -> None:
         file.write(log.data()[file.tell() :])
 
 
+@pytest.mark.slow
 async def test_sessions_subagents_and_new_folders_appear_linked_and_grow(folder: Path) -> None:
     store, path, child = MemoryStore(), folder / "main.jsonl", f"{SESSION}.agent-a1"
     agent = ClaudeCode(agentId="a1", isSidechain=True).user("look")
@@ -176,6 +177,7 @@ async def test_without_what_is_known_of_files_all_are_read_and_nothing_is_double
     assert beside.read_bytes() == b'["mine"]'
 
 
+@pytest.mark.slow
 async def test_a_file_that_cannot_be_read_is_said_once_and_the_rest_followed(folder: Path) -> None:
     bad = put(folder / "bad.jsonl", b"[" * 100_000)
     async with following(MemoryStore(), folder, patience=0.1) as running:
@@ -213,6 +215,7 @@ async def test_a_file_that_is_cut_is_passed_over_until_it_is_whole_again(folder:
         assert (await running.end()).passed_over == ()
 
 
+@pytest.mark.slow
 async def test_a_document_and_a_folder_of_events_are_read_anew(folder: Path) -> None:
     store, path, log = MemoryStore(), folder / "chat.json", openhands_talk()
     async with following(store, folder) as running:
@@ -246,6 +249,7 @@ async def test_amplifiers_files_of_a_session_are_followed_as_one(
     await same_as_import(store, events, result.sessions[0].session or "")
 
 
+@pytest.mark.slow
 async def test_an_open_import_is_closed_when_its_file_stands_still(folder: Path) -> None:
     store, path, log = MemoryStore(), folder / "a.jsonl", ClaudeCode().user("one").progress()
     async with following(store, folder, quiet=0.2) as running:

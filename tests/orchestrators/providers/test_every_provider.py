@@ -50,6 +50,7 @@ async def heard(provider: Any, request: Request) -> list[Chunk | Answer]:
     return [piece async for piece in provider.stream(request)]
 
 
+@pytest.mark.slow
 async def test_a_streamed_answer_is_the_same_as_a_whole_one(kit: Kit, api: Api) -> None:
     provider = api.connect(kit, kit.text, kit.text_events)
     answer = await provider.complete(hello())
@@ -123,6 +124,7 @@ async def test_the_span_goes_along_as_a_header(kit: Kit, api: Api) -> None:
     assert "traceparent" not in second and "traceparent" not in third
 
 
+@pytest.mark.slow
 async def test_an_option_goes_into_every_request_and_none_out_of_it(kit: Kit, api: Api) -> None:
     options: Any = {"metadata": {"user_id": "u"}, "service_tier": None}
     provider = api.connect(kit, kit.text, kit.text_events, **options)
@@ -372,6 +374,7 @@ async def test_a_stream_that_ends_too_soon_is_retryable(kit: Kit, api: Api, endi
     assert caught.value.retryable and caught.value.status is None
 
 
+@pytest.mark.slow
 async def test_a_server_that_stalls_is_given_up(kit: Kit, api: Api) -> None:
     stalled = streamed(kit.text_events[:3], "stalled")
     error = await failed(api.connect(kit, stalled, timeout=1), "stream")

@@ -50,9 +50,12 @@ def own_id(call_id: str) -> str:
     return own or by_name
 
 
-def is_numbered(call_id: str) -> bool:
-    """Whether the id of a call tells it from others of its answer by a number."""
-    return bool(_parsed(call_id)[1])
+def number_of(call_id: str) -> str:
+    """The number that tells a call from others of its answer; empty in an id without one.
+
+    A first call has one in Ollama's form alone.
+    """
+    return _parsed(call_id)[1]
 
 
 def answers_to(call_id: str) -> tuple[str, ...]:

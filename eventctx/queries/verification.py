@@ -18,7 +18,7 @@ from eventctx.log.store import Address, EventStore, Receipt, Snapshot, StreamInf
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.facts import DEMANDS_SINCE, READER, Facts, decode_facts, encode_facts
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.tool_rounds import BY_NAME, answers_to, is_numbered, name_called
+from eventctx.messages.tool_rounds import BY_NAME, answers_to, name_called, number_of
 from eventctx.projections.view import request_view
 from eventctx.projections.view import snapshot as view_snapshot
 from eventctx.queries.encoding import fill
@@ -325,7 +325,7 @@ def _same(older: Facts, newer: Facts) -> bool:
     since = _KNOWS_TOOL_NAMES if by_name else _NUMBERS_CALLS_BY_PLACE
     if older.reader < since and not older.results and (by_name or newer.results == (BY_NAME,)):
         alike.remove("results")
-    if older.reader < _NUMBERS_CALLS_BY_PLACE and any(map(is_numbered, newer.calls)):
+    if older.reader < _NUMBERS_CALLS_BY_PLACE and any(map(number_of, newer.calls)):
         alike = [name for name in alike if name not in ("calls", "arguments")]
     return persons and all(getattr(older, name) == getattr(newer, name) for name in alike)
 

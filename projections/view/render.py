@@ -9,7 +9,7 @@ from eventctx.log.store import Address
 from eventctx.messages import response_items as items
 from eventctx.messages.encoding import decode_bodies, decode_body
 from eventctx.messages.facts import Facts
-from eventctx.messages.tool_rounds import BY_NAME, is_numbered, name_called, own_id
+from eventctx.messages.tool_rounds import BY_NAME, name_called, number_of, own_id
 from eventctx.projections.view.entries import (
     ANSWER_KEPT,
     CALL_ENDED,
@@ -109,9 +109,8 @@ def _erased_calls(dialect: str, calls: tuple[str, ...]) -> dict[str, Any]:
     if dialect == "anthropic":
         blocks = [{"type": "tool_use", "id": one, "name": "erased", "input": {}} for one in calls]
         return {"role": "assistant", "content": blocks}
-    by_name = next((one for one in calls if one.startswith(BY_NAME)), None)
-    if by_name is not None:
-        return _erased_by_name(calls, ollama=is_numbered(by_name))
+    if any(one.startswith(BY_NAME) for one in calls):
+        return _erased_by_name(calls, ollama="1" in map(number_of, calls))
     own = [own_id(one) for one in calls]
     if dialect == "amplifier":
         plain = [{"id": one, "tool": "erased", "arguments": {}} for one in own]
@@ -219,6 +218,8 @@ def _result_row(dialect: str, call_id: str, text: str, call_type: str | None) ->
         output = "custom_tool_call_output" if custom else "function_call_output"
         return {"type": output, "call_id": call_id, "output": text}
     own = own_id(call_id)
+    if own == BY_NAME:
+        return {"role": "tool", "content": text}
     if own.startswith(BY_NAME):
         return {"role": "function", "name": name_called(call_id), "content": text}
     return {"role": "tool", "tool_call_id": own, "content": text}

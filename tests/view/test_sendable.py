@@ -382,6 +382,17 @@ async def test_erased_calls_of_ollamas_form_keep_their_number_ids_and_results(ca
     ids = [one.get("id") for one in calls["tool_calls"]]
     assert [one.get("id") for one in made[1]["tool_calls"]] == ids
     assert [one["tool_name"] for one in made[2:]] == ["write", "read", "read"]
+    nameless = await view_of([ASK, calls, *[{"role": "tool", "content": "x"}] * 3], erased=True)
+    assert nameless == [ASK, made[1], *[{"role": "tool", "content": "[erased]"}] * 3]
+
+
+async def test_erased_calls_of_openais_form_keep_it_where_some_have_ids() -> None:
+    functions = [{"type": "function", "function": {"name": one, "arguments": "{}"}} for one in "rw"]
+    calls = {**READS, "tool_calls": [{"id": "call_0", **functions[0]}, functions[1]]}
+    results = [{"role": "tool", **own, "content": "x"} for own in ({"tool_call_id": "call_0"}, {})]
+    made = await view_of([ASK, calls, *results], erased=True)
+    assert [one["function"]["arguments"] for one in made[1]["tool_calls"]] == ["{}", "{}"]
+    assert [one["id"] for one in made[1]["tool_calls"]] == [one["tool_call_id"] for one in made[2:]]
 
 
 async def view_of(rows: list[Row], *, erased: bool = False) -> list[Row]:

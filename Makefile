@@ -88,12 +88,12 @@ endif
 install: $(VENV)/.dev
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest $(PARALLEL) $(REPORT)
+	$(BIN)/python -m pytest $(PARALLEL) $(REPORT) -m "not check"
 
 # Leaves out the rooms of frameworks, servers, programs and the page, and every test that is marked
 # slow; tests/conftest.py says which those are.
 test-fast: $(VENV)/.dev
-	$(BIN)/python -m pytest $(PARALLEL) -q -m "not slow" \
+	$(BIN)/python -m pytest $(PARALLEL) -q -m "not slow and not check" \
 		$(addprefix --ignore=tests/,adapters amplifier browser cli mcp services stores/jetstream \
 		stores/postgres web)
 
@@ -119,7 +119,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/test_imports.py tests/test_public_api.py
+	$(BIN)/python -m pytest -q -m check
 
 # ONLY=peers runs one module.
 bench: $(VENV)/.bench $(VENV)/peers/google-adk/.installed

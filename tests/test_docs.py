@@ -404,7 +404,7 @@ if __name__ == "__main__":
 # -- the pages as a site ---------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.check
 @pytest.mark.skipif(
     importlib.util.find_spec("zensical") is None and os.environ.get("CI") != "true",
     reason="needs the extra `docs`: zensical",

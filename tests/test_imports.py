@@ -21,7 +21,7 @@ import pytest
 import eventctx
 
 # All modules are parsed once, for one process.
-pytestmark = pytest.mark.xdist_group("imports")
+pytestmark = [pytest.mark.check, pytest.mark.xdist_group("imports")]
 
 ROOT = Path(__file__).resolve().parents[1]
 

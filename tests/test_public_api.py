@@ -17,6 +17,8 @@ import eventctx.orchestrators
 import eventctx.testing
 from eventctx.engine import Engine
 
+pytestmark = pytest.mark.check
+
 PACKAGE = Path(eventctx.__file__).parent
 GOLDEN = Path(__file__).parent / "golden" / "public-api.txt"
 

@@ -41,7 +41,7 @@ def agent(tmp_path: Path) -> Path:
     return program
 
 
-@pytest.mark.slow
+@pytest.mark.check
 @pytest.mark.skipif(
     importlib.util.find_spec("basedpyright") is None, reason="basedpyright is not installed"
 )

@@ -35,6 +35,7 @@ def test_the_pages_modules_do_what_their_tests_say() -> None:
 TYPESCRIPT = "typescript@7.0.2"
 
 
+@pytest.mark.check
 def test_the_types_of_the_page_hold() -> None:
     npx = Path(node()).with_name("npx")
     compiler = [str(npx), "--yes", "--package", TYPESCRIPT, "tsc"]

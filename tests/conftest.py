@@ -22,6 +22,7 @@ from tests.faults.counts import FULL
 from tests.services.fixtures import jaeger as jaeger
 from tests.services.fixtures import jetstream as jetstream
 from tests.services.fixtures import nats_binary as nats_binary
+from tests.services.fixtures import one_process
 from tests.services.fixtures import phoenix as phoenix
 from tests.services.fixtures import postgres as postgres
 from tests.services.fixtures import postgres_url as postgres_url
@@ -108,10 +109,17 @@ class HangingTests:
         faulthandler.cancel_dump_traceback_later()
 
 
-SERVERS = {"jaeger", "phoenix"}
-"""Fixtures that start a server for all tests; under pytest-xdist one process runs these tests."""
+SERVERS = {
+    "jaeger": "receivers",
+    "phoenix": "receivers",
+    "nats_binary": "jetstream",
+    "jetstream": "jetstream",
+    "postgres": "postgres",
+    "postgresql": "postgres",
+}
+"""Servers by fixtures that start them for all tests, by what chooses a store, and by folder."""
 
-NEEDED_BY_SLOW = {*SERVERS, "postgres", "nats_binary", "server", "recorded_sessions"}
+NEEDED_BY_SLOW = {*SERVERS, "server", "recorded_sessions"}
 """Fixtures of slow tests."""
 
 
@@ -124,11 +132,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     for item in items:
         needed = set(getattr(item, "fixturenames", ()))
-        if needed & SERVERS:
-            item.add_marker(pytest.mark.xdist_group("servers"))
         chosen = getattr(getattr(item, "callspec", None), "params", {}).values()
-        if {"postgres", "jetstream"}.intersection(one for one in chosen if isinstance(one, str)):
-            needed.add("postgres")  # asked for by a fixture of several stores
+        needed.update(one for one in chosen if isinstance(one, str))  # of a fixture of many stores
+        needed.update(item.nodeid.split("/")[:-1])
+        servers = [SERVERS[one] for one in sorted(needed) if one in SERVERS]
+        if servers and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(one_process(servers[0]))
         tries_examples = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
         if tries_examples or needed & NEEDED_BY_SLOW:
             item.add_marker(pytest.mark.slow)

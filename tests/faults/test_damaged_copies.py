@@ -24,6 +24,7 @@ from tests.faults.histories import Seen
 from tests.faults.servers.jetstream import JetStream, jetstream
 from tests.faults.servers.machines import Machines, place, tried
 from tests.faults.servers.postgres_quorum import DATABASE, Quorum, quorum
+from tests.services.fixtures import one_process
 
 Harm = Callable[[Path, random.Random], None]
 Outcome = Literal["whole", "an error", "silently short"]
@@ -110,7 +111,7 @@ async def _read(store: EventStore, session: str) -> list[Seen]:
 FILES = ("records", "records_place", "records_pkey")
 """The table, the index by stream and position, and the one by global position."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("damage")]
+pytestmark = [pytest.mark.slow, one_process("damage")]
 
 
 def damage_a_standby(machines: Quorum, harm: Harm, table: str, chance: random.Random) -> None:

@@ -24,8 +24,9 @@ from tests.faults.test_damaged_copies import cut_the_end, damaged_blocks, delete
 from tests.faults.test_servers import kill_all, kill_lonely_leader, try_out
 from tests.faults.test_servers import shown as shown
 from tests.faults.workload import Load
+from tests.services.fixtures import one_process
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("quorum"), pytest.mark.usefixtures("shown")]
+pytestmark = [pytest.mark.slow, one_process("quorum"), pytest.mark.usefixtures("shown")]
 
 LOAD = Load()
 

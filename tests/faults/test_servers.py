@@ -30,6 +30,7 @@ from tests.faults.servers.machines import (
 from tests.faults.servers.patroni import PatroniCluster, patroni
 from tests.faults.servers.postgres_quorum import quorum
 from tests.faults.workload import Load, run
+from tests.services.fixtures import one_process
 
 pytestmark = [
     pytest.mark.slow,
@@ -226,7 +227,7 @@ def each(faults: Iterable[str]) -> list[Any]:
             id=fault,
             marks=[
                 tried(fault),
-                pytest.mark.xdist_group("jetstream" if kind == "jetstream" else "quorum"),
+                one_process("machines with NATS" if kind == "jetstream" else "quorum"),
             ],
         )
         for kind, fault in kinds

@@ -15,6 +15,18 @@ from tests.services.in_memory import memory_folder
 from tests.services.jaeger_binary import JaegerMissing, build, find
 from tests.services.postgres_binaries import PostgresMissing
 
+FEW = 4
+"""Processes of which one at most shall wait: the others compute meanwhile."""
+
+
+def one_process(servers: str) -> pytest.MarkDecorator:
+    """The mark of tests that wait for such servers, which one process starts.
+
+    Where processes are few, it waits for the servers of every kind.
+    """
+    few = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) < FEW
+    return pytest.mark.xdist_group("servers" if few else servers)
+
 
 def skip(missing: Exception) -> None:
     """Without a program the tests are skipped, but with CI=true they fail."""

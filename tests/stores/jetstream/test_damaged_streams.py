@@ -25,12 +25,13 @@ from eventctx.stores.jetstream.retrying_reads import CollectingClient, RetryingR
 from eventctx.stores.jetstream.store import JetStreamStore
 from eventctx.stores.rules import chain
 from eventctx.testing.store_contract.drafts import check_chain, make_draft
+from tests.services.fixtures import one_process
 from tests.services.in_memory import memory_folder
 from tests.services.nats_server import Cluster, Node, running
 from tests.stores.jetstream.conftest import connected, fresh_name, make_leader
 
 # One cluster serves all tests of a replica: what befalls a stream's files has a stream of its own.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("damaged replica")]
+pytestmark = [pytest.mark.slow, one_process("damaged replica")]
 
 
 class Hand(NamedTuple):

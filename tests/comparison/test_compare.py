@@ -452,7 +452,7 @@ BUDGETS = (50_000, 16_000, 4_000)
 @pytest.mark.parametrize("policy", FREE)
 async def test_a_recording_plays_alike(policy: str, budget: int, recorded_sessions: Path) -> None:
     paths = [recorded_sessions / name for name in SESSIONS]
-    for _, recorded in await filling(paths, budget, FREE.index(policy), every=6):
+    for _, recorded in await filling(paths, budget, FREE.index(policy), every=12):
         messages = beginning(recorded.messages, budget)
         await check_equal(messages, policy, budget, recorded.model)
 

@@ -160,7 +160,7 @@ async def test_every_policy_keeps_the_view_rules_at_every_request_of_every_sessi
     policy: str, budget: int, recorded_sessions: Path
 ) -> None:
     paths = [recorded_sessions / name for name in (*SESSIONS, *providers(recorded_sessions))]
-    for name, whole in await filling(paths, budget, NAMES.index(policy), every=4):
+    for name, whole in await filling(paths, budget, NAMES.index(policy), every=8):
         session = whole._replace(messages=beginning(whole.messages, budget))
         run = await played(session, policy, budget)
         rows = run.audit.requests

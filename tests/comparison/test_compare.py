@@ -48,7 +48,7 @@ from eventctx.testing import compare_policies
 from tests.comparison.given import NAMES, proposing, session, user
 from tests.how_much import beginning, some
 from tests.policies.advisers import Scripted
-from tests.policies.test_recorded_policies import filling
+from tests.policies.test_recorded_policies import filling, one_process_reads
 from tests.test_recorded_sessions import SESSIONS
 from tests.transcripts import Message, stories
 
@@ -448,11 +448,12 @@ async def check_equal(
 BUDGETS = (50_000, 16_000, 4_000)
 
 
+@one_process_reads
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("policy", FREE)
 async def test_a_recording_plays_alike(policy: str, budget: int, recorded_sessions: Path) -> None:
     paths = [recorded_sessions / name for name in SESSIONS]
-    for _, recorded in await filling(paths, budget, FREE.index(policy), every=12):
+    for _, recorded in await filling(paths, budget, FREE.index(policy), every=6):
         messages = beginning(recorded.messages, budget)
         await check_equal(messages, policy, budget, recorded.model)
 

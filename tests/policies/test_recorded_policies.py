@@ -32,6 +32,11 @@ from tests.policies.advisers import Scripted
 from tests.test_recorded_sessions import SESSIONS
 from tests.transcripts import is_system, refusal
 
+one_process_reads = pytest.mark.xdist_group("recorded policies")
+"""Each session is imported by one process."""
+
+pytestmark = one_process_reads
+
 CALLS = ("function_call", "reasoning", "custom_tool_call", "web_search_call")
 
 
@@ -55,8 +60,15 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 class Recorded(NamedTuple):
+    """A session; ``size`` is that of its first messages in bytes of JSON."""
+
     messages: list[dict[str, Any]]
     model: str | None
+    size: int
+
+
+def measured(messages: list[dict[str, Any]], model: str | None = None) -> Recorded:
+    return Recorded(messages, model, len(encode(messages[:MOST_MESSAGES])))
 
 
 class Played(NamedTuple):
@@ -72,7 +84,7 @@ def fixtures(path: Path) -> Recorded:
         body = exchange["request"].get("parsed_body") or {}
         rows = body.get("messages", body.get("input"))
         found.append(rows if isinstance(rows, list) else [{"role": "user", "content": rows}])
-    return Recorded(max(found, key=len), None)
+    return measured(max(found, key=len))
 
 
 _known: dict[Path, Recorded] = {}
@@ -90,7 +102,7 @@ async def imported(path: Path) -> Recorded:
     rows = (await engine.audit(session)).requests
     lines = await engine.transcript(session)
     messages = [line.message for line in lines if line.message is not None]
-    return Recorded(messages, next((row.model for row in rows if row.model), None))
+    return measured(messages, next((row.model for row in rows if row.model), None))
 
 
 def is_models(message: dict[str, Any]) -> bool:
@@ -150,7 +162,7 @@ async def filling(
     sessions = [(path, await recorded(path)) for path in paths]
     if FULL:
         return sessions
-    full = [one for one in sessions if len(encode(one[1].messages[:MOST_MESSAGES])) // 3 > budget]
+    full = [one for one in sessions if one[1].size // 3 > budget]
     return full[policy % min(every, len(full)) :: every]
 
 
@@ -160,7 +172,7 @@ async def test_every_policy_keeps_the_view_rules_at_every_request_of_every_sessi
     policy: str, budget: int, recorded_sessions: Path
 ) -> None:
     paths = [recorded_sessions / name for name in (*SESSIONS, *providers(recorded_sessions))]
-    for name, whole in await filling(paths, budget, NAMES.index(policy), every=8):
+    for name, whole in await filling(paths, budget, NAMES.index(policy), every=4):
         session = whole._replace(messages=beginning(whole.messages, budget))
         run = await played(session, policy, budget)
         rows = run.audit.requests

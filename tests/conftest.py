@@ -7,6 +7,7 @@ import faulthandler
 import gc
 import itertools
 import os
+import re
 import shutil
 import signal
 import sys
@@ -117,9 +118,10 @@ SERVERS = {
     "postgres": "postgres",
     "postgresql": "postgres",
 }
-"""Servers by fixtures that start them for all tests, by what chooses a store, and by folder."""
+"""Servers by fixtures that start them for all tests, and by parts of a test's id: a folder, or what
+chooses a store."""
 
-NEEDED_BY_SLOW = {*SERVERS, "server", "recorded_sessions"}
+NEEDED_BY_SLOW = {"server", "recorded_sessions"}
 """Fixtures of slow tests."""
 
 
@@ -131,15 +133,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     one, because it starts some or takes a fifth of a second.
     """
     for item in items:
-        needed = set(getattr(item, "fixturenames", ()))
-        chosen = getattr(getattr(item, "callspec", None), "params", {}).values()
-        needed.update(one for one in chosen if isinstance(one, str))  # of a fixture of many stores
-        needed.update(item.nodeid.split("/")[:-1])
-        servers = [SERVERS[one] for one in sorted(needed) if one in SERVERS]
+        fixtures = set(getattr(item, "fixturenames", ()))
+        words = fixtures.union(re.split(r"[/\[\]-]", item.nodeid))
+        servers = {SERVERS[word] for word in words if word in SERVERS}
         if servers and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(one_process(servers[0]))
+            item.add_marker(one_process(min(servers)))
         tries_examples = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
-        if tries_examples or needed & NEEDED_BY_SLOW:
+        if tries_examples or servers or fixtures & NEEDED_BY_SLOW:
             item.add_marker(pytest.mark.slow)
 
 

@@ -32,6 +32,7 @@ from eventctx.stores.memory import MemoryStore
 from eventctx.stores.postgres.store import PostgresStore
 from tests.how_much import some
 from tests.policies.given import called, told
+from tests.services.fixtures import one_process
 from tests.sessions import append_event, user
 from tests.transcripts import DIALECTS, answer, calls, human, result
 
@@ -503,7 +504,7 @@ SPOTTER = "claude-code/spotter-258c7280/258c7280-ae70-4798-800f-63464d01a85d.jso
 ENTIRE = "claude-code/entire-26dcd5518fea.jsonl"
 
 
-in_one_process = pytest.mark.xdist_group("recall")  # which imports them once
+in_one_process = one_process("postgres")  # which imports them once
 
 
 @pytest.fixture(scope="module")

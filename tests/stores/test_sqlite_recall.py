@@ -461,7 +461,7 @@ async def test_a_process_that_is_killed_as_it_fills_the_index_harms_nothing(stor
 # -- the protocol --------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["a file", "a server"])
+@pytest.fixture(params=["a file", "postgres"])
 async def indexed(request, path, opened) -> tuple[Any, Callable[..., Any]]:
     """A store, and what opens its index."""
     if request.param == "a file":

@@ -26,6 +26,8 @@ from tests.constraints import FOLDER, PYTHONS, RESOLUTIONS, path_of
 
 pytest.importorskip("hatchling", reason="builds the package; `make install` gets it")
 
+pytestmark = pytest.mark.check
+
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "eventctx" / "amplifier_source"
 MODULES = {
@@ -73,7 +75,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / f"eventctx-{__version__}-py3-none-any.whl"
 
 
-@pytest.mark.slow
 def test_a_wheel_has_the_package_with_both_folders_and_every_amplifier_module(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
@@ -96,7 +97,6 @@ def test_a_wheel_has_the_package_with_both_folders_and_every_amplifier_module(wh
     assert "pyproject.toml" not in sources
 
 
-@pytest.mark.slow
 def test_the_kernel_mounts_an_installed_wheel_by_name(wheel: Path, tmp_path: Path) -> None:
     place = tmp_path / "installed"
     # Compiled is only what is imported.
@@ -111,7 +111,6 @@ def test_the_kernel_mounts_an_installed_wheel_by_name(wheel: Path, tmp_path: Pat
     assert json.loads(run.stdout.splitlines()[-1]) == mounted
 
 
-@pytest.mark.slow
 def test_a_source_folder_installs_the_eventctx_of_its_own_checkout(tmp_path: Path) -> None:
     made: dict[str, Any] = json.loads(hatchling(SOURCE, "metadata"))
     assert made["dependencies"] == [f"eventctx @ {ROOT.as_uri()}"]

@@ -12,7 +12,7 @@ import hashlib
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -246,7 +246,11 @@ def test_the_kept_counts_of_texts_are_the_real_packages(monkeypatch: pytest.Monk
 
 FOLDER = recorded_folder()
 
-recorded_only = pytest.mark.skipif(FOLDER is None, reason="the recorded sessions are not here")
+
+def recorded_only(test: Callable[..., None]) -> Callable[..., None]:
+    """Needs the recorded sessions, which one process reads."""
+    needed = pytest.mark.skipif(FOLDER is None, reason="the recorded sessions are not here")
+    return pytest.mark.xdist_group("estimates")(needed(test))
 
 
 @cache

@@ -40,7 +40,7 @@ from tests.web.made_sessions import SESSIONS as MADE
 pytestmark = pytest.mark.slow
 
 EVERY = 7
-MOST_POSITIONS = 20  # of a long session in an ordinary run
+MOST_POSITIONS = 12  # of a long session in an ordinary run
 
 
 async def records_of(store: EventStore, stream: str = "s") -> list[Record]:

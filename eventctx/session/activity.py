@@ -15,7 +15,9 @@ from eventctx.log.ids import CurrentSpan, derive_trace_id, new_span_id
 from eventctx.log.record import Body, Draft
 from eventctx.log.turn_recorder import ModelRequest, TurnRecorder, TurnSpan
 from eventctx.log.usage import Usage, check_usage
+from eventctx.messages.tool_rounds import answered_calls
 from eventctx.projections.silent_loss import ShownMessages, shown_in
+from eventctx.projections.view.layout import open_calls
 from eventctx.projections.view.request_view import ViewState
 from eventctx.projections.view.state import presumed_end
 from eventctx.session.open_session import MAX_NOTED, LeftOpen, OpenSession
@@ -53,6 +55,10 @@ class Emitter(Protocol):
 
     def first_usage(self, response_id: str | None) -> bool:
         """Note that the usage of an answer is taken; return whether it is for the first time."""
+        ...
+
+    def has_open_calls(self, beside: str | None) -> bool:
+        """Whether calls of the transcript's last answer wait for an end, beside the one named."""
         ...
 
     async def emit(self, event: Event, scope: Scope, answer: str | None = None) -> None:
@@ -211,6 +217,17 @@ class SessionEmitter:
         True for an answer without an id.
         """
         return response_id is None or _note_new(self._session.memory.usage_of, response_id)
+
+    def has_open_calls(self, beside: str | None) -> bool:
+        """Whether calls of the transcript's last answer wait for an end, beside the one named.
+
+        A call that has not begun yet is one of them. False where the view is not held.
+        """
+        view = self._session.aggregate.view_if_held
+        if view is None:
+            return False
+        own = () if beside is None else answered_calls((beside,), view.layout.pending)
+        return bool(open_calls(view.layout).difference(own))
 
     async def emit(self, event: Event, scope: Scope, answer: str | None = None) -> None:
         """Append an activity event in its place without waiting for the disk.

@@ -263,8 +263,8 @@ class HostReporter:
 
     @property
     def tools_beside_each_other(self) -> bool:
-        """Whether the end of one tool call may be that of another, open or still to begin."""
-        return self._tools.beside_each_other
+        """Whether other calls of the answer than the one that ends are open, or still to begin."""
+        return self._tools.beside_each_other or self._emitter.has_open_calls(self._tools.only_id)
 
     @_whole
     async def tool_began(
@@ -288,10 +288,10 @@ class HostReporter:
     ) -> None:
         """The tool call ended with a result, whose text is ``answer``.
 
-        The text is kept in the log while another call is still open, whose crash would take it
-        along; that of the last call is added as a message at once. A call of the tool ``name`` is
-        meant where no open call has the key. If several calls may be meant, the end is recorded
-        when it is known whose it is (``log/open_calls.py``).
+        The text is kept in the log while another call of the answer is open or has yet to begin,
+        whose crash would take it along; that of the last call is added as a message at once. A call
+        of the tool ``name`` is meant where no open call has the key. If several calls may be meant,
+        the end is recorded when it is known whose it is (``log/open_calls.py``).
         """
         await self._end_tools(self._tools.end(key, name, OK, answer))
 
@@ -326,7 +326,8 @@ class HostReporter:
         others = len(ended) + len(self._tools)
         for call in ended:
             others -= 1
-            await self._record(call.span.end(call.outcome), call.answer if others else None)
+            kept = others or self._emitter.has_open_calls(call.span.of.call_id)
+            await self._record(call.span.end(call.outcome), call.answer if kept else None)
 
     # -- open calls ------------------------------------------------------------------------------
 

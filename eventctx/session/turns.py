@@ -373,16 +373,17 @@ class ToolCall(_Call):
     def answered(self, text: str) -> None:
         """Note the text of the result, before the block ends.
 
-        It is kept in the log while other calls of the iteration run, whose crash would take it
-        along. A caller that adds each result as soon as its call ends needs none of this. Raises
-        InvalidSetting for what is no text.
+        It is kept in the log while other calls of the answer run or have yet to begin, whose crash
+        would take it along. A caller that adds each result as soon as its call ends needs none of
+        this. Raises InvalidSetting for what is no text.
         """
         check_optional_text("answered", text)
         self._answer = text
 
     async def _record_end(self, error: BaseException | None, answer: str | None = None) -> None:
         self._running.discard(self)
-        await super()._record_end(error, self._answer if self._running else None)
+        kept = self._running or self._emitter.has_open_calls(self.call_id)
+        await super()._record_end(error, self._answer if kept else None)
 
     def failed(self, kind: str, message: str = "") -> None:
         """Note that the tool returned a failure: the call then ends as ``tool:error``.

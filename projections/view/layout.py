@@ -226,6 +226,13 @@ def with_end(layout: Layout, call_id: str, end: CallEnd) -> Layout:
     return replace(layout, ends=layout.ends.with_end(number, ended[0], end))
 
 
+def open_calls(layout: Layout) -> frozenset[str]:
+    """The calls of the round in progress that have neither a result nor a recorded end."""
+    numbers = {ref.number for ref in layout.region}
+    ended = {call_id for number, call_id in layout.ends.known if number in numbers}
+    return layout.pending - ended
+
+
 def made_up_tokens(layout: Layout) -> dict[tuple[int, str], int]:
     """Tokens of the synthetic results in view, by message number and call id."""
     if not (layout.abandoned or layout.pending):

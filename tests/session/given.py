@@ -110,10 +110,13 @@ def result(call: str, text: str) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call, "content": text}
 
 
-async def until_two_tools_run(
-    engine: Engine, session: str = "s", calls: dict[str, Any] | None = None
+async def until_tools_run(
+    engine: Engine, *ids: str, session: str = "s", calls: dict[str, Any] | None = None
 ) -> HostReporter:
-    """A host's turn up to the moment when two tools run, a and b, that ``calls`` asks for."""
+    """A host's turn up to the moment when these run of two tools, a and b, that ``calls`` asks for.
+
+    The key of each is its id.
+    """
     ctx = await engine.session(session)
     host = ctx.following()
     await host.turn_began("t1")
@@ -123,8 +126,8 @@ async def until_two_tools_run(
     await host.request_prepared()
     await host.model_answered()
     await ctx.add_message(calls or calling("a", "b"))
-    await host.tool_began("read", "a", 1)
-    await host.tool_began("read", "b", 2)
+    for call_id in ids:
+        await host.tool_began("read", call_id, call_id)
     return host
 
 
@@ -138,8 +141,8 @@ async def killed(
 ) -> MemoryStore:
     """The store of a process that is killed while b runs, after a has ended with ``answer``."""
     engine = Engine(store or MemoryStore())
-    host = await until_two_tools_run(engine, session, calls)
-    await (end(host) if end else host.tool_ended(1, answer))
+    host = await until_tools_run(engine, "a", "b", session=session, calls=calls)
+    await (end(host) if end else host.tool_ended("a", answer))
     await engine.close_session(session)
     del host
     gc.collect()  # what nobody holds any more belongs to no living turn

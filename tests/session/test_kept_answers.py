@@ -47,7 +47,7 @@ from tests.session.given import (
     process,
     records_of,
     result,
-    until_two_tools_run,
+    until_tools_run,
     view_of,
 )
 from tests.sessions import model, user
@@ -77,12 +77,12 @@ async def test_an_answer_is_kept_while_a_sibling_runs_and_is_shown(row: dict[str
 @pytest.mark.parametrize(
     ("end", "said"),
     [
-        (lambda host: host.tool_ended(1), CALL_ENDED),
+        (lambda host: host.tool_ended("a"), CALL_ENDED),
         (
-            lambda host: host.tool_failed(1, "OSError", "gone", answer="Error: gone"),
+            lambda host: host.tool_failed("a", "OSError", "gone", answer="Error: gone"),
             ANSWER_KEPT + "Error: gone",
         ),
-        (lambda host: host.tool_failed(1, "CancelledError", "", cancelled=True), CALL_NOT_ENDED),
+        (lambda host: host.tool_failed("a", "CancelledError", "", cancelled=True), CALL_NOT_ENDED),
     ],
     ids=["ended without an answer", "failed", "broken off, it may have done its work"],
 )
@@ -93,11 +93,41 @@ async def test_what_is_shown_for_a_call_says_how_it_ended(end: Any, said: str) -
 
 async def test_the_last_answer_is_not_kept_since_it_is_added_at_once() -> None:
     async with process(store := MemoryStore()) as engine:
-        host = await until_two_tools_run(engine)
-        await host.tool_ended(2, "of b")
-        await host.tool_ended(1, "of a")
+        host = await until_tools_run(engine, "a", "b")
+        await host.tool_ended("b", "of b")
+        await host.tool_ended("a", "of a")
     posts = await records_of(store, kind="tool:post")
     assert [len(one.bodies) for one in posts] == [1, 0]
+
+
+@each_form
+async def test_an_answer_is_kept_while_a_sibling_has_yet_to_begin_and_is_shown(
+    row: dict[str, Any],
+) -> None:
+    """A person may be asked first, and the process be killed meanwhile."""
+    store = MemoryStore()
+    async with process(store) as engine:
+        host = await until_tools_run(engine, "a", calls=row)
+        assert host.tools_beside_each_other
+        await host.tool_ended("a", "the text of a")
+        assert host.tools_beside_each_other
+        await host.tool_began("read", "b", "b")
+        assert not host.tools_beside_each_other
+        await host.tool_ended("b", "the text of b")
+        del host
+    posts = await records_of(store, kind="tool:post")
+    assert [len(one.bodies) for one in posts] == [1, 0]
+    answers = [result("a", ANSWER_KEPT + "the text of a"), result("b", CALL_ENDED)]
+    assert await view_of(store) == [ASK, row, *answers, GO_ON]
+
+
+async def test_an_answer_whose_siblings_have_results_is_not_kept() -> None:
+    async with process(store := MemoryStore()) as engine:
+        host = await until_tools_run(engine, "a")
+        await (await engine.session("s")).add_message(result("b", "denied"))
+        await host.tool_ended("a", "of a")
+    (post,) = await records_of(store, kind="tool:post")
+    assert post.bodies == ()
 
 
 async def test_a_long_answer_is_whole_in_the_log_and_cut_in_the_view() -> None:
@@ -129,9 +159,15 @@ async def test_the_blocks_of_a_turn_keep_answers_by_the_same_rule() -> None:
             async with cycle.tool_call("read", "a") as quick:
                 quick.answered("of a")
             slow.answered("of b")
+        await ctx.add_messages([result("a", "of a"), result("b", "of b")])
+        await ctx.add_message(calling("a", "b"))
+        async with cycle.tool_call("read", "a") as first:
+            first.answered("of a")
+        async with cycle.tool_call("read", "b") as second:
+            second.answered("of b")
     posts = await records_of(engine.store, kind="tool:post")
     kept = b'{"role":"tool","tool_call_id":"a","content":"of a"}'
-    assert [[body.data for body in one.bodies] for one in posts] == [[kept], []]
+    assert [[body.data for body in one.bodies] for one in posts] == [[kept], []] * 2
 
 
 @each_form
@@ -156,11 +192,11 @@ async def test_export_and_import_carry_kept_answers() -> None:
 
 async def test_what_is_learnt_of_a_call_after_the_model_went_on_changes_nothing() -> None:
     async with process(MemoryStore()) as engine:
-        host = await until_two_tools_run(engine)
+        host = await until_tools_run(engine, "a", "b")
         ctx = await engine.session("s")
         await ctx.add_message(model("I go on without."))
         before = await ctx.get_messages_for_request()
-        await host.tool_ended(1, "too late")
+        await host.tool_ended("a", "too late")
         assert await ctx.get_messages_for_request() == before
         assert (await engine.audit("s")).requests[-1].breaks == ()
     assert before[2:4] == [result("a", CALL_NOT_ENDED), result("b", CALL_NOT_ENDED)]

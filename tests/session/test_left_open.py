@@ -45,7 +45,7 @@ from tests.session.given import (
     records_of,
     result,
     texts,
-    until_two_tools_run,
+    until_tools_run,
 )
 
 pytestmark = pytest.mark.slow
@@ -123,10 +123,10 @@ async def test_a_plan_and_a_model_call_are_ended_too_from_the_inside_out() -> No
 
 async def test_what_a_living_object_of_this_process_owns_is_not_lost() -> None:
     async with process(store := MemoryStore()) as first:
-        host = await until_two_tools_run(first)
+        host = await until_tools_run(first, "a", "b")
         async with process(store) as second, (await second.session("s")).turn("t2"):
-            await host.tool_ended(1)
-            await host.tool_ended(2)
+            await host.tool_ended("a")
+            await host.tool_ended("b")
             await host.turn_ended()
     assert "lost" not in str(ends(await records_of(store)))
 
@@ -181,13 +181,13 @@ async def test_a_fork_inherits_no_open_span() -> None:
 
 async def test_a_real_end_behind_a_presumed_one_is_the_turns_end() -> None:
     async with process(store := MemoryStore()) as engine:
-        host = await until_two_tools_run(engine)
+        host = await until_tools_run(engine, "a", "b")
         await (await engine.session("s")).close()  # all of it is in the log now
         state: request_view.ViewState = await fold(store, "s", request_view)
         for span in reversed(state.spans):  # what a process does that cannot see whose they are
             await appended(store, *presumed_end(span))
-        await host.tool_ended(1)
-        await host.tool_ended(2)
+        await host.tool_ended("a")
+        await host.tool_ended("b")
         await host.turn_ended()
         await engine.close_session("s")
         assert (await engine.verify("s")).ok

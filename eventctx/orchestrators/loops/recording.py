@@ -39,6 +39,10 @@ class Unrecorded:
         """True, because nothing is recorded twice."""
         return True
 
+    def has_open_calls(self, beside: str | None) -> bool:
+        """False, because no answer is kept."""
+        return False
+
     async def emit(self, event: Event, scope: Scope, answer: str | None = None) -> None:
         """Do nothing."""
 

@@ -10,6 +10,7 @@ import os
 import pwd
 import shutil
 import signal
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,9 @@ from tests.services.postgres_binaries import Binaries
 from tests.services.postgres_server import Server
 
 DATABASE = "faults"
+
+LONGEST_HALT = 2.0
+"""Seconds for which a process of a server is halted at most."""
 
 _QUORUM = "ANY 1 (n0, n1, n2)"
 """On every machine the same: none is a standby of its own, so two are left to wait for."""
@@ -197,12 +201,16 @@ class Quorum(PostgresMachines):
             while halted < times:
                 if (found := connection.execute(waiting).fetchone()) is None:
                     continue
+                # One that had its answer may hold a lock that the next query waits for.
+                resumed = threading.Timer(LONGEST_HALT, trees.send, (found, signal.SIGCONT))
+                resumed.start()
                 trees.send(found, signal.SIGSTOP)
                 try:
                     if connection.execute(still, found).fetchone() is None:
                         continue
                     time.sleep(seconds)
                 finally:
+                    resumed.cancel()
                     trees.send(found, signal.SIGCONT)
                 halted += 1
 

@@ -78,7 +78,9 @@ async def test_a_batch_that_comes_again_is_kept_once_and_what_another_store_appe
     another = EventctxSessionStore(engine)  # two begin one transcript
     await another.append(AGENT, rows()[:1])
     await store.append(AGENT, rows()[1:])
-    assert await another.load(AGENT) == rows()
+    await another.append(AGENT, [*rows(), title])
+    await store.append(AGENT, rows())
+    assert await another.load(AGENT) == [*rows(), title]
 
 
 async def test_a_batch_whose_append_was_cancelled_is_kept_once(tmp_path: Path) -> None:

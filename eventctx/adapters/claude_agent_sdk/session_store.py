@@ -6,8 +6,10 @@ The SDK calls it in the loop of its client, which must be the engine's.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import TYPE_CHECKING, Final, cast
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from eventctx.adapters.claude_agent_sdk.lines import (
     HEAD,
@@ -25,7 +27,7 @@ from eventctx.adapters.claude_agent_sdk.lines import (
 from eventctx.adapters.command_hooks.reminder import reminder, words_that_hold
 from eventctx.aio import KeyedLock, finish
 from eventctx.errors import SessionWasDeleted, WrongExpectedVersion
-from eventctx.log.store import ANY, NO_STREAM
+from eventctx.log.store import NO_STREAM
 
 if TYPE_CHECKING:
     from claude_agent_sdk import HookMatcher
@@ -42,8 +44,20 @@ if TYPE_CHECKING:
     from eventctx.importers.load import ImportSummary
 
 _MILLISECOND: Final = 1_000_000
-_MOST_KNOWN: Final = 64
+_MOST_SEEN: Final = 64
 """Transcripts whose entries' ids are held in memory."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """The ids of a transcript's entries up to a position of its stream."""
+
+    ids: set[str] = field(default_factory=set)
+    head: int = -1
+
+    def take(self, entries: Iterable[Mapping[str, Any]], head: int) -> None:
+        self.ids.update(one["uuid"] for one in entries if isinstance(one.get("uuid"), str))
+        self.head = head
 
 
 class EventctxSessionStore:
@@ -59,7 +73,7 @@ class EventctxSessionStore:
         self._store = engine.store
         self._clock = clock
         self._locks = KeyedLock()
-        self._known: dict[TranscriptKey, set[str]] = {}
+        self._seen: dict[TranscriptKey, _Seen] = {}
         self._over: set[str] = set()
 
     # -- the SDK's SessionStore ------------------------------------------------------------------
@@ -76,13 +90,8 @@ class EventctxSessionStore:
 
     async def _append(self, transcript: TranscriptKey, entries: list[SessionStoreEntry]) -> None:
         async with self._locks(transcript.stream):
-            known = await self._ids(transcript)
-            new = [one for one in entries if one.get("uuid") not in known]
-            if not new:
-                return
-            draft = lines_draft(cast("Sequence[Entry]", new), self._clock())
-            await self._store.append(transcript.stream, [draft], ANY)
-            known.update(one["uuid"] for one in new if isinstance(one.get("uuid"), str))
+            while (new := await self._append_new(transcript, entries)) is None:
+                pass
         if transcript.session in self._over and any("uuid" in one for one in new):
             from eventctx.adapters.claude_agent_sdk.hooks import import_quietly
 
@@ -91,6 +100,22 @@ class EventctxSessionStore:
                 "session_id": transcript.session,
             }
             await import_quietly(self.import_session, main)
+
+    async def _append_new(
+        self, transcript: TranscriptKey, entries: list[SessionStoreEntry]
+    ) -> list[SessionStoreEntry] | None:
+        """Append what is new and return it; None where another process appended meanwhile."""
+        seen = await self._seen_of(transcript)
+        new = [one for one in entries if one.get("uuid") not in seen.ids]
+        if new:
+            draft = lines_draft(cast("Sequence[Entry]", new), self._clock())
+            try:
+                done = await self._store.append(transcript.stream, [draft], seen.head)
+            except WrongExpectedVersion:
+                await self._read_on(transcript, seen)
+                return None
+            seen.take(new, done.receipt.position)
+        return new
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         """All entries of a transcript, equal to what was appended; None for an unknown one."""
@@ -127,7 +152,7 @@ class EventctxSessionStore:
             if one == wanted or (wanted.subpath is None and one.main == wanted)
         ]
         for one in of_session:
-            self._known.pop(one, None)
+            self._seen.pop(one, None)
             await self._engine.delete(one.stream, reason="deleted by the Claude Agent SDK")
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
@@ -169,28 +194,30 @@ class EventctxSessionStore:
 
     # -- streams ---------------------------------------------------------------------------------
 
-    async def _ids(self, transcript: TranscriptKey) -> set[str]:
-        """The ids of the entries of a transcript, which is begun if it is new."""
-        known = self._known.pop(transcript, None)
-        if known is None:
+    async def _seen_of(self, transcript: TranscriptKey) -> _Seen:
+        """What is known of a transcript, which is begun if it is new."""
+        seen = self._seen.pop(transcript, None)
+        if seen is None:
             await self._begin(transcript)
-            rows = [entry_of(line) for line in await self._lines(transcript)]
-            known = {one["uuid"] for one in rows if isinstance(one.get("uuid"), str)}
-        self._known[transcript] = known
-        while len(self._known) > _MOST_KNOWN:
-            self._known.pop(next(iter(self._known)))
-        return known
+            await self._read_on(transcript, seen := _Seen())
+        self._seen[transcript] = seen
+        while len(self._seen) > _MOST_SEEN:
+            self._seen.pop(next(iter(self._seen)))
+        return seen
 
-    async def _begin(self, transcript: TranscriptKey) -> None:
+    async def _read_on(self, transcript: TranscriptKey, seen: _Seen) -> None:
+        """Take what was appended since. Raises SessionWasDeleted."""
         info = await self._store.head(transcript.stream)
         if info is not None and info.deleted:
             raise SessionWasDeleted(transcript.stream)
-        if info is None:
+        async for record in self._store.read(transcript.stream, start=seen.head + 1):
+            seen.take([entry_of(line) for line in lines_in(record)], record.position)
+
+    async def _begin(self, transcript: TranscriptKey) -> None:
+        if await self._store.head(transcript.stream) is None:
             drafts = first_drafts(transcript, self._clock())
-            try:
+            with suppress(WrongExpectedVersion):  # another process began it
                 await self._store.append(transcript.stream, drafts, NO_STREAM)
-            except WrongExpectedVersion:
-                return  # another process began it
 
     async def _lines(self, transcript: TranscriptKey) -> list[bytes]:
         info = await self._store.head(transcript.stream)

@@ -16,7 +16,7 @@ from tests.browser.inspecting import path_of
 from tests.browser.settling import NOTE_FIRST_THEME, choose_dark, fits, settled
 from tests.browser.stores import DEMO
 
-pytestmark = in_the_browser
+pytestmark = [*in_the_browser, pytest.mark.check]
 
 PLACES: Final = {
     "sessions": "/",

@@ -279,8 +279,8 @@ async def said_when(store, *, held=True):
 
 async def test_the_description_says_who_holds_the_log_back_and_since_when(postgres_place, store):
     slow = Slow(postgres_place.replace("?", "?application_name=reports&"))
-    slow.begin()
     began = time.monotonic()
+    slow.begin()
     ((pid,),) = slow.connection.rows("SELECT pg_backend_pid()")
     assert HELD not in (await store.describe()).facts  # as every append does, for a moment
     said = await said_when(store)

@@ -130,7 +130,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as slow what needs a server or recorded sessions, and what tries many examples.
 
     Other tests are marked where they stand: a file's, because most of it starts programs; a single
-    one, because it starts some or takes a fifth of a second.
+    one, because it starts some or takes a fifth of a second. What waits for servers is marked for
+    one process.
     """
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))

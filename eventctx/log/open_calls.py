@@ -76,16 +76,6 @@ class OpenCalls:
     def __len__(self) -> int:
         return len(self._open)
 
-    @property
-    def only_id(self) -> str | None:
-        """The id of the open call; None where there are several, or none."""
-        return self._open[0].span.of.call_id if len(self._open) == 1 else None
-
-    @property
-    def beside_each_other(self) -> bool:
-        """Whether an end could belong to more than one call, with those that did not begin yet."""
-        return len(self._open) + sum(self._to_begin.values()) > 1
-
     def begin(self, key: object, span: TurnSpan[ToolPre], alike: int = 0) -> None:
         """Take a call that has begun; ``key`` is what its end will be known by.
 

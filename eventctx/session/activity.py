@@ -57,7 +57,7 @@ class Emitter(Protocol):
         """Note that the usage of an answer is taken; return whether it is for the first time."""
         ...
 
-    def has_open_calls(self, beside: str | None) -> bool:
+    async def has_open_calls(self, beside: str | None) -> bool:
         """Whether calls of the transcript's last answer wait for an end, beside the one named."""
         ...
 
@@ -218,14 +218,14 @@ class SessionEmitter:
         """
         return response_id is None or _note_new(self._session.memory.usage_of, response_id)
 
-    def has_open_calls(self, beside: str | None) -> bool:
+    async def has_open_calls(self, beside: str | None) -> bool:
         """Whether calls of the transcript's last answer wait for an end, beside the one named.
 
-        A call that has not begun yet is one of them. False where the view is not held.
+        A call that has not begun yet is one of them. Raises what the store raises.
         """
         view = self._session.aggregate.view_if_held
         if view is None:
-            return False
+            view, _ = await self._session.appends.settle()
         own = () if beside is None else answered_calls((beside,), view.layout.pending)
         return bool(open_calls(view.layout).difference(own))
 

@@ -261,11 +261,6 @@ class HostReporter:
         """How many tool calls are open."""
         return len(self._tools)
 
-    @property
-    def tools_beside_each_other(self) -> bool:
-        """Whether other calls of the answer than the one that ends are open, or still to begin."""
-        return self._tools.beside_each_other or self._emitter.has_open_calls(self._tools.only_id)
-
     @_whole
     async def tool_began(
         self, name: str, call_id: str | None, key: object, *, alike: int = 0
@@ -326,8 +321,11 @@ class HostReporter:
         others = len(ended) + len(self._tools)
         for call in ended:
             others -= 1
-            kept = others or self._emitter.has_open_calls(call.span.of.call_id)
-            await self._record(call.span.end(call.outcome), call.answer if kept else None)
+            answer = call.answer
+            if not others and answer is not None:
+                waits = await self._emitter.has_open_calls(call.span.of.call_id)
+                answer = answer if waits else None
+            await self._record(call.span.end(call.outcome), answer)
 
     # -- open calls ------------------------------------------------------------------------------
 

@@ -382,8 +382,12 @@ class ToolCall(_Call):
 
     async def _record_end(self, error: BaseException | None, answer: str | None = None) -> None:
         self._running.discard(self)
-        kept = self._running or self._emitter.has_open_calls(self.call_id)
-        await super()._record_end(error, self._answer if kept else None)
+        await super()._record_end(error, self._answer)
+
+    async def _record(self, made: SpanRecord, answer: str | None = None) -> None:
+        if answer is not None and not self._running:
+            answer = answer if await self._emitter.has_open_calls(self.call_id) else None
+        await super()._record(made, answer)
 
     def failed(self, kind: str, message: str = "") -> None:
         """Note that the tool returned a failure: the call then ends as ``tool:error``.

@@ -148,10 +148,12 @@ def test_a_call_that_never_began_keeps_no_end_from_the_one_like_it() -> None:
     calls = Calls()
     calls.begin("a", "read", "same", alike=1)
     calls.returned("same", "text")
-    assert calls.open.beside_each_other
+    assert calls.ended == []
     calls.close()
     assert calls.ended == [("a", "ok", None)]
-    assert not calls.open.beside_each_other
+    calls.begin("b", "read", "same")
+    calls.returned("same", "another")
+    assert calls.ended == [("a", "ok", None), ("b", "ok", None)]
 
 
 CALL = st.tuples(

@@ -204,7 +204,7 @@ class Kept:
         self.note(events.PromptSubmit(number=1), scope)
         return 1
 
-    def has_open_calls(self, beside: str | None) -> bool:
+    async def has_open_calls(self, beside: str | None) -> bool:
         return False
 
     def note(self, event: Event, scope: Scope, *_: Any, **__: Any) -> None:

@@ -31,7 +31,7 @@ from eventctx.stores.memory import MemoryStore
 from eventctx.testing import FixedClock, FixedRandom
 from tests.how_much import some
 from tests.session.counting_store import CountingStore
-from tests.session.given import texts
+from tests.session.given import records_of, result, texts, until_tools_run
 from tests.sessions import USER, names, tool_round, user
 
 SIZES = {
@@ -213,6 +213,22 @@ async def test_a_message_is_added_to_a_session_without_loading_it() -> None:
         await ctx.add_message(tool_round(1)[1])
         assert len(await ctx.get_messages_for_request()) == 4
         assert (await names(engine)).count("session:start") == 1
+
+
+@pytest.mark.parametrize("answered", [False, True])
+async def test_an_answer_is_kept_while_the_log_has_a_call_without_result_and_end(
+    answered: bool,
+) -> None:
+    engine = Engine(MemoryStore(), most_open_sessions=1)
+    host, ctx = await until_tools_run(engine, "a"), await engine.session("s")
+    if answered:
+        await ctx.add_message(result("b", "denied"))
+    await names(engine)  # which writes what is deferred
+    await evict(engine, ctx)
+    await host.tool_ended("a", "of a")
+    await engine.close_session("s")
+    (post,) = await records_of(engine.store, kind="tool:post")
+    assert len(post.bodies) == (not answered)
 
 
 async def test_a_session_that_nobody_refers_to_goes_wholly_and_keeps_its_options() -> None:

@@ -108,26 +108,14 @@ async def test_an_answer_is_kept_while_a_sibling_has_yet_to_begin_and_is_shown(
     store = MemoryStore()
     async with process(store) as engine:
         host = await until_tools_run(engine, "a", calls=row)
-        assert host.tools_beside_each_other
         await host.tool_ended("a", "the text of a")
-        assert host.tools_beside_each_other
         await host.tool_began("read", "b", "b")
-        assert not host.tools_beside_each_other
         await host.tool_ended("b", "the text of b")
         del host
     posts = await records_of(store, kind="tool:post")
     assert [len(one.bodies) for one in posts] == [1, 0]
     answers = [result("a", ANSWER_KEPT + "the text of a"), result("b", CALL_ENDED)]
     assert await view_of(store) == [ASK, row, *answers, GO_ON]
-
-
-async def test_an_answer_whose_siblings_have_results_is_not_kept() -> None:
-    async with process(store := MemoryStore()) as engine:
-        host = await until_tools_run(engine, "a")
-        await (await engine.session("s")).add_message(result("b", "denied"))
-        await host.tool_ended("a", "of a")
-    (post,) = await records_of(store, kind="tool:post")
-    assert post.bodies == ()
 
 
 async def test_a_long_answer_is_whole_in_the_log_and_cut_in_the_view() -> None:

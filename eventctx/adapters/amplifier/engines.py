@@ -139,9 +139,9 @@ class LateEmitter:
         """Note that the usage of an answer is taken; return whether it is for the first time."""
         return self._emitter is None or self._emitter.first_usage(response_id)
 
-    def has_open_calls(self, beside: str | None) -> bool:
+    async def has_open_calls(self, beside: str | None) -> bool:
         """Whether calls of the last answer wait for an end, beside the one named."""
-        return self._emitter is not None and self._emitter.has_open_calls(beside)
+        return self._emitter is not None and await self._emitter.has_open_calls(beside)
 
     async def emit(self, event: Event, scope: Scope, answer: str | None = None) -> None:
         """Append an activity event without waiting for the disk."""

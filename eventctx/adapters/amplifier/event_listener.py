@@ -281,9 +281,7 @@ class EventListener:
 
     async def _tool_ended(self, following: HostReporter, data: Data) -> None:
         result, name = data.get("result"), _text(data.get("tool_name")) or "unknown"
-        # Only parallel calls need it: to be told apart, and if one of them never ends.
-        answer = answer_of_copy(result) if following.tools_beside_each_other else None
-        failure = failure_of_copy(result)
+        answer, failure = answer_of_copy(result), failure_of_copy(result)
         if failure is None:
             await following.tool_ended(_key(data), answer, name=name)
             return

@@ -39,7 +39,7 @@ class Unrecorded:
         """True, because nothing is recorded twice."""
         return True
 
-    def has_open_calls(self, beside: str | None) -> bool:
+    async def has_open_calls(self, beside: str | None) -> bool:
         """False, because no answer is kept."""
         return False
 
